@@ -1,0 +1,53 @@
+//! One delivery of one event: what a target gets, and what it says.
+
+use std::sync::Arc;
+
+use super::{EventId, RunSpec};
+
+/// Everything that a target needs to deliver one event once.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// The event's id, the same on every delivery.
+    pub event_id: EventId,
+    /// 1 for the first delivery; grows.
+    pub attempt: u32,
+    /// The run's id as in resource names: `<shard>-<run>`.
+    pub run: String,
+    /// The event's index in its run.
+    pub index: u32,
+    /// How many events the run has.
+    pub events: u32,
+    /// The event's own launch time (with `spread`, later than the run's).
+    pub launch_us: i64,
+    /// The cursor that an earlier run of the schedule left.
+    pub cursor: Option<String>,
+    /// Whether the consumer must release the token.
+    pub explicit_release: bool,
+    /// Schedule, policy, target, payload.
+    pub spec: Arc<RunSpec>,
+}
+
+/// What became of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// The target took it.
+    Accepted,
+    /// The target answered and did not take it, or the bytes provably never reached it.
+    /// The consumer is not working on the event, so its token can be freed.
+    Refused {
+        /// For people: status and the start of the answer, or why it was not sent.
+        message: String,
+        /// The target's own wish when to try again.
+        retry_after_ms: Option<i64>,
+        /// It makes no sense to try again (an address that is refused, a body that is too large).
+        permanent: bool,
+    },
+    /// Nobody knows whether the consumer has it: time-out or reset after the request was written, a gateway's
+    /// error, an SQS 5xx. The token stays.
+    Unclear {
+        /// For people.
+        message: String,
+        /// The target's own wish when to try again.
+        retry_after_ms: Option<i64>,
+    },
+}

@@ -1,0 +1,155 @@
+//! Event ids: where an event's token is kept, in the id itself, so that a release needs no look-up.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+use uuid::Uuid;
+
+use super::RunId;
+
+/// Bytes of the authenticator in an id.
+const SEAL_BYTES: usize = 8;
+
+/// Which event: the queue shard, the run and the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EventRef {
+    /// The queue shard that owns the run.
+    pub shard: u16,
+    /// The run.
+    pub run: RunId,
+    /// 0 to n-1.
+    pub index: u32,
+}
+
+/// An event's id as consumers see it: `<shard>-<run>-<index>-<seal>`, at most 80 characters of `[A-Za-z0-9_-]`.
+///
+/// The seal authenticates the rest, so that an id cannot be guessed and a forged one is refused without a look-up.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EventId(String);
+
+impl EventId {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<EventId> for String {
+    fn from(id: EventId) -> Self {
+        id.0
+    }
+}
+
+/// Why a text is not the id of an event of this installation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EventIdError {
+    /// It does not have the parts of an id.
+    #[error("it does not have the form <shard>-<run>-<index>-<seal>")]
+    Form,
+    /// It was not made here.
+    #[error("its seal is wrong: it was not issued by this installation")]
+    Forged,
+}
+
+/// Makes and checks event ids with a secret that all processes of an installation share.
+#[derive(Clone)]
+pub struct EventKeyring {
+    mac: Hmac<Sha256>,
+}
+
+impl fmt::Debug for EventKeyring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EventKeyring")
+    }
+}
+
+impl EventKeyring {
+    /// A keyring for this secret.
+    pub fn new(secret: &[u8; 32]) -> Self {
+        #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
+        let mac = Hmac::new_from_slice(secret).expect("HMAC takes keys of any length");
+        Self { mac }
+    }
+
+    /// The id of an event.
+    pub fn id(&self, event: EventRef) -> EventId {
+        EventId(format!("{:02x}-{}-{}-{}", event.shard, event.run, event.index, self.seal(event)))
+    }
+
+    /// Which event an id names.
+    ///
+    /// # Errors
+    /// [`EventIdError`] where the text is not an id that this keyring made.
+    pub fn open(&self, id: &str) -> Result<EventRef, EventIdError> {
+        let mut parts = id.splitn(4, '-');
+        let (Some(shard), Some(run), Some(index), Some(seal)) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(EventIdError::Form);
+        };
+        let event = EventRef {
+            shard: u16::from_str_radix(shard, 16).map_err(|_| EventIdError::Form)?,
+            run: RunId(Uuid::try_parse(run).map_err(|_| EventIdError::Form)?),
+            index: index.parse().map_err(|_| EventIdError::Form)?,
+        };
+        let given = URL_SAFE_NO_PAD.decode(seal).map_err(|_| EventIdError::Form)?;
+        let sealed = self.sealed(event).verify_truncated_left(&given);
+        // The text must be the canonical one: one event has one id.
+        if given.len() != SEAL_BYTES || sealed.is_err() || self.id(event).as_str() != id {
+            return Err(EventIdError::Forged);
+        }
+        Ok(event)
+    }
+
+    fn seal(&self, event: EventRef) -> String {
+        URL_SAFE_NO_PAD.encode(&self.sealed(event).finalize().into_bytes()[..SEAL_BYTES])
+    }
+
+    fn sealed(&self, event: EventRef) -> Hmac<Sha256> {
+        self.mac
+            .clone()
+            .chain_update(event.shard.to_be_bytes())
+            .chain_update(event.run.0.as_bytes())
+            .chain_update(event.index.to_be_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event() -> EventRef {
+        EventRef { shard: 63, run: RunId::derive(Uuid::nil(), 1_780_000_000_000_000), index: 9_999_999 }
+    }
+
+    #[test]
+    fn an_id_opens_to_its_event_and_fits() {
+        let keys = EventKeyring::new(&[7; 32]);
+        let id = keys.id(event());
+        assert_eq!(keys.open(id.as_str()), Ok(event()));
+        assert!(id.as_str().len() <= 80, "{id}");
+        assert!(id.as_str().bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_'), "{id}");
+    }
+
+    #[test]
+    fn another_index_secret_or_spelling_is_refused() {
+        let keys = EventKeyring::new(&[7; 32]);
+        let id = keys.id(event()).to_string();
+        assert_eq!(EventKeyring::new(&[8; 32]).open(&id), Err(EventIdError::Forged));
+        assert_eq!(keys.open(&id.replace("-9999999-", "-9999998-")), Err(EventIdError::Forged));
+        assert_eq!(keys.open(&id.replace("-9999999-", "-09999999-")), Err(EventIdError::Forged));
+        assert_eq!(keys.open(&id.to_uppercase()), Err(EventIdError::Forged));
+        for text in ["", "-", "3f", "3f-x-1-y", "zz-00-1-", "3f-0-1-AAAA"] {
+            assert!(keys.open(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! A policy: at most m events in flight, over all schedules that use it.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::Pause;
+
+/// What a bucket lets through. At least one of the two is set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Events in flight at once.
+    pub max_in_flight: Option<u32>,
+    /// Events started per second, on average.
+    pub rate_per_s: Option<f64>,
+    /// How many may start at once when the rate has been unused; at least 1.
+    pub burst: Option<u32>,
+}
+
+/// Whether a token comes back without its consumer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Reclaim {
+    /// After `token_ttl` without a heartbeat, and the suspect phase.
+    #[default]
+    AfterTtl,
+    /// Only when an operator frees it.
+    Never,
+}
+
+/// From when the time to live of a token counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum TtlFrom {
+    /// Delivery for HTTP, first heartbeat for SQS.
+    #[default]
+    TargetDefault,
+    /// The moment of delivery.
+    Delivery,
+    /// The consumer's first heartbeat; before it, `unstarted_ttl` holds.
+    FirstHeartbeat,
+}
+
+/// A throttling policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Policy {
+    /// Chosen by the service.
+    pub uid: Uuid,
+    /// The namespace's id.
+    pub namespace: String,
+    /// The policy's id within its namespace.
+    pub id: String,
+    /// Free text.
+    #[serde(default)]
+    pub description: String,
+    /// The bucket.
+    pub limits: Limits,
+    /// Whether tokens come back by themselves.
+    pub reclaim: Reclaim,
+    /// Silence after which a held token becomes suspect, in milliseconds.
+    pub token_ttl_ms: i64,
+    /// How long a suspect token stays before it is reclaimed, in milliseconds.
+    pub suspect_ms: i64,
+    /// From when the time counts.
+    pub ttl_from: TtlFrom,
+    /// Limit before the first heartbeat where the time counts from it, in milliseconds.
+    pub unstarted_ttl_ms: i64,
+    /// Set while it is paused.
+    pub pause: Option<Pause>,
+    /// Labels for the user's own filters.
+    #[serde(default)]
+    pub labels: std::collections::BTreeMap<String, String>,
+    /// The queue shard in which the policy lives, for ever.
+    pub shard: u16,
+    /// Grows by one with every change; also the etag.
+    pub generation: i64,
+    /// When it was made.
+    pub created_us: i64,
+    /// When it was last changed.
+    pub updated_us: i64,
+}
+
+impl Policy {
+    /// Default of `token_ttl_ms`: 15 minutes.
+    pub const TOKEN_TTL_MS: i64 = 15 * 60_000;
+    /// Default of `suspect_ms`: one minute.
+    pub const SUSPECT_MS: i64 = 60_000;
+    /// Default of `unstarted_ttl_ms`: 12 hours.
+    pub const UNSTARTED_TTL_MS: i64 = 12 * 3_600_000;
+}

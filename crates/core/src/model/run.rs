@@ -1,0 +1,215 @@
+//! A run: one trigger of one schedule. One row, however many events it has.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use super::{CheckAgain, OverlapRule, Payload, RetryPolicy, Schedule, Target};
+
+/// Id of a run, derived from its schedule and launch time, so that emitting twice is harmless.
+///
+/// The first 48 bits are the launch time in milliseconds, so that ids sort by time; the others are a hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RunId(pub Uuid);
+
+impl RunId {
+    /// The id of the run of `schedule_uid` at `launch_us`.
+    pub fn derive(schedule_uid: Uuid, launch_us: i64) -> Self {
+        let digest = Sha256::new()
+            .chain_update(schedule_uid.as_bytes())
+            .chain_update(launch_us.to_be_bytes())
+            .finalize();
+        let mut bytes = [0_u8; 16];
+        bytes[..6].copy_from_slice(&(launch_us.div_euclid(1000)).to_be_bytes()[2..]);
+        bytes[6..].copy_from_slice(&digest[..10]);
+        Self(Uuid::from_bytes(bytes))
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_simple().fmt(f)
+    }
+}
+
+/// What made a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum RunKind {
+    /// Its schedule's timing.
+    Scheduled,
+    /// A user, now.
+    Manual,
+    /// A user, for a past launch time.
+    Backfill,
+}
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum RunState {
+    /// Handed to the shard, not yet read by its owner.
+    Emitted,
+    /// Known to the owner; not due, or due and nothing of it has started.
+    Waiting,
+    /// Some event has started.
+    Running,
+    /// Every event has ended.
+    Finished,
+    /// Cancelled by a user or an overlap rule, and no event is in flight any more.
+    Cancelled,
+    /// Withdrawn before its launch time because the schedule changed, was paused or deleted.
+    Withdrawn,
+    /// Not run at all by its schedule's overlap rule.
+    Skipped,
+}
+
+/// How many of a run's events ended how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Released as done.
+    pub succeeded: u32,
+    /// Released as failed, and not tried again.
+    pub failed: u32,
+    /// Out of attempts.
+    pub dead: u32,
+    /// Not started within the window.
+    pub expired: u32,
+    /// Cancelled before they started, or while they waited to be tried again.
+    pub cancelled: u32,
+    /// Reclaimed and not tried again.
+    pub lost: u32,
+}
+
+impl Counts {
+    /// All that ended.
+    pub fn total(&self) -> u32 {
+        self.succeeded + self.failed + self.dead + self.expired + self.cancelled + self.lost
+    }
+}
+
+/// What every run of one generation of a schedule shares; kept once per shard and generation, so that an event
+/// can be fired without its schedule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSpec {
+    /// The schedule.
+    pub schedule_uid: Uuid,
+    /// Its generation.
+    pub generation: i64,
+    /// The namespace's id.
+    pub namespace: String,
+    /// The schedule's id.
+    pub schedule_id: String,
+    /// The policy's uid.
+    pub policy_uid: Option<Uuid>,
+    /// The policy's id.
+    pub policy_id: Option<String>,
+    /// Where events go.
+    pub target: Target,
+    /// What they carry.
+    pub payload: Payload,
+    /// How they are retried.
+    pub retry: RetryPolicy,
+    /// What happens to a run that falls due while another is unfinished.
+    pub overlap: OverlapRule,
+    /// Window after the launch time within which an event must start.
+    pub finish_by_s: Option<i64>,
+    /// Events are spaced evenly over this long.
+    pub spread_s: Option<i64>,
+    /// Guards for `next_check_at`.
+    pub check_again: CheckAgain,
+}
+
+impl RunSpec {
+    /// The part of a schedule that its runs need.
+    pub fn of(schedule: &Schedule) -> Self {
+        Self {
+            schedule_uid: schedule.uid,
+            generation: schedule.generation,
+            namespace: schedule.namespace.clone(),
+            schedule_id: schedule.id.clone(),
+            policy_uid: schedule.policy_uid,
+            policy_id: schedule.policy.clone(),
+            target: schedule.target.clone(),
+            payload: schedule.payload.clone(),
+            retry: schedule.retry.clone(),
+            overlap: schedule.overlap,
+            finish_by_s: schedule.finish_by_s,
+            spread_s: schedule.spread_s,
+            check_again: schedule.check_again.clone(),
+        }
+    }
+}
+
+/// A run as the stores keep it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// The queue shard that owns it.
+    pub shard: u16,
+    /// Derived from schedule and launch time.
+    pub id: RunId,
+    /// The schedule.
+    pub schedule_uid: Uuid,
+    /// The schedule's generation; with the uid the key of its [`RunSpec`].
+    pub generation: i64,
+    /// The namespace's id.
+    pub namespace: String,
+    /// The schedule's id.
+    pub schedule_id: String,
+    /// The policy's uid.
+    pub policy_uid: Option<Uuid>,
+    /// When it falls due.
+    pub launch_us: i64,
+    /// How many events it has.
+    pub events: u32,
+    /// 0 (last) to 9 (first).
+    pub priority: u8,
+    /// What made it.
+    pub kind: RunKind,
+    /// Where it stands.
+    pub state: RunState,
+    /// Why it was skipped, withdrawn or cancelled; else empty.
+    pub reason: String,
+    /// Events below this index have been acquired, expired or cancelled.
+    pub cursor: u32,
+    /// How its events ended.
+    pub counts: Counts,
+    /// The cursor that the schedule's consumers handed to this run.
+    pub cursor_in: Option<String>,
+    /// The last cursor that its own consumers gave.
+    pub cursor_out: Option<String>,
+    /// When it was emitted.
+    pub emitted_us: i64,
+    /// When its first event was acquired.
+    pub started_us: Option<i64>,
+    /// When its last event ended.
+    pub finished_us: Option<i64>,
+}
+
+/// Why a trigger made no run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum SkipReason {
+    /// It fell due in an outage and the catch-up rule left it out.
+    Missed,
+    /// The schedule was paused.
+    Paused,
+    /// An earlier run of the schedule was unfinished.
+    Overlap,
+}
+
+/// A trigger that made no run, recorded with its reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// The schedule.
+    pub schedule_uid: Uuid,
+    /// When it would have fired.
+    pub launch_us: i64,
+    /// Why it did not.
+    pub reason: SkipReason,
+    /// When that was recorded.
+    pub recorded_us: i64,
+}

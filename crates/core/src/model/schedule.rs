@@ -1,0 +1,214 @@
+//! A schedule: when, how many, where, under which policy.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{Payload, Target};
+
+/// One rule that says when a schedule fires; a schedule fires at the union of its triggers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Trigger {
+    /// Five fields or a macro, as in `30 2 * * MON-FRI`.
+    Cron {
+        /// The text as the user wrote it.
+        expression: String,
+    },
+    /// The same fields by name. An absent field is `*`; minute `*` means on the hour.
+    Fields {
+        /// 1-12 or JAN-DEC.
+        month: Option<String>,
+        /// 1-31 or L.
+        day_of_month: Option<String>,
+        /// 0-7 or SUN-SAT, `d#k`, `d#L`, `nL`.
+        day_of_week: Option<String>,
+        /// 0-23.
+        hour: Option<String>,
+        /// 0-59.
+        minute: Option<String>,
+    },
+    /// Every so many seconds of elapsed time, counted from an anchor.
+    Interval {
+        /// Whole seconds between two fires, at least 1.
+        every_s: i64,
+        /// A moment at which it fires; absent until the service has chosen a stable offset.
+        anchor_us: Option<i64>,
+    },
+    /// Once.
+    At {
+        /// The moment, a whole second.
+        at_us: i64,
+    },
+}
+
+/// What happens to a fixed launch minute that a clock change skips.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum GapRule {
+    /// It fires at the first instant after the gap.
+    #[default]
+    NextValid,
+    /// It does not fire that day.
+    Skip,
+}
+
+/// What happens to a fixed launch minute that a clock change repeats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum RepeatRule {
+    /// It fires in the first pass only.
+    #[default]
+    First,
+    /// It fires in both passes.
+    Both,
+}
+
+/// When a schedule fires.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timing {
+    /// At least one; fires are their union, once each.
+    pub triggers: Vec<Trigger>,
+    /// IANA name; `UTC` by default.
+    pub time_zone: String,
+    /// For fixed launch minutes that are skipped.
+    #[serde(default)]
+    pub gap: GapRule,
+    /// For fixed launch minutes that are repeated.
+    #[serde(default)]
+    pub repeat: RepeatRule,
+    /// Nothing fires before this moment.
+    #[serde(default)]
+    pub start_us: Option<i64>,
+    /// Nothing fires at or after this moment.
+    #[serde(default)]
+    pub end_us: Option<i64>,
+}
+
+/// What becomes of triggers that fell due while nothing could emit them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CatchUp {
+    /// They are recorded as missed.
+    None,
+    /// The latest one fires, the others are recorded as missed.
+    #[default]
+    Latest,
+    /// Each one that is at most this old fires; older ones are recorded as missed.
+    All {
+        /// How far back, in seconds.
+        horizon_s: i64,
+    },
+}
+
+/// What happens when a schedule falls due while an earlier run of it is unfinished.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum OverlapRule {
+    /// Both run.
+    #[default]
+    Allow,
+    /// The new one is recorded as skipped.
+    Skip,
+    /// The new one waits for the old one; while one waits, further ones are recorded as skipped.
+    BufferOne,
+    /// What the old one has not started is cancelled, and the new one runs.
+    CancelOther,
+}
+
+/// How often and after what time a failed event is tried again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetryPolicy {
+    /// Deliveries in all, at least 1.
+    pub attempts_max: u32,
+    /// Wait before the second attempt.
+    pub backoff_min_ms: i64,
+    /// The wait doubles up to this.
+    pub backoff_max_ms: i64,
+    /// Whether a reclaimed event is tried again (else it is closed as LOST).
+    pub retry_lost: bool,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self { attempts_max: 5, backoff_min_ms: 1_000, backoff_max_ms: 300_000, retry_lost: true }
+    }
+}
+
+/// Guards for a consumer's `next_check_at`, and the slot to which it is rounded up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckAgain {
+    /// How often one event may ask to come again; 0 forbids it.
+    pub count_max: u32,
+    /// How far ahead a check may lie, in seconds.
+    pub horizon_s: i64,
+    /// Checks are rounded up to whole multiples of this many seconds since the epoch.
+    pub slot_s: i64,
+}
+
+impl Default for CheckAgain {
+    fn default() -> Self {
+        Self { count_max: 100, horizon_s: 7 * 24 * 3600, slot_s: 1 }
+    }
+}
+
+/// Who paused something, when and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pause {
+    /// Free text for the next operator.
+    pub reason: String,
+    /// Who did it.
+    pub actor: String,
+    /// When.
+    pub since_us: i64,
+}
+
+/// A schedule as the Schedule Master keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// Chosen by the service, never used again for another schedule.
+    pub uid: Uuid,
+    /// The namespace's id.
+    pub namespace: String,
+    /// The schedule's id within its namespace.
+    pub id: String,
+    /// Free text.
+    #[serde(default)]
+    pub description: String,
+    /// When it fires.
+    pub timing: Timing,
+    /// Events per trigger, 1 to [`super::EVENTS_MAX`].
+    pub events: u32,
+    /// Where its events go.
+    pub target: Target,
+    /// What its events carry.
+    pub payload: Payload,
+    /// Id of the policy in the same namespace; none means no limit.
+    pub policy: Option<String>,
+    /// Uid of that policy.
+    pub policy_uid: Option<Uuid>,
+    /// 0 (last) to 9 (first); 5 by default.
+    pub priority: u8,
+    /// How failures are retried.
+    pub retry: RetryPolicy,
+    /// Triggers missed in an outage.
+    pub catch_up: CatchUp,
+    /// A run that falls due while another is unfinished.
+    pub overlap: OverlapRule,
+    /// Events that have not started this long after the launch time expire.
+    pub finish_by_s: Option<i64>,
+    /// Events are spaced evenly over this long.
+    pub spread_s: Option<i64>,
+    /// Guards for `next_check_at`.
+    pub check_again: CheckAgain,
+    /// Set while it is paused.
+    pub pause: Option<Pause>,
+    /// Labels for the user's own filters.
+    #[serde(default)]
+    pub labels: std::collections::BTreeMap<String, String>,
+    /// Grows by one with every change; also the etag.
+    pub generation: i64,
+    /// When it was made.
+    pub created_us: i64,
+    /// When it was last changed.
+    pub updated_us: i64,
+}
