@@ -1,1 +1,28 @@
-//! handle
+//! The state machine of one queue shard: what is due, who gets a token, what is tried again.
+//!
+//! [`Shard`] takes inputs with `now` and is polled: after each batch of inputs call [`Shard::poll_commit`]; write
+//! what it returns; call [`Shard::committed`] and perform the effects; sleep until [`Shard::next_deadline`] at most.
+//! If a commit fails, drop the machine and make a new one from the store.
+//!
+//! Invariants: an event is sent only by an effect of the commit that recorded its acquisition and attempt; a token
+//! that is freed may be taken in the same commit, never before it; per policy, held tokens never rise above
+//! `max_in_flight`; time to live is counted on the monotonic clock. Not here: any IO, any clock, history reads.
+
+mod bucket;
+pub mod change;
+pub mod control;
+mod dispatch;
+mod explain;
+mod live;
+mod queue;
+pub mod release;
+mod settle;
+mod shard;
+mod steer;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use explain::{Explanation, Gauge, Holder, Place, Reason, Status};
+pub use shard::{Commit, Context, Deadline, Effect, Needs, Options, Send, Shard, State};

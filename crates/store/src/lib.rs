@@ -1,1 +1,61 @@
-//! store
+//! Where state lives: small traits, one method a transaction, and two drivers behind them.
+//!
+//! - [`plan`]: schedules, policies, children, audit (written by the Schedule Master).
+//! - [`emit`]: windows, scan tasks, the launch index (read and written by the Event Emitter).
+//! - [`handle`]: queue shards, their inboxes, runs and tokens (written by a shard's owner, through the fence).
+//! - [`history`]: what has ended; retention.
+//!
+//! [`sqlite`] serves one process, [`postgres`] serves many. One conformance suite runs on both. No statement reads
+//! a clock: times are parameters, in microseconds.
+
+mod error;
+
+pub mod emit;
+pub mod handle;
+pub mod history;
+pub mod plan;
+pub mod postgres;
+pub mod sqlite;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+pub use error::{CommitError, StoreError};
+
+/// What every process of an installation shares; made with the first migration, never changed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Installation {
+    /// Its id.
+    pub id: Uuid,
+    /// Key of the event ids' seals.
+    pub secret: [u8; 32],
+    /// How many queue shards there are.
+    pub shards: u16,
+}
+
+/// A store: all four parts, and what belongs to none of them.
+#[async_trait]
+pub trait Store: plan::PlanStore + emit::EmitStore + handle::HandleStore + history::HistoryStore {
+    /// The installation's identity.
+    async fn installation(&self) -> Result<Installation, StoreError>;
+    /// A cheap query, for readiness.
+    async fn ping(&self) -> Result<(), StoreError>;
+    /// Waits for what is under way and closes.
+    async fn close(&self);
+}
+
+/// Opens the store that a URL names, and brings its schema up to date.
+///
+/// `sqlite:PATH` (or a plain path) opens an embedded database and locks it for this process; `postgres://…` connects
+/// with at most `connections_max` connections.
+///
+/// # Errors
+/// [`StoreError::Unreachable`], [`StoreError::Locked`], [`StoreError::WrongSchema`] and what the driver reports.
+pub async fn open(url: &str, connections_max: u32) -> Result<Arc<dyn Store>, StoreError> {
+    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        return Ok(Arc::new(postgres::Postgres::open(url, connections_max).await?));
+    }
+    Ok(Arc::new(sqlite::Sqlite::open(url.strip_prefix("sqlite:").unwrap_or(url)).await?))
+}

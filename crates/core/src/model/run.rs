@@ -61,8 +61,6 @@ pub enum RunState {
     Finished,
     /// Cancelled by a user or an overlap rule, and no event is in flight any more.
     Cancelled,
-    /// Withdrawn before its launch time because the schedule changed, was paused or deleted.
-    Withdrawn,
     /// Not run at all by its schedule's overlap rule.
     Skipped,
 }
@@ -171,7 +169,7 @@ pub struct Run {
     pub kind: RunKind,
     /// Where it stands.
     pub state: RunState,
-    /// Why it was skipped, withdrawn or cancelled; else empty.
+    /// Why it was skipped or cancelled; else empty.
     pub reason: String,
     /// Events below this index have been acquired, expired or cancelled.
     pub cursor: u32,

@@ -130,7 +130,8 @@ pub struct RetryPolicy {
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        Self { attempts_max: 5, backoff_min_ms: 1_000, backoff_max_ms: 300_000, retry_lost: true }
+        // Rides out an hour of a consumer that is down.
+        Self { attempts_max: 20, backoff_min_ms: 1_000, backoff_max_ms: 300_000, retry_lost: true }
     }
 }
 

@@ -1,0 +1,137 @@
+//! The token bucket of a policy: how many more events may start now, and when to ask again.
+//!
+//! Two limits, either or both: tokens held at once, and a rate with a burst (a leaky bucket whose level grows with
+//! monotonic time, as in quinn's pacer). A bucket starts without burst, so that a restart is no way around the rate.
+
+use crate::model::{Now, Policy, SECOND_US};
+
+/// Counters of one policy, or of all runs without one.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    /// None for runs without a policy.
+    pub policy: Option<Policy>,
+    /// It has been deleted and goes when nothing needs it.
+    pub deleted: bool,
+    /// A run names a policy that the shard has not been told of yet: nothing starts.
+    pub unknown: bool,
+    /// Unfinished runs that use it.
+    pub runs: u32,
+    /// Tokens held.
+    pub held: u32,
+    /// Held tokens whose delivery is not known yet.
+    pub sending: u32,
+    /// Held tokens that have been silent for too long.
+    pub suspect: u32,
+    level: f64,
+    level_at_us: i64,
+}
+
+impl Bucket {
+    pub(super) fn new(policy: Option<Policy>, now: Now) -> Self {
+        Self {
+            policy,
+            deleted: false,
+            unknown: false,
+            runs: 0,
+            held: 0,
+            sending: 0,
+            suspect: 0,
+            level: 1.0,
+            level_at_us: now.mono_us,
+        }
+    }
+
+    /// How many events may start now; `sends_max` bounds what no policy bounds.
+    pub(super) fn capacity(&mut self, now: Now, sends_max: u32) -> u32 {
+        if self.unknown {
+            return 0;
+        }
+        let Some(policy) = &self.policy else {
+            return sends_max.saturating_sub(self.sending);
+        };
+        if policy.pause.is_some() {
+            return 0;
+        }
+        let in_flight = match policy.limits.max_in_flight {
+            Some(limit) => limit.saturating_sub(self.held),
+            None => sends_max.saturating_sub(self.sending),
+        };
+        if policy.limits.rate_per_s.is_none() {
+            return in_flight;
+        }
+        self.refill(now);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 <= level <= burst")]
+        let permits = self.level as u32;
+        in_flight.min(permits)
+    }
+
+    /// One event starts.
+    pub(super) fn take(&mut self) {
+        self.held += 1;
+        self.sending += 1;
+        if self.rate().is_some() {
+            self.level -= 1.0;
+        }
+    }
+
+    /// When the rate lets the next event through (monotonic), if it is the rate that holds it back.
+    pub(super) fn next_permit_us(&self, now: Now) -> Option<i64> {
+        let rate = self.rate()?;
+        if self.level >= 1.0 {
+            return None;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "rates are positive: at most 1e6 s / 1e-6")]
+        let wait_us = ((1.0 - self.level) / rate * SECOND_US as f64).ceil() as i64;
+        Some(self.level_at_us.max(now.mono_us) + wait_us.max(1))
+    }
+
+    fn rate(&self) -> Option<f64> {
+        self.policy.as_ref().and_then(|p| p.limits.rate_per_s)
+    }
+
+    fn refill(&mut self, now: Now) {
+        let Some(rate) = self.rate() else { return };
+        let burst = f64::from(self.policy.as_ref().and_then(|p| p.limits.burst).unwrap_or(1).max(1));
+        let elapsed_s = (now.mono_us - self.level_at_us).max(0) as f64 / SECOND_US as f64;
+        self.level = (self.level + elapsed_s * rate).min(burst);
+        self.level_at_us = self.level_at_us.max(now.mono_us);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handle::testing::policy;
+
+    fn at(mono_us: i64) -> Now {
+        Now { wall_us: 0, mono_us }
+    }
+
+    #[test]
+    fn a_rate_lets_one_through_at_a_time_and_a_burst_after_rest() {
+        let mut p = policy(1);
+        p.limits.max_in_flight = None;
+        p.limits.rate_per_s = Some(10.0);
+        p.limits.burst = Some(3);
+        let mut bucket = Bucket::new(Some(p), at(0));
+        assert_eq!(bucket.capacity(at(0), 100), 1);
+        bucket.take();
+        assert_eq!(bucket.capacity(at(0), 100), 0);
+        assert_eq!(bucket.next_permit_us(at(0)), Some(100_000));
+        assert_eq!(bucket.capacity(at(99_999), 100), 0);
+        assert_eq!(bucket.capacity(at(100_000), 100), 1);
+        assert_eq!(bucket.capacity(at(60_000_000), 100), 3, "never above the burst");
+    }
+
+    #[test]
+    fn both_limits_hold() {
+        let mut p = policy(2);
+        p.limits.rate_per_s = Some(1000.0);
+        p.limits.burst = Some(100);
+        let mut bucket = Bucket::new(Some(p), at(0));
+        assert_eq!(bucket.capacity(at(1_000_000), 100), 2);
+        bucket.take();
+        bucket.take();
+        assert_eq!(bucket.capacity(at(2_000_000), 100), 0);
+    }
+}

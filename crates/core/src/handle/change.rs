@@ -1,0 +1,156 @@
+//! What a shard's owner writes: one [`Changes`] is one fenced transaction.
+//!
+//! The state machine decides, the store performs; nothing here touches a database.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::control::Message;
+use crate::model::{Policy, Run, RunId, Skipped};
+
+/// Where an acquired, unfinished event stands. It has a row as long as it is one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum TokenState {
+    /// It holds a token; whether the consumer has it is not known.
+    Acquired,
+    /// It holds a token; the consumer has it.
+    Held,
+    /// It holds no token: it waits for its next attempt and then for a token.
+    Waiting,
+}
+
+/// The row of an acquired, unfinished event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenRow {
+    /// The run.
+    pub run: RunId,
+    /// The event's index.
+    pub index: u32,
+    /// Where it stands.
+    pub state: TokenState,
+    /// The number of the latest delivery, committed before it is sent.
+    pub attempt: u32,
+    /// Failures that count against the retry policy's `attempts_max`.
+    pub failures: u32,
+    /// How often its consumer has asked to look again.
+    pub checks: u32,
+    /// When a waiting event may be tried again (wall clock).
+    pub due_us: i64,
+    /// When the token was first acquired (wall clock).
+    pub acquired_us: i64,
+    /// When the consumer took the latest delivery (wall clock), if it has.
+    pub delivered_us: Option<i64>,
+    /// Set by the first heartbeat: the silence allowed from then on, in milliseconds.
+    pub heartbeat_ttl_ms: Option<i64>,
+    /// The latest failure, for people.
+    pub message: String,
+}
+
+/// How an event ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Outcome {
+    /// Its consumer, or the answer where that releases, said that the work is done.
+    Succeeded,
+    /// Its consumer said that the work failed and shall not be tried again.
+    Failed,
+    /// Out of attempts, or refused for good.
+    Dead,
+    /// Not started within its window.
+    Expired,
+    /// Cancelled.
+    Cancelled,
+    /// Its token was reclaimed, and it is not tried again.
+    Lost,
+}
+
+/// A row of the done queue: one event, or a range of events that ended alike without having started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryRow {
+    /// The run.
+    pub run: RunId,
+    /// The first index.
+    pub index: u32,
+    /// How many events, from `index` on.
+    pub count: u32,
+    /// How they ended.
+    pub outcome: Outcome,
+    /// Deliveries; 0 where there was none.
+    pub attempt: u32,
+    /// When the token was first acquired.
+    pub acquired_us: Option<i64>,
+    /// When the consumer took the last delivery.
+    pub delivered_us: Option<i64>,
+    /// When it ended.
+    pub finished_us: i64,
+    /// The consumer's message or the last error, for people.
+    pub message: String,
+}
+
+/// What the shard knows of a schedule: the fence against stale emissions, the pause, the cursor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardSchedule {
+    /// The schedule.
+    pub uid: Uuid,
+    /// Runs of older generations that fall due after `changed_us` are stale.
+    pub generation: i64,
+    /// When that generation took effect.
+    pub changed_us: i64,
+    /// Up to here windows had been opened when it took effect.
+    pub until_us: i64,
+    /// The generation's launch times in (`changed_us`, `until_us`].
+    pub launches_us: Vec<i64>,
+    /// Events per trigger in that generation.
+    pub events: u32,
+    /// Priority in that generation.
+    pub priority: u8,
+    /// Why nothing of it may start, while it is paused.
+    pub pause: Option<crate::model::Pause>,
+    /// It has been deleted.
+    pub deleted: bool,
+    /// What its consumers handed to the next run.
+    pub cursor: Option<String>,
+}
+
+/// Everything that one commit of a shard's owner writes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Changes {
+    /// Messages for other shards, put idempotently into their inboxes *before* this commit.
+    pub forwards: Vec<(u16, Message)>,
+    /// Inbox messages that this commit carries out: exactly these rows go.
+    pub inbox_done: Vec<Uuid>,
+    /// New runs; one that exists already stays as it is.
+    pub runs_new: Vec<Run>,
+    /// Runs as they are now (every column that can change).
+    pub runs_changed: Vec<Run>,
+    /// Runs that are withdrawn before they started, as if they had not been emitted.
+    pub runs_withdrawn: Vec<RunId>,
+    /// Token rows, new or changed.
+    pub tokens_put: Vec<TokenRow>,
+    /// Token rows that go.
+    pub tokens_gone: Vec<(RunId, u32)>,
+    /// New rows of the done queue.
+    pub history: Vec<HistoryRow>,
+    /// Dead events that leave the done queue because they are tried again.
+    pub history_gone: Vec<(RunId, u32)>,
+    /// Schedules as the shard knows them now.
+    pub schedules: Vec<ShardSchedule>,
+    /// Schedules that the shard forgets.
+    pub schedules_gone: Vec<Uuid>,
+    /// Policies as the shard knows them now.
+    pub policies: Vec<Policy>,
+    /// Policies that the shard forgets.
+    pub policies_gone: Vec<Uuid>,
+    /// Triggers that made no run.
+    pub skipped: Vec<Skipped>,
+    /// The shard's own pause, if it changes.
+    pub pause: Option<Option<crate::model::Pause>>,
+}
+
+impl Changes {
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}

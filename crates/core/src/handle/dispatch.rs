@@ -1,0 +1,273 @@
+//! From due to acquired: launches, lanes, tokens.
+
+use super::change::{HistoryRow, Outcome, TokenRow, TokenState};
+use super::live::{LiveRun, LiveToken};
+use super::queue::Work;
+use super::shard::{Effect, Send, Shard, WallTimer};
+use crate::model::{Now, OverlapRule, Run, RunId, RunKind, RunState, SECOND_US, SkipReason, Skipped};
+
+impl Shard {
+    /// Takes in one emitted run, unless its schedule has changed since it was emitted.
+    pub(super) fn adopt_run(&mut self, mut run: Run, now: Now) {
+        if let Some(row) = self.schedules.get(&run.schedule_uid).and_then(|s| s.row.as_ref()) {
+            let stale = run.kind == RunKind::Scheduled
+                && run.generation < row.generation
+                && (row.changed_us + 1..=row.until_us).contains(&run.launch_us);
+            let current = (row.generation, row.events, row.priority);
+            if row.deleted || (stale && row.launches_us.binary_search(&run.launch_us).is_err()) {
+                self.record_withdrawn(run.id);
+                return;
+            }
+            if stale && self.specs.contains_key(&(run.schedule_uid, current.0)) {
+                (run.generation, run.events, run.priority) = current;
+            }
+        }
+        let Some(spec) = self.specs.get(&(run.schedule_uid, run.generation)).cloned() else { return };
+        if run.kind == RunKind::Scheduled {
+            run.policy_uid = spec.policy_uid;
+        }
+        self.bucket(run.policy_uid, now).runs += 1;
+        self.schedules.entry(run.schedule_uid).or_default();
+        run.state = RunState::Waiting;
+        self.wall_timers.insert((run.launch_us, WallTimer::Launch(run.id)));
+        self.dirty_runs.insert(run.id);
+        self.runs.insert(run.id, LiveRun::new(run, spec));
+    }
+
+    /// A run's launch time has come: its schedule's overlap rule decides.
+    pub(super) fn launch(&mut self, id: RunId, now: Now) {
+        let Some(run) = self.runs.get(&id) else { return };
+        if run.launched {
+            return;
+        }
+        let (uid, rule) = (run.row.schedule_uid, run.spec.overlap);
+        let scheduled = run.row.kind == RunKind::Scheduled;
+        let schedule = self.schedules.entry(uid).or_default();
+        let unfinished: Vec<RunId> = schedule.active.iter().copied().filter(|r| *r != id).collect();
+        if !scheduled || unfinished.is_empty() {
+            self.set_launched(id, now);
+            return;
+        }
+        match rule {
+            OverlapRule::Allow => self.set_launched(id, now),
+            OverlapRule::BufferOne if schedule.buffered.is_none_or(|b| b == id) => schedule.buffered = Some(id),
+            OverlapRule::Skip | OverlapRule::BufferOne => self.skip(id, &unfinished, now),
+            OverlapRule::CancelOther => {
+                for other in unfinished {
+                    self.cancel(other, format!("overlap: the run {id} fell due"), now);
+                }
+                self.set_launched(id, now);
+            }
+        }
+    }
+
+    fn skip(&mut self, id: RunId, unfinished: &[RunId], now: Now) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let which = unfinished.first().map(ToString::to_string).unwrap_or_default();
+        run.row.state = RunState::Skipped;
+        run.row.reason = format!("overlap: the run {which} was unfinished");
+        run.row.cursor = run.row.events;
+        run.row.finished_us = Some(now.wall_us);
+        self.changes.skipped.push(Skipped {
+            schedule_uid: run.row.schedule_uid,
+            launch_us: run.row.launch_us,
+            reason: SkipReason::Overlap,
+            recorded_us: now.wall_us,
+        });
+        self.retire(id, now);
+    }
+
+    /// From now on the run's events may start.
+    pub(super) fn set_launched(&mut self, id: RunId, now: Now) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.launched = true;
+        self.schedules.entry(run.row.schedule_uid).or_default().active.insert(id);
+        if let Some(finish_by_s) = run.spec.finish_by_s {
+            let at_us = run.row.launch_us + finish_by_s * SECOND_US;
+            self.wall_timers.insert((at_us, WallTimer::FinishBy(id)));
+        }
+        self.sync_lane(id, now);
+    }
+
+    /// Puts a run into its lane or takes it out, as its state says.
+    pub(super) fn sync_lane(&mut self, id: RunId, now: Now) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let wants = run.launched
+            && !run.cancelled
+            && run.row.cursor < run.row.events
+            && run.retrying < self.options.retrying_max;
+        if wants && !run.next_is_due(now.wall_us) {
+            self.wall_timers.insert((run.launch_of(run.row.cursor), WallTimer::Spread(id)));
+        }
+        let wants = wants && run.next_is_due(now.wall_us);
+        if !wants {
+            self.leave_lane(id);
+        } else if !run.in_lane {
+            run.in_lane = true;
+            let row = &run.row;
+            let queue = self.queues.entry(row.policy_uid).or_default();
+            queue.push_run(row.priority, row.schedule_uid, row.launch_us, id);
+            let (policy, uid) = (row.policy_uid, row.schedule_uid);
+            self.ready.insert(policy);
+            self.park_if_needed(uid);
+        }
+    }
+
+    pub(super) fn leave_lane(&mut self, id: RunId) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        if std::mem::take(&mut run.in_lane)
+            && let Some(queue) = self.queues.get_mut(&run.row.policy_uid)
+        {
+            queue.remove_run(run.row.priority, run.row.schedule_uid, run.row.launch_us, id);
+        }
+    }
+
+    /// A waiting event's time has come: it joins its queue.
+    pub(super) fn retry_is_due(&mut self, id: RunId, index: u32) {
+        let Some(run) = self.runs.get(&id) else { return };
+        let Some(token) = self.tokens.get_mut(&(id, index)) else { return };
+        if token.row.state != TokenState::Waiting || token.queued {
+            return;
+        }
+        token.queued = true;
+        token.policy = run.row.policy_uid;
+        let (policy, uid) = (token.policy, run.row.schedule_uid);
+        self.queues.entry(policy).or_default().push_retry(run.row.priority, uid, token.row.due_us, id, index);
+        self.ready.insert(policy);
+        self.park_if_needed(uid);
+    }
+
+    /// A schedule that is paused, or whose target asked for a pause, takes no turns.
+    pub(super) fn park_if_needed(&mut self, uid: uuid::Uuid) {
+        let parked = self.schedules.get(&uid).is_some_and(super::live::LiveSchedule::is_parked);
+        for (policy, queue) in &mut self.queues {
+            queue.park(uid, parked);
+            if !parked {
+                self.ready.insert(*policy);
+            }
+        }
+    }
+
+    /// What has not started by the end of its window is recorded as one range.
+    pub(super) fn expire_unstarted(&mut self, id: RunId, now: Now) {
+        self.close_unstarted(id, Outcome::Expired, "not started within its window", now);
+        self.finish_if_done(id, now);
+    }
+
+    /// Ends every event from the cursor on without starting it.
+    pub(super) fn close_unstarted(&mut self, id: RunId, outcome: Outcome, message: &str, now: Now) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let (first, count) = (run.row.cursor, run.row.events - run.row.cursor);
+        if count == 0 {
+            return;
+        }
+        run.row.cursor = run.row.events;
+        self.urgent = true;
+        self.changes.history.push(HistoryRow {
+            run: id,
+            index: first,
+            count,
+            outcome,
+            attempt: 0,
+            acquired_us: None,
+            delivered_us: None,
+            finished_us: now.wall_us,
+            message: message.to_owned(),
+        });
+        self.count(id, outcome, count);
+        self.leave_lane(id);
+    }
+
+    /// Hands out tokens, bucket by bucket, until limits or work run out.
+    pub(super) fn dispatch(&mut self, now: Now) {
+        if self.pause.is_some() {
+            return;
+        }
+        let sends_max = self.options.sends_max;
+        for policy in std::mem::take(&mut self.ready) {
+            let mut capacity = self.bucket(policy, now).capacity(now, sends_max);
+            while capacity > 0 {
+                let Some(work) = self.queues.get_mut(&policy).and_then(super::queue::Queue::next) else { break };
+                capacity -= u32::from(self.start(work, now));
+            }
+            if capacity == 0
+                && let Some(uid) = policy
+                && self.queues.get(&policy).is_some_and(|q| q.lanes().next().is_some())
+                && let Some(at_us) = self.bucket(policy, now).next_permit_us(now)
+            {
+                self.mono_timers.insert((at_us, super::shard::MonoTimer::Permit(uid)));
+            }
+        }
+    }
+
+    /// Acquires a token for one piece of work. False where the work has vanished.
+    fn start(&mut self, work: Work, now: Now) -> bool {
+        let (key, policy) = match work {
+            Work::Retry(id, index) => {
+                let Some(token) = self.tokens.get_mut(&(id, index)) else { return false };
+                token.queued = false;
+                token.row.state = TokenState::Acquired;
+                token.row.attempt += 1;
+                token.row.delivered_us = None;
+                token.row.heartbeat_ttl_ms = None;
+                let policy = token.policy;
+                if let Some(run) = self.runs.get_mut(&id) {
+                    run.retrying -= 1;
+                }
+                self.sync_lane(id, now);
+                ((id, index), policy)
+            }
+            Work::Next(id) => {
+                let Some(run) = self.runs.get_mut(&id) else { return false };
+                let index = run.row.cursor;
+                run.row.cursor += 1;
+                run.outstanding += 1;
+                if run.row.started_us.is_none() {
+                    run.row.started_us = Some(now.wall_us);
+                    run.row.state = RunState::Running;
+                    let schedule = self.schedules.get(&run.row.schedule_uid);
+                    run.row.cursor_in = schedule.and_then(|s| s.row.as_ref()).and_then(|r| r.cursor.clone());
+                }
+                self.dirty_runs.insert(id);
+                let policy = run.row.policy_uid;
+                let row = TokenRow {
+                    run: id,
+                    index,
+                    state: TokenState::Acquired,
+                    attempt: 1,
+                    failures: 0,
+                    checks: 0,
+                    due_us: 0,
+                    acquired_us: now.wall_us,
+                    delivered_us: None,
+                    heartbeat_ttl_ms: None,
+                    message: String::new(),
+                };
+                self.tokens.insert((id, index), LiveToken::new(row, policy, now.mono_us));
+                self.sync_lane(id, now);
+                ((id, index), policy)
+            }
+        };
+        self.bucket(policy, now).take();
+        self.send(key);
+        true
+    }
+
+    /// Sends once the pending changes are durable.
+    pub(super) fn send(&mut self, key: (RunId, u32)) {
+        let (Some(run), Some(token)) = (self.runs.get(&key.0), self.tokens.get_mut(&key)) else { return };
+        token.sending = true;
+        self.urgent = true;
+        self.dirty_tokens.insert(key);
+        self.effects.push(Effect::Send(Send {
+            run: key.0,
+            index: key.1,
+            attempt: token.row.attempt,
+            events: run.row.events,
+            launch_us: run.launch_of(key.1),
+            cursor: run.row.cursor_in.clone(),
+            explicit_release: run.spec.target.releases_explicitly(token.policy.is_some()),
+            spec: run.spec.clone(),
+        }));
+    }
+}

@@ -1,0 +1,360 @@
+//! Why an event waits, and what the shard is doing: answers for operators, read from memory.
+
+use uuid::Uuid;
+
+use super::change::TokenState;
+use super::live::LiveRun;
+use super::queue::Lane;
+use super::shard::Shard;
+use crate::model::{Now, Pause, Policy, RunId};
+
+/// How many holders an explanation names.
+const HOLDERS_MAX: usize = 10;
+
+/// Where an unfinished event stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Its launch time has not come.
+    Scheduled,
+    /// It is due and waits for a token.
+    Waiting,
+    /// It has failed and waits for its next attempt.
+    Retrying,
+    /// It holds a token; its delivery is under way or unclear.
+    Acquired,
+    /// Its consumer has it.
+    Held,
+    /// Its consumer has been silent for too long.
+    Suspect,
+}
+
+/// One thing that keeps an event from starting, or from ending.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reason {
+    /// Its launch time lies ahead.
+    NotDue {
+        /// The event's launch time.
+        launch_us: i64,
+    },
+    /// An earlier run of its schedule is unfinished, and the overlap rule makes it wait.
+    Buffered {
+        /// That run.
+        behind: RunId,
+    },
+    /// Its schedule is paused.
+    SchedulePaused(Pause),
+    /// Its policy is paused.
+    PolicyPaused(Pause),
+    /// Everything is paused.
+    AllPaused(Pause),
+    /// Every token is held.
+    PolicyFull {
+        /// Tokens held.
+        held: u32,
+        /// The limit.
+        limit: u32,
+    },
+    /// The rate lets nothing through before then.
+    RateLimited {
+        /// From now, in microseconds.
+        wait_us: i64,
+    },
+    /// So many deliveries are under way that no more start without a limit of their own.
+    SendsFull {
+        /// Deliveries under way.
+        sending: u32,
+    },
+    /// Its target asked not to be called before then.
+    TargetAskedToWait {
+        /// From now, in microseconds.
+        wait_us: i64,
+    },
+    /// It failed; its next attempt is due then.
+    BackOff {
+        /// When.
+        due_us: i64,
+        /// Deliveries so far.
+        attempt: u32,
+        /// The latest failure.
+        message: String,
+    },
+    /// So many events of its run wait for another attempt that the run starts no new ones.
+    RunRetrying {
+        /// How many.
+        retrying: u32,
+    },
+    /// The shard has not heard of its policy.
+    PolicyUnknown,
+    /// Its turn has not come yet.
+    Turn,
+}
+
+/// An event that holds a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The run.
+    pub run: RunId,
+    /// The event's index.
+    pub index: u32,
+    /// Namespace and id of its schedule.
+    pub schedule: (String, String),
+    /// Where it stands.
+    pub place: Place,
+    /// How long it has held the token, in microseconds.
+    pub age_us: i64,
+    /// Until something happens by itself (suspect, reclaimed, sent again), in microseconds; none if nothing will.
+    pub timer_us: Option<i64>,
+}
+
+/// Why an unfinished event is where it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// Where it stands.
+    pub place: Place,
+    /// Deliveries so far.
+    pub attempt: u32,
+    /// What holds it back, the most lasting first. Empty for one in flight.
+    pub reasons: Vec<Reason>,
+    /// Who holds the tokens of its policy, the oldest first (at most ten); itself, if it is in flight.
+    pub holders: Vec<Holder>,
+    /// How many events go before it, as things stand.
+    pub ahead: Option<u64>,
+}
+
+/// A policy at a glance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gauge {
+    /// The policy; none for runs without one.
+    pub policy: Option<Policy>,
+    /// Tokens held.
+    pub held: u32,
+    /// Of those, silent for too long.
+    pub suspect: u32,
+    /// Events that are due and wait for a token or for another attempt.
+    pub waiting: u64,
+    /// For how long the oldest has waited, in microseconds.
+    pub oldest_wait_us: i64,
+}
+
+/// A shard at a glance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    /// By policy.
+    pub gauges: Vec<Gauge>,
+    /// Unfinished runs that have launched.
+    pub runs_launched: u64,
+    /// Runs whose launch time lies ahead.
+    pub runs_upcoming: u64,
+    /// Why nothing starts.
+    pub pause: Option<Pause>,
+}
+
+impl Shard {
+    /// Why an event of an unfinished run is where it is; none if the run or the event has ended, or is not known.
+    pub fn explain(&self, id: RunId, index: u32, now: Now) -> Option<Explanation> {
+        let run = self.runs.get(&id)?;
+        if let Some(token) = self.tokens.get(&(id, index)) {
+            let place = self.place(id, index)?;
+            let attempt = token.row.attempt;
+            if token.in_flight() {
+                let holders = self.holder((id, index), now).into_iter().collect();
+                return Some(Explanation { place, attempt, reasons: Vec::new(), holders, ahead: None });
+            }
+            let mut reasons = self.reasons(run, now);
+            if token.row.due_us > now.wall_us {
+                let (due_us, message) = (token.row.due_us, token.row.message.clone());
+                reasons.insert(0, Reason::BackOff { due_us, attempt, message });
+            }
+            let ahead = token.queued.then(|| self.ahead(run, None));
+            return Some(self.waiting(run, place, attempt, reasons, ahead, now));
+        }
+        if index < run.row.cursor || index >= run.row.events {
+            return None;
+        }
+        let launch_us = run.launch_of(index);
+        if launch_us > now.wall_us {
+            let reasons = vec![Reason::NotDue { launch_us }];
+            return Some(self.waiting(run, Place::Scheduled, 0, reasons, None, now));
+        }
+        let ahead = run.in_lane.then(|| self.ahead(run, Some(index)));
+        let reasons = self.reasons(run, now);
+        Some(self.waiting(run, Place::Waiting, 0, reasons, ahead, now))
+    }
+
+    /// Tokens in flight and waiting of an unfinished run: (in flight, waiting for another attempt).
+    pub fn outstanding(&self, id: RunId) -> Option<(u32, u32)> {
+        let run = self.runs.get(&id)?;
+        Some((run.outstanding - run.retrying, run.retrying))
+    }
+
+    /// Where an acquired, unfinished event stands.
+    pub fn place(&self, id: RunId, index: u32) -> Option<Place> {
+        let token = self.tokens.get(&(id, index))?;
+        Some(match token.row.state {
+            TokenState::Waiting => Place::Retrying,
+            TokenState::Acquired => Place::Acquired,
+            TokenState::Held if token.suspect => Place::Suspect,
+            TokenState::Held => Place::Held,
+        })
+    }
+
+    /// The shard at a glance. Takes time in proportion to its unfinished runs.
+    pub fn status(&self, now: Now) -> Status {
+        let gauges = self
+            .buckets
+            .iter()
+            .map(|(policy, bucket)| {
+                let (waiting, since_us) = self.waiting_under(*policy, now);
+                Gauge {
+                    policy: bucket.policy.clone(),
+                    held: bucket.held,
+                    suspect: bucket.suspect,
+                    waiting,
+                    oldest_wait_us: since_us.map_or(0, |since| (now.wall_us - since).max(0)),
+                }
+            })
+            .collect();
+        let launched = self.runs.values().filter(|r| r.launched).count() as u64;
+        let upcoming = self.runs.len() as u64 - launched;
+        Status { gauges, runs_launched: launched, runs_upcoming: upcoming, pause: self.pause.clone() }
+    }
+
+    fn waiting(
+        &self,
+        run: &LiveRun,
+        place: Place,
+        attempt: u32,
+        reasons: Vec<Reason>,
+        ahead: Option<u64>,
+        now: Now,
+    ) -> Explanation {
+        let mut holders: Vec<_> = if place == Place::Scheduled || run.row.policy_uid.is_none() {
+            Vec::new()
+        } else {
+            let held = self.tokens.iter().filter(|(_, t)| t.policy == run.row.policy_uid && t.in_flight());
+            held.filter_map(|(key, _)| self.holder(*key, now)).collect()
+        };
+        holders.sort_by_key(|h| std::cmp::Reverse(h.age_us));
+        holders.truncate(HOLDERS_MAX);
+        Explanation { place, attempt, reasons, holders, ahead }
+    }
+
+    fn holder(&self, key: (RunId, u32), now: Now) -> Option<Holder> {
+        let (run, token) = (self.runs.get(&key.0)?, self.tokens.get(&key)?);
+        Some(Holder {
+            run: key.0,
+            index: key.1,
+            schedule: (run.row.namespace.clone(), run.row.schedule_id.clone()),
+            place: self.place(key.0, key.1)?,
+            age_us: (now.wall_us - token.row.acquired_us).max(0),
+            timer_us: token.timer_us.map(|t| (t - now.mono_us).max(0)),
+        })
+    }
+
+    fn reasons(&self, run: &LiveRun, now: Now) -> Vec<Reason> {
+        let mut reasons = Vec::new();
+        reasons.extend(self.pause.clone().map(Reason::AllPaused));
+        let schedule = self.schedules.get(&run.row.schedule_uid);
+        if let Some(schedule) = schedule {
+            let pause = schedule.row.as_ref().and_then(|r| r.pause.clone());
+            reasons.extend(pause.map(Reason::SchedulePaused));
+            let wait_us = schedule.blocked_us.map(|b| (b - now.mono_us).max(0));
+            reasons.extend(wait_us.map(|wait_us| Reason::TargetAskedToWait { wait_us }));
+            if schedule.buffered == Some(run.row.id)
+                && let Some(behind) = schedule.active.first()
+            {
+                reasons.push(Reason::Buffered { behind: *behind });
+            }
+        }
+        if run.retrying >= self.options.retrying_max {
+            reasons.push(Reason::RunRetrying { retrying: run.retrying });
+        }
+        if let Some(bucket) = self.buckets.get(&run.row.policy_uid) {
+            if bucket.unknown {
+                reasons.push(Reason::PolicyUnknown);
+            }
+            let pause = bucket.policy.as_ref().and_then(|p| p.pause.clone());
+            reasons.extend(pause.map(Reason::PolicyPaused));
+            let limit = bucket.policy.as_ref().and_then(|p| p.limits.max_in_flight);
+            match limit {
+                Some(limit) if bucket.held >= limit => {
+                    reasons.push(Reason::PolicyFull { held: bucket.held, limit });
+                }
+                None if bucket.sending >= self.options.sends_max => {
+                    reasons.push(Reason::SendsFull { sending: bucket.sending });
+                }
+                _ => {}
+            }
+            if let Some(at_us) = bucket.next_permit_us(now) {
+                reasons.push(Reason::RateLimited { wait_us: at_us - now.mono_us });
+            }
+        }
+        if reasons.is_empty() {
+            reasons.push(Reason::Turn);
+        }
+        reasons
+    }
+
+    /// How many events go before event `index` of a run (`None`: before its retries), if the schedules take turns as
+    /// they do: every other lane of the same priority gets as many turns as this one, up to what it has.
+    fn ahead(&self, run: &LiveRun, index: Option<u32>) -> u64 {
+        let Some(queue) = self.queues.get(&run.row.policy_uid) else { return 0 };
+        let own = |lane: &Lane| {
+            let Some(index) = index else { return 0 };
+            let older = lane.runs.range(..(run.row.launch_us, run.row.id)).map(|(_, r)| self.due(*r)).sum::<u64>();
+            lane.retries.len() as u64 + older + u64::from(index.saturating_sub(run.row.cursor))
+        };
+        let mine = queue
+            .lanes()
+            .find(|(p, s, _)| (*p, *s) == (run.row.priority, run.row.schedule_uid))
+            .map_or(0, |(_, _, lane)| own(lane));
+        let others: u64 = queue
+            .lanes()
+            .filter(|(_, s, _)| *s != run.row.schedule_uid)
+            .filter(|(_, s, _)| !self.schedules.get(s).is_some_and(super::live::LiveSchedule::is_parked))
+            .map(|(priority, _, lane)| match priority.cmp(&run.row.priority) {
+                std::cmp::Ordering::Greater => self.lane_len(lane),
+                std::cmp::Ordering::Equal => self.lane_len(lane).min(mine + 1),
+                std::cmp::Ordering::Less => 0,
+            })
+            .sum();
+        mine + others
+    }
+
+    fn lane_len(&self, lane: &Lane) -> u64 {
+        lane.retries.len() as u64 + lane.runs.iter().map(|(_, r)| self.due(*r)).sum::<u64>()
+    }
+
+    /// Events of a run from its cursor on.
+    fn due(&self, id: RunId) -> u64 {
+        self.runs.get(&id).map_or(0, |r| u64::from(r.row.events - r.row.cursor))
+    }
+
+    fn waiting_under(&self, policy: Option<Uuid>, now: Now) -> (u64, Option<i64>) {
+        let mut waiting = 0;
+        let mut oldest: Option<i64> = None;
+        for run in self.runs.values().filter(|r| r.row.policy_uid == policy && r.launched && !r.cancelled) {
+            waiting += u64::from(run.retrying);
+            if run.next_is_due(now.wall_us) {
+                waiting += self.due_now(run, now);
+                let since = run.launch_of(run.row.cursor);
+                oldest = Some(oldest.map_or(since, |o| o.min(since)));
+            }
+        }
+        (waiting, oldest)
+    }
+
+    /// Events of a run that are due and have not started.
+    fn due_now(&self, run: &LiveRun, now: Now) -> u64 {
+        let (mut low, mut high) = (run.row.cursor, run.row.events);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if run.launch_of(middle) <= now.wall_us {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        u64::from(low - run.row.cursor)
+    }
+}

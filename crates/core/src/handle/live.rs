@@ -1,0 +1,104 @@
+//! Runs, tokens and schedules as the shard keeps them in memory.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::change::{ShardSchedule, TokenRow, TokenState};
+use crate::model::{Run, RunId, RunSpec, SECOND_US};
+
+/// An unfinished run.
+#[derive(Debug)]
+pub(super) struct LiveRun {
+    pub row: Run,
+    pub spec: Arc<RunSpec>,
+    /// Its launch time has come, and its overlap rule lets it go.
+    pub launched: bool,
+    /// Nothing of it starts any more.
+    pub cancelled: bool,
+    /// It stands in its queue.
+    pub in_lane: bool,
+    /// Token rows, in flight or waiting.
+    pub outstanding: u32,
+    /// Those that wait for another attempt.
+    pub retrying: u32,
+}
+
+impl LiveRun {
+    pub(super) fn new(row: Run, spec: Arc<RunSpec>) -> Self {
+        let cancelled = row.cursor == row.events && !row.reason.is_empty();
+        Self { row, spec, launched: false, cancelled, in_lane: false, outstanding: 0, retrying: 0 }
+    }
+
+    /// When the event of this index falls due: the launch time, or its place in the spread.
+    pub(super) fn launch_of(&self, index: u32) -> i64 {
+        let Some(spread_s) = self.spec.spread_s else { return self.row.launch_us };
+        let offset = i128::from(index) * i128::from(spread_s) * i128::from(SECOND_US) / i128::from(self.row.events);
+        #[expect(clippy::cast_possible_truncation, reason = "less than the spread")]
+        let offset = offset as i64;
+        self.row.launch_us + offset
+    }
+
+    /// Whether its next event is due.
+    pub(super) fn next_is_due(&self, wall_us: i64) -> bool {
+        self.row.cursor < self.row.events && self.launch_of(self.row.cursor) <= wall_us
+    }
+}
+
+/// An acquired, unfinished event.
+#[derive(Debug)]
+pub(super) struct LiveToken {
+    pub row: TokenRow,
+    /// The bucket that it counts in.
+    pub policy: Option<uuid::Uuid>,
+    /// A delivery is under way.
+    pub sending: bool,
+    /// Silent for longer than its time to live.
+    pub suspect: bool,
+    /// The last sign of its consumer (monotonic).
+    pub sign_us: i64,
+    /// Its place among the monotonic timers.
+    pub timer_us: Option<i64>,
+    /// Its row is, or will be with the commit under way, in the store.
+    pub stored: bool,
+    /// It stands in its queue (waiting, and its time has come).
+    pub queued: bool,
+}
+
+impl LiveToken {
+    pub(super) fn new(row: TokenRow, policy: Option<uuid::Uuid>, mono_us: i64) -> Self {
+        Self {
+            row,
+            policy,
+            sending: false,
+            suspect: false,
+            sign_us: mono_us,
+            timer_us: None,
+            stored: false,
+            queued: false,
+        }
+    }
+
+    /// Whether it counts as in flight.
+    pub(super) fn in_flight(&self) -> bool {
+        self.row.state != TokenState::Waiting
+    }
+}
+
+/// A schedule with runs in the shard, or with a fence.
+#[derive(Debug, Default)]
+pub(super) struct LiveSchedule {
+    /// Kept once there is something to keep.
+    pub row: Option<ShardSchedule>,
+    /// Its target asked for a pause until then (monotonic).
+    pub blocked_us: Option<i64>,
+    /// Launched, unfinished runs.
+    pub active: BTreeSet<RunId>,
+    /// The run that waits for those.
+    pub buffered: Option<RunId>,
+}
+
+impl LiveSchedule {
+    pub(super) fn is_parked(&self) -> bool {
+        self.blocked_us.is_some() || self.row.as_ref().is_some_and(|r| r.pause.is_some())
+    }
+}

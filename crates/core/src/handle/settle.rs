@@ -1,0 +1,376 @@
+//! What becomes of acquired events: answers of targets, releases, heartbeats, silence.
+
+use super::change::{Outcome, TokenState};
+use super::live::LiveToken;
+use super::release::{Answer, Release, ReleaseOutcome};
+use super::shard::{Effect, MonoTimer, Shard, WallTimer};
+use crate::model::{Now, Policy, Reclaim, RunId, SECOND_US, Sent, Target, TtlFrom};
+
+/// How long a resend waits to be asked again while its schedule or policy is paused, in microseconds.
+const PAUSED_RESEND_US: i64 = SECOND_US;
+
+impl Shard {
+    /// What a target said of a delivery. Answers to deliveries that are over are passed over.
+    pub fn sent(&mut self, run: RunId, index: u32, attempt: u32, sent: Sent, now: Now) {
+        let key = (run, index);
+        let Some(token) = self.tokens.get_mut(&key) else { return };
+        if token.row.attempt != attempt || token.row.state != TokenState::Acquired || !token.sending {
+            return;
+        }
+        token.sending = false;
+        match sent {
+            Sent::Accepted => self.accepted(key, now),
+            Sent::Refused { message, retry_after_ms, permanent } => {
+                if let Some(wait_ms) = retry_after_ms {
+                    self.block_schedule(run, wait_ms, now);
+                }
+                if permanent {
+                    self.finish(key, Outcome::Dead, message, now);
+                } else {
+                    self.failed(key, message, retry_after_ms, Outcome::Dead, now);
+                }
+            }
+            Sent::Unclear { message, retry_after_ms } => self.unclear(key, message, retry_after_ms, now),
+        }
+    }
+
+    /// A consumer releases an event. `None`: the answer comes as an effect, numbered `reply`, once it is durable.
+    pub fn release(&mut self, release: Release, reply: u64, now: Now) -> Option<Answer> {
+        let key = (release.run, release.index);
+        let Some(token) = self.tokens.get(&key) else { return Some(Answer::NotHeld) };
+        if !token.in_flight() || release.attempt.is_some_and(|a| a != token.row.attempt) {
+            return Some(Answer::Late);
+        }
+        let mut answer = Answer::Released;
+        if let Some(check_us) = release.next_check_us {
+            match self.check_slot(key, check_us, now) {
+                Ok(at_us) => answer = Answer::ComesAgain { at_us },
+                Err(message) => return Some(Answer::Refused { message }),
+            }
+        }
+        if let Some(cursor) = release.cursor {
+            self.keep_cursor(release.run, cursor);
+        }
+        match (&answer, release.outcome) {
+            (Answer::ComesAgain { at_us }, _) => self.come_again(key, *at_us, release.message, now),
+            (_, ReleaseOutcome::Succeeded) => self.finish(key, Outcome::Succeeded, release.message, now),
+            (_, ReleaseOutcome::Failed) => self.finish(key, Outcome::Failed, release.message, now),
+            (_, ReleaseOutcome::Retry) => self.failed(key, release.message, None, Outcome::Dead, now),
+        }
+        self.urgent = true;
+        self.effects.push(Effect::Reply { reply, answer });
+        None
+    }
+
+    /// A consumer says that it is still at work. `ttl_ms` overrides the policy's time to live for this event.
+    pub fn extend(
+        &mut self,
+        run: RunId,
+        index: u32,
+        attempt: Option<u32>,
+        ttl_ms: Option<i64>,
+        now: Now,
+    ) -> Answer {
+        let key = (run, index);
+        let default_ttl_ms = self.ttl_of(key).0;
+        let Some(token) = self.tokens.get_mut(&key) else { return Answer::NotHeld };
+        if !token.in_flight() || attempt.is_some_and(|a| a != token.row.attempt) {
+            return Answer::Late;
+        }
+        let remaining_ms = ttl_ms.unwrap_or(default_ttl_ms);
+        token.sign_us = now.mono_us;
+        if std::mem::take(&mut token.suspect)
+            && let Some(bucket) = self.buckets.get_mut(&token.policy)
+        {
+            bucket.suspect -= 1;
+        }
+        if token.row.heartbeat_ttl_ms != Some(remaining_ms) {
+            token.row.heartbeat_ttl_ms = Some(remaining_ms);
+            self.dirty_tokens.insert(key);
+        }
+        if token.row.state == TokenState::Held {
+            self.arm_silence(key, now);
+        }
+        Answer::Extended { remaining_ms }
+    }
+
+    fn accepted(&mut self, key: (RunId, u32), now: Now) {
+        let explicit = self.is_explicit(key);
+        let Some(token) = self.tokens.get_mut(&key) else { return };
+        token.row.delivered_us = Some(now.wall_us);
+        if explicit {
+            self.hold(key, now);
+        } else {
+            self.finish(key, Outcome::Succeeded, String::new(), now);
+        }
+    }
+
+    /// From now on the event is its consumer's.
+    fn hold(&mut self, key: (RunId, u32), now: Now) {
+        let Some(token) = self.tokens.get_mut(&key) else { return };
+        token.row.state = TokenState::Held;
+        token.sign_us = now.mono_us;
+        self.dirty_tokens.insert(key);
+        if let Some(bucket) = self.buckets.get_mut(&token.policy) {
+            bucket.sending -= 1;
+            self.ready.insert(token.policy);
+        }
+        self.arm_silence(key, now);
+    }
+
+    fn is_explicit(&self, key: (RunId, u32)) -> bool {
+        let (Some(run), Some(token)) = (self.runs.get(&key.0), self.tokens.get(&key)) else { return false };
+        run.spec.target.releases_explicitly(token.policy.is_some())
+    }
+
+    /// A failure that leaves nothing at the consumer: the token is free, the event waits or ends as `last`.
+    fn failed(
+        &mut self,
+        key: (RunId, u32),
+        message: String,
+        wait_ms: Option<i64>,
+        last: Outcome,
+        now: Now,
+    ) {
+        let (Some(run), Some(token)) = (self.runs.get(&key.0), self.tokens.get(&key)) else { return };
+        if run.cancelled {
+            self.finish(key, Outcome::Cancelled, message, now);
+            return;
+        }
+        let failures = token.row.failures + 1;
+        if failures >= run.spec.retry.attempts_max {
+            self.finish(key, last, message, now);
+            return;
+        }
+        let wait_us = self.backoff_us(key.0, failures).max(wait_ms.unwrap_or(0) * 1000);
+        self.wait(key, now.wall_us + wait_us, message);
+        if let Some(token) = self.tokens.get_mut(&key) {
+            token.row.failures = failures;
+        }
+        self.sync_lane(key.0, now);
+    }
+
+    /// Gives the token back; the event stays and waits.
+    fn wait(&mut self, key: (RunId, u32), due_us: i64, message: String) {
+        self.arm(key, None);
+        let Some(token) = self.tokens.remove(&key) else { return };
+        self.uncount(&token);
+        let mut row = token.row;
+        row.state = TokenState::Waiting;
+        row.due_us = due_us;
+        row.message = message;
+        let mut waiting = LiveToken::new(row, token.policy, 0);
+        waiting.stored = token.stored;
+        self.tokens.insert(key, waiting);
+        self.urgent = true;
+        self.dirty_tokens.insert(key);
+        self.wall_timers.insert((due_us, WallTimer::Retry(key.0, key.1)));
+        if let Some(run) = self.runs.get_mut(&key.0) {
+            run.retrying += 1;
+        }
+    }
+
+    /// Nobody knows whether the consumer has it: the token stays, the same id is sent again. After the last attempt
+    /// it counts as held, so that only a release, the time to live or an operator frees it.
+    fn unclear(&mut self, key: (RunId, u32), message: String, wait_ms: Option<i64>, now: Now) {
+        let Some(run) = self.runs.get(&key.0) else { return };
+        let (attempts_max, cancelled) = (run.spec.retry.attempts_max, run.cancelled);
+        let Some(token) = self.tokens.get_mut(&key) else { return };
+        token.row.failures += 1;
+        token.row.message = message;
+        self.dirty_tokens.insert(key);
+        let failures = token.row.failures;
+        if failures >= attempts_max || cancelled {
+            self.hold(key, now);
+            return;
+        }
+        let wait_us = self.backoff_us(key.0, failures).max(wait_ms.unwrap_or(0) * 1000);
+        self.arm(key, Some(now.mono_us + wait_us));
+    }
+
+    /// A token's monotonic timer: time to resend, or silence for too long.
+    pub(super) fn token_timer(&mut self, run: RunId, index: u32, now: Now) {
+        let key = (run, index);
+        let Some(token) = self.tokens.get_mut(&key) else { return };
+        token.timer_us = None;
+        match token.row.state {
+            TokenState::Waiting => {}
+            TokenState::Acquired if token.sending => {}
+            TokenState::Acquired => self.resend(key, now),
+            TokenState::Held => self.silent(key, now),
+        }
+    }
+
+    fn resend(&mut self, key: (RunId, u32), now: Now) {
+        let Some(run) = self.runs.get(&key.0) else { return };
+        let parked = self.schedules.get(&run.row.schedule_uid).is_some_and(super::live::LiveSchedule::is_parked);
+        let cancelled = run.cancelled;
+        let Some(token) = self.tokens.get_mut(&key) else { return };
+        let policy_paused = self
+            .buckets
+            .get(&token.policy)
+            .is_some_and(|b| b.policy.as_ref().is_some_and(|p| p.pause.is_some()) || b.unknown);
+        if cancelled {
+            self.hold(key, now);
+        } else if parked || policy_paused || self.pause.is_some() {
+            self.arm(key, Some(now.mono_us + PAUSED_RESEND_US));
+        } else {
+            token.row.attempt += 1;
+            self.send(key);
+        }
+    }
+
+    /// held -> suspect -> reclaimed.
+    fn silent(&mut self, key: (RunId, u32), now: Now) {
+        let (ttl_ms, suspect_ms, reclaim) = self.ttl_of(key);
+        let Some(token) = self.tokens.get_mut(&key) else { return };
+        let suspect_us = token.sign_us + ttl_ms * 1000;
+        let reclaim_us = suspect_us + suspect_ms * 1000;
+        if now.mono_us < suspect_us {
+            self.arm_silence(key, now);
+            return;
+        }
+        if !std::mem::replace(&mut token.suspect, true)
+            && let Some(bucket) = self.buckets.get_mut(&token.policy)
+        {
+            bucket.suspect += 1;
+        }
+        if reclaim == Reclaim::Never {
+            return;
+        }
+        if now.mono_us < reclaim_us {
+            self.arm(key, Some(reclaim_us));
+            return;
+        }
+        let message = format!("no sign of the consumer for {} s", (now.mono_us - token.sign_us) / SECOND_US);
+        let retry = self.runs.get(&key.0).is_some_and(|r| r.spec.retry.retry_lost);
+        if retry {
+            self.failed(key, message, None, Outcome::Lost, now);
+        } else {
+            self.finish(key, Outcome::Lost, message, now);
+        }
+    }
+
+    /// Sets the timer of a held token by its last sign.
+    pub(super) fn arm_silence(&mut self, key: (RunId, u32), now: Now) {
+        let ttl_ms = self.ttl_of(key).0;
+        let Some(token) = self.tokens.get(&key) else { return };
+        let at_us = (token.sign_us + ttl_ms * 1000).max(now.mono_us);
+        self.arm(key, Some(at_us));
+    }
+
+    /// Allowed silence, suspect phase (milliseconds) and whether the token comes back by itself.
+    fn ttl_of(&self, key: (RunId, u32)) -> (i64, i64, Reclaim) {
+        let defaults = (Policy::TOKEN_TTL_MS, Policy::SUSPECT_MS, Reclaim::AfterTtl);
+        let (Some(run), Some(token)) = (self.runs.get(&key.0), self.tokens.get(&key)) else { return defaults };
+        let policy = self.buckets.get(&token.policy).and_then(|b| b.policy.as_ref());
+        let from_heartbeat = match policy.map_or(TtlFrom::TargetDefault, |p| p.ttl_from) {
+            TtlFrom::FirstHeartbeat => true,
+            TtlFrom::Delivery => false,
+            TtlFrom::TargetDefault => matches!(run.spec.target, Target::Sqs { .. }),
+        };
+        let (ttl_ms, unstarted_ms) = policy
+            .map_or((Policy::TOKEN_TTL_MS, Policy::UNSTARTED_TTL_MS), |p| (p.token_ttl_ms, p.unstarted_ttl_ms));
+        let ttl_ms = match token.row.heartbeat_ttl_ms {
+            Some(ttl_ms) => ttl_ms,
+            None if from_heartbeat => unstarted_ms,
+            None => ttl_ms,
+        };
+        (ttl_ms, policy.map_or(defaults.1, |p| p.suspect_ms), policy.map_or(defaults.2, |p| p.reclaim))
+    }
+
+    /// Exponential back-off with equal jitter (Brooker, "Exponential Backoff and Jitter", 2015), in microseconds.
+    fn backoff_us(&mut self, run: RunId, failures: u32) -> i64 {
+        let Some(run) = self.runs.get(&run) else { return SECOND_US };
+        let (min_ms, max_ms) = (run.spec.retry.backoff_min_ms, run.spec.retry.backoff_max_ms);
+        let factor = 1_i64 << failures.saturating_sub(1).min(40);
+        let full_us = min_ms.saturating_mul(factor).min(max_ms).saturating_mul(1000);
+        let jitter = self.random();
+        #[expect(clippy::cast_possible_truncation, reason = "a fraction of full_us")]
+        let jitter_us = (full_us as f64 / 2.0 * jitter) as i64;
+        full_us / 2 + jitter_us
+    }
+
+    /// The schedule's target asked for a pause: nothing more of the schedule starts until it is over.
+    fn block_schedule(&mut self, run: RunId, wait_ms: i64, now: Now) {
+        let Some(run) = self.runs.get(&run) else { return };
+        let uid = run.row.schedule_uid;
+        let until_us = now.mono_us + wait_ms * 1000;
+        let schedule = self.schedules.entry(uid).or_default();
+        if schedule.blocked_us.is_none_or(|b| b < until_us) {
+            schedule.blocked_us = Some(until_us);
+            self.mono_timers.insert((until_us, MonoTimer::Unblock(uid)));
+            self.park_if_needed(uid);
+        }
+    }
+
+    pub(super) fn unblock(&mut self, uid: uuid::Uuid, now: Now) {
+        let Some(schedule) = self.schedules.get_mut(&uid) else { return };
+        if schedule.blocked_us.is_some_and(|b| b <= now.mono_us) {
+            schedule.blocked_us = None;
+            self.park_if_needed(uid);
+        }
+    }
+
+    /// Checks a consumer's wish to look again, and rounds it up to the slot.
+    fn check_slot(&self, key: (RunId, u32), check_us: i64, now: Now) -> Result<i64, String> {
+        let (Some(run), Some(token)) = (self.runs.get(&key.0), self.tokens.get(&key)) else {
+            return Err("next_check_at: the event is not in flight".to_owned());
+        };
+        let guard = &run.spec.check_again;
+        if token.row.checks >= guard.count_max {
+            return Err(format!(
+                "next_check_at: the event has come {} times, check_again.max_checks allows {}",
+                token.row.checks, guard.count_max
+            ));
+        }
+        if check_us <= now.wall_us {
+            return Err("next_check_at: it lies in the past; it must lie in the future".to_owned());
+        }
+        if check_us > now.wall_us + guard.horizon_s * SECOND_US {
+            return Err(format!(
+                "next_check_at: it lies {} s ahead, check_again.horizon allows {} s",
+                (check_us - now.wall_us) / SECOND_US,
+                guard.horizon_s
+            ));
+        }
+        let slot_us = guard.slot_s.max(1) * SECOND_US;
+        Ok((check_us + slot_us - 1).div_euclid(slot_us) * slot_us)
+    }
+
+    fn come_again(&mut self, key: (RunId, u32), at_us: i64, message: String, now: Now) {
+        if self.runs.get(&key.0).is_some_and(|r| r.cancelled) {
+            self.finish(key, Outcome::Cancelled, message, now);
+            return;
+        }
+        self.wait(key, at_us, message);
+        if let Some(token) = self.tokens.get_mut(&key) {
+            token.row.checks += 1;
+            token.row.failures = 0;
+        }
+        self.sync_lane(key.0, now);
+    }
+
+    /// Keeps a cursor for the schedule's next run.
+    fn keep_cursor(&mut self, id: RunId, cursor: String) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.row.cursor_out = Some(cursor.clone());
+        self.dirty_runs.insert(id);
+        let row = self.schedules.entry(run.row.schedule_uid).or_default().row.get_or_insert_with(|| {
+            super::change::ShardSchedule {
+                uid: run.row.schedule_uid,
+                generation: run.row.generation,
+                changed_us: 0,
+                until_us: 0,
+                launches_us: Vec::new(),
+                events: run.row.events,
+                priority: run.row.priority,
+                pause: None,
+                deleted: false,
+                cursor: None,
+            }
+        });
+        row.cursor = Some(cursor);
+        self.dirty_schedules.insert(run.row.schedule_uid);
+    }
+}

@@ -1,0 +1,571 @@
+//! The machine itself: its memory, its clockwork, and how decisions become one commit.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::bucket::Bucket;
+use super::change::{Changes, HistoryRow, Outcome, ShardSchedule, TokenRow, TokenState};
+use super::live::{LiveRun, LiveSchedule, LiveToken};
+use super::queue::Queue;
+use super::release::Answer;
+use crate::model::{Now, Pause, Policy, Run, RunId, RunSpec, RunState};
+
+/// Tuning of the machine.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Deliveries under way at once, per shard, where no `max_in_flight` bounds them.
+    pub sends_max: u32,
+    /// While so many events of a run wait for another attempt, it starts no new ones.
+    pub retrying_max: u32,
+    /// How long a change that nobody waits for may wait for company, in microseconds.
+    pub lazy_us: i64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { sends_max: 1024, retrying_max: 1000, lazy_us: 20_000 }
+    }
+}
+
+/// What the store knew of the shard when it was taken over.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// Its policies.
+    pub policies: Vec<Policy>,
+    /// Its schedules.
+    pub schedules: Vec<ShardSchedule>,
+    /// Runs in the states WAITING and RUNNING.
+    pub runs: Vec<Run>,
+    /// Their tokens.
+    pub tokens: Vec<TokenRow>,
+    /// Their specs.
+    pub specs: Vec<RunSpec>,
+    /// The shard's pause.
+    pub pause: Option<Pause>,
+}
+
+/// One delivery to make.
+#[derive(Clone, Debug)]
+pub struct Send {
+    /// The run.
+    pub run: RunId,
+    /// The event's index.
+    pub index: u32,
+    /// The attempt, already committed.
+    pub attempt: u32,
+    /// How many events the run has.
+    pub events: u32,
+    /// The event's own launch time.
+    pub launch_us: i64,
+    /// From an earlier run of the schedule.
+    pub cursor: Option<String>,
+    /// Whether the consumer must release.
+    pub explicit_release: bool,
+    /// Schedule, target, payload.
+    pub spec: Arc<RunSpec>,
+}
+
+/// What to do once a commit is durable.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Deliver an event.
+    Send(Send),
+    /// Answer a release or heartbeat.
+    Reply {
+        /// The number that came with the request.
+        reply: u64,
+        /// The answer.
+        answer: Answer,
+    },
+}
+
+/// What to write, in one fenced transaction.
+#[derive(Clone, Debug)]
+pub struct Commit {
+    /// The rows.
+    pub changes: Changes,
+}
+
+/// When the machine wants to be polled again, at the latest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deadline {
+    /// By the wall clock.
+    pub wall_us: Option<i64>,
+    /// By the monotonic clock.
+    pub mono_us: Option<i64>,
+}
+
+/// What the driver must read before it hands a message over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Specs by schedule and generation.
+    pub specs: Vec<(Uuid, i64)>,
+    /// Runs by id.
+    pub runs: Vec<RunId>,
+    /// Dead events of a run (all where no index is named).
+    pub dead: Option<(RunId, Vec<u32>)>,
+}
+
+/// What the driver read for a message.
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    /// Specs that [`Needs::specs`] named, and those of the runs.
+    pub specs: Vec<RunSpec>,
+    /// Runs that [`Needs::runs`] named and that exist.
+    pub runs: Vec<Run>,
+    /// Dead events that [`Needs::dead`] named.
+    pub dead: Vec<HistoryRow>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum WallTimer {
+    Launch(RunId),
+    Spread(RunId),
+    FinishBy(RunId),
+    Retry(RunId, u32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum MonoTimer {
+    /// A token's silence, or the resending of an unclear delivery.
+    Token(RunId, u32),
+    Unblock(Uuid),
+    Permit(Uuid),
+}
+
+/// One queue shard.
+#[derive(Debug)]
+pub struct Shard {
+    pub(super) number: u16,
+    pub(super) options: Options,
+    pub(super) pause: Option<Pause>,
+    pub(super) buckets: BTreeMap<Option<Uuid>, Bucket>,
+    pub(super) queues: BTreeMap<Option<Uuid>, Queue>,
+    pub(super) schedules: BTreeMap<Uuid, LiveSchedule>,
+    pub(super) specs: BTreeMap<(Uuid, i64), Arc<RunSpec>>,
+    pub(super) runs: BTreeMap<RunId, LiveRun>,
+    pub(super) tokens: BTreeMap<(RunId, u32), LiveToken>,
+    pub(super) wall_timers: BTreeSet<(i64, WallTimer)>,
+    pub(super) mono_timers: BTreeSet<(i64, MonoTimer)>,
+    /// Buckets in which something may start.
+    pub(super) ready: BTreeSet<Option<Uuid>>,
+    /// Messages taken in, by the commit that carries them out; kept until a read begins after it.
+    pub(super) messages: BTreeMap<Uuid, u64>,
+    /// Runs that left memory, by the commit that says so, and whether they were withdrawn; kept as above.
+    pub(super) gone: BTreeMap<RunId, (u64, bool)>,
+    pub(super) changes: Changes,
+    pub(super) dirty_runs: BTreeSet<RunId>,
+    pub(super) dirty_tokens: BTreeSet<(RunId, u32)>,
+    pub(super) dirty_schedules: BTreeSet<Uuid>,
+    pub(super) effects: Vec<Effect>,
+    /// Someone waits for the pending changes.
+    pub(super) urgent: bool,
+    lazy_until_us: Option<i64>,
+    committing: Option<Vec<Effect>>,
+    commits: u64,
+    random: u64,
+}
+
+impl Shard {
+    /// A machine for a shard that has just been taken over. `seed` feeds the jitter of back-off.
+    pub fn new(number: u16, options: Options, state: State, seed: u64, now: Now) -> Self {
+        let mut shard = Self {
+            number,
+            options,
+            pause: state.pause,
+            buckets: BTreeMap::from([(None, Bucket::new(None, now))]),
+            queues: BTreeMap::new(),
+            schedules: BTreeMap::new(),
+            specs: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            wall_timers: BTreeSet::new(),
+            mono_timers: BTreeSet::new(),
+            ready: BTreeSet::new(),
+            messages: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            changes: Changes::default(),
+            dirty_runs: BTreeSet::new(),
+            dirty_tokens: BTreeSet::new(),
+            dirty_schedules: BTreeSet::new(),
+            effects: Vec::new(),
+            urgent: false,
+            lazy_until_us: None,
+            committing: None,
+            commits: 0,
+            random: seed,
+        };
+        for policy in state.policies {
+            shard.buckets.insert(Some(policy.uid), Bucket::new(Some(policy), now));
+        }
+        shard.keep_specs(state.specs);
+        for row in state.schedules {
+            let uid = row.uid;
+            shard.schedules.entry(uid).or_default().row = Some(row);
+        }
+        for run in state.runs {
+            shard.restore_run(run, now);
+        }
+        for token in state.tokens {
+            shard.restore_token(token, now);
+        }
+        let uids: Vec<_> = shard.schedules.keys().copied().collect();
+        for uid in uids {
+            shard.park_if_needed(uid);
+        }
+        let done: Vec<_> = shard.runs.keys().copied().collect();
+        for run in done {
+            shard.finish_if_done(run, now);
+        }
+        shard
+    }
+
+    /// Call it before reading emitted runs, messages and their context from the store, one read at a time: what a
+    /// commit changes while the read is under way, the read may not show.
+    pub fn begin_read(&mut self) {
+        let durable = self.commits;
+        self.messages.retain(|_, commit| *commit > durable);
+        self.gone.retain(|_, (commit, _)| *commit > durable);
+    }
+
+    /// Takes in runs that emitters have handed over (state EMITTED). Known ones are passed over.
+    pub fn adopt(&mut self, runs: Vec<Run>, specs: Vec<RunSpec>, now: Now) {
+        self.keep_specs(specs);
+        for run in runs {
+            if !self.runs.contains_key(&run.id) && !self.gone.contains_key(&run.id) {
+                self.adopt_run(run, now);
+            }
+        }
+    }
+
+    /// How many runs the machine holds, launched or not.
+    pub fn runs_held(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// What the pending inputs, and the time, come to. At most one commit is under way at a time.
+    pub fn poll_commit(&mut self, now: Now) -> Option<Commit> {
+        if self.committing.is_some() {
+            return None;
+        }
+        self.advance(now);
+        self.dispatch(now);
+        if !self.is_pending() {
+            self.lazy_until_us = None;
+            return None;
+        }
+        let lazy_until_us = *self.lazy_until_us.get_or_insert(now.mono_us + self.options.lazy_us);
+        if !self.urgent && now.mono_us < lazy_until_us {
+            return None;
+        }
+        self.lazy_until_us = None;
+        self.urgent = false;
+        let changes = self.take_changes();
+        self.committing = Some(std::mem::take(&mut self.effects));
+        Some(Commit { changes })
+    }
+
+    /// The commit under way is durable: what may be done now.
+    pub fn committed(&mut self) -> Vec<Effect> {
+        let Some(effects) = self.committing.take() else { return Vec::new() };
+        self.commits += 1;
+        effects
+    }
+
+    /// The number of the commit that will carry the pending changes.
+    pub(super) fn pending_commit(&self) -> u64 {
+        self.commits + 1 + u64::from(self.committing.is_some())
+    }
+
+    /// When to poll again, if no input comes before. Nothing while a commit is under way.
+    pub fn next_deadline(&self) -> Deadline {
+        if self.committing.is_some() {
+            return Deadline::default();
+        }
+        let timer = self.mono_timers.first().map(|t| t.0);
+        let lazy = if self.is_pending() { Some(self.lazy_until_us.unwrap_or(0)) } else { None };
+        let mono_us = [timer, lazy].into_iter().flatten().min();
+        Deadline { wall_us: self.wall_timers.first().map(|t| t.0), mono_us }
+    }
+
+    /// The next number of a SplitMix64 sequence (Steele, Lea, Flood 2014), as a fraction in [0, 1).
+    pub(super) fn random(&mut self) -> f64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    pub(super) fn keep_specs(&mut self, specs: Vec<RunSpec>) {
+        for spec in specs {
+            self.specs.entry((spec.schedule_uid, spec.generation)).or_insert_with(|| Arc::new(spec));
+        }
+    }
+
+    /// The bucket of a policy; an unknown policy lets nothing through until the shard is told of it.
+    pub(super) fn bucket(&mut self, policy: Option<Uuid>, now: Now) -> &mut Bucket {
+        self.buckets.entry(policy).or_insert_with(|| {
+            let mut bucket = Bucket::new(None, now);
+            bucket.unknown = true;
+            bucket
+        })
+    }
+
+    fn is_pending(&self) -> bool {
+        !(self.dirty_runs.is_empty()
+            && self.dirty_tokens.is_empty()
+            && self.dirty_schedules.is_empty()
+            && self.effects.is_empty()
+            && self.changes.is_empty())
+    }
+
+    fn take_changes(&mut self) -> Changes {
+        let mut changes = std::mem::take(&mut self.changes);
+        for id in std::mem::take(&mut self.dirty_runs) {
+            if let Some(run) = self.runs.get(&id) {
+                changes.runs_changed.push(run.row.clone());
+            }
+        }
+        for key in std::mem::take(&mut self.dirty_tokens) {
+            if let Some(token) = self.tokens.get_mut(&key) {
+                token.stored = true;
+                changes.tokens_put.push(token.row.clone());
+            }
+        }
+        for uid in std::mem::take(&mut self.dirty_schedules) {
+            if let Some(row) = self.schedules.get(&uid).and_then(|s| s.row.clone()) {
+                changes.schedules.push(row);
+            }
+        }
+        changes
+    }
+
+    fn advance(&mut self, now: Now) {
+        while let Some(&(at_us, timer)) = self.wall_timers.first() {
+            if at_us > now.wall_us {
+                break;
+            }
+            self.wall_timers.pop_first();
+            match timer {
+                WallTimer::Launch(run) => self.launch(run, now),
+                WallTimer::Spread(run) => self.sync_lane(run, now),
+                WallTimer::FinishBy(run) => self.expire_unstarted(run, now),
+                WallTimer::Retry(run, index) => self.retry_is_due(run, index),
+            }
+        }
+        while let Some(&(at_us, timer)) = self.mono_timers.first() {
+            if at_us > now.mono_us {
+                break;
+            }
+            self.mono_timers.pop_first();
+            match timer {
+                MonoTimer::Token(run, index) => self.token_timer(run, index, now),
+                MonoTimer::Unblock(schedule) => self.unblock(schedule, now),
+                MonoTimer::Permit(policy) => {
+                    self.ready.insert(Some(policy));
+                }
+            }
+        }
+    }
+
+    fn restore_run(&mut self, row: Run, now: Now) {
+        let Some(spec) = self.specs.get(&(row.schedule_uid, row.generation)).cloned() else { return };
+        self.bucket(row.policy_uid, now).runs += 1;
+        let (id, launch_us, running) = (row.id, row.launch_us, row.state == RunState::Running);
+        let schedule = row.schedule_uid;
+        self.runs.insert(id, LiveRun::new(row, spec));
+        if running {
+            self.schedules.entry(schedule).or_default().active.insert(id);
+            self.set_launched(id, now);
+        } else {
+            self.schedules.entry(schedule).or_default();
+            self.wall_timers.insert((launch_us, WallTimer::Launch(id)));
+        }
+    }
+
+    fn restore_token(&mut self, row: TokenRow, now: Now) {
+        let key = (row.run, row.index);
+        let Some(run) = self.runs.get_mut(&row.run) else { return };
+        let policy = run.row.policy_uid;
+        run.outstanding += 1;
+        let state = row.state;
+        let due_us = row.due_us;
+        let mut token = LiveToken::new(row, policy, now.mono_us);
+        token.stored = true;
+        self.tokens.insert(key, token);
+        match state {
+            TokenState::Waiting => {
+                run.retrying += 1;
+                self.wall_timers.insert((due_us, WallTimer::Retry(key.0, key.1)));
+            }
+            // Nobody knows whether it was delivered: it is delivered again.
+            TokenState::Acquired => {
+                let bucket = self.bucket(policy, now);
+                bucket.held += 1;
+                bucket.sending += 1;
+                self.arm(key, Some(now.mono_us));
+            }
+            TokenState::Held => {
+                self.bucket(policy, now).held += 1;
+                self.arm_silence(key, now);
+            }
+        }
+        self.sync_lane(key.0, now);
+    }
+
+    /// Sets, moves or removes a token's monotonic timer.
+    pub(super) fn arm(&mut self, key: (RunId, u32), at_us: Option<i64>) {
+        let Some(token) = self.tokens.get_mut(&key) else { return };
+        if let Some(old) = token.timer_us.take() {
+            self.mono_timers.remove(&(old, MonoTimer::Token(key.0, key.1)));
+        }
+        if let Some(at_us) = at_us {
+            token.timer_us = Some(at_us);
+            self.mono_timers.insert((at_us, MonoTimer::Token(key.0, key.1)));
+        }
+    }
+
+    /// Takes an event out of memory and gives its token back.
+    pub(super) fn drop_token(&mut self, key: (RunId, u32)) -> Option<LiveToken> {
+        self.arm(key, None);
+        let token = self.tokens.remove(&key)?;
+        self.dirty_tokens.remove(&key);
+        if token.stored {
+            self.changes.tokens_gone.push(key);
+        }
+        self.uncount(&token);
+        if let Some(run) = self.runs.get_mut(&key.0) {
+            run.outstanding -= 1;
+            if token.row.state == TokenState::Waiting {
+                run.retrying -= 1;
+                self.wall_timers.remove(&(token.row.due_us, WallTimer::Retry(key.0, key.1)));
+                if token.queued {
+                    let (priority, schedule) = (run.row.priority, run.row.schedule_uid);
+                    if let Some(queue) = self.queues.get_mut(&token.policy) {
+                        queue.remove_retry(priority, schedule, token.row.due_us, key.0, key.1);
+                    }
+                }
+            }
+        }
+        Some(token)
+    }
+
+    /// The bucket no longer counts this token.
+    pub(super) fn uncount(&mut self, token: &LiveToken) {
+        if !token.in_flight() {
+            return;
+        }
+        if let Some(bucket) = self.buckets.get_mut(&token.policy) {
+            bucket.held -= 1;
+            if token.row.state == TokenState::Acquired {
+                bucket.sending -= 1;
+            }
+            if token.suspect {
+                bucket.suspect -= 1;
+            }
+        }
+        self.ready.insert(token.policy);
+    }
+
+    /// An event has ended: its row goes, the done queue gets one.
+    pub(super) fn finish(&mut self, key: (RunId, u32), outcome: Outcome, message: String, now: Now) {
+        let Some(token) = self.drop_token(key) else { return };
+        self.urgent = true;
+        self.changes.history.push(HistoryRow {
+            run: key.0,
+            index: key.1,
+            count: 1,
+            outcome,
+            attempt: token.row.attempt,
+            acquired_us: Some(token.row.acquired_us),
+            delivered_us: token.row.delivered_us,
+            finished_us: now.wall_us,
+            message,
+        });
+        self.count(key.0, outcome, 1);
+        self.finish_if_done(key.0, now);
+    }
+
+    pub(super) fn count(&mut self, run: RunId, outcome: Outcome, events: u32) {
+        let Some(run) = self.runs.get_mut(&run) else { return };
+        let counts = &mut run.row.counts;
+        *match outcome {
+            Outcome::Succeeded => &mut counts.succeeded,
+            Outcome::Failed => &mut counts.failed,
+            Outcome::Dead => &mut counts.dead,
+            Outcome::Expired => &mut counts.expired,
+            Outcome::Cancelled => &mut counts.cancelled,
+            Outcome::Lost => &mut counts.lost,
+        } += events;
+        self.dirty_runs.insert(run.row.id);
+    }
+
+    /// Closes a run of which nothing is left, and lets the run that waits for it go.
+    pub(super) fn finish_if_done(&mut self, id: RunId, now: Now) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        if run.row.cursor < run.row.events || run.outstanding > 0 || !run.launched {
+            self.sync_lane(id, now);
+            return;
+        }
+        run.row.state = if run.cancelled { RunState::Cancelled } else { RunState::Finished };
+        run.row.finished_us = Some(now.wall_us);
+        self.retire(id, now);
+    }
+
+    /// Forgets a run whose last row is written.
+    pub(super) fn retire(&mut self, id: RunId, now: Now) {
+        self.leave_lane(id);
+        self.dirty_runs.remove(&id);
+        let Some(run) = self.runs.remove(&id) else { return };
+        self.urgent = true;
+        let (uid, policy) = (run.row.schedule_uid, run.row.policy_uid);
+        self.forget_spec(&run);
+        self.gone.insert(id, (self.pending_commit(), false));
+        self.changes.runs_changed.push(run.row);
+        self.leave_schedule(uid, id, now);
+        self.leave_bucket(policy);
+    }
+
+    /// A run is gone; with the last one, its deleted policy goes too.
+    pub(super) fn leave_bucket(&mut self, policy: Option<Uuid>) {
+        let Some(bucket) = self.buckets.get_mut(&policy) else { return };
+        bucket.runs -= 1;
+        if let Some(uid) = policy
+            && bucket.deleted
+            && bucket.runs == 0
+        {
+            self.buckets.remove(&policy);
+            self.queues.remove(&policy);
+            self.changes.policies_gone.push(uid);
+        }
+    }
+
+    fn leave_schedule(&mut self, uid: Uuid, id: RunId, now: Now) {
+        let Some(schedule) = self.schedules.get_mut(&uid) else { return };
+        schedule.active.remove(&id);
+        if schedule.buffered == Some(id) {
+            schedule.buffered = None;
+        }
+        if !schedule.active.is_empty() {
+            return;
+        }
+        if let Some(next) = schedule.buffered.take() {
+            self.set_launched(next, now);
+        } else if schedule.row.is_none() && schedule.blocked_us.is_none() {
+            // Upcoming runs make the entry anew when they launch.
+            self.schedules.remove(&uid);
+        }
+    }
+
+    fn forget_spec(&mut self, run: &LiveRun) {
+        let key = (run.row.schedule_uid, run.row.generation);
+        let current = self.schedules.get(&key.0).and_then(|s| s.row.as_ref()).map(|r| r.generation);
+        // Two references: the map's and this run's.
+        if current != Some(key.1) && Arc::strong_count(&run.spec) <= 2 {
+            self.specs.remove(&key);
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! Control messages: policies, schedules, cancels, retries of the dead, pauses. They go before everything else.
+
+use std::collections::BTreeSet;
+
+use uuid::Uuid;
+
+use super::change::{HistoryRow, Outcome, ShardSchedule, TokenRow, TokenState};
+use super::control::{Control, Message};
+use super::live::{LiveRun, LiveToken};
+use super::shard::{Context, Needs, Shard, WallTimer};
+use crate::model::{Counts, Now, Policy, Run, RunId, RunKind, RunState};
+
+impl Needs {
+    /// What must be read before this message is handed over.
+    pub fn of(control: &Control) -> Self {
+        match control {
+            Control::ScheduleChanged { schedule, .. } => Self {
+                specs: vec![(schedule.uid, schedule.generation)],
+                runs: schedule.launches_us.iter().map(|l| RunId::derive(schedule.uid, *l)).collect(),
+                dead: None,
+            },
+            Control::CancelRun { run, .. } => Self { runs: vec![*run], ..Self::default() },
+            Control::RetryDead { run, indexes } => {
+                Self { runs: vec![*run], dead: Some((*run, indexes.clone())), ..Self::default() }
+            }
+            _ => Self::default(),
+        }
+    }
+}
+
+impl Shard {
+    /// Carries out a message of the inbox; its row goes with the next commit. One that was taken in already is
+    /// passed over.
+    pub fn control(&mut self, message: Message, context: Context, now: Now) {
+        if self.messages.insert(message.id, self.pending_commit()).is_some() {
+            return;
+        }
+        self.changes.inbox_done.push(message.id);
+        self.urgent = true;
+        self.keep_specs(context.specs.clone());
+        match message.control {
+            Control::PolicyChanged { policy } => self.policy_changed(policy, now),
+            Control::PolicyDeleted { uid } => self.policy_deleted(uid),
+            Control::ScheduleChanged { schedule, namespace, schedule_id, policy_uid, moved_to } => {
+                let known = self.known(&context.runs);
+                let template = Template { namespace, schedule_id, policy_uid };
+                match moved_to {
+                    Some(shard) if shard != self.number => {
+                        let settled = context.runs.iter().filter(|r| !is_emitted(r)).map(|r| r.id).collect();
+                        self.schedule_moved(message.id, shard, schedule, template, &settled, now);
+                    }
+                    _ => self.schedule_changed(schedule, &template, &known, now),
+                }
+            }
+            Control::CancelRun { run, reason } => {
+                self.adopt(context.runs.into_iter().filter(is_emitted).collect(), Vec::new(), now);
+                self.cancel(run, reason, now);
+            }
+            Control::RetryDead { run, .. } => self.retry_dead(run, context, now),
+            Control::PauseShard { pause } => {
+                self.changes.pause = Some(pause.clone());
+                self.pause = pause;
+                self.ready.extend(self.buckets.keys().copied());
+            }
+            Control::Release { release } => {
+                // Nobody waits for an answer any more: what it says is in the store.
+                if let Some(_unchanged) = self.release(release, 0, now) {}
+            }
+        }
+    }
+
+    /// Cancels what a run has not started; what is in flight stays until it is released.
+    pub(super) fn cancel(&mut self, id: RunId, reason: String, now: Now) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        if run.cancelled {
+            return;
+        }
+        run.cancelled = true;
+        run.row.reason = if reason.is_empty() { "cancelled".to_owned() } else { reason };
+        if run.row.state == RunState::Waiting {
+            run.row.state = RunState::Running;
+        }
+        // A run that waits for its launch time or for another run has nothing left to wait for.
+        run.launched = true;
+        let message = run.row.reason.clone();
+        self.dirty_runs.insert(id);
+        self.urgent = true;
+        self.close_unstarted(id, Outcome::Cancelled, &message, now);
+        let waiting: Vec<_> = self
+            .tokens
+            .range((id, 0)..=(id, u32::MAX))
+            .filter(|(_, t)| !t.in_flight())
+            .map(|(key, _)| *key)
+            .collect();
+        for key in waiting {
+            self.finish(key, Outcome::Cancelled, message.clone(), now);
+        }
+        self.finish_if_done(id, now);
+    }
+
+    fn policy_changed(&mut self, policy: Policy, now: Now) {
+        let uid = policy.uid;
+        let bucket = self.bucket(Some(uid), now);
+        if bucket.policy.as_ref().is_some_and(|known| known.generation >= policy.generation) {
+            return;
+        }
+        bucket.unknown = false;
+        bucket.policy = Some(policy.clone());
+        self.changes.policies.push(policy);
+        self.ready.insert(Some(uid));
+        // A time to live may have become shorter.
+        let held: Vec<_> = self
+            .tokens
+            .iter()
+            .filter(|(_, t)| t.policy == Some(uid) && t.row.state == TokenState::Held && !t.suspect)
+            .map(|(key, _)| *key)
+            .collect();
+        for key in held {
+            self.arm_silence(key, now);
+        }
+    }
+
+    fn policy_deleted(&mut self, uid: Uuid) {
+        let Some(bucket) = self.buckets.get_mut(&Some(uid)) else { return };
+        bucket.deleted = true;
+        if bucket.runs == 0 {
+            self.buckets.remove(&Some(uid));
+            self.queues.remove(&Some(uid));
+            self.changes.policies_gone.push(uid);
+        }
+    }
+
+    /// The schedule has a new generation: what was emitted for the time after the change is put right.
+    fn schedule_changed(
+        &mut self,
+        mut row: ShardSchedule,
+        template: &Template,
+        known: &BTreeSet<RunId>,
+        now: Now,
+    ) {
+        let uid = row.uid;
+        let schedule = self.schedules.entry(uid).or_default();
+        if let Some(old) = &schedule.row {
+            if old.generation >= row.generation {
+                return;
+            }
+            row.cursor = row.cursor.or_else(|| old.cursor.clone());
+        }
+        let deleted = row.deleted;
+        schedule.row = Some(row.clone());
+        self.dirty_schedules.insert(uid);
+        self.put_right_upcoming(&row, now);
+        for launch_us in row.launches_us.clone() {
+            let id = RunId::derive(uid, launch_us);
+            if !self.runs.contains_key(&id) && !known.contains(&id) {
+                let run = template.run(self.number, &row, launch_us, now);
+                self.changes.runs_withdrawn.retain(|r| *r != id);
+                self.gone.remove(&id);
+                self.changes.runs_new.push(run.clone());
+                self.adopt_run(run, now);
+            }
+        }
+        if deleted {
+            let rest: Vec<_> =
+                self.runs.values().filter(|r| r.row.schedule_uid == uid).map(|r| r.row.id).collect();
+            for id in rest {
+                self.cancel(id, "its schedule was deleted".to_owned(), now);
+            }
+        }
+        self.park_if_needed(uid);
+    }
+
+    /// Runs that had been emitted for after the change: changed, or withdrawn.
+    fn put_right_upcoming(&mut self, row: &ShardSchedule, now: Now) {
+        let upcoming: Vec<RunId> = self
+            .runs
+            .values()
+            .filter(|r| r.row.schedule_uid == row.uid && r.row.kind == RunKind::Scheduled)
+            .filter(|r| r.row.launch_us > row.changed_us && r.row.generation < row.generation)
+            .filter(|r| r.row.started_us.is_none() && r.row.cursor == 0)
+            .map(|r| r.row.id)
+            .collect();
+        for id in upcoming {
+            let Some(run) = self.withdraw(id, now) else { continue };
+            if row.launches_us.binary_search(&run.row.launch_us).is_ok() {
+                let mut run = run.row;
+                (run.generation, run.events, run.priority) = (row.generation, row.events, row.priority);
+                self.adopt_run(run, now);
+            } else {
+                self.record_withdrawn(id);
+            }
+        }
+    }
+
+    /// The runs whose rows exist, and go on existing once the pending changes are durable.
+    fn known(&self, read: &[Run]) -> BTreeSet<RunId> {
+        let withdrawn = |id: &RunId| self.gone.get(id).is_some_and(|(_, withdrawn)| *withdrawn);
+        read.iter().map(|r| r.id).filter(|id| !withdrawn(id)).collect()
+    }
+
+    /// The row of a run that has not started goes.
+    pub(super) fn record_withdrawn(&mut self, id: RunId) {
+        self.dirty_runs.remove(&id);
+        self.changes.runs_new.retain(|r| r.id != id);
+        self.changes.runs_withdrawn.push(id);
+        self.gone.insert(id, (self.pending_commit(), true));
+        self.urgent = true;
+    }
+
+    /// Takes a run that has not started out of memory, as if it had not been emitted.
+    fn withdraw(&mut self, id: RunId, now: Now) -> Option<LiveRun> {
+        self.leave_lane(id);
+        let run = self.runs.remove(&id)?;
+        self.wall_timers.remove(&(run.row.launch_us, WallTimer::Launch(id)));
+        self.leave_bucket(run.row.policy_uid);
+        if let Some(schedule) = self.schedules.get_mut(&run.row.schedule_uid) {
+            schedule.active.remove(&id);
+            if schedule.buffered == Some(id) {
+                schedule.buffered = None;
+            }
+            if schedule.active.is_empty()
+                && let Some(next) = schedule.buffered.take()
+            {
+                self.set_launched(next, now);
+            }
+        }
+        Some(run)
+    }
+
+    /// The schedule's runs belong to another shard from now on. What has started here stays; what has not goes
+    /// there, so that no launch time has a run in both.
+    fn schedule_moved(
+        &mut self,
+        id: Uuid,
+        shard: u16,
+        mut row: ShardSchedule,
+        template: Template,
+        settled: &BTreeSet<RunId>,
+        now: Now,
+    ) {
+        let cursor = self.schedules.get(&row.uid).and_then(|s| s.row.as_ref()).and_then(|r| r.cursor.clone());
+        let mut here = row.clone();
+        here.launches_us.clear();
+        self.schedule_changed(here, &template, settled, now);
+        row.launches_us.retain(|launch_us| {
+            let run = RunId::derive(row.uid, *launch_us);
+            !self.runs.contains_key(&run) && !settled.contains(&run)
+        });
+        row.cursor = cursor;
+        let Template { namespace, schedule_id, policy_uid } = template;
+        let control =
+            Control::ScheduleChanged { schedule: row, namespace, schedule_id, policy_uid, moved_to: None };
+        // The same id every time, so that a second try changes nothing.
+        self.changes.forwards.push((shard, Message { id, control }));
+    }
+
+    fn retry_dead(&mut self, id: RunId, context: Context, now: Now) {
+        if context.dead.is_empty() {
+            return;
+        }
+        if !self.runs.contains_key(&id) {
+            let Some(mut row) = context.runs.into_iter().find(|r| r.id == id) else { return };
+            let Some(spec) = self.specs.get(&(row.schedule_uid, row.generation)).cloned() else { return };
+            row.state = RunState::Running;
+            row.finished_us = None;
+            row.reason.clear();
+            self.bucket(row.policy_uid, now).runs += 1;
+            self.schedules.entry(row.schedule_uid).or_default().active.insert(id);
+            let mut run = LiveRun::new(row, spec);
+            run.launched = true;
+            self.runs.insert(id, run);
+        }
+        for dead in context.dead {
+            self.revive(dead, now);
+        }
+        self.dirty_runs.insert(id);
+    }
+
+    fn revive(&mut self, dead: HistoryRow, now: Now) {
+        let key = (dead.run, dead.index);
+        if dead.outcome != Outcome::Dead || self.tokens.contains_key(&key) {
+            return;
+        }
+        let Some(run) = self.runs.get_mut(&dead.run) else { return };
+        run.outstanding += 1;
+        run.retrying += 1;
+        run.row.counts = Counts { dead: run.row.counts.dead.saturating_sub(1), ..run.row.counts };
+        let policy = run.row.policy_uid;
+        let row = TokenRow {
+            run: dead.run,
+            index: dead.index,
+            state: TokenState::Waiting,
+            attempt: dead.attempt,
+            failures: 0,
+            checks: 0,
+            due_us: now.wall_us,
+            acquired_us: dead.acquired_us.unwrap_or(now.wall_us),
+            delivered_us: None,
+            heartbeat_ttl_ms: None,
+            message: dead.message,
+        };
+        self.changes.history_gone.push(key);
+        self.tokens.insert(key, LiveToken::new(row, policy, now.mono_us));
+        self.dirty_tokens.insert(key);
+        self.wall_timers.insert((now.wall_us, WallTimer::Retry(key.0, key.1)));
+    }
+}
+
+fn is_emitted(run: &Run) -> bool {
+    run.state == RunState::Emitted
+}
+
+/// What the runs of a changed schedule have in common.
+struct Template {
+    namespace: String,
+    schedule_id: String,
+    policy_uid: Option<Uuid>,
+}
+
+impl Template {
+    fn run(&self, shard: u16, row: &ShardSchedule, launch_us: i64, now: Now) -> Run {
+        Run {
+            shard,
+            id: RunId::derive(row.uid, launch_us),
+            schedule_uid: row.uid,
+            generation: row.generation,
+            namespace: self.namespace.clone(),
+            schedule_id: self.schedule_id.clone(),
+            policy_uid: self.policy_uid,
+            launch_us,
+            events: row.events,
+            priority: row.priority,
+            kind: RunKind::Scheduled,
+            state: RunState::Emitted,
+            reason: String::new(),
+            cursor: 0,
+            counts: Counts::default(),
+            cursor_in: None,
+            cursor_out: None,
+            emitted_us: now.wall_us,
+            started_us: None,
+            finished_us: None,
+        }
+    }
+}

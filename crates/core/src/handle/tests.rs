@@ -1,0 +1,1 @@
+//! The machine, seen from outside.

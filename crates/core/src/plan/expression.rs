@@ -1,0 +1,134 @@
+//! Five fields together: from the text form or the structured form to a rule that can be asked for its fires.
+//!
+//! In: an expression or the five fields by name. Out: [`Expression`]: the calendar, the facts about each field's
+//! text that classes and clock changes depend on. Invariant: an accepted expression fires some day.
+//! Not here: the grammar of one field (`field`), children (`child`).
+
+use super::PlanError;
+use super::calendar::Calendar;
+use super::field::{Field, FieldKind};
+
+const MACROS: [(&str, &str); 7] = [
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+    ("@monthly", "0 0 1 * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@hourly", "0 * * * *"),
+];
+
+/// A parsed expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Expression {
+    /// What matches.
+    pub(crate) calendar: Calendar,
+    /// The minute or hour text begins with `*`: the job fires by the clock's reading, not once a nominal minute.
+    pub(crate) wildcard: bool,
+    /// The hour is exactly `*`.
+    pub(crate) any_hour: bool,
+    /// The day-of-month is exactly `*`.
+    pub(crate) any_date: bool,
+    /// The month is exactly `*`.
+    pub(crate) any_month: bool,
+    /// The day-of-week is exactly `*`.
+    pub(crate) any_weekday: bool,
+}
+
+impl Expression {
+    /// Parses the text form. `path` names the field in errors.
+    pub(crate) fn from_text(path: &str, text: &str) -> Result<Self, PlanError> {
+        let refused = || PlanError {
+            field: path.to_owned(),
+            value: text.to_owned(),
+            expected: "five fields (minute hour day-of-month month day-of-week) or one of @yearly, @annually, \
+                       @monthly, @weekly, @daily, @midnight, @hourly"
+                .to_owned(),
+        };
+        let mut fields = text.split([' ', '\t']).filter(|field| !field.is_empty());
+        let Some(first) = fields.next() else { return Err(refused()) };
+        if first.starts_with('@') {
+            let (_, five) = MACROS.iter().find(|(name, _)| *name == first).ok_or_else(refused)?;
+            if fields.next().is_some() {
+                return Err(refused());
+            }
+            return Self::from_text(path, five);
+        }
+        let (Some(hour), Some(date), Some(month), Some(weekday), None) =
+            (fields.next(), fields.next(), fields.next(), fields.next(), fields.next())
+        else {
+            return Err(refused());
+        };
+        let field = |kind: FieldKind, member: &str| {
+            Field::parse(kind, member).map_err(|error| PlanError {
+                field: format!("{path}: {}", kind.name()),
+                value: error.value,
+                expected: error.expected.to_owned(),
+            })
+        };
+        let parsed = Self::new(
+            field(FieldKind::Minute, first)?,
+            field(FieldKind::Hour, hour)?,
+            field(FieldKind::DayOfMonth, date)?,
+            field(FieldKind::Month, month)?,
+            field(FieldKind::DayOfWeek, weekday)?,
+        );
+        parsed.if_it_ever_fires(path, || text.to_owned())
+    }
+
+    /// Parses the structured form, given as (month, day_of_month, day_of_week, hour, minute).
+    ///
+    /// Minute `*` means minute 0, exactly as if `0` were written: it does not make the job a wildcard job.
+    pub(crate) fn from_fields(path: &str, fields: [Option<&str>; 5]) -> Result<Self, PlanError> {
+        let field = |kind: FieldKind, name: &str, text: &str| {
+            Field::parse(kind, text).map_err(|error| PlanError {
+                field: format!("{path}.{name}"),
+                value: error.value,
+                expected: error.expected.to_owned(),
+            })
+        };
+        let [month, date, weekday, hour, minute] = fields.map(|text| text.unwrap_or("*"));
+        let minute = if minute == "*" { "0" } else { minute };
+        let parsed = Self::new(
+            field(FieldKind::Minute, "minute", minute)?,
+            field(FieldKind::Hour, "hour", hour)?,
+            field(FieldKind::DayOfMonth, "day_of_month", date)?,
+            field(FieldKind::Month, "month", month)?,
+            field(FieldKind::DayOfWeek, "day_of_week", weekday)?,
+        );
+        parsed.if_it_ever_fires(path, || {
+            format!("month {month}, day_of_month {date}, day_of_week {weekday}")
+        })
+    }
+
+    fn new(minute: Field, hour: Field, date: Field, month: Field, weekday: Field) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "bits 0-23 and 1-12 only")]
+        let calendar = Calendar {
+            minutes: minute.bits(),
+            hours: hour.bits() as u32,
+            months: month.bits() as u16,
+            dates: date.dates(),
+            weekdays: weekday.weekdays(),
+            either_day: !date.star && !weekday.star,
+        };
+        Self {
+            calendar,
+            wildcard: minute.star || hour.star,
+            any_hour: hour.unrestricted,
+            any_date: date.unrestricted,
+            any_month: month.unrestricted,
+            any_weekday: weekday.unrestricted,
+        }
+    }
+
+    fn if_it_ever_fires(self, path: &str, text: impl Fn() -> String) -> Result<Self, PlanError> {
+        if self.calendar.ever() {
+            return Ok(self);
+        }
+        Err(PlanError {
+            field: path.to_owned(),
+            value: text(),
+            expected: "an expression that fires some day; no date ever matches this one".to_owned(),
+        })
+    }
+}

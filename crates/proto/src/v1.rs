@@ -1,0 +1,16 @@
+//! The messages, clients and servers of `tollgate.v1`, generated from `proto/tollgate/v1/*.proto`, where they are
+//! described.
+//!
+//! Not here: what values are allowed (`convert`), their JSON form (`json`).
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    unused_qualifications,
+    clippy::all,
+    clippy::allow_attributes,
+    clippy::allow_attributes_without_reason,
+    clippy::large_futures,
+    reason = "generated; which of these it needs changes with the generator"
+)]
+
+tonic::include_proto!("tollgate.v1");

@@ -1,0 +1,125 @@
+//! Windows, scan tasks and the launch index: what the Event Emitter reads and writes.
+
+use async_trait::async_trait;
+use tollgate_core::emit::{Task, Window};
+use tollgate_core::model::{Run, Schedule, Skipped};
+use tollgate_core::plan::Child;
+use uuid::Uuid;
+
+use crate::StoreError;
+
+/// How far the emitters are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Frontier {
+    /// The end of the newest window that has been opened; none before the first.
+    pub opened_until_us: Option<i64>,
+    /// The end of the last window before the first incomplete one.
+    pub completed_until_us: Option<i64>,
+}
+
+/// A window as it is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowRow {
+    /// From and to.
+    pub window: Window,
+    /// When it was opened.
+    pub opened_us: i64,
+    /// When its last task was done; none while it is open.
+    pub completed_us: Option<i64>,
+    /// How many scan tasks it had.
+    pub tasks: u32,
+    /// How many runs it emitted.
+    pub runs: u32,
+}
+
+/// A scan task that an emitter has claimed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimedTask {
+    /// The window.
+    pub window: Window,
+    /// What to read.
+    pub task: Task,
+    /// The last (slot, schedule, ordinal) that has been emitted, to go on after.
+    pub checkpoint: Option<(i32, Uuid, u32)>,
+}
+
+/// A child that may fire, with the schedule that it belongs to.
+#[derive(Clone, Debug)]
+pub struct ScannedChild {
+    /// Its ordinal in the schedule.
+    pub ordinal: u32,
+    /// The index entry.
+    pub child: Child,
+    /// Its schedule as it is now. (Payload and target may be left empty: emission needs neither.)
+    pub schedule: Schedule,
+    /// The queue shard that owns the schedule's runs.
+    pub shard: u16,
+}
+
+/// The emitter's part of a store.
+#[async_trait]
+pub trait EmitStore: Send + Sync {
+    /// How far the emitters are.
+    async fn frontier(&self) -> Result<Frontier, StoreError>;
+    /// Every (zone, launch expression) that has children, for those launch expressions of cron classes that are
+    /// among `eligible`, and all of the classes I and A.
+    async fn registry(&self, eligible: &[String]) -> Result<Vec<(String, String)>, StoreError>;
+    /// The zones that have children.
+    async fn zones(&self) -> Result<Vec<String>, StoreError>;
+    /// Opens a window with its tasks; nothing changes if it is open or complete already. A window without tasks is
+    /// complete at once. Returns whether it was new.
+    async fn open_window(&self, window: Window, tasks: &[Task], now_us: i64) -> Result<bool, StoreError>;
+    /// The windows that are not complete, oldest first, and the latest `complete` complete ones.
+    async fn windows(&self, complete: u32) -> Result<Vec<WindowRow>, StoreError>;
+    /// Claims up to `limit` tasks of the oldest incomplete windows that nobody has claimed, or whose lease has run
+    /// out at `now_us`. The lease only saves double work: emitting twice is harmless.
+    async fn claim_tasks(
+        &self,
+        lease_id: Uuid,
+        lease_until_us: i64,
+        now_us: i64,
+        limit: u32,
+    ) -> Result<Vec<ClaimedTask>, StoreError>;
+    /// The children of a task in the order (slot, schedule, ordinal), after `checkpoint`: exactly those of its zone,
+    /// launch expression and slots.
+    async fn scan(
+        &self,
+        task: &Task,
+        checkpoint: Option<(i32, Uuid, u32)>,
+        limit: u32,
+    ) -> Result<Vec<ScannedChild>, StoreError>;
+    /// Hands runs over to their shards, and records triggers that make none. What is there already stays as it is.
+    /// Returns how many runs were new. May use one transaction per shard.
+    async fn emit(&self, runs: &[Run], skipped: &[Skipped]) -> Result<u32, StoreError>;
+    /// Moves a task's checkpoint, if the lease is still ours.
+    async fn checkpoint(
+        &self,
+        task: &ClaimedTask,
+        lease_id: Uuid,
+        checkpoint: (i32, Uuid, u32),
+    ) -> Result<(), StoreError>;
+    /// Tasks are done; a window whose last task is done is complete, and its task rows go. `runs` are the runs that
+    /// the tasks emitted, for the window's count.
+    async fn complete_tasks(
+        &self,
+        tasks: &[ClaimedTask],
+        lease_id: Uuid,
+        runs: u32,
+        now_us: i64,
+    ) -> Result<(), StoreError>;
+    /// Which launch times (microseconds) of a schedule already have a run, in [from, to).
+    async fn launches_with_runs(
+        &self,
+        schedule_uid: Uuid,
+        from_us: i64,
+        to_us: i64,
+    ) -> Result<Vec<i64>, StoreError>;
+    /// Forgets recorded skips of a schedule in (after, until] with this reason: a pause was lifted before they fell due.
+    async fn forget_skipped(
+        &self,
+        schedule_uid: Uuid,
+        reason: tollgate_core::model::SkipReason,
+        after_us: i64,
+        until_us: i64,
+    ) -> Result<(), StoreError>;
+}

@@ -1,0 +1,101 @@
+//! Queue shards: leases, inboxes, runs and tokens.
+
+use async_trait::async_trait;
+use tollgate_core::handle::change::{Changes, HistoryRow, ShardSchedule, TokenRow};
+use tollgate_core::handle::control::Message;
+use tollgate_core::model::{Pause, Policy, Run, RunId, RunSpec};
+use uuid::Uuid;
+
+use crate::{CommitError, StoreError};
+
+/// A shard's row: who owns it, and how often it has been written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The shard.
+    pub shard: u16,
+    /// The owner's process id; empty where it has none.
+    pub owner: String,
+    /// Made anew at every takeover.
+    pub lease_id: Uuid,
+    /// Grows by one at every takeover.
+    pub epoch: i64,
+    /// Grows by one with every commit of the owner.
+    pub seq: i64,
+}
+
+/// A process that takes part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Made anew at every start.
+    pub process: String,
+    /// Its roles, comma separated.
+    pub roles: String,
+    /// Where others reach it by gRPC; empty if nowhere.
+    pub address: String,
+    /// Changes with every heartbeat; others judge by their own monotonic clocks whether it does.
+    pub heartbeat: i64,
+}
+
+/// Everything that a shard's owner keeps in memory, as of one moment.
+#[derive(Clone, Debug, Default)]
+pub struct LoadedShard {
+    /// Its policies.
+    pub policies: Vec<Policy>,
+    /// The schedules that it knows of.
+    pub schedules: Vec<ShardSchedule>,
+    /// Runs in the states WAITING and RUNNING.
+    pub runs: Vec<Run>,
+    /// Their tokens.
+    pub tokens: Vec<TokenRow>,
+    /// The specs of those runs, and of the schedules' current generations.
+    pub specs: Vec<RunSpec>,
+    /// The shard's own pause.
+    pub pause: Option<Pause>,
+}
+
+/// The handler's part of a store. All but [`HandleStore::post`] and the reads go through the fence.
+#[async_trait]
+pub trait HandleStore: Send + Sync {
+    /// All shards' rows, in order.
+    async fn leases(&self) -> Result<Vec<Lease>, StoreError>;
+    /// Takes a shard over, if its row is still as `seen`. None if it is not.
+    async fn take_shard(&self, seen: &Lease, owner: &str) -> Result<Option<Lease>, StoreError>;
+    /// Gives a shard up at once (owner empty), if the lease is still ours.
+    async fn give_up_shard(&self, lease: &Lease) -> Result<(), StoreError>;
+    /// Reads all of a shard, after a takeover.
+    async fn load_shard(&self, shard: u16) -> Result<LoadedShard, StoreError>;
+    /// Commits an owner's changes behind the fence; the lease's `seq` grows.
+    ///
+    /// # Errors
+    /// See [`CommitError`] for what the caller must do.
+    async fn commit(&self, lease: &mut Lease, changes: &Changes) -> Result<(), CommitError>;
+    /// Runs in the state EMITTED with a launch time below `until_us`, oldest first, and their specs.
+    async fn emitted_runs(
+        &self,
+        shard: u16,
+        until_us: i64,
+        limit: u32,
+    ) -> Result<(Vec<Run>, Vec<RunSpec>), StoreError>;
+    /// Runs by id, whatever their state.
+    async fn runs(&self, shard: u16, ids: &[RunId]) -> Result<Vec<Run>, StoreError>;
+    /// Specs by schedule and generation.
+    async fn specs(&self, shard: u16, keys: &[(Uuid, i64)]) -> Result<Vec<RunSpec>, StoreError>;
+    /// Messages of a shard's inbox, any order.
+    async fn inbox(&self, shard: u16, limit: u32) -> Result<Vec<Message>, StoreError>;
+    /// Puts messages into a shard's inbox; one that is there already stays.
+    async fn post(&self, shard: u16, messages: &[Message]) -> Result<(), StoreError>;
+    /// Dead events of a run: all, or those of `indexes`.
+    async fn dead_events(
+        &self,
+        shard: u16,
+        run: RunId,
+        indexes: &[u32],
+        limit: u32,
+    ) -> Result<Vec<HistoryRow>, StoreError>;
+    /// Registers a process or renews its heartbeat.
+    async fn heartbeat(&self, member: &Member) -> Result<(), StoreError>;
+    /// All registered processes.
+    async fn members(&self) -> Result<Vec<Member>, StoreError>;
+    /// Removes a process that has ended.
+    async fn forget_member(&self, process: &str) -> Result<(), StoreError>;
+}

@@ -1,0 +1,76 @@
+//! What has ended, and what is kept of it: reads for users, retention for operators.
+
+use async_trait::async_trait;
+use tollgate_core::handle::change::{HistoryRow, Outcome, TokenRow};
+use tollgate_core::model::{Run, RunId, RunState, Skipped};
+use uuid::Uuid;
+
+use crate::StoreError;
+
+/// Which runs to list, newest launch first. All that is set must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunFilter {
+    /// Of this schedule.
+    pub schedule_uid: Option<Uuid>,
+    /// In one of these states.
+    pub states: Vec<RunState>,
+    /// Launched at or after.
+    pub from_us: Option<i64>,
+    /// Launched before.
+    pub to_us: Option<i64>,
+}
+
+/// What a pruning removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Rows of the done queue, or whole partitions.
+    pub events: u64,
+    /// Finished runs.
+    pub runs: u64,
+    /// Skipped triggers.
+    pub skipped: u64,
+    /// Audit entries.
+    pub audit: u64,
+    /// Complete windows and run specs that nothing needs.
+    pub other: u64,
+}
+
+/// The history's part of a store.
+#[async_trait]
+pub trait HistoryStore: Send + Sync {
+    /// Runs of a namespace, newest launch first, from after (`launch_us`, run) on.
+    async fn list_runs(
+        &self,
+        namespace: &str,
+        filter: &RunFilter,
+        after: Option<(i64, RunId)>,
+        limit: u32,
+    ) -> Result<Vec<Run>, StoreError>;
+    /// Triggers of a schedule that made no run, newest first, from before `before_us` on.
+    async fn list_skipped(
+        &self,
+        schedule_uid: Uuid,
+        before_us: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Skipped>, StoreError>;
+    /// Token rows of a run in the order of their index, from `from_index` on.
+    async fn tokens(
+        &self,
+        shard: u16,
+        run: RunId,
+        from_index: u32,
+        limit: u32,
+    ) -> Result<Vec<TokenRow>, StoreError>;
+    /// Rows of the done queue of a run that cover `from_index` or lie after it, in order; of one outcome if given.
+    async fn history(
+        &self,
+        shard: u16,
+        run: RunId,
+        from_index: u32,
+        outcome: Option<Outcome>,
+        limit: u32,
+    ) -> Result<Vec<HistoryRow>, StoreError>;
+    /// Removes what ended before `before_us`, in small transactions, and makes room for the days to come (daily
+    /// partitions from today to the day after tomorrow, on PostgreSQL).
+    async fn prune(&self, before_us: i64, now_us: i64) -> Result<Pruned, StoreError>;
+}

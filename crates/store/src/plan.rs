@@ -1,0 +1,163 @@
+//! Schedules, policies and their children: what the Schedule Master writes.
+
+use async_trait::async_trait;
+use serde_json::Value;
+use tollgate_core::handle::control::Message;
+use tollgate_core::model::{Policy, Schedule};
+use tollgate_core::plan::Child;
+use uuid::Uuid;
+
+use crate::StoreError;
+
+/// One entry of the audit log, written with the change itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Audit {
+    /// Chosen by the writer; sorts by time (UUID v7).
+    pub id: Uuid,
+    /// When.
+    pub at_us: i64,
+    /// Who.
+    pub actor: String,
+    /// The namespace's id.
+    pub namespace: String,
+    /// Resource name, such as `namespaces/default/schedules/nightly`.
+    pub resource: String,
+    /// `create`, `update`, `delete`, `pause`, `resume`, `trigger`, `backfill`, `cancel`, …
+    pub action: String,
+    /// Field path to `{"old": …, "new": …}`.
+    pub difference: Value,
+}
+
+/// One change of the plan. Several make one transaction.
+#[derive(Clone, Debug)]
+pub enum PlanWrite {
+    /// Creates (`expected_generation` none: the name must be free) or replaces a schedule.
+    PutSchedule {
+        /// As it shall be; its generation is the new one. Its policy must exist.
+        schedule: Box<Schedule>,
+        /// The generation that it replaces.
+        expected_generation: Option<i64>,
+        /// Its index entries; replaces all earlier ones and keeps the registry of launch expressions.
+        children: Vec<Child>,
+        /// The queue shard that owns its runs: gets the new generation's run spec.
+        shard: u16,
+        /// Who changed what.
+        audit: Audit,
+    },
+    /// Deletes a schedule and its children. Its runs and history stay.
+    DeleteSchedule {
+        /// Which one.
+        uid: Uuid,
+        /// For the error.
+        name: String,
+        /// The generation that is deleted.
+        expected_generation: i64,
+        /// Who.
+        audit: Audit,
+    },
+    /// Creates (`expected_generation` none) or replaces a policy, and tells its shard.
+    PutPolicy {
+        /// As it shall be.
+        policy: Box<Policy>,
+        /// The generation that it replaces.
+        expected_generation: Option<i64>,
+        /// For the policy's shard.
+        message: Message,
+        /// Who changed what.
+        audit: Audit,
+    },
+    /// Deletes a policy that no schedule uses (else [`StoreError::InUse`] names some), and tells its shard.
+    DeletePolicy {
+        /// Which one.
+        uid: Uuid,
+        /// For the error.
+        name: String,
+        /// Its shard.
+        shard: u16,
+        /// The generation that is deleted.
+        expected_generation: i64,
+        /// For the policy's shard.
+        message: Message,
+        /// Who.
+        audit: Audit,
+    },
+    /// Something that changes nothing here but is worth a record (a trigger, a backfill, a cancel).
+    Note {
+        /// Who did what.
+        audit: Audit,
+    },
+}
+
+/// Which schedules or policies to list. All that is set must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// The id begins with this.
+    pub id_prefix: Option<String>,
+    /// Schedules under this policy (its id).
+    pub policy: Option<String>,
+    /// Schedules in this time zone.
+    pub time_zone: Option<String>,
+    /// Paused or not.
+    pub paused: Option<bool>,
+    /// Label and value.
+    pub labels: Vec<(String, String)>,
+}
+
+/// A stored child with its place in the order of a schedule's children.
+#[derive(Clone, Debug)]
+pub struct StoredChild {
+    /// 0, 1, … in the order of [`PlanWrite::PutSchedule`].
+    pub ordinal: u32,
+    /// The index entry.
+    pub child: Child,
+}
+
+/// The plan's part of a store.
+#[async_trait]
+pub trait PlanStore: Send + Sync {
+    /// Carries out all of `writes` in one transaction, or none.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] for a taken name or stale generation, [`StoreError::NotFound`] for a policy that does
+    /// not exist, [`StoreError::InUse`].
+    async fn write_plan(&self, writes: Vec<PlanWrite>) -> Result<(), StoreError>;
+    /// One schedule by namespace and id.
+    async fn schedule(&self, namespace: &str, id: &str) -> Result<Option<Schedule>, StoreError>;
+    /// Many schedules of a namespace by id; those that do not exist are left out.
+    async fn schedules(&self, namespace: &str, ids: &[String]) -> Result<Vec<Schedule>, StoreError>;
+    /// Schedules in the order of their ids, from after `after_id` on.
+    async fn list_schedules(
+        &self,
+        namespace: &str,
+        filter: &Filter,
+        after_id: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<Schedule>, StoreError>;
+    /// One policy by namespace and id.
+    async fn policy(&self, namespace: &str, id: &str) -> Result<Option<Policy>, StoreError>;
+    /// Many policies of a namespace by id; those that do not exist are left out.
+    async fn policies(&self, namespace: &str, ids: &[String]) -> Result<Vec<Policy>, StoreError>;
+    /// Policies in the order of their ids, from after `after_id` on.
+    async fn list_policies(
+        &self,
+        namespace: &str,
+        filter: &Filter,
+        after_id: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<Policy>, StoreError>;
+    /// A schedule's children, from after ordinal `after` on.
+    async fn children(
+        &self,
+        schedule_uid: Uuid,
+        after: Option<u32>,
+        limit: u32,
+    ) -> Result<Vec<StoredChild>, StoreError>;
+    /// The audit log, newest first, of a namespace or of one resource in it, from before entry `before` on.
+    async fn audit(
+        &self,
+        namespace: &str,
+        resource: Option<&str>,
+        before: Option<Uuid>,
+        limit: u32,
+    ) -> Result<Vec<Audit>, StoreError>;
+}

@@ -1,0 +1,188 @@
+//! What a target must look like before a schedule may have it.
+//!
+//! In: a target as the user wrote it. Out: leave, or an error that names the field, the value and what is allowed.
+//! The checks here need neither network nor configuration: whether a host may be reached is decided at each send.
+
+use http::{HeaderName, HeaderValue, Uri};
+use tollgate_core::model::{HttpTarget, SqsTarget, Target};
+
+use crate::signature::check_secret;
+
+/// Longest deadline of one send, in milliseconds: ten minutes.
+pub const DEADLINE_MAX_MS: i64 = 600_000;
+
+/// Headers that Tollgate sets itself, or that belong to the connection.
+const RESERVED_HEADERS: &[&str] = &[
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Checks every field of a target.
+///
+/// # Errors
+/// Names the first field that is wrong, its value and what is allowed.
+pub fn check_target(target: &Target) -> Result<(), String> {
+    match target {
+        Target::Http { http, .. } => check_http(http),
+        Target::Sqs { sqs, .. } => check_sqs(sqs),
+    }
+}
+
+/// Checks one header of an HTTP target.
+///
+/// # Errors
+/// Where the name or value is not one of HTTP, or the name is reserved: what Tollgate sets itself (`content-type`, `host`,
+/// `webhook-*` …) and what belongs to the connection.
+pub fn check_header(name: &str, value: &str) -> Result<(), String> {
+    let parsed = HeaderName::from_bytes(name.as_bytes())
+        .map_err(|_| format!("headers: `{name}` is not a header name"))?;
+    if RESERVED_HEADERS.contains(&parsed.as_str()) || parsed.as_str().starts_with("webhook-") {
+        return Err(format!(
+            "headers: `{name}` is reserved; it is set by Tollgate or belongs to the connection"
+        ));
+    }
+    HeaderValue::from_str(value).map(|_| ()).map_err(|_| {
+        format!("headers: the value of `{name}` has control characters; allowed is printable text")
+    })
+}
+
+fn check_http(target: &HttpTarget) -> Result<(), String> {
+    parse_url("url", &target.url)?;
+    target.headers.iter().try_for_each(|(name, value)| check_header(name, value))?;
+    target.secret.as_deref().map_or(Ok(()), check_secret)?;
+    check_deadline(target.deadline_ms)
+}
+
+fn check_sqs(target: &SqsTarget) -> Result<(), String> {
+    parse_url("queue_url", &target.queue_url)?;
+    target.endpoint_url.as_deref().map_or(Ok(()), |url| parse_url("endpoint_url", url).map(|_| ()))?;
+    target.region.as_deref().map_or(Ok(()), check_region)?;
+    if target.message_group_id.as_deref() == Some("") {
+        return Err("message_group_id: it is empty; leave it out, or name a group".to_owned());
+    }
+    check_deadline(target.deadline_ms)
+}
+
+/// A region is part of a host name, so nothing else may stand in it.
+pub(crate) fn check_region(region: &str) -> Result<(), String> {
+    let fits = (1..=63).contains(&region.len())
+        && region.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    if fits {
+        Ok(())
+    } else {
+        Err(format!("region: `{region}` is not a region; allowed is one like `eu-central-1`"))
+    }
+}
+
+/// An absolute `http` or `https` URL with a host and without a user.
+pub(crate) fn parse_url(field: &str, text: &str) -> Result<Uri, String> {
+    let wrong =
+        |why: &str| format!("{field}: `{text}` {why}; allowed is http://host/path or https://host/path");
+    let url: Uri = text.parse().map_err(|error| wrong(&format!("is not a URL ({error})")))?;
+    match url.scheme_str() {
+        Some("http" | "https") => {}
+        Some(_) => return Err(wrong("has another scheme")),
+        None => return Err(wrong("has no scheme")),
+    }
+    if url.host().is_none_or(str::is_empty) {
+        return Err(wrong("has no host"));
+    }
+    let authority = url.authority().map_or("", |authority| authority.as_str());
+    if authority.contains('@') {
+        return Err(format!("{field}: it has a user in it; put credentials into the header `authorization`"));
+    }
+    // What follows the host is a port, or nothing; `http` lets some others through.
+    let after_host = authority.strip_prefix(url.host().unwrap_or("")).unwrap_or("");
+    if !after_host.is_empty() && url.port_u16().is_none_or(|port| port == 0) {
+        return Err(wrong("has a wrong port"));
+    }
+    Ok(url)
+}
+
+fn check_deadline(deadline_ms: i64) -> Result<(), String> {
+    if (1..=DEADLINE_MAX_MS).contains(&deadline_ms) {
+        return Ok(());
+    }
+    Err(format!("deadline_ms: it is {deadline_ms}; allowed is 1 to {DEADLINE_MAX_MS}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_or_refused_with_a_reason() {
+        for url in ["http://a", "https://a.example:8443/x?y=z", "http://[::1]:80/", "http://127.0.0.1"] {
+            assert!(parse_url("url", url).is_ok(), "{url}");
+        }
+        for (url, word) in [
+            ("ftp://a/", "scheme"),
+            ("/x", "scheme"),
+            ("a.example", "scheme"),
+            ("", "URL"),
+            ("http://", "URL"),
+            ("http://u:p@a/", "user"),
+            ("http://a b/", "URL"),
+            ("http://a:99999/", "port"),
+            ("http://a:0/", "port"),
+            ("http://a:/", "port"),
+        ] {
+            let error = parse_url("url", url).unwrap_err();
+            assert!(error.starts_with("url: ") && error.contains(word), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn reserved_and_malformed_headers_are_refused() {
+        assert_eq!(check_header("Authorization", "Bearer x"), Ok(()));
+        assert_eq!(check_header("x-tenant", ""), Ok(()));
+        for (name, value) in [
+            ("Content-Type", "text/plain"),
+            ("HOST", "x"),
+            ("content-length", "1"),
+            ("Webhook-Id", "x"),
+            ("webhook-extra", "x"),
+            ("transfer-encoding", "chunked"),
+            ("a b", "x"),
+            ("", "x"),
+            ("x", "a\r\nb: c"),
+        ] {
+            assert!(check_header(name, value).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn regions_cannot_leave_their_host_name() {
+        assert_eq!(check_region("eu-central-1"), Ok(()));
+        for region in ["", "x.evil.example", "a/b", "A", "x#", "x@y"] {
+            assert!(check_region(region).is_err(), "{region}");
+        }
+    }
+
+    #[test]
+    fn a_target_is_checked_field_by_field() {
+        let target = |json: &str| serde_json::from_str::<Target>(json).unwrap();
+        let http = r#"{"kind":"http","http":{"url":"https://a/","deadline_ms":DEADLINE}}"#;
+        assert_eq!(check_target(&target(&http.replace("DEADLINE", "600000"))), Ok(()));
+        for deadline in ["0", "-1", "600001"] {
+            let error = check_target(&target(&http.replace("DEADLINE", deadline))).unwrap_err();
+            assert!(error.contains("deadline_ms") && error.contains(deadline), "{error}");
+        }
+        let sqs = r#"{"kind":"sqs","sqs":{"queue_url":"https://sqs.eu-west-1.amazonaws.com/1/q","region":"R","deadline_ms":5}}"#;
+        assert_eq!(check_target(&target(&sqs.replace("\"R\"", "null"))), Ok(()));
+        assert!(check_target(&target(sqs)).unwrap_err().contains("region"));
+    }
+}

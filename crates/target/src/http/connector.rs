@@ -1,0 +1,89 @@
+//! Opens connections, to addresses that may be reached and within the connect timeout.
+//!
+//! The timeout covers name resolution, TCP and TLS. What is not here: which connection a request gets (the client's pool);
+//! hosts that are addresses, which no resolver sees and which are checked before each request.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ::http::Uri;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::Name;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tower_service::Service;
+
+use crate::TargetError;
+use crate::address::Guard;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
+
+/// How long a connection may be silent before the kernel asks whether the other side lives.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// Connects by HTTP or HTTPS.
+#[derive(Clone)]
+pub(super) struct Connector {
+    inner: HttpsConnector<HttpConnector<Resolver>>,
+    timeout: Duration,
+}
+
+impl Connector {
+    pub(super) fn new(guard: Guard, timeout: Duration) -> Result<Self, TargetError> {
+        let mut tcp = HttpConnector::new_with_resolver(Resolver(guard));
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_keepalive(Some(KEEPALIVE));
+        tcp.set_connect_timeout(Some(timeout));
+        let inner = HttpsConnectorBuilder::new()
+            .with_native_roots()
+            .map_err(TargetError::Roots)?
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        Ok(Self { inner, timeout })
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
+    type Error = BoxError;
+    type Future = Boxed<Self::Response>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, url: Uri) -> Self::Future {
+        let connecting = self.inner.call(url);
+        let timeout = self.timeout;
+        Box::pin(async move {
+            tokio::time::timeout(timeout, connecting)
+                .await
+                .unwrap_or_else(|_| Err(format!("no connection within {} ms", timeout.as_millis()).into()))
+        })
+    }
+}
+
+/// The guard in the form that the TCP connector wants.
+#[derive(Clone)]
+pub(super) struct Resolver(Guard);
+
+impl Service<Name> for Resolver {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = BoxError;
+    type Future = Boxed<Self::Response>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let guard = self.0.clone();
+        Box::pin(async move { Ok(guard.resolve(name.as_str()).await?.into_iter()) })
+    }
+}

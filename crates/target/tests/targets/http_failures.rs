@@ -1,0 +1,91 @@
+//! What it means that there is no complete answer: refused as long as nothing can have been written, unclear after.
+
+use std::time::{Duration, Instant};
+
+use crate::samples::{delivery, doubt, http, refusal, targets, with};
+use crate::server::{FullPort, Reply, Server, closed_port};
+
+#[tokio::test]
+async fn a_closed_port_is_a_refusal() {
+    let url = format!("http://127.0.0.1:{}/", closed_port().await);
+    let (message, wish_ms) = refusal(targets().send(delivery(http(url))).await);
+    assert!(message.starts_with("not sent: ") && message.contains("refused"), "{message}");
+    assert_eq!(wish_ms, None);
+}
+
+#[tokio::test]
+async fn a_name_that_does_not_resolve_is_a_refusal() {
+    let targets = with(|options| options.connect_timeout_ms = 3_000);
+    let (message, _) = refusal(targets.send(delivery(http("http://no-such-host.invalid/"))).await);
+    assert!(message.starts_with("not sent: "), "{message}");
+}
+
+#[tokio::test]
+async fn no_connection_in_time_is_a_refusal() {
+    let full = FullPort::new().await;
+    let url = format!("http://127.0.0.1:{}/", full.port);
+    let targets = with(|options| options.connect_timeout_ms = 300);
+    let (message, _) = refusal(targets.send(delivery(http(&url))).await);
+    assert!(message.starts_with("not sent: "), "{message}");
+    let mut short = http(url);
+    short.deadline_ms = 150;
+    let (message, _) = refusal(targets.send(delivery(short)).await);
+    assert_eq!(message, "not sent: no connection within 150 ms");
+}
+
+#[tokio::test]
+async fn no_tls_is_a_refusal() {
+    let plain =
+        Server::always(Reply::WriteAndClose(b"this is not TLS, and never was\r\n\r\n".to_vec())).await;
+    let url = format!("https://127.0.0.1:{}/", plain.port);
+    let closing = Server::always(Reply::CloseUnread).await;
+    let (message, _) =
+        refusal(targets().send(delivery(http(format!("https://127.0.0.1:{}/", closing.port)))).await);
+    assert!(message.starts_with("not sent: "), "{message}");
+    // The server waits for the end of a request head that never comes.
+    let mut short = http(url);
+    short.deadline_ms = 150;
+    let (message, _) = refusal(targets().send(delivery(short)).await);
+    assert_eq!(message, "not sent: no connection within 150 ms");
+    assert_eq!(plain.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn a_connection_that_ends_before_the_answer_is_unclear() {
+    for reply in [Reply::Reset, Reply::CloseUnread, Reply::WriteAndClose(Vec::new())] {
+        let server = Server::always(reply).await;
+        let message = doubt(targets().send(delivery(http(server.url()))).await);
+        assert!(message.starts_with("no answer: "), "{message}");
+        assert_eq!(server.connections(), 1, "it is sent once");
+    }
+}
+
+#[tokio::test]
+async fn a_part_of_an_answer_is_unclear() {
+    for (part, word) in [
+        ("HTTP/1.1 200 OK\r\ncontent-le", "no answer"),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nten bytes!", "HTTP 200, and then no complete answer"),
+        ("HTTP/1.1 500 No\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n", "HTTP 500, and then no"),
+        ("SSH-2.0-OpenSSH_9.2\r\n\r\n", "no answer"),
+    ] {
+        let server = Server::always(Reply::WriteAndClose(part.into())).await;
+        let message = doubt(targets().send(delivery(http(server.url()))).await);
+        assert!(message.starts_with(word), "{part:?}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn the_deadline_holds_for_the_whole_exchange() {
+    let body = "HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n";
+    for reply in [Reply::Hang, Reply::Drip("HTTP/1.1 200 OK\r\nx-slow: "), Reply::Drip(body)] {
+        let server = Server::always(reply).await;
+        let mut target = http(server.url());
+        target.deadline_ms = 300;
+        let start = Instant::now();
+        let message = doubt(targets().send(delivery(target)).await);
+        assert_eq!(message, "no complete answer within 300 ms");
+        let took = start.elapsed();
+        assert!((Duration::from_millis(300)..Duration::from_secs(3)).contains(&took), "{took:?}");
+        assert_eq!(server.requests().len(), 1);
+    }
+}

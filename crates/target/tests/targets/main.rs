@@ -1,0 +1,12 @@
+//! Targets from outside: real sockets on this machine, and an SQS emulator.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod addresses;
+mod event;
+mod http_answers;
+mod http_failures;
+mod samples;
+mod server;
+mod sqs_answers;
+mod sqs_emulator;
+mod sqs_environment;
