@@ -45,18 +45,18 @@ fn trigger(case: &Value) -> Result<Trigger, String> {
     })
 }
 
-fn plan(case: &Value) -> Result<Plan, String> {
-    let timing = Timing {
+fn timing(case: &Value) -> Result<Timing, String> {
+    Ok(Timing {
         triggers: vec![trigger(case)?],
         time_zone: case["tz"].as_str().unwrap_or("UTC").to_owned(),
         end_us: case.get("end").map(instant).transpose()?,
         ..Timing::default()
-    };
-    Plan::compile(&timing, b"seed").map_err(|error| error.to_string())
+    })
 }
 
 fn fires(case: &Value) -> Result<Vec<String>, String> {
-    let plan = plan(case)?;
+    // Some odd but allowed texts have more children than a schedule may have; they fire all the same.
+    let plan = Plan::forecast(&timing(case)?, b"seed").map_err(|error| error.to_string())?;
     let from = instant(&case["from"])?;
     let fires: Vec<i64> = match case.get("until") {
         Some(until) => plan.fires_between(from, instant(until)?).collect(),
@@ -95,7 +95,7 @@ fn what_is_refused_is_refused_with_its_text_and_odd_text_is_taken() {
 #[test]
 fn classes_and_children_are_as_worked_out() {
     for case in cases("classify_public.jsonl") {
-        let plan = plan(&case).unwrap();
+        let plan = Plan::compile(&timing(&case).unwrap(), b"seed").unwrap();
         let mut classes: Vec<String> = plan.classes().iter().map(ToString::to_string).collect();
         let mut wanted: Vec<&str> =
             case["classes"].as_array().unwrap().iter().map(|class| class.as_str().unwrap()).collect();

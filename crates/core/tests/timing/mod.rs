@@ -51,7 +51,7 @@ const CHANGES: [(&str, &str); 44] = [
 ];
 
 /// A zone's name and an instant in seconds, a few hours around a change or anywhere from 1973 to 2090.
-pub fn place() -> impl Strategy<Value = (String, i64)> {
+pub(crate) fn place() -> impl Strategy<Value = (String, i64)> {
     let near = (0..CHANGES.len(), -86_400_i64..2 * 86_400).prop_map(|(index, shift)| {
         let (zone, day) = CHANGES[index];
         let day: chrono::NaiveDate = day.parse().unwrap();
@@ -85,7 +85,7 @@ fn list(member: impl Strategy<Value = String> + Clone + 'static) -> impl Strateg
 }
 
 /// The five fields of an expression: minute, hour, day-of-month, month, day-of-week. Often every day.
-pub fn fields() -> impl Strategy<Value = [String; 5]> {
+pub(crate) fn fields() -> impl Strategy<Value = [String; 5]> {
     const MONTHS: &[&str] =
         &["jan", "FEB", "Mar", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
     const WEEKDAYS: &[&str] = &["SUN", "mon", "TUE", "WED", "Thu", "FRI", "SAT"];

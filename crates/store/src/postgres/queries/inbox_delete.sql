@@ -1,0 +1,2 @@
+-- inbox_delete: messages that have been carried out.
+DELETE FROM shard_inbox WHERE shard_id = $1 AND message_id = ANY($2::uuid[])

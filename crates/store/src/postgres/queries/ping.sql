@@ -1,0 +1,2 @@
+-- ping: whether the database answers.
+SELECT 1::bigint

@@ -1,0 +1,12 @@
+-- runs_list: runs of a namespace, newest launch first.
+-- cold: for users; looks in all shards, by an index that begins with the namespace.
+SELECT shard_id, run_id, schedule_uid, generation, namespace, schedule_id, policy_uid, launch_us, events, priority, kind,
+    state, reason, next_index, succeeded, failed, dead, expired, cancelled, lost, cursor_in, cursor_out, emitted_us,
+    started_us, finished_us
+FROM runs
+WHERE namespace = $1
+    AND launch_us >= $2 AND launch_us < $3
+    AND (launch_us, run_id) < ($4, $5)
+    AND (cardinality($6::text[]) = 0 OR state = ANY($6::text[]))
+ORDER BY launch_us DESC, run_id DESC
+LIMIT $7

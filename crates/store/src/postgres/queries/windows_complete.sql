@@ -1,0 +1,5 @@
+-- windows_complete: the latest complete windows, newest first.
+SELECT start_us, end_us, opened_us, completed_us, tasks, runs FROM scan_windows
+WHERE completed_us IS NOT NULL
+ORDER BY start_us DESC
+LIMIT $1

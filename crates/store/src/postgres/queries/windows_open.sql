@@ -1,0 +1,4 @@
+-- windows_open: windows that are not complete, oldest first.
+SELECT start_us, end_us, opened_us, completed_us, tasks, runs FROM scan_windows
+WHERE completed_us IS NULL
+ORDER BY start_us

@@ -1,0 +1,10 @@
+-- history_delete: dead events that are tried again leave the done queue. When they died is not known here, so the key is one column short.
+DELETE FROM event_history
+WHERE shard_id = $1 AND (run_id, idx) IN (
+    SELECT run_id, idx FROM (
+    SELECT
+        unhex(value ->> 'run_id', '-') AS run_id,
+        value ->> 'idx' AS idx
+    FROM json_each($2)
+) AS gone
+) AND outcome = 'DEAD'

@@ -1,0 +1,2 @@
+-- installation_read: the installation's identity.
+SELECT id, secret, shards FROM installation WHERE one = 1

@@ -1,0 +1,2 @@
+-- policies_delete: a policy goes.
+DELETE FROM policies WHERE uid = $1

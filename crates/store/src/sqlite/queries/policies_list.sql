@@ -1,0 +1,14 @@
+-- policies_list: policies of a namespace in the order of their ids. $3 is the first id beyond the prefix in $2's range.
+SELECT uid, spec FROM policies
+WHERE namespace = $1 AND id >= $2 AND ($3 IS NULL OR id < $3)
+    AND ($4 IS NULL OR paused = $4)
+    AND NOT EXISTS (
+        SELECT 1 FROM json_each($5) AS wanted
+        WHERE NOT EXISTS (
+            SELECT 1 FROM json_each(labels) AS given
+            WHERE given.key = wanted.key AND given.value = wanted.value
+        )
+    )
+    AND ($6 IS NULL OR id > $6)
+ORDER BY id
+LIMIT $7

@@ -1,0 +1,3 @@
+-- policies_lock: the generation of a policy that is about to change, held until the commit.
+SELECT uid, generation FROM policies
+WHERE uid = $1

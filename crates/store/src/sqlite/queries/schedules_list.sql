@@ -1,0 +1,16 @@
+-- schedules_list: schedules of a namespace in the order of their ids. $3 is the first id beyond the prefix in $2's range.
+SELECT uid, spec, payload FROM schedules
+WHERE namespace = $1 AND id >= $2 AND ($3 IS NULL OR id < $3)
+    AND ($4 IS NULL OR paused = $4)
+    AND NOT EXISTS (
+        SELECT 1 FROM json_each($5) AS wanted
+        WHERE NOT EXISTS (
+            SELECT 1 FROM json_each(labels) AS given
+            WHERE given.key = wanted.key AND given.value = wanted.value
+        )
+    )
+    AND ($6 IS NULL OR id > $6)
+    AND ($8 IS NULL OR policy_id = $8)
+    AND ($9 IS NULL OR time_zone = $9)
+ORDER BY id
+LIMIT $7

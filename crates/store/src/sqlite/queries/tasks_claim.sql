@@ -1,0 +1,14 @@
+-- tasks_claim: claims tasks of the oldest windows that nobody works on.
+UPDATE scan_tasks SET lease_id = $1, lease_until_us = $2
+FROM (
+    SELECT scan_tasks.start_us, zone, launch_expression, end_us
+    FROM scan_tasks JOIN scan_windows ON scan_windows.start_us = scan_tasks.start_us
+    WHERE lease_until_us IS NULL OR lease_until_us <= $3
+    ORDER BY scan_tasks.start_us, zone, launch_expression
+    LIMIT $4
+) AS free
+WHERE scan_tasks.start_us = free.start_us
+    AND scan_tasks.zone = free.zone
+    AND scan_tasks.launch_expression = free.launch_expression
+RETURNING start_us, (SELECT end_us FROM scan_windows WHERE scan_windows.start_us = scan_tasks.start_us) AS end_us,
+    zone, launch_expression, slots, checkpoint_slot, checkpoint_uid, checkpoint_ordinal

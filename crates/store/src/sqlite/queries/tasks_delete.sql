@@ -1,0 +1,12 @@
+-- tasks_delete: tasks that are done.
+DELETE FROM scan_tasks
+WHERE lease_id = $1 AND (start_us, zone, launch_expression) IN (
+    SELECT start_us, zone, launch_expression
+    FROM (
+    SELECT
+        value ->> 'start_us' AS start_us,
+        value ->> 'zone' AS zone,
+        value ->> 'launch_expression' AS launch_expression
+    FROM json_each($2)
+) AS gone
+)

@@ -1,0 +1,10 @@
+-- tokens_delete: tokens that are free. Each is found by its whole key, whatever the table held when this was planned.
+DELETE FROM tokens
+WHERE shard_id = $1 AND (run_id, idx) IN (
+    SELECT run_id, idx FROM (
+    SELECT
+        unhex(value ->> 'run_id', '-') AS run_id,
+        value ->> 'idx' AS idx
+    FROM json_each($2)
+) AS gone
+)
