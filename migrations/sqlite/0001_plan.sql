@@ -9,7 +9,7 @@ CREATE TABLE installation (
     secret BLOB NOT NULL,
     -- How many queue shards there are, for ever.
     shards INTEGER NOT NULL
-);
+) STRICT;
 
 -- Throttling policies.
 CREATE TABLE policies (
@@ -27,7 +27,7 @@ CREATE TABLE policies (
     generation INTEGER NOT NULL,
     updated_us INTEGER NOT NULL,
     UNIQUE (namespace, id)
-);
+) STRICT;
 
 -- Schedules. Triggering never writes here.
 CREATE TABLE schedules (
@@ -53,7 +53,7 @@ CREATE TABLE schedules (
     created_us INTEGER NOT NULL,
     updated_us INTEGER NOT NULL,
     UNIQUE (namespace, id)
-);
+) STRICT;
 CREATE INDEX schedules_policy ON schedules (policy_uid, id);
 
 -- The launch index: one row a child. A scan reads (zone, launch expression, range of slots) in key order.
@@ -68,7 +68,7 @@ CREATE TABLE schedule_children (
     -- What else must hold for it to fire; read by the core only.
     rule TEXT NOT NULL,
     PRIMARY KEY (zone, launch_expression, slot, schedule_uid, ordinal)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 CREATE INDEX schedule_children_schedule ON schedule_children (schedule_uid, ordinal);
 
 -- The registry: which (zone, launch expression) have children at all. Written with the children; a row goes at 0.
@@ -77,7 +77,7 @@ CREATE TABLE launch_shards (
     launch_expression TEXT NOT NULL,
     children INTEGER NOT NULL,
     PRIMARY KEY (zone, launch_expression)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 -- Who changed what, written with the change itself.
 CREATE TABLE audit_log (
@@ -90,7 +90,7 @@ CREATE TABLE audit_log (
     action TEXT NOT NULL,
     -- JSON: field path to {"old": …, "new": …}.
     difference TEXT NOT NULL
-);
+) STRICT;
 CREATE INDEX audit_log_namespace ON audit_log (namespace, id);
 CREATE INDEX audit_log_resource ON audit_log (namespace, resource, id);
 CREATE INDEX audit_log_at ON audit_log (at_us);

@@ -11,7 +11,7 @@ CREATE TABLE scan_windows (
     tasks INTEGER NOT NULL,
     -- How many runs it emitted.
     runs INTEGER NOT NULL
-);
+) STRICT;
 CREATE INDEX scan_windows_open ON scan_windows (start_us) WHERE completed_us IS NULL;
 
 -- Tasks that are not done yet; a row goes when its task is done.
@@ -29,7 +29,7 @@ CREATE TABLE scan_tasks (
     checkpoint_uid BLOB,
     checkpoint_ordinal INTEGER,
     PRIMARY KEY (start_us, zone, launch_expression)
-);
+) STRICT;
 
 -- Triggers that made no run, with the reason.
 CREATE TABLE skipped_triggers (
@@ -39,5 +39,5 @@ CREATE TABLE skipped_triggers (
     reason TEXT NOT NULL,
     recorded_us INTEGER NOT NULL,
     PRIMARY KEY (schedule_uid, launch_us)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 CREATE INDEX skipped_triggers_recorded ON skipped_triggers (recorded_us);

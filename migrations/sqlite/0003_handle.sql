@@ -15,7 +15,7 @@ CREATE TABLE queue_shards (
     seq INTEGER NOT NULL,
     -- JSON; NULL while the shard is not paused.
     pause TEXT
-);
+) STRICT;
 
 -- Processes that take part.
 CREATE TABLE members (
@@ -26,7 +26,7 @@ CREATE TABLE members (
     address TEXT NOT NULL,
     -- Others judge by their own clocks whether it changes.
     heartbeat INTEGER NOT NULL
-);
+) STRICT;
 
 -- Messages to a shard's owner. Never read by a cursor: exactly the rows that were read are deleted.
 CREATE TABLE shard_inbox (
@@ -36,7 +36,7 @@ CREATE TABLE shard_inbox (
     -- JSON.
     body TEXT NOT NULL,
     PRIMARY KEY (shard_id, message_id)
-);
+) STRICT;
 
 -- Policies as the shard knows them.
 CREATE TABLE shard_policies (
@@ -45,7 +45,7 @@ CREATE TABLE shard_policies (
     -- JSON.
     body TEXT NOT NULL,
     PRIMARY KEY (shard_id, policy_uid)
-);
+) STRICT;
 
 -- Schedules as the shard knows them: fence, pause, cursor.
 CREATE TABLE shard_schedules (
@@ -55,7 +55,7 @@ CREATE TABLE shard_schedules (
     -- JSON.
     body TEXT NOT NULL,
     PRIMARY KEY (shard_id, schedule_uid)
-);
+) STRICT;
 
 -- What all runs of one generation of a schedule share.
 CREATE TABLE run_specs (
@@ -67,7 +67,7 @@ CREATE TABLE run_specs (
     -- JSON.
     body TEXT NOT NULL,
     PRIMARY KEY (shard_id, schedule_uid, generation)
-);
+) STRICT;
 
 -- One row a run, however many events it has.
 CREATE TABLE runs (
@@ -101,7 +101,7 @@ CREATE TABLE runs (
     started_us INTEGER,
     finished_us INTEGER,
     PRIMARY KEY (shard_id, run_id)
-);
+) STRICT;
 -- For the owner: what has been handed over and not read yet.
 CREATE INDEX runs_emitted ON runs (shard_id, launch_us, run_id) WHERE state = 'EMITTED';
 -- For the owner after a takeover.
@@ -130,4 +130,4 @@ CREATE TABLE tokens (
     heartbeat_ttl_ms INTEGER,
     message TEXT NOT NULL,
     PRIMARY KEY (shard_id, run_id, idx)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;

@@ -15,6 +15,6 @@ CREATE TABLE event_history (
     finished_us INTEGER NOT NULL,
     message TEXT NOT NULL,
     PRIMARY KEY (shard_id, run_id, idx, finished_us)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 -- For retention.
 CREATE INDEX event_history_finished ON event_history (shard_id, finished_us);

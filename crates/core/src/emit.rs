@@ -96,11 +96,11 @@ pub fn launch_times(child: &Child, window: Window) -> Result<Vec<i64>, CorruptCh
     Ok(source.fires(start, end).map(|second| second * SECOND_US).collect())
 }
 
-fn slots<'a>(
+fn slots(
     window: Window,
     zone: &str,
     launch_expression: &str,
-    zones: &'a mut BTreeMap<String, Option<BTreeMap<LaunchKey, Minutes>>>,
+    zones: &mut BTreeMap<String, Option<BTreeMap<LaunchKey, Minutes>>>,
 ) -> Vec<RangeInclusive<i32>> {
     let seconds = window.seconds();
     match LaunchKey::parse(launch_expression) {

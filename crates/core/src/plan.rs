@@ -78,8 +78,9 @@ impl Plan {
         let (mut plan, families) = Self::parse(timing, seed)?;
         if plan.children_count > CHILDREN_MAX {
             let value = format!("{} children", plan.children_count);
-            let expected =
-                format!("at most {CHILDREN_MAX} children (months x days x hours x minutes, over all triggers)");
+            let expected = format!(
+                "at most {CHILDREN_MAX} children (months x days x hours x minutes, over all triggers)"
+            );
             return Err(PlanError::new("triggers", value, expected));
         }
         for entry in families {

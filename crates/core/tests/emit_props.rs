@@ -61,7 +61,12 @@ fn check(plan: &Plan, start_us: i64, cuts: &[i64]) -> Result<(), TestCaseError> 
                 let anchor = child.rule.strip_prefix("anchor=").and_then(|rest| rest.parse::<i64>().ok());
                 let begun = anchor.is_none_or(|anchor| anchor * SECOND_US <= window.start_us);
                 let fires_surely = !excluded && begun && quiet(&child.zone, window);
-                prop_assert!(!times.is_empty() || !fires_surely, "{:?} is read for nothing in {:?}", child, window);
+                prop_assert!(
+                    !times.is_empty() || !fires_surely,
+                    "{:?} is read for nothing in {:?}",
+                    child,
+                    window
+                );
                 fires.extend(times);
                 seen.insert(child);
             }
@@ -107,7 +112,7 @@ fn triggers(instant: i64) -> impl Strategy<Value = Vec<Trigger>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn windows_read_and_fire_what_the_plan_says(
@@ -181,7 +186,8 @@ fn the_skipped_hour_is_read_in_the_window_of_the_first_instant_after_the_gap() {
 fn interval_phases_wrap_around_zero() {
     let window = Window { start_us: 290 * SECOND_US, end_us: 350 * SECOND_US };
     let tasks = tasks(window, [("", "I.300"), ("", "I.60"), ("", "A.0"), ("", "A.1")]);
-    let slots: Vec<_> = tasks.iter().map(|task| (task.launch_expression.as_str(), task.slots.clone())).collect();
+    let slots: Vec<_> =
+        tasks.iter().map(|task| (task.launch_expression.as_str(), task.slots.clone())).collect();
     assert_eq!(slots, [("I.300", vec![0..=49, 290..=299]), ("I.60", vec![0..=59]), ("A.0", vec![290..=349])]);
 }
 

@@ -43,7 +43,7 @@ impl Reference<'_> {
                 None => (number(range), max),
             };
             let step = step.parse::<u32>().unwrap_or(1);
-            (low..=high).contains(&value) && (value - low) % step == 0
+            (low..=high).contains(&value) && (value - low).is_multiple_of(step)
         })
     }
 
@@ -113,7 +113,14 @@ impl Reference<'_> {
     }
 }
 
-fn check(fields: &[String; 5], zone: &str, gap: bool, repeat: bool, from: i64, to: i64) -> Result<(), TestCaseError> {
+fn check(
+    fields: &[String; 5],
+    zone: &str,
+    gap: bool,
+    repeat: bool,
+    from: i64,
+    to: i64,
+) -> Result<(), TestCaseError> {
     let gap = if gap { GapRule::Skip } else { GapRule::NextValid };
     let repeat = if repeat { RepeatRule::Both } else { RepeatRule::First };
     let reference = Reference { fields, zone: zone.parse().unwrap(), gap, repeat };
@@ -184,7 +191,62 @@ fn instants(expression: &str, zone: &str, from: &str, count: usize) -> Vec<Strin
 #[test]
 fn an_offset_with_seconds_and_a_gap_that_ends_within_a_minute() {
     let fires = instants("0 0 * * *", "Africa/Monrovia", "1972-01-05T12:00:00Z", 3);
-    assert_eq!(fires, ["1972-01-06T00:44:30+00:00", "1972-01-07T00:44:30+00:00", "1972-01-08T00:00:00+00:00"]);
+    assert_eq!(
+        fires,
+        ["1972-01-06T00:44:30+00:00", "1972-01-07T00:44:30+00:00", "1972-01-08T00:00:00+00:00"]
+    );
+}
+
+/// Three hours forward corrects the calendar, three hours back does not, more than that does.
+#[test]
+fn corrections_of_the_calendar_begin_at_three_hours() {
+    for (expression, zone, from, fires) in [
+        (
+            "30 3 * * *",
+            "Antarctica/Casey",
+            "2009-10-17T00:00:00Z",
+            ["2009-10-18T16:30:00Z", "2009-10-19T16:30:00Z"],
+        ),
+        (
+            "30 3,6 * * *",
+            "Antarctica/Casey",
+            "2009-10-17T12:00:00Z",
+            ["2009-10-17T19:30:00Z", "2009-10-18T16:30:00Z"],
+        ),
+        (
+            "0 23 * * *",
+            "Antarctica/Casey",
+            "2010-03-04T00:00:00Z",
+            ["2010-03-04T12:00:00Z", "2010-03-05T15:00:00Z"],
+        ),
+        (
+            "30 1 * * *",
+            "Antarctica/Casey",
+            "2010-03-04T00:00:00Z",
+            ["2010-03-04T14:30:00Z", "2010-03-05T17:30:00Z"],
+        ),
+        (
+            "30 23 * * *",
+            "Antarctica/Vostok",
+            "1994-01-31T00:00:00Z",
+            ["1994-01-31T16:30:00Z", "1994-01-31T23:30:00Z"],
+        ),
+        (
+            "0 0 30 12 *",
+            "Pacific/Apia",
+            "2011-12-01T00:00:00Z",
+            ["2012-12-29T10:00:00Z", "2013-12-29T10:00:00Z"],
+        ),
+        (
+            "0 12 * * *",
+            "Pacific/Kwajalein",
+            "1969-09-30T00:00:00Z",
+            ["1969-09-30T01:00:00Z", "1969-10-01T00:00:00Z"],
+        ),
+    ] {
+        let fires = fires.map(|at| at.replace('Z', "+00:00"));
+        assert_eq!(instants(expression, zone, from, 2), fires, "{expression} {zone}");
+    }
 }
 
 #[test]
@@ -210,7 +272,8 @@ fn triggers_unite_and_start_and_end_bound_them() {
         ..Timing::default()
     };
     let plan = Plan::compile(&timing, b"").unwrap();
-    let seconds = |fires: &mut dyn Iterator<Item = i64>| -> Vec<i64> { fires.map(|us| us / SECOND_US).collect() };
+    let seconds =
+        |fires: &mut dyn Iterator<Item = i64>| -> Vec<i64> { fires.map(|us| us / SECOND_US).collect() };
     assert_eq!(seconds(&mut plan.fires_after(i64::MIN)), [600, 1200, 1234, 1800, 2400, 2700, 3000]);
     assert_eq!(seconds(&mut plan.fires_between(1200 * SECOND_US, 1800 * SECOND_US)), [1234, 1800]);
     assert_eq!(plan.fires_after(i64::MAX).count(), 0);

@@ -3,8 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 /// Crates that compute and do nothing else. `chrono` has a clock; `.clippy.toml` bans it.
-const ALLOWED: [&str; 8] =
-    ["base64", "chrono", "chrono-tz", "hmac", "serde", "sha2", "thiserror", "uuid"];
+const ALLOWED: [&str; 8] = ["base64", "chrono", "chrono-tz", "hmac", "serde", "sha2", "thiserror", "uuid"];
 
 #[test]
 fn dependencies_are_from_the_list() {

@@ -122,8 +122,12 @@ fn an_error_names_the_field_the_value_and_what_is_allowed() {
         cron("0 0 * * 1,FRI-MON"),
         r#"triggers[0].cron.expression: day-of-week "FRI-MON" is not allowed: a range from the lower to the higher value"#
     );
-    assert!(cron("0 0 31 2 *").contains(r#"expression "0 0 31 2 *" is not allowed: an expression that fires"#));
-    assert!(cron("0-59 0-23 1-31 * *").contains(r#"triggers "44640 children" is not allowed: at most 10000"#));
+    assert!(
+        cron("0 0 31 2 *").contains(r#"expression "0 0 31 2 *" is not allowed: an expression that fires"#)
+    );
+    assert!(
+        cron("0-59 0-23 1-31 * *").contains(r#"triggers "44640 children" is not allowed: at most 10000"#)
+    );
     let fields = Trigger::Fields {
         month: None,
         day_of_month: None,

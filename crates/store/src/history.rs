@@ -74,3 +74,9 @@ pub trait HistoryStore: Send + Sync {
     /// partitions from today to the day after tomorrow, on PostgreSQL).
     async fn prune(&self, before_us: i64, now_us: i64) -> Result<Pruned, StoreError>;
 }
+
+/// How many rows one transaction of [`HistoryStore::prune`] removes at most.
+pub(crate) const PRUNE_AT_ONCE: u32 = 1000;
+
+/// How long complete windows, and run specs that nothing needs, are kept all the same: a day.
+pub(crate) const PRUNE_SPARE_US: i64 = tollgate_core::model::DAY_US;

@@ -1,1 +1,162 @@
-//! event-emitter
+//! The Event Emitter: scans windows of launch times and hands runs over to the queue shards.
+//!
+//! [`Emitter::run`] keeps the windows of the coming minutes open, claims their scan tasks, reads the children that can
+//! fire in them and emits a run for each launch. Any number of emitters share the windows. [`Emitter::service`] is the
+//! gRPC side, which says how far they are.
+//!
+//! In: the launch index. Out: runs, recorded skips, windows. Invariants: every launch of a window makes one run or one
+//! recorded skip, however many emitters scan and whenever one of them dies; emission never writes schedules or children.
+//! Not here: firing (the Event Handler), corrections of what has been emitted (the Schedule Master).
+
+mod batch;
+mod drive;
+mod judge;
+mod open;
+mod scan;
+mod service;
+mod stats;
+mod windows;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio_util::sync::CancellationToken;
+use tollgate_clock::Clock;
+use tollgate_core::model::SECOND_US;
+use tollgate_store::StoreError;
+use tollgate_store::emit::EmitStore;
+
+pub use service::EmitterService;
+pub use stats::EmitterStats;
+
+/// Called with a shard's number after something was written for its owner, so that an owner in this process looks at
+/// once.
+pub type Wake = Arc<dyn Fn(u16) + Send + Sync>;
+
+/// Tuning of an emitter. All emitters of an installation should agree in the lengths of windows; nothing is lost if
+/// they do not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How long a window is, in seconds.
+    pub window_s: i64,
+    /// How far ahead of now windows are opened, in seconds.
+    pub ahead_s: i64,
+    /// How many children are read at once.
+    pub page: u32,
+    /// How many scan tasks are claimed at once.
+    pub claim: u32,
+    /// How long other emitters leave a claimed task alone, in seconds. It only saves double work.
+    pub lease_s: i64,
+    /// A launch that is older than this when it is emitted has been missed, in seconds.
+    pub late_after_s: i64,
+    /// How long a window may be while an outage is caught up, in seconds.
+    pub catch_up_s: i64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            window_s: 60,
+            ahead_s: 300,
+            page: 1_000,
+            claim: 64,
+            lease_s: 30,
+            late_after_s: 60,
+            catch_up_s: 3_600,
+        }
+    }
+}
+
+impl Options {
+    fn window_us(&self) -> i64 {
+        self.window_s.max(1).saturating_mul(SECOND_US)
+    }
+
+    fn ahead_us(&self) -> i64 {
+        self.ahead_s.max(0).saturating_mul(SECOND_US)
+    }
+
+    fn lease_us(&self) -> i64 {
+        self.lease_s.max(1).saturating_mul(SECOND_US)
+    }
+}
+
+/// What one round did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RoundReport {
+    /// Windows that it opened.
+    pub windows_opened: u32,
+    /// Scan tasks that it finished.
+    pub tasks: u32,
+    /// Children that it read.
+    pub children: u64,
+    /// New runs that it handed over.
+    pub runs: u64,
+    /// Triggers recorded as missed.
+    pub missed: u64,
+    /// Triggers recorded as paused.
+    pub paused: u64,
+    /// Children, schedules and tasks that could not be read.
+    pub corrupt: u32,
+    /// Windows that are incomplete at its end: other emitters work on them, or have died.
+    pub windows_incomplete: u32,
+    /// Up to where windows are open at its end.
+    pub opened_until_us: Option<i64>,
+    /// How far the first window that is not complete lies behind now; negative while it lies ahead.
+    pub lag_us: i64,
+}
+
+/// One emitter.
+pub struct Emitter {
+    store: Arc<dyn EmitStore>,
+    clock: Clock,
+    wake: Wake,
+    options: Options,
+    stats: Arc<EmitterStats>,
+}
+
+impl Emitter {
+    /// An emitter over this store (an `Arc<dyn Store>` will do). Nothing happens before [`Emitter::run`] or
+    /// [`Emitter::round`].
+    pub fn new(store: Arc<dyn EmitStore>, clock: Clock, wake: Wake, options: Options) -> Self {
+        Self { store, clock, wake, options, stats: Arc::default() }
+    }
+
+    /// Its counters.
+    pub fn stats(&self) -> Arc<EmitterStats> {
+        Arc::clone(&self.stats)
+    }
+
+    /// The gRPC service.
+    pub fn service(&self) -> EmitterService {
+        EmitterService::new(Arc::clone(&self.store), self.clock.clone(), self.options.clone())
+    }
+
+    /// One pass: opens every window that must be open, and carries out scan tasks until none is free.
+    ///
+    /// # Errors
+    /// What the store says. What has been done stays done, and the next round goes on from there.
+    pub async fn round(&self) -> Result<RoundReport, StoreError> {
+        self.round_until(&CancellationToken::new()).await
+    }
+
+    /// As [`Emitter::round`], but leaves early, between two pages, when it is to stop.
+    async fn round_until(&self, stop: &CancellationToken) -> Result<RoundReport, StoreError> {
+        let mut report = RoundReport::default();
+        loop {
+            let opened = self.open(&mut report).await?;
+            let claimed = self.scan_all(&mut report, stop).await?;
+            if stop.is_cancelled() || (opened == 0 && claimed == 0) {
+                break;
+            }
+        }
+        let incomplete = self.store.windows(0).await?;
+        let frontier = self.store.frontier().await?;
+        report.windows_incomplete = u32::try_from(incomplete.len()).unwrap_or(u32::MAX);
+        report.opened_until_us = frontier.opened_until_us;
+        report.lag_us = service::lag_us(&frontier, &incomplete, self.clock.wall_us());
+        self.stats.lag_us.store(report.lag_us, Ordering::Relaxed);
+        self.stats.rounds.fetch_add(1, Ordering::Relaxed);
+        Ok(report)
+    }
+}

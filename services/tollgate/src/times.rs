@@ -170,9 +170,8 @@ fn parse_rfc3339(text: &str) -> Option<i64> {
         let missing = u32::try_from(6_usize.saturating_sub(digits)).ok()?;
         fraction_us = i64::from(kept) * 10_i64.pow(missing);
         // Finer than a microsecond is not kept, but must not turn a fraction into a whole second.
-        fraction_us += i64::from(
-            fraction_us == 0 && bytes[at + 1..=at + digits].iter().any(|digit| *digit != b'0'),
-        );
+        fraction_us +=
+            i64::from(fraction_us == 0 && bytes[at + 1..=at + digits].iter().any(|digit| *digit != b'0'));
         at += 1 + digits;
     }
     let offset_us = match bytes.get(at)? {

@@ -71,7 +71,7 @@ fn hour_keys(hour_start: i64, skipped: bool) -> impl Iterator<Item = LaunchKey> 
     let day = hour_start.div_euclid(DAY_MINUTES);
     let (year, month, date) = civil_from_days(day);
     let days = month_days(year, month);
-    #[expect(clippy::cast_possible_truncation, reason = "calendar fields are below 60")]
+    // The casts lose nothing: calendar fields are below 60.
     let [date8, weekday, nth, month, hour] =
         [date, weekday(day), (date - 1) / 7 + 1, month, (hour_start.rem_euclid(DAY_MINUTES) / 60) as u32]
             .map(|value| value as u8);
@@ -81,9 +81,9 @@ fn hour_keys(hour_start: i64, skipped: bool) -> impl Iterator<Item = LaunchKey> 
     let hours = [Some(Some(hour)), (!skipped).then_some(None)].into_iter().flatten();
     let parts: Vec<DayPart> = parts.into_iter().chain(last_day).chain(last_weekday).collect();
     hours.flat_map(move |hour| {
-        let keys = parts.iter().flat_map(move |&day| {
-            [None, Some(month)].map(|month| LaunchKey::Cron { month, day, hour })
-        });
+        let keys = parts
+            .iter()
+            .flat_map(move |&day| [None, Some(month)].map(|month| LaunchKey::Cron { month, day, hour }));
         keys.collect::<Vec<_>>()
     })
 }

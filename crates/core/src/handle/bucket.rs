@@ -3,7 +3,12 @@
 //! Two limits, either or both: tokens held at once, and a rate with a burst (a leaky bucket whose level grows with
 //! monotonic time, as in quinn's pacer). A bucket starts without burst, so that a restart is no way around the rate.
 
+use std::collections::VecDeque;
+
 use crate::model::{Now, Policy, SECOND_US};
+
+/// Over how many seconds starts are counted for people.
+const RATE_WINDOW_S: i64 = 60;
 
 /// Counters of one policy, or of all runs without one.
 #[derive(Debug)]
@@ -24,6 +29,8 @@ pub(super) struct Bucket {
     pub suspect: u32,
     level: f64,
     level_at_us: i64,
+    /// Starts of the last minute: (second of the monotonic clock, how many).
+    starts: VecDeque<(i64, u32)>,
 }
 
 impl Bucket {
@@ -38,6 +45,7 @@ impl Bucket {
             suspect: 0,
             level: 1.0,
             level_at_us: now.mono_us,
+            starts: VecDeque::new(),
         }
     }
 
@@ -66,12 +74,27 @@ impl Bucket {
     }
 
     /// One event starts.
-    pub(super) fn take(&mut self) {
+    pub(super) fn take(&mut self, now: Now) {
         self.held += 1;
         self.sending += 1;
+        let second = now.mono_us.div_euclid(SECOND_US);
+        match self.starts.back_mut() {
+            Some((last, count)) if *last == second => *count += 1,
+            _ => self.starts.push_back((second, 1)),
+        }
+        while self.starts.front().is_some_and(|(s, _)| *s <= second - RATE_WINDOW_S) {
+            self.starts.pop_front();
+        }
         if self.rate().is_some() {
             self.level -= 1.0;
         }
+    }
+
+    /// Events started per second, over the last minute.
+    pub(super) fn started_per_s(&self, now: Now) -> f64 {
+        let since = now.mono_us.div_euclid(SECOND_US) - RATE_WINDOW_S;
+        let starts: u32 = self.starts.iter().filter(|(s, _)| *s > since).map(|(_, n)| n).sum();
+        f64::from(starts) / RATE_WINDOW_S as f64
     }
 
     /// When the rate lets the next event through (monotonic), if it is the rate that holds it back.
@@ -115,7 +138,7 @@ mod tests {
         p.limits.burst = Some(3);
         let mut bucket = Bucket::new(Some(p), at(0));
         assert_eq!(bucket.capacity(at(0), 100), 1);
-        bucket.take();
+        bucket.take(at(0));
         assert_eq!(bucket.capacity(at(0), 100), 0);
         assert_eq!(bucket.next_permit_us(at(0)), Some(100_000));
         assert_eq!(bucket.capacity(at(99_999), 100), 0);
@@ -130,8 +153,8 @@ mod tests {
         p.limits.burst = Some(100);
         let mut bucket = Bucket::new(Some(p), at(0));
         assert_eq!(bucket.capacity(at(1_000_000), 100), 2);
-        bucket.take();
-        bucket.take();
+        bucket.take(at(0));
+        bucket.take(at(0));
         assert_eq!(bucket.capacity(at(2_000_000), 100), 0);
     }
 }

@@ -82,7 +82,10 @@ impl Shard {
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.launched = true;
         self.schedules.entry(run.row.schedule_uid).or_default().active.insert(id);
-        if let Some(finish_by_s) = run.spec.finish_by_s {
+        // A backfill's launch time lies in the past, and so would its window.
+        if let Some(finish_by_s) = run.spec.finish_by_s
+            && run.row.kind != RunKind::Backfill
+        {
             let at_us = run.row.launch_us + finish_by_s * SECOND_US;
             self.wall_timers.insert((at_us, WallTimer::FinishBy(id)));
         }
@@ -180,7 +183,7 @@ impl Shard {
 
     /// Hands out tokens, bucket by bucket, until limits or work run out.
     pub(super) fn dispatch(&mut self, now: Now) {
-        if self.pause.is_some() {
+        if self.pause.is_some() || self.draining {
             return;
         }
         let sends_max = self.options.sends_max;
@@ -248,7 +251,7 @@ impl Shard {
                 ((id, index), policy)
             }
         };
-        self.bucket(policy, now).take();
+        self.bucket(policy, now).take(now);
         self.send(key);
         true
     }

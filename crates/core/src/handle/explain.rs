@@ -134,6 +134,8 @@ pub struct Gauge {
     pub waiting: u64,
     /// For how long the oldest has waited, in microseconds.
     pub oldest_wait_us: i64,
+    /// Events started per second, over the last minute.
+    pub started_per_s: f64,
 }
 
 /// A shard at a glance.
@@ -210,6 +212,7 @@ impl Shard {
                     held: bucket.held,
                     suspect: bucket.suspect,
                     waiting,
+                    started_per_s: bucket.started_per_s(now),
                     oldest_wait_us: since_us.map_or(0, |since| (now.wall_us - since).max(0)),
                 }
             })

@@ -14,7 +14,7 @@ impl Shard {
     pub fn sent(&mut self, run: RunId, index: u32, attempt: u32, sent: Sent, now: Now) {
         let key = (run, index);
         let Some(token) = self.tokens.get_mut(&key) else { return };
-        if token.row.attempt != attempt || token.row.state != TokenState::Acquired || !token.sending {
+        if token.row.attempt != attempt || token.row.state != TokenState::Acquired {
             return;
         }
         token.sending = false;
@@ -212,7 +212,7 @@ impl Shard {
             .is_some_and(|b| b.policy.as_ref().is_some_and(|p| p.pause.is_some()) || b.unknown);
         if cancelled {
             self.hold(key, now);
-        } else if parked || policy_paused || self.pause.is_some() {
+        } else if parked || policy_paused || self.pause.is_some() || self.draining {
             self.arm(key, Some(now.mono_us + PAUSED_RESEND_US));
         } else {
             token.row.attempt += 1;

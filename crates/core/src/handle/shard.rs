@@ -162,6 +162,8 @@ pub struct Shard {
     pub(super) effects: Vec<Effect>,
     /// Someone waits for the pending changes.
     pub(super) urgent: bool,
+    /// The owner is about to give the shard up: nothing starts any more.
+    pub(super) draining: bool,
     lazy_until_us: Option<i64>,
     committing: Option<Vec<Effect>>,
     commits: u64,
@@ -192,6 +194,7 @@ impl Shard {
             dirty_schedules: BTreeSet::new(),
             effects: Vec::new(),
             urgent: false,
+            draining: false,
             lazy_until_us: None,
             committing: None,
             commits: 0,
@@ -238,6 +241,36 @@ impl Shard {
                 self.adopt_run(run, now);
             }
         }
+    }
+
+    /// From now on nothing starts: the owner wants to give the shard up. What is pending is not put off.
+    pub fn drain(&mut self) {
+        self.draining = true;
+        self.urgent = true;
+    }
+
+    /// Deliveries whose answers have not come.
+    pub fn sending(&self) -> usize {
+        self.tokens.values().filter(|t| t.sending).count()
+    }
+
+    /// The namespace of an unfinished run.
+    pub fn namespace_of(&self, run: RunId) -> Option<&str> {
+        self.runs.get(&run).map(|r| r.row.namespace.as_str())
+    }
+
+    /// The number of the commit after which everything taken in so far is durable; none if it is already.
+    pub fn durable_after(&mut self) -> Option<u64> {
+        if self.is_pending() {
+            self.urgent = true;
+            return Some(self.pending_commit());
+        }
+        self.committing.is_some().then_some(self.commits + 1)
+    }
+
+    /// How many commits are durable.
+    pub fn commits(&self) -> u64 {
+        self.commits
     }
 
     /// How many runs the machine holds, launched or not.

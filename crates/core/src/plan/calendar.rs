@@ -29,7 +29,7 @@ pub(crate) fn civil_from_days(days: i64) -> (i64, u32, u32) {
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
     let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1-12 and 1-31")]
+    // The casts lose nothing: 1-12 and 1-31.
     let (month, day) = (month as u32, day as u32);
     (year, month, day)
 }
@@ -46,9 +46,7 @@ pub(crate) fn month_days(year: i64, month: u32) -> u32 {
 
 /// Day of the week of a day counted from 1970-01-01; 0 is Sunday.
 pub(crate) fn weekday(days: i64) -> u32 {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0-6")]
-    let weekday = (days + 4).rem_euclid(7) as u32;
-    weekday
+    (days + 4).rem_euclid(7) as u32
 }
 
 /// A set of dates within a month: bits 1-31, and bit 0 for the last day.
@@ -185,7 +183,8 @@ impl Calendar {
             }
         }
         let hours = u64::from(self.hours) >> (hour + 1) << (hour + 1);
-        (hours != 0).then(|| i64::from(hours.trailing_zeros()) * 60 + i64::from(self.minutes.trailing_zeros()))
+        (hours != 0)
+            .then(|| i64::from(hours.trailing_zeros()) * 60 + i64::from(self.minutes.trailing_zeros()))
     }
 }
 

@@ -105,7 +105,8 @@ pub struct CorruptChild {
 impl Child {
     /// Takes the columns apart.
     pub(crate) fn read(&self) -> Result<(Source, ChildRule), CorruptChild> {
-        let corrupt = |column, value: &str, expected| CorruptChild { column, value: value.to_owned(), expected };
+        let corrupt =
+            |column, value: &str, expected| CorruptChild { column, value: value.to_owned(), expected };
         let Some(key) = LaunchKey::parse(&self.launch_expression) else {
             return Err(corrupt("launch_expression", &self.launch_expression, "a launch expression"));
         };
@@ -128,7 +129,8 @@ impl Child {
                 return Err(bad_zone("empty for an interval or a single shot"));
             }
             LaunchKey::Interval { every_s } => {
-                let Some(anchor_s) = rule.anchor_s.filter(|anchor| (FIRST_S..LIMIT_S).contains(anchor)) else {
+                let Some(anchor_s) = rule.anchor_s.filter(|anchor| (FIRST_S..LIMIT_S).contains(anchor))
+                else {
                     return Err(corrupt("rule", &self.rule, "an interval's anchor in years 1 to 9999"));
                 };
                 if anchor_s.rem_euclid(every_s) != slot {
@@ -141,7 +143,8 @@ impl Child {
                     return Err(bad_slot("0-3599"));
                 }
                 let at_s = hour.checked_mul(3600).and_then(|start| start.checked_add(slot));
-                let bad_hour = || corrupt("launch_expression", &self.launch_expression, "an hour that exists");
+                let bad_hour =
+                    || corrupt("launch_expression", &self.launch_expression, "an hour that exists");
                 Source::At { at_s: at_s.ok_or_else(bad_hour)? }
             }
         };
@@ -216,7 +219,7 @@ impl Family {
 
 /// The child of an interval.
 pub(crate) fn interval_child(every_s: i64, anchor_s: i64, rule: ChildRule) -> Child {
-    #[expect(clippy::cast_possible_truncation, reason = "an interval is at most i32::MAX seconds")]
+    // The casts lose nothing: an interval is at most i32::MAX seconds.
     let slot = anchor_s.rem_euclid(every_s) as i32;
     Child {
         zone: String::new(),
@@ -229,7 +232,7 @@ pub(crate) fn interval_child(every_s: i64, anchor_s: i64, rule: ChildRule) -> Ch
 /// The child of a single shot at a whole second.
 pub(crate) fn at_child(at_us: i64) -> Child {
     let at_s = at_us.div_euclid(SECOND_US);
-    #[expect(clippy::cast_possible_truncation, reason = "below 3600")]
+    // The casts lose nothing: below 3600.
     let slot = at_s.rem_euclid(3600) as i32;
     Child {
         zone: String::new(),

@@ -41,9 +41,10 @@ impl Expression {
         let refused = || PlanError {
             field: path.to_owned(),
             value: text.to_owned(),
-            expected: "five fields (minute hour day-of-month month day-of-week) or one of @yearly, @annually, \
+            expected:
+                "five fields (minute hour day-of-month month day-of-week) or one of @yearly, @annually, \
                        @monthly, @weekly, @daily, @midnight, @hourly"
-                .to_owned(),
+                    .to_owned(),
         };
         let mut fields = text.split([' ', '\t']).filter(|field| !field.is_empty());
         let Some(first) = fields.next() else { return Err(refused()) };
@@ -96,13 +97,11 @@ impl Expression {
             field(FieldKind::Month, "month", month)?,
             field(FieldKind::DayOfWeek, "day_of_week", weekday)?,
         );
-        parsed.if_it_ever_fires(path, || {
-            format!("month {month}, day_of_month {date}, day_of_week {weekday}")
-        })
+        parsed.if_it_ever_fires(path, || format!("month {month}, day_of_month {date}, day_of_week {weekday}"))
     }
 
     fn new(minute: Field, hour: Field, date: Field, month: Field, weekday: Field) -> Self {
-        #[expect(clippy::cast_possible_truncation, reason = "bits 0-23 and 1-12 only")]
+        // The casts lose nothing: bits 0-23 and 1-12 only.
         let calendar = Calendar {
             minutes: minute.bits(),
             hours: hour.bits() as u32,

@@ -79,9 +79,7 @@ impl Field {
     pub(crate) fn parse(kind: FieldKind, text: &str) -> Result<Self, FieldError> {
         let mut field = Self { star: text.starts_with('*'), unrestricted: text == "*", ..Self::default() };
         for member in text.split(',') {
-            field
-                .add(kind, member)
-                .map_err(|expected| FieldError { value: member.to_owned(), expected })?;
+            field.add(kind, member).map_err(|expected| FieldError { value: member.to_owned(), expected })?;
         }
         if kind == FieldKind::DayOfWeek && field.values >> 7 & 1 == 1 {
             field.values = field.values & 0x7f | 1;
@@ -96,13 +94,13 @@ impl Field {
 
     /// Day-of-month as a set.
     pub(crate) fn dates(&self) -> Dates {
-        #[expect(clippy::cast_possible_truncation, reason = "bits 0-31 only")]
+        // The casts lose nothing: bits 0-31 only.
         Dates(self.values as u32)
     }
 
     /// Day-of-week as a set.
     pub(crate) fn weekdays(&self) -> Weekdays {
-        #[expect(clippy::cast_possible_truncation, reason = "bits 0-6 only")]
+        // The casts lose nothing: bits 0-6 only.
         Weekdays { every: self.values as u8, ..self.ordinals }
     }
 

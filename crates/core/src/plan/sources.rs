@@ -26,7 +26,11 @@ impl Source {
             Self::Interval { every_s, anchor_s } => {
                 let late = (start - anchor_s).max(0);
                 let steps = late / every_s + i64::from(late % every_s != 0);
-                SourceFires::Interval { next: anchor_s.saturating_add(steps.saturating_mul(every_s)), every_s, end }
+                SourceFires::Interval {
+                    next: anchor_s.saturating_add(steps.saturating_mul(every_s)),
+                    every_s,
+                    end,
+                }
             }
             Self::At { at_s } => SourceFires::At(Some(at_s).filter(|at| (start..end).contains(at))),
         }

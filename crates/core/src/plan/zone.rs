@@ -111,7 +111,9 @@ mod tests {
         for name in ["UTC", "EST", "Zulu", "Asia/Calcutta", "Europe/Berlin"] {
             assert_eq!(Zone::named(name).map(Zone::name), Some(name));
         }
-        for name in ["", "utc", "europe/berlin", "Europe", "CEST", " UTC", "UTC\0", "GMT+25", "US/Pacific-New"] {
+        for name in
+            ["", "utc", "europe/berlin", "Europe", "CEST", " UTC", "UTC\0", "GMT+25", "US/Pacific-New"]
+        {
             assert_eq!(Zone::named(name), None, "{name:?}");
         }
     }

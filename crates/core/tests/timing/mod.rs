@@ -52,7 +52,8 @@ const CHANGES: [(&str, &str); 44] = [
 
 /// A zone's name and an instant in seconds, a few hours around a change or anywhere from 1973 to 2090.
 pub(crate) fn place() -> impl Strategy<Value = (String, i64)> {
-    let near = (0..CHANGES.len(), -86_400_i64..2 * 86_400).prop_map(|(index, shift)| {
+    let shift = prop_oneof![-86_400_i64..2 * 86_400, -4 * 3600..20 * 3600_i64];
+    let near = (0..CHANGES.len(), shift).prop_map(|(index, shift)| {
         let (zone, day) = CHANGES[index];
         let day: chrono::NaiveDate = day.parse().unwrap();
         (zone.to_owned(), day.and_time(chrono::NaiveTime::MIN).and_utc().timestamp() + shift)
@@ -93,6 +94,7 @@ pub(crate) fn fields() -> impl Strategy<Value = [String; 5]> {
     let minute = prop_oneof![1 => any(), 8 => list(member(0, 59, &[]).boxed())];
     let hour = prop_oneof![
         2 => any(),
+        2 => Just("0-23".to_owned()),
         4 => list(member(0, 23, &[]).boxed()),
         4 => list(prop_oneof![0..5_u32, 20..24_u32].prop_map(|hour| hour.to_string()).boxed()),
     ];

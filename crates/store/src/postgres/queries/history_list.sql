@@ -1,4 +1,5 @@
--- history_list: the done queue of a run, from the row that covers an index on. Rows do not overlap, so that row is the last that begins
+-- history_list: the done queue of a run, from the row that covers an index on. Rows do not overlap, so that
+-- row is the last that begins
 -- at the index or before it.
 SELECT run_id, idx, events, outcome, attempt, acquired_us, delivered_us, finished_us, message
 FROM event_history

@@ -1,4 +1,5 @@
--- prune_specs: run specs that nothing needs: no run, neither the schedule as it is nor as it was a while ago, nor the shard.
+-- prune_specs: run specs that nothing needs: no run, neither the schedule as it is nor as it was a while ago,
+-- nor the shard.
 DELETE FROM run_specs
 WHERE shard_id = $1 AND (schedule_uid, generation) IN (
     SELECT old.schedule_uid, old.generation FROM run_specs AS old

@@ -1,4 +1,5 @@
--- registry_add: adds differences to the registry, in the order of its key, so that two writers never wait for each other.
+-- registry_add: adds differences to the registry, in the order of its key, so that two writers never wait for
+-- each other.
 INSERT INTO launch_shards (zone, launch_expression, children)
 SELECT zone, launch_expression, children
 FROM unnest($1::text[], $2::text[], $3::bigint[])

@@ -5,6 +5,9 @@ UPDATE runs SET
     failed = new.failed, dead = new.dead, expired = new.expired, cancelled = new.cancelled, lost = new.lost,
     cursor_in = new.cursor_in, cursor_out = new.cursor_out, started_us = new.started_us,
     finished_us = new.finished_us
-FROM unnest($2::uuid[], $3::uuid[], $4::bigint[], $5::text[], $6::text[], $7::uuid[], $8::bigint[], $9::int[], $10::int[], $11::text[], $12::text[], $13::text[], $14::int[], $15::int[], $16::int[], $17::int[], $18::int[], $19::int[], $20::int[], $21::text[], $22::text[], $23::bigint[], $24::bigint[], $25::bigint[])
-    AS new (run_id, schedule_uid, generation, namespace, schedule_id, policy_uid, launch_us, events, priority, kind, state, reason, next_index, succeeded, failed, dead, expired, cancelled, lost, cursor_in, cursor_out, emitted_us, started_us, finished_us)
+FROM unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::int[], $6::int[], $7::text[], $8::text[], $9::int[],
+    $10::int[], $11::int[], $12::int[], $13::int[], $14::int[], $15::int[], $16::text[], $17::text[], $18::bigint[],
+    $19::bigint[])
+    AS new (run_id, generation, policy_uid, events, priority, state, reason, next_index, succeeded, failed, dead,
+        expired, cancelled, lost, cursor_in, cursor_out, started_us, finished_us)
 WHERE runs.shard_id = $1 AND runs.run_id = new.run_id

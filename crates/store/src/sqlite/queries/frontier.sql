@@ -1,4 +1,5 @@
--- frontier: how far the emitters are: the end of the newest window, and of the last before the first that is open.
+-- frontier: how far the emitters are: the end of the newest window, and of the last before the first that
+-- is open.
 SELECT
     (SELECT max(end_us) FROM scan_windows) AS opened_until_us,
     (

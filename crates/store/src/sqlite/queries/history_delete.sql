@@ -1,4 +1,5 @@
--- history_delete: dead events that are tried again leave the done queue. When they died is not known here, so the key is one column short.
+-- history_delete: dead events that are tried again leave the done queue.
+-- When they died is not known here, so the key is one column short.
 DELETE FROM event_history
 WHERE shard_id = $1 AND (run_id, idx) IN (
     SELECT run_id, idx FROM (
@@ -7,4 +8,5 @@ WHERE shard_id = $1 AND (run_id, idx) IN (
         value ->> 'idx' AS idx
     FROM json_each($2)
 ) AS gone
-) AND outcome = 'DEAD'
+)
+    AND outcome = 'DEAD'

@@ -1,5 +1,6 @@
 -- history_insert: new rows of the done queue.
-INSERT INTO event_history (shard_id, run_id, idx, events, outcome, attempt, acquired_us, delivered_us, finished_us, message)
+INSERT INTO event_history (shard_id, run_id, idx, events, outcome, attempt, acquired_us, delivered_us, finished_us,
+    message)
 SELECT $1, run_id, idx, events, outcome, attempt, acquired_us, delivered_us, finished_us, message
 FROM (
     SELECT

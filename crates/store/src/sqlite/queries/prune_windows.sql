@@ -1,4 +1,5 @@
--- prune_windows: complete windows that are too old. The last before the first open one stays, however old: it says how far the emitters are.
+-- prune_windows: complete windows that are too old. The last before the first open one stays, however old: it
+-- says how far the emitters are.
 DELETE FROM scan_windows
 WHERE start_us IN (
     SELECT old.start_us FROM scan_windows AS old

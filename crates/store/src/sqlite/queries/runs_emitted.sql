@@ -1,5 +1,6 @@
 -- runs_emitted: runs that have been handed over and not read yet, oldest first.
-SELECT shard_id, run_id, schedule_uid, generation, namespace, schedule_id, policy_uid, launch_us, events, priority, kind,
+SELECT shard_id, run_id, schedule_uid, generation, namespace, schedule_id, policy_uid, launch_us, events, priority,
+    kind,
     state, reason, next_index, succeeded, failed, dead, expired, cancelled, lost, cursor_in, cursor_out, emitted_us,
     started_us, finished_us
 FROM runs

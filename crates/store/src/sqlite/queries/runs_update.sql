@@ -8,15 +8,10 @@ UPDATE runs SET
 FROM (
     SELECT
         unhex(value ->> 'run_id', '-') AS run_id,
-        unhex(value ->> 'schedule_uid', '-') AS schedule_uid,
         value ->> 'generation' AS generation,
-        value ->> 'namespace' AS namespace,
-        value ->> 'schedule_id' AS schedule_id,
         unhex(value ->> 'policy_uid', '-') AS policy_uid,
-        value ->> 'launch_us' AS launch_us,
         value ->> 'events' AS events,
         value ->> 'priority' AS priority,
-        value ->> 'kind' AS kind,
         value ->> 'state' AS state,
         value ->> 'reason' AS reason,
         value ->> 'next_index' AS next_index,
@@ -28,7 +23,6 @@ FROM (
         value ->> 'lost' AS lost,
         value ->> 'cursor_in' AS cursor_in,
         value ->> 'cursor_out' AS cursor_out,
-        value ->> 'emitted_us' AS emitted_us,
         value ->> 'started_us' AS started_us,
         value ->> 'finished_us' AS finished_us
     FROM json_each($2)

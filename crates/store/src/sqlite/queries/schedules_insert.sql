@@ -1,5 +1,6 @@
 -- schedules_insert: new schedules; answers with those whose name was free.
-INSERT INTO schedules (uid, namespace, id, spec, payload, policy_uid, policy_id, time_zone, paused, labels, generation, shard, created_us, updated_us)
+INSERT INTO schedules (uid, namespace, id, spec, payload, policy_uid, policy_id, time_zone, paused, labels,
+    generation, shard, created_us, updated_us)
 SELECT uid, namespace, id, spec, payload, policy_uid, policy_id, time_zone, paused, labels, generation, shard,
     created_us, updated_us
 FROM (

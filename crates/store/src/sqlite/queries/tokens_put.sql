@@ -1,6 +1,7 @@
 -- tokens_put: token rows, new or changed.
 INSERT INTO tokens (
-    shard_id, run_id, idx, state, attempt, failures, checks, due_us, acquired_us, delivered_us, heartbeat_ttl_ms, message
+    shard_id, run_id, idx, state, attempt, failures, checks, due_us, acquired_us, delivered_us, heartbeat_ttl_ms,
+        message
 )
 SELECT
     $1, run_id, idx, state, attempt, failures, checks, due_us, acquired_us, delivered_us, heartbeat_ttl_ms, message

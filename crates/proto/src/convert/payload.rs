@@ -1,0 +1,89 @@
+//! Decides what a payload may be: JSON that survives the way through doubles, of at most 256 KiB.
+
+use prost_types::value::Kind;
+use prost_types::{ListValue, Struct, Value};
+use tollgate_core::model::{PAYLOAD_MAX_BYTES, Payload};
+
+use crate::field::FieldError;
+
+/// Whole numbers up to here are written without a fraction.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// A payload in `field`; no value is no payload.
+///
+/// # Errors
+/// Values that JSON does not have, and more than [`PAYLOAD_MAX_BYTES`] of text.
+pub fn to_core(field: &str, value: Option<&Value>) -> Result<Payload, FieldError> {
+    let Some(value) = value else { return Ok(Payload::default()) };
+    let json = to_json(field, value)?.to_string();
+    if json.len() > PAYLOAD_MAX_BYTES {
+        return Err(FieldError::new(
+            field,
+            format!("{} bytes", json.len()),
+            format!("at most {PAYLOAD_MAX_BYTES} bytes of JSON"),
+        ));
+    }
+    Ok(Payload { json })
+}
+
+/// A payload as callers see it. Text that is not JSON, which no check has let in, is shown as text.
+pub fn to_message(payload: &Payload) -> Option<Value> {
+    if payload.json.is_empty() {
+        return None;
+    }
+    Some(serde_json::from_str(&payload.json).map_or_else(
+        |_| Value { kind: Some(Kind::StringValue(payload.json.clone())) },
+        |value: serde_json::Value| from_json(&value),
+    ))
+}
+
+/// A JSON value as a message.
+pub fn from_json(value: &serde_json::Value) -> Value {
+    let kind = match value {
+        serde_json::Value::Null => Kind::NullValue(0),
+        serde_json::Value::Bool(truth) => Kind::BoolValue(*truth),
+        serde_json::Value::Number(number) => Kind::NumberValue(number.as_f64().unwrap_or_default()),
+        serde_json::Value::String(text) => Kind::StringValue(text.clone()),
+        serde_json::Value::Array(items) => {
+            Kind::ListValue(ListValue { values: items.iter().map(from_json).collect() })
+        }
+        serde_json::Value::Object(members) => Kind::StructValue(struct_from_json(members)),
+    };
+    Value { kind: Some(kind) }
+}
+
+/// A JSON object as a message.
+pub fn struct_from_json(members: &serde_json::Map<String, serde_json::Value>) -> Struct {
+    Struct { fields: members.iter().map(|(key, member)| (key.clone(), from_json(member))).collect() }
+}
+
+fn to_json(path: &str, value: &Value) -> Result<serde_json::Value, FieldError> {
+    Ok(match &value.kind {
+        None => return Err(FieldError::new(path, "", "a JSON value")),
+        Some(Kind::NullValue(_)) => serde_json::Value::Null,
+        Some(Kind::BoolValue(truth)) => serde_json::Value::from(*truth),
+        Some(Kind::NumberValue(number)) => self::number(path, *number)?,
+        Some(Kind::StringValue(text)) => serde_json::Value::from(text.as_str()),
+        Some(Kind::ListValue(list)) => {
+            let items = list.values.iter().enumerate();
+            items.map(|(at, item)| to_json(&format!("{path}[{at}]"), item)).collect::<Result<_, _>>()?
+        }
+        Some(Kind::StructValue(members)) => {
+            let members = members.fields.iter();
+            let members =
+                members.map(|(key, member)| Ok((key.clone(), to_json(&format!("{path}.{key}"), member)?)));
+            serde_json::Value::Object(members.collect::<Result<_, FieldError>>()?)
+        }
+    })
+}
+
+fn number(path: &str, number: f64) -> Result<serde_json::Value, FieldError> {
+    if !number.is_finite() {
+        return Err(FieldError::new(path, number, "a finite number"));
+    }
+    if number.fract() == 0.0 && number.abs() <= EXACT_MAX {
+        #[expect(clippy::cast_possible_truncation, reason = "whole and at most 2^53")]
+        return Ok(serde_json::Value::from(number as i64));
+    }
+    Ok(serde_json::Value::from(number))
+}

@@ -1,0 +1,82 @@
+//! How runs look to callers, and which states a filter may name.
+
+use tollgate_core::model::{Counts, Run, RunKind, RunState};
+
+use super::{names, timestamp};
+use crate::field::FieldError;
+use crate::v1;
+
+/// A run as callers see it. `policy_id` is the id of its policy, where it has one.
+pub fn to_message(run: &Run, policy_id: Option<&str>) -> v1::Run {
+    v1::Run {
+        name: names::of_run(&run.namespace, run.shard, run.id),
+        schedule: names::of_schedule(&run.namespace, &run.schedule_id),
+        schedule_generation: run.generation,
+        policy: policy_id.map(|id| names::of_policy(&run.namespace, id)).unwrap_or_default(),
+        launch_time: Some(timestamp(run.launch_us)),
+        events: run.events,
+        priority: u32::from(run.priority),
+        kind: match run.kind {
+            RunKind::Scheduled => v1::RunKind::Scheduled,
+            RunKind::Manual => v1::RunKind::Manual,
+            RunKind::Backfill => v1::RunKind::Backfill,
+        }
+        .into(),
+        state: state(run.state).into(),
+        reason: run.reason.clone(),
+        counts: Some(counts(&run.counts)),
+        started_count: run.cursor,
+        waiting_count: run.events.saturating_sub(run.cursor),
+        in_flight_count: run.cursor.saturating_sub(run.counts.total()),
+        cursor_in: run.cursor_in.clone().unwrap_or_default(),
+        cursor_out: run.cursor_out.clone().unwrap_or_default(),
+        emit_time: Some(timestamp(run.emitted_us)),
+        start_time: run.started_us.map(timestamp),
+        finish_time: run.finished_us.map(timestamp),
+        shard: u32::from(run.shard),
+    }
+}
+
+fn counts(counts: &Counts) -> v1::RunCounts {
+    v1::RunCounts {
+        succeeded: counts.succeeded,
+        failed: counts.failed,
+        dead: counts.dead,
+        expired: counts.expired,
+        cancelled: counts.cancelled,
+        lost: counts.lost,
+    }
+}
+
+fn state(state: RunState) -> v1::RunState {
+    match state {
+        RunState::Emitted => v1::RunState::Emitted,
+        RunState::Waiting => v1::RunState::Waiting,
+        RunState::Running => v1::RunState::Running,
+        RunState::Finished => v1::RunState::Finished,
+        RunState::Cancelled => v1::RunState::Cancelled,
+        RunState::Skipped => v1::RunState::Skipped,
+    }
+}
+
+/// The state that `state=…` in a filter names, with or without its prefix, in any case.
+///
+/// # Errors
+/// Any other text, in `filter`.
+pub fn state_in_filter(text: &str) -> Result<RunState, FieldError> {
+    const ALL: [RunState; 6] = [
+        RunState::Emitted,
+        RunState::Waiting,
+        RunState::Running,
+        RunState::Finished,
+        RunState::Cancelled,
+        RunState::Skipped,
+    ];
+    let name = text.to_ascii_uppercase();
+    let name = name.strip_prefix("RUN_STATE_").unwrap_or(&name);
+    let named = |found: &RunState| state(*found).as_str_name().strip_prefix("RUN_STATE_") == Some(name);
+    ALL.into_iter().find(named).ok_or_else(|| {
+        let expected = "state=EMITTED, WAITING, RUNNING, FINISHED, CANCELLED or SKIPPED";
+        FieldError::new("filter", text, expected)
+    })
+}

@@ -1,0 +1,241 @@
+//! Decides what a schedule may be.
+
+use std::ops::RangeInclusive;
+
+use tollgate_core::model::{
+    CatchUp, CheckAgain, EVENTS_MAX, OverlapRule, Payload, RetryPolicy, Schedule, SkipReason, Skipped, Timing,
+};
+use tollgate_core::plan::Child;
+use uuid::Uuid;
+
+use super::check::Check;
+use super::{Name, duration_of_ms, duration_of_s, names, pause, payload, target, timestamp, timing};
+use crate::field::FieldError;
+use crate::v1;
+
+/// The lowest and the highest priority.
+pub const PRIORITIES: RangeInclusive<u32> = 0..=9;
+const PRIORITY: u32 = 5;
+const DAY_S: i64 = 24 * 3_600;
+/// Windows, spreads and horizons, in seconds.
+const WINDOW_S: RangeInclusive<i64> = 1..=366 * DAY_S;
+const BACKOFF_MS: RangeInclusive<i64> = 1..=DAY_S * 1_000;
+const ATTEMPTS: RangeInclusive<u32> = 1..=1_000;
+const CHECKS: RangeInclusive<u32> = 0..=1_000_000;
+
+/// The schedule that `message` describes, under `name`. What only the service decides (uid, policy uid, pause, generation,
+/// times) is taken from `stored`, and zero or none where there is none; so is a secret that is to be kept. The policy's
+/// uid is taken only while the policy stays the same.
+///
+/// # Errors
+/// Every field that is wrong, as `schedule.…`. Whether the timing can fire is left to the planner.
+pub fn to_core(
+    message: &v1::Schedule,
+    name: &Name,
+    stored: Option<&Schedule>,
+) -> Result<Schedule, Vec<FieldError>> {
+    let mut check = Check::new("schedule");
+    check.text("description", &message.description);
+    check.labels(&message.labels);
+    let timing = timing::to_core(&mut check, message);
+    let events = check.number("events", message.events, 1, &(1..=EVENTS_MAX));
+    let priority = check.number("priority", message.priority, PRIORITY, &PRIORITIES);
+    let target = target::to_core(&mut check, message.target.as_ref(), stored.map(|stored| &stored.target));
+    let payload = payload(&mut check, message);
+    let policy = policy(&mut check, message, name);
+    let retry = retry(&mut check, message.retry.as_ref());
+    let catch_up = catch_up(&mut check, message.catch_up.as_ref());
+    let overlap = overlap(&mut check, message.overlap);
+    let check_again = check_again(&mut check, message.check_again.as_ref());
+    let finish_by_s = check.s("finish_by", message.finish_by.as_ref(), &WINDOW_S);
+    let spread_s = check.s("spread", message.spread.as_ref(), &WINDOW_S);
+    let schedule = target.map(|target| Schedule {
+        uid: stored.map_or(Uuid::nil(), |stored| stored.uid),
+        namespace: name.namespace.clone(),
+        id: name.id.clone(),
+        description: message.description.clone(),
+        timing,
+        events,
+        target,
+        payload,
+        policy_uid: stored.filter(|stored| stored.policy == policy).and_then(|stored| stored.policy_uid),
+        policy,
+        priority: u8::try_from(priority).unwrap_or_default(),
+        retry,
+        catch_up,
+        overlap,
+        finish_by_s,
+        spread_s,
+        check_again,
+        pause: stored.and_then(|stored| stored.pause.clone()),
+        labels: message.labels.clone(),
+        generation: stored.map_or(0, |stored| stored.generation),
+        created_us: stored.map_or(0, |stored| stored.created_us),
+        updated_us: stored.map_or(0, |stored| stored.updated_us),
+    });
+    check.finish(schedule)
+}
+
+/// Only the timing of a schedule, for previews.
+///
+/// # Errors
+/// Every field of the timing that is wrong, as `schedule.…`.
+pub fn timing_to_core(message: &v1::Schedule) -> Result<Timing, Vec<FieldError>> {
+    let mut check = Check::new("schedule");
+    let timing = timing::to_core(&mut check, message);
+    check.finish(Some(timing))
+}
+
+fn payload(check: &mut Check, message: &v1::Schedule) -> Payload {
+    let path = check.path("payload");
+    check.keep(payload::to_core(&path, message.payload.as_ref())).unwrap_or_default()
+}
+
+fn policy(check: &mut Check, message: &v1::Schedule, name: &Name) -> Option<String> {
+    if message.policy.is_empty() {
+        return None;
+    }
+    let path = check.path("policy");
+    check.keep(names::policy_within(&path, &name.namespace, &message.policy)).map(|policy| policy.id)
+}
+
+fn retry(check: &mut Check, message: Option<&v1::RetryPolicy>) -> RetryPolicy {
+    let default = RetryPolicy::default();
+    let Some(message) = message else { return default };
+    let backoff_min_ms =
+        check.ms("retry.min_backoff", message.min_backoff.as_ref(), default.backoff_min_ms, &BACKOFF_MS);
+    let backoff_max_ms = check.ms(
+        "retry.max_backoff",
+        message.max_backoff.as_ref(),
+        default.backoff_max_ms.max(backoff_min_ms),
+        &BACKOFF_MS,
+    );
+    if backoff_max_ms < backoff_min_ms {
+        check.refuse("retry.max_backoff", duration_of_ms(backoff_max_ms), "at least retry.min_backoff");
+    }
+    RetryPolicy {
+        attempts_max: check.number(
+            "retry.max_attempts",
+            message.max_attempts,
+            default.attempts_max,
+            &ATTEMPTS,
+        ),
+        backoff_min_ms,
+        backoff_max_ms,
+        retry_lost: message.retry_lost.unwrap_or(default.retry_lost),
+    }
+}
+
+fn catch_up(check: &mut Check, message: Option<&v1::CatchUp>) -> CatchUp {
+    let Some(message) = message else { return CatchUp::default() };
+    let mode: v1::CatchUpMode = check.choice("catch_up.mode", message.mode, "NONE, LATEST or ALL");
+    let horizon_s = check.s("catch_up.horizon", message.horizon.as_ref(), &WINDOW_S);
+    if mode == v1::CatchUpMode::All {
+        if message.horizon.is_none() {
+            check.refuse("catch_up.horizon", "", "how far back, with mode ALL");
+        }
+        return CatchUp::All { horizon_s: horizon_s.unwrap_or_default() };
+    }
+    if let Some(horizon_s) = horizon_s {
+        check.refuse("catch_up.horizon", duration_of_s(horizon_s), "none without mode ALL");
+    }
+    if mode == v1::CatchUpMode::None { CatchUp::None } else { CatchUp::Latest }
+}
+
+fn overlap(check: &mut Check, number: i32) -> OverlapRule {
+    match check.choice("overlap", number, "ALLOW, SKIP, BUFFER_ONE or CANCEL_OTHER") {
+        v1::Overlap::Unspecified | v1::Overlap::Allow => OverlapRule::Allow,
+        v1::Overlap::Skip => OverlapRule::Skip,
+        v1::Overlap::BufferOne => OverlapRule::BufferOne,
+        v1::Overlap::CancelOther => OverlapRule::CancelOther,
+    }
+}
+
+fn check_again(check: &mut Check, message: Option<&v1::CheckAgain>) -> CheckAgain {
+    let default = CheckAgain::default();
+    let Some(message) = message else { return default };
+    CheckAgain {
+        count_max: check.number("check_again.max_checks", message.max_checks, default.count_max, &CHECKS),
+        horizon_s: check
+            .s("check_again.horizon", message.horizon.as_ref(), &WINDOW_S)
+            .unwrap_or(default.horizon_s),
+        slot_s: check.s("check_again.slot", message.slot.as_ref(), &(1..=DAY_S)).unwrap_or(default.slot_s),
+    }
+}
+
+/// A schedule as callers see it: without its secret, and without what only its plan knows (`launch_classes`,
+/// `children_count`, `next_launch_time`).
+pub fn to_message(schedule: &Schedule) -> v1::Schedule {
+    let (mode, horizon_s) = match schedule.catch_up {
+        CatchUp::None => (v1::CatchUpMode::None, None),
+        CatchUp::Latest => (v1::CatchUpMode::Latest, None),
+        CatchUp::All { horizon_s } => (v1::CatchUpMode::All, Some(horizon_s)),
+    };
+    let policy = schedule.policy.as_ref().map(|id| names::of_policy(&schedule.namespace, id));
+    let mut message = v1::Schedule {
+        name: names::of_schedule(&schedule.namespace, &schedule.id),
+        uid: schedule.uid.to_string(),
+        description: schedule.description.clone(),
+        events: Some(schedule.events),
+        target: Some(target::to_message(&schedule.target)),
+        payload: payload::to_message(&schedule.payload),
+        policy: policy.unwrap_or_default(),
+        priority: Some(u32::from(schedule.priority)),
+        retry: Some(v1::RetryPolicy {
+            max_attempts: Some(schedule.retry.attempts_max),
+            min_backoff: Some(duration_of_ms(schedule.retry.backoff_min_ms)),
+            max_backoff: Some(duration_of_ms(schedule.retry.backoff_max_ms)),
+            retry_lost: Some(schedule.retry.retry_lost),
+        }),
+        catch_up: Some(v1::CatchUp { mode: mode.into(), horizon: horizon_s.map(duration_of_s) }),
+        overlap: match schedule.overlap {
+            OverlapRule::Allow => v1::Overlap::Allow,
+            OverlapRule::Skip => v1::Overlap::Skip,
+            OverlapRule::BufferOne => v1::Overlap::BufferOne,
+            OverlapRule::CancelOther => v1::Overlap::CancelOther,
+        }
+        .into(),
+        finish_by: schedule.finish_by_s.map(duration_of_s),
+        spread: schedule.spread_s.map(duration_of_s),
+        check_again: Some(v1::CheckAgain {
+            max_checks: Some(schedule.check_again.count_max),
+            horizon: Some(duration_of_s(schedule.check_again.horizon_s)),
+            slot: Some(duration_of_s(schedule.check_again.slot_s)),
+        }),
+        labels: schedule.labels.clone(),
+        pause: pause(schedule.pause.as_ref()),
+        etag: schedule.generation.to_string(),
+        create_time: Some(timestamp(schedule.created_us)),
+        update_time: Some(timestamp(schedule.updated_us)),
+        ..v1::Schedule::default()
+    };
+    timing::to_message(&schedule.timing, &mut message);
+    message
+}
+
+/// A child as callers see it.
+pub fn child_to_message(child: &Child) -> v1::ScheduleChild {
+    let class = child.launch_expression.split('.').next().unwrap_or_default();
+    v1::ScheduleChild {
+        launch_class: class.to_owned(),
+        launch_expression: child.launch_expression.clone(),
+        slot: child.slot,
+        time_zone: child.zone.clone(),
+        rule: child.rule.clone(),
+    }
+}
+
+/// A trigger that made no run, as callers see it, under its schedule's name.
+pub fn skipped_to_message(skipped: &Skipped, schedule: &Name) -> v1::SkippedTrigger {
+    v1::SkippedTrigger {
+        schedule: names::of_schedule(&schedule.namespace, &schedule.id),
+        launch_time: Some(timestamp(skipped.launch_us)),
+        reason: match skipped.reason {
+            SkipReason::Missed => v1::SkipReason::Missed,
+            SkipReason::Paused => v1::SkipReason::Paused,
+            SkipReason::Overlap => v1::SkipReason::Overlap,
+        }
+        .into(),
+        record_time: Some(timestamp(skipped.recorded_us)),
+    }
+}

@@ -1,0 +1,217 @@
+//! Decides where events may go. Whether an address may be reached is decided at every send, not here.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use tollgate_core::model::{HttpTarget, ReleaseMode, SqsTarget, Target};
+
+use super::check::Check;
+use super::duration_of_ms;
+use crate::v1;
+use crate::v1::target::Target as Kind;
+
+const DEADLINE_MIN_MS: i64 = 1;
+const DEADLINE_MAX_MS: i64 = 15 * 60_000;
+const HTTP_DEADLINE_MS: i64 = 30_000;
+const SQS_DEADLINE_MS: i64 = 10_000;
+const URL_MAX_BYTES: usize = 2_048;
+const HEADERS_MAX: usize = 64;
+const HEADER_VALUE_MAX_BYTES: usize = 4_096;
+const GROUP_MAX_BYTES: usize = 128;
+const REGION_MAX_BYTES: usize = 64;
+/// What the service sets itself, in lower case.
+const HEADERS_OWN: [&str; 9] = [
+    "content-type",
+    "content-length",
+    "host",
+    "transfer-encoding",
+    "connection",
+    "upgrade",
+    "te",
+    "trailer",
+    "expect",
+];
+
+/// The target of a schedule. A secret that the message says to keep is taken from `stored`.
+pub(super) fn to_core(
+    check: &mut Check,
+    message: Option<&v1::Target>,
+    stored: Option<&Target>,
+) -> Option<Target> {
+    let Some(message) = message else {
+        check.refuse("target", "", "http or sqs");
+        return None;
+    };
+    let release = check.choice("target.release", message.release, "ON_RESPONSE or EXPLICIT");
+    let release = match release {
+        v1::ReleaseMode::Unspecified => ReleaseMode::TargetDefault,
+        v1::ReleaseMode::OnResponse => ReleaseMode::OnResponse,
+        v1::ReleaseMode::Explicit => ReleaseMode::Explicit,
+    };
+    match &message.target {
+        None => {
+            check.refuse("target", "", "http or sqs");
+            None
+        }
+        Some(Kind::Http(given)) => {
+            let stored = match stored {
+                Some(Target::Http { http, .. }) => http.secret.as_deref(),
+                _ => None,
+            };
+            Some(Target::Http { http: http(check, given, stored), release })
+        }
+        Some(Kind::Sqs(given)) => Some(Target::Sqs { sqs: sqs(check, given), release }),
+    }
+}
+
+fn http(check: &mut Check, message: &v1::HttpTarget, stored_secret: Option<&str>) -> HttpTarget {
+    url(check, "target.http.url", &message.url);
+    headers(check, &message.headers);
+    HttpTarget {
+        url: message.url.clone(),
+        headers: message.headers.clone(),
+        secret: secret(check, message, stored_secret),
+        deadline_ms: check.ms(
+            "target.http.deadline",
+            message.deadline.as_ref(),
+            HTTP_DEADLINE_MS,
+            &(DEADLINE_MIN_MS..=DEADLINE_MAX_MS),
+        ),
+    }
+}
+
+fn secret(check: &mut Check, message: &v1::HttpTarget, stored: Option<&str>) -> Option<String> {
+    if message.secret.is_empty() {
+        if message.has_secret && stored.is_none() {
+            check.refuse(
+                "target.http.secret",
+                "",
+                "the secret, because none is stored that has_secret could keep",
+            );
+        }
+        return stored.filter(|_| message.has_secret).map(str::to_owned);
+    }
+    let bytes = message.secret.strip_prefix("whsec_").and_then(|text| STANDARD.decode(text).ok());
+    if !bytes.is_some_and(|bytes| (24..=64).contains(&bytes.len())) {
+        check.refuse("target.http.secret", "", "whsec_ and base64 of 24 to 64 bytes");
+    }
+    Some(message.secret.clone())
+}
+
+fn headers(check: &mut Check, headers: &BTreeMap<String, String>) {
+    if headers.len() > HEADERS_MAX {
+        check.refuse("target.http.headers", headers.len(), format!("at most {HEADERS_MAX} headers"));
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for (name, value) in headers {
+        let lower = name.to_ascii_lowercase();
+        if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
+            check.refuse("target.http.headers", name, "header names of letters, digits and !#$%&'*+-.^_`|~");
+        } else if HEADERS_OWN.contains(&lower.as_str()) || lower.starts_with("webhook-") {
+            check.refuse("target.http.headers", name, "other headers: this one is set by the service");
+        } else if !seen.insert(lower) {
+            check.refuse("target.http.headers", name, "each header once, whatever its case");
+        }
+        if value.len() > HEADER_VALUE_MAX_BYTES || http::HeaderValue::from_str(value).is_err() {
+            // The value may be a credential.
+            check.refuse(
+                &format!("target.http.headers.{name}"),
+                "",
+                format!("at most {HEADER_VALUE_MAX_BYTES} bytes of visible ASCII and blanks"),
+            );
+        }
+    }
+}
+
+fn sqs(check: &mut Check, message: &v1::SqsTarget) -> SqsTarget {
+    if url(check, "target.sqs.queue_url", &message.queue_url)
+        && message.queue_url.splitn(4, '/').nth(3).unwrap_or_default().trim_matches('/').is_empty()
+    {
+        check.refuse("target.sqs.queue_url", &message.queue_url, "a queue's URL, with the queue in its path");
+    }
+    if !message.endpoint_url.is_empty() {
+        url(check, "target.sqs.endpoint_url", &message.endpoint_url);
+    }
+    let region = message.region.as_str();
+    let in_region = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if region.len() > REGION_MAX_BYTES || !region.bytes().all(in_region) {
+        check.refuse("target.sqs.region", region, "a region such as eu-central-1");
+    }
+    let group = message.message_group_id.as_str();
+    if group.len() > GROUP_MAX_BYTES || !group.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let expected = format!("at most {GROUP_MAX_BYTES} ASCII letters, digits and punctuation");
+        check.refuse("target.sqs.message_group_id", group, expected);
+    }
+    SqsTarget {
+        queue_url: message.queue_url.clone(),
+        region: given(region),
+        endpoint_url: given(&message.endpoint_url),
+        message_group_id: given(group),
+        deadline_ms: check.ms(
+            "target.sqs.deadline",
+            message.deadline.as_ref(),
+            SQS_DEADLINE_MS,
+            &(DEADLINE_MIN_MS..=DEADLINE_MAX_MS),
+        ),
+    }
+}
+
+/// Checks an address; says whether it is one.
+fn url(check: &mut Check, field: &str, text: &str) -> bool {
+    let parsed =
+        text.parse::<http::Uri>().ok().filter(|_| text.len() <= URL_MAX_BYTES && !text.contains('#'));
+    let fits = parsed.is_some_and(|uri| {
+        let port = uri.authority().map_or("", |authority| &authority.as_str()[authority.host().len()..]);
+        matches!(uri.scheme_str(), Some("http" | "https"))
+            && uri.host().is_some_and(|host| !host.is_empty() && host != "[]")
+            && uri.authority().is_some_and(|authority| !authority.as_str().contains('@'))
+            && (port.is_empty() || uri.port_u16().is_some_and(|port| port > 0))
+    });
+    if !fits {
+        // User name and password, where there are some, are not repeated.
+        let shown = if text.contains('@') { "" } else { text };
+        check.refuse(
+            field,
+            shown,
+            format!("http:// or https://, a host, no user name or password, at most {URL_MAX_BYTES} bytes"),
+        );
+    }
+    fits
+}
+
+fn given(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// A target as callers see it, without its secret.
+pub(super) fn to_message(target: &Target) -> v1::Target {
+    let (kind, release) = match target {
+        Target::Http { http, release } => (
+            Kind::Http(v1::HttpTarget {
+                url: http.url.clone(),
+                headers: http.headers.clone(),
+                secret: String::new(),
+                has_secret: http.secret.is_some(),
+                deadline: Some(duration_of_ms(http.deadline_ms)),
+            }),
+            release,
+        ),
+        Target::Sqs { sqs, release } => (
+            Kind::Sqs(v1::SqsTarget {
+                queue_url: sqs.queue_url.clone(),
+                region: sqs.region.clone().unwrap_or_default(),
+                endpoint_url: sqs.endpoint_url.clone().unwrap_or_default(),
+                message_group_id: sqs.message_group_id.clone().unwrap_or_default(),
+                deadline: Some(duration_of_ms(sqs.deadline_ms)),
+            }),
+            release,
+        ),
+    };
+    let release = match release {
+        ReleaseMode::TargetDefault => v1::ReleaseMode::Unspecified,
+        ReleaseMode::OnResponse => v1::ReleaseMode::OnResponse,
+        ReleaseMode::Explicit => v1::ReleaseMode::Explicit,
+    };
+    v1::Target { target: Some(kind), release: release.into() }
+}

@@ -1,0 +1,115 @@
+//! Brings triggers, zone and bounds into the planner's form; whether they can fire is the planner's decision.
+
+use tollgate_core::model::{GapRule, RepeatRule, Timing, Trigger};
+
+use super::check::Check;
+use super::{duration_of_s, timestamp};
+use crate::v1;
+use crate::v1::trigger::Trigger as Kind;
+
+/// The most triggers of one schedule.
+const TRIGGERS_MAX: usize = 100;
+
+/// The timing of a schedule.
+pub(super) fn to_core(check: &mut Check, message: &v1::Schedule) -> Timing {
+    let count = message.triggers.len();
+    if !(1..=TRIGGERS_MAX).contains(&count) {
+        check.refuse("triggers", count, format!("1 to {TRIGGERS_MAX} triggers"));
+    }
+    let triggers = message.triggers.iter().take(TRIGGERS_MAX).enumerate();
+    let gap = check.choice("gap", message.gap, "NEXT_VALID or SKIP");
+    let repeat = check.choice("repeat", message.repeat, "FIRST or BOTH");
+    let timing = Timing {
+        triggers: triggers
+            .filter_map(|(at, given)| trigger(check, &format!("triggers[{at}]"), given))
+            .collect(),
+        time_zone: match message.time_zone.as_str() {
+            "" => "UTC".to_owned(),
+            zone => zone.to_owned(),
+        },
+        gap: match gap {
+            v1::GapRule::Unspecified | v1::GapRule::NextValid => GapRule::NextValid,
+            v1::GapRule::Skip => GapRule::Skip,
+        },
+        repeat: match repeat {
+            v1::RepeatRule::Unspecified | v1::RepeatRule::First => RepeatRule::First,
+            v1::RepeatRule::Both => RepeatRule::Both,
+        },
+        start_us: check.us("start_time", message.start_time.as_ref()),
+        end_us: check.us("end_time", message.end_time.as_ref()),
+    };
+    if let (Some(start), Some(end)) = (timing.start_us, timing.end_us)
+        && end <= start
+    {
+        let given = message.end_time.as_ref().map(ToString::to_string).unwrap_or_default();
+        check.refuse("end_time", given, "a moment after start_time");
+    }
+    timing
+}
+
+fn trigger(check: &mut Check, path: &str, message: &v1::Trigger) -> Option<Trigger> {
+    match &message.trigger {
+        None => {
+            check.refuse(path, "", "one of cron, fields, interval, at");
+            None
+        }
+        Some(Kind::Cron(expression)) => Some(Trigger::Cron { expression: expression.clone() }),
+        Some(Kind::Fields(fields)) => Some(Trigger::Fields {
+            month: fields.month.clone(),
+            day_of_month: fields.day_of_month.clone(),
+            day_of_week: fields.day_of_week.clone(),
+            hour: fields.hour.clone(),
+            minute: fields.minute.clone(),
+        }),
+        Some(Kind::Interval(interval)) => {
+            let every = format!("{path}.interval.every");
+            if interval.every.is_none() {
+                check.refuse(&every, "", "whole seconds, at least 1s");
+            }
+            let every_s = check.s(&every, interval.every.as_ref(), &(1..=i64::from(i32::MAX)));
+            let anchor_us =
+                check.whole_second_us(&format!("{path}.interval.anchor"), interval.anchor.as_ref());
+            Some(Trigger::Interval { every_s: every_s?, anchor_us })
+        }
+        Some(Kind::At(at)) => {
+            Some(Trigger::At { at_us: check.whole_second_us(&format!("{path}.at"), Some(at))? })
+        }
+    }
+}
+
+/// Writes the timing into a message.
+pub(super) fn to_message(timing: &Timing, message: &mut v1::Schedule) {
+    message.triggers =
+        timing.triggers.iter().map(|trigger| v1::Trigger { trigger: Some(kind(trigger)) }).collect();
+    message.time_zone.clone_from(&timing.time_zone);
+    message.gap = match timing.gap {
+        GapRule::NextValid => v1::GapRule::NextValid,
+        GapRule::Skip => v1::GapRule::Skip,
+    }
+    .into();
+    message.repeat = match timing.repeat {
+        RepeatRule::First => v1::RepeatRule::First,
+        RepeatRule::Both => v1::RepeatRule::Both,
+    }
+    .into();
+    message.start_time = timing.start_us.map(timestamp);
+    message.end_time = timing.end_us.map(timestamp);
+}
+
+fn kind(trigger: &Trigger) -> Kind {
+    match trigger {
+        Trigger::Cron { expression } => Kind::Cron(expression.clone()),
+        Trigger::Fields { month, day_of_month, day_of_week, hour, minute } => Kind::Fields(v1::FieldTimes {
+            month: month.clone(),
+            day_of_month: day_of_month.clone(),
+            day_of_week: day_of_week.clone(),
+            hour: hour.clone(),
+            minute: minute.clone(),
+        }),
+        Trigger::Interval { every_s, anchor_us } => Kind::Interval(v1::Interval {
+            every: Some(duration_of_s(*every_s)),
+            anchor: anchor_us.map(timestamp),
+        }),
+        Trigger::At { at_us } => Kind::At(timestamp(*at_us)),
+    }
+}

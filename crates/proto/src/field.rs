@@ -1,0 +1,107 @@
+//! Decides how a refused field is reported: its path, what was given, what is allowed.
+//!
+//! In: what the checks of `convert`, `filter`, `mask` and `page` found. Out: text, and a gRPC status whose
+//! `google.rpc.BadRequest` details have one violation for each field. Invariant: values are cut short and never hold
+//! a secret. Not here: the checks.
+
+use std::fmt;
+
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+/// The most characters of a value that an error repeats.
+const VALUE_CHARS_MAX: usize = 80;
+/// The most violations that a status carries.
+const VIOLATIONS_MAX: usize = 100;
+
+/// Why one field is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct FieldError {
+    /// Its path, as in `schedule.triggers[0].interval.every`.
+    pub field: String,
+    /// What was given, cut short; empty where nothing was.
+    pub value: String,
+    /// What is allowed.
+    pub expected: String,
+}
+
+impl FieldError {
+    /// The refusal of `value` in `field`.
+    pub fn new(field: impl Into<String>, value: impl fmt::Display, expected: impl Into<String>) -> Self {
+        Self { field: field.into(), value: shortened(&value.to_string()), expected: expected.into() }
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.value.is_empty() {
+            write!(f, "{}: expected {}", self.field, self.expected)
+        } else {
+            write!(f, "{}: {:?} is not allowed, expected {}", self.field, self.value, self.expected)
+        }
+    }
+}
+
+impl From<FieldError> for Status {
+    fn from(error: FieldError) -> Self {
+        invalid_argument(&[error])
+    }
+}
+
+/// INVALID_ARGUMENT with all refusals in its message and in its `google.rpc.BadRequest` details.
+pub fn invalid_argument(errors: &[FieldError]) -> Status {
+    let mut details = ErrorDetails::new();
+    for error in errors.iter().take(VIOLATIONS_MAX) {
+        let description = if error.value.is_empty() {
+            format!("expected {}", error.expected)
+        } else {
+            format!("{:?} is not allowed, expected {}", error.value, error.expected)
+        };
+        details.add_bad_request_violation(error.field.clone(), description);
+    }
+    let mut message =
+        errors.iter().take(VIOLATIONS_MAX).map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    if errors.len() > VIOLATIONS_MAX {
+        message.push_str(&format!("; and {} more", errors.len() - VIOLATIONS_MAX));
+    }
+    Status::with_error_details(Code::InvalidArgument, message, details)
+}
+
+fn shortened(value: &str) -> String {
+    match value.char_indices().nth(VALUE_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &value[..end]),
+        None => value.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_names_every_field() {
+        let status = invalid_argument(&[
+            FieldError::new("schedule.events", 0, "1 to 10,000,000"),
+            FieldError::new("schedule.target", "", "http or sqs"),
+        ]);
+        assert_eq!(status.code(), Code::InvalidArgument);
+        assert_eq!(
+            status.message(),
+            "schedule.events: \"0\" is not allowed, expected 1 to 10,000,000; \
+             schedule.target: expected http or sqs"
+        );
+        let fields: Vec<String> = status
+            .get_details_bad_request()
+            .into_iter()
+            .flat_map(|details| details.field_violations)
+            .map(|violation| violation.field)
+            .collect();
+        assert_eq!(fields, ["schedule.events", "schedule.target"]);
+    }
+
+    #[test]
+    fn a_long_value_is_cut_at_a_character() {
+        let error = FieldError::new("x", "é".repeat(1000), "less");
+        assert_eq!(error.value.chars().count(), VALUE_CHARS_MAX + 1);
+    }
+}

@@ -1,0 +1,65 @@
+//! Decides how messages read and look as JSON: the proto3 JSON mapping, with the liberties that people need.
+//!
+//! In: any JSON value (parsed YAML among them). Out: a message, or the path and reason of the first thing that is
+//! wrong. Taken beyond the mapping: enum values without their prefix and in any case (`latest`), durations such as
+//! `15m`, whole numbers where text is asked for (`hour: 3`). Given: field names as in the .proto files, 64-bit numbers
+//! as numbers, defaults left out. Invariants: a field that is not known, or given twice, is refused; what
+//! [`to_json`] gives, [`from_json`] takes back unchanged. Not here: what values are allowed (`convert`).
+
+mod normal;
+mod scalar;
+
+use prost::{Message, Name};
+use prost_reflect::{DynamicMessage, SerializeOptions};
+use serde_json::Value;
+
+use crate::{descriptors, field::FieldError};
+
+/// The deepest nesting of a free JSON value (a payload): the binary form of a deeper one is refused by decoders.
+pub const DEPTH_MAX: usize = 24;
+
+/// Why a JSON value is not the message that it should be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{message}", if field.is_empty() { String::new() } else { format!("{field}: ") })]
+pub struct JsonError {
+    /// Path from the message's root, as in `triggers[0].interval.every`; empty for the root.
+    pub field: String,
+    /// What is wrong, and what is allowed.
+    pub message: String,
+}
+
+impl JsonError {
+    pub(crate) fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { field: field.into(), message: message.into() }
+    }
+}
+
+impl From<JsonError> for FieldError {
+    fn from(error: JsonError) -> Self {
+        Self { field: error.field, value: String::new(), expected: error.message }
+    }
+}
+
+/// A message as JSON; `null` for a message that is not part of the API.
+pub fn to_json<M: Message + Name>(message: &M) -> Value {
+    let options = SerializeOptions::new()
+        .use_proto_field_name(true)
+        .stringify_64_bit_integers(false)
+        .skip_default_fields(true);
+    descriptors::dynamic(message)
+        .and_then(|dynamic| dynamic.serialize_with_options(serde_json::value::Serializer, &options).ok())
+        .unwrap_or(Value::Null)
+}
+
+/// The message that a JSON object describes.
+///
+/// # Errors
+/// [`JsonError`] for the first thing that is wrong.
+pub fn from_json<M: Message + Name + Default>(value: Value) -> Result<M, JsonError> {
+    let root = |message: String| JsonError::new("", message);
+    let descriptor = descriptors::of::<M>()
+        .ok_or_else(|| root(format!("{} is not a message of this API", M::full_name())))?;
+    let normal = normal::message(&descriptor, value, "")?;
+    let dynamic = DynamicMessage::deserialize(descriptor, normal).map_err(|error| root(error.to_string()))?;
+    dynamic.transcode_to().map_err(|error| root(error.to_string()))
+}

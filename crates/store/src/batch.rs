@@ -1,0 +1,204 @@
+//! A list of plan writes as few statements: what both drivers carry out, and how their answers are judged.
+//!
+//! In: [`PlanWrite`]s. Out: [`Step`]s in their order, each of them a handful of statements, and the audit entries of all.
+//! Invariant: a step never holds one schedule or one name twice, so that its order within does not matter.
+//! Not here: statements and transactions.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use tollgate_core::handle::control::Message;
+use tollgate_core::model::Schedule;
+use tollgate_core::plan::Child;
+use uuid::Uuid;
+
+use crate::StoreError;
+use crate::plan::PlanWrite;
+use crate::rows::{AuditRow, ChildRow, MessageRow, PolicyNew, ScheduleNew, SpecRow, message_rows};
+
+/// A generation that must still be there.
+#[derive(Clone, Debug)]
+pub(crate) struct Expected {
+    pub(crate) uid: Uuid,
+    pub(crate) generation: i64,
+    /// For the error: kind and name.
+    pub(crate) what: String,
+}
+
+/// Schedules that are created and replaced together.
+#[derive(Debug, Default)]
+pub(crate) struct PutSchedules {
+    pub(crate) created: Vec<ScheduleNew>,
+    pub(crate) replaced: Vec<ScheduleNew>,
+    pub(crate) expected: Vec<Expected>,
+    pub(crate) children: Vec<ChildRow>,
+    pub(crate) specs: Vec<SpecRow>,
+    /// Which policies must exist, and their ids for the error.
+    pub(crate) policies: BTreeMap<Uuid, String>,
+    seen: HashSet<Uuid>,
+}
+
+/// A policy that is created or replaced.
+#[derive(Debug)]
+pub(crate) struct PutPolicy {
+    pub(crate) policy: PolicyNew,
+    pub(crate) expected: Option<Expected>,
+    pub(crate) shard: i32,
+    pub(crate) messages: Vec<MessageRow>,
+}
+
+/// A policy that goes.
+#[derive(Debug)]
+pub(crate) struct DropPolicy {
+    pub(crate) expected: Expected,
+    pub(crate) shard: i32,
+    pub(crate) messages: Vec<MessageRow>,
+}
+
+/// A few statements' worth of plan writes.
+#[derive(Debug)]
+pub(crate) enum Step {
+    PutSchedules(PutSchedules),
+    DropSchedules(Vec<Expected>),
+    PutPolicy(PutPolicy),
+    DropPolicy(DropPolicy),
+}
+
+/// All of a transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) audit: Vec<AuditRow>,
+}
+
+impl Batch {
+    /// Takes writes apart. Neighbours of one kind share a step.
+    pub(crate) fn new(writes: Vec<PlanWrite>) -> Result<Self, StoreError> {
+        let mut batch = Self::default();
+        for write in writes {
+            let audit = batch.push(write)?;
+            batch.audit.push(AuditRow::new(&audit)?);
+        }
+        batch.audit.sort_by_key(|row| row.id);
+        Ok(batch)
+    }
+
+    fn push(&mut self, write: PlanWrite) -> Result<crate::plan::Audit, StoreError> {
+        match write {
+            PlanWrite::PutSchedule { schedule, expected_generation, children, shard, audit } => {
+                self.put_schedule(*schedule, expected_generation, children, shard)?;
+                Ok(audit)
+            }
+            PlanWrite::DeleteSchedule { uid, name, expected_generation, audit } => {
+                let expected = Expected::new(uid, expected_generation, "schedule", &name);
+                match self.steps.last_mut() {
+                    Some(Step::DropSchedules(gone)) if gone.iter().all(|other| other.uid != uid) => gone.push(expected),
+                    _ => self.steps.push(Step::DropSchedules(vec![expected])),
+                }
+                Ok(audit)
+            }
+            PlanWrite::PutPolicy { policy, expected_generation, message, audit } => {
+                let expected = expected_generation
+                    .map(|generation| Expected::new(policy.uid, generation, "policy", &policy.id));
+                let (policy, shard) = (PolicyNew::new(&policy)?, i32::from(policy.shard));
+                let messages = one(&message)?;
+                self.steps.push(Step::PutPolicy(PutPolicy { policy, expected, shard, messages }));
+                Ok(audit)
+            }
+            PlanWrite::DeletePolicy { uid, name, shard, expected_generation, message, audit } => {
+                let expected = Expected::new(uid, expected_generation, "policy", &name);
+                let step = DropPolicy { expected, shard: i32::from(shard), messages: one(&message)? };
+                self.steps.push(Step::DropPolicy(step));
+                Ok(audit)
+            }
+            PlanWrite::Note { audit } => Ok(audit),
+        }
+    }
+
+    fn put_schedule(
+        &mut self,
+        schedule: Schedule,
+        expected_generation: Option<i64>,
+        children: Vec<Child>,
+        shard: u16,
+    ) -> Result<(), StoreError> {
+        if !matches!(self.steps.last(), Some(Step::PutSchedules(step)) if !step.seen.contains(&schedule.uid)) {
+            self.steps.push(Step::PutSchedules(PutSchedules::default()));
+        }
+        let Some(Step::PutSchedules(step)) = self.steps.last_mut() else { return Ok(()) };
+        step.seen.insert(schedule.uid);
+        if let Some(uid) = schedule.policy_uid {
+            step.policies.insert(uid, schedule.policy.clone().unwrap_or_default());
+        }
+        step.children.extend(ChildRow::of(schedule.uid, children));
+        step.specs.push(SpecRow::new(&schedule, shard)?);
+        let row = ScheduleNew::new(schedule, shard)?;
+        match expected_generation {
+            None => step.created.push(row),
+            Some(generation) => {
+                step.expected.push(Expected::new(row.uid, generation, "schedule", &row.id));
+                step.replaced.push(row);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn one(message: &Message) -> Result<Vec<MessageRow>, StoreError> {
+    message_rows([message])
+}
+
+impl Expected {
+    fn new(uid: Uuid, generation: i64, kind: &str, name: &str) -> Self {
+        Self { uid, generation, what: format!("{kind} {name:?}") }
+    }
+}
+
+/// Whether all expected generations are those that were `found`.
+pub(crate) fn judge_generations<'a>(
+    expected: impl IntoIterator<Item = &'a Expected>,
+    found: &[(Uuid, i64)],
+) -> Result<(), StoreError> {
+    let found: BTreeMap<Uuid, i64> = found.iter().copied().collect();
+    for Expected { uid, generation, what } in expected {
+        match found.get(uid) {
+            None => return Err(StoreError::NotFound { what: what.clone() }),
+            Some(now) if now != generation => {
+                let what = format!("{what} was changed meanwhile: etag is {now}, given {generation}");
+                return Err(StoreError::Conflict { what });
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether the names of all new schedules were free: those in `inserted` were.
+pub(crate) fn judge_names(created: &[ScheduleNew], inserted: &[Uuid]) -> Result<(), StoreError> {
+    let inserted: BTreeSet<&Uuid> = inserted.iter().collect();
+    match created.iter().find(|row| !inserted.contains(&row.uid)) {
+        None => Ok(()),
+        Some(row) => Err(StoreError::Conflict { what: format!("schedule {:?} already exists", row.id) }),
+    }
+}
+
+/// Whether all policies that schedules name are there: those `found` are.
+pub(crate) fn judge_policies(wanted: &BTreeMap<Uuid, String>, found: &[Uuid]) -> Result<(), StoreError> {
+    let found: BTreeSet<&Uuid> = found.iter().collect();
+    match wanted.iter().find(|(uid, _)| !found.contains(uid)) {
+        None => Ok(()),
+        Some((_, id)) => Err(StoreError::NotFound { what: format!("policy {id:?}") }),
+    }
+}
+
+/// How many users of a policy an error names.
+pub(crate) const USERS_NAMED: usize = 3;
+
+/// Whether nothing uses a policy: `users` are the first schedules that do, one more than an error names.
+pub(crate) fn judge_users(policy: &Expected, users: &[String]) -> Result<(), StoreError> {
+    if users.is_empty() {
+        return Ok(());
+    }
+    let named: Vec<String> = users.iter().take(USERS_NAMED).map(|id| format!("{id:?}")).collect();
+    let more = if users.len() > USERS_NAMED { " and others" } else { "" };
+    Err(StoreError::InUse { what: format!("{} is used by schedules {}{more}", policy.what, named.join(", ")) })
+}

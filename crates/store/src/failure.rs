@@ -1,0 +1,37 @@
+//! Why a transaction's body stopped, before anybody has judged it.
+
+use crate::StoreError;
+
+/// What the body of a transaction may fail with.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Judged already.
+    Store(StoreError),
+    /// To be judged by the driver.
+    Sql(sqlx::Error),
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+/// How a transaction ended without a commit that is known.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// Nothing was committed.
+    RolledBack(Failure),
+    /// The fence let nothing through; nothing was committed.
+    Fenced,
+    /// COMMIT itself failed, or its answer did not come.
+    AtCommit(sqlx::Error),
+    /// The task that carried it out is gone.
+    Lost(String),
+}

@@ -1,0 +1,25 @@
+//! Making and reading the installation's identity.
+
+use uuid::Uuid;
+
+use crate::Installation;
+
+/// How many queue shards a new installation has.
+const SHARDS: u16 = 64;
+
+impl Installation {
+    /// A new one.
+    pub(crate) fn fresh() -> Self {
+        // Version 4 UUIDs come from the operating system's randomness, 122 bits each.
+        let mut secret = [0_u8; 32];
+        secret[..16].copy_from_slice(Uuid::new_v4().as_bytes());
+        secret[16..].copy_from_slice(Uuid::new_v4().as_bytes());
+        Self { id: Uuid::new_v4(), secret, shards: SHARDS }
+    }
+
+    /// One from its row; none if the row is corrupt.
+    pub(crate) fn read(id: Uuid, secret: &[u8], shards: i32) -> Option<Self> {
+        let shards = u16::try_from(shards).ok().filter(|shards| *shards > 0)?;
+        Some(Self { id, secret: secret.try_into().ok()?, shards })
+    }
+}

@@ -1,0 +1,259 @@
+//! Windows, scan tasks and the launch index.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::FutureExt as _;
+use sqlx::PgConnection;
+use tollgate_core::emit::{Task, Window};
+use tollgate_core::model::{Run, SkipReason, Skipped};
+use uuid::Uuid;
+
+use super::Postgres;
+use crate::StoreError;
+use crate::emit::{ClaimedTask, EmitStore, Frontier, ScannedChild, WindowRow};
+use crate::failure::Failure;
+use crate::rows::{
+    ClaimRow, FrontierRow, RunRow, ScanRow, SkippedRow, TaskRow, WindowRecord, Word as _, all, group_by_shard,
+    in_task_order, run_rows, scan_ranges, scanned, skipped_rows, task_rows, window_tasks,
+};
+
+#[async_trait]
+impl EmitStore for Postgres {
+    async fn frontier(&self) -> Result<Frontier, StoreError> {
+        let row = sqlx::query_as::<_, FrontierRow>(sql!("frontier")).fetch_one(&self.pool).await;
+        self.judge(row).map(Frontier::from)
+    }
+
+    async fn registry(&self, eligible: &[String]) -> Result<Vec<(String, String)>, StoreError> {
+        self.judge(sqlx::query_as(sql!("registry_list")).bind(eligible).fetch_all(&self.pool).await)
+    }
+
+    async fn zones(&self) -> Result<Vec<String>, StoreError> {
+        self.judge(sqlx::query_scalar(sql!("zones_list")).fetch_all(&self.pool).await)
+    }
+
+    async fn open_window(&self, window: Window, tasks: &[Task], now_us: i64) -> Result<bool, StoreError> {
+        let tasks = Arc::new(window_tasks(window, tasks)?);
+        self.run_tx("open_window", move |connection| {
+            let tasks = Arc::clone(&tasks);
+            async move { open_window(connection, window, &tasks, now_us).await }.boxed()
+        })
+        .await
+    }
+
+    async fn windows(&self, complete: u32) -> Result<Vec<WindowRow>, StoreError> {
+        let open = sqlx::query_as::<_, WindowRecord>(sql!("windows_open")).fetch_all(&self.pool).await;
+        let mut rows = self.judge(open)?;
+        let query = sqlx::query_as(sql!("windows_complete")).bind(i64::from(complete));
+        rows.extend(self.judge(query.fetch_all(&self.pool).await)?);
+        all(rows)
+    }
+
+    async fn claim_tasks(
+        &self,
+        lease_id: Uuid,
+        lease_until_us: i64,
+        now_us: i64,
+        limit: u32,
+    ) -> Result<Vec<ClaimedTask>, StoreError> {
+        let rows = self
+            .run_tx("claim_tasks", move |connection| {
+                let query = sqlx::query_as::<_, ClaimRow>(sql!("tasks_claim"))
+                    .bind(lease_id)
+                    .bind(lease_until_us)
+                    .bind(now_us)
+                    .bind(i64::from(limit));
+                async move { Ok(query.fetch_all(connection).await?) }.boxed()
+            })
+            .await?;
+        in_task_order(rows)
+    }
+
+    async fn scan(
+        &self,
+        task: &Task,
+        checkpoint: Option<(i32, Uuid, u32)>,
+        limit: u32,
+    ) -> Result<Vec<ScannedChild>, StoreError> {
+        let mut rows: Vec<ScanRow> = Vec::new();
+        for range in scan_ranges(&task.slots, checkpoint) {
+            let left = (limit as usize).saturating_sub(rows.len());
+            if left == 0 {
+                break;
+            }
+            let (slot, uid, ordinal) = range.after;
+            let query = sqlx::query_as(sql!("scan"))
+                .bind(&task.zone)
+                .bind(&task.launch_expression)
+                .bind(slot)
+                .bind(uid)
+                .bind(ordinal)
+                .bind(range.last)
+                .bind(left as i64);
+            rows.extend(self.judge(query.fetch_all(&self.pool).await)?);
+        }
+        scanned(task, rows)
+    }
+
+    async fn emit(&self, runs: &[Run], skipped: &[Skipped]) -> Result<u32, StoreError> {
+        let mut new = 0;
+        for (shard, runs) in group_by_shard(runs.iter().map(|run| (run.shard, run))) {
+            let rows = Arc::new(run_rows(runs));
+            let inserted = self
+                .run_tx("emit", move |connection| {
+                    let rows = Arc::clone(&rows);
+                    async move { insert_runs(connection, i32::from(shard), &rows).await }.boxed()
+                })
+                .await?;
+            new += u32::try_from(inserted).unwrap_or(u32::MAX);
+        }
+        if !skipped.is_empty() {
+            let rows = Arc::new(skipped_rows(skipped));
+            self.run_tx("emit_skipped", move |connection| {
+                let rows = Arc::clone(&rows);
+                async move { insert_skipped(connection, &rows).await }.boxed()
+            })
+            .await?;
+        }
+        Ok(new)
+    }
+
+    async fn checkpoint(
+        &self,
+        task: &ClaimedTask,
+        lease_id: Uuid,
+        (slot, uid, ordinal): (i32, Uuid, u32),
+    ) -> Result<(), StoreError> {
+        let (start_us, task) = (task.window.start_us, task.task.clone());
+        self.run_tx("checkpoint", move |connection| {
+            let query = sqlx::query(sql!("tasks_checkpoint"))
+                .bind(start_us)
+                .bind(task.zone.clone())
+                .bind(task.launch_expression.clone())
+                .bind(lease_id)
+                .bind(slot)
+                .bind(uid)
+                .bind(i32::try_from(ordinal).unwrap_or(i32::MAX));
+            async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
+        })
+        .await
+    }
+
+    async fn complete_tasks(
+        &self,
+        tasks: &[ClaimedTask],
+        lease_id: Uuid,
+        runs: u32,
+        now_us: i64,
+    ) -> Result<(), StoreError> {
+        let tasks = Arc::new(task_rows(tasks)?);
+        self.run_tx("complete_tasks", move |connection| {
+            let tasks = Arc::clone(&tasks);
+            async move { complete(connection, &tasks, lease_id, runs, now_us).await }.boxed()
+        })
+        .await
+    }
+
+    async fn launches_with_runs(
+        &self,
+        schedule_uid: Uuid,
+        from_us: i64,
+        to_us: i64,
+    ) -> Result<Vec<i64>, StoreError> {
+        let query = sqlx::query_scalar(sql!("launches_list")).bind(schedule_uid).bind(from_us).bind(to_us);
+        self.judge(query.fetch_all(&self.pool).await)
+    }
+
+    async fn forget_skipped(
+        &self,
+        schedule_uid: Uuid,
+        reason: SkipReason,
+        after_us: i64,
+        until_us: i64,
+    ) -> Result<(), StoreError> {
+        self.run_tx("forget_skipped", move |connection| {
+            let query = sqlx::query(sql!("skipped_forget"))
+                .bind(schedule_uid)
+                .bind(after_us)
+                .bind(until_us)
+                .bind(reason.word());
+            async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
+        })
+        .await
+    }
+}
+
+async fn open_window(
+    connection: &mut PgConnection,
+    window: Window,
+    tasks: &[TaskRow],
+    now_us: i64,
+) -> Result<bool, Failure> {
+    let inserted = sqlx::query(sql!("windows_insert"))
+        .bind(window.start_us)
+        .bind(window.end_us)
+        .bind(now_us)
+        .bind(tasks.is_empty().then_some(now_us))
+        .bind(i32::try_from(tasks.len()).unwrap_or(i32::MAX))
+        .execute(&mut *connection)
+        .await?;
+    let new = inserted.rows_affected() == 1;
+    if new && !tasks.is_empty() {
+        let query = sqlx::query(sql!("tasks_insert")).bind(window.start_us);
+        columns!(query, tasks; zone launch_expression slots).execute(connection).await?;
+    }
+    Ok(new)
+}
+
+async fn complete(
+    connection: &mut PgConnection,
+    tasks: &[TaskRow],
+    lease_id: Uuid,
+    runs: u32,
+    now_us: i64,
+) -> Result<(), Failure> {
+    // In order, and before the tasks: who completes the last task of a window sees that all others are gone.
+    let windows: BTreeSet<i64> = tasks.iter().map(|task| task.start_us).collect();
+    for start_us in &windows {
+        count(connection, *start_us, 0).await?;
+    }
+    let query = columns!(sqlx::query(sql!("tasks_delete")).bind(lease_id), tasks; start_us zone launch_expression);
+    if query.execute(&mut *connection).await?.rows_affected() == 0 {
+        return Ok(());
+    }
+    if let Some(oldest) = windows.first() {
+        count(connection, *oldest, runs).await?;
+    }
+    for start_us in &windows {
+        sqlx::query(sql!("windows_finish")).bind(start_us).bind(now_us).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+async fn count(connection: &mut PgConnection, start_us: i64, runs: u32) -> Result<(), Failure> {
+    sqlx::query(sql!("windows_count")).bind(start_us).bind(i64::from(runs)).execute(connection).await?;
+    Ok(())
+}
+
+/// Adds runs of one shard. Answers how many were new.
+pub(super) async fn insert_runs(connection: &mut PgConnection, shard: i32, runs: &[RunRow]) -> Result<u64, Failure> {
+    if runs.is_empty() {
+        return Ok(0);
+    }
+    let query = columns!(sqlx::query(sql!("runs_insert")).bind(shard), runs;
+        run_id schedule_uid generation namespace schedule_id policy_uid launch_us events priority kind state reason
+        next_index succeeded failed dead expired cancelled lost cursor_in cursor_out emitted_us started_us
+        finished_us);
+    Ok(query.execute(connection).await?.rows_affected())
+}
+
+/// Records triggers that made no run.
+pub(super) async fn insert_skipped(connection: &mut PgConnection, skipped: &[SkippedRow]) -> Result<(), Failure> {
+    if !skipped.is_empty() {
+        let query = columns!(sqlx::query(sql!("skipped_insert")), skipped; schedule_uid launch_us reason recorded_us);
+        query.execute(connection).await?;
+    }
+    Ok(())
+}

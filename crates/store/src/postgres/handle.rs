@@ -1,0 +1,186 @@
+//! Queue shards: leases, inboxes, commits behind the fence.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::FutureExt as _;
+use sqlx::PgConnection;
+use tollgate_core::handle::change::{Changes, HistoryRow};
+use tollgate_core::handle::control::Message;
+use tollgate_core::model::{Run, RunId, RunSpec};
+use uuid::Uuid;
+
+use super::Postgres;
+use super::transact::Fence;
+use crate::failure::Failure;
+use crate::handle::{HandleStore, Lease, LoadedShard, Member};
+use crate::rows::{
+    BodyRow, ChangeRows, HistoryRecord, LeaseRow, MemberRow, MessageRow, RunRow, all, group_by_shard, message_rows,
+    sound, spec_keys,
+};
+use crate::{CommitError, StoreError};
+
+#[async_trait]
+impl HandleStore for Postgres {
+    async fn leases(&self) -> Result<Vec<Lease>, StoreError> {
+        all(self.judge(sqlx::query_as::<_, LeaseRow>(sql!("leases")).fetch_all(&self.pool).await)?)
+    }
+
+    async fn take_shard(&self, seen: &Lease, owner: &str) -> Result<Option<Lease>, StoreError> {
+        let lease_id = Uuid::new_v4();
+        let (old, name) = (seen.clone(), owner.to_owned());
+        let taken = self
+            .run_tx("take_shard", move |connection| {
+                let query = sqlx::query(sql!("shard_take"))
+                    .bind(i32::from(old.shard))
+                    .bind(old.lease_id)
+                    .bind(old.epoch)
+                    .bind(old.seq)
+                    .bind(name.clone())
+                    .bind(lease_id);
+                async move { Ok(query.execute(connection).await?.rows_affected() == 1) }.boxed()
+            })
+            .await?;
+        let lease = Lease { owner: owner.to_owned(), lease_id, epoch: seen.epoch + 1, ..seen.clone() };
+        Ok(taken.then_some(lease))
+    }
+
+    async fn give_up_shard(&self, lease: &Lease) -> Result<(), StoreError> {
+        let (shard, lease_id, fresh) = (i32::from(lease.shard), lease.lease_id, Uuid::new_v4());
+        self.run_tx("give_up_shard", move |connection| {
+            let query = sqlx::query(sql!("shard_give_up")).bind(shard).bind(lease_id).bind(fresh);
+            async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
+        })
+        .await
+    }
+
+    async fn load_shard(&self, shard: u16) -> Result<LoadedShard, StoreError> {
+        let shard = i32::from(shard);
+        self.run_read("load_shard", move |connection| super::load::load(connection, shard).boxed()).await
+    }
+
+    async fn commit(&self, lease: &mut Lease, changes: &Changes) -> Result<(), CommitError> {
+        let rows = Arc::new(ChangeRows::of(changes).map_err(CommitError::Failed)?);
+        let forwards = changes.forwards.iter().map(|(shard, message)| (*shard, message));
+        for (shard, messages) in group_by_shard(forwards) {
+            let messages = message_rows(messages).map_err(CommitError::Failed)?;
+            self.post_rows(shard, messages).await.map_err(CommitError::Failed)?;
+        }
+        let fence = Fence { shard: i32::from(lease.shard), lease_id: lease.lease_id, seq: lease.seq };
+        self.run_fenced("commit", fence, move |connection| {
+            let rows = Arc::clone(&rows);
+            async move { super::commit::write(connection, fence.shard, &rows).await }.boxed()
+        })
+        .await?;
+        lease.seq += 1;
+        Ok(())
+    }
+
+    async fn emitted_runs(
+        &self,
+        shard: u16,
+        until_us: i64,
+        limit: u32,
+    ) -> Result<(Vec<Run>, Vec<RunSpec>), StoreError> {
+        let query = sqlx::query_as::<_, RunRow>(sql!("runs_emitted"))
+            .bind(i32::from(shard))
+            .bind(until_us)
+            .bind(i64::from(limit));
+        let runs: Vec<Run> = sound(self.judge(query.fetch_all(&self.pool).await)?);
+        let keys = spec_keys(&runs, &[]);
+        Ok((runs, self.specs(shard, &keys).await?))
+    }
+
+    async fn runs(&self, shard: u16, ids: &[RunId]) -> Result<Vec<Run>, StoreError> {
+        let ids: Vec<Uuid> = ids.iter().map(|run| run.0).collect();
+        let query = sqlx::query_as::<_, RunRow>(sql!("runs_by_ids")).bind(i32::from(shard)).bind(ids);
+        all(self.judge(query.fetch_all(&self.pool).await)?)
+    }
+
+    async fn specs(&self, shard: u16, keys: &[(Uuid, i64)]) -> Result<Vec<RunSpec>, StoreError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let query = super::load::specs_query(i32::from(shard), keys);
+        Ok(sound(self.judge(query.fetch_all(&self.pool).await)?))
+    }
+
+    async fn inbox(&self, shard: u16, limit: u32) -> Result<Vec<Message>, StoreError> {
+        let query =
+            sqlx::query_as::<_, BodyRow>(sql!("inbox_list")).bind(i32::from(shard)).bind(i64::from(limit));
+        Ok(sound(self.judge(query.fetch_all(&self.pool).await)?))
+    }
+
+    async fn post(&self, shard: u16, messages: &[Message]) -> Result<(), StoreError> {
+        self.post_rows(shard, message_rows(messages)?).await
+    }
+
+    async fn dead_events(
+        &self,
+        shard: u16,
+        run: RunId,
+        indexes: &[u32],
+        limit: u32,
+    ) -> Result<Vec<HistoryRow>, StoreError> {
+        let statement = if indexes.is_empty() { sql!("history_dead") } else { sql!("history_dead_some") };
+        let query = sqlx::query_as::<_, HistoryRecord>(statement)
+            .bind(i32::from(shard))
+            .bind(run.0)
+            .bind(i64::from(limit));
+        let indexes: Vec<i32> = indexes.iter().filter_map(|index| i32::try_from(*index).ok()).collect();
+        let query = if statement == sql!("history_dead") { query } else { query.bind(indexes) };
+        all(self.judge(query.fetch_all(&self.pool).await)?)
+    }
+
+    async fn heartbeat(&self, member: &Member) -> Result<(), StoreError> {
+        let member = member.clone();
+        self.run_tx("heartbeat", move |connection| {
+            let query = sqlx::query(sql!("members_put"))
+                .bind(member.process.clone())
+                .bind(member.roles.clone())
+                .bind(member.address.clone())
+                .bind(member.heartbeat);
+            async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
+        })
+        .await
+    }
+
+    async fn members(&self) -> Result<Vec<Member>, StoreError> {
+        let rows = sqlx::query_as::<_, MemberRow>(sql!("members_list")).fetch_all(&self.pool).await;
+        Ok(self.judge(rows)?.into_iter().map(Member::from).collect())
+    }
+
+    async fn forget_member(&self, process: &str) -> Result<(), StoreError> {
+        let process = process.to_owned();
+        self.run_tx("forget_member", move |connection| {
+            let query = sqlx::query(sql!("members_delete")).bind(process.clone());
+            async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
+        })
+        .await
+    }
+}
+
+impl Postgres {
+    async fn post_rows(&self, shard: u16, messages: Vec<MessageRow>) -> Result<(), StoreError> {
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let messages = Arc::new(messages);
+        self.run_tx("post", move |connection| {
+            let messages = Arc::clone(&messages);
+            async move { insert_messages(connection, i32::from(shard), &messages).await }.boxed()
+        })
+        .await
+    }
+}
+
+/// Adds messages to a shard's inbox.
+pub(super) async fn insert_messages(
+    connection: &mut PgConnection,
+    shard: i32,
+    messages: &[MessageRow],
+) -> Result<(), Failure> {
+    let query = columns!(sqlx::query(sql!("inbox_insert")).bind(shard), messages; message_id body);
+    query.execute(connection).await?;
+    Ok(())
+}

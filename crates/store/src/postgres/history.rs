@@ -1,0 +1,130 @@
+//! What has ended, and retention.
+
+use async_trait::async_trait;
+use futures::FutureExt as _;
+use tollgate_core::handle::change::{HistoryRow, Outcome, TokenRow};
+use tollgate_core::model::{Run, RunId, RunState, Skipped};
+use uuid::Uuid;
+
+use super::Postgres;
+use crate::StoreError;
+use crate::history::{HistoryStore, PRUNE_AT_ONCE, PRUNE_SPARE_US, Pruned, RunFilter};
+use crate::rows::{HistoryRecord, RunRow, SkippedRow, TokenRecord, Word as _, all};
+
+#[async_trait]
+impl HistoryStore for Postgres {
+    async fn list_runs(
+        &self,
+        namespace: &str,
+        filter: &RunFilter,
+        after: Option<(i64, RunId)>,
+        limit: u32,
+    ) -> Result<Vec<Run>, StoreError> {
+        let statement = match filter.schedule_uid {
+            Some(_) => sql!("runs_list_schedule"),
+            None => sql!("runs_list"),
+        };
+        let states: Vec<&str> = filter.states.iter().copied().map(RunState::word).collect();
+        let (after_us, after_run) = after.unwrap_or((i64::MAX, RunId(Uuid::max())));
+        let mut query = sqlx::query_as::<_, RunRow>(statement)
+            .bind(namespace)
+            .bind(filter.from_us.unwrap_or(i64::MIN))
+            .bind(filter.to_us.unwrap_or(i64::MAX))
+            .bind(after_us)
+            .bind(after_run.0)
+            .bind(states)
+            .bind(i64::from(limit));
+        if let Some(uid) = filter.schedule_uid {
+            query = query.bind(uid);
+        }
+        all(self.judge(query.fetch_all(&self.pool).await)?)
+    }
+
+    async fn list_skipped(
+        &self,
+        schedule_uid: Uuid,
+        before_us: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Skipped>, StoreError> {
+        let query = sqlx::query_as::<_, SkippedRow>(sql!("skipped_list"))
+            .bind(schedule_uid)
+            .bind(before_us.unwrap_or(i64::MAX))
+            .bind(i64::from(limit));
+        all(self.judge(query.fetch_all(&self.pool).await)?)
+    }
+
+    async fn tokens(
+        &self,
+        shard: u16,
+        run: RunId,
+        from_index: u32,
+        limit: u32,
+    ) -> Result<Vec<TokenRow>, StoreError> {
+        let query = sqlx::query_as::<_, TokenRecord>(sql!("tokens_list"))
+            .bind(i32::from(shard))
+            .bind(run.0)
+            .bind(i32::try_from(from_index).unwrap_or(i32::MAX))
+            .bind(i64::from(limit));
+        all(self.judge(query.fetch_all(&self.pool).await)?)
+    }
+
+    async fn history(
+        &self,
+        shard: u16,
+        run: RunId,
+        from_index: u32,
+        outcome: Option<Outcome>,
+        limit: u32,
+    ) -> Result<Vec<HistoryRow>, StoreError> {
+        let query = sqlx::query_as::<_, HistoryRecord>(sql!("history_list"))
+            .bind(i32::from(shard))
+            .bind(run.0)
+            .bind(i32::try_from(from_index).unwrap_or(i32::MAX))
+            .bind(outcome.map(Outcome::word))
+            .bind(i64::from(limit));
+        all(self.judge(query.fetch_all(&self.pool).await)?)
+    }
+
+    async fn prune(&self, before_us: i64, now_us: i64) -> Result<Pruned, StoreError> {
+        self.make_partitions(now_us).await?;
+        let mut pruned = Pruned { events: self.drop_partitions(before_us).await?, ..Pruned::default() };
+        let spare_us = now_us.saturating_sub(PRUNE_SPARE_US);
+        for shard in 0..i32::from(self.installation.shards) {
+            let shard = Some(shard);
+            pruned.events += self.prune_table("prune_history", sql!("prune_history"), shard, before_us).await?;
+            pruned.runs += self.prune_table("prune_runs", sql!("prune_runs"), shard, before_us).await?;
+            pruned.other += self.prune_table("prune_specs", sql!("prune_specs"), shard, spare_us).await?;
+        }
+        pruned.skipped = self.prune_table("prune_skipped", sql!("prune_skipped"), None, before_us).await?;
+        pruned.audit = self.prune_table("prune_audit", sql!("prune_audit"), None, before_us).await?;
+        pruned.other += self.prune_table("prune_windows", sql!("prune_windows"), None, spare_us).await?;
+        Ok(pruned)
+    }
+}
+
+impl Postgres {
+    /// Deletes what is older than `before_us`, of one shard or (tables without shards) of all, a batch a transaction.
+    async fn prune_table(
+        &self,
+        name: &'static str,
+        statement: &'static str,
+        shard: Option<i32>,
+        before_us: i64,
+    ) -> Result<u64, StoreError> {
+        let mut all = 0;
+        loop {
+            let gone = self
+                .run_tx(name, move |connection| {
+                    let query = sqlx::query(statement);
+                    let query = if let Some(shard) = shard { query.bind(shard) } else { query };
+                    let query = query.bind(before_us).bind(i64::from(PRUNE_AT_ONCE));
+                    async move { Ok(query.execute(connection).await?.rows_affected()) }.boxed()
+                })
+                .await?;
+            all += gone;
+            if gone < u64::from(PRUNE_AT_ONCE) {
+                return Ok(all);
+            }
+        }
+    }
+}

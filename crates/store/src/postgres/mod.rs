@@ -1,0 +1,83 @@
+//! PostgreSQL, for installations of several processes.
+//!
+//! In: the calls of the four traits. Out: one transaction each, through `run_tx`, `run_fenced` or (for reads of one
+//! moment) `run_read`; single reads go to the pool. Invariants: a dropped future never leaves a transaction half way; the
+//! fence is the first statement of an owner's transaction; statements on hot tables obey the rules that let them be
+//! distributed by shard (`tests/citus_rules.rs`). Not here: what rows mean (`rows`), statements (`queries/`).
+
+/// The text of a statement in `queries/`.
+macro_rules! sql {
+    ($name:literal) => {
+        include_str!(concat!("queries/", $name, ".sql"))
+    };
+}
+
+/// Binds rows column by column, as arrays for `unnest`.
+macro_rules! columns {
+    ($query:expr, $rows:expr; $($column:ident)+) => {
+        $query$(.bind($rows.iter().map(|row| row.$column.to_owned()).collect::<Vec<_>>()))+
+    };
+}
+
+mod commit;
+mod emit;
+mod handle;
+mod history;
+mod load;
+mod open;
+mod partitions;
+mod plan;
+mod transact;
+
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use sqlx::PgPool;
+
+use crate::{Installation, Store, StoreError};
+
+/// A store in PostgreSQL.
+pub struct Postgres {
+    pool: PgPool,
+    /// Host, port and database, for errors. Never the password.
+    place: String,
+    installation: Installation,
+}
+
+impl Postgres {
+    /// Connects with at most `connections_max` connections, and brings the schema up to date.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] for a URL that is none, [`StoreError::Unreachable`], [`StoreError::WrongSchema`].
+    pub async fn open(url: &str, connections_max: u32) -> Result<Self, StoreError> {
+        let (pool, place) = open::connect(url, connections_max).await?;
+        let prepared = open::prepare(&pool, &place).await;
+        let installation = match prepared {
+            Ok(installation) => installation,
+            Err(error) => {
+                pool.close().await;
+                return Err(error);
+            }
+        };
+        let store = Self { pool, place, installation };
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        store.make_partitions(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)).await?;
+        Ok(store)
+    }
+}
+
+#[async_trait]
+impl Store for Postgres {
+    async fn installation(&self) -> Result<Installation, StoreError> {
+        Ok(self.installation.clone())
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        let pong = sqlx::query_scalar::<_, i64>(sql!("ping")).fetch_one(&self.pool).await;
+        self.judge(pong).map(drop)
+    }
+
+    async fn close(&self) {
+        self.pool.close().await;
+    }
+}

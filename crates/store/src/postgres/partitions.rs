@@ -1,0 +1,127 @@
+//! Daily partitions of the done queue: made ahead, dropped as a whole.
+//!
+//! The default partition takes what falls on a day that has no partition, so that an insert never fails for lack of one.
+
+use futures::FutureExt as _;
+use sqlx::AssertSqlSafe;
+use tollgate_core::model::DAY_US;
+
+use super::Postgres;
+use crate::StoreError;
+use crate::failure::Failure;
+
+/// The names of daily partitions begin with this; eight digits of the date follow.
+const PREFIX: &str = "event_history_";
+
+impl Postgres {
+    /// Makes the partitions of yesterday to the day after tomorrow.
+    pub(super) async fn make_partitions(&self, now_us: i64) -> Result<(), StoreError> {
+        let today = now_us.div_euclid(DAY_US);
+        let there = self.partitions().await?;
+        for day in today - 1..=today + 2 {
+            let name = partition_name(day);
+            if !there.contains(&name) {
+                self.make_partition(name, day).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn make_partition(&self, name: String, day: i64) -> Result<(), StoreError> {
+        let statement = sql!("partition_create")
+            .replace("{name}", &name)
+            .replace("{from_us}", &(day * DAY_US).to_string())
+            .replace("{to_us}", &((day + 1) * DAY_US).to_string());
+        let made = self
+            .run_tx("make_partition", move |connection| {
+                // Made of a constant and three numbers.
+                let query = sqlx::query(AssertSqlSafe(statement.clone()));
+                async move {
+                    match query.execute(connection).await {
+                        Err(error) if another_was_first(&error) => Ok(false),
+                        done => Ok(done.map(|_| true)?),
+                    }
+                }
+                .boxed()
+            })
+            .await;
+        match made {
+            // Rows of that day are in the default partition already; they stay there, and others of that day follow.
+            Err(StoreError::Internal(why)) => {
+                tracing::warn!(partition = name, why, "no partition for this day; its events go to the default one");
+                Ok(())
+            }
+            made => made.map(drop),
+        }
+    }
+
+    /// Drops the partitions of days that ended by `before_us`. Answers how many.
+    pub(super) async fn drop_partitions(&self, before_us: i64) -> Result<u64, StoreError> {
+        let mut dropped = 0;
+        let limit = partition_name(before_us.div_euclid(DAY_US));
+        for name in self.partitions().await? {
+            // Names of one length sort by date.
+            if name >= limit {
+                continue;
+            }
+            let statement = sql!("partition_drop").replace("{name}", &name);
+            self.run_tx("drop_partition", move |connection| {
+                // Made of a constant and a name that the catalogue gave and `partitions` checked.
+                let query = sqlx::query(AssertSqlSafe(statement.clone()));
+                async move { Ok::<_, Failure>(query.execute(connection).await.map(drop)?) }.boxed()
+            })
+            .await?;
+            dropped += 1;
+        }
+        Ok(dropped)
+    }
+
+    async fn partitions(&self) -> Result<Vec<String>, StoreError> {
+        let names: Vec<String> = self.judge(sqlx::query_scalar(sql!("partitions_list")).fetch_all(&self.pool).await)?;
+        let is_daily = |name: &String| {
+            name.strip_prefix(PREFIX).is_some_and(|date| date.len() == 8 && date.bytes().all(|b| b.is_ascii_digit()))
+        };
+        Ok(names.into_iter().filter(is_daily).collect())
+    }
+}
+
+/// Whether another process made the same table at the same moment.
+fn another_was_first(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    // duplicate_table, and unique_violation in the catalogue.
+    matches!(code.as_deref(), Some("42P07" | "23505"))
+}
+
+/// The name of a day's partition; days count from the epoch.
+fn partition_name(day: i64) -> String {
+    let (year, month, day) = civil_from_days(day);
+    format!("{PREFIX}{year:04}{month:02}{day:02}")
+}
+
+/// Year, month and day of a day since the epoch.
+/// Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
+fn civil_from_days(day: i64) -> (i64, i64, i64) {
+    let shifted = day + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day_of_month = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year, month, day_of_month)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_are_named_after_their_day() {
+        assert_eq!(partition_name(0), "event_history_19700101");
+        assert_eq!(partition_name(11_016), "event_history_20000229");
+        assert_eq!(partition_name(20_778), "event_history_20261121");
+        assert_eq!(partition_name(-1), "event_history_19691231");
+    }
+}

@@ -1,0 +1,262 @@
+//! Schedules, policies and children.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::FutureExt as _;
+use sqlx::PgConnection;
+use tollgate_core::model::{Policy, Schedule};
+use uuid::Uuid;
+
+use super::Postgres;
+use crate::StoreError;
+use crate::batch::{
+    Batch, DropPolicy, Expected, PutPolicy, PutSchedules, Step, USERS_NAMED, judge_generations, judge_names,
+    judge_policies, judge_users,
+};
+use crate::failure::Failure;
+use crate::plan::{Audit, Filter, PlanStore, PlanWrite, StoredChild};
+use crate::rows::{AuditRow, ChildRow, CountRow, PolicyRow, Registry, ScheduleRow, all, id_range};
+
+#[async_trait]
+impl PlanStore for Postgres {
+    async fn write_plan(&self, writes: Vec<PlanWrite>) -> Result<(), StoreError> {
+        let batch = Arc::new(Batch::new(writes)?);
+        self.run_tx("write_plan", move |connection| {
+            let batch = Arc::clone(&batch);
+            async move { write(connection, &batch).await }.boxed()
+        })
+        .await
+    }
+
+    async fn schedule(&self, namespace: &str, id: &str) -> Result<Option<Schedule>, StoreError> {
+        Ok(self.schedules(namespace, &[id.to_owned()]).await?.pop())
+    }
+
+    async fn schedules(&self, namespace: &str, ids: &[String]) -> Result<Vec<Schedule>, StoreError> {
+        let query = sqlx::query_as::<_, ScheduleRow>(sql!("schedules_by_ids")).bind(namespace).bind(ids);
+        all(self.judge(query.fetch_all(&self.pool).await)?)
+    }
+
+    async fn list_schedules(
+        &self,
+        namespace: &str,
+        filter: &Filter,
+        after_id: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<Schedule>, StoreError> {
+        let (from, to) = id_range(filter.id_prefix.as_deref());
+        let query = sqlx::query_as::<_, ScheduleRow>(sql!("schedules_list"))
+            .bind(namespace)
+            .bind(from)
+            .bind(to)
+            .bind(filter.paused)
+            .bind(filter.labels_json()?)
+            .bind(after_id)
+            .bind(i64::from(limit))
+            .bind(&filter.policy)
+            .bind(&filter.time_zone);
+        all(self.judge(query.fetch_all(&self.pool).await)?)
+    }
+
+    async fn policy(&self, namespace: &str, id: &str) -> Result<Option<Policy>, StoreError> {
+        Ok(self.policies(namespace, &[id.to_owned()]).await?.pop())
+    }
+
+    async fn policies(&self, namespace: &str, ids: &[String]) -> Result<Vec<Policy>, StoreError> {
+        let query = sqlx::query_as::<_, PolicyRow>(sql!("policies_by_ids")).bind(namespace).bind(ids);
+        all(self.judge(query.fetch_all(&self.pool).await)?)
+    }
+
+    async fn list_policies(
+        &self,
+        namespace: &str,
+        filter: &Filter,
+        after_id: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<Policy>, StoreError> {
+        let (from, to) = id_range(filter.id_prefix.as_deref());
+        let query = sqlx::query_as::<_, PolicyRow>(sql!("policies_list"))
+            .bind(namespace)
+            .bind(from)
+            .bind(to)
+            .bind(filter.paused)
+            .bind(filter.labels_json()?)
+            .bind(after_id)
+            .bind(i64::from(limit));
+        all(self.judge(query.fetch_all(&self.pool).await)?)
+    }
+
+    async fn children(
+        &self,
+        schedule_uid: Uuid,
+        after: Option<u32>,
+        limit: u32,
+    ) -> Result<Vec<StoredChild>, StoreError> {
+        let query = sqlx::query_as::<_, ChildRow>(sql!("children_list"))
+            .bind(schedule_uid)
+            .bind(after.map_or(-1, i64::from))
+            .bind(i64::from(limit));
+        all(self.judge(query.fetch_all(&self.pool).await)?)
+    }
+
+    async fn audit(
+        &self,
+        namespace: &str,
+        resource: Option<&str>,
+        before: Option<Uuid>,
+        limit: u32,
+    ) -> Result<Vec<Audit>, StoreError> {
+        let statement = if resource.is_some() { sql!("audit_list_resource") } else { sql!("audit_list") };
+        let query = sqlx::query_as::<_, AuditRow>(statement).bind(namespace).bind(before).bind(i64::from(limit));
+        let query = if let Some(resource) = resource { query.bind(resource) } else { query };
+        all(self.judge(query.fetch_all(&self.pool).await)?)
+    }
+}
+
+async fn write(connection: &mut PgConnection, batch: &Batch) -> Result<(), Failure> {
+    let mut registry = Registry::default();
+    for step in &batch.steps {
+        match step {
+            Step::PutSchedules(step) => put_schedules(connection, step, &mut registry).await?,
+            Step::DropSchedules(gone) => drop_schedules(connection, gone, &mut registry).await?,
+            Step::PutPolicy(step) => put_policy(connection, step).await?,
+            Step::DropPolicy(step) => drop_policy(connection, step).await?,
+        }
+    }
+    write_registry(connection, registry).await?;
+    if !batch.audit.is_empty() {
+        let query = columns!(sqlx::query(sql!("audit_insert")), batch.audit;
+            id at_us actor namespace resource action difference);
+        query.execute(connection).await?;
+    }
+    Ok(())
+}
+
+async fn put_schedules(
+    connection: &mut PgConnection,
+    step: &PutSchedules,
+    registry: &mut Registry,
+) -> Result<(), Failure> {
+    let uids: Vec<Uuid> = step.expected.iter().map(|expected| expected.uid).collect();
+    hold_schedules(connection, &step.expected, &uids).await?;
+    if !step.policies.is_empty() {
+        let wanted: Vec<Uuid> = step.policies.keys().copied().collect();
+        let query = sqlx::query_scalar(sql!("policies_hold")).bind(wanted);
+        judge_policies(&step.policies, &query.fetch_all(&mut *connection).await?)?;
+    }
+    if !step.created.is_empty() {
+        let query = columns!(sqlx::query_scalar(sql!("schedules_insert")), step.created;
+            uid namespace id spec payload policy_uid policy_id time_zone paused labels generation shard
+            created_us updated_us);
+        judge_names(&step.created, &query.fetch_all(&mut *connection).await?)?;
+    }
+    if !step.replaced.is_empty() {
+        let query = columns!(sqlx::query(sql!("schedules_update")), step.replaced;
+            uid namespace id spec payload policy_uid policy_id time_zone paused labels generation shard
+            created_us updated_us);
+        query.execute(&mut *connection).await?;
+        drop_children(connection, &uids, registry).await?;
+    }
+    registry.add(&step.children);
+    let query = columns!(sqlx::query(sql!("children_insert")), step.children;
+        zone launch_expression slot schedule_uid ordinal rule);
+    query.execute(&mut *connection).await?;
+    let query = columns!(sqlx::query(sql!("specs_insert")), step.specs;
+        shard_id schedule_uid generation created_us body);
+    query.execute(connection).await?;
+    Ok(())
+}
+
+async fn drop_schedules(
+    connection: &mut PgConnection,
+    gone: &[Expected],
+    registry: &mut Registry,
+) -> Result<(), Failure> {
+    let uids: Vec<Uuid> = gone.iter().map(|expected| expected.uid).collect();
+    hold_schedules(connection, gone, &uids).await?;
+    drop_children(connection, &uids, registry).await?;
+    sqlx::query(sql!("schedules_delete")).bind(uids).execute(connection).await?;
+    Ok(())
+}
+
+async fn hold_schedules(connection: &mut PgConnection, expected: &[Expected], uids: &[Uuid]) -> Result<(), Failure> {
+    if !uids.is_empty() {
+        let query = sqlx::query_as::<_, (Uuid, i64)>(sql!("schedules_lock")).bind(uids);
+        judge_generations(expected, &query.fetch_all(connection).await?)?;
+    }
+    Ok(())
+}
+
+async fn drop_children(connection: &mut PgConnection, uids: &[Uuid], registry: &mut Registry) -> Result<(), Failure> {
+    let query = sqlx::query_as::<_, CountRow>(sql!("children_count")).bind(uids);
+    registry.remove(query.fetch_all(&mut *connection).await?);
+    sqlx::query(sql!("children_delete")).bind(uids).execute(connection).await?;
+    Ok(())
+}
+
+async fn write_registry(connection: &mut PgConnection, registry: Registry) -> Result<(), Failure> {
+    let (differences, smaller) = registry.into_rows();
+    if !differences.is_empty() {
+        let query = columns!(sqlx::query(sql!("registry_add")), differences; zone launch_expression children);
+        query.execute(&mut *connection).await?;
+    }
+    if !smaller.is_empty() {
+        let query = columns!(sqlx::query(sql!("registry_drop")), smaller; zone launch_expression);
+        query.execute(connection).await?;
+    }
+    Ok(())
+}
+
+async fn put_policy(connection: &mut PgConnection, step: &PutPolicy) -> Result<(), Failure> {
+    let policy = &step.policy;
+    if let Some(expected) = &step.expected {
+        hold_policy(connection, expected).await?;
+        sqlx::query(sql!("policies_update"))
+            .bind(policy.uid)
+            .bind(&policy.spec)
+            .bind(policy.paused)
+            .bind(&policy.labels)
+            .bind(policy.generation)
+            .bind(policy.updated_us)
+            .execute(&mut *connection)
+            .await?;
+    } else {
+        let inserted = sqlx::query_scalar::<_, Uuid>(sql!("policies_insert"))
+            .bind(policy.uid)
+            .bind(&policy.namespace)
+            .bind(&policy.id)
+            .bind(&policy.spec)
+            .bind(policy.shard)
+            .bind(policy.paused)
+            .bind(&policy.labels)
+            .bind(policy.generation)
+            .bind(policy.updated_us)
+            .fetch_optional(&mut *connection)
+            .await?;
+        if inserted.is_none() {
+            let what = format!("policy {:?} already exists", policy.id);
+            return Err(StoreError::Conflict { what }.into());
+        }
+    }
+    super::handle::insert_messages(connection, step.shard, &step.messages).await
+}
+
+async fn drop_policy(connection: &mut PgConnection, step: &DropPolicy) -> Result<(), Failure> {
+    hold_policy(connection, &step.expected).await?;
+    let users = sqlx::query_scalar(sql!("policies_users"))
+        .bind(step.expected.uid)
+        .bind(USERS_NAMED as i64 + 1)
+        .fetch_all(&mut *connection)
+        .await?;
+    judge_users(&step.expected, &users)?;
+    sqlx::query(sql!("policies_delete")).bind(step.expected.uid).execute(&mut *connection).await?;
+    super::handle::insert_messages(connection, step.shard, &step.messages).await
+}
+
+async fn hold_policy(connection: &mut PgConnection, expected: &Expected) -> Result<(), Failure> {
+    let query = sqlx::query_as::<_, (Uuid, i64)>(sql!("policies_lock")).bind(expected.uid);
+    let found = query.fetch_optional(connection).await?;
+    judge_generations([expected], found.as_slice())?;
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! Rows become types here, and types become rows, for both drivers.
+//!
+//! In: what a driver read. Out: the words of the core, or [`StoreError::Corrupt`] that names table, key and column.
+//! Invariant: nothing that a driver read reaches the core unchecked. Not here: statements.
+
+mod emit;
+mod handle;
+mod plan;
+mod run;
+mod word;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub(crate) use emit::{
+    ClaimRow, FrontierRow, ScanRow, TaskRow, WindowRecord, in_task_order, scan_ranges, scanned, task_rows, window_tasks,
+};
+pub(crate) use handle::{
+    BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, SpecRecord,
+    TokenRecord, group_by_shard, message_rows, pause, run_rows, skipped_rows, spec_keys,
+};
+pub(crate) use plan::{
+    AuditRow, ChildRow, CountRow, PolicyNew, PolicyRow, Registry, ScheduleNew, ScheduleRow, SpecRow, id_range,
+};
+pub(crate) use run::{RunRow, SkippedRow};
+pub(crate) use word::Word;
+
+use crate::StoreError;
+
+/// A count as a column. Indexes and counts end at ten million; what passes 2³¹ stays there.
+fn int(count: u32) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+/// A column as a count.
+fn count(column: &'static str, value: i32) -> Result<u32, (&'static str, String)> {
+    u32::try_from(value).map_err(|_| (column, format!("{value} is negative")))
+}
+
+/// A shard's column.
+fn shard_of(column: &'static str, value: i32) -> Result<u16, (&'static str, String)> {
+    u16::try_from(value).map_err(|_| (column, format!("{value} is not 0 to 65535")))
+}
+
+/// Free text from outside: PostgreSQL keeps no NUL.
+fn text(value: &str) -> String {
+    value.replace('\0', "\u{fffd}")
+}
+
+/// A value as JSON text.
+pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|error| StoreError::Internal(format!("JSON: {error}")))
+}
+
+fn parse<T: DeserializeOwned>(column: &'static str, json: &str) -> Result<T, (&'static str, String)> {
+    serde_json::from_str(json).map_err(|error| (column, error.to_string()))
+}
+
+/// Names the row of a column that is wrong.
+fn corrupt(table: &'static str, key: impl FnOnce() -> String) -> impl FnOnce((&'static str, String)) -> StoreError {
+    move |(column, message)| StoreError::Corrupt { table, key: key(), column, message }
+}
+
+/// Leaves corrupt rows out, and says so: one bad row must not stop the others.
+pub(crate) fn sound<R, T>(rows: Vec<R>) -> Vec<T>
+where
+    T: TryFrom<R, Error = StoreError>,
+{
+    let mut kept = Vec::with_capacity(rows.len());
+    for row in rows {
+        match T::try_from(row) {
+            Ok(value) => kept.push(value),
+            Err(error) => tracing::error!(%error, "a row is left out"),
+        }
+    }
+    kept
+}
+
+/// All rows, or the first that is corrupt.
+pub(crate) fn all<R, T>(rows: Vec<R>) -> Result<Vec<T>, StoreError>
+where
+    T: TryFrom<R, Error = StoreError>,
+{
+    rows.into_iter().map(T::try_from).collect()
+}

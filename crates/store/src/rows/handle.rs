@@ -1,0 +1,367 @@
+//! Leases, tokens, the done queue, messages, and everything of one commit.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use sqlx::FromRow;
+use tollgate_core::handle::change::{Changes, HistoryRow, ShardSchedule, TokenRow};
+use tollgate_core::handle::control::Message;
+use tollgate_core::model::{Pause, Policy, Run, RunId, RunSpec, Skipped};
+use uuid::Uuid;
+
+use super::{RunRow, SkippedRow, Word, corrupt, count, int, json, parse, shard_of, text};
+use crate::StoreError;
+use crate::handle::{Lease, LoadedShard, Member};
+
+/// A row of `queue_shards`.
+#[derive(Debug, FromRow)]
+pub(crate) struct LeaseRow {
+    shard_id: i32,
+    owner: String,
+    lease_id: Uuid,
+    epoch: i64,
+    seq: i64,
+}
+
+impl TryFrom<LeaseRow> for Lease {
+    type Error = StoreError;
+
+    fn try_from(row: LeaseRow) -> Result<Self, StoreError> {
+        let shard = shard_of("shard_id", row.shard_id);
+        let shard = shard.map_err(corrupt("queue_shards", || row.shard_id.to_string()))?;
+        Ok(Self { shard, owner: row.owner, lease_id: row.lease_id, epoch: row.epoch, seq: row.seq })
+    }
+}
+
+/// A row of `members`.
+#[derive(Debug, FromRow)]
+pub(crate) struct MemberRow {
+    process: String,
+    roles: String,
+    address: String,
+    heartbeat: i64,
+}
+
+impl From<MemberRow> for Member {
+    fn from(row: MemberRow) -> Self {
+        Self { process: row.process, roles: row.roles, address: row.address, heartbeat: row.heartbeat }
+    }
+}
+
+/// A row of `tokens`.
+#[derive(Clone, Debug, FromRow, Serialize)]
+pub(crate) struct TokenRecord {
+    pub(crate) run_id: Uuid,
+    pub(crate) idx: i32,
+    pub(crate) state: String,
+    pub(crate) attempt: i32,
+    pub(crate) failures: i32,
+    pub(crate) checks: i32,
+    pub(crate) due_us: i64,
+    pub(crate) acquired_us: i64,
+    pub(crate) delivered_us: Option<i64>,
+    pub(crate) heartbeat_ttl_ms: Option<i64>,
+    pub(crate) message: String,
+}
+
+impl From<&TokenRow> for TokenRecord {
+    fn from(token: &TokenRow) -> Self {
+        Self {
+            run_id: token.run.0,
+            idx: int(token.index),
+            state: token.state.word().to_owned(),
+            attempt: int(token.attempt),
+            failures: int(token.failures),
+            checks: int(token.checks),
+            due_us: token.due_us,
+            acquired_us: token.acquired_us,
+            delivered_us: token.delivered_us,
+            heartbeat_ttl_ms: token.heartbeat_ttl_ms,
+            message: text(&token.message),
+        }
+    }
+}
+
+impl TryFrom<TokenRecord> for TokenRow {
+    type Error = StoreError;
+
+    fn try_from(row: TokenRecord) -> Result<Self, StoreError> {
+        let (run, index) = (RunId(row.run_id), row.idx);
+        let read = move || {
+            Ok(Self {
+                run,
+                index: count("idx", row.idx)?,
+                state: Word::of("state", &row.state)?,
+                attempt: count("attempt", row.attempt)?,
+                failures: count("failures", row.failures)?,
+                checks: count("checks", row.checks)?,
+                due_us: row.due_us,
+                acquired_us: row.acquired_us,
+                delivered_us: row.delivered_us,
+                heartbeat_ttl_ms: row.heartbeat_ttl_ms,
+                message: row.message,
+            })
+        };
+        read().map_err(corrupt("tokens", || format!("run {run}, index {index}")))
+    }
+}
+
+/// A row of `event_history`.
+#[derive(Clone, Debug, FromRow, Serialize)]
+pub(crate) struct HistoryRecord {
+    pub(crate) run_id: Uuid,
+    pub(crate) idx: i32,
+    pub(crate) events: i32,
+    pub(crate) outcome: String,
+    pub(crate) attempt: i32,
+    pub(crate) acquired_us: Option<i64>,
+    pub(crate) delivered_us: Option<i64>,
+    pub(crate) finished_us: i64,
+    pub(crate) message: String,
+}
+
+impl From<&HistoryRow> for HistoryRecord {
+    fn from(row: &HistoryRow) -> Self {
+        Self {
+            run_id: row.run.0,
+            idx: int(row.index),
+            events: int(row.count),
+            outcome: row.outcome.word().to_owned(),
+            attempt: int(row.attempt),
+            acquired_us: row.acquired_us,
+            delivered_us: row.delivered_us,
+            finished_us: row.finished_us,
+            message: text(&row.message),
+        }
+    }
+}
+
+impl TryFrom<HistoryRecord> for HistoryRow {
+    type Error = StoreError;
+
+    fn try_from(row: HistoryRecord) -> Result<Self, StoreError> {
+        let (run, index) = (RunId(row.run_id), row.idx);
+        let read = move || {
+            Ok(Self {
+                run,
+                index: count("idx", row.idx)?,
+                count: count("events", row.events)?,
+                outcome: Word::of("outcome", &row.outcome)?,
+                attempt: count("attempt", row.attempt)?,
+                acquired_us: row.acquired_us,
+                delivered_us: row.delivered_us,
+                finished_us: row.finished_us,
+                message: row.message,
+            })
+        };
+        read().map_err(corrupt("event_history", || format!("run {run}, index {index}")))
+    }
+}
+
+/// JSON under a uid: a policy or a schedule as a shard knows it, or a message.
+#[derive(Clone, Debug, FromRow)]
+pub(crate) struct BodyRow {
+    pub(crate) uid: Uuid,
+    pub(crate) body: String,
+}
+
+impl TryFrom<BodyRow> for Policy {
+    type Error = StoreError;
+
+    fn try_from(row: BodyRow) -> Result<Self, StoreError> {
+        parse("body", &row.body).map_err(corrupt("shard_policies", || format!("policy {}", row.uid)))
+    }
+}
+
+impl TryFrom<BodyRow> for ShardSchedule {
+    type Error = StoreError;
+
+    fn try_from(row: BodyRow) -> Result<Self, StoreError> {
+        parse("body", &row.body).map_err(corrupt("shard_schedules", || format!("schedule {}", row.uid)))
+    }
+}
+
+impl TryFrom<BodyRow> for Message {
+    type Error = StoreError;
+
+    fn try_from(row: BodyRow) -> Result<Self, StoreError> {
+        let control = parse("body", &row.body);
+        let control = control.map_err(corrupt("shard_inbox", || format!("message {}", row.uid)))?;
+        Ok(Self { id: row.uid, control })
+    }
+}
+
+/// A row of `run_specs` as it is read.
+#[derive(Debug, FromRow)]
+pub(crate) struct SpecRecord {
+    schedule_uid: Uuid,
+    generation: i64,
+    body: String,
+}
+
+impl TryFrom<SpecRecord> for RunSpec {
+    type Error = StoreError;
+
+    fn try_from(row: SpecRecord) -> Result<Self, StoreError> {
+        let key = || format!("schedule {}, generation {}", row.schedule_uid, row.generation);
+        parse("body", &row.body).map_err(corrupt("run_specs", key))
+    }
+}
+
+/// A row of `shard_inbox` to be written.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct MessageRow {
+    pub(crate) message_id: Uuid,
+    pub(crate) body: String,
+}
+
+/// The rows of messages, in the order of their key.
+pub(crate) fn message_rows<'a>(
+    messages: impl IntoIterator<Item = &'a Message>,
+) -> Result<Vec<MessageRow>, StoreError> {
+    let mut rows = messages
+        .into_iter()
+        .map(|message| Ok(MessageRow { message_id: message.id, body: json(&message.control)? }))
+        .collect::<Result<Vec<_>, StoreError>>()?;
+    rows.sort_by_key(|row| row.message_id);
+    rows.dedup_by_key(|row| row.message_id);
+    Ok(rows)
+}
+
+/// A row of `shard_policies` to be written.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PolicyBody {
+    pub(crate) policy_uid: Uuid,
+    pub(crate) body: String,
+}
+
+/// A row of `shard_schedules` to be written.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ScheduleBody {
+    pub(crate) schedule_uid: Uuid,
+    pub(crate) generation: i64,
+    pub(crate) body: String,
+}
+
+/// The key of an event in a table.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct EventKey {
+    pub(crate) run_id: Uuid,
+    pub(crate) idx: i32,
+}
+
+fn keys(events: &[(RunId, u32)]) -> Vec<EventKey> {
+    events.iter().map(|(run, index)| EventKey { run_id: run.0, idx: int(*index) }).collect()
+}
+
+/// [`Changes`] as rows, without its forwards.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChangeRows {
+    pub(crate) inbox_done: Vec<Uuid>,
+    pub(crate) runs_new: Vec<RunRow>,
+    pub(crate) runs_changed: Vec<RunRow>,
+    pub(crate) runs_withdrawn: Vec<Uuid>,
+    pub(crate) tokens_put: Vec<TokenRecord>,
+    pub(crate) tokens_gone: Vec<EventKey>,
+    pub(crate) history: Vec<HistoryRecord>,
+    pub(crate) history_gone: Vec<EventKey>,
+    pub(crate) schedules: Vec<ScheduleBody>,
+    pub(crate) schedules_gone: Vec<Uuid>,
+    pub(crate) policies: Vec<PolicyBody>,
+    pub(crate) policies_gone: Vec<Uuid>,
+    pub(crate) skipped: Vec<SkippedRow>,
+    pub(crate) pause: Option<Option<String>>,
+}
+
+impl ChangeRows {
+    /// The rows of changes. Where one key is put twice, the last one counts.
+    pub(crate) fn of(changes: &Changes) -> Result<Self, StoreError> {
+        let mut tokens: Vec<TokenRecord> = changes.tokens_put.iter().map(TokenRecord::from).collect();
+        last_of_each(&mut tokens, |row| (row.run_id, row.idx));
+        let mut runs_changed: Vec<RunRow> = changes.runs_changed.iter().map(RunRow::from).collect();
+        last_of_each(&mut runs_changed, |row| row.run_id);
+        let mut schedules = changes.schedules.iter().map(schedule_body).collect::<Result<Vec<_>, _>>()?;
+        last_of_each(&mut schedules, |row| row.schedule_uid);
+        let mut policies = changes.policies.iter().map(policy_body).collect::<Result<Vec<_>, _>>()?;
+        last_of_each(&mut policies, |row| row.policy_uid);
+        Ok(Self {
+            inbox_done: changes.inbox_done.clone(),
+            runs_new: run_rows(&changes.runs_new),
+            runs_changed,
+            runs_withdrawn: changes.runs_withdrawn.iter().map(|run| run.0).collect(),
+            tokens_put: tokens,
+            tokens_gone: keys(&changes.tokens_gone),
+            history: changes.history.iter().map(HistoryRecord::from).collect(),
+            history_gone: keys(&changes.history_gone),
+            schedules,
+            schedules_gone: changes.schedules_gone.clone(),
+            policies,
+            policies_gone: changes.policies_gone.clone(),
+            skipped: skipped_rows(&changes.skipped),
+            pause: changes.pause.as_ref().map(|pause| pause.as_ref().map(json).transpose()).transpose()?,
+        })
+    }
+}
+
+/// An upsert takes each key once: sorts by key, and keeps the last row of each.
+fn last_of_each<R, K: Ord>(rows: &mut Vec<R>, key: impl Fn(&R) -> K) {
+    rows.reverse();
+    rows.sort_by_key(&key);
+    rows.dedup_by_key(|row| key(row));
+}
+
+fn schedule_body(schedule: &ShardSchedule) -> Result<ScheduleBody, StoreError> {
+    Ok(ScheduleBody { schedule_uid: schedule.uid, generation: schedule.generation, body: json(schedule)? })
+}
+
+fn policy_body(policy: &Policy) -> Result<PolicyBody, StoreError> {
+    Ok(PolicyBody { policy_uid: policy.uid, body: json(policy)? })
+}
+
+/// The rows of runs, in the order of their key.
+pub(crate) fn run_rows<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<RunRow> {
+    let mut rows: Vec<RunRow> = runs.into_iter().map(RunRow::from).collect();
+    rows.sort_by_key(|row| row.run_id);
+    rows
+}
+
+/// The rows of skipped triggers, in the order of their key.
+pub(crate) fn skipped_rows<'a>(skipped: impl IntoIterator<Item = &'a Skipped>) -> Vec<SkippedRow> {
+    let mut rows: Vec<SkippedRow> = skipped.into_iter().map(SkippedRow::from).collect();
+    rows.sort_by_key(|row| (row.schedule_uid, row.launch_us));
+    rows
+}
+
+/// Things by their shard, in the order of shards.
+pub(crate) fn group_by_shard<'a, T>(things: impl IntoIterator<Item = (u16, &'a T)>) -> BTreeMap<u16, Vec<&'a T>> {
+    let mut groups: BTreeMap<u16, Vec<&T>> = BTreeMap::new();
+    for (shard, thing) in things {
+        groups.entry(shard).or_default().push(thing);
+    }
+    groups
+}
+
+/// The keys of the specs that runs and the current generations of schedules need, each once.
+pub(crate) fn spec_keys(runs: &[Run], schedules: &[ShardSchedule]) -> Vec<(Uuid, i64)> {
+    let of_runs = runs.iter().map(|run| (run.schedule_uid, run.generation));
+    let of_schedules = schedules.iter().map(|schedule| (schedule.uid, schedule.generation));
+    of_runs.chain(of_schedules).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// A shard's own pause.
+pub(crate) fn pause(shard: i32, column: Option<String>) -> Result<Option<Pause>, StoreError> {
+    let pause = column.map(|column| parse("pause", &column)).transpose();
+    pause.map_err(corrupt("queue_shards", || shard.to_string()))
+}
+
+impl LoadedShard {
+    /// Keeps the tokens of runs that are there; those of runs that could not be read say nothing to anybody.
+    pub(crate) fn keep_tokens(&mut self, tokens: Vec<TokenRow>) {
+        let runs: BTreeSet<RunId> = self.runs.iter().map(|run| run.id).collect();
+        let (kept, stray): (Vec<_>, Vec<_>) = tokens.into_iter().partition(|token| runs.contains(&token.run));
+        for token in stray {
+            tracing::error!(run = %token.run, index = token.index, "a token without its run is left out");
+        }
+        self.tokens = kept;
+    }
+}

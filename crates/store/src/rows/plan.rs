@@ -1,0 +1,296 @@
+//! Schedules, policies, children, the registry and the audit log.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use sqlx::FromRow;
+use tollgate_core::model::{Policy, RunSpec, Schedule};
+use tollgate_core::plan::Child;
+use uuid::Uuid;
+
+use super::{corrupt, count, json, parse, text};
+use crate::StoreError;
+use crate::plan::{Audit, Filter, StoredChild};
+
+/// A row of `schedules` to be written.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ScheduleNew {
+    pub(crate) uid: Uuid,
+    pub(crate) namespace: String,
+    pub(crate) id: String,
+    pub(crate) spec: String,
+    pub(crate) payload: String,
+    pub(crate) policy_uid: Option<Uuid>,
+    pub(crate) policy_id: Option<String>,
+    pub(crate) time_zone: String,
+    pub(crate) paused: bool,
+    pub(crate) labels: String,
+    pub(crate) generation: i64,
+    pub(crate) shard: i32,
+    pub(crate) created_us: i64,
+    pub(crate) updated_us: i64,
+}
+
+impl ScheduleNew {
+    /// The row of a schedule whose runs a shard owns.
+    pub(crate) fn new(mut schedule: Schedule, shard: u16) -> Result<Self, StoreError> {
+        let payload = std::mem::take(&mut schedule.payload.json);
+        Ok(Self {
+            uid: schedule.uid,
+            spec: json(&schedule)?,
+            payload,
+            policy_uid: schedule.policy_uid,
+            time_zone: schedule.timing.time_zone,
+            paused: schedule.pause.is_some(),
+            labels: json(&schedule.labels)?,
+            generation: schedule.generation,
+            shard: i32::from(shard),
+            created_us: schedule.created_us,
+            updated_us: schedule.updated_us,
+            namespace: schedule.namespace,
+            id: schedule.id,
+            policy_id: schedule.policy,
+        })
+    }
+}
+
+/// A schedule as it is read.
+#[derive(Debug, FromRow)]
+pub(crate) struct ScheduleRow {
+    pub(crate) uid: Uuid,
+    pub(crate) spec: String,
+    pub(crate) payload: String,
+}
+
+impl TryFrom<ScheduleRow> for Schedule {
+    type Error = StoreError;
+
+    fn try_from(row: ScheduleRow) -> Result<Self, StoreError> {
+        let mut schedule = read_schedule(row.uid, &row.spec)?;
+        schedule.payload.json = row.payload;
+        Ok(schedule)
+    }
+}
+
+/// The schedule of a `spec` column: it has no payload.
+pub(super) fn read_schedule(uid: Uuid, spec: &str) -> Result<Schedule, StoreError> {
+    let read = parse("spec", spec).and_then(|schedule: Schedule| {
+        let other = schedule.uid;
+        if other == uid { Ok(schedule) } else { Err(("spec", format!("it is of schedule {other}"))) }
+    });
+    read.map_err(corrupt("schedules", || format!("schedule {uid}")))
+}
+
+/// A row of `policies` to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct PolicyNew {
+    pub(crate) uid: Uuid,
+    pub(crate) namespace: String,
+    pub(crate) id: String,
+    pub(crate) spec: String,
+    pub(crate) shard: i32,
+    pub(crate) paused: bool,
+    pub(crate) labels: String,
+    pub(crate) generation: i64,
+    pub(crate) updated_us: i64,
+}
+
+impl PolicyNew {
+    /// The row of a policy.
+    pub(crate) fn new(policy: &Policy) -> Result<Self, StoreError> {
+        Ok(Self {
+            uid: policy.uid,
+            namespace: policy.namespace.clone(),
+            id: policy.id.clone(),
+            spec: json(policy)?,
+            shard: i32::from(policy.shard),
+            paused: policy.pause.is_some(),
+            labels: json(&policy.labels)?,
+            generation: policy.generation,
+            updated_us: policy.updated_us,
+        })
+    }
+}
+
+/// A policy as it is read.
+#[derive(Debug, FromRow)]
+pub(crate) struct PolicyRow {
+    pub(crate) uid: Uuid,
+    pub(crate) spec: String,
+}
+
+impl TryFrom<PolicyRow> for Policy {
+    type Error = StoreError;
+
+    fn try_from(row: PolicyRow) -> Result<Self, StoreError> {
+        parse("spec", &row.spec).map_err(corrupt("policies", || format!("policy {}", row.uid)))
+    }
+}
+
+/// A row of `schedule_children`.
+#[derive(Clone, Debug, FromRow, Serialize)]
+pub(crate) struct ChildRow {
+    pub(crate) zone: String,
+    pub(crate) launch_expression: String,
+    pub(crate) slot: i32,
+    pub(crate) schedule_uid: Uuid,
+    pub(crate) ordinal: i32,
+    pub(crate) rule: String,
+}
+
+impl ChildRow {
+    /// The rows of a schedule's children.
+    pub(crate) fn of(schedule_uid: Uuid, children: Vec<Child>) -> impl Iterator<Item = Self> {
+        (0_i32..).zip(children).map(move |(ordinal, child)| Self {
+            zone: child.zone,
+            launch_expression: child.launch_expression,
+            slot: child.slot,
+            schedule_uid,
+            ordinal,
+            rule: child.rule,
+        })
+    }
+}
+
+impl TryFrom<ChildRow> for StoredChild {
+    type Error = StoreError;
+
+    fn try_from(row: ChildRow) -> Result<Self, StoreError> {
+        let key = || format!("schedule {}, child {}", row.schedule_uid, row.ordinal);
+        let ordinal = count("ordinal", row.ordinal).map_err(corrupt("schedule_children", key))?;
+        let ChildRow { zone, launch_expression, slot, rule, .. } = row;
+        Ok(Self { ordinal, child: Child { zone, launch_expression, slot, rule } })
+    }
+}
+
+/// How many children there are, or how many more or fewer, under a launch expression.
+#[derive(Clone, Debug, FromRow, Serialize)]
+pub(crate) struct CountRow {
+    pub(crate) zone: String,
+    pub(crate) launch_expression: String,
+    pub(crate) children: i64,
+}
+
+/// A key of the registry.
+#[derive(Clone, Debug, FromRow, Serialize)]
+pub(crate) struct KeyRow {
+    pub(crate) zone: String,
+    pub(crate) launch_expression: String,
+}
+
+/// What a transaction changes in the registry, in the order of its key.
+#[derive(Debug, Default)]
+pub(crate) struct Registry(BTreeMap<(String, String), i64>);
+
+impl Registry {
+    /// Children that come.
+    pub(crate) fn add(&mut self, children: &[ChildRow]) {
+        for child in children {
+            *self.0.entry((child.zone.clone(), child.launch_expression.clone())).or_default() += 1;
+        }
+    }
+
+    /// Children that go.
+    pub(crate) fn remove(&mut self, counts: Vec<CountRow>) {
+        for row in counts {
+            *self.0.entry((row.zone, row.launch_expression)).or_default() -= row.children;
+        }
+    }
+
+    /// The differences, and the keys among them that may be at zero now.
+    pub(crate) fn into_rows(self) -> (Vec<CountRow>, Vec<KeyRow>) {
+        let mut differences = Vec::new();
+        let mut smaller = Vec::new();
+        for ((zone, launch_expression), children) in self.0 {
+            if children < 0 {
+                smaller.push(KeyRow { zone: zone.clone(), launch_expression: launch_expression.clone() });
+            }
+            if children != 0 {
+                differences.push(CountRow { zone, launch_expression, children });
+            }
+        }
+        (differences, smaller)
+    }
+}
+
+/// A row of `run_specs` to be written.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SpecRow {
+    pub(crate) shard_id: i32,
+    pub(crate) schedule_uid: Uuid,
+    pub(crate) generation: i64,
+    pub(crate) created_us: i64,
+    pub(crate) body: String,
+}
+
+impl SpecRow {
+    /// The row of a schedule's generation.
+    pub(crate) fn new(schedule: &Schedule, shard: u16) -> Result<Self, StoreError> {
+        Ok(Self {
+            shard_id: i32::from(shard),
+            schedule_uid: schedule.uid,
+            generation: schedule.generation,
+            created_us: schedule.updated_us,
+            body: json(&RunSpec::of(schedule))?,
+        })
+    }
+}
+
+/// A row of `audit_log`.
+#[derive(Clone, Debug, FromRow, Serialize)]
+pub(crate) struct AuditRow {
+    pub(crate) id: Uuid,
+    pub(crate) at_us: i64,
+    pub(crate) actor: String,
+    pub(crate) namespace: String,
+    pub(crate) resource: String,
+    pub(crate) action: String,
+    pub(crate) difference: String,
+}
+
+impl AuditRow {
+    /// The row of an entry.
+    pub(crate) fn new(audit: &Audit) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: audit.id,
+            at_us: audit.at_us,
+            actor: text(&audit.actor),
+            namespace: audit.namespace.clone(),
+            resource: audit.resource.clone(),
+            action: audit.action.clone(),
+            difference: json(&audit.difference)?,
+        })
+    }
+}
+
+impl TryFrom<AuditRow> for Audit {
+    type Error = StoreError;
+
+    fn try_from(row: AuditRow) -> Result<Self, StoreError> {
+        let difference = parse("difference", &row.difference);
+        Ok(Self {
+            difference: difference.map_err(corrupt("audit_log", || format!("entry {}", row.id)))?,
+            id: row.id,
+            at_us: row.at_us,
+            actor: row.actor,
+            namespace: row.namespace,
+            resource: row.resource,
+            action: row.action,
+        })
+    }
+}
+
+/// The ids that begin with a prefix: from the first, to below the second.
+pub(crate) fn id_range(prefix: Option<&str>) -> (String, Option<String>) {
+    match prefix {
+        None | Some("") => (String::new(), None),
+        Some(prefix) => (prefix.to_owned(), Some(format!("{prefix}{}", char::MAX))),
+    }
+}
+
+impl Filter {
+    /// The labels as a JSON object.
+    pub(crate) fn labels_json(&self) -> Result<String, StoreError> {
+        json(&self.labels.iter().map(|(label, value)| (label, value)).collect::<BTreeMap<_, _>>())
+    }
+}

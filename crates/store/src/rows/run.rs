@@ -1,0 +1,152 @@
+//! Runs and skipped triggers.
+
+use serde::Serialize;
+use sqlx::FromRow;
+use tollgate_core::model::{Counts, Run, RunId, Skipped};
+use uuid::Uuid;
+
+use super::{Word, corrupt, count, int, shard_of, text};
+use crate::StoreError;
+
+/// A row of `runs`.
+#[derive(Clone, Debug, FromRow, Serialize)]
+pub(crate) struct RunRow {
+    pub(crate) shard_id: i32,
+    pub(crate) run_id: Uuid,
+    pub(crate) schedule_uid: Uuid,
+    pub(crate) generation: i64,
+    pub(crate) namespace: String,
+    pub(crate) schedule_id: String,
+    pub(crate) policy_uid: Option<Uuid>,
+    pub(crate) launch_us: i64,
+    pub(crate) events: i32,
+    pub(crate) priority: i32,
+    pub(crate) kind: String,
+    pub(crate) state: String,
+    pub(crate) reason: String,
+    pub(crate) next_index: i32,
+    pub(crate) succeeded: i32,
+    pub(crate) failed: i32,
+    pub(crate) dead: i32,
+    pub(crate) expired: i32,
+    pub(crate) cancelled: i32,
+    pub(crate) lost: i32,
+    pub(crate) cursor_in: Option<String>,
+    pub(crate) cursor_out: Option<String>,
+    pub(crate) emitted_us: i64,
+    pub(crate) started_us: Option<i64>,
+    pub(crate) finished_us: Option<i64>,
+}
+
+impl From<&Run> for RunRow {
+    fn from(run: &Run) -> Self {
+        Self {
+            shard_id: i32::from(run.shard),
+            run_id: run.id.0,
+            schedule_uid: run.schedule_uid,
+            generation: run.generation,
+            namespace: run.namespace.clone(),
+            schedule_id: run.schedule_id.clone(),
+            policy_uid: run.policy_uid,
+            launch_us: run.launch_us,
+            events: int(run.events),
+            priority: i32::from(run.priority),
+            kind: run.kind.word().to_owned(),
+            state: run.state.word().to_owned(),
+            reason: text(&run.reason),
+            next_index: int(run.cursor),
+            succeeded: int(run.counts.succeeded),
+            failed: int(run.counts.failed),
+            dead: int(run.counts.dead),
+            expired: int(run.counts.expired),
+            cancelled: int(run.counts.cancelled),
+            lost: int(run.counts.lost),
+            cursor_in: run.cursor_in.as_deref().map(text),
+            cursor_out: run.cursor_out.as_deref().map(text),
+            emitted_us: run.emitted_us,
+            started_us: run.started_us,
+            finished_us: run.finished_us,
+        }
+    }
+}
+
+impl TryFrom<RunRow> for Run {
+    type Error = StoreError;
+
+    fn try_from(row: RunRow) -> Result<Self, StoreError> {
+        let (shard, id) = (row.shard_id, RunId(row.run_id));
+        read_run(row).map_err(corrupt("runs", || format!("shard {shard}, run {id}")))
+    }
+}
+
+fn read_run(row: RunRow) -> Result<Run, (&'static str, String)> {
+    let events = count("events", row.events)?;
+    let cursor = count("next_index", row.next_index)?;
+    if cursor > events {
+        return Err(("next_index", format!("{cursor} is beyond the run's {events} events")));
+    }
+    let priority = u8::try_from(row.priority).ok().filter(|priority| *priority <= 9);
+    Ok(Run {
+        shard: shard_of("shard_id", row.shard_id)?,
+        id: RunId(row.run_id),
+        schedule_uid: row.schedule_uid,
+        generation: row.generation,
+        namespace: row.namespace,
+        schedule_id: row.schedule_id,
+        policy_uid: row.policy_uid,
+        launch_us: row.launch_us,
+        events,
+        priority: priority.ok_or_else(|| ("priority", format!("{} is not 0 to 9", row.priority)))?,
+        kind: Word::of("kind", &row.kind)?,
+        state: Word::of("state", &row.state)?,
+        reason: row.reason,
+        cursor,
+        counts: Counts {
+            succeeded: count("succeeded", row.succeeded)?,
+            failed: count("failed", row.failed)?,
+            dead: count("dead", row.dead)?,
+            expired: count("expired", row.expired)?,
+            cancelled: count("cancelled", row.cancelled)?,
+            lost: count("lost", row.lost)?,
+        },
+        cursor_in: row.cursor_in,
+        cursor_out: row.cursor_out,
+        emitted_us: row.emitted_us,
+        started_us: row.started_us,
+        finished_us: row.finished_us,
+    })
+}
+
+/// A row of `skipped_triggers`.
+#[derive(Clone, Debug, FromRow, Serialize)]
+pub(crate) struct SkippedRow {
+    pub(crate) schedule_uid: Uuid,
+    pub(crate) launch_us: i64,
+    pub(crate) reason: String,
+    pub(crate) recorded_us: i64,
+}
+
+impl From<&Skipped> for SkippedRow {
+    fn from(skipped: &Skipped) -> Self {
+        Self {
+            schedule_uid: skipped.schedule_uid,
+            launch_us: skipped.launch_us,
+            reason: skipped.reason.word().to_owned(),
+            recorded_us: skipped.recorded_us,
+        }
+    }
+}
+
+impl TryFrom<SkippedRow> for Skipped {
+    type Error = StoreError;
+
+    fn try_from(row: SkippedRow) -> Result<Self, StoreError> {
+        let key = || format!("schedule {}, launch {}", row.schedule_uid, row.launch_us);
+        Ok(Self {
+            schedule_uid: row.schedule_uid,
+            launch_us: row.launch_us,
+            reason: Word::of("reason", &row.reason).map_err(corrupt("skipped_triggers", key))?,
+            recorded_us: row.recorded_us,
+        })
+    }
+}

@@ -1,0 +1,82 @@
+//! What one commit of a shard's owner writes.
+
+use sqlx::SqliteConnection;
+use uuid::Uuid;
+
+use super::emit::{insert_runs, insert_skipped};
+use crate::failure::Failure;
+use crate::rows::{ChangeRows, EventKey};
+
+/// Writes all changes of a shard. What goes, goes first, so that it may come again in the same commit.
+pub(super) async fn write(connection: &mut SqliteConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
+    write_runs(connection, shard, rows).await?;
+    write_events(connection, shard, rows).await?;
+    write_plan(connection, shard, rows).await?;
+    insert_skipped(connection, &rows.skipped).await?;
+    if let Some(pause) = &rows.pause {
+        sqlx::query(sql!("shard_pause_write")).bind(shard).bind(pause).execute(&mut *connection).await?;
+    }
+    delete(connection, sql!("inbox_delete"), shard, &rows.inbox_done).await
+}
+
+async fn write_runs(connection: &mut SqliteConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
+    delete(connection, sql!("runs_delete"), shard, &rows.runs_withdrawn).await?;
+    insert_runs(connection, shard, &rows.runs_new).await?;
+    if !rows.runs_changed.is_empty() {
+        let query = sqlx::query(sql!("runs_update")).bind(shard).bind(json(&rows.runs_changed)?);
+        query.execute(connection).await?;
+    }
+    Ok(())
+}
+
+async fn write_events(connection: &mut SqliteConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
+    delete_events(connection, sql!("tokens_delete"), shard, &rows.tokens_gone).await?;
+    if !rows.tokens_put.is_empty() {
+        let query = sqlx::query(sql!("tokens_put")).bind(shard).bind(json(&rows.tokens_put)?);
+        query.execute(&mut *connection).await?;
+    }
+    delete_events(connection, sql!("history_delete"), shard, &rows.history_gone).await?;
+    if !rows.history.is_empty() {
+        let query = sqlx::query(sql!("history_insert")).bind(shard).bind(json(&rows.history)?);
+        query.execute(connection).await?;
+    }
+    Ok(())
+}
+
+async fn write_plan(connection: &mut SqliteConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
+    delete(connection, sql!("shard_schedules_delete"), shard, &rows.schedules_gone).await?;
+    if !rows.schedules.is_empty() {
+        let query = sqlx::query(sql!("shard_schedules_put")).bind(shard).bind(json(&rows.schedules)?);
+        query.execute(&mut *connection).await?;
+    }
+    delete(connection, sql!("shard_policies_delete"), shard, &rows.policies_gone).await?;
+    if !rows.policies.is_empty() {
+        let query = sqlx::query(sql!("shard_policies_put")).bind(shard).bind(json(&rows.policies)?);
+        query.execute(connection).await?;
+    }
+    Ok(())
+}
+
+async fn delete(
+    connection: &mut SqliteConnection,
+    statement: &'static str,
+    shard: i32,
+    uids: &[Uuid],
+) -> Result<(), Failure> {
+    if !uids.is_empty() {
+        sqlx::query(statement).bind(shard).bind(uids).execute(connection).await?;
+    }
+    Ok(())
+}
+
+async fn delete_events(
+    connection: &mut SqliteConnection,
+    statement: &'static str,
+    shard: i32,
+    events: &[EventKey],
+) -> Result<(), Failure> {
+    if !events.is_empty() {
+        sqlx::query(statement).bind(shard).bind(json(&events)?).execute(connection).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! Gathers runs and skips of several children and hands them over together.
+//!
+//! In: judged launches. Out: [`EmitStore::emit`](tollgate_store::emit::EmitStore::emit), and a wake for each shard that
+//! got a run that launches soon. Invariant: a launch that has a run is not recorded as skipped later.
+//! Not here: judging.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::atomic::Ordering;
+
+use tollgate_core::model::{Counts, MINUTE_US, Run, RunId, RunKind, RunState, SkipReason, Skipped};
+use tollgate_store::StoreError;
+use tollgate_store::emit::ScannedChild;
+use uuid::Uuid;
+
+use crate::{Emitter, RoundReport};
+
+/// So many rows are handed over at once.
+const ROWS_MAX: usize = 1_000;
+/// A shard's owner is woken for runs that launch so soon; it finds later ones by itself.
+const SOON_US: i64 = 5 * MINUTE_US;
+
+/// What has been judged and not handed over.
+pub(crate) struct Batch {
+    runs: Vec<Run>,
+    skipped: Vec<Skipped>,
+    /// Somebody may have judged the same launches before, at a time when they were not late.
+    again: bool,
+    emitted: u32,
+}
+
+impl Batch {
+    /// An empty batch. `again`: its launches may have been judged before.
+    pub(crate) fn new(again: bool) -> Self {
+        Self { runs: Vec::new(), skipped: Vec::new(), again, emitted: 0 }
+    }
+
+    /// Whether it should be handed over.
+    pub(crate) fn is_full(&self) -> bool {
+        self.runs.len() + self.skipped.len() >= ROWS_MAX
+    }
+
+    /// How many new runs it has handed over in all.
+    pub(crate) fn emitted(&self) -> u32 {
+        self.emitted
+    }
+
+    /// Adds the run of a child's launch.
+    pub(crate) fn run(&mut self, child: &ScannedChild, launch_us: i64, now_us: i64) {
+        let schedule = &child.schedule;
+        self.runs.push(Run {
+            shard: child.shard,
+            id: RunId::derive(schedule.uid, launch_us),
+            schedule_uid: schedule.uid,
+            generation: schedule.generation,
+            namespace: schedule.namespace.clone(),
+            schedule_id: schedule.id.clone(),
+            policy_uid: schedule.policy_uid,
+            launch_us,
+            events: schedule.events,
+            priority: schedule.priority,
+            kind: RunKind::Scheduled,
+            state: RunState::Emitted,
+            reason: String::new(),
+            cursor: 0,
+            counts: Counts::default(),
+            cursor_in: None,
+            cursor_out: None,
+            emitted_us: now_us,
+            started_us: None,
+            finished_us: None,
+        });
+    }
+
+    /// Adds a launch that makes no run.
+    pub(crate) fn skip(&mut self, schedule_uid: Uuid, launch_us: i64, reason: SkipReason, now_us: i64) {
+        self.skipped.push(Skipped { schedule_uid, launch_us, reason, recorded_us: now_us });
+    }
+
+    /// Adds a launch that was missed.
+    pub(crate) fn miss(&mut self, schedule_uid: Uuid, launch_us: i64, now_us: i64) {
+        self.skip(schedule_uid, launch_us, SkipReason::Missed, now_us);
+    }
+}
+
+impl Emitter {
+    /// Hands over what a batch holds, and wakes the shards that have something to do soon.
+    pub(crate) async fn flush(&self, batch: &mut Batch, report: &mut RoundReport) -> Result<(), StoreError> {
+        if batch.again {
+            self.drop_known(&mut batch.skipped).await?;
+        }
+        if batch.runs.is_empty() && batch.skipped.is_empty() {
+            return Ok(());
+        }
+        let new = self.store.emit(&batch.runs, &batch.skipped).await?;
+        let soon_us = self.clock.wall_us().saturating_add(SOON_US);
+        let shards: BTreeSet<u16> =
+            batch.runs.iter().filter(|run| run.launch_us <= soon_us).map(|run| run.shard).collect();
+        shards.into_iter().for_each(|shard| (self.wake)(shard));
+        let missed = count(&batch.skipped, SkipReason::Missed);
+        let paused = count(&batch.skipped, SkipReason::Paused);
+        batch.emitted = batch.emitted.saturating_add(new);
+        report.runs += u64::from(new);
+        report.missed += missed;
+        report.paused += paused;
+        self.stats.runs.fetch_add(new.into(), Ordering::Relaxed);
+        self.stats.missed.fetch_add(missed, Ordering::Relaxed);
+        self.stats.paused.fetch_add(paused, Ordering::Relaxed);
+        batch.runs.clear();
+        batch.skipped.clear();
+        Ok(())
+    }
+
+    /// Drops skips of launches that have a run: an emitter made it in time and died before its task was done.
+    async fn drop_known(&self, skipped: &mut Vec<Skipped>) -> Result<(), StoreError> {
+        let mut spans: BTreeMap<Uuid, (i64, i64)> = BTreeMap::new();
+        for skip in skipped.iter() {
+            let span = spans.entry(skip.schedule_uid).or_insert((skip.launch_us, skip.launch_us));
+            *span = (span.0.min(skip.launch_us), span.1.max(skip.launch_us));
+        }
+        let mut known = HashSet::new();
+        for (uid, (first_us, last_us)) in spans {
+            let launches = self.store.launches_with_runs(uid, first_us, last_us + 1).await?;
+            known.extend(launches.into_iter().map(|launch_us| (uid, launch_us)));
+        }
+        skipped.retain(|skip| !known.contains(&(skip.schedule_uid, skip.launch_us)));
+        Ok(())
+    }
+}
+
+fn count(skipped: &[Skipped], reason: SkipReason) -> u64 {
+    skipped.iter().filter(|skip| skip.reason == reason).count() as u64
+}

@@ -1,0 +1,84 @@
+//! Decides what becomes of one launch: a run, a recorded skip, or nothing.
+//!
+//! In: a schedule, a launch time that its children yield, the time now. Out: a [`Fate`]. Invariant: of a launch that
+//! has fallen due, nothing is silent; only what lies before the schedule was made is passed over.
+//! Not here: which launches there are (`tollgate_core::emit`), writing.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use tollgate_core::model::{CatchUp, SECOND_US, Schedule, SkipReason};
+use tollgate_core::plan::{Plan, PlanError};
+use uuid::Uuid;
+
+/// What becomes of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It makes a run.
+    Run,
+    /// It makes none, and that is recorded.
+    Skip(SkipReason),
+    /// The schedule did not exist yet.
+    Before,
+}
+
+/// Judges launches at one moment.
+pub(crate) struct Judge {
+    now_us: i64,
+    late_us: i64,
+    /// Of the schedules that had to be asked for their latest launch.
+    plans: HashMap<Uuid, Plan>,
+}
+
+impl Judge {
+    /// A judge at `now_us`, to whom launches older than `late_after_us` have been missed.
+    pub(crate) fn new(now_us: i64, late_after_us: i64) -> Self {
+        Self { now_us, late_us: now_us.saturating_sub(late_after_us), plans: HashMap::new() }
+    }
+
+    /// The moment of its judgements.
+    pub(crate) fn now_us(&self) -> i64 {
+        self.now_us
+    }
+
+    /// What becomes of a schedule's launch. `next_us` is a later launch of the same schedule, where the caller knows
+    /// one: it spares a look at the plan.
+    ///
+    /// # Errors
+    /// [`PlanError`] where the schedule's timing had to be asked and cannot be read.
+    pub(crate) fn fate(
+        &mut self,
+        schedule: &Schedule,
+        launch_us: i64,
+        next_us: Option<i64>,
+    ) -> Result<Fate, PlanError> {
+        if launch_us <= schedule.created_us {
+            return Ok(Fate::Before);
+        }
+        if schedule.pause.is_some() {
+            return Ok(Fate::Skip(SkipReason::Paused));
+        }
+        if launch_us >= self.late_us {
+            return Ok(Fate::Run);
+        }
+        let fires = match schedule.catch_up {
+            CatchUp::None => false,
+            CatchUp::Latest => {
+                next_us.is_none_or(|next_us| next_us > self.now_us) && self.is_latest(schedule, launch_us)?
+            }
+            CatchUp::All { horizon_s } => {
+                launch_us >= self.now_us.saturating_sub(horizon_s.saturating_mul(SECOND_US))
+            }
+        };
+        Ok(if fires { Fate::Run } else { Fate::Skip(SkipReason::Missed) })
+    }
+
+    /// Whether no trigger of the schedule has fired in (launch, now].
+    fn is_latest(&mut self, schedule: &Schedule, launch_us: i64) -> Result<bool, PlanError> {
+        let plan = match self.plans.entry(schedule.uid) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(Plan::forecast(&schedule.timing, schedule.uid.as_bytes())?),
+        };
+        Ok(plan.fires_between(launch_us, self.now_us).next().is_none())
+    }
+}

@@ -1,0 +1,176 @@
+//! Carries out scan tasks: reads children page by page, judges their launches, hands runs over.
+//!
+//! In: claimed tasks. Out: runs for the queue shards, recorded skips, checkpoints.
+//! Invariants: a checkpoint moves, and a task is done, only after everything before it has been handed over; a child or
+//! schedule that cannot be read is named and passed over. Schedules and children are never written.
+//! Not here: which windows and tasks there are (`open`), what becomes of a launch (`judge`).
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+use tokio_util::sync::CancellationToken;
+use tollgate_core::emit;
+use tollgate_core::model::SECOND_US;
+use tollgate_store::StoreError;
+use tollgate_store::emit::{ClaimedTask, ScannedChild};
+use uuid::Uuid;
+
+use crate::batch::Batch;
+use crate::judge::{Fate, Judge};
+use crate::{Emitter, RoundReport};
+
+/// How a task was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// All its children have been read.
+    Done,
+    /// The lease has run out, or the emitter stops: whoever claims it next goes on.
+    Unfinished,
+}
+
+impl Emitter {
+    /// Claims tasks and carries them out until none is free. Returns how many were claimed.
+    pub(crate) async fn scan_all(
+        &self,
+        report: &mut RoundReport,
+        stop: &CancellationToken,
+    ) -> Result<usize, StoreError> {
+        let mut claimed_count = 0;
+        // A window that has been open for long may have been worked on before.
+        let incomplete = self.store.windows(0).await?;
+        let opened: HashMap<i64, i64> =
+            incomplete.iter().map(|row| (row.window.start_us, row.opened_us)).collect();
+        while !stop.is_cancelled() {
+            let now_us = self.clock.wall_us();
+            let lease = Lease { id: Uuid::new_v4(), until_us: now_us + self.options.lease_us() };
+            let limit = self.options.claim.max(1);
+            let mut tasks = self.store.claim_tasks(lease.id, lease.until_us, now_us, limit).await?;
+            if tasks.is_empty() {
+                break;
+            }
+            claimed_count += tasks.len();
+            tasks.sort_by(|a, b| a.window.cmp(&b.window));
+            for group in tasks.chunk_by_mut(|a, b| a.window == b.window) {
+                let opened_us = group.first().and_then(|task| opened.get(&task.window.start_us));
+                let again = opened_us.is_some_and(|opened_us| now_us - opened_us >= self.options.lease_us());
+                self.scan_window(group, lease, again, report, stop).await?;
+            }
+        }
+        Ok(claimed_count)
+    }
+
+    /// Carries out tasks of one window. `again`: somebody may have worked on them before.
+    async fn scan_window(
+        &self,
+        tasks: &mut [ClaimedTask],
+        lease: Lease,
+        again: bool,
+        report: &mut RoundReport,
+        stop: &CancellationToken,
+    ) -> Result<(), StoreError> {
+        let mut batch = Batch::new(again);
+        let mut done = Vec::new();
+        for task in tasks {
+            if stop.is_cancelled() || self.clock.wall_us() >= lease.until_us {
+                break;
+            }
+            match self.scan_task(task, lease, &mut batch, report, stop).await {
+                Ok(Left::Done) => done.push(task.clone()),
+                Ok(Left::Unfinished) => break,
+                Err(error @ StoreError::Corrupt { .. }) => {
+                    // The others go on; this one comes again when its lease has run out.
+                    report.corrupt += 1;
+                    self.stats.corrupt.fetch_add(1, Ordering::Relaxed);
+                    let (zone, expression) = (&task.task.zone, &task.task.launch_expression);
+                    tracing::error!(%error, zone, expression, start_us = task.window.start_us, "a scan task is put off");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.flush(&mut batch, report).await?;
+        if !done.is_empty() {
+            let now_us = self.clock.wall_us();
+            self.store.complete_tasks(&done, lease.id, batch.emitted(), now_us).await?;
+            let count = u32::try_from(done.len()).unwrap_or(u32::MAX);
+            report.tasks += count;
+            self.stats.tasks.fetch_add(count.into(), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    async fn scan_task(
+        &self,
+        claimed: &mut ClaimedTask,
+        lease: Lease,
+        batch: &mut Batch,
+        report: &mut RoundReport,
+        stop: &CancellationToken,
+    ) -> Result<Left, StoreError> {
+        let limit = self.options.page.max(1);
+        loop {
+            let page = self.store.scan(&claimed.task, claimed.checkpoint, limit).await?;
+            self.judge_page(claimed, &page.children, batch, report).await?;
+            report.corrupt += page.corrupt;
+            self.stats.corrupt.fetch_add(page.corrupt.into(), Ordering::Relaxed);
+            let Some(checkpoint) = page.next else { return Ok(Left::Done) };
+            self.flush(batch, report).await?;
+            self.store.checkpoint(claimed, lease.id, checkpoint).await?;
+            claimed.checkpoint = Some(checkpoint);
+            if stop.is_cancelled() || self.clock.wall_us() >= lease.until_us {
+                return Ok(Left::Unfinished);
+            }
+        }
+    }
+
+    async fn judge_page(
+        &self,
+        claimed: &ClaimedTask,
+        children: &[ScannedChild],
+        batch: &mut Batch,
+        report: &mut RoundReport,
+    ) -> Result<(), StoreError> {
+        let mut judge = Judge::new(self.clock.wall_us(), self.options.late_after_s.saturating_mul(SECOND_US));
+        for child in children {
+            report.children += 1;
+            self.stats.children.fetch_add(1, Ordering::Relaxed);
+            let schedule = &child.schedule;
+            let launches = match emit::launch_times(&child.child, claimed.window) {
+                Ok(launches) => launches,
+                Err(error) => {
+                    self.corrupt(child, &error, report);
+                    continue;
+                }
+            };
+            for (at, &launch_us) in launches.iter().enumerate() {
+                match judge.fate(schedule, launch_us, launches.get(at + 1).copied()) {
+                    Ok(Fate::Run) => batch.run(child, launch_us, judge.now_us()),
+                    Ok(Fate::Skip(reason)) => batch.skip(schedule.uid, launch_us, reason, judge.now_us()),
+                    Ok(Fate::Before) => {}
+                    Err(error) => {
+                        // Whether it is the latest is not known: it is recorded rather than fired out of time.
+                        self.corrupt(child, &error, report);
+                        batch.miss(schedule.uid, launch_us, judge.now_us());
+                    }
+                }
+                if batch.is_full() {
+                    self.flush(batch, report).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn corrupt(&self, child: &ScannedChild, error: &dyn std::error::Error, report: &mut RoundReport) {
+        report.corrupt += 1;
+        self.stats.corrupt.fetch_add(1, Ordering::Relaxed);
+        let (namespace, schedule) = (&child.schedule.namespace, &child.schedule.id);
+        tracing::error!(%error, namespace, schedule, child = child.ordinal, "a child is passed over");
+    }
+}
+
+/// Under which name tasks are claimed, and until when others leave them alone.
+#[derive(Clone, Copy, Debug)]
+struct Lease {
+    id: Uuid,
+    until_us: i64,
+}

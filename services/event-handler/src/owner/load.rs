@@ -1,0 +1,167 @@
+//! What an owner reads: all of its shard after a takeover, news later.
+
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tollgate_core::handle::control::Message;
+use tollgate_core::handle::{Context, Needs, Shard, State};
+use tollgate_core::model::{Run, RunSpec, SECOND_US};
+use tollgate_store::{Store, StoreError};
+
+use super::Owner;
+
+/// How many emitted runs, and how many messages, one read takes.
+const READ_MAX: u32 = 2_000;
+/// Waits between tries to load a shard, in milliseconds.
+const RETRY_MS: [u64; 5] = [100, 500, 1_000, 2_000, 5_000];
+
+pub(super) enum Loaded {
+    Machine(Box<Shard>),
+    Stopped,
+}
+
+/// What is new in the store.
+pub(super) struct News {
+    runs: Vec<Run>,
+    specs: Vec<RunSpec>,
+    messages: Vec<(Message, Context)>,
+    /// There may be more.
+    full: bool,
+}
+
+impl Owner {
+    /// Loads the machine from the store, however long that takes.
+    pub(super) async fn load(&mut self) -> Loaded {
+        for attempt in 0.. {
+            if self.stop.is_cancelled() {
+                return Loaded::Stopped;
+            }
+            match self.shared.store.load_shard(self.lease.shard).await {
+                Ok(loaded) => {
+                    let state = State {
+                        policies: loaded.policies,
+                        schedules: loaded.schedules,
+                        runs: loaded.runs,
+                        tokens: loaded.tokens,
+                        specs: loaded.specs,
+                        pause: loaded.pause,
+                    };
+                    let (options, now) = (self.shared.options.machine.clone(), self.shared.clock.now());
+                    let machine = Shard::new(self.lease.shard, options, state, rand::random(), now);
+                    return Loaded::Machine(Box::new(machine));
+                }
+                Err(error) => {
+                    let shard = self.lease.shard;
+                    if attempt == 0 {
+                        tracing::warn!(shard, %error, "the shard cannot be loaded; trying again");
+                    }
+                    let wait_ms = RETRY_MS[attempt.min(RETRY_MS.len() - 1)];
+                    tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+                }
+            }
+        }
+        Loaded::Stopped
+    }
+
+    /// A commit failed, or nobody knows: a fresh lease makes sure that nothing of the old one can still come.
+    /// False if somebody else has the shard.
+    pub(super) async fn take_over_from_self(&mut self) -> bool {
+        for attempt in 0.. {
+            let shard = self.lease.shard;
+            match self.reclaim().await {
+                Ok(Some(lease)) => {
+                    self.lease = lease;
+                    return true;
+                }
+                Ok(None) => return false,
+                Err(error) => {
+                    if attempt == 0 {
+                        tracing::warn!(shard, %error, "the store does not answer; trying again");
+                    }
+                    if self.stop.is_cancelled() {
+                        return false;
+                    }
+                    let wait_ms = RETRY_MS[attempt.min(RETRY_MS.len() - 1)];
+                    tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+                }
+            }
+        }
+        false
+    }
+
+    async fn reclaim(&self) -> Result<Option<tollgate_store::handle::Lease>, StoreError> {
+        let store = &self.shared.store;
+        let leases = store.leases().await?;
+        let Some(seen) = leases.into_iter().find(|l| l.shard == self.lease.shard) else { return Ok(None) };
+        if seen.owner != self.shared.process {
+            return Ok(None);
+        }
+        store.take_shard(&seen, &self.shared.process).await
+    }
+
+    pub(super) fn begin_read(&mut self, machine: &mut Shard) -> JoinHandle<Result<News, StoreError>> {
+        machine.begin_read();
+        self.syncs_read.append(&mut self.syncs_new);
+        let (store, shard) = (self.shared.store.clone(), self.lease.shard);
+        let until_us = self.shared.clock.wall_us() + self.shared.options.load_ahead_s * SECOND_US;
+        tokio::spawn(async move { read_news(&*store, shard, until_us).await })
+    }
+
+    /// Hands news to the machine. True if there may be more.
+    pub(super) fn take_in(&mut self, machine: &mut Shard, news: News) -> bool {
+        let now = self.shared.clock.now();
+        // Messages first: a run may need the policy or the fence that they bring.
+        for (message, context) in news.messages {
+            machine.control(message, context, now);
+        }
+        machine.adopt(news.runs, news.specs, now);
+        if news.full {
+            // A sync waits for the rest, too.
+            self.syncs_new.append(&mut self.syncs_read);
+        } else {
+            let after = machine.durable_after().unwrap_or_default();
+            self.syncs_commit.extend(self.syncs_read.drain(..).map(|reply| (after, reply)));
+        }
+        self.resolve_syncs(machine);
+        news.full
+    }
+
+    pub(super) fn resolve_syncs(&mut self, machine: &Shard) {
+        let durable = machine.commits();
+        for (_, reply) in self.syncs_commit.extract_if(.., |(after, _)| *after <= durable) {
+            // A caller that has gone needs no answer.
+            let _gone = reply.send(());
+        }
+    }
+}
+
+/// Emitted runs are read before messages, so that what a run needs is among the messages.
+async fn read_news(store: &dyn Store, shard: u16, until_us: i64) -> Result<News, StoreError> {
+    let (runs, specs) = store.emitted_runs(shard, until_us, READ_MAX).await?;
+    let inbox = store.inbox(shard, READ_MAX).await?;
+    let full = runs.len() == READ_MAX as usize || inbox.len() == READ_MAX as usize;
+    let mut messages = Vec::with_capacity(inbox.len());
+    for message in inbox {
+        let context = read_context(store, shard, &Needs::of(&message.control)).await?;
+        messages.push((message, context));
+    }
+    Ok(News { runs, specs, messages, full })
+}
+
+async fn read_context(store: &dyn Store, shard: u16, needs: &Needs) -> Result<Context, StoreError> {
+    let mut context = Context::default();
+    if !needs.runs.is_empty() {
+        context.runs = store.runs(shard, &needs.runs).await?;
+    }
+    let mut keys = needs.specs.clone();
+    keys.extend(context.runs.iter().map(|r| (r.schedule_uid, r.generation)));
+    keys.sort_unstable();
+    keys.dedup();
+    if !keys.is_empty() {
+        context.specs = store.specs(shard, &keys).await?;
+    }
+    if let Some((run, indexes)) = &needs.dead {
+        context.dead = store.dead_events(shard, *run, indexes, READ_MAX).await?;
+    }
+    Ok(context)
+}

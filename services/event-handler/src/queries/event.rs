@@ -1,0 +1,130 @@
+//! Events: an acquired, unfinished one has a token row, an ended one is in the done queue, and the others follow from
+//! their run's cursor.
+
+use std::collections::BTreeMap;
+
+use tollgate_core::handle::Place;
+use tollgate_core::handle::change::{Outcome, TokenRow};
+use tollgate_core::model::{EventRef, Run, RunSpec, SECOND_US};
+use tollgate_proto::convert::event;
+use tollgate_proto::v1;
+use tonic::Status;
+
+use super::store_status;
+use crate::Shared;
+use crate::answers::Addressed;
+use crate::routes::Input;
+
+/// A run with what its events' times follow from.
+pub(crate) struct RunView {
+    pub(crate) run: Run,
+    spread_s: Option<i64>,
+}
+
+impl Shared {
+    pub(crate) async fn view(&self, run: Run) -> Result<RunView, Status> {
+        let specs = self.store.specs(run.shard, &[(run.schedule_uid, run.generation)]).await.map_err(store_status)?;
+        Ok(RunView { spread_s: specs.first().and_then(|s: &RunSpec| s.spread_s), run })
+    }
+
+    /// One event by name or bare id.
+    pub(crate) async fn find_event(&self, name: &str) -> Result<(EventRef, v1::Event), Status> {
+        let Addressed { event, namespace } = self.address("name", name).map_err(|refusal| refusal.into_status())?;
+        let unknown = || Status::not_found(format!("name: there is no event {name:?}"));
+        let runs = self.store.runs(event.shard, &[event.run]).await.map_err(store_status)?;
+        let run = runs.into_iter().next().ok_or_else(unknown)?;
+        if event.index >= run.events || namespace.is_some_and(|given| given != run.namespace) {
+            return Err(unknown());
+        }
+        let view = self.view(run).await?;
+        let events = self.events(&view, event.index, 1).await?;
+        let mut shown = events.into_iter().next().ok_or_else(unknown)?;
+        self.ask_place(event, &mut shown).await;
+        Ok((event, shown))
+    }
+
+    /// Up to `limit` events of a run from `from_index` on.
+    pub(crate) async fn events(&self, view: &RunView, from_index: u32, limit: u32) -> Result<Vec<v1::Event>, Status> {
+        let run = &view.run;
+        let tokens = self.store.tokens(run.shard, run.id, from_index, limit).await.map_err(store_status)?;
+        let ended = self.store.history(run.shard, run.id, from_index, None, limit).await.map_err(store_status)?;
+        let tokens: BTreeMap<u32, TokenRow> = tokens.into_iter().map(|t| (t.index, t)).collect();
+        let mut ended = ended.into_iter().peekable();
+        let until = run.events.min(from_index.saturating_add(limit));
+        let now_us = self.clock.wall_us();
+        let mut events = Vec::new();
+        for index in from_index..until {
+            while ended.peek().is_some_and(|row| row.index + row.count <= index) {
+                ended.next();
+            }
+            let covering = ended.peek().filter(|row| row.index <= index);
+            events.push(match (tokens.get(&index), covering) {
+                (Some(token), _) => self.of_token(view, token),
+                (None, Some(row)) => self.show(view, index, event::Place::Done(row)),
+                (None, None) => self.unstarted(view, index, now_us),
+            });
+        }
+        Ok(events)
+    }
+
+    /// Up to `limit` events of a run that ended so, from `from_index` on.
+    pub(crate) async fn ended_events(
+        &self,
+        view: &RunView,
+        outcome: Outcome,
+        from_index: u32,
+        limit: u32,
+    ) -> Result<Vec<v1::Event>, Status> {
+        let run = &view.run;
+        let rows =
+            self.store.history(run.shard, run.id, from_index, Some(outcome), limit).await.map_err(store_status)?;
+        let indexes = rows.iter().flat_map(|row| (row.index..row.index + row.count).map(move |index| (index, row)));
+        let from = indexes.filter(|(index, _)| *index >= from_index).take(limit as usize);
+        Ok(from.map(|(index, row)| self.show(view, index, event::Place::Done(row))).collect())
+    }
+
+    /// Up to `limit` acquired, unfinished events of a run, from `from_index` on.
+    pub(crate) async fn token_events(
+        &self,
+        view: &RunView,
+        from_index: u32,
+        limit: u32,
+    ) -> Result<Vec<v1::Event>, Status> {
+        let run = &view.run;
+        let rows = self.store.tokens(run.shard, run.id, from_index, limit).await.map_err(store_status)?;
+        Ok(rows.iter().map(|row| self.of_token(view, row)).collect())
+    }
+
+    /// The owner's memory knows what no row says: a suspect token.
+    async fn ask_place(&self, event: EventRef, shown: &mut v1::Event) {
+        let ask = |reply| Input::Explain { run: event.run, index: event.index, reply };
+        if let Some(Some(explained)) = self.routes.ask(event.shard, ask).await
+            && explained.place == Place::Suspect
+        {
+            shown.state = v1::EventState::Suspect.into();
+        }
+    }
+
+    fn show(&self, view: &RunView, index: u32, place: event::Place<'_>) -> v1::Event {
+        let run = &view.run;
+        let id = self.keyring.id(EventRef { shard: run.shard, run: run.id, index });
+        event::to_message(&id, run, index, view.launch_of(index), place)
+    }
+
+    fn of_token(&self, view: &RunView, row: &TokenRow) -> v1::Event {
+        self.show(view, row.index, event::Place::Token { row, suspect: false })
+    }
+
+    fn unstarted(&self, view: &RunView, index: u32, now_us: i64) -> v1::Event {
+        let due = view.launch_of(index) <= now_us;
+        self.show(view, index, if due { event::Place::Waiting } else { event::Place::Scheduled })
+    }
+}
+
+impl RunView {
+    fn launch_of(&self, index: u32) -> i64 {
+        let Some(spread_s) = self.spread_s else { return self.run.launch_us };
+        let offset = i128::from(index) * i128::from(spread_s) * i128::from(SECOND_US) / i128::from(self.run.events);
+        self.run.launch_us + i64::try_from(offset).unwrap_or_default()
+    }
+}

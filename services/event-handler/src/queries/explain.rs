@@ -1,0 +1,196 @@
+//! Why an event waits, in words.
+
+use tollgate_core::handle::{Explanation, Holder, Place, Reason};
+use tollgate_core::model::{EventRef, Pause};
+use tollgate_proto::convert::{self, names};
+use tollgate_proto::v1;
+use tonic::Status;
+
+use crate::Shared;
+use crate::routes::Input;
+
+impl Shared {
+    /// Everything that is known of why an event is where it is.
+    pub(crate) async fn explain(&self, name: &str) -> Result<v1::Explanation, Status> {
+        let (event, mut shown) = self.find_event(name).await?;
+        let ask = |reply| Input::Explain { run: event.run, index: event.index, reply };
+        match self.routes.ask(event.shard, ask).await {
+            Some(Some(explained)) => {
+                shown.state = state(explained.place).into();
+                Ok(self.in_words(event, shown, explained))
+            }
+            Some(None) => Ok(without_memory(shown)),
+            None if ended(&shown) => Ok(without_memory(shown)),
+            None => {
+                let message = format!("queue shard {:02x} is not owned by the handler that was asked", event.shard);
+                Ok(v1::Explanation {
+                    event: Some(shown),
+                    summary: format!("It is not known here: {message}."),
+                    reasons: vec![reason(v1::ReasonCode::NoOwner, message)],
+                    holders: Vec::new(),
+                    place_in_line: -1,
+                    freed_by: "Ask the handler that owns the shard, or wait until one does.".to_owned(),
+                })
+            }
+        }
+    }
+
+    fn in_words(&self, event: EventRef, shown: v1::Event, explained: Explanation) -> v1::Explanation {
+        let now_us = self.clock.wall_us();
+        let mut reasons: Vec<v1::Reason> = explained.reasons.iter().map(|r| in_words(r, now_us)).collect();
+        if reasons.is_empty() {
+            reasons.push(in_flight(explained.place, &explained));
+        }
+        let holders = explained.holders.iter().map(|h| self.holder(event.shard, h, now_us)).collect();
+        let place_in_line = explained.ahead.map_or(-1, |ahead| i64::try_from(ahead).unwrap_or(i64::MAX));
+        let freed_by = freed_by(&explained);
+        let first = reasons.first().map(|r| r.message.clone()).unwrap_or_default();
+        let summary = match (explained.place, place_in_line) {
+            (Place::Waiting | Place::Retrying, ahead) if ahead > 0 => {
+                format!("It waits: {first}. {ahead} events go before it.")
+            }
+            (Place::Waiting | Place::Retrying | Place::Scheduled, _) => format!("It waits: {first}."),
+            _ => format!("It is in flight: {first}."),
+        };
+        v1::Explanation { event: Some(shown), summary, reasons, holders, place_in_line, freed_by }
+    }
+
+    fn holder(&self, shard: u16, holder: &Holder, now_us: i64) -> v1::Holder {
+        let id = self.keyring.id(EventRef { shard, run: holder.run, index: holder.index });
+        let (namespace, schedule) = &holder.schedule;
+        v1::Holder {
+            event: names::of_event(namespace, id.as_str()),
+            schedule: names::of_schedule(namespace, schedule),
+            state: state(holder.place).into(),
+            age: Some(convert::duration_of_ms(holder.age_us / 1000)),
+            expire_time: holder.timer_us.map(|t| convert::timestamp(now_us + t)),
+        }
+    }
+}
+
+fn state(place: Place) -> v1::EventState {
+    match place {
+        Place::Scheduled => v1::EventState::Scheduled,
+        Place::Waiting => v1::EventState::Waiting,
+        Place::Retrying => v1::EventState::Retrying,
+        Place::Acquired => v1::EventState::Acquired,
+        Place::Held => v1::EventState::Held,
+        Place::Suspect => v1::EventState::Suspect,
+    }
+}
+
+fn ended(event: &v1::Event) -> bool {
+    event.finish_time.is_some()
+}
+
+/// The owner has nothing of it in memory: it has ended, or its run lies beyond what has been loaded.
+fn without_memory(event: v1::Event) -> v1::Explanation {
+    let (code, message) = if ended(&event) {
+        let state = v1::EventState::try_from(event.state).unwrap_or_default();
+        let name = state.as_str_name().trim_start_matches("EVENT_STATE_").to_owned();
+        (v1::ReasonCode::Ended, format!("it has ended as {name}"))
+    } else {
+        (v1::ReasonCode::NotDue, "its run is not loaded yet".to_owned())
+    };
+    let summary = format!("It does not wait: {message}.");
+    let reasons = vec![reason(code, message)];
+    v1::Explanation {
+        event: Some(event),
+        summary,
+        reasons,
+        holders: Vec::new(),
+        place_in_line: -1,
+        freed_by: String::new(),
+    }
+}
+
+fn reason(code: v1::ReasonCode, message: String) -> v1::Reason {
+    v1::Reason { code: code.into(), message }
+}
+
+fn seconds(us: i64) -> String {
+    format!("{:.1} s", us as f64 / 1_000_000.0)
+}
+
+fn paused(what: &str, pause: &Pause) -> String {
+    let why = if pause.reason.is_empty() { "no reason given" } else { &pause.reason };
+    format!("{what} is paused by {} ({why})", pause.actor)
+}
+
+fn in_words(given: &Reason, now_us: i64) -> v1::Reason {
+    use v1::ReasonCode as Code;
+    match given {
+        Reason::NotDue { launch_us } => {
+            reason(Code::NotDue, format!("its launch time is {} ahead", seconds(launch_us - now_us)))
+        }
+        Reason::Buffered { behind } => {
+            reason(Code::Overlap, format!("an earlier run of its schedule, {behind}, is unfinished"))
+        }
+        Reason::SchedulePaused(pause) => reason(Code::SchedulePaused, paused("its schedule", pause)),
+        Reason::PolicyPaused(pause) => reason(Code::PolicyPaused, paused("its policy", pause)),
+        Reason::AllPaused(pause) => reason(Code::DispatchPaused, paused("dispatch", pause)),
+        Reason::PolicyFull { held, limit } => {
+            reason(Code::LimitReached, format!("all tokens of its policy are held ({held} of {limit})"))
+        }
+        Reason::RateLimited { wait_us } => {
+            reason(Code::RateExhausted, format!("its policy's rate lets the next event start in {}", seconds(*wait_us)))
+        }
+        Reason::SendsFull { sending } => {
+            reason(Code::TargetSlowed, format!("{sending} deliveries are under way, and nothing else limits them"))
+        }
+        Reason::TargetAskedToWait { wait_us } => {
+            reason(Code::TargetSlowed, format!("its target asked to be left alone for {} more", seconds(*wait_us)))
+        }
+        Reason::BackOff { due_us, attempt, message } => {
+            let why = if message.is_empty() { String::new() } else { format!(": {message}") };
+            let wait = seconds(due_us - now_us);
+            reason(Code::BackingOff, format!("attempt {attempt} did not end it{why}; the next is due in {wait}"))
+        }
+        Reason::RunRetrying { retrying } => {
+            reason(Code::BackingOff, format!("{retrying} events of its run wait for another attempt"))
+        }
+        Reason::PolicyUnknown => reason(Code::NoOwner, "its queue shard has not been told of its policy".to_owned()),
+        Reason::Turn => reason(Code::InLine, "its turn has not come".to_owned()),
+    }
+}
+
+fn in_flight(place: Place, explained: &Explanation) -> v1::Reason {
+    let age = explained.holders.first().map_or(0, |h| h.age_us);
+    let age = seconds(age);
+    let attempt = explained.attempt;
+    match place {
+        Place::Held => {
+            reason(v1::ReasonCode::AtConsumer, format!("its consumer has had it for {age} (attempt {attempt})"))
+        }
+        Place::Suspect => reason(
+            v1::ReasonCode::ConsumerSilent,
+            format!("its consumer has been silent for longer than allowed; acquired {age} ago (attempt {attempt})"),
+        ),
+        _ => reason(
+            v1::ReasonCode::DeliveryUnclear,
+            format!("it is being delivered (attempt {attempt}); whether its consumer has it is not known"),
+        ),
+    }
+}
+
+fn freed_by(explained: &Explanation) -> String {
+    let first = explained.holders.iter().filter_map(|h| h.timer_us).min();
+    match (explained.place, explained.reasons.first()) {
+        (Place::Held | Place::Suspect | Place::Acquired, _) => {
+            let by_itself = first.map_or(String::new(), |t| format!(" Without it, something happens in {}.", seconds(t)));
+            format!("Its consumer's ReleaseToken.{by_itself}")
+        }
+        (_, Some(Reason::PolicyFull { .. })) => {
+            let by_itself = first.map_or(String::new(), |t| {
+                format!(" Without a release, the first token is looked at in {}.", seconds(t))
+            });
+            format!("A release by one of the holders, or a higher max_in_flight.{by_itself}")
+        }
+        (_, Some(Reason::SchedulePaused(_) | Reason::PolicyPaused(_) | Reason::AllPaused(_))) => {
+            "Resuming what is paused.".to_owned()
+        }
+        (_, Some(Reason::Buffered { .. })) => "The end of the earlier run, or its cancellation.".to_owned(),
+        (_, Some(Reason::RateLimited { .. })) => "Time, or a higher rate.".to_owned(),
+        _ => "Time.".to_owned(),
+    }
+}

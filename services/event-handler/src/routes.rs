@@ -1,0 +1,99 @@
+//! Which shards this process owns, and how to reach their owners.
+
+use std::sync::Arc;
+
+use dashmap::DashMap;
+use tokio::sync::{mpsc, oneshot};
+use tollgate_core::handle::release::{Answer, Release};
+use tollgate_core::handle::{Explanation, Status};
+use tollgate_core::model::{RunId, Sent};
+
+/// What an owner task is told or asked.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// There is something new in the store.
+    Wake,
+    /// A consumer releases an event.
+    Release { release: Release, namespace: Option<String>, reply: oneshot::Sender<Replied> },
+    /// A consumer is still at work.
+    Extend {
+        run: RunId,
+        index: u32,
+        namespace: Option<String>,
+        attempt: Option<u32>,
+        ttl_ms: Option<i64>,
+        reply: oneshot::Sender<Replied>,
+    },
+    /// A target has answered.
+    Sent { run: RunId, index: u32, attempt: u32, sent: Sent },
+    /// Why does an event wait?
+    Explain { run: RunId, index: u32, reply: oneshot::Sender<Option<Explanation>> },
+    /// Tokens in flight, and events waiting for another attempt, of a run.
+    Outstanding { run: RunId, reply: oneshot::Sender<Option<(u32, u32)>> },
+    /// The shard at a glance.
+    Status { reply: oneshot::Sender<Status> },
+    /// Answered once everything that was in the store before has been taken in and is durable.
+    Sync { reply: oneshot::Sender<()> },
+}
+
+/// An owner's answer to a consumer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Replied {
+    /// The machine's.
+    Answer(Answer),
+    /// The event belongs to another namespace: as good as unknown.
+    Foreign,
+    /// The commit failed: nothing changed, try again.
+    TryAgain,
+}
+
+/// The shards that this process owns. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Routes {
+    owners: Arc<DashMap<u16, mpsc::UnboundedSender<Input>>>,
+}
+
+impl Routes {
+    /// No shards yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Tells a shard's owner, if it is in this process, that there is something new for it in the store.
+    pub fn wake(&self, shard: u16) {
+        self.tell(shard, Input::Wake);
+    }
+
+    /// How many shards this process owns.
+    pub fn owned(&self) -> usize {
+        self.owners.len()
+    }
+
+    pub(crate) fn shards(&self) -> Vec<u16> {
+        let mut shards: Vec<u16> = self.owners.iter().map(|entry| *entry.key()).collect();
+        shards.sort_unstable();
+        shards
+    }
+
+    /// False where the shard has no owner here.
+    pub(crate) fn tell(&self, shard: u16, input: Input) -> bool {
+        self.owners.get(&shard).is_some_and(|owner| owner.send(input).is_ok())
+    }
+
+    /// Asks an owner; none where the shard has no owner here, or it stops meanwhile.
+    pub(crate) async fn ask<T>(&self, shard: u16, input: impl FnOnce(oneshot::Sender<T>) -> Input) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        if !self.tell(shard, input(reply)) {
+            return None;
+        }
+        answer.await.ok()
+    }
+
+    pub(crate) fn insert(&self, shard: u16, owner: mpsc::UnboundedSender<Input>) {
+        self.owners.insert(shard, owner);
+    }
+
+    pub(crate) fn remove(&self, shard: u16) {
+        self.owners.remove(&shard);
+    }
+}

@@ -1,0 +1,382 @@
+//! The gRPC service `tollgate.v1.EventHandlerService`.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use tollgate_core::handle::change::Outcome;
+use tollgate_core::handle::control::{Control, Message};
+use tollgate_core::model::{Pause, RunId};
+use tollgate_proto::convert::{self, names};
+use tollgate_proto::v1::event_handler_service_server::EventHandlerService;
+use tollgate_proto::{FieldError, filter, page, v1};
+use tollgate_store::history::RunFilter;
+use tollgate_store::plan::{Audit, PlanWrite};
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::Shared;
+use crate::queries::store_status;
+
+/// How many releases one batch, or one message of a stream, may have.
+const BATCH_MAX: usize = 1_000;
+/// How many releases of one stream may be under way at once.
+const STREAM_MAX: usize = 8_192;
+/// How many problems the answer to a stream names.
+const PROBLEMS_MAX: usize = 1_000;
+/// How many dead events one call takes up.
+const RETRY_MAX: u32 = 2_000;
+
+/// The service; cheap to clone.
+#[derive(Clone)]
+pub struct HandlerService {
+    shared: Shared,
+}
+
+impl HandlerService {
+    pub(crate) fn new(shared: Shared) -> Self {
+        Self { shared }
+    }
+
+    async fn note(&self, actor: String, namespace: &str, resource: String, action: &str) -> Result<(), Status> {
+        let audit = Audit {
+            id: uuid::Uuid::now_v7(),
+            at_us: self.shared.clock.wall_us(),
+            actor,
+            namespace: namespace.to_owned(),
+            resource,
+            action: action.to_owned(),
+            difference: serde_json::Value::Object(serde_json::Map::new()),
+        };
+        self.shared.store.write_plan(vec![PlanWrite::Note { audit }]).await.map_err(store_status)
+    }
+
+    async fn post(&self, shard: u16, control: Control) -> Result<(), Status> {
+        let message = Message { id: uuid::Uuid::now_v7(), control };
+        self.shared.store.post(shard, &[message]).await.map_err(store_status)
+    }
+
+    async fn pause_all(&self, pause: Option<Pause>) -> Result<v1::DispatchState, Status> {
+        for shard in 0..self.shared.shards {
+            self.post(shard, Control::PauseShard { pause: pause.clone() }).await?;
+            self.shared.routes.wake(shard);
+        }
+        let owned = self.shared.routes.shards();
+        futures::future::join_all(owned.iter().map(|shard| self.shared.sync(*shard))).await;
+        Ok(v1::DispatchState {
+            pause: pause.map(|p| v1::Pause {
+                reason: p.reason,
+                actor: p.actor,
+                since: Some(convert::timestamp(p.since_us)),
+            }),
+            shards_told_count: u32::try_from(owned.len()).unwrap_or(u32::MAX),
+        })
+    }
+}
+
+fn actor<T>(request: &Request<T>) -> String {
+    let given = request.metadata().get("tollgate-actor").and_then(|value| value.to_str().ok());
+    given.filter(|actor| !actor.is_empty()).unwrap_or("anonymous").to_owned()
+}
+
+fn batch_size(field: &str, releases: usize) -> Result<(), FieldError> {
+    if (1..=BATCH_MAX).contains(&releases) {
+        return Ok(());
+    }
+    Err(FieldError::new(field, format!("{releases} releases"), "1 to 1000 releases"))
+}
+
+/// What became of the releases of a stream.
+#[derive(Default)]
+struct Tally(v1::ReleaseTokensResponse);
+
+impl Tally {
+    fn add(&mut self, name: String, response: v1::ReleaseTokenResponse) {
+        use v1::ReleaseStatus::{AlreadyReleased, ComesAgain, Invalid, Late, Released, Unknown, Unspecified};
+        let status = response.status();
+        let counts = &mut self.0;
+        *match status {
+            Released => &mut counts.released_count,
+            ComesAgain => &mut counts.comes_again_count,
+            AlreadyReleased => &mut counts.already_released_count,
+            Late => &mut counts.late_count,
+            Unknown => &mut counts.unknown_count,
+            Invalid | Unspecified => &mut counts.invalid_count,
+        } += 1;
+        let problem = !matches!(status, Released | ComesAgain | AlreadyReleased);
+        if problem && counts.problems.len() < PROBLEMS_MAX {
+            let message = response.message;
+            counts.problems.push(v1::ReleaseProblem { name, status: status.into(), message });
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl EventHandlerService for HandlerService {
+    async fn release_token(
+        &self,
+        request: Request<v1::ReleaseTokenRequest>,
+    ) -> Result<Response<v1::ReleaseTokenResponse>, Status> {
+        self.shared.release(request.into_inner()).await.into_response().map(Response::new)
+    }
+
+    async fn release_tokens(
+        &self,
+        request: Request<Streaming<v1::ReleaseTokensRequest>>,
+    ) -> Result<Response<v1::ReleaseTokensResponse>, Status> {
+        let mut stream = request.into_inner();
+        let mut tally = Tally::default();
+        let mut waiting = VecDeque::new();
+        let mut running = FuturesUnordered::<Pin<Box<dyn Future<Output = _> + Send>>>::new();
+        let mut open = true;
+        while open || !running.is_empty() || !waiting.is_empty() {
+            while running.len() < STREAM_MAX
+                && let Some(release) = waiting.pop_front()
+            {
+                let shared = self.shared.clone();
+                running.push(Box::pin(async move { one_of_many(shared, release).await }));
+            }
+            tokio::select! {
+                message = stream.message(), if open && waiting.is_empty() => match message? {
+                    Some(message) => {
+                        batch_size("releases", message.releases.len())?;
+                        waiting.extend(message.releases);
+                    }
+                    None => open = false,
+                },
+                Some(done) = running.next(), if !running.is_empty() => {
+                    let (name, response) = done?;
+                    tally.add(name, response);
+                }
+            }
+        }
+        Ok(Response::new(tally.0))
+    }
+
+    async fn batch_release_tokens(
+        &self,
+        request: Request<v1::BatchReleaseTokensRequest>,
+    ) -> Result<Response<v1::BatchReleaseTokensResponse>, Status> {
+        let releases = request.into_inner().releases;
+        batch_size("releases", releases.len())?;
+        let all = releases.into_iter().map(|release| one_of_many(self.shared.clone(), release));
+        let responses: Result<Vec<_>, Status> = futures::future::join_all(all).await.into_iter().collect();
+        let responses = responses?.into_iter().map(|(_, response)| response).collect();
+        Ok(Response::new(v1::BatchReleaseTokensResponse { responses }))
+    }
+
+    async fn extend_token(
+        &self,
+        request: Request<v1::ExtendTokenRequest>,
+    ) -> Result<Response<v1::ExtendTokenResponse>, Status> {
+        self.shared.extend(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn get_event(&self, request: Request<v1::GetEventRequest>) -> Result<Response<v1::Event>, Status> {
+        let (_, event) = self.shared.find_event(&request.into_inner().name).await?;
+        Ok(Response::new(event))
+    }
+
+    async fn list_events(
+        &self,
+        request: Request<v1::ListEventsRequest>,
+    ) -> Result<Response<v1::ListEventsResponse>, Status> {
+        let request = request.into_inner();
+        let size = page::size(request.page_size)?;
+        let query = ["ListEvents", &request.parent, &request.filter];
+        let from = page::Token::<u32>::decode(&request.page_token, &query)?.unwrap_or(0);
+        let run = self.shared.find_run("parent", &request.parent).await?;
+        let (events, next) = self.shared.list_events(run, &request.filter, from, size).await?;
+        let next_page_token = next.map(|next| page::Token::encode(next, &query)).unwrap_or_default();
+        Ok(Response::new(v1::ListEventsResponse { events, next_page_token }))
+    }
+
+    async fn get_run(&self, request: Request<v1::GetRunRequest>) -> Result<Response<v1::Run>, Status> {
+        let run = self.shared.find_run("name", &request.into_inner().name).await?;
+        self.shared.show_run(&run).await.map(Response::new)
+    }
+
+    async fn list_runs(
+        &self,
+        request: Request<v1::ListRunsRequest>,
+    ) -> Result<Response<v1::ListRunsResponse>, Status> {
+        let request = request.into_inner();
+        let size = page::size(request.page_size)?;
+        let query = ["ListRuns", &request.parent, &request.filter];
+        let after = page::Token::<(i64, RunId)>::decode(&request.page_token, &query)?;
+        let namespace = names::namespace("parent", &request.parent)?;
+        let filter = self.run_filter(&namespace, &request.filter).await?;
+        let Some(filter) = filter else { return Ok(Response::new(v1::ListRunsResponse::default())) };
+        let limit = u32::try_from(size).unwrap_or(u32::MAX);
+        let runs = self.shared.store.list_runs(&namespace, &filter, after, limit).await.map_err(store_status)?;
+        let next_page_token = match runs.last() {
+            Some(last) if runs.len() == size => page::Token::encode((last.launch_us, last.id), &query),
+            _ => String::new(),
+        };
+        let shown = futures::future::join_all(runs.iter().map(|run| self.shared.show_run(run))).await;
+        let runs = shown.into_iter().collect::<Result<_, _>>()?;
+        Ok(Response::new(v1::ListRunsResponse { runs, next_page_token }))
+    }
+
+    async fn cancel_run(&self, request: Request<v1::CancelRunRequest>) -> Result<Response<v1::Run>, Status> {
+        let actor = actor(&request);
+        let request = request.into_inner();
+        let reason = convert::remark("reason", &request.reason)?;
+        let run = self.shared.find_run("name", &request.name).await?;
+        if run.finished_us.is_none() {
+            self.note(actor, &run.namespace, request.name, "cancel").await?;
+            self.post(run.shard, Control::CancelRun { run: run.id, reason }).await?;
+            self.shared.sync(run.shard).await;
+        }
+        let run = self.shared.store.runs(run.shard, &[run.id]).await.map_err(store_status)?;
+        let run = run.first().ok_or_else(|| Status::not_found("name: the run has gone"))?;
+        self.shared.show_run(run).await.map(Response::new)
+    }
+
+    async fn retry_dead_events(
+        &self,
+        request: Request<v1::RetryDeadEventsRequest>,
+    ) -> Result<Response<v1::RetryDeadEventsResponse>, Status> {
+        let actor = actor(&request);
+        let request = request.into_inner();
+        let run = self.shared.find_run("parent", &request.parent).await?;
+        if request.events.len() > BATCH_MAX {
+            let given = format!("{} events", request.events.len());
+            return Err(FieldError::new("events", given, "at most 1000 events, or none for all").into());
+        }
+        let mut indexes = Vec::with_capacity(request.events.len());
+        for name in &request.events {
+            let event = self.shared.address("events", name).map_err(|refusal| refusal.into_status())?.event;
+            if event.run != run.id {
+                return Err(FieldError::new("events", name, format!("an event of {}", request.parent)).into());
+            }
+            indexes.push(event.index);
+        }
+        let mut retried_count = 0;
+        loop {
+            let dead = self.shared.store.dead_events(run.shard, run.id, &indexes, RETRY_MAX).await;
+            let found: Vec<u32> = dead.map_err(store_status)?.iter().map(|row| row.index).collect();
+            if found.is_empty() {
+                break;
+            }
+            retried_count += u32::try_from(found.len()).unwrap_or(u32::MAX);
+            let more = found.len() == RETRY_MAX as usize;
+            self.post(run.shard, Control::RetryDead { run: run.id, indexes: found }).await?;
+            self.shared.sync(run.shard).await;
+            if !more || !self.shared.routes.tell(run.shard, crate::routes::Input::Wake) {
+                break;
+            }
+        }
+        if retried_count > 0 {
+            self.note(actor, &run.namespace, request.parent, "retry").await?;
+        }
+        Ok(Response::new(v1::RetryDeadEventsResponse { retried_count }))
+    }
+
+    async fn explain_event(
+        &self,
+        request: Request<v1::ExplainEventRequest>,
+    ) -> Result<Response<v1::Explanation>, Status> {
+        self.shared.explain(&request.into_inner().name).await.map(Response::new)
+    }
+
+    async fn get_handler_status(
+        &self,
+        request: Request<v1::GetHandlerStatusRequest>,
+    ) -> Result<Response<v1::HandlerStatus>, Status> {
+        let parent = request.into_inner().parent;
+        let namespace =
+            if parent.is_empty() { None } else { Some(names::namespace("parent", &parent)?) };
+        self.shared.status(namespace.as_deref()).await.map(Response::new)
+    }
+
+    async fn pause_dispatch(
+        &self,
+        request: Request<v1::PauseDispatchRequest>,
+    ) -> Result<Response<v1::DispatchState>, Status> {
+        let actor = actor(&request);
+        let reason = convert::remark("reason", &request.into_inner().reason)?;
+        self.note(actor.clone(), "", "dispatch".to_owned(), "pause").await?;
+        let pause = Pause { reason, actor, since_us: self.shared.clock.wall_us() };
+        self.pause_all(Some(pause)).await.map(Response::new)
+    }
+
+    async fn resume_dispatch(
+        &self,
+        request: Request<v1::ResumeDispatchRequest>,
+    ) -> Result<Response<v1::DispatchState>, Status> {
+        self.note(actor(&request), "", "dispatch".to_owned(), "resume").await?;
+        self.pause_all(None).await.map(Response::new)
+    }
+}
+
+impl HandlerService {
+    /// None where the filter names a schedule that does not exist: nothing can match.
+    async fn run_filter(&self, namespace: &str, text: &str) -> Result<Option<RunFilter>, Status> {
+        let mut filter = RunFilter::default();
+        for term in filter::parse(text, &["schedule", "state"])? {
+            if term.key == "state" {
+                filter.states.push(convert::run::state_in_filter(&term.value)?);
+                continue;
+            }
+            let name = names::schedule_within("filter", namespace, &term.value)?;
+            let schedule = self.shared.store.schedule(namespace, &name.id).await.map_err(store_status)?;
+            let Some(schedule) = schedule else { return Ok(None) };
+            filter.schedule_uid = Some(schedule.uid);
+        }
+        Ok(Some(filter))
+    }
+}
+
+impl Shared {
+    /// A page of a run's events, and where the next one begins.
+    async fn list_events(
+        &self,
+        run: tollgate_core::model::Run,
+        text: &str,
+        from: u32,
+        size: usize,
+    ) -> Result<(Vec<v1::Event>, Option<u32>), Status> {
+        let wanted = match filter::parse(text, &["state"])?.first() {
+            Some(term) => Some(convert::event::state_in_filter(&term.value)?),
+            None => None,
+        };
+        let limit = u32::try_from(size).unwrap_or(u32::MAX);
+        let view = self.view(run).await?;
+        let Some(wanted) = wanted else {
+            let events = self.events(&view, from, limit).await?;
+            let next = from.saturating_add(limit);
+            return Ok((events, (next < view.run.events).then_some(next)));
+        };
+        let events = match outcome(wanted) {
+            Some(outcome) => self.ended_events(&view, outcome, from, limit).await?,
+            None if matches!(wanted, v1::EventState::Scheduled | v1::EventState::Waiting) => {
+                self.events(&view, from.max(view.run.cursor), limit).await?
+            }
+            None => self.token_events(&view, from, limit).await?,
+        };
+        let next = events.last().map(|last| last.index + 1).filter(|_| events.len() == size);
+        Ok((events.into_iter().filter(|event| event.state() == wanted).collect(), next))
+    }
+}
+
+fn outcome(state: v1::EventState) -> Option<Outcome> {
+    Some(match state {
+        v1::EventState::Succeeded => Outcome::Succeeded,
+        v1::EventState::Failed => Outcome::Failed,
+        v1::EventState::Dead => Outcome::Dead,
+        v1::EventState::Expired => Outcome::Expired,
+        v1::EventState::Cancelled => Outcome::Cancelled,
+        v1::EventState::Lost => Outcome::Lost,
+        _ => return None,
+    })
+}
+
+async fn one_of_many(
+    shared: Shared,
+    request: v1::ReleaseTokenRequest,
+) -> Result<(String, v1::ReleaseTokenResponse), Status> {
+    let name = request.name.clone();
+    let response = shared.release(request).await.into_item()?;
+    Ok((name, response))
+}
