@@ -18,6 +18,9 @@ use crate::{descriptors, field::FieldError};
 /// The deepest nesting of a free JSON value (a payload): the binary form of a deeper one is refused by decoders.
 pub const DEPTH_MAX: usize = 24;
 
+/// The largest whole number of which, as of all below it, an IEEE 754 double holds every digit.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
 /// Why a JSON value is not the message that it should be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{message}", if field.is_empty() { String::new() } else { format!("{field}: ") })]
@@ -48,7 +51,27 @@ pub fn to_json<M: Message + Name>(message: &M) -> Value {
         .skip_default_fields(true);
     descriptors::dynamic(message)
         .and_then(|dynamic| dynamic.serialize_with_options(serde_json::value::Serializer, &options).ok())
-        .unwrap_or(Value::Null)
+        .map_or(Value::Null, whole_numbers)
+}
+
+/// Writes `1`, not `1.0`, for what a double holds exactly.
+fn whole_numbers(value: Value) -> Value {
+    match value {
+        Value::Number(number) => {
+            number.as_f64().filter(|_| number.is_f64()).and_then(exact).unwrap_or(Value::Number(number))
+        }
+        Value::Array(items) => items.into_iter().map(whole_numbers).collect(),
+        Value::Object(members) => {
+            Value::Object(members.into_iter().map(|(key, member)| (key, whole_numbers(member))).collect())
+        }
+        other => other,
+    }
+}
+
+/// The whole number that a double is, if it is one of which doubles hold all digits.
+pub(crate) fn exact(number: f64) -> Option<Value> {
+    #[expect(clippy::cast_possible_truncation, reason = "whole and at most 2^53")]
+    (number.fract() == 0.0 && number.abs() <= EXACT_MAX).then(|| Value::from(number as i64))
 }
 
 /// The message that a JSON object describes.

@@ -19,7 +19,7 @@ pub mod handle;
 pub mod history;
 pub mod plan;
 pub mod postgres;
-// pub mod sqlite;
+pub mod sqlite;
 
 use std::sync::Arc;
 
@@ -61,5 +61,5 @@ pub async fn open(url: &str, connections_max: u32) -> Result<Arc<dyn Store>, Sto
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
         return Ok(Arc::new(postgres::Postgres::open(url, connections_max).await?));
     }
-    Err(StoreError::Internal(String::new()))
+    Ok(Arc::new(sqlite::Sqlite::open(url.strip_prefix("sqlite:").unwrap_or(url)).await?))
 }

@@ -16,8 +16,8 @@ pub(crate) use emit::{
     ClaimRow, FrontierRow, ScanRow, TaskRow, WindowRecord, in_task_order, scan_ranges, scanned, task_rows, window_tasks,
 };
 pub(crate) use handle::{
-    BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, SpecRecord,
-    TokenRecord, group_by_shard, message_rows, pause, run_rows, skipped_rows, spec_keys,
+    BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, SpecKey, SpecRecord,
+    TokenRecord, group_by_shard, message_rows, pause, run_rows, shard_keys, skipped_rows, spec_keys,
 };
 pub(crate) use plan::{
     AuditRow, ChildRow, CountRow, PolicyNew, PolicyRow, Registry, ScheduleNew, ScheduleRow, SpecRow, id_range,

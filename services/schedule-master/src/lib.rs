@@ -1,1 +1,136 @@
-//! schedule-master
+//! Decides what is planned: owns schedules, policies, their children and the audit log.
+//!
+//! In: calls of `tollgate.v1.ScheduleMasterService`. Out: one transaction of the store for each change, and a
+//! [`ScheduleChanged`](tollgate_core::handle::control::Control::ScheduleChanged) message to the queue shard of the
+//! schedule, which puts right what the emitter has emitted already.
+//! Invariants: a refused call writes nothing; an update that changes nothing writes nothing; a change that was
+//! begun is carried to its end whether or not its caller waits; a message that was lost with its process is made
+//! again by [`ScheduleMaster::repair`].
+//! Not here: scanning, firing, releases. The Schedule Master never reads tokens and never writes runs but those
+//! that a user asks for.
+
+mod apply;
+mod audit;
+mod change;
+mod draft;
+mod horizon;
+mod lists;
+mod placement;
+mod policies;
+mod preview;
+mod repair;
+mod runs;
+mod schedules;
+mod service;
+mod status;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use tollgate_clock::Clock;
+use tollgate_store::{Store, StoreError};
+use uuid::Uuid;
+
+pub use placement::shard_of;
+pub use status::status;
+
+/// Told the number of a queue shard after something was written for its owner.
+pub type Wake = Arc<dyn Fn(u16) + Send + Sync>;
+
+/// What an operator may choose.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// For how long finished runs are kept, in seconds; a backfill cannot reach further back, because it could not
+    /// tell which launch times have had their run.
+    pub retention_s: i64,
+    /// How many resources ApplyResources writes in one transaction.
+    pub apply_chunk: usize,
+    /// The most resources of one ApplyResources call.
+    pub apply_max: usize,
+    /// How far back [`ScheduleMaster::repair`] looks, in seconds.
+    pub repair_s: i64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { retention_s: 45 * 24 * 3600, apply_chunk: 500, apply_max: 100_000, repair_s: 600 }
+    }
+}
+
+/// The service. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct ScheduleMaster {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Arc<dyn Store>,
+    clock: Clock,
+    wake: Wake,
+    options: Options,
+    /// How many queue shards the installation has.
+    shards: u16,
+    ids: placement::Ids,
+    /// The launch time of the latest manual run, so that two of them never share one.
+    manual_us: AtomicI64,
+}
+
+impl ScheduleMaster {
+    /// A Schedule Master over this store.
+    ///
+    /// # Errors
+    /// What the store says when it is asked for the installation.
+    pub async fn new(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        wake: Wake,
+        options: Options,
+    ) -> Result<Self, StoreError> {
+        let shards = store.installation().await?.shards;
+        let ids = placement::Ids::default();
+        let inner = Inner { store, clock, wake, options, shards, ids, manual_us: AtomicI64::new(0) };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    fn store(&self) -> &dyn Store {
+        self.inner.store.as_ref()
+    }
+
+    fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
+    fn now_us(&self) -> i64 {
+        self.inner.clock.wall_us()
+    }
+
+    /// The moment of a change to something that was last changed at `before_us`: changes never share one.
+    fn change_us(&self, before_us: i64) -> i64 {
+        self.now_us().max(before_us + 1)
+    }
+
+    fn shard_of(&self, uid: Uuid) -> u16 {
+        shard_of(uid, self.inner.shards)
+    }
+
+    fn new_id(&self, at_us: i64) -> Uuid {
+        self.inner.ids.at(at_us)
+    }
+
+    fn wake(&self, shard: u16) {
+        (self.inner.wake)(shard);
+    }
+
+    /// A launch time for a manual run: now, never that of another one, and never a whole second, which would be
+    /// the launch time of a scheduled run.
+    fn manual_launch_us(&self) -> i64 {
+        let now = self.now_us();
+        let next = |last: i64| {
+            let us = now.max(last + 1);
+            us + i64::from(us % tollgate_core::model::SECOND_US == 0)
+        };
+        let manual = &self.inner.manual_us;
+        let last = manual.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |last| Some(next(last)));
+        next(last.unwrap_or_default())
+    }
+}

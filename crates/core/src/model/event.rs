@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(EventKeyring::new(&[8; 32]).open(&id), Err(EventIdError::Forged));
         assert_eq!(keys.open(&id.replace("-9999999-", "-9999998-")), Err(EventIdError::Forged));
         assert_eq!(keys.open(&id.replace("-9999999-", "-09999999-")), Err(EventIdError::Forged));
-        assert_eq!(keys.open(&id.to_uppercase()), Err(EventIdError::Forged));
+        assert!(keys.open(&id.to_uppercase()).is_err());
         for text in ["", "-", "3f", "3f-x-1-y", "zz-00-1-", "3f-0-1-AAAA"] {
             assert!(keys.open(text).is_err(), "{text}");
         }

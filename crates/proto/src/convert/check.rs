@@ -149,7 +149,7 @@ pub(super) fn span_ms(path: &str, span: &Duration, range: &RangeInclusive<i64>) 
         .then(|| span.seconds.checked_mul(1_000)?.checked_add(i64::from(span.nanos / 1_000_000)))
         .flatten();
     ms.filter(|ms| range.contains(ms)).ok_or_else(|| {
-        let [min, max] = [*range.start(), *range.end()].map(|ms| spoken_ms(ms));
+        let [min, max] = [*range.start(), *range.end()].map(spoken_ms);
         FieldError::new(path, shown(span), format!("{min} to {max} in whole milliseconds"))
     })
 }

@@ -5,9 +5,7 @@ use prost_types::{ListValue, Struct, Value};
 use tollgate_core::model::{PAYLOAD_MAX_BYTES, Payload};
 
 use crate::field::FieldError;
-
-/// Whole numbers up to here are written without a fraction.
-const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+use crate::json;
 
 /// A payload in `field`; no value is no payload.
 ///
@@ -15,7 +13,7 @@ const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 /// Values that JSON does not have, and more than [`PAYLOAD_MAX_BYTES`] of text.
 pub fn to_core(field: &str, value: Option<&Value>) -> Result<Payload, FieldError> {
     let Some(value) = value else { return Ok(Payload::default()) };
-    let json = to_json(field, value)?.to_string();
+    let json = to_json(field, value, 0)?.to_string();
     if json.len() > PAYLOAD_MAX_BYTES {
         return Err(FieldError::new(
             field,
@@ -57,7 +55,10 @@ pub fn struct_from_json(members: &serde_json::Map<String, serde_json::Value>) ->
     Struct { fields: members.iter().map(|(key, member)| (key.clone(), from_json(member))).collect() }
 }
 
-fn to_json(path: &str, value: &Value) -> Result<serde_json::Value, FieldError> {
+fn to_json(path: &str, value: &Value, depth: usize) -> Result<serde_json::Value, FieldError> {
+    if depth > json::DEPTH_MAX {
+        return Err(FieldError::new(path, "", format!("at most {} levels", json::DEPTH_MAX)));
+    }
     Ok(match &value.kind {
         None => return Err(FieldError::new(path, "", "a JSON value")),
         Some(Kind::NullValue(_)) => serde_json::Value::Null,
@@ -66,12 +67,13 @@ fn to_json(path: &str, value: &Value) -> Result<serde_json::Value, FieldError> {
         Some(Kind::StringValue(text)) => serde_json::Value::from(text.as_str()),
         Some(Kind::ListValue(list)) => {
             let items = list.values.iter().enumerate();
-            items.map(|(at, item)| to_json(&format!("{path}[{at}]"), item)).collect::<Result<_, _>>()?
+            let items = items.map(|(at, item)| to_json(&format!("{path}[{at}]"), item, depth + 1));
+            items.collect::<Result<_, _>>()?
         }
         Some(Kind::StructValue(members)) => {
-            let members = members.fields.iter();
-            let members =
-                members.map(|(key, member)| Ok((key.clone(), to_json(&format!("{path}.{key}"), member)?)));
+            let members = members.fields.iter().map(|(key, member)| {
+                Ok((key.clone(), to_json(&format!("{path}.{key}"), member, depth + 1)?))
+            });
             serde_json::Value::Object(members.collect::<Result<_, FieldError>>()?)
         }
     })
@@ -81,9 +83,5 @@ fn number(path: &str, number: f64) -> Result<serde_json::Value, FieldError> {
     if !number.is_finite() {
         return Err(FieldError::new(path, number, "a finite number"));
     }
-    if number.fract() == 0.0 && number.abs() <= EXACT_MAX {
-        #[expect(clippy::cast_possible_truncation, reason = "whole and at most 2^53")]
-        return Ok(serde_json::Value::from(number as i64));
-    }
-    Ok(serde_json::Value::from(number))
+    Ok(json::exact(number).unwrap_or_else(|| serde_json::Value::from(number)))
 }

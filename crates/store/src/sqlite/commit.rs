@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::emit::{insert_runs, insert_skipped};
 use crate::failure::Failure;
-use crate::rows::{ChangeRows, EventKey};
+use crate::rows::{ChangeRows, EventKey, json};
 
 /// Writes all changes of a shard. What goes, goes first, so that it may come again in the same commit.
 pub(super) async fn write(connection: &mut SqliteConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
@@ -64,7 +64,7 @@ async fn delete(
     uids: &[Uuid],
 ) -> Result<(), Failure> {
     if !uids.is_empty() {
-        sqlx::query(statement).bind(shard).bind(uids).execute(connection).await?;
+        sqlx::query(statement).bind(shard).bind(json(uids)?).execute(connection).await?;
     }
     Ok(())
 }
@@ -76,7 +76,7 @@ async fn delete_events(
     events: &[EventKey],
 ) -> Result<(), Failure> {
     if !events.is_empty() {
-        sqlx::query(statement).bind(shard).bind(json(&events)?).execute(connection).await?;
+        sqlx::query(statement).bind(shard).bind(json(events)?).execute(connection).await?;
     }
     Ok(())
 }

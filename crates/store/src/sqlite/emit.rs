@@ -16,7 +16,7 @@ use crate::emit::{ClaimedTask, EmitStore, Frontier, ScannedChild, WindowRow};
 use crate::failure::Failure;
 use crate::rows::{
     ClaimRow, FrontierRow, RunRow, ScanRow, SkippedRow, TaskRow, WindowRecord, Word as _, all, group_by_shard,
-    in_task_order, run_rows, scan_ranges, scanned, skipped_rows, task_rows, window_tasks,
+    in_task_order, json, run_rows, scan_ranges, scanned, skipped_rows, task_rows, window_tasks,
 };
 
 #[async_trait]
@@ -27,7 +27,7 @@ impl EmitStore for Sqlite {
     }
 
     async fn registry(&self, eligible: &[String]) -> Result<Vec<(String, String)>, StoreError> {
-        self.judge(sqlx::query_as(sql!("registry_list")).bind(eligible).fetch_all(&self.readers).await)
+        self.judge(sqlx::query_as(sql!("registry_list")).bind(json(eligible)?).fetch_all(&self.readers).await)
     }
 
     async fn zones(&self) -> Result<Vec<String>, StoreError> {
@@ -202,7 +202,7 @@ async fn open_window(
     let new = inserted.rows_affected() == 1;
     if new && !tasks.is_empty() {
         let query = sqlx::query(sql!("tasks_insert")).bind(window.start_us);
-        query.bind(json(&tasks)?).execute(connection).await?;
+        query.bind(json(tasks)?).execute(connection).await?;
     }
     Ok(new)
 }
@@ -219,7 +219,7 @@ async fn complete(
     for start_us in &windows {
         count(connection, *start_us, 0).await?;
     }
-    let query = sqlx::query(sql!("tasks_delete")).bind(lease_id).bind(json(&tasks)?);
+    let query = sqlx::query(sql!("tasks_delete")).bind(lease_id).bind(json(tasks)?);
     if query.execute(&mut *connection).await?.rows_affected() == 0 {
         return Ok(());
     }
@@ -242,14 +242,14 @@ pub(super) async fn insert_runs(connection: &mut SqliteConnection, shard: i32, r
     if runs.is_empty() {
         return Ok(0);
     }
-    let query = sqlx::query(sql!("runs_insert")).bind(shard).bind(json(&runs)?);
+    let query = sqlx::query(sql!("runs_insert")).bind(shard).bind(json(runs)?);
     Ok(query.execute(connection).await?.rows_affected())
 }
 
 /// Records triggers that made no run.
 pub(super) async fn insert_skipped(connection: &mut SqliteConnection, skipped: &[SkippedRow]) -> Result<(), Failure> {
     if !skipped.is_empty() {
-        let query = sqlx::query(sql!("skipped_insert")).bind(json(&skipped)?);
+        let query = sqlx::query(sql!("skipped_insert")).bind(json(skipped)?);
         query.execute(connection).await?;
     }
     Ok(())

@@ -15,7 +15,7 @@ use super::transact::Fence;
 use crate::failure::Failure;
 use crate::handle::{HandleStore, Lease, LoadedShard, Member};
 use crate::rows::{
-    BodyRow, ChangeRows, HistoryRecord, LeaseRow, MemberRow, MessageRow, RunRow, all, group_by_shard, message_rows,
+    BodyRow, ChangeRows, HistoryRecord, LeaseRow, MemberRow, MessageRow, RunRow, all, group_by_shard, json, message_rows,
     sound, spec_keys,
 };
 use crate::{CommitError, StoreError};
@@ -93,7 +93,7 @@ impl HandleStore for Sqlite {
 
     async fn runs(&self, shard: u16, ids: &[RunId]) -> Result<Vec<Run>, StoreError> {
         let ids: Vec<Uuid> = ids.iter().map(|run| run.0).collect();
-        let query = sqlx::query_as::<_, RunRow>(sql!("runs_by_ids")).bind(i32::from(shard)).bind(ids);
+        let query = sqlx::query_as::<_, RunRow>(sql!("runs_by_ids")).bind(i32::from(shard)).bind(json(&ids)?);
         all(self.judge(query.fetch_all(&self.readers).await)?)
     }
 
@@ -101,7 +101,7 @@ impl HandleStore for Sqlite {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        let query = super::load::specs_query(i32::from(shard), keys);
+        let query = super::load::specs_query(i32::from(shard), keys)?;
         Ok(sound(self.judge(query.fetch_all(&self.readers).await)?))
     }
 
@@ -128,7 +128,7 @@ impl HandleStore for Sqlite {
             .bind(run.0)
             .bind(i64::from(limit));
         let indexes: Vec<i32> = indexes.iter().filter_map(|index| i32::try_from(*index).ok()).collect();
-        let query = if statement == sql!("history_dead") { query } else { query.bind(indexes) };
+        let query = if statement == sql!("history_dead") { query } else { query.bind(json(&indexes)?) };
         all(self.judge(query.fetch_all(&self.readers).await)?)
     }
 
@@ -180,7 +180,7 @@ pub(super) async fn insert_messages(
     shard: i32,
     messages: &[MessageRow],
 ) -> Result<(), Failure> {
-    let query = sqlx::query(sql!("inbox_insert")).bind(shard).bind(json(&messages)?);
+    let query = sqlx::query(sql!("inbox_insert")).bind(shard).bind(json(messages)?);
     query.execute(connection).await?;
     Ok(())
 }

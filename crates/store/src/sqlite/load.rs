@@ -4,9 +4,10 @@ use sqlx::SqliteConnection;
 use tollgate_core::handle::change::TokenRow;
 use uuid::Uuid;
 
+use crate::StoreError;
 use crate::failure::Failure;
 use crate::handle::LoadedShard;
-use crate::rows::{BodyRow, RunRow, SpecRecord, TokenRecord, all, pause, sound, spec_keys};
+use crate::rows::{BodyRow, RunRow, SpecKey, SpecRecord, TokenRecord, all, json, pause, sound, spec_keys};
 
 /// How many specs one statement reads.
 const SPECS_AT_ONCE: usize = 1000;
@@ -15,9 +16,10 @@ const SPECS_AT_ONCE: usize = 1000;
 pub(super) fn specs_query(
     shard: i32,
     keys: &[(Uuid, i64)],
-) -> sqlx::query::QueryAs<'static, sqlx::Sqlite, SpecRecord, sqlx::sqlite::SqliteArguments> {
-    let (uids, generations): (Vec<Uuid>, Vec<i64>) = keys.iter().copied().unzip();
-    sqlx::query_as(sql!("specs_by_keys")).bind(shard).bind(uids).bind(generations)
+) -> Result<sqlx::query::QueryAs<'static, sqlx::Sqlite, SpecRecord, sqlx::sqlite::SqliteArguments>, StoreError> {
+    let keys: Vec<SpecKey> =
+        keys.iter().map(|&(schedule_uid, generation)| SpecKey { schedule_uid, generation }).collect();
+    Ok(sqlx::query_as(sql!("specs_by_keys")).bind(shard).bind(json(&keys)?))
 }
 
 /// Reads a shard. A corrupt run, token, spec or schedule is left out and named in the log; a corrupt policy fails the
@@ -43,7 +45,7 @@ pub(super) async fn load(connection: &mut SqliteConnection, shard: i32) -> Resul
     };
     loaded.keep_tokens(sound::<_, TokenRow>(tokens));
     for keys in spec_keys(&loaded.runs, &loaded.schedules).chunks(SPECS_AT_ONCE) {
-        loaded.specs.extend(sound(specs_query(shard, keys).fetch_all(&mut *connection).await?));
+        loaded.specs.extend(sound(specs_query(shard, keys)?.fetch_all(&mut *connection).await?));
     }
     Ok(loaded)
 }

@@ -1,1 +1,85 @@
-//! stub
+//! SQLite, embedded: one process with all roles.
+//!
+//! In: the calls of the four traits. Out: one transaction each, through `run_tx`, `run_fenced` or (for reads of one
+//! moment) `run_read`. Invariants: one connection writes, and a lock file keeps other processes out; a dropped future
+//! never leaves a transaction half way; what is committed is on the disk (`synchronous = FULL`). Not here: what rows mean
+//! (`rows`), statements (`queries/`).
+
+/// The text of a statement in `queries/`.
+macro_rules! sql {
+    ($name:literal) => {
+        include_str!(concat!("queries/", $name, ".sql"))
+    };
+}
+
+mod commit;
+mod emit;
+mod handle;
+mod history;
+mod load;
+mod open;
+mod plan;
+mod transact;
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use async_trait::async_trait;
+use sqlx::SqlitePool;
+
+use crate::{Installation, Store, StoreError};
+
+/// A store in a file of its own.
+pub struct Sqlite {
+    /// The one connection that writes.
+    writer: SqlitePool,
+    /// Connections that only read.
+    readers: SqlitePool,
+    /// Held as long as the store is open.
+    lock: Mutex<Option<File>>,
+    path: PathBuf,
+    installation: Installation,
+}
+
+impl Sqlite {
+    /// Opens a database file, makes it if there is none, brings its schema up to date, and locks it for this process by
+    /// `<path>.lock`.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`], [`StoreError::WrongSchema`], [`StoreError::Unreachable`] for a path that cannot be opened.
+    pub async fn open(path: &str) -> Result<Self, StoreError> {
+        // `sqlite://PATH` is usual as well.
+        let path = PathBuf::from(path.strip_prefix("//").unwrap_or(path));
+        let lock = open::lock(&path)?;
+        let writer = open::connect_writer(&path).await?;
+        let installation = match open::prepare(&writer, &path).await {
+            Ok(installation) => installation,
+            Err(error) => {
+                writer.close().await;
+                return Err(error);
+            }
+        };
+        let readers = open::connect_readers(&path).await?;
+        Ok(Self { writer, readers, lock: Mutex::new(Some(lock)), path, installation })
+    }
+}
+
+#[async_trait]
+impl Store for Sqlite {
+    async fn installation(&self) -> Result<Installation, StoreError> {
+        Ok(self.installation.clone())
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        let pong = sqlx::query_scalar::<_, i64>(sql!("ping")).fetch_one(&self.readers).await;
+        self.judge(pong).map(drop)
+    }
+
+    async fn close(&self) {
+        self.readers.close().await;
+        self.writer.close().await;
+        // Dropping the file unlocks it.
+        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}

@@ -16,7 +16,7 @@ use crate::batch::{
 };
 use crate::failure::Failure;
 use crate::plan::{Audit, Filter, PlanStore, PlanWrite, StoredChild};
-use crate::rows::{AuditRow, ChildRow, CountRow, PolicyRow, Registry, ScheduleRow, all, id_range};
+use crate::rows::{AuditRow, ChildRow, CountRow, PolicyRow, Registry, ScheduleRow, all, id_range, json};
 
 #[async_trait]
 impl PlanStore for Sqlite {
@@ -34,7 +34,7 @@ impl PlanStore for Sqlite {
     }
 
     async fn schedules(&self, namespace: &str, ids: &[String]) -> Result<Vec<Schedule>, StoreError> {
-        let query = sqlx::query_as::<_, ScheduleRow>(sql!("schedules_by_ids")).bind(namespace).bind(ids);
+        let query = sqlx::query_as::<_, ScheduleRow>(sql!("schedules_by_ids")).bind(namespace).bind(json(ids)?);
         all(self.judge(query.fetch_all(&self.readers).await)?)
     }
 
@@ -64,7 +64,7 @@ impl PlanStore for Sqlite {
     }
 
     async fn policies(&self, namespace: &str, ids: &[String]) -> Result<Vec<Policy>, StoreError> {
-        let query = sqlx::query_as::<_, PolicyRow>(sql!("policies_by_ids")).bind(namespace).bind(ids);
+        let query = sqlx::query_as::<_, PolicyRow>(sql!("policies_by_ids")).bind(namespace).bind(json(ids)?);
         all(self.judge(query.fetch_all(&self.readers).await)?)
     }
 
@@ -141,7 +141,7 @@ async fn put_schedules(
     hold_schedules(connection, &step.expected, &uids).await?;
     if !step.policies.is_empty() {
         let wanted: Vec<Uuid> = step.policies.keys().copied().collect();
-        let query = sqlx::query_scalar(sql!("policies_hold")).bind(wanted);
+        let query = sqlx::query_scalar(sql!("policies_hold")).bind(json(&wanted)?);
         judge_policies(&step.policies, &query.fetch_all(&mut *connection).await?)?;
     }
     if !step.created.is_empty() {
@@ -169,22 +169,22 @@ async fn drop_schedules(
     let uids: Vec<Uuid> = gone.iter().map(|expected| expected.uid).collect();
     hold_schedules(connection, gone, &uids).await?;
     drop_children(connection, &uids, registry).await?;
-    sqlx::query(sql!("schedules_delete")).bind(uids).execute(connection).await?;
+    sqlx::query(sql!("schedules_delete")).bind(json(&uids)?).execute(connection).await?;
     Ok(())
 }
 
 async fn hold_schedules(connection: &mut SqliteConnection, expected: &[Expected], uids: &[Uuid]) -> Result<(), Failure> {
     if !uids.is_empty() {
-        let query = sqlx::query_as::<_, (Uuid, i64)>(sql!("schedules_lock")).bind(uids);
+        let query = sqlx::query_as::<_, (Uuid, i64)>(sql!("schedules_lock")).bind(json(&uids)?);
         judge_generations(expected, &query.fetch_all(connection).await?)?;
     }
     Ok(())
 }
 
 async fn drop_children(connection: &mut SqliteConnection, uids: &[Uuid], registry: &mut Registry) -> Result<(), Failure> {
-    let query = sqlx::query_as::<_, CountRow>(sql!("children_count")).bind(uids);
+    let query = sqlx::query_as::<_, CountRow>(sql!("children_count")).bind(json(&uids)?);
     registry.remove(query.fetch_all(&mut *connection).await?);
-    sqlx::query(sql!("children_delete")).bind(uids).execute(connection).await?;
+    sqlx::query(sql!("children_delete")).bind(json(&uids)?).execute(connection).await?;
     Ok(())
 }
 

@@ -1,0 +1,176 @@
+//! A shard's tables in memory, with the rules of the real stores. Each rule that a commit must not break is asserted.
+
+use std::collections::BTreeMap;
+
+use tollgate_core::handle::change::{Changes, HistoryRow, ShardSchedule, TokenRow, TokenState};
+use tollgate_core::handle::control::Message;
+use tollgate_core::handle::{Context, Needs, State};
+use tollgate_core::model::*;
+use uuid::Uuid;
+
+/// One shard's rows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Store {
+    pub(crate) runs: BTreeMap<RunId, Run>,
+    pub(crate) tokens: BTreeMap<(RunId, u32), TokenRow>,
+    pub(crate) history: BTreeMap<(RunId, u32), HistoryRow>,
+    pub(crate) policies: BTreeMap<Uuid, Policy>,
+    pub(crate) schedules: BTreeMap<Uuid, ShardSchedule>,
+    pub(crate) specs: BTreeMap<(Uuid, i64), RunSpec>,
+    pub(crate) skipped: BTreeMap<(Uuid, i64), Skipped>,
+    pub(crate) inbox: BTreeMap<Uuid, Message>,
+    pub(crate) pause: Option<Pause>,
+}
+
+impl Store {
+    /// What an emitter does: a run that exists stays as it is.
+    pub(crate) fn emit(&mut self, run: Run, spec: &RunSpec) {
+        self.specs.entry((spec.schedule_uid, spec.generation)).or_insert_with(|| spec.clone());
+        self.runs.entry(run.id).or_insert(run);
+    }
+
+    /// Emitted runs that launch before `until_us`, and their specs.
+    pub(crate) fn emitted(&self, until_us: i64) -> (Vec<Run>, Vec<RunSpec>) {
+        let runs = self.runs.values().filter(|r| r.state == RunState::Emitted && r.launch_us < until_us);
+        let runs: Vec<Run> = runs.cloned().collect();
+        let specs = self.specs_of(&runs, &[]);
+        (runs, specs)
+    }
+
+    /// What a message needs.
+    pub(crate) fn context(&self, needs: &Needs) -> Context {
+        let runs: Vec<Run> = needs.runs.iter().filter_map(|id| self.runs.get(id)).cloned().collect();
+        let dead = needs.dead.iter().flat_map(|(id, indexes)| {
+            let rows = self.history.range((*id, 0)..=(*id, u32::MAX)).map(|(_, row)| row);
+            rows.filter(|row| row.outcome == tollgate_core::handle::change::Outcome::Dead)
+                .filter(|row| indexes.is_empty() || indexes.contains(&row.index))
+        });
+        Context { specs: self.specs_of(&runs, &needs.specs), dead: dead.cloned().collect(), runs }
+    }
+
+    /// What a new owner loads.
+    pub(crate) fn state(&self) -> State {
+        let live = |r: &&Run| matches!(r.state, RunState::Waiting | RunState::Running);
+        let runs: Vec<Run> = self.runs.values().filter(live).cloned().collect();
+        let current: Vec<_> = self.schedules.values().map(|s| (s.uid, s.generation)).collect();
+        State {
+            policies: self.policies.values().cloned().collect(),
+            schedules: self.schedules.values().cloned().collect(),
+            tokens: self.tokens.values().cloned().collect(),
+            specs: self.specs_of(&runs, &current),
+            runs,
+            pause: self.pause.clone(),
+        }
+    }
+
+    /// Tokens of a policy that are in flight.
+    pub(crate) fn in_flight(&self, policy: Option<Uuid>) -> u32 {
+        let held = self.tokens.values().filter(|t| t.state != TokenState::Waiting);
+        held.filter(|t| self.runs[&t.run].policy_uid == policy).count() as u32
+    }
+
+    /// One transaction.
+    pub(crate) fn apply(&mut self, changes: &Changes) {
+        for id in &changes.inbox_done {
+            self.inbox.remove(id);
+        }
+        self.apply_runs(changes);
+        for key in &changes.tokens_gone {
+            assert!(self.tokens.remove(key).is_some(), "the token {key:?} that goes has no row");
+        }
+        for token in &changes.tokens_put {
+            self.put_token(token);
+        }
+        for key in &changes.history_gone {
+            assert!(self.history.remove(key).is_some(), "the history {key:?} that goes has no row");
+        }
+        for row in &changes.history {
+            self.put_history(row);
+        }
+        for row in &changes.schedules {
+            let old = self.schedules.insert(row.uid, row.clone());
+            assert!(old.is_none_or(|o| o.generation <= row.generation), "{row:?} goes back");
+        }
+        for uid in &changes.schedules_gone {
+            self.schedules.remove(uid);
+        }
+        for policy in &changes.policies {
+            let old = self.policies.insert(policy.uid, policy.clone());
+            assert!(old.is_none_or(|o| o.generation < policy.generation), "{policy:?} goes back");
+        }
+        for uid in &changes.policies_gone {
+            self.policies.remove(uid);
+        }
+        for skipped in &changes.skipped {
+            let key = (skipped.schedule_uid, skipped.launch_us);
+            self.skipped.entry(key).or_insert_with(|| skipped.clone());
+        }
+        if let Some(pause) = &changes.pause {
+            self.pause.clone_from(pause);
+        }
+        for run in &changes.runs_changed {
+            self.check_run(&self.runs[&run.id]);
+        }
+    }
+
+    fn apply_runs(&mut self, changes: &Changes) {
+        for id in &changes.runs_withdrawn {
+            if let Some(run) = self.runs.remove(id) {
+                assert!(run.started_us.is_none() && run.cursor == 0, "a run that has started is withdrawn: {run:?}");
+                let unfinished = matches!(run.state, RunState::Emitted | RunState::Waiting);
+                assert!(unfinished, "a run that has ended is withdrawn: {run:?}");
+            }
+        }
+        for run in &changes.runs_new {
+            self.runs.entry(run.id).or_insert_with(|| run.clone());
+        }
+        for run in &changes.runs_changed {
+            let Some(old) = self.runs.get_mut(&run.id) else { panic!("a run without a row is changed: {run:?}") };
+            assert!(old.cursor <= run.cursor, "the cursor goes back: {old:?} to {run:?}");
+            assert!(old.started_us.is_none() || old.policy_uid == run.policy_uid, "{old:?} to {run:?}");
+            let fixed = (run.kind, run.emitted_us, run.launch_us, run.schedule_uid);
+            *old = Run { emitted_us: old.emitted_us, ..run.clone() };
+            assert_eq!((old.kind, old.launch_us, old.schedule_uid), (fixed.0, fixed.2, fixed.3));
+        }
+    }
+
+    fn put_token(&mut self, token: &TokenRow) {
+        let run = self.runs.get(&token.run).map(|r| (r.state, r.cursor));
+        assert!(
+            run.is_some_and(|(state, cursor)| state == RunState::Running && token.index < cursor),
+            "{token:?} belongs to no running run: {run:?}"
+        );
+        let old = self.tokens.insert((token.run, token.index), token.clone());
+        assert!(old.is_none_or(|o| o.attempt <= token.attempt), "the attempt goes back: {token:?}");
+    }
+
+    fn put_history(&mut self, row: &HistoryRow) {
+        let (first, end) = ((row.run, row.index), (row.run, row.index + row.count));
+        let before = self.history.range(..first).next_back();
+        let overlaps = before.is_some_and(|(_, b)| b.run == row.run && b.index + b.count > row.index)
+            || self.history.range(first..end).next().is_some();
+        assert!(!overlaps, "an event ends twice: {row:?}");
+        let alive = self.tokens.range(first..end).next();
+        assert!(alive.is_none(), "{row:?} has ended and has a token: {alive:?}");
+        self.history.insert(first, row.clone());
+    }
+
+    /// A run that has ended is accounted for, event by event.
+    fn check_run(&self, run: &Run) {
+        if !matches!(run.state, RunState::Finished | RunState::Cancelled) {
+            return;
+        }
+        let rows = self.history.range((run.id, 0)..=(run.id, u32::MAX)).map(|(_, row)| row);
+        let ended: u32 = rows.map(|row| row.count).sum();
+        assert_eq!((run.counts.total(), ended), (run.events, run.events), "{run:?}");
+        assert!(run.finished_us.is_some() && run.cursor == run.events, "{run:?}");
+        let tokens = self.tokens.range((run.id, 0)..=(run.id, u32::MAX)).next();
+        assert!(tokens.is_none(), "{run:?} has ended and has a token: {tokens:?}");
+    }
+
+    fn specs_of(&self, runs: &[Run], more: &[(Uuid, i64)]) -> Vec<RunSpec> {
+        let keys: std::collections::BTreeSet<_> =
+            runs.iter().map(|r| (r.schedule_uid, r.generation)).chain(more.iter().copied()).collect();
+        keys.iter().filter_map(|key| self.specs.get(key)).cloned().collect()
+    }
+}

@@ -1,0 +1,132 @@
+//! The lock, the connections, the schema, the installation; what an error of the database is to the caller.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::SqlitePool;
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use uuid::Uuid;
+
+use crate::rows::{json, shard_keys};
+use crate::{Installation, StoreError};
+
+static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite");
+
+/// How many connections read.
+const READERS: u32 = 4;
+
+/// How long to wait for a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Locks a database for this process.
+pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
+    let mut name = OsString::from(path);
+    name.push(".lock");
+    let name = PathBuf::from(name);
+    let refused = |error: std::io::Error| StoreError::Unreachable(format!("{}: {error}", name.display()));
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&name).map_err(refused)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Locked { path: path.display().to_string() }),
+        Err(TryLockError::Error(error)) => Err(refused(error)),
+    }
+}
+
+fn options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .busy_timeout(Duration::from_secs(5))
+        .statement_cache_capacity(200)
+        .pragma("cache_size", "-32768")
+        .pragma("temp_store", "memory")
+}
+
+/// Opens the connection that writes, and makes the file if there is none.
+pub(super) async fn connect_writer(path: &Path) -> Result<SqlitePool, StoreError> {
+    connect(path, 1, options(path).create_if_missing(true)).await
+}
+
+/// Opens the connections that read.
+pub(super) async fn connect_readers(path: &Path) -> Result<SqlitePool, StoreError> {
+    connect(path, READERS, options(path).pragma("query_only", "on")).await
+}
+
+async fn connect(path: &Path, connections: u32, options: SqliteConnectOptions) -> Result<SqlitePool, StoreError> {
+    let pool = SqlitePoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(CONNECT_TIMEOUT)
+        // A connection is kept: its statements are prepared and its pages cached.
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .connect_with(options)
+        .await;
+    pool.map_err(|error| StoreError::Unreachable(format!("{}: {error}", path.display())))
+}
+
+/// Brings the schema up to date, and makes what every installation has: its identity and the queue shards.
+pub(super) async fn prepare(pool: &SqlitePool, path: &Path) -> Result<Installation, StoreError> {
+    let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0);
+    let found = schema(pool).await.map_err(|error| store_error(path, error))?;
+    if let Some(found) = found.filter(|found| *found > known) {
+        return Err(StoreError::WrongSchema { found, known });
+    }
+    if found != Some(known) {
+        MIGRATIONS.run(pool).await.map_err(|error| migrate_error(path, known, error))?;
+    }
+    let shard_ids = json(&shard_keys(Installation::fresh().shards))?;
+    identify(pool, shard_ids).await.map_err(|error| store_error(path, error))?.ok_or_else(|| StoreError::Corrupt {
+        table: "installation",
+        key: "1".to_owned(),
+        column: "secret",
+        message: "32 bytes of secret and 1 to 65535 shards are expected".to_owned(),
+    })
+}
+
+async fn schema(pool: &SqlitePool) -> Result<Option<i64>, sqlx::Error> {
+    if !sqlx::query_scalar::<_, bool>(sql!("schema_exists")).fetch_one(pool).await? {
+        return Ok(None);
+    }
+    sqlx::query_scalar(sql!("schema_version")).fetch_one(pool).await
+}
+
+/// Reads the installation, and makes it first if it is new.
+async fn identify(pool: &SqlitePool, shard_ids: String) -> Result<Option<Installation>, sqlx::Error> {
+    let fresh = Installation::fresh();
+    sqlx::query(sql!("installation_insert"))
+        .bind(fresh.id)
+        .bind(fresh.secret.to_vec())
+        .bind(i32::from(fresh.shards))
+        .execute(pool)
+        .await?;
+    sqlx::query(sql!("shards_insert")).bind(Uuid::nil()).bind(shard_ids).execute(pool).await?;
+    let (id, secret, shards): (Uuid, Vec<u8>, i32) =
+        sqlx::query_as(sql!("installation_read")).fetch_one(pool).await?;
+    Ok(Installation::read(id, &secret, shards))
+}
+
+fn migrate_error(path: &Path, known: i64, error: MigrateError) -> StoreError {
+    match error {
+        MigrateError::VersionMissing(found) | MigrateError::VersionTooNew(found, _) => {
+            StoreError::WrongSchema { found, known }
+        }
+        MigrateError::Execute(error) => store_error(path, error),
+        error => StoreError::Internal(error.to_string()),
+    }
+}
+
+/// What an error of the database is to the caller.
+pub(super) fn store_error(path: &Path, error: sqlx::Error) -> StoreError {
+    use sqlx::Error::{Io, PoolClosed, PoolTimedOut, WorkerCrashed};
+    match error {
+        Io(_) | PoolTimedOut | PoolClosed | WorkerCrashed => {
+            StoreError::Unreachable(format!("{}: {error}", path.display()))
+        }
+        error => StoreError::Internal(error.to_string()),
+    }
+}

@@ -1,0 +1,114 @@
+//! The door to transactions: `run_tx` for all, `run_fenced` for a shard's owner, `run_read` for reads of one moment.
+//!
+//! Each transaction runs in a task of its own: sqlx 0.9.0 poisons its pool when `begin` is cancelled, and a caller may be
+//! dropped at any time.
+
+use futures::future::BoxFuture;
+use sqlx::{SqliteConnection, SqlitePool};
+use uuid::Uuid;
+
+use super::Sqlite;
+use crate::failure::{Ended, Failure};
+use crate::{CommitError, StoreError};
+
+/// Who an owner claims to be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fence {
+    pub(super) shard: i32,
+    pub(super) lease_id: Uuid,
+    pub(super) seq: i64,
+}
+
+impl Sqlite {
+    /// Carries out a transaction. One connection writes, so that nothing is lost against another transaction.
+    pub(super) async fn run_tx<T, F>(&self, name: &'static str, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
+    {
+        let done = transact(self.writer.clone(), "BEGIN IMMEDIATE", None, work).await;
+        done.map_err(|ended| self.ended(name, ended))
+    }
+
+    /// Carries out a read-only transaction, all of whose statements see the same moment.
+    pub(super) async fn run_read<T, F>(&self, name: &'static str, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
+    {
+        let done = transact(self.readers.clone(), "BEGIN DEFERRED", None, work).await;
+        done.map_err(|ended| self.ended(name, ended))
+    }
+
+    /// Carries out an owner's transaction behind the fence.
+    pub(super) async fn run_fenced<F>(&self, name: &'static str, fence: Fence, work: F) -> Result<(), CommitError>
+    where
+        F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(), Failure>> + Send + Sync + 'static,
+    {
+        let Err(ended) = transact(self.writer.clone(), "BEGIN IMMEDIATE", Some(fence), work).await else { return Ok(()) };
+        match ended {
+            Ended::Fenced => Err(CommitError::Fenced),
+            Ended::RolledBack(_) => Err(CommitError::Failed(self.ended(name, ended))),
+            Ended::AtCommit(_) | Ended::Lost(_) => Err(CommitError::Unknown(self.ended(name, ended))),
+        }
+    }
+
+    /// What an end is to the caller.
+    fn ended(&self, name: &'static str, ended: Ended) -> StoreError {
+        match ended {
+            Ended::RolledBack(Failure::Store(error)) => error,
+            Ended::RolledBack(Failure::Sql(error)) | Ended::AtCommit(error) => self.error(error),
+            Ended::Fenced => StoreError::Internal(format!("{name}: fenced")),
+            Ended::Lost(why) => StoreError::Internal(format!("{name}: the transaction's task ended: {why}")),
+        }
+    }
+
+    /// The answer of a single statement, or what its error is to the caller.
+    pub(super) fn judge<T>(&self, answer: Result<T, sqlx::Error>) -> Result<T, StoreError> {
+        answer.map_err(|error| self.error(error))
+    }
+
+    pub(super) fn error(&self, error: sqlx::Error) -> StoreError {
+        super::open::store_error(&self.path, error)
+    }
+}
+
+async fn transact<T, F>(pool: SqlitePool, begin: &'static str, fence: Option<Fence>, work: F) -> Result<T, Ended>
+where
+    T: Send + 'static,
+    F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
+{
+    let task = tokio::spawn(carry_out(pool, begin, fence, work));
+    task.await.unwrap_or_else(|gone| Err(Ended::Lost(gone.to_string())))
+}
+
+async fn carry_out<T, F>(pool: SqlitePool, begin: &'static str, fence: Option<Fence>, work: F) -> Result<T, Ended>
+where
+    F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>>,
+{
+    let mut transaction = pool.begin_with(begin).await.map_err(|error| Ended::RolledBack(error.into()))?;
+    let done = match behind(&mut transaction, fence).await {
+        Ok(()) => work(&mut transaction).await.map_err(Ended::RolledBack),
+        Err(ended) => Err(ended),
+    };
+    match done {
+        Ok(value) => transaction.commit().await.map(|()| value).map_err(Ended::AtCommit),
+        Err(ended) => {
+            if let Err(error) = transaction.rollback().await {
+                tracing::debug!(%error, "a rollback failed; the connection does it when it is used next");
+            }
+            Err(ended)
+        }
+    }
+}
+
+/// The fence, written once: the first statement of an owner's transaction.
+async fn behind(connection: &mut SqliteConnection, fence: Option<Fence>) -> Result<(), Ended> {
+    let Some(Fence { shard, lease_id, seq }) = fence else { return Ok(()) };
+    let query = sqlx::query(sql!("fence")).bind(shard).bind(lease_id).bind(seq);
+    match query.execute(connection).await {
+        Ok(done) if done.rows_affected() == 1 => Ok(()),
+        Ok(_) => Err(Ended::Fenced),
+        Err(error) => Err(Ended::RolledBack(error.into())),
+    }
+}

@@ -1,0 +1,225 @@
+//! Several emitters, emitters that die, stores that fail, and writers that come in between.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod world;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use tokio_util::sync::CancellationToken;
+use tollgate_core::emit::Window;
+use tollgate_core::model::{CatchUp, MINUTE_US, SECOND_US, Schedule, SkipReason};
+use tollgate_event_emitter::Options;
+use tollgate_store::StoreError;
+use world::{Hooked, Moment, World, cron, due, every, put, schedule, utc};
+
+fn minutely(count: u128) -> Vec<Schedule> {
+    (1..=count).map(|number| schedule(number, "UTC", vec![cron("0-59 * * * *")])).collect()
+}
+
+fn gone() -> StoreError {
+    StoreError::Unreachable("test".to_owned())
+}
+
+/// Fails the `nth` call (from 1) of a method at this moment, and all calls after it: the process is dead.
+fn dies(world: &World, method: &'static str, moment: Moment, nth: usize) -> Arc<Hooked> {
+    let (seen, dead) = (AtomicUsize::new(0), AtomicBool::new(false));
+    Hooked::new(&world.store, move |called, at| {
+        if called == method && at == moment && seen.fetch_add(1, Ordering::SeqCst) + 1 == nth {
+            dead.store(true, Ordering::SeqCst);
+        }
+        let answer = if dead.load(Ordering::SeqCst) { Err(gone()) } else { Ok(()) };
+        async move { answer }.boxed()
+    })
+}
+
+#[tokio::test]
+async fn whatever_an_emitter_has_left_another_finishes() {
+    let places = [
+        ("announce_window", Moment::After, 1),
+        ("announce_window", Moment::After, 3),
+        ("registry", Moment::After, 2),
+        ("open_window", Moment::After, 2),
+        ("claim_tasks", Moment::After, 1),
+        ("scan", Moment::After, 2),
+        ("emit", Moment::Before, 2),
+        ("emit", Moment::After, 2),
+        ("checkpoint", Moment::Before, 3),
+        ("checkpoint", Moment::After, 3),
+        ("complete_tasks", Moment::Before, 1),
+        ("complete_tasks", Moment::After, 1),
+    ];
+    for (method, moment, nth) in places {
+        let start_us = utc("2025-06-11T08:00:30Z");
+        let world = World::new(start_us).await;
+        let schedules = minutely(25);
+        world.put(&schedules).await;
+        let options = Options { page: 10, ..Options::default() };
+        let hooked = dies(&world, method, moment, nth);
+        let first = world.hooked(&hooked, options.clone());
+        assert!(first.round().await.is_err(), "{method} {moment:?}");
+        drop(first);
+        let second = world.emitter(options);
+        second.round().await.unwrap();
+        world.clock.advance_us(31 * SECOND_US);
+        let report = second.round().await.unwrap();
+        assert_eq!(report.windows_incomplete, 0, "{method} {moment:?}");
+        let opened = report.opened_until_us.unwrap();
+        let expected = due(&schedules, start_us - 30 * SECOND_US, opened);
+        assert_eq!(world.launches().await, expected, "{method} {moment:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_lease_keeps_others_away_until_it_runs_out() {
+    let start_us = utc("2025-06-11T08:00:30Z");
+    let world = World::new(start_us).await;
+    world.put(&minutely(5)).await;
+    let hooked = dies(&world, "claim_tasks", Moment::After, 1);
+    world.hooked(&hooked, Options::default()).round().await.unwrap_err();
+    let second = world.emitter(Options::default());
+    let report = second.round().await.unwrap();
+    assert_eq!((report.runs, report.windows_incomplete), (0, 6));
+    world.clock.advance_us(30 * SECOND_US);
+    let report = second.round().await.unwrap();
+    assert_eq!(report.windows_incomplete, 0);
+    assert_eq!(report.runs, 5 * 7);
+}
+
+#[tokio::test]
+async fn a_run_that_was_made_in_time_is_not_recorded_as_missed_later() {
+    let start_us = utc("2025-06-11T08:00:30Z");
+    let world = World::new(start_us).await;
+    let mut strict = minutely(1).remove(0);
+    strict.catch_up = CatchUp::None;
+    world.put(std::slice::from_ref(&strict)).await;
+    let hooked = dies(&world, "complete_tasks", Moment::Before, 4);
+    world.hooked(&hooked, Options::default()).round().await.unwrap_err();
+    let emitted = world.launches_of(&strict).await;
+    assert_eq!(emitted.len(), 4);
+    world.clock.advance_us(30 * MINUTE_US);
+    world.emitter(Options::default()).round().await.unwrap();
+    let ran = world.launches_of(&strict).await;
+    let missed = world.skipped_of(&strict, SkipReason::Missed).await;
+    assert!(missed.iter().all(|us| !ran.contains(us)), "{missed:?}");
+    assert_eq!(missed.first(), Some(&(start_us + 210 * SECOND_US)));
+    let opened = world.store.frontier().await.unwrap().opened_until_us.unwrap();
+    let all = due(std::slice::from_ref(&strict), start_us - 30 * SECOND_US, opened).len();
+    assert_eq!(ran.len() + missed.len(), all);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn emitters_share_windows() {
+    let start_us = utc("2025-06-11T08:00:30Z");
+    let world = World::new(start_us).await;
+    let zones = ["UTC", "Europe/Berlin", "Asia/Kolkata", "America/New_York", "Asia/Tokyo", "Africa/Cairo"];
+    let schedules: Vec<Schedule> = (0_u128..)
+        .zip(zones)
+        .flat_map(|(at, zone)| {
+            (0..20).map(move |number| schedule(100 * at + number + 1, zone, vec![cron("0-59 * * * *")]))
+        })
+        .collect();
+    world.put(&schedules).await;
+    let emitters: Vec<_> =
+        (0..3).map(|at| world.emitter(Options { page: 7 + at, claim: 2, ..Options::default() })).collect();
+    for _ in 0..15 {
+        let rounds = emitters.iter().map(|emitter| {
+            let emitter = Arc::clone(emitter);
+            tokio::spawn(async move { emitter.round().await.unwrap() })
+        });
+        futures::future::join_all(rounds).await.into_iter().for_each(|round| drop(round.unwrap()));
+        world.clock.advance_us(MINUTE_US);
+    }
+    emitters[0].round().await.unwrap();
+    let frontier = world.store.frontier().await.unwrap();
+    assert_eq!(frontier.opened_until_us, frontier.completed_until_us);
+    let expected = due(&schedules, start_us - 30 * SECOND_US, frontier.opened_until_us.unwrap());
+    assert_eq!(world.launches().await, expected);
+    let runs: u64 = emitters.iter().map(|emitter| emitter.stats().runs()).sum();
+    assert_eq!(runs, expected.len() as u64);
+    let windows = world.store.windows(1_000).await.unwrap();
+    assert_eq!(windows.iter().map(|row| u64::from(row.runs)).sum::<u64>(), runs);
+    let mut spans: Vec<Window> = windows.iter().map(|row| row.window).collect();
+    spans.sort_unstable();
+    assert!(spans.windows(2).all(|pair| pair[0].end_us == pair[1].start_us), "{spans:?}");
+}
+
+/// A writer's side of the promise: what lies before `opened_until`, read after its commit, it corrects itself.
+async fn write(store: Arc<dyn tollgate_store::Store>, schedule: Schedule) -> Option<i64> {
+    put(&*store, std::slice::from_ref(&schedule)).await;
+    store.frontier().await.unwrap().opened_until_us
+}
+
+#[tokio::test]
+async fn a_schedule_made_while_a_window_is_opened_is_seen_by_one_side() {
+    let places = ["announce_window", "zones", "registry", "open_window", "claim_tasks", "scan", "complete_tasks"];
+    for (method, moment) in places.iter().flat_map(|method| [(*method, Moment::Before), (*method, Moment::After)]) {
+        let start_us = utc("2025-06-11T08:00:30Z");
+        let world = World::new(start_us).await;
+        world.put(&minutely(1)).await;
+        world.emitter(Options::default()).round().await.unwrap();
+        world.clock.advance_us(MINUTE_US);
+        // A zone and launch expressions that no other schedule has.
+        let new = schedule(7, "Asia/Tokyo", vec![cron("*/1 * * * *"), every(13)]);
+        let store = Arc::clone(&world.store);
+        let corrected = Arc::new(std::sync::Mutex::new(None));
+        let (once, schedule, answer) = (AtomicBool::new(false), new.clone(), Arc::clone(&corrected));
+        let hooked = Hooked::new(&world.store, move |called, at| {
+            if called != method || at != moment || once.swap(true, Ordering::SeqCst) {
+                return async { Ok(()) }.boxed();
+            }
+            let (store, schedule, answer) = (Arc::clone(&store), schedule.clone(), Arc::clone(&answer));
+            async move {
+                *answer.lock().unwrap() = write(store, schedule).await;
+                Ok(())
+            }
+            .boxed()
+        });
+        let report = world.hooked(&hooked, Options::default()).round().await.unwrap();
+        let corrected = corrected.lock().unwrap().unwrap();
+        let opened = report.opened_until_us.unwrap();
+        let one = std::slice::from_ref(&new);
+        let emitted = world.launches_of(&new).await;
+        for (_, launch_us) in due(one, start_us - 30 * SECOND_US, opened) {
+            let seen = launch_us < corrected || emitted.contains(&launch_us);
+            assert!(seen, "{method} {moment:?}: {launch_us} is seen by nobody");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_failing_store_is_tried_again() {
+    let start_us = utc("2025-06-11T08:00:30Z");
+    let world = World::new(start_us).await;
+    world.put(&minutely(2)).await;
+    let broken = Arc::new(AtomicBool::new(true));
+    let down = Arc::clone(&broken);
+    let hooked = Hooked::new(&world.store, move |called, at| {
+        let fails = called == "scan" && at == Moment::Before && down.load(Ordering::SeqCst);
+        async move { if fails { Err(gone()) } else { Ok(()) } }.boxed()
+    });
+    let emitter = world.hooked(&hooked, Options::default());
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(Arc::clone(&emitter).run(stop.clone()));
+    until(|| emitter.stats().failures() >= 2).await;
+    broken.store(false, Ordering::SeqCst);
+    // The tasks that it had claimed come back with their lease.
+    world.clock.advance_us(31 * SECOND_US);
+    until(|| emitter.stats().runs() == 2 * 7).await;
+    // The next window is opened when it is its time.
+    world.clock.advance_us(MINUTE_US);
+    until(|| emitter.stats().runs() == 2 * 8).await;
+    stop.cancel();
+    running.await.unwrap();
+}
+
+async fn until(reached: impl Fn() -> bool) {
+    let wait = async {
+        while !reached() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), wait).await.unwrap();
+}

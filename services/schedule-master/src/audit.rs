@@ -1,0 +1,210 @@
+//! Decides what the audit log says of a change.
+//!
+//! In: a resource before and after. Out: an [`Audit`] whose difference holds each field that changed. Invariants: no
+//! secret is written; a large payload is named by its size and hash. Generation, uid and queue shard are always
+//! noted, also where both sides are the same, because [`crate::repair`] needs them; a list leaves such entries out.
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+use tollgate_core::model::{Policy, Schedule, Target};
+use tollgate_proto::convert::{self, names, payload};
+use tollgate_proto::{json as proto_json, mask, v1};
+use tollgate_store::plan::Audit;
+use tonic::metadata::MetadataMap;
+use uuid::Uuid;
+
+/// The most characters of an actor's name.
+const ACTOR_CHARS_MAX: usize = 128;
+/// The longest payload that is written out, in bytes.
+const PAYLOAD_MAX_BYTES: usize = 4096;
+/// What the service itself keeps of a resource: noted apart, or not at all.
+const OWN: [&str; 6] = ["name", "uid", "etag", "shard", "create_time", "update_time"];
+const REDACTED: &str = "redacted";
+
+/// Who did something, when, and what to call it.
+#[derive(Clone, Debug)]
+pub(crate) struct Deed {
+    pub(crate) at_us: i64,
+    pub(crate) actor: String,
+    pub(crate) action: &'static str,
+}
+
+/// What one side of a change notes of itself.
+struct Side {
+    json: Value,
+    generation: i64,
+    uid: Uuid,
+    shard: u16,
+}
+
+/// The caller's name for the log.
+pub(crate) fn actor(metadata: &MetadataMap) -> String {
+    let given = metadata.get("tollgate-actor").and_then(|value| value.to_str().ok()).unwrap_or_default().trim();
+    if given.is_empty() { "anonymous".to_owned() } else { given.chars().take(ACTOR_CHARS_MAX).collect() }
+}
+
+/// A change of a schedule; the shards are those that own it before and after.
+pub(crate) fn of_schedule(
+    id: Uuid,
+    deed: &Deed,
+    before: Option<(&Schedule, u16)>,
+    after: Option<(&Schedule, u16)>,
+    named: (&str, &str),
+) -> Audit {
+    let side = |(schedule, shard): (&Schedule, u16)| Side {
+        json: schedule_json(schedule),
+        generation: schedule.generation,
+        uid: schedule.uid,
+        shard,
+    };
+    let mut difference = difference(before.map(side), after.map(side));
+    if let (Some((before, _)), Some((after, _))) = (before, after) {
+        note_secrets(&before.target, &after.target, &mut difference);
+    }
+    entry(id, deed, named.0, names::of_schedule(named.0, named.1), difference)
+}
+
+/// A change of a policy.
+pub(crate) fn of_policy(
+    id: Uuid,
+    deed: &Deed,
+    before: Option<&Policy>,
+    after: Option<&Policy>,
+    named: (&str, &str),
+) -> Audit {
+    let side = |policy: &Policy| Side {
+        json: proto_json::to_json(&convert::policy::to_message(policy)),
+        generation: policy.generation,
+        uid: policy.uid,
+        shard: policy.shard,
+    };
+    let difference = difference(before.map(side), after.map(side));
+    entry(id, deed, named.0, names::of_policy(named.0, named.1), difference)
+}
+
+/// Something that was done with a schedule and did not change it.
+pub(crate) fn note(id: Uuid, deed: &Deed, schedule: &Schedule, details: &[(&str, Value)]) -> Audit {
+    let mut difference: Map<String, Value> =
+        details.iter().map(|(key, value)| ((*key).to_owned(), json!({ "new": value }))).collect();
+    let generation = schedule.generation;
+    difference.insert("generation".to_owned(), json!({ "old": generation, "new": generation }));
+    let resource = names::of_schedule(&schedule.namespace, &schedule.id);
+    entry(id, deed, &schedule.namespace, resource, difference)
+}
+
+/// An entry as callers see it.
+pub(crate) fn to_message(audit: &Audit) -> v1::AuditEntry {
+    let empty = Map::new();
+    let difference = audit.difference.as_object().unwrap_or(&empty);
+    let changed = |sides: &Value| sides.get("old") != sides.get("new");
+    let shown: Map<String, Value> = difference
+        .iter()
+        .filter(|(key, sides)| *key != "generation" && changed(sides))
+        .map(|(key, sides)| (key.clone(), sides.clone()))
+        .collect();
+    v1::AuditEntry {
+        time: Some(convert::timestamp(audit.at_us)),
+        actor: audit.actor.clone(),
+        action: audit.action.clone(),
+        resource: audit.resource.clone(),
+        generation: number(&audit.difference, "generation", "new").unwrap_or_default(),
+        difference: Some(payload::struct_from_json(&shown)),
+    }
+}
+
+/// A number that an entry notes.
+pub(crate) fn number(difference: &Value, key: &str, side: &str) -> Option<i64> {
+    difference.get(key)?.get(side)?.as_i64()
+}
+
+fn entry(
+    id: Uuid,
+    deed: &Deed,
+    namespace: &str,
+    resource: String,
+    difference: Map<String, Value>,
+) -> Audit {
+    Audit {
+        id,
+        at_us: deed.at_us,
+        actor: deed.actor.clone(),
+        namespace: namespace.to_owned(),
+        resource,
+        action: deed.action.to_owned(),
+        difference: Value::Object(difference),
+    }
+}
+
+fn difference(before: Option<Side>, after: Option<Side>) -> Map<String, Value> {
+    let fields = |side: &Option<Side>| {
+        let mut json = side.as_ref().map_or_else(|| json!({}), |side| side.json.clone());
+        if let Some(fields) = json.as_object_mut() {
+            fields.retain(|key, _| !OWN.contains(&key.as_str()));
+        }
+        json
+    };
+    let mut found = match mask::difference(&fields(&before), &fields(&after)) {
+        Value::Object(found) => found,
+        _ => Map::new(),
+    };
+    // A deletion is a generation of its own.
+    let deleted = after.is_none().then(|| before.as_ref().map(|side| side.generation + 1)).flatten();
+    let mut note = |key: &str, value: &dyn Fn(&Side) -> Value, last: Option<Value>| {
+        let mut sides = json!({});
+        if let Some(before) = &before {
+            sides["old"] = value(before);
+        }
+        if let Some(new) = after.as_ref().map(value).or(last) {
+            sides["new"] = new;
+        }
+        found.insert(key.to_owned(), sides);
+    };
+    note("generation", &|side| side.generation.into(), deleted.map(Value::from));
+    note("uid", &|side| side.uid.to_string().into(), None);
+    note("shard", &|side| side.shard.into(), None);
+    found
+}
+
+/// A schedule as JSON without what must not be kept in a log.
+fn schedule_json(schedule: &Schedule) -> Value {
+    let mut message = convert::schedule::to_message(schedule);
+    let json = &schedule.payload.json;
+    if json.len() > PAYLOAD_MAX_BYTES {
+        let digest = Sha256::digest(json.as_bytes());
+        let hash: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let text = format!("{} bytes, SHA-256 {hash}…", json.len());
+        message.payload = Some(payload::from_json(&Value::from(text)));
+    }
+    if let Some(v1::target::Target::Http(http)) =
+        message.target.as_mut().and_then(|target| target.target.as_mut())
+    {
+        for (name, value) in &mut http.headers {
+            if is_credential(name) {
+                REDACTED.clone_into(value);
+            }
+        }
+    }
+    proto_json::to_json(&message)
+}
+
+/// Whether a header's value is likely to be a credential.
+fn is_credential(header: &str) -> bool {
+    let header = header.to_ascii_lowercase();
+    ["auth", "cookie", "key", "secret", "token", "password"].iter().any(|word| header.contains(word))
+}
+
+/// Says that a secret changed where its two values, both redacted, look the same.
+fn note_secrets(before: &Target, after: &Target, difference: &mut Map<String, Value>) {
+    let (Target::Http { http: before, .. }, Target::Http { http: after, .. }) = (before, after) else { return };
+    let both = || json!({ "old": REDACTED, "new": format!("{REDACTED}, another one") });
+    if let (Some(old), Some(new)) = (&before.secret, &after.secret)
+        && old != new
+    {
+        difference.insert("target.http.secret".to_owned(), both());
+    }
+    for (name, new) in &after.headers {
+        if is_credential(name) && before.headers.get(name).is_some_and(|old| old != new) {
+            difference.insert(format!("target.http.headers.{name}"), both());
+        }
+    }
+}

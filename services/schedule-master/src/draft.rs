@@ -1,0 +1,126 @@
+//! Decides whether a schedule may be stored, and how it looks to callers.
+//!
+//! In: a message, and what is stored. Out: the schedule as it shall be with its compiled plan, or every refusal.
+//! Invariant: an interval's offset depends on the schedule's uid alone, so that it stays over updates.
+
+use tollgate_core::model::Schedule;
+use tollgate_core::plan::Plan;
+use tollgate_proto::convert::{self, Name, names};
+use tollgate_proto::{FieldError, field, v1};
+use tonic::Status;
+use uuid::Uuid;
+
+use crate::ScheduleMaster;
+use crate::status::status;
+
+/// A schedule as it shall be, with what its timing means.
+pub(crate) struct Draft {
+    pub(crate) schedule: Schedule,
+    pub(crate) plan: Plan,
+}
+
+/// What `message` describes; `uid` is for a schedule that is not stored yet. Its policy is not looked up.
+pub(crate) fn draft(
+    message: &v1::Schedule,
+    name: &Name,
+    stored: Option<&Schedule>,
+    uid: Uuid,
+) -> Result<Draft, Vec<FieldError>> {
+    let uid = stored.map_or(uid, |stored| stored.uid);
+    let mut schedule = convert::schedule::to_core(message, name, stored).map_err(|mut errors| {
+        // What the planner says of a timing that reads well belongs to the same answer.
+        if let Ok(timing) = convert::schedule::timing_to_core(message)
+            && let Err(error) = Plan::compile(&timing, uid.as_bytes())
+        {
+            errors.push(convert::plan_refusal("schedule", error));
+        }
+        errors
+    })?;
+    let plan = Plan::compile(&schedule.timing, uid.as_bytes())
+        .map_err(|error| vec![convert::plan_refusal("schedule", error)])?;
+    schedule.uid = uid;
+    schedule.timing.triggers = plan.resolved().to_vec();
+    Ok(Draft { schedule, plan })
+}
+
+/// The refusal of a policy that does not exist.
+pub(crate) fn no_policy(id: &str) -> FieldError {
+    FieldError::new("schedule.policy", id, "a policy of the same namespace that exists")
+}
+
+impl ScheduleMaster {
+    /// As [`draft`], with its policy looked up.
+    pub(crate) async fn drafted(
+        &self,
+        message: &v1::Schedule,
+        name: &Name,
+        stored: Option<&Schedule>,
+        uid: Uuid,
+    ) -> Result<Draft, Status> {
+        let drafted = draft(message, name, stored, uid);
+        let asked = match &drafted {
+            Ok(draft) => draft.schedule.policy.clone(),
+            Err(_) => names::policy_within("schedule.policy", &name.namespace, &message.policy)
+                .ok()
+                .map(|policy| policy.id),
+        };
+        let mut found = None;
+        let mut missing = None;
+        if let Some(id) = asked {
+            match self.store().policy(&name.namespace, &id).await.map_err(status)? {
+                Some(policy) => found = Some(policy.uid),
+                None => missing = Some(no_policy(&id)),
+            }
+        }
+        match (drafted, missing) {
+            (Ok(mut draft), None) => {
+                draft.schedule.policy_uid = found;
+                Ok(draft)
+            }
+            (Ok(_), Some(missing)) => Err(missing.into()),
+            (Err(mut errors), missing) => {
+                errors.extend(missing);
+                Err(field::invalid_argument(&errors))
+            }
+        }
+    }
+
+    /// A schedule as callers see it.
+    pub(crate) fn shown(&self, schedule: &Schedule, plan: Option<&Plan>) -> v1::Schedule {
+        let mut message = convert::schedule::to_message(schedule);
+        let compiled;
+        let plan = match plan {
+            Some(plan) => Some(plan),
+            None => {
+                compiled = read_plan(schedule).ok();
+                compiled.as_ref()
+            }
+        };
+        if let Some(plan) = plan {
+            let children = if plan.children().is_empty() { plan.children_count() } else { plan.children().len() };
+            message.launch_classes = plan.classes().iter().map(ToString::to_string).collect();
+            message.children_count = u32::try_from(children).unwrap_or(u32::MAX);
+            message.next_launch_time = plan.fires_after(self.now_us()).next().map(convert::timestamp);
+        }
+        message
+    }
+}
+
+/// The plan of a stored schedule for showing it: with its children only where counting them one by one might count
+/// one twice.
+fn read_plan(schedule: &Schedule) -> Result<Plan, Status> {
+    let compile = if schedule.timing.triggers.len() == 1 { Plan::forecast } else { Plan::compile };
+    compile(&schedule.timing, schedule.uid.as_bytes()).map_err(|error| corrupt(schedule, &error.to_string()))
+}
+
+/// The plan of a stored schedule.
+pub(crate) fn stored_plan(schedule: &Schedule) -> Result<Plan, Status> {
+    Plan::compile(&schedule.timing, schedule.uid.as_bytes())
+        .map_err(|error| corrupt(schedule, &error.to_string()))
+}
+
+fn corrupt(schedule: &Schedule, error: &str) -> Status {
+    let name = names::of_schedule(&schedule.namespace, &schedule.id);
+    tracing::error!(schedule = name, error, "a stored timing cannot be compiled");
+    Status::internal(format!("the stored timing of {name} cannot be compiled: {error}"))
+}

@@ -1,0 +1,254 @@
+//! `tollgate serve`: opens the store, starts the roles, serves gRPC, and stops in order.
+//!
+//! Only here is known which store driver there is, and which roles share the process.
+
+mod upkeep;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::TcpListenerStream;
+use tokio_util::sync::CancellationToken;
+use tollgate_clock::Clock;
+use tollgate_event_emitter::Emitter;
+use tollgate_event_handler::{EventHandler, Routes};
+use tollgate_proto::v1::event_emitter_service_server::EventEmitterServiceServer;
+use tollgate_proto::v1::event_handler_service_server::EventHandlerServiceServer;
+use tollgate_proto::v1::schedule_master_service_server::ScheduleMasterServiceServer;
+use tollgate_schedule_master::ScheduleMaster;
+use tollgate_store::Store;
+use tollgate_target::{TargetOptions, Targets};
+use tonic::service::RoutesBuilder;
+use tonic::transport::Server;
+
+use crate::config::{Role, ServeConfig};
+
+/// How long open connections may take to end once everything else has stopped.
+const CONNECTIONS_GRACE: Duration = Duration::from_secs(2);
+/// The largest message that the server takes, in bytes: a payload and everything around it.
+const MESSAGE_MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// A service that runs.
+pub(crate) struct Running {
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    stop: CancellationToken,
+    task: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Running {
+    /// Stops in order: nothing new starts, deliveries under way end, shards are given up, the store closes.
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        self.stop.cancel();
+        self.task.await.context("the service broke off")?
+    }
+}
+
+/// Serves until SIGTERM or Ctrl-C.
+///
+/// # Errors
+/// What keeps it from starting, or from going on.
+pub(crate) async fn run(config: ServeConfig) -> anyhow::Result<()> {
+    let mut running = start(config).await?;
+    let address = running.address;
+    tracing::info!("listening on http://{address}");
+    tokio::select! {
+        signal = interrupted() => {
+            tracing::info!("{} received, stopping", signal?);
+            running.stop().await?;
+            tracing::info!("stopped");
+            Ok(())
+        }
+        ended = &mut running.task => ended.context("the service broke off")?,
+    }
+}
+
+/// Starts the roles that the configuration names.
+///
+/// # Errors
+/// A store that cannot be opened, an address that cannot be listened on.
+pub(crate) async fn start(config: ServeConfig) -> anyhow::Result<Running> {
+    let store = tollgate_store::open(&config.store, config.store_connections)
+        .await
+        .with_context(|| format!("cannot open the store {}", without_password(&config.store)))?;
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}; choose another address with --listen", config.listen))?;
+    let address = listener.local_addr()?;
+    let stop = CancellationToken::new();
+    let parts = Parts::start(&config, store.clone(), address, &stop).await?;
+    let task = tokio::spawn(serve(parts, listener, stop.clone(), store));
+    Ok(Running { address, stop, task })
+}
+
+/// What a process runs.
+struct Parts {
+    routes: tonic::service::Routes,
+    roles: Vec<JoinHandle<()>>,
+}
+
+impl Parts {
+    async fn start(
+        config: &ServeConfig,
+        store: Arc<dyn Store>,
+        address: SocketAddr,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<Self> {
+        let clock = Clock::system();
+        let owners = Routes::new();
+        let wake: Arc<dyn Fn(u16) + Send + Sync> = {
+            let owners = owners.clone();
+            Arc::new(move |shard| owners.wake(shard))
+        };
+        let (health, health_service) = tonic_health::server::health_reporter();
+        let mut services = RoutesBuilder::default();
+        services.add_service(health_service);
+        services.add_service(reflection()?);
+        let mut roles = Vec::new();
+        if config.roles.contains(&Role::Handler) {
+            let handler = EventHandler::new(
+                store.clone(),
+                targets(config)?,
+                clock.clone(),
+                owners.clone(),
+                handler_options(config, address),
+            )
+            .await?;
+            let service = EventHandlerServiceServer::new(handler.service());
+            services.add_service(service.max_decoding_message_size(MESSAGE_MAX_BYTES));
+            health.set_serving::<EventHandlerServiceServer<tollgate_event_handler::HandlerService>>().await;
+            let token = stop.clone();
+            roles.push(tokio::spawn(async move { handler.run(token).await }));
+        }
+        if config.roles.contains(&Role::Emitter) {
+            let options = tollgate_event_emitter::Options {
+                window_s: config.window_s,
+                ahead_s: config.ahead_s,
+                ..tollgate_event_emitter::Options::default()
+            };
+            let emitter = Arc::new(Emitter::new(store.clone(), clock.clone(), wake.clone(), options));
+            let service = tollgate_event_emitter::EmitterService::new(emitter.clone());
+            services.add_service(EventEmitterServiceServer::new(service));
+            health.set_serving::<EventEmitterServiceServer<tollgate_event_emitter::EmitterService>>().await;
+            let token = stop.clone();
+            roles.push(tokio::spawn(async move { emitter.run(token).await }));
+        }
+        if config.roles.contains(&Role::Master) {
+            let options = tollgate_schedule_master::Options {
+                retention_s: i64::from(config.retention_days) * 86_400,
+                ..tollgate_schedule_master::Options::default()
+            };
+            let master = ScheduleMaster::new(store.clone(), clock.clone(), wake, options).await?;
+            master.repair().await?;
+            let service = ScheduleMasterServiceServer::new(master);
+            services.add_service(service.max_decoding_message_size(MESSAGE_MAX_BYTES));
+            health.set_serving::<ScheduleMasterServiceServer<ScheduleMaster>>().await;
+            let token = stop.clone();
+            roles.push(tokio::spawn(upkeep::run(store, clock, config.retention_days, token)));
+        }
+        Ok(Self { routes: services.routes(), roles })
+    }
+}
+
+async fn serve(
+    parts: Parts,
+    listener: TcpListener,
+    stop: CancellationToken,
+    store: Arc<dyn Store>,
+) -> anyhow::Result<()> {
+    // Consumers release while deliveries under way come to their end, so the door closes last.
+    let close = CancellationToken::new();
+    let server = Server::builder()
+        .tcp_nodelay(true)
+        .http2_keepalive_interval(Some(Duration::from_secs(30)))
+        .add_routes(parts.routes)
+        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), close.clone().cancelled_owned());
+    let mut server = tokio::spawn(server);
+    tokio::select! {
+        () = stop.cancelled() => {}
+        ended = &mut server => {
+            stop.cancel();
+            tracing::error!("the gRPC server ended by itself");
+            ended.context("the gRPC server broke off")??;
+        }
+    }
+    for role in parts.roles {
+        role.await.context("a role broke off")?;
+    }
+    close.cancel();
+    if !server.is_finished() && tokio::time::timeout(CONNECTIONS_GRACE, &mut server).await.is_err() {
+        server.abort();
+    }
+    store.close().await;
+    Ok(())
+}
+
+fn targets(config: &ServeConfig) -> anyhow::Result<Targets> {
+    let options = TargetOptions {
+        allow_private_addresses: config.allow_private_addresses.clone(),
+        ..TargetOptions::default()
+    };
+    Targets::new(options).context("cannot set up HTTP and SQS")
+}
+
+fn handler_options(config: &ServeConfig, address: SocketAddr) -> tollgate_event_handler::Options {
+    let roles: Vec<String> = config.roles.iter().map(ToString::to_string).collect();
+    tollgate_event_handler::Options {
+        roles: roles.join(","),
+        address: config.advertise.clone().unwrap_or_else(|| format!("http://{address}")),
+        exclusive_store: !config.store.starts_with("postgres"),
+        lease_ttl_ms: config.lease_ttl_ms,
+        stop_grace_ms: config.shutdown_grace_ms,
+        machine: tollgate_core::handle::Options {
+            sends_max: config.sends_max,
+            retrying_max: config.retrying_max,
+            ..tollgate_core::handle::Options::default()
+        },
+        ..tollgate_event_handler::Options::default()
+    }
+}
+
+fn reflection() -> anyhow::Result<
+    tonic_reflection::server::v1::ServerReflectionServer<impl tonic_reflection::server::v1::ServerReflection>,
+> {
+    tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(tollgate_proto::FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .context("the proto descriptors are broken")
+}
+
+/// A store's URL as it may be logged.
+fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    match rest.rsplit_once('@') {
+        Some((user, host)) => {
+            let user = user.split(':').next().unwrap_or_default();
+            format!("{scheme}://{user}@{host}")
+        }
+        None => url.to_owned(),
+    }
+}
+
+async fn interrupted() -> anyhow::Result<&'static str> {
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    tokio::select! {
+        result = tokio::signal::ctrl_c() => result.map(|()| "SIGINT").map_err(Into::into),
+        _ = terminate.recv() => Ok("SIGTERM"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_password;
+
+    #[test]
+    fn a_password_is_not_logged() {
+        assert_eq!(without_password("postgres://me:se:cr@t@db:5432/x"), "postgres://me@db:5432/x");
+        assert_eq!(without_password("sqlite:tollgate.db"), "sqlite:tollgate.db");
+    }
+}
