@@ -7,8 +7,8 @@ CREATE TABLE scan_windows (
     opened_us bigint NOT NULL,
     -- When its last task was done; NULL while it is open.
     completed_us bigint,
-    -- How many tasks it had.
-    tasks integer NOT NULL,
+    -- How many tasks it had; NULL while it is announced only.
+    tasks integer,
     -- How many runs it emitted.
     runs bigint NOT NULL
 );

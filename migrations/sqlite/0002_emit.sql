@@ -7,8 +7,8 @@ CREATE TABLE scan_windows (
     opened_us INTEGER NOT NULL,
     -- When its last task was done; NULL while it is open.
     completed_us INTEGER,
-    -- How many tasks it had.
-    tasks INTEGER NOT NULL,
+    -- How many tasks it had; NULL while it is announced only.
+    tasks INTEGER,
     -- How many runs it emitted.
     runs INTEGER NOT NULL
 ) STRICT;

@@ -26,8 +26,12 @@ pub struct WindowRow {
     pub opened_us: i64,
     /// When its last task was done; none while it is open.
     pub completed_us: Option<i64>,
+    /// Whether it has got its scan tasks; until then it is announced only.
+    pub planned: bool,
     /// How many scan tasks it had.
     pub tasks: u32,
+    /// How many of them are not done.
+    pub tasks_left: u32,
     /// How many runs it emitted.
     pub runs: u32,
 }
@@ -56,6 +60,17 @@ pub struct ScannedChild {
     pub shard: u16,
 }
 
+/// Part of a scan.
+#[derive(Clone, Debug)]
+pub struct ScanPage {
+    /// In the order (slot, schedule, ordinal); fewer than were asked for where rows are corrupt.
+    pub children: Vec<ScannedChild>,
+    /// The last row that was read, corrupt or not, to go on after; none where nothing follows.
+    pub next: Option<(i32, Uuid, u32)>,
+    /// How many rows could not be read. Each has been named in the log.
+    pub corrupt: u32,
+}
+
 /// The emitter's part of a store.
 #[async_trait]
 pub trait EmitStore: Send + Sync {
@@ -66,8 +81,16 @@ pub trait EmitStore: Send + Sync {
     async fn registry(&self, eligible: &[String]) -> Result<Vec<(String, String)>, StoreError>;
     /// The zones that have children.
     async fn zones(&self) -> Result<Vec<String>, StoreError>;
-    /// Opens a window with its tasks; nothing changes if it is open or complete already. A window without tasks is
-    /// complete at once. Returns whether it was new.
+    /// Makes a window known before it has tasks: from then on [`Frontier::opened_until_us`] includes it, and it is
+    /// incomplete. Nothing changes if it is known already, or if any known window ends after its start. Returns whether
+    /// it was new.
+    ///
+    /// The registry must be read after this, and the tasks made of it be given to [`Self::open_window`]. A schedule
+    /// that is written meanwhile is then in the registry, or its writer, who asks for the frontier after the commit,
+    /// sees the window and corrects it.
+    async fn announce_window(&self, window: Window, now_us: i64) -> Result<bool, StoreError>;
+    /// Gives an announced window its tasks (or opens a new one with them); nothing changes if it has got its tasks
+    /// already, or is another span. A window without tasks is complete at once. Returns whether anything changed.
     async fn open_window(&self, window: Window, tasks: &[Task], now_us: i64) -> Result<bool, StoreError>;
     /// The windows that are not complete, oldest first, and the latest `complete` complete ones.
     async fn windows(&self, complete: u32) -> Result<Vec<WindowRow>, StoreError>;
@@ -81,13 +104,13 @@ pub trait EmitStore: Send + Sync {
         limit: u32,
     ) -> Result<Vec<ClaimedTask>, StoreError>;
     /// The children of a task in the order (slot, schedule, ordinal), after `checkpoint`: exactly those of its zone,
-    /// launch expression and slots.
+    /// launch expression and slots. Reads at most `limit`, at least 1.
     async fn scan(
         &self,
         task: &Task,
         checkpoint: Option<(i32, Uuid, u32)>,
         limit: u32,
-    ) -> Result<Vec<ScannedChild>, StoreError>;
+    ) -> Result<ScanPage, StoreError>;
     /// Hands runs over to their shards, and records triggers that make none. What is there already stays as it is.
     /// Returns how many runs were new. May use one transaction per shard.
     async fn emit(&self, runs: &[Run], skipped: &[Skipped]) -> Result<u32, StoreError>;

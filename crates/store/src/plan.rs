@@ -160,4 +160,12 @@ pub trait PlanStore: Send + Sync {
         before: Option<Uuid>,
         limit: u32,
     ) -> Result<Vec<Audit>, StoreError>;
+    /// The audit log of all namespaces from a moment on, oldest first, from after entry `after` on: for putting right
+    /// what a process that died has left undone.
+    async fn audit_since(
+        &self,
+        from_us: i64,
+        after: Option<Uuid>,
+        limit: u32,
+    ) -> Result<Vec<Audit>, StoreError>;
 }

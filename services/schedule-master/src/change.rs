@@ -68,23 +68,54 @@ impl Change {
     /// The message for the shard that owned the schedule before the change, where windows have been opened up to
     /// `opened_until_us`. None where there is nothing to tell: a new schedule that does not fire before.
     pub(crate) fn message(&self, opened_until_us: Option<i64>, shards: u16) -> Option<(u16, Message)> {
+        let owner = home(self.before.as_ref().or(self.schedule())?, shards);
+        let message = self.message_to(owner, opened_until_us, shards)?;
+        if self.before.is_none()
+            && matches!(&message.control, Control::ScheduleChanged { schedule, .. } if schedule.launches_us.is_empty())
+        {
+            return None;
+        }
+        Some((owner, message))
+    }
+
+    /// As [`Self::message`], for a shard that owned the schedule at some time, and always.
+    pub(crate) fn message_to(
+        &self,
+        owner: u16,
+        opened_until_us: Option<i64>,
+        shards: u16,
+    ) -> Option<Message> {
         let schedule = self.schedule()?;
+        let deleted = self.after.is_none();
         let changed_us = self.deed.at_us;
         let until_us = opened_until_us.unwrap_or(changed_us).max(changed_us);
         let launches_us = match &self.after {
             Some((after, plan)) if after.pause.is_none() => plan.fires_between(changed_us, until_us).collect(),
             _ => Vec::new(),
         };
-        if self.before.is_none() && launches_us.is_empty() {
-            return None;
-        }
-        let home_after = home(schedule, shards);
-        let owner = self.before.as_ref().map_or(home_after, |before| home(before, shards));
         let row = ShardSchedule {
-            generation: schedule.generation + i64::from(self.after.is_none()),
-            ..shard_schedule(schedule, changed_us, until_us, launches_us, self.after.is_none())
+            uid: schedule.uid,
+            generation: schedule.generation + i64::from(deleted),
+            changed_us,
+            until_us,
+            launches_us,
+            events: schedule.events,
+            priority: schedule.priority,
+            pause: schedule.pause.clone(),
+            deleted,
+            cursor: None,
         };
-        Some((owner, message(schedule, row, owner, home_after)))
+        let home_after = if deleted { owner } else { home(schedule, shards) };
+        Some(Message {
+            id: message_id(row.uid, row.generation, owner),
+            control: Control::ScheduleChanged {
+                schedule: row,
+                namespace: schedule.namespace.clone(),
+                schedule_id: schedule.id.clone(),
+                policy_uid: schedule.policy_uid,
+                moved_to: (home_after != owner).then_some(home_after),
+            },
+        })
     }
 
     /// The triggers that the emitter will not find any more and that the pause leaves out.
@@ -106,41 +137,5 @@ impl Change {
     /// Whether skips may have been recorded for the time after the change that no longer hold.
     pub(crate) fn takes_skips_back(&self) -> bool {
         self.before.as_ref().is_some_and(|before| before.pause.is_some())
-    }
-}
-
-/// What a shard has to know of a schedule.
-fn shard_schedule(
-    schedule: &Schedule,
-    changed_us: i64,
-    until_us: i64,
-    launches_us: Vec<i64>,
-    deleted: bool,
-) -> ShardSchedule {
-    ShardSchedule {
-        uid: schedule.uid,
-        generation: schedule.generation,
-        changed_us,
-        until_us,
-        launches_us,
-        events: schedule.events,
-        priority: schedule.priority,
-        pause: schedule.pause.clone(),
-        deleted,
-        cursor: None,
-    }
-}
-
-/// The message to `owner` about a schedule that lives in `home_after` from now on.
-fn message(schedule: &Schedule, row: ShardSchedule, owner: u16, home_after: u16) -> Message {
-    Message {
-        id: message_id(row.uid, row.generation, owner),
-        control: Control::ScheduleChanged {
-            schedule: row,
-            namespace: schedule.namespace.clone(),
-            schedule_id: schedule.id.clone(),
-            policy_uid: schedule.policy_uid,
-            moved_to: (home_after != owner).then_some(home_after),
-        },
     }
 }

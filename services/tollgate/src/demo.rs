@@ -6,6 +6,7 @@ mod consumer;
 mod report;
 
 use std::io::IsTerminal;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -47,7 +48,11 @@ const PARENT: &str = "namespaces/default";
 pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let store = folder.path().join("demo.db");
-    let config = ServeConfig::embedded(&format!("sqlite:{}", store.display()));
+    let config = ServeConfig {
+        store: format!("sqlite:{}", store.display()),
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        ..ServeConfig::default()
+    };
     let service = crate::serve::start(config).await?;
     let channel = Channel::from_shared(format!("http://{}", service.address))?.connect().await?;
     let total = args.events + SMALL_EVENTS;
@@ -68,7 +73,7 @@ pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
 async fn create(
     channel: &Channel,
     args: &DemoArgs,
-    consumer: std::net::SocketAddr,
+    consumer: SocketAddr,
 ) -> anyhow::Result<i64> {
     let mut master = ScheduleMasterServiceClient::new(channel.clone());
     let policy = v1::Policy { max_in_flight: Some(args.tokens), ..v1::Policy::default() };

@@ -131,8 +131,7 @@ impl Parts {
                 ..tollgate_event_emitter::Options::default()
             };
             let emitter = Arc::new(Emitter::new(store.clone(), clock.clone(), wake.clone(), options));
-            let service = tollgate_event_emitter::EmitterService::new(emitter.clone());
-            services.add_service(EventEmitterServiceServer::new(service));
+            services.add_service(EventEmitterServiceServer::new(emitter.service()));
             health.set_serving::<EventEmitterServiceServer<tollgate_event_emitter::EmitterService>>().await;
             let token = stop.clone();
             roles.push(tokio::spawn(async move { emitter.run(token).await }));

@@ -125,6 +125,8 @@ pub(super) enum WallTimer {
     Spread(RunId),
     FinishBy(RunId),
     Retry(RunId, u32),
+    /// Nothing stale of a deleted schedule can come any more.
+    Forget(Uuid),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -206,6 +208,7 @@ impl Shard {
         shard.keep_specs(state.specs);
         for row in state.schedules {
             let uid = row.uid;
+            shard.forget_later(&row);
             shard.schedules.entry(uid).or_default().row = Some(row);
         }
         for run in state.runs {
@@ -387,6 +390,7 @@ impl Shard {
                 WallTimer::Spread(run) => self.sync_lane(run, now),
                 WallTimer::FinishBy(run) => self.expire_unstarted(run, now),
                 WallTimer::Retry(run, index) => self.retry_is_due(run, index),
+                WallTimer::Forget(schedule) => self.forget_schedule(schedule, now),
             }
         }
         while let Some(&(at_us, timer)) = self.mono_timers.first() {

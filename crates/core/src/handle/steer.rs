@@ -8,7 +8,7 @@ use super::change::{HistoryRow, Outcome, ShardSchedule, TokenRow, TokenState};
 use super::control::{Control, Message};
 use super::live::{LiveRun, LiveToken};
 use super::shard::{Context, Needs, Shard, WallTimer};
-use crate::model::{Counts, Now, Policy, Run, RunId, RunKind, RunState};
+use crate::model::{Counts, DAY_US, Now, Policy, Run, RunId, RunKind, RunState};
 
 impl Needs {
     /// What must be read before this message is handed over.
@@ -148,6 +148,7 @@ impl Shard {
         }
         let deleted = row.deleted;
         schedule.row = Some(row.clone());
+        self.forget_later(&row);
         self.dirty_schedules.insert(uid);
         self.put_right_upcoming(&row, now);
         for launch_us in row.launches_us.clone() {
@@ -168,6 +169,28 @@ impl Shard {
             }
         }
         self.park_if_needed(uid);
+    }
+
+    /// The fence of a deleted schedule is kept for a day beyond the last window that could hold something stale.
+    pub(super) fn forget_later(&mut self, row: &ShardSchedule) {
+        if row.deleted {
+            let at_us = row.until_us.max(row.changed_us) + DAY_US;
+            self.wall_timers.insert((at_us, WallTimer::Forget(row.uid)));
+        }
+    }
+
+    pub(super) fn forget_schedule(&mut self, uid: Uuid, now: Now) {
+        let Some(schedule) = self.schedules.get(&uid) else { return };
+        let Some(row) = schedule.row.as_ref().filter(|row| row.deleted) else { return };
+        if !schedule.active.is_empty() || schedule.buffered.is_some() {
+            self.wall_timers.insert((now.wall_us + DAY_US, WallTimer::Forget(uid)));
+            return;
+        }
+        let generation = row.generation;
+        self.schedules.remove(&uid);
+        self.dirty_schedules.remove(&uid);
+        self.specs.remove(&(uid, generation));
+        self.changes.schedules_gone.push(uid);
     }
 
     /// Runs that had been emitted for after the change: changed, or withdrawn.

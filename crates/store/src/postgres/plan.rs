@@ -112,6 +112,19 @@ impl PlanStore for Postgres {
         let query = if let Some(resource) = resource { query.bind(resource) } else { query };
         all(self.judge(query.fetch_all(&self.pool).await)?)
     }
+
+    async fn audit_since(
+        &self,
+        from_us: i64,
+        after: Option<Uuid>,
+        limit: u32,
+    ) -> Result<Vec<Audit>, StoreError> {
+        let query = sqlx::query_as::<_, AuditRow>(sql!("audit_since"))
+            .bind(from_us)
+            .bind(after)
+            .bind(i64::from(limit));
+        all(self.judge(query.fetch_all(&self.pool).await)?)
+    }
 }
 
 async fn write(connection: &mut PgConnection, batch: &Batch) -> Result<(), Failure> {

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::plan::read_schedule;
 use super::{corrupt, count, json, parse, shard_of};
 use crate::StoreError;
-use crate::emit::{ClaimedTask, Frontier, ScannedChild, WindowRow};
+use crate::emit::{ClaimedTask, Frontier, ScanPage, ScannedChild, WindowRow};
 
 /// How far the emitters are.
 #[derive(Debug, FromRow)]
@@ -36,7 +36,8 @@ pub(crate) struct WindowRecord {
     pub(crate) end_us: i64,
     pub(crate) opened_us: i64,
     pub(crate) completed_us: Option<i64>,
-    pub(crate) tasks: i32,
+    pub(crate) tasks: Option<i32>,
+    pub(crate) tasks_left: i64,
     pub(crate) runs: i64,
 }
 

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::Sqlite;
 use crate::StoreError;
-use crate::emit::{ClaimedTask, EmitStore, Frontier, ScannedChild, WindowRow};
+use crate::emit::{ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
 use crate::failure::Failure;
 use crate::rows::{
     ClaimRow, FrontierRow, RunRow, ScanRow, SkippedRow, TaskRow, WindowRecord, Word as _, all, group_by_shard,
@@ -32,6 +32,15 @@ impl EmitStore for Sqlite {
 
     async fn zones(&self) -> Result<Vec<String>, StoreError> {
         self.judge(sqlx::query_scalar(sql!("zones_list")).fetch_all(&self.readers).await)
+    }
+
+    async fn announce_window(&self, window: Window, now_us: i64) -> Result<bool, StoreError> {
+        self.run_tx("announce_window", move |connection| {
+            let query =
+                sqlx::query(sql!("windows_announce")).bind(window.start_us).bind(window.end_us).bind(now_us);
+            async move { Ok(query.execute(connection).await?.rows_affected() == 1) }.boxed()
+        })
+        .await
     }
 
     async fn open_window(&self, window: Window, tasks: &[Task], now_us: i64) -> Result<bool, StoreError> {
@@ -76,7 +85,7 @@ impl EmitStore for Sqlite {
         task: &Task,
         checkpoint: Option<(i32, Uuid, u32)>,
         limit: u32,
-    ) -> Result<Vec<ScannedChild>, StoreError> {
+    ) -> Result<ScanPage, StoreError> {
         let mut rows: Vec<ScanRow> = Vec::new();
         for range in scan_ranges(&task.slots, checkpoint) {
             let left = (limit as usize).saturating_sub(rows.len());
@@ -94,7 +103,7 @@ impl EmitStore for Sqlite {
                 .bind(left as i64);
             rows.extend(self.judge(query.fetch_all(&self.readers).await)?);
         }
-        scanned(task, rows)
+        Ok(scanned(task, rows, limit))
     }
 
     async fn emit(&self, runs: &[Run], skipped: &[Skipped]) -> Result<u32, StoreError> {

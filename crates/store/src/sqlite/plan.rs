@@ -112,6 +112,19 @@ impl PlanStore for Sqlite {
         let query = if let Some(resource) = resource { query.bind(resource) } else { query };
         all(self.judge(query.fetch_all(&self.readers).await)?)
     }
+
+    async fn audit_since(
+        &self,
+        from_us: i64,
+        after: Option<Uuid>,
+        limit: u32,
+    ) -> Result<Vec<Audit>, StoreError> {
+        let query = sqlx::query_as::<_, AuditRow>(sql!("audit_since"))
+            .bind(from_us)
+            .bind(after)
+            .bind(i64::from(limit));
+        all(self.judge(query.fetch_all(&self.readers).await)?)
+    }
 }
 
 async fn write(connection: &mut SqliteConnection, batch: &Batch) -> Result<(), Failure> {

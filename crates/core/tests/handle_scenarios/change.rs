@@ -1,0 +1,303 @@
+//! Schedules that change inside the emitted horizon, cancels, and moves to another shard.
+
+use tollgate_core::handle::change::{Outcome, ShardSchedule};
+use tollgate_core::handle::control::{Control, Message};
+use tollgate_core::handle::{Needs, Shard};
+use tollgate_core::model::*;
+
+use crate::handle_world::*;
+use crate::world::*;
+
+const UNTIL_US: i64 = START_US + 5 * MINUTE_US;
+
+fn at(minute: i64) -> i64 {
+    START_US + minute * MINUTE_US
+}
+
+/// The generation after `spec`'s, which launches at these minutes of the emitted horizon.
+fn next(spec: &RunSpec, now: Now, minutes: &[i64]) -> (RunSpec, ShardSchedule) {
+    let new = RunSpec { generation: spec.generation + 1, ..spec.clone() };
+    let row = fence(&new, now.wall_us, UNTIL_US, minutes.iter().map(|m| at(*m)).collect());
+    (new, row)
+}
+
+fn changed(spec: &RunSpec, schedule: ShardSchedule) -> Control {
+    Control::ScheduleChanged {
+        schedule,
+        namespace: "default".into(),
+        schedule_id: spec.schedule_id.clone(),
+        policy_uid: spec.policy_uid,
+        moved_to: None,
+    }
+}
+
+fn keep(world: &mut World, spec: &RunSpec) {
+    world.store.specs.insert((spec.schedule_uid, spec.generation), spec.clone());
+}
+
+#[test]
+fn a_new_schedule_fires_inside_the_horizon_that_was_emitted_without_it() {
+    let mut world = World::new();
+    let s = spec(10, None);
+    keep(&mut world, &s);
+    world.tell(changed(&s, ShardSchedule { events: 3, ..fence(&s, START_US, UNTIL_US, vec![at(1), at(3)]) }));
+    assert_eq!(world.store.runs.len(), 2);
+    world.sleep_s(60);
+    assert_eq!(world.work_off(), 3);
+    // The emitter comes by as well.
+    world.emit(run(&s, at(1), 3), &s);
+    world.emit(run(&s, at(3), 3), &s);
+    world.sleep_s(120);
+    assert_eq!((world.work_off(), world.store.runs.len()), (3, 2));
+}
+
+#[test]
+fn a_changed_schedule_withdraws_keeps_and_adds_runs() {
+    let p = policy(1, at_most(1));
+    let mut world = World::with_policy(&p);
+    let s = spec(10, Some(&p));
+    let gone = world.emit(run(&s, at(1), 3), &s);
+    let kept = world.emit(run(&s, at(2), 3), &s);
+    let (mut new, mut row) = next(&s, world.now, &[2, 4]);
+    (new.policy_uid, new.payload.json, row.events, row.priority) = (None, "7".into(), 5, 8);
+    keep(&mut world, &new);
+    world.tell(changed(&new, row));
+    assert!(!world.store.runs.contains_key(&gone));
+    let run = world.row(kept);
+    assert_eq!((run.generation, run.events, run.priority, run.policy_uid), (2, 5, 8, None));
+    world.sleep_s(120);
+    assert_eq!(world.sends[0].spec.payload.json, "7");
+    assert_eq!(world.work_off(), 5);
+    world.sleep_s(120);
+    assert_eq!(world.work_off(), 5);
+}
+
+#[test]
+fn what_has_started_or_fell_due_before_the_change_stays_as_it_was() {
+    let p = policy(1, at_most(1));
+    let mut world = World::with_policy(&p);
+    let s = spec(10, Some(&p));
+    let started = world.emit(run(&s, at(0), 2), &s);
+    let due = world.emit(run(&s, at(1), 2), &s);
+    world.sleep_s(60);
+    let held = world.accept_all().remove(0);
+    let (new, row) = next(&s, world.now, &[]);
+    keep(&mut world, &new);
+    world.tell(changed(&new, row));
+    assert_eq!((world.row(started).generation, world.row(due).generation), (1, 1));
+    world.succeed(&held);
+    assert_eq!(world.work_off(), 3);
+}
+
+#[test]
+fn a_stale_emission_after_the_change_is_dropped_or_put_right() {
+    let mut world = World::new();
+    let s = spec(10, None);
+    let (new, row) = next(&s, world.now, &[2]);
+    keep(&mut world, &new);
+    world.tell(changed(&new, ShardSchedule { events: 4, ..row }));
+    let gone = world.emit(run(&s, at(1), 3), &s);
+    let kept = world.emit(run(&s, at(2), 3), &s);
+    assert!(!world.store.runs.contains_key(&gone));
+    assert_eq!((world.row(kept).generation, world.row(kept).events), (2, 4));
+    world.restart_after_s(0);
+    let gone = world.emit(run(&s, at(3), 3), &s);
+    assert!(!world.store.runs.contains_key(&gone), "the fence outlives a restart");
+    // What a later window has emitted is of the new generation.
+    let later = world.emit(run(&new, UNTIL_US + MINUTE_US, 3), &new);
+    assert_eq!(world.row(later).state, RunState::Waiting);
+}
+
+#[test]
+fn an_emission_that_overtakes_its_message_is_taken_as_it_is() {
+    let mut world = World::new();
+    let s = spec(10, None);
+    let (new, row) = next(&s, world.now, &[1]);
+    let id = world.emit(run(&new, at(1), 1), &new);
+    world.tell(changed(&new, row));
+    assert_eq!(world.row(id).state, RunState::Waiting);
+    world.sleep_s(60);
+    assert_eq!(world.work_off(), 1);
+}
+
+#[test]
+fn generations_out_of_order_leave_the_newest() {
+    let mut world = World::new();
+    let s = spec(10, None);
+    let (second, row_2) = next(&s, world.now, &[1, 2, 3]);
+    world.sleep_s(90);
+    let (third, row_3) = next(&second, world.now, &[4]);
+    keep(&mut world, &second);
+    keep(&mut world, &third);
+    world.tell(changed(&third, row_3));
+    world.tell(changed(&second, row_2));
+    let launches: Vec<_> = world.store.runs.values().map(|r| (r.launch_us, r.generation)).collect();
+    assert_eq!(launches, [(at(1), 2), (at(4), 3)], "the second generation fired until the third came");
+    assert_eq!(world.work_off(), 1);
+}
+
+#[test]
+fn a_deleted_schedule_fires_no_more_and_cancels_what_waits() {
+    let p = policy(1, at_most(1));
+    let mut world = World::with_policy(&p);
+    let s = spec(10, Some(&p));
+    let running = world.emit(run(&s, at(0), 3), &s);
+    let upcoming = world.emit(run(&s, at(1), 3), &s);
+    let held = world.accept_all().remove(0);
+    let (new, row) = next(&s, world.now, &[]);
+    world.tell(changed(&new, ShardSchedule { deleted: true, ..row }));
+    assert!(!world.store.runs.contains_key(&upcoming));
+    assert_eq!(world.outcomes(running), [(1, 2, Outcome::Cancelled)]);
+    assert_eq!(world.row(running).reason, "its schedule was deleted");
+    world.succeed(&held);
+    assert_eq!(world.row(running).state, RunState::Cancelled);
+    let stale = world.emit(run(&s, at(2), 3), &s);
+    assert!(!world.store.runs.contains_key(&stale));
+    world.sleep_s(600);
+    assert_eq!(world.sends.len(), 0);
+}
+
+#[test]
+fn what_fell_due_before_its_schedule_was_deleted_ends_in_a_recorded_state() {
+    let mut world = World::new();
+    let s = spec(10, None);
+    world.sleep_s(90);
+    let (new, row) = next(&s, world.now, &[]);
+    world.tell(changed(&new, ShardSchedule { deleted: true, ..row }));
+    // The owner reads them only now.
+    let due = world.emit(run(&s, at(1), 3), &s);
+    let manual = world.emit(Run { kind: RunKind::Manual, ..run(&s, at(2), 2) }, &s);
+    for (id, events) in [(due, 3), (manual, 2)] {
+        assert_eq!(world.row(id).state, RunState::Cancelled);
+        assert_eq!(world.outcomes(id), [(0, events, Outcome::Cancelled)]);
+    }
+    assert_eq!(world.sends.len(), 0);
+}
+
+#[test]
+fn a_run_keeps_the_window_of_its_own_generation() {
+    let p = policy(1, at_most(1));
+    let mut world = World::with_policy(&p);
+    let blocker = spec(11, Some(&p));
+    world.emit(run(&blocker, START_US, 1), &blocker);
+    let held = world.accept_all().remove(0);
+    world.shard.extend(held.run, 0, None, Some(3_600_000), world.now);
+    let s = RunSpec { finish_by_s: Some(30), ..spec(10, Some(&p)) };
+    let id = world.emit(run(&s, START_US + 1, 2), &s);
+    let (mut new, row) = next(&s, world.now, &[]);
+    new.finish_by_s = Some(300);
+    keep(&mut world, &new);
+    world.sleep_s(10);
+    world.tell(changed(&new, ShardSchedule { launches_us: vec![START_US + 1], ..row }));
+    world.sleep_s(60);
+    assert_eq!(world.row(id).state, RunState::Waiting);
+    world.sleep_s(240);
+    assert_eq!(world.row(id).counts.expired, 1, "the new window has ended");
+}
+
+#[test]
+fn a_change_read_before_a_run_of_it_was_made_does_not_make_it_twice() {
+    let mut world = World::new();
+    let s = spec(10, None);
+    let (second, row_2) = next(&s, world.now, &[1]);
+    let (third, row_3) = next(&second, world.now, &[1]);
+    keep(&mut world, &second);
+    keep(&mut world, &third);
+    let (two, three) = (world.post(changed(&second, row_2)), world.post(changed(&third, row_3)));
+    world.shard.begin_read();
+    let contexts = [&two, &three].map(|m| world.store.context(&Needs::of(&m.control)));
+    let [of_two, of_three] = contexts;
+    world.shard.control(two, of_two, world.now);
+    world.settle();
+    world.sleep_s(60);
+    assert_eq!(world.work_off(), 1);
+    world.shard.control(three, of_three, world.now);
+    world.settle();
+    world.sleep_s(60);
+    assert_eq!(world.work_off(), 0, "the run of that launch time has been");
+}
+
+#[test]
+fn a_cancel_reaches_upcoming_unread_and_running_runs() {
+    let mut world = World::new();
+    let s = spec(10, None);
+    let upcoming = world.emit(run(&s, at(1), 3), &s);
+    world.tell(Control::CancelRun { run: upcoming, reason: "no".into() });
+    assert_eq!((world.row(upcoming).state, world.row(upcoming).counts.cancelled), (RunState::Cancelled, 3));
+    let unread = run(&s, at(2), 3);
+    world.store.emit(unread.clone(), &s);
+    world.tell(Control::CancelRun { run: unread.id, reason: "no".into() });
+    assert_eq!(world.row(unread.id).state, RunState::Cancelled);
+    world.tell(Control::CancelRun { run: unread.id, reason: "again".into() });
+    assert_eq!(world.row(unread.id).reason, "no");
+    world.sleep_s(600);
+    assert_eq!((world.sends.len(), world.shard.runs_held()), (0, 0));
+}
+
+/// A policy of another shard: the schedule moves there.
+fn moved(spec: &RunSpec, schedule: ShardSchedule) -> Control {
+    let Control::ScheduleChanged { schedule, namespace, schedule_id, policy_uid, .. } = changed(spec, schedule) else {
+        unreachable!()
+    };
+    Control::ScheduleChanged { schedule, namespace, schedule_id, policy_uid, moved_to: Some(1) }
+}
+
+#[test]
+fn a_moved_schedule_hands_over_what_has_not_started() {
+    let p = policy(1, at_most(1));
+    let mut world = World::with_policy(&p);
+    let s = spec(10, Some(&p));
+    let started = world.emit(run(&s, at(1), 2), &s);
+    let waiting = world.emit(run(&s, at(2), 2), &s);
+    let unread = run(&s, at(3), 2);
+    world.store.emit(unread.clone(), &s);
+    let changed_us = world.now;
+    world.sleep_s(61);
+    let send = world.accept_all().remove(0);
+    let (new, row) = next(&s, changed_us, &[1, 2, 3, 4]);
+    keep(&mut world, &new);
+    world.release(tollgate_core::handle::release::Release { cursor: Some("c".into()), ..done(&send) });
+    world.tell(moved(&new, row));
+    assert_eq!(world.forwards.len(), 1);
+    let (shard, Message { control: Control::ScheduleChanged { schedule, moved_to, .. }, .. }) = &world.forwards[0]
+    else {
+        panic!("{:?}", world.forwards)
+    };
+    assert_eq!((*shard, *moved_to), (1, None));
+    assert_eq!(schedule.launches_us, [at(2), at(3), at(4)], "the first has started and stays");
+    assert_eq!(schedule.cursor.as_deref(), Some("c"));
+    assert!(!world.store.runs.contains_key(&waiting));
+    world.read_runs();
+    assert!(!world.store.runs.contains_key(&unread.id), "an emission to the old shard is dropped");
+    assert_eq!(world.work_off(), 1);
+    assert_eq!(world.row(started).state, RunState::Finished);
+    assert!(world.store.inbox.is_empty());
+}
+
+#[test]
+fn nothing_is_handed_over_before_it_is_durable_that_it_will_not_start_here() {
+    let mut world = World::new();
+    let s = spec(10, None);
+    let id = world.emit(run(&s, at(1), 2), &s);
+    let (new, row) = next(&s, world.now, &[1]);
+    let message = world.post(moved(&new, row));
+    world.shard.begin_read();
+    let context = world.store.context(&Needs::of(&message.control));
+    world.shard.control(message, context, world.now);
+    let first = world.shard.poll_commit(world.now).unwrap();
+    assert!(first.changes.forwards.is_empty() && first.changes.inbox_done.is_empty());
+    assert_eq!(first.changes.runs_withdrawn, [id]);
+    world.store.apply(&first.changes);
+    // The owner dies here: its successor finds the message again and hands over.
+    world.shard = Shard::new(0, world.options.clone(), world.store.state(), 3, world.now);
+    let message = world.store.inbox.values().next().cloned().unwrap();
+    world.shard.begin_read();
+    let context = world.store.context(&Needs::of(&message.control));
+    world.shard.control(message.clone(), context, world.now);
+    world.settle();
+    assert_eq!(world.forwards.len(), 1);
+    assert_eq!(world.forwards[0].1.id, message.id, "the same id, so that posting it twice changes nothing");
+    assert!(world.store.inbox.is_empty());
+    world.sleep_s(120);
+    assert_eq!(world.sends.len(), 0);
+}

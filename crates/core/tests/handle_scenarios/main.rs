@@ -1,0 +1,14 @@
+//! The shard's state machine, seen from outside: one world with one shard, its store and its driver; a file a subject.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod change;
+mod explain;
+#[path = "../handle_world/mod.rs"]
+mod handle_world;
+mod limits;
+mod overlap;
+mod release;
+mod retry;
+mod tokens;
+mod world;

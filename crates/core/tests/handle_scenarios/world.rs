@@ -1,0 +1,237 @@
+//! A driver that does what the handle module's head says, with a store in memory and both clocks in its hand.
+
+use tollgate_core::handle::change::{HistoryRow, Outcome, TokenState};
+use tollgate_core::handle::control::{Control, Message};
+use tollgate_core::handle::release::{Answer, Release, ReleaseOutcome};
+use tollgate_core::handle::{Effect, Needs, Options, Send, Shard};
+use tollgate_core::model::*;
+use uuid::Uuid;
+
+use crate::handle_world::{START_US, Store};
+
+/// One shard and its owner.
+pub(crate) struct World {
+    pub(crate) shard: Shard,
+    pub(crate) store: Store,
+    pub(crate) now: Now,
+    pub(crate) options: Options,
+    /// What was to be delivered, and has not been looked at.
+    pub(crate) sends: Vec<Send>,
+    /// Answers that came as effects.
+    pub(crate) replies: Vec<(u64, Answer)>,
+    /// What was posted to other shards.
+    pub(crate) forwards: Vec<(u16, Message)>,
+    messages: u128,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with(Options::default(), Vec::new())
+    }
+
+    /// A shard that knows these policies.
+    pub(crate) fn with(options: Options, policies: Vec<Policy>) -> Self {
+        let policies = policies.into_iter().map(|p| (p.uid, p)).collect();
+        let store = Store { policies, ..Store::default() };
+        let now = Now { wall_us: START_US, mono_us: 5 * SECOND_US };
+        let shard = Shard::new(0, options.clone(), store.state(), 7, now);
+        let (sends, replies, forwards) = (Vec::new(), Vec::new(), Vec::new());
+        Self { shard, store, now, options, sends, replies, forwards, messages: 0 }
+    }
+
+    pub(crate) fn with_policy(policy: &Policy) -> Self {
+        Self::with(Options::default(), vec![policy.clone()])
+    }
+
+    /// Commits and performs until nothing is left that cannot wait.
+    pub(crate) fn settle(&mut self) {
+        while let Some(commit) = self.shard.poll_commit(self.now) {
+            self.forwards.extend(commit.changes.forwards.clone());
+            self.store.apply(&commit.changes);
+            for effect in self.shard.committed() {
+                match effect {
+                    Effect::Send(send) => {
+                        let row = &self.store.tokens[&(send.run, send.index)];
+                        assert_eq!((row.state, row.attempt), (TokenState::Acquired, send.attempt));
+                        assert!(send.launch_us <= self.now.wall_us, "{send:?} before its launch time");
+                        self.sends.push(send);
+                    }
+                    Effect::Reply { reply, answer } => self.replies.push((reply, answer)),
+                }
+            }
+        }
+    }
+
+    /// Both clocks go on by so many seconds; the machine is polled at each of its deadlines.
+    pub(crate) fn sleep_s(&mut self, seconds: i64) {
+        self.sleep_us(seconds * SECOND_US);
+    }
+
+    pub(crate) fn sleep_us(&mut self, us: i64) {
+        let end = self.now.mono_us + us;
+        self.settle();
+        let mut polls = 0;
+        loop {
+            let deadline = self.shard.next_deadline();
+            let wall = deadline.wall_us.map(|w| w - self.now.wall_us);
+            let mono = deadline.mono_us.map(|m| m - self.now.mono_us);
+            let wait = wall.into_iter().chain(mono).min().unwrap_or(i64::MAX).max(0);
+            if wait > end - self.now.mono_us {
+                break;
+            }
+            polls += 1;
+            assert!(polls < 100_000, "the machine wants to be polled again and again: {deadline:?} at {:?}", self.now);
+            self.pass(wait);
+            self.settle();
+        }
+        self.pass(end - self.now.mono_us);
+        self.settle();
+    }
+
+    fn pass(&mut self, us: i64) {
+        self.now.wall_us += us;
+        self.now.mono_us += us;
+    }
+
+    /// An emitter hands a run over, and the owner reads it.
+    pub(crate) fn emit(&mut self, run: Run, spec: &RunSpec) -> RunId {
+        let id = run.id;
+        self.store.emit(run, spec);
+        self.read_runs();
+        id
+    }
+
+    pub(crate) fn read_runs(&mut self) {
+        self.shard.begin_read();
+        let (runs, specs) = self.store.emitted(i64::MAX);
+        self.shard.adopt(runs, specs, self.now);
+        self.settle();
+    }
+
+    /// A message goes through the inbox.
+    pub(crate) fn tell(&mut self, control: Control) {
+        let message = self.post(control);
+        self.shard.begin_read();
+        let context = self.store.context(&Needs::of(&message.control));
+        self.shard.control(message, context, self.now);
+        self.settle();
+    }
+
+    /// Puts a message into the inbox.
+    pub(crate) fn post(&mut self, control: Control) -> Message {
+        self.messages += 1;
+        let message = Message { id: Uuid::from_u128(self.messages), control };
+        self.store.inbox.insert(message.id, message.clone());
+        message
+    }
+
+    pub(crate) fn change_policy(&mut self, policy: &mut Policy, change: impl FnOnce(&mut Policy)) {
+        change(policy);
+        policy.generation += 1;
+        self.tell(Control::PolicyChanged { policy: policy.clone() });
+    }
+
+    /// The owner dies and another takes over after so many seconds.
+    pub(crate) fn restart_after_s(&mut self, seconds: i64) {
+        self.pass(seconds * SECOND_US);
+        self.shard = Shard::new(0, self.options.clone(), self.store.state(), 8, self.now);
+        self.settle();
+    }
+
+    /// Deliveries since the last look.
+    pub(crate) fn take_sends(&mut self) -> Vec<Send> {
+        std::mem::take(&mut self.sends)
+    }
+
+    pub(crate) fn answer(&mut self, send: &Send, sent: Sent) {
+        self.shard.sent(send.run, send.index, send.attempt, sent, self.now);
+        self.settle();
+    }
+
+    pub(crate) fn accept_all(&mut self) -> Vec<Send> {
+        let sends = self.take_sends();
+        for send in &sends {
+            self.shard.sent(send.run, send.index, send.attempt, Sent::Accepted, self.now);
+        }
+        self.settle();
+        sends
+    }
+
+    /// Releases, and gives the answer, whichever way it comes.
+    pub(crate) fn release(&mut self, release: Release) -> Answer {
+        match self.shard.release(release, 42, self.now) {
+            Some(answer) => answer,
+            None => {
+                self.settle();
+                let (reply, answer) = self.replies.pop().unwrap();
+                assert_eq!(reply, 42);
+                answer
+            }
+        }
+    }
+
+    pub(crate) fn succeed(&mut self, send: &Send) -> Answer {
+        self.release(done(send))
+    }
+
+    /// Accepts and releases everything until nothing is sent any more; how many events that were.
+    pub(crate) fn work_off(&mut self) -> usize {
+        let mut worked = 0;
+        loop {
+            let sends = self.accept_all();
+            if sends.is_empty() {
+                return worked;
+            }
+            worked += sends.len();
+            for send in sends {
+                if send.explicit_release {
+                    assert_eq!(self.succeed(&send), Answer::Released);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn row(&self, id: RunId) -> &Run {
+        &self.store.runs[&id]
+    }
+
+    pub(crate) fn ended(&self, id: RunId, index: u32) -> Option<&HistoryRow> {
+        self.store.history.get(&(id, index))
+    }
+
+    /// How the events of a run ended: (first, count, outcome).
+    pub(crate) fn outcomes(&self, id: RunId) -> Vec<(u32, u32, Outcome)> {
+        let rows = self.store.history.range((id, 0)..=(id, u32::MAX));
+        rows.map(|(_, r)| (r.index, r.count, r.outcome)).collect()
+    }
+
+    /// Tokens held, by the machine's own count; zero for what it does not know.
+    pub(crate) fn held(&self, policy: &Policy) -> u32 {
+        let status = self.shard.status(self.now);
+        let gauge = status.gauges.iter().find(|g| g.policy.as_ref().is_some_and(|p| p.uid == policy.uid));
+        gauge.map_or(0, |g| g.held)
+    }
+}
+
+/// The consumer of a delivery has done its work.
+pub(crate) fn done(send: &Send) -> Release {
+    Release {
+        run: send.run,
+        index: send.index,
+        attempt: Some(send.attempt),
+        outcome: ReleaseOutcome::Succeeded,
+        message: String::new(),
+        next_check_us: None,
+        cursor: None,
+    }
+}
+
+/// The target answered and did not take it.
+pub(crate) fn refused() -> Sent {
+    Sent::Refused { message: "503".into(), retry_after_ms: None, permanent: false }
+}
+
+/// Nobody knows.
+pub(crate) fn unclear() -> Sent {
+    Sent::Unclear { message: "timed out".into(), retry_after_ms: None }
+}

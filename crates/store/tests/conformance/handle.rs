@@ -1,0 +1,365 @@
+//! What an owner commits, and what its successor loads.
+
+use std::collections::BTreeSet;
+
+use tollgate_core::handle::change::{Changes, ShardSchedule, TokenRow, TokenState};
+use tollgate_core::handle::control::{Control, Message};
+use tollgate_core::handle::release::{Release, ReleaseOutcome};
+use tollgate_core::model::{Counts, Policy, Run, RunId, RunSpec, RunState, Schedule};
+use tollgate_store::handle::{Lease, LoadedShard};
+use tollgate_store::{CommitError, Store, StoreError};
+use uuid::Uuid;
+
+use super::place::Place;
+use super::samples::{
+    NOON_US, commit, message, pause, policy, put, put_policy, run, schedule, shard_schedule, take, token, waiting,
+};
+
+async fn load(store: &dyn Store) -> LoadedShard {
+    store.load_shard(5).await.unwrap()
+}
+
+/// Another commit of the same owner.
+async fn again(store: &dyn Store, lease: &mut Lease, changes: Changes) {
+    store.commit(lease, &changes).await.unwrap();
+}
+
+fn changes() -> Changes {
+    Changes::default()
+}
+
+pub(crate) async fn runs_round_trip(place: &Place) {
+    let store = place.open().await;
+    let one = Schedule { policy_uid: Some(Uuid::new_v4()), ..schedule("one") };
+    let full = Run {
+        state: RunState::Running,
+        reason: "why\u{0}not".to_owned(),
+        cursor: 900,
+        counts: Counts { succeeded: 1, failed: 2, dead: 3, expired: 4, cancelled: 5, lost: 6 },
+        cursor_in: Some("in".to_owned()),
+        cursor_out: Some(String::new()),
+        started_us: Some(NOON_US + 1),
+        finished_us: Some(NOON_US + 2),
+        ..run(&one, 5, NOON_US)
+    };
+    let plain = waiting(&one, 5, NOON_US + 1);
+    commit(&*store, 5, Changes { runs_new: vec![full.clone(), plain.clone()], ..changes() }).await;
+    let stored = Run { reason: "why\u{fffd}not".to_owned(), ..full };
+    let mut loaded = load(&*store).await.runs;
+    loaded.sort_by_key(|run| run.launch_us);
+    assert_eq!(loaded, [stored.clone(), plain.clone()], "only a NUL is replaced");
+    assert_eq!(store.runs(5, &[plain.id, RunId(Uuid::nil())]).await.unwrap(), [plain]);
+}
+
+pub(crate) async fn run_changes_round_trip(place: &Place) {
+    let store = place.open().await;
+    let one = schedule("one");
+    let before = run(&one, 5, NOON_US);
+    store.emit(std::slice::from_ref(&before), &[]).await.unwrap();
+    let after = Run {
+        generation: 2,
+        policy_uid: Some(Uuid::new_v4()),
+        events: 7,
+        priority: 9,
+        state: RunState::Cancelled,
+        reason: "by ada".to_owned(),
+        cursor: 7,
+        counts: Counts { cancelled: 7, ..Counts::default() },
+        cursor_in: Some("a".to_owned()),
+        cursor_out: Some("b".to_owned()),
+        started_us: Some(NOON_US),
+        finished_us: Some(NOON_US + 1),
+        ..before
+    };
+    let early = Run { cursor: 3, ..after.clone() };
+    commit(&*store, 5, Changes { runs_changed: vec![early, after.clone()], ..changes() }).await;
+    assert_eq!(store.runs(5, &[after.id]).await.unwrap(), [after], "the last change counts");
+    assert!(load(&*store).await.runs.is_empty(), "it has ended");
+}
+
+pub(crate) async fn existing_run_stays(place: &Place) {
+    let store = place.open().await;
+    let one = waiting(&schedule("one"), 5, NOON_US);
+    let mut lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..changes() }).await;
+    let other = Run { events: 3, ..one.clone() };
+    again(&*store, &mut lease, Changes { runs_new: vec![other], ..changes() }).await;
+    assert_eq!(load(&*store).await.runs, [one]);
+}
+
+pub(crate) async fn withdrawn_run_may_come_again(place: &Place) {
+    let store = place.open().await;
+    let one = waiting(&schedule("one"), 5, NOON_US);
+    let mut lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..changes() }).await;
+    let other = Run { events: 3, ..one.clone() };
+    let withdrawn = Changes { runs_withdrawn: vec![one.id], runs_new: vec![other.clone()], ..changes() };
+    again(&*store, &mut lease, withdrawn).await;
+    assert_eq!(load(&*store).await.runs, [other]);
+    again(&*store, &mut lease, Changes { runs_withdrawn: vec![one.id], ..changes() }).await;
+    assert!(store.runs(5, &[one.id]).await.unwrap().is_empty());
+}
+
+pub(crate) async fn tokens_round_trip(place: &Place) {
+    let store = place.open().await;
+    let one = waiting(&schedule("one"), 5, NOON_US);
+    let held = TokenRow {
+        state: TokenState::Held,
+        attempt: 3,
+        failures: 2,
+        checks: 1,
+        delivered_us: Some(NOON_US + 9),
+        heartbeat_ttl_ms: Some(60_000),
+        message: "503 é\u{1f9fe}".to_owned(),
+        ..token(one.id, 1)
+    };
+    let tokens = vec![token(one.id, 0), held.clone()];
+    let mut lease =
+        commit(&*store, 5, Changes { runs_new: vec![one.clone()], tokens_put: tokens.clone(), ..changes() }).await;
+    assert_eq!(load(&*store).await.tokens, tokens);
+    let later = TokenRow { state: TokenState::Waiting, due_us: NOON_US + 99, acquired_us: 7, ..held };
+    let earlier = TokenRow { attempt: 77, ..later.clone() };
+    again(&*store, &mut lease, Changes { tokens_put: vec![earlier, later.clone()], ..changes() }).await;
+    assert_eq!(load(&*store).await.tokens, [tokens[0].clone(), later]);
+}
+
+pub(crate) async fn tokens_go_by_whole_key(place: &Place) {
+    let store = place.open().await;
+    let one = schedule("one");
+    let runs = [waiting(&one, 5, NOON_US), waiting(&one, 5, NOON_US + 1)];
+    let tokens: Vec<TokenRow> =
+        runs.iter().flat_map(|run| (0..3000).map(|index| token(run.id, index))).collect();
+    let mut lease =
+        commit(&*store, 5, Changes { runs_new: runs.to_vec(), tokens_put: tokens, ..changes() }).await;
+    let gone: Vec<(RunId, u32)> = (0..2999).map(|index| (runs[index as usize % 2].id, index)).collect();
+    again(&*store, &mut lease, Changes { tokens_gone: gone.clone(), ..changes() }).await;
+    let left: BTreeSet<(RunId, u32)> =
+        load(&*store).await.tokens.iter().map(|token| (token.run, token.index)).collect();
+    assert_eq!(left.len(), 6000 - gone.len());
+    assert!(gone.iter().all(|key| !left.contains(key)));
+}
+
+pub(crate) async fn schedules_and_policies_round_trip(place: &Place) {
+    let store = place.open().await;
+    let (one, two) = (shard_schedule(&schedule("one")), shard_schedule(&schedule("two")));
+    let (p, q) = (policy("p"), policy("q"));
+    let first = Changes {
+        schedules: vec![one.clone(), two.clone()],
+        policies: vec![p.clone(), q.clone()],
+        ..changes()
+    };
+    let mut lease = commit(&*store, 5, first).await;
+    let changed = ShardSchedule { generation: 2, cursor: Some("8".to_owned()), pause: None, ..one };
+    let wider = Policy { generation: 2, token_ttl_ms: 1, ..p };
+    let second = Changes {
+        schedules: vec![changed.clone()],
+        schedules_gone: vec![two.uid],
+        policies: vec![wider.clone()],
+        policies_gone: vec![q.uid],
+        ..changes()
+    };
+    again(&*store, &mut lease, second).await;
+    let loaded = load(&*store).await;
+    assert_eq!((loaded.schedules, loaded.policies), (vec![changed], vec![wider]));
+}
+
+pub(crate) async fn pause_round_trips(place: &Place) {
+    let store = place.open().await;
+    let mut lease = commit(&*store, 5, Changes { pause: Some(Some(pause("flood"))), ..changes() }).await;
+    assert_eq!(load(&*store).await.pause, Some(pause("flood")));
+    again(&*store, &mut lease, changes()).await;
+    assert_eq!(load(&*store).await.pause, Some(pause("flood")), "no change changes nothing");
+    again(&*store, &mut lease, Changes { pause: Some(None), ..changes() }).await;
+    assert_eq!(load(&*store).await.pause, None);
+}
+
+pub(crate) async fn specs_come_with_runs_and_schedules(place: &Place) {
+    let store = place.open().await;
+    let first = schedule("one");
+    let second = Schedule { generation: 2, ..first.clone() };
+    let other = schedule("other");
+    store.write_plan(vec![put(&first, None, vec![]), put(&other, None, vec![])]).await.unwrap();
+    store.write_plan(vec![put(&second, Some(1), vec![])]).await.unwrap();
+    let run = waiting(&first, 5, NOON_US);
+    let changes = Changes { runs_new: vec![run], schedules: vec![shard_schedule(&second)], ..changes() };
+    commit(&*store, 5, changes).await;
+    let specs = load(&*store).await.specs;
+    assert_eq!(specs.len(), 2);
+    assert!(specs.contains(&RunSpec::of(&first)) && specs.contains(&RunSpec::of(&second)));
+    let asked = [(other.uid, 1), (other.uid, 2), (first.uid, 2)];
+    assert_eq!(store.specs(5, &asked).await.unwrap().len(), 2);
+    assert!(store.specs(6, &asked).await.unwrap().is_empty());
+}
+
+pub(crate) async fn emitted_runs_come_by_launch(place: &Place) {
+    let store = place.open().await;
+    let one = schedule("one");
+    store.write_plan(vec![put(&one, None, vec![])]).await.unwrap();
+    let mut runs: Vec<Run> = [4, 1, 3, 2, 0].iter().map(|offset| run(&one, 5, NOON_US + offset)).collect();
+    runs.push(waiting(&one, 5, NOON_US - 1));
+    runs.push(run(&one, 6, NOON_US));
+    store.emit(&runs, &[]).await.unwrap();
+    let (found, specs) = store.emitted_runs(5, NOON_US + 4, 3).await.unwrap();
+    assert_eq!(found.iter().map(|run| run.launch_us - NOON_US).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(specs, [RunSpec::of(&one)]);
+    let (found, _) = store.emitted_runs(5, NOON_US + 4, 10).await.unwrap();
+    assert_eq!(found.len(), 4, "none at the end of the range");
+}
+
+pub(crate) async fn inbox_is_idempotent(place: &Place) {
+    let store = place.open().await;
+    let (a, b) = (message(), message());
+    store.post(5, &[a.clone(), b.clone(), a.clone()]).await.unwrap();
+    store.post(5, &[Message { control: Control::PauseShard { pause: None }, ..a.clone() }]).await.unwrap();
+    let mut inbox = store.inbox(5, 10).await.unwrap();
+    inbox.sort_by_key(|message| message.id);
+    assert_eq!(inbox, [a, b]);
+    assert_eq!(store.inbox(5, 1).await.unwrap().len(), 1);
+    store.post(5, &[]).await.unwrap();
+}
+
+pub(crate) async fn inbox_done_deletes_exactly(place: &Place) {
+    let store = place.open().await;
+    let messages: Vec<Message> = (0..5).map(|_| message()).collect();
+    store.post(5, &messages).await.unwrap();
+    store.post(6, &messages).await.unwrap();
+    let done: Vec<Uuid> = [0, 2, 4].map(|i: usize| messages[i].id).to_vec();
+    commit(&*store, 5, Changes { inbox_done: done, ..changes() }).await;
+    let left: BTreeSet<Uuid> = store.inbox(5, 10).await.unwrap().iter().map(|message| message.id).collect();
+    assert_eq!(left, BTreeSet::from([messages[1].id, messages[3].id]));
+    assert_eq!(store.inbox(6, 10).await.unwrap().len(), 5);
+}
+
+pub(crate) async fn forwards_are_posted_before(place: &Place) {
+    let store = place.open().await;
+    let (a, b) = (message(), message());
+    let forwards = vec![(6, a.clone()), (9, b.clone()), (6, b.clone())];
+    commit(&*store, 5, Changes { forwards, ..changes() }).await;
+    assert_eq!(store.inbox(6, 10).await.unwrap().len(), 2);
+    assert_eq!(store.inbox(9, 10).await.unwrap(), [b]);
+}
+
+pub(crate) async fn forwards_survive_a_fenced_commit(place: &Place) {
+    let store = place.open().await;
+    let mut lease = Lease { seq: 9, ..take(&*store, 5).await };
+    let changes = Changes { forwards: vec![(6, message())], ..changes() };
+    assert!(matches!(store.commit(&mut lease, &changes).await, Err(CommitError::Fenced)));
+    assert_eq!(store.inbox(6, 10).await.unwrap().len(), 1);
+}
+
+pub(crate) async fn corrupt_run_is_left_out(place: &Place) {
+    let store = place.open().await;
+    let (good, bad) = (waiting(&schedule("good"), 5, NOON_US), waiting(&schedule("bad"), 5, NOON_US));
+    let tokens = vec![token(good.id, 0), token(bad.id, 0)];
+    commit(&*store, 5, Changes { runs_new: vec![good.clone(), bad.clone()], tokens_put: tokens, ..changes() }).await;
+    place.sql("UPDATE runs SET priority = 99 WHERE schedule_id = 'bad'").await;
+    let loaded = load(&*store).await;
+    assert_eq!((loaded.runs, loaded.tokens), (vec![good.clone()], vec![token(good.id, 0)]));
+    let error = store.runs(5, &[bad.id]).await.expect_err("it is corrupt");
+    let StoreError::Corrupt { table: "runs", key, column: "priority", .. } = &error else { panic!("{error}") };
+    assert!(key.contains(&bad.id.to_string()));
+}
+
+pub(crate) async fn corrupt_emitted_run_is_left_out(place: &Place) {
+    let store = place.open().await;
+    let (good, bad) = (run(&schedule("good"), 5, NOON_US), run(&schedule("bad"), 5, NOON_US));
+    store.emit(&[good.clone(), bad], &[]).await.unwrap();
+    place.sql("UPDATE runs SET kind = 'NONSENSE' WHERE schedule_id = 'bad'").await;
+    assert_eq!(store.emitted_runs(5, NOON_US + 1, 10).await.unwrap().0, [good]);
+}
+
+pub(crate) async fn corrupt_policy_fails_the_shard(place: &Place) {
+    let store = place.open().await;
+    commit(&*store, 5, Changes { policies: vec![policy("p")], ..changes() }).await;
+    place.sql("UPDATE shard_policies SET body = 'x'").await;
+    let error = store.load_shard(5).await.expect_err("without it its limit would not hold");
+    assert!(matches!(error, StoreError::Corrupt { table: "shard_policies", .. }), "{error}");
+}
+
+pub(crate) async fn corrupt_message_is_left_out(place: &Place) {
+    let store = place.open().await;
+    store.write_plan(vec![put_policy(&policy("p"), None)]).await.unwrap();
+    place.sql("UPDATE shard_inbox SET body = '{\"kind\": \"dance\"}'").await;
+    let good = message();
+    store.post(3, std::slice::from_ref(&good)).await.unwrap();
+    assert_eq!(store.inbox(3, 10).await.unwrap(), [good]);
+}
+
+pub(crate) async fn shards_do_not_see_each_other(place: &Place) {
+    let store = place.open().await;
+    let one = waiting(&schedule("one"), 6, NOON_US);
+    let whole = Changes {
+        runs_new: vec![one.clone()],
+        tokens_put: vec![token(one.id, 0)],
+        policies: vec![policy("p")],
+        schedules: vec![shard_schedule(&schedule("one"))],
+        ..changes()
+    };
+    commit(&*store, 6, whole).await;
+    let loaded = load(&*store).await;
+    assert!(loaded.runs.is_empty() && loaded.tokens.is_empty());
+    assert!(loaded.policies.is_empty() && loaded.schedules.is_empty());
+    assert!(store.runs(5, &[one.id]).await.unwrap().is_empty());
+    commit(&*store, 5, Changes { tokens_gone: vec![(one.id, 0)], runs_withdrawn: vec![one.id], ..changes() }).await;
+    assert_eq!(store.load_shard(6).await.unwrap().tokens.len(), 1);
+}
+
+pub(crate) async fn dropped_commit_is_whole(place: &Place) {
+    let store = place.open().await;
+    let one = schedule("one");
+    let mut lease = take(&*store, 5).await;
+    for i in 0..40 {
+        let run = waiting(&one, 5, NOON_US + i);
+        let changes = Changes { tokens_put: vec![token(run.id, 0)], runs_new: vec![run], ..changes() };
+        // The caller goes away in the middle.
+        let patience = std::time::Duration::from_micros(50 * i as u64);
+        if tokio::time::timeout(patience, store.commit(&mut lease, &changes)).await.is_err() {
+            // Its outcome is not known: what an owner does then.
+            loop {
+                let seen = store.leases().await.unwrap()[5].clone();
+                if let Some(taken) = store.take_shard(&seen, "me").await.unwrap() {
+                    lease = taken;
+                    break;
+                }
+            }
+        }
+        let loaded = load(&*store).await;
+        assert_eq!(loaded.runs.len(), loaded.tokens.len());
+    }
+    let run = waiting(&one, 5, NOON_US - 1);
+    again(&*store, &mut lease, Changes { runs_new: vec![run], ..changes() }).await;
+}
+
+pub(crate) async fn all_messages_round_trip(place: &Place) {
+    let store = place.open().await;
+    let one = schedule("one");
+    let run = RunId::derive(one.uid, NOON_US);
+    let controls = [
+        Control::PolicyChanged { policy: policy("p") },
+        Control::PolicyDeleted { uid: one.uid },
+        Control::ScheduleChanged {
+            schedule: shard_schedule(&one),
+            namespace: "default".to_owned(),
+            schedule_id: "one".to_owned(),
+            policy_uid: None,
+            moved_to: Some(9),
+        },
+        Control::CancelRun { run, reason: "é".to_owned() },
+        Control::RetryDead { run, indexes: vec![1, 2] },
+        Control::PauseShard { pause: None },
+        Control::Release {
+            release: Release {
+                run,
+                index: 3,
+                attempt: Some(2),
+                outcome: ReleaseOutcome::Retry,
+                message: "later\u{0}".to_owned(),
+                next_check_us: Some(NOON_US),
+                cursor: Some("c".to_owned()),
+            },
+        },
+    ];
+    let messages: Vec<Message> = controls.map(|control| Message { id: Uuid::now_v7(), control }).to_vec();
+    store.post(5, &messages).await.unwrap();
+    let inbox = store.inbox(5, 10).await.unwrap();
+    assert_eq!(inbox.len(), messages.len());
+    assert!(messages.iter().all(|message| inbox.contains(message)));
+}

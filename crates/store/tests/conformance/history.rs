@@ -1,0 +1,146 @@
+//! Reads of what has ended.
+
+use tollgate_core::handle::change::{Changes, HistoryRow, Outcome, TokenRow};
+use tollgate_core::model::{Run, RunId, RunState, SkipReason};
+use tollgate_store::Store;
+use tollgate_store::history::RunFilter;
+
+use super::place::Place;
+use super::samples::{NOON_US, commit, ended, run, schedule, skipped, token, waiting};
+
+fn range(run: RunId, index: u32, count: u32) -> HistoryRow {
+    HistoryRow { count, attempt: 0, acquired_us: None, delivered_us: None, ..ended(run, index, Outcome::Expired) }
+}
+
+/// Events 0 to 9: single ones, one range, and a gap at 7.
+async fn some(store: &dyn Store) -> (RunId, Vec<HistoryRow>) {
+    let one = run(&schedule("one"), 5, NOON_US).id;
+    let rows = vec![
+        ended(one, 0, Outcome::Succeeded),
+        ended(one, 1, Outcome::Dead),
+        range(one, 2, 5),
+        ended(one, 8, Outcome::Lost),
+        ended(one, 9, Outcome::Dead),
+    ];
+    commit(store, 5, Changes { history: rows.iter().rev().cloned().collect(), ..Changes::default() }).await;
+    (one, rows)
+}
+
+pub(crate) async fn history_round_trips_in_order(place: &Place) {
+    let store = place.open().await;
+    let (one, rows) = some(&*store).await;
+    assert_eq!(store.history(5, one, 0, None, 10).await.unwrap(), rows);
+    assert_eq!(store.history(5, one, 0, None, 2).await.unwrap(), rows[..2]);
+    assert!(store.history(6, one, 0, None, 10).await.unwrap().is_empty());
+    let other = run(&schedule("two"), 5, NOON_US).id;
+    assert!(store.history(5, other, 0, None, 10).await.unwrap().is_empty());
+}
+
+pub(crate) async fn history_starts_with_the_covering_range(place: &Place) {
+    let store = place.open().await;
+    let (one, rows) = some(&*store).await;
+    assert_eq!(store.history(5, one, 2, None, 10).await.unwrap(), rows[2..]);
+    assert_eq!(store.history(5, one, 6, None, 10).await.unwrap(), rows[2..], "4 is in the range of 2 to 6");
+    assert_eq!(store.history(5, one, 7, None, 10).await.unwrap(), rows[3..]);
+    assert_eq!(store.history(5, one, 9, None, 10).await.unwrap(), rows[4..]);
+    assert!(store.history(5, one, 10, None, 10).await.unwrap().is_empty());
+}
+
+pub(crate) async fn history_filters_by_outcome(place: &Place) {
+    let store = place.open().await;
+    let (one, rows) = some(&*store).await;
+    let dead = store.history(5, one, 0, Some(Outcome::Dead), 10).await.unwrap();
+    assert_eq!(dead, [rows[1].clone(), rows[4].clone()]);
+    assert_eq!(store.history(5, one, 4, Some(Outcome::Expired), 10).await.unwrap(), rows[2..3]);
+    assert_eq!(store.history(5, one, 4, Some(Outcome::Dead), 10).await.unwrap(), rows[4..]);
+}
+
+pub(crate) async fn dead_events_are_found_and_leave(place: &Place) {
+    let store = place.open().await;
+    let (one, rows) = some(&*store).await;
+    assert_eq!(store.dead_events(5, one, &[], 10).await.unwrap(), [rows[1].clone(), rows[4].clone()]);
+    assert_eq!(store.dead_events(5, one, &[], 1).await.unwrap(), rows[1..2]);
+    assert_eq!(store.dead_events(5, one, &[9, 0, 55], 10).await.unwrap(), rows[4..]);
+    let gone = Changes { history_gone: vec![(one, 9), (one, 0)], ..Changes::default() };
+    commit(&*store, 5, gone).await;
+    assert_eq!(store.dead_events(5, one, &[], 10).await.unwrap(), rows[1..2]);
+    assert_eq!(store.history(5, one, 0, None, 10).await.unwrap(), rows[..4], "only dead events leave");
+    // It may die again.
+    let again = HistoryRow { finished_us: NOON_US + 99, ..rows[4].clone() };
+    let changes = Changes { history_gone: vec![(one, 9)], history: vec![again.clone()], ..Changes::default() };
+    commit(&*store, 5, changes).await;
+    assert_eq!(store.dead_events(5, one, &[9], 10).await.unwrap(), [again]);
+}
+
+pub(crate) async fn history_insert_is_idempotent(place: &Place) {
+    let store = place.open().await;
+    let (one, rows) = some(&*store).await;
+    commit(&*store, 5, Changes { history: rows.clone(), ..Changes::default() }).await;
+    assert_eq!(store.history(5, one, 0, None, 10).await.unwrap(), rows);
+}
+
+pub(crate) async fn tokens_are_paged(place: &Place) {
+    let store = place.open().await;
+    let one = waiting(&schedule("one"), 5, NOON_US);
+    let tokens: Vec<TokenRow> = (0..10).map(|index| token(one.id, index)).collect();
+    commit(&*store, 5, Changes { runs_new: vec![one.clone()], tokens_put: tokens.clone(), ..Changes::default() }).await;
+    assert_eq!(store.tokens(5, one.id, 0, 4).await.unwrap(), tokens[..4]);
+    assert_eq!(store.tokens(5, one.id, 8, 4).await.unwrap(), tokens[8..]);
+    assert!(store.tokens(6, one.id, 0, 4).await.unwrap().is_empty());
+}
+
+async fn listed(store: &dyn Store, filter: RunFilter) -> Vec<i64> {
+    let found = store.list_runs("default", &filter, None, 100).await.unwrap();
+    found.iter().map(|run| run.launch_us - NOON_US).collect()
+}
+
+pub(crate) async fn runs_are_listed_newest_first(place: &Place) {
+    let store = place.open().await;
+    let schedules: Vec<_> = (0..4).map(|i| schedule(&format!("s-{i}"))).collect();
+    // Several at each moment, in different shards.
+    let runs: Vec<Run> =
+        (0..20_u16).map(|i| run(&schedules[usize::from(i % 4)], i % 7, NOON_US + i64::from(i / 4))).collect();
+    store.emit(&runs, &[]).await.unwrap();
+    let mut seen: Vec<(i64, RunId)> = Vec::new();
+    loop {
+        let page = store.list_runs("default", &RunFilter::default(), seen.last().copied(), 3).await.unwrap();
+        if page.is_empty() {
+            break;
+        }
+        seen.extend(page.iter().map(|run| (run.launch_us, run.id)));
+    }
+    let mut expected: Vec<(i64, RunId)> = runs.iter().map(|run| (run.launch_us, run.id)).collect();
+    expected.sort();
+    expected.reverse();
+    assert_eq!(seen, expected);
+    assert!(store.list_runs("other", &RunFilter::default(), None, 10).await.unwrap().is_empty());
+}
+
+pub(crate) async fn runs_are_filtered(place: &Place) {
+    let store = place.open().await;
+    let (one, other) = (schedule("one"), schedule("other"));
+    let mut runs: Vec<Run> = (0..5).map(|i| run(&one, 5, NOON_US + i)).collect();
+    runs[1].state = RunState::Waiting;
+    runs[2].state = RunState::Finished;
+    runs.push(run(&other, 6, NOON_US + 9));
+    store.emit(&runs, &[]).await.unwrap();
+    let all = RunFilter::default();
+    let of_one = RunFilter { schedule_uid: Some(one.uid), ..all.clone() };
+    assert_eq!(listed(&*store, of_one.clone()).await, [4, 3, 2, 1, 0]);
+    let span = RunFilter { from_us: Some(NOON_US + 1), to_us: Some(NOON_US + 3), ..all.clone() };
+    assert_eq!(listed(&*store, span.clone()).await, [2, 1]);
+    let states = vec![RunState::Waiting, RunState::Emitted];
+    assert_eq!(listed(&*store, RunFilter { states: states.clone(), ..all }).await, [9, 4, 3, 1, 0]);
+    assert_eq!(listed(&*store, RunFilter { states, schedule_uid: Some(one.uid), ..span }).await, [1]);
+    assert!(store.list_runs("other", &of_one, None, 10).await.unwrap().is_empty(), "another namespace's schedule");
+}
+
+pub(crate) async fn skipped_are_paged(place: &Place) {
+    let store = place.open().await;
+    let one = schedule("one");
+    let rows: Vec<_> = (0..5).rev().map(|i| skipped(&one, NOON_US + i, SkipReason::Overlap)).collect();
+    commit(&*store, 5, Changes { skipped: rows.clone(), ..Changes::default() }).await;
+    assert_eq!(store.list_skipped(one.uid, None, 2).await.unwrap(), rows[..2]);
+    assert_eq!(store.list_skipped(one.uid, Some(rows[1].launch_us), 9).await.unwrap(), rows[2..]);
+    assert!(store.list_skipped(schedule("x").uid, None, 9).await.unwrap().is_empty());
+}

@@ -1,0 +1,71 @@
+//! What a store must do, checked alike on SQLite and PostgreSQL: one test a behaviour and store.
+//!
+//! PostgreSQL's tests need `TOLLGATE_TEST_POSTGRES`, the URL of a server on which they may create databases.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod emit;
+mod handle;
+mod history;
+mod open;
+mod place;
+mod plan;
+mod prune;
+mod samples;
+mod shard;
+
+/// Makes a test of each behaviour for each store.
+macro_rules! conformance {
+    ($($module:ident: $($name:ident)+;)+) => {
+        mod sqlite {
+            $(mod $module { $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    let place = crate::place::Place::sqlite();
+                    crate::$module::$name(&place).await;
+                    place.remove().await;
+                }
+            )+ })+
+        }
+        mod postgres {
+            $(mod $module { $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    let place = crate::place::Place::postgres().await;
+                    crate::$module::$name(&place).await;
+                    place.remove().await;
+                }
+            )+ })+
+        }
+    };
+}
+
+conformance! {
+    open: identity_is_made_once_and_stays several_may_open_at_once_or_are_told newer_schema_is_refused
+        modified_identity_is_named sixty_four_shards_have_no_owner ping_answers closed_store_is_unreachable;
+    plan: schedule_is_read_as_written taken_name_conflicts stale_etag_conflicts_and_names_both
+        missing_schedule_is_not_found missing_policy_is_not_found policy_in_use_cannot_go policy_goes_and_tells_its_shard
+        policy_is_replaced_and_tells_its_shard all_or_nothing children_are_replaced_in_order registry_counts_children
+        delete_and_create_again_in_one_transaction several_by_id_leave_out_the_missing list_pages_in_id_order
+        list_filters_hold_together policies_are_listed_and_filtered audit_is_newest_first_by_page
+        deleting_keeps_runs ten_thousand_schedules concurrent_writers_keep_the_registry corrupt_schedule_is_named
+        text_survives;
+    emit: frontier_starts_empty_and_moves window_opens_once window_without_tasks_is_complete tasks_are_claimed_once
+        lease_of_a_task_runs_out checkpoint_is_kept_while_the_lease_is window_is_complete_with_its_last_task
+        concurrent_completion_completes_the_window window_behind_an_open_one_does_not_count
+        scan_reads_exactly_the_slots scan_goes_on_after_a_checkpoint scan_brings_the_schedule
+        scan_leaves_a_corrupt_schedule_out registry_lists_eligible_intervals_and_shots emit_is_idempotent
+        launches_with_runs_are_found skips_are_recorded_once_and_forgotten;
+    shard: takeover_race_has_one_winner takeover_of_a_row_that_moved_fails give_up_fences_the_former_owner
+        wrong_lease_is_fenced wrong_seq_is_fenced seq_grows_with_each_commit fenced_commit_writes_nothing
+        failed_commit_writes_nothing members_come_and_go;
+    handle: runs_round_trip run_changes_round_trip existing_run_stays withdrawn_run_may_come_again tokens_round_trip
+        tokens_go_by_whole_key schedules_and_policies_round_trip pause_round_trips specs_come_with_runs_and_schedules
+        emitted_runs_come_by_launch inbox_is_idempotent inbox_done_deletes_exactly forwards_are_posted_before
+        forwards_survive_a_fenced_commit corrupt_run_is_left_out corrupt_emitted_run_is_left_out corrupt_policy_fails_the_shard
+        corrupt_message_is_left_out shards_do_not_see_each_other dropped_commit_is_whole all_messages_round_trip;
+    history: history_round_trips_in_order history_starts_with_the_covering_range history_filters_by_outcome
+        dead_events_are_found_and_leave history_insert_is_idempotent tokens_are_paged runs_are_listed_newest_first
+        runs_are_filtered skipped_are_paged;
+    prune: old_history_goes old_runs_go_when_finished old_skips_and_audit_go windows_keep_the_frontier
+        specs_go_when_nothing_needs_them pruning_goes_on_beyond_a_batch days_to_come_have_room;
+}

@@ -1,0 +1,77 @@
+//! Opening, closing, the schema, the installation.
+
+use tollgate_store::StoreError;
+
+use super::place::Place;
+
+pub(crate) async fn identity_is_made_once_and_stays(place: &Place) {
+    let store = place.open().await;
+    let first = store.installation().await.unwrap();
+    assert_eq!(first.shards, 64);
+    assert!(first.secret.iter().any(|byte| *byte != 0));
+    store.close().await;
+    drop(store);
+    let again = place.open().await;
+    assert!(again.installation().await.unwrap() == first);
+}
+
+pub(crate) async fn several_may_open_at_once_or_are_told(place: &Place) {
+    let opened = futures::future::join_all((0..4).map(|_| tollgate_store::open(&place.url, 2))).await;
+    let (open, refused): (Vec<_>, Vec<_>) = opened.into_iter().partition(Result::is_ok);
+    if place.is_postgres() {
+        assert!(refused.is_empty(), "{:?}", refused.into_iter().filter_map(Result::err).collect::<Vec<_>>());
+        let mut ids = Vec::new();
+        for store in open.into_iter().flatten() {
+            ids.push(store.installation().await.unwrap().id);
+        }
+        ids.dedup();
+        assert_eq!(ids.len(), 1, "all see the same installation");
+    } else {
+        assert_eq!(open.len(), 1);
+        for error in refused.into_iter().filter_map(Result::err) {
+            assert!(matches!(&error, StoreError::Locked { path } if path.ends_with("store.db")), "{error}");
+        }
+    }
+}
+
+pub(crate) async fn newer_schema_is_refused(place: &Place) {
+    let store = place.open().await;
+    store.close().await;
+    drop(store);
+    place
+        .sql(
+            "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+             VALUES (9999, 'from the future', true, '', 0)",
+        )
+        .await;
+    let error = tollgate_store::open(&place.url, 2).await.err().expect("a newer schema is refused");
+    assert!(matches!(error, StoreError::WrongSchema { found: 9999, known } if known < 100), "{error}");
+}
+
+pub(crate) async fn modified_identity_is_named(place: &Place) {
+    let store = place.open().await;
+    store.close().await;
+    drop(store);
+    place.sql("UPDATE installation SET shards = 0").await;
+    let error = tollgate_store::open(&place.url, 2).await.err().expect("no shards");
+    assert!(matches!(error, StoreError::Corrupt { table: "installation", .. }), "{error}");
+}
+
+pub(crate) async fn sixty_four_shards_have_no_owner(place: &Place) {
+    let store = place.open().await;
+    let leases = store.leases().await.unwrap();
+    let shards: Vec<u16> = leases.iter().map(|lease| lease.shard).collect();
+    assert_eq!(shards, (0..64).collect::<Vec<_>>());
+    assert!(leases.iter().all(|lease| lease.owner.is_empty() && lease.epoch == 0 && lease.seq == 0));
+}
+
+pub(crate) async fn ping_answers(place: &Place) {
+    place.open().await.ping().await.unwrap();
+}
+
+pub(crate) async fn closed_store_is_unreachable(place: &Place) {
+    let store = place.open().await;
+    store.close().await;
+    let error = store.ping().await.expect_err("it is closed");
+    assert!(matches!(error, StoreError::Unreachable(_)), "{error}");
+}

@@ -1,0 +1,149 @@
+//! Retention.
+
+use tollgate_core::emit::{Task, Window};
+use tollgate_core::handle::change::{Changes, HistoryRow, Outcome};
+use tollgate_core::model::{DAY_US, Run, RunState, Schedule, SkipReason};
+use tollgate_store::plan::PlanWrite;
+
+use super::place::Place;
+use super::samples::{
+    NOON_US, SECOND_US, audit, commit, delete, ended, finished, put, run, schedule, shard_schedule, skipped, waiting,
+};
+
+/// Retention of the tests: ten days before noon.
+const BEFORE_US: i64 = NOON_US - 10 * DAY_US;
+
+pub(crate) async fn old_history_goes(place: &Place) {
+    let store = place.open().await;
+    // Two prunings ahead make the partitions of the old days.
+    for days in [-20, -10, 0] {
+        store.prune(0, NOON_US + days * DAY_US).await.unwrap();
+    }
+    let one = run(&schedule("one"), 5, NOON_US).id;
+    let at = |index: u32, finished_us: i64| HistoryRow { finished_us, ..ended(one, index, Outcome::Succeeded) };
+    let rows = vec![
+        at(0, NOON_US - 20 * DAY_US),
+        at(1, NOON_US - 40 * DAY_US),
+        at(2, NOON_US - 9 * DAY_US),
+        at(3, NOON_US),
+        at(4, NOON_US + 400 * DAY_US),
+    ];
+    commit(&*store, 5, Changes { history: rows.clone(), ..Changes::default() }).await;
+    assert_eq!(store.history(5, one, 0, None, 10).await.unwrap(), rows);
+    let pruned = store.prune(BEFORE_US, NOON_US).await.unwrap();
+    assert!(pruned.events >= 2, "{pruned:?}");
+    assert_eq!(store.history(5, one, 0, None, 10).await.unwrap(), rows[2..]);
+    assert_eq!(store.prune(BEFORE_US, NOON_US).await.unwrap().events, 0);
+}
+
+pub(crate) async fn old_runs_go_when_finished(place: &Place) {
+    let store = place.open().await;
+    let one = schedule("one");
+    let old_us = NOON_US - 20 * DAY_US;
+    let old = finished(&one, 5, old_us);
+    let cancelled = Run { state: RunState::Cancelled, ..finished(&one, 6, old_us + 1) };
+    let skipped = Run { state: RunState::Skipped, ..finished(&one, 7, old_us + 2) };
+    let open = Run { finished_us: None, ..waiting(&one, 5, old_us + 3) };
+    let late = Run { finished_us: Some(BEFORE_US), ..finished(&one, 5, old_us + 4) };
+    store.emit(&[old, cancelled, skipped, open.clone(), late.clone()], &[]).await.unwrap();
+    assert_eq!(store.prune(BEFORE_US, NOON_US).await.unwrap().runs, 3);
+    let left = store.list_runs("default", &Default::default(), None, 10).await.unwrap();
+    assert_eq!(left, [late, open]);
+}
+
+pub(crate) async fn old_skips_and_audit_go(place: &Place) {
+    let store = place.open().await;
+    let one = schedule("one");
+    let launches = [NOON_US - 20 * DAY_US, NOON_US];
+    store.emit(&[], &launches.map(|launch_us| skipped(&one, launch_us, SkipReason::Missed))).await.unwrap();
+    let mut old = audit("namespaces/default/schedules/one");
+    old.at_us = NOON_US - 20 * DAY_US;
+    let young = audit("namespaces/default/schedules/one");
+    let notes = [old, young.clone()].map(|audit| PlanWrite::Note { audit });
+    store.write_plan(notes.to_vec()).await.unwrap();
+    let pruned = store.prune(BEFORE_US, NOON_US).await.unwrap();
+    assert_eq!((pruned.skipped, pruned.audit), (1, 1));
+    assert_eq!(store.list_skipped(one.uid, None, 10).await.unwrap().len(), 1);
+    assert_eq!(store.audit("default", None, None, 10).await.unwrap(), [young]);
+}
+
+pub(crate) async fn windows_keep_the_frontier(place: &Place) {
+    let store = place.open().await;
+    let window = |minute: i64| {
+        let start_us = NOON_US - 5 * DAY_US + minute * 60 * SECOND_US;
+        Window { start_us, end_us: start_us + 60 * SECOND_US }
+    };
+    for minute in 0..5 {
+        store.open_window(window(minute), &[], NOON_US).await.unwrap();
+    }
+    let task = Task { zone: String::new(), launch_expression: "I.60".to_owned(), slots: vec![0..=0] };
+    store.open_window(window(5), &[task], NOON_US).await.unwrap();
+    store.open_window(window(6), &[], NOON_US).await.unwrap();
+    let before = store.frontier().await.unwrap();
+    let pruned = store.prune(BEFORE_US, NOON_US).await.unwrap();
+    assert_eq!(pruned.other, 4);
+    assert_eq!(store.frontier().await.unwrap(), before, "however long the outage");
+    assert_eq!(before.completed_until_us, Some(window(4).end_us));
+}
+
+pub(crate) async fn specs_go_when_nothing_needs_them(place: &Place) {
+    let store = place.open().await;
+    let old_us = NOON_US - 3 * DAY_US;
+    let at = |id: &str, updated_us| Schedule { updated_us, ..schedule(id) };
+    let (current, used, known, gone, fresh) =
+        (at("current", old_us), at("used", old_us), at("known", old_us), at("gone", old_us), at("fresh", NOON_US));
+    let all = [&current, &used, &known, &gone, &fresh];
+    store.write_plan(all.map(|schedule| put(schedule, None, vec![])).to_vec()).await.unwrap();
+    store.write_plan([&used, &known, &gone, &fresh].map(delete).to_vec()).await.unwrap();
+    let replaced = Schedule { generation: 2, ..current.clone() };
+    store.write_plan(vec![put(&replaced, Some(1), vec![])]).await.unwrap();
+    let changes = Changes {
+        runs_new: vec![waiting(&used, 5, NOON_US)],
+        schedules: vec![shard_schedule(&known)],
+        ..Changes::default()
+    };
+    commit(&*store, 5, changes).await;
+    assert_eq!(store.prune(BEFORE_US, NOON_US).await.unwrap().other, 2);
+    let keys = [(current.uid, 1), (current.uid, 2), (used.uid, 1), (known.uid, 1), (gone.uid, 1), (fresh.uid, 1)];
+    let mut left: Vec<(String, i64)> =
+        store.specs(5, &keys).await.unwrap().into_iter().map(|spec| (spec.schedule_id, spec.generation)).collect();
+    left.sort();
+    let expected = [("current", 2), ("fresh", 1), ("known", 1), ("used", 1)];
+    assert_eq!(left, expected.map(|(id, generation)| (id.to_owned(), generation)));
+}
+
+pub(crate) async fn pruning_goes_on_beyond_a_batch(place: &Place) {
+    let store = place.open().await;
+    let one = schedule("one");
+    let runs: Vec<Run> = (0..2500).map(|i| finished(&one, 5, NOON_US - 20 * DAY_US + i)).collect();
+    store.emit(&runs, &[]).await.unwrap();
+    assert_eq!(store.prune(BEFORE_US, NOON_US).await.unwrap().runs, 2500);
+    assert_eq!(place.number("SELECT count(*) FROM runs").await, 0);
+}
+
+pub(crate) async fn days_to_come_have_room(place: &Place) {
+    let store = place.open().await;
+    let later_us = NOON_US + 300 * DAY_US;
+    store.prune(BEFORE_US, later_us).await.unwrap();
+    let one = run(&schedule("one"), 5, NOON_US).id;
+    let rows: Vec<HistoryRow> = (0..4_u32)
+        .map(|day| HistoryRow {
+            finished_us: later_us + (i64::from(day) - 1) * DAY_US,
+            ..ended(one, day, Outcome::Succeeded)
+        })
+        .collect();
+    commit(&*store, 5, Changes { history: rows.clone(), ..Changes::default() }).await;
+    assert_eq!(store.history(5, one, 0, None, 10).await.unwrap(), rows);
+    if place.is_postgres() {
+        assert_eq!(place.number("SELECT count(*) FROM event_history_default").await, 0);
+        // The day of a row that came too early stays in the default partition, and goes row by row.
+        let early_us = NOON_US + 400 * DAY_US;
+        let early = HistoryRow { finished_us: early_us, ..ended(one, 9, Outcome::Lost) };
+        commit(&*store, 5, Changes { history: vec![early], ..Changes::default() }).await;
+        store.prune(BEFORE_US, early_us).await.unwrap();
+        assert_eq!(place.number("SELECT count(*) FROM event_history_default").await, 1);
+        let pruned = store.prune(early_us + 5 * DAY_US, early_us + 6 * DAY_US).await.unwrap();
+        assert!(pruned.events > 1);
+        assert_eq!(place.number("SELECT count(*) FROM event_history").await, 0);
+    }
+}

@@ -1,0 +1,114 @@
+//! Who owns a shard: takeovers and the fence.
+
+use futures::future::join_all;
+use tollgate_core::handle::change::Changes;
+use tollgate_store::CommitError;
+use tollgate_store::handle::{Lease, Member};
+use uuid::Uuid;
+
+use super::place::Place;
+use super::samples::{NOON_US, schedule, take, waiting};
+
+fn changes() -> Changes {
+    Changes { runs_new: vec![waiting(&schedule("one"), 7, NOON_US)], ..Changes::default() }
+}
+
+pub(crate) async fn takeover_race_has_one_winner(place: &Place) {
+    let store = place.open().await;
+    let seen = store.leases().await.unwrap()[7].clone();
+    let names: Vec<String> = (0..6).map(|i| format!("process-{i}")).collect();
+    let taken = join_all(names.iter().map(|name| store.take_shard(&seen, name))).await;
+    let winners: Vec<Lease> = taken.into_iter().filter_map(Result::unwrap).collect();
+    assert_eq!(winners.len(), 1);
+    assert_eq!((winners[0].epoch, winners[0].seq), (seen.epoch + 1, seen.seq));
+    assert_eq!(store.leases().await.unwrap()[7], winners[0]);
+}
+
+pub(crate) async fn takeover_of_a_row_that_moved_fails(place: &Place) {
+    let store = place.open().await;
+    let mut owner = take(&*store, 7).await;
+    let seen = store.leases().await.unwrap()[7].clone();
+    store.commit(&mut owner, &changes()).await.unwrap();
+    assert_eq!(store.take_shard(&seen, "thief").await.unwrap(), None, "its owner lives");
+    let seen = store.leases().await.unwrap()[7].clone();
+    let thief = store.take_shard(&seen, "thief").await.unwrap().expect("the row is as it was seen");
+    assert_eq!((thief.shard, thief.owner.as_str()), (7, "thief"));
+    assert!(matches!(store.commit(&mut owner, &changes()).await, Err(CommitError::Fenced)));
+}
+
+pub(crate) async fn give_up_fences_the_former_owner(place: &Place) {
+    let store = place.open().await;
+    let mut owner = take(&*store, 7).await;
+    store.give_up_shard(&owner).await.unwrap();
+    let row = store.leases().await.unwrap()[7].clone();
+    assert_eq!(row.owner, "");
+    assert!(matches!(store.commit(&mut owner, &changes()).await, Err(CommitError::Fenced)));
+    let next = store.take_shard(&row, "next").await.unwrap().expect("it is free");
+    store.give_up_shard(&owner).await.unwrap();
+    assert_eq!(store.leases().await.unwrap()[7], next, "only its owner gives a shard up");
+}
+
+pub(crate) async fn wrong_lease_is_fenced(place: &Place) {
+    let store = place.open().await;
+    let lease = take(&*store, 7).await;
+    let mut forged = Lease { lease_id: Uuid::new_v4(), ..lease.clone() };
+    assert!(matches!(store.commit(&mut forged, &changes()).await, Err(CommitError::Fenced)));
+    let mut elsewhere = Lease { shard: 8, ..lease };
+    assert!(matches!(store.commit(&mut elsewhere, &changes()).await, Err(CommitError::Fenced)));
+}
+
+pub(crate) async fn wrong_seq_is_fenced(place: &Place) {
+    let store = place.open().await;
+    let lease = take(&*store, 7).await;
+    let (mut first, mut second) = (lease.clone(), lease);
+    store.commit(&mut first, &Changes::default()).await.unwrap();
+    assert!(matches!(store.commit(&mut second, &changes()).await, Err(CommitError::Fenced)));
+    assert_eq!(second.seq + 1, first.seq, "a fenced commit leaves the lease as it was");
+}
+
+pub(crate) async fn seq_grows_with_each_commit(place: &Place) {
+    let store = place.open().await;
+    let mut lease = take(&*store, 7).await;
+    for seq in 1..=3 {
+        store.commit(&mut lease, &changes()).await.unwrap();
+        assert_eq!(lease.seq, seq);
+    }
+    assert_eq!(store.leases().await.unwrap()[7], lease);
+}
+
+pub(crate) async fn fenced_commit_writes_nothing(place: &Place) {
+    let store = place.open().await;
+    let mut stale = Lease { seq: 4, ..take(&*store, 7).await };
+    assert!(store.commit(&mut stale, &changes()).await.is_err());
+    assert!(store.load_shard(7).await.unwrap().runs.is_empty());
+    assert_eq!(store.leases().await.unwrap()[7].seq, 0);
+}
+
+pub(crate) async fn failed_commit_writes_nothing(place: &Place) {
+    let store = place.open().await;
+    let mut lease = take(&*store, 7).await;
+    place.sql("ALTER TABLE skipped_triggers RENAME TO elsewhere").await;
+    let one = schedule("one");
+    let skipped = vec![super::samples::skipped(&one, NOON_US, tollgate_core::model::SkipReason::Overlap)];
+    let error = store.commit(&mut lease, &Changes { skipped, ..changes() }).await.expect_err("a table is missing");
+    assert!(matches!(error, CommitError::Failed(_)), "{error}");
+    assert!(store.load_shard(7).await.unwrap().runs.is_empty());
+    place.sql("ALTER TABLE elsewhere RENAME TO skipped_triggers").await;
+    store.commit(&mut lease, &changes()).await.unwrap();
+}
+
+pub(crate) async fn members_come_and_go(place: &Place) {
+    let store = place.open().await;
+    let member = |process: &str, heartbeat| Member {
+        process: process.to_owned(),
+        roles: "handler,master".to_owned(),
+        address: "http://10.0.0.1:7000".to_owned(),
+        heartbeat,
+    };
+    store.heartbeat(&member("b", 1)).await.unwrap();
+    store.heartbeat(&member("a", 1)).await.unwrap();
+    store.heartbeat(&member("b", 2)).await.unwrap();
+    assert_eq!(store.members().await.unwrap(), [member("a", 1), member("b", 2)]);
+    store.forget_member("a").await.unwrap();
+    assert_eq!(store.members().await.unwrap(), [member("b", 2)]);
+}

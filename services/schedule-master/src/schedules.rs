@@ -1,0 +1,196 @@
+//! Decides how one schedule is made, changed, paused and deleted.
+//!
+//! Invariant: a change is made to exactly the generation that was read; where the caller gave no etag and somebody
+//! else was faster, it is read and made again.
+
+use prost_types::FieldMask;
+use tollgate_core::model::{Pause, Schedule};
+use tollgate_proto::convert::{self, Name, names};
+use tollgate_proto::{FieldError, mask, v1};
+use tonic::Status;
+
+use crate::ScheduleMaster;
+use crate::audit::Deed;
+use crate::change::Change;
+use crate::draft::{Draft, stored_plan};
+use crate::status::{is_conflict, status, status_of_create};
+
+/// How often a change is tried while others are faster.
+pub(crate) const TRIES: u32 = 5;
+
+/// The refusal of a stale etag.
+pub(crate) fn check_etag(resource: &str, given: Option<i64>, stored: i64) -> Result<(), Status> {
+    match given {
+        Some(given) if given != stored => {
+            Err(Status::aborted(format!("{resource} has changed: its etag is \"{stored}\", not \"{given}\"")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a change that failed like this can be made to what is stored now.
+pub(crate) fn again(try_number: u32, etag: Option<i64>, failed: &Status) -> bool {
+    try_number < TRIES && etag.is_none() && is_conflict(failed)
+}
+
+impl ScheduleMaster {
+    pub(crate) async fn create_schedule(
+        &self,
+        request: v1::CreateScheduleRequest,
+        actor: String,
+    ) -> Result<v1::Schedule, Status> {
+        let namespace = names::namespace("parent", &request.parent)?;
+        let message = request.schedule.ok_or_else(|| FieldError::new("schedule", "", "a schedule"))?;
+        let given = (("schedule_id", request.schedule_id.as_str()), ("schedule.name", message.name.as_str()));
+        let name = names::to_create(&namespace, "schedules", given.0, given.1)?;
+        let at_us = self.now_us();
+        let draft = self.drafted(&message, &name, None, self.new_id(at_us)).await?;
+        if self.store().schedule(&name.namespace, &name.id).await.map_err(status)?.is_some() {
+            let taken = names::of_schedule(&name.namespace, &name.id);
+            return Err(Status::already_exists(format!("{taken} exists already")));
+        }
+        let deed = Deed { at_us, actor, action: "create" };
+        let change = Change::to(None, draft.schedule, draft.plan, deed);
+        let shown = self.show_change(&change)?;
+        if !request.validate_only {
+            self.commit(vec![change]).await.map_err(status_of_create)?;
+        }
+        Ok(shown)
+    }
+
+    pub(crate) async fn get_schedule(&self, name: &str) -> Result<v1::Schedule, Status> {
+        let schedule = self.stored_schedule(&names::schedule("name", name)?).await?;
+        Ok(self.shown(&schedule, None))
+    }
+
+    pub(crate) async fn update_schedule(
+        &self,
+        request: v1::UpdateScheduleRequest,
+        actor: String,
+    ) -> Result<v1::Schedule, Status> {
+        let message = request.schedule.ok_or_else(|| FieldError::new("schedule", "", "a schedule"))?;
+        let name = names::schedule("schedule.name", &message.name)?;
+        let etag = convert::etag("schedule.etag", &message.etag)?;
+        let mut try_number = 1;
+        loop {
+            let stored = self.stored_schedule(&name).await?;
+            check_etag(&message.name, etag, stored.generation)?;
+            let draft = self.masked(&stored, &name, &message, request.update_mask.as_ref()).await?;
+            if draft.schedule == stored {
+                return Ok(self.shown(&stored, Some(&draft.plan)));
+            }
+            let at_us = self.change_us(stored.updated_us);
+            let deed = Deed { at_us, actor: actor.clone(), action: "update" };
+            let change = Change::to(Some(stored), draft.schedule, draft.plan, deed);
+            match self.make(change, request.validate_only).await {
+                Err(failed) if again(try_number, etag, &failed) => try_number += 1,
+                done => return done,
+            }
+        }
+    }
+
+    async fn masked(
+        &self,
+        stored: &Schedule,
+        name: &Name,
+        message: &v1::Schedule,
+        update_mask: Option<&FieldMask>,
+    ) -> Result<Draft, Status> {
+        let current = convert::schedule::to_message(stored);
+        let masked = mask::apply_mask(&current, message, update_mask)?;
+        self.drafted(&masked, name, Some(stored), stored.uid).await
+    }
+
+    pub(crate) async fn delete_schedule(
+        &self,
+        request: v1::DeleteScheduleRequest,
+        actor: String,
+    ) -> Result<(), Status> {
+        let name = names::schedule("name", &request.name)?;
+        let etag = convert::etag("etag", &request.etag)?;
+        let mut try_number = 1;
+        loop {
+            let stored = self.stored_schedule(&name).await?;
+            check_etag(&request.name, etag, stored.generation)?;
+            let at_us = self.change_us(stored.updated_us);
+            let deed = Deed { at_us, actor: actor.clone(), action: "delete" };
+            match self.commit(vec![Change::deletion(stored, deed)]).await.map_err(status) {
+                Err(failed) if again(try_number, etag, &failed) => try_number += 1,
+                done => return done,
+            }
+        }
+    }
+
+    pub(crate) async fn pause_schedule(
+        &self,
+        request: v1::PauseScheduleRequest,
+        actor: String,
+    ) -> Result<v1::Schedule, Status> {
+        let reason = convert::remark("reason", &request.reason)?;
+        let pause = |schedule: &mut Schedule, since_us: i64| {
+            if schedule.pause.as_ref().is_none_or(|pause| pause.reason != reason) {
+                schedule.pause = Some(Pause { reason: reason.clone(), actor: actor.clone(), since_us });
+            }
+        };
+        self.steer(&request.name, "pause", &actor, pause).await
+    }
+
+    pub(crate) async fn resume_schedule(
+        &self,
+        request: v1::ResumeScheduleRequest,
+        actor: String,
+    ) -> Result<v1::Schedule, Status> {
+        self.steer(&request.name, "resume", &actor, |schedule, _| schedule.pause = None).await
+    }
+
+    /// Changes what is stored by `steer`, which may leave it as it is.
+    async fn steer(
+        &self,
+        name: &str,
+        action: &'static str,
+        actor: &str,
+        steer: impl Fn(&mut Schedule, i64) + Send + Sync,
+    ) -> Result<v1::Schedule, Status> {
+        let name = names::schedule("name", name)?;
+        let mut try_number = 1;
+        loop {
+            let stored = self.stored_schedule(&name).await?;
+            let at_us = self.change_us(stored.updated_us);
+            let mut steered = stored.clone();
+            steer(&mut steered, at_us);
+            let plan = stored_plan(&stored)?;
+            if steered == stored {
+                return Ok(self.shown(&stored, Some(&plan)));
+            }
+            let deed = Deed { at_us, actor: actor.to_owned(), action };
+            let change = Change::to(Some(stored), steered, plan, deed);
+            match self.make(change, false).await {
+                Err(failed) if again(try_number, None, &failed) => try_number += 1,
+                done => return done,
+            }
+        }
+    }
+
+    /// Commits a change that leaves a schedule behind, and shows that.
+    async fn make(&self, change: Change, validate_only: bool) -> Result<v1::Schedule, Status> {
+        let shown = self.show_change(&change)?;
+        if !validate_only {
+            self.commit(vec![change]).await.map_err(status)?;
+        }
+        Ok(shown)
+    }
+
+    fn show_change(&self, change: &Change) -> Result<v1::Schedule, Status> {
+        let (after, plan) = change.after.as_ref().ok_or_else(|| Status::internal("nothing to show"))?;
+        Ok(self.shown(after, Some(plan)))
+    }
+
+    /// A schedule by its name.
+    pub(crate) async fn stored_schedule(&self, name: &Name) -> Result<Schedule, Status> {
+        let found = self.store().schedule(&name.namespace, &name.id).await.map_err(status)?;
+        found.ok_or_else(|| {
+            let name = names::of_schedule(&name.namespace, &name.id);
+            Status::not_found(format!("{name} does not exist"))
+        })
+    }
+}

@@ -1,0 +1,24 @@
+//! Decides where log lines go and how they look: to standard error, as the configuration says.
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::FmtSpan;
+
+use super::{LogFormat, ServeConfig};
+
+/// Starts logging for the rest of the process.
+///
+/// # Errors
+/// A filter that cannot be read, or logging that has been started already.
+pub(crate) fn start(config: &ServeConfig) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(&config.log)?;
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_span_events(FmtSpan::NONE)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
+    let started = match config.log_format {
+        LogFormat::Text => lines.try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    };
+    started.map_err(|error| anyhow::anyhow!("logging cannot be started: {error}"))
+}
