@@ -49,7 +49,7 @@ impl Emitter {
                 break;
             }
             claimed_count += tasks.len();
-            tasks.sort_by(|a, b| a.window.cmp(&b.window));
+            tasks.sort_by_key(|task| task.window);
             for group in tasks.chunk_by_mut(|a, b| a.window == b.window) {
                 let opened_us = group.first().and_then(|task| opened.get(&task.window.start_us));
                 let again = opened_us.is_some_and(|opened_us| now_us - opened_us >= self.options.lease_us());

@@ -81,6 +81,7 @@ async fn create(
         parent: PARENT.to_owned(),
         policy_id: "gentle".to_owned(),
         policy: Some(policy),
+        ..v1::CreatePolicyRequest::default()
     };
     master.create_policy(request).await?;
     let launch_s = Clock::system().wall_us().div_euclid(SECOND_US) + LEAD_S;

@@ -97,6 +97,15 @@ impl Bucket {
         f64::from(starts) / RATE_WINDOW_S as f64
     }
 
+    /// The policy is now this one. What the rate has let through so far counts at the old rate.
+    pub(super) fn change(&mut self, policy: Policy, now: Now) {
+        self.refill(now);
+        if self.rate().is_none() {
+            (self.level, self.level_at_us) = (1.0, now.mono_us);
+        }
+        self.policy = Some(policy);
+    }
+
     /// When the rate lets the next event through (monotonic), if it is the rate that holds it back.
     pub(super) fn next_permit_us(&self, now: Now) -> Option<i64> {
         let rate = self.rate()?;
@@ -105,7 +114,8 @@ impl Bucket {
         }
         #[expect(clippy::cast_possible_truncation, reason = "rates are positive: at most 1e6 s / 1e-6")]
         let wait_us = ((1.0 - self.level) / rate * SECOND_US as f64).ceil() as i64;
-        Some(self.level_at_us.max(now.mono_us) + wait_us.max(1))
+        let at_us = self.level_at_us.saturating_add(wait_us.max(1));
+        (at_us > now.mono_us).then_some(at_us)
     }
 
     fn rate(&self) -> Option<f64> {

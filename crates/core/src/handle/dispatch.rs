@@ -4,7 +4,10 @@ use super::change::{HistoryRow, Outcome, TokenRow, TokenState};
 use super::live::{LiveRun, LiveToken};
 use super::queue::Work;
 use super::shard::{Effect, Send, Shard, WallTimer};
-use crate::model::{Now, OverlapRule, Run, RunId, RunKind, RunState, SECOND_US, SkipReason, Skipped};
+use crate::model::{Now, OverlapRule, Run, RunId, RunKind, RunState, SkipReason, Skipped};
+
+/// Why the runs of a deleted schedule are cancelled.
+pub(super) const DELETED: &str = "its schedule was deleted";
 
 impl Shard {
     /// Takes in one emitted run, unless its schedule has changed since it was emitted.
@@ -14,7 +17,7 @@ impl Shard {
                 && run.generation < row.generation
                 && (row.changed_us + 1..=row.until_us).contains(&run.launch_us);
             let current = (row.generation, row.events, row.priority);
-            if row.deleted || (stale && row.launches_us.binary_search(&run.launch_us).is_err()) {
+            if stale && (row.deleted || row.launches_us.binary_search(&run.launch_us).is_err()) {
                 self.record_withdrawn(run.id);
                 return;
             }
@@ -31,7 +34,11 @@ impl Shard {
         run.state = RunState::Waiting;
         self.wall_timers.insert((run.launch_us, WallTimer::Launch(run.id)));
         self.dirty_runs.insert(run.id);
-        self.runs.insert(run.id, LiveRun::new(run, spec));
+        let (id, uid) = (run.id, run.schedule_uid);
+        self.runs.insert(id, LiveRun::new(run, spec));
+        if self.schedules.get(&uid).and_then(|s| s.row.as_ref()).is_some_and(|r| r.deleted) {
+            self.cancel(id, DELETED.to_owned(), now);
+        }
     }
 
     /// A run's launch time has come: its schedule's overlap rule decides.
@@ -50,7 +57,10 @@ impl Shard {
         }
         match rule {
             OverlapRule::Allow => self.set_launched(id, now),
-            OverlapRule::BufferOne if schedule.buffered.is_none_or(|b| b == id) => schedule.buffered = Some(id),
+            OverlapRule::BufferOne if schedule.buffered.is_none_or(|b| b == id) => {
+                schedule.buffered = Some(id);
+                self.arm_window(id);
+            }
             OverlapRule::Skip | OverlapRule::BufferOne => self.skip(id, &unfinished, now),
             OverlapRule::CancelOther => {
                 for other in unfinished {
@@ -82,14 +92,14 @@ impl Shard {
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.launched = true;
         self.schedules.entry(run.row.schedule_uid).or_default().active.insert(id);
-        // A backfill's launch time lies in the past, and so would its window.
-        if let Some(finish_by_s) = run.spec.finish_by_s
-            && run.row.kind != RunKind::Backfill
-        {
-            let at_us = run.row.launch_us + finish_by_s * SECOND_US;
+        self.arm_window(id);
+        self.sync_lane(id, now);
+    }
+
+    fn arm_window(&mut self, id: RunId) {
+        if let Some(at_us) = self.runs.get(&id).and_then(LiveRun::window_end_us) {
             self.wall_timers.insert((at_us, WallTimer::FinishBy(id)));
         }
-        self.sync_lane(id, now);
     }
 
     /// Puts a run into its lane or takes it out, as its state says.
@@ -152,7 +162,14 @@ impl Shard {
     }
 
     /// What has not started by the end of its window is recorded as one range.
-    pub(super) fn expire_unstarted(&mut self, id: RunId, now: Now) {
+    pub(super) fn window_ended(&mut self, id: RunId, now: Now) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        // The timer may be an earlier generation's.
+        if run.window_end_us().is_none_or(|at_us| at_us > now.wall_us) {
+            return;
+        }
+        // A run that waits for another one has nothing left to wait for.
+        run.launched = true;
         self.close_unstarted(id, Outcome::Expired, "not started within its window", now);
         self.finish_if_done(id, now);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::change::{ShardSchedule, TokenRow, TokenState};
-use crate::model::{Run, RunId, RunSpec, SECOND_US};
+use crate::model::{Run, RunId, RunKind, RunSpec, SECOND_US};
 
 /// An unfinished run.
 #[derive(Debug)]
@@ -38,6 +38,13 @@ impl LiveRun {
         self.row.launch_us + offset
     }
 
+    /// The moment by which its events must have started. A backfill's launch time lies in the past, and so would its
+    /// window.
+    pub(super) fn window_end_us(&self) -> Option<i64> {
+        let finish_by_s = self.spec.finish_by_s.filter(|_| self.row.kind != RunKind::Backfill)?;
+        Some(self.row.launch_us.saturating_add(finish_by_s.saturating_mul(SECOND_US)))
+    }
+
     /// Whether its next event is due.
     pub(super) fn next_is_due(&self, wall_us: i64) -> bool {
         self.row.cursor < self.row.events && self.launch_of(self.row.cursor) <= wall_us
@@ -52,6 +59,8 @@ pub(super) struct LiveToken {
     pub policy: Option<uuid::Uuid>,
     /// A delivery is under way.
     pub sending: bool,
+    /// An earlier delivery of it is unclear, so that a refusal of a later one proves nothing.
+    pub doubtful: bool,
     /// Silent for longer than its time to live.
     pub suspect: bool,
     /// The last sign of its consumer (monotonic).
@@ -70,6 +79,7 @@ impl LiveToken {
             row,
             policy,
             sending: false,
+            doubtful: false,
             suspect: false,
             sign_us: mono_us,
             timer_us: None,

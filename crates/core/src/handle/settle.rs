@@ -24,7 +24,9 @@ impl Shard {
                 if let Some(wait_ms) = retry_after_ms {
                     self.block_schedule(run, wait_ms, now);
                 }
-                if permanent {
+                if self.tokens.get(&key).is_some_and(|t| t.doubtful) {
+                    self.refused_in_doubt(key, message, retry_after_ms, permanent, now);
+                } else if permanent {
                     self.finish(key, Outcome::Dead, message, now);
                 } else {
                     self.failed(key, message, retry_after_ms, Outcome::Dead, now);
@@ -37,9 +39,9 @@ impl Shard {
     /// A consumer releases an event. `None`: the answer comes as an effect, numbered `reply`, once it is durable.
     pub fn release(&mut self, release: Release, reply: u64, now: Now) -> Option<Answer> {
         let key = (release.run, release.index);
-        let Some(token) = self.tokens.get(&key) else { return Some(Answer::NotHeld) };
+        let Some(token) = self.tokens.get(&key) else { return self.once_durable(Answer::NotHeld, reply) };
         if !token.in_flight() || release.attempt.is_some_and(|a| a != token.row.attempt) {
-            return Some(Answer::Late);
+            return self.once_durable(Answer::Late, reply);
         }
         let mut answer = Answer::Released;
         if let Some(check_us) = release.next_check_us {
@@ -62,6 +64,17 @@ impl Shard {
         None
     }
 
+    /// An answer that says how things stand: at once if the store says the same already. A consumer that repeats a
+    /// release must not be told that the token is free before that is certain.
+    fn once_durable(&mut self, answer: Answer, reply: u64) -> Option<Answer> {
+        if self.durable_after().is_none() {
+            return Some(answer);
+        }
+        self.urgent = true;
+        self.effects.push(Effect::Reply { reply, answer });
+        None
+    }
+
     /// A consumer says that it is still at work. `ttl_ms` overrides the policy's time to live for this event.
     pub fn extend(
         &mut self,
@@ -72,18 +85,13 @@ impl Shard {
         now: Now,
     ) -> Answer {
         let key = (run, index);
-        let default_ttl_ms = self.ttl_of(key).0;
+        let default_ttl_ms = self.heartbeat_ttl_ms(key);
         let Some(token) = self.tokens.get_mut(&key) else { return Answer::NotHeld };
         if !token.in_flight() || attempt.is_some_and(|a| a != token.row.attempt) {
             return Answer::Late;
         }
         let remaining_ms = ttl_ms.unwrap_or(default_ttl_ms);
         token.sign_us = now.mono_us;
-        if std::mem::take(&mut token.suspect)
-            && let Some(bucket) = self.buckets.get_mut(&token.policy)
-        {
-            bucket.suspect -= 1;
-        }
         if token.row.heartbeat_ttl_ms != Some(remaining_ms) {
             token.row.heartbeat_ttl_ms = Some(remaining_ms);
             self.dirty_tokens.insert(key);
@@ -142,8 +150,8 @@ impl Shard {
             self.finish(key, last, message, now);
             return;
         }
-        let wait_us = self.backoff_us(key.0, failures).max(wait_ms.unwrap_or(0) * 1000);
-        self.wait(key, now.wall_us + wait_us, message);
+        let wait_us = self.backoff_us(key.0, failures).max(wait_ms.unwrap_or(0).saturating_mul(1000));
+        self.wait(key, now.wall_us.saturating_add(wait_us), message);
         if let Some(token) = self.tokens.get_mut(&key) {
             token.row.failures = failures;
         }
@@ -176,6 +184,7 @@ impl Shard {
         let Some(run) = self.runs.get(&key.0) else { return };
         let (attempts_max, cancelled) = (run.spec.retry.attempts_max, run.cancelled);
         let Some(token) = self.tokens.get_mut(&key) else { return };
+        token.doubtful = true;
         token.row.failures += 1;
         token.row.message = message;
         self.dirty_tokens.insert(key);
@@ -184,8 +193,27 @@ impl Shard {
             self.hold(key, now);
             return;
         }
-        let wait_us = self.backoff_us(key.0, failures).max(wait_ms.unwrap_or(0) * 1000);
-        self.arm(key, Some(now.mono_us + wait_us));
+        let wait_us = self.backoff_us(key.0, failures).max(wait_ms.unwrap_or(0).saturating_mul(1000));
+        self.arm(key, Some(now.mono_us.saturating_add(wait_us)));
+    }
+
+    /// A refusal says nothing about an earlier delivery that was unclear: the consumer may be at work on that one.
+    fn refused_in_doubt(
+        &mut self,
+        key: (RunId, u32),
+        message: String,
+        wait_ms: Option<i64>,
+        permanent: bool,
+        now: Now,
+    ) {
+        if !permanent {
+            self.unclear(key, message, wait_ms, now);
+            return;
+        }
+        if let Some(token) = self.tokens.get_mut(&key) {
+            token.row.message = message;
+        }
+        self.hold(key, now);
     }
 
     /// A token's monotonic timer: time to resend, or silence for too long.
@@ -224,8 +252,8 @@ impl Shard {
     fn silent(&mut self, key: (RunId, u32), now: Now) {
         let (ttl_ms, suspect_ms, reclaim) = self.ttl_of(key);
         let Some(token) = self.tokens.get_mut(&key) else { return };
-        let suspect_us = token.sign_us + ttl_ms * 1000;
-        let reclaim_us = suspect_us + suspect_ms * 1000;
+        let suspect_us = token.sign_us.saturating_add(ttl_ms.saturating_mul(1000));
+        let reclaim_us = suspect_us.saturating_add(suspect_ms.saturating_mul(1000));
         if now.mono_us < suspect_us {
             self.arm_silence(key, now);
             return;
@@ -251,12 +279,27 @@ impl Shard {
         }
     }
 
-    /// Sets the timer of a held token by its last sign.
+    /// Sets the timer of a held token by its last sign, which may end a suspicion.
     pub(super) fn arm_silence(&mut self, key: (RunId, u32), now: Now) {
         let ttl_ms = self.ttl_of(key).0;
         let Some(token) = self.tokens.get(&key) else { return };
-        let at_us = (token.sign_us + ttl_ms * 1000).max(now.mono_us);
+        let at_us = token.sign_us.saturating_add(ttl_ms.saturating_mul(1000)).max(now.mono_us);
+        if at_us > now.mono_us
+            && let Some(token) = self.tokens.get_mut(&key)
+            && std::mem::take(&mut token.suspect)
+            && let Some(bucket) = self.buckets.get_mut(&token.policy)
+        {
+            bucket.suspect -= 1;
+        }
         self.arm(key, Some(at_us));
+    }
+
+    /// The silence that a heartbeat without a wish of its own allows: what an earlier one asked for, or the policy's
+    /// time to live. The longer limit before the first heartbeat is over with it.
+    fn heartbeat_ttl_ms(&self, key: (RunId, u32)) -> i64 {
+        let Some(token) = self.tokens.get(&key) else { return Policy::TOKEN_TTL_MS };
+        let policy = self.buckets.get(&token.policy).and_then(|b| b.policy.as_ref());
+        token.row.heartbeat_ttl_ms.unwrap_or(policy.map_or(Policy::TOKEN_TTL_MS, |p| p.token_ttl_ms))
     }
 
     /// Allowed silence, suspect phase (milliseconds) and whether the token comes back by itself.
@@ -295,7 +338,7 @@ impl Shard {
     fn block_schedule(&mut self, run: RunId, wait_ms: i64, now: Now) {
         let Some(run) = self.runs.get(&run) else { return };
         let uid = run.row.schedule_uid;
-        let until_us = now.mono_us + wait_ms * 1000;
+        let until_us = now.mono_us.saturating_add(wait_ms.saturating_mul(1000));
         let schedule = self.schedules.entry(uid).or_default();
         if schedule.blocked_us.is_none_or(|b| b < until_us) {
             schedule.blocked_us = Some(until_us);
@@ -359,7 +402,8 @@ impl Shard {
         let row = self.schedules.entry(run.row.schedule_uid).or_default().row.get_or_insert_with(|| {
             super::change::ShardSchedule {
                 uid: run.row.schedule_uid,
-                generation: run.row.generation,
+                // No fence: the message that brings this generation's may still come.
+                generation: 0,
                 changed_us: 0,
                 until_us: 0,
                 launches_us: Vec::new(),

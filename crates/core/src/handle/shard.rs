@@ -10,7 +10,11 @@ use super::change::{Changes, HistoryRow, Outcome, ShardSchedule, TokenRow, Token
 use super::live::{LiveRun, LiveSchedule, LiveToken};
 use super::queue::Queue;
 use super::release::Answer;
+use super::steer::Move;
 use crate::model::{Now, Pause, Policy, Run, RunId, RunSpec, RunState};
+
+/// Fewer specs and schedules than this are not worth looking through.
+const SWEEP_MIN: usize = 64;
 
 /// Tuning of the machine.
 #[derive(Clone, Debug)]
@@ -157,6 +161,10 @@ pub struct Shard {
     pub(super) messages: BTreeMap<Uuid, u64>,
     /// Runs that left memory, by the commit that says so, and whether they were withdrawn; kept as above.
     pub(super) gone: BTreeMap<RunId, (u64, bool)>,
+    /// Runs of which dead events were revived, by the commit that says so; kept as above.
+    pub(super) revived: BTreeMap<RunId, u64>,
+    /// Schedules to be handed over to other shards.
+    pub(super) moves: Vec<Move>,
     pub(super) changes: Changes,
     pub(super) dirty_runs: BTreeSet<RunId>,
     pub(super) dirty_tokens: BTreeSet<(RunId, u32)>,
@@ -166,6 +174,7 @@ pub struct Shard {
     pub(super) urgent: bool,
     /// The owner is about to give the shard up: nothing starts any more.
     pub(super) draining: bool,
+    sweep_at: usize,
     lazy_until_us: Option<i64>,
     committing: Option<Vec<Effect>>,
     commits: u64,
@@ -190,6 +199,8 @@ impl Shard {
             ready: BTreeSet::new(),
             messages: BTreeMap::new(),
             gone: BTreeMap::new(),
+            revived: BTreeMap::new(),
+            moves: Vec::new(),
             changes: Changes::default(),
             dirty_runs: BTreeSet::new(),
             dirty_tokens: BTreeSet::new(),
@@ -197,6 +208,7 @@ impl Shard {
             effects: Vec::new(),
             urgent: false,
             draining: false,
+            sweep_at: 2 * SWEEP_MIN,
             lazy_until_us: None,
             committing: None,
             commits: 0,
@@ -234,6 +246,8 @@ impl Shard {
         let durable = self.commits;
         self.messages.retain(|_, commit| *commit > durable);
         self.gone.retain(|_, (commit, _)| *commit > durable);
+        self.revived.retain(|_, commit| *commit > durable);
+        self.sweep();
     }
 
     /// Takes in runs that emitters have handed over (state EMITTED). Known ones are passed over.
@@ -264,11 +278,15 @@ impl Shard {
 
     /// The number of the commit after which everything taken in so far is durable; none if it is already.
     pub fn durable_after(&mut self) -> Option<u64> {
-        if self.is_pending() {
-            self.urgent = true;
-            return Some(self.pending_commit());
-        }
-        self.committing.is_some().then_some(self.commits + 1)
+        let pending = self.is_pending();
+        self.urgent |= pending;
+        let commit = if pending {
+            Some(self.pending_commit())
+        } else {
+            self.committing.is_some().then_some(self.commits + 1)
+        };
+        // A schedule is handed over by the commit after the one that gives it up.
+        commit.max(self.moves.iter().map(|m| m.after + 1).max())
     }
 
     /// How many commits are durable.
@@ -287,6 +305,7 @@ impl Shard {
             return None;
         }
         self.advance(now);
+        self.hand_over();
         self.dispatch(now);
         if !self.is_pending() {
             self.lazy_until_us = None;
@@ -305,8 +324,16 @@ impl Shard {
 
     /// The commit under way is durable: what may be done now.
     pub fn committed(&mut self) -> Vec<Effect> {
-        let Some(effects) = self.committing.take() else { return Vec::new() };
+        let Some(mut effects) = self.committing.take() else { return Vec::new() };
         self.commits += 1;
+        // An event may have been released meanwhile, by a consumer of an earlier delivery.
+        effects.retain(|effect| match effect {
+            Effect::Send(send) => self
+                .tokens
+                .get(&(send.run, send.index))
+                .is_some_and(|t| t.sending && t.row.attempt == send.attempt),
+            Effect::Reply { .. } => true,
+        });
         effects
     }
 
@@ -388,7 +415,7 @@ impl Shard {
             match timer {
                 WallTimer::Launch(run) => self.launch(run, now),
                 WallTimer::Spread(run) => self.sync_lane(run, now),
-                WallTimer::FinishBy(run) => self.expire_unstarted(run, now),
+                WallTimer::FinishBy(run) => self.window_ended(run, now),
                 WallTimer::Retry(run, index) => self.retry_is_due(run, index),
                 WallTimer::Forget(schedule) => self.forget_schedule(schedule, now),
             }
@@ -432,6 +459,7 @@ impl Shard {
         let due_us = row.due_us;
         let mut token = LiveToken::new(row, policy, now.mono_us);
         token.stored = true;
+        token.doubtful = state == TokenState::Acquired;
         self.tokens.insert(key, token);
         match state {
             TokenState::Waiting => {
@@ -595,6 +623,22 @@ impl Shard {
             // Upcoming runs make the entry anew when they launch.
             self.schedules.remove(&uid);
         }
+    }
+
+    /// Forgets specs and schedules that nothing needs. Takes time in proportion to what is held, so it waits until that
+    /// has doubled.
+    fn sweep(&mut self) {
+        if self.specs.len().max(self.schedules.len()) < self.sweep_at {
+            return;
+        }
+        let mut used: BTreeSet<_> =
+            self.runs.values().map(|r| (r.row.schedule_uid, r.row.generation)).collect();
+        used.extend(self.schedules.values().filter_map(|s| s.row.as_ref()).map(|r| (r.uid, r.generation)));
+        self.specs.retain(|key, _| used.contains(key));
+        self.schedules.retain(|_, s| {
+            s.row.is_some() || s.blocked_us.is_some() || s.buffered.is_some() || !s.active.is_empty()
+        });
+        self.sweep_at = 2 * self.specs.len().max(self.schedules.len()).max(SWEEP_MIN);
     }
 
     fn forget_spec(&mut self, run: &LiveRun) {

@@ -32,24 +32,30 @@ impl Shard {
     /// Carries out a message of the inbox; its row goes with the next commit. One that was taken in already is
     /// passed over.
     pub fn control(&mut self, message: Message, context: Context, now: Now) {
-        if self.messages.insert(message.id, self.pending_commit()).is_some() {
+        if self.messages.contains_key(&message.id) || self.is_outdated(&message.control) {
             return;
         }
-        self.changes.inbox_done.push(message.id);
         self.urgent = true;
+        let moved = matches!(&message.control,
+            Control::ScheduleChanged { moved_to: Some(shard), .. } if *shard != self.number);
+        if moved {
+            // Until it has been handed over.
+            self.messages.insert(message.id, u64::MAX);
+        } else {
+            self.messages.insert(message.id, self.pending_commit());
+            self.changes.inbox_done.push(message.id);
+        }
         self.keep_specs(context.specs.clone());
         match message.control {
             Control::PolicyChanged { policy } => self.policy_changed(policy, now),
             Control::PolicyDeleted { uid } => self.policy_deleted(uid),
             Control::ScheduleChanged { schedule, namespace, schedule_id, policy_uid, moved_to } => {
-                let known = self.known(&context.runs);
                 let template = Template { namespace, schedule_id, policy_uid };
                 match moved_to {
-                    Some(shard) if shard != self.number => {
-                        let settled = context.runs.iter().filter(|r| !is_emitted(r)).map(|r| r.id).collect();
-                        self.schedule_moved(message.id, shard, schedule, template, &settled, now);
+                    Some(shard) if moved => {
+                        self.schedule_moved(message.id, shard, schedule, template, &context.runs, now);
                     }
-                    _ => self.schedule_changed(schedule, &template, &known, now),
+                    _ => self.schedule_changed(schedule, &template, &context.runs, now),
                 }
             }
             Control::CancelRun { run, reason } => {
@@ -105,14 +111,14 @@ impl Shard {
             return;
         }
         bucket.unknown = false;
-        bucket.policy = Some(policy.clone());
+        bucket.change(policy.clone(), now);
         self.changes.policies.push(policy);
         self.ready.insert(Some(uid));
-        // A time to live may have become shorter.
+        // A time to live may have become shorter or longer, and a suspect token may be reclaimed from now on.
         let held: Vec<_> = self
             .tokens
             .iter()
-            .filter(|(_, t)| t.policy == Some(uid) && t.row.state == TokenState::Held && !t.suspect)
+            .filter(|(_, t)| t.policy == Some(uid) && t.row.state == TokenState::Held)
             .map(|(key, _)| *key)
             .collect();
         for key in held {
@@ -135,13 +141,19 @@ impl Shard {
         &mut self,
         mut row: ShardSchedule,
         template: &Template,
-        known: &BTreeSet<RunId>,
+        read: &[Run],
         now: Now,
     ) {
         let uid = row.uid;
         let schedule = self.schedules.entry(uid).or_default();
         if let Some(old) = &schedule.row {
             if old.generation >= row.generation {
+                // The message was overtaken by the next one: it held until that one's moment.
+                if old.generation == row.generation + 1 {
+                    let changed_us = old.changed_us;
+                    row.launches_us.retain(|launch_us| *launch_us <= changed_us);
+                    self.make_missing(&row, template, read, now);
+                }
                 return;
             }
             row.cursor = row.cursor.or_else(|| old.cursor.clone());
@@ -151,21 +163,12 @@ impl Shard {
         self.forget_later(&row);
         self.dirty_schedules.insert(uid);
         self.put_right_upcoming(&row, now);
-        for launch_us in row.launches_us.clone() {
-            let id = RunId::derive(uid, launch_us);
-            if !self.runs.contains_key(&id) && !known.contains(&id) {
-                let run = template.run(self.number, &row, launch_us, now);
-                self.changes.runs_withdrawn.retain(|r| *r != id);
-                self.gone.remove(&id);
-                self.changes.runs_new.push(run.clone());
-                self.adopt_run(run, now);
-            }
-        }
+        self.make_missing(&row, template, read, now);
         if deleted {
             let rest: Vec<_> =
                 self.runs.values().filter(|r| r.row.schedule_uid == uid).map(|r| r.row.id).collect();
             for id in rest {
-                self.cancel(id, "its schedule was deleted".to_owned(), now);
+                self.cancel(id, super::dispatch::DELETED.to_owned(), now);
             }
         }
         self.park_if_needed(uid);
@@ -191,6 +194,22 @@ impl Shard {
         self.dirty_schedules.remove(&uid);
         self.specs.remove(&(uid, generation));
         self.changes.schedules_gone.push(uid);
+    }
+
+    /// Makes the runs of a generation's launch times that no emitter has handed over.
+    fn make_missing(&mut self, row: &ShardSchedule, template: &Template, read: &[Run], now: Now) {
+        let known = self.known(read);
+        for launch_us in row.launches_us.iter().copied() {
+            let id = RunId::derive(row.uid, launch_us);
+            if self.has_been(id) || known.contains(&id) {
+                continue;
+            }
+            let run = template.run(self.number, row, launch_us, now);
+            self.changes.runs_withdrawn.retain(|r| *r != id);
+            self.gone.remove(&id);
+            self.changes.runs_new.push(run.clone());
+            self.adopt_run(run, now);
+        }
     }
 
     /// Runs that had been emitted for after the change: changed, or withdrawn.
@@ -219,6 +238,20 @@ impl Shard {
     fn known(&self, read: &[Run]) -> BTreeSet<RunId> {
         let withdrawn = |id: &RunId| self.gone.get(id).is_some_and(|(_, withdrawn)| *withdrawn);
         read.iter().map(|r| r.id).filter(|id| !withdrawn(id)).collect()
+    }
+
+    /// Whether a run is here, or was and has ended, whatever a read shows that began before.
+    fn has_been(&self, id: RunId) -> bool {
+        self.runs.contains_key(&id) || self.gone.get(&id).is_some_and(|(_, withdrawn)| !withdrawn)
+    }
+
+    /// Whether the context of a message may show its run as it was before what is pending or was being committed. The
+    /// message stays in the inbox for the next read.
+    fn is_outdated(&self, control: &Control) -> bool {
+        match control {
+            Control::RetryDead { run, .. } => self.gone.contains_key(run) || self.revived.contains_key(run),
+            _ => false,
+        }
     }
 
     /// The row of a run that has not started goes.
@@ -251,30 +284,47 @@ impl Shard {
     }
 
     /// The schedule's runs belong to another shard from now on. What has started here stays; what has not goes
-    /// there, so that no launch time has a run in both.
+    /// there, so that no launch time has a run in both. The other shard is told only once it is durable that nothing
+    /// of that starts here.
     fn schedule_moved(
         &mut self,
         id: Uuid,
         shard: u16,
         mut row: ShardSchedule,
         template: Template,
-        settled: &BTreeSet<RunId>,
+        read: &[Run],
         now: Now,
     ) {
-        let cursor = self.schedules.get(&row.uid).and_then(|s| s.row.as_ref()).and_then(|r| r.cursor.clone());
         let mut here = row.clone();
         here.launches_us.clear();
-        self.schedule_changed(here, &template, settled, now);
+        self.schedule_changed(here, &template, read, now);
+        let started = |r: &Run| !matches!(r.state, RunState::Emitted | RunState::Waiting);
+        let settled: BTreeSet<RunId> = read.iter().filter(|r| started(r)).map(|r| r.id).collect();
         row.launches_us.retain(|launch_us| {
             let run = RunId::derive(row.uid, *launch_us);
-            !self.runs.contains_key(&run) && !settled.contains(&run)
+            !self.has_been(run) && !settled.contains(&run)
         });
-        row.cursor = cursor;
         let Template { namespace, schedule_id, policy_uid } = template;
         let control =
             Control::ScheduleChanged { schedule: row, namespace, schedule_id, policy_uid, moved_to: None };
+        let after = self.durable_after().unwrap_or(self.commits());
         // The same id every time, so that a second try changes nothing.
-        self.changes.forwards.push((shard, Message { id, control }));
+        self.moves.push(Move { after, shard, message: Message { id, control } });
+    }
+
+    /// Hands over the schedules that are durably given up.
+    pub(super) fn hand_over(&mut self) {
+        let durable = self.commits();
+        for Move { shard, mut message, .. } in self.moves.extract_if(.., |m| m.after <= durable) {
+            if let Control::ScheduleChanged { schedule, .. } = &mut message.control {
+                let here = self.schedules.get(&schedule.uid).and_then(|s| s.row.as_ref());
+                schedule.cursor = here.and_then(|r| r.cursor.clone());
+            }
+            self.changes.inbox_done.push(message.id);
+            self.messages.insert(message.id, durable + 1);
+            self.changes.forwards.push((shard, message));
+            self.urgent = true;
+        }
     }
 
     fn retry_dead(&mut self, id: RunId, context: Context, now: Now) {
@@ -296,6 +346,7 @@ impl Shard {
         for dead in context.dead {
             self.revive(dead, now);
         }
+        self.revived.insert(id, self.pending_commit());
         self.dirty_runs.insert(id);
     }
 
@@ -331,6 +382,15 @@ impl Shard {
 
 fn is_emitted(run: &Run) -> bool {
     run.state == RunState::Emitted
+}
+
+/// A schedule to be handed over to another shard.
+#[derive(Debug)]
+pub(super) struct Move {
+    /// Once this commit is durable.
+    pub after: u64,
+    pub shard: u16,
+    pub message: Message,
 }
 
 /// What the runs of a changed schedule have in common.

@@ -83,7 +83,7 @@ fn pauses_an_unknown_policy_and_a_run_ahead() {
     world.change_policy(&mut p, |p| p.pause = Some(pause()));
     world.tell(Control::PauseShard { pause: Some(pause()) });
     assert_eq!(explain(&world, id, 0).reasons, [Reason::AllPaused(pause()), Reason::PolicyPaused(pause())]);
-    let mut row = fence(&s, START_US, START_US, Vec::new());
+    let mut row = fence(&s, START_US + 1, START_US + 1, Vec::new());
     (row.generation, row.pause) = (2, Some(pause()));
     let next = world.emit(run(&s, START_US + 1, 3), &s);
     world.tell(Control::ScheduleChanged {

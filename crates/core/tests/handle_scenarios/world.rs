@@ -62,6 +62,12 @@ impl World {
         }
     }
 
+    /// Commits what could wait for company, too.
+    pub(crate) fn flush(&mut self) {
+        self.shard.durable_after();
+        self.settle();
+    }
+
     /// Both clocks go on by so many seconds; the machine is polled at each of its deadlines.
     pub(crate) fn sleep_s(&mut self, seconds: i64) {
         self.sleep_us(seconds * SECOND_US);
@@ -105,7 +111,7 @@ impl World {
         self.shard.begin_read();
         let (runs, specs) = self.store.emitted(i64::MAX);
         self.shard.adopt(runs, specs, self.now);
-        self.settle();
+        self.flush();
     }
 
     /// A message goes through the inbox.
@@ -136,6 +142,7 @@ impl World {
         self.pass(seconds * SECOND_US);
         self.shard = Shard::new(0, self.options.clone(), self.store.state(), 8, self.now);
         self.settle();
+        self.read_runs();
     }
 
     /// Deliveries since the last look.
@@ -145,7 +152,7 @@ impl World {
 
     pub(crate) fn answer(&mut self, send: &Send, sent: Sent) {
         self.shard.sent(send.run, send.index, send.attempt, sent, self.now);
-        self.settle();
+        self.flush();
     }
 
     pub(crate) fn accept_all(&mut self) -> Vec<Send> {
@@ -153,7 +160,7 @@ impl World {
         for send in &sends {
             self.shard.sent(send.run, send.index, send.attempt, Sent::Accepted, self.now);
         }
-        self.settle();
+        self.flush();
         sends
     }
 

@@ -45,10 +45,18 @@ impl TryFrom<WindowRecord> for WindowRow {
     type Error = StoreError;
 
     fn try_from(row: WindowRecord) -> Result<Self, StoreError> {
-        let tasks = count("tasks", row.tasks).map_err(corrupt("scan_windows", || row.start_us.to_string()))?;
-        let runs = u32::try_from(row.runs).unwrap_or(u32::MAX);
-        let window = Window { start_us: row.start_us, end_us: row.end_us };
-        Ok(Self { window, opened_us: row.opened_us, completed_us: row.completed_us, tasks, runs })
+        let key = || row.start_us.to_string();
+        let tasks = row.tasks.map(|tasks| count("tasks", tasks)).transpose();
+        let tasks = tasks.map_err(corrupt("scan_windows", key))?;
+        Ok(Self {
+            window: Window { start_us: row.start_us, end_us: row.end_us },
+            opened_us: row.opened_us,
+            completed_us: row.completed_us,
+            planned: tasks.is_some(),
+            tasks: tasks.unwrap_or_default(),
+            tasks_left: u32::try_from(row.tasks_left).unwrap_or(u32::MAX),
+            runs: u32::try_from(row.runs).unwrap_or(u32::MAX),
+        })
     }
 }
 
@@ -169,33 +177,49 @@ pub(crate) struct ScanRow {
     pub(crate) shard: i32,
 }
 
-/// Makes children of a task's rows. A schedule with many children is read once.
-pub(crate) fn scanned(task: &Task, rows: Vec<ScanRow>) -> Result<Vec<ScannedChild>, StoreError> {
+/// Makes children of a task's rows, which were read with this limit. A schedule with many children is read once.
+///
+/// What cannot be read is named and left out: one bad row must not stop the others of its minute.
+pub(crate) fn scanned(task: &Task, rows: Vec<ScanRow>, limit: u32) -> ScanPage {
+    let last = rows.last().filter(|_| rows.len() >= limit as usize);
+    let next = last.map(|row| (row.slot, row.schedule_uid, u32::try_from(row.ordinal).unwrap_or_default()));
     let mut known: HashMap<Uuid, Option<Arc<Schedule>>> = HashMap::new();
-    let mut children = Vec::with_capacity(rows.len());
+    let mut page = ScanPage { children: Vec::with_capacity(rows.len()), next, corrupt: 0 };
     for row in rows {
         let schedule = known.entry(row.schedule_uid).or_insert_with(|| {
-            // One schedule that cannot be read must not stop the others of its minute.
             read_schedule(row.schedule_uid, &row.spec)
                 .map(Arc::new)
                 .inspect_err(|error| tracing::error!(%error, "a schedule does not fire"))
                 .ok()
         });
-        let Some(schedule) = schedule else { continue };
-        let key = || format!("schedule {}, child {}", row.schedule_uid, row.ordinal);
-        children.push(ScannedChild {
-            ordinal: count("ordinal", row.ordinal).map_err(corrupt("schedule_children", key))?,
-            shard: shard_of("shard", row.shard).map_err(corrupt("schedules", key))?,
-            schedule: Schedule::clone(schedule),
-            child: Child {
-                zone: task.zone.clone(),
-                launch_expression: task.launch_expression.clone(),
-                slot: row.slot,
-                rule: row.rule,
-            },
-        });
+        let Some(schedule) = schedule else {
+            page.corrupt += 1;
+            continue;
+        };
+        match scanned_child(task, row, schedule) {
+            Ok(child) => page.children.push(child),
+            Err(error) => {
+                tracing::error!(%error, "a child does not fire");
+                page.corrupt += 1;
+            }
+        }
     }
-    Ok(children)
+    page
+}
+
+fn scanned_child(task: &Task, row: ScanRow, schedule: &Schedule) -> Result<ScannedChild, StoreError> {
+    let key = || format!("schedule {}, child {}", row.schedule_uid, row.ordinal);
+    Ok(ScannedChild {
+        ordinal: count("ordinal", row.ordinal).map_err(corrupt("schedule_children", key))?,
+        shard: shard_of("shard", row.shard).map_err(corrupt("schedules", key))?,
+        schedule: schedule.clone(),
+        child: Child {
+            zone: task.zone.clone(),
+            launch_expression: task.launch_expression.clone(),
+            slot: row.slot,
+            rule: row.rule,
+        },
+    })
 }
 
 #[cfg(test)]

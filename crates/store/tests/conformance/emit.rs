@@ -160,6 +160,33 @@ pub(crate) async fn window_behind_an_open_one_does_not_count(place: &Place) {
     assert_eq!(starts, [window(1).start_us, window(3).start_us, window(2).start_us]);
 }
 
+pub(crate) async fn announced_window_gets_its_tasks_later(place: &Place) {
+    let store = place.open().await;
+    assert!(store.announce_window(window(0), NOON_US).await.unwrap());
+    assert!(!store.announce_window(window(0), NOON_US).await.unwrap(), "it is announced");
+    let row = store.windows(5).await.unwrap()[0];
+    assert_eq!((row.planned, row.completed_us), (false, None));
+    let frontier = store.frontier().await.unwrap();
+    assert_eq!(frontier.completed_until_us, None, "without tasks is not without work");
+    assert!(store.open_window(window(0), &[task("H.1", &[0..=0])], NOON_US).await.unwrap());
+    assert!(!store.open_window(window(0), &[task("H.2", &[0..=0])], NOON_US).await.unwrap(), "it has its tasks");
+    let row = store.windows(5).await.unwrap()[0];
+    assert_eq!((row.planned, row.tasks, row.tasks_left), (true, 1, 1));
+    let lease = Uuid::new_v4();
+    let claimed = claim(&*store, lease, 10).await;
+    store.complete_tasks(&claimed, lease, 0, NOON_US).await.unwrap();
+    assert_eq!(store.windows(5).await.unwrap()[0].tasks_left, 0);
+}
+
+pub(crate) async fn announcement_does_not_go_back(place: &Place) {
+    let store = place.open().await;
+    assert!(store.announce_window(window(5), NOON_US).await.unwrap());
+    let half = Window { start_us: window(5).start_us + 1, ..window(5) };
+    assert!(!store.announce_window(half, NOON_US).await.unwrap(), "it overlaps the newest");
+    assert!(!store.announce_window(window(4), NOON_US).await.unwrap(), "it lies before the newest");
+    assert!(store.announce_window(window(6), NOON_US).await.unwrap());
+}
+
 /// Sixty schedules; number i fires at minute i of hours 1 and 2, twice.
 async fn sixty(store: &dyn Store) -> Vec<Uuid> {
     let schedules: Vec<_> = (0..60).map(|i| schedule(&format!("s-{i:02}"))).collect();
@@ -170,6 +197,13 @@ async fn sixty(store: &dyn Store) -> Vec<Uuid> {
     schedules.iter().map(|schedule| schedule.uid).collect()
 }
 
+/// All that one page of a scan reads.
+async fn scan(store: &dyn Store, task: &Task) -> Vec<ScannedChild> {
+    let page = store.scan(task, None, 1000).await.unwrap();
+    assert_eq!((page.next, page.corrupt), (None, 0));
+    page.children
+}
+
 fn slots(children: &[ScannedChild]) -> Vec<i32> {
     children.iter().map(|scanned| scanned.child.slot).collect()
 }
@@ -177,13 +211,13 @@ fn slots(children: &[ScannedChild]) -> Vec<i32> {
 pub(crate) async fn scan_reads_exactly_the_slots(place: &Place) {
     let store = place.open().await;
     sixty(&*store).await;
-    let found = store.scan(&task("H.1", &[58..=59, 3..=4, 5..=5]), None, 100).await.unwrap();
+    let found = scan(&*store, &task("H.1", &[58..=59, 3..=4, 5..=5])).await;
     assert_eq!(slots(&found), [3, 3, 4, 4, 5, 5, 58, 58, 59, 59]);
     assert!(found.iter().all(|scanned| scanned.child == child("H.1", scanned.child.slot)));
-    assert!(store.scan(&task("H.3", &[0..=59]), None, 100).await.unwrap().is_empty());
+    assert!(scan(&*store, &task("H.3", &[0..=59])).await.is_empty());
     let elsewhere = Task { zone: "UTC".to_owned(), ..task("H.1", &[0..=59]) };
-    assert!(store.scan(&elsewhere, None, 100).await.unwrap().is_empty());
-    let all = store.scan(&task("H.1", &[i32::MIN..=i32::MAX]), None, 1000).await.unwrap();
+    assert!(scan(&*store, &elsewhere).await.is_empty());
+    let all = scan(&*store, &task("H.1", &[i32::MIN..=i32::MAX])).await;
     assert_eq!(all.len(), 120);
 }
 
@@ -191,16 +225,18 @@ pub(crate) async fn scan_goes_on_after_a_checkpoint(place: &Place) {
     let store = place.open().await;
     sixty(&*store).await;
     let task = task("H.1", &[0..=9, 20..=29]);
-    let whole = store.scan(&task, None, 1000).await.unwrap();
+    let whole = scan(&*store, &task).await;
     assert_eq!(whole.len(), 40);
     let key = |scanned: &ScannedChild| (scanned.child.slot, scanned.schedule.uid, scanned.ordinal);
     let mut checkpoint = None;
     let mut pieces = Vec::new();
     loop {
-        let piece = store.scan(&task, checkpoint, 7).await.unwrap();
-        let Some(last) = piece.last() else { break };
-        checkpoint = Some(key(last));
-        pieces.extend(piece.iter().map(key));
+        let page = store.scan(&task, checkpoint, 7).await.unwrap();
+        pieces.extend(page.children.iter().map(key));
+        checkpoint = page.next;
+        if checkpoint.is_none() {
+            break;
+        }
     }
     assert_eq!(pieces, whole.iter().map(key).collect::<Vec<_>>());
     assert!(pieces.is_sorted());
@@ -210,7 +246,7 @@ pub(crate) async fn scan_brings_the_schedule(place: &Place) {
     let store = place.open().await;
     let one = schedule("one");
     store.write_plan(vec![put(&one, None, vec![child("H.1", 3)])]).await.unwrap();
-    let found = store.scan(&task("H.1", &[3..=3]), None, 10).await.unwrap();
+    let found = scan(&*store, &task("H.1", &[3..=3])).await;
     assert_eq!((found.len(), found[0].shard, found[0].ordinal), (1, 5, 0));
     assert_eq!(found[0].schedule.timing, one.timing);
     assert_eq!((found[0].schedule.uid, found[0].schedule.events, found[0].schedule.generation), (one.uid, 1000, 1));
@@ -226,8 +262,18 @@ pub(crate) async fn scan_leaves_a_corrupt_schedule_out(place: &Place) {
         .await
         .unwrap();
     place.sql("UPDATE schedules SET spec = 'x' WHERE id = 'bad'").await;
-    let found = store.scan(&task("H.1", &[3..=3]), None, 10).await.unwrap();
-    assert_eq!(found.iter().map(|scanned| scanned.schedule.id.as_str()).collect::<Vec<_>>(), ["good"]);
+    let mut found = Vec::new();
+    let (mut checkpoint, mut corrupt, mut pages) = (None, 0, 0);
+    loop {
+        let page = store.scan(&task("H.1", &[3..=3]), checkpoint, 1).await.unwrap();
+        found.extend(page.children.into_iter().map(|scanned| scanned.schedule.id));
+        (corrupt, pages) = (corrupt + page.corrupt, pages + 1);
+        checkpoint = page.next;
+        if checkpoint.is_none() {
+            break;
+        }
+    }
+    assert_eq!((found, corrupt, pages), (vec!["good".to_owned()], 1, 3), "a page of corrupt rows is not the end");
 }
 
 pub(crate) async fn registry_lists_eligible_intervals_and_shots(place: &Place) {

@@ -47,9 +47,9 @@ conformance! {
         policy_is_replaced_and_tells_its_shard all_or_nothing children_are_replaced_in_order registry_counts_children
         delete_and_create_again_in_one_transaction several_by_id_leave_out_the_missing list_pages_in_id_order
         list_filters_hold_together policies_are_listed_and_filtered audit_is_newest_first_by_page
-        deleting_keeps_runs ten_thousand_schedules concurrent_writers_keep_the_registry corrupt_schedule_is_named
+        audit_is_read_from_a_moment_on deleting_keeps_runs ten_thousand_schedules concurrent_writers_keep_the_registry corrupt_schedule_is_named
         text_survives;
-    emit: frontier_starts_empty_and_moves window_opens_once window_without_tasks_is_complete tasks_are_claimed_once
+    emit: announced_window_gets_its_tasks_later announcement_does_not_go_back frontier_starts_empty_and_moves window_opens_once window_without_tasks_is_complete tasks_are_claimed_once
         lease_of_a_task_runs_out checkpoint_is_kept_while_the_lease_is window_is_complete_with_its_last_task
         concurrent_completion_completes_the_window window_behind_an_open_one_does_not_count
         scan_reads_exactly_the_slots scan_goes_on_after_a_checkpoint scan_brings_the_schedule

@@ -279,6 +279,20 @@ pub(crate) async fn audit_is_newest_first_by_page(place: &Place) {
     assert_eq!(store.audit("other", None, None, 10).await.unwrap(), []);
 }
 
+pub(crate) async fn audit_is_read_from_a_moment_on(place: &Place) {
+    let store = place.open().await;
+    let mut notes: Vec<_> = (0..5).map(|_| audit("namespaces/default/schedules/one")).collect();
+    for (i, note) in notes.iter_mut().enumerate() {
+        note.id = Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_0000 + i as u128);
+        note.at_us = NOON_US + i as i64;
+        note.namespace = format!("n-{}", i % 2);
+    }
+    write(&*store, notes.iter().map(|audit| PlanWrite::Note { audit: audit.clone() }).collect()).await;
+    let first = store.audit_since(NOON_US + 1, None, 2).await.unwrap();
+    assert_eq!(first, notes[1..3], "of all namespaces, oldest first");
+    assert_eq!(store.audit_since(NOON_US + 1, Some(first[1].id), 9).await.unwrap(), notes[3..]);
+}
+
 pub(crate) async fn deleting_keeps_runs(place: &Place) {
     let store = place.open().await;
     let one = schedule("one");

@@ -58,7 +58,8 @@ pub(super) struct Consumer {
 #[derive(serde::Deserialize)]
 struct Event {
     id: String,
-    time: chrono::DateTime<chrono::Utc>,
+    /// The launch time, RFC 3339.
+    time: String,
     attempt: u32,
 }
 
@@ -108,7 +109,11 @@ async fn take(
     let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes);
     let event: Option<Event> = body.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let Some(event) = event else { return Ok(answer(StatusCode::BAD_REQUEST)) };
-    let first = notebook.lock().unwrap_or_else(PoisonError::into_inner).arrived(&event, arrived_us);
+    let Ok(launch) = chrono::DateTime::parse_from_rfc3339(&event.time) else {
+        return Ok(answer(StatusCode::BAD_REQUEST));
+    };
+    let lateness_us = arrived_us - launch.timestamp_micros();
+    let first = notebook.lock().unwrap_or_else(PoisonError::into_inner).arrived(&event, lateness_us);
     if first {
         tokio::spawn(work(event, notebook, channel, work_mean_ms));
     }
@@ -136,7 +141,7 @@ async fn work(event: Event, notebook: Arc<Mutex<Notebook>>, channel: Channel, wo
 
 impl Notebook {
     /// Whether this is the event's first delivery.
-    fn arrived(&mut self, event: &Event, arrived_us: i64) -> bool {
+    fn arrived(&mut self, event: &Event, lateness_us: i64) -> bool {
         let times = self.seen.entry(event.id.clone()).or_default();
         *times += 1;
         let measured = &mut self.measured;
@@ -145,7 +150,6 @@ impl Notebook {
             measured.duplicates += 1;
             return false;
         }
-        let lateness_us = arrived_us - event.time.timestamp_micros();
         measured.events += 1;
         measured.early += u64::from(lateness_us < 0);
         measured.lateness_us.push(lateness_us);

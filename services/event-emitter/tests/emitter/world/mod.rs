@@ -1,5 +1,4 @@
 //! A store in a temporary directory, a clock that tests move, schedules, and what came of them.
-#![allow(dead_code, reason = "each test file uses a part")]
 
 mod hooked;
 
@@ -9,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use tollgate_clock::Clock;
 use tollgate_core::model::{
-    CatchUp, CheckAgain, HttpTarget, OverlapRule, Payload, Pause, ReleaseMode, RetryPolicy, Run, SECOND_US, Schedule,
-    SkipReason, Target, Timing, Trigger,
+    CatchUp, CheckAgain, HttpTarget, OverlapRule, Pause, Payload, ReleaseMode, RetryPolicy, Run, SECOND_US,
+    Schedule, SkipReason, Target, Timing, Trigger,
 };
 use tollgate_core::plan::Plan;
 use tollgate_event_emitter::{Emitter, Options, Wake};
@@ -19,49 +18,49 @@ use tollgate_store::history::RunFilter;
 use tollgate_store::plan::{Audit, PlanWrite};
 use uuid::Uuid;
 
-pub use hooked::{Hooked, Moment};
+pub(crate) use hooked::{Hooked, Moment};
 
 /// Queue shards that schedules are spread over.
-pub const SHARDS: u128 = 4;
+pub(crate) const SHARDS: u128 = 4;
 
 /// A launch by schedule and time.
-pub type Launch = (Uuid, i64);
+pub(crate) type Launch = (Uuid, i64);
 
-pub struct World {
-    pub store: Arc<dyn Store>,
-    pub clock: Clock,
-    pub wakes: Arc<Mutex<Vec<u16>>>,
+pub(crate) struct World {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Clock,
+    pub(crate) wakes: Arc<Mutex<Vec<u16>>>,
     _directory: TempDir,
 }
 
 impl World {
     /// An empty store; the clock stands at `now_us`.
-    pub async fn new(now_us: i64) -> Self {
+    pub(crate) async fn new(now_us: i64) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", directory.path().join("tollgate.db").display());
         let store = tollgate_store::open(&url, 1).await.unwrap();
         Self { store, clock: Clock::manual(now_us), wakes: Arc::default(), _directory: directory }
     }
 
-    pub fn wake(&self) -> Wake {
+    pub(crate) fn wake(&self) -> Wake {
         let wakes = Arc::clone(&self.wakes);
         Arc::new(move |shard| wakes.lock().unwrap().push(shard))
     }
 
-    pub fn emitter(&self, options: Options) -> Arc<Emitter> {
+    pub(crate) fn emitter(&self, options: Options) -> Arc<Emitter> {
         Arc::new(Emitter::new(Arc::clone(&self.store) as _, self.clock.clone(), self.wake(), options))
     }
 
-    pub fn hooked(&self, hooked: &Arc<Hooked>, options: Options) -> Arc<Emitter> {
+    pub(crate) fn hooked(&self, hooked: &Arc<Hooked>, options: Options) -> Arc<Emitter> {
         Arc::new(Emitter::new(Arc::clone(hooked) as _, self.clock.clone(), self.wake(), options))
     }
 
-    pub async fn put(&self, schedules: &[Schedule]) {
+    pub(crate) async fn put(&self, schedules: &[Schedule]) {
         put(&*self.store, schedules).await;
     }
 
     /// All runs, each with its launch; panics if one launch has two.
-    pub async fn runs(&self) -> Vec<Run> {
+    pub(crate) async fn runs(&self) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         loop {
             let after = runs.last().map(|run| (run.launch_us, run.id));
@@ -76,18 +75,18 @@ impl World {
         runs
     }
 
-    pub async fn launches(&self) -> BTreeSet<Launch> {
+    pub(crate) async fn launches(&self) -> BTreeSet<Launch> {
         self.runs().await.iter().map(|run| (run.schedule_uid, run.launch_us)).collect()
     }
 
     /// Launch times of a schedule's runs.
-    pub async fn launches_of(&self, schedule: &Schedule) -> Vec<i64> {
+    pub(crate) async fn launches_of(&self, schedule: &Schedule) -> Vec<i64> {
         let launches = self.launches().await;
         launches.iter().filter(|(uid, _)| *uid == schedule.uid).map(|(_, launch_us)| *launch_us).collect()
     }
 
     /// Launch times of a schedule that were skipped for this reason.
-    pub async fn skipped_of(&self, schedule: &Schedule, reason: SkipReason) -> Vec<i64> {
+    pub(crate) async fn skipped_of(&self, schedule: &Schedule, reason: SkipReason) -> Vec<i64> {
         let mut skipped = Vec::new();
         let mut before = None;
         loop {
@@ -101,7 +100,7 @@ impl World {
     }
 
     /// Rounds with this step until `until_us`.
-    pub async fn steady(&self, emitter: &Emitter, step_us: i64, until_us: i64) {
+    pub(crate) async fn steady(&self, emitter: &Emitter, step_us: i64, until_us: i64) {
         emitter.round().await.unwrap();
         while self.clock.wall_us() < until_us {
             self.clock.advance_us(step_us);
@@ -110,7 +109,7 @@ impl World {
     }
 }
 
-pub async fn put(store: &dyn Store, schedules: &[Schedule]) {
+pub(crate) async fn put(store: &dyn Store, schedules: &[Schedule]) {
     for chunk in schedules.chunks(500) {
         let writes = chunk.iter().map(|schedule| {
             let plan = Plan::compile(&schedule.timing, schedule.uid.as_bytes()).unwrap();
@@ -135,7 +134,7 @@ pub async fn put(store: &dyn Store, schedules: &[Schedule]) {
 }
 
 /// The fires of these schedules in [from, to).
-pub fn due(schedules: &[Schedule], from_us: i64, to_us: i64) -> BTreeSet<Launch> {
+pub(crate) fn due(schedules: &[Schedule], from_us: i64, to_us: i64) -> BTreeSet<Launch> {
     let of = |schedule: &Schedule| {
         let plan = Plan::forecast(&schedule.timing, schedule.uid.as_bytes()).unwrap();
         let uid = schedule.uid;
@@ -145,7 +144,7 @@ pub fn due(schedules: &[Schedule], from_us: i64, to_us: i64) -> BTreeSet<Launch>
 }
 
 /// Schedule number `number`, made a year before the tests' time.
-pub fn schedule(number: u128, zone: &str, triggers: Vec<Trigger>) -> Schedule {
+pub(crate) fn schedule(number: u128, zone: &str, triggers: Vec<Trigger>) -> Schedule {
     let http = HttpTarget {
         url: "http://127.0.0.1:9/".to_owned(),
         headers: std::collections::BTreeMap::new(),
@@ -178,19 +177,19 @@ pub fn schedule(number: u128, zone: &str, triggers: Vec<Trigger>) -> Schedule {
     }
 }
 
-pub fn cron(expression: &str) -> Trigger {
+pub(crate) fn cron(expression: &str) -> Trigger {
     Trigger::Cron { expression: expression.to_owned() }
 }
 
-pub fn every(every_s: i64) -> Trigger {
+pub(crate) fn every(every_s: i64) -> Trigger {
     Trigger::Interval { every_s, anchor_us: None }
 }
 
-pub fn pause() -> Pause {
+pub(crate) fn pause() -> Pause {
     Pause { reason: "test".to_owned(), actor: "test".to_owned(), since_us: 1_600_000_000 * SECOND_US }
 }
 
 /// A UTC moment of the text `2025-03-30T00:30:00Z`.
-pub fn utc(text: &str) -> i64 {
+pub(crate) fn utc(text: &str) -> i64 {
     chrono::DateTime::parse_from_rfc3339(text).unwrap().timestamp_micros()
 }

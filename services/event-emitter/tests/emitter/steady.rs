@@ -1,17 +1,25 @@
 //! An emitter that never stops: every fire of every schedule makes one run, and nothing else is read.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod world;
-
-use tollgate_core::model::{DAY_US, MINUTE_US, RunId, RunKind, RunState, SECOND_US, Schedule, SkipReason, Trigger};
+use crate::world::{World, cron, due, every, pause, schedule, utc};
+use tollgate_core::model::{
+    DAY_US, MINUTE_US, RunId, RunKind, RunState, SECOND_US, Schedule, SkipReason, Trigger,
+};
 use tollgate_event_emitter::Options;
-use world::{World, cron, due, every, pause, schedule, utc};
 
 /// Schedules of all classes in a zone with a clock change.
 fn mixed(zone: &str, first: u128) -> Vec<Schedule> {
     let expressions = [
-        "* * * * *", "*/7 * * * *", "30 2 * * *", "15 2,3 * * SUN", "*/20 1-3 * * *", "0 3 30 3 *", "5 * L * *",
-        "10 1 * 10 SUN#L", "@daily", "59 23 * * *", "0 12 1 1 *",
+        "* * * * *",
+        "*/7 * * * *",
+        "30 2 * * *",
+        "15 2,3 * * SUN",
+        "*/20 1-3 * * *",
+        "0 3 30 3 *",
+        "5 * L * *",
+        "10 1 * 10 SUN#L",
+        "@daily",
+        "59 23 * * *",
+        "0 12 1 1 *",
     ];
     (first..).zip(expressions).map(|(number, text)| schedule(number, zone, vec![cron(text)])).collect()
 }
@@ -65,7 +73,12 @@ async fn what_is_read_is_what_fires() {
     let zones = ["UTC", "Europe/Berlin", "Asia/Kolkata", "America/New_York"];
     let schedules: Vec<Schedule> = (0_u128..2_000)
         .map(|number| {
-            let text = format!("{} {} * * {}", number % 60, number / 60 % 24, ["*", "WED", "SUN"][number as usize % 3]);
+            let text = format!(
+                "{} {} * * {}",
+                number % 60,
+                number / 60 % 24,
+                ["*", "WED", "SUN"][number as usize % 3]
+            );
             schedule(number + 1, zones[number as usize % 4], vec![cron(&text)])
         })
         .collect();
@@ -126,7 +139,10 @@ async fn a_run_is_its_schedules_trigger() {
     let schedule = schedule(6, "UTC", vec![cron("3 8 * * *")]);
     world.put(std::slice::from_ref(&schedule)).await;
     let report = world.emitter(Options::default()).round().await.unwrap();
-    assert_eq!((report.windows_opened, report.runs, report.children, report.windows_incomplete), (5, 1, 1, 0));
+    assert_eq!(
+        (report.windows_opened, report.runs, report.children, report.windows_incomplete),
+        (5, 1, 1, 0)
+    );
     let run = world.runs().await.remove(0);
     let launch_us = start_us + 3 * MINUTE_US;
     assert_eq!(run.id, RunId::derive(schedule.uid, launch_us));

@@ -1,19 +1,16 @@
 //! Several emitters, emitters that die, stores that fail, and writers that come in between.
-#![expect(clippy::unwrap_used, reason = "tests")]
-
-mod world;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::world::{Hooked, Moment, World, cron, due, every, put, schedule, utc};
 use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tollgate_core::emit::Window;
 use tollgate_core::model::{CatchUp, MINUTE_US, SECOND_US, Schedule, SkipReason};
 use tollgate_event_emitter::Options;
 use tollgate_store::StoreError;
-use world::{Hooked, Moment, World, cron, due, every, put, schedule, utc};
 
 fn minutely(count: u128) -> Vec<Schedule> {
     (1..=count).map(|number| schedule(number, "UTC", vec![cron("0-59 * * * *")])).collect()
@@ -56,7 +53,8 @@ async fn whatever_an_emitter_has_left_another_finishes() {
         let world = World::new(start_us).await;
         let schedules = minutely(25);
         world.put(&schedules).await;
-        let options = Options { page: 10, ..Options::default() };
+        // The first launch is a minute old when the second emitter gets it.
+        let options = Options { page: 10, late_after_s: 600, ..Options::default() };
         let hooked = dies(&world, method, moment, nth);
         let first = world.hooked(&hooked, options.clone());
         assert!(first.round().await.is_err(), "{method} {moment:?}");
@@ -85,7 +83,7 @@ async fn a_lease_keeps_others_away_until_it_runs_out() {
     world.clock.advance_us(30 * SECOND_US);
     let report = second.round().await.unwrap();
     assert_eq!(report.windows_incomplete, 0);
-    assert_eq!(report.runs, 5 * 7);
+    assert_eq!(report.runs, 5 * 6);
 }
 
 #[tokio::test]
@@ -129,7 +127,10 @@ async fn emitters_share_windows() {
             let emitter = Arc::clone(emitter);
             tokio::spawn(async move { emitter.round().await.unwrap() })
         });
-        futures::future::join_all(rounds).await.into_iter().for_each(|round| drop(round.unwrap()));
+        futures::future::join_all(rounds)
+            .await
+            .into_iter()
+            .for_each(|round| assert_eq!(round.unwrap().corrupt, 0));
         world.clock.advance_us(MINUTE_US);
     }
     emitters[0].round().await.unwrap();
@@ -154,8 +155,11 @@ async fn write(store: Arc<dyn tollgate_store::Store>, schedule: Schedule) -> Opt
 
 #[tokio::test]
 async fn a_schedule_made_while_a_window_is_opened_is_seen_by_one_side() {
-    let places = ["announce_window", "zones", "registry", "open_window", "claim_tasks", "scan", "complete_tasks"];
-    for (method, moment) in places.iter().flat_map(|method| [(*method, Moment::Before), (*method, Moment::After)]) {
+    let places =
+        ["announce_window", "zones", "registry", "open_window", "claim_tasks", "scan", "complete_tasks"];
+    for (method, moment) in
+        places.iter().flat_map(|method| [(*method, Moment::Before), (*method, Moment::After)])
+    {
         let start_us = utc("2025-06-11T08:00:30Z");
         let world = World::new(start_us).await;
         world.put(&minutely(1)).await;
@@ -200,10 +204,10 @@ async fn a_failing_store_is_tried_again() {
         let fails = called == "scan" && at == Moment::Before && down.load(Ordering::SeqCst);
         async move { if fails { Err(gone()) } else { Ok(()) } }.boxed()
     });
-    let emitter = world.hooked(&hooked, Options::default());
+    let emitter = world.hooked(&hooked, Options { late_after_s: 600, ..Options::default() });
     let stop = CancellationToken::new();
     let running = tokio::spawn(Arc::clone(&emitter).run(stop.clone()));
-    until(|| emitter.stats().failures() >= 2).await;
+    until(|| emitter.stats().failures() == 1).await;
     broken.store(false, Ordering::SeqCst);
     // The tasks that it had claimed come back with their lease.
     world.clock.advance_us(31 * SECOND_US);

@@ -1,6 +1,6 @@
 //! A store whose calls a test can watch, break and interleave.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
@@ -12,30 +12,24 @@ use uuid::Uuid;
 
 /// Where a hook is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub(crate) enum Moment {
     Before,
     After,
 }
 
 type Hook = Box<dyn Fn(&'static str, Moment) -> BoxFuture<'static, Result<(), StoreError>> + Send + Sync>;
 
-pub struct Hooked {
+pub(crate) struct Hooked {
     inner: Arc<dyn Store>,
     hook: Hook,
-    calls: Mutex<Vec<&'static str>>,
 }
 
 impl Hooked {
-    pub fn new(
+    pub(crate) fn new(
         inner: &Arc<dyn Store>,
         hook: impl Fn(&'static str, Moment) -> BoxFuture<'static, Result<(), StoreError>> + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self { inner: Arc::clone(inner), hook: Box::new(hook), calls: Mutex::default() })
-    }
-
-    /// How often a method was called.
-    pub fn calls(&self, method: &str) -> usize {
-        self.calls.lock().unwrap().iter().filter(|call| **call == method).count()
+        Arc::new(Self { inner: Arc::clone(inner), hook: Box::new(hook) })
     }
 
     async fn around<T>(
@@ -43,7 +37,6 @@ impl Hooked {
         method: &'static str,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        self.calls.lock().unwrap().push(method);
         (self.hook)(method, Moment::Before).await?;
         let answer = call.await?;
         (self.hook)(method, Moment::After).await?;

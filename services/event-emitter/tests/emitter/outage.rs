@@ -1,11 +1,8 @@
 //! What becomes of launches that fell due while no emitter ran.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod world;
-
+use crate::world::{World, cron, due, every, schedule, utc};
 use tollgate_core::model::{CatchUp, MINUTE_US, SECOND_US, Schedule, SkipReason};
 use tollgate_event_emitter::Options;
-use world::{World, cron, due, every, schedule, utc};
 
 const HOUR_US: i64 = 60 * MINUTE_US;
 
@@ -54,7 +51,8 @@ async fn each_catch_up_rule_does_what_it_says() {
     for schedule in &schedules {
         let late_us = back_us - 60 * SECOND_US;
         let one = std::slice::from_ref(schedule);
-        let missed: Vec<i64> = due(one, before_us, late_us).into_iter().map(|(_, launch_us)| launch_us).collect();
+        let missed: Vec<i64> =
+            due(one, before_us, late_us).into_iter().map(|(_, launch_us)| launch_us).collect();
         let latest = due(one, first, back_us).last().map(|(_, launch_us)| *launch_us);
         let caught: Vec<i64> = match schedule.catch_up {
             CatchUp::None => Vec::new(),
@@ -63,7 +61,11 @@ async fn each_catch_up_rule_does_what_it_says() {
         };
         let skipped: Vec<i64> = missed.iter().copied().filter(|us| !caught.contains(us)).collect();
         assert_eq!(world.skipped_of(schedule, SkipReason::Missed).await, skipped, "{}", schedule.id);
-        let ran: Vec<i64> = due(one, first, opened).into_iter().map(|(_, us)| us).filter(|us| !skipped.contains(us)).collect();
+        let ran: Vec<i64> = due(one, first, opened)
+            .into_iter()
+            .map(|(_, us)| us)
+            .filter(|us| !skipped.contains(us))
+            .collect();
         assert_eq!(world.launches_of(schedule).await, ran, "{}", schedule.id);
     }
     // The tables above hold: none, the 11:10 launch is in time; six of the last hour.

@@ -1,0 +1,257 @@
+//! Every schedule and policy of the core survives the way to a message, to JSON, and back.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeMap;
+
+use proptest::collection::{btree_map, vec};
+use proptest::option::of;
+use proptest::prelude::*;
+use proptest::sample::select;
+use tollgate_core::model::{
+    CatchUp, CheckAgain, GapRule, HttpTarget, Limits, OverlapRule, Pause, Payload, Policy, Reclaim,
+    ReleaseMode, RepeatRule, RetryPolicy, Schedule, SqsTarget, Target, Timing, Trigger, TtlFrom,
+};
+use tollgate_proto::convert::{Name, policy, schedule};
+use tollgate_proto::json::{from_json, to_json};
+use tollgate_proto::v1;
+use uuid::Uuid;
+
+const SECRET: &str = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz";
+const YEAR_S: i64 = 365 * 24 * 3_600;
+
+fn name() -> Name {
+    Name { namespace: "a".to_owned(), id: "b".to_owned() }
+}
+
+fn labels() -> impl Strategy<Value = BTreeMap<String, String>> {
+    btree_map("[a-z.]{1,8}", "[^\\p{Cc}]{0,20}", 0..4)
+}
+
+fn pause() -> impl Strategy<Value = Option<Pause>> {
+    of((".{0,20}", "[a-z]{1,8}", 0..4_000_000_000_000_000_i64).prop_map(|(reason, actor, since_us)| Pause {
+        reason,
+        actor,
+        since_us,
+    }))
+}
+
+fn trigger() -> impl Strategy<Value = Trigger> {
+    let field = || of("[0-9*,/-]{1,6}");
+    prop_oneof![
+        "[0-9*,/ -]{0,20}".prop_map(|expression| Trigger::Cron { expression }),
+        (field(), field(), field(), field(), field()).prop_map(
+            |(month, day_of_month, day_of_week, hour, minute)| Trigger::Fields {
+                month,
+                day_of_month,
+                day_of_week,
+                hour,
+                minute
+            }
+        ),
+        (1..=i64::from(i32::MAX), of(-YEAR_S..100 * YEAR_S)).prop_map(|(every_s, anchor_s)| {
+            Trigger::Interval { every_s, anchor_us: anchor_s.map(|s| s * 1_000_000) }
+        }),
+        (0..100 * YEAR_S).prop_map(|s| Trigger::At { at_us: s * 1_000_000 }),
+    ]
+}
+
+fn timing() -> impl Strategy<Value = Timing> {
+    (
+        vec(trigger(), 1..5),
+        select(&["UTC", "Europe/Berlin"][..]),
+        select(&[GapRule::NextValid, GapRule::Skip][..]),
+        select(&[RepeatRule::First, RepeatRule::Both][..]),
+        of(0..1_000_000_000_i64),
+        of(1_000_000_000..2_000_000_000_000_000_i64),
+    )
+        .prop_map(|(triggers, zone, gap, repeat, start_us, end_us)| Timing {
+            triggers,
+            time_zone: zone.to_owned(),
+            gap,
+            repeat,
+            start_us,
+            end_us,
+        })
+}
+
+fn target() -> impl Strategy<Value = Target> {
+    let release =
+        || select(&[ReleaseMode::TargetDefault, ReleaseMode::OnResponse, ReleaseMode::Explicit][..]);
+    let deadline = || 1..=900_000_i64;
+    let http = (
+        "https?://[a-z]{1,9}(:[1-9][0-9]{0,3})?/[a-z0-9/?=&]{0,20}",
+        btree_map("x-[a-z]{1,6}", "[!-~]{0,9}", 0..3),
+    );
+    prop_oneof![
+        (http, any::<bool>(), deadline(), release()).prop_map(
+            |((url, headers), secret, deadline_ms, release)| {
+                let secret = secret.then(|| SECRET.to_owned());
+                Target::Http { http: HttpTarget { url, headers, secret, deadline_ms }, release }
+            }
+        ),
+        (of("[a-z0-9-]{1,9}"), of("http://[a-z]{1,9}"), of("[!-~]{1,9}"), deadline(), release()).prop_map(
+            |(region, endpoint_url, message_group_id, deadline_ms, release)| {
+                let queue_url = "https://sqs.eu-central-1.amazonaws.com/1/q.fifo".to_owned();
+                let sqs = SqsTarget { queue_url, region, endpoint_url, message_group_id, deadline_ms };
+                Target::Sqs { sqs, release }
+            }
+        ),
+    ]
+}
+
+fn payload() -> impl Strategy<Value = Payload> {
+    prop_oneof![
+        Just(String::new()),
+        Just("null".to_owned()),
+        Just(r#"{"a":[1,2.5,true,null,"x"],"b":{}}"#.to_owned()),
+        (-(1_i64 << 53)..=1_i64 << 53).prop_map(|number| number.to_string()),
+        any::<String>().prop_map(|text| serde_json::Value::from(text).to_string()),
+    ]
+    .prop_map(|json| Payload { json })
+}
+
+fn rules() -> impl Strategy<Value = (RetryPolicy, CatchUp, OverlapRule, CheckAgain)> {
+    let retry = (1..=1000_u32, 1..1000_i64, 1000..=86_400_000_i64, any::<bool>()).prop_map(
+        |(attempts_max, backoff_min_ms, backoff_max_ms, retry_lost)| RetryPolicy {
+            attempts_max,
+            backoff_min_ms,
+            backoff_max_ms,
+            retry_lost,
+        },
+    );
+    let catch_up = prop_oneof![
+        Just(CatchUp::None),
+        Just(CatchUp::Latest),
+        (1..=YEAR_S).prop_map(|horizon_s| CatchUp::All { horizon_s })
+    ];
+    let overlap = select(
+        &[OverlapRule::Allow, OverlapRule::Skip, OverlapRule::BufferOne, OverlapRule::CancelOther][..],
+    );
+    let check = (0..=1_000_000_u32, 1..=YEAR_S, 1..=86_400_i64)
+        .prop_map(|(count_max, horizon_s, slot_s)| CheckAgain { count_max, horizon_s, slot_s });
+    (retry, catch_up, overlap, check)
+}
+
+fn schedules() -> impl Strategy<Value = Schedule> {
+    let numbers =
+        (1..=10_000_000_u32, 0..=9_u8, of(1..=YEAR_S), of(1..=YEAR_S), any::<u128>(), 0..1_i64 << 50);
+    (".{0,40}", timing(), target(), payload(), of(Just("p")), rules(), labels(), pause(), numbers).prop_map(
+        |(description, timing, target, payload, policy, rules, labels, pause, numbers)| {
+            let (retry, catch_up, overlap, check_again) = rules;
+            let (events, priority, finish_by_s, spread_s, uid, us) = numbers;
+            Schedule {
+                uid: Uuid::from_u128(uid),
+                namespace: name().namespace,
+                id: name().id,
+                description,
+                timing,
+                events,
+                target,
+                payload,
+                policy: policy.map(str::to_owned),
+                policy_uid: policy.map(|_| Uuid::from_u128(uid ^ 1)),
+                priority,
+                retry,
+                catch_up,
+                overlap,
+                finish_by_s,
+                spread_s,
+                check_again,
+                pause,
+                labels,
+                generation: us / 3,
+                created_us: us,
+                updated_us: us + 1,
+            }
+        },
+    )
+}
+
+fn policies() -> impl Strategy<Value = Policy> {
+    let limits = prop_oneof![
+        (1..=u32::MAX).prop_map(|m| Limits { max_in_flight: Some(m), ..Limits::default() }),
+        (of(1..=u32::MAX), 1e-6..1e6_f64, of(1..=10_000_000_u32)).prop_map(|(max_in_flight, rate, burst)| {
+            Limits { max_in_flight, rate_per_s: Some(rate), burst }
+        }),
+    ];
+    let ttl = || 1_000..=30 * 86_400_000_i64;
+    let ttl_from = select(&[TtlFrom::TargetDefault, TtlFrom::Delivery, TtlFrom::FirstHeartbeat][..]);
+    let reclaim = select(&[Reclaim::AfterTtl, Reclaim::Never][..]);
+    let spans = (ttl(), 0..=86_400_000_i64, ttl(), 0..1_i64 << 50, 0..256_u16);
+    (limits, ".{0,40}", reclaim, ttl_from, spans, labels(), pause()).prop_map(
+        |(limits, description, reclaim, ttl_from, spans, labels, pause)| {
+            let (token_ttl_ms, suspect_ms, unstarted_ttl_ms, us, shard) = spans;
+            Policy {
+                uid: Uuid::from_u128(9),
+                namespace: name().namespace,
+                id: name().id,
+                description,
+                limits,
+                reclaim,
+                token_ttl_ms,
+                suspect_ms,
+                ttl_from,
+                unstarted_ttl_ms,
+                pause,
+                labels,
+                shard,
+                generation: us / 3,
+                created_us: us,
+                updated_us: us + 1,
+            }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn schedules_survive(schedule in schedules()) {
+        let shown = schedule::to_message(&schedule);
+        let read: v1::Schedule = from_json(to_json(&shown)).unwrap();
+        prop_assert_eq!(&read, &shown);
+        prop_assert_eq!(schedule::to_core(&read, &name(), Some(&schedule)), Ok(schedule));
+    }
+
+    #[test]
+    fn policies_survive(policy in policies()) {
+        let shown = policy::to_message(&policy);
+        let read: v1::Policy = from_json(to_json(&shown)).unwrap();
+        prop_assert_eq!(&read, &shown);
+        prop_assert_eq!(policy::to_core(&read, &name(), Some(&policy)), Ok(policy));
+    }
+
+    #[test]
+    fn no_message_that_json_makes_panics(triggers in vec(any::<(i64, i32)>(), 0..3), text in ".{0,200}", number in any::<(u32, i32, f64)>()) {
+        let span = |(seconds, nanos)| prost_types::Duration { seconds, nanos };
+        let time = |(seconds, nanos)| prost_types::Timestamp { seconds, nanos };
+        let first = triggers.first().copied();
+        let message = v1::Schedule {
+            name: text.clone(),
+            triggers: triggers.iter().map(|&at| v1::Trigger { trigger: Some(v1::trigger::Trigger::At(time(at))) }).collect(),
+            target: Some(v1::Target {
+                target: Some(v1::target::Target::Http(v1::HttpTarget {
+                    url: text.clone(),
+                    secret: text.clone(),
+                    headers: [(text.clone(), text.clone())].into(),
+                    deadline: first.map(span),
+                    ..Default::default()
+                })),
+                release: number.1,
+            }),
+            events: Some(number.0),
+            overlap: number.1,
+            finish_by: first.map(span),
+            start_time: first.map(time),
+            ..Default::default()
+        };
+        // Whatever it is, the answer names fields or can be shown again.
+        match schedule::to_core(&message, &name(), None) {
+            Ok(taken) => prop_assert!(schedule::to_core(&schedule::to_message(&taken), &name(), Some(&taken)).is_ok()),
+            Err(errors) => prop_assert!(errors.iter().all(|error| error.field.starts_with("schedule."))),
+        }
+        let message = v1::Policy { rate_per_second: Some(number.2), reclaim: number.1, token_ttl: first.map(span), ..Default::default() };
+        if let Err(errors) = policy::to_core(&message, &name(), None) {
+            prop_assert!(errors.iter().all(|error| error.field.starts_with("policy.")));
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Reads every statement and migration, and checks what lets the hot tables be distributed by shard (Citus) unchanged.
+//!
+//! `shard_id` first in every key; `shard_id = $1` joined by AND in every statement but the marked cold reads; whole keys in
+//! deletes; nothing that a distributed table cannot have. Also that both drivers have the same statements.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const HOT: [&str; 9] = [
+    "queue_shards",
+    "shard_inbox",
+    "shard_policies",
+    "shard_schedules",
+    "run_specs",
+    "runs",
+    "tokens",
+    "event_history",
+    "event_history_default",
+];
+
+/// Clocks, chance, sequences and messages between sessions: no statement and no migration may have them.
+const FORBIDDEN: [&str; 20] = [
+    "now(",
+    "clock_timestamp",
+    "statement_timestamp",
+    "current_timestamp",
+    "current_date",
+    "current_time",
+    "localtimestamp",
+    "strftime",
+    "datetime(",
+    "unixepoch",
+    "julianday",
+    "random(",
+    "randomblob",
+    "gen_random_uuid",
+    "uuid_generate",
+    "nextval",
+    "advisory",
+    "notify ",
+    "listen ",
+    "trigger ",
+];
+
+/// What a table definition may not have besides.
+const FORBIDDEN_IN_TABLES: [&str; 6] = ["serial", "identity", "sequence", "autoincrement", "function", "default now"];
+
+/// Statements that delete by less than the whole key, each with its reason in its file.
+const SHORT_KEYS: [&str; 1] = ["history_delete"];
+
+fn root(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn sql_files(path: &str) -> BTreeMap<String, String> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(root(path)).unwrap() {
+        let path = entry.unwrap().path();
+        assert_eq!(path.extension().unwrap(), "sql", "{}", path.display());
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        files.insert(name, fs::read_to_string(&path).unwrap());
+    }
+    assert!(files.len() > 3);
+    files
+}
+
+/// A statement in lower case, without comments, with single blanks.
+fn bare(text: &str) -> String {
+    let lines = text.lines().map(|line| line.split("--").next().unwrap());
+    lines.collect::<Vec<_>>().join(" ").to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The statement and each of its parenthesised parts, every part without the parts inside it.
+fn blocks(statement: &str) -> Vec<String> {
+    let mut done = Vec::new();
+    let mut open = vec![String::new()];
+    for character in statement.chars() {
+        match character {
+            '(' => {
+                open.last_mut().unwrap().push_str("( ");
+                open.push(String::new());
+            }
+            ')' => {
+                done.push(open.pop().unwrap());
+                open.last_mut().unwrap().push(')');
+            }
+            other => open.last_mut().unwrap().push(other),
+        }
+    }
+    done.extend(open);
+    done
+}
+
+/// The hot tables that a block reads or changes, with the names under which it knows them.
+fn hot_tables(block: &str) -> Vec<(String, String)> {
+    let words: Vec<&str> = block.split([' ', ',', ';']).filter(|word| !word.is_empty()).collect();
+    let mut found = Vec::new();
+    for (i, word) in words.iter().enumerate() {
+        let Some(table) = words.get(i + 1).filter(|table| HOT.contains(table)) else { continue };
+        if ["from", "join", "update", "using"].contains(word) {
+            let alias = if words.get(i + 2) == Some(&"as") { words[i + 3] } else { table };
+            found.push(((*table).to_owned(), alias.to_owned()));
+        }
+    }
+    found
+}
+
+/// What is wrong with a statement.
+fn faults(name: &str, text: &str, keys: &BTreeMap<String, Vec<String>>) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut lines = text.lines();
+    if !lines.next().unwrap_or_default().starts_with(&format!("-- {name}: ")) {
+        faults.push("the first line does not say its name and what it does".to_owned());
+    }
+    let cold = lines.any(|line| line.starts_with("-- cold: "));
+    let statement = bare(text);
+    if cold && !statement.starts_with("select ") {
+        faults.push("only a read may be cold".to_owned());
+    }
+    faults.extend(FORBIDDEN.iter().filter(|word| statement.contains(*word)).map(|word| format!("it has {word}")));
+    if statement.rfind("insert into").is_some_and(|at| at > 0) {
+        faults.push("an INSERT inside another statement".to_owned());
+    }
+    if statement.trim_end_matches(';').contains(';') {
+        faults.push("more than one statement".to_owned());
+    }
+    for block in blocks(&statement) {
+        for (table, alias) in hot_tables(&block) {
+            if cold {
+                continue;
+            }
+            let by_shard = [format!(" {alias}.shard_id = $1"), " shard_id = $1".to_owned()];
+            if !by_shard.iter().any(|condition| format!("{block} ").contains(&format!("{condition} "))) {
+                faults.push(format!("{table} without shard_id = $1"));
+            }
+            if block.contains(" or ") {
+                faults.push(format!("{table} with an OR beside shard_id = $1"));
+            }
+        }
+    }
+    faults.extend(short_key(name, &statement, keys));
+    faults.extend(insert_order(&statement));
+    faults
+}
+
+/// Whether a DELETE leaves a column of the key out.
+fn short_key(name: &str, statement: &str, keys: &BTreeMap<String, Vec<String>>) -> Option<String> {
+    let table = statement.strip_prefix("delete from ")?.split(' ').next()?;
+    let key = keys.get(table.trim_end_matches("_default")).filter(|_| HOT.contains(&table))?;
+    let missing: Vec<&String> = key.iter().filter(|column| !statement.contains(column.as_str())).collect();
+    let wanted = !missing.is_empty() && !SHORT_KEYS.contains(&name);
+    wanted.then(|| format!("the key of {table} without {missing:?}"))
+}
+
+/// Whether an INSERT into a hot table does not begin with the shard.
+fn insert_order(statement: &str) -> Option<String> {
+    let rest = statement.strip_prefix("insert into ")?;
+    let (table, columns) = rest.split_once('(')?;
+    let wrong = HOT.contains(&table.trim()) && !columns.trim_start().starts_with("shard_id");
+    wrong.then(|| format!("an INSERT into {table} whose first column is not shard_id"))
+}
+
+/// The columns of each table's primary key; panics over what tables may not have.
+fn keys(path: &str) -> BTreeMap<String, Vec<String>> {
+    let mut keys = BTreeMap::new();
+    for (file, text) in sql_files(path) {
+        for word in FORBIDDEN.iter().chain(&FORBIDDEN_IN_TABLES) {
+            assert!(!bare(&text).contains(word), "{path}/{file}: {word}");
+        }
+        for statement in bare(&text).split(';').map(str::trim) {
+            let Some(rest) = statement.strip_prefix("create table ") else { continue };
+            let table = rest.split([' ', '(']).next().unwrap().to_owned();
+            let key = match rest.split_once("primary key (") {
+                Some((_, columns)) => {
+                    columns.split(')').next().unwrap().split(',').map(|column| column.trim().to_owned()).collect()
+                }
+                None => rest
+                    .split([',', '('])
+                    .filter(|column| column.contains(" primary key"))
+                    .map(|column| column.trim().split(' ').next().unwrap().to_owned())
+                    .collect::<Vec<_>>(),
+            };
+            if HOT.contains(&table.as_str()) && !rest.contains("partition of") {
+                assert_eq!(key.first().map(String::as_str), Some("shard_id"), "{path}/{file}: {table}");
+                assert!(!rest.contains(" unique") && !rest.contains(" references "), "{path}/{file}: {table}");
+            }
+            keys.insert(table, key);
+        }
+    }
+    keys
+}
+
+#[test]
+fn statements_keep_to_one_shard() {
+    let mut all = Vec::new();
+    for driver in ["sqlite", "postgres"] {
+        let keys = keys(&format!("../../migrations/{driver}"));
+        for (name, text) in sql_files(&format!("src/{driver}/queries")) {
+            all.extend(faults(&name, &text, &keys).into_iter().map(|fault| format!("{driver}/{name}: {fault}")));
+        }
+    }
+    assert!(all.is_empty(), "{}", all.join("\n"));
+}
+
+#[test]
+fn keys_and_indexes_begin_with_the_shard() {
+    for driver in ["sqlite", "postgres"] {
+        let path = format!("../../migrations/{driver}");
+        let keys = keys(&path);
+        assert!(HOT.iter().filter(|table| !table.ends_with("_default")).all(|table| keys.contains_key(*table)));
+        for (file, text) in sql_files(&path) {
+            let lines: Vec<&str> = text.lines().collect();
+            for pair in lines.windows(2) {
+                let index = pair[1].to_lowercase();
+                let Some((_, on)) = index.split_once(" on ").filter(|_| index.starts_with("create")) else { continue };
+                let hot = HOT.contains(&on.split([' ', '(']).next().unwrap());
+                let by_shard = on.contains("(shard_id");
+                assert!(!hot || by_shard || pair[0].starts_with("-- cold: "), "{driver}/{file}: {index}");
+            }
+        }
+    }
+}
+
+#[test]
+fn both_drivers_have_the_same_statements_and_use_them() {
+    let names = |driver: &str| sql_files(&format!("src/{driver}/queries")).into_keys().collect::<BTreeSet<_>>();
+    let (sqlite, postgres) = (names("sqlite"), names("postgres"));
+    // Only PostgreSQL has partitions.
+    let own: Vec<&String> = postgres.symmetric_difference(&sqlite).collect();
+    assert!(own.iter().all(|name| name.starts_with("partition")), "{own:?}");
+    let migrations = |driver: &str| sql_files(&format!("../../migrations/{driver}")).into_keys().collect::<Vec<_>>();
+    assert_eq!(migrations("sqlite"), migrations("postgres"));
+    for (driver, names) in [("sqlite", sqlite), ("postgres", postgres)] {
+        let source: String = fs::read_dir(root(&format!("src/{driver}")))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+            .map(|path| fs::read_to_string(path).unwrap())
+            .collect();
+        for name in names {
+            assert!(source.contains(&format!("sql!(\"{name}\")")), "{driver} does not use {name}");
+        }
+    }
+}
+
+#[test]
+fn planted_faults_are_seen() {
+    let keys = keys("../../migrations/postgres");
+    let seen = |text: &str| faults("x", &format!("-- x: something.\n{text}"), &keys);
+    let sound = [
+        "SELECT idx FROM tokens WHERE shard_id = $1 AND run_id = $2",
+        "SELECT a FROM runs AS r WHERE r.shard_id = $1 AND (state = 'A' OR state = 'B')",
+        "DELETE FROM tokens\nUSING unnest($2::int[]) AS g (idx)\nWHERE tokens.shard_id = $1 AND run_id = $3 AND tokens.idx = g.idx",
+        "SELECT id FROM policies WHERE uid = $1 OR id = $2",
+        "-- cold: for users.\nSELECT run_id FROM runs WHERE namespace = $1",
+    ];
+    for text in sound {
+        assert_eq!(seen(text), [""; 0], "{text}");
+    }
+    let faulty = [
+        "SELECT idx FROM tokens WHERE run_id = $1",
+        "SELECT idx FROM tokens WHERE shard_id = $1 OR run_id = $2",
+        "SELECT idx FROM tokens WHERE shard_id = $10 AND run_id = $2",
+        "SELECT idx FROM tokens WHERE shard_id = ANY($1)",
+        "SELECT 1 FROM tokens WHERE shard_id = $1 AND run_id IN (SELECT run_id FROM runs WHERE launch_us < $2)",
+        "UPDATE runs SET state = 'X' WHERE run_id = $1",
+        "UPDATE runs SET finished_us = extract(epoch FROM now()) WHERE shard_id = $1 AND run_id = $2",
+        "DELETE FROM tokens WHERE shard_id = $1 AND run_id = $2",
+        "-- cold: no.\nDELETE FROM tokens WHERE run_id = $1 AND idx = $2 AND shard_id = $3",
+        "WITH a AS (INSERT INTO runs (shard_id) VALUES ($1)) SELECT 1",
+        "INSERT INTO runs (run_id, shard_id) VALUES ($1, $2)",
+        "SELECT idx FROM tokens WHERE shard_id = $1; SELECT 1",
+    ];
+    for text in faulty {
+        assert!(!seen(text).is_empty(), "{text}");
+    }
+    assert!(!faults("y", "-- x: something.\nSELECT 1", &keys).is_empty());
+}

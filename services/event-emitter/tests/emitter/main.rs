@@ -1,0 +1,8 @@
+//! The emitter over SQLite, with a clock that tests move.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod outage;
+mod service;
+mod shared;
+mod steady;
+mod world;

@@ -1,0 +1,140 @@
+//! Decides what a stream of resources changes: all of them are read and checked before the first is written.
+//!
+//! In: policies and schedules as they shall be. Out: chunks of changes, policies first, each chunk one transaction.
+//! Invariants: one refusal, and nothing is written; what is the same already is left alone, so that applying twice
+//! changes nothing the second time; a transaction that fails because others wrote meanwhile is made again one by
+//! one, so that it costs only the resources that are to blame.
+
+mod judge;
+mod write;
+
+use std::collections::HashMap;
+
+use tokio_stream::{Stream, StreamExt as _};
+use tollgate_proto::convert::{Name, names};
+use tollgate_proto::v1::apply_resources_request::Resource;
+use tollgate_proto::{FieldError, field, v1};
+use tonic::Status;
+
+use crate::ScheduleMaster;
+
+/// Where a resource comes from, and what it is called there.
+#[derive(Clone, Debug)]
+struct Origin {
+    source: String,
+    name: Name,
+}
+
+/// One resource that was given.
+#[derive(Debug)]
+struct Given<M> {
+    origin: Origin,
+    message: M,
+}
+
+/// All that was given.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    policies: Vec<Given<v1::Policy>>,
+    schedules: Vec<Given<v1::Schedule>>,
+    refusals: Vec<FieldError>,
+    validate_only: bool,
+}
+
+/// A refusal that says where the resource was written.
+fn refusal(source: &str, name: &str, error: FieldError) -> FieldError {
+    let place: Vec<&str> = [source, name, &error.field].into_iter().filter(|part| !part.is_empty()).collect();
+    FieldError { field: place.join(": "), ..error }
+}
+
+impl Gathered {
+    /// Takes one message in. Names that are given twice are refused with both places.
+    fn take(&mut self, request: v1::ApplyResourcesRequest, seen: &mut HashMap<String, String>) {
+        let v1::ApplyResourcesRequest { namespace, resource, source, validate_only } = request;
+        self.validate_only |= validate_only;
+        let (given, found) = match &resource {
+            None => ("", Err(FieldError::new("resource", "", "policy or schedule"))),
+            Some(Resource::Policy(policy)) => (policy.name.as_str(), name(&namespace, &policy.name, "policy")),
+            Some(Resource::Schedule(schedule)) => {
+                (schedule.name.as_str(), name(&namespace, &schedule.name, "schedule"))
+            }
+        };
+        let name = match found {
+            Ok(name) => name,
+            Err(error) => return self.refusals.push(refusal(&source, given, error)),
+        };
+        let (full, path) = match &resource {
+            Some(Resource::Policy(_)) => (names::of_policy(&name.namespace, &name.id), "policy.name"),
+            _ => (names::of_schedule(&name.namespace, &name.id), "schedule.name"),
+        };
+        if let Some(first) = seen.insert(full.clone(), source.clone()) {
+            let first = if first.is_empty() { "earlier in the same stream".to_owned() } else { first };
+            let error = FieldError::new(path, full, format!("each name once; it was given at {first}"));
+            return self.refusals.push(refusal(&source, given, error));
+        }
+        let origin = Origin { source, name };
+        match resource {
+            Some(Resource::Policy(message)) => self.policies.push(Given { origin, message }),
+            Some(Resource::Schedule(message)) => self.schedules.push(Given { origin, message }),
+            None => {}
+        }
+    }
+}
+
+/// A full name, or an id in `namespace`.
+fn name(namespace: &str, given: &str, kind: &str) -> Result<Name, FieldError> {
+    let path = format!("{kind}.name");
+    if given.starts_with("namespaces/") && namespace.is_empty() {
+        return if kind == "policy" { names::policy(&path, given) } else { names::schedule(&path, given) };
+    }
+    let namespace = names::id("namespace", namespace)?;
+    if kind == "policy" {
+        names::policy_within(&path, &namespace, given)
+    } else {
+        names::schedule_within(&path, &namespace, given)
+    }
+}
+
+impl ScheduleMaster {
+    /// Reads a stream to its end.
+    pub(crate) async fn gather(
+        &self,
+        mut requests: impl Stream<Item = Result<v1::ApplyResourcesRequest, Status>> + Unpin,
+    ) -> Result<Gathered, Status> {
+        let most = self.options().apply_max;
+        let mut gathered = Gathered::default();
+        let mut seen = HashMap::new();
+        let mut count = 0;
+        while let Some(request) = requests.next().await {
+            count += 1;
+            if count > most {
+                let expected = format!("at most {most} in one call");
+                return Err(FieldError::new("resource", format!("{count} resources"), expected).into());
+            }
+            gathered.take(request?, &mut seen);
+        }
+        Ok(gathered)
+    }
+
+    /// Brings everything to what was given.
+    pub(crate) async fn apply(
+        &self,
+        mut given: Gathered,
+        actor: String,
+    ) -> Result<v1::ApplyResourcesResponse, Status> {
+        let validate_only = given.validate_only;
+        let mut refusals = std::mem::take(&mut given.refusals);
+        let plan = self.judge(given, &actor, &mut refusals).await?;
+        if !refusals.is_empty() {
+            return Err(field::invalid_argument(&refusals));
+        }
+        let mut response = v1::ApplyResourcesResponse { unchanged_count: plan.unchanged, ..Default::default() };
+        if validate_only {
+            plan.count(&mut response);
+        } else {
+            self.write_policies(plan.policies, &mut response).await?;
+            self.write_schedules(plan.schedules, &mut response).await?;
+        }
+        Ok(response)
+    }
+}

@@ -1,0 +1,228 @@
+//! Compares what was given with what is stored.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use tollgate_core::model::{Policy, Schedule};
+use tollgate_proto::convert::{self, names, policy};
+use tollgate_proto::{FieldError, v1};
+use tollgate_store::plan::PlanWrite;
+use tonic::Status;
+use uuid::Uuid;
+
+use super::{Gathered, Given, Origin, refusal};
+use crate::ScheduleMaster;
+use crate::audit::Deed;
+use crate::change::Change;
+use crate::draft::{draft, no_policy};
+use crate::status::status;
+
+/// How many resources are read from the store at once, and judged without a pause.
+const CHUNK: usize = 1000;
+
+/// Namespace and id.
+type Key = (String, String);
+
+/// A change with its origin.
+#[derive(Debug)]
+pub(super) struct Planned<C> {
+    pub(super) origin: Origin,
+    pub(super) is_new: bool,
+    pub(super) change: C,
+}
+
+/// All that is to be written.
+#[derive(Debug, Default)]
+pub(super) struct Planning {
+    pub(super) unchanged: u32,
+    /// With the queue shard to wake.
+    pub(super) policies: Vec<Planned<(u16, PlanWrite)>>,
+    pub(super) schedules: Vec<Planned<Change>>,
+}
+
+impl Planning {
+    /// Counts what would be written.
+    pub(super) fn count(&self, response: &mut v1::ApplyResourcesResponse) {
+        let policies = self.policies.iter().map(|planned| planned.is_new);
+        for is_new in policies.chain(self.schedules.iter().map(|planned| planned.is_new)) {
+            if is_new {
+                response.created_count += 1;
+            } else {
+                response.updated_count += 1;
+            }
+        }
+    }
+}
+
+/// The refusal of an etag that is not that of what is stored.
+fn stale(path: &str, etag: &str, stored: Option<i64>) -> Result<(), FieldError> {
+    match (convert::etag(path, etag)?, stored) {
+        (None, _) => Ok(()),
+        (Some(given), Some(stored)) if given == stored => Ok(()),
+        (Some(_), Some(stored)) => Err(FieldError::new(path, etag, format!("\"{stored}\", what is stored now"))),
+        (Some(_), None) => Err(FieldError::new(path, etag, "none: it does not exist")),
+    }
+}
+
+impl ScheduleMaster {
+    /// Works out every change, and notes everything that is wrong.
+    pub(super) async fn judge(
+        &self,
+        given: Gathered,
+        actor: &str,
+        refusals: &mut Vec<FieldError>,
+    ) -> Result<Planning, Status> {
+        let mut planning = Planning::default();
+        let mut policies = self.policy_uids(&given).await?;
+        for chunk in chunks(given.policies) {
+            let stored = self.stored_policies(&chunk).await?;
+            for given in chunk {
+                let key = key(&given.origin);
+                match self.judge_policy(&given, stored.get(&key), actor) {
+                    Ok(None) => planning.unchanged += 1,
+                    Ok(Some((uid, planned))) => {
+                        policies.insert(key, uid);
+                        planning.policies.push(planned);
+                    }
+                    Err(errors) => {
+                        // Its schedules have nothing wrong with them for that.
+                        policies.entry(key).or_default();
+                        refuse(refusals, &given.origin, errors);
+                    }
+                }
+            }
+        }
+        for chunk in chunks(given.schedules) {
+            let stored = self.stored_schedules(&chunk).await?;
+            for given in chunk {
+                match self.judge_schedule(&given, stored.get(&key(&given.origin)), &policies, actor) {
+                    Ok(None) => planning.unchanged += 1,
+                    Ok(Some(planned)) => planning.schedules.push(planned),
+                    Err(errors) => refuse(refusals, &given.origin, errors),
+                }
+            }
+            // Judging does not wait for anything: let others have their turn.
+            tokio::task::yield_now().await;
+        }
+        Ok(planning)
+    }
+
+    fn judge_policy(
+        &self,
+        given: &Given<v1::Policy>,
+        stored: Option<&Policy>,
+        actor: &str,
+    ) -> Result<Option<(Uuid, Planned<(u16, PlanWrite)>)>, Vec<FieldError>> {
+        let mut wanted = policy::to_core(&given.message, &given.origin.name, stored)?;
+        stale("policy.etag", &given.message.etag, stored.map(|stored| stored.generation))
+            .map_err(|error| vec![error])?;
+        if stored == Some(&wanted) {
+            return Ok(None);
+        }
+        let (at_us, action) = match stored {
+            Some(stored) => (self.change_us(stored.updated_us), "update"),
+            None => (self.now_us(), "create"),
+        };
+        if stored.is_none() {
+            wanted.uid = self.new_id(at_us);
+        }
+        let (made, write) = self.put_policy(stored, wanted, &Deed { at_us, actor: actor.to_owned(), action });
+        let change = (made.shard, write);
+        let planned = Planned { origin: given.origin.clone(), is_new: stored.is_none(), change };
+        Ok(Some((made.uid, planned)))
+    }
+
+    fn judge_schedule(
+        &self,
+        given: &Given<v1::Schedule>,
+        stored: Option<&Schedule>,
+        policies: &HashMap<Key, Uuid>,
+        actor: &str,
+    ) -> Result<Option<Planned<Change>>, Vec<FieldError>> {
+        let Given { origin, message } = given;
+        let (at_us, action) = match stored {
+            Some(stored) => (self.change_us(stored.updated_us), "update"),
+            None => (self.now_us(), "create"),
+        };
+        let mut draft = draft(message, &origin.name, stored, self.new_id(at_us))?;
+        let mut errors = Vec::new();
+        errors.extend(stale("schedule.etag", &message.etag, stored.map(|stored| stored.generation)).err());
+        if let Some(id) = &draft.schedule.policy {
+            match policies.get(&(origin.name.namespace.clone(), id.clone())) {
+                Some(uid) => draft.schedule.policy_uid = Some(*uid),
+                None => errors.push(no_policy(id)),
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        if stored == Some(&draft.schedule) {
+            return Ok(None);
+        }
+        let deed = Deed { at_us, actor: actor.to_owned(), action };
+        let change = Change::to(stored.cloned(), draft.schedule, draft.plan, deed);
+        Ok(Some(Planned { origin: origin.clone(), is_new: stored.is_none(), change }))
+    }
+
+    /// The uids of the stored policies among those that the schedules use.
+    async fn policy_uids(&self, given: &Gathered) -> Result<HashMap<Key, Uuid>, Status> {
+        let mut wanted: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        for Given { origin, message } in &given.schedules {
+            let namespace = origin.name.namespace.as_str();
+            if let Ok(policy) = names::policy_within("schedule.policy", namespace, &message.policy) {
+                wanted.entry(namespace).or_default().insert(policy.id);
+            }
+        }
+        let mut found = HashMap::new();
+        for (namespace, ids) in wanted {
+            let ids: Vec<String> = ids.into_iter().collect();
+            for ids in ids.chunks(CHUNK) {
+                let policies = self.store().policies(namespace, ids).await.map_err(status)?;
+                found.extend(policies.into_iter().map(|policy| ((policy.namespace, policy.id), policy.uid)));
+            }
+        }
+        Ok(found)
+    }
+
+    async fn stored_policies(&self, given: &[Given<v1::Policy>]) -> Result<HashMap<Key, Policy>, Status> {
+        let mut found = HashMap::new();
+        for (namespace, ids) in by_namespace(given) {
+            let policies = self.store().policies(namespace, &ids).await.map_err(status)?;
+            found.extend(policies.into_iter().map(|row| ((row.namespace.clone(), row.id.clone()), row)));
+        }
+        Ok(found)
+    }
+
+    async fn stored_schedules(
+        &self,
+        given: &[Given<v1::Schedule>],
+    ) -> Result<HashMap<Key, Schedule>, Status> {
+        let mut found = HashMap::new();
+        for (namespace, ids) in by_namespace(given) {
+            let schedules = self.store().schedules(namespace, &ids).await.map_err(status)?;
+            found.extend(schedules.into_iter().map(|row| ((row.namespace.clone(), row.id.clone()), row)));
+        }
+        Ok(found)
+    }
+}
+
+fn refuse(refusals: &mut Vec<FieldError>, origin: &Origin, errors: Vec<FieldError>) {
+    refusals.extend(errors.into_iter().map(|error| refusal(&origin.source, &origin.name.id, error)));
+}
+
+fn key(origin: &Origin) -> Key {
+    (origin.name.namespace.clone(), origin.name.id.clone())
+}
+
+fn by_namespace<M>(given: &[Given<M>]) -> BTreeMap<&str, Vec<String>> {
+    let mut found: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for Given { origin, .. } in given {
+        found.entry(&origin.name.namespace).or_default().push(origin.name.id.clone());
+    }
+    found
+}
+
+/// The items in their order, in chunks.
+fn chunks<T>(items: Vec<T>) -> impl Iterator<Item = Vec<T>> {
+    let mut items = items.into_iter();
+    std::iter::from_fn(move || Some(items.by_ref().take(CHUNK).collect::<Vec<T>>()).filter(|some| !some.is_empty()))
+}

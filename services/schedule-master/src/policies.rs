@@ -1,0 +1,205 @@
+//! Decides how one policy is made, changed, paused and deleted.
+//!
+//! Invariants: a policy's queue shard is chosen with its uid and never changes; the message to that shard is part of
+//! the transaction.
+
+use prost_types::FieldMask;
+use tollgate_core::handle::control::{Control, Message};
+use tollgate_core::model::{Pause, Policy};
+use tollgate_proto::convert::{self, Name, names, policy};
+use tollgate_proto::{FieldError, field, mask, v1};
+use tollgate_store::plan::PlanWrite;
+use tonic::Status;
+
+use crate::ScheduleMaster;
+use crate::audit::{self, Deed};
+use crate::placement::message_id;
+use crate::schedules::{again, check_etag};
+use crate::status::{status, status_of_create};
+
+impl ScheduleMaster {
+    pub(crate) async fn create_policy(
+        &self,
+        request: v1::CreatePolicyRequest,
+        actor: String,
+    ) -> Result<v1::Policy, Status> {
+        let namespace = names::namespace("parent", &request.parent)?;
+        let message = request.policy.ok_or_else(|| FieldError::new("policy", "", "a policy"))?;
+        let given = (("policy_id", request.policy_id.as_str()), ("policy.name", message.name.as_str()));
+        let name = names::to_create(&namespace, "policies", given.0, given.1)?;
+        let wanted =
+            policy::to_core(&message, &name, None).map_err(|errors| field::invalid_argument(&errors))?;
+        if self.store().policy(&name.namespace, &name.id).await.map_err(status)?.is_some() {
+            let taken = names::of_policy(&name.namespace, &name.id);
+            return Err(Status::already_exists(format!("{taken} exists already")));
+        }
+        let deed = Deed { at_us: self.now_us(), actor, action: "create" };
+        let (made, write) = self.put_policy(None, wanted, &deed);
+        if !request.validate_only {
+            self.commit_policy(made.shard, write).await.map_err(status_of_create)?;
+        }
+        Ok(policy::to_message(&made))
+    }
+
+    pub(crate) async fn get_policy(&self, name: &str) -> Result<v1::Policy, Status> {
+        Ok(policy::to_message(&self.stored_policy(&names::policy("name", name)?).await?))
+    }
+
+    pub(crate) async fn update_policy(
+        &self,
+        request: v1::UpdatePolicyRequest,
+        actor: String,
+    ) -> Result<v1::Policy, Status> {
+        let message = request.policy.ok_or_else(|| FieldError::new("policy", "", "a policy"))?;
+        let name = names::policy("policy.name", &message.name)?;
+        let etag = convert::etag("policy.etag", &message.etag)?;
+        let update_mask: Option<&FieldMask> = request.update_mask.as_ref();
+        let mut try_number = 1;
+        loop {
+            let stored = self.stored_policy(&name).await?;
+            check_etag(&message.name, etag, stored.generation)?;
+            let masked = mask::apply_mask(&policy::to_message(&stored), &message, update_mask)?;
+            let wanted = policy::to_core(&masked, &name, Some(&stored))
+                .map_err(|errors| field::invalid_argument(&errors))?;
+            let deed = Deed { at_us: self.change_us(stored.updated_us), actor: actor.clone(), action: "update" };
+            match self.change_policy(&stored, wanted, &deed, request.validate_only).await {
+                Err(failed) if again(try_number, etag, &failed) => try_number += 1,
+                done => return done,
+            }
+        }
+    }
+
+    pub(crate) async fn delete_policy(
+        &self,
+        request: v1::DeletePolicyRequest,
+        actor: String,
+    ) -> Result<(), Status> {
+        let name = names::policy("name", &request.name)?;
+        let etag = convert::etag("etag", &request.etag)?;
+        let mut try_number = 1;
+        loop {
+            let stored = self.stored_policy(&name).await?;
+            check_etag(&request.name, etag, stored.generation)?;
+            let deed = Deed { at_us: self.change_us(stored.updated_us), actor: actor.clone(), action: "delete" };
+            let write = self.drop_policy(&stored, &deed);
+            match self.commit_policy(stored.shard, write).await.map_err(status) {
+                Err(failed) if again(try_number, etag, &failed) => try_number += 1,
+                done => return done,
+            }
+        }
+    }
+
+    pub(crate) async fn pause_policy(
+        &self,
+        request: v1::PausePolicyRequest,
+        actor: String,
+    ) -> Result<v1::Policy, Status> {
+        let reason = convert::remark("reason", &request.reason)?;
+        let pause = |policy: &mut Policy, since_us: i64| {
+            if policy.pause.as_ref().is_none_or(|pause| pause.reason != reason) {
+                policy.pause = Some(Pause { reason: reason.clone(), actor: actor.clone(), since_us });
+            }
+        };
+        self.steer_policy(&request.name, "pause", &actor, pause).await
+    }
+
+    pub(crate) async fn resume_policy(
+        &self,
+        request: v1::ResumePolicyRequest,
+        actor: String,
+    ) -> Result<v1::Policy, Status> {
+        self.steer_policy(&request.name, "resume", &actor, |policy, _| policy.pause = None).await
+    }
+
+    async fn steer_policy(
+        &self,
+        name: &str,
+        action: &'static str,
+        actor: &str,
+        steer: impl Fn(&mut Policy, i64) + Send + Sync,
+    ) -> Result<v1::Policy, Status> {
+        let name = names::policy("name", name)?;
+        let mut try_number = 1;
+        loop {
+            let stored = self.stored_policy(&name).await?;
+            let deed = Deed { at_us: self.change_us(stored.updated_us), actor: actor.to_owned(), action };
+            let mut wanted = stored.clone();
+            steer(&mut wanted, deed.at_us);
+            match self.change_policy(&stored, wanted, &deed, false).await {
+                Err(failed) if again(try_number, None, &failed) => try_number += 1,
+                done => return done,
+            }
+        }
+    }
+
+    /// Brings a policy from `stored` to `wanted`, if they differ.
+    async fn change_policy(
+        &self,
+        stored: &Policy,
+        wanted: Policy,
+        deed: &Deed,
+        validate_only: bool,
+    ) -> Result<v1::Policy, Status> {
+        if wanted == *stored {
+            return Ok(policy::to_message(stored));
+        }
+        let (made, write) = self.put_policy(Some(stored), wanted, deed);
+        if !validate_only {
+            self.commit_policy(made.shard, write).await.map_err(status)?;
+        }
+        Ok(policy::to_message(&made))
+    }
+
+    /// The policy with its new generation, and how it is written.
+    pub(crate) fn put_policy(&self, stored: Option<&Policy>, wanted: Policy, deed: &Deed) -> (Policy, PlanWrite) {
+        let mut policy = wanted;
+        if stored.is_none() {
+            if policy.uid.is_nil() {
+                policy.uid = self.new_id(deed.at_us);
+            }
+            policy.shard = self.shard_of(policy.uid);
+            policy.created_us = deed.at_us;
+        }
+        policy.generation = stored.map_or(1, |stored| stored.generation + 1);
+        policy.updated_us = deed.at_us;
+        let named = (policy.namespace.as_str(), policy.id.as_str());
+        let audit = audit::of_policy(self.new_id(deed.at_us), deed, stored, Some(&policy), named);
+        let message = Message {
+            id: message_id(policy.uid, policy.generation, policy.shard),
+            control: Control::PolicyChanged { policy: policy.clone() },
+        };
+        let expected_generation = stored.map(|stored| stored.generation);
+        let write =
+            PlanWrite::PutPolicy { policy: Box::new(policy.clone()), expected_generation, message, audit };
+        (policy, write)
+    }
+
+    fn drop_policy(&self, stored: &Policy, deed: &Deed) -> PlanWrite {
+        let named = (stored.namespace.as_str(), stored.id.as_str());
+        PlanWrite::DeletePolicy {
+            uid: stored.uid,
+            name: stored.id.clone(),
+            shard: stored.shard,
+            expected_generation: stored.generation,
+            message: Message {
+                id: message_id(stored.uid, stored.generation + 1, stored.shard),
+                control: Control::PolicyDeleted { uid: stored.uid },
+            },
+            audit: audit::of_policy(self.new_id(deed.at_us), deed, Some(stored), None, named),
+        }
+    }
+
+    async fn commit_policy(&self, shard: u16, write: PlanWrite) -> Result<(), tollgate_store::StoreError> {
+        self.store().write_plan(vec![write]).await?;
+        self.wake(shard);
+        Ok(())
+    }
+
+    async fn stored_policy(&self, name: &Name) -> Result<Policy, Status> {
+        let found = self.store().policy(&name.namespace, &name.id).await.map_err(status)?;
+        found.ok_or_else(|| {
+            let name = names::of_policy(&name.namespace, &name.id);
+            Status::not_found(format!("{name} does not exist"))
+        })
+    }
+}

@@ -1,0 +1,139 @@
+//! The gRPC surface: every call to its function.
+//!
+//! Invariant: a call that was begun is carried to its end, also when its caller leaves: a change is committed and
+//! its queue shard told, and no transaction is dropped half-way.
+
+use std::future::Future;
+
+use tollgate_proto::v1;
+use tollgate_proto::v1::schedule_master_service_server::ScheduleMasterService;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::ScheduleMaster;
+use crate::audit::actor;
+
+/// Runs a call where its caller's leaving does not stop it.
+async fn carried<T: Send + 'static>(
+    call: impl Future<Output = Result<T, Status>> + Send + 'static,
+) -> Result<Response<T>, Status> {
+    match tokio::spawn(call).await {
+        Ok(answer) => answer.map(Response::new),
+        Err(error) => {
+            tracing::error!(%error, "a call did not come to its end");
+            Err(Status::internal("the call did not come to its end; the log has the details"))
+        }
+    }
+}
+
+/// A call that changes something: with its caller's name.
+macro_rules! change {
+    ($self:ident, $request:ident, $call:ident) => {{
+        let master = $self.clone();
+        let actor = actor($request.metadata());
+        carried(async move { master.$call($request.into_inner(), actor).await }).await
+    }};
+}
+
+/// A call that reads.
+macro_rules! read {
+    ($self:ident, $request:ident, $call:ident) => {{
+        let master = $self.clone();
+        carried(async move { master.$call($request.into_inner()).await }).await
+    }};
+}
+
+#[tonic::async_trait]
+impl ScheduleMasterService for ScheduleMaster {
+    async fn create_schedule(&self, request: Request<v1::CreateScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
+        change!(self, request, create_schedule)
+    }
+
+    async fn get_schedule(&self, request: Request<v1::GetScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
+        let master = self.clone();
+        carried(async move { master.get_schedule(&request.into_inner().name).await }).await
+    }
+
+    async fn list_schedules(&self, request: Request<v1::ListSchedulesRequest>) -> Result<Response<v1::ListSchedulesResponse>, Status> {
+        read!(self, request, list_schedules)
+    }
+
+    async fn update_schedule(&self, request: Request<v1::UpdateScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
+        change!(self, request, update_schedule)
+    }
+
+    async fn delete_schedule(&self, request: Request<v1::DeleteScheduleRequest>) -> Result<Response<()>, Status> {
+        change!(self, request, delete_schedule)
+    }
+
+    async fn pause_schedule(&self, request: Request<v1::PauseScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
+        change!(self, request, pause_schedule)
+    }
+
+    async fn resume_schedule(&self, request: Request<v1::ResumeScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
+        change!(self, request, resume_schedule)
+    }
+
+    async fn create_policy(&self, request: Request<v1::CreatePolicyRequest>) -> Result<Response<v1::Policy>, Status> {
+        change!(self, request, create_policy)
+    }
+
+    async fn get_policy(&self, request: Request<v1::GetPolicyRequest>) -> Result<Response<v1::Policy>, Status> {
+        let master = self.clone();
+        carried(async move { master.get_policy(&request.into_inner().name).await }).await
+    }
+
+    async fn list_policies(&self, request: Request<v1::ListPoliciesRequest>) -> Result<Response<v1::ListPoliciesResponse>, Status> {
+        read!(self, request, list_policies)
+    }
+
+    async fn update_policy(&self, request: Request<v1::UpdatePolicyRequest>) -> Result<Response<v1::Policy>, Status> {
+        change!(self, request, update_policy)
+    }
+
+    async fn delete_policy(&self, request: Request<v1::DeletePolicyRequest>) -> Result<Response<()>, Status> {
+        change!(self, request, delete_policy)
+    }
+
+    async fn pause_policy(&self, request: Request<v1::PausePolicyRequest>) -> Result<Response<v1::Policy>, Status> {
+        change!(self, request, pause_policy)
+    }
+
+    async fn resume_policy(&self, request: Request<v1::ResumePolicyRequest>) -> Result<Response<v1::Policy>, Status> {
+        change!(self, request, resume_policy)
+    }
+
+    async fn trigger_schedule(&self, request: Request<v1::TriggerScheduleRequest>) -> Result<Response<v1::Run>, Status> {
+        change!(self, request, trigger_schedule)
+    }
+
+    async fn backfill_schedule(&self, request: Request<v1::BackfillScheduleRequest>) -> Result<Response<v1::BackfillScheduleResponse>, Status> {
+        change!(self, request, backfill_schedule)
+    }
+
+    async fn preview_schedule(&self, request: Request<v1::PreviewScheduleRequest>) -> Result<Response<v1::PreviewScheduleResponse>, Status> {
+        read!(self, request, preview_schedule)
+    }
+
+    async fn list_schedule_children(&self, request: Request<v1::ListScheduleChildrenRequest>) -> Result<Response<v1::ListScheduleChildrenResponse>, Status> {
+        read!(self, request, list_schedule_children)
+    }
+
+    async fn list_skipped_triggers(&self, request: Request<v1::ListSkippedTriggersRequest>) -> Result<Response<v1::ListSkippedTriggersResponse>, Status> {
+        read!(self, request, list_skipped_triggers)
+    }
+
+    async fn list_audit_entries(&self, request: Request<v1::ListAuditEntriesRequest>) -> Result<Response<v1::ListAuditEntriesResponse>, Status> {
+        read!(self, request, list_audit_entries)
+    }
+
+    async fn apply_resources(
+        &self,
+        request: Request<Streaming<v1::ApplyResourcesRequest>>,
+    ) -> Result<Response<v1::ApplyResourcesResponse>, Status> {
+        let actor = actor(request.metadata());
+        // A caller that leaves before its stream ends has asked for nothing yet.
+        let given = self.gather(request.into_inner()).await?;
+        let master = self.clone();
+        carried(async move { master.apply(given, actor).await }).await
+    }
+}

@@ -1,0 +1,126 @@
+//! `tollgate apply`: makes policies and schedules be as files say.
+//!
+//! In: YAML files. Out: one stream of resources, policies first, each with the file and line where it was written; then
+//! the counts of what changed. Invariant: nothing is sent unless every file can be read to its end. Not here: whether
+//! values are allowed, which the service says, resource by resource.
+
+mod documents;
+mod locate;
+mod resources;
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use tollgate_proto::v1;
+
+pub(crate) use resources::{Entry, Resource};
+
+use super::Session;
+
+/// The most errors that are printed.
+const ERRORS_MAX: usize = 100;
+
+/// Arguments of `apply`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ApplyArgs {
+    /// A YAML file with policies and schedules, one or many; - means standard input
+    #[arg(short, long = "file", value_name = "FILE", required = true)]
+    files: Vec<String>,
+
+    /// Let the service check everything, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Applies files.
+///
+/// # Errors
+/// What is wrong with the files or refused by the service, each with its place; those of writing.
+pub(crate) async fn run(session: Session, args: ApplyArgs) -> anyhow::Result<()> {
+    let entries = read_files(&args.files, &session.namespace)?;
+    // What is kept to name places later is small: the texts are shared.
+    let places: HashMap<String, resources::Place> =
+        entries.iter().map(|entry| (entry.place.to_string(), entry.place.clone())).collect();
+    let requests: Vec<_> = entries.into_iter().map(|entry| entry.request(args.dry_run)).collect();
+    let answer = session.master().apply_resources(tokio_stream::iter(requests)).await;
+    let answer = answer.map_err(|status| session.failure("apply", status))?.into_inner();
+    session.printer.message(&answer, |answer| summary(answer, args.dry_run))?;
+    if answer.failed_count == 0 {
+        return Ok(());
+    }
+    Err(refused(&answer, &places))
+}
+
+/// The resources of files, policies before schedules, else in the order of the files.
+///
+/// # Errors
+/// Everything that is wrong with the files, one line each.
+pub(crate) fn read_files(files: &[String], namespace: &str) -> anyhow::Result<Vec<Entry>> {
+    let (mut entries, mut wrong) = (Vec::new(), Vec::new());
+    for file in files {
+        let (name, text) = read(file)?;
+        resources::parse(&name, &text, namespace, &mut entries, &mut wrong);
+    }
+    wrong.extend(resources::given_twice(&entries));
+    if !wrong.is_empty() {
+        return Err(listed(format!("nothing was sent, because {} wrong:", are(wrong.len())), wrong));
+    }
+    if entries.is_empty() {
+        return Err(anyhow!("{}: no policies and no schedules in it", files.join(", ")));
+    }
+    entries.sort_by_key(|entry| matches!(entry.resource, Resource::Schedule(_)));
+    Ok(entries)
+}
+
+fn read(file: &str) -> anyhow::Result<(Arc<str>, String)> {
+    if file != "-" {
+        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {file:?}"))?;
+        return Ok((file.into(), text));
+    }
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
+    Ok(("<stdin>".into(), text))
+}
+
+fn summary(answer: &v1::ApplyResourcesResponse, dry_run: bool) -> String {
+    let v1::ApplyResourcesResponse { created_count, updated_count, unchanged_count, failed_count, .. } = answer;
+    let mut text = format!("{created_count} created, {updated_count} updated, {unchanged_count} unchanged");
+    if *failed_count > 0 {
+        text.push_str(&format!(", {failed_count} refused"));
+    }
+    text + if dry_run { " (dry run: nothing was changed)\n" } else { "\n" }
+}
+
+/// The service's refusals, each at the line of its field where that can be found.
+fn refused(answer: &v1::ApplyResourcesResponse, places: &HashMap<String, resources::Place>) -> anyhow::Error {
+    let lines = answer.errors.iter().map(|error| {
+        let place = match places.get(&error.source) {
+            Some(place) => place.of_field(&error.field).to_string(),
+            None => error.source.clone(),
+        };
+        let parts = [place.as_str(), &error.name, &error.field, &error.message];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")
+    });
+    listed(format!("{} refused:", are(answer.failed_count as usize)), lines.collect())
+}
+
+fn are(count: usize) -> String {
+    if count == 1 { "1 thing is".to_owned() } else { format!("{count} things are") }
+}
+
+fn listed(head: String, lines: Vec<String>) -> anyhow::Error {
+    let mut text = head;
+    for line in lines.iter().take(ERRORS_MAX) {
+        text.push_str(&format!("\n  {line}"));
+    }
+    if lines.len() > ERRORS_MAX {
+        text.push_str(&format!("\n  … and {} more", lines.len() - ERRORS_MAX));
+    }
+    anyhow!(text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! Decides what a caller reads when the service says no, or nothing.
+//!
+//! In: what was tried, and a gRPC status. Out: one paragraph: what was tried, what the service said (field by field
+//! where it names fields), and what may help.
+
+use std::error::Error;
+use std::fmt;
+
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+/// A call that was answered with an error.
+#[derive(Debug)]
+pub(crate) struct Failure(String);
+
+impl Failure {
+    /// The failure of `tried` at `server`.
+    pub(crate) fn new(tried: String, server: &str, status: &Status) -> Self {
+        let mut text = format!("cannot {tried}: ");
+        let fields = status.get_details_bad_request().map(|details| details.field_violations);
+        match fields.filter(|fields| !fields.is_empty()) {
+            Some(fields) => {
+                text.push_str("the service refused it:");
+                for field in fields {
+                    text.push_str(&format!("\n  {}: {}", field.field, field.description));
+                }
+            }
+            None if status.message().is_empty() => text.push_str(&status.code().to_string()),
+            None => text.push_str(status.message()),
+        }
+        if let Some(hint) = hint(status.code(), server) {
+            text.push_str(&format!("\nhint: {hint}"));
+        }
+        Self(text)
+    }
+}
+
+fn hint(code: Code, server: &str) -> Option<String> {
+    Some(match code {
+        Code::Unavailable => format!("is `tollgate serve` running, and able to reach its store, at {server}?"),
+        Code::DeadlineExceeded | Code::Cancelled => {
+            format!("{server} did not answer in time; allow more with --timeout. What was asked may still happen.")
+        }
+        Code::Unimplemented => {
+            format!("the process at {server} does not play that role; ask one that does with --server")
+        }
+        Code::NotFound => "`tollgate list` shows what there is; -n chooses the namespace".to_owned(),
+        Code::Aborted => "it has changed since it was read: read it again, and repeat the change".to_owned(),
+        _ => return None,
+    })
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Failure {}
+
+/// A service that is not there.
+#[derive(Debug)]
+pub(crate) struct Unreachable {
+    server: String,
+    cause: String,
+}
+
+impl Unreachable {
+    /// No connection to `server`, because of `error`.
+    pub(crate) fn new(server: &str, error: &dyn Error) -> Self {
+        let mut cause = error;
+        while let Some(deeper) = cause.source() {
+            cause = deeper;
+        }
+        Self { server: server.to_owned(), cause: cause.to_string() }
+    }
+}
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { server, cause } = self;
+        write!(f, "cannot reach {server}: {cause}\nhint: is `tollgate serve` running there? --server or ")?;
+        f.write_str("TOLLGATE_SERVER names another place")
+    }
+}
+
+impl Error for Unreachable {}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_proto::FieldError;
+
+    use super::*;
+
+    #[test]
+    fn refused_fields_are_listed() {
+        let status = tollgate_proto::field::invalid_argument(&[
+            FieldError::new("schedule.events", 0, "1 to 10,000,000"),
+            FieldError::new("schedule.target", "", "http or sqs"),
+        ]);
+        let text = Failure::new("make schedule x".to_owned(), "http://a:1", &status).to_string();
+        let expected = "cannot make schedule x: the service refused it:\n  \
+                        schedule.events: \"0\" is not allowed, expected 1 to 10,000,000\n  \
+                        schedule.target: expected http or sqs";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn hints_follow_the_code() {
+        let text = |status: Status| Failure::new("read".to_owned(), "http://a:1", &status).to_string();
+        let unavailable = text(Status::unavailable("no store"));
+        assert!(unavailable.starts_with("cannot read: no store\nhint: is `tollgate serve` running"));
+        assert!(unavailable.contains("http://a:1"));
+        assert_eq!(text(Status::internal("broken")), "cannot read: broken");
+    }
+}

@@ -1,0 +1,67 @@
+//! Reads resources and lists of them, for the commands that show them.
+
+use tollgate_proto::v1;
+
+use super::{Session, names, pages};
+
+/// One policy.
+pub(super) async fn policy(session: &Session, name: &str) -> anyhow::Result<v1::Policy> {
+    let name = names::policy(&session.namespace, name);
+    let tried = format!("read policy {name}");
+    let answer = session.master().get_policy(v1::GetPolicyRequest { name }).await;
+    Ok(answer.map_err(|status| session.failure(tried, status))?.into_inner())
+}
+
+/// One schedule.
+pub(super) async fn schedule(session: &Session, name: &str) -> anyhow::Result<v1::Schedule> {
+    let name = names::schedule(&session.namespace, name);
+    let tried = format!("read schedule {name}");
+    let answer = session.master().get_schedule(v1::GetScheduleRequest { name }).await;
+    Ok(answer.map_err(|status| session.failure(tried, status))?.into_inner())
+}
+
+/// One run.
+pub(super) async fn run(session: &Session, name: &str) -> anyhow::Result<v1::Run> {
+    let name = names::run(&session.namespace, name);
+    let tried = format!("read run {name}");
+    let answer = session.handler().get_run(v1::GetRunRequest { name }).await;
+    Ok(answer.map_err(|status| session.failure(tried, status))?.into_inner())
+}
+
+/// One event.
+pub(super) async fn event(session: &Session, name: &str) -> anyhow::Result<v1::Event> {
+    let tried = format!("read event {name}");
+    let answer = session.handler().get_event(v1::GetEventRequest { name: name.to_owned() }).await;
+    Ok(answer.map_err(|status| session.failure(tried, status))?.into_inner())
+}
+
+/// The runs that a filter selects, latest first.
+pub(super) async fn runs(session: &Session, filter: &str, limit: u32) -> anyhow::Result<v1::ListRunsResponse> {
+    let (runs, next_page_token) = pages::collect(limit, async |page_size, page_token| {
+        let (parent, filter) = (session.parent(), filter.to_owned());
+        let request = v1::ListRunsRequest { parent, page_size, page_token, filter };
+        let answer = session.handler().list_runs(request).await;
+        let page = answer.map_err(|status| session.failure("list runs", status))?.into_inner();
+        Ok((page.runs, page.next_page_token))
+    })
+    .await?;
+    Ok(v1::ListRunsResponse { runs, next_page_token })
+}
+
+/// The skipped triggers of a schedule, latest first.
+pub(super) async fn skipped(
+    session: &Session,
+    schedule: &str,
+    limit: u32,
+) -> anyhow::Result<v1::ListSkippedTriggersResponse> {
+    let parent = names::schedule(&session.namespace, schedule);
+    let (skipped_triggers, next_page_token) = pages::collect(limit, async |page_size, page_token| {
+        let request = v1::ListSkippedTriggersRequest { parent: parent.clone(), page_size, page_token };
+        let answer = session.master().list_skipped_triggers(request).await;
+        let tried = || format!("list skipped triggers of {parent}");
+        let page = answer.map_err(|status| session.failure(tried(), status))?.into_inner();
+        Ok((page.skipped_triggers, page.next_page_token))
+    })
+    .await?;
+    Ok(v1::ListSkippedTriggersResponse { skipped_triggers, next_page_token })
+}

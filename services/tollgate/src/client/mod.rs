@@ -1,0 +1,32 @@
+//! The commands that speak to a running service over gRPC, one file each.
+//!
+//! In: parsed arguments. Out: text or JSON on standard output, or one paragraph that says what was tried, what the
+//! service answered and what may help. Invariants: nothing is decided here that the service decides; names without a
+//! slash are completed with the namespace; JSON output is the messages' own JSON form.
+
+pub(crate) mod apply;
+pub(crate) mod audit;
+pub(crate) mod delete;
+pub(crate) mod describe;
+mod failure;
+mod fetch;
+pub(crate) mod get;
+pub(crate) mod history;
+mod names;
+pub(crate) mod output;
+mod pages;
+pub(crate) mod pause;
+pub(crate) mod preview;
+pub(crate) mod release;
+mod rows;
+pub(crate) mod runs;
+mod session;
+pub(crate) mod status;
+#[cfg(test)]
+mod stub;
+pub(crate) mod table;
+pub(crate) mod trigger;
+mod when;
+pub(crate) mod why;
+
+pub(crate) use session::{ClientArgs, Session};

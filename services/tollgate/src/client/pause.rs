@@ -1,0 +1,113 @@
+//! `tollgate pause` and `tollgate resume`.
+
+use clap::{Args, ValueEnum};
+use tollgate_proto::v1;
+
+use super::when::both;
+use super::{Session, names};
+use crate::cli::Usage;
+
+/// What can be paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// A schedule: its triggers are recorded as skipped, and nothing of it that waits starts.
+    #[value(alias = "schedules")]
+    Schedule,
+    /// A policy: nothing under it starts.
+    #[value(alias = "policies")]
+    Policy,
+    /// Everything: nothing starts anywhere.
+    All,
+}
+
+/// Arguments of `pause`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PauseArgs {
+    #[command(flatten)]
+    what: ResumeArgs,
+
+    /// For the next operator
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    reason: String,
+}
+
+/// Arguments of `resume`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ResumeArgs {
+    /// What
+    #[arg(value_name = "KIND")]
+    kind: Kind,
+
+    /// Which one; none with `all`
+    #[arg(value_name = "NAME", required_if_eq_any([("kind", "schedule"), ("kind", "policy")]))]
+    name: Option<String>,
+}
+
+/// Pauses a schedule, a policy or everything.
+///
+/// # Errors
+/// What the service says, or those of writing.
+pub(crate) async fn pause(session: Session, args: PauseArgs) -> anyhow::Result<()> {
+    let PauseArgs { what, reason } = args;
+    let name = full_name(&session, &what)?;
+    let failed = |status| session.failure(format!("pause {name}"), status);
+    match what.kind {
+        Kind::Schedule => {
+            let request = v1::PauseScheduleRequest { name: name.clone(), reason };
+            let schedule = session.master().pause_schedule(request).await.map_err(failed)?.into_inner();
+            session.printer.message(&schedule, |schedule| paused(&session, &name, schedule.pause.as_ref()))
+        }
+        Kind::Policy => {
+            let request = v1::PausePolicyRequest { name: name.clone(), reason };
+            let policy = session.master().pause_policy(request).await.map_err(failed)?.into_inner();
+            session.printer.message(&policy, |policy| paused(&session, &name, policy.pause.as_ref()))
+        }
+        Kind::All => {
+            let request = v1::PauseDispatchRequest { reason };
+            let state = session.handler().pause_dispatch(request).await.map_err(failed)?.into_inner();
+            session.printer.message(&state, |state| paused(&session, &name, state.pause.as_ref()))
+        }
+    }
+}
+
+/// Ends a pause.
+///
+/// # Errors
+/// What the service says, or those of writing.
+pub(crate) async fn resume(session: Session, what: ResumeArgs) -> anyhow::Result<()> {
+    let name = full_name(&session, &what)?;
+    let failed = |status| session.failure(format!("resume {name}"), status);
+    let resumed = format!("resumed {name}\n");
+    match what.kind {
+        Kind::Schedule => {
+            let request = v1::ResumeScheduleRequest { name: name.clone() };
+            let schedule = session.master().resume_schedule(request).await.map_err(failed)?.into_inner();
+            session.printer.message(&schedule, |_| resumed)
+        }
+        Kind::Policy => {
+            let request = v1::ResumePolicyRequest { name: name.clone() };
+            let policy = session.master().resume_policy(request).await.map_err(failed)?.into_inner();
+            session.printer.message(&policy, |_| resumed)
+        }
+        Kind::All => {
+            let answer = session.handler().resume_dispatch(v1::ResumeDispatchRequest {}).await;
+            session.printer.message(&answer.map_err(failed)?.into_inner(), |_| resumed)
+        }
+    }
+}
+
+fn full_name(session: &Session, what: &ResumeArgs) -> anyhow::Result<String> {
+    match (what.kind, &what.name) {
+        (Kind::Schedule, Some(name)) => Ok(names::schedule(&session.namespace, name)),
+        (Kind::Policy, Some(name)) => Ok(names::policy(&session.namespace, name)),
+        (Kind::All, None) => Ok("all dispatch".to_owned()),
+        (Kind::All, Some(_)) => Err(Usage("`all` takes no name".to_owned()).into()),
+        (_, None) => Err(Usage("expected a name".to_owned()).into()),
+    }
+}
+
+fn paused(session: &Session, name: &str, pause: Option<&v1::Pause>) -> String {
+    let Some(pause) = pause else { return format!("{name} is not paused\n") };
+    let reason = if pause.reason.is_empty() { String::new() } else { format!(": {}", pause.reason) };
+    format!("paused {name} since {}, by {}{reason}\n", both(session.now_us, pause.since.as_ref()), pause.actor)
+}

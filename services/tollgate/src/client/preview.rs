@@ -1,0 +1,124 @@
+//! `tollgate preview`: when a schedule fires, stored or not.
+
+use anyhow::anyhow;
+use clap::Args;
+use prost_types::{Duration, Timestamp};
+use serde_json::Value;
+use tollgate_proto::json::to_json;
+use tollgate_proto::v1;
+use tollgate_proto::v1::preview_schedule_request::Source;
+use tollgate_proto::v1::trigger::Trigger;
+
+use super::apply::{Resource, read_files};
+use super::table::Table;
+use super::when::{exact, moment, parse_span, relative};
+use super::{Session, names, rows};
+
+/// Arguments of `preview`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PreviewArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+
+    /// The time zone of --cron
+    #[arg(long, value_name = "ZONE", default_value = "UTC")]
+    zone: String,
+
+    /// How many launch times
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    count: i32,
+
+    /// Launch times after this moment; now by default
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    from: Option<Timestamp>,
+}
+
+#[derive(Args, Clone, Debug)]
+#[group(required = true, multiple = false)]
+struct SourceArgs {
+    /// A stored schedule
+    #[arg(value_name = "SCHEDULE")]
+    name: Option<String>,
+
+    /// A cron expression, as in '30 2 * * MON-FRI'
+    #[arg(long, value_name = "EXPRESSION")]
+    cron: Option<String>,
+
+    /// An interval, such as 5m
+    #[arg(long, value_name = "DURATION", value_parser = parse_span)]
+    every: Option<Duration>,
+
+    /// The schedules of a file; - means standard input
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<String>,
+}
+
+/// Prints launch times to come.
+///
+/// # Errors
+/// What is wrong with the file, what the service says, or those of writing.
+pub(crate) async fn run(session: Session, args: PreviewArgs) -> anyhow::Result<()> {
+    let mut answers: Vec<(String, v1::PreviewScheduleResponse)> = Vec::new();
+    for (title, source) in sources(&session, &args)? {
+        let request =
+            v1::PreviewScheduleRequest { source: Some(source), from_time: args.from, count: args.count };
+        let answer = session.master().preview_schedule(request).await;
+        let answer = answer.map_err(|status| session.failure(format!("preview {title}"), status))?;
+        answers.push((title, answer.into_inner()));
+    }
+    if let [(_, answer)] = answers.as_slice() {
+        return session.printer.message(answer, |answer| text(session.now_us, answer));
+    }
+    if session.printer.is_json() {
+        let json = answers.iter().map(|(title, answer)| (title.clone(), to_json(answer)));
+        return session.printer.json(&Value::Object(json.collect()));
+    }
+    for (title, answer) in &answers {
+        session.printer.text(&format!("{title}\n{}\n", text(session.now_us, answer)))?;
+    }
+    Ok(())
+}
+
+fn sources(session: &Session, args: &PreviewArgs) -> anyhow::Result<Vec<(String, Source)>> {
+    let timed = |trigger: Trigger| {
+        let triggers = vec![v1::Trigger { trigger: Some(trigger) }];
+        Source::Schedule(v1::Schedule { triggers, time_zone: args.zone.clone(), ..Default::default() })
+    };
+    let given = &args.source;
+    if let Some(name) = &given.name {
+        let name = names::schedule(&session.namespace, name);
+        return Ok(vec![(name.clone(), Source::Name(name))]);
+    }
+    if let Some(cron) = &given.cron {
+        return Ok(vec![(format!("{cron:?} in {}", args.zone), timed(Trigger::Cron(cron.clone())))]);
+    }
+    if let Some(every) = given.every {
+        return Ok(vec![("the interval".to_owned(), timed(Trigger::Interval(v1::Interval { every: Some(every), anchor: None })))]);
+    }
+    let Some(file) = &given.file else { return Ok(Vec::new()) };
+    let documents = read_files(std::slice::from_ref(file), &session.namespace)?;
+    let schedules: Vec<_> = documents
+        .into_iter()
+        .filter_map(|entry| match entry.resource {
+            Resource::Schedule(schedule) => Some((schedule.name.clone(), Source::Schedule(schedule))),
+            Resource::Policy(_) => None,
+        })
+        .collect();
+    if schedules.is_empty() { Err(anyhow!("{file}: no schedules in it")) } else { Ok(schedules) }
+}
+
+/// Launch times with what clocks in the zone show.
+pub(super) fn text(now_us: i64, answer: &v1::PreviewScheduleResponse) -> String {
+    let mut table = Table::new(["LOCAL TIME", "OFFSET", "UTC", "SEEN FROM NOW"]);
+    for launch in &answer.launch_times {
+        table.row([
+            launch.local_time.clone(),
+            launch.utc_offset.clone(),
+            exact(launch.time.as_ref()),
+            relative(now_us, launch.time.as_ref()),
+        ]);
+    }
+    let classes = answer.launch_classes.join(", ");
+    let never = rows::or_none(&table, "it never fires again");
+    format!("{never}launch classes: {classes}; children: {}\n", answer.children_count)
+}

@@ -1,0 +1,121 @@
+//! `tollgate release` and `tollgate extend`: what a consumer does, by hand.
+
+use clap::{Args, ValueEnum};
+use prost_types::{Duration, Timestamp};
+use tollgate_proto::v1;
+
+use super::rows::word;
+use super::when::{both, duration, moment_or_span, parse_span};
+use super::Session;
+use crate::cli::Usage;
+
+/// How the work went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Outcome {
+    /// Done.
+    #[default]
+    Succeeded,
+    /// Failed for good.
+    Failed,
+    /// Failed, to be tried again.
+    Retry,
+}
+
+/// Arguments of `release`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ReleaseArgs {
+    /// The event's id or name
+    #[arg(value_name = "EVENT")]
+    name: String,
+
+    /// How the work went
+    #[arg(long, value_enum, default_value_t, ignore_case = true)]
+    outcome: Outcome,
+
+    /// For people
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    message: String,
+
+    /// The event comes again then: a moment, or a span from now on such as 15m
+    #[arg(long, value_name = "WHEN")]
+    next_check: Option<String>,
+
+    /// Handed to the schedule's next run
+    #[arg(long, value_name = "TEXT")]
+    cursor: Option<String>,
+
+    /// The attempt that is released; the one in flight by default
+    #[arg(long, value_name = "N")]
+    attempt: Option<u32>,
+}
+
+/// Arguments of `extend`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ExtendArgs {
+    /// The event's id or name
+    #[arg(value_name = "EVENT")]
+    name: String,
+
+    /// The silence that is allowed from now on; the policy's token_ttl by default
+    #[arg(long, value_name = "DURATION", value_parser = parse_span)]
+    ttl: Option<Duration>,
+
+    /// The consumer's attempt; the one in flight by default
+    #[arg(long, value_name = "N")]
+    attempt: Option<u32>,
+}
+
+/// Gives an event's token back.
+///
+/// # Errors
+/// What the service says, or those of writing. A release that changed nothing is no error.
+pub(crate) async fn run(session: Session, args: ReleaseArgs) -> anyhow::Result<()> {
+    let name = args.name;
+    let next_check_time = next_check(session.now_us, args.next_check.as_deref())?;
+    let outcome = match args.outcome {
+        Outcome::Succeeded => v1::ReleaseOutcome::Succeeded,
+        Outcome::Failed => v1::ReleaseOutcome::Failed,
+        Outcome::Retry => v1::ReleaseOutcome::Retry,
+    };
+    let request = v1::ReleaseTokenRequest {
+        name: name.clone(),
+        attempt: args.attempt,
+        outcome: outcome.into(),
+        message: args.message,
+        next_check_time,
+        cursor: args.cursor,
+    };
+    let answer = session.handler().release_token(request).await;
+    let answer = answer.map_err(|status| session.failure(format!("release {name}"), status))?.into_inner();
+    session.printer.message(&answer, |answer| {
+        let mut text = word(answer.status().as_str_name(), "RELEASE_STATUS_");
+        if answer.next_check_time.is_some() {
+            text.push_str(&format!(" at {}", both(session.now_us, answer.next_check_time.as_ref())));
+        }
+        if !answer.message.is_empty() {
+            text.push_str(&format!(": {}", answer.message));
+        }
+        text + "\n"
+    })
+}
+
+/// Says that the consumer still works on an event.
+///
+/// # Errors
+/// What the service says, or those of writing.
+pub(crate) async fn extend(session: Session, args: ExtendArgs) -> anyhow::Result<()> {
+    let ExtendArgs { name, ttl, attempt } = args;
+    let answer = session.handler().extend_token(v1::ExtendTokenRequest { name: name.clone(), attempt, ttl }).await;
+    let answer = answer.map_err(|status| session.failure(format!("extend {name}"), status))?.into_inner();
+    session
+        .printer
+        .message(&answer, |answer| format!("silence is allowed for {}\n", duration(answer.remaining.as_ref())))
+}
+
+fn next_check(now_us: i64, text: Option<&str>) -> anyhow::Result<Option<Timestamp>> {
+    let read = |text: &str| {
+        moment_or_span(now_us, text)
+            .map_err(|error| Usage(format!("--next-check: {text:?} is not allowed, {error}")).into())
+    };
+    text.map(read).transpose()
+}

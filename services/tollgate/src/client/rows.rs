@@ -1,0 +1,288 @@
+//! Decides what a line of each list shows.
+
+use prost_types::Timestamp;
+use tollgate_proto::convert::timestamp;
+use tollgate_proto::v1;
+use tollgate_proto::v1::trigger::Trigger;
+
+use super::names::short;
+use super::table::Table;
+use super::when::{duration, exact, relative};
+
+/// The name of an enum's value without the enum's.
+pub(super) fn word(full: &'static str, prefix: &str) -> String {
+    full.strip_prefix(prefix).unwrap_or(full).to_owned()
+}
+
+/// `RUNNING`.
+pub(super) fn run_state(run: &v1::Run) -> String {
+    word(run.state().as_str_name(), "RUN_STATE_")
+}
+
+/// `HELD`.
+pub(super) fn event_state(state: v1::EventState) -> String {
+    word(state.as_str_name(), "EVENT_STATE_")
+}
+
+/// `MISSED`.
+pub(super) fn skip_reason(skipped: &v1::SkippedTrigger) -> String {
+    word(skipped.reason().as_str_name(), "SKIP_REASON_")
+}
+
+/// Whether it runs, for people.
+pub(super) fn active(pause: Option<&v1::Pause>) -> String {
+    if pause.is_some() { "PAUSED" } else { "ACTIVE" }.to_owned()
+}
+
+/// A schedule's triggers on one line.
+fn triggers(schedule: &v1::Schedule) -> String {
+    let texts = schedule.triggers.iter().map(|trigger| match &trigger.trigger {
+        Some(Trigger::Cron(cron)) => cron.clone(),
+        Some(Trigger::Fields(fields)) => {
+            let part = |field: &Option<String>| field.clone().unwrap_or_else(|| "*".to_owned());
+            let minute = fields.minute.clone().filter(|minute| minute != "*").unwrap_or_else(|| "0".to_owned());
+            let (hour, day) = (part(&fields.hour), part(&fields.day_of_month));
+            format!("{minute} {hour} {day} {} {}", part(&fields.month), part(&fields.day_of_week))
+        }
+        Some(Trigger::Interval(interval)) => format!("every {}", duration(interval.every.as_ref())),
+        Some(Trigger::At(at)) => format!("at {}", exact(Some(at))),
+        None => String::new(),
+    });
+    texts.collect::<Vec<_>>().join("; ")
+}
+
+/// Schedules.
+pub(super) fn schedules(now_us: i64, schedules: &[v1::Schedule]) -> String {
+    let mut table = Table::new(["SCHEDULE", "STATE", "POLICY", "EVENTS", "TRIGGERS", "ZONE", "NEXT"]);
+    for schedule in schedules {
+        table.row([
+            short(&schedule.name).to_owned(),
+            active(schedule.pause.as_ref()),
+            short(&schedule.policy).to_owned(),
+            schedule.events.unwrap_or(1).to_string(),
+            triggers(schedule),
+            schedule.time_zone.clone(),
+            relative(now_us, schedule.next_launch_time.as_ref()),
+        ]);
+    }
+    or_none(&table, "no schedules")
+}
+
+/// Policies.
+pub(super) fn policies(policies: &[v1::Policy]) -> String {
+    let mut table = Table::new(["POLICY", "STATE", "IN FLIGHT", "PER SECOND", "BURST", "RECLAIM", "TTL", "SHARD"]);
+    for policy in policies {
+        table.row([
+            short(&policy.name).to_owned(),
+            active(policy.pause.as_ref()),
+            policy.max_in_flight.map(|max| max.to_string()).unwrap_or_default(),
+            policy.rate_per_second.map(|rate| rate.to_string()).unwrap_or_default(),
+            policy.burst.map(|burst| burst.to_string()).unwrap_or_default(),
+            word(policy.reclaim().as_str_name(), "RECLAIM_"),
+            duration(policy.token_ttl.as_ref()),
+            policy.shard.to_string(),
+        ]);
+    }
+    or_none(&table, "no policies")
+}
+
+/// Runs.
+pub(super) fn runs(now_us: i64, runs: &[v1::Run]) -> String {
+    let mut table =
+        Table::new(["RUN", "SCHEDULE", "STATE", "LAUNCH", "EVENTS", "WAITING", "IN FLIGHT", "OK", "NOT OK"]);
+    for run in runs {
+        let counts = run.counts.unwrap_or_default();
+        table.row([
+            short(&run.name).to_owned(),
+            short(&run.schedule).to_owned(),
+            run_state(run),
+            relative(now_us, run.launch_time.as_ref()),
+            run.events.to_string(),
+            run.waiting_count.to_string(),
+            run.in_flight_count.to_string(),
+            counts.succeeded.to_string(),
+            bad(&counts).to_string(),
+        ]);
+    }
+    or_none(&table, "no runs")
+}
+
+/// Events that ended otherwise than well.
+fn bad(counts: &v1::RunCounts) -> u64 {
+    [counts.failed, counts.dead, counts.expired, counts.cancelled, counts.lost].into_iter().map(u64::from).sum()
+}
+
+/// A run's counts on one line, those of zero left out.
+pub(super) fn counts(run: &v1::Run) -> String {
+    let counts = run.counts.unwrap_or_default();
+    let words = [
+        (run.waiting_count, "waiting"),
+        (run.in_flight_count, "in flight"),
+        (counts.succeeded, "succeeded"),
+        (counts.failed, "failed"),
+        (counts.dead, "dead"),
+        (counts.expired, "expired"),
+        (counts.cancelled, "cancelled"),
+        (counts.lost, "lost"),
+    ];
+    let shown = words.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}"));
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+/// Events.
+pub(super) fn events(now_us: i64, events: &[v1::Event]) -> String {
+    let mut table = Table::new(["EVENT", "STATE", "ATTEMPT", "LAUNCH", "DELIVERED", "ENDED", "MESSAGE"]);
+    for event in events {
+        let seen = |time: &Option<Timestamp>| relative(now_us, time.as_ref());
+        table.row([
+            event.event_id.clone(),
+            event_state(event.state()),
+            event.attempt.to_string(),
+            seen(&event.launch_time),
+            seen(&event.deliver_time),
+            seen(&event.finish_time),
+            event.message.clone(),
+        ]);
+    }
+    or_none(&table, "no events")
+}
+
+/// Triggers that made no run.
+pub(super) fn skipped(now_us: i64, skipped: &[v1::SkippedTrigger]) -> String {
+    let mut table = Table::new(["LAUNCH TIME", "SEEN FROM NOW", "REASON", "RECORDED"]);
+    for trigger in skipped {
+        table.row([
+            exact(trigger.launch_time.as_ref()),
+            relative(now_us, trigger.launch_time.as_ref()),
+            skip_reason(trigger),
+            exact(trigger.record_time.as_ref()),
+        ]);
+    }
+    or_none(&table, "no skipped triggers")
+}
+
+/// Index entries of a schedule.
+pub(super) fn children(children: &[v1::ScheduleChild]) -> String {
+    let mut table = Table::new(["CLASS", "LAUNCH EXPRESSION", "SLOT", "ZONE", "RULE"]);
+    for child in children {
+        table.row([
+            child.launch_class.clone(),
+            child.launch_expression.clone(),
+            child.slot.to_string(),
+            child.time_zone.clone(),
+            child.rule.clone(),
+        ]);
+    }
+    or_none(&table, "no children")
+}
+
+/// Scan windows.
+pub(super) fn windows(now_us: i64, windows: &[v1::Window]) -> String {
+    let mut table = Table::new(["START", "END", "SEEN FROM NOW", "STATE", "TASKS", "RUNS", "COMPLETED"]);
+    for window in windows {
+        table.row([
+            exact(window.start_time.as_ref()),
+            exact(window.end_time.as_ref()),
+            relative(now_us, window.start_time.as_ref()),
+            word(window.state().as_str_name(), "WINDOW_STATE_"),
+            format!("{}/{}", window.tasks_done_count, window.tasks_count),
+            window.runs_count.to_string(),
+            relative(now_us, window.complete_time.as_ref()),
+        ]);
+    }
+    or_none(&table, "no windows")
+}
+
+/// Runs and skipped triggers of a schedule together, latest launch time first.
+pub(super) fn history(now_us: i64, runs: &[v1::Run], skipped: &[v1::SkippedTrigger]) -> String {
+    let order = |time: &Option<Timestamp>| time.map(|time| (time.seconds, time.nanos));
+    let mut lines = Vec::new();
+    for run in runs {
+        let end = run.finish_time.as_ref().map(exact_of).unwrap_or_default();
+        let kind = word(run.kind().as_str_name(), "RUN_KIND_");
+        let notes = [counts(run), run.reason.clone()].into_iter().filter(|note| !note.is_empty());
+        let notes = notes.collect::<Vec<_>>().join("; ");
+        let cells = [run_state(run), kind, run.events.to_string(), notes, end, short(&run.name).to_owned()];
+        lines.push((order(&run.launch_time), run.launch_time, cells));
+    }
+    for trigger in skipped {
+        let cells = ["NOT RUN".to_owned(), String::new(), String::new(), skip_reason(trigger)];
+        let [state, kind, events, notes] = cells;
+        let cells = [state, kind, events, notes, String::new(), String::new()];
+        lines.push((order(&trigger.launch_time), trigger.launch_time, cells));
+    }
+    lines.sort_by(|a, b| b.0.cmp(&a.0));
+    let mut table = Table::new(["LAUNCH TIME", "SEEN FROM NOW", "STATE", "KIND", "EVENTS", "NOTES", "ENDED", "RUN"]);
+    for (_, time, [state, kind, events, notes, end, run]) in lines {
+        let (at, seen) = (exact(time.as_ref()), relative(now_us, time.as_ref()));
+        table.row([at, seen, state, kind, events, notes, end, run]);
+    }
+    or_none(&table, "no runs and no skipped triggers")
+}
+
+fn exact_of(time: &Timestamp) -> String {
+    exact(Some(time))
+}
+
+/// The table, or a sentence where it is empty.
+pub(super) fn or_none<const N: usize>(table: &Table<N>, none: &str) -> String {
+    if table.is_empty() { format!("{none}\n") } else { table.to_string() }
+}
+
+/// A moment in microseconds as a message.
+#[cfg(test)]
+pub(super) fn at(us: i64) -> Option<Timestamp> {
+    Some(timestamp(us))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedules_show_their_timing() {
+        let cron = v1::Trigger { trigger: Some(Trigger::Cron("30 2 * * *".to_owned())) };
+        let fields = v1::FieldTimes { hour: Some("3,6".to_owned()), minute: Some("*".to_owned()), ..Default::default() };
+        let fields = v1::Trigger { trigger: Some(Trigger::Fields(fields)) };
+        let schedule = v1::Schedule {
+            name: "namespaces/default/schedules/nightly".to_owned(),
+            triggers: vec![cron, fields],
+            time_zone: "Europe/Berlin".to_owned(),
+            events: Some(1_000),
+            policy: "namespaces/default/policies/imports".to_owned(),
+            pause: Some(v1::Pause::default()),
+            next_launch_time: at(180_000_000),
+            ..Default::default()
+        };
+        let text = schedules(0, &[schedule]);
+        let line = text.lines().nth(1).unwrap_or_default();
+        let cells: Vec<&str> = line.split("  ").filter(|cell| !cell.is_empty()).map(str::trim).collect();
+        let expected = ["nightly", "PAUSED", "imports", "1000", "30 2 * * *; 0 3,6 * * *", "Europe/Berlin", "in 3m"];
+        assert_eq!(cells, expected);
+        assert_eq!(schedules(0, &[]), "no schedules\n");
+    }
+
+    #[test]
+    fn history_is_in_order_of_launch_times() {
+        let counts = Some(v1::RunCounts { succeeded: 8, dead: 2, ..Default::default() });
+        let run = |us: i64| v1::Run {
+            name: format!("namespaces/default/runs/{us}"),
+            launch_time: at(us),
+            state: v1::RunState::Finished.into(),
+            events: 10,
+            counts,
+            ..Default::default()
+        };
+        let skip = v1::SkippedTrigger {
+            launch_time: at(60_000_000),
+            reason: v1::SkipReason::Missed.into(),
+            ..Default::default()
+        };
+        let text = history(180_000_000, &[run(120_000_000), run(0)], &[skip]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        assert!(lines[1].contains("FINISHED") && lines[1].contains("8 succeeded, 2 dead"), "{text}");
+        assert!(lines[2].contains("NOT RUN") && lines[2].contains("MISSED"), "{text}");
+        assert!(lines[3].starts_with("1970-01-01T00:00:00Z"), "{text}");
+    }
+}

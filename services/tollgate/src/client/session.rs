@@ -1,0 +1,167 @@
+//! Decides how the service is reached, and as whom.
+
+use std::time::Duration;
+
+use clap::Args;
+use tollgate_clock::Clock;
+use tollgate_proto::v1::event_emitter_service_client::EventEmitterServiceClient;
+use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
+use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceClient;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+
+use super::failure::{Failure, Unreachable};
+use super::output::{Format, Printer};
+use crate::cli::Usage;
+
+/// A connection is given up after this, whatever the time limit of the call.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A page of schedules with large payloads is large.
+const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
+
+/// Flags of every command that speaks to the service.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Connection and output")]
+pub(crate) struct ClientArgs {
+    /// Where the service is
+    #[arg(long, env = "TOLLGATE_SERVER", value_name = "URL", default_value = "http://127.0.0.1:7411")]
+    server: String,
+
+    /// The namespace of names without a slash
+    #[arg(short, long, env = "TOLLGATE_NAMESPACE", value_name = "NAME", default_value = "default")]
+    namespace: String,
+
+    /// How answers look
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+
+    /// Who asks, for the audit log [default: $USER]
+    #[arg(long, env = "TOLLGATE_ACTOR", value_name = "NAME")]
+    actor: Option<String>,
+
+    /// How long an answer may take, such as 30s [default: 30s; none for `apply`]
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    timeout: Option<Duration>,
+}
+
+/// Adds the caller's name and the time limit to each call.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    actor: MetadataValue<Ascii>,
+    timeout: Option<Duration>,
+}
+
+impl Interceptor for Caller {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        request.metadata_mut().insert("tollgate-actor", self.actor.clone());
+        if let Some(timeout) = self.timeout {
+            request.set_timeout(timeout);
+        }
+        Ok(request)
+    }
+}
+
+type Wire = InterceptedService<Channel, Caller>;
+
+/// A connection, and how answers are printed.
+pub(crate) struct Session {
+    wire: Wire,
+    server: String,
+    /// The namespace of names without a slash.
+    pub(crate) namespace: String,
+    /// Where answers go.
+    pub(crate) printer: Printer,
+    /// The moment from which relative times are seen.
+    pub(crate) now_us: i64,
+}
+
+impl Session {
+    /// Connects. Calls have a time limit of 30 s where the flags give none.
+    ///
+    /// # Errors
+    /// A URL or name that cannot be used, or a service that is not there.
+    pub(crate) async fn open(args: ClientArgs) -> anyhow::Result<Self> {
+        let timeout = args.timeout.unwrap_or(Duration::from_secs(30));
+        Self::open_within(args, Some(timeout)).await
+    }
+
+    /// As [`Session::open`], but without a time limit where the flags give none.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn open_for_long(args: ClientArgs) -> anyhow::Result<Self> {
+        let timeout = args.timeout;
+        Self::open_within(args, timeout).await
+    }
+
+    async fn open_within(args: ClientArgs, timeout: Option<Duration>) -> anyhow::Result<Self> {
+        let printer = Printer::stdout(args.output);
+        let server =
+            if args.server.contains("://") { args.server } else { format!("http://{}", args.server) };
+        let wrong = || Usage(format!("--server: {server:?} is not allowed, expected http://HOST:PORT"));
+        if !server.starts_with("http://") {
+            return Err(wrong().into());
+        }
+        let endpoint = Endpoint::from_shared(server.clone()).map_err(|_| wrong())?;
+        let actor = args.actor.or_else(|| std::env::var("USER").ok()).filter(|actor| !actor.is_empty());
+        let actor = actor.unwrap_or_else(|| "anonymous".to_owned());
+        let actor = actor
+            .parse()
+            .map_err(|_| Usage(format!("--actor: {actor:?} is not allowed, expected printable ASCII")))?;
+        let channel = endpoint
+            .connect_timeout(CONNECT_TIMEOUT)
+            .connect()
+            .await
+            .map_err(|error| Unreachable::new(&server, &error))?;
+        Ok(Self {
+            wire: InterceptedService::new(channel, Caller { actor, timeout }),
+            server,
+            namespace: args.namespace,
+            printer,
+            now_us: Clock::system().wall_us(),
+        })
+    }
+
+    /// The Schedule Master.
+    pub(crate) fn master(&self) -> ScheduleMasterServiceClient<Wire> {
+        ScheduleMasterServiceClient::new(self.wire.clone()).max_decoding_message_size(ANSWER_BYTES_MAX)
+    }
+
+    /// The Event Emitter.
+    pub(crate) fn emitter(&self) -> EventEmitterServiceClient<Wire> {
+        EventEmitterServiceClient::new(self.wire.clone()).max_decoding_message_size(ANSWER_BYTES_MAX)
+    }
+
+    /// The Event Handler.
+    pub(crate) fn handler(&self) -> EventHandlerServiceClient<Wire> {
+        EventHandlerServiceClient::new(self.wire.clone()).max_decoding_message_size(ANSWER_BYTES_MAX)
+    }
+
+    /// What an answer other than OK means for the attempt to `tried`, as in "pause schedule nightly".
+    pub(crate) fn failure(&self, tried: impl Into<String>, status: Status) -> anyhow::Error {
+        Failure::new(tried.into(), &self.server, &status).into()
+    }
+
+    /// `namespaces/{namespace}`.
+    pub(crate) fn parent(&self) -> String {
+        super::names::parent(&self.namespace)
+    }
+}
+
+#[cfg(test)]
+impl Session {
+    /// A session with a service at `server` that prints to `printer`.
+    pub(crate) async fn test(server: &str, printer: Printer, now_us: i64) -> anyhow::Result<Self> {
+        let args = ClientArgs {
+            server: server.to_owned(),
+            namespace: "default".to_owned(),
+            output: Format::Table,
+            actor: Some("tester".to_owned()),
+            timeout: None,
+        };
+        Ok(Self { printer, now_us, ..Self::open(args).await? })
+    }
+}

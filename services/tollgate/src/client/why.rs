@@ -1,0 +1,124 @@
+//! `tollgate why`: why an event is where it is, and what would let it go on.
+
+use clap::Args;
+use tollgate_proto::v1;
+
+use super::names::short;
+use super::rows::{event_state, word};
+use super::table::{Table, pairs};
+use super::when::{duration, relative};
+use super::{Session, rows};
+
+/// Arguments of `why`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct WhyArgs {
+    /// The event's id or name
+    #[arg(value_name = "EVENT")]
+    name: String,
+}
+
+/// Prints an explanation.
+///
+/// # Errors
+/// What the service says, or those of writing.
+pub(crate) async fn run(session: Session, args: WhyArgs) -> anyhow::Result<()> {
+    let explanation = explain(&session, &args.name).await?;
+    session.printer.message(&explanation, |explanation| text(session.now_us, explanation))
+}
+
+/// Asks for an explanation.
+pub(super) async fn explain(session: &Session, name: &str) -> anyhow::Result<v1::Explanation> {
+    let answer = session.handler().explain_event(v1::ExplainEventRequest { name: name.to_owned() }).await;
+    Ok(answer.map_err(|status| session.failure(format!("explain event {name}"), status))?.into_inner())
+}
+
+fn text(now_us: i64, explanation: &v1::Explanation) -> String {
+    let mut text = String::new();
+    if let Some(event) = &explanation.event {
+        text.push_str(&pairs(&[
+            ("event", event.event_id.clone()),
+            ("schedule", short(&event.schedule).to_owned()),
+            ("state", event_state(event.state())),
+            ("attempt", event.attempt.to_string()),
+            ("launch", super::when::both(now_us, event.launch_time.as_ref())),
+        ]));
+        text.push('\n');
+    }
+    text.push_str(&reasons(now_us, explanation));
+    text
+}
+
+/// The explanation without the event itself.
+pub(super) fn reasons(now_us: i64, explanation: &v1::Explanation) -> String {
+    let mut text = format!("{}\n", explanation.summary);
+    for reason in &explanation.reasons {
+        text.push_str(&format!("  {}: {}\n", word(reason.code().as_str_name(), "REASON_CODE_"), reason.message));
+    }
+    match explanation.place_in_line {
+        0 => text.push_str("place in line: next\n"),
+        ahead @ 1.. => text.push_str(&format!("place in line: {ahead} events start before it\n")),
+        _ => {}
+    }
+    if !explanation.freed_by.is_empty() {
+        text.push_str(&format!("what would free it: {}\n", explanation.freed_by));
+    }
+    if !explanation.holders.is_empty() {
+        text.push_str("\nwho holds the tokens:\n");
+        text.push_str(&holders(now_us, &explanation.holders));
+    }
+    text
+}
+
+fn holders(now_us: i64, holders: &[v1::Holder]) -> String {
+    let mut table = Table::new(["EVENT", "SCHEDULE", "STATE", "HELD FOR", "RECLAIMED"]);
+    for holder in holders {
+        let expires = match &holder.expire_time {
+            Some(time) => relative(now_us, Some(time)),
+            None => "never".to_owned(),
+        };
+        table.row([
+            short(&holder.event).to_owned(),
+            short(&holder.schedule).to_owned(),
+            event_state(holder.state()),
+            duration(holder.age.as_ref()),
+            expires,
+        ]);
+    }
+    rows::or_none(&table, "nobody")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_explanation_says_what_would_free_the_event() {
+        let explanation = v1::Explanation {
+            event: Some(v1::Event { event_id: "0a-x-1".to_owned(), ..Default::default() }),
+            summary: "All 4 tokens of imports are held.".to_owned(),
+            reasons: vec![v1::Reason {
+                code: v1::ReasonCode::LimitReached.into(),
+                message: "4 of 4 tokens are held".to_owned(),
+            }],
+            holders: vec![v1::Holder {
+                event: "namespaces/default/events/0a-y-0".to_owned(),
+                schedule: "namespaces/default/schedules/s".to_owned(),
+                state: v1::EventState::Held.into(),
+                age: Some(prost_types::Duration { seconds: 200, nanos: 0 }),
+                expire_time: None,
+            }],
+            place_in_line: 12,
+            freed_by: "a release of one of them".to_owned(),
+        };
+        let text = text(0, &explanation);
+        for part in [
+            "event:   0a-x-1",
+            "  LIMIT_REACHED: 4 of 4 tokens are held",
+            "place in line: 12 events start before it",
+            "what would free it: a release of one of them",
+            "0a-y-0  s         HELD   3m20s     never",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+    }
+}
