@@ -136,7 +136,7 @@ async fn validate_only_answers_and_changes_nothing() {
         validate_only: true,
     };
     let shown = world.client.create_schedule(as_alice(request.clone())).await.unwrap().into_inner();
-    assert_eq!((shown.name, shown.children_count), (name("b"), 24 * 60));
+    assert_eq!((shown.name, shown.children_count), (name("b"), 60));
     let taken = v1::CreateScheduleRequest { schedule_id: "a".to_owned(), ..request };
     assert_eq!(world.client.create_schedule(taken).await.unwrap_err().code(), Code::AlreadyExists);
     let mut wanted = schedule(json!({"events": 3}));

@@ -45,7 +45,11 @@ const PARENT: &str = "namespaces/default";
 ///
 /// # Errors
 /// What keeps it from running; a broken promise is an exit status instead.
-pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
+    tokio::runtime::Runtime::new()?.block_on(show(args))
+}
+
+async fn show(args: DemoArgs) -> anyhow::Result<ExitCode> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let store = folder.path().join("demo.db");
     let config = ServeConfig {

@@ -1,2 +1,35 @@
-//! The binary.
-fn main() {}
+//! The one binary: the service, the demonstration, and the commands that speak to a running service.
+//!
+//! Exit codes: 0 done, 1 refused or failed, 2 used wrongly.
+
+mod cli;
+mod client;
+mod config;
+mod demo;
+mod serve;
+mod times;
+
+use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    match cli::run(cli::Cli::parse()) {
+        Ok(code) => code,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody is left to tell when standard error is gone as well.
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            ExitCode::from(if cli::is_usage(&error) { 2 } else { 1 })
+        }
+    }
+}
+
+/// Whether the reader of standard output went away, as `head` does.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
+        .any(|cause| cause.kind() == ErrorKind::BrokenPipe)
+}

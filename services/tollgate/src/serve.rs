@@ -52,7 +52,11 @@ impl Running {
 ///
 /// # Errors
 /// What keeps it from starting, or from going on.
-pub(crate) async fn run(config: ServeConfig) -> anyhow::Result<()> {
+pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
+    tokio::runtime::Runtime::new()?.block_on(until_interrupted(config))
+}
+
+async fn until_interrupted(config: ServeConfig) -> anyhow::Result<()> {
     let mut running = start(config).await?;
     let address = running.address;
     tracing::info!("listening on http://{address}");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::world::{Hooked, Moment, World, cron, due, every, put, schedule, utc};
+use crate::world::{Hooked, Moment, World, children, cron, due, every, put, put_with, schedule, utc};
 use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tollgate_core::emit::Window;
@@ -226,4 +226,68 @@ async fn until(reached: impl Fn() -> bool) {
         }
     };
     tokio::time::timeout(Duration::from_secs(20), wait).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lease_that_runs_out_hands_the_rest_over() {
+    let start_us = utc("2025-06-11T08:00:30Z");
+    let world = World::new(start_us).await;
+    let schedules = minutely(20);
+    world.put(&schedules).await;
+    // Each page takes as long as a lease lasts.
+    let clock = world.clock.clone();
+    let hooked = Hooked::new(&world.store, move |called, at| {
+        if called == "scan" && at == Moment::After {
+            clock.advance_us(31 * SECOND_US);
+        }
+        async { Ok(()) }.boxed()
+    });
+    let options = Options { page: 10, late_after_s: 86_400, ..Options::default() };
+    let slow = world.hooked(&hooked, options).round().await.unwrap();
+    assert_eq!(slow.windows_incomplete, 0);
+    let expected = due(&schedules, start_us - 30 * SECOND_US, slow.opened_until_us.unwrap());
+    assert_eq!(world.launches().await, expected);
+    // What was read once is not read again.
+    assert_eq!(slow.children, expected.len() as u64);
+}
+
+#[tokio::test]
+async fn a_corrupt_child_stops_nobody_else() {
+    let start_us = utc("2025-06-11T08:00:30Z");
+    let world = World::new(start_us).await;
+    let schedules = minutely(9);
+    world.put(&schedules[..4]).await;
+    let mut corrupt = children(&schedules[4]);
+    corrupt[3].rule = "whatever".to_owned();
+    put_with(&*world.store, &schedules[4], corrupt).await;
+    world.put(&schedules[5..]).await;
+    let emitter = world.emitter(Options { page: 3, ..Options::default() });
+    let report = emitter.round().await.unwrap();
+    assert_eq!((report.corrupt, report.windows_incomplete), (1, 0));
+    let mut expected = due(&schedules, start_us - 30 * SECOND_US, report.opened_until_us.unwrap());
+    assert!(expected.remove(&(schedules[4].uid, utc("2025-06-11T08:03:00Z"))));
+    assert_eq!(world.launches().await, expected);
+}
+
+#[tokio::test]
+async fn a_stop_ends_a_round_at_its_page() {
+    let start_us = utc("2025-06-11T08:00:30Z");
+    let world = World::new(start_us).await;
+    let schedules = minutely(30);
+    world.put(&schedules).await;
+    let stop = CancellationToken::new();
+    let stopper = stop.clone();
+    let hooked = Hooked::new(&world.store, move |called, at| {
+        if called == "scan" && at == Moment::After {
+            stopper.cancel();
+        }
+        async { Ok(()) }.boxed()
+    });
+    let options = Options { page: 10, ..Options::default() };
+    world.hooked(&hooked, options.clone()).run(stop).await;
+    assert_eq!(world.launches().await.len(), 10);
+    world.clock.advance_us(30 * SECOND_US);
+    let report = world.emitter(options).round().await.unwrap();
+    let expected = due(&schedules, start_us - 30 * SECOND_US, report.opened_until_us.unwrap());
+    assert_eq!(world.launches().await, expected);
 }

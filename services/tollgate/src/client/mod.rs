@@ -22,8 +22,6 @@ mod rows;
 pub(crate) mod runs;
 mod session;
 pub(crate) mod status;
-#[cfg(test)]
-mod stub;
 pub(crate) mod table;
 pub(crate) mod trigger;
 mod when;

@@ -1,7 +1,6 @@
 //! Decides what a line of each list shows.
 
 use prost_types::Timestamp;
-use tollgate_proto::convert::timestamp;
 use tollgate_proto::v1;
 use tollgate_proto::v1::trigger::Trigger;
 
@@ -229,15 +228,13 @@ pub(super) fn or_none<const N: usize>(table: &Table<N>, none: &str) -> String {
     if table.is_empty() { format!("{none}\n") } else { table.to_string() }
 }
 
-/// A moment in microseconds as a message.
-#[cfg(test)]
-pub(super) fn at(us: i64) -> Option<Timestamp> {
-    Some(timestamp(us))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn at(us: i64) -> Option<Timestamp> {
+        Some(tollgate_proto::convert::timestamp(us))
+    }
 
     #[test]
     fn schedules_show_their_timing() {

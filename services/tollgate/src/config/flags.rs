@@ -28,7 +28,7 @@ impl clap::Args for ServeArgs {
         let defaults = ServeConfig::default();
         let flags = SETTINGS.iter().map(|setting| {
             Arg::new(setting.key)
-                .long(setting.key.replace('_', "-"))
+                .long(setting.flag)
                 .value_name(setting.placeholder)
                 .allow_hyphen_values(true)
                 .help(help(setting, &defaults))

@@ -19,6 +19,8 @@ use super::{LogFormat, Role, ServeConfig};
 pub(crate) struct Setting {
     /// Its name, and its key in the file.
     pub(crate) key: &'static str,
+    /// The flag without its dashes in front.
+    pub(crate) flag: &'static str,
     /// Stands for the value in help texts.
     pub(crate) placeholder: &'static str,
     /// What it decides.
@@ -32,7 +34,7 @@ pub(crate) struct Setting {
 impl Setting {
     /// `--store-connections`.
     pub(crate) fn flag(&self) -> String {
-        format!("--{}", self.key.replace('_', "-"))
+        format!("--{}", self.flag)
     }
 
     /// `TOLLGATE_STORE_CONNECTIONS`.
@@ -58,6 +60,7 @@ impl Setting {
 pub(crate) static SETTINGS: [Setting; 15] = [
     Setting {
         key: "store",
+        flag: "store",
         placeholder: "URL",
         meaning: "Where everything is kept. SQLite serves one process with all roles; PostgreSQL serves several.",
         expected: "sqlite:PATH, sqlite::memory: or postgres://USER@HOST/DATABASE",
@@ -66,6 +69,7 @@ pub(crate) static SETTINGS: [Setting; 15] = [
     },
     Setting {
         key: "roles",
+        flag: "roles",
         placeholder: "LIST",
         meaning: "What this process does.",
         expected: "a comma list of master, emitter, handler, at least one",
@@ -74,6 +78,7 @@ pub(crate) static SETTINGS: [Setting; 15] = [
     },
     Setting {
         key: "listen",
+        flag: "listen",
         placeholder: "ADDRESS",
         meaning: "Where gRPC is served.",
         expected: "an IP address and a port, such as 127.0.0.1:7411 or [::]:7411",
@@ -82,6 +87,7 @@ pub(crate) static SETTINGS: [Setting; 15] = [
     },
     Setting {
         key: "advertise",
+        flag: "advertise",
         placeholder: "URL",
         meaning: "Where other processes and consumers reach this one; the listen address where empty.",
         expected: "http://HOST:PORT or nothing",
@@ -90,6 +96,7 @@ pub(crate) static SETTINGS: [Setting; 15] = [
     },
     Setting {
         key: "store_connections",
+        flag: "store-connections",
         placeholder: "N",
         meaning: "Connections to the store.",
         expected: "a whole number from 1 to 1000",
@@ -98,6 +105,7 @@ pub(crate) static SETTINGS: [Setting; 15] = [
     },
     Setting {
         key: "window",
+        flag: "window",
         placeholder: "DURATION",
         meaning: "Length of a scan window. All emitters of an installation should agree in it.",
         expected: "whole seconds from 1s to 1h",
@@ -106,6 +114,7 @@ pub(crate) static SETTINGS: [Setting; 15] = [
     },
     Setting {
         key: "ahead",
+        flag: "ahead",
         placeholder: "DURATION",
         meaning: "How far ahead of now windows are emitted.",
         expected: "whole seconds from 0s to 1day",
@@ -114,6 +123,7 @@ pub(crate) static SETTINGS: [Setting; 15] = [
     },
     Setting {
         key: "retention",
+        flag: "retention",
         placeholder: "DURATION",
         meaning: "How long finished events and runs are kept.",
         expected: "whole days from 1day to 3650days",
@@ -122,6 +132,7 @@ pub(crate) static SETTINGS: [Setting; 15] = [
     },
     Setting {
         key: "sends_max",
+        flag: "sends-max",
         placeholder: "N",
         meaning: "Deliveries under way at once, per queue shard, where no max_in_flight bounds them.",
         expected: "a whole number from 1 to 1000000",
@@ -130,6 +141,7 @@ pub(crate) static SETTINGS: [Setting; 15] = [
     },
     Setting {
         key: "retrying_max",
+        flag: "retrying-max",
         placeholder: "N",
         meaning: "While so many events of a run wait for another attempt, it starts no new ones.",
         expected: "a whole number from 1 to 10000000",
@@ -138,6 +150,7 @@ pub(crate) static SETTINGS: [Setting; 15] = [
     },
     Setting {
         key: "lease_ttl",
+        flag: "lease-ttl",
         placeholder: "DURATION",
         meaning: "A process that has shown no sign of life for so long has lost its queue shards.",
         expected: "whole milliseconds from 500ms to 10m",
@@ -146,6 +159,7 @@ pub(crate) static SETTINGS: [Setting; 15] = [
     },
     Setting {
         key: "allow_private_addresses",
+        flag: "allow-private-addresses",
         placeholder: "WHICH",
         meaning: "Whether deliveries may go to addresses that are not public: by default to this machine only.",
         expected: "allow, refuse, or a comma list of networks such as 10.0.0.0/8,fd00::/8",
@@ -158,6 +172,7 @@ pub(crate) static SETTINGS: [Setting; 15] = [
     },
     Setting {
         key: "log",
+        flag: "log",
         placeholder: "FILTER",
         meaning: "Which log lines are written, to standard error.",
         expected: "a level (error, warn, info, debug, trace, off) or directives such as info,tollgate=debug",
@@ -166,6 +181,7 @@ pub(crate) static SETTINGS: [Setting; 15] = [
     },
     Setting {
         key: "log_format",
+        flag: "log-format",
         placeholder: "FORMAT",
         meaning: "How log lines look.",
         expected: "text or json",
@@ -177,6 +193,7 @@ pub(crate) static SETTINGS: [Setting; 15] = [
     },
     Setting {
         key: "shutdown_grace",
+        flag: "shutdown-grace",
         placeholder: "DURATION",
         meaning: "How long a planned stop waits for deliveries under way.",
         expected: "whole milliseconds from 0s to 10m",
@@ -305,6 +322,7 @@ mod tests {
     fn every_setting_changes_its_own_field_and_shows_it() {
         for (setting, (key, other, refused)) in SETTINGS.iter().zip(CASES) {
             assert_eq!(setting.key, key);
+            assert_eq!(setting.flag, key.replace('_', "-"));
             let mut config = ServeConfig::default();
             assert_eq!(setting.set(&mut config, refused), Err(setting.expected), "{key}");
             assert_eq!(config, ServeConfig::default());

@@ -11,7 +11,7 @@ use tollgate_core::model::{
     CatchUp, CheckAgain, HttpTarget, OverlapRule, Pause, Payload, ReleaseMode, RetryPolicy, Run, SECOND_US,
     Schedule, SkipReason, Target, Timing, Trigger,
 };
-use tollgate_core::plan::Plan;
+use tollgate_core::plan::{Child, Plan};
 use tollgate_event_emitter::{Emitter, Options, Wake};
 use tollgate_store::Store;
 use tollgate_store::history::RunFilter;
@@ -111,25 +111,35 @@ impl World {
 
 pub(crate) async fn put(store: &dyn Store, schedules: &[Schedule]) {
     for chunk in schedules.chunks(500) {
-        let writes = chunk.iter().map(|schedule| {
-            let plan = Plan::compile(&schedule.timing, schedule.uid.as_bytes()).unwrap();
-            PlanWrite::PutSchedule {
-                schedule: Box::new(schedule.clone()),
-                expected_generation: (schedule.generation > 1).then(|| schedule.generation - 1),
-                children: plan.children().to_vec(),
-                shard: u16::try_from(schedule.uid.as_u128() % SHARDS).unwrap(),
-                audit: Audit {
-                    id: Uuid::now_v7(),
-                    at_us: schedule.updated_us,
-                    actor: "test".to_owned(),
-                    namespace: schedule.namespace.clone(),
-                    resource: schedule.id.clone(),
-                    action: "create".to_owned(),
-                    difference: serde_json::Value::Null,
-                },
-            }
-        });
-        store.write_plan(writes.collect()).await.unwrap();
+        let writes = chunk.iter().map(|schedule| write(schedule, children(schedule))).collect();
+        store.write_plan(writes).await.unwrap();
+    }
+}
+
+/// Writes a schedule with other children than its own.
+pub(crate) async fn put_with(store: &dyn Store, schedule: &Schedule, children: Vec<Child>) {
+    store.write_plan(vec![write(schedule, children)]).await.unwrap();
+}
+
+pub(crate) fn children(schedule: &Schedule) -> Vec<Child> {
+    Plan::compile(&schedule.timing, schedule.uid.as_bytes()).unwrap().children().to_vec()
+}
+
+fn write(schedule: &Schedule, children: Vec<Child>) -> PlanWrite {
+    PlanWrite::PutSchedule {
+        schedule: Box::new(schedule.clone()),
+        expected_generation: None,
+        children,
+        shard: u16::try_from(schedule.uid.as_u128() % SHARDS).unwrap(),
+        audit: Audit {
+            id: Uuid::now_v7(),
+            at_us: schedule.updated_us,
+            actor: "test".to_owned(),
+            namespace: schedule.namespace.clone(),
+            resource: schedule.id.clone(),
+            action: "create".to_owned(),
+            difference: serde_json::Value::Null,
+        },
     }
 }
 

@@ -163,8 +163,8 @@ impl Reader<'_> {
             return self.wrong.push(format!("{place}: {EXPECTED}"));
         };
         match members.remove("kind") {
-            Some(Value::String(kind)) if kind == "Policy" => self.resource(members, true, place),
-            Some(Value::String(kind)) if kind == "Schedule" => self.resource(members, false, place),
+            Some(Value::String(kind)) if kind.eq_ignore_ascii_case("policy") => self.resource(members, true, place),
+            Some(Value::String(kind)) if kind.eq_ignore_ascii_case("schedule") => self.resource(members, false, place),
             Some(kind) => {
                 let place = place.of_field("kind");
                 self.wrong.push(format!("{place}: kind: {kind} is not allowed, expected Policy or Schedule"));

@@ -1,0 +1,260 @@
+//! Decides which commands there are, and what each is handed.
+//!
+//! In: the command line. Out: an exit code, or why it could not be done. Not here: what the commands do.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::client::output::{Format, Printer};
+use crate::client::{
+    ClientArgs, Session, apply, audit, delete, describe, get, history, pause, preview, release, runs, status,
+    trigger, why,
+};
+use crate::config::{self, ConfigError, ServeArgs};
+use crate::{demo, serve, times};
+
+/// Throttled batch triggers: schedules fire batches of events; policies bound how many are in flight until their
+/// consumers say that they are done.
+#[derive(Parser, Debug)]
+#[command(name = "tollgate", version, arg_required_else_help = true, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Run the service
+    Serve(ServeArgs),
+    /// Show what it does, with a store, a service and a consumer of its own
+    Demo(demo::DemoArgs),
+    /// Print the settings of `serve`, with the values that hold here
+    Config(ConfigArgs),
+    /// Answer questions about launch times, one JSON object a line
+    Times,
+
+    /// Make policies and schedules be as files say
+    Apply(Remote<apply::ApplyArgs>),
+    /// Show one resource in a line, or list resources
+    #[command(visible_alias = "list")]
+    Get(Remote<get::GetArgs>),
+    /// Show everything about one resource
+    Describe(Remote<describe::DescribeArgs>),
+    /// Delete a schedule or policy
+    Delete(Remote<delete::DeleteArgs>),
+    /// Show when a schedule fires
+    Preview(Remote<preview::PreviewArgs>),
+    /// Make a run of a schedule now
+    Trigger(Remote<trigger::TriggerArgs>),
+    /// Make the runs of past launch times that do not exist
+    Backfill(Remote<trigger::BackfillArgs>),
+    /// Pause a schedule, a policy or everything
+    Pause(Remote<pause::PauseArgs>),
+    /// End a pause
+    Resume(Remote<pause::ResumeArgs>),
+    /// Cancel what a run has not started
+    Cancel(Remote<runs::CancelArgs>),
+    /// Try dead events of a run again
+    Retry(Remote<runs::RetryArgs>),
+    /// Give an event's token back
+    Release(Remote<release::ReleaseArgs>),
+    /// Say that an event's consumer still works on it
+    Extend(Remote<release::ExtendArgs>),
+    /// Explain why an event is where it is
+    Why(Remote<why::WhyArgs>),
+    /// Show what became of a schedule's triggers
+    History(Remote<history::HistoryArgs>),
+    /// Show who changed what
+    Audit(Remote<audit::AuditArgs>),
+    /// Show tokens, queues and the emitter
+    Status(Remote<status::StatusArgs>),
+}
+
+/// A command's own arguments, and those of every command that speaks to the service.
+#[derive(Args, Debug)]
+struct Remote<A: Args> {
+    #[command(flatten)]
+    args: A,
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+impl<A: Args> Remote<A> {
+    async fn with(self, command: impl AsyncFnOnce(Session, A) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        command(Session::open(self.client).await?, self.args).await
+    }
+}
+
+/// How `tollgate config` prints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum ConfigFormat {
+    /// Aligned columns.
+    #[default]
+    Table,
+    /// JSON.
+    Json,
+    /// A table for a README, without values.
+    Markdown,
+}
+
+/// Arguments of `config`: those of `serve`, so that it shows what they come to.
+#[derive(Args, Debug)]
+struct ConfigArgs {
+    #[command(flatten)]
+    serve: ServeArgs,
+
+    /// How the settings are printed
+    #[arg(short, long, value_enum, default_value_t)]
+    output: ConfigFormat,
+}
+
+/// A command line that cannot be carried out as it is.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Whether the caller has to change the command line or the configuration.
+pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
+    error.is::<Usage>() || error.is::<ConfigError>()
+}
+
+/// Carries out a command.
+///
+/// # Errors
+/// Why it could not be done, for people.
+pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
+        Command::Serve(args) => {
+            let config = config::load(&args, &std::env::vars().collect())?.config;
+            config::logging::start(&config)?;
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            runtime.block_on(Box::pin(serve::run(config))).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Demo(args) => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            runtime.block_on(Box::pin(demo::run(args)))
+        }
+        Command::Config(args) => show_config(&args).map(|()| ExitCode::SUCCESS),
+        Command::Times => {
+            times::answer_lines(std::io::stdin().lock(), std::io::stdout().lock())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        remote => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(Box::pin(run_remote(remote))).map(|()| ExitCode::SUCCESS)
+        }
+    }
+}
+
+async fn run_remote(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Serve(_) | Command::Demo(_) | Command::Config(_) | Command::Times => Ok(()),
+        Command::Apply(remote) => apply::run(Session::open_for_long(remote.client).await?, remote.args).await,
+        Command::Get(remote) => remote.with(get::run).await,
+        Command::Describe(remote) => remote.with(describe::run).await,
+        Command::Delete(remote) => remote.with(delete::run).await,
+        Command::Preview(remote) => remote.with(preview::run).await,
+        Command::Trigger(remote) => remote.with(trigger::run).await,
+        Command::Backfill(remote) => remote.with(trigger::backfill).await,
+        Command::Pause(remote) => remote.with(pause::pause).await,
+        Command::Resume(remote) => remote.with(pause::resume).await,
+        Command::Cancel(remote) => remote.with(runs::cancel).await,
+        Command::Retry(remote) => remote.with(runs::retry).await,
+        Command::Release(remote) => remote.with(release::run).await,
+        Command::Extend(remote) => remote.with(release::extend).await,
+        Command::Why(remote) => remote.with(why::run).await,
+        Command::History(remote) => remote.with(history::run).await,
+        Command::Audit(remote) => remote.with(audit::run).await,
+        Command::Status(remote) => remote.with(status::run).await,
+    }
+}
+
+fn show_config(args: &ConfigArgs) -> anyhow::Result<()> {
+    let loaded = config::load(&args.serve, &std::env::vars().collect())?;
+    match args.output {
+        ConfigFormat::Table => config::show::print(&loaded, &Printer::stdout(Format::Table)),
+        ConfigFormat::Json => config::show::print(&loaded, &Printer::stdout(Format::Json)),
+        ConfigFormat::Markdown => config::show::print_markdown(&Printer::stdout(Format::Table)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn commands_are_read() {
+        for line in [
+            "serve --store sqlite:x.db --log-format json --config a.yaml",
+            "config -o markdown --window 30s",
+            "times",
+            "apply -f a.yaml -f - --dry-run",
+            "get schedule nightly -n team",
+            "list schedules --filter state=PAUSED -o json",
+            "describe event 0a-x",
+            "delete policy imports",
+            "preview nightly",
+            "preview --cron 30_2_*_*_* --zone Europe/Berlin --count 3",
+            "preview -f a.yaml",
+            "trigger nightly --events 7",
+            "backfill nightly --from 2026-03-01T00:00:00Z --to 2026-03-02T00:00:00+01:00",
+            "pause schedule nightly --reason because",
+            "pause all",
+            "resume all",
+            "cancel 0a-x --reason because",
+            "retry 0a-x e1 e2",
+            "release e1 --outcome RETRY --next-check 15m --attempt 2 --cursor c",
+            "extend e1 --ttl 5m",
+            "why e1",
+            "history nightly --limit 3",
+            "audit schedule/nightly",
+            "status -a --shards --timeout 5s --server http://localhost:1 --actor me",
+        ] {
+            let words = line.split(' ').map(|word| word.replace('_', " "));
+            Cli::try_parse_from(std::iter::once("tollgate".to_owned()).chain(words)).unwrap();
+        }
+    }
+
+    #[test]
+    fn wrong_command_lines_are_usage_errors() {
+        for line in [
+            "",
+            "pause schedule",
+            "preview",
+            "preview nightly --cron *",
+            "backfill nightly --from yesterday --to today",
+            "release e1 --outcome maybe",
+            "list colours",
+            "apply",
+            "serve --port 3",
+        ] {
+            let words = std::iter::once("tollgate").chain(line.split(' ').filter(|word| !word.is_empty()));
+            assert!(Cli::try_parse_from(words).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn flags_reach_the_configuration() {
+        let cli = Cli::try_parse_from(["tollgate", "serve", "--window", "30s", "--sends-max=5"]).unwrap();
+        let Command::Serve(args) = cli.command else { panic!("not serve") };
+        let config = config::load(&args, &std::collections::BTreeMap::new()).unwrap().config;
+        assert_eq!((config.window_s, config.sends_max), (30, 5));
+    }
+}
