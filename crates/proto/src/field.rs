@@ -13,6 +13,9 @@ use tonic_types::{ErrorDetails, StatusExt};
 const VALUE_CHARS_MAX: usize = 80;
 /// The most violations that a status carries.
 const VIOLATIONS_MAX: usize = 100;
+/// The most bytes of violations that a status carries. Message and details travel in headers, encoded, and many clients
+/// take no more than 8 KiB of these: a status that is larger is lost as a whole.
+const BYTES_MAX: usize = 2_400;
 
 /// Why one field is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,21 +51,31 @@ impl From<FieldError> for Status {
     }
 }
 
-/// INVALID_ARGUMENT with all refusals in its message and in its `google.rpc.BadRequest` details.
+/// INVALID_ARGUMENT with the refusals in its message and in its `google.rpc.BadRequest` details: as many as fit, and how
+/// many more there are.
 pub fn invalid_argument(errors: &[FieldError]) -> Status {
     let mut details = ErrorDetails::new();
+    let mut message = String::new();
+    let mut shown = 0;
     for error in errors.iter().take(VIOLATIONS_MAX) {
+        let text = error.to_string();
+        if shown > 0 && message.len() + text.len() > BYTES_MAX {
+            break;
+        }
         let description = if error.value.is_empty() {
             format!("expected {}", error.expected)
         } else {
             format!("{:?} is not allowed, expected {}", error.value, error.expected)
         };
         details.add_bad_request_violation(error.field.clone(), description);
+        if shown > 0 {
+            message.push_str("; ");
+        }
+        message.push_str(&text);
+        shown += 1;
     }
-    let mut message =
-        errors.iter().take(VIOLATIONS_MAX).map(ToString::to_string).collect::<Vec<_>>().join("; ");
-    if errors.len() > VIOLATIONS_MAX {
-        message.push_str(&format!("; and {} more", errors.len() - VIOLATIONS_MAX));
+    if errors.len() > shown {
+        message.push_str(&format!("; and {} more", errors.len() - shown));
     }
     Status::with_error_details(Code::InvalidArgument, message, details)
 }
@@ -97,6 +110,17 @@ mod tests {
             .map(|violation| violation.field)
             .collect();
         assert_eq!(fields, ["schedule.events", "schedule.target"]);
+    }
+
+    #[test]
+    fn a_status_fits_into_headers() {
+        let errors: Vec<FieldError> =
+            (0..150).map(|n| FieldError::new(format!("schedule.labels.{n}"), "é é".repeat(50), "less")).collect();
+        let status = invalid_argument(&errors);
+        let shown = status.get_details_bad_request().unwrap_or_default().field_violations.len();
+        assert!((5..100).contains(&shown), "{shown}");
+        assert!(status.message().ends_with(&format!("; and {} more", 150 - shown)), "{status}");
+        assert!(status.message().len() + status.details().len() < 6_000);
     }
 
     #[test]

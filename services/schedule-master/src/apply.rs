@@ -1,14 +1,15 @@
 //! Decides what a stream of resources changes: all of them are read and checked before the first is written.
 //!
 //! In: policies and schedules as they shall be. Out: chunks of changes, policies first, each chunk one transaction.
-//! Invariants: one refusal, and nothing is written; what is the same already is left alone, so that applying twice
+//! Invariants: one refusal, and nothing is written (where nothing was to be written anyway, all
+//! refusals are reported); what is the same already is left alone, so that applying twice
 //! changes nothing the second time; a transaction that fails because others wrote meanwhile is made again one by
 //! one, so that it costs only the resources that are to blame.
 
 mod judge;
 mod write;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tokio_stream::{Stream, StreamExt as _};
 use tollgate_proto::convert::{Name, names};
@@ -17,6 +18,9 @@ use tollgate_proto::{FieldError, field, v1};
 use tonic::Status;
 
 use crate::ScheduleMaster;
+
+/// The most errors in an answer.
+const ERRORS_MAX: usize = 1000;
 
 /// Where a resource comes from, and what it is called there.
 #[derive(Clone, Debug)]
@@ -37,14 +41,50 @@ struct Given<M> {
 pub(crate) struct Gathered {
     policies: Vec<Given<v1::Policy>>,
     schedules: Vec<Given<v1::Schedule>>,
-    refusals: Vec<FieldError>,
+    refusals: Vec<Refusal>,
     validate_only: bool,
 }
 
-/// A refusal that says where the resource was written.
-fn refusal(source: &str, name: &str, error: FieldError) -> FieldError {
-    let place: Vec<&str> = [source, name, &error.field].into_iter().filter(|part| !part.is_empty()).collect();
-    FieldError { field: place.join(": "), ..error }
+/// What is wrong with one resource.
+#[derive(Debug)]
+struct Refusal {
+    source: String,
+    /// As given.
+    name: String,
+    error: FieldError,
+}
+
+impl Refusal {
+    fn new(source: &str, name: &str, error: FieldError) -> Self {
+        Self { source: source.to_owned(), name: name.to_owned(), error }
+    }
+
+    /// With the place in the field's path.
+    fn into_field_error(self) -> FieldError {
+        let Self { source, name, error } = self;
+        let place = [&source, &name, &error.field].into_iter().filter(|part| !part.is_empty());
+        let field = place.map(String::as_str).collect::<Vec<_>>().join(": ");
+        FieldError { field, ..error }
+    }
+}
+
+/// Reports refusals in an answer.
+fn report(refusals: Vec<Refusal>, response: &mut v1::ApplyResourcesResponse) {
+    let wrong: HashSet<(&str, &str)> =
+        refusals.iter().map(|refusal| (refusal.source.as_str(), refusal.name.as_str())).collect();
+    response.failed_count = u32::try_from(wrong.len()).unwrap_or(u32::MAX);
+    response.errors = refusals
+        .into_iter()
+        .take(ERRORS_MAX)
+        .map(|Refusal { source, name, error }| {
+            let message = if error.value.is_empty() {
+                format!("expected {}", error.expected)
+            } else {
+                format!("{:?} is not allowed, expected {}", error.value, error.expected)
+            };
+            v1::ApplyError { source, name, field: error.field, message }
+        })
+        .collect();
 }
 
 impl Gathered {
@@ -54,14 +94,16 @@ impl Gathered {
         self.validate_only |= validate_only;
         let (given, found) = match &resource {
             None => ("", Err(FieldError::new("resource", "", "policy or schedule"))),
-            Some(Resource::Policy(policy)) => (policy.name.as_str(), name(&namespace, &policy.name, "policy")),
+            Some(Resource::Policy(policy)) => {
+                (policy.name.as_str(), name(&namespace, &policy.name, "policy"))
+            }
             Some(Resource::Schedule(schedule)) => {
                 (schedule.name.as_str(), name(&namespace, &schedule.name, "schedule"))
             }
         };
         let name = match found {
             Ok(name) => name,
-            Err(error) => return self.refusals.push(refusal(&source, given, error)),
+            Err(error) => return self.refusals.push(Refusal::new(&source, given, error)),
         };
         let (full, path) = match &resource {
             Some(Resource::Policy(_)) => (names::of_policy(&name.namespace, &name.id), "policy.name"),
@@ -70,7 +112,7 @@ impl Gathered {
         if let Some(first) = seen.insert(full.clone(), source.clone()) {
             let first = if first.is_empty() { "earlier in the same stream".to_owned() } else { first };
             let error = FieldError::new(path, full, format!("each name once; it was given at {first}"));
-            return self.refusals.push(refusal(&source, given, error));
+            return self.refusals.push(Refusal::new(&source, given, error));
         }
         let origin = Origin { source, name };
         match resource {
@@ -125,12 +167,14 @@ impl ScheduleMaster {
         let validate_only = given.validate_only;
         let mut refusals = std::mem::take(&mut given.refusals);
         let plan = self.judge(given, &actor, &mut refusals).await?;
-        if !refusals.is_empty() {
-            return Err(field::invalid_argument(&refusals));
-        }
-        let mut response = v1::ApplyResourcesResponse { unchanged_count: plan.unchanged, ..Default::default() };
+        let mut response =
+            v1::ApplyResourcesResponse { unchanged_count: plan.unchanged, ..Default::default() };
         if validate_only {
             plan.count(&mut response);
+            report(refusals, &mut response);
+        } else if !refusals.is_empty() {
+            let errors: Vec<FieldError> = refusals.into_iter().map(Refusal::into_field_error).collect();
+            return Err(field::invalid_argument(&errors));
         } else {
             self.write_policies(plan.policies, &mut response).await?;
             self.write_schedules(plan.schedules, &mut response).await?;

@@ -39,7 +39,8 @@ struct Side {
 
 /// The caller's name for the log.
 pub(crate) fn actor(metadata: &MetadataMap) -> String {
-    let given = metadata.get("tollgate-actor").and_then(|value| value.to_str().ok()).unwrap_or_default().trim();
+    let given =
+        metadata.get("tollgate-actor").and_then(|value| value.to_str().ok()).unwrap_or_default().trim();
     if given.is_empty() { "anonymous".to_owned() } else { given.chars().take(ACTOR_CHARS_MAX).collect() }
 }
 
@@ -117,13 +118,7 @@ pub(crate) fn number(difference: &Value, key: &str, side: &str) -> Option<i64> {
     difference.get(key)?.get(side)?.as_i64()
 }
 
-fn entry(
-    id: Uuid,
-    deed: &Deed,
-    namespace: &str,
-    resource: String,
-    difference: Map<String, Value>,
-) -> Audit {
+fn entry(id: Uuid, deed: &Deed, namespace: &str, resource: String, difference: Map<String, Value>) -> Audit {
     Audit {
         id,
         at_us: deed.at_us,
@@ -195,7 +190,9 @@ fn is_credential(header: &str) -> bool {
 
 /// Says that a secret changed where its two values, both redacted, look the same.
 fn note_secrets(before: &Target, after: &Target, difference: &mut Map<String, Value>) {
-    let (Target::Http { http: before, .. }, Target::Http { http: after, .. }) = (before, after) else { return };
+    let (Target::Http { http: before, .. }, Target::Http { http: after, .. }) = (before, after) else {
+        return;
+    };
     let both = || json!({ "old": REDACTED, "new": format!("{REDACTED}, another one") });
     if let (Some(old), Some(new)) = (&before.secret, &after.secret)
         && old != new

@@ -90,7 +90,9 @@ impl Change {
         let changed_us = self.deed.at_us;
         let until_us = opened_until_us.unwrap_or(changed_us).max(changed_us);
         let launches_us = match &self.after {
-            Some((after, plan)) if after.pause.is_none() => plan.fires_between(changed_us, until_us).collect(),
+            Some((after, plan)) if after.pause.is_none() => {
+                plan.fires_between(changed_us, until_us).collect()
+            }
             _ => Vec::new(),
         };
         let row = ShardSchedule {
@@ -104,6 +106,8 @@ impl Change {
             pause: schedule.pause.clone(),
             deleted,
             cursor: None,
+            earlier: Vec::new(),
+            former: Vec::new(),
         };
         let home_after = if deleted { owner } else { home(schedule, shards) };
         Some(Message {

@@ -97,7 +97,8 @@ impl ScheduleMaster {
             }
         };
         if let Some(plan) = plan {
-            let children = if plan.children().is_empty() { plan.children_count() } else { plan.children().len() };
+            let children =
+                if plan.children().is_empty() { plan.children_count() } else { plan.children().len() };
             message.launch_classes = plan.classes().iter().map(ToString::to_string).collect();
             message.children_count = u32::try_from(children).unwrap_or(u32::MAX);
             message.next_launch_time = plan.fires_after(self.now_us()).next().map(convert::timestamp);

@@ -61,7 +61,8 @@ impl ScheduleMaster {
             let masked = mask::apply_mask(&policy::to_message(&stored), &message, update_mask)?;
             let wanted = policy::to_core(&masked, &name, Some(&stored))
                 .map_err(|errors| field::invalid_argument(&errors))?;
-            let deed = Deed { at_us: self.change_us(stored.updated_us), actor: actor.clone(), action: "update" };
+            let deed =
+                Deed { at_us: self.change_us(stored.updated_us), actor: actor.clone(), action: "update" };
             match self.change_policy(&stored, wanted, &deed, request.validate_only).await {
                 Err(failed) if again(try_number, etag, &failed) => try_number += 1,
                 done => return done,
@@ -80,7 +81,8 @@ impl ScheduleMaster {
         loop {
             let stored = self.stored_policy(&name).await?;
             check_etag(&request.name, etag, stored.generation)?;
-            let deed = Deed { at_us: self.change_us(stored.updated_us), actor: actor.clone(), action: "delete" };
+            let deed =
+                Deed { at_us: self.change_us(stored.updated_us), actor: actor.clone(), action: "delete" };
             let write = self.drop_policy(&stored, &deed);
             match self.commit_policy(stored.shard, write).await.map_err(status) {
                 Err(failed) if again(try_number, etag, &failed) => try_number += 1,
@@ -151,7 +153,12 @@ impl ScheduleMaster {
     }
 
     /// The policy with its new generation, and how it is written.
-    pub(crate) fn put_policy(&self, stored: Option<&Policy>, wanted: Policy, deed: &Deed) -> (Policy, PlanWrite) {
+    pub(crate) fn put_policy(
+        &self,
+        stored: Option<&Policy>,
+        wanted: Policy,
+        deed: &Deed,
+    ) -> (Policy, PlanWrite) {
         let mut policy = wanted;
         if stored.is_none() {
             if policy.uid.is_nil() {

@@ -68,13 +68,14 @@ impl ScheduleMaster {
     async fn repair_some(&self, namespace: &str, traces: &[(String, Uuid, Trace)]) -> Result<(), StoreError> {
         let ids: Vec<String> = traces.iter().map(|(id, ..)| id.clone()).collect();
         let stored = self.store().schedules(namespace, &ids).await?;
-        let stored: BTreeMap<Uuid, Schedule> = stored.into_iter().map(|schedule| (schedule.uid, schedule)).collect();
+        let stored: BTreeMap<Uuid, Schedule> =
+            stored.into_iter().map(|schedule| (schedule.uid, schedule)).collect();
         let opened_until_us = self.store().frontier().await?.opened_until_us;
         let mut posts: BTreeMap<u16, Vec<Message>> = BTreeMap::new();
         let mut skipped = Vec::new();
         for (id, uid, trace) in traces {
             let Some(schedule) = stored.get(uid) else {
-                for (shard, message) in deletion(namespace, id, *uid, trace) {
+                for (shard, message) in deletion((namespace, id, *uid), trace, opened_until_us) {
                     posts.entry(shard).or_default().push(message);
                 }
                 continue;
@@ -130,19 +131,25 @@ fn latest(schedule: &Schedule, trace: &Trace) -> Option<Change> {
     }
 }
 
-fn deletion(namespace: &str, id: &str, uid: Uuid, trace: &Trace) -> Vec<(u16, Message)> {
+fn deletion(
+    (namespace, id, uid): (&str, &str, Uuid),
+    trace: &Trace,
+    opened_until_us: Option<i64>,
+) -> Vec<(u16, Message)> {
     let Some((generation, at_us)) = trace.deleted else { return Vec::new() };
     let row = ShardSchedule {
         uid,
         generation,
         changed_us: at_us,
-        until_us: at_us,
+        until_us: opened_until_us.unwrap_or(at_us).max(at_us),
         launches_us: Vec::new(),
         events: 1,
         priority: 0,
         pause: None,
         deleted: true,
         cursor: None,
+        earlier: Vec::new(),
+        former: Vec::new(),
     };
     let message = |shard: u16| Message {
         id: message_id(uid, generation, shard),

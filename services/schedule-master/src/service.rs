@@ -44,49 +44,82 @@ macro_rules! read {
 
 #[tonic::async_trait]
 impl ScheduleMasterService for ScheduleMaster {
-    async fn create_schedule(&self, request: Request<v1::CreateScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
+    async fn create_schedule(
+        &self,
+        request: Request<v1::CreateScheduleRequest>,
+    ) -> Result<Response<v1::Schedule>, Status> {
         change!(self, request, create_schedule)
     }
 
-    async fn get_schedule(&self, request: Request<v1::GetScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
+    async fn get_schedule(
+        &self,
+        request: Request<v1::GetScheduleRequest>,
+    ) -> Result<Response<v1::Schedule>, Status> {
         let master = self.clone();
         carried(async move { master.get_schedule(&request.into_inner().name).await }).await
     }
 
-    async fn list_schedules(&self, request: Request<v1::ListSchedulesRequest>) -> Result<Response<v1::ListSchedulesResponse>, Status> {
+    async fn list_schedules(
+        &self,
+        request: Request<v1::ListSchedulesRequest>,
+    ) -> Result<Response<v1::ListSchedulesResponse>, Status> {
         read!(self, request, list_schedules)
     }
 
-    async fn update_schedule(&self, request: Request<v1::UpdateScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
+    async fn update_schedule(
+        &self,
+        request: Request<v1::UpdateScheduleRequest>,
+    ) -> Result<Response<v1::Schedule>, Status> {
         change!(self, request, update_schedule)
     }
 
-    async fn delete_schedule(&self, request: Request<v1::DeleteScheduleRequest>) -> Result<Response<()>, Status> {
+    async fn delete_schedule(
+        &self,
+        request: Request<v1::DeleteScheduleRequest>,
+    ) -> Result<Response<()>, Status> {
         change!(self, request, delete_schedule)
     }
 
-    async fn pause_schedule(&self, request: Request<v1::PauseScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
+    async fn pause_schedule(
+        &self,
+        request: Request<v1::PauseScheduleRequest>,
+    ) -> Result<Response<v1::Schedule>, Status> {
         change!(self, request, pause_schedule)
     }
 
-    async fn resume_schedule(&self, request: Request<v1::ResumeScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
+    async fn resume_schedule(
+        &self,
+        request: Request<v1::ResumeScheduleRequest>,
+    ) -> Result<Response<v1::Schedule>, Status> {
         change!(self, request, resume_schedule)
     }
 
-    async fn create_policy(&self, request: Request<v1::CreatePolicyRequest>) -> Result<Response<v1::Policy>, Status> {
+    async fn create_policy(
+        &self,
+        request: Request<v1::CreatePolicyRequest>,
+    ) -> Result<Response<v1::Policy>, Status> {
         change!(self, request, create_policy)
     }
 
-    async fn get_policy(&self, request: Request<v1::GetPolicyRequest>) -> Result<Response<v1::Policy>, Status> {
+    async fn get_policy(
+        &self,
+        request: Request<v1::GetPolicyRequest>,
+    ) -> Result<Response<v1::Policy>, Status> {
         let master = self.clone();
         carried(async move { master.get_policy(&request.into_inner().name).await }).await
     }
 
-    async fn list_policies(&self, request: Request<v1::ListPoliciesRequest>) -> Result<Response<v1::ListPoliciesResponse>, Status> {
+    async fn list_policies(
+        &self,
+        request: Request<v1::ListPoliciesRequest>,
+    ) -> Result<Response<v1::ListPoliciesResponse>, Status> {
         read!(self, request, list_policies)
     }
 
-    async fn update_policy(&self, request: Request<v1::UpdatePolicyRequest>) -> Result<Response<v1::Policy>, Status> {
+    async fn update_policy(
+        &self,
+        request: Request<v1::UpdatePolicyRequest>,
+    ) -> Result<Response<v1::Policy>, Status> {
         change!(self, request, update_policy)
     }
 
@@ -94,35 +127,59 @@ impl ScheduleMasterService for ScheduleMaster {
         change!(self, request, delete_policy)
     }
 
-    async fn pause_policy(&self, request: Request<v1::PausePolicyRequest>) -> Result<Response<v1::Policy>, Status> {
+    async fn pause_policy(
+        &self,
+        request: Request<v1::PausePolicyRequest>,
+    ) -> Result<Response<v1::Policy>, Status> {
         change!(self, request, pause_policy)
     }
 
-    async fn resume_policy(&self, request: Request<v1::ResumePolicyRequest>) -> Result<Response<v1::Policy>, Status> {
+    async fn resume_policy(
+        &self,
+        request: Request<v1::ResumePolicyRequest>,
+    ) -> Result<Response<v1::Policy>, Status> {
         change!(self, request, resume_policy)
     }
 
-    async fn trigger_schedule(&self, request: Request<v1::TriggerScheduleRequest>) -> Result<Response<v1::Run>, Status> {
+    async fn trigger_schedule(
+        &self,
+        request: Request<v1::TriggerScheduleRequest>,
+    ) -> Result<Response<v1::Run>, Status> {
         change!(self, request, trigger_schedule)
     }
 
-    async fn backfill_schedule(&self, request: Request<v1::BackfillScheduleRequest>) -> Result<Response<v1::BackfillScheduleResponse>, Status> {
+    async fn backfill_schedule(
+        &self,
+        request: Request<v1::BackfillScheduleRequest>,
+    ) -> Result<Response<v1::BackfillScheduleResponse>, Status> {
         change!(self, request, backfill_schedule)
     }
 
-    async fn preview_schedule(&self, request: Request<v1::PreviewScheduleRequest>) -> Result<Response<v1::PreviewScheduleResponse>, Status> {
+    async fn preview_schedule(
+        &self,
+        request: Request<v1::PreviewScheduleRequest>,
+    ) -> Result<Response<v1::PreviewScheduleResponse>, Status> {
         read!(self, request, preview_schedule)
     }
 
-    async fn list_schedule_children(&self, request: Request<v1::ListScheduleChildrenRequest>) -> Result<Response<v1::ListScheduleChildrenResponse>, Status> {
+    async fn list_schedule_children(
+        &self,
+        request: Request<v1::ListScheduleChildrenRequest>,
+    ) -> Result<Response<v1::ListScheduleChildrenResponse>, Status> {
         read!(self, request, list_schedule_children)
     }
 
-    async fn list_skipped_triggers(&self, request: Request<v1::ListSkippedTriggersRequest>) -> Result<Response<v1::ListSkippedTriggersResponse>, Status> {
+    async fn list_skipped_triggers(
+        &self,
+        request: Request<v1::ListSkippedTriggersRequest>,
+    ) -> Result<Response<v1::ListSkippedTriggersResponse>, Status> {
         read!(self, request, list_skipped_triggers)
     }
 
-    async fn list_audit_entries(&self, request: Request<v1::ListAuditEntriesRequest>) -> Result<Response<v1::ListAuditEntriesResponse>, Status> {
+    async fn list_audit_entries(
+        &self,
+        request: Request<v1::ListAuditEntriesRequest>,
+    ) -> Result<Response<v1::ListAuditEntriesResponse>, Status> {
         read!(self, request, list_audit_entries)
     }
 

@@ -17,7 +17,9 @@ pub fn status(error: StoreError) -> Status {
             tracing::warn!(error = %private, "the database is unreachable");
             Status::unavailable("the database is unreachable, try again later")
         }
-        StoreError::Locked { .. } | StoreError::WrongSchema { .. } => internal(&error, "the database cannot be used"),
+        StoreError::Locked { .. } | StoreError::WrongSchema { .. } => {
+            internal(&error, "the database cannot be used")
+        }
         StoreError::Corrupt { table, .. } => internal(&error, &format!("a row in {table} is corrupt")),
         StoreError::Internal(_) => internal(&error, "the database refused"),
     }

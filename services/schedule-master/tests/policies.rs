@@ -63,7 +63,8 @@ async fn a_policy_lives_in_one_shard_and_that_hears_of_every_change() {
     assert_eq!(told(&world).await[0], (shard, 0));
     assert_eq!(*world.woken.lock().unwrap(), [shard; 5]);
     let audit = world.audit("").await;
-    let actions: Vec<(&str, i64)> = audit.iter().map(|entry| (entry.action.as_str(), entry.generation)).collect();
+    let actions: Vec<(&str, i64)> =
+        audit.iter().map(|entry| (entry.action.as_str(), entry.generation)).collect();
     assert_eq!(actions, [("delete", 5), ("resume", 4), ("pause", 3), ("update", 2), ("create", 1)]);
     assert_eq!(to_json(&audit[3])["difference"], json!({"max_in_flight": {"old": 3, "new": 9}}));
 }

@@ -49,7 +49,10 @@ async fn an_update_changes_what_its_mask_names() {
     assert_eq!(audit[1].generation, 2);
     assert_eq!(to_json(&audit[1])["difference"], json!({"events": {"old": 2, "new": 5}}));
     let unknown = world.update("a", json!({}), &["colour"]).await.unwrap_err();
-    assert_eq!((unknown.code(), world::fields(&unknown)), (Code::InvalidArgument, vec!["update_mask".to_owned()]));
+    assert_eq!(
+        (unknown.code(), world::fields(&unknown)),
+        (Code::InvalidArgument, vec!["update_mask".to_owned()])
+    );
     assert_eq!(world.update("b", json!({}), &[]).await.unwrap_err().code(), Code::NotFound);
 }
 
@@ -75,7 +78,10 @@ async fn an_etag_is_checked() {
     assert_eq!(stale.code(), Code::Aborted, "{stale}");
     assert!(stale.message().contains("\"2\""), "{stale}");
     let wrong = world.update("a", json!({"etag": "x"}), &["events"]).await.unwrap_err();
-    assert_eq!((wrong.code(), world::fields(&wrong)), (Code::InvalidArgument, vec!["schedule.etag".to_owned()]));
+    assert_eq!(
+        (wrong.code(), world::fields(&wrong)),
+        (Code::InvalidArgument, vec!["schedule.etag".to_owned()])
+    );
     assert_eq!(world.delete("a", "1").await.unwrap_err().code(), Code::Aborted);
     assert_eq!(world.state().await, before);
     world.delete("a", "2").await.unwrap();
@@ -110,7 +116,10 @@ async fn a_pause_has_a_reason_and_ends() {
     world.create("a", json!({})).await.unwrap();
     let paused = world.pause("a", "bad data").await;
     let pause = paused.pause.clone().unwrap();
-    assert_eq!((pause.reason.as_str(), pause.actor.as_str(), paused.etag.as_str()), ("bad data", "alice", "2"));
+    assert_eq!(
+        (pause.reason.as_str(), pause.actor.as_str(), paused.etag.as_str()),
+        ("bad data", "alice", "2")
+    );
     assert_eq!(world.pause("a", "bad data").await, paused);
     assert_eq!(world.pause("a", "worse").await.etag, "3");
     assert_eq!(world.ids("state=PAUSED").await, ["a"]);
@@ -160,7 +169,10 @@ async fn secrets_are_kept_and_never_shown() {
     let made = world.create("a", target(&one, "Bearer first")).await.unwrap();
     assert_eq!(to_json(&made)["target"]["http"]["has_secret"], json!(true));
     assert!(!format!("{made:?}").contains(&one));
-    world.update("a", json!({"target": {"http": {"url": "http://127.0.0.1:8/"}}}), &["target.http.url"]).await.unwrap();
+    world
+        .update("a", json!({"target": {"http": {"url": "http://127.0.0.1:8/"}}}), &["target.http.url"])
+        .await
+        .unwrap();
     let stored = world.store.schedule("default", "a").await.unwrap().unwrap();
     assert!(format!("{:?}", stored.target).contains(&one));
     world.update("a", target(&two, "Bearer second"), &[]).await.unwrap();

@@ -136,13 +136,9 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(args) => {
             let config = config::load(&args, &std::env::vars().collect())?.config;
             config::logging::start(&config)?;
-            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            runtime.block_on(Box::pin(serve::run(config))).map(|()| ExitCode::SUCCESS)
+            serve::run(config).map(|()| ExitCode::SUCCESS)
         }
-        Command::Demo(args) => {
-            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            runtime.block_on(Box::pin(demo::run(args)))
-        }
+        Command::Demo(args) => demo::run(args),
         Command::Config(args) => show_config(&args).map(|()| ExitCode::SUCCESS),
         Command::Times => {
             times::answer_lines(std::io::stdin().lock(), std::io::stdout().lock())?;

@@ -74,11 +74,7 @@ async fn show(args: DemoArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// One policy, two schedules that are due together.
-async fn create(
-    channel: &Channel,
-    args: &DemoArgs,
-    consumer: SocketAddr,
-) -> anyhow::Result<i64> {
+async fn create(channel: &Channel, args: &DemoArgs, consumer: SocketAddr) -> anyhow::Result<i64> {
     let mut master = ScheduleMasterServiceClient::new(channel.clone());
     let policy = v1::Policy { max_in_flight: Some(args.tokens), ..v1::Policy::default() };
     let request = v1::CreatePolicyRequest {

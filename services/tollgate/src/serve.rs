@@ -79,9 +79,9 @@ pub(crate) async fn start(config: ServeConfig) -> anyhow::Result<Running> {
     let store = tollgate_store::open(&config.store, config.store_connections)
         .await
         .with_context(|| format!("cannot open the store {}", without_password(&config.store)))?;
-    let listener = TcpListener::bind(config.listen)
-        .await
-        .with_context(|| format!("cannot listen on {}; choose another address with --listen", config.listen))?;
+    let listener = TcpListener::bind(config.listen).await.with_context(|| {
+        format!("cannot listen on {}; choose another address with --listen", config.listen)
+    })?;
     let address = listener.local_addr()?;
     let stop = CancellationToken::new();
     let parts = Parts::start(&config, store.clone(), address, &stop).await?;

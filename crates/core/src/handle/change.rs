@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::control::Message;
-use crate::model::{Policy, Run, RunId, Skipped};
+use crate::model::{DAY_US, Policy, Run, RunId, Skipped};
+
+/// How many earlier generations of a schedule a shard remembers.
+const EARLIER_MAX: usize = 64;
 
 /// Where an acquired, unfinished event stands. It has a row as long as it is one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -111,6 +114,35 @@ pub struct ShardSchedule {
     pub deleted: bool,
     /// What its consumers handed to the next run.
     pub cursor: Option<String>,
+    /// Earlier generations and when they took effect, for what was emitted before several changes and comes late.
+    #[serde(default)]
+    pub earlier: Vec<(i64, i64)>,
+    /// Shards that owned it before. Runs that started there end there, so they are told of its changes, too.
+    #[serde(default)]
+    pub former: Vec<u16>,
+}
+
+impl ShardSchedule {
+    /// From when on a run of this generation is stale, if there is a later one.
+    pub(super) fn replaced_us(&self, generation: i64) -> Option<i64> {
+        let all = self.earlier.iter().copied().chain([(self.generation, self.changed_us)]);
+        all.filter(|(later, _)| *later > generation).map(|(_, changed_us)| changed_us).min()
+    }
+
+    /// Takes over what the row of an earlier generation knew.
+    pub(super) fn follow(&mut self, old: &Self) {
+        self.cursor = self.cursor.take().or_else(|| old.cursor.clone());
+        self.former.extend(old.former.iter().filter(|shard| !self.former.contains(shard)).copied().collect::<Vec<_>>());
+        self.earlier.clone_from(&old.earlier);
+        if old.generation > 0 {
+            self.earlier.push((old.generation, old.changed_us));
+        }
+        // Nothing is emitted so late, and a schedule that changes all the time must not grow.
+        let oldest_us = self.changed_us - DAY_US;
+        self.earlier.retain(|(_, changed_us)| *changed_us > oldest_us);
+        let surplus = self.earlier.len().saturating_sub(EARLIER_MAX);
+        self.earlier.drain(..surplus);
+    }
 }
 
 /// Everything that one commit of a shard's owner writes.

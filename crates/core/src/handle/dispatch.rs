@@ -14,8 +14,8 @@ impl Shard {
     pub(super) fn adopt_run(&mut self, mut run: Run, now: Now) {
         if let Some(row) = self.schedules.get(&run.schedule_uid).and_then(|s| s.row.as_ref()) {
             let stale = run.kind == RunKind::Scheduled
-                && run.generation < row.generation
-                && (row.changed_us + 1..=row.until_us).contains(&run.launch_us);
+                && run.launch_us <= row.until_us
+                && row.replaced_us(run.generation).is_some_and(|changed_us| run.launch_us > changed_us);
             let current = (row.generation, row.events, row.priority);
             if stale && (row.deleted || row.launches_us.binary_search(&run.launch_us).is_err()) {
                 self.record_withdrawn(run.id);

@@ -412,6 +412,8 @@ impl Shard {
                 pause: None,
                 deleted: false,
                 cursor: None,
+                earlier: Vec::new(),
+                former: Vec::new(),
             }
         });
         row.cursor = Some(cursor);

@@ -55,7 +55,11 @@ impl Shard {
                     Some(shard) if moved => {
                         self.schedule_moved(message.id, shard, schedule, template, &context.runs, now);
                     }
-                    _ => self.schedule_changed(schedule, &template, &context.runs, now),
+                    _ => {
+                        let (uid, former) = (schedule.uid, schedule.former.clone());
+                        let news = self.schedule_changed(schedule, &template, &context.runs, now);
+                        self.tell_former(message.id, uid, news, &former, &template);
+                    }
                 }
             }
             Control::CancelRun { run, reason } => {
@@ -136,33 +140,38 @@ impl Shard {
         }
     }
 
-    /// The schedule has a new generation: what was emitted for the time after the change is put right.
+    /// The schedule has a new generation: what was emitted for the time after the change is put right. False if a
+    /// later one is known, or this one.
     fn schedule_changed(
         &mut self,
         mut row: ShardSchedule,
         template: &Template,
         read: &[Run],
         now: Now,
-    ) {
+    ) -> bool {
         let uid = row.uid;
         let schedule = self.schedules.entry(uid).or_default();
-        if let Some(old) = &schedule.row {
+        if let Some(old) = &mut schedule.row {
             if old.generation >= row.generation {
                 // The message was overtaken by the next one: it held until that one's moment.
                 if old.generation == row.generation + 1 {
                     let changed_us = old.changed_us;
+                    old.earlier.push((row.generation, row.changed_us));
+                    self.dirty_schedules.insert(uid);
                     row.launches_us.retain(|launch_us| *launch_us <= changed_us);
+                    self.put_right_upcoming(&row, changed_us, now);
                     self.make_missing(&row, template, read, now);
                 }
-                return;
+                return false;
             }
-            row.cursor = row.cursor.or_else(|| old.cursor.clone());
+            row.follow(old);
         }
+        row.former.retain(|shard| *shard != self.number);
         let deleted = row.deleted;
         schedule.row = Some(row.clone());
         self.forget_later(&row);
         self.dirty_schedules.insert(uid);
-        self.put_right_upcoming(&row, now);
+        self.put_right_upcoming(&row, i64::MAX, now);
         self.make_missing(&row, template, read, now);
         if deleted {
             let rest: Vec<_> =
@@ -172,6 +181,7 @@ impl Shard {
             }
         }
         self.park_if_needed(uid);
+        true
     }
 
     /// The fence of a deleted schedule is kept for a day beyond the last window that could hold something stale.
@@ -196,12 +206,20 @@ impl Shard {
         self.changes.schedules_gone.push(uid);
     }
 
-    /// Makes the runs of a generation's launch times that no emitter has handed over.
+    /// Makes the runs of a generation's launch times that no emitter has handed over, and takes in those that the owner
+    /// has not read yet: after the next change they would look stale.
     fn make_missing(&mut self, row: &ShardSchedule, template: &Template, read: &[Run], now: Now) {
         let known = self.known(read);
         for launch_us in row.launches_us.iter().copied() {
             let id = RunId::derive(row.uid, launch_us);
-            if self.has_been(id) || known.contains(&id) {
+            if self.has_been(id) {
+                continue;
+            }
+            if known.contains(&id) {
+                if let Some(mut run) = read.iter().find(|r| r.id == id && is_emitted(r)).cloned() {
+                    (run.generation, run.events, run.priority) = (row.generation, row.events, row.priority);
+                    self.adopt_run(run, now);
+                }
                 continue;
             }
             let run = template.run(self.number, row, launch_us, now);
@@ -213,12 +231,13 @@ impl Shard {
     }
 
     /// Runs that had been emitted for after the change: changed, or withdrawn.
-    fn put_right_upcoming(&mut self, row: &ShardSchedule, now: Now) {
+    fn put_right_upcoming(&mut self, row: &ShardSchedule, until_us: i64, now: Now) {
         let upcoming: Vec<RunId> = self
             .runs
             .values()
             .filter(|r| r.row.schedule_uid == row.uid && r.row.kind == RunKind::Scheduled)
-            .filter(|r| r.row.launch_us > row.changed_us && r.row.generation < row.generation)
+            .filter(|r| (row.changed_us + 1..=until_us).contains(&r.row.launch_us))
+            .filter(|r| r.row.generation < row.generation)
             .filter(|r| r.row.started_us.is_none() && r.row.cursor == 0)
             .map(|r| r.row.id)
             .collect();
@@ -312,6 +331,35 @@ impl Shard {
         self.moves.push(Move { after, shard, message: Message { id, control } });
     }
 
+    /// Tells the shards that owned a schedule before how it is now: all of them if it has changed, else those that are
+    /// not known yet. They answer with a message of the same id, which finds its generation known.
+    fn tell_former(&mut self, id: Uuid, uid: Uuid, news: bool, named: &[u16], template: &Template) {
+        let Some(row) = self.schedules.get_mut(&uid).and_then(|s| s.row.as_mut()) else { return };
+        let new: Vec<u16> =
+            named.iter().copied().filter(|shard| *shard != self.number && !row.former.contains(shard)).collect();
+        if !new.is_empty() {
+            row.former.extend(&new);
+            self.dirty_schedules.insert(uid);
+        }
+        let schedule = ShardSchedule {
+            launches_us: Vec::new(),
+            cursor: None,
+            earlier: Vec::new(),
+            former: Vec::new(),
+            ..row.clone()
+        };
+        for shard in if news { row.former.clone() } else { new } {
+            let control = Control::ScheduleChanged {
+                schedule: schedule.clone(),
+                namespace: template.namespace.clone(),
+                schedule_id: template.schedule_id.clone(),
+                policy_uid: template.policy_uid,
+                moved_to: Some(self.number),
+            };
+            self.changes.forwards.push((shard, Message { id, control }));
+        }
+    }
+
     /// Hands over the schedules that are durably given up.
     pub(super) fn hand_over(&mut self) {
         let durable = self.commits();
@@ -319,6 +367,8 @@ impl Shard {
             if let Control::ScheduleChanged { schedule, .. } = &mut message.control {
                 let here = self.schedules.get(&schedule.uid).and_then(|s| s.row.as_ref());
                 schedule.cursor = here.and_then(|r| r.cursor.clone());
+                schedule.former = here.map(|r| r.former.clone()).unwrap_or_default();
+                schedule.former.push(self.number);
             }
             self.changes.inbox_done.push(message.id);
             self.messages.insert(message.id, durable + 1);

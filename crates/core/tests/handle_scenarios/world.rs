@@ -220,6 +220,11 @@ impl World {
     }
 }
 
+/// Limits with only `max_in_flight` set.
+pub(crate) fn at_most(max_in_flight: u32) -> Limits {
+    Limits { max_in_flight: Some(max_in_flight), ..Limits::default() }
+}
+
 /// The consumer of a delivery has done its work.
 pub(crate) fn done(send: &Send) -> Release {
     Release {

@@ -40,8 +40,7 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    pub(crate) fn new(shard: u16) -> Self {
-        let _ = shard;
+    pub(crate) fn new() -> Self {
         Self { store: Store::default(), machine: None, life: 0, commit: None, read: None, replies: BTreeMap::new() }
     }
 
@@ -162,6 +161,7 @@ impl World {
         if self.fault == Fault::WithdrawnStay {
             changes.runs_withdrawn.clear();
         }
+        eprintln!("{:?} shard {shard} DURABLE {changes:?}", self.now);
         self.owners[usize::from(shard)].store.apply(&changes);
         self.check_commit(shard, &before, &changes);
     }
@@ -199,6 +199,7 @@ impl World {
             read.messages = Some(inbox.map(|m| (m.clone(), owner.store.context(&Needs::of(&m.control)))).collect());
         } else if let Some(Read { runs: Some((runs, specs)), messages: Some(messages), .. }) = owner.read.take() {
             for (message, context) in messages {
+                eprintln!("{now:?} shard {shard} CONTROL {message:?} {context:?}");
                 machine.control(message, context, now);
             }
             machine.adopt(runs, specs, now);

@@ -139,7 +139,7 @@ impl World {
             random,
             now,
             wall_max_us: now.wall_us,
-            owners: [Owner::new(0), Owner::new(1)],
+            owners: [Owner::new(), Owner::new()],
             master: Master::new(now.wall_us),
             events: BTreeMap::new(),
             numbers: 0,
@@ -182,10 +182,9 @@ impl World {
         self.events.insert((self.now.mono_us + us, self.numbers), event);
     }
 
-    /// A new id; later ones are larger.
+    /// A new id, whose order means nothing.
     pub(crate) fn id(&mut self) -> Uuid {
-        self.numbers += 1;
-        Uuid::from_u128(u128::from(self.numbers) << 64)
+        Uuid::from_u64_pair(self.random.next(), self.random.next())
     }
 
     fn until(&mut self, end_us: i64) {

@@ -34,11 +34,6 @@ pub(crate) fn policy(uid: u128, limits: Limits) -> Policy {
     }
 }
 
-/// Limits with only `max_in_flight` set.
-pub(crate) fn at_most(max_in_flight: u32) -> Limits {
-    Limits { max_in_flight: Some(max_in_flight), ..Limits::default() }
-}
-
 /// The spec of a schedule with an HTTP target, three attempts and checks rounded up to the minute.
 pub(crate) fn spec(schedule: u128, policy: Option<&Policy>) -> RunSpec {
     RunSpec {
@@ -110,5 +105,7 @@ pub(crate) fn fence(spec: &RunSpec, changed_us: i64, until_us: i64, launches_us:
         pause: None,
         deleted: false,
         cursor: None,
+        earlier: Vec::new(),
+        former: Vec::new(),
     }
 }

@@ -234,7 +234,7 @@ pub(crate) async fn scan_goes_on_after_a_checkpoint(place: &Place) {
         let page = store.scan(&task, checkpoint, 7).await.unwrap();
         pieces.extend(page.children.iter().map(key));
         checkpoint = page.next;
-        if checkpoint.is_none() {
+        if checkpoint.is_none() || pieces.len() > whole.len() {
             break;
         }
     }
@@ -269,7 +269,7 @@ pub(crate) async fn scan_leaves_a_corrupt_schedule_out(place: &Place) {
         found.extend(page.children.into_iter().map(|scanned| scanned.schedule.id));
         (corrupt, pages) = (corrupt + page.corrupt, pages + 1);
         checkpoint = page.next;
-        if checkpoint.is_none() {
+        if checkpoint.is_none() || pages > 3 {
             break;
         }
     }

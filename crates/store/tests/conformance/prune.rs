@@ -44,11 +44,13 @@ pub(crate) async fn old_runs_go_when_finished(place: &Place) {
     let cancelled = Run { state: RunState::Cancelled, ..finished(&one, 6, old_us + 1) };
     let skipped = Run { state: RunState::Skipped, ..finished(&one, 7, old_us + 2) };
     let open = Run { finished_us: None, ..waiting(&one, 5, old_us + 3) };
+    // Whatever its times say, it has not ended.
+    let running = Run { state: RunState::Running, ..finished(&one, 5, old_us + 5) };
     let late = Run { finished_us: Some(BEFORE_US), ..finished(&one, 5, old_us + 4) };
-    store.emit(&[old, cancelled, skipped, open.clone(), late.clone()], &[]).await.unwrap();
+    store.emit(&[old, cancelled, skipped, open.clone(), late.clone(), running.clone()], &[]).await.unwrap();
     assert_eq!(store.prune(BEFORE_US, NOON_US).await.unwrap().runs, 3);
     let left = store.list_runs("default", &Default::default(), None, 10).await.unwrap();
-    assert_eq!(left, [late, open]);
+    assert_eq!(left, [running, late, open]);
 }
 
 pub(crate) async fn old_skips_and_audit_go(place: &Place) {

@@ -215,6 +215,8 @@ pub(crate) fn shard_schedule(schedule: &Schedule) -> ShardSchedule {
         pause: Some(pause("deploy")),
         deleted: false,
         cursor: Some("page 7".to_owned()),
+        earlier: Vec::new(),
+        former: Vec::new(),
     }
 }
 

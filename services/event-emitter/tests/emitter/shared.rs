@@ -234,10 +234,13 @@ async fn a_lease_that_runs_out_hands_the_rest_over() {
     let world = World::new(start_us).await;
     let schedules = minutely(20);
     world.put(&schedules).await;
-    // Each page takes as long as a lease lasts.
-    let clock = world.clock.clone();
+    // Each of the first pages takes longer than a lease lasts.
+    let (clock, slow_left) = (world.clock.clone(), AtomicUsize::new(7));
     let hooked = Hooked::new(&world.store, move |called, at| {
-        if called == "scan" && at == Moment::After {
+        let is_scan = called == "scan" && at == Moment::After;
+        if is_scan
+            && slow_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+        {
             clock.advance_us(31 * SECOND_US);
         }
         async { Ok(()) }.boxed()

@@ -9,7 +9,7 @@ use tollgate_store::plan::PlanWrite;
 use tonic::Status;
 use uuid::Uuid;
 
-use super::{Gathered, Given, Origin, refusal};
+use super::{Gathered, Given, Origin, Refusal};
 use crate::ScheduleMaster;
 use crate::audit::Deed;
 use crate::change::Change;
@@ -58,7 +58,9 @@ fn stale(path: &str, etag: &str, stored: Option<i64>) -> Result<(), FieldError> 
     match (convert::etag(path, etag)?, stored) {
         (None, _) => Ok(()),
         (Some(given), Some(stored)) if given == stored => Ok(()),
-        (Some(_), Some(stored)) => Err(FieldError::new(path, etag, format!("\"{stored}\", what is stored now"))),
+        (Some(_), Some(stored)) => {
+            Err(FieldError::new(path, etag, format!("\"{stored}\", what is stored now")))
+        }
         (Some(_), None) => Err(FieldError::new(path, etag, "none: it does not exist")),
     }
 }
@@ -69,7 +71,7 @@ impl ScheduleMaster {
         &self,
         given: Gathered,
         actor: &str,
-        refusals: &mut Vec<FieldError>,
+        refusals: &mut Vec<Refusal>,
     ) -> Result<Planning, Status> {
         let mut planning = Planning::default();
         let mut policies = self.policy_uids(&given).await?;
@@ -205,8 +207,8 @@ impl ScheduleMaster {
     }
 }
 
-fn refuse(refusals: &mut Vec<FieldError>, origin: &Origin, errors: Vec<FieldError>) {
-    refusals.extend(errors.into_iter().map(|error| refusal(&origin.source, &origin.name.id, error)));
+fn refuse(refusals: &mut Vec<Refusal>, origin: &Origin, errors: Vec<FieldError>) {
+    refusals.extend(errors.into_iter().map(|error| Refusal::new(&origin.source, &origin.name.id, error)));
 }
 
 fn key(origin: &Origin) -> Key {
@@ -224,5 +226,7 @@ fn by_namespace<M>(given: &[Given<M>]) -> BTreeMap<&str, Vec<String>> {
 /// The items in their order, in chunks.
 fn chunks<T>(items: Vec<T>) -> impl Iterator<Item = Vec<T>> {
     let mut items = items.into_iter();
-    std::iter::from_fn(move || Some(items.by_ref().take(CHUNK).collect::<Vec<T>>()).filter(|some| !some.is_empty()))
+    std::iter::from_fn(move || {
+        Some(items.by_ref().take(CHUNK).collect::<Vec<T>>()).filter(|some| !some.is_empty())
+    })
 }

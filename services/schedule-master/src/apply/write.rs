@@ -8,14 +8,11 @@ use tollgate_store::StoreError;
 use tollgate_store::plan::PlanWrite;
 use tonic::Status;
 
-use super::Origin;
 use super::judge::Planned;
+use super::{ERRORS_MAX, Origin};
 use crate::ScheduleMaster;
 use crate::change::Change;
 use crate::status::status;
-
-/// The most errors in an answer.
-const ERRORS_MAX: usize = 1000;
 
 /// Whether a transaction failed because of what was in it.
 fn is_own_fault(error: &StoreError) -> bool {

@@ -1,5 +1,11 @@
 //! A Schedule Master behind a real gRPC server, over SQLite in a directory of its own.
-#![allow(dead_code, clippy::unwrap_used, clippy::allow_attributes, reason = "each test file uses its part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::allow_attributes,
+    reason = "each test file uses its part"
+)]
 
 use std::sync::{Arc, Mutex};
 
@@ -99,12 +105,7 @@ impl World {
         Ok(self.client.get_schedule(request).await?.into_inner())
     }
 
-    pub async fn update(
-        &mut self,
-        id: &str,
-        schedule: Value,
-        mask: &[&str],
-    ) -> Result<v1::Schedule, Status> {
+    pub async fn update(&mut self, id: &str, schedule: Value, mask: &[&str]) -> Result<v1::Schedule, Status> {
         let mut schedule = self::schedule(schedule);
         schedule.name = name(id);
         let paths = mask.iter().map(|path| (*path).to_owned()).collect();
@@ -129,7 +130,10 @@ impl World {
         self.client.delete_schedule(as_alice(request)).await.map(drop)
     }
 
-    pub async fn apply(&mut self, requests: Vec<v1::ApplyResourcesRequest>) -> Result<v1::ApplyResourcesResponse, Status> {
+    pub async fn apply(
+        &mut self,
+        requests: Vec<v1::ApplyResourcesRequest>,
+    ) -> Result<v1::ApplyResourcesResponse, Status> {
         let stream = tokio_stream::iter(requests);
         Ok(self.client.apply_resources(as_alice(stream)).await?.into_inner())
     }
@@ -263,5 +267,9 @@ fn given(source: &str, resource: v1::apply_resources_request::Resource) -> v1::A
 /// The fields that a refusal names.
 pub fn fields(status: &Status) -> Vec<String> {
     let details = status.get_details_bad_request();
-    details.into_iter().flat_map(|details| details.field_violations).map(|violation| violation.field).collect()
+    details
+        .into_iter()
+        .flat_map(|details| details.field_violations)
+        .map(|violation| violation.field)
+        .collect()
 }

@@ -85,7 +85,9 @@ async fn around_schedule(session: &Session, name: &str) -> anyhow::Result<()> {
     let source = v1::preview_schedule_request::Source::Name(name.to_owned());
     let request = v1::PreviewScheduleRequest { source: Some(source), from_time: None, count };
     if let Ok(answer) = session.master().preview_schedule(request).await {
-        session.printer.text(&format!("\nnext launch times:\n{}", preview::text(session.now_us, answer.get_ref())))?;
+        session
+            .printer
+            .text(&format!("\nnext launch times:\n{}", preview::text(session.now_us, answer.get_ref())))?;
     }
     if let Ok(answer) = fetch::runs(session, &format!("schedule={}", names::short(name)), AROUND).await {
         session.printer.text(&format!("\nlatest runs:\n{}", rows::runs(session.now_us, &answer.runs)))?;

@@ -37,9 +37,13 @@ impl Failure {
 
 fn hint(code: Code, server: &str) -> Option<String> {
     Some(match code {
-        Code::Unavailable => format!("is `tollgate serve` running, and able to reach its store, at {server}?"),
+        Code::Unavailable => {
+            format!("is `tollgate serve` running, and able to reach its store, at {server}?")
+        }
         Code::DeadlineExceeded | Code::Cancelled => {
-            format!("{server} did not answer in time; allow more with --timeout. What was asked may still happen.")
+            format!(
+                "{server} did not answer in time; allow more with --timeout. What was asked may still happen."
+            )
         }
         Code::Unimplemented => {
             format!("the process at {server} does not play that role; ask one that does with --server")

@@ -36,7 +36,11 @@ pub(super) async fn event(session: &Session, name: &str) -> anyhow::Result<v1::E
 }
 
 /// The runs that a filter selects, latest first.
-pub(super) async fn runs(session: &Session, filter: &str, limit: u32) -> anyhow::Result<v1::ListRunsResponse> {
+pub(super) async fn runs(
+    session: &Session,
+    filter: &str,
+    limit: u32,
+) -> anyhow::Result<v1::ListRunsResponse> {
     let (runs, next_page_token) = pages::collect(limit, async |page_size, page_token| {
         let (parent, filter) = (session.parent(), filter.to_owned());
         let request = v1::ListRunsRequest { parent, page_size, page_token, filter };

@@ -70,12 +70,15 @@ pub(crate) async fn run(session: Session, args: GetArgs) -> anyhow::Result<()> {
         (Kind::Skipped, Some(schedule)) => skipped(&session, &schedule, limit).await,
         (Kind::Children, Some(schedule)) => children(&session, &schedule, limit).await,
         (Kind::Skipped | Kind::Children, None) => {
-            Err(Usage("expected the name of a schedule, as in `tollgate list skipped nightly`".to_owned()).into())
+            Err(Usage("expected the name of a schedule, as in `tollgate list skipped nightly`".to_owned())
+                .into())
         }
         (Kind::Events, None) => {
             Err(Usage("expected the name of a run, as in `tollgate list events RUN`".to_owned()).into())
         }
-        (Kind::Windows, Some(_)) => Err(Usage("windows have no names: `tollgate list windows`".to_owned()).into()),
+        (Kind::Windows, Some(_)) => {
+            Err(Usage("windows have no names: `tollgate list windows`".to_owned()).into())
+        }
         (_, Some(_)) if !filter.is_empty() => {
             Err(Usage("--filter is for lists, not for one resource".to_owned()).into())
         }
@@ -86,9 +89,9 @@ pub(crate) async fn run(session: Session, args: GetArgs) -> anyhow::Result<()> {
 async fn one(session: &Session, kind: Kind, name: &str) -> anyhow::Result<()> {
     let (printer, now_us) = (&session.printer, session.now_us);
     match kind {
-        Kind::Policies => {
-            printer.message(&fetch::policy(session, name).await?, |policy| rows::policies(std::slice::from_ref(policy)))
-        }
+        Kind::Policies => printer.message(&fetch::policy(session, name).await?, |policy| {
+            rows::policies(std::slice::from_ref(policy))
+        }),
         Kind::Schedules => printer.message(&fetch::schedule(session, name).await?, |schedule| {
             rows::schedules(now_us, std::slice::from_ref(schedule))
         }),
@@ -137,7 +140,8 @@ async fn events(session: &Session, run: String, filter: String, limit: u32) -> a
         let (parent, filter) = (run.clone(), filter.clone());
         let request = v1::ListEventsRequest { parent, page_size, page_token, filter };
         let answer = session.handler().list_events(request).await;
-        let page = answer.map_err(|status| session.failure(format!("list events of {run}"), status))?.into_inner();
+        let page =
+            answer.map_err(|status| session.failure(format!("list events of {run}"), status))?.into_inner();
         Ok((page.events, page.next_page_token))
     })
     .await?;

@@ -4,7 +4,7 @@
 //! the program quietly.
 
 use std::cell::RefCell;
-use std::io::Write;
+use std::io::{Stdout, Write};
 
 use prost::{Message, Name};
 use serde_json::Value;
@@ -22,18 +22,13 @@ pub(crate) enum Format {
 /// Where answers go.
 pub(crate) struct Printer {
     format: Format,
-    sink: RefCell<Box<dyn Write>>,
+    sink: RefCell<Stdout>,
 }
 
 impl Printer {
     /// Prints to standard output.
     pub(crate) fn stdout(format: Format) -> Self {
-        Self::to(format, Box::new(std::io::stdout()))
-    }
-
-    /// Prints to `sink`.
-    pub(crate) fn to(format: Format, sink: Box<dyn Write>) -> Self {
-        Self { format, sink: RefCell::new(sink) }
+        Self { format, sink: RefCell::new(std::io::stdout()) }
     }
 
     /// Whether answers are printed as JSON.

@@ -109,5 +109,9 @@ fn full_name(session: &Session, what: &ResumeArgs) -> anyhow::Result<String> {
 fn paused(session: &Session, name: &str, pause: Option<&v1::Pause>) -> String {
     let Some(pause) = pause else { return format!("{name} is not paused\n") };
     let reason = if pause.reason.is_empty() { String::new() } else { format!(": {}", pause.reason) };
-    format!("paused {name} since {}, by {}{reason}\n", both(session.now_us, pause.since.as_ref()), pause.actor)
+    format!(
+        "paused {name} since {}, by {}{reason}\n",
+        both(session.now_us, pause.since.as_ref()),
+        pause.actor
+    )
 }

@@ -93,7 +93,10 @@ fn sources(session: &Session, args: &PreviewArgs) -> anyhow::Result<Vec<(String,
         return Ok(vec![(format!("{cron:?} in {}", args.zone), timed(Trigger::Cron(cron.clone())))]);
     }
     if let Some(every) = given.every {
-        return Ok(vec![("the interval".to_owned(), timed(Trigger::Interval(v1::Interval { every: Some(every), anchor: None })))]);
+        return Ok(vec![(
+            "the interval".to_owned(),
+            timed(Trigger::Interval(v1::Interval { every: Some(every), anchor: None })),
+        )]);
     }
     let Some(file) = &given.file else { return Ok(Vec::new()) };
     let documents = read_files(std::slice::from_ref(file), &session.namespace)?;

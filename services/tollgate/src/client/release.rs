@@ -4,9 +4,9 @@ use clap::{Args, ValueEnum};
 use prost_types::{Duration, Timestamp};
 use tollgate_proto::v1;
 
+use super::Session;
 use super::rows::word;
 use super::when::{both, duration, moment_or_span, parse_span};
-use super::Session;
 use crate::cli::Usage;
 
 /// How the work went.
@@ -105,11 +105,12 @@ pub(crate) async fn run(session: Session, args: ReleaseArgs) -> anyhow::Result<(
 /// What the service says, or those of writing.
 pub(crate) async fn extend(session: Session, args: ExtendArgs) -> anyhow::Result<()> {
     let ExtendArgs { name, ttl, attempt } = args;
-    let answer = session.handler().extend_token(v1::ExtendTokenRequest { name: name.clone(), attempt, ttl }).await;
+    let answer =
+        session.handler().extend_token(v1::ExtendTokenRequest { name: name.clone(), attempt, ttl }).await;
     let answer = answer.map_err(|status| session.failure(format!("extend {name}"), status))?.into_inner();
-    session
-        .printer
-        .message(&answer, |answer| format!("silence is allowed for {}\n", duration(answer.remaining.as_ref())))
+    session.printer.message(&answer, |answer| {
+        format!("silence is allowed for {}\n", duration(answer.remaining.as_ref()))
+    })
 }
 
 fn next_check(now_us: i64, text: Option<&str>) -> anyhow::Result<Option<Timestamp>> {

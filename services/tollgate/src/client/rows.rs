@@ -39,7 +39,8 @@ fn triggers(schedule: &v1::Schedule) -> String {
         Some(Trigger::Cron(cron)) => cron.clone(),
         Some(Trigger::Fields(fields)) => {
             let part = |field: &Option<String>| field.clone().unwrap_or_else(|| "*".to_owned());
-            let minute = fields.minute.clone().filter(|minute| minute != "*").unwrap_or_else(|| "0".to_owned());
+            let minute =
+                fields.minute.clone().filter(|minute| minute != "*").unwrap_or_else(|| "0".to_owned());
             let (hour, day) = (part(&fields.hour), part(&fields.day_of_month));
             format!("{minute} {hour} {day} {} {}", part(&fields.month), part(&fields.day_of_week))
         }
@@ -69,7 +70,8 @@ pub(super) fn schedules(now_us: i64, schedules: &[v1::Schedule]) -> String {
 
 /// Policies.
 pub(super) fn policies(policies: &[v1::Policy]) -> String {
-    let mut table = Table::new(["POLICY", "STATE", "IN FLIGHT", "PER SECOND", "BURST", "RECLAIM", "TTL", "SHARD"]);
+    let mut table =
+        Table::new(["POLICY", "STATE", "IN FLIGHT", "PER SECOND", "BURST", "RECLAIM", "TTL", "SHARD"]);
     for policy in policies {
         table.row([
             short(&policy.name).to_owned(),
@@ -108,7 +110,10 @@ pub(super) fn runs(now_us: i64, runs: &[v1::Run]) -> String {
 
 /// Events that ended otherwise than well.
 fn bad(counts: &v1::RunCounts) -> u64 {
-    [counts.failed, counts.dead, counts.expired, counts.cancelled, counts.lost].into_iter().map(u64::from).sum()
+    [counts.failed, counts.dead, counts.expired, counts.cancelled, counts.lost]
+        .into_iter()
+        .map(u64::from)
+        .sum()
 }
 
 /// A run's counts on one line, those of zero left out.
@@ -211,7 +216,8 @@ pub(super) fn history(now_us: i64, runs: &[v1::Run], skipped: &[v1::SkippedTrigg
         lines.push((order(&trigger.launch_time), trigger.launch_time, cells));
     }
     lines.sort_by(|a, b| b.0.cmp(&a.0));
-    let mut table = Table::new(["LAUNCH TIME", "SEEN FROM NOW", "STATE", "KIND", "EVENTS", "NOTES", "ENDED", "RUN"]);
+    let mut table =
+        Table::new(["LAUNCH TIME", "SEEN FROM NOW", "STATE", "KIND", "EVENTS", "NOTES", "ENDED", "RUN"]);
     for (_, time, [state, kind, events, notes, end, run]) in lines {
         let (at, seen) = (exact(time.as_ref()), relative(now_us, time.as_ref()));
         table.row([at, seen, state, kind, events, notes, end, run]);
@@ -239,7 +245,11 @@ mod tests {
     #[test]
     fn schedules_show_their_timing() {
         let cron = v1::Trigger { trigger: Some(Trigger::Cron("30 2 * * *".to_owned())) };
-        let fields = v1::FieldTimes { hour: Some("3,6".to_owned()), minute: Some("*".to_owned()), ..Default::default() };
+        let fields = v1::FieldTimes {
+            hour: Some("3,6".to_owned()),
+            minute: Some("*".to_owned()),
+            ..Default::default()
+        };
         let fields = v1::Trigger { trigger: Some(Trigger::Fields(fields)) };
         let schedule = v1::Schedule {
             name: "namespaces/default/schedules/nightly".to_owned(),
@@ -254,7 +264,8 @@ mod tests {
         let text = schedules(0, &[schedule]);
         let line = text.lines().nth(1).unwrap_or_default();
         let cells: Vec<&str> = line.split("  ").filter(|cell| !cell.is_empty()).map(str::trim).collect();
-        let expected = ["nightly", "PAUSED", "imports", "1000", "30 2 * * *; 0 3,6 * * *", "Europe/Berlin", "in 3m"];
+        let expected =
+            ["nightly", "PAUSED", "imports", "1000", "30 2 * * *; 0 3,6 * * *", "Europe/Berlin", "in 3m"];
         assert_eq!(cells, expected);
         assert_eq!(schedules(0, &[]), "no schedules\n");
     }

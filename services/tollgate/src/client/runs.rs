@@ -51,5 +51,7 @@ pub(crate) async fn retry(session: Session, args: RetryArgs) -> anyhow::Result<(
     let request = v1::RetryDeadEventsRequest { parent, events: args.events };
     let answer = session.handler().retry_dead_events(request).await;
     let answer = answer.map_err(|status| session.failure(tried, status))?.into_inner();
-    session.printer.message(&answer, |answer| format!("{} dead events are tried again\n", answer.retried_count))
+    session
+        .printer
+        .message(&answer, |answer| format!("{} dead events are tried again\n", answer.retried_count))
 }

@@ -106,11 +106,7 @@ impl Session {
             return Err(wrong().into());
         }
         let endpoint = Endpoint::from_shared(server.clone()).map_err(|_| wrong())?;
-        let actor = args.actor.or_else(|| std::env::var("USER").ok()).filter(|actor| !actor.is_empty());
-        let actor = actor.unwrap_or_else(|| "anonymous".to_owned());
-        let actor = actor
-            .parse()
-            .map_err(|_| Usage(format!("--actor: {actor:?} is not allowed, expected printable ASCII")))?;
+        let actor = actor(args.actor)?;
         let channel = endpoint
             .connect_timeout(CONNECT_TIMEOUT)
             .connect()
@@ -151,17 +147,15 @@ impl Session {
     }
 }
 
-#[cfg(test)]
-impl Session {
-    /// A session with a service at `server` that prints to `printer`.
-    pub(crate) async fn test(server: &str, printer: Printer, now_us: i64) -> anyhow::Result<Self> {
-        let args = ClientArgs {
-            server: server.to_owned(),
-            namespace: "default".to_owned(),
-            output: Format::Table,
-            actor: Some("tester".to_owned()),
-            timeout: None,
-        };
-        Ok(Self { printer, now_us, ..Self::open(args).await? })
+/// Who asks: the flag or variable, else $USER.
+fn actor(given: Option<String>) -> Result<MetadataValue<Ascii>, Usage> {
+    let usable =
+        |actor: &String| !actor.is_empty() && actor.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    let given = given.filter(|actor| !actor.is_empty());
+    if let Some(wrong) = given.as_ref().filter(|actor| !usable(actor)) {
+        return Err(Usage(format!("--actor: {wrong:?} is not allowed, expected printable ASCII")));
     }
+    let actor = given.or_else(|| std::env::var("USER").ok().filter(usable));
+    let actor = actor.and_then(|actor| actor.parse().ok());
+    Ok(actor.unwrap_or_else(|| MetadataValue::from_static("anonymous")))
 }

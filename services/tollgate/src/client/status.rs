@@ -57,7 +57,11 @@ pub(crate) async fn run(session: Session, args: StatusArgs) -> anyhow::Result<()
     session.printer.text(&text)
 }
 
-fn played<T>(session: &Session, tried: &str, answer: Result<Response<T>, Status>) -> anyhow::Result<Option<T>> {
+fn played<T>(
+    session: &Session,
+    tried: &str,
+    answer: Result<Response<T>, Status>,
+) -> anyhow::Result<Option<T>> {
     match answer {
         Ok(answer) => Ok(Some(answer.into_inner())),
         Err(status) if status.code() == Code::Unimplemented => Ok(None),
@@ -90,7 +94,12 @@ fn handler_text(handler: &v1::HandlerStatus, each_shard: bool) -> String {
         let mut table = Table::new(["SHARD", "OWNER", "EPOCH", "STATE"]);
         for shard in &handler.shards {
             let state = if shard.paused { "PAUSED" } else { "ACTIVE" };
-            table.row([shard.shard.to_string(), shard.owner.clone(), shard.epoch.to_string(), state.to_owned()]);
+            table.row([
+                shard.shard.to_string(),
+                shard.owner.clone(),
+                shard.epoch.to_string(),
+                state.to_owned(),
+            ]);
         }
         text.push_str(&format!("\n{table}"));
     }
@@ -112,8 +121,18 @@ fn owners(shards: &[v1::ShardGauge]) -> String {
 }
 
 fn gauges(policies: &[v1::PolicyGauge]) -> String {
-    let mut table =
-        Table::new(["POLICY", "STATE", "HELD", "OF", "SUSPECT", "WAITING", "OLDEST", "STARTED/S", "RATE", "SHARD"]);
+    let mut table = Table::new([
+        "POLICY",
+        "STATE",
+        "HELD",
+        "OF",
+        "SUSPECT",
+        "WAITING",
+        "OLDEST",
+        "STARTED/S",
+        "RATE",
+        "SHARD",
+    ]);
     for gauge in policies {
         let name = if gauge.policy.is_empty() { "(no policy)" } else { short(&gauge.policy) };
         table.row([
@@ -138,7 +157,8 @@ mod tests {
 
     #[test]
     fn a_status_counts_shards_by_owner() {
-        let shard = |shard: u32, owner: &str| v1::ShardGauge { shard, owner: owner.to_owned(), ..Default::default() };
+        let shard =
+            |shard: u32, owner: &str| v1::ShardGauge { shard, owner: owner.to_owned(), ..Default::default() };
         let status = v1::HandlerStatus {
             handler: "a".to_owned(),
             shards: vec![shard(0, "a"), shard(1, ""), shard(2, "a")],

@@ -46,7 +46,8 @@ pub(crate) struct BackfillArgs {
 pub(crate) async fn run(session: Session, args: TriggerArgs) -> anyhow::Result<()> {
     let name = names::schedule(&session.namespace, &args.name);
     let tried = format!("trigger {name}");
-    let answer = session.master().trigger_schedule(v1::TriggerScheduleRequest { name, events: args.events }).await;
+    let answer =
+        session.master().trigger_schedule(v1::TriggerScheduleRequest { name, events: args.events }).await;
     let run = answer.map_err(|status| session.failure(tried, status))?.into_inner();
     session.printer.message(&run, |run| rows::runs(session.now_us, std::slice::from_ref(run)))
 }

@@ -68,8 +68,9 @@ pub(crate) fn duration(span_: Option<&Duration>) -> String {
 /// # Errors
 /// What is allowed.
 pub(crate) fn moment(text: &str) -> anyhow::Result<Timestamp> {
-    let moment = DateTime::parse_from_rfc3339(text.trim())
-        .map_err(|_| anyhow!("expected a moment such as 2026-03-29T02:30:00Z or 2026-03-29T02:30:00+02:00"))?;
+    let moment = DateTime::parse_from_rfc3339(text.trim()).map_err(|_| {
+        anyhow!("expected a moment such as 2026-03-29T02:30:00Z or 2026-03-29T02:30:00+02:00")
+    })?;
     Ok(timestamp(moment.with_timezone(&Utc).timestamp_micros()))
 }
 
@@ -92,7 +93,8 @@ pub(crate) fn moment_or_span(now_us: i64, text: &str) -> anyhow::Result<Timestam
 /// # Errors
 /// What is allowed.
 pub(crate) fn parse_span(text: &str) -> anyhow::Result<Duration> {
-    let span = humantime::parse_duration(text).map_err(|_| anyhow!("expected a duration such as 90s or 15m"))?;
+    let span =
+        humantime::parse_duration(text).map_err(|_| anyhow!("expected a duration such as 90s or 15m"))?;
     Duration::try_from(span).map_err(|_| anyhow!("expected a shorter duration"))
 }
 

@@ -52,7 +52,11 @@ fn text(now_us: i64, explanation: &v1::Explanation) -> String {
 pub(super) fn reasons(now_us: i64, explanation: &v1::Explanation) -> String {
     let mut text = format!("{}\n", explanation.summary);
     for reason in &explanation.reasons {
-        text.push_str(&format!("  {}: {}\n", word(reason.code().as_str_name(), "REASON_CODE_"), reason.message));
+        text.push_str(&format!(
+            "  {}: {}\n",
+            word(reason.code().as_str_name(), "REASON_CODE_"),
+            reason.message
+        ));
     }
     match explanation.place_in_line {
         0 => text.push_str("place in line: next\n"),

@@ -199,7 +199,8 @@ mod tests {
 
     #[test]
     fn flags_beat_the_environment_which_beats_the_file() {
-        let file = file("# settings\nstore: sqlite:file.db\nwindow: 10s\nroles: [master, emitter]\nsends_max: 3\n");
+        let file =
+            file("# settings\nstore: sqlite:file.db\nwindow: 10s\nroles: [master, emitter]\nsends_max: 3\n");
         let path = file.path().to_str().unwrap();
         let environment = environment(&[
             ("TOLLGATE_CONFIG", path),
@@ -223,7 +224,8 @@ mod tests {
         let file = file("\nwindow: soon\nwindows: 3\nlog: {a: b}\n");
         let path = file.path().to_str().unwrap().to_owned();
         let args = ServeArgs { file: Some(path.clone()), ..flags(&[("listen", "here")]) };
-        let error = load(&args, &environment(&[("TOLLGATE_AHEAD", "5"), ("TOLLGATE_WINDOW", "9s")])).unwrap_err();
+        let error =
+            load(&args, &environment(&[("TOLLGATE_AHEAD", "5"), ("TOLLGATE_WINDOW", "9s")])).unwrap_err();
         let text = error.to_string();
         for part in [
             &format!("{path}:2: window: \"soon\" is not allowed, expected whole seconds from 1s to 1h"),
@@ -244,7 +246,8 @@ mod tests {
         let args = ServeArgs { file: Some(path.clone()), flags: BTreeMap::new() };
         let error = load(&args, &environment(&[])).unwrap_err().to_string();
         assert!(error.starts_with(&format!("{path}:")), "{error}");
-        let error = load(&ServeArgs::default(), &environment(&[("TOLLGATE_CONFIG", "/nowhere")])).unwrap_err();
+        let error =
+            load(&ServeArgs::default(), &environment(&[("TOLLGATE_CONFIG", "/nowhere")])).unwrap_err();
         assert!(error.to_string().contains("environment variable TOLLGATE_CONFIG: cannot read \"/nowhere\""));
         let empty = file("# nothing\n");
         let args = ServeArgs { file: empty.path().to_str().map(str::to_owned), flags: BTreeMap::new() };

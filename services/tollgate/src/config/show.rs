@@ -29,7 +29,8 @@ pub(crate) fn print(loaded: &Loaded, printer: &Printer) -> anyhow::Result<()> {
         ]);
     }
     printer.text(&table.to_string())?;
-    printer.text("\nKeys of the file are the settings' names. `tollgate serve --help` says what each means.\n")
+    printer
+        .text("\nKeys of the file are the settings' names. `tollgate serve --help` says what each means.\n")
 }
 
 /// Prints the table as it stands in the README: without values.

@@ -89,7 +89,8 @@ async fn accept(listener: TcpListener, notebook: Arc<Mutex<Notebook>>, channel: 
     while let Ok((stream, _)) = listener.accept().await {
         let (notebook, channel) = (notebook.clone(), channel.clone());
         tokio::spawn(async move {
-            let service = service_fn(move |request| take(request, notebook.clone(), channel.clone(), work_mean_ms));
+            let service =
+                service_fn(move |request| take(request, notebook.clone(), channel.clone(), work_mean_ms));
             // A connection that breaks is the sender's business: it sends again.
             let _closed = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
@@ -134,7 +135,9 @@ async fn work(event: Event, notebook: Arc<Mutex<Notebook>>, channel: Channel, wo
     let mut notebook = notebook.lock().unwrap_or_else(PoisonError::into_inner);
     match released.map(|answer| answer.into_inner().status()) {
         Ok(v1::ReleaseStatus::Released) => notebook.measured.released += 1,
-        Ok(status) => notebook.measured.release_problems.push(format!("{}: {}", event.id, status.as_str_name())),
+        Ok(status) => {
+            notebook.measured.release_problems.push(format!("{}: {}", event.id, status.as_str_name()))
+        }
         Err(status) => notebook.measured.release_problems.push(format!("{}: {}", event.id, status.message())),
     }
 }

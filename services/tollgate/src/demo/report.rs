@@ -35,7 +35,11 @@ pub(super) fn intro(
         "Two schedules are due in three seconds: nightly-backup ({} events) and tenant-sync ({small_events} events).",
         args.events
     )?;
-    writeln!(out, "Their policy has {} tokens: never more than {} events at the consumer.\n", args.tokens, args.tokens)?;
+    writeln!(
+        out,
+        "Their policy has {} tokens: never more than {} events at the consumer.\n",
+        args.tokens, args.tokens
+    )?;
     Ok(())
 }
 
@@ -72,7 +76,12 @@ pub(super) fn progress_end(terminal: bool) -> anyhow::Result<()> {
 }
 
 /// What the consumer measured, and whether every promise was kept.
-pub(super) fn summary(measured: &Measured, args: &DemoArgs, total: u32, runs: &[v1::Run]) -> anyhow::Result<bool> {
+pub(super) fn summary(
+    measured: &Measured,
+    args: &DemoArgs,
+    total: u32,
+    runs: &[v1::Run],
+) -> anyhow::Result<bool> {
     let mut lateness = measured.lateness_us.clone();
     lateness.sort_unstable();
     // The first ones found a free token: their lateness is Tollgate's own.
@@ -124,7 +133,8 @@ fn broken(measured: &Measured, args: &DemoArgs, total: u32, finished: usize) -> 
         broken.push(format!("{} deliveries too many, with no failure to excuse them", measured.duplicates));
     }
     if measured.released != u64::from(total) || finished != 2 {
-        broken.push(format!("{} events of {total} released, {finished} runs of 2 finished", measured.released));
+        broken
+            .push(format!("{} events of {total} released, {finished} runs of 2 finished", measured.released));
     }
     broken.extend(measured.release_problems.iter().take(5).map(|p| format!("a release was refused: {p}")));
     broken

@@ -62,7 +62,10 @@ mod tests {
     use super::*;
 
     fn lines(text: &str) -> Vec<(u64, u64, &str)> {
-        split(text).iter().map(|document| (document.first_line, document.content_line, document.text)).collect()
+        split(text)
+            .iter()
+            .map(|document| (document.first_line, document.content_line, document.text))
+            .collect()
     }
 
     #[test]

@@ -17,7 +17,9 @@ pub(super) fn line(document: &str, path: &str) -> Option<u64> {
     let mut line = None;
     for part in path.split(['.', '[']).filter(|part| !part.is_empty()) {
         let found = match node.tree {
-            Tree::Map(members) => members.into_iter().find(|(key, _)| is_same(key, part)).map(|(_, node)| node),
+            Tree::Map(members) => {
+                members.into_iter().find(|(key, _)| is_same(key, part)).map(|(_, node)| node)
+            }
             Tree::List(items) => {
                 let index = part.trim_end_matches(']').parse::<usize>().ok();
                 index.and_then(|index| items.into_iter().nth(index))

@@ -86,7 +86,8 @@ fn read(file: &str) -> anyhow::Result<(Arc<str>, String)> {
 }
 
 fn summary(answer: &v1::ApplyResourcesResponse, dry_run: bool) -> String {
-    let v1::ApplyResourcesResponse { created_count, updated_count, unchanged_count, failed_count, .. } = answer;
+    let v1::ApplyResourcesResponse { created_count, updated_count, unchanged_count, failed_count, .. } =
+        answer;
     let mut text = format!("{created_count} created, {updated_count} updated, {unchanged_count} unchanged");
     if *failed_count > 0 {
         text.push_str(&format!(", {failed_count} refused"));

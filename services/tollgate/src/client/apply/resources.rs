@@ -32,7 +32,8 @@ pub(crate) struct Place {
 impl Place {
     /// The line of a field of the resource; its first line where the field is not in the document.
     pub(super) fn of_field(&self, field: &str) -> Self {
-        let field = field.strip_prefix("schedule.").or_else(|| field.strip_prefix("policy.")).unwrap_or(field);
+        let field =
+            field.strip_prefix("schedule.").or_else(|| field.strip_prefix("policy.")).unwrap_or(field);
         if field.is_empty() {
             return self.clone();
         }
@@ -163,13 +164,19 @@ impl Reader<'_> {
             return self.wrong.push(format!("{place}: {EXPECTED}"));
         };
         match members.remove("kind") {
-            Some(Value::String(kind)) if kind.eq_ignore_ascii_case("policy") => self.resource(members, true, place),
-            Some(Value::String(kind)) if kind.eq_ignore_ascii_case("schedule") => self.resource(members, false, place),
+            Some(Value::String(kind)) if kind.eq_ignore_ascii_case("policy") => {
+                self.resource(members, true, place)
+            }
+            Some(Value::String(kind)) if kind.eq_ignore_ascii_case("schedule") => {
+                self.resource(members, false, place)
+            }
             Some(kind) => {
                 let place = place.of_field("kind");
                 self.wrong.push(format!("{place}: kind: {kind} is not allowed, expected Policy or Schedule"));
             }
-            None if members.contains_key("policies") || members.contains_key("schedules") => self.lists(place),
+            None if members.contains_key("policies") || members.contains_key("schedules") => {
+                self.lists(place)
+            }
             None => self.wrong.push(format!("{place}: {EXPECTED}")),
         }
     }
@@ -219,13 +226,17 @@ impl Reader<'_> {
         let namespace = match members.remove("namespace") {
             None => self.namespace.to_owned(),
             Some(Value::String(namespace)) => namespace,
-            Some(other) => return Err(("namespace".to_owned(), format!("{other} is not allowed, expected text"))),
+            Some(other) => {
+                return Err(("namespace".to_owned(), format!("{other} is not allowed, expected text")));
+            }
         };
         let field = if members.contains_key("id") { "id" } else { "name" };
         let text = match (members.remove("id"), members.remove("name")) {
             (Some(id), None) => id,
             (None, Some(name)) => name,
-            (Some(_), Some(_)) => return Err(("name".to_owned(), "excludes id, which is given too".to_owned())),
+            (Some(_), Some(_)) => {
+                return Err(("name".to_owned(), "excludes id, which is given too".to_owned()));
+            }
             (None, None) => return Err(("id".to_owned(), "is missing".to_owned())),
         };
         let text = match text {
@@ -240,7 +251,8 @@ impl Reader<'_> {
             (false, true) => names::schedule(field, &text),
             (false, false) => names::schedule_within(field, &namespace, &text),
         };
-        let name = name.map_err(|error| (error.field.clone(), without_field(&error.to_string(), &error.field)))?;
+        let name =
+            name.map_err(|error| (error.field.clone(), without_field(&error.to_string(), &error.field)))?;
         let full = if is_policy { names::of_policy } else { names::of_schedule }(&name.namespace, &name.id);
         members.insert("name".to_owned(), Value::String(full));
         let resource = if is_policy {

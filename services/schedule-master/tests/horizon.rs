@@ -1,0 +1,230 @@
+//! What the queue shards hear of changes inside the windows that are open already.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod world;
+
+use serde_json::json;
+use tollgate_core::model::{MINUTE_US, SECOND_US};
+use tollgate_proto::v1;
+use tollgate_schedule_master::shard_of;
+use uuid::Uuid;
+use world::{NOW_S, NOW_US, World, given_policy, given_schedule};
+
+const PAUSED: i32 = v1::SkipReason::Paused as i32;
+
+fn home(world: &World, uid: &str) -> u16 {
+    shard_of(uid.parse::<Uuid>().unwrap(), world.shards)
+}
+
+#[tokio::test]
+async fn a_new_schedule_is_told_only_if_it_fires_inside_what_is_open() {
+    let mut world = World::new().await;
+    world.create("early", json!({})).await.unwrap();
+    assert!(world.inbox().await.is_empty(), "nothing is open");
+    let until_us = world.open_window(3).await;
+    world.create("nightly", json!({"triggers": [{"cron": "0 3 * * *"}]})).await.unwrap();
+    assert!(world.inbox().await.is_empty(), "it fires later");
+    let made = world.create("a", json!({"events": 7, "priority": 2})).await.unwrap();
+    let told = world.told(1).await;
+    assert_eq!(told.len(), 1);
+    let told = &told[0];
+    assert_eq!(told.launches(), [60, 120, 180]);
+    assert_eq!(told.shard, home(&world, &made.uid));
+    assert_eq!((told.schedule_id.as_str(), told.policy_uid, told.moved_to), ("a", None, None));
+    let row = &told.schedule;
+    assert_eq!((row.changed_us, row.until_us, row.events, row.priority), (NOW_US, until_us, 7, 2));
+    assert_eq!((row.pause.clone(), row.deleted, row.cursor.clone()), (None, false, None));
+    assert_eq!(row.uid.to_string(), made.uid);
+    assert_eq!(*world.woken.lock().unwrap(), [told.shard]);
+}
+
+#[tokio::test]
+async fn an_update_corrects_what_is_open() {
+    let mut world = World::new().await;
+    world.open_window(3).await;
+    world.create("a", json!({})).await.unwrap();
+    world.clock.advance_us(70 * SECOND_US);
+    let changed =
+        world.update("a", json!({"triggers": [{"cron": "*/2 * * * *"}], "events": 4}), &[]).await.unwrap();
+    let told = world.told(2).await;
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].launches(), [120]);
+    assert_eq!(told[0].schedule.changed_us, NOW_US + 70 * SECOND_US);
+    assert_eq!((told[0].schedule.events, told[0].moved_to), (4, None));
+    let other = world.update("a", json!({"triggers": [{"cron": "0 3 * * *"}]}), &["triggers"]).await.unwrap();
+    assert_eq!(other.uid, changed.uid);
+    assert!(world.told(3).await[0].launches().is_empty());
+}
+
+#[tokio::test]
+async fn a_change_is_told_also_where_nothing_is_open() {
+    let mut world = World::new().await;
+    world.create("a", json!({})).await.unwrap();
+    world.pause("a", "why").await;
+    world.resume("a").await;
+    world.delete("a", "").await.unwrap();
+    for generation in 2..=4 {
+        let told = world.told(generation).await;
+        assert_eq!(told.len(), 1, "{generation}");
+        let row = &told[0].schedule;
+        assert!(row.launches_us.is_empty());
+        assert_eq!(row.until_us, row.changed_us);
+        assert_eq!(row.pause.is_some(), generation == 2);
+        assert_eq!(row.deleted, generation == 4);
+    }
+    assert!(world.told(2).await[0].schedule.changed_us < world.told(3).await[0].schedule.changed_us);
+}
+
+#[tokio::test]
+async fn a_pause_withdraws_and_records_and_a_resume_takes_back() {
+    let mut world = World::new().await;
+    world.open_window(4).await;
+    world.create("a", json!({})).await.unwrap();
+    world.pause("a", "why").await;
+    let told = world.told(2).await;
+    assert!(told[0].launches().is_empty());
+    assert_eq!(told[0].schedule.pause.clone().unwrap().reason, "why");
+    assert_eq!(world.skipped("a").await, [(240, PAUSED), (180, PAUSED), (120, PAUSED), (60, PAUSED)]);
+    world.update("a", json!({"triggers": [{"cron": "*/2 * * * *"}]}), &["triggers"]).await.unwrap();
+    assert_eq!(world.skipped("a").await, [(240, PAUSED), (120, PAUSED)]);
+    assert!(world.told(3).await[0].launches().is_empty());
+    world.clock.advance_us(130 * SECOND_US);
+    world.resume("a").await;
+    assert_eq!(world.skipped("a").await, [(120, PAUSED)], "what fell due in the pause stays recorded");
+    assert_eq!(world.told(4).await[0].launches(), [240]);
+    assert_eq!(world.told(4).await[0].schedule.pause, None);
+}
+
+#[tokio::test]
+async fn a_deletion_withdraws() {
+    let mut world = World::new().await;
+    world.open_window(4).await;
+    let made = world.create("a", json!({})).await.unwrap();
+    world.delete("a", "1").await.unwrap();
+    let told = world.told(2).await;
+    assert_eq!(told.len(), 1);
+    assert!(told[0].schedule.deleted && told[0].launches().is_empty());
+    assert_eq!((told[0].shard, told[0].moved_to), (home(&world, &made.uid), None));
+    let again = world.create("a", json!({})).await.unwrap();
+    assert_ne!(again.uid, made.uid);
+    assert_eq!(world.told(1).await.len(), 2);
+}
+
+/// A policy that lives in another shard than `not`.
+async fn policy_elsewhere(world: &mut World, not: u16) -> v1::Policy {
+    for at in 0..1000 {
+        let made = world.create_policy(&format!("p{at}"), json!({"max_in_flight": 1})).await.unwrap();
+        if u16::try_from(made.shard).unwrap() != not {
+            return made;
+        }
+    }
+    panic!("every policy lives in {not}");
+}
+
+#[tokio::test]
+async fn a_move_is_told_to_the_shard_that_had_it() {
+    let mut world = World::new().await;
+    world.open_window(2).await;
+    let made = world.create("a", json!({})).await.unwrap();
+    let old = home(&world, &made.uid);
+    let policy = policy_elsewhere(&mut world, old).await;
+    let new = u16::try_from(policy.shard).unwrap();
+    world.update("a", json!({"policy": policy.name}), &["policy"]).await.unwrap();
+    let told = world.told(2).await;
+    assert_eq!(told.len(), 1);
+    assert_eq!((told[0].shard, told[0].moved_to), (old, Some(new)));
+    assert_eq!(told[0].policy_uid, Some(policy.uid.parse().unwrap()));
+    assert_eq!(told[0].launches(), [60, 120]);
+    world.update("a", json!({"events": 3}), &["events"]).await.unwrap();
+    assert_eq!((world.told(3).await[0].shard, world.told(3).await[0].moved_to), (new, None));
+    world.update("a", json!({}), &["policy"]).await.unwrap();
+    assert_eq!((world.told(4).await[0].shard, world.told(4).await[0].moved_to), (new, Some(old)));
+}
+
+#[tokio::test]
+async fn an_apply_tells_each_shard() {
+    let mut world = World::new().await;
+    world.open_window(2).await;
+    let mut all = vec![given_policy("p", "", json!({"max_in_flight": 2}))];
+    all.extend((0..40).map(|at| given_schedule(&format!("s{at}"), "", json!({}))));
+    all.extend((0..3).map(|at| given_schedule(&format!("t{at}"), "", json!({"policy": "p"}))));
+    world.apply(all).await.unwrap();
+    let told = world.told(1).await;
+    assert_eq!(told.len(), 43);
+    assert!(told.iter().all(|told| told.launches() == [60, 120]));
+    let policy = world.store.policy("default", "p").await.unwrap().unwrap();
+    let under: Vec<u16> =
+        told.iter().filter(|told| told.policy_uid.is_some()).map(|told| told.shard).collect();
+    assert_eq!(under, [policy.shard; 3]);
+    let shards: std::collections::BTreeSet<u16> = told.iter().map(|told| told.shard).collect();
+    assert!(shards.len() > 10, "{shards:?}");
+    assert!(shards.iter().all(|shard| world.woken.lock().unwrap().contains(shard)));
+}
+
+/// What an owner of all shards does with its inboxes.
+async fn drain(world: &World) {
+    use tollgate_core::handle::change::Changes;
+    for lease in world.store.leases().await.unwrap() {
+        let messages = world.store.inbox(lease.shard, 1000).await.unwrap();
+        let inbox_done: Vec<Uuid> = messages.iter().map(|message| message.id).collect();
+        if inbox_done.is_empty() {
+            continue;
+        }
+        let mut lease = world.store.take_shard(&lease, "test").await.unwrap().unwrap();
+        world.store.commit(&mut lease, &Changes { inbox_done, ..Changes::default() }).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_repair_tells_again_what_was_changed_lately() {
+    let mut world = World::new().await;
+    world.open_window(5).await;
+    world.create("old", json!({})).await.unwrap();
+    world.clock.advance_us(11 * MINUTE_US);
+    let start_us = (NOW_S + 5 * 60) * SECOND_US;
+    let window = tollgate_core::emit::Window { start_us, end_us: start_us + 10 * MINUTE_US };
+    world.store.open_window(window, &[], world.clock.wall_us()).await.unwrap();
+    let made = world.create("made", json!({})).await.unwrap();
+    let moved = world.create("moved", json!({})).await.unwrap();
+    let old = home(&world, &moved.uid);
+    let policy = policy_elsewhere(&mut world, old).await;
+    world.update("moved", json!({"policy": policy.name}), &["policy"]).await.unwrap();
+    world.create("paused", json!({})).await.unwrap();
+    world.pause("paused", "why").await;
+    world.create("gone", json!({})).await.unwrap();
+    world.delete("gone", "").await.unwrap();
+    world.create("later", json!({"triggers": [{"cron": "0 3 * * *"}]})).await.unwrap();
+    let ids = ["made", "moved", "paused", "gone"];
+    let latest = |told: Vec<(u16, tollgate_core::handle::control::Message)>| {
+        ids.map(|id| {
+            let mut found: Vec<_> = told
+                .iter()
+                .filter(|(_, message)| format!("{message:?}").contains(&format!("schedule_id: {id:?}")))
+                .map(|(shard, message)| (format!("{message:?}"), *shard, message.id))
+                .collect();
+            found.sort_by_key(|(text, ..)| text.contains("generation: 2"));
+            found.pop()
+        })
+    };
+    let before = latest(world.inbox().await);
+    assert!(before.iter().all(Option::is_some));
+
+    world.master.repair().await.unwrap();
+    assert_eq!(latest(world.inbox().await), before, "what waits is not doubled");
+    drain(&world).await;
+    assert!(world.inbox().await.is_empty());
+    world.master.repair().await.unwrap();
+    let again = world.inbox().await;
+    assert_eq!(again.len(), ids.len(), "{again:?}");
+    let again = latest(again);
+    assert_eq!(again[..3], before[..3]);
+    let (gone, deletion) = (again[3].as_ref().unwrap(), before[3].as_ref().unwrap());
+    assert_eq!((gone.1, gone.2), (deletion.1, deletion.2));
+    for part in ["deleted: true", "generation: 2", &format!("until_us: {}", window.end_us)] {
+        assert!(gone.0.contains(part) && deletion.0.contains(part), "{part}: {gone:?} {deletion:?}");
+    }
+    assert_eq!(again[0].as_ref().unwrap().1, home(&world, &made.uid));
+    assert_eq!(again[1].as_ref().unwrap().1, home(&world, &moved.uid));
+    assert!(again[1].as_ref().unwrap().0.contains(&format!("moved_to: Some({})", policy.shard)));
+    assert_eq!(world.skipped("paused").await.len(), 4);
+}

@@ -1,0 +1,123 @@
+//! Runs that a user makes by hand.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod world;
+
+use prost_types::Timestamp;
+use serde_json::json;
+use tollgate_core::model::{Run, RunId, RunKind, RunState, SECOND_US};
+use tollgate_proto::json::to_json;
+use tollgate_proto::v1;
+use tollgate_schedule_master::{Options, shard_of};
+use tonic::{Code, Status};
+use world::{NOW_S, World, as_alice, fields, name};
+
+async fn trigger(world: &mut World, id: &str, events: Option<u32>) -> Result<v1::Run, Status> {
+    let request = v1::TriggerScheduleRequest { name: name(id), events };
+    Ok(world.client.trigger_schedule(as_alice(request)).await?.into_inner())
+}
+
+async fn backfill(
+    world: &mut World,
+    (from_s, to_s): (i64, i64),
+    priority: Option<u32>,
+) -> Result<v1::BackfillScheduleResponse, Status> {
+    let time = |seconds: i64| Some(Timestamp { seconds: NOW_S + seconds, nanos: 0 });
+    let request = v1::BackfillScheduleRequest {
+        name: name("a"),
+        start_time: time(from_s),
+        end_time: time(to_s),
+        priority,
+    };
+    Ok(world.client.backfill_schedule(as_alice(request)).await?.into_inner())
+}
+
+async fn runs(world: &World) -> Vec<Run> {
+    world.store.list_runs("default", &Default::default(), None, 20_000).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_trigger_makes_one_run_now() {
+    let mut world = World::new().await;
+    let made = world.create("a", json!({"events": 7, "priority": 3})).await.unwrap();
+    let one = trigger(&mut world, "a", None).await.unwrap();
+    let two = trigger(&mut world, "a", Some(10_000_000)).await.unwrap();
+    assert_eq!((one.events, one.priority, one.kind), (7, 3, v1::RunKind::Manual as i32));
+    assert_eq!((two.events, two.schedule.as_str()), (10_000_000, name("a").as_str()));
+    let stored = runs(&world).await;
+    assert_eq!(stored.len(), 2, "the clock stands, and yet no launch time is used twice");
+    let shard = shard_of(made.uid.parse().unwrap(), world.shards);
+    for run in &stored {
+        assert_eq!((run.shard, run.kind, run.state), (shard, RunKind::Manual, RunState::Emitted));
+        assert_eq!(run.id, RunId::derive(made.uid.parse().unwrap(), run.launch_us));
+        assert!((0..SECOND_US).contains(&(run.launch_us - world::NOW_US)));
+        assert_ne!(run.launch_us % SECOND_US, 0);
+    }
+    assert_eq!(*world.woken.lock().unwrap(), [shard, shard]);
+    let audit = world.audit("").await;
+    assert_eq!((audit[0].action.as_str(), audit[0].generation, audit.len()), ("trigger", 1, 3));
+    assert_eq!(to_json(&audit[0])["difference"]["run"], json!({"new": two.name}));
+}
+
+#[tokio::test]
+async fn a_wrong_trigger_makes_nothing() {
+    let mut world = World::new().await;
+    world.create("a", json!({})).await.unwrap();
+    world.pause("a", "bad data").await;
+    let before = world.state().await;
+    let paused = trigger(&mut world, "a", None).await.unwrap_err();
+    assert_eq!(paused.code(), Code::FailedPrecondition);
+    assert!(paused.message().contains("bad data") && paused.message().contains("alice"), "{paused}");
+    for events in [0, 10_000_001] {
+        let refused = trigger(&mut world, "a", Some(events)).await.unwrap_err();
+        assert_eq!((refused.code(), fields(&refused)), (Code::InvalidArgument, vec!["events".to_owned()]));
+    }
+    assert_eq!(trigger(&mut world, "b", None).await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(backfill(&mut world, (-600, 0), None).await.unwrap_err().code(), Code::FailedPrecondition);
+    assert_eq!(world.state().await, before);
+}
+
+#[tokio::test]
+async fn a_backfill_makes_each_missing_run_once() {
+    let mut world = World::new().await;
+    world.create("a", json!({"events": 4, "priority": 8})).await.unwrap();
+    let first = backfill(&mut world, (-600, -300), None).await.unwrap();
+    assert_eq!((first.created_count, first.existing_count), (5, 0));
+    let times: Vec<i64> = first.launch_times.iter().map(|time| time.seconds - NOW_S).collect();
+    assert_eq!(times, [-600, -540, -480, -420, -360], "the end is left out");
+    let more = backfill(&mut world, (-600, -180), Some(9)).await.unwrap();
+    assert_eq!((more.created_count, more.existing_count), (2, 5));
+    let none = backfill(&mut world, (-600, -180), None).await.unwrap();
+    assert_eq!((none.created_count, none.existing_count, none.launch_times.len()), (0, 7, 0));
+    let stored = runs(&world).await;
+    assert_eq!(stored.len(), 7);
+    for run in &stored {
+        assert_eq!((run.kind, run.events, run.emitted_us), (RunKind::Backfill, 4, world::NOW_US));
+        let late = run.launch_us / SECOND_US - NOW_S >= -300;
+        assert_eq!(run.priority, if late { 9 } else { 0 });
+    }
+    let actions: Vec<String> = world.audit("").await.into_iter().map(|entry| entry.action).collect();
+    assert_eq!(actions, ["backfill", "backfill", "create"], "one that makes nothing is not noted");
+}
+
+#[tokio::test]
+async fn a_wrong_range_is_refused() {
+    let mut world = World::with(Options { retention_s: 8 * 24 * 3600, ..Options::default() }).await;
+    world.create("a", json!({})).await.unwrap();
+    let before = world.state().await;
+    let day = 24 * 3600;
+    for (range, priority, field, word) in [
+        ((-60, 60), None, "end_time", "future"),
+        ((-60, -60), None, "end_time", "after start_time"),
+        ((-9 * day, -8 * day), None, "start_time", "8 days"),
+        ((-7 * day, 0), None, "end_time", "10080 launch times"),
+        ((-60, 0), Some(10), "priority", "0 (last) to 9"),
+    ] {
+        let refused = backfill(&mut world, range, priority).await.unwrap_err();
+        assert_eq!((refused.code(), fields(&refused)), (Code::InvalidArgument, vec![field.to_owned()]));
+        assert!(refused.message().contains(word), "{word}: {refused}");
+    }
+    assert_eq!(world.state().await, before);
+    let most = backfill(&mut world, (-10_000 * 60, 0), None).await.unwrap();
+    assert_eq!((most.created_count, most.launch_times.len()), (10_000, 1000));
+}

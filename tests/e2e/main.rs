@@ -1,0 +1,22 @@
+//! Every subject of the end-to-end tests.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+/// Stamps a test for each store.
+macro_rules! on_both_stores {
+    ($($name:ident),+ $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(tollgate_tests::Kind::Sqlite).await;
+            })+
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(tollgate_tests::Kind::Postgres).await;
+            })+
+        }
+    };
+}
+
+mod times;

@@ -1,0 +1,79 @@
+//! Empty databases, one for each test, removed at its end.
+
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use tempfile::TempDir;
+
+/// Which store a test runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Embedded.
+    Sqlite,
+    /// At `TOLLGATE_TEST_POSTGRES`.
+    Postgres,
+}
+
+/// An empty database.
+#[derive(Debug)]
+pub enum Database {
+    /// A file in a folder of its own.
+    Sqlite(TempDir),
+    /// A database of this name.
+    Postgres(String),
+}
+
+impl Database {
+    /// A new one.
+    ///
+    /// # Panics
+    /// Where there is no PostgreSQL.
+    pub async fn new(kind: Kind) -> Self {
+        match kind {
+            Kind::Sqlite => Self::Sqlite(tempfile::tempdir().unwrap()),
+            Kind::Postgres => {
+                let name = format!("tollgate_{}", uuid::Uuid::now_v7().simple());
+                execute(format!("CREATE DATABASE {name}")).await;
+                Self::Postgres(name)
+            }
+        }
+    }
+
+    /// As `--store` takes it.
+    pub fn url(&self) -> String {
+        match self {
+            Self::Sqlite(folder) => format!("sqlite:{}", folder.path().join("tollgate.db").display()),
+            Self::Postgres(name) => {
+                let server = server();
+                let (base, query) = server.split_once('?').unwrap_or((&server, ""));
+                let (base, _) = base.rsplit_once('/').unwrap();
+                let mark = if query.is_empty() { "" } else { "?" };
+                format!("{base}/{name}{mark}{query}")
+            }
+        }
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        if let Self::Postgres(name) = self {
+            let sql = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
+            // A runtime of its own: the test's cannot be waited on from within.
+            let dropping = std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(execute(sql));
+            });
+            // A server that has gone has no database to drop.
+            let _ = dropping.join();
+        }
+    }
+}
+
+fn server() -> String {
+    std::env::var("TOLLGATE_TEST_POSTGRES").unwrap_or_else(|_| {
+        panic!("TOLLGATE_TEST_POSTGRES is not set. Run the tests with ./tests/run, which starts a PostgreSQL")
+    })
+}
+
+async fn execute(sql: String) {
+    let mut connection = PgConnection::connect(&server()).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
+}

@@ -1,0 +1,90 @@
+//! A consumer that reads an SQS queue by long poll.
+
+use aws_sdk_sqs::Client;
+use aws_sdk_sqs::types::DeleteMessageBatchRequestEntry;
+use tokio::task::JoinHandle;
+
+use crate::cloud_event;
+use crate::consumer::work_on;
+use crate::release::Releaser;
+use crate::{Arrival, Conduct, Emulator, Link, Notes, Releases};
+
+/// A consumer; it ends when dropped. [`Conduct::Answer`] and the like mean that it forgets the message.
+pub struct SqsConsumer {
+    pollers: Vec<JoinHandle<()>>,
+    /// What it has seen.
+    pub notes: Notes,
+}
+
+impl SqsConsumer {
+    /// Reads a queue with some pollers, and does with each message as the script says.
+    pub fn start(
+        emulator: &Emulator,
+        queue_url: &str,
+        link: Link,
+        how: Releases,
+        script: impl Fn(&Arrival) -> Conduct + Clone + Send + Sync + 'static,
+    ) -> Self {
+        let notes = Notes::default();
+        let releaser = Releaser::new(how, link, notes.clone());
+        let poller = || {
+            let (client, queue_url) = (emulator.client(), queue_url.to_owned());
+            tokio::spawn(poll(client, queue_url, notes.clone(), releaser.clone(), script.clone()))
+        };
+        let pollers = (0..2).map(|_| poller()).collect();
+        Self { pollers, notes }
+    }
+}
+
+impl Drop for SqsConsumer {
+    fn drop(&mut self) {
+        self.pollers.iter().for_each(JoinHandle::abort);
+    }
+}
+
+async fn poll(
+    client: Client,
+    queue_url: String,
+    notes: Notes,
+    releaser: Releaser,
+    script: impl Fn(&Arrival) -> Conduct,
+) {
+    loop {
+        let receive = client.receive_message().queue_url(&queue_url).max_number_of_messages(10);
+        let received = match receive.wait_time_seconds(1).message_attribute_names("All").send().await {
+            Ok(received) => received,
+            Err(error) => {
+                notes.problem(format!("receive: {error:?}"));
+                return;
+            }
+        };
+        let mut delete = Vec::new();
+        for (at, message) in received.messages().iter().enumerate() {
+            let entry = DeleteMessageBatchRequestEntry::builder().id(at.to_string());
+            delete.push(entry.set_receipt_handle(message.receipt_handle.clone()).build().unwrap());
+            let arrival = match cloud_event::read(message.body().unwrap_or_default().as_bytes()) {
+                Ok(arrival) => arrival,
+                Err(problem) => {
+                    notes.problem(problem);
+                    continue;
+                }
+            };
+            let attributes = message.message_attributes();
+            let id = attributes.and_then(|all| all.get("tollgate-event-id")?.string_value());
+            if id != Some(&arrival.event_id) {
+                notes.problem(format!("attribute tollgate-event-id is {id:?}, id {:?}", arrival.event_id));
+            }
+            let conduct = script(&arrival);
+            let begins = notes.arrived(&arrival, matches!(conduct, Conduct::Take(_)));
+            if let (Conduct::Take(work), true) = (conduct, begins) {
+                tokio::spawn(work_on(arrival.event_id, work, notes.clone(), releaser.clone()));
+            }
+        }
+        if !delete.is_empty() {
+            let deleted = client.delete_message_batch().queue_url(&queue_url).set_entries(Some(delete));
+            if let Err(error) = deleted.send().await {
+                notes.problem(format!("delete: {error:?}"));
+            }
+        }
+    }
+}
