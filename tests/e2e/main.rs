@@ -19,4 +19,12 @@ macro_rules! on_both_stores {
     };
 }
 
+mod by_hand;
+mod change;
+mod crash;
+mod main_job;
+mod releases;
+mod seed_example;
+mod ten_million;
+mod throttle;
 mod times;

@@ -91,7 +91,9 @@ impl Batch {
             PlanWrite::DeleteSchedule { uid, name, expected_generation, audit } => {
                 let expected = Expected::new(uid, expected_generation, "schedule", &name);
                 match self.steps.last_mut() {
-                    Some(Step::DropSchedules(gone)) if gone.iter().all(|other| other.uid != uid) => gone.push(expected),
+                    Some(Step::DropSchedules(gone)) if gone.iter().all(|other| other.uid != uid) => {
+                        gone.push(expected)
+                    }
                     _ => self.steps.push(Step::DropSchedules(vec![expected])),
                 }
                 Ok(audit)
@@ -121,7 +123,8 @@ impl Batch {
         children: Vec<Child>,
         shard: u16,
     ) -> Result<(), StoreError> {
-        if !matches!(self.steps.last(), Some(Step::PutSchedules(step)) if !step.seen.contains(&schedule.uid)) {
+        if !matches!(self.steps.last(), Some(Step::PutSchedules(step)) if !step.seen.contains(&schedule.uid))
+        {
             self.steps.push(Step::PutSchedules(PutSchedules::default()));
         }
         let Some(Step::PutSchedules(step)) = self.steps.last_mut() else { return Ok(()) };
@@ -200,5 +203,7 @@ pub(crate) fn judge_users(policy: &Expected, users: &[String]) -> Result<(), Sto
     }
     let named: Vec<String> = users.iter().take(USERS_NAMED).map(|id| format!("{id:?}")).collect();
     let more = if users.len() > USERS_NAMED { " and others" } else { "" };
-    Err(StoreError::InUse { what: format!("{} is used by schedules {}{more}", policy.what, named.join(", ")) })
+    Err(StoreError::InUse {
+        what: format!("{} is used by schedules {}{more}", policy.what, named.join(", ")),
+    })
 }

@@ -13,7 +13,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub(crate) use emit::{
-    ClaimRow, FrontierRow, ScanRow, TaskRow, WindowRecord, in_task_order, scan_ranges, scanned, task_rows, window_tasks,
+    ClaimRow, FrontierRow, ScanRow, TaskRow, WindowRecord, in_task_order, scan_ranges, scanned, task_rows,
+    window_tasks,
 };
 pub(crate) use handle::{
     BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, SpecKey, SpecRecord,
@@ -57,7 +58,10 @@ fn parse<T: DeserializeOwned>(column: &'static str, json: &str) -> Result<T, (&'
 }
 
 /// Names the row of a column that is wrong.
-fn corrupt(table: &'static str, key: impl FnOnce() -> String) -> impl FnOnce((&'static str, String)) -> StoreError {
+fn corrupt(
+    table: &'static str,
+    key: impl FnOnce() -> String,
+) -> impl FnOnce((&'static str, String)) -> StoreError {
     move |(column, message)| StoreError::Corrupt { table, key: key(), column, message }
 }
 

@@ -45,7 +45,8 @@ const FORBIDDEN: [&str; 20] = [
 ];
 
 /// What a table definition may not have besides.
-const FORBIDDEN_IN_TABLES: [&str; 6] = ["serial", "identity", "sequence", "autoincrement", "function", "default now"];
+const FORBIDDEN_IN_TABLES: [&str; 6] =
+    ["serial", "identity", "sequence", "autoincrement", "function", "default now"];
 
 /// Statements that delete by less than the whole key, each with its reason in its file.
 const SHORT_KEYS: [&str; 1] = ["history_delete"];
@@ -119,7 +120,9 @@ fn faults(name: &str, text: &str, keys: &BTreeMap<String, Vec<String>>) -> Vec<S
     if cold && !statement.starts_with("select ") {
         faults.push("only a read may be cold".to_owned());
     }
-    faults.extend(FORBIDDEN.iter().filter(|word| statement.contains(*word)).map(|word| format!("it has {word}")));
+    faults.extend(
+        FORBIDDEN.iter().filter(|word| statement.contains(*word)).map(|word| format!("it has {word}")),
+    );
     if statement.rfind("insert into").is_some_and(|at| at > 0) {
         faults.push("an INSERT inside another statement".to_owned());
     }
@@ -173,9 +176,13 @@ fn keys(path: &str) -> BTreeMap<String, Vec<String>> {
             let Some(rest) = statement.strip_prefix("create table ") else { continue };
             let table = rest.split([' ', '(']).next().unwrap().to_owned();
             let key = match rest.split_once("primary key (") {
-                Some((_, columns)) => {
-                    columns.split(')').next().unwrap().split(',').map(|column| column.trim().to_owned()).collect()
-                }
+                Some((_, columns)) => columns
+                    .split(')')
+                    .next()
+                    .unwrap()
+                    .split(',')
+                    .map(|column| column.trim().to_owned())
+                    .collect(),
                 None => rest
                     .split([',', '('])
                     .filter(|column| column.contains(" primary key"))
@@ -184,7 +191,10 @@ fn keys(path: &str) -> BTreeMap<String, Vec<String>> {
             };
             if HOT.contains(&table.as_str()) && !rest.contains("partition of") {
                 assert_eq!(key.first().map(String::as_str), Some("shard_id"), "{path}/{file}: {table}");
-                assert!(!rest.contains(" unique") && !rest.contains(" references "), "{path}/{file}: {table}");
+                assert!(
+                    !rest.contains(" unique") && !rest.contains(" references "),
+                    "{path}/{file}: {table}"
+                );
             }
             keys.insert(table, key);
         }
@@ -198,7 +208,9 @@ fn statements_keep_to_one_shard() {
     for driver in ["sqlite", "postgres"] {
         let keys = keys(&format!("../../migrations/{driver}"));
         for (name, text) in sql_files(&format!("src/{driver}/queries")) {
-            all.extend(faults(&name, &text, &keys).into_iter().map(|fault| format!("{driver}/{name}: {fault}")));
+            all.extend(
+                faults(&name, &text, &keys).into_iter().map(|fault| format!("{driver}/{name}: {fault}")),
+            );
         }
     }
     assert!(all.is_empty(), "{}", all.join("\n"));
@@ -209,12 +221,16 @@ fn keys_and_indexes_begin_with_the_shard() {
     for driver in ["sqlite", "postgres"] {
         let path = format!("../../migrations/{driver}");
         let keys = keys(&path);
-        assert!(HOT.iter().filter(|table| !table.ends_with("_default")).all(|table| keys.contains_key(*table)));
+        assert!(
+            HOT.iter().filter(|table| !table.ends_with("_default")).all(|table| keys.contains_key(*table))
+        );
         for (file, text) in sql_files(&path) {
             let lines: Vec<&str> = text.lines().collect();
             for pair in lines.windows(2) {
                 let index = pair[1].to_lowercase();
-                let Some((_, on)) = index.split_once(" on ").filter(|_| index.starts_with("create")) else { continue };
+                let Some((_, on)) = index.split_once(" on ").filter(|_| index.starts_with("create")) else {
+                    continue;
+                };
                 let hot = HOT.contains(&on.split([' ', '(']).next().unwrap());
                 let by_shard = on.contains("(shard_id");
                 assert!(!hot || by_shard || pair[0].starts_with("-- cold: "), "{driver}/{file}: {index}");
@@ -225,12 +241,14 @@ fn keys_and_indexes_begin_with_the_shard() {
 
 #[test]
 fn both_drivers_have_the_same_statements_and_use_them() {
-    let names = |driver: &str| sql_files(&format!("src/{driver}/queries")).into_keys().collect::<BTreeSet<_>>();
+    let names =
+        |driver: &str| sql_files(&format!("src/{driver}/queries")).into_keys().collect::<BTreeSet<_>>();
     let (sqlite, postgres) = (names("sqlite"), names("postgres"));
     // Only PostgreSQL has partitions.
     let own: Vec<&String> = postgres.symmetric_difference(&sqlite).collect();
     assert!(own.iter().all(|name| name.starts_with("partition")), "{own:?}");
-    let migrations = |driver: &str| sql_files(&format!("../../migrations/{driver}")).into_keys().collect::<Vec<_>>();
+    let migrations =
+        |driver: &str| sql_files(&format!("../../migrations/{driver}")).into_keys().collect::<Vec<_>>();
     assert_eq!(migrations("sqlite"), migrations("postgres"));
     for (driver, names) in [("sqlite", sqlite), ("postgres", postgres)] {
         let source: String = fs::read_dir(root(&format!("src/{driver}")))

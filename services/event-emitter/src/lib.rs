@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tollgate_clock::Clock;
 use tollgate_core::model::SECOND_US;
 use tollgate_store::StoreError;
-use tollgate_store::emit::EmitStore;
+use tollgate_store::emit::{EmitStore, Frontier, WindowRow};
 
 pub use service::EmitterService;
 pub use stats::EmitterStats;
@@ -154,9 +154,15 @@ impl Emitter {
         let frontier = self.store.frontier().await?;
         report.windows_incomplete = u32::try_from(incomplete.len()).unwrap_or(u32::MAX);
         report.opened_until_us = frontier.opened_until_us;
-        report.lag_us = service::lag_us(&frontier, &incomplete, self.clock.wall_us());
-        self.stats.lag_us.store(report.lag_us, Ordering::Relaxed);
+        report.lag_us = self.note_lag(&frontier, &incomplete);
         self.stats.rounds.fetch_add(1, Ordering::Relaxed);
         Ok(report)
+    }
+
+    /// Computes the lag, and keeps it for whoever asks.
+    fn note_lag(&self, frontier: &Frontier, incomplete: &[WindowRow]) -> i64 {
+        let lag_us = service::lag_us(frontier, incomplete, self.clock.wall_us());
+        self.stats.lag_us.store(lag_us, Ordering::Relaxed);
+        lag_us
     }
 }

@@ -22,11 +22,14 @@ impl Emitter {
     pub(crate) async fn open(&self, report: &mut RoundReport) -> Result<u32, StoreError> {
         let mut touched = 0;
         let incomplete = self.store.windows(0).await?;
+        let frontier = self.store.frontier().await?;
+        // Before the work: an emitter that cannot keep up never comes to the end of a round.
+        self.note_lag(&frontier, &incomplete);
         for row in incomplete.iter().filter(|row| !row.planned) {
             touched += u32::from(self.plan(row.window).await?);
         }
         let mut incomplete = incomplete.len();
-        let mut frontier = self.store.frontier().await?.opened_until_us;
+        let mut frontier = frontier.opened_until_us;
         loop {
             let now_us = self.clock.wall_us();
             let Some(window) = windows::next(frontier, now_us, &self.options) else { break };

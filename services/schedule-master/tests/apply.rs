@@ -162,8 +162,7 @@ async fn ten_thousand_schedules_apply_in_seconds() {
         let requests = all(n);
         let start = Instant::now();
         assert_eq!(counts(&world.apply(requests).await.unwrap()), expected);
-        // Measured without optimisation: 10,000 made, unchanged, changed.
-        eprintln!("{expected:?} in {:?}", start.elapsed());
+        // Without optimisation on two cores: 6 s for new ones, 1 s for unchanged ones, 9 s for changed ones.
         assert!(start.elapsed().as_secs() < 60, "{expected:?} took {:?}", start.elapsed());
     }
 }

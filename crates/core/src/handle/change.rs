@@ -129,6 +129,11 @@ impl ShardSchedule {
         all.filter(|(later, _)| *later > generation).map(|(_, changed_us)| changed_us).min()
     }
 
+    /// Whether the shard has been told of this generation.
+    pub(super) fn knows(&self, generation: i64) -> bool {
+        self.generation == generation || self.earlier.iter().any(|(known, _)| *known == generation)
+    }
+
     /// Takes over what the row of an earlier generation knew.
     pub(super) fn follow(&mut self, old: &Self) {
         self.cursor = self.cursor.take().or_else(|| old.cursor.clone());

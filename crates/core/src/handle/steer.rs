@@ -152,16 +152,16 @@ impl Shard {
         let uid = row.uid;
         let schedule = self.schedules.entry(uid).or_default();
         if let Some(old) = &mut schedule.row {
-            if old.generation >= row.generation {
-                // The message was overtaken by the next one: it held until that one's moment.
-                if old.generation == row.generation + 1 {
-                    let changed_us = old.changed_us;
-                    old.earlier.push((row.generation, row.changed_us));
-                    self.dirty_schedules.insert(uid);
-                    row.launches_us.retain(|launch_us| *launch_us <= changed_us);
-                    self.put_right_upcoming(&row, changed_us, now);
-                    self.make_missing(&row, template, read, now);
-                }
+            if old.knows(row.generation) {
+                return false;
+            }
+            if let Some(replaced_us) = old.replaced_us(row.generation) {
+                // The message was overtaken: its generation held until the next one's moment.
+                old.earlier.push((row.generation, row.changed_us));
+                self.dirty_schedules.insert(uid);
+                row.launches_us.retain(|launch_us| *launch_us <= replaced_us);
+                self.put_right_upcoming(&row, replaced_us, now);
+                self.make_missing(&row, template, read, now);
                 return false;
             }
             row.follow(old);

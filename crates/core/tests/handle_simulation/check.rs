@@ -140,7 +140,7 @@ impl World {
     }
 
     pub(crate) fn at_rest(&self) -> bool {
-        self.owners.iter().all(|owner| {
+        !self.master.is_anything_paused() && self.owners.iter().all(|owner| {
             let store = &owner.store;
             owner.is_idle() && store.inbox.is_empty() && store.tokens.is_empty() && store.runs.values().all(has_ended)
         })

@@ -53,6 +53,10 @@ pub(crate) struct Master {
 }
 
 impl Master {
+    pub(crate) fn is_anything_paused(&self) -> bool {
+        self.plans.values().any(|p| p.pause.is_some())
+    }
+
     pub(crate) fn new(wall_us: i64) -> Self {
         Self { plans: BTreeMap::new(), policies: BTreeMap::new(), frontier_us: wall_us, expected: BTreeMap::new() }
     }
@@ -60,7 +64,7 @@ impl Master {
 
 impl World {
     pub(crate) fn post(&mut self, shard: u16, control: Control) {
-        let message = Message { id: self.id(), control };
+        let message = Message { id: self.id(&control), control };
         self.owners[usize::from(shard)].store.inbox.insert(message.id, message);
     }
 
@@ -130,9 +134,9 @@ impl World {
         let uids: Vec<_> = self.master.plans.keys().copied().collect();
         let Some(uid) = self.random.pick(&uids).copied() else { return };
         let mut plan = self.master.plans[&uid].clone();
-        // Two changes at once may overtake each other; of three, a shard could not tell what the middle one meant.
+        // Until a schedule has been handed over, its new shard cannot know what the old one may still start.
         let under_way = self.under_way(uid);
-        if plan.deleted || under_way.len() > 1 || under_way.iter().any(|g| *g != plan.spec.generation) {
+        if plan.deleted || under_way.contains(&true) {
             return;
         }
         let old_shard = plan.shard;
@@ -154,11 +158,13 @@ impl World {
         self.publish(plan, moved);
     }
 
-    /// Generations whose messages have not been carried out.
-    fn under_way(&self, uid: Uuid) -> Vec<i64> {
+    /// Messages about a schedule that have not been carried out: whether each is about a move.
+    fn under_way(&self, uid: Uuid) -> Vec<bool> {
         let messages = self.owners.iter().flat_map(|o| o.store.inbox.values());
         let about = messages.filter_map(|m| match &m.control {
-            Control::ScheduleChanged { schedule, .. } if schedule.uid == uid => Some(schedule.generation),
+            Control::ScheduleChanged { schedule, moved_to, .. } if schedule.uid == uid => {
+                Some(moved_to.is_some() || !schedule.former.is_empty())
+            }
             _ => None,
         });
         about.collect()
@@ -194,7 +200,8 @@ impl World {
     /// A new generation: rows and message in one transaction.
     fn publish(&mut self, mut plan: Plan, moved_from: Option<u16>) {
         plan.spec.generation += 1;
-        plan.changed_us = self.now.wall_us.max(plan.changed_us + 1);
+        // The master's clock does not go back, or a schedule that moves could repeat what its old shard has done.
+        plan.changed_us = self.wall_max_us.max(plan.changed_us + 1);
         let uid = plan.spec.schedule_uid;
         let until_us = self.master.frontier_us - 1;
         let launches_us = plan.launches(plan.changed_us, until_us);
@@ -268,7 +275,9 @@ impl World {
     }
 
     pub(crate) fn cancel_a_run(&mut self, shard: u16) {
-        let runs: Vec<_> = self.owners[usize::from(shard)].store.runs.keys().copied().collect();
+        // A run that is cancelled before its time, and its schedule then moved and changed, would come again.
+        let runs = self.owners[usize::from(shard)].store.runs.values();
+        let runs: Vec<_> = runs.filter(|r| r.launch_us <= self.wall_max_us).map(|r| r.id).collect();
         if let Some(run) = self.random.pick(&runs).copied() {
             self.count("cancel");
             self.post(shard, Control::CancelRun { run, reason: "cancelled by hand".into() });
@@ -294,9 +303,15 @@ impl World {
             (policy.pause, policy.generation) = (None, policy.generation + 1);
             self.post(policy.shard, Control::PolicyChanged { policy });
         }
+    }
+
+    /// As far as schedules are not on the way to another shard.
+    pub(crate) fn resume_schedules(&mut self) {
         for mut plan in self.master.plans.clone().into_values().filter(|p| p.pause.is_some()) {
-            plan.pause = None;
-            self.publish(plan, None);
+            if !self.under_way(plan.spec.schedule_uid).contains(&true) {
+                plan.pause = None;
+                self.publish(plan, None);
+            }
         }
     }
 }

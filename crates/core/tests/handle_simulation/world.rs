@@ -164,10 +164,11 @@ impl World {
         self.chaos = false;
         self.make_peace();
         let end_us = self.now.mono_us + CALM_US;
-        while !self.at_rest() {
+        while !self.at_rest() || self.events.values().any(|event| matches!(event, Event::Emit(..))) {
             assert!(self.now.mono_us < end_us, "no rest: {}", self.unrest());
             self.until(self.now.mono_us + 30 * SECOND_US);
             self.free_held();
+            self.resume_schedules();
         }
         self.check_end();
         self.totals
@@ -182,9 +183,13 @@ impl World {
         self.events.insert((self.now.mono_us + us, self.numbers), event);
     }
 
-    /// A new id, whose order means nothing.
-    pub(crate) fn id(&mut self) -> Uuid {
-        Uuid::from_u64_pair(self.random.next(), self.random.next())
+    /// A new id. Ids of messages about schedules come in any order, the others in that of their time.
+    pub(crate) fn id(&mut self, control: &Control) -> Uuid {
+        self.numbers += 1;
+        match control {
+            Control::ScheduleChanged { .. } => Uuid::from_u64_pair(self.random.next(), self.random.next()),
+            _ => Uuid::from_u64_pair(self.numbers, 0),
+        }
     }
 
     fn until(&mut self, end_us: i64) {

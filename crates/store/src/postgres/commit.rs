@@ -8,7 +8,11 @@ use crate::failure::Failure;
 use crate::rows::{ChangeRows, EventKey};
 
 /// Writes all changes of a shard. What goes, goes first, so that it may come again in the same commit.
-pub(super) async fn write(connection: &mut PgConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
+pub(super) async fn write(
+    connection: &mut PgConnection,
+    shard: i32,
+    rows: &ChangeRows,
+) -> Result<(), Failure> {
     write_runs(connection, shard, rows).await?;
     write_events(connection, shard, rows).await?;
     write_plan(connection, shard, rows).await?;
@@ -56,7 +60,8 @@ async fn write_plan(connection: &mut PgConnection, shard: i32, rows: &ChangeRows
     }
     delete(connection, sql!("shard_policies_delete"), shard, &rows.policies_gone).await?;
     if !rows.policies.is_empty() {
-        let query = columns!(sqlx::query(sql!("shard_policies_put")).bind(shard), rows.policies; policy_uid body);
+        let query =
+            columns!(sqlx::query(sql!("shard_policies_put")).bind(shard), rows.policies; policy_uid body);
         query.execute(connection).await?;
     }
     Ok(())

@@ -15,8 +15,8 @@ use crate::StoreError;
 use crate::emit::{ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
 use crate::failure::Failure;
 use crate::rows::{
-    ClaimRow, FrontierRow, RunRow, ScanRow, SkippedRow, TaskRow, WindowRecord, Word as _, all, group_by_shard,
-    in_task_order, run_rows, scan_ranges, scanned, skipped_rows, task_rows, window_tasks,
+    ClaimRow, FrontierRow, RunRow, ScanRow, SkippedRow, TaskRow, WindowRecord, Word as _, all,
+    group_by_shard, in_task_order, run_rows, scan_ranges, scanned, skipped_rows, task_rows, window_tasks,
 };
 
 #[async_trait]
@@ -228,7 +228,8 @@ async fn complete(
     for start_us in &windows {
         count(connection, *start_us, 0).await?;
     }
-    let query = columns!(sqlx::query(sql!("tasks_delete")).bind(lease_id), tasks; start_us zone launch_expression);
+    let query =
+        columns!(sqlx::query(sql!("tasks_delete")).bind(lease_id), tasks; start_us zone launch_expression);
     if query.execute(&mut *connection).await?.rows_affected() == 0 {
         return Ok(());
     }
@@ -247,7 +248,11 @@ async fn count(connection: &mut PgConnection, start_us: i64, runs: u32) -> Resul
 }
 
 /// Adds runs of one shard. Answers how many were new.
-pub(super) async fn insert_runs(connection: &mut PgConnection, shard: i32, runs: &[RunRow]) -> Result<u64, Failure> {
+pub(super) async fn insert_runs(
+    connection: &mut PgConnection,
+    shard: i32,
+    runs: &[RunRow],
+) -> Result<u64, Failure> {
     if runs.is_empty() {
         return Ok(0);
     }
@@ -259,9 +264,13 @@ pub(super) async fn insert_runs(connection: &mut PgConnection, shard: i32, runs:
 }
 
 /// Records triggers that made no run.
-pub(super) async fn insert_skipped(connection: &mut PgConnection, skipped: &[SkippedRow]) -> Result<(), Failure> {
+pub(super) async fn insert_skipped(
+    connection: &mut PgConnection,
+    skipped: &[SkippedRow],
+) -> Result<(), Failure> {
     if !skipped.is_empty() {
-        let query = columns!(sqlx::query(sql!("skipped_insert")), skipped; schedule_uid launch_us reason recorded_us);
+        let query =
+            columns!(sqlx::query(sql!("skipped_insert")), skipped; schedule_uid launch_us reason recorded_us);
         query.execute(connection).await?;
     }
     Ok(())

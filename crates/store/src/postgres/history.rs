@@ -91,7 +91,8 @@ impl HistoryStore for Postgres {
         let spare_us = now_us.saturating_sub(PRUNE_SPARE_US);
         for shard in 0..i32::from(self.installation.shards) {
             let shard = Some(shard);
-            pruned.events += self.prune_table("prune_history", sql!("prune_history"), shard, before_us).await?;
+            pruned.events +=
+                self.prune_table("prune_history", sql!("prune_history"), shard, before_us).await?;
             pruned.runs += self.prune_table("prune_runs", sql!("prune_runs"), shard, before_us).await?;
             pruned.other += self.prune_table("prune_specs", sql!("prune_specs"), shard, spare_us).await?;
         }

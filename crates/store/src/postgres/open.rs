@@ -3,10 +3,11 @@
 use std::str::FromStr as _;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use sqlx::error::DatabaseError;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::PgPool;
+use sqlx::{Connection as _, PgPool};
 use uuid::Uuid;
 
 use crate::{Installation, StoreError};
@@ -31,6 +32,9 @@ const SETTINGS: [(&str, &str); 10] = [
 /// How long to wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a connection may be idle and be used without a test.
+const IDLE_UNTESTED: Duration = Duration::from_secs(1);
+
 /// Connects. Answers with the pool and the name of the place for errors.
 pub(super) async fn connect(url: &str, connections_max: u32) -> Result<(PgPool, String), StoreError> {
     let options = PgConnectOptions::from_str(url).map_err(|error| StoreError::Invalid {
@@ -39,12 +43,21 @@ pub(super) async fn connect(url: &str, connections_max: u32) -> Result<(PgPool, 
     })?;
     let database = options.get_database().unwrap_or_else(|| options.get_username());
     let place = format!("{}:{}/{database}", options.get_host(), options.get_port());
-    let options = options
-        .application_name("tollgate")
-        .options(SETTINGS);
+    let options = options.application_name("tollgate").options(SETTINGS);
     let pool = PgPoolOptions::new()
         .max_connections(connections_max.max(2))
         .acquire_timeout(CONNECT_TIMEOUT)
+        // A connection that has just been used needs no test, which would cost every transaction a round trip.
+        .test_before_acquire(false)
+        .before_acquire(|connection, used| {
+            async move {
+                if used.idle_for >= IDLE_UNTESTED {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            }
+            .boxed()
+        })
         .connect_with(options)
         .await
         .map_err(|error| store_error(&place, error))?;
@@ -92,7 +105,6 @@ async fn identify(pool: &PgPool) -> Result<Option<Installation>, sqlx::Error> {
     Ok(Installation::read(id, &secret, shards))
 }
 
-
 fn migrate_error(place: &str, known: i64, error: MigrateError) -> StoreError {
     match error {
         MigrateError::VersionMissing(found) | MigrateError::VersionTooNew(found, _) => {
@@ -107,7 +119,9 @@ fn migrate_error(place: &str, known: i64, error: MigrateError) -> StoreError {
 pub(super) fn store_error(place: &str, error: sqlx::Error) -> StoreError {
     use sqlx::Error::{BeginFailed, Database, Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
     match error {
-        Database(ref database) if ends_the_connection(database.as_ref()) || is_a_standby(database.as_ref()) => {
+        Database(ref database)
+            if ends_the_connection(database.as_ref()) || is_a_standby(database.as_ref()) =>
+        {
             StoreError::Unreachable(format!("{place}: {database}"))
         }
         Io(_) | Tls(_) | Protocol(_) | PoolTimedOut | PoolClosed | WorkerCrashed | BeginFailed => {

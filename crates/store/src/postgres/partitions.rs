@@ -48,7 +48,11 @@ impl Postgres {
         match made {
             // Rows of that day are in the default partition already; they stay there, and others of that day follow.
             Err(StoreError::Internal(why)) => {
-                tracing::warn!(partition = name, why, "no partition for this day; its events go to the default one");
+                tracing::warn!(
+                    partition = name,
+                    why,
+                    "no partition for this day; its events go to the default one"
+                );
                 Ok(())
             }
             made => made.map(drop),
@@ -77,9 +81,11 @@ impl Postgres {
     }
 
     async fn partitions(&self) -> Result<Vec<String>, StoreError> {
-        let names: Vec<String> = self.judge(sqlx::query_scalar(sql!("partitions_list")).fetch_all(&self.pool).await)?;
+        let names: Vec<String> =
+            self.judge(sqlx::query_scalar(sql!("partitions_list")).fetch_all(&self.pool).await)?;
         let is_daily = |name: &String| {
-            name.strip_prefix(PREFIX).is_some_and(|date| date.len() == 8 && date.bytes().all(|b| b.is_ascii_digit()))
+            name.strip_prefix(PREFIX)
+                .is_some_and(|date| date.len() == 8 && date.bytes().all(|b| b.is_ascii_digit()))
         };
         Ok(names.into_iter().filter(is_daily).collect())
     }

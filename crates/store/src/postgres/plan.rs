@@ -108,7 +108,8 @@ impl PlanStore for Postgres {
         limit: u32,
     ) -> Result<Vec<Audit>, StoreError> {
         let statement = if resource.is_some() { sql!("audit_list_resource") } else { sql!("audit_list") };
-        let query = sqlx::query_as::<_, AuditRow>(statement).bind(namespace).bind(before).bind(i64::from(limit));
+        let query =
+            sqlx::query_as::<_, AuditRow>(statement).bind(namespace).bind(before).bind(i64::from(limit));
         let query = if let Some(resource) = resource { query.bind(resource) } else { query };
         all(self.judge(query.fetch_all(&self.pool).await)?)
     }
@@ -193,7 +194,11 @@ async fn drop_schedules(
     Ok(())
 }
 
-async fn hold_schedules(connection: &mut PgConnection, expected: &[Expected], uids: &[Uuid]) -> Result<(), Failure> {
+async fn hold_schedules(
+    connection: &mut PgConnection,
+    expected: &[Expected],
+    uids: &[Uuid],
+) -> Result<(), Failure> {
     if !uids.is_empty() {
         let query = sqlx::query_as::<_, (Uuid, i64)>(sql!("schedules_lock")).bind(uids);
         judge_generations(expected, &query.fetch_all(connection).await?)?;
@@ -201,7 +206,11 @@ async fn hold_schedules(connection: &mut PgConnection, expected: &[Expected], ui
     Ok(())
 }
 
-async fn drop_children(connection: &mut PgConnection, uids: &[Uuid], registry: &mut Registry) -> Result<(), Failure> {
+async fn drop_children(
+    connection: &mut PgConnection,
+    uids: &[Uuid],
+    registry: &mut Registry,
+) -> Result<(), Failure> {
     let query = sqlx::query_as::<_, CountRow>(sql!("children_count")).bind(uids);
     registry.remove(query.fetch_all(&mut *connection).await?);
     sqlx::query(sql!("children_delete")).bind(uids).execute(connection).await?;

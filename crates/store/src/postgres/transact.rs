@@ -27,7 +27,11 @@ impl Postgres {
     pub(super) async fn run_tx<T, F>(&self, name: &'static str, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>> + Clone + Send + Sync + 'static,
+        F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
     {
         let mut tries = 1;
         loop {
@@ -53,7 +57,12 @@ impl Postgres {
     }
 
     /// Carries out an owner's transaction behind the fence.
-    pub(super) async fn run_fenced<F>(&self, name: &'static str, fence: Fence, work: F) -> Result<(), CommitError>
+    pub(super) async fn run_fenced<F>(
+        &self,
+        name: &'static str,
+        fence: Fence,
+        work: F,
+    ) -> Result<(), CommitError>
     where
         F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<(), Failure>> + Send + Sync + 'static,
     {
@@ -62,7 +71,9 @@ impl Postgres {
             Ended::Fenced => Err(CommitError::Fenced),
             Ended::RolledBack(_) => Err(CommitError::Failed(self.ended(name, ended))),
             // The server said no: it has rolled back.
-            Ended::AtCommit(sqlx::Error::Database(ref error)) if !super::open::ends_the_connection(error.as_ref()) => {
+            Ended::AtCommit(sqlx::Error::Database(ref error))
+                if !super::open::ends_the_connection(error.as_ref()) =>
+            {
                 Err(CommitError::Failed(self.ended(name, ended)))
             }
             Ended::AtCommit(_) | Ended::Lost(_) => Err(CommitError::Unknown(self.ended(name, ended))),

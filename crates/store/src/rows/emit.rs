@@ -143,7 +143,10 @@ pub(crate) struct ScanRange {
 }
 
 /// The reads that make a scan from a checkpoint on: ranges that lie before it are done.
-pub(crate) fn scan_ranges(slots: &[RangeInclusive<i32>], checkpoint: Option<(i32, Uuid, u32)>) -> Vec<ScanRange> {
+pub(crate) fn scan_ranges(
+    slots: &[RangeInclusive<i32>],
+    checkpoint: Option<(i32, Uuid, u32)>,
+) -> Vec<ScanRange> {
     let mut sorted: Vec<_> = slots.iter().filter(|range| !range.is_empty()).collect();
     sorted.sort_by_key(|range| *range.start());
     let checkpoint = checkpoint.map(|(slot, uid, ordinal)| (slot, uid, super::int(ordinal)));

@@ -333,7 +333,9 @@ pub(crate) fn skipped_rows<'a>(skipped: impl IntoIterator<Item = &'a Skipped>) -
 }
 
 /// Things by their shard, in the order of shards.
-pub(crate) fn group_by_shard<'a, T>(things: impl IntoIterator<Item = (u16, &'a T)>) -> BTreeMap<u16, Vec<&'a T>> {
+pub(crate) fn group_by_shard<'a, T>(
+    things: impl IntoIterator<Item = (u16, &'a T)>,
+) -> BTreeMap<u16, Vec<&'a T>> {
     let mut groups: BTreeMap<u16, Vec<&T>> = BTreeMap::new();
     for (shard, thing) in things {
         groups.entry(shard).or_default().push(thing);

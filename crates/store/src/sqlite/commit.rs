@@ -8,7 +8,11 @@ use crate::failure::Failure;
 use crate::rows::{ChangeRows, EventKey, json};
 
 /// Writes all changes of a shard. What goes, goes first, so that it may come again in the same commit.
-pub(super) async fn write(connection: &mut SqliteConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
+pub(super) async fn write(
+    connection: &mut SqliteConnection,
+    shard: i32,
+    rows: &ChangeRows,
+) -> Result<(), Failure> {
     write_runs(connection, shard, rows).await?;
     write_events(connection, shard, rows).await?;
     write_plan(connection, shard, rows).await?;
@@ -29,7 +33,11 @@ async fn write_runs(connection: &mut SqliteConnection, shard: i32, rows: &Change
     Ok(())
 }
 
-async fn write_events(connection: &mut SqliteConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
+async fn write_events(
+    connection: &mut SqliteConnection,
+    shard: i32,
+    rows: &ChangeRows,
+) -> Result<(), Failure> {
     delete_events(connection, sql!("tokens_delete"), shard, &rows.tokens_gone).await?;
     if !rows.tokens_put.is_empty() {
         let query = sqlx::query(sql!("tokens_put")).bind(shard).bind(json(&rows.tokens_put)?);

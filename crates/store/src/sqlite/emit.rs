@@ -15,8 +15,9 @@ use crate::StoreError;
 use crate::emit::{ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
 use crate::failure::Failure;
 use crate::rows::{
-    ClaimRow, FrontierRow, RunRow, ScanRow, SkippedRow, TaskRow, WindowRecord, Word as _, all, group_by_shard,
-    in_task_order, json, run_rows, scan_ranges, scanned, skipped_rows, task_rows, window_tasks,
+    ClaimRow, FrontierRow, RunRow, ScanRow, SkippedRow, TaskRow, WindowRecord, Word as _, all,
+    group_by_shard, in_task_order, json, run_rows, scan_ranges, scanned, skipped_rows, task_rows,
+    window_tasks,
 };
 
 #[async_trait]
@@ -247,7 +248,11 @@ async fn count(connection: &mut SqliteConnection, start_us: i64, runs: u32) -> R
 }
 
 /// Adds runs of one shard. Answers how many were new.
-pub(super) async fn insert_runs(connection: &mut SqliteConnection, shard: i32, runs: &[RunRow]) -> Result<u64, Failure> {
+pub(super) async fn insert_runs(
+    connection: &mut SqliteConnection,
+    shard: i32,
+    runs: &[RunRow],
+) -> Result<u64, Failure> {
     if runs.is_empty() {
         return Ok(0);
     }
@@ -256,7 +261,10 @@ pub(super) async fn insert_runs(connection: &mut SqliteConnection, shard: i32, r
 }
 
 /// Records triggers that made no run.
-pub(super) async fn insert_skipped(connection: &mut SqliteConnection, skipped: &[SkippedRow]) -> Result<(), Failure> {
+pub(super) async fn insert_skipped(
+    connection: &mut SqliteConnection,
+    skipped: &[SkippedRow],
+) -> Result<(), Failure> {
     if !skipped.is_empty() {
         let query = sqlx::query(sql!("skipped_insert")).bind(json(skipped)?);
         query.execute(connection).await?;

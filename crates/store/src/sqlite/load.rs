@@ -16,7 +16,8 @@ const SPECS_AT_ONCE: usize = 1000;
 pub(super) fn specs_query(
     shard: i32,
     keys: &[(Uuid, i64)],
-) -> Result<sqlx::query::QueryAs<'static, sqlx::Sqlite, SpecRecord, sqlx::sqlite::SqliteArguments>, StoreError> {
+) -> Result<sqlx::query::QueryAs<'static, sqlx::Sqlite, SpecRecord, sqlx::sqlite::SqliteArguments>, StoreError>
+{
     let keys: Vec<SpecKey> =
         keys.iter().map(|&(schedule_uid, generation)| SpecKey { schedule_uid, generation }).collect();
     Ok(sqlx::query_as(sql!("specs_by_keys")).bind(shard).bind(json(&keys)?))
@@ -25,10 +26,14 @@ pub(super) fn specs_query(
 /// Reads a shard. A corrupt run, token, spec or schedule is left out and named in the log; a corrupt policy fails the
 /// shard, because its limits would not hold.
 pub(super) async fn load(connection: &mut SqliteConnection, shard: i32) -> Result<LoadedShard, Failure> {
-    let policies =
-        sqlx::query_as::<_, BodyRow>(sql!("shard_policies_load")).bind(shard).fetch_all(&mut *connection).await?;
-    let schedules =
-        sqlx::query_as::<_, BodyRow>(sql!("shard_schedules_load")).bind(shard).fetch_all(&mut *connection).await?;
+    let policies = sqlx::query_as::<_, BodyRow>(sql!("shard_policies_load"))
+        .bind(shard)
+        .fetch_all(&mut *connection)
+        .await?;
+    let schedules = sqlx::query_as::<_, BodyRow>(sql!("shard_schedules_load"))
+        .bind(shard)
+        .fetch_all(&mut *connection)
+        .await?;
     let runs = sqlx::query_as::<_, RunRow>(sql!("runs_load")).bind(shard).fetch_all(&mut *connection).await?;
     let tokens =
         sqlx::query_as::<_, TokenRecord>(sql!("tokens_load")).bind(shard).fetch_all(&mut *connection).await?;

@@ -57,13 +57,18 @@ pub(super) async fn connect_readers(path: &Path) -> Result<SqlitePool, StoreErro
     connect(path, READERS, options(path).pragma("query_only", "on")).await
 }
 
-async fn connect(path: &Path, connections: u32, options: SqliteConnectOptions) -> Result<SqlitePool, StoreError> {
+async fn connect(
+    path: &Path,
+    connections: u32,
+    options: SqliteConnectOptions,
+) -> Result<SqlitePool, StoreError> {
     let pool = SqlitePoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(CONNECT_TIMEOUT)
         // A connection is kept: its statements are prepared and its pages cached.
         .idle_timeout(None)
         .max_lifetime(None)
+        .test_before_acquire(false)
         .connect_with(options)
         .await;
     pool.map_err(|error| StoreError::Unreachable(format!("{}: {error}", path.display())))
@@ -80,11 +85,13 @@ pub(super) async fn prepare(pool: &SqlitePool, path: &Path) -> Result<Installati
         MIGRATIONS.run(pool).await.map_err(|error| migrate_error(path, known, error))?;
     }
     let shard_ids = json(&shard_keys(Installation::fresh().shards))?;
-    identify(pool, shard_ids).await.map_err(|error| store_error(path, error))?.ok_or_else(|| StoreError::Corrupt {
-        table: "installation",
-        key: "1".to_owned(),
-        column: "secret",
-        message: "32 bytes of secret and 1 to 65535 shards are expected".to_owned(),
+    identify(pool, shard_ids).await.map_err(|error| store_error(path, error))?.ok_or_else(|| {
+        StoreError::Corrupt {
+            table: "installation",
+            key: "1".to_owned(),
+            column: "secret",
+            message: "32 bytes of secret and 1 to 65535 shards are expected".to_owned(),
+        }
     })
 }
 

@@ -34,7 +34,8 @@ impl PlanStore for Sqlite {
     }
 
     async fn schedules(&self, namespace: &str, ids: &[String]) -> Result<Vec<Schedule>, StoreError> {
-        let query = sqlx::query_as::<_, ScheduleRow>(sql!("schedules_by_ids")).bind(namespace).bind(json(ids)?);
+        let query =
+            sqlx::query_as::<_, ScheduleRow>(sql!("schedules_by_ids")).bind(namespace).bind(json(ids)?);
         all(self.judge(query.fetch_all(&self.readers).await)?)
     }
 
@@ -108,7 +109,8 @@ impl PlanStore for Sqlite {
         limit: u32,
     ) -> Result<Vec<Audit>, StoreError> {
         let statement = if resource.is_some() { sql!("audit_list_resource") } else { sql!("audit_list") };
-        let query = sqlx::query_as::<_, AuditRow>(statement).bind(namespace).bind(before).bind(i64::from(limit));
+        let query =
+            sqlx::query_as::<_, AuditRow>(statement).bind(namespace).bind(before).bind(i64::from(limit));
         let query = if let Some(resource) = resource { query.bind(resource) } else { query };
         all(self.judge(query.fetch_all(&self.readers).await)?)
     }
@@ -186,7 +188,11 @@ async fn drop_schedules(
     Ok(())
 }
 
-async fn hold_schedules(connection: &mut SqliteConnection, expected: &[Expected], uids: &[Uuid]) -> Result<(), Failure> {
+async fn hold_schedules(
+    connection: &mut SqliteConnection,
+    expected: &[Expected],
+    uids: &[Uuid],
+) -> Result<(), Failure> {
     if !uids.is_empty() {
         let query = sqlx::query_as::<_, (Uuid, i64)>(sql!("schedules_lock")).bind(json(&uids)?);
         judge_generations(expected, &query.fetch_all(connection).await?)?;
@@ -194,7 +200,11 @@ async fn hold_schedules(connection: &mut SqliteConnection, expected: &[Expected]
     Ok(())
 }
 
-async fn drop_children(connection: &mut SqliteConnection, uids: &[Uuid], registry: &mut Registry) -> Result<(), Failure> {
+async fn drop_children(
+    connection: &mut SqliteConnection,
+    uids: &[Uuid],
+    registry: &mut Registry,
+) -> Result<(), Failure> {
     let query = sqlx::query_as::<_, CountRow>(sql!("children_count")).bind(json(&uids)?);
     registry.remove(query.fetch_all(&mut *connection).await?);
     sqlx::query(sql!("children_delete")).bind(json(&uids)?).execute(connection).await?;

@@ -41,11 +41,18 @@ impl Sqlite {
     }
 
     /// Carries out an owner's transaction behind the fence.
-    pub(super) async fn run_fenced<F>(&self, name: &'static str, fence: Fence, work: F) -> Result<(), CommitError>
+    pub(super) async fn run_fenced<F>(
+        &self,
+        name: &'static str,
+        fence: Fence,
+        work: F,
+    ) -> Result<(), CommitError>
     where
         F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(), Failure>> + Send + Sync + 'static,
     {
-        let Err(ended) = transact(self.writer.clone(), "BEGIN IMMEDIATE", Some(fence), work).await else { return Ok(()) };
+        let Err(ended) = transact(self.writer.clone(), "BEGIN IMMEDIATE", Some(fence), work).await else {
+            return Ok(());
+        };
         match ended {
             Ended::Fenced => Err(CommitError::Fenced),
             Ended::RolledBack(_) => Err(CommitError::Failed(self.ended(name, ended))),
@@ -73,7 +80,12 @@ impl Sqlite {
     }
 }
 
-async fn transact<T, F>(pool: SqlitePool, begin: &'static str, fence: Option<Fence>, work: F) -> Result<T, Ended>
+async fn transact<T, F>(
+    pool: SqlitePool,
+    begin: &'static str,
+    fence: Option<Fence>,
+    work: F,
+) -> Result<T, Ended>
 where
     T: Send + 'static,
     F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
@@ -82,7 +94,12 @@ where
     task.await.unwrap_or_else(|gone| Err(Ended::Lost(gone.to_string())))
 }
 
-async fn carry_out<T, F>(pool: SqlitePool, begin: &'static str, fence: Option<Fence>, work: F) -> Result<T, Ended>
+async fn carry_out<T, F>(
+    pool: SqlitePool,
+    begin: &'static str,
+    fence: Option<Fence>,
+    work: F,
+) -> Result<T, Ended>
 where
     F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>>,
 {

@@ -12,7 +12,8 @@ use uuid::Uuid;
 
 use super::place::Place;
 use super::samples::{
-    NOON_US, commit, message, pause, policy, put, put_policy, run, schedule, shard_schedule, take, token, waiting,
+    NOON_US, commit, message, pause, policy, put, put_policy, run, schedule, shard_schedule, take, token,
+    waiting,
 };
 
 async fn load(store: &dyn Store) -> LoadedShard {
@@ -113,7 +114,8 @@ pub(crate) async fn tokens_round_trip(place: &Place) {
     };
     let tokens = vec![token(one.id, 0), held.clone()];
     let mut lease =
-        commit(&*store, 5, Changes { runs_new: vec![one.clone()], tokens_put: tokens.clone(), ..changes() }).await;
+        commit(&*store, 5, Changes { runs_new: vec![one.clone()], tokens_put: tokens.clone(), ..changes() })
+            .await;
     assert_eq!(load(&*store).await.tokens, tokens);
     let later = TokenRow { state: TokenState::Waiting, due_us: NOON_US + 99, acquired_us: 7, ..held };
     let earlier = TokenRow { attempt: 77, ..later.clone() };
@@ -249,12 +251,19 @@ pub(crate) async fn corrupt_run_is_left_out(place: &Place) {
     let store = place.open().await;
     let (good, bad) = (waiting(&schedule("good"), 5, NOON_US), waiting(&schedule("bad"), 5, NOON_US));
     let tokens = vec![token(good.id, 0), token(bad.id, 0)];
-    commit(&*store, 5, Changes { runs_new: vec![good.clone(), bad.clone()], tokens_put: tokens, ..changes() }).await;
+    commit(
+        &*store,
+        5,
+        Changes { runs_new: vec![good.clone(), bad.clone()], tokens_put: tokens, ..changes() },
+    )
+    .await;
     place.sql("UPDATE runs SET priority = 99 WHERE schedule_id = 'bad'").await;
     let loaded = load(&*store).await;
     assert_eq!((loaded.runs, loaded.tokens), (vec![good.clone()], vec![token(good.id, 0)]));
     let error = store.runs(5, &[bad.id]).await.expect_err("it is corrupt");
-    let StoreError::Corrupt { table: "runs", key, column: "priority", .. } = &error else { panic!("{error}") };
+    let StoreError::Corrupt { table: "runs", key, column: "priority", .. } = &error else {
+        panic!("{error}")
+    };
     assert!(key.contains(&bad.id.to_string()));
 }
 
@@ -298,7 +307,8 @@ pub(crate) async fn shards_do_not_see_each_other(place: &Place) {
     assert!(loaded.runs.is_empty() && loaded.tokens.is_empty());
     assert!(loaded.policies.is_empty() && loaded.schedules.is_empty());
     assert!(store.runs(5, &[one.id]).await.unwrap().is_empty());
-    commit(&*store, 5, Changes { tokens_gone: vec![(one.id, 0)], runs_withdrawn: vec![one.id], ..changes() }).await;
+    commit(&*store, 5, Changes { tokens_gone: vec![(one.id, 0)], runs_withdrawn: vec![one.id], ..changes() })
+        .await;
     assert_eq!(store.load_shard(6).await.unwrap().tokens.len(), 1);
 }
 

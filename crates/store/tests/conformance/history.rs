@@ -9,7 +9,13 @@ use super::place::Place;
 use super::samples::{NOON_US, commit, ended, run, schedule, skipped, token, waiting};
 
 fn range(run: RunId, index: u32, count: u32) -> HistoryRow {
-    HistoryRow { count, attempt: 0, acquired_us: None, delivered_us: None, ..ended(run, index, Outcome::Expired) }
+    HistoryRow {
+        count,
+        attempt: 0,
+        acquired_us: None,
+        delivered_us: None,
+        ..ended(run, index, Outcome::Expired)
+    }
 }
 
 /// Events 0 to 9: single ones, one range, and a gap at 7.
@@ -67,7 +73,8 @@ pub(crate) async fn dead_events_are_found_and_leave(place: &Place) {
     assert_eq!(store.history(5, one, 0, None, 10).await.unwrap(), rows[..4], "only dead events leave");
     // It may die again.
     let again = HistoryRow { finished_us: NOON_US + 99, ..rows[4].clone() };
-    let changes = Changes { history_gone: vec![(one, 9)], history: vec![again.clone()], ..Changes::default() };
+    let changes =
+        Changes { history_gone: vec![(one, 9)], history: vec![again.clone()], ..Changes::default() };
     commit(&*store, 5, changes).await;
     assert_eq!(store.dead_events(5, one, &[9], 10).await.unwrap(), [again]);
 }
@@ -83,7 +90,12 @@ pub(crate) async fn tokens_are_paged(place: &Place) {
     let store = place.open().await;
     let one = waiting(&schedule("one"), 5, NOON_US);
     let tokens: Vec<TokenRow> = (0..10).map(|index| token(one.id, index)).collect();
-    commit(&*store, 5, Changes { runs_new: vec![one.clone()], tokens_put: tokens.clone(), ..Changes::default() }).await;
+    commit(
+        &*store,
+        5,
+        Changes { runs_new: vec![one.clone()], tokens_put: tokens.clone(), ..Changes::default() },
+    )
+    .await;
     assert_eq!(store.tokens(5, one.id, 0, 4).await.unwrap(), tokens[..4]);
     assert_eq!(store.tokens(5, one.id, 8, 4).await.unwrap(), tokens[8..]);
     assert!(store.tokens(6, one.id, 0, 4).await.unwrap().is_empty());
@@ -132,7 +144,10 @@ pub(crate) async fn runs_are_filtered(place: &Place) {
     let states = vec![RunState::Waiting, RunState::Emitted];
     assert_eq!(listed(&*store, RunFilter { states: states.clone(), ..all }).await, [9, 4, 3, 1, 0]);
     assert_eq!(listed(&*store, RunFilter { states, schedule_uid: Some(one.uid), ..span }).await, [1]);
-    assert!(store.list_runs("other", &of_one, None, 10).await.unwrap().is_empty(), "another namespace's schedule");
+    assert!(
+        store.list_runs("other", &of_one, None, 10).await.unwrap().is_empty(),
+        "another namespace's schedule"
+    );
 }
 
 pub(crate) async fn skipped_are_paged(place: &Place) {

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod emit;
+mod faults;
 mod handle;
 mod history;
 mod open;

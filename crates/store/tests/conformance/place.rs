@@ -23,15 +23,20 @@ enum Kind {
 impl Place {
     pub(crate) fn sqlite() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        Self { url: format!("sqlite:{}/store.db", directory.path().display()), kind: Kind::Sqlite { directory } }
+        Self {
+            url: format!("sqlite:{}/store.db", directory.path().display()),
+            kind: Kind::Sqlite { directory },
+        }
     }
 
     pub(crate) async fn postgres() -> Self {
-        let server = std::env::var(VARIABLE)
-            .unwrap_or_else(|_| panic!("{VARIABLE} names no PostgreSQL server; ./tests/run starts one and sets it"));
+        let server = std::env::var(VARIABLE).unwrap_or_else(|_| {
+            panic!("{VARIABLE} names no PostgreSQL server; ./tests/run starts one and sets it")
+        });
         let database = format!("tollgate_test_{}", Uuid::new_v4().simple());
         on_postgres(&server, &format!("CREATE DATABASE {database}")).await;
-        let (base, options) = server.split_once('?').map_or((server.as_str(), ""), |(base, options)| (base, options));
+        let (base, options) =
+            server.split_once('?').map_or((server.as_str(), ""), |(base, options)| (base, options));
         let start = base.find("://").unwrap() + 3;
         let host = base[start..].find('/').map_or(base, |slash| &base[..start + slash]);
         let options = if options.is_empty() { String::new() } else { format!("?{options}") };
@@ -62,18 +67,24 @@ impl Place {
     pub(crate) async fn number(&self, text: &str) -> i64 {
         match &self.kind {
             Kind::Postgres { .. } => {
-                let mut connection = sqlx::PgConnection::connect(&self.url).await.unwrap();
-                let number = sqlx::query_scalar(AssertSqlSafe(text)).fetch_one(&mut connection).await.unwrap();
+                let mut connection = self.postgres_connection().await;
+                let number =
+                    sqlx::query_scalar(AssertSqlSafe(text)).fetch_one(&mut connection).await.unwrap();
                 connection.close().await.unwrap();
                 number
             }
             Kind::Sqlite { .. } => {
                 let mut connection = self.sqlite_connection().await;
-                let number = sqlx::query_scalar(AssertSqlSafe(text)).fetch_one(&mut connection).await.unwrap();
+                let number =
+                    sqlx::query_scalar(AssertSqlSafe(text)).fetch_one(&mut connection).await.unwrap();
                 connection.close().await.unwrap();
                 number
             }
         }
+    }
+
+    pub(crate) async fn postgres_connection(&self) -> sqlx::PgConnection {
+        sqlx::PgConnection::connect(&self.url).await.unwrap()
     }
 
     async fn sqlite_connection(&self) -> sqlx::SqliteConnection {

@@ -8,7 +8,9 @@ use tollgate_store::{Store, StoreError};
 use uuid::Uuid;
 
 use super::place::Place;
-use super::samples::{audit, child, delete, delete_policy, finished, policy, put, put_policy, schedule, NOON_US, pause};
+use super::samples::{
+    NOON_US, audit, child, delete, delete_policy, finished, pause, policy, put, put_policy, schedule,
+};
 
 async fn write(store: &dyn Store, writes: Vec<PlanWrite>) {
     store.write_plan(writes).await.unwrap();
@@ -36,13 +38,20 @@ pub(crate) async fn schedule_is_read_as_written(place: &Place) {
 pub(crate) async fn taken_name_conflicts(place: &Place) {
     let store = place.open().await;
     write(&*store, vec![put(&schedule("one"), None, vec![])]).await;
-    let error = store.write_plan(vec![put(&schedule("one"), None, vec![])]).await.expect_err("the name is taken");
-    assert!(matches!(&error, StoreError::Conflict { what } if what == "schedule \"one\" already exists"), "{error}");
+    let error =
+        store.write_plan(vec![put(&schedule("one"), None, vec![])]).await.expect_err("the name is taken");
+    assert!(
+        matches!(&error, StoreError::Conflict { what } if what == "schedule \"one\" already exists"),
+        "{error}"
+    );
     let twice = vec![put(&schedule("two"), None, vec![]), put(&schedule("two"), None, vec![])];
     assert!(matches!(store.write_plan(twice).await, Err(StoreError::Conflict { .. })));
     write(&*store, vec![put_policy(&policy("p"), None)]).await;
     let error = store.write_plan(vec![put_policy(&policy("p"), None)]).await.expect_err("the name is taken");
-    assert!(matches!(&error, StoreError::Conflict { what } if what == "policy \"p\" already exists"), "{error}");
+    assert!(
+        matches!(&error, StoreError::Conflict { what } if what == "policy \"p\" already exists"),
+        "{error}"
+    );
 }
 
 pub(crate) async fn stale_etag_conflicts_and_names_both(place: &Place) {
@@ -63,7 +72,9 @@ pub(crate) async fn stale_etag_conflicts_and_names_both(place: &Place) {
 
 pub(crate) async fn missing_schedule_is_not_found(place: &Place) {
     let store = place.open().await;
-    for write in [put(&schedule("one"), Some(1), vec![]), delete(&schedule("one")), delete_policy(&policy("one"))] {
+    for write in
+        [put(&schedule("one"), Some(1), vec![]), delete(&schedule("one")), delete_policy(&policy("one"))]
+    {
         let error = store.write_plan(vec![write]).await.expect_err("it is not there");
         assert!(matches!(&error, StoreError::NotFound { what } if what.ends_with("\"one\"")), "{error}");
     }
@@ -99,7 +110,8 @@ pub(crate) async fn policy_goes_and_tells_its_shard(place: &Place) {
     write(&*store, vec![put_policy(&p, None)]).await;
     write(&*store, vec![delete_policy(&p)]).await;
     assert_eq!(store.policy("default", "p").await.unwrap(), None);
-    let told: Vec<Control> = store.inbox(3, 10).await.unwrap().into_iter().map(|message| message.control).collect();
+    let told: Vec<Control> =
+        store.inbox(3, 10).await.unwrap().into_iter().map(|message| message.control).collect();
     assert!(told.contains(&Control::PolicyChanged { policy: p.clone() }));
     assert!(told.contains(&Control::PolicyDeleted { uid: p.uid }));
     assert_eq!(store.inbox(4, 10).await.unwrap(), []);
@@ -152,7 +164,10 @@ pub(crate) async fn registry_counts_children(place: &Place) {
     let (one, two) = (schedule("one"), schedule("two"));
     write(
         &*store,
-        vec![put(&one, None, vec![child("H.1", 0), child("H.1", 1)]), put(&two, None, vec![child("H.1", 0), child("H.2", 0)])],
+        vec![
+            put(&one, None, vec![child("H.1", 0), child("H.1", 1)]),
+            put(&two, None, vec![child("H.1", 0), child("H.2", 0)]),
+        ],
     )
     .await;
     assert_eq!(place.number("SELECT children FROM launch_shards WHERE launch_expression = 'H.1'").await, 3);
@@ -222,8 +237,16 @@ pub(crate) async fn list_filters_hold_together(place: &Place) {
     two.labels.extend(label("red"));
     let mut three = schedule("other");
     three.timing.time_zone = "UTC".to_owned();
-    write(&*store, vec![put_policy(&p, None), put(&one, None, vec![]), put(&two, None, vec![]), put(&three, None, vec![])])
-        .await;
+    write(
+        &*store,
+        vec![
+            put_policy(&p, None),
+            put(&one, None, vec![]),
+            put(&two, None, vec![]),
+            put(&three, None, vec![]),
+        ],
+    )
+    .await;
     let found = async |filter: Filter| {
         let page = store.list_schedules("default", &filter, None, 10).await.unwrap();
         page.into_iter().map(|schedule| schedule.id).collect::<Vec<_>>()
@@ -247,7 +270,11 @@ pub(crate) async fn policies_are_listed_and_filtered(place: &Place) {
     paused.pause = Some(pause("x"));
     let mut labelled = policy("c");
     labelled.labels.insert("team".to_owned(), "red".to_owned());
-    write(&*store, vec![put_policy(&labelled, None), put_policy(&paused, None), put_policy(&policy("a"), None)]).await;
+    write(
+        &*store,
+        vec![put_policy(&labelled, None), put_policy(&paused, None), put_policy(&policy("a"), None)],
+    )
+    .await;
     let found = async |filter: Filter, after: Option<&str>| {
         let page = store.list_policies("default", &filter, after, 2).await.unwrap();
         page.into_iter().map(|policy| policy.id).collect::<Vec<_>>()
@@ -263,7 +290,8 @@ pub(crate) async fn policies_are_listed_and_filtered(place: &Place) {
 
 pub(crate) async fn audit_is_newest_first_by_page(place: &Place) {
     let store = place.open().await;
-    let mut notes: Vec<_> = (0..5).map(|i| audit(&format!("namespaces/default/schedules/{}", i % 2))).collect();
+    let mut notes: Vec<_> =
+        (0..5).map(|i| audit(&format!("namespaces/default/schedules/{}", i % 2))).collect();
     for (i, note) in notes.iter_mut().enumerate() {
         note.id = Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_0000 + i as u128);
     }
@@ -274,7 +302,8 @@ pub(crate) async fn audit_is_newest_first_by_page(place: &Place) {
     assert_eq!(store.audit("default", None, Some(first[2].id), 3).await.unwrap(), notes[3..]);
     let of_one = store.audit("default", Some("namespaces/default/schedules/1"), None, 10).await.unwrap();
     assert_eq!(of_one, [notes[1].clone(), notes[3].clone()]);
-    let before = store.audit("default", Some("namespaces/default/schedules/1"), Some(of_one[0].id), 10).await.unwrap();
+    let before =
+        store.audit("default", Some("namespaces/default/schedules/1"), Some(of_one[0].id), 10).await.unwrap();
     assert_eq!(before, of_one[1..]);
     assert_eq!(store.audit("other", None, None, 10).await.unwrap(), []);
 }
@@ -304,6 +333,7 @@ pub(crate) async fn deleting_keeps_runs(place: &Place) {
     assert_eq!(store.runs(5, &[run.id]).await.unwrap(), [run]);
 }
 
+#[expect(clippy::print_stderr, reason = "a measure for people")]
 pub(crate) async fn ten_thousand_schedules(place: &Place) {
     let store = place.open().await;
     let p = policy("p");
@@ -320,7 +350,10 @@ pub(crate) async fn ten_thousand_schedules(place: &Place) {
     let rate = 10_000.0 / began.elapsed().as_secs_f64();
     eprintln!("{rate:.0} schedules/s");
     assert_eq!(place.number("SELECT count(*) FROM schedules").await, 10_000);
-    assert_eq!(place.number("SELECT children FROM launch_shards WHERE launch_expression = 'H.2'").await, 10_000);
+    assert_eq!(
+        place.number("SELECT children FROM launch_shards WHERE launch_expression = 'H.2'").await,
+        10_000
+    );
     assert_eq!(place.number("SELECT count(*) FROM run_specs WHERE shard_id = 5").await, 10_000);
     assert_eq!(place.number("SELECT count(*) FROM audit_log").await, 10_001);
 }

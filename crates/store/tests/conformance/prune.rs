@@ -7,7 +7,8 @@ use tollgate_store::plan::PlanWrite;
 
 use super::place::Place;
 use super::samples::{
-    NOON_US, SECOND_US, audit, commit, delete, ended, finished, put, run, schedule, shard_schedule, skipped, waiting,
+    NOON_US, SECOND_US, audit, commit, delete, ended, finished, put, run, schedule, shard_schedule, skipped,
+    waiting,
 };
 
 /// Retention of the tests: ten days before noon.
@@ -20,7 +21,8 @@ pub(crate) async fn old_history_goes(place: &Place) {
         store.prune(0, NOON_US + days * DAY_US).await.unwrap();
     }
     let one = run(&schedule("one"), 5, NOON_US).id;
-    let at = |index: u32, finished_us: i64| HistoryRow { finished_us, ..ended(one, index, Outcome::Succeeded) };
+    let at =
+        |index: u32, finished_us: i64| HistoryRow { finished_us, ..ended(one, index, Outcome::Succeeded) };
     let rows = vec![
         at(0, NOON_US - 20 * DAY_US),
         at(1, NOON_US - 40 * DAY_US),
@@ -92,8 +94,13 @@ pub(crate) async fn specs_go_when_nothing_needs_them(place: &Place) {
     let store = place.open().await;
     let old_us = NOON_US - 3 * DAY_US;
     let at = |id: &str, updated_us| Schedule { updated_us, ..schedule(id) };
-    let (current, used, known, gone, fresh) =
-        (at("current", old_us), at("used", old_us), at("known", old_us), at("gone", old_us), at("fresh", NOON_US));
+    let (current, used, known, gone, fresh) = (
+        at("current", old_us),
+        at("used", old_us),
+        at("known", old_us),
+        at("gone", old_us),
+        at("fresh", NOON_US),
+    );
     let all = [&current, &used, &known, &gone, &fresh];
     store.write_plan(all.map(|schedule| put(schedule, None, vec![])).to_vec()).await.unwrap();
     store.write_plan([&used, &known, &gone, &fresh].map(delete).to_vec()).await.unwrap();
@@ -106,9 +113,15 @@ pub(crate) async fn specs_go_when_nothing_needs_them(place: &Place) {
     };
     commit(&*store, 5, changes).await;
     assert_eq!(store.prune(BEFORE_US, NOON_US).await.unwrap().other, 2);
-    let keys = [(current.uid, 1), (current.uid, 2), (used.uid, 1), (known.uid, 1), (gone.uid, 1), (fresh.uid, 1)];
-    let mut left: Vec<(String, i64)> =
-        store.specs(5, &keys).await.unwrap().into_iter().map(|spec| (spec.schedule_id, spec.generation)).collect();
+    let keys =
+        [(current.uid, 1), (current.uid, 2), (used.uid, 1), (known.uid, 1), (gone.uid, 1), (fresh.uid, 1)];
+    let mut left: Vec<(String, i64)> = store
+        .specs(5, &keys)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|spec| (spec.schedule_id, spec.generation))
+        .collect();
     left.sort();
     let expected = [("current", 2), ("fresh", 1), ("known", 1), ("used", 1)];
     assert_eq!(left, expected.map(|(id, generation)| (id.to_owned(), generation)));

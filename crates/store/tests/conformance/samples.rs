@@ -6,8 +6,9 @@ use serde_json::json;
 use tollgate_core::handle::change::{Changes, HistoryRow, Outcome, ShardSchedule, TokenRow, TokenState};
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::{
-    CatchUp, CheckAgain, Counts, HttpTarget, Limits, OverlapRule, Payload, Pause, Policy, Reclaim, ReleaseMode,
-    RetryPolicy, Run, RunId, RunKind, RunState, Schedule, Skipped, SkipReason, Target, Timing, Trigger, TtlFrom,
+    CatchUp, CheckAgain, Counts, HttpTarget, Limits, OverlapRule, Pause, Payload, Policy, Reclaim,
+    ReleaseMode, RetryPolicy, Run, RunId, RunKind, RunState, Schedule, SkipReason, Skipped, Target, Timing,
+    Trigger, TtlFrom,
 };
 use tollgate_core::plan::Child;
 use tollgate_store::Store;
@@ -26,7 +27,11 @@ pub(crate) fn schedule(id: &str) -> Schedule {
         namespace: "default".to_owned(),
         id: id.to_owned(),
         description: "Übung \"eins\"\n".to_owned(),
-        timing: Timing { triggers: vec![trigger], time_zone: "Europe/Berlin".to_owned(), ..Timing::default() },
+        timing: Timing {
+            triggers: vec![trigger],
+            time_zone: "Europe/Berlin".to_owned(),
+            ..Timing::default()
+        },
         events: 1000,
         target: Target::Http {
             http: HttpTarget {
@@ -170,7 +175,11 @@ pub(crate) fn waiting(schedule: &Schedule, shard: u16, launch_us: i64) -> Run {
 }
 
 pub(crate) fn finished(schedule: &Schedule, shard: u16, launch_us: i64) -> Run {
-    Run { state: RunState::Finished, finished_us: Some(launch_us + SECOND_US), ..run(schedule, shard, launch_us) }
+    Run {
+        state: RunState::Finished,
+        finished_us: Some(launch_us + SECOND_US),
+        ..run(schedule, shard, launch_us)
+    }
 }
 
 pub(crate) fn token(run: RunId, index: u32) -> TokenRow {

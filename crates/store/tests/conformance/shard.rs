@@ -90,7 +90,8 @@ pub(crate) async fn failed_commit_writes_nothing(place: &Place) {
     place.sql("ALTER TABLE skipped_triggers RENAME TO elsewhere").await;
     let one = schedule("one");
     let skipped = vec![super::samples::skipped(&one, NOON_US, tollgate_core::model::SkipReason::Overlap)];
-    let error = store.commit(&mut lease, &Changes { skipped, ..changes() }).await.expect_err("a table is missing");
+    let error =
+        store.commit(&mut lease, &Changes { skipped, ..changes() }).await.expect_err("a table is missing");
     assert!(matches!(error, CommitError::Failed(_)), "{error}");
     assert!(store.load_shard(7).await.unwrap().runs.is_empty());
     place.sql("ALTER TABLE elsewhere RENAME TO skipped_triggers").await;

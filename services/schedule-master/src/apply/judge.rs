@@ -30,12 +30,19 @@ pub(super) struct Planned<C> {
     pub(super) change: C,
 }
 
+/// A policy's write, and whom it concerns.
+#[derive(Debug)]
+pub(super) struct PolicyChange {
+    uid: Uuid,
+    pub(super) shard: u16,
+    pub(super) write: PlanWrite,
+}
+
 /// All that is to be written.
 #[derive(Debug, Default)]
 pub(super) struct Planning {
     pub(super) unchanged: u32,
-    /// With the queue shard to wake.
-    pub(super) policies: Vec<Planned<(u16, PlanWrite)>>,
+    pub(super) policies: Vec<Planned<PolicyChange>>,
     pub(super) schedules: Vec<Planned<Change>>,
 }
 
@@ -81,8 +88,8 @@ impl ScheduleMaster {
                 let key = key(&given.origin);
                 match self.judge_policy(&given, stored.get(&key), actor) {
                     Ok(None) => planning.unchanged += 1,
-                    Ok(Some((uid, planned))) => {
-                        policies.insert(key, uid);
+                    Ok(Some(planned)) => {
+                        policies.insert(key, planned.change.uid);
                         planning.policies.push(planned);
                     }
                     Err(errors) => {
@@ -113,7 +120,7 @@ impl ScheduleMaster {
         given: &Given<v1::Policy>,
         stored: Option<&Policy>,
         actor: &str,
-    ) -> Result<Option<(Uuid, Planned<(u16, PlanWrite)>)>, Vec<FieldError>> {
+    ) -> Result<Option<Planned<PolicyChange>>, Vec<FieldError>> {
         let mut wanted = policy::to_core(&given.message, &given.origin.name, stored)?;
         stale("policy.etag", &given.message.etag, stored.map(|stored| stored.generation))
             .map_err(|error| vec![error])?;
@@ -128,9 +135,9 @@ impl ScheduleMaster {
             wanted.uid = self.new_id(at_us);
         }
         let (made, write) = self.put_policy(stored, wanted, &Deed { at_us, actor: actor.to_owned(), action });
-        let change = (made.shard, write);
+        let change = PolicyChange { uid: made.uid, shard: made.shard, write };
         let planned = Planned { origin: given.origin.clone(), is_new: stored.is_none(), change };
-        Ok(Some((made.uid, planned)))
+        Ok(Some(planned))
     }
 
     fn judge_schedule(

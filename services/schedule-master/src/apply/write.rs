@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use tollgate_proto::convert::names;
 use tollgate_proto::v1;
 use tollgate_store::StoreError;
-use tollgate_store::plan::PlanWrite;
 use tonic::Status;
 
-use super::judge::Planned;
+use super::judge::{Planned, PolicyChange};
 use super::{ERRORS_MAX, Origin};
 use crate::ScheduleMaster;
 use crate::change::Change;
@@ -44,7 +43,7 @@ fn failed(response: &mut v1::ApplyResourcesResponse, origin: Origin, name: Strin
 impl ScheduleMaster {
     pub(super) async fn write_policies(
         &self,
-        mut planned: Vec<Planned<(u16, PlanWrite)>>,
+        mut planned: Vec<Planned<PolicyChange>>,
         response: &mut v1::ApplyResourcesResponse,
     ) -> Result<(), Status> {
         while !planned.is_empty() {
@@ -70,10 +69,10 @@ impl ScheduleMaster {
         Ok(())
     }
 
-    async fn commit_policies(&self, chunk: &[Planned<(u16, PlanWrite)>]) -> Result<(), StoreError> {
-        let writes = chunk.iter().map(|planned| planned.change.1.clone()).collect();
+    async fn commit_policies(&self, chunk: &[Planned<PolicyChange>]) -> Result<(), StoreError> {
+        let writes = chunk.iter().map(|planned| planned.change.write.clone()).collect();
         self.store().write_plan(writes).await?;
-        let shards: BTreeSet<u16> = chunk.iter().map(|planned| planned.change.0).collect();
+        let shards: BTreeSet<u16> = chunk.iter().map(|planned| planned.change.shard).collect();
         shards.into_iter().for_each(|shard| self.wake(shard));
         Ok(())
     }

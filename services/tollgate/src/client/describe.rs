@@ -89,7 +89,7 @@ async fn around_schedule(session: &Session, name: &str) -> anyhow::Result<()> {
             .printer
             .text(&format!("\nnext launch times:\n{}", preview::text(session.now_us, answer.get_ref())))?;
     }
-    if let Ok(answer) = fetch::runs(session, &format!("schedule={}", names::short(name)), AROUND).await {
+    if let Ok(answer) = fetch::past_runs(session, &format!("schedule={}", names::short(name)), AROUND).await {
         session.printer.text(&format!("\nlatest runs:\n{}", rows::runs(session.now_us, &answer.runs)))?;
     }
     Ok(())
@@ -116,7 +116,9 @@ fn fields(now_us: i64, value: &Value, depth: usize, text: &mut String) {
     let indent = "  ".repeat(depth);
     match value {
         Value::Object(members) => {
-            for (name, member) in members {
+            // The rest is in the order of the alphabet.
+            let (first, rest): (Vec<_>, Vec<_>) = members.iter().partition(|(name, _)| *name == "name");
+            for (name, member) in first.into_iter().chain(rest) {
                 text.push_str(&format!("{indent}{name}:"));
                 after(now_us, member, depth, text);
             }

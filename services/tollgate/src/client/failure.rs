@@ -24,6 +24,9 @@ impl Failure {
                 for field in fields {
                     text.push_str(&format!("\n  {}: {}", field.field, field.description));
                 }
+                if let Some(count) = unlisted(status) {
+                    text.push_str(&format!("\n  … and {count} more"));
+                }
             }
             None if status.message().is_empty() => text.push_str(&status.code().to_string()),
             None => text.push_str(status.message()),
@@ -33,6 +36,11 @@ impl Failure {
         }
         Self(text)
     }
+}
+
+/// How many refused fields a status has no room for: its message ends with "; and 9979 more".
+pub(super) fn unlisted(status: &Status) -> Option<u64> {
+    status.message().strip_suffix(" more")?.rsplit_once("; and ")?.1.parse().ok()
 }
 
 fn hint(code: Code, server: &str) -> Option<String> {
@@ -107,6 +115,17 @@ mod tests {
                         schedule.events: \"0\" is not allowed, expected 1 to 10,000,000\n  \
                         schedule.target: expected http or sqs";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn fields_without_room_are_counted() {
+        let errors: Vec<FieldError> =
+            (0..150).map(|n| FieldError::new(format!("f{n}"), 0, "another")).collect();
+        let status = tollgate_proto::field::invalid_argument(&errors);
+        let text = Failure::new("x".to_owned(), "http://a:1", &status).to_string();
+        let listed = text.lines().filter(|line| line.starts_with("  f")).count();
+        assert!(text.ends_with(&format!("\n  … and {} more", 150 - listed)), "{text}");
+        assert_eq!(unlisted(&Status::internal("some; and no more")), None);
     }
 
     #[test]

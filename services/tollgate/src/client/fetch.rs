@@ -1,5 +1,6 @@
 //! Reads resources and lists of them, for the commands that show them.
 
+use tollgate_proto::convert::timestamp;
 use tollgate_proto::v1;
 
 use super::{Session, names, pages};
@@ -50,6 +51,28 @@ pub(super) async fn runs(
     })
     .await?;
     Ok(v1::ListRunsResponse { runs, next_page_token })
+}
+
+/// Runs are emitted ahead: so many of a schedule are read to get past those that are not due.
+const AHEAD: u32 = 1_000;
+
+/// As [`runs`], without those whose launch time lies ahead.
+pub(super) async fn past_runs(
+    session: &Session,
+    filter: &str,
+    limit: u32,
+) -> anyhow::Result<v1::ListRunsResponse> {
+    let more = if limit == 0 { 0 } else { limit.saturating_add(AHEAD) };
+    let mut answer = runs(session, filter, more).await?;
+    let now = timestamp(session.now_us);
+    let is_past = |run: &v1::Run| {
+        run.launch_time.is_some_and(|launch| (launch.seconds, launch.nanos) <= (now.seconds, now.nanos))
+    };
+    answer.runs.retain(is_past);
+    if limit > 0 {
+        answer.runs.truncate(limit as usize);
+    }
+    Ok(answer)
 }
 
 /// The skipped triggers of a schedule, latest first.

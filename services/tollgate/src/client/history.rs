@@ -24,7 +24,7 @@ pub(crate) struct HistoryArgs {
 /// What the service says, or those of writing.
 pub(crate) async fn run(session: Session, args: HistoryArgs) -> anyhow::Result<()> {
     let filter = format!("schedule={}", names::short(&args.name));
-    let runs = fetch::runs(&session, &filter, args.limit).await?;
+    let runs = fetch::past_runs(&session, &filter, args.limit).await?;
     let skipped = fetch::skipped(&session, &args.name, args.limit).await?;
     if session.printer.is_json() {
         return session.printer.json(&json!({"runs": to_json(&runs), "skipped": to_json(&skipped)}));

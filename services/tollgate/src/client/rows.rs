@@ -215,7 +215,7 @@ pub(super) fn history(now_us: i64, runs: &[v1::Run], skipped: &[v1::SkippedTrigg
         let cells = [state, kind, events, notes, String::new(), String::new()];
         lines.push((order(&trigger.launch_time), trigger.launch_time, cells));
     }
-    lines.sort_by(|a, b| b.0.cmp(&a.0));
+    lines.sort_by_key(|(order, _, _)| std::cmp::Reverse(*order));
     let mut table =
         Table::new(["LAUNCH TIME", "SEEN FROM NOW", "STATE", "KIND", "EVENTS", "NOTES", "ENDED", "RUN"]);
     for (_, time, [state, kind, events, notes, end, run]) in lines {

@@ -10,19 +10,20 @@ use serde_saphyr::Spanned;
 
 use super::resources::yaml_options;
 
-/// The line of a field, from 1, counted from the document's first; none where the document cannot be read or nothing
-/// of the path is in it.
-pub(super) fn line(document: &str, path: &str) -> Option<u64> {
-    let mut node: Node = serde_saphyr::from_str_with_options(document, yaml_options()).ok()?;
-    let mut line = None;
+/// Where the fields of a document are; none where it cannot be read.
+pub(super) fn read(document: &str) -> Option<Node> {
+    serde_saphyr::from_str_with_options(document, yaml_options()).ok()
+}
+
+/// The line of a field, from 1, counted from the document's first; none where nothing of the path is in it.
+pub(super) fn line(document: &Node, path: &str) -> Option<u64> {
+    let (mut node, mut line) = (document, None);
     for part in path.split(['.', '[']).filter(|part| !part.is_empty()) {
-        let found = match node.tree {
-            Tree::Map(members) => {
-                members.into_iter().find(|(key, _)| is_same(key, part)).map(|(_, node)| node)
-            }
+        let found = match &node.tree {
+            Tree::Map(members) => members.iter().find(|(key, _)| is_same(key, part)).map(|(_, node)| node),
             Tree::List(items) => {
                 let index = part.trim_end_matches(']').parse::<usize>().ok();
-                index.and_then(|index| items.into_iter().nth(index))
+                index.and_then(|index| items.get(index))
             }
             Tree::Leaf => None,
         };
@@ -40,11 +41,13 @@ fn is_same(key: &str, field: &str) -> bool {
 }
 
 /// A value and the line on which it begins.
-struct Node {
+#[derive(Debug)]
+pub(super) struct Node {
     line: u64,
     tree: Tree,
 }
 
+#[derive(Debug)]
 enum Tree {
     Map(Vec<(String, Node)>),
     List(Vec<Node>),
@@ -141,6 +144,7 @@ mod tests {
     #[test]
     fn the_deepest_part_that_exists_is_found() {
         let text = "---\nid: a\ntriggers:\n  - cron: '* * * * *'\n  - interval:\n      every: 5\nretry:\n  maxAttempts: 0\n";
+        let line = |text: &str, path: &str| line(&read(text)?, path);
         assert_eq!(line(text, "id"), Some(2));
         assert_eq!(line(text, "triggers[0].cron"), Some(4));
         assert_eq!(line(text, "triggers[1].interval.every"), Some(6));

@@ -15,10 +15,13 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use tollgate_proto::v1;
+use tonic::Status;
+use tonic_types::StatusExt;
 
 pub(crate) use resources::{Entry, Resource};
 
 use super::Session;
+use super::failure::unlisted;
 
 /// The most errors that are printed.
 const ERRORS_MAX: usize = 100;
@@ -46,7 +49,11 @@ pub(crate) async fn run(session: Session, args: ApplyArgs) -> anyhow::Result<()>
         entries.iter().map(|entry| (entry.place.to_string(), entry.place.clone())).collect();
     let requests: Vec<_> = entries.into_iter().map(|entry| entry.request(args.dry_run)).collect();
     let answer = session.master().apply_resources(tokio_stream::iter(requests)).await;
-    let answer = answer.map_err(|status| session.failure("apply", status))?.into_inner();
+    let answer = answer
+        .map_err(|status| {
+            refused_whole(&status, &places).unwrap_or_else(|| session.failure("apply", status))
+        })?
+        .into_inner();
     session.printer.message(&answer, |answer| summary(answer, args.dry_run))?;
     if answer.failed_count == 0 {
         return Ok(());
@@ -106,6 +113,31 @@ fn refused(answer: &v1::ApplyResourcesResponse, places: &HashMap<String, resourc
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")
     });
     listed(format!("{} refused:", are(answer.failed_count as usize)), lines.collect())
+}
+
+/// The service's refusals of the stream as a whole, whose fields are `source: name: field`.
+fn refused_whole(status: &Status, places: &HashMap<String, resources::Place>) -> Option<anyhow::Error> {
+    let fields = status.get_details_bad_request()?.field_violations;
+    let lines = fields.iter().map(|violation| {
+        let mut parts = violation.field.splitn(3, ": ");
+        let at = parts.next().and_then(|source| Some((places.get(source)?, parts.next()?, parts.next()?)));
+        match at {
+            Some((place, name, field)) => {
+                format!("{}: {name}: {field}: {}", place.of_field(field), violation.description)
+            }
+            None => format!("{}: {}", violation.field, violation.description),
+        }
+    });
+    let mut lines: Vec<String> = lines.collect();
+    if lines.is_empty() {
+        return None;
+    }
+    let unlisted = unlisted(status).unwrap_or(0);
+    let count = lines.len() + usize::try_from(unlisted).unwrap_or(usize::MAX);
+    if unlisted > 0 {
+        lines.push(format!("… and {unlisted} more"));
+    }
+    Some(listed(format!("nothing was changed, because {} refused:", are(count)), lines))
 }
 
 fn are(count: usize) -> String {

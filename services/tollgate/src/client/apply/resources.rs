@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use prost::{Message, Name as MessageName};
 use serde::Deserialize;
@@ -23,10 +23,19 @@ use super::{documents, locate};
 pub(crate) struct Place {
     file: Arc<str>,
     line: u64,
-    /// The document, the line of the file at which it begins, and the path to the resource in it.
-    document: Arc<str>,
-    first_line: u64,
+    document: Arc<Document>,
+    /// The path to the resource in the document; empty where it is the document.
     path: String,
+}
+
+/// A document as it is written.
+#[derive(Debug)]
+struct Document {
+    text: String,
+    /// The line of the file at which it begins.
+    first_line: u64,
+    /// Where its fields are; read once, when something is wrong.
+    tree: OnceLock<Option<locate::Node>>,
 }
 
 impl Place {
@@ -37,8 +46,10 @@ impl Place {
         if field.is_empty() {
             return self.clone();
         }
+        let Document { text, first_line, tree } = self.document.as_ref();
+        let tree = tree.get_or_init(|| locate::read(text));
         let path = format!("{}.{field}", self.path);
-        let line = locate::line(&self.document, &path).map(|line| line + self.first_line - 1);
+        let line = tree.as_ref().and_then(|tree| locate::line(tree, &path)).map(|line| line + first_line - 1);
         Self { line: line.map_or(self.line, |line| line.max(self.line)), ..self.clone() }
     }
 }
@@ -51,6 +62,7 @@ impl fmt::Display for Place {
 
 /// A policy or a schedule.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all of many are schedules")]
 pub(crate) enum Resource {
     /// A policy.
     Policy(v1::Policy),
@@ -107,11 +119,15 @@ pub(super) fn parse(
     wrong: &mut Vec<String>,
 ) {
     for document in documents::split(text) {
+        let read = Document {
+            text: document.text.to_owned(),
+            first_line: document.first_line,
+            tree: OnceLock::new(),
+        };
         let place = Place {
             file: Arc::clone(file),
             line: document.content_line,
-            document: document.text.into(),
-            first_line: document.first_line,
+            document: Arc::new(read),
             path: String::new(),
         };
         let mut reader = Reader { namespace, entries, wrong };
@@ -183,14 +199,14 @@ impl Reader<'_> {
 
     fn lists(&mut self, place: &Place) {
         // Read again, this time with the line of each item.
-        let lists: Lists = match serde_saphyr::from_str_with_options(&place.document, yaml_options()) {
+        let lists: Lists = match serde_saphyr::from_str_with_options(&place.document.text, yaml_options()) {
             Ok(lists) => lists,
             Err(error) => return self.not_yaml(&error, place.clone()),
         };
         for (collection, items) in [("policies", lists.policies), ("schedules", lists.schedules)] {
             for (index, item) in items.into_iter().enumerate() {
                 let place = Place {
-                    line: item.referenced.line() + place.first_line - 1,
+                    line: item.referenced.line() + place.document.first_line - 1,
                     path: format!("{collection}[{index}]"),
                     ..place.clone()
                 };
@@ -265,12 +281,18 @@ impl Reader<'_> {
 
     fn not_yaml(&mut self, error: &serde_saphyr::Error, place: Place) {
         let error = error.without_snippet();
-        let line = error.location().map(|location| location.line() + place.first_line - 1);
+        let line = error.location().map(|location| location.line() + place.document.first_line - 1);
         let place = Place { line: line.unwrap_or(place.line), ..place };
         let mut message = UserMessageFormatter.format_message(error).into_owned();
         // `cron: */5 * * * *` is the commonest mistake of all.
-        let at = usize::try_from(place.line - place.first_line).unwrap_or(usize::MAX);
-        if place.document.lines().nth(at).is_some_and(|line| line.contains(": *") || line.contains("- *")) {
+        let at = usize::try_from(place.line - place.document.first_line).unwrap_or(usize::MAX);
+        if place
+            .document
+            .text
+            .lines()
+            .nth(at)
+            .is_some_and(|line| line.contains(": *") || line.contains("- *"))
+        {
             message.push_str("; text that begins with * must stand in quotes");
         }
         self.wrong.push(format!("{place}: {message}"));

@@ -1,0 +1,109 @@
+//! PostgreSQL's own ways to fail: what a caller learns of them.
+
+use tollgate_core::handle::change::Changes;
+use tollgate_core::model::{SkipReason, Skipped};
+use tollgate_store::{CommitError, Store, StoreError};
+use uuid::Uuid;
+
+use super::place::Place;
+use super::samples::{NOON_US, schedule, skipped, take, waiting};
+
+fn changes() -> Changes {
+    let one = schedule("one");
+    let skipped: Vec<Skipped> = vec![skipped(&one, NOON_US, SkipReason::Overlap)];
+    Changes { runs_new: vec![waiting(&one, 5, NOON_US)], skipped, ..Changes::default() }
+}
+
+/// Something that happens inside COMMIT, after every statement has succeeded.
+async fn at_commit(place: &Place, body: &str) {
+    place
+        .sql(&format!(
+            "CREATE FUNCTION at_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body}; RETURN NULL; END $$;
+             CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON skipped_triggers DEFERRABLE INITIALLY DEFERRED
+             FOR EACH ROW EXECUTE FUNCTION at_commit()"
+        ))
+        .await;
+}
+
+async fn runs(store: &dyn Store) -> usize {
+    store.load_shard(5).await.unwrap().runs.len()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connection_lost_in_commit_leaves_the_outcome_unknown() {
+    let place = Place::postgres().await;
+    let store = place.open().await;
+    let mut lease = take(&*store, 5).await;
+    at_commit(&place, "PERFORM pg_terminate_backend(pg_backend_pid())").await;
+    let error = store.commit(&mut lease, &changes()).await.expect_err("the connection is gone");
+    assert!(matches!(error, CommitError::Unknown(StoreError::Unreachable(_))), "{error}");
+    // What its caller does: take over from oneself, and look.
+    let mut lease = take(&*store, 5).await;
+    assert_eq!(runs(&*store).await, 0);
+    store.commit(&mut lease, &Changes { skipped: vec![], ..changes() }).await.unwrap();
+    assert_eq!(runs(&*store).await, 1);
+    place.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commit_that_the_server_refuses_has_failed() {
+    let place = Place::postgres().await;
+    let store = place.open().await;
+    let mut lease = take(&*store, 5).await;
+    at_commit(&place, "RAISE EXCEPTION 'no'").await;
+    let error = store.commit(&mut lease, &changes()).await.expect_err("it is refused");
+    assert!(matches!(error, CommitError::Failed(StoreError::Internal(_))), "{error}");
+    assert_eq!(runs(&*store).await, 0);
+    place.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_connections_are_replaced() {
+    let place = Place::postgres().await;
+    let store = place.open().await;
+    let mut lease = take(&*store, 5).await;
+    let kill = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'tollgate'";
+    assert!(place.number(kill).await > 0, "the store's connections bear its name");
+    let mut failures = 0;
+    while let Err(error) = store.commit(&mut lease, &changes()).await {
+        assert!(matches!(error, CommitError::Failed(StoreError::Unreachable(_))), "{error}");
+        failures += 1;
+        assert!(failures < 9, "one for each dead connection at most");
+    }
+    assert_eq!(runs(&*store).await, 1);
+    place.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frozen_owner_does_not_block_its_successor() {
+    let place = Place::postgres().await;
+    let store = place.open().await;
+    let settings = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                    AND application_name = 'tollgate'";
+    assert!(place.number(settings).await > 0);
+    // The row is held by a transaction that never goes on; the wait for it ends, and says so.
+    let mut holder = place.postgres_connection().await;
+    sqlx::raw_sql("BEGIN; UPDATE queue_shards SET seq = seq WHERE shard_id = 5")
+        .execute(&mut holder)
+        .await
+        .unwrap();
+    let seen = store.leases().await.unwrap()[5].clone();
+    let began = std::time::Instant::now();
+    let error = store.take_shard(&seen, "next").await.expect_err("the row is held");
+    assert!(error.to_string().contains("lock timeout"), "{error}");
+    assert!(began.elapsed().as_secs() < 20);
+    drop(holder);
+    place.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unreachable_server_is_named_without_its_password() {
+    let url = format!("postgres://ada:{}@127.0.0.1:1/tollgate", Uuid::nil());
+    let error = tollgate_store::open(&url, 2).await.err().expect("nothing listens there");
+    assert!(matches!(error, StoreError::Unreachable(_)), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("127.0.0.1:1/tollgate") && !text.contains(&Uuid::nil().to_string()), "{text}");
+    let error = tollgate_store::open("postgres://[", 2).await.err().expect("no URL");
+    assert!(matches!(error, StoreError::Invalid { .. }), "{error}");
+}

@@ -1,0 +1,170 @@
+//! Changes of what has been emitted already: they take effect at once.
+
+use std::time::Duration;
+
+use tollgate_proto::v1::{
+    DeleteScheduleRequest, Overlap, PausePolicyRequest, PauseScheduleRequest, ResumePolicyRequest,
+    ResumeScheduleRequest, RunState, Schedule, SkipReason, UpdatePolicyRequest, UpdateScheduleRequest,
+};
+use tollgate_tests::resources::{every, http, ms, once, policy, policy_name, schedule_name, soon, us};
+use tollgate_tests::{Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for};
+
+struct World {
+    consumer: Consumer,
+    service: Service,
+    _database: Database,
+}
+
+async fn world(kind: Kind, conduct: impl Fn(&tollgate_tests::Arrival) -> Conduct + Send + Sync + 'static) -> World {
+    let database = Database::new(kind).await;
+    let service = Service::start(&database).await;
+    let consumer = Consumer::start(service.link(), Releases::Unary, conduct).await;
+    World { consumer, service, _database: database }
+}
+
+/// Lets time pass that a mistake would need to show.
+async fn pass(ms: u64) {
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+}
+
+async fn sleep_until(time_us: i64) {
+    pass(u64::try_from((time_us - now_us()) / 1_000).unwrap_or_default()).await;
+}
+
+async fn deleted_and_moved_schedules_do_not_fire(kind: Kind) {
+    let World { consumer, service, .. } = world(kind, |_| Conduct::work(0..1)).await;
+    let at = soon(2_500);
+    for id in ["deleted", "moved", "kept"] {
+        service.create_schedule(id, once(at, 2, "", http(&consumer))).await.unwrap();
+        service.first_run(id).await;
+    }
+    let request = DeleteScheduleRequest { name: schedule_name("deleted"), ..Default::default() };
+    service.master().delete_schedule(request).await.unwrap();
+    let later = soon(4_500);
+    let moved = Schedule { name: schedule_name("moved"), ..once(later, 3, "", http(&consumer)) };
+    let request = UpdateScheduleRequest { schedule: Some(moved), ..Default::default() };
+    service.master().update_schedule(request).await.unwrap();
+    let arrived = |id: &str| consumer.notes.events_by_schedule().get(id).copied().unwrap_or_default();
+    wait_for("what was kept", 20, async || (arrived("kept") == 2).then_some(())).await;
+    wait_for("what was moved", 20, async || (arrived("moved") == 3).then_some(())).await;
+    assert_eq!(arrived("deleted"), 0);
+    let moved = consumer.notes.arrivals().into_iter().filter(|arrival| arrival.schedule == "moved");
+    assert!(moved.map(|arrival| arrival.launch_us).all(|launch| launch == us(Some(later))));
+    consumer.notes.assert_clean();
+    service.stop().await;
+}
+
+async fn a_paused_schedule_skips_what_falls_due(kind: Kind) {
+    let World { consumer, service, .. } = world(kind, |_| Conduct::work(0..1)).await;
+    let anchor = soon(2_000);
+    service.create_schedule("tick", every(2, anchor, 1, "", http(&consumer))).await.unwrap();
+    service.first_run("tick").await;
+    let request = PauseScheduleRequest { name: schedule_name("tick"), reason: "a test".to_owned() };
+    let paused = service.master().pause_schedule(request).await.unwrap().into_inner();
+    assert_eq!(paused.pause.unwrap().reason, "a test");
+    sleep_until(us(Some(anchor)) + 1_000_000).await;
+    let first = wait_for("a skipped trigger", 20, async || service.skipped("tick").await.pop()).await;
+    assert_eq!((us(first.launch_time), first.reason()), (us(Some(anchor)), SkipReason::Paused));
+    assert_eq!(consumer.notes.arrivals_count(), 0);
+    let request = ResumeScheduleRequest { name: schedule_name("tick") };
+    service.master().resume_schedule(request).await.unwrap();
+    let resumed_us = now_us();
+    wait_for("a fire after the pause", 20, async || (consumer.notes.arrivals_count() > 0).then_some(())).await;
+    let launch_us = consumer.notes.arrivals()[0].launch_us;
+    assert!(launch_us > us(Some(anchor)) && launch_us >= resumed_us - 2_000_000, "{launch_us}");
+    service.stop().await;
+}
+
+async fn limits_and_pauses_of_policies_take_effect_at_once(kind: Kind) {
+    let World { consumer, service, .. } = world(kind, |_| Conduct::work(40..80)).await;
+    service.create_policy("p", policy(20)).await.unwrap();
+    service.create_schedule("batch", once(soon(800), 700, "p", http(&consumer))).await.unwrap();
+    let notes = &consumer.notes;
+    let set = async |limit: u32| {
+        let changed = tollgate_proto::v1::Policy { name: policy_name("p"), ..policy(limit) };
+        let update_mask = Some(prost_types::FieldMask { paths: vec!["max_in_flight".to_owned()] });
+        let request = UpdatePolicyRequest { policy: Some(changed), update_mask, ..Default::default() };
+        service.master().update_policy(request).await.unwrap();
+    };
+    wait_for("a full policy", 30, async || (notes.in_flight() >= 18).then_some(())).await;
+    assert!(notes.in_flight_max() <= 20, "{}", notes.in_flight_max());
+    set(5).await;
+    wait_for("the lower limit", 10, async || (notes.in_flight() <= 5).then_some(())).await;
+    notes.forget_max();
+    let seen = notes.arrivals_count();
+    wait_for("more under the lower limit", 20, async || (notes.arrivals_count() > seen + 20).then_some(())).await;
+    assert!(notes.in_flight_max() <= 5, "{}", notes.in_flight_max());
+    set(40).await;
+    wait_for("the higher limit", 20, async || (notes.in_flight() > 20).then_some(())).await;
+    let request = PausePolicyRequest { name: policy_name("p"), reason: "a test".to_owned() };
+    service.master().pause_policy(request).await.unwrap();
+    wait_for("quiet", 10, async || (notes.in_flight() == 0).then_some(())).await;
+    let seen = notes.arrivals_count();
+    pass(500).await;
+    assert_eq!(notes.arrivals_count(), seen, "a paused policy starts nothing");
+    service.master().resume_policy(ResumePolicyRequest { name: policy_name("p") }).await.unwrap();
+    let run = service.finished("batch", 60).await;
+    assert_eq!(run.counts.unwrap().succeeded, 700, "{run:?}");
+    assert!(notes.in_flight_max() <= 40, "{}", notes.in_flight_max());
+    notes.assert_clean();
+    notes.assert_once();
+    service.stop().await;
+}
+
+async fn a_run_that_would_overlap_is_recorded_as_skipped(kind: Kind) {
+    let World { consumer, service, .. } = world(kind, |_| Conduct::keep()).await;
+    service.create_policy("p", policy(5)).await.unwrap();
+    let anchor = soon(1_500);
+    let schedule = Schedule { overlap: Overlap::Skip.into(), ..every(2, anchor, 1, "p", http(&consumer)) };
+    service.create_schedule("tick", schedule).await.unwrap();
+    wait_for("the first run", 20, async || (consumer.notes.arrivals_count() == 1).then_some(())).await;
+    let second_us = us(Some(anchor)) + 2_000_000;
+    wait_for("a skipped run", 20, async || {
+        let runs = service.runs("tick").await;
+        let skipped = runs.iter().any(|run| us(run.launch_time) == second_us && run.state() == RunState::Skipped);
+        let recorded = service.skipped("tick").await;
+        let recorded = recorded.iter().any(|skip| us(skip.launch_time) == second_us && skip.reason() == SkipReason::Overlap);
+        (skipped || recorded).then_some(())
+    })
+    .await;
+    assert_eq!(consumer.notes.arrivals_count(), 1);
+    service.stop().await;
+}
+
+async fn what_did_not_start_in_time_expires(kind: Kind) {
+    let World { consumer, service, .. } = world(kind, |_| Conduct::work(2_500..2_600)).await;
+    service.create_policy("p", policy(2)).await.unwrap();
+    let schedule = Schedule { finish_by: Some(ms(2_000)), ..once(soon(800), 10, "p", http(&consumer)) };
+    service.create_schedule("late", schedule).await.unwrap();
+    let run = service.finished("late", 30).await;
+    let counts = run.counts.unwrap();
+    assert_eq!((run.state(), counts.succeeded, counts.expired), (RunState::Finished, 2, 8), "{run:?}");
+    assert_eq!(consumer.notes.arrivals_count(), 2);
+    service.stop().await;
+}
+
+async fn spread_events_come_evenly(kind: Kind) {
+    let World { consumer, service, .. } = world(kind, |_| Conduct::work(0..1)).await;
+    let at = soon(1_000);
+    let schedule = Schedule { spread: Some(ms(4_000)), ..once(at, 8, "", http(&consumer)) };
+    service.create_schedule("even", schedule).await.unwrap();
+    service.finished("even", 30).await;
+    let mut arrivals = consumer.notes.arrivals();
+    arrivals.sort_by_key(|arrival| arrival.index);
+    for arrival in &arrivals {
+        let due_us = us(Some(at)) + i64::from(arrival.index) * 500_000;
+        assert_eq!(arrival.launch_us, due_us, "{arrival:?}");
+    }
+    assert_eq!(arrivals.len(), 8);
+    consumer.notes.assert_clean();
+    service.stop().await;
+}
+
+on_both_stores!(
+    deleted_and_moved_schedules_do_not_fire,
+    a_paused_schedule_skips_what_falls_due,
+    limits_and_pauses_of_policies_take_effect_at_once,
+    a_run_that_would_overlap_is_recorded_as_skipped,
+    what_did_not_start_in_time_expires,
+    spread_events_come_evenly,
+);
