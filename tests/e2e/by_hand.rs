@@ -69,7 +69,8 @@ async fn a_backfill_gives_way(kind: Kind) {
     let open = backfilled.iter().filter(|run| run.state() != RunState::Finished).count();
     assert!(open > 0, "the backfill was done before what had the higher priority");
     let arrivals = consumer.notes.arrivals();
-    let urgent: Vec<usize> = arrivals.iter().enumerate().filter(|(_, a)| a.schedule == "urgent").map(|(at, _)| at).collect();
+    let urgent: Vec<usize> =
+        arrivals.iter().enumerate().filter(|(_, a)| a.schedule == "urgent").map(|(at, _)| at).collect();
     let between = urgent[9] - urgent[0] + 1 - 10;
     assert!(between <= 2, "{between} backfilled events came between those of the higher priority");
     service.stop().await;

@@ -15,7 +15,10 @@ struct World {
     _database: Database,
 }
 
-async fn world(kind: Kind, conduct: impl Fn(&tollgate_tests::Arrival) -> Conduct + Send + Sync + 'static) -> World {
+async fn world(
+    kind: Kind,
+    conduct: impl Fn(&tollgate_tests::Arrival) -> Conduct + Send + Sync + 'static,
+) -> World {
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
     let consumer = Consumer::start(service.link(), Releases::Unary, conduct).await;
@@ -69,7 +72,8 @@ async fn a_paused_schedule_skips_what_falls_due(kind: Kind) {
     let request = ResumeScheduleRequest { name: schedule_name("tick") };
     service.master().resume_schedule(request).await.unwrap();
     let resumed_us = now_us();
-    wait_for("a fire after the pause", 20, async || (consumer.notes.arrivals_count() > 0).then_some(())).await;
+    wait_for("a fire after the pause", 20, async || (consumer.notes.arrivals_count() > 0).then_some(()))
+        .await;
     let launch_us = consumer.notes.arrivals()[0].launch_us;
     assert!(launch_us > us(Some(anchor)) && launch_us >= resumed_us - 2_000_000, "{launch_us}");
     service.stop().await;
@@ -92,7 +96,8 @@ async fn limits_and_pauses_of_policies_take_effect_at_once(kind: Kind) {
     wait_for("the lower limit", 10, async || (notes.in_flight() <= 5).then_some(())).await;
     notes.forget_max();
     let seen = notes.arrivals_count();
-    wait_for("more under the lower limit", 20, async || (notes.arrivals_count() > seen + 20).then_some(())).await;
+    wait_for("more under the lower limit", 20, async || (notes.arrivals_count() > seen + 20).then_some(()))
+        .await;
     assert!(notes.in_flight_max() <= 5, "{}", notes.in_flight_max());
     set(40).await;
     wait_for("the higher limit", 20, async || (notes.in_flight() > 20).then_some(())).await;
@@ -121,9 +126,12 @@ async fn a_run_that_would_overlap_is_recorded_as_skipped(kind: Kind) {
     let second_us = us(Some(anchor)) + 2_000_000;
     wait_for("a skipped run", 20, async || {
         let runs = service.runs("tick").await;
-        let skipped = runs.iter().any(|run| us(run.launch_time) == second_us && run.state() == RunState::Skipped);
+        let skipped =
+            runs.iter().any(|run| us(run.launch_time) == second_us && run.state() == RunState::Skipped);
         let recorded = service.skipped("tick").await;
-        let recorded = recorded.iter().any(|skip| us(skip.launch_time) == second_us && skip.reason() == SkipReason::Overlap);
+        let recorded = recorded
+            .iter()
+            .any(|skip| us(skip.launch_time) == second_us && skip.reason() == SkipReason::Overlap);
         (skipped || recorded).then_some(())
     })
     .await;

@@ -34,7 +34,8 @@ async fn nothing_is_lost_and_the_limit_holds(kind: Kind) {
     assert_eq!((run.state(), run.counts.unwrap().succeeded), (RunState::Finished, EVENTS), "{run:?}");
     assert_eq!(service.runs("batch").await.len(), 1);
     // The same ids whatever the delivery: one for each event of the run, in the run's own list.
-    let listed: BTreeSet<String> = service.events(&run.name).await.into_iter().map(|event| event.event_id).collect();
+    let listed: BTreeSet<String> =
+        service.events(&run.name).await.into_iter().map(|event| event.event_id).collect();
     let seen: BTreeSet<String> = consumer.notes.attempts().into_keys().collect();
     assert_eq!(seen, listed);
     assert_eq!(seen.len(), EVENTS as usize);

@@ -63,7 +63,10 @@ async fn a_file_is_applied_and_its_events_are_done(kind: Kind) {
 
     let run = service.finished("nightly", 60).await;
     assert_eq!((run.state(), run.counts.unwrap().succeeded), (RunState::Finished, EVENTS), "{run:?}");
-    assert_eq!((run.schedule.as_str(), run.policy.as_str()), (&*schedule_name("nightly"), &*policy_name("imports")));
+    assert_eq!(
+        (run.schedule.as_str(), run.policy.as_str()),
+        (&*schedule_name("nightly"), &*policy_name("imports"))
+    );
     consumer.notes.assert_clean();
     consumer.notes.assert_once();
     assert!(consumer.notes.in_flight_max() <= LIMIT, "{} in flight", consumer.notes.in_flight_max());
@@ -97,7 +100,11 @@ fn check_answers(cli: &Cli, run: &str, event: &str) {
     shows(&["audit"], &["tester", "create", "nightly"]);
     shows(&["status"], &["imports"]);
     let got = cli.json(&["get", "schedule", "nightly"]);
-    assert_eq!((&got["events"], &got["labels"]["team"]), (&Value::from(EVENTS), &Value::from("data")), "{got}");
+    assert_eq!(
+        (&got["events"], &got["labels"]["team"]),
+        (&Value::from(EVENTS), &Value::from("data")),
+        "{got}"
+    );
     assert!(!got.to_string().contains(SECRET), "a secret is never shown: {got}");
     let filtered = cli.json(&["get", "schedules", "--filter", "label.team=data"]);
     assert_eq!(filtered["schedules"].as_array().map(Vec::len), Some(1), "{filtered}");

@@ -7,7 +7,9 @@ use tollgate_proto::v1::{
     ReleaseTokenRequest, ReleaseTokensRequest, RetryDeadEventsRequest, RetryPolicy, RunState, Schedule,
 };
 use tollgate_tests::resources::{every, http, ms, once, policy, soon, us};
-use tollgate_tests::{Arrival, Cli, Conduct, Consumer, Database, Kind, Releases, Service, Work, now_us, wait_for};
+use tollgate_tests::{
+    Arrival, Cli, Conduct, Consumer, Database, Kind, Releases, Service, Work, now_us, wait_for,
+};
 use tonic::Code;
 
 struct World {
@@ -35,7 +37,9 @@ fn quick_retry(max_attempts: u32) -> Option<RetryPolicy> {
 
 async fn an_event_that_asks_to_come_again_comes_again(kind: Kind) {
     let World { consumer, service, .. } = world(kind, |arrival| match arrival.attempt {
-        1 => Conduct::release(ReleaseTokenRequest { next_check_time: Some(soon(1_500)), ..Default::default() }),
+        1 => {
+            Conduct::release(ReleaseTokenRequest { next_check_time: Some(soon(1_500)), ..Default::default() })
+        }
         _ => Conduct::work(0..1),
     })
     .await;
@@ -45,8 +49,13 @@ async fn an_event_that_asks_to_come_again_comes_again(kind: Kind) {
     assert_eq!(consumer.notes.attempts().values().collect::<Vec<_>>(), [&vec![1, 2]; 3]);
     assert_eq!(consumer.notes.released(ReleaseStatus::ComesAgain), 3);
     for id in consumer.notes.attempts().into_keys() {
-        let times: Vec<i64> =
-            consumer.notes.arrivals().iter().filter(|arrival| arrival.event_id == id).map(|arrival| arrival.arrived_us).collect();
+        let times: Vec<i64> = consumer
+            .notes
+            .arrivals()
+            .iter()
+            .filter(|arrival| arrival.event_id == id)
+            .map(|arrival| arrival.arrived_us)
+            .collect();
         assert!(times[1] - times[0] >= 1_000_000, "came again after {} us", times[1] - times[0]);
     }
     service.stop().await;
@@ -110,7 +119,10 @@ async fn a_bad_consumer_leads_to_dead_events_and_retry_brings_them_back(kind: Ki
     let run = service.finished("bad", 40).await;
     assert_eq!((run.state(), run.counts.unwrap().dead), (RunState::Finished, 3), "{run:?}");
     let events = service.events(&run.name).await;
-    assert!(events.iter().all(|event| event.state() == EventState::Dead && !event.message.is_empty()), "{events:?}");
+    assert!(
+        events.iter().all(|event| event.state() == EventState::Dead && !event.message.is_empty()),
+        "{events:?}"
+    );
     assert_eq!(events[0].attempt, 3, "{events:?}");
     assert_eq!(service.held_count().await, 0, "the dead hold no tokens");
     cured.store(true, std::sync::atomic::Ordering::SeqCst);
@@ -148,11 +160,12 @@ async fn a_consumer_that_hangs_gets_the_same_event_again(kind: Kind) {
 }
 
 async fn a_silent_consumer_loses_its_token_and_a_heartbeat_keeps_it(kind: Kind) {
-    let World { consumer, service, .. } = world(kind, |arrival| match (&*arrival.schedule, arrival.attempt) {
-        ("silent", 1) | ("alive", _) => Conduct::keep(),
-        _ => Conduct::work(0..1),
-    })
-    .await;
+    let World { consumer, service, .. } =
+        world(kind, |arrival| match (&*arrival.schedule, arrival.attempt) {
+            ("silent", 1) | ("alive", _) => Conduct::keep(),
+            _ => Conduct::work(0..1),
+        })
+        .await;
     let short = Policy { token_ttl: Some(ms(1_500)), suspect_period: Some(ms(500)), ..policy(2) };
     service.create_policy("short", short).await.unwrap();
     let started = soon(800);
@@ -163,7 +176,13 @@ async fn a_silent_consumer_loses_its_token_and_a_heartbeat_keeps_it(kind: Kind) 
     wait_for("both events", 20, async || (consumer.notes.arrivals_count() >= 2).then_some(())).await;
     let alive = consumer.notes.arrivals().into_iter().find(|arrival| arrival.schedule == "alive").unwrap();
     let attempts = async |id: &str| {
-        consumer.notes.arrivals().iter().filter(|arrival| arrival.schedule == id).map(|arrival| arrival.attempt).collect::<Vec<_>>()
+        consumer
+            .notes
+            .arrivals()
+            .iter()
+            .filter(|arrival| arrival.schedule == id)
+            .map(|arrival| arrival.attempt)
+            .collect::<Vec<_>>()
     };
     while now_us() < us(Some(started)) + 5_000_000 {
         let request = ExtendTokenRequest { name: alive.event_id.clone(), attempt: Some(1), ttl: None };
@@ -197,8 +216,12 @@ async fn releases_that_change_nothing_are_answered_clearly(kind: Kind) {
     })
     .await;
     service.create_schedule("s", once(soon(800), 2, "p", http(&consumer))).await.unwrap();
-    wait_for("two answers", 20, async || (consumer.notes.releases().len() == 2 && consumer.notes.arrivals_count() == 2).then_some(())).await;
-    let statuses: Vec<ReleaseStatus> = consumer.notes.releases().into_iter().map(|(_, status)| status).collect();
+    wait_for("two answers", 20, async || {
+        (consumer.notes.releases().len() == 2 && consumer.notes.arrivals_count() == 2).then_some(())
+    })
+    .await;
+    let statuses: Vec<ReleaseStatus> =
+        consumer.notes.releases().into_iter().map(|(_, status)| status).collect();
     assert_eq!(statuses, [ReleaseStatus::Released, ReleaseStatus::AlreadyReleased]);
     let held = consumer.notes.arrivals().into_iter().find(|arrival| arrival.index == 1).unwrap().event_id;
     let of = |name: &str| ReleaseTokenRequest { name: name.to_owned(), ..Default::default() };

@@ -18,8 +18,12 @@ async fn three_hours_are_three_children(kind: Kind) {
     assert_eq!(schedule["children_count"], 3, "{schedule}");
     assert_eq!(schedule["launch_classes"], serde_json::json!(["H"]), "{schedule}");
     let children = cli.json(&["get", "children", "rounds"]);
-    let mut expressions: Vec<_> =
-        children["children"].as_array().unwrap().iter().filter_map(|child| child["launch_expression"].as_str()).collect();
+    let mut expressions: Vec<_> = children["children"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|child| child["launch_expression"].as_str())
+        .collect();
     expressions.sort_unstable();
     assert_eq!(expressions, ["H.3", "H.6", "H.9"], "{children}");
     // Clocks go from 02:00 to 03:00 on 29 March: 03:00 there is 01:00 UTC, a day earlier it was 02:00 UTC.
@@ -43,7 +47,10 @@ async fn three_hours_are_three_children(kind: Kind) {
     ];
     assert_eq!(launches, expected);
     let table = cli.ok(&["preview", "rounds", "--from", "2026-03-28T00:00:00Z", "--count", "6"]);
-    assert!(table.contains("2026-03-29 03:00:00") && table.contains("launch classes: H; children: 3"), "{table}");
+    assert!(
+        table.contains("2026-03-29 03:00:00") && table.contains("launch classes: H; children: 3"),
+        "{table}"
+    );
     service.stop().await;
 }
 

@@ -18,7 +18,8 @@ async fn memory_does_not_grow_with_n(kind: Kind) {
     service.finished("small", 60).await;
     let before = service.rss_bytes();
     service.create_schedule("huge", once(soon(500), EVENTS, "wide", http(&consumer))).await.unwrap();
-    wait_for("some thousand events", 60, async || (consumer.notes.arrivals_count() >= 4_000).then_some(())).await;
+    wait_for("some thousand events", 60, async || (consumer.notes.arrivals_count() >= 4_000).then_some(()))
+        .await;
     let after = service.rss_bytes();
     let run = service.first_run("huge").await;
     let request = CancelRunRequest { name: run.name.clone(), reason: "enough".to_owned() };
@@ -26,7 +27,11 @@ async fn memory_does_not_grow_with_n(kind: Kind) {
     let run = service.finished("huge", 30).await;
     let counts = run.counts.unwrap();
     assert_eq!(run.state(), RunState::Cancelled, "{run:?}");
-    assert_eq!(counts.succeeded + counts.cancelled, EVENTS, "what was in flight ended well, the rest was cancelled");
+    assert_eq!(
+        counts.succeeded + counts.cancelled,
+        EVENTS,
+        "what was in flight ended well, the rest was cancelled"
+    );
     assert_eq!(run.in_flight_count + run.waiting_count, 0, "{run:?}");
     let of_huge = consumer.notes.events_by_schedule()["huge"];
     assert_eq!(counts.succeeded as usize, of_huge, "what came was not cancelled");
@@ -36,7 +41,12 @@ async fn memory_does_not_grow_with_n(kind: Kind) {
     let mib = |bytes: u64| bytes >> 20;
     #[expect(clippy::print_stdout, reason = "a measurement, shown with --nocapture")]
     {
-        println!("{kind:?}: {} MiB before, {} MiB after, peak at the end {} MiB", mib(before), mib(after), mib(service.rss_bytes()));
+        println!(
+            "{kind:?}: {} MiB before, {} MiB after, peak at the end {} MiB",
+            mib(before),
+            mib(after),
+            mib(service.rss_bytes())
+        );
     }
     assert!(growth < GROWTH_MAX_BYTES, "memory grew by {} MiB", mib(growth));
     assert!(consumer.notes.in_flight_max() <= LIMIT as usize, "{} in flight", consumer.notes.in_flight_max());

@@ -19,7 +19,11 @@ async fn check(service: &Service, notes: &Notes, target: Target) {
     }
     for id in SCHEDULES {
         let run = service.finished(id, 90).await;
-        assert_eq!((run.state(), run.events, run.in_flight_count), (RunState::Finished, EVENTS, 0), "{run:?}");
+        assert_eq!(
+            (run.state(), run.events, run.in_flight_count),
+            (RunState::Finished, EVENTS, 0),
+            "{run:?}"
+        );
         assert_eq!(run.counts.unwrap().succeeded, EVENTS, "{run:?}");
         assert_eq!(service.runs(id).await.len(), 1);
     }
@@ -40,7 +44,10 @@ async fn over_http(kind: Kind) {
     check(&service, &consumer.notes, http(&consumer)).await;
     // The service finishes a run before the consumer has read its last answer.
     let all = EVENTS as usize * SCHEDULES.len();
-    tollgate_tests::wait_for("answers to all releases", 5, async || (consumer.notes.releases().len() == all).then_some(())).await;
+    tollgate_tests::wait_for("answers to all releases", 5, async || {
+        (consumer.notes.releases().len() == all).then_some(())
+    })
+    .await;
     assert_eq!(consumer.notes.released(ReleaseStatus::Released), all);
     service.stop().await;
 }
@@ -57,7 +64,8 @@ async fn over_sqs(kind: Kind) {
     let (database, emulator) = (Database::new(kind).await, Emulator::start().await);
     let service = Service::start(&database).await;
     let queue = emulator.queue("work").await;
-    let consumer = SqsConsumer::start(&emulator, &queue, service.link(), Releases::Stream, |_| Conduct::work(1..10));
+    let consumer =
+        SqsConsumer::start(&emulator, &queue, service.link(), Releases::Stream, |_| Conduct::work(1..10));
     check(&service, &consumer.notes, sqs(&queue, &emulator.endpoint)).await;
     service.stop().await;
 }

@@ -27,7 +27,10 @@ fn question(case: &Value) -> String {
 }
 
 fn instants(list: &Value) -> Option<Vec<DateTime<Utc>>> {
-    list.as_array()?.iter().map(|text| Some(DateTime::parse_from_rfc3339(text.as_str()?).ok()?.to_utc())).collect()
+    list.as_array()?
+        .iter()
+        .map(|text| Some(DateTime::parse_from_rfc3339(text.as_str()?).ok()?.to_utc()))
+        .collect()
 }
 
 /// Classes without their order, and the number of children.
@@ -42,7 +45,11 @@ fn judge(case: &Value, answer: Option<&Value>) -> Result<(), String> {
     let error = answer.get("error").filter(|error| !error.is_null());
     if case["valid"] == false {
         let text = error.and_then(Value::as_str).unwrap_or_default();
-        return if text.is_empty() { Err(format!("accepted, must be refused: {}", case["reason"])) } else { Ok(()) };
+        return if text.is_empty() {
+            Err(format!("accepted, must be refused: {}", case["reason"]))
+        } else {
+            Ok(())
+        };
     }
     if let Some(error) = error {
         return Err(format!("refused: {error}"));
@@ -58,7 +65,11 @@ fn judge(case: &Value, answer: Option<&Value>) -> Result<(), String> {
         };
     }
     let (given, expected) = (instants(&answer["fires"]), instants(&case["expect"]));
-    if given.is_some() && given == expected { Ok(()) } else { Err(format!("{given:?}, expected {expected:?}")) }
+    if given.is_some() && given == expected {
+        Ok(())
+    } else {
+        Err(format!("{given:?}, expected {expected:?}"))
+    }
 }
 
 fn score(file: &str, at_least: usize) {

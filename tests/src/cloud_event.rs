@@ -27,11 +27,14 @@ pub(crate) fn read(body: &[u8]) -> Result<Arrival, String> {
     if event_id.len() > 80 || !event_id.chars().all(plain) {
         return Err(format!("id {event_id:?}"));
     }
-    if text("subject")?.rsplit('/').next() != Some(&event_id) || !text("source")?.ends_with(&text("schedule")?) {
+    if text("subject")?.rsplit('/').next() != Some(&event_id)
+        || !text("source")?.ends_with(&text("schedule")?)
+    {
         return Err(format!("subject or source: {event}"));
     }
     text("type")?;
-    let time = chrono::DateTime::parse_from_rfc3339(&text("time")?).map_err(|error| format!("time: {error}"))?;
+    let time =
+        chrono::DateTime::parse_from_rfc3339(&text("time")?).map_err(|error| format!("time: {error}"))?;
     Ok(Arrival {
         event_id,
         attempt: number("attempt")?,
@@ -71,5 +74,9 @@ pub(crate) fn check_headers(
     mac.update(body);
     let signed = format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()));
     let given = header("webhook-signature");
-    if given.split(' ').any(|one| one == signed) { Ok(()) } else { Err(format!("webhook-signature {given:?}")) }
+    if given.split(' ').any(|one| one == signed) {
+        Ok(())
+    } else {
+        Err(format!("webhook-signature {given:?}"))
+    }
 }

@@ -23,7 +23,8 @@ impl Emulator {
     /// # Panics
     /// When moto is not installed, or does not listen within 60 s.
     pub async fn start() -> Self {
-        let program = std::env::var_os("MOTO_SERVER").map_or_else(|| PathBuf::from("moto_server"), PathBuf::from);
+        let program =
+            std::env::var_os("MOTO_SERVER").map_or_else(|| PathBuf::from("moto_server"), PathBuf::from);
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let process = Command::new(&program)
             .args(["-H", "127.0.0.1", "-p", &port.to_string()])

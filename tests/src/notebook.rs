@@ -161,7 +161,10 @@ impl Notes {
         }
         drop(book);
         for (event, attempts) in self.attempts() {
-            assert!(attempts.is_sorted_by(|earlier, later| earlier < later), "{event}: attempts {attempts:?}");
+            assert!(
+                attempts.is_sorted_by(|earlier, later| earlier < later),
+                "{event}: attempts {attempts:?}"
+            );
         }
     }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
-use tollgate_proto::v1::{BatchReleaseTokensRequest, ReleaseStatus, ReleaseTokenRequest, ReleaseTokensRequest};
+use tollgate_proto::v1::{
+    BatchReleaseTokensRequest, ReleaseStatus, ReleaseTokenRequest, ReleaseTokensRequest,
+};
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
@@ -93,7 +95,12 @@ fn is_refusal(notes: &Notes, status: &Status) -> bool {
     !absent
 }
 
-async fn calls(how: Releases, link: Link, notes: Notes, mut gathered: mpsc::UnboundedReceiver<ReleaseTokenRequest>) {
+async fn calls(
+    how: Releases,
+    link: Link,
+    notes: Notes,
+    mut gathered: mpsc::UnboundedReceiver<ReleaseTokenRequest>,
+) {
     loop {
         let mut releases = Vec::new();
         if gathered.recv_many(&mut releases, 1_000).await == 0 {

@@ -117,8 +117,12 @@ impl Service {
     /// The runs of a schedule, earliest launch time first.
     pub async fn runs(&self, schedule: &str) -> Vec<Run> {
         let filter = format!("schedule={schedule}");
-        let request =
-            ListRunsRequest { parent: PARENT.to_owned(), page_size: 1_000, filter, ..ListRunsRequest::default() };
+        let request = ListRunsRequest {
+            parent: PARENT.to_owned(),
+            page_size: 1_000,
+            filter,
+            ..ListRunsRequest::default()
+        };
         let mut runs = self.handler().list_runs(request).await.unwrap().into_inner().runs;
         runs.sort_by_key(|run| us(run.launch_time));
         runs
@@ -153,8 +157,10 @@ impl Service {
 
     /// The triggers of a schedule that made no run, latest first.
     pub async fn skipped(&self, schedule: &str) -> Vec<SkippedTrigger> {
-        let request =
-            ListSkippedTriggersRequest { parent: schedule_name(schedule), ..ListSkippedTriggersRequest::default() };
+        let request = ListSkippedTriggersRequest {
+            parent: schedule_name(schedule),
+            ..ListSkippedTriggersRequest::default()
+        };
         self.master().list_skipped_triggers(request).await.unwrap().into_inner().skipped_triggers
     }
 

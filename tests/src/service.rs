@@ -67,7 +67,8 @@ impl Service {
     async fn ready(&self) {
         crate::wait_for("an owner for every queue shard", 30, async || {
             let mut handler = self.handler();
-            let status = handler.get_handler_status(GetHandlerStatusRequest::default()).await.ok()?.into_inner();
+            let status =
+                handler.get_handler_status(GetHandlerStatusRequest::default()).await.ok()?.into_inner();
             let owned = status.shards.iter().filter(|shard| shard.owner == status.handler).count();
             (owned > 0 && owned == status.shards.len()).then_some(())
         })
@@ -158,7 +159,11 @@ impl Drop for Service {
 pub(crate) fn binary() -> PathBuf {
     let built = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/debug/tollgate"));
     let path = std::env::var_os("TOLLGATE_BIN").map_or_else(built, PathBuf::from);
-    assert!(path.exists(), "{} does not exist. Run the tests with ./tests/run, which builds it", path.display());
+    assert!(
+        path.exists(),
+        "{} does not exist. Run the tests with ./tests/run, which builds it",
+        path.display()
+    );
     path
 }
 

@@ -1,7 +1,10 @@
 //! A consumer that reads an SQS queue by long poll.
 
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
 use aws_sdk_sqs::Client;
-use aws_sdk_sqs::types::DeleteMessageBatchRequestEntry;
+use aws_sdk_sqs::types::{DeleteMessageBatchRequestEntry, Message};
 use tokio::task::JoinHandle;
 
 use crate::cloud_event;
@@ -27,9 +30,16 @@ impl SqsConsumer {
     ) -> Self {
         let notes = Notes::default();
         let releaser = Releaser::new(how, link, notes.clone());
+        let seen = Seen::default();
         let poller = || {
-            let (client, queue_url) = (emulator.client(), queue_url.to_owned());
-            tokio::spawn(poll(client, queue_url, notes.clone(), releaser.clone(), script.clone()))
+            let desk = Desk {
+                client: emulator.client(),
+                queue_url: queue_url.to_owned(),
+                notes: notes.clone(),
+                releaser: releaser.clone(),
+                seen: seen.clone(),
+            };
+            tokio::spawn(poll(desk, script.clone()))
         };
         let pollers = (0..2).map(|_| poller()).collect();
         Self { pollers, notes }
@@ -42,49 +52,58 @@ impl Drop for SqsConsumer {
     }
 }
 
-async fn poll(
+/// Ids of messages that came. A queue may give one message twice, to two pollers at once above all; that is the
+/// queue's own repetition. What is sent twice has two ids.
+type Seen = Arc<Mutex<HashSet<String>>>;
+
+struct Desk {
     client: Client,
     queue_url: String,
     notes: Notes,
     releaser: Releaser,
-    script: impl Fn(&Arrival) -> Conduct,
-) {
+    seen: Seen,
+}
+
+async fn poll(desk: Desk, script: impl Fn(&Arrival) -> Conduct) {
     loop {
-        let receive = client.receive_message().queue_url(&queue_url).max_number_of_messages(10);
+        let receive = desk.client.receive_message().queue_url(&desk.queue_url).max_number_of_messages(10);
         let received = match receive.wait_time_seconds(1).message_attribute_names("All").send().await {
             Ok(received) => received,
-            Err(error) => {
-                notes.problem(format!("receive: {error:?}"));
-                return;
-            }
+            Err(error) => return desk.notes.problem(format!("receive: {error:?}")),
         };
         let mut delete = Vec::new();
         for (at, message) in received.messages().iter().enumerate() {
             let entry = DeleteMessageBatchRequestEntry::builder().id(at.to_string());
             delete.push(entry.set_receipt_handle(message.receipt_handle.clone()).build().unwrap());
-            let arrival = match cloud_event::read(message.body().unwrap_or_default().as_bytes()) {
-                Ok(arrival) => arrival,
-                Err(problem) => {
-                    notes.problem(problem);
-                    continue;
-                }
-            };
-            let attributes = message.message_attributes();
-            let id = attributes.and_then(|all| all.get("tollgate-event-id")?.string_value());
-            if id != Some(&arrival.event_id) {
-                notes.problem(format!("attribute tollgate-event-id is {id:?}, id {:?}", arrival.event_id));
-            }
-            let conduct = script(&arrival);
-            let begins = notes.arrived(&arrival, matches!(conduct, Conduct::Take(_)));
-            if let (Conduct::Take(work), true) = (conduct, begins) {
-                tokio::spawn(work_on(arrival.event_id, work, notes.clone(), releaser.clone()));
+            if desk.seen.lock().unwrap().insert(message.message_id().unwrap_or_default().to_owned()) {
+                desk.take(message, &script);
             }
         }
         if !delete.is_empty() {
-            let deleted = client.delete_message_batch().queue_url(&queue_url).set_entries(Some(delete));
+            let deleted =
+                desk.client.delete_message_batch().queue_url(&desk.queue_url).set_entries(Some(delete));
             if let Err(error) = deleted.send().await {
-                notes.problem(format!("delete: {error:?}"));
+                desk.notes.problem(format!("delete: {error:?}"));
             }
+        }
+    }
+}
+
+impl Desk {
+    fn take(&self, message: &Message, script: impl Fn(&Arrival) -> Conduct) {
+        let arrival = match cloud_event::read(message.body().unwrap_or_default().as_bytes()) {
+            Ok(arrival) => arrival,
+            Err(problem) => return self.notes.problem(problem),
+        };
+        let attributes = message.message_attributes();
+        let id = attributes.and_then(|all| all.get("tollgate-event-id")?.string_value());
+        if id != Some(&arrival.event_id) {
+            self.notes.problem(format!("attribute tollgate-event-id is {id:?}, id {:?}", arrival.event_id));
+        }
+        let conduct = script(&arrival);
+        let begins = self.notes.arrived(&arrival, matches!(conduct, Conduct::Take(_)));
+        if let (Conduct::Take(work), true) = (conduct, begins) {
+            tokio::spawn(work_on(arrival.event_id, work, self.notes.clone(), self.releaser.clone()));
         }
     }
 }

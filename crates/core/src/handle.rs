@@ -21,8 +21,6 @@ mod shard;
 mod steer;
 #[cfg(test)]
 mod testing;
-#[cfg(test)]
-mod tests;
 
 pub use explain::{Explanation, Gauge, Holder, Place, Reason, Status};
 pub use shard::{Commit, Context, Deadline, Effect, Needs, Options, Send, Shard, State};

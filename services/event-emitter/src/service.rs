@@ -9,6 +9,7 @@ use tollgate_proto::v1::{
     EmitterStatus, GetEmitterStatusRequest, ListWindowsRequest, ListWindowsResponse, Window, WindowState,
 };
 use tollgate_proto::{FieldError, page};
+use tollgate_status::status;
 use tollgate_store::StoreError;
 use tollgate_store::emit::{EmitStore, Frontier, WindowRow};
 use tonic::{Request, Response, Status};
@@ -74,7 +75,7 @@ impl EventEmitterService for EmitterService {
         &self,
         _request: Request<GetEmitterStatusRequest>,
     ) -> Result<Response<EmitterStatus>, Status> {
-        self.status().await.map(Response::new).map_err(refusal)
+        self.status().await.map(Response::new).map_err(status)
     }
 
     async fn list_windows(
@@ -85,7 +86,7 @@ impl EventEmitterService for EmitterService {
         let request = request.into_inner();
         let size = page::size(request.page_size).map_err(field)?;
         let before_us = page::Token::<i64>::decode(&request.page_token, &QUERY).map_err(field)?;
-        let (rows, more) = self.latest(before_us.unwrap_or(i64::MAX), size).await.map_err(refusal)?;
+        let (rows, more) = self.latest(before_us.unwrap_or(i64::MAX), size).await.map_err(status)?;
         let next_page_token = match rows.last() {
             Some(last) if more => page::Token::encode(last.window.start_us, &QUERY),
             _ => String::new(),
@@ -118,12 +119,4 @@ fn message(row: &WindowRow) -> Window {
 
 fn field(error: FieldError) -> Status {
     error.into()
-}
-
-fn refusal(error: StoreError) -> Status {
-    match error {
-        StoreError::Unreachable(_) | StoreError::Locked { .. } => Status::unavailable(error.to_string()),
-        StoreError::Corrupt { .. } => Status::data_loss(error.to_string()),
-        _ => Status::internal(error.to_string()),
-    }
 }

@@ -6,10 +6,10 @@ use tollgate_core::handle::release::{Answer, Release};
 use tollgate_core::model::EventRef;
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::{FieldError, v1};
+use tollgate_status::status as store_status;
 use tonic::Status;
 
 use crate::Shared;
-use crate::queries::store_status;
 use crate::routes::{Input, Replied};
 
 /// A request for one event that has been understood.
@@ -32,7 +32,9 @@ impl Shared {
         let (namespace, id) = names::event(field, name).map_err(|error| Released::Invalid(vec![error]))?;
         match self.keyring.open(&id) {
             Ok(event) if event.shard < self.shards => Ok(Addressed { event, namespace }),
-            Ok(_) => Err(Released::Unknown(format!("{field}: {name:?} is not an event of this installation"))),
+            Ok(_) => {
+                Err(Released::Unknown(format!("{field}: {name:?} is not an event of this installation")))
+            }
             Err(error) => Err(Released::Unknown(format!("{field}: {name:?} is not an event: {error}"))),
         }
     }
@@ -91,26 +93,33 @@ impl Shared {
     /// The event holds no token: what the done queue says of it.
     async fn ended(&self, event: EventRef, namespace: Option<&str>) -> Result<Released, Released> {
         self.check_namespace(event, namespace).await?;
-        let rows =
-            self.store.history(event.shard, event.run, event.index, None, 1).await.map_err(failed)?;
+        let rows = self.store.history(event.shard, event.run, event.index, None, 1).await.map_err(failed)?;
         let covering = rows.first().filter(|r| (r.index..r.index + r.count).contains(&event.index));
         Ok(match covering.map(|r| r.outcome) {
             Some(Outcome::Succeeded | Outcome::Failed) => {
                 status(v1::ReleaseStatus::AlreadyReleased, "it had been released before".to_owned())
             }
-            Some(Outcome::Lost) => {
-                status(v1::ReleaseStatus::Late, "its token had been reclaimed and the event closed as LOST".to_owned())
-            }
+            Some(Outcome::Lost) => status(
+                v1::ReleaseStatus::Late,
+                "its token had been reclaimed and the event closed as LOST".to_owned(),
+            ),
             Some(outcome) => status(v1::ReleaseStatus::Late, format!("it had ended before: {outcome:?}")),
-            None => status(v1::ReleaseStatus::Late, "it holds no token: it has not been delivered".to_owned()),
+            None => {
+                status(v1::ReleaseStatus::Late, "it holds no token: it has not been delivered".to_owned())
+            }
         })
     }
 
     /// A consumer's heartbeat.
-    pub(crate) async fn extend(&self, request: v1::ExtendTokenRequest) -> Result<v1::ExtendTokenResponse, Status> {
+    pub(crate) async fn extend(
+        &self,
+        request: v1::ExtendTokenRequest,
+    ) -> Result<v1::ExtendTokenResponse, Status> {
         let ttl_ms = convert::heartbeat_ttl_ms(&request)?;
         if request.attempt == Some(0) {
-            return Err(FieldError::new("attempt", 0, "at least 1, or nothing for the attempt in flight").into());
+            return Err(
+                FieldError::new("attempt", 0, "at least 1, or nothing for the attempt in flight").into()
+            );
         }
         let attempt = request.attempt;
         let Addressed { event, namespace } =
@@ -121,9 +130,9 @@ impl Shared {
             Some(Replied::Answer(Answer::Extended { remaining_ms })) => {
                 Ok(v1::ExtendTokenResponse { remaining: Some(convert::duration_of_ms(remaining_ms)) })
             }
-            Some(Replied::Answer(Answer::Late)) => {
-                Err(Status::failed_precondition("the event is in flight under a later attempt, or waits for one"))
-            }
+            Some(Replied::Answer(Answer::Late)) => Err(Status::failed_precondition(
+                "the event is in flight under a later attempt, or waits for one",
+            )),
             Some(Replied::Foreign) => Err(unknown(event).into_status()),
             Some(_) => Err(Status::failed_precondition("the event holds no token")),
             None => Err(Status::unavailable("no handler here owns the event; try again, or another handler")),

@@ -26,7 +26,8 @@ const FORGET_AFTER_TTLS: i64 = 20;
 /// highest owns it. FNV-1a, finished with a multiplication, so that every version of every process agrees.
 fn weight(process: &str, shard: u16) -> u64 {
     let bytes = process.bytes().chain(shard.to_be_bytes());
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    let hash =
+        bytes.fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
     (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
@@ -133,7 +134,9 @@ impl Membership {
                 stop.cancel();
                 Ok(())
             }
-            None if mine && (lease.owner.is_empty() || !live.contains(&lease.owner)) => self.take(lease).await,
+            None if mine && (lease.owner.is_empty() || !live.contains(&lease.owner)) => {
+                self.take(lease).await
+            }
             None if lease.owner == self.shared.process => {
                 // Its owner task has ended without giving it up.
                 self.take(lease).await
@@ -163,7 +166,9 @@ impl Membership {
                 // Only a bug ends here. The shard is taken again with the next round.
                 tracing::error!(%error, "an owner task broke off");
                 let gone: Vec<u16> = self.owners.keys().copied().collect();
-                for shard in gone.into_iter().filter(|s| !self.shared.routes.tell(*s, crate::routes::Input::Wake)) {
+                for shard in
+                    gone.into_iter().filter(|s| !self.shared.routes.tell(*s, crate::routes::Input::Wake))
+                {
                     self.owners.remove(&shard);
                     self.shared.routes.remove(shard);
                 }

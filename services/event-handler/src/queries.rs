@@ -7,29 +7,11 @@ mod status;
 use tollgate_core::model::{Run, RunId, RunState};
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::v1;
-use tollgate_store::StoreError;
+use tollgate_status::status as store_status;
 use tonic::Status;
 
 use crate::Shared;
 use crate::routes::Input;
-
-/// What a store's error is to a caller.
-pub(crate) fn store_status(error: StoreError) -> Status {
-    match error {
-        StoreError::NotFound { .. } => Status::not_found(error.to_string()),
-        StoreError::Conflict { .. } => Status::aborted(error.to_string()),
-        StoreError::InUse { .. } => Status::failed_precondition(error.to_string()),
-        StoreError::Invalid { .. } => Status::invalid_argument(error.to_string()),
-        StoreError::Unreachable(_) => Status::unavailable(error.to_string()),
-        StoreError::Locked { .. }
-        | StoreError::WrongSchema { .. }
-        | StoreError::Corrupt { .. }
-        | StoreError::Internal(_) => {
-            tracing::error!(%error, "a request failed");
-            Status::internal("the store failed; the log of this process says more")
-        }
-    }
-}
 
 impl Shared {
     /// A run by its resource name.
@@ -50,7 +32,8 @@ impl Shared {
 
     /// A run as the API shows it.
     pub(crate) async fn show_run(&self, run: &Run) -> Result<v1::Run, Status> {
-        let specs = self.store.specs(run.shard, &[(run.schedule_uid, run.generation)]).await.map_err(store_status)?;
+        let specs =
+            self.store.specs(run.shard, &[(run.schedule_uid, run.generation)]).await.map_err(store_status)?;
         let shown = convert::run::to_message(run, specs.first().and_then(|s| s.policy_id.as_deref()));
         if !matches!(run.state, RunState::Waiting | RunState::Running) {
             return Ok(shown);

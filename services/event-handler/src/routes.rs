@@ -81,7 +81,11 @@ impl Routes {
     }
 
     /// Asks an owner; none where the shard has no owner here, or it stops meanwhile.
-    pub(crate) async fn ask<T>(&self, shard: u16, input: impl FnOnce(oneshot::Sender<T>) -> Input) -> Option<T> {
+    pub(crate) async fn ask<T>(
+        &self,
+        shard: u16,
+        input: impl FnOnce(oneshot::Sender<T>) -> Input,
+    ) -> Option<T> {
         let (reply, answer) = oneshot::channel();
         if !self.tell(shard, input(reply)) {
             return None;

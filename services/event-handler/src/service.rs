@@ -11,12 +11,12 @@ use tollgate_core::model::{Pause, RunId};
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::v1::event_handler_service_server::EventHandlerService;
 use tollgate_proto::{FieldError, filter, page, v1};
+use tollgate_status::status as store_status;
 use tollgate_store::history::RunFilter;
 use tollgate_store::plan::{Audit, PlanWrite};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::Shared;
-use crate::queries::store_status;
 
 /// How many releases one batch, or one message of a stream, may have.
 const BATCH_MAX: usize = 1_000;
@@ -38,7 +38,13 @@ impl HandlerService {
         Self { shared }
     }
 
-    async fn note(&self, actor: String, namespace: &str, resource: String, action: &str) -> Result<(), Status> {
+    async fn note(
+        &self,
+        actor: String,
+        namespace: &str,
+        resource: String,
+        action: &str,
+    ) -> Result<(), Status> {
         let audit = Audit {
             id: uuid::Uuid::now_v7(),
             at_us: self.shared.clock.wall_us(),
@@ -208,7 +214,8 @@ impl EventHandlerService for HandlerService {
         let filter = self.run_filter(&namespace, &request.filter).await?;
         let Some(filter) = filter else { return Ok(Response::new(v1::ListRunsResponse::default())) };
         let limit = u32::try_from(size).unwrap_or(u32::MAX);
-        let runs = self.shared.store.list_runs(&namespace, &filter, after, limit).await.map_err(store_status)?;
+        let runs =
+            self.shared.store.list_runs(&namespace, &filter, after, limit).await.map_err(store_status)?;
         let next_page_token = match runs.last() {
             Some(last) if runs.len() == size => page::Token::encode((last.launch_us, last.id), &query),
             _ => String::new(),
@@ -285,8 +292,7 @@ impl EventHandlerService for HandlerService {
         request: Request<v1::GetHandlerStatusRequest>,
     ) -> Result<Response<v1::HandlerStatus>, Status> {
         let parent = request.into_inner().parent;
-        let namespace =
-            if parent.is_empty() { None } else { Some(names::namespace("parent", &parent)?) };
+        let namespace = if parent.is_empty() { None } else { Some(names::namespace("parent", &parent)?) };
         self.shared.status(namespace.as_deref()).await.map(Response::new)
     }
 

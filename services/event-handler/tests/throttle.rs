@@ -55,11 +55,14 @@ async fn start(store: Arc<dyn Store>) -> World {
     })
     .unwrap();
     let options = Options { exclusive_store: true, poll_ms: 50, lease_ttl_ms: 600, ..Options::default() };
-    let handler = EventHandler::new(store.clone(), targets, Clock::system(), Routes::new(), options).await.unwrap();
+    let handler =
+        EventHandler::new(store.clone(), targets, Clock::system(), Routes::new(), options).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let service = EventHandlerServiceServer::new(handler.service());
-    tokio::spawn(Server::builder().add_service(service).serve_with_incoming(TcpListenerStream::new(listener)));
+    tokio::spawn(
+        Server::builder().add_service(service).serve_with_incoming(TcpListenerStream::new(listener)),
+    );
     let stop = CancellationToken::new();
     let token = stop.clone();
     let handler = tokio::spawn(async move { handler.run(token).await });
@@ -207,8 +210,7 @@ async fn due_run(store: &dyn Store, address: SocketAddr) -> Run {
         started_us: None,
         finished_us: None,
     };
-    let message =
-        Message { id: Uuid::now_v7(), control: Control::PolicyChanged { policy: policy.clone() } };
+    let message = Message { id: Uuid::now_v7(), control: Control::PolicyChanged { policy: policy.clone() } };
     let shard = policy.shard;
     let put_policy =
         PlanWrite::PutPolicy { policy: Box::new(policy), expected_generation: None, message, audit: audit() };
@@ -224,7 +226,11 @@ async fn due_run(store: &dyn Store, address: SocketAddr) -> Run {
     run
 }
 
-async fn wait_for(client: &mut EventHandlerServiceClient<Channel>, run: &Run, state: v1::RunState) -> v1::Run {
+async fn wait_for(
+    client: &mut EventHandlerServiceClient<Channel>,
+    run: &Run,
+    state: v1::RunState,
+) -> v1::Run {
     let name = names::of_run(&run.namespace, run.shard, run.id);
     for _ in 0..600 {
         let shown = client.get_run(v1::GetRunRequest { name: name.clone() }).await.unwrap().into_inner();

@@ -11,7 +11,7 @@ use tonic::Status;
 use uuid::Uuid;
 
 use crate::ScheduleMaster;
-use crate::status::status;
+use tollgate_status::status;
 
 /// A schedule as it shall be, with what its timing means.
 pub(crate) struct Draft {

@@ -22,7 +22,6 @@ mod repair;
 mod runs;
 mod schedules;
 mod service;
-mod status;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -32,7 +31,6 @@ use tollgate_store::{Store, StoreError};
 use uuid::Uuid;
 
 pub use placement::shard_of;
-pub use status::status;
 
 /// Told the number of a queue shard after something was written for its owner.
 pub type Wake = Arc<dyn Fn(u16) + Send + Sync>;

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::ScheduleMaster;
 use crate::audit;
-use crate::status::status;
+use tollgate_status::status;
 
 /// A page of rows, and the token of the next.
 struct Page<R> {

@@ -15,7 +15,7 @@ use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
 use crate::placement::message_id;
 use crate::schedules::{again, check_etag};
-use crate::status::{status, status_of_create};
+use tollgate_status::{status, status_of_create};
 
 impl ScheduleMaster {
     pub(crate) async fn create_policy(

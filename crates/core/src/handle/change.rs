@@ -137,7 +137,9 @@ impl ShardSchedule {
     /// Takes over what the row of an earlier generation knew.
     pub(super) fn follow(&mut self, old: &Self) {
         self.cursor = self.cursor.take().or_else(|| old.cursor.clone());
-        self.former.extend(old.former.iter().filter(|shard| !self.former.contains(shard)).copied().collect::<Vec<_>>());
+        self.former.extend(
+            old.former.iter().filter(|shard| !self.former.contains(shard)).copied().collect::<Vec<_>>(),
+        );
         self.earlier.clone_from(&old.earlier);
         if old.generation > 0 {
             self.earlier.push((old.generation, old.changed_us));

@@ -207,7 +207,9 @@ impl Shard {
         for policy in std::mem::take(&mut self.ready) {
             let mut capacity = self.bucket(policy, now).capacity(now, sends_max);
             while capacity > 0 {
-                let Some(work) = self.queues.get_mut(&policy).and_then(super::queue::Queue::next) else { break };
+                let Some(work) = self.queues.get_mut(&policy).and_then(super::queue::Queue::next) else {
+                    break;
+                };
                 capacity -= u32::from(self.start(work, now));
             }
             if capacity == 0

@@ -304,7 +304,8 @@ impl Shard {
         let Some(queue) = self.queues.get(&run.row.policy_uid) else { return 0 };
         let own = |lane: &Lane| {
             let Some(index) = index else { return 0 };
-            let older = lane.runs.range(..(run.row.launch_us, run.row.id)).map(|(_, r)| self.due(*r)).sum::<u64>();
+            let older =
+                lane.runs.range(..(run.row.launch_us, run.row.id)).map(|(_, r)| self.due(*r)).sum::<u64>();
             lane.retries.len() as u64 + older + u64::from(index.saturating_sub(run.row.cursor))
         };
         let mine = queue

@@ -32,7 +32,8 @@ impl LiveRun {
     /// When the event of this index falls due: the launch time, or its place in the spread.
     pub(super) fn launch_of(&self, index: u32) -> i64 {
         let Some(spread_s) = self.spec.spread_s else { return self.row.launch_us };
-        let offset = i128::from(index) * i128::from(spread_s) * i128::from(SECOND_US) / i128::from(self.row.events);
+        let offset =
+            i128::from(index) * i128::from(spread_s) * i128::from(SECOND_US) / i128::from(self.row.events);
         #[expect(clippy::cast_possible_truncation, reason = "less than the spread")]
         let offset = offset as i64;
         self.row.launch_us + offset

@@ -132,14 +132,7 @@ impl Shard {
     }
 
     /// A failure that leaves nothing at the consumer: the token is free, the event waits or ends as `last`.
-    fn failed(
-        &mut self,
-        key: (RunId, u32),
-        message: String,
-        wait_ms: Option<i64>,
-        last: Outcome,
-        now: Now,
-    ) {
+    fn failed(&mut self, key: (RunId, u32), message: String, wait_ms: Option<i64>, last: Outcome, now: Now) {
         let (Some(run), Some(token)) = (self.runs.get(&key.0), self.tokens.get(&key)) else { return };
         if run.cancelled {
             self.finish(key, Outcome::Cancelled, message, now);
@@ -231,7 +224,8 @@ impl Shard {
 
     fn resend(&mut self, key: (RunId, u32), now: Now) {
         let Some(run) = self.runs.get(&key.0) else { return };
-        let parked = self.schedules.get(&run.row.schedule_uid).is_some_and(super::live::LiveSchedule::is_parked);
+        let parked =
+            self.schedules.get(&run.row.schedule_uid).is_some_and(super::live::LiveSchedule::is_parked);
         let cancelled = run.cancelled;
         let Some(token) = self.tokens.get_mut(&key) else { return };
         let policy_paused = self
@@ -305,15 +299,18 @@ impl Shard {
     /// Allowed silence, suspect phase (milliseconds) and whether the token comes back by itself.
     fn ttl_of(&self, key: (RunId, u32)) -> (i64, i64, Reclaim) {
         let defaults = (Policy::TOKEN_TTL_MS, Policy::SUSPECT_MS, Reclaim::AfterTtl);
-        let (Some(run), Some(token)) = (self.runs.get(&key.0), self.tokens.get(&key)) else { return defaults };
+        let (Some(run), Some(token)) = (self.runs.get(&key.0), self.tokens.get(&key)) else {
+            return defaults;
+        };
         let policy = self.buckets.get(&token.policy).and_then(|b| b.policy.as_ref());
         let from_heartbeat = match policy.map_or(TtlFrom::TargetDefault, |p| p.ttl_from) {
             TtlFrom::FirstHeartbeat => true,
             TtlFrom::Delivery => false,
             TtlFrom::TargetDefault => matches!(run.spec.target, Target::Sqs { .. }),
         };
-        let (ttl_ms, unstarted_ms) = policy
-            .map_or((Policy::TOKEN_TTL_MS, Policy::UNSTARTED_TTL_MS), |p| (p.token_ttl_ms, p.unstarted_ttl_ms));
+        let (ttl_ms, unstarted_ms) = policy.map_or((Policy::TOKEN_TTL_MS, Policy::UNSTARTED_TTL_MS), |p| {
+            (p.token_ttl_ms, p.unstarted_ttl_ms)
+        });
         let ttl_ms = match token.row.heartbeat_ttl_ms {
             Some(ttl_ms) => ttl_ms,
             None if from_heartbeat => unstarted_ms,

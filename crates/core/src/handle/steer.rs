@@ -335,8 +335,11 @@ impl Shard {
     /// not known yet. They answer with a message of the same id, which finds its generation known.
     fn tell_former(&mut self, id: Uuid, uid: Uuid, news: bool, named: &[u16], template: &Template) {
         let Some(row) = self.schedules.get_mut(&uid).and_then(|s| s.row.as_mut()) else { return };
-        let new: Vec<u16> =
-            named.iter().copied().filter(|shard| *shard != self.number && !row.former.contains(shard)).collect();
+        let new: Vec<u16> = named
+            .iter()
+            .copied()
+            .filter(|shard| *shard != self.number && !row.former.contains(shard))
+            .collect();
         if !new.is_empty() {
             row.former.extend(&new);
             self.dirty_schedules.insert(uid);

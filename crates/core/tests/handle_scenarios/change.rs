@@ -236,7 +236,9 @@ fn a_cancel_reaches_upcoming_unread_and_running_runs() {
 
 /// A policy of another shard: the schedule moves there.
 fn moved(spec: &RunSpec, schedule: ShardSchedule) -> Control {
-    let Control::ScheduleChanged { schedule, namespace, schedule_id, policy_uid, .. } = changed(spec, schedule) else {
+    let Control::ScheduleChanged { schedule, namespace, schedule_id, policy_uid, .. } =
+        changed(spec, schedule)
+    else {
         unreachable!()
     };
     Control::ScheduleChanged { schedule, namespace, schedule_id, policy_uid, moved_to: Some(1) }
@@ -259,7 +261,8 @@ fn a_moved_schedule_hands_over_what_has_not_started() {
     world.release(tollgate_core::handle::release::Release { cursor: Some("c".into()), ..done(&send) });
     world.tell(moved(&new, row));
     assert_eq!(world.forwards.len(), 1);
-    let (shard, Message { control: Control::ScheduleChanged { schedule, moved_to, .. }, .. }) = &world.forwards[0]
+    let (shard, Message { control: Control::ScheduleChanged { schedule, moved_to, .. }, .. }) =
+        &world.forwards[0]
     else {
         panic!("{:?}", world.forwards)
     };

@@ -59,7 +59,8 @@ fn back_off_retry_after_and_a_failing_run() {
     let id = world.emit(run(&s, START_US, 9), &s);
     let sends = world.take_sends();
     assert_eq!(explain(&world, id, 5).reasons, [Reason::SendsFull { sending: 2 }]);
-    let answer = Sent::Refused { message: "429 slow down".into(), retry_after_ms: Some(20_000), permanent: false };
+    let answer =
+        Sent::Refused { message: "429 slow down".into(), retry_after_ms: Some(20_000), permanent: false };
     world.answer(&sends[0], answer);
     world.sleep_s(5);
     let due_us = START_US + 20 * SECOND_US;

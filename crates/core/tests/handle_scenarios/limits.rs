@@ -106,7 +106,9 @@ fn both_limits_hold_at_once() {
     world.emit(run(&s, START_US, 100), &s);
     let first = world.accept_all();
     assert_eq!(first.len(), 3, "tokens bound the burst");
-    first.iter().for_each(|send| assert_eq!(world.succeed(send), tollgate_core::handle::release::Answer::Released));
+    first
+        .iter()
+        .for_each(|send| assert_eq!(world.succeed(send), tollgate_core::handle::release::Answer::Released));
     assert_eq!(world.sends.len(), 3);
     assert_eq!(world.work_off(), 7, "what the burst still held");
     world.sleep_s(1);
@@ -282,7 +284,8 @@ fn a_paused_schedule_does_not_stop_the_others_of_its_policy() {
     let p = policy(1, at_most(2));
     let mut world = World::with_policy(&p);
     let (s, t) = (spec(10, Some(&p)), spec(11, Some(&p)));
-    let row = tollgate_core::handle::change::ShardSchedule { pause: Some(pause()), ..fence(&s, 0, 0, Vec::new()) };
+    let row =
+        tollgate_core::handle::change::ShardSchedule { pause: Some(pause()), ..fence(&s, 0, 0, Vec::new()) };
     world.tell(Control::ScheduleChanged {
         schedule: row,
         namespace: "default".into(),

@@ -116,7 +116,11 @@ fn cancel_other_cancels_what_has_not_started() {
     world.sleep_s(1);
     assert_eq!(world.outcomes(first), [(2, 1, Outcome::Cancelled)]);
     assert_eq!(world.row(first).reason, format!("overlap: the run {second} fell due"));
-    assert_eq!(world.row(second).state, RunState::Waiting, "the tokens are the old run's until they are released");
+    assert_eq!(
+        world.row(second).state,
+        RunState::Waiting,
+        "the tokens are the old run's until they are released"
+    );
     for send in &held {
         assert_eq!(world.succeed(send), Answer::Released);
     }
@@ -130,7 +134,10 @@ fn cancel_other_ends_events_that_wait_for_another_attempt() {
     let (mut world, _, first, _) = scene(OverlapRule::CancelOther);
     world.sleep_s(59);
     let send = world.take_sends().remove(0);
-    world.answer(&send, Sent::Refused { message: "503".into(), retry_after_ms: Some(300_000), permanent: false });
+    world.answer(
+        &send,
+        Sent::Refused { message: "503".into(), retry_after_ms: Some(300_000), permanent: false },
+    );
     world.sleep_s(1);
     let ended = world.ended(first, 0).unwrap();
     assert_eq!((ended.outcome, ended.attempt), (Outcome::Cancelled, 1));

@@ -25,7 +25,10 @@ fn outcomes_are_recorded_with_message_and_times() {
     {
         let (mut world, id, send, _, _) = held(1);
         world.sleep_s(3);
-        assert_eq!(world.release(Release { outcome, message: "3 rows".into(), ..done(&send) }), Answer::Released);
+        assert_eq!(
+            world.release(Release { outcome, message: "3 rows".into(), ..done(&send) }),
+            Answer::Released
+        );
         let row = world.ended(id, 0).unwrap();
         assert_eq!((row.outcome, row.message.as_str(), row.attempt), (ended, "3 rows", 1));
         assert_eq!((row.acquired_us, row.delivered_us), (Some(START_US), Some(START_US)));
@@ -80,7 +83,8 @@ fn a_freed_token_is_handed_on_in_the_commit_that_frees_it() {
     assert!(world.shard.poll_commit(world.now).is_none(), "one commit at a time");
     world.store.apply(&commit.changes);
     let effects = world.shard.committed();
-    let replies = effects.iter().filter(|e| matches!(e, Effect::Reply { reply: 1, answer: Answer::Released }));
+    let replies =
+        effects.iter().filter(|e| matches!(e, Effect::Reply { reply: 1, answer: Answer::Released }));
     assert_eq!(replies.count(), 1);
     assert!(effects.iter().any(|e| matches!(e, Effect::Send(send) if send.index == 1 && send.attempt == 1)));
     assert_eq!(world.store.in_flight(Some(p.uid)), 1);
@@ -127,7 +131,10 @@ fn next_check_at_rounds_up_frees_the_token_and_brings_the_same_event_again() {
 fn a_check_on_the_slot_itself_is_not_moved() {
     let (mut world, _, send, _, _) = held(1);
     let at_us = START_US + MINUTE_US;
-    assert_eq!(world.release(Release { next_check_us: Some(at_us), ..done(&send) }), Answer::ComesAgain { at_us });
+    assert_eq!(
+        world.release(Release { next_check_us: Some(at_us), ..done(&send) }),
+        Answer::ComesAgain { at_us }
+    );
 }
 
 #[test]

@@ -37,7 +37,8 @@ fn a_refused_event_waits_without_its_token_backs_off_and_dies() {
 
 #[test]
 fn the_back_off_doubles_up_to_its_maximum_and_the_jitter_differs() {
-    let retry = RetryPolicy { attempts_max: 60, backoff_min_ms: 1000, backoff_max_ms: 8000, retry_lost: true };
+    let retry =
+        RetryPolicy { attempts_max: 60, backoff_min_ms: 1000, backoff_max_ms: 8000, retry_lost: true };
     let s = RunSpec { retry, ..spec(10, None) };
     let mut world = World::new();
     let id = world.emit(run(&s, START_US, 2), &s);
@@ -61,7 +62,10 @@ fn a_permanent_refusal_is_dead_at_once() {
     let s = spec(10, None);
     let id = world.emit(run(&s, START_US, 1), &s);
     let send = world.take_sends().remove(0);
-    world.answer(&send, Sent::Refused { message: "private address".into(), retry_after_ms: None, permanent: true });
+    world.answer(
+        &send,
+        Sent::Refused { message: "private address".into(), retry_after_ms: None, permanent: true },
+    );
     assert_eq!(world.ended(id, 0).map(|r| (r.outcome, r.attempt)), Some((Outcome::Dead, 1)));
 }
 
@@ -105,7 +109,10 @@ fn retry_after_is_honoured_and_stops_only_its_schedule() {
     let (s, t) = (spec(10, Some(&p)), spec(11, Some(&p)));
     let id = world.emit(run(&s, START_US, 5), &s);
     let send = world.take_sends().remove(0);
-    world.answer(&send, Sent::Refused { message: "429".into(), retry_after_ms: Some(30_000), permanent: false });
+    world.answer(
+        &send,
+        Sent::Refused { message: "429".into(), retry_after_ms: Some(30_000), permanent: false },
+    );
     let other = world.emit(run(&t, START_US, 2), &t);
     assert_eq!(world.sends.iter().map(|s| s.run).collect::<Vec<_>>(), [other]);
     assert_eq!(world.work_off(), 2);
@@ -134,7 +141,12 @@ fn a_failing_run_stops_starting_events_and_goes_on_when_retries_are_through() {
     let options = Options { retrying_max: 3, ..Options::default() };
     let mut world = World::with(options, Vec::new());
     let s = RunSpec {
-        retry: RetryPolicy { attempts_max: 10, backoff_min_ms: 10_000, backoff_max_ms: 10_000, retry_lost: true },
+        retry: RetryPolicy {
+            attempts_max: 10,
+            backoff_min_ms: 10_000,
+            backoff_max_ms: 10_000,
+            retry_lost: true,
+        },
         ..spec(10, None)
     };
     world.emit(run(&s, START_US, 5000), &s);
@@ -184,7 +196,8 @@ fn a_second_retry_of_the_dead_with_what_was_read_before_the_first_changes_nothin
     for send in world.take_sends() {
         world.answer(&send, refused());
     }
-    let (one, two) = (Control::RetryDead { run: id, indexes: vec![0] }, Control::RetryDead { run: id, indexes: vec![] });
+    let (one, two) =
+        (Control::RetryDead { run: id, indexes: vec![0] }, Control::RetryDead { run: id, indexes: vec![] });
     let messages = [world.post(one), world.post(two)];
     world.shard.begin_read();
     let contexts = messages.clone().map(|m| world.store.context(&Needs::of(&m.control)));
@@ -237,7 +250,11 @@ fn a_refusal_after_an_unclear_delivery_proves_nothing_about_the_first() {
     world.sleep_s(1);
     let again = world.take_sends().remove(0);
     world.answer(&again, refused());
-    assert_eq!((world.held(&p), world.sends.len()), (1, 0), "the consumer may be at work on the first delivery");
+    assert_eq!(
+        (world.held(&p), world.sends.len()),
+        (1, 0),
+        "the consumer may be at work on the first delivery"
+    );
     assert_eq!(world.store.tokens[&(id, 0)].state, TokenState::Acquired);
     // Nor does a restart settle it.
     world.restart_after_s(0);
@@ -248,7 +265,10 @@ fn a_refusal_after_an_unclear_delivery_proves_nothing_about_the_first() {
     assert_eq!((world.held(&p), world.sends.len()), (1, 0));
     assert_eq!(world.store.tokens[&(id, 0)].state, TokenState::Held);
     // The consumer had it all the time.
-    assert_eq!(world.release(tollgate_core::handle::release::Release { attempt: None, ..done(&send) }), Answer::Released);
+    assert_eq!(
+        world.release(tollgate_core::handle::release::Release { attempt: None, ..done(&send) }),
+        Answer::Released
+    );
     assert_eq!(world.sends.len(), 1);
 }
 
@@ -341,7 +361,8 @@ fn an_event_in_back_off_does_not_expire() {
     let mut world = World::new();
     let id = world.emit(run(&s, START_US, 1), &s);
     let send = world.take_sends().remove(0);
-    world.answer(&send, Sent::Refused { message: "503".into(), retry_after_ms: Some(5000), permanent: false });
+    world
+        .answer(&send, Sent::Refused { message: "503".into(), retry_after_ms: Some(5000), permanent: false });
     world.sleep_s(5);
     assert_eq!(world.work_off(), 1);
     assert_eq!(world.row(id).counts.succeeded, 1);

@@ -96,7 +96,10 @@ fn heartbeats_of_an_earlier_attempt_are_late() {
     world.sleep_s(2);
     world.accept_all();
     assert_eq!(world.shard.extend(id, 0, Some(1), None, world.now), Answer::Late);
-    assert_eq!(world.shard.extend(id, 0, Some(2), None, world.now), Answer::Extended { remaining_ms: 60_000 });
+    assert_eq!(
+        world.shard.extend(id, 0, Some(2), None, world.now),
+        Answer::Extended { remaining_ms: 60_000 }
+    );
 }
 
 #[test]
@@ -109,7 +112,11 @@ fn a_message_may_lie_in_its_queue_for_long_and_counts_from_the_first_heartbeat()
     world.sleep_s(599);
     assert_eq!(world.shard.place(id, 0), Some(Place::Held));
     let answer = world.shard.extend(id, 0, None, None, world.now);
-    assert_eq!(answer, Answer::Extended { remaining_ms: 60_000 }, "from now on the consumer is expected to speak");
+    assert_eq!(
+        answer,
+        Answer::Extended { remaining_ms: 60_000 },
+        "from now on the consumer is expected to speak"
+    );
     world.sleep_s(60);
     assert_eq!(world.shard.place(id, 0), Some(Place::Suspect));
     world.sleep_s(10);
@@ -256,7 +263,10 @@ fn a_heartbeat_may_overtake_the_targets_answer_too() {
     let mut world = World::with_policy(&p);
     let s = spec(10, Some(&p));
     let id = world.emit(run(&s, START_US, 1), &s);
-    assert_eq!(world.shard.extend(id, 0, None, Some(90_000), world.now), Answer::Extended { remaining_ms: 90_000 });
+    assert_eq!(
+        world.shard.extend(id, 0, None, Some(90_000), world.now),
+        Answer::Extended { remaining_ms: 90_000 }
+    );
     world.accept_all();
     world.sleep_s(89);
     assert_eq!(world.shard.place(id, 0), Some(Place::Held));

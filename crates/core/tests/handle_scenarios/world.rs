@@ -86,7 +86,11 @@ impl World {
                 break;
             }
             polls += 1;
-            assert!(polls < 100_000, "the machine wants to be polled again and again: {deadline:?} at {:?}", self.now);
+            assert!(
+                polls < 100_000,
+                "the machine wants to be polled again and again: {deadline:?} at {:?}",
+                self.now
+            );
             self.pass(wait);
             self.settle();
         }

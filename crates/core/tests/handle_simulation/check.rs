@@ -89,7 +89,9 @@ impl World {
             Answer::Released | Answer::ComesAgain { .. } | Answer::Late => {
                 assert!(!held, "{answer:?} to {release:?}, but the store has {token:?}");
             }
-            Answer::NotHeld => assert!(token.is_none(), "NotHeld to {release:?}, but the store has {token:?}"),
+            Answer::NotHeld => {
+                assert!(token.is_none(), "NotHeld to {release:?}, but the store has {token:?}")
+            }
             Answer::Refused { .. } | Answer::Extended { .. } => {}
         }
     }
@@ -140,10 +142,14 @@ impl World {
     }
 
     pub(crate) fn at_rest(&self) -> bool {
-        !self.master.is_anything_paused() && self.owners.iter().all(|owner| {
-            let store = &owner.store;
-            owner.is_idle() && store.inbox.is_empty() && store.tokens.is_empty() && store.runs.values().all(has_ended)
-        })
+        !self.master.is_anything_paused()
+            && self.owners.iter().all(|owner| {
+                let store = &owner.store;
+                owner.is_idle()
+                    && store.inbox.is_empty()
+                    && store.tokens.is_empty()
+                    && store.runs.values().all(has_ended)
+            })
     }
 
     /// What keeps the world from coming to rest.

@@ -22,7 +22,9 @@ use world::{Fault, Totals, World};
 const SEEDS: u64 = 300;
 
 fn env(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: not a number")))
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: not a number")))
 }
 
 fn play(seed: u64, fault: Fault) -> Result<Totals, String> {
@@ -56,9 +58,7 @@ fn a_seed_is_one_history() {
 
 #[test]
 fn planted_faults_are_seen() {
-    let missed: Vec<_> = Fault::PLANTED
-        .into_iter()
-        .filter(|fault| (0..40).all(|seed| play(seed, *fault).is_ok()))
-        .collect();
+    let missed: Vec<_> =
+        Fault::PLANTED.into_iter().filter(|fault| (0..40).all(|seed| play(seed, *fault).is_ok())).collect();
     assert!(missed.is_empty(), "no check sees {missed:?}");
 }

@@ -58,7 +58,12 @@ impl Master {
     }
 
     pub(crate) fn new(wall_us: i64) -> Self {
-        Self { plans: BTreeMap::new(), policies: BTreeMap::new(), frontier_us: wall_us, expected: BTreeMap::new() }
+        Self {
+            plans: BTreeMap::new(),
+            policies: BTreeMap::new(),
+            frontier_us: wall_us,
+            expected: BTreeMap::new(),
+        }
     }
 }
 
@@ -96,7 +101,9 @@ impl World {
     pub(crate) fn change_policy(&mut self) {
         let limits = self.limits();
         let uids: Vec<_> = self.master.policies.keys().copied().collect();
-        let Some(p) = self.random.pick(&uids).and_then(|uid| self.master.policies.get_mut(uid)) else { return };
+        let Some(p) = self.random.pick(&uids).and_then(|uid| self.master.policies.get_mut(uid)) else {
+            return;
+        };
         p.generation += 1;
         match self.random.within(0, 10) {
             0..6 => p.limits = limits,
@@ -259,7 +266,15 @@ impl World {
             let late_us = *self.random.pick(&[0, 0, 2, 30, 90]).unwrap() * SECOND_US;
             let jitter_us = self.random.within(0, SECOND_US);
             let emission = Box::new((plan.run(launch_us, kind, self.now), plan.spec.clone()));
-            eprintln!("{:?} EMIT to {} {} gen {} launch {} after {}", self.now, plan.shard, emission.0.id, emission.0.generation, launch_us, late_us+jitter_us);
+            eprintln!(
+                "{:?} EMIT to {} {} gen {} launch {} after {}",
+                self.now,
+                plan.shard,
+                emission.0.id,
+                emission.0.generation,
+                launch_us,
+                late_us + jitter_us
+            );
             self.after(late_us + jitter_us, Event::Emit(plan.shard, emission));
         }
     }

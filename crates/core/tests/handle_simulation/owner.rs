@@ -41,7 +41,14 @@ pub(crate) struct Owner {
 
 impl Owner {
     pub(crate) fn new() -> Self {
-        Self { store: Store::default(), machine: None, life: 0, commit: None, read: None, replies: BTreeMap::new() }
+        Self {
+            store: Store::default(),
+            machine: None,
+            life: 0,
+            commit: None,
+            read: None,
+            replies: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn deadline(&self, now: Now) -> Option<i64> {
@@ -196,8 +203,11 @@ impl World {
             read.inbox = Some(owner.store.inbox.values().cloned().collect());
         } else if read.messages.is_none() {
             let inbox = read.inbox.clone().unwrap_or_default().into_iter();
-            read.messages = Some(inbox.map(|m| (m.clone(), owner.store.context(&Needs::of(&m.control)))).collect());
-        } else if let Some(Read { runs: Some((runs, specs)), messages: Some(messages), .. }) = owner.read.take() {
+            read.messages =
+                Some(inbox.map(|m| (m.clone(), owner.store.context(&Needs::of(&m.control)))).collect());
+        } else if let Some(Read { runs: Some((runs, specs)), messages: Some(messages), .. }) =
+            owner.read.take()
+        {
             for (message, context) in messages {
                 eprintln!("{now:?} shard {shard} CONTROL {message:?} {context:?}");
                 machine.control(message, context, now);

@@ -133,7 +133,8 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64, fault: Fault) -> Self {
         let mut random = Random::new(seed);
-        let now = Now { wall_us: START_US + random.within(0, MINUTE_US), mono_us: random.within(0, 1_000_000_000) };
+        let now =
+            Now { wall_us: START_US + random.within(0, MINUTE_US), mono_us: random.within(0, 1_000_000_000) };
         let mut world = Self {
             fault,
             random,

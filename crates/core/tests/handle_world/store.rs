@@ -116,7 +116,10 @@ impl Store {
     fn apply_runs(&mut self, changes: &Changes) {
         for id in &changes.runs_withdrawn {
             if let Some(run) = self.runs.remove(id) {
-                assert!(run.started_us.is_none() && run.cursor == 0, "a run that has started is withdrawn: {run:?}");
+                assert!(
+                    run.started_us.is_none() && run.cursor == 0,
+                    "a run that has started is withdrawn: {run:?}"
+                );
                 let unfinished = matches!(run.state, RunState::Emitted | RunState::Waiting);
                 assert!(unfinished, "a run that has ended is withdrawn: {run:?}");
             }
@@ -125,7 +128,9 @@ impl Store {
             self.runs.entry(run.id).or_insert_with(|| run.clone());
         }
         for run in &changes.runs_changed {
-            let Some(old) = self.runs.get_mut(&run.id) else { panic!("a run without a row is changed: {run:?}") };
+            let Some(old) = self.runs.get_mut(&run.id) else {
+                panic!("a run without a row is changed: {run:?}")
+            };
             assert!(old.cursor <= run.cursor, "the cursor goes back: {old:?} to {run:?}");
             assert!(old.started_us.is_none() || old.policy_uid == run.policy_uid, "{old:?} to {run:?}");
             // The columns that an update leaves alone.

@@ -8,9 +8,9 @@ use tollgate_core::handle::change::{Outcome, TokenRow};
 use tollgate_core::model::{EventRef, Run, RunSpec, SECOND_US};
 use tollgate_proto::convert::event;
 use tollgate_proto::v1;
+use tollgate_status::status as store_status;
 use tonic::Status;
 
-use super::store_status;
 use crate::Shared;
 use crate::answers::Addressed;
 use crate::routes::Input;
@@ -23,13 +23,15 @@ pub(crate) struct RunView {
 
 impl Shared {
     pub(crate) async fn view(&self, run: Run) -> Result<RunView, Status> {
-        let specs = self.store.specs(run.shard, &[(run.schedule_uid, run.generation)]).await.map_err(store_status)?;
+        let specs =
+            self.store.specs(run.shard, &[(run.schedule_uid, run.generation)]).await.map_err(store_status)?;
         Ok(RunView { spread_s: specs.first().and_then(|s: &RunSpec| s.spread_s), run })
     }
 
     /// One event by name or bare id.
     pub(crate) async fn find_event(&self, name: &str) -> Result<(EventRef, v1::Event), Status> {
-        let Addressed { event, namespace } = self.address("name", name).map_err(|refusal| refusal.into_status())?;
+        let Addressed { event, namespace } =
+            self.address("name", name).map_err(|refusal| refusal.into_status())?;
         let unknown = || Status::not_found(format!("name: there is no event {name:?}"));
         let runs = self.store.runs(event.shard, &[event.run]).await.map_err(store_status)?;
         let run = runs.into_iter().next().ok_or_else(unknown)?;
@@ -44,10 +46,16 @@ impl Shared {
     }
 
     /// Up to `limit` events of a run from `from_index` on.
-    pub(crate) async fn events(&self, view: &RunView, from_index: u32, limit: u32) -> Result<Vec<v1::Event>, Status> {
+    pub(crate) async fn events(
+        &self,
+        view: &RunView,
+        from_index: u32,
+        limit: u32,
+    ) -> Result<Vec<v1::Event>, Status> {
         let run = &view.run;
         let tokens = self.store.tokens(run.shard, run.id, from_index, limit).await.map_err(store_status)?;
-        let ended = self.store.history(run.shard, run.id, from_index, None, limit).await.map_err(store_status)?;
+        let ended =
+            self.store.history(run.shard, run.id, from_index, None, limit).await.map_err(store_status)?;
         let tokens: BTreeMap<u32, TokenRow> = tokens.into_iter().map(|t| (t.index, t)).collect();
         let mut ended = ended.into_iter().peekable();
         let until = run.events.min(from_index.saturating_add(limit));
@@ -76,9 +84,13 @@ impl Shared {
         limit: u32,
     ) -> Result<Vec<v1::Event>, Status> {
         let run = &view.run;
-        let rows =
-            self.store.history(run.shard, run.id, from_index, Some(outcome), limit).await.map_err(store_status)?;
-        let indexes = rows.iter().flat_map(|row| (row.index..row.index + row.count).map(move |index| (index, row)));
+        let rows = self
+            .store
+            .history(run.shard, run.id, from_index, Some(outcome), limit)
+            .await
+            .map_err(store_status)?;
+        let indexes =
+            rows.iter().flat_map(|row| (row.index..row.index + row.count).map(move |index| (index, row)));
         let from = indexes.filter(|(index, _)| *index >= from_index).take(limit as usize);
         Ok(from.map(|(index, row)| self.show(view, index, event::Place::Done(row))).collect())
     }
@@ -124,7 +136,8 @@ impl Shared {
 impl RunView {
     fn launch_of(&self, index: u32) -> i64 {
         let Some(spread_s) = self.spread_s else { return self.run.launch_us };
-        let offset = i128::from(index) * i128::from(spread_s) * i128::from(SECOND_US) / i128::from(self.run.events);
+        let offset =
+            i128::from(index) * i128::from(spread_s) * i128::from(SECOND_US) / i128::from(self.run.events);
         self.run.launch_us + i64::try_from(offset).unwrap_or_default()
     }
 }

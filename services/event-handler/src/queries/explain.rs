@@ -22,7 +22,8 @@ impl Shared {
             Some(None) => Ok(without_memory(shown)),
             None if ended(&shown) => Ok(without_memory(shown)),
             None => {
-                let message = format!("queue shard {:02x} is not owned by the handler that was asked", event.shard);
+                let message =
+                    format!("queue shard {:02x} is not owned by the handler that was asked", event.shard);
                 Ok(v1::Explanation {
                     event: Some(shown),
                     summary: format!("It is not known here: {message}."),
@@ -132,24 +133,32 @@ fn in_words(given: &Reason, now_us: i64) -> v1::Reason {
         Reason::PolicyFull { held, limit } => {
             reason(Code::LimitReached, format!("all tokens of its policy are held ({held} of {limit})"))
         }
-        Reason::RateLimited { wait_us } => {
-            reason(Code::RateExhausted, format!("its policy's rate lets the next event start in {}", seconds(*wait_us)))
-        }
-        Reason::SendsFull { sending } => {
-            reason(Code::TargetSlowed, format!("{sending} deliveries are under way, and nothing else limits them"))
-        }
-        Reason::TargetAskedToWait { wait_us } => {
-            reason(Code::TargetSlowed, format!("its target asked to be left alone for {} more", seconds(*wait_us)))
-        }
+        Reason::RateLimited { wait_us } => reason(
+            Code::RateExhausted,
+            format!("its policy's rate lets the next event start in {}", seconds(*wait_us)),
+        ),
+        Reason::SendsFull { sending } => reason(
+            Code::TargetSlowed,
+            format!("{sending} deliveries are under way, and nothing else limits them"),
+        ),
+        Reason::TargetAskedToWait { wait_us } => reason(
+            Code::TargetSlowed,
+            format!("its target asked to be left alone for {} more", seconds(*wait_us)),
+        ),
         Reason::BackOff { due_us, attempt, message } => {
             let why = if message.is_empty() { String::new() } else { format!(": {message}") };
             let wait = seconds(due_us - now_us);
-            reason(Code::BackingOff, format!("attempt {attempt} did not end it{why}; the next is due in {wait}"))
+            reason(
+                Code::BackingOff,
+                format!("attempt {attempt} did not end it{why}; the next is due in {wait}"),
+            )
         }
         Reason::RunRetrying { retrying } => {
             reason(Code::BackingOff, format!("{retrying} events of its run wait for another attempt"))
         }
-        Reason::PolicyUnknown => reason(Code::NoOwner, "its queue shard has not been told of its policy".to_owned()),
+        Reason::PolicyUnknown => {
+            reason(Code::NoOwner, "its queue shard has not been told of its policy".to_owned())
+        }
         Reason::Turn => reason(Code::InLine, "its turn has not come".to_owned()),
     }
 }
@@ -159,12 +168,15 @@ fn in_flight(place: Place, explained: &Explanation) -> v1::Reason {
     let age = seconds(age);
     let attempt = explained.attempt;
     match place {
-        Place::Held => {
-            reason(v1::ReasonCode::AtConsumer, format!("its consumer has had it for {age} (attempt {attempt})"))
-        }
+        Place::Held => reason(
+            v1::ReasonCode::AtConsumer,
+            format!("its consumer has had it for {age} (attempt {attempt})"),
+        ),
         Place::Suspect => reason(
             v1::ReasonCode::ConsumerSilent,
-            format!("its consumer has been silent for longer than allowed; acquired {age} ago (attempt {attempt})"),
+            format!(
+                "its consumer has been silent for longer than allowed; acquired {age} ago (attempt {attempt})"
+            ),
         ),
         _ => reason(
             v1::ReasonCode::DeliveryUnclear,
@@ -177,7 +189,8 @@ fn freed_by(explained: &Explanation) -> String {
     let first = explained.holders.iter().filter_map(|h| h.timer_us).min();
     match (explained.place, explained.reasons.first()) {
         (Place::Held | Place::Suspect | Place::Acquired, _) => {
-            let by_itself = first.map_or(String::new(), |t| format!(" Without it, something happens in {}.", seconds(t)));
+            let by_itself =
+                first.map_or(String::new(), |t| format!(" Without it, something happens in {}.", seconds(t)));
             format!("Its consumer's ReleaseToken.{by_itself}")
         }
         (_, Some(Reason::PolicyFull { .. })) => {

@@ -3,9 +3,9 @@
 use tollgate_core::handle::Gauge;
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::v1;
+use tollgate_status::status as store_status;
 use tonic::Status;
 
-use super::store_status;
 use crate::Shared;
 use crate::routes::Input;
 

@@ -11,7 +11,7 @@ use super::judge::{Planned, PolicyChange};
 use super::{ERRORS_MAX, Origin};
 use crate::ScheduleMaster;
 use crate::change::Change;
-use crate::status::status;
+use tollgate_status::status;
 
 /// Whether a transaction failed because of what was in it.
 fn is_own_fault(error: &StoreError) -> bool {

@@ -26,7 +26,7 @@ pub fn status(error: StoreError) -> Status {
 }
 
 /// As [`status`] where something is created: a conflict is a name that is taken.
-pub(crate) fn status_of_create(error: StoreError) -> Status {
+pub fn status_of_create(error: StoreError) -> Status {
     match error {
         StoreError::Conflict { what } => Status::already_exists(what),
         other => status(other),
@@ -34,7 +34,7 @@ pub(crate) fn status_of_create(error: StoreError) -> Status {
 }
 
 /// Whether an answer says that nothing was written because others wrote first.
-pub(crate) fn is_conflict(status: &Status) -> bool {
+pub fn is_conflict(status: &Status) -> bool {
     status.code() == Code::Aborted
 }
 
