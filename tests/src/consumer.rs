@@ -88,7 +88,7 @@ async fn take(desk: Desk, request: Request<Incoming>) -> Result<Response<Empty<B
         }
     };
     let conduct = (desk.script)(&arrival);
-    let begins = desk.notes.arrived(&arrival, matches!(conduct, Conduct::Take(_)));
+    let begins = desk.notes.arrived(&arrival, &conduct);
     match conduct {
         Conduct::Take(work) => {
             if begins {
@@ -105,9 +105,6 @@ async fn take(desk: Desk, request: Request<Incoming>) -> Result<Response<Empty<B
 /// Works on an event, and releases it.
 pub(crate) async fn work_on(event_id: String, work: Work, notes: Notes, releaser: Releaser) {
     tokio::time::sleep(work.time).await;
-    if work.releases.is_empty() {
-        return;
-    }
     let attempt = notes.left(&event_id);
     for mut release in work.releases {
         if release.name.is_empty() {

@@ -82,8 +82,8 @@ pub struct Notes(Arc<Mutex<Book>>);
 #[derive(Debug, Default)]
 struct Book {
     arrivals: Vec<Arrival>,
-    /// From each event in flight to its latest attempt.
-    in_flight: HashMap<String, u32>,
+    /// From each event in flight to its latest attempt, and whether somebody works on it.
+    in_flight: HashMap<String, (u32, bool)>,
     in_flight_max: usize,
     releases: Vec<(String, ReleaseStatus)>,
     problems: Vec<String>,
@@ -178,20 +178,20 @@ impl Notes {
     }
 
     /// Writes down a delivery; whether its work is to begin, which it is not where the event is being worked on.
-    pub(crate) fn arrived(&self, arrival: &Arrival, works: bool) -> bool {
+    pub(crate) fn arrived(&self, arrival: &Arrival, conduct: &Conduct) -> bool {
         let mut book = self.book();
         book.arrivals.push(arrival.clone());
-        if !works {
-            return false;
-        }
-        let before = book.in_flight.insert(arrival.event_id.clone(), arrival.attempt);
+        let Conduct::Take(work) = conduct else { return false };
+        let worked_on = book.in_flight.get(&arrival.event_id).is_some_and(|(_, worked_on)| *worked_on);
+        let begins = !worked_on && !work.releases.is_empty();
+        book.in_flight.insert(arrival.event_id.clone(), (arrival.attempt, worked_on || begins));
         book.in_flight_max = book.in_flight_max.max(book.in_flight.len());
-        before.is_none()
+        begins
     }
 
     /// The work on an event is done: its latest attempt.
     pub(crate) fn left(&self, event_id: &str) -> Option<u32> {
-        self.book().in_flight.remove(event_id)
+        self.book().in_flight.remove(event_id).map(|(attempt, _)| attempt)
     }
 
     pub(crate) fn answered(&self, event_id: String, status: ReleaseStatus) {

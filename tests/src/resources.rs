@@ -155,10 +155,11 @@ impl Service {
         self.handler().list_events(request).await.unwrap().into_inner().events
     }
 
-    /// The triggers of a schedule that made no run, latest first.
+    /// The triggers of a schedule that made no run, latest first, at most a thousand.
     pub async fn skipped(&self, schedule: &str) -> Vec<SkippedTrigger> {
         let request = ListSkippedTriggersRequest {
             parent: schedule_name(schedule),
+            page_size: 1_000,
             ..ListSkippedTriggersRequest::default()
         };
         self.master().list_skipped_triggers(request).await.unwrap().into_inner().skipped_triggers

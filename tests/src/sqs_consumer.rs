@@ -101,7 +101,7 @@ impl Desk {
             self.notes.problem(format!("attribute tollgate-event-id is {id:?}, id {:?}", arrival.event_id));
         }
         let conduct = script(&arrival);
-        let begins = self.notes.arrived(&arrival, matches!(conduct, Conduct::Take(_)));
+        let begins = self.notes.arrived(&arrival, &conduct);
         if let (Conduct::Take(work), true) = (conduct, begins) {
             tokio::spawn(work_on(arrival.event_id, work, self.notes.clone(), self.releaser.clone()));
         }

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::bucket::Bucket;
-use super::change::{Changes, HistoryRow, Outcome, ShardSchedule, TokenRow, TokenState};
+use super::change::{Changes, HistoryRow, ShardSchedule, TokenRow};
 use super::live::{LiveRun, LiveSchedule, LiveToken};
 use super::queue::Queue;
 use super::release::Answer;
 use super::steer::Move;
-use crate::model::{Now, Pause, Policy, Run, RunId, RunSpec, RunState};
+use crate::model::{Now, Pause, Policy, Run, RunId, RunSpec};
 
 /// Fewer specs and schedules than this are not worth looking through.
-const SWEEP_MIN: usize = 64;
+pub(super) const SWEEP_MIN: usize = 64;
 
 /// Tuning of the machine.
 #[derive(Clone, Debug)]
@@ -174,7 +174,9 @@ pub struct Shard {
     pub(super) urgent: bool,
     /// The owner is about to give the shard up: nothing starts any more.
     pub(super) draining: bool,
-    sweep_at: usize,
+    /// Specs that may have lost their last run.
+    pub(super) idle_specs: BTreeSet<(Uuid, i64)>,
+    pub(super) sweep_at: usize,
     lazy_until_us: Option<i64>,
     committing: Option<Vec<Effect>>,
     commits: u64,
@@ -208,6 +210,7 @@ impl Shard {
             effects: Vec::new(),
             urgent: false,
             draining: false,
+            idle_specs: BTreeSet::new(),
             sweep_at: 2 * SWEEP_MIN,
             lazy_until_us: None,
             committing: None,
@@ -364,7 +367,9 @@ impl Shard {
 
     pub(super) fn keep_specs(&mut self, specs: Vec<RunSpec>) {
         for spec in specs {
-            self.specs.entry((spec.schedule_uid, spec.generation)).or_insert_with(|| Arc::new(spec));
+            let key = (spec.schedule_uid, spec.generation);
+            self.specs.entry(key).or_insert_with(|| Arc::new(spec));
+            self.idle_specs.insert(key);
         }
     }
 
@@ -435,52 +440,6 @@ impl Shard {
         }
     }
 
-    fn restore_run(&mut self, row: Run, now: Now) {
-        let Some(spec) = self.specs.get(&(row.schedule_uid, row.generation)).cloned() else { return };
-        self.bucket(row.policy_uid, now).runs += 1;
-        let (id, launch_us, running) = (row.id, row.launch_us, row.state == RunState::Running);
-        let schedule = row.schedule_uid;
-        self.runs.insert(id, LiveRun::new(row, spec));
-        if running {
-            self.schedules.entry(schedule).or_default().active.insert(id);
-            self.set_launched(id, now);
-        } else {
-            self.schedules.entry(schedule).or_default();
-            self.wall_timers.insert((launch_us, WallTimer::Launch(id)));
-        }
-    }
-
-    fn restore_token(&mut self, row: TokenRow, now: Now) {
-        let key = (row.run, row.index);
-        let Some(run) = self.runs.get_mut(&row.run) else { return };
-        let policy = run.row.policy_uid;
-        run.outstanding += 1;
-        let state = row.state;
-        let due_us = row.due_us;
-        let mut token = LiveToken::new(row, policy, now.mono_us);
-        token.stored = true;
-        token.doubtful = state == TokenState::Acquired;
-        self.tokens.insert(key, token);
-        match state {
-            TokenState::Waiting => {
-                run.retrying += 1;
-                self.wall_timers.insert((due_us, WallTimer::Retry(key.0, key.1)));
-            }
-            // Nobody knows whether it was delivered: it is delivered again.
-            TokenState::Acquired => {
-                let bucket = self.bucket(policy, now);
-                bucket.held += 1;
-                bucket.sending += 1;
-                self.arm(key, Some(now.mono_us));
-            }
-            TokenState::Held => {
-                self.bucket(policy, now).held += 1;
-                self.arm_silence(key, now);
-            }
-        }
-        self.sync_lane(key.0, now);
-    }
-
     /// Sets, moves or removes a token's monotonic timer.
     pub(super) fn arm(&mut self, key: (RunId, u32), at_us: Option<i64>) {
         let Some(token) = self.tokens.get_mut(&key) else { return };
@@ -490,163 +449,6 @@ impl Shard {
         if let Some(at_us) = at_us {
             token.timer_us = Some(at_us);
             self.mono_timers.insert((at_us, MonoTimer::Token(key.0, key.1)));
-        }
-    }
-
-    /// Takes an event out of memory and gives its token back.
-    pub(super) fn drop_token(&mut self, key: (RunId, u32)) -> Option<LiveToken> {
-        self.arm(key, None);
-        let token = self.tokens.remove(&key)?;
-        self.dirty_tokens.remove(&key);
-        if token.stored {
-            self.changes.tokens_gone.push(key);
-        }
-        self.uncount(&token);
-        if let Some(run) = self.runs.get_mut(&key.0) {
-            run.outstanding -= 1;
-            if token.row.state == TokenState::Waiting {
-                run.retrying -= 1;
-                self.wall_timers.remove(&(token.row.due_us, WallTimer::Retry(key.0, key.1)));
-                if token.queued {
-                    let (priority, schedule) = (run.row.priority, run.row.schedule_uid);
-                    if let Some(queue) = self.queues.get_mut(&token.policy) {
-                        queue.remove_retry(priority, schedule, token.row.due_us, key.0, key.1);
-                    }
-                }
-            }
-        }
-        Some(token)
-    }
-
-    /// The bucket no longer counts this token.
-    pub(super) fn uncount(&mut self, token: &LiveToken) {
-        if !token.in_flight() {
-            return;
-        }
-        if let Some(bucket) = self.buckets.get_mut(&token.policy) {
-            bucket.held -= 1;
-            if token.row.state == TokenState::Acquired {
-                bucket.sending -= 1;
-            }
-            if token.suspect {
-                bucket.suspect -= 1;
-            }
-        }
-        self.ready.insert(token.policy);
-    }
-
-    /// An event has ended: its row goes, the done queue gets one.
-    pub(super) fn finish(&mut self, key: (RunId, u32), outcome: Outcome, message: String, now: Now) {
-        let Some(token) = self.drop_token(key) else { return };
-        self.urgent = true;
-        self.changes.history.push(HistoryRow {
-            run: key.0,
-            index: key.1,
-            count: 1,
-            outcome,
-            attempt: token.row.attempt,
-            acquired_us: Some(token.row.acquired_us),
-            delivered_us: token.row.delivered_us,
-            finished_us: now.wall_us,
-            message,
-        });
-        self.count(key.0, outcome, 1);
-        self.finish_if_done(key.0, now);
-    }
-
-    pub(super) fn count(&mut self, run: RunId, outcome: Outcome, events: u32) {
-        let Some(run) = self.runs.get_mut(&run) else { return };
-        let counts = &mut run.row.counts;
-        *match outcome {
-            Outcome::Succeeded => &mut counts.succeeded,
-            Outcome::Failed => &mut counts.failed,
-            Outcome::Dead => &mut counts.dead,
-            Outcome::Expired => &mut counts.expired,
-            Outcome::Cancelled => &mut counts.cancelled,
-            Outcome::Lost => &mut counts.lost,
-        } += events;
-        self.dirty_runs.insert(run.row.id);
-    }
-
-    /// Closes a run of which nothing is left, and lets the run that waits for it go.
-    pub(super) fn finish_if_done(&mut self, id: RunId, now: Now) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        if run.row.cursor < run.row.events || run.outstanding > 0 || !run.launched {
-            self.sync_lane(id, now);
-            return;
-        }
-        run.row.state = if run.cancelled { RunState::Cancelled } else { RunState::Finished };
-        run.row.finished_us = Some(now.wall_us);
-        self.retire(id, now);
-    }
-
-    /// Forgets a run whose last row is written.
-    pub(super) fn retire(&mut self, id: RunId, now: Now) {
-        self.leave_lane(id);
-        self.dirty_runs.remove(&id);
-        let Some(run) = self.runs.remove(&id) else { return };
-        self.urgent = true;
-        let (uid, policy) = (run.row.schedule_uid, run.row.policy_uid);
-        self.forget_spec(&run);
-        self.gone.insert(id, (self.pending_commit(), false));
-        self.changes.runs_changed.push(run.row);
-        self.leave_schedule(uid, id, now);
-        self.leave_bucket(policy);
-    }
-
-    /// A run is gone; with the last one, its deleted policy goes too.
-    pub(super) fn leave_bucket(&mut self, policy: Option<Uuid>) {
-        let Some(bucket) = self.buckets.get_mut(&policy) else { return };
-        bucket.runs -= 1;
-        if let Some(uid) = policy
-            && bucket.deleted
-            && bucket.runs == 0
-        {
-            self.buckets.remove(&policy);
-            self.queues.remove(&policy);
-            self.changes.policies_gone.push(uid);
-        }
-    }
-
-    fn leave_schedule(&mut self, uid: Uuid, id: RunId, now: Now) {
-        let Some(schedule) = self.schedules.get_mut(&uid) else { return };
-        schedule.active.remove(&id);
-        if schedule.buffered == Some(id) {
-            schedule.buffered = None;
-        }
-        if !schedule.active.is_empty() {
-            return;
-        }
-        if let Some(next) = schedule.buffered.take() {
-            self.set_launched(next, now);
-        } else if schedule.row.is_none() && schedule.blocked_us.is_none() {
-            // Upcoming runs make the entry anew when they launch.
-            self.schedules.remove(&uid);
-        }
-    }
-
-    /// Forgets specs and schedules that nothing needs. Takes time in proportion to what is held, so it waits until that
-    /// has doubled.
-    fn sweep(&mut self) {
-        if self.specs.len().max(self.schedules.len()) < self.sweep_at {
-            return;
-        }
-        let mut used: BTreeSet<_> =
-            self.runs.values().map(|r| (r.row.schedule_uid, r.row.generation)).collect();
-        used.extend(self.schedules.values().filter_map(|s| s.row.as_ref()).map(|r| (r.uid, r.generation)));
-        self.specs.retain(|key, _| used.contains(key));
-        self.schedules.retain(|_, s| {
-            s.row.is_some() || s.blocked_us.is_some() || s.buffered.is_some() || !s.active.is_empty()
-        });
-        self.sweep_at = 2 * self.specs.len().max(self.schedules.len()).max(SWEEP_MIN);
-    }
-
-    fn forget_spec(&mut self, run: &LiveRun) {
-        let key = (run.row.schedule_uid, run.row.generation);
-        let current = self.schedules.get(&key.0).and_then(|s| s.row.as_ref()).map(|r| r.generation);
-        // Two references: the map's and this run's.
-        if current != Some(key.1) && Arc::strong_count(&run.spec) <= 2 {
-            self.specs.remove(&key);
         }
     }
 }

@@ -351,7 +351,9 @@ impl Shard {
             former: Vec::new(),
             ..row.clone()
         };
-        for shard in if news { row.former.clone() } else { new } {
+        // The last one named is the one that has just handed over.
+        let others = row.former.iter().copied().filter(|shard| named.last() != Some(shard));
+        for shard in if news { others.collect() } else { new } {
             let control = Control::ScheduleChanged {
                 schedule: schedule.clone(),
                 namespace: template.namespace.clone(),

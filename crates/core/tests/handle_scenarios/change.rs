@@ -1,8 +1,8 @@
 //! Schedules that change inside the emitted horizon, cancels, and moves to another shard.
 
+use tollgate_core::handle::Needs;
 use tollgate_core::handle::change::{Outcome, ShardSchedule};
-use tollgate_core::handle::control::{Control, Message};
-use tollgate_core::handle::{Needs, Shard};
+use tollgate_core::handle::control::Control;
 use tollgate_core::model::*;
 
 use crate::handle_world::*;
@@ -10,18 +10,18 @@ use crate::world::*;
 
 const UNTIL_US: i64 = START_US + 5 * MINUTE_US;
 
-fn at(minute: i64) -> i64 {
+pub(crate) fn at(minute: i64) -> i64 {
     START_US + minute * MINUTE_US
 }
 
 /// The generation after `spec`'s, which launches at these minutes of the emitted horizon.
-fn next(spec: &RunSpec, now: Now, minutes: &[i64]) -> (RunSpec, ShardSchedule) {
+pub(crate) fn next(spec: &RunSpec, now: Now, minutes: &[i64]) -> (RunSpec, ShardSchedule) {
     let new = RunSpec { generation: spec.generation + 1, ..spec.clone() };
     let row = fence(&new, now.wall_us, UNTIL_US, minutes.iter().map(|m| at(*m)).collect());
     (new, row)
 }
 
-fn changed(spec: &RunSpec, schedule: ShardSchedule) -> Control {
+pub(crate) fn changed(spec: &RunSpec, schedule: ShardSchedule) -> Control {
     Control::ScheduleChanged {
         schedule,
         namespace: "default".into(),
@@ -31,7 +31,7 @@ fn changed(spec: &RunSpec, schedule: ShardSchedule) -> Control {
     }
 }
 
-fn keep(world: &mut World, spec: &RunSpec) {
+pub(crate) fn keep(world: &mut World, spec: &RunSpec) {
     world.store.specs.insert((spec.schedule_uid, spec.generation), spec.clone());
 }
 
@@ -234,73 +234,77 @@ fn a_cancel_reaches_upcoming_unread_and_running_runs() {
     assert_eq!((world.sends.len(), world.shard.runs_held()), (0, 0));
 }
 
-/// A policy of another shard: the schedule moves there.
-fn moved(spec: &RunSpec, schedule: ShardSchedule) -> Control {
-    let Control::ScheduleChanged { schedule, namespace, schedule_id, policy_uid, .. } =
-        changed(spec, schedule)
-    else {
-        unreachable!()
+#[test]
+fn many_changes_in_any_order_leave_each_generation_its_own_time() {
+    let generations = |order: [usize; 3]| {
+        let mut world = World::new();
+        let s = spec(10, None);
+        let mut messages = Vec::new();
+        let mut latest = s.clone();
+        for minutes in [&[1_i64, 2, 3, 4][..], &[2, 3], &[3, 4]] {
+            let (new, row) = next(&latest, world.now, minutes);
+            keep(&mut world, &new);
+            messages.push(changed(&new, row));
+            latest = new;
+            world.now.wall_us += 80 * SECOND_US;
+            world.now.mono_us += 80 * SECOND_US;
+        }
+        // An emitter of the first generation was slow.
+        world.store.emit(run(&s, at(2), 1), &s);
+        world.store.emit(run(&s, at(4), 1), &s);
+        let posted: Vec<_> = order.iter().map(|i| world.post(messages[*i].clone())).collect();
+        world.shard.begin_read();
+        for message in posted {
+            let context = world.store.context(&Needs::of(&message.control));
+            world.shard.control(message, context, world.now);
+        }
+        world.settle();
+        world.read_runs();
+        world.work_off();
+        world.sleep_s(600);
+        world.work_off();
+        world.store.runs.values().map(|r| (r.launch_us, r.generation, r.state)).collect::<Vec<_>>()
     };
-    Control::ScheduleChanged { schedule, namespace, schedule_id, policy_uid, moved_to: Some(1) }
+    // The second generation held from minute 0 to 1:20, the third to 2:40, and the fourth from then on.
+    let expected =
+        [(at(1), 2, RunState::Finished), (at(2), 3, RunState::Finished), (at(3), 4, RunState::Finished)];
+    let expected = [&expected[..], &[(at(4), 4, RunState::Finished)]].concat();
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        assert_eq!(generations(order), expected, "{order:?}");
+    }
 }
 
 #[test]
-fn a_moved_schedule_hands_over_what_has_not_started() {
-    let p = policy(1, at_most(1));
-    let mut world = World::with_policy(&p);
-    let s = spec(10, Some(&p));
-    let started = world.emit(run(&s, at(1), 2), &s);
-    let waiting = world.emit(run(&s, at(2), 2), &s);
-    let unread = run(&s, at(3), 2);
-    world.store.emit(unread.clone(), &s);
-    let changed_us = world.now;
-    world.sleep_s(61);
-    let send = world.accept_all().remove(0);
-    let (new, row) = next(&s, changed_us, &[1, 2, 3, 4]);
-    keep(&mut world, &new);
-    world.release(tollgate_core::handle::release::Release { cursor: Some("c".into()), ..done(&send) });
-    world.tell(moved(&new, row));
-    assert_eq!(world.forwards.len(), 1);
-    let (shard, Message { control: Control::ScheduleChanged { schedule, moved_to, .. }, .. }) =
-        &world.forwards[0]
-    else {
-        panic!("{:?}", world.forwards)
-    };
-    assert_eq!((*shard, *moved_to), (1, None));
-    assert_eq!(schedule.launches_us, [at(2), at(3), at(4)], "the first has started and stays");
-    assert_eq!(schedule.cursor.as_deref(), Some("c"));
-    assert!(!world.store.runs.contains_key(&waiting));
-    world.read_runs();
-    assert!(!world.store.runs.contains_key(&unread.id), "an emission to the old shard is dropped");
-    assert_eq!(world.work_off(), 1);
-    assert_eq!(world.row(started).state, RunState::Finished);
-    assert!(world.store.inbox.is_empty());
-}
-
-#[test]
-fn nothing_is_handed_over_before_it_is_durable_that_it_will_not_start_here() {
+fn a_stale_emission_is_measured_by_the_next_generation_not_by_the_latest() {
     let mut world = World::new();
     let s = spec(10, None);
-    let id = world.emit(run(&s, at(1), 2), &s);
-    let (new, row) = next(&s, world.now, &[1]);
-    let message = world.post(moved(&new, row));
+    let (second, row) = next(&s, world.now, &[]);
+    keep(&mut world, &second);
+    world.tell(changed(&second, row));
+    world.sleep_s(90);
+    let (third, row) = next(&second, world.now, &[4]);
+    keep(&mut world, &third);
+    world.tell(changed(&third, row));
+    // It was read before both changes, and falls between them.
+    let stale = world.emit(run(&s, at(1), 1), &s);
+    assert!(!world.store.runs.contains_key(&stale));
+    assert_eq!(world.work_off(), 0);
+    world.restart_after_s(0);
+    world.emit(run(&s, at(1), 1), &s);
+    assert_eq!(world.work_off(), 0, "nor after a restart");
+}
+
+#[test]
+fn specs_that_no_run_needs_are_forgotten() {
+    let mut world = World::new();
+    let long = "x".repeat(1000);
+    for schedule in 0..500_u128 {
+        let s = RunSpec { payload: Payload { json: long.clone() }, ..spec(1000 + schedule, None) };
+        world.emit(run(&s, START_US, 1), &s);
+        // The delivery, which holds the spec, lasts longer than the run.
+        world.work_off();
+    }
     world.shard.begin_read();
-    let context = world.store.context(&Needs::of(&message.control));
-    world.shard.control(message, context, world.now);
-    let first = world.shard.poll_commit(world.now).unwrap();
-    assert!(first.changes.forwards.is_empty() && first.changes.inbox_done.is_empty());
-    assert_eq!(first.changes.runs_withdrawn, [id]);
-    world.store.apply(&first.changes);
-    // The owner dies here: its successor finds the message again and hands over.
-    world.shard = Shard::new(0, world.options.clone(), world.store.state(), 3, world.now);
-    let message = world.store.inbox.values().next().cloned().unwrap();
-    world.shard.begin_read();
-    let context = world.store.context(&Needs::of(&message.control));
-    world.shard.control(message.clone(), context, world.now);
-    world.settle();
-    assert_eq!(world.forwards.len(), 1);
-    assert_eq!(world.forwards[0].1.id, message.id, "the same id, so that posting it twice changes nothing");
-    assert!(world.store.inbox.is_empty());
-    world.sleep_s(120);
-    assert_eq!(world.sends.len(), 0);
+    let kept = format!("{:?}", world.shard).matches(&long).count();
+    assert!(kept < 200, "{kept} of 500 specs are kept");
 }

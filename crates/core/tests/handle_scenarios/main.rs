@@ -7,6 +7,7 @@ mod explain;
 #[path = "../handle_world/mod.rs"]
 mod handle_world;
 mod limits;
+mod moves;
 mod overlap;
 mod release;
 mod retry;

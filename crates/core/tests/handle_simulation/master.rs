@@ -237,7 +237,6 @@ impl World {
             policy_uid: plan.spec.policy_uid,
             moved_to: moved_from.map(|_| plan.shard),
         };
-        eprintln!("{:?} PUBLISH {control:?}", self.now);
         self.post(moved_from.unwrap_or(plan.shard), control);
         self.master.plans.insert(uid, plan);
     }
@@ -266,15 +265,6 @@ impl World {
             let late_us = *self.random.pick(&[0, 0, 2, 30, 90]).unwrap() * SECOND_US;
             let jitter_us = self.random.within(0, SECOND_US);
             let emission = Box::new((plan.run(launch_us, kind, self.now), plan.spec.clone()));
-            eprintln!(
-                "{:?} EMIT to {} {} gen {} launch {} after {}",
-                self.now,
-                plan.shard,
-                emission.0.id,
-                emission.0.generation,
-                launch_us,
-                late_us + jitter_us
-            );
             self.after(late_us + jitter_us, Event::Emit(plan.shard, emission));
         }
     }

@@ -168,7 +168,6 @@ impl World {
         if self.fault == Fault::WithdrawnStay {
             changes.runs_withdrawn.clear();
         }
-        eprintln!("{:?} shard {shard} DURABLE {changes:?}", self.now);
         self.owners[usize::from(shard)].store.apply(&changes);
         self.check_commit(shard, &before, &changes);
     }
@@ -209,7 +208,6 @@ impl World {
             owner.read.take()
         {
             for (message, context) in messages {
-                eprintln!("{now:?} shard {shard} CONTROL {message:?} {context:?}");
                 machine.control(message, context, now);
             }
             machine.adopt(runs, specs, now);

@@ -28,8 +28,9 @@ async fn write_runs(connection: &mut PgConnection, shard: i32, rows: &ChangeRows
     insert_runs(connection, shard, &rows.runs_new).await?;
     if !rows.runs_changed.is_empty() {
         let query = columns!(sqlx::query(sql!("runs_update")).bind(shard), rows.runs_changed;
-            run_id generation policy_uid events priority state reason next_index succeeded failed dead expired
-            cancelled lost cursor_in cursor_out started_us finished_us);
+            run_id schedule_uid generation namespace schedule_id policy_uid launch_us events priority kind state reason
+            next_index succeeded failed dead expired cancelled lost cursor_in cursor_out emitted_us started_us
+            finished_us);
         query.execute(connection).await?;
     }
     Ok(())
@@ -73,20 +74,25 @@ async fn delete(
     shard: i32,
     uids: &[Uuid],
 ) -> Result<(), Failure> {
-    if !uids.is_empty() {
-        sqlx::query(statement).bind(shard).bind(uids).execute(connection).await?;
-    }
+    let (Some(first), Some(last)) = (uids.iter().min(), uids.iter().max()) else { return Ok(()) };
+    sqlx::query(statement).bind(shard).bind(uids).bind(first).bind(last).execute(connection).await?;
     Ok(())
 }
 
+/// Deletes events, which are in the order of their key.
 async fn delete_events(
     connection: &mut PgConnection,
     statement: &'static str,
     shard: i32,
     events: &[EventKey],
 ) -> Result<(), Failure> {
-    if !events.is_empty() {
-        columns!(sqlx::query(statement).bind(shard), events; run_id idx).execute(connection).await?;
-    }
+    let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(()) };
+    columns!(sqlx::query(statement).bind(shard), events; run_id idx)
+        .bind(first.run_id)
+        .bind(first.idx)
+        .bind(last.run_id)
+        .bind(last.idx)
+        .execute(connection)
+        .await?;
     Ok(())
 }

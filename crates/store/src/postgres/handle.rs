@@ -93,7 +93,10 @@ impl HandleStore for Postgres {
 
     async fn runs(&self, shard: u16, ids: &[RunId]) -> Result<Vec<Run>, StoreError> {
         let ids: Vec<Uuid> = ids.iter().map(|run| run.0).collect();
-        let query = sqlx::query_as::<_, RunRow>(sql!("runs_by_ids")).bind(i32::from(shard)).bind(ids);
+        let query = sqlx::query_as::<_, RunRow>(sql!("runs_by_ids"))
+            .persistent(false)
+            .bind(i32::from(shard))
+            .bind(ids);
         all(self.judge(query.fetch_all(&self.pool).await)?)
     }
 

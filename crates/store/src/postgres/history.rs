@@ -27,6 +27,7 @@ impl HistoryStore for Postgres {
         let states: Vec<&str> = filter.states.iter().copied().map(RunState::word).collect();
         let (after_us, after_run) = after.unwrap_or((i64::MAX, RunId(Uuid::max())));
         let mut query = sqlx::query_as::<_, RunRow>(statement)
+            .persistent(false)
             .bind(namespace)
             .bind(filter.from_us.unwrap_or(i64::MIN))
             .bind(filter.to_us.unwrap_or(i64::MAX))
@@ -116,7 +117,7 @@ impl Postgres {
         loop {
             let gone = self
                 .run_tx(name, move |connection| {
-                    let query = sqlx::query(statement);
+                    let query = sqlx::query(statement).persistent(false);
                     let query = if let Some(shard) = shard { query.bind(shard) } else { query };
                     let query = query.bind(before_us).bind(i64::from(PRUNE_AT_ONCE));
                     async move { Ok(query.execute(connection).await?.rows_affected()) }.boxed()

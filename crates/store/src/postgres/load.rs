@@ -31,7 +31,11 @@ pub(super) async fn load(connection: &mut PgConnection, shard: i32) -> Result<Lo
         .bind(shard)
         .fetch_all(&mut *connection)
         .await?;
-    let runs = sqlx::query_as::<_, RunRow>(sql!("runs_load")).bind(shard).fetch_all(&mut *connection).await?;
+    let runs = sqlx::query_as::<_, RunRow>(sql!("runs_load"))
+        .persistent(false)
+        .bind(shard)
+        .fetch_all(&mut *connection)
+        .await?;
     let tokens =
         sqlx::query_as::<_, TokenRecord>(sql!("tokens_load")).bind(shard).fetch_all(&mut *connection).await?;
     let paused = sqlx::query_scalar::<_, Option<String>>(sql!("shard_pause_read"))

@@ -3,7 +3,8 @@
 //! In: the calls of the four traits. Out: one transaction each, through `run_tx`, `run_fenced` or (for reads of one
 //! moment) `run_read`; single reads go to the pool. Invariants: a dropped future never leaves a transaction half way; the
 //! fence is the first statement of an owner's transaction; statements on hot tables obey the rules that let them be
-//! distributed by shard (`tests/citus_rules.rs`). Not here: what rows mean (`rows`), statements (`queries/`).
+//! distributed by shard (`tests/citus_rules.rs`); a statement that is planned once finds its rows by key whatever its
+//! table held then, and one that cannot promise that is rare and planned at every call. Not here: what rows mean (`rows`), statements (`queries/`).
 
 /// The text of a statement in `queries/`.
 macro_rules! sql {

@@ -14,8 +14,8 @@ use crate::{Installation, StoreError};
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/postgres");
 
-/// What each connection asks of the server, so that a process that is frozen does not block its successor, and that a
-/// statement is planned as a look-up by key whatever its tables held when it was prepared.
+/// What each connection asks of the server, so that a process that is frozen does not block its successor, and that
+/// joins are look-ups by key even where a table was small when the statement was planned.
 const SETTINGS: [(&str, &str); 10] = [
     ("idle_in_transaction_session_timeout", "10s"),
     ("lock_timeout", "10s"),

@@ -47,6 +47,7 @@ impl PlanStore for Postgres {
     ) -> Result<Vec<Schedule>, StoreError> {
         let (from, to) = id_range(filter.id_prefix.as_deref());
         let query = sqlx::query_as::<_, ScheduleRow>(sql!("schedules_list"))
+            .persistent(false)
             .bind(namespace)
             .bind(from)
             .bind(to)
@@ -77,6 +78,7 @@ impl PlanStore for Postgres {
     ) -> Result<Vec<Policy>, StoreError> {
         let (from, to) = id_range(filter.id_prefix.as_deref());
         let query = sqlx::query_as::<_, PolicyRow>(sql!("policies_list"))
+            .persistent(false)
             .bind(namespace)
             .bind(from)
             .bind(to)
@@ -108,8 +110,11 @@ impl PlanStore for Postgres {
         limit: u32,
     ) -> Result<Vec<Audit>, StoreError> {
         let statement = if resource.is_some() { sql!("audit_list_resource") } else { sql!("audit_list") };
-        let query =
-            sqlx::query_as::<_, AuditRow>(statement).bind(namespace).bind(before).bind(i64::from(limit));
+        let query = sqlx::query_as::<_, AuditRow>(statement)
+            .persistent(false)
+            .bind(namespace)
+            .bind(before)
+            .bind(i64::from(limit));
         let query = if let Some(resource) = resource { query.bind(resource) } else { query };
         all(self.judge(query.fetch_all(&self.pool).await)?)
     }

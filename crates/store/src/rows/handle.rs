@@ -250,8 +250,12 @@ pub(crate) struct EventKey {
     pub(crate) idx: i32,
 }
 
+/// The keys of events, in their order.
 fn keys(events: &[(RunId, u32)]) -> Vec<EventKey> {
-    events.iter().map(|(run, index)| EventKey { run_id: run.0, idx: int(*index) }).collect()
+    let mut keys: Vec<EventKey> =
+        events.iter().map(|(run, index)| EventKey { run_id: run.0, idx: int(*index) }).collect();
+    keys.sort_by_key(|key| (key.run_id, key.idx));
+    keys
 }
 
 /// [`Changes`] as rows, without its forwards.
@@ -280,6 +284,10 @@ impl ChangeRows {
         last_of_each(&mut tokens, |row| (row.run_id, row.idx));
         let mut runs_changed: Vec<RunRow> = changes.runs_changed.iter().map(RunRow::from).collect();
         last_of_each(&mut runs_changed, |row| row.run_id);
+        // A change does not bring a withdrawn run back.
+        let gone: BTreeSet<Uuid> = changes.runs_withdrawn.iter().map(|run| run.0).collect();
+        let new: BTreeSet<Uuid> = changes.runs_new.iter().map(|run| run.id.0).collect();
+        runs_changed.retain(|row| !gone.contains(&row.run_id) || new.contains(&row.run_id));
         let mut schedules = changes.schedules.iter().map(schedule_body).collect::<Result<Vec<_>, _>>()?;
         last_of_each(&mut schedules, |row| row.schedule_uid);
         let mut policies = changes.policies.iter().map(policy_body).collect::<Result<Vec<_>, _>>()?;

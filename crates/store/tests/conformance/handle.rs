@@ -99,6 +99,15 @@ pub(crate) async fn withdrawn_run_may_come_again(place: &Place) {
     assert!(store.runs(5, &[one.id]).await.unwrap().is_empty());
 }
 
+pub(crate) async fn change_does_not_bring_a_withdrawn_run_back(place: &Place) {
+    let store = place.open().await;
+    let one = waiting(&schedule("one"), 5, NOON_US);
+    let mut lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..changes() }).await;
+    let both = Changes { runs_changed: vec![one.clone()], runs_withdrawn: vec![one.id], ..changes() };
+    again(&*store, &mut lease, both).await;
+    assert!(store.runs(5, &[one.id]).await.unwrap().is_empty());
+}
+
 pub(crate) async fn tokens_round_trip(place: &Place) {
     let store = place.open().await;
     let one = waiting(&schedule("one"), 5, NOON_US);

@@ -59,7 +59,8 @@ conformance! {
     shard: takeover_race_has_one_winner takeover_of_a_row_that_moved_fails give_up_fences_the_former_owner
         wrong_lease_is_fenced wrong_seq_is_fenced seq_grows_with_each_commit fenced_commit_writes_nothing
         failed_commit_writes_nothing members_come_and_go;
-    handle: runs_round_trip run_changes_round_trip existing_run_stays withdrawn_run_may_come_again tokens_round_trip
+    handle: runs_round_trip run_changes_round_trip existing_run_stays withdrawn_run_may_come_again
+        change_does_not_bring_a_withdrawn_run_back tokens_round_trip
         tokens_go_by_whole_key schedules_and_policies_round_trip pause_round_trips specs_come_with_runs_and_schedules
         emitted_runs_come_by_launch inbox_is_idempotent inbox_done_deletes_exactly forwards_are_posted_before
         forwards_survive_a_fenced_commit corrupt_run_is_left_out corrupt_emitted_run_is_left_out corrupt_policy_fails_the_shard

@@ -1,7 +1,11 @@
 -- history_delete: dead events that are tried again leave the done queue.
+-- The range and the hashed set leave the planner no choice: a plan made while the table was empty could otherwise
+-- match every row of the shard against the whole array.
 -- When they died is not known here, so the key is one column short.
 DELETE FROM event_history
-USING unnest($2::uuid[], $3::int[])
-    AS gone (run_id, idx)
-WHERE event_history.shard_id = $1 AND event_history.run_id = gone.run_id AND event_history.idx = gone.idx
+WHERE shard_id = $1
+    AND (run_id, idx) >= ($4, $5) AND (run_id, idx) <= ($6, $7)
+    AND (
+        (run_id, idx) IN (SELECT gone.run_id, gone.idx FROM unnest($2::uuid[], $3::int[]) AS gone (run_id, idx))
+    ) IS TRUE
     AND outcome = 'DEAD'

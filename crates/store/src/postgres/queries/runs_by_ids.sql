@@ -1,8 +1,14 @@
 -- runs_by_ids: runs by id.
-SELECT shard_id, run_id, schedule_uid, generation, namespace, schedule_id, policy_uid, launch_us, events, priority,
-    kind,
-    state, reason, next_index, succeeded, failed, dead, expired, cancelled, lost, cursor_in, cursor_out, emitted_us,
-    started_us, finished_us
-FROM runs
-WHERE shard_id = $1 AND run_id = ANY($2::uuid[])
+-- OFFSET 0 keeps it a look-up for each id; which index serves it is decided at every call.
+SELECT run.*
+FROM unnest($2::uuid[]) AS wanted (run_id)
+CROSS JOIN LATERAL (
+    SELECT shard_id, run_id, schedule_uid, generation, namespace, schedule_id, policy_uid, launch_us, events, priority,
+        kind,
+        state, reason, next_index, succeeded, failed, dead, expired, cancelled, lost, cursor_in, cursor_out, emitted_us,
+        started_us, finished_us
+    FROM runs
+    WHERE shard_id = $1 AND run_id = wanted.run_id
+    OFFSET 0
+) AS run
 ORDER BY run_id

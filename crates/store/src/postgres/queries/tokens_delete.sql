@@ -1,6 +1,9 @@
--- tokens_delete: tokens that are free. Each is found by its whole key, whatever the table held when this was
--- planned.
+-- tokens_delete: tokens that are free.
+-- The range and the hashed set leave the planner no choice: a plan made while the table was empty could otherwise
+-- match every row of the shard against the whole array.
 DELETE FROM tokens
-USING unnest($2::uuid[], $3::int[])
-    AS gone (run_id, idx)
-WHERE tokens.shard_id = $1 AND tokens.run_id = gone.run_id AND tokens.idx = gone.idx
+WHERE shard_id = $1
+    AND (run_id, idx) >= ($4, $5) AND (run_id, idx) <= ($6, $7)
+    AND (
+        (run_id, idx) IN (SELECT gone.run_id, gone.idx FROM unnest($2::uuid[], $3::int[]) AS gone (run_id, idx))
+    ) IS TRUE

@@ -1,0 +1,57 @@
+//! From rows to memory: what a new owner makes of unfinished runs and their tokens.
+//!
+//! Nobody knows what became of deliveries that were under way: they are made again, with the next attempt. Silence
+//! counts from the takeover on, so that down-time expires nothing.
+
+use super::change::{TokenRow, TokenState};
+use super::live::{LiveRun, LiveToken};
+use super::shard::{Shard, WallTimer};
+use crate::model::{Now, Run, RunState};
+
+impl Shard {
+    pub(super) fn restore_run(&mut self, row: Run, now: Now) {
+        let Some(spec) = self.specs.get(&(row.schedule_uid, row.generation)).cloned() else { return };
+        self.bucket(row.policy_uid, now).runs += 1;
+        let (id, launch_us, running) = (row.id, row.launch_us, row.state == RunState::Running);
+        let schedule = row.schedule_uid;
+        self.runs.insert(id, LiveRun::new(row, spec));
+        if running {
+            self.schedules.entry(schedule).or_default().active.insert(id);
+            self.set_launched(id, now);
+        } else {
+            self.schedules.entry(schedule).or_default();
+            self.wall_timers.insert((launch_us, WallTimer::Launch(id)));
+        }
+    }
+
+    pub(super) fn restore_token(&mut self, row: TokenRow, now: Now) {
+        let key = (row.run, row.index);
+        let Some(run) = self.runs.get_mut(&row.run) else { return };
+        let policy = run.row.policy_uid;
+        run.outstanding += 1;
+        let state = row.state;
+        let due_us = row.due_us;
+        let mut token = LiveToken::new(row, policy, now.mono_us);
+        token.stored = true;
+        token.doubtful = state == TokenState::Acquired;
+        self.tokens.insert(key, token);
+        match state {
+            TokenState::Waiting => {
+                run.retrying += 1;
+                self.wall_timers.insert((due_us, WallTimer::Retry(key.0, key.1)));
+            }
+            // Nobody knows whether it was delivered: it is delivered again.
+            TokenState::Acquired => {
+                let bucket = self.bucket(policy, now);
+                bucket.held += 1;
+                bucket.sending += 1;
+                self.arm(key, Some(now.mono_us));
+            }
+            TokenState::Held => {
+                self.bucket(policy, now).held += 1;
+                self.arm_silence(key, now);
+            }
+        }
+        self.sync_lane(key.0, now);
+    }
+}
