@@ -26,7 +26,8 @@ fn cron(expression: &str) -> Vec<Trigger> {
 
 /// The fields that a refusal names.
 fn fields(status: &Status) -> Vec<String> {
-    let violations = status.get_details_bad_request().map(|details| details.field_violations).unwrap_or_default();
+    let violations =
+        status.get_details_bad_request().map(|details| details.field_violations).unwrap_or_default();
     violations.into_iter().map(|violation| violation.field).collect()
 }
 
@@ -34,8 +35,13 @@ async fn every_refusal_names_its_field(kind: Kind) {
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
     let large = prost_types::value::Kind::StringValue("x".repeat(256 * 1024));
+    let no_json = prost_types::value::Kind::NumberValue(f64::NAN);
     let cases: Vec<(&str, &str, Schedule)> = vec![
-        ("time_zone", "Mars/Olympus", Schedule { time_zone: "Mars/Olympus".to_owned(), triggers: cron("0 3 * * *"), ..good() }),
+        (
+            "time_zone",
+            "Mars/Olympus",
+            Schedule { time_zone: "Mars/Olympus".to_owned(), triggers: cron("0 3 * * *"), ..good() },
+        ),
         ("triggers[0].cron", "fires some day", Schedule { triggers: cron("0 0 31 2 *"), ..good() }),
         ("triggers[0].cron", "61", Schedule { triggers: cron("61 * * * *"), ..good() }),
         ("triggers[0].cron", "@reboot", Schedule { triggers: cron("@reboot"), ..good() }),
@@ -46,6 +52,7 @@ async fn every_refusal_names_its_field(kind: Kind) {
         ("policy", "nobody", Schedule { policy: "nobody".to_owned(), ..good() }),
         ("priority", "10", Schedule { priority: Some(10), ..good() }),
         ("payload", "", Schedule { payload: Some(prost_types::Value { kind: Some(large) }), ..good() }),
+        ("payload", "", Schedule { payload: Some(prost_types::Value { kind: Some(no_json) }), ..good() }),
         ("target", "", Schedule { target: None, ..good() }),
         ("target.http.url", "ftp://", Schedule { target: Some(with_url("ftp://a/")), ..good() }),
     ];
@@ -103,8 +110,11 @@ async fn conflicts_are_told_apart(kind: Kind) {
     assert_eq!(status.code(), Code::Aborted, "{status:?}");
     let cli = Cli::new(service.url());
     assert_eq!(cli.json(&["get", "policy", "p"])["max_in_flight"], 7);
-    let request =
-        ListSchedulesRequest { parent: PARENT.to_owned(), page_token: "nonsense".to_owned(), ..Default::default() };
+    let request = ListSchedulesRequest {
+        parent: PARENT.to_owned(),
+        page_token: "nonsense".to_owned(),
+        ..Default::default()
+    };
     let status = service.master().list_schedules(request).await.unwrap_err();
     assert_eq!((status.code(), fields(&status)), (Code::InvalidArgument, vec!["page_token".to_owned()]));
     let answer = cli.run(&["get", "schedules", "--filter", "colour=red"]);
@@ -138,7 +148,8 @@ async fn wrong_files_name_the_line_and_write_nothing(kind: Kind) {
     }
     nothing_written(&service).await;
     // What parses and is refused by the service is named with its line, and holds the rest of the file back.
-    let wrong = "kind: Schedule\nid: s\ntriggers:\n- cron: '0 25 * * *'\ntarget: {http: {url: 'http://a/'}}\n";
+    let wrong =
+        "kind: Schedule\nid: s\ntriggers:\n- cron: '0 25 * * *'\ntarget: {http: {url: 'http://a/'}}\n";
     let answer = cli.apply(&format!("{GOOD}---\n{wrong}"));
     assert_eq!(answer.code, 1, "{answer:?}");
     assert!(answer.err.contains("<stdin>:8") && answer.err.contains("triggers[0].cron"), "{answer:?}");
@@ -155,7 +166,11 @@ async fn wrong_files_name_the_line_and_write_nothing(kind: Kind) {
     service.stop().await;
 }
 
-on_both_stores!(every_refusal_names_its_field, conflicts_are_told_apart, wrong_files_name_the_line_and_write_nothing);
+on_both_stores!(
+    every_refusal_names_its_field,
+    conflicts_are_told_apart,
+    wrong_files_name_the_line_and_write_nothing
+);
 
 /// Runs `serve` in a way that cannot go well.
 fn serve(store: &str, more: &[&str]) -> Answer {
@@ -171,7 +186,8 @@ fn a_service_that_cannot_start_says_why() {
     assert!(!unreachable.err.contains("geheim"), "a password is never shown: {unreachable:?}");
     let missing = serve("sqlite:/does/not/exist/tollgate.db", &[]);
     assert!(missing.code == 1 && missing.err.contains("/does/not/exist"), "{missing:?}");
-    std::fs::write(folder.path().join("text.db"), "this is no database, and never was one. ".repeat(200)).unwrap();
+    std::fs::write(folder.path().join("text.db"), "this is no database, and never was one. ".repeat(200))
+        .unwrap();
     let foreign = serve(&at("text.db"), &[]);
     assert!(foreign.code == 1 && foreign.err.contains("text.db"), "{foreign:?}");
     for (flags, part) in [

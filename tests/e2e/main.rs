@@ -23,6 +23,7 @@ mod bad_input;
 mod by_hand;
 mod change;
 mod crash;
+mod examples;
 mod main_job;
 mod releases;
 mod seed_example;

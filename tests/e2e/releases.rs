@@ -142,12 +142,13 @@ async fn a_bad_consumer_leads_to_dead_events_and_retry_brings_them_back(kind: Ki
 
 /// Whether the consumer has the event is not known then: it keeps its token, and comes again with the same id.
 async fn a_consumer_that_hangs_or_breaks_off_gets_the_same_event_again(kind: Kind) {
-    let World { _database, service, consumer } = world(kind, |arrival| match (arrival.attempt, arrival.index % 2) {
-        (1, 0) => Conduct::Hang,
-        (1, _) => Conduct::Reset,
-        _ => Conduct::work(0..1),
-    })
-    .await;
+    let World { _database, service, consumer } =
+        world(kind, |arrival| match (arrival.attempt, arrival.index % 2) {
+            (1, 0) => Conduct::Hang,
+            (1, _) => Conduct::Reset,
+            _ => Conduct::work(0..1),
+        })
+        .await;
     let mut target = http(&consumer);
     if let Some(tollgate_proto::v1::target::Target::Http(http)) = &mut target.target {
         http.deadline = Some(ms(500));

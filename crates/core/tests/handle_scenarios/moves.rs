@@ -94,7 +94,7 @@ fn a_shard_that_takes_a_schedule_over_tells_the_former_one_of_later_changes() {
     let (second, row) = next(&s, world.now, &[1]);
     keep(&mut world, &second);
     // What shard 1 hands over.
-    world.tell(changed(&second, ShardSchedule { former: vec![1, 0], ..row }));
+    world.tell(changed(&second, ShardSchedule { former: vec![0, 1], ..row }));
     assert!(world.forwards.is_empty());
     world.restart_after_s(1);
     let (third, row) = next(&second, world.now, &[1]);
