@@ -1,19 +1,20 @@
-//! Load for Tollgate. So far it makes files of schedules; each run with one seed makes the same file.
+//! `tollgate-loadtest`: makes what load tests need.
 
 mod generate;
 
 use clap::{Parser, Subcommand};
 
-#[derive(Parser)]
-#[command(name = "tollgate-loadtest", version, about)]
+/// Load for Tollgate.
+#[derive(Parser, Debug)]
+#[command(name = "tollgate-loadtest", version, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
-#[derive(Subcommand)]
+#[derive(Subcommand, Debug)]
 enum Command {
-    /// Write policies and schedules for `tollgate apply`
+    /// Write a file with policies and schedules for `tollgate apply`
     Generate(generate::GenerateArgs),
 }
 

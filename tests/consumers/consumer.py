@@ -8,6 +8,8 @@ Then:  PYTHONPATH=gen python consumer.py --port 8080 --server 127.0.0.1:7411
 
 import argparse
 import json
+import logging
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,7 +22,7 @@ from tollgate.v1 import event_handler_pb2_grpc as api_grpc
 def work(event):
     """What this consumer is for."""
     time.sleep(0.02)
-    print(f"done {event['id']} (attempt {event['attempt']}): {event.get('data')}", flush=True)
+    logging.info("done %s (attempt %d): %s", event["id"], event["attempt"], event.get("data"))
 
 
 def handle(tollgate, event):
@@ -51,13 +53,14 @@ class Consumer(BaseHTTPRequestHandler):
 
 
 def main():
+    logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
     options = argparse.ArgumentParser(description="Takes events and gives their tokens back.")
     options.add_argument("--port", type=int, default=8080)
     options.add_argument("--server", default="127.0.0.1:7411", help="where Tollgate serves gRPC")
     options = options.parse_args()
     server = ThreadingHTTPServer(("127.0.0.1", options.port), Consumer)
     server.tollgate = api_grpc.EventHandlerServiceStub(grpc.insecure_channel(options.server))
-    print(f"listening on http://127.0.0.1:{server.server_port}", flush=True)
+    logging.info("listening on http://127.0.0.1:%d", server.server_port)
     server.serve_forever()
 
 

@@ -25,6 +25,7 @@ mod change;
 mod crash;
 mod examples;
 mod main_job;
+mod reflection;
 mod releases;
 mod seed_example;
 mod ten_million;

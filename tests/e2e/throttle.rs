@@ -65,7 +65,7 @@ async fn over_sqs(kind: Kind) {
     let service = Service::start(&database).await;
     let queue = emulator.queue("work").await;
     let consumer =
-        SqsConsumer::start(&emulator, &queue, service.link(), Releases::Stream, |_| Conduct::work(1..10));
+        SqsConsumer::start(&emulator, &queue, service.link(), Releases::Stream, |_| Conduct::work(100..150));
     check(&service, &consumer.notes, sqs(&queue, &emulator.endpoint)).await;
     service.stop().await;
 }

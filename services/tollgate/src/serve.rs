@@ -111,7 +111,7 @@ impl Parts {
         let (health, health_service) = tonic_health::server::health_reporter();
         let mut services = RoutesBuilder::default();
         services.add_service(health_service);
-        services.add_service(reflection()?);
+        add_reflection(&mut services)?;
         let mut roles = Vec::new();
         if config.roles.contains(&Role::Handler) {
             let handler = EventHandler::new(
@@ -215,14 +215,17 @@ fn handler_options(config: &ServeConfig, address: SocketAddr) -> tollgate_event_
     }
 }
 
-fn reflection() -> anyhow::Result<
-    tonic_reflection::server::v1::ServerReflectionServer<impl tonic_reflection::server::v1::ServerReflection>,
-> {
-    tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(tollgate_proto::FILE_DESCRIPTOR_SET)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()
-        .context("the proto descriptors are broken")
+/// Reflection in its two versions: many clients speak only the older one.
+fn add_reflection(services: &mut RoutesBuilder) -> anyhow::Result<()> {
+    let builder = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(tollgate_proto::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let broken = "the proto descriptors are broken";
+    services.add_service(builder().build_v1().context(broken)?);
+    services.add_service(builder().build_v1alpha().context(broken)?);
+    Ok(())
 }
 
 /// A store's URL as it may be logged.
