@@ -273,8 +273,12 @@ impl World {
         let plans: Vec<_> = self.master.plans.values().filter(|p| !p.deleted).cloned().collect();
         let Some(plan) = self.random.pick(&plans).cloned() else { return };
         let kind = if self.random.percent(50) { RunKind::Manual } else { RunKind::Backfill };
-        let launch_us = self.now.wall_us.div_euclid(1000) * 1000 + 7;
         let uid = plan.spec.schedule_uid;
+        let mut launch_us = self.now.wall_us.div_euclid(1000) * 1000 + 7;
+        // The same moment may come again, on a clock that was set back.
+        while self.master.expected.contains_key(&RunId::derive(uid, launch_us)) {
+            launch_us += 1000;
+        }
         self.master.expected.insert(RunId::derive(uid, launch_us), (uid, launch_us, kind));
         self.emit(&plan, launch_us, kind);
     }
