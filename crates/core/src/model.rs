@@ -32,8 +32,8 @@ pub const PAYLOAD_MAX_BYTES: usize = 256 * 1024;
 /// The most children that one schedule may expand into.
 pub const CHILDREN_MAX: usize = 10_000;
 
-/// Both clocks at one moment. Launch times are judged by the wall clock; ages, time-outs and back-off by the
-/// monotonic one, which does not run while Tollgate is down.
+/// Both clocks at one moment. Launch times and the times of further attempts, which are stored, are judged by the wall
+/// clock; ages and time-outs by the monotonic one, which does not run while Tollgate is down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     /// Microseconds since the Unix epoch.
