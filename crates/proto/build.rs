@@ -6,7 +6,8 @@ use std::{env, error, fs};
 
 use prost::Message as _;
 
-const FILES: [&str; 7] = [
+const FILES: [&str; 9] = [
+    "tollgate/v1/corrupt_row.proto",
     "tollgate/v1/policy.proto",
     "tollgate/v1/schedule.proto",
     "tollgate/v1/run.proto",
@@ -14,6 +15,7 @@ const FILES: [&str; 7] = [
     "tollgate/v1/schedule_master.proto",
     "tollgate/v1/event_emitter.proto",
     "tollgate/v1/event_handler.proto",
+    "tollgate/v1/handler_peer.proto",
 ];
 
 fn main() -> Result<(), Box<dyn error::Error>> {

@@ -14,7 +14,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
 /// Zones with and without clock changes, on both hemispheres, with offsets of whole and broken hours.
-const ZONES: [&str; 48] = [
+pub(crate) const ZONES: [&str; 48] = [
     "UTC",
     "Europe/Berlin",
     "America/New_York",

@@ -1,6 +1,20 @@
-//! `tollgate-loadtest`: makes what load tests need.
+//! `tollgate-loadtest`: makes load, and measures what it comes to.
 
+mod consumer;
+mod database;
+mod figures;
 mod generate;
+mod load;
+mod peers;
+mod process;
+mod report;
+mod run;
+mod scenario;
+mod service;
+mod sink;
+mod yardstick;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -14,12 +28,25 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    /// Carry scenarios out and print their figures; exit status 1 if a promise was broken
+    Run(run::RunArgs),
+    /// Run other programs that do the same work, as far as they are installed
+    Peers(peers::PeersArgs),
     /// Write a file with policies and schedules for `tollgate apply`
     Generate(generate::GenerateArgs),
+    /// The consumer that `run` starts
+    Sink(sink::SinkArgs),
+    /// The bare client that `run` compares with
+    Yardstick(yardstick::YardstickArgs),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
-        Command::Generate(args) => generate::run(&args),
-    }
+fn main() -> anyhow::Result<ExitCode> {
+    let clean = match Cli::parse().command {
+        Command::Run(args) => run::run(&args)?,
+        Command::Peers(args) => peers::run(&args).map(|()| true)?,
+        Command::Generate(args) => generate::run(&args).map(|()| true)?,
+        Command::Sink(args) => sink::run(&args).map(|()| true)?,
+        Command::Yardstick(args) => yardstick::run(&args).map(|()| true)?,
+    };
+    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -22,6 +22,8 @@ macro_rules! on_both_stores {
 mod bad_input;
 mod by_hand;
 mod change;
+mod cluster;
+mod container;
 mod crash;
 mod examples;
 mod main_job;

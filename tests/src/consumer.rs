@@ -96,6 +96,11 @@ async fn take(desk: Desk, request: Request<Incoming>) -> Result<Response<Empty<B
             }
             Ok(answer(StatusCode::ACCEPTED))
         }
+        Conduct::Answers(after) => {
+            tokio::time::sleep(after).await;
+            desk.notes.left(&arrival.event_id);
+            Ok(answer(StatusCode::OK))
+        }
         Conduct::Answer(status) => Ok(answer(StatusCode::from_u16(status).map_err(std::io::Error::other)?)),
         Conduct::Hang => std::future::pending().await,
         Conduct::Reset => Err(std::io::ErrorKind::ConnectionReset.into()),

@@ -26,7 +26,7 @@ pub use database::{Database, Kind};
 pub use emulator::Emulator;
 pub use notebook::{Arrival, Conduct, Notes, Work};
 pub use release::{Link, Releases};
-pub use service::Service;
+pub use service::{Service, binary};
 pub use sqs_consumer::SqsConsumer;
 
 use std::time::{Duration, Instant, SystemTime};

@@ -42,6 +42,8 @@ pub enum Conduct {
     Take(Work),
     /// Answers with this status, and forgets it.
     Answer(u16),
+    /// Works for so long before it answers that the work is done.
+    Answers(Duration),
     /// Reads it, and never answers.
     Hang,
     /// Reads it, and closes the connection.
@@ -181,9 +183,13 @@ impl Notes {
     pub(crate) fn arrived(&self, arrival: &Arrival, conduct: &Conduct) -> bool {
         let mut book = self.book();
         book.arrivals.push(arrival.clone());
-        let Conduct::Take(work) = conduct else { return false };
+        let releases = match conduct {
+            Conduct::Take(work) => !work.releases.is_empty(),
+            Conduct::Answers(_) => true,
+            Conduct::Answer(_) | Conduct::Hang | Conduct::Reset => return false,
+        };
         let worked_on = book.in_flight.get(&arrival.event_id).is_some_and(|(_, worked_on)| *worked_on);
-        let begins = !worked_on && !work.releases.is_empty();
+        let begins = !worked_on && releases;
         book.in_flight.insert(arrival.event_id.clone(), (arrival.attempt, worked_on || begins));
         book.in_flight_max = book.in_flight_max.max(book.in_flight.len());
         begins

@@ -17,7 +17,7 @@ use crate::{Database, Link};
 /// A line of the log ends with this and the address.
 const LISTENING: &str = "listening on ";
 const START_MAX: Duration = Duration::from_secs(30);
-const STOP_MAX: Duration = Duration::from_secs(10);
+const STOP_MAX: Duration = Duration::from_secs(15);
 
 /// A running service; killed when dropped.
 pub struct Service {
@@ -38,8 +38,20 @@ impl Service {
     /// # Panics
     /// When it does not serve within 30 s.
     pub async fn start_with(database: &Database, flags: &[&str]) -> Self {
+        let service = Self::join(database, flags).await;
+        service.ready().await;
+        service
+    }
+
+    /// Starts a process beside others, and waits until it serves; it need not own anything.
+    ///
+    /// # Panics
+    /// When it does not serve within 30 s.
+    pub async fn join(database: &Database, flags: &[&str]) -> Self {
+        let lease = if flags.contains(&"--lease-ttl") { [].as_slice() } else { &["--lease-ttl", "2s"] };
         let mut process = Command::new(binary())
-            .args(["serve", "--store", &database.url(), "--listen", "127.0.0.1:0", "--lease-ttl", "2s"])
+            .args(["serve", "--store", &database.url(), "--listen", "127.0.0.1:0"])
+            .args(lease)
             .args(flags)
             .envs(aws())
             .stdin(Stdio::null())
@@ -58,9 +70,7 @@ impl Service {
         });
         let url = listening(&mut process, &log);
         let channel = Endpoint::from_shared(url.clone()).unwrap().connect().await.unwrap();
-        let service = Self { process, log, url, channel };
-        service.ready().await;
-        service
+        Self { process, log, url, channel }
     }
 
     /// Waits until every queue shard has an owner.
@@ -117,6 +127,27 @@ impl Service {
         self.log.lock().unwrap().clone()
     }
 
+    /// Stops it in the middle of whatever it does.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn freeze(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn thaw(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+
     /// Ends it as a power cut would.
     pub fn kill9(mut self) {
         self.process.kill().unwrap();
@@ -126,10 +157,9 @@ impl Service {
     /// Asks it to stop.
     ///
     /// # Panics
-    /// When it has not ended within 10 s, or not well.
+    /// When it has not ended within 15 s, or not well.
     pub async fn stop(mut self) {
-        let pid = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.signal("-TERM");
         let status = ended(&mut self.process, STOP_MAX).await;
         assert!(status.is_some_and(|status| status.success()), "a planned stop ended with {status:?}");
     }
@@ -156,7 +186,7 @@ impl Drop for Service {
 ///
 /// # Panics
 /// When it has not been built.
-pub(crate) fn binary() -> PathBuf {
+pub fn binary() -> PathBuf {
     let built = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/debug/tollgate"));
     let path = std::env::var_os("TOLLGATE_BIN").map_or_else(built, PathBuf::from);
     assert!(

@@ -14,6 +14,7 @@ pub mod control;
 mod dispatch;
 mod explain;
 mod finish;
+mod handover;
 mod live;
 mod queue;
 pub mod release;

@@ -158,6 +158,7 @@ fn schedules() -> impl Strategy<Value = Schedule> {
                 spread_s,
                 check_again,
                 pause,
+                former_homes: vec![2],
                 labels,
                 generation: us / 3,
                 created_us: us,

@@ -6,7 +6,7 @@ use tollgate_core::model::{Run, Schedule, Skipped};
 use tollgate_core::plan::Child;
 use uuid::Uuid;
 
-use crate::StoreError;
+use crate::{CorruptRow, StoreError};
 
 /// How far the emitters are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +74,9 @@ pub struct ScanPage {
 /// The emitter's part of a store.
 #[async_trait]
 pub trait EmitStore: Send + Sync {
+    /// Rows that reads by this process, of whatever part of the store, have passed over because they do not hold what they
+    /// must.
+    fn corrupt_rows(&self) -> Vec<CorruptRow>;
     /// How far the emitters are.
     async fn frontier(&self) -> Result<Frontier, StoreError>;
     /// Every (zone, launch expression) that has children, for those launch expressions of cron classes that are

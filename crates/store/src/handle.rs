@@ -1,9 +1,9 @@
 //! Queue shards: leases, inboxes, runs and tokens.
 
 use async_trait::async_trait;
-use tollgate_core::handle::change::{Changes, HistoryRow, ShardSchedule, TokenRow};
+use tollgate_core::handle::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow};
 use tollgate_core::handle::control::Message;
-use tollgate_core::model::{Pause, Policy, Run, RunId, RunSpec};
+use tollgate_core::model::{Policy, Run, RunId, RunSpec};
 use uuid::Uuid;
 
 use crate::{CommitError, StoreError};
@@ -47,10 +47,12 @@ pub struct LoadedShard {
     pub runs: Vec<Run>,
     /// Their tokens.
     pub tokens: Vec<TokenRow>,
+    /// How many further tokens count against each policy: those of runs that cannot be read.
+    pub counted: Vec<(Option<Uuid>, u32)>,
     /// The specs of those runs, and of the schedules' current generations.
     pub specs: Vec<RunSpec>,
     /// The shard's own pause.
-    pub pause: Option<Pause>,
+    pub pause: ShardPause,
 }
 
 /// The handler's part of a store. All but [`HandleStore::post`] and the reads go through the fence.
@@ -62,7 +64,8 @@ pub trait HandleStore: Send + Sync {
     async fn take_shard(&self, seen: &Lease, owner: &str) -> Result<Option<Lease>, StoreError>;
     /// Gives a shard up at once (owner empty), if the lease is still ours.
     async fn give_up_shard(&self, lease: &Lease) -> Result<(), StoreError>;
-    /// Reads all of a shard, after a takeover.
+    /// Reads all of a shard, after a takeover. Corrupt rows are passed over, and listed by
+    /// [`EmitStore::corrupt_rows`](crate::emit::EmitStore::corrupt_rows).
     async fn load_shard(&self, shard: u16) -> Result<LoadedShard, StoreError>;
     /// Commits an owner's changes behind the fence; the lease's `seq` grows.
     ///

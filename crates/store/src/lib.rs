@@ -9,6 +9,7 @@
 //! a clock: times are parameters, in microseconds.
 
 mod batch;
+mod corrupt;
 mod error;
 mod failure;
 mod installation;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use uuid::Uuid;
 
+pub use corrupt::CorruptRow;
 pub use error::{CommitError, StoreError};
 
 /// What every process of an installation shares; made with the first migration, never changed.

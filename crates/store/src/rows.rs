@@ -5,6 +5,7 @@
 
 mod emit;
 mod handle;
+mod load;
 mod plan;
 mod run;
 mod word;
@@ -17,9 +18,10 @@ pub(crate) use emit::{
     window_tasks,
 };
 pub(crate) use handle::{
-    BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, SpecKey, SpecRecord,
-    TokenRecord, group_by_shard, message_rows, pause, run_rows, shard_keys, skipped_rows, spec_keys,
+    BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, ScheduleBodyRow, SpecKey,
+    SpecRecord, TokenRecord, group_by_shard, message_rows, run_rows, shard_keys, skipped_rows, spec_keys,
 };
+pub(crate) use load::{Assembly, emitted, emitted_specs};
 pub(crate) use plan::{
     AuditRow, ChildRow, CountRow, PolicyNew, PolicyRow, Registry, ScheduleNew, ScheduleRow, SpecRow, id_range,
 };
@@ -27,6 +29,7 @@ pub(crate) use run::{RunRow, SkippedRow};
 pub(crate) use word::Word;
 
 use crate::StoreError;
+use crate::corrupt::CorruptRow;
 
 /// A count as a column. Indexes and counts end at ten million; what passes 2³¹ stays there.
 fn int(count: u32) -> i32 {
@@ -65,19 +68,19 @@ fn corrupt(
     move |(column, message)| StoreError::Corrupt { table, key: key(), column, message }
 }
 
-/// Leaves corrupt rows out, and says so: one bad row must not stop the others.
-pub(crate) fn sound<R, T>(rows: Vec<R>) -> Vec<T>
+/// Leaves corrupt rows of a shard out, and names them: one bad row must not stop the others.
+pub(crate) fn sound<R, T>(shard: Option<u16>, rows: Vec<R>) -> (Vec<T>, Vec<CorruptRow>)
 where
     T: TryFrom<R, Error = StoreError>,
 {
-    let mut kept = Vec::with_capacity(rows.len());
+    let (mut kept, mut found) = (Vec::with_capacity(rows.len()), Vec::new());
     for row in rows {
         match T::try_from(row) {
             Ok(value) => kept.push(value),
-            Err(error) => tracing::error!(%error, "a row is left out"),
+            Err(error) => found.extend(CorruptRow::of(shard, &error)),
         }
     }
-    kept
+    (kept, found)
 }
 
 /// All rows, or the first that is corrupt.

@@ -25,13 +25,15 @@ pub(crate) struct Batch {
     skipped: Vec<Skipped>,
     /// Somebody may have judged the same launches before, at a time when they were not late.
     again: bool,
+    /// Launches whose run may exist in another shard: their schedule lived there.
+    doubtful: Vec<(Uuid, i64)>,
     emitted: u32,
 }
 
 impl Batch {
     /// An empty batch. `again`: its launches may have been judged before.
     pub(crate) fn new(again: bool) -> Self {
-        Self { runs: Vec::new(), skipped: Vec::new(), again, emitted: 0 }
+        Self { runs: Vec::new(), skipped: Vec::new(), again, doubtful: Vec::new(), emitted: 0 }
     }
 
     /// Whether it should be handed over.
@@ -47,6 +49,10 @@ impl Batch {
     /// Adds the run of a child's launch.
     pub(crate) fn run(&mut self, child: &ScannedChild, launch_us: i64, now_us: i64) {
         let schedule = &child.schedule;
+        // What falls due after the move, the shard where it lived before has given up.
+        if !schedule.former_homes.is_empty() && (self.again || launch_us <= schedule.updated_us) {
+            self.doubtful.push((schedule.uid, launch_us));
+        }
         self.runs.push(Run {
             shard: child.shard,
             id: RunId::derive(schedule.uid, launch_us),
@@ -86,12 +92,18 @@ impl Emitter {
     /// Hands over what a batch holds, and wakes the shards that have something to do soon.
     pub(crate) async fn flush(&self, batch: &mut Batch, report: &mut RoundReport) -> Result<(), StoreError> {
         if batch.again {
-            self.drop_known(&mut batch.skipped).await?;
+            let skipped = batch.skipped.iter().map(|skip| (skip.schedule_uid, skip.launch_us));
+            let known = self.known(skipped).await?;
+            batch.skipped.retain(|skip| !known.contains(&(skip.schedule_uid, skip.launch_us)));
         }
+        let known = self.known(batch.doubtful.iter().copied()).await?;
+        batch.runs.retain(|run| !known.contains(&(run.schedule_uid, run.launch_us)));
         if batch.runs.is_empty() && batch.skipped.is_empty() {
             return Ok(());
         }
+        tollgate_fault_points::pass("emitter.emit.before");
         let new = self.store.emit(&batch.runs, &batch.skipped).await?;
+        tollgate_fault_points::pass("emitter.emit.after");
         let soon_us = self.clock.wall_us().saturating_add(SOON_US);
         let shards: BTreeSet<u16> =
             batch.runs.iter().filter(|run| run.launch_us <= soon_us).map(|run| run.shard).collect();
@@ -107,23 +119,26 @@ impl Emitter {
         self.stats.paused.fetch_add(paused, Ordering::Relaxed);
         batch.runs.clear();
         batch.skipped.clear();
+        batch.doubtful.clear();
         Ok(())
     }
 
-    /// Drops skips of launches that have a run: an emitter made it in time and died before its task was done.
-    async fn drop_known(&self, skipped: &mut Vec<Skipped>) -> Result<(), StoreError> {
+    /// Those launches that have a run, in whatever shard: an emitter made it in time and died before its task was done.
+    async fn known(
+        &self,
+        launches: impl Iterator<Item = (Uuid, i64)>,
+    ) -> Result<HashSet<(Uuid, i64)>, StoreError> {
         let mut spans: BTreeMap<Uuid, (i64, i64)> = BTreeMap::new();
-        for skip in skipped.iter() {
-            let span = spans.entry(skip.schedule_uid).or_insert((skip.launch_us, skip.launch_us));
-            *span = (span.0.min(skip.launch_us), span.1.max(skip.launch_us));
+        for (uid, launch_us) in launches {
+            let span = spans.entry(uid).or_insert((launch_us, launch_us));
+            *span = (span.0.min(launch_us), span.1.max(launch_us));
         }
         let mut known = HashSet::new();
         for (uid, (first_us, last_us)) in spans {
             let launches = self.store.launches_with_runs(uid, first_us, last_us + 1).await?;
             known.extend(launches.into_iter().map(|launch_us| (uid, launch_us)));
         }
-        skipped.retain(|skip| !known.contains(&(skip.schedule_uid, skip.launch_us)));
-        Ok(())
+        Ok(known)
     }
 }
 

@@ -90,7 +90,9 @@ impl Emitter {
         self.flush(&mut batch, report).await?;
         if !done.is_empty() {
             let now_us = self.clock.wall_us();
+            tollgate_fault_points::pass("emitter.checkpoint.before");
             self.store.complete_tasks(&done, lease.id, batch.emitted(), now_us).await?;
+            tollgate_fault_points::pass("emitter.checkpoint.after");
             let count = u32::try_from(done.len()).unwrap_or(u32::MAX);
             report.tasks += count;
             self.stats.tasks.fetch_add(count.into(), Ordering::Relaxed);

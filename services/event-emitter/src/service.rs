@@ -10,7 +10,7 @@ use tollgate_proto::v1::{
 };
 use tollgate_proto::{FieldError, page};
 use tollgate_status::status;
-use tollgate_store::StoreError;
+use tollgate_store::{CorruptRow, StoreError};
 use tollgate_store::emit::{EmitStore, Frontier, WindowRow};
 use tonic::{Request, Response, Status};
 
@@ -47,6 +47,7 @@ impl EmitterService {
             time_zones: zones.into_iter().filter(|zone| !zone.is_empty()).collect(),
             open_windows: incomplete.iter().take(OPEN_MAX).map(message).collect(),
             open_windows_count: u32::try_from(incomplete.len()).unwrap_or(u32::MAX),
+            corrupt_rows: self.store.corrupt_rows().into_iter().filter(|row| row.shard.is_none()).map(corrupt_row).collect(),
         })
     }
 
@@ -115,6 +116,11 @@ fn message(row: &WindowRow) -> Window {
         open_time: Some(timestamp(row.opened_us)),
         complete_time: row.completed_us.map(timestamp),
     }
+}
+
+fn corrupt_row(row: CorruptRow) -> tollgate_proto::v1::CorruptRow {
+    let CorruptRow { table, shard, key, column, message } = row;
+    tollgate_proto::v1::CorruptRow { table: table.to_owned(), shard: shard.map(u32::from), key, column, message }
 }
 
 fn field(error: FieldError) -> Status {

@@ -1,8 +1,10 @@
 //! Releases and heartbeats: from a consumer's request to the shard's owner and back.
 
-use tollgate_core::handle::change::Outcome;
+mod wire;
+
+use tollgate_core::handle::change::{Outcome, TokenState};
 use tollgate_core::handle::control::{Control, Message};
-use tollgate_core::handle::release::{Answer, Release};
+use tollgate_core::handle::release::{Answer, Release, ReleaseOutcome};
 use tollgate_core::model::EventRef;
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::{FieldError, v1};
@@ -10,7 +12,12 @@ use tollgate_status::status as store_status;
 use tonic::Status;
 
 use crate::Shared;
+use crate::peers::Asked;
 use crate::routes::{Input, Replied};
+pub(crate) use wire::{extended_from_wire, extended_to_wire, released_from_wire, released_to_wire};
+
+/// How often the owner of an event is looked for.
+const ASKED_MAX: u32 = 3;
 
 /// A request for one event that has been understood.
 pub(crate) struct Addressed {
@@ -39,6 +46,14 @@ impl Shared {
         }
     }
 
+    /// What a release asks for.
+    pub(crate) fn understand(&self, request: &v1::ReleaseTokenRequest) -> Result<(Addressed, Release), Released> {
+        let at = self.address("name", &request.name)?;
+        let release = convert::event::release_to_core("", request, (at.event.run, at.event.index))
+            .map_err(Released::Invalid)?;
+        Ok((at, release))
+    }
+
     /// Carries out one release, and waits until it is durable.
     pub(crate) async fn release(&self, request: v1::ReleaseTokenRequest) -> Released {
         match self.try_release(request).await {
@@ -47,52 +62,88 @@ impl Shared {
     }
 
     async fn try_release(&self, request: v1::ReleaseTokenRequest) -> Result<Released, Released> {
-        let Addressed { event, namespace } = self.address("name", &request.name)?;
-        let release = convert::event::release_to_core("", &request, (event.run, event.index))
-            .map_err(Released::Invalid)?;
-        let asked = release.clone();
-        let named = namespace.clone();
-        let ask = |reply| Input::Release { release: asked, namespace: named, reply };
-        match self.routes.ask(event.shard, ask).await {
-            Some(Replied::Answer(Answer::NotHeld)) => self.ended(event, namespace.as_deref()).await,
-            Some(Replied::Answer(answer)) => answered(answer),
-            Some(Replied::Foreign) => Err(unknown(event)),
-            Some(Replied::TryAgain) => Err(Released::Failed(Status::unavailable(
-                "the store did not take the release; nothing changed, try again",
+        let (at, release) = self.understand(&request)?;
+        match self.release_anywhere(&request, &at, &release).await {
+            Asked::Answer(Replied::Answer(Answer::NotHeld)) => self.ended(&at).await,
+            Asked::Answer(Replied::Answer(answer)) => answered(answer),
+            Asked::Answer(Replied::Foreign) => Err(unknown(at.event)),
+            Asked::Answer(Replied::TryAgain) => Err(Released::Failed(Status::unavailable(
+                "the store did not confirm the release; try again, with the attempt",
             ))),
-            None => self.post_release(event, namespace.as_deref(), release).await,
+            Asked::Nobody => self.post_release(&at, release).await,
+            Asked::Unclear if is_repeatable(&release) => self.post_release(&at, release).await,
+            Asked::Unclear => Err(Released::Failed(Status::unavailable(
+                "the event's handler did not answer; try again, with the attempt",
+            ))),
         }
     }
 
-    /// The owner is another process: its inbox takes the release, durably.
-    async fn post_release(
+    /// By the owner here, or by the owner elsewhere.
+    async fn release_anywhere(
         &self,
-        event: EventRef,
-        namespace: Option<&str>,
-        release: Release,
-    ) -> Result<Released, Released> {
-        let tokens = self.store.tokens(event.shard, event.run, event.index, 1).await.map_err(failed)?;
-        if tokens.first().is_none_or(|t| t.index != event.index) {
-            return self.ended(event, namespace).await;
+        request: &v1::ReleaseTokenRequest,
+        at: &Addressed,
+        release: &Release,
+    ) -> Asked<Replied> {
+        for attempt in 0..ASKED_MAX {
+            if let Some(replied) = self.release_here(at, release).await {
+                return Asked::Answer(replied);
+            }
+            match self.peers.release(at.event.shard, request).await {
+                Asked::Answer(forwarded) => {
+                    if let Some(replied) = released_from_wire(forwarded) {
+                        return Asked::Answer(replied);
+                    }
+                }
+                Asked::Nobody => {}
+                Asked::Unclear => return Asked::Unclear,
+            }
+            if attempt + 1 == ASKED_MAX || !self.peers.has_moved(at.event.shard).await {
+                break;
+            }
         }
-        self.check_namespace(event, namespace).await?;
+        Asked::Nobody
+    }
+
+    /// By the owner in this process; none where it has none.
+    pub(crate) async fn release_here(&self, at: &Addressed, release: &Release) -> Option<Replied> {
+        let (release, namespace) = (release.clone(), at.namespace.clone());
+        let ask = |reply| Input::Release { release, namespace, reply };
+        self.peers.routes().ask(at.event.shard, ask).await
+    }
+
+    /// The owner cannot be reached: its shard's inbox takes the release, durably, for the attempt that is in flight now.
+    async fn post_release(&self, at: &Addressed, mut release: Release) -> Result<Released, Released> {
+        let event = at.event;
+        let tokens = self.store.tokens(event.shard, event.run, event.index, 1).await.map_err(failed)?;
+        let Some(token) = tokens.first().filter(|t| t.index == event.index) else {
+            return self.ended(at).await;
+        };
+        self.check_namespace(at).await?;
+        if token.state == TokenState::Waiting || release.attempt.is_some_and(|a| a < token.attempt) {
+            return answered(Answer::Late);
+        }
+        release.attempt = release.attempt.or(Some(token.attempt));
         let message = Message { id: uuid::Uuid::now_v7(), control: Control::Release { release } };
         self.store.post(event.shard, &[message]).await.map_err(failed)?;
+        self.peers.wake(event.shard);
         let message = "recorded; the handler that owns the event carries it out".to_owned();
         Ok(status(v1::ReleaseStatus::Released, message))
     }
 
-    async fn check_namespace(&self, event: EventRef, namespace: Option<&str>) -> Result<(), Released> {
+    async fn check_namespace(&self, at: &Addressed) -> Result<(), Released> {
+        let event = at.event;
         let runs = self.store.runs(event.shard, &[event.run]).await.map_err(failed)?;
         match runs.first() {
-            Some(run) if namespace.is_none_or(|given| given == run.namespace) => Ok(()),
+            Some(run) if at.namespace.as_ref().is_none_or(|given| *given == run.namespace) => Ok(()),
             _ => Err(unknown(event)),
         }
     }
 
     /// The event holds no token: what the done queue says of it.
-    async fn ended(&self, event: EventRef, namespace: Option<&str>) -> Result<Released, Released> {
-        self.check_namespace(event, namespace).await?;
+    async fn ended(&self, at: &Addressed) -> Result<Released, Released> {
+        let event = at.event;
+        self.check_namespace(at).await?;
         let rows = self.store.history(event.shard, event.run, event.index, None, 1).await.map_err(failed)?;
         let covering = rows.first().filter(|r| (r.index..r.index + r.count).contains(&event.index));
         Ok(match covering.map(|r| r.outcome) {
@@ -104,10 +155,36 @@ impl Shared {
                 "its token had been reclaimed and the event closed as LOST".to_owned(),
             ),
             Some(outcome) => status(v1::ReleaseStatus::Late, format!("it had ended before: {outcome:?}")),
+            // Its owner has passed the run over, as a row of it is corrupt.
+            None if self.has_row(event).await? => {
+                return Err(Released::Failed(Status::unavailable(
+                    "the event's run cannot be read: nothing is recorded; GetHandlerStatus names the corrupt row",
+                )));
+            }
             None => {
                 status(v1::ReleaseStatus::Late, "it holds no token: it has not been delivered".to_owned())
             }
         })
+    }
+
+    /// Whether the store has a token of the event.
+    async fn has_row(&self, event: EventRef) -> Result<bool, Released> {
+        let tokens = self.store.tokens(event.shard, event.run, event.index, 1).await.map_err(failed)?;
+        Ok(tokens.first().is_some_and(|token| token.index == event.index))
+    }
+
+    /// What a heartbeat asks for: the event, and the time to live.
+    pub(crate) fn understand_extend(
+        &self,
+        request: &v1::ExtendTokenRequest,
+    ) -> Result<(Addressed, Option<i64>), Status> {
+        let ttl_ms = convert::heartbeat_ttl_ms(request)?;
+        if request.attempt == Some(0) {
+            return Err(
+                FieldError::new("attempt", 0, "at least 1, or nothing for the attempt in flight").into()
+            );
+        }
+        Ok((self.address("name", &request.name).map_err(Released::into_status)?, ttl_ms))
     }
 
     /// A consumer's heartbeat.
@@ -115,28 +192,60 @@ impl Shared {
         &self,
         request: v1::ExtendTokenRequest,
     ) -> Result<v1::ExtendTokenResponse, Status> {
-        let ttl_ms = convert::heartbeat_ttl_ms(&request)?;
-        if request.attempt == Some(0) {
-            return Err(
-                FieldError::new("attempt", 0, "at least 1, or nothing for the attempt in flight").into()
-            );
-        }
-        let attempt = request.attempt;
-        let Addressed { event, namespace } =
-            self.address("name", &request.name).map_err(|refusal| refusal.into_status())?;
-        let EventRef { shard, run, index } = event;
-        let ask = |reply| Input::Extend { run, index, namespace, attempt, ttl_ms, reply };
-        match self.routes.ask(shard, ask).await {
+        let (at, ttl_ms) = self.understand_extend(&request)?;
+        match self.extend_anywhere(&request, &at, ttl_ms).await {
             Some(Replied::Answer(Answer::Extended { remaining_ms })) => {
                 Ok(v1::ExtendTokenResponse { remaining: Some(convert::duration_of_ms(remaining_ms)) })
             }
             Some(Replied::Answer(Answer::Late)) => Err(Status::failed_precondition(
                 "the event is in flight under a later attempt, or waits for one",
             )),
-            Some(Replied::Foreign) => Err(unknown(event).into_status()),
+            Some(Replied::Foreign) => Err(unknown(at.event).into_status()),
+            Some(Replied::TryAgain) => {
+                Err(Status::unavailable("the store did not confirm the heartbeat; try again"))
+            }
             Some(_) => Err(Status::failed_precondition("the event holds no token")),
-            None => Err(Status::unavailable("no handler here owns the event; try again, or another handler")),
+            None => Err(Status::unavailable("the handler that owns the event does not answer; try again")),
         }
+    }
+
+    async fn extend_anywhere(
+        &self,
+        request: &v1::ExtendTokenRequest,
+        at: &Addressed,
+        ttl_ms: Option<i64>,
+    ) -> Option<Replied> {
+        for attempt in 0..ASKED_MAX {
+            if let Some(replied) = self.extend_here(at, request.attempt, ttl_ms).await {
+                return Some(replied);
+            }
+            match self.peers.extend(at.event.shard, request).await {
+                Asked::Answer(forwarded) => {
+                    if let Some(replied) = extended_from_wire(forwarded) {
+                        return Some(replied);
+                    }
+                }
+                Asked::Nobody => {}
+                Asked::Unclear => return None,
+            }
+            if attempt + 1 == ASKED_MAX || !self.peers.has_moved(at.event.shard).await {
+                break;
+            }
+        }
+        None
+    }
+
+    /// By the owner in this process; none where it has none.
+    pub(crate) async fn extend_here(
+        &self,
+        at: &Addressed,
+        attempt: Option<u32>,
+        ttl_ms: Option<i64>,
+    ) -> Option<Replied> {
+        let EventRef { shard, run, index } = at.event;
+        let namespace = at.namespace.clone();
+        let ask = |reply| Input::Extend { run, index, namespace, attempt, ttl_ms, reply };
+        self.peers.routes().ask(shard, ask).await
     }
 }
 
@@ -209,4 +318,10 @@ fn answered(answer: Answer) -> Result<Released, Released> {
             return Err(Released::Failed(Status::internal("the owner gave an answer to another question")));
         }
     })
+}
+
+/// Whether a release that may have been carried out already may be posted once more: it cannot meet a later attempt.
+fn is_repeatable(release: &Release) -> bool {
+    let ends = release.outcome != ReleaseOutcome::Retry && release.next_check_us.is_none();
+    ends || release.attempt.is_some()
 }

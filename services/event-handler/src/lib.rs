@@ -2,29 +2,38 @@
 //!
 //! [`EventHandler::run`] keeps this process a member and owner of its share of the queue shards ([`membership`]); each
 //! shard has one [`owner`] task around the core's state machine. [`EventHandler::service`] is the gRPC side: releases go
-//! to the owner, questions to the owner's memory and to the store.
+//! to the owner, here or in another process ([`peers`]), questions to the owner's memory and to the store.
 //!
-//! Invariants: nothing is sent before the commit that records it; one commit is under way per shard; whoever has lost
-//! a shard drops its memory. The handler never reads schedules.
+//! Invariants: nothing is sent before the commit that records it, nor by a process that cannot trust its lease any more
+//! ([`trust`]); one commit is under way per shard; whoever has lost a shard drops its memory. The handler never reads
+//! schedules.
 
 mod answers;
 mod membership;
 mod owner;
+mod peer_service;
+mod peers;
 mod queries;
 mod routes;
 mod service;
+mod trust;
 
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tollgate_clock::Clock;
 use tollgate_core::handle;
 use tollgate_core::model::EventKeyring;
 use tollgate_store::{Store, StoreError};
 use tollgate_target::Targets;
 
-pub use routes::Routes;
+pub use peer_service::{Admission, GuardedPeerService, PeerService};
+pub use peers::Peers;
 pub use service::HandlerService;
+
+use routes::Routes;
+use trust::Trust;
 
 /// Tuning of a handler process.
 #[derive(Clone, Debug)]
@@ -69,11 +78,16 @@ pub(crate) struct Shared {
     pub(crate) targets: Targets,
     pub(crate) clock: Clock,
     pub(crate) keyring: EventKeyring,
-    pub(crate) routes: Routes,
+    pub(crate) peers: Peers,
     pub(crate) options: Arc<Options>,
     /// This process, made anew at every start.
     pub(crate) process: String,
     pub(crate) shards: u16,
+    pub(crate) trust: Trust,
+    /// This process is about to end.
+    pub(crate) leaving: CancellationToken,
+    /// Answers that are waited for although their shards have been handed over.
+    pub(crate) reports: TaskTracker,
 }
 
 /// A handler process.
@@ -91,19 +105,25 @@ impl EventHandler {
         store: Arc<dyn Store>,
         targets: Targets,
         clock: Clock,
-        routes: Routes,
+        peers: Peers,
         options: Options,
     ) -> Result<Self, StoreError> {
         let installation = store.installation().await?;
+        let process = uuid::Uuid::now_v7().simple().to_string();
+        peers.set_own(&process);
+        let trust = Trust::new(clock.clone(), options.lease_ttl_ms, options.exclusive_store);
         let shared = Shared {
             store,
             targets,
             clock,
             keyring: EventKeyring::new(&installation.secret),
-            routes,
+            peers,
             options: Arc::new(options),
-            process: uuid::Uuid::now_v7().simple().to_string(),
+            process,
             shards: installation.shards,
+            trust,
+            leaving: CancellationToken::new(),
+            reports: TaskTracker::new(),
         };
         Ok(Self { shared })
     }
@@ -113,7 +133,12 @@ impl EventHandler {
         HandlerService::new(self.shared.clone())
     }
 
-    /// Owns and drives shards until `stop`; then finishes what is under way and hands them over.
+    /// The gRPC service for other processes of the installation.
+    pub fn peer_service(&self) -> GuardedPeerService {
+        PeerService::guarded(self.shared.clone())
+    }
+
+    /// Owns and drives shards until `stop`; then hands them over, and waits for the answers of what is under way.
     pub async fn run(&self, stop: CancellationToken) {
         membership::Membership::new(self.shared.clone()).run(stop).await;
     }

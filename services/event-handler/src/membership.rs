@@ -1,13 +1,15 @@
 //! Which shards this process owns: heartbeats, placement by rendezvous hashing, takeover, hand-over.
 //!
 //! A member is dead when its heartbeat has not changed for TTL and margin *by this process's own monotonic clock*;
-//! nobody compares wall clocks. Two processes may disagree for a while: the fence decides then.
+//! nobody compares wall clocks. Two processes may disagree for a while: the fence decides then. A process that is about
+//! to end says so in its heartbeat: it keeps what it has until it gives it up itself, and others are told at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tollgate_store::StoreError;
 use tollgate_store::handle::{Lease, Member};
@@ -21,6 +23,10 @@ const BEATS_PER_TTL: i64 = 6;
 const MARGIN_MS: i64 = 500;
 /// A member that has been dead for so many TTLs is forgotten.
 const FORGET_AFTER_TTLS: i64 = 20;
+/// Added to the roles of a process that is about to end: its leases hold, and it is given no more.
+const LEAVING: &str = ",leaving";
+/// How long news of shards are gathered before they are looked at.
+const GATHER: Duration = Duration::from_millis(10);
 
 /// The weight of a process for a shard, for rendezvous placement (Thaler and Ravishankar, 1998): the process with the
 /// highest owns it. FNV-1a, finished with a multiplication, so that every version of every process agrees.
@@ -37,12 +43,20 @@ struct Seen {
     member: Member,
 }
 
+/// Who is there, as far as this process can tell.
+struct Live {
+    /// Those whose leases hold.
+    all: BTreeSet<String>,
+    /// Those that are to own shards: handlers that do not intend to leave.
+    owners: Vec<String>,
+}
+
 pub(crate) struct Membership {
     shared: Shared,
     heartbeat: i64,
     seen: BTreeMap<String, Seen>,
     owners: BTreeMap<u16, CancellationToken>,
-    tasks: JoinSet<(Lease, Ended)>,
+    tasks: JoinSet<(u16, Ended)>,
     failing: bool,
 }
 
@@ -59,14 +73,18 @@ impl Membership {
     }
 
     pub(crate) async fn run(mut self, stop: CancellationToken) {
-        let ttl_ms = self.shared.options.lease_ttl_ms;
-        let beat = Duration::from_millis(u64::try_from(ttl_ms / BEATS_PER_TTL).unwrap_or(1_000).max(10));
-        let mut ticks = tokio::time::interval(beat);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut ticks = self.ticks();
+        let peers = self.shared.peers.clone();
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
-                Some(ended) = self.tasks.join_next() => self.ended(ended).await,
+                Some(ended) = self.tasks.join_next() => self.ended(ended),
+                () = peers.placement() => {
+                    // Several shards change hands at once.
+                    tokio::time::sleep(GATHER).await;
+                    let result = self.round().await;
+                    self.note(result);
+                }
                 _ = ticks.tick() => {
                     let result = self.round().await;
                     self.note(result);
@@ -76,27 +94,47 @@ impl Membership {
         self.stop().await;
     }
 
+    fn ticks(&self) -> Interval {
+        let ttl_ms = self.shared.options.lease_ttl_ms;
+        let beat = Duration::from_millis(u64::try_from(ttl_ms / BEATS_PER_TTL).unwrap_or(1_000).max(10));
+        let mut ticks = tokio::time::interval(beat);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks
+    }
+
     /// One heartbeat, one look at the others, and what follows from it.
     async fn round(&mut self) -> Result<(), StoreError> {
-        self.heartbeat += 1;
-        let member = Member {
-            process: self.shared.process.clone(),
-            roles: self.shared.options.roles.clone(),
-            address: self.shared.options.address.clone(),
-            heartbeat: self.heartbeat,
-        };
-        self.shared.store.heartbeat(&member).await?;
+        self.beat().await?;
         let members = self.shared.store.members().await?;
-        let live = self.live_handlers(members);
+        // Before the leases are read: what is taken after a lapse was not seen as ours before it.
+        let lapses = self.shared.trust.lapses();
         let leases = self.shared.store.leases().await?;
+        self.shared.peers.learn(&members, &leases);
+        let live = self.live(members);
         for lease in leases {
-            self.place(lease, &live).await?;
+            self.place(lease, lapses, &live).await?;
         }
         self.forget_dead().await
     }
 
-    /// The processes that may own shards, as far as this one can tell.
-    fn live_handlers(&mut self, members: Vec<Member>) -> Vec<String> {
+    /// Shows a sign of life, which renews the trust in the leases.
+    async fn beat(&mut self) -> Result<(), StoreError> {
+        self.heartbeat += 1;
+        let options = &self.shared.options;
+        let leaving = if self.shared.leaving.is_cancelled() { LEAVING } else { "" };
+        let member = Member {
+            process: self.shared.process.clone(),
+            roles: format!("{}{leaving}", options.roles),
+            address: options.address.clone(),
+            heartbeat: self.heartbeat,
+        };
+        let began_us = self.shared.clock.now().mono_us;
+        self.shared.store.heartbeat(&member).await?;
+        self.shared.trust.renew(began_us);
+        Ok(())
+    }
+
+    fn live(&mut self, members: Vec<Member>) -> Live {
         let now_us = self.shared.clock.now().mono_us;
         self.seen.retain(|process, _| members.iter().any(|m| m.process == *process));
         for member in members {
@@ -113,39 +151,42 @@ impl Membership {
         }
         let dead_after_us = (self.shared.options.lease_ttl_ms + MARGIN_MS) * 1000;
         let exclusive = self.shared.options.exclusive_store;
-        self.seen
-            .values()
-            .filter(|s| {
-                let own = s.member.process == self.shared.process;
-                own || (!exclusive && now_us - s.changed_us < dead_after_us)
-            })
-            .filter(|s| s.member.roles.split(',').any(|role| role == "handler"))
-            .map(|s| s.member.process.clone())
-            .collect()
+        let live = self.seen.values().filter(|s| {
+            let own = s.member.process == self.shared.process;
+            own || (!exclusive && now_us - s.changed_us < dead_after_us)
+        });
+        let live: Vec<&Member> = live.map(|s| &s.member).collect();
+        let stays = |m: &&&Member| {
+            m.roles.split(',').any(|role| role == "handler") && !m.roles.ends_with(LEAVING)
+        };
+        Live {
+            all: live.iter().map(|m| m.process.clone()).collect(),
+            owners: live.iter().filter(stays).map(|m| m.process.clone()).collect(),
+        }
     }
 
     /// Takes, keeps or gives up one shard.
-    async fn place(&mut self, lease: Lease, live: &[String]) -> Result<(), StoreError> {
+    async fn place(&mut self, lease: Lease, lapses: u64, live: &Live) -> Result<(), StoreError> {
         let shard = lease.shard;
-        let wanted = live.iter().max_by_key(|process| weight(process, shard));
+        let wanted = live.owners.iter().max_by_key(|process| weight(process, shard));
         let mine = wanted == Some(&self.shared.process);
         match self.owners.get(&shard) {
             Some(stop) if !mine => {
                 stop.cancel();
                 Ok(())
             }
-            None if mine && (lease.owner.is_empty() || !live.contains(&lease.owner)) => {
-                self.take(lease).await
+            None if mine && (lease.owner.is_empty() || !live.all.contains(&lease.owner)) => {
+                self.take(lease, lapses).await
             }
             None if lease.owner == self.shared.process => {
                 // Its owner task has ended without giving it up.
-                self.take(lease).await
+                self.take(lease, lapses).await
             }
             _ => Ok(()),
         }
     }
 
-    async fn take(&mut self, seen: Lease) -> Result<(), StoreError> {
+    async fn take(&mut self, seen: Lease, lapses: u64) -> Result<(), StoreError> {
         let Some(lease) = self.shared.store.take_shard(&seen, &self.shared.process).await? else {
             return Ok(());
         };
@@ -153,34 +194,30 @@ impl Membership {
         tracing::debug!(shard, epoch = lease.epoch, "took the shard");
         let stop = CancellationToken::new();
         let (sender, inputs) = mpsc::unbounded_channel();
-        self.shared.routes.insert(shard, sender.clone());
+        self.shared.peers.routes().insert(shard, sender.clone());
         self.owners.insert(shard, stop.clone());
-        self.tasks.spawn(Owner::new(self.shared.clone(), lease, inputs, sender, stop).run());
+        let owner = Owner::new(self.shared.clone(), (lease, lapses), inputs, sender, stop);
+        self.tasks.spawn(owner.run());
         Ok(())
     }
 
-    async fn ended(&mut self, ended: Result<(Lease, Ended), tokio::task::JoinError>) {
-        let (lease, ended) = match ended {
-            Ok(ended) => ended,
+    fn ended(&mut self, ended: Result<(u16, Ended), JoinError>) {
+        let routes = self.shared.peers.routes();
+        match ended {
+            Ok((shard, ended)) => {
+                tracing::debug!(shard, ?ended, "the shard's owner has ended");
+                self.owners.remove(&shard);
+                routes.remove(shard);
+            }
             Err(error) => {
                 // Only a bug ends here. The shard is taken again with the next round.
                 tracing::error!(%error, "an owner task broke off");
-                let gone: Vec<u16> = self.owners.keys().copied().collect();
-                for shard in
-                    gone.into_iter().filter(|s| !self.shared.routes.tell(*s, crate::routes::Input::Wake))
-                {
+                let gone: Vec<u16> = self.owners.keys().copied().filter(|shard| !routes.wake(*shard)).collect();
+                for shard in gone {
                     self.owners.remove(&shard);
-                    self.shared.routes.remove(shard);
+                    routes.remove(shard);
                 }
-                return;
             }
-        };
-        self.owners.remove(&lease.shard);
-        self.shared.routes.remove(lease.shard);
-        if ended == Ended::Stopped
-            && let Err(error) = self.shared.store.give_up_shard(&lease).await
-        {
-            tracing::warn!(shard = lease.shard, %error, "the shard could not be given up; its lease will run out");
         }
     }
 
@@ -210,15 +247,29 @@ impl Membership {
         }
     }
 
+    /// Hands everything over. Meanwhile the leases hold, so that nobody takes over what is under way.
     async fn stop(&mut self) {
-        for stop in self.owners.values() {
-            stop.cancel();
-        }
-        while let Some(ended) = self.tasks.join_next().await {
-            self.ended(ended).await;
+        self.shared.leaving.cancel();
+        let result = self.beat().await;
+        self.note(result);
+        self.owners.values().for_each(CancellationToken::cancel);
+        let mut ticks = self.ticks();
+        let reports = self.shared.reports.clone();
+        reports.close();
+        loop {
+            tokio::select! {
+                Some(ended) = self.tasks.join_next() => self.ended(ended),
+                () = reports.wait(), if self.tasks.is_empty() => break,
+                _ = ticks.tick() => {
+                    let result = self.beat().await;
+                    self.note(result);
+                }
+            }
         }
         if let Err(error) = self.shared.store.forget_member(&self.shared.process).await {
             tracing::warn!(%error, "this process could not be taken off the member list");
         }
+        self.shared.peers.placement_changed();
+        self.shared.peers.flush().await;
     }
 }

@@ -1,50 +1,71 @@
 //! The loop around one shard's state machine: next event, handle it, commit, perform.
 //!
 //! Reads and commits run beside the loop, one of each at most; inputs gather meanwhile, which is what makes a
-//! commit large under load. A commit that fails drops the machine; a fresh one is loaded from the store.
+//! commit large under load. A commit that fails drops the machine; a fresh one is loaded from the store. An owner that
+//! does not trust its lease neither commits nor sends; one that is told to stop starts nothing more, waits a moment for
+//! answers, and hands the shard over.
 
+mod handover;
 mod load;
 mod perform;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tollgate_core::handle::Shard;
 use tollgate_core::handle::change::Changes;
-use tollgate_store::CommitError;
+use tollgate_core::handle::control::UnderWay;
+use tollgate_core::model::RunId;
 use tollgate_store::handle::Lease;
+use tollgate_store::{CommitError, StoreError};
 
 use crate::Shared;
 use crate::routes::{Input, Replied};
+use handover::Closing;
 use load::{Loaded, News};
+
+/// How soon an owner looks again whether its lease is to be trusted.
+const DISTRUST_LOOK: Duration = Duration::from_millis(50);
 
 /// How an owner ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// It was told to; the shard can be handed over.
-    Stopped,
-    /// Somebody else has the shard.
-    Fenced,
+    /// The shard has been given up.
+    HandedOver,
+    /// Somebody else has the shard, or it could not be given up and its lease runs out.
+    Lost,
 }
 
 /// Why the inner loop was left.
 enum Left {
-    Ended(Ended),
-    /// The machine is no longer what the store says: load it anew. With the changed lease, if any.
-    Reload,
+    /// The shard can be handed over, with these deliveries under way.
+    Drained(Vec<UnderWay>),
+    /// Somebody else has the shard, or nobody knows.
+    Lost,
+    /// The machine may not be what the store says: load it anew. These deliveries are under way.
+    Reload(Vec<UnderWay>),
 }
 
 pub(crate) struct Owner {
     shared: Shared,
     lease: Lease,
+    /// How often trust had lapsed when the lease was taken.
+    lapses: u64,
     inputs: mpsc::UnboundedReceiver<Input>,
     loopback: mpsc::UnboundedSender<Input>,
     stop: CancellationToken,
     replies: HashMap<u64, oneshot::Sender<Replied>>,
     reply_next: u64,
+    /// Deliveries that this process has begun and has no answer of: run, index, attempt.
+    begun: HashSet<(RunId, u32, u32)>,
+    /// What the machine before this one waited for.
+    under_way: Vec<UnderWay>,
+    /// The last read did not read everything.
+    more: bool,
     /// Syncs that wait for a read to begin, for the read under way, and for a commit.
     syncs_new: Vec<oneshot::Sender<()>>,
     syncs_read: Vec<oneshot::Sender<()>>,
@@ -52,20 +73,30 @@ pub(crate) struct Owner {
 }
 
 type CommitTask = JoinHandle<(Lease, Result<(), CommitError>)>;
+type ReadTask = JoinHandle<Result<News, StoreError>>;
 
 /// What happened next.
 enum Event {
     Input(Input),
     Committed(Lease, Result<(), CommitError>),
-    Read(Result<News, tollgate_store::StoreError>),
+    Read(Result<News, StoreError>),
     Deadline,
     Stop,
 }
 
+/// What runs beside the loop, and when the loop must look again.
+struct Beside {
+    commit: Option<CommitTask>,
+    read: Option<ReadTask>,
+    read_due: Instant,
+    closing: Option<Closing>,
+}
+
 impl Owner {
+    /// `lapses`: how often trust had lapsed before the lease was taken.
     pub(crate) fn new(
         shared: Shared,
-        lease: Lease,
+        (lease, lapses): (Lease, u64),
         inputs: mpsc::UnboundedReceiver<Input>,
         loopback: mpsc::UnboundedSender<Input>,
         stop: CancellationToken,
@@ -73,11 +104,15 @@ impl Owner {
         Self {
             shared,
             lease,
+            lapses,
             inputs,
             loopback,
             stop,
             replies: HashMap::new(),
             reply_next: 1,
+            begun: HashSet::new(),
+            under_way: Vec::new(),
+            more: false,
             syncs_new: Vec::new(),
             syncs_read: Vec::new(),
             syncs_commit: Vec::new(),
@@ -85,18 +120,24 @@ impl Owner {
     }
 
     /// Owns the shard until it is told to stop, or has lost it.
-    pub(crate) async fn run(mut self) -> (Lease, Ended) {
+    pub(crate) async fn run(mut self) -> (u16, Ended) {
+        let shard = self.lease.shard;
         loop {
             let machine = match self.load().await {
                 Loaded::Machine(machine) => *machine,
-                Loaded::Stopped => return (self.lease, Ended::Stopped),
+                Loaded::Stopped => {
+                    let under_way = std::mem::take(&mut self.under_way);
+                    return (shard, self.hand_over(under_way).await);
+                }
             };
             match self.drive(machine).await {
-                Left::Ended(ended) => return (self.lease, ended),
-                Left::Reload => {
+                Left::Drained(under_way) => return (shard, self.hand_over(under_way).await),
+                Left::Lost => return (shard, Ended::Lost),
+                Left::Reload(under_way) => {
+                    self.under_way = under_way;
                     self.refuse_waiting();
                     if !self.take_over_from_self().await {
-                        return (self.lease, Ended::Fenced);
+                        return (shard, Ended::Lost);
                     }
                 }
             }
@@ -105,93 +146,93 @@ impl Owner {
 
     async fn drive(&mut self, mut machine: Shard) -> Left {
         let poll = Duration::from_millis(self.shared.options.poll_ms);
-        let mut commit: Option<CommitTask> = None;
-        let mut commit_began_us = 0;
-        let mut read: Option<JoinHandle<_>> = Some(self.begin_read(&mut machine));
-        let mut read_due = tokio::time::Instant::now() + poll;
-        let mut grace: Option<tokio::time::Instant> = None;
+        let now = Instant::now();
+        let read_due = if self.more { now } else { now + poll };
+        let mut beside = Beside { commit: None, read: None, read_due, closing: None };
         loop {
-            if commit.is_none()
+            if self.shared.trust.lapses() != self.lapses {
+                tracing::warn!(shard = self.lease.shard, "the lease was not to be trusted for a while");
+                return self.reload(&machine);
+            }
+            let trusted = self.is_trusted();
+            if beside.commit.is_none()
+                && trusted
                 && let Some(next) = machine.poll_commit(self.shared.clock.now())
             {
-                commit_began_us = self.shared.clock.now().mono_us;
-                commit = Some(self.begin_commit(next.changes));
+                tollgate_fault_points::pass("handler.acquire.before");
+                beside.commit = Some(self.begin_commit(next.changes));
             }
-            if let Some(until) = grace
-                && commit.is_none()
-                && (machine.sending() == 0 || tokio::time::Instant::now() >= until)
-                && machine.durable_after().is_none()
-            {
-                return Left::Ended(Ended::Stopped);
+            if let Some(left) = self.close(&mut machine, &mut beside) {
+                return left;
             }
-            let wake_at = self.wake_at(&machine, read_due, grace);
-            match self.next_event(&mut commit, &mut read, wake_at, grace.is_some()).await {
-                Event::Input(Input::Wake) => read_due = tokio::time::Instant::now(),
-                Event::Input(Input::Sync { reply }) => {
-                    self.syncs_new.push(reply);
-                    read_due = tokio::time::Instant::now();
-                }
-                Event::Input(input) => self.handle(&mut machine, input),
-                Event::Committed(lease, Ok(())) => {
-                    self.lease = lease;
-                    let effects = machine.committed();
-                    let took_us = self.shared.clock.now().mono_us - commit_began_us;
-                    if took_us > self.shared.options.lease_ttl_ms * 1000 {
-                        tracing::warn!(shard = self.lease.shard, took_us, "a commit outlived the lease");
-                        return Left::Reload;
-                    }
-                    self.perform(effects);
-                    self.resolve_syncs(&machine);
-                }
-                Event::Committed(lease, Err(error)) => {
-                    self.lease = lease;
-                    return self.commit_failed(error);
-                }
-                Event::Read(Ok(news)) => {
-                    if self.take_in(&mut machine, news) {
-                        read_due = tokio::time::Instant::now();
-                    }
-                }
-                Event::Read(Err(error)) => {
-                    tracing::warn!(shard = self.lease.shard, %error, "the shard's news cannot be read");
-                }
-                Event::Deadline => {}
-                Event::Stop => {
-                    machine.drain();
-                    let grace_ms = self.shared.options.stop_grace_ms;
-                    grace = Some(tokio::time::Instant::now() + Duration::from_millis(grace_ms));
-                }
+            if beside.read.is_none() && beside.closing.is_none() && Instant::now() >= beside.read_due {
+                beside.read = Some(self.begin_read(&mut machine));
+                beside.read_due = Instant::now() + poll;
             }
-            if read.is_none() && tokio::time::Instant::now() >= read_due {
-                read = Some(self.begin_read(&mut machine));
-                read_due = tokio::time::Instant::now() + poll;
+            let wake_at = self.wake_at(&machine, &beside, trusted);
+            let event = self.next_event(&mut beside, wake_at).await;
+            if let Some(left) = self.take_event(&mut machine, &mut beside, event) {
+                return left;
             }
         }
     }
 
-    async fn next_event(
-        &mut self,
-        commit: &mut Option<CommitTask>,
-        read: &mut Option<JoinHandle<Result<News, tollgate_store::StoreError>>>,
-        wake_at: tokio::time::Instant,
-        stopping: bool,
-    ) -> Event {
+    fn take_event(&mut self, machine: &mut Shard, beside: &mut Beside, event: Event) -> Option<Left> {
+        match event {
+            Event::Input(Input::Wake) => beside.read_due = Instant::now(),
+            Event::Input(Input::Sync { reply }) => {
+                self.syncs_new.push(reply);
+                beside.read_due = Instant::now();
+            }
+            Event::Input(input) => self.handle(machine, input),
+            Event::Committed(lease, Ok(())) => {
+                self.lease = lease;
+                if let Some(left) = self.committed(machine) {
+                    return Some(left);
+                }
+            }
+            Event::Committed(lease, Err(error)) => {
+                self.lease = lease;
+                return Some(self.commit_failed(machine, error));
+            }
+            Event::Read(Ok(news)) => {
+                if self.take_in(machine, news) {
+                    beside.read_due = Instant::now();
+                }
+            }
+            Event::Read(Err(error)) => {
+                tracing::warn!(shard = self.lease.shard, %error, "the shard's news cannot be read");
+            }
+            Event::Deadline => {}
+            Event::Stop => {
+                machine.drain();
+                // What it reads now would only have to be committed.
+                beside.read = None;
+                beside.closing = Some(Closing::begin());
+            }
+        }
+        None
+    }
+
+    async fn next_event(&mut self, beside: &mut Beside, wake_at: Instant) -> Event {
+        let stopping = beside.closing.is_some();
+        let closed = beside.closing.as_ref().is_some_and(Closing::is_closed);
         tokio::select! {
             biased;
-            done = finished(commit) => {
-                *commit = None;
+            done = finished(&mut beside.commit) => {
+                beside.commit = None;
                 match done {
                     Ok((lease, result)) => Event::Committed(lease, result),
                     Err(error) => {
-                        let error = tollgate_store::StoreError::Internal(error.to_string());
+                        let error = StoreError::Internal(error.to_string());
                         Event::Committed(self.lease.clone(), Err(CommitError::Unknown(error)))
                     }
                 }
             }
-            Some(input) = self.inputs.recv() => Event::Input(input),
-            done = finished(read) => {
-                *read = None;
-                Event::Read(done.unwrap_or_else(|e| Err(tollgate_store::StoreError::Internal(e.to_string()))))
+            Some(input) = self.inputs.recv(), if !closed => Event::Input(input),
+            done = finished(&mut beside.read) => {
+                beside.read = None;
+                Event::Read(done.unwrap_or_else(|e| Err(StoreError::Internal(e.to_string()))))
             }
             () = self.stop.cancelled(), if !stopping => Event::Stop,
             () = tokio::time::sleep_until(wake_at) => Event::Deadline,
@@ -199,21 +240,23 @@ impl Owner {
     }
 
     /// When to look again without any input.
-    fn wake_at(
-        &self,
-        machine: &Shard,
-        read_due: tokio::time::Instant,
-        grace: Option<tokio::time::Instant>,
-    ) -> tokio::time::Instant {
+    fn wake_at(&self, machine: &Shard, beside: &Beside, trusted: bool) -> Instant {
         let now = self.shared.clock.now();
-        let base = tokio::time::Instant::now();
+        let base = Instant::now();
         let deadline = machine.next_deadline();
         let waits = [deadline.wall_us.map(|t| t - now.wall_us), deadline.mono_us.map(|t| t - now.mono_us)];
-        let first = waits.into_iter().flatten().min();
-        let wanted = first.map_or(read_due, |wait_us| {
-            base + Duration::from_micros(u64::try_from(wait_us).unwrap_or_default())
-        });
-        wanted.min(read_due.max(base + Duration::from_millis(1))).min(grace.unwrap_or(wanted))
+        let first = waits.into_iter().flatten().min().filter(|_| trusted);
+        let wanted = first.map(|us| base + Duration::from_micros(u64::try_from(us).unwrap_or_default()));
+        let distrust = (!trusted).then_some(base + DISTRUST_LOOK);
+        let closing = beside.closing.as_ref().map(Closing::deadline);
+        let read = if beside.closing.is_some() { None } else { Some(beside.read_due) };
+        let soon = base + Duration::from_millis(1);
+        let at = [wanted, distrust, closing, read.map(|due| due.max(soon))].into_iter().flatten().min();
+        at.unwrap_or(base + DISTRUST_LOOK)
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.shared.trust.holds(self.lapses)
     }
 
     fn begin_commit(&self, changes: Changes) -> CommitTask {
@@ -225,22 +268,43 @@ impl Owner {
         })
     }
 
-    fn commit_failed(&mut self, error: CommitError) -> Left {
+    /// A commit is durable. What it allows is done, unless the lease ran out meanwhile: then only answers are given.
+    fn committed(&mut self, machine: &mut Shard) -> Option<Left> {
+        tollgate_fault_points::pass("handler.acquire.after");
+        if self.is_trusted() {
+            let effects = machine.committed();
+            self.perform(effects);
+            self.resolve_syncs(machine);
+            return None;
+        }
+        tracing::warn!(shard = self.lease.shard, "a commit outlived the lease; what it allows is not done");
+        let left = self.reload(machine);
+        let effects = machine.committed();
+        self.answer(effects);
+        Some(left)
+    }
+
+    fn commit_failed(&mut self, machine: &Shard, error: CommitError) -> Left {
         let shard = self.lease.shard;
         match error {
             CommitError::Fenced => {
                 tracing::warn!(shard, "the shard has another owner");
                 self.refuse_waiting();
-                Left::Ended(Ended::Fenced)
+                Left::Lost
             }
             CommitError::Failed(error) | CommitError::Unknown(error) => {
                 tracing::warn!(shard, %error, "a commit failed; the shard is loaded anew");
-                Left::Reload
+                self.reload(machine)
             }
         }
     }
 
-    /// Whoever waits for an answer is told to try again: nothing of theirs is recorded.
+    /// What is under way goes on: its answers reach the next machine.
+    fn reload(&self, machine: &Shard) -> Left {
+        Left::Reload(machine.under_way(i64::MAX, self.shared.clock.now()))
+    }
+
+    /// Whoever waits for an answer is told to try again.
     fn refuse_waiting(&mut self) {
         for (_, reply) in self.replies.drain() {
             // A caller that has gone needs no answer.

@@ -13,6 +13,9 @@ use tonic::Status;
 use crate::Shared;
 use crate::routes::Input;
 
+/// The longest wait for an owner in this process.
+const SYNC: std::time::Duration = std::time::Duration::from_secs(5);
+
 impl Shared {
     /// A run by its resource name.
     pub(crate) async fn find_run(&self, field: &str, name: &str) -> Result<Run, Status> {
@@ -32,25 +35,59 @@ impl Shared {
 
     /// A run as the API shows it.
     pub(crate) async fn show_run(&self, run: &Run) -> Result<v1::Run, Status> {
-        let specs =
-            self.store.specs(run.shard, &[(run.schedule_uid, run.generation)]).await.map_err(store_status)?;
-        let shown = convert::run::to_message(run, specs.first().and_then(|s| s.policy_id.as_deref()));
-        if !matches!(run.state, RunState::Waiting | RunState::Running) {
-            return Ok(shown);
-        }
-        let ask = |reply| Input::Outstanding { run: run.id, reply };
-        Ok(match self.routes.ask(run.shard, ask).await.flatten() {
-            Some((in_flight, retrying)) => {
-                v1::Run { in_flight_count: in_flight, waiting_count: shown.waiting_count + retrying, ..shown }
-            }
-            None => shown,
-        })
+        let shown = self.show_runs(std::slice::from_ref(run)).await?;
+        shown.into_iter().next().ok_or_else(|| Status::internal("one run is shown as none"))
     }
 
-    /// Waits until a shard's owner, if it is in this process, has carried out what was posted before.
-    pub(crate) async fn sync(&self, shard: u16) {
-        let done = self.routes.ask(shard, |reply| Input::Sync { reply });
-        // An owner that does not come to it soon has the message in its inbox all the same.
-        let _late = tokio::time::timeout(std::time::Duration::from_secs(5), done).await;
+    /// Runs as the API shows them.
+    pub(crate) async fn show_runs(&self, runs: &[Run]) -> Result<Vec<v1::Run>, Status> {
+        let counts = self.outstanding(runs).await;
+        let shown = runs.iter().zip(counts).map(|(run, counts)| async move {
+            let key = (run.schedule_uid, run.generation);
+            let specs = self.store.specs(run.shard, &[key]).await.map_err(store_status)?;
+            let shown = convert::run::to_message(run, specs.first().and_then(|s| s.policy_id.as_deref()));
+            Ok(match counts {
+                Some((in_flight_count, retrying)) => {
+                    v1::Run { in_flight_count, waiting_count: shown.waiting_count + retrying, ..shown }
+                }
+                None => shown,
+            })
+        });
+        futures::future::join_all(shown).await.into_iter().collect()
+    }
+
+    /// Tokens in flight, and events that wait for another attempt, as the owners know it.
+    async fn outstanding(&self, runs: &[Run]) -> Vec<Option<(u32, u32)>> {
+        let open = |run: &Run| matches!(run.state, RunState::Waiting | RunState::Running);
+        let here = runs.iter().map(|run| async move {
+            if open(run) { self.outstanding_here(run.shard, run.id).await } else { None }
+        });
+        let mut counts = futures::future::join_all(here).await;
+        let elsewhere = |run: &Run| open(run) && !self.peers.routes().owns(run.shard);
+        let places: Vec<usize> = (0..runs.len()).filter(|place| elsewhere(&runs[*place])).collect();
+        let keys: Vec<_> = places.iter().map(|place| (runs[*place].shard, runs[*place].id)).collect();
+        for (place, count) in places.into_iter().zip(self.peers.outstanding(&keys).await) {
+            counts[place] = counts[place].or(count);
+        }
+        counts
+    }
+
+    /// By the owner in this process.
+    pub(crate) async fn outstanding_here(&self, shard: u16, run: RunId) -> Option<(u32, u32)> {
+        self.peers.routes().ask(shard, |reply| Input::Outstanding { run, reply }).await.flatten()
+    }
+
+    /// Waits until the owners of these shards have carried out what was posted to them before; how many have. One that
+    /// does not come to it soon has the message in its inbox all the same.
+    pub(crate) async fn sync(&self, shards: &[u16]) -> usize {
+        let (here, elsewhere): (Vec<u16>, Vec<u16>) =
+            shards.iter().partition(|shard| self.peers.routes().owns(**shard));
+        let here = here.into_iter().map(|shard| async move {
+            let done = self.peers.routes().ask(shard, |reply| Input::Sync { reply });
+            tokio::time::timeout(SYNC, done).await.is_ok_and(|done| done.is_some())
+        });
+        let (here, elsewhere) =
+            futures::future::join(futures::future::join_all(here), self.peers.sync(&elsewhere)).await;
+        here.into_iter().filter(|done| *done).count() + elsewhere.len()
     }
 }

@@ -26,6 +26,8 @@ pub(crate) enum Input {
     },
     /// A target has answered.
     Sent { run: RunId, index: u32, attempt: u32, sent: Sent },
+    /// A delivery was not made after all: the lease could no longer be trusted.
+    Unsent { run: RunId, index: u32, attempt: u32 },
     /// Why does an event wait?
     Explain { run: RunId, index: u32, reply: oneshot::Sender<Option<Explanation>> },
     /// Tokens in flight, and events waiting for another attempt, of a run.
@@ -49,24 +51,20 @@ pub(crate) enum Replied {
 
 /// The shards that this process owns. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Routes {
+pub(crate) struct Routes {
     owners: Arc<DashMap<u16, mpsc::UnboundedSender<Input>>>,
 }
 
 impl Routes {
-    /// No shards yet.
-    pub fn new() -> Self {
-        Self::default()
+    /// Tells a shard's owner, if it is in this process, that there is something new for it in the store. False if it is
+    /// not.
+    pub(crate) fn wake(&self, shard: u16) -> bool {
+        self.tell(shard, Input::Wake)
     }
 
-    /// Tells a shard's owner, if it is in this process, that there is something new for it in the store.
-    pub fn wake(&self, shard: u16) {
-        self.tell(shard, Input::Wake);
-    }
-
-    /// How many shards this process owns.
-    pub fn owned(&self) -> usize {
-        self.owners.len()
+    /// Whether this process owns a shard.
+    pub(crate) fn owns(&self, shard: u16) -> bool {
+        self.owners.contains_key(&shard)
     }
 
     pub(crate) fn shards(&self) -> Vec<u16> {

@@ -15,6 +15,7 @@ use tollgate_status::status as store_status;
 use tollgate_store::history::RunFilter;
 use tollgate_store::plan::{Audit, PlanWrite};
 use tonic::{Request, Response, Status, Streaming};
+use uuid::Uuid;
 
 use crate::Shared;
 
@@ -46,7 +47,7 @@ impl HandlerService {
         action: &str,
     ) -> Result<(), Status> {
         let audit = Audit {
-            id: uuid::Uuid::now_v7(),
+            id: Uuid::now_v7(),
             at_us: self.shared.clock.wall_us(),
             actor,
             namespace: namespace.to_owned(),
@@ -58,26 +59,36 @@ impl HandlerService {
     }
 
     async fn post(&self, shard: u16, control: Control) -> Result<(), Status> {
-        let message = Message { id: uuid::Uuid::now_v7(), control };
+        let message = Message { id: Uuid::now_v7(), control };
         self.shared.store.post(shard, &[message]).await.map_err(store_status)
     }
 
     async fn pause_all(&self, pause: Option<Pause>) -> Result<v1::DispatchState, Status> {
-        for shard in 0..self.shared.shards {
-            self.post(shard, Control::PauseShard { pause: pause.clone() }).await?;
-            self.shared.routes.wake(shard);
+        let id = later_than(self.shared.pause_order().await);
+        let shards: Vec<u16> = (0..self.shared.shards).collect();
+        for shard in &shards {
+            let message = Message { id, control: Control::PauseShard { pause: pause.clone() } };
+            self.shared.store.post(*shard, &[message]).await.map_err(store_status)?;
         }
-        let owned = self.shared.routes.shards();
-        futures::future::join_all(owned.iter().map(|shard| self.shared.sync(*shard))).await;
+        let told = self.shared.sync(&shards).await;
         Ok(v1::DispatchState {
             pause: pause.map(|p| v1::Pause {
                 reason: p.reason,
                 actor: p.actor,
                 since: Some(convert::timestamp(p.since_us)),
             }),
-            shards_told_count: u32::try_from(owned.len()).unwrap_or(u32::MAX),
+            shards_told_count: u32::try_from(told).unwrap_or(u32::MAX),
         })
     }
+}
+
+/// An id for now, or for just after another one if the clock that made that one is ahead.
+fn later_than(other: Uuid) -> Uuid {
+    let now = Uuid::now_v7();
+    if now > other {
+        return now;
+    }
+    Uuid::from_u128(other.as_u128().saturating_add(1))
 }
 
 fn actor<T>(request: &Request<T>) -> String {
@@ -179,8 +190,7 @@ impl EventHandlerService for HandlerService {
     }
 
     async fn get_event(&self, request: Request<v1::GetEventRequest>) -> Result<Response<v1::Event>, Status> {
-        let (_, event) = self.shared.find_event(&request.into_inner().name).await?;
-        Ok(Response::new(event))
+        self.shared.find_event(&request.into_inner().name).await.map(Response::new)
     }
 
     async fn list_events(
@@ -220,8 +230,7 @@ impl EventHandlerService for HandlerService {
             Some(last) if runs.len() == size => page::Token::encode((last.launch_us, last.id), &query),
             _ => String::new(),
         };
-        let shown = futures::future::join_all(runs.iter().map(|run| self.shared.show_run(run))).await;
-        let runs = shown.into_iter().collect::<Result<_, _>>()?;
+        let runs = self.shared.show_runs(&runs).await?;
         Ok(Response::new(v1::ListRunsResponse { runs, next_page_token }))
     }
 
@@ -233,7 +242,7 @@ impl EventHandlerService for HandlerService {
         if run.finished_us.is_none() {
             self.note(actor, &run.namespace, request.name, "cancel").await?;
             self.post(run.shard, Control::CancelRun { run: run.id, reason }).await?;
-            self.shared.sync(run.shard).await;
+            self.shared.sync(&[run.shard]).await;
         }
         let run = self.shared.store.runs(run.shard, &[run.id]).await.map_err(store_status)?;
         let run = run.first().ok_or_else(|| Status::not_found("name: the run has gone"))?;
@@ -269,8 +278,7 @@ impl EventHandlerService for HandlerService {
             retried_count += u32::try_from(found.len()).unwrap_or(u32::MAX);
             let more = found.len() == RETRY_MAX as usize;
             self.post(run.shard, Control::RetryDead { run: run.id, indexes: found }).await?;
-            self.shared.sync(run.shard).await;
-            if !more || !self.shared.routes.tell(run.shard, crate::routes::Input::Wake) {
+            if self.shared.sync(&[run.shard]).await == 0 || !more {
                 break;
             }
         }
@@ -291,9 +299,7 @@ impl EventHandlerService for HandlerService {
         &self,
         request: Request<v1::GetHandlerStatusRequest>,
     ) -> Result<Response<v1::HandlerStatus>, Status> {
-        let parent = request.into_inner().parent;
-        let namespace = if parent.is_empty() { None } else { Some(names::namespace("parent", &parent)?) };
-        self.shared.status(namespace.as_deref()).await.map(Response::new)
+        self.shared.status(&request.into_inner().parent).await.map(Response::new)
     }
 
     async fn pause_dispatch(

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tollgate_clock::Clock;
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::*;
-use tollgate_event_handler::{EventHandler, Options, Routes};
+use tollgate_event_handler::{EventHandler, Options, Peers};
 use tollgate_proto::convert::names;
 use tollgate_proto::v1;
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
@@ -55,8 +55,8 @@ async fn start(store: Arc<dyn Store>) -> World {
     })
     .unwrap();
     let options = Options { exclusive_store: true, poll_ms: 50, lease_ttl_ms: 600, ..Options::default() };
-    let handler =
-        EventHandler::new(store.clone(), targets, Clock::system(), Routes::new(), options).await.unwrap();
+    let peers = Peers::new(store.clone()).await.unwrap();
+    let handler = EventHandler::new(store.clone(), targets, Clock::system(), peers, options).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let service = EventHandlerServiceServer::new(handler.service());
@@ -165,6 +165,7 @@ fn schedule(policy: &Policy, address: SocketAddr) -> Schedule {
         check_again: CheckAgain::default(),
         pause: None,
         labels: Default::default(),
+        former_homes: Vec::new(),
         generation: 1,
         created_us: 0,
         updated_us: 0,

@@ -18,7 +18,7 @@ const ACTOR_CHARS_MAX: usize = 128;
 /// The longest payload that is written out, in bytes.
 const PAYLOAD_MAX_BYTES: usize = 4096;
 /// What the service itself keeps of a resource: noted apart, or not at all.
-const OWN: [&str; 6] = ["name", "uid", "etag", "shard", "create_time", "update_time"];
+const OWN: [&str; 6] = ["name", "uid", "etag", "shards", "create_time", "update_time"];
 const REDACTED: &str = "redacted";
 
 /// Who did something, when, and what to call it.
@@ -34,7 +34,7 @@ struct Side {
     json: Value,
     generation: i64,
     uid: Uuid,
-    shard: u16,
+    shards: Vec<u16>,
 }
 
 /// The caller's name for the log.
@@ -44,22 +44,23 @@ pub(crate) fn actor(metadata: &MetadataMap) -> String {
     if given.is_empty() { "anonymous".to_owned() } else { given.chars().take(ACTOR_CHARS_MAX).collect() }
 }
 
-/// A change of a schedule; the shards are those that own it before and after.
+/// A change of a schedule; the shards are those that must be told of it as it was before, and is after.
 pub(crate) fn of_schedule(
     id: Uuid,
     deed: &Deed,
-    before: Option<(&Schedule, u16)>,
-    after: Option<(&Schedule, u16)>,
+    before: Option<(&Schedule, Vec<u16>)>,
+    after: Option<(&Schedule, Vec<u16>)>,
     named: (&str, &str),
 ) -> Audit {
-    let side = |(schedule, shard): (&Schedule, u16)| Side {
+    let side = |(schedule, shards): (&Schedule, Vec<u16>)| Side {
         json: schedule_json(schedule),
         generation: schedule.generation,
         uid: schedule.uid,
-        shard,
+        shards,
     };
+    let schedules = before.as_ref().zip(after.as_ref()).map(|(before, after)| (before.0, after.0));
     let mut difference = difference(before.map(side), after.map(side));
-    if let (Some((before, _)), Some((after, _))) = (before, after) {
+    if let Some((before, after)) = schedules {
         note_secrets(&before.target, &after.target, &mut difference);
     }
     entry(id, deed, named.0, names::of_schedule(named.0, named.1), difference)
@@ -77,7 +78,7 @@ pub(crate) fn of_policy(
         json: proto_json::to_json(&convert::policy::to_message(policy)),
         generation: policy.generation,
         uid: policy.uid,
-        shard: policy.shard,
+        shards: vec![policy.shard],
     };
     let difference = difference(before.map(side), after.map(side));
     entry(id, deed, named.0, names::of_policy(named.0, named.1), difference)
@@ -118,6 +119,12 @@ pub(crate) fn number(difference: &Value, key: &str, side: &str) -> Option<i64> {
     difference.get(key)?.get(side)?.as_i64()
 }
 
+/// The queue shards that an entry notes.
+pub(crate) fn shards(difference: &Value, side: &str) -> Vec<u16> {
+    let noted = difference.get("shards").and_then(|sides| sides.get(side)?.as_array());
+    noted.into_iter().flatten().filter_map(|shard| shard.as_u64()?.try_into().ok()).collect()
+}
+
 fn entry(id: Uuid, deed: &Deed, namespace: &str, resource: String, difference: Map<String, Value>) -> Audit {
     Audit {
         id,
@@ -156,7 +163,7 @@ fn difference(before: Option<Side>, after: Option<Side>) -> Map<String, Value> {
     };
     note("generation", &|side| side.generation.into(), deleted.map(Value::from));
     note("uid", &|side| side.uid.to_string().into(), None);
-    note("shard", &|side| side.shard.into(), None);
+    note("shards", &|side| side.shards.clone().into(), None);
     found
 }
 

@@ -22,8 +22,17 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// The change from `before` to `after`: gives the new generation and its times.
-    pub(crate) fn to(before: Option<Schedule>, mut after: Schedule, plan: Plan, deed: Deed) -> Self {
+    /// The change from `before` to `after`: gives the new generation, its times, and where it lived.
+    pub(crate) fn to(
+        before: Option<Schedule>,
+        mut after: Schedule,
+        plan: Plan,
+        deed: Deed,
+        shards: u16,
+    ) -> Self {
+        let now_home = home(&after, shards);
+        after.former_homes = before.as_ref().map_or_else(Vec::new, |before| way(before, shards));
+        after.former_homes.retain(|shard| *shard != now_home);
         after.generation = before.as_ref().map_or(1, |before| before.generation + 1);
         after.created_us = before.as_ref().map_or(deed.at_us, |before| before.created_us);
         after.updated_us = deed.at_us;
@@ -43,7 +52,7 @@ impl Change {
     /// What the store has to write.
     pub(crate) fn write(&self, audit_id: Uuid, shards: u16) -> Option<PlanWrite> {
         let schedule = self.schedule()?;
-        let placed = |schedule| (schedule, home(schedule, shards));
+        let placed = |schedule| (schedule, way(schedule, shards));
         let after = self.after.as_ref().map(|(after, _)| placed(after));
         let before = self.before.as_ref().map(placed);
         let named = (schedule.namespace.as_str(), schedule.id.as_str());
@@ -65,26 +74,9 @@ impl Change {
         })
     }
 
-    /// The message for the shard that owned the schedule before the change, where windows have been opened up to
+    /// The message for the first of the shards that must be told, where windows have been opened up to
     /// `opened_until_us`. None where there is nothing to tell: a new schedule that does not fire before.
     pub(crate) fn message(&self, opened_until_us: Option<i64>, shards: u16) -> Option<(u16, Message)> {
-        let owner = home(self.before.as_ref().or(self.schedule())?, shards);
-        let message = self.message_to(owner, opened_until_us, shards)?;
-        if self.before.is_none()
-            && matches!(&message.control, Control::ScheduleChanged { schedule, .. } if schedule.launches_us.is_empty())
-        {
-            return None;
-        }
-        Some((owner, message))
-    }
-
-    /// As [`Self::message`], for a shard that owned the schedule at some time, and always.
-    pub(crate) fn message_to(
-        &self,
-        owner: u16,
-        opened_until_us: Option<i64>,
-        shards: u16,
-    ) -> Option<Message> {
         let schedule = self.schedule()?;
         let deleted = self.after.is_none();
         let changed_us = self.deed.at_us;
@@ -95,6 +87,9 @@ impl Change {
             }
             _ => Vec::new(),
         };
+        if self.before.is_none() && launches_us.is_empty() {
+            return None;
+        }
         let row = ShardSchedule {
             uid: schedule.uid,
             generation: schedule.generation + i64::from(deleted),
@@ -107,19 +102,21 @@ impl Change {
             deleted,
             cursor: None,
             earlier: Vec::new(),
-            former: Vec::new(),
+            home: None,
         };
-        let home_after = if deleted { owner } else { home(schedule, shards) };
-        Some(Message {
-            id: message_id(row.uid, row.generation, owner),
+        let mut onward = way(schedule, shards);
+        let first = onward.remove(0);
+        let message = Message {
+            id: message_id(row.uid, row.generation, first),
             control: Control::ScheduleChanged {
                 schedule: row,
                 namespace: schedule.namespace.clone(),
                 schedule_id: schedule.id.clone(),
                 policy_uid: schedule.policy_uid,
-                moved_to: (home_after != owner).then_some(home_after),
+                onward,
             },
-        })
+        };
+        Some((first, message))
     }
 
     /// The triggers that the emitter will not find any more and that the pause leaves out.
@@ -142,4 +139,12 @@ impl Change {
     pub(crate) fn takes_skips_back(&self) -> bool {
         self.before.as_ref().is_some_and(|before| before.pause.is_some())
     }
+}
+
+/// Every shard that must be told of a change, in this order: those in which the schedule lived before, as runs of it
+/// may still wait there, and at last its home.
+pub(crate) fn way(schedule: &Schedule, shards: u16) -> Vec<u16> {
+    let mut way = schedule.former_homes.clone();
+    way.push(home(schedule, shards));
+    way
 }

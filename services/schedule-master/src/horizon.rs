@@ -30,8 +30,10 @@ impl ScheduleMaster {
             .iter()
             .filter_map(|change| change.write(self.new_id(change.deed.at_us), shards))
             .collect();
+        tollgate_fault_points::pass("master.commit.before");
         match self.store().write_plan(writes).await {
             Ok(()) => {
+                tollgate_fault_points::pass("master.commit.after");
                 if let Err(error) = self.correct(&changes).await {
                     tracing::warn!(%error, "emitted runs are not put right yet; trying again");
                     self.correct_later(changes, false);
@@ -76,6 +78,7 @@ impl ScheduleMaster {
     pub(crate) async fn post(&self, posts: BTreeMap<u16, Vec<Message>>) -> Result<(), StoreError> {
         for (shard, messages) in posts {
             self.store().post(shard, &messages).await?;
+            tollgate_fault_points::pass("master.message.after");
             self.wake(shard);
         }
         Ok(())

@@ -18,14 +18,14 @@ use uuid::Uuid;
 use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
 use crate::change::Change;
-use crate::placement::{home, message_id};
+use crate::placement::message_id;
 
 const PAGE: u32 = 1000;
 
 /// What the log says of one schedule, over all its changes of the last minutes.
 #[derive(Debug, Default)]
 struct Trace {
-    /// The queue shards that owned it before a change.
+    /// The queue shards in which it had lived before a change.
     shards: BTreeSet<u16>,
     /// It was not only made.
     changed: bool,
@@ -86,7 +86,7 @@ impl ScheduleMaster {
                 self.store().forget_skipped(*uid, SkipReason::Paused, since_us, until_us).await?;
             }
             skipped.extend(change.skipped(opened_until_us, self.now_us()));
-            for (shard, message) in self.messages(&change, schedule, trace, opened_until_us) {
+            if let Some((shard, message)) = change.message(opened_until_us, self.inner.shards) {
                 posts.entry(shard).or_default().push(message);
             }
         }
@@ -94,25 +94,6 @@ impl ScheduleMaster {
             self.store().emit(&[], &skipped).await?;
         }
         self.post(posts).await
-    }
-
-    /// The messages about a schedule as it is now: to the shards that owned it before, which pass them on once they
-    /// have given up what they had; else to its own.
-    fn messages(
-        &self,
-        change: &Change,
-        schedule: &Schedule,
-        trace: &Trace,
-        opened_until_us: Option<i64>,
-    ) -> Vec<(u16, Message)> {
-        let shards = self.inner.shards;
-        let now_home = home(schedule, shards);
-        let others: Vec<u16> = trace.shards.iter().copied().filter(|shard| *shard != now_home).collect();
-        if others.is_empty() {
-            return change.message(opened_until_us, shards).into_iter().collect();
-        }
-        let to = |shard: u16| Some((shard, change.message_to(shard, opened_until_us, shards)?));
-        others.into_iter().filter_map(to).collect()
     }
 }
 
@@ -149,7 +130,7 @@ fn deletion(
         deleted: true,
         cursor: None,
         earlier: Vec::new(),
-        former: Vec::new(),
+        home: None,
     };
     let message = |shard: u16| Message {
         id: message_id(uid, generation, shard),
@@ -158,7 +139,7 @@ fn deletion(
             namespace: namespace.to_owned(),
             schedule_id: id.to_owned(),
             policy_uid: None,
-            moved_to: None,
+            onward: Vec::new(),
         },
     };
     trace.shards.iter().map(|shard| (*shard, message(*shard))).collect()
@@ -173,7 +154,7 @@ fn follow(traces: &mut BTreeMap<(String, String, Uuid), Trace>, entry: &Audit) {
         return;
     };
     let trace = traces.entry((namespace, id, uid)).or_default();
-    trace.shards.extend(number("shard", "old").and_then(|shard| u16::try_from(shard).ok()));
+    trace.shards.extend(audit::shards(&entry.difference, "old"));
     trace.changed |= number("generation", "old").is_some();
     trace.resumed |= entry.action == "resume";
     if entry.action == "delete" {

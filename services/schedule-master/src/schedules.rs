@@ -50,7 +50,7 @@ impl ScheduleMaster {
             return Err(Status::already_exists(format!("{taken} exists already")));
         }
         let deed = Deed { at_us, actor, action: "create" };
-        let change = Change::to(None, draft.schedule, draft.plan, deed);
+        let change = Change::to(None, draft.schedule, draft.plan, deed, self.inner.shards);
         let shown = self.show_change(&change)?;
         if !request.validate_only {
             self.commit(vec![change]).await.map_err(status_of_create)?;
@@ -81,7 +81,7 @@ impl ScheduleMaster {
             }
             let at_us = self.change_us(stored.updated_us);
             let deed = Deed { at_us, actor: actor.clone(), action: "update" };
-            let change = Change::to(Some(stored), draft.schedule, draft.plan, deed);
+            let change = Change::to(Some(stored), draft.schedule, draft.plan, deed, self.inner.shards);
             match self.make(change, request.validate_only).await {
                 Err(failed) if again(try_number, etag, &failed) => try_number += 1,
                 done => return done,
@@ -163,7 +163,7 @@ impl ScheduleMaster {
                 return Ok(self.shown(&stored, Some(&plan)));
             }
             let deed = Deed { at_us, actor: actor.to_owned(), action };
-            let change = Change::to(Some(stored), steered, plan, deed);
+            let change = Change::to(Some(stored), steered, plan, deed, self.inner.shards);
             match self.make(change, false).await {
                 Err(failed) if again(try_number, None, &failed) => try_number += 1,
                 done => return done,

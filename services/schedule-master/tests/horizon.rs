@@ -8,7 +8,7 @@ use tollgate_core::model::{MINUTE_US, SECOND_US};
 use tollgate_proto::v1;
 use tollgate_schedule_master::shard_of;
 use uuid::Uuid;
-use world::{NOW_S, NOW_US, World, given_policy, given_schedule};
+use world::{NOW_S, NOW_US, Told, World, given_policy, given_schedule};
 
 const PAUSED: i32 = v1::SkipReason::Paused as i32;
 
@@ -30,7 +30,7 @@ async fn a_new_schedule_is_told_only_if_it_fires_inside_what_is_open() {
     let told = &told[0];
     assert_eq!(told.launches(), [60, 120, 180]);
     assert_eq!(told.shard, home(&world, &made.uid));
-    assert_eq!((told.schedule_id.as_str(), told.policy_uid, told.moved_to), ("a", None, None));
+    assert_eq!((told.schedule_id.as_str(), told.policy_uid, &*told.onward), ("a", None, &[][..]));
     let row = &told.schedule;
     assert_eq!((row.changed_us, row.until_us, row.events, row.priority), (NOW_US, until_us, 7, 2));
     assert_eq!((row.pause.clone(), row.deleted, row.cursor.clone()), (None, false, None));
@@ -50,7 +50,7 @@ async fn an_update_corrects_what_is_open() {
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].launches(), [120]);
     assert_eq!(told[0].schedule.changed_us, NOW_US + 70 * SECOND_US);
-    assert_eq!((told[0].schedule.events, told[0].moved_to), (4, None));
+    assert_eq!((told[0].schedule.events, &*told[0].onward), (4, &[][..]));
     let other = world.update("a", json!({"triggers": [{"cron": "0 3 * * *"}]}), &["triggers"]).await.unwrap();
     assert_eq!(other.uid, changed.uid);
     assert!(world.told(3).await[0].launches().is_empty());
@@ -104,7 +104,7 @@ async fn a_deletion_withdraws() {
     let told = world.told(2).await;
     assert_eq!(told.len(), 1);
     assert!(told[0].schedule.deleted && told[0].launches().is_empty());
-    assert_eq!((told[0].shard, told[0].moved_to), (home(&world, &made.uid), None));
+    assert_eq!((told[0].shard, &*told[0].onward), (home(&world, &made.uid), &[][..]));
     let again = world.create("a", json!({})).await.unwrap();
     assert_ne!(again.uid, made.uid);
     assert_eq!(world.told(1).await.len(), 2);
@@ -113,7 +113,7 @@ async fn a_deletion_withdraws() {
 /// A policy that lives in another shard than `not`.
 async fn policy_elsewhere(world: &mut World, not: u16) -> v1::Policy {
     for at in 0..1000 {
-        let made = world.create_policy(&format!("p{at}"), json!({"max_in_flight": 1})).await.unwrap();
+        let made = world.create_policy(&format!("p{not}-{at}"), json!({"max_in_flight": 1})).await.unwrap();
         if u16::try_from(made.shard).unwrap() != not {
             return made;
         }
@@ -132,13 +132,20 @@ async fn a_move_is_told_to_the_shard_that_had_it() {
     world.update("a", json!({"policy": policy.name}), &["policy"]).await.unwrap();
     let told = world.told(2).await;
     assert_eq!(told.len(), 1);
-    assert_eq!((told[0].shard, told[0].moved_to), (old, Some(new)));
+    assert_eq!((told[0].shard, &*told[0].onward), (old, &[new][..]));
     assert_eq!(told[0].policy_uid, Some(policy.uid.parse().unwrap()));
     assert_eq!(told[0].launches(), [60, 120]);
     world.update("a", json!({"events": 3}), &["events"]).await.unwrap();
-    assert_eq!((world.told(3).await[0].shard, world.told(3).await[0].moved_to), (new, None));
+    let way = |told: Vec<Told>| (told[0].shard, told[0].onward.clone());
+    assert_eq!(way(world.told(3).await), (old, vec![new]), "what waits there must not start");
     world.update("a", json!({}), &["policy"]).await.unwrap();
-    assert_eq!((world.told(4).await[0].shard, world.told(4).await[0].moved_to), (new, Some(old)));
+    assert_eq!(way(world.told(4).await), (new, vec![old]));
+    let third = policy_elsewhere(&mut world, new).await;
+    world.update("a", json!({"policy": third.name}), &["policy"]).await.unwrap();
+    if third.shard != u32::from(old) {
+        let third = u16::try_from(third.shard).unwrap();
+        assert_eq!(way(world.told(5).await), (new, vec![old, third]));
+    }
 }
 
 #[tokio::test]
@@ -225,6 +232,6 @@ async fn a_repair_tells_again_what_was_changed_lately() {
     }
     assert_eq!(again[0].as_ref().unwrap().1, home(&world, &made.uid));
     assert_eq!(again[1].as_ref().unwrap().1, home(&world, &moved.uid));
-    assert!(again[1].as_ref().unwrap().0.contains(&format!("moved_to: Some({})", policy.shard)));
+    assert!(again[1].as_ref().unwrap().0.contains(&format!("onward: [{}]", policy.shard)));
     assert_eq!(world.skipped("paused").await.len(), 4);
 }

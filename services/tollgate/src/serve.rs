@@ -15,7 +15,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 use tollgate_clock::Clock;
 use tollgate_event_emitter::Emitter;
-use tollgate_event_handler::{EventHandler, Routes};
+use tollgate_event_handler::{EventHandler, Peers};
 use tollgate_proto::v1::event_emitter_service_server::EventEmitterServiceServer;
 use tollgate_proto::v1::event_handler_service_server::EventHandlerServiceServer;
 use tollgate_proto::v1::schedule_master_service_server::ScheduleMasterServiceServer;
@@ -103,10 +103,10 @@ impl Parts {
         stop: &CancellationToken,
     ) -> anyhow::Result<Self> {
         let clock = Clock::system();
-        let owners = Routes::new();
+        let peers = Peers::new(store.clone()).await?;
         let wake: Arc<dyn Fn(u16) + Send + Sync> = {
-            let owners = owners.clone();
-            Arc::new(move |shard| owners.wake(shard))
+            let peers = peers.clone();
+            Arc::new(move |shard| peers.wake(shard))
         };
         let (health, health_service) = tonic_health::server::health_reporter();
         let mut services = RoutesBuilder::default();
@@ -118,15 +118,19 @@ impl Parts {
                 store.clone(),
                 targets(config)?,
                 clock.clone(),
-                owners.clone(),
+                peers.clone(),
                 handler_options(config, address),
             )
             .await?;
             let service = EventHandlerServiceServer::new(handler.service());
             services.add_service(service.max_decoding_message_size(MESSAGE_MAX_BYTES));
+            services.add_service(handler.peer_service());
             health.set_serving::<EventHandlerServiceServer<tollgate_event_handler::HandlerService>>().await;
             let token = stop.clone();
             roles.push(tokio::spawn(async move { handler.run(token).await }));
+        } else {
+            let token = stop.clone();
+            roles.push(tokio::spawn(async move { peers.watch(token).await }));
         }
         if config.roles.contains(&Role::Emitter) {
             let options = tollgate_event_emitter::Options {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::control::Message;
-use crate::model::{DAY_US, Policy, Run, RunId, Skipped};
+use crate::model::{DAY_US, Pause, Policy, Run, RunId, Skipped};
 
 /// How many earlier generations of a schedule a shard remembers.
 const EARLIER_MAX: usize = 64;
@@ -109,7 +109,7 @@ pub struct ShardSchedule {
     /// Priority in that generation.
     pub priority: u8,
     /// Why nothing of it may start, while it is paused.
-    pub pause: Option<crate::model::Pause>,
+    pub pause: Option<Pause>,
     /// It has been deleted.
     pub deleted: bool,
     /// What its consumers handed to the next run.
@@ -117,9 +117,9 @@ pub struct ShardSchedule {
     /// Earlier generations and when they took effect, for what was emitted before several changes and comes late.
     #[serde(default)]
     pub earlier: Vec<(i64, i64)>,
-    /// Shards that owned it before. Runs that started there end there, so they are told of its changes, too.
+    /// The shard in which it lives, where that is another one: only runs that started here are left.
     #[serde(default)]
-    pub former: Vec<u16>,
+    pub home: Option<u16>,
 }
 
 impl ShardSchedule {
@@ -137,9 +137,6 @@ impl ShardSchedule {
     /// Takes over what the row of an earlier generation knew.
     pub(super) fn follow(&mut self, old: &Self) {
         self.cursor = self.cursor.take().or_else(|| old.cursor.clone());
-        self.former.extend(
-            old.former.iter().filter(|shard| !self.former.contains(shard)).copied().collect::<Vec<_>>(),
-        );
         self.earlier.clone_from(&old.earlier);
         if old.generation > 0 {
             self.earlier.push((old.generation, old.changed_us));
@@ -150,6 +147,16 @@ impl ShardSchedule {
         let surplus = self.earlier.len().saturating_sub(EARLIER_MAX);
         self.earlier.drain(..surplus);
     }
+}
+
+/// Whether a shard is paused, and by which message: a resume is remembered, too, so that an earlier pause that comes
+/// late changes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardPause {
+    /// The id of the message that said so; larger is later.
+    pub order: Uuid,
+    /// Set while paused.
+    pub pause: Option<Pause>,
 }
 
 /// Everything that one commit of a shard's owner writes.
@@ -184,7 +191,7 @@ pub struct Changes {
     /// Triggers that made no run.
     pub skipped: Vec<Skipped>,
     /// The shard's own pause, if it changes.
-    pub pause: Option<Option<crate::model::Pause>>,
+    pub pause: Option<ShardPause>,
 }
 
 impl Changes {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::change::ShardSchedule;
-use crate::model::{Pause, Policy, RunId};
+use crate::model::{Pause, Policy, RunId, Sent};
 
 /// A message with the id under which it is stored, which makes posting it twice harmless.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,6 +14,29 @@ pub struct Message {
     pub id: Uuid,
     /// What to do.
     pub control: Control,
+}
+
+impl Message {
+    /// A message that is read before all others, however many wait: its id sorts first. `random` tells it from others
+    /// of its kind.
+    pub fn first(random: u64, control: Control) -> Self {
+        Self { id: Uuid::from_u128(u128::from(random)), control }
+    }
+}
+
+/// A delivery that has begun, and whose answer has not come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnderWay {
+    /// The run.
+    pub run: RunId,
+    /// The event's index.
+    pub index: u32,
+    /// Which delivery.
+    pub attempt: u32,
+    /// An earlier delivery is unclear, so that a refusal of this one proves nothing.
+    pub doubtful: bool,
+    /// The answer is waited for so long, in milliseconds.
+    pub grace_ms: i64,
 }
 
 /// What a message asks for.
@@ -41,8 +64,18 @@ pub enum Control {
         schedule_id: String,
         /// For the runs to be made: the policy.
         policy_uid: Option<Uuid>,
-        /// The shard that owns the schedule from this generation on, where that is another one.
-        moved_to: Option<u16>,
+        /// The shards that must be told after this one, in this order. The last one is the schedule's home; all
+        /// others owned it before, and each gives up what it has not started before the next one is told. Empty: the
+        /// schedule lives here.
+        #[serde(default)]
+        onward: Vec<u16>,
+    },
+    /// A run that stayed behind when its schedule moved here leaves a cursor for the schedule's next run.
+    CursorLeft {
+        /// The schedule.
+        schedule_uid: Uuid,
+        /// What the consumer gave.
+        cursor: String,
     },
     /// Cancel what a run has not started.
     CancelRun {
@@ -58,7 +91,8 @@ pub enum Control {
         /// Which events; empty means all that are dead.
         indexes: Vec<u32>,
     },
-    /// Nothing of this shard may start, or may again.
+    /// Nothing of this shard may start, or may again. The message's id orders it: one with a smaller id than the
+    /// latest that was carried out is passed over.
     PauseShard {
         /// Set to pause, absent to resume.
         pause: Option<Pause>,
@@ -67,5 +101,22 @@ pub enum Control {
     Release {
         /// What was released and how.
         release: super::release::Release,
+    },
+    /// Deliveries that the shard's former owner has begun, and whose answers it still waits for. They are not made
+    /// again before their time is over.
+    UnderWay {
+        /// Which.
+        deliveries: Vec<UnderWay>,
+    },
+    /// The answer to a delivery that a former owner has made.
+    Sent {
+        /// The run.
+        run: RunId,
+        /// The event's index.
+        index: u32,
+        /// The delivery.
+        attempt: u32,
+        /// What the target said.
+        sent: Sent,
     },
 }

@@ -200,7 +200,7 @@ impl Shard {
 
     /// Hands out tokens, bucket by bucket, until limits or work run out.
     pub(super) fn dispatch(&mut self, now: Now) {
-        if self.pause.is_some() || self.draining {
+        if self.pause.pause.is_some() || self.draining {
             return;
         }
         let sends_max = self.options.sends_max;

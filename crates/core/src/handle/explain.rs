@@ -149,6 +149,8 @@ pub struct Status {
     pub runs_upcoming: u64,
     /// Why nothing starts.
     pub pause: Option<Pause>,
+    /// The latest message that paused or resumed it.
+    pub pause_order: Uuid,
 }
 
 impl Shard {
@@ -219,7 +221,8 @@ impl Shard {
             .collect();
         let launched = self.runs.values().filter(|r| r.launched).count() as u64;
         let upcoming = self.runs.len() as u64 - launched;
-        Status { gauges, runs_launched: launched, runs_upcoming: upcoming, pause: self.pause.clone() }
+        let super::change::ShardPause { order, pause } = self.pause.clone();
+        Status { gauges, runs_launched: launched, runs_upcoming: upcoming, pause, pause_order: order }
     }
 
     fn waiting(
@@ -256,7 +259,7 @@ impl Shard {
 
     fn reasons(&self, run: &LiveRun, now: Now) -> Vec<Reason> {
         let mut reasons = Vec::new();
-        reasons.extend(self.pause.clone().map(Reason::AllPaused));
+        reasons.extend(self.pause.pause.clone().map(Reason::AllPaused));
         let schedule = self.schedules.get(&run.row.schedule_uid);
         if let Some(schedule) = schedule {
             let pause = schedule.row.as_ref().and_then(|r| r.pause.clone());

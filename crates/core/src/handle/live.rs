@@ -72,6 +72,10 @@ pub(super) struct LiveToken {
     pub stored: bool,
     /// It stands in its queue (waiting, and its time has come).
     pub queued: bool,
+    /// A former owner waits for the answer of its delivery, until then (monotonic).
+    pub elsewhere_us: Option<i64>,
+    /// The commit that carries its latest heartbeat's own time to live.
+    pub ttl_commit: u64,
 }
 
 impl LiveToken {
@@ -86,6 +90,8 @@ impl LiveToken {
             timer_us: None,
             stored: false,
             queued: false,
+            elsewhere_us: None,
+            ttl_commit: 0,
         }
     }
 

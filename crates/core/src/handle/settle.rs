@@ -1,5 +1,8 @@
 //! What becomes of acquired events: answers of targets, releases, heartbeats, silence.
 
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
 use super::change::{Outcome, TokenState};
 use super::live::LiveToken;
 use super::release::{Answer, Release, ReleaseOutcome};
@@ -18,6 +21,7 @@ impl Shard {
             return;
         }
         token.sending = false;
+        token.elsewhere_us = None;
         match sent {
             Sent::Accepted => self.accepted(key, now),
             Sent::Refused { message, retry_after_ms, permanent } => {
@@ -51,7 +55,7 @@ impl Shard {
             }
         }
         if let Some(cursor) = release.cursor {
-            self.keep_cursor(release.run, cursor);
+            self.keep_cursor(key, cursor);
         }
         match (&answer, release.outcome) {
             (Answer::ComesAgain { at_us }, _) => self.come_again(key, *at_us, release.message, now),
@@ -75,31 +79,41 @@ impl Shard {
         None
     }
 
-    /// A consumer says that it is still at work. `ttl_ms` overrides the policy's time to live for this event.
+    /// A consumer says that it is still at work. `ttl_ms` overrides the policy's time to live for this event. `None`:
+    /// the answer comes as an effect, numbered `reply`, once the time to live is durable.
     pub fn extend(
         &mut self,
-        run: RunId,
-        index: u32,
+        (run, index): (RunId, u32),
         attempt: Option<u32>,
         ttl_ms: Option<i64>,
+        reply: u64,
         now: Now,
-    ) -> Answer {
+    ) -> Option<Answer> {
         let key = (run, index);
         let default_ttl_ms = self.heartbeat_ttl_ms(key);
-        let Some(token) = self.tokens.get_mut(&key) else { return Answer::NotHeld };
+        let (pending, durable) = (self.pending_commit(), self.commits());
+        let Some(token) = self.tokens.get_mut(&key) else { return Some(Answer::NotHeld) };
         if !token.in_flight() || attempt.is_some_and(|a| a != token.row.attempt) {
-            return Answer::Late;
+            return Some(Answer::Late);
         }
         let remaining_ms = ttl_ms.unwrap_or(default_ttl_ms);
         token.sign_us = now.mono_us;
         if token.row.heartbeat_ttl_ms != Some(remaining_ms) {
             token.row.heartbeat_ttl_ms = Some(remaining_ms);
+            token.ttl_commit = pending;
             self.dirty_tokens.insert(key);
         }
+        let waits = token.ttl_commit > durable;
         if token.row.state == TokenState::Held {
             self.arm_silence(key, now);
         }
-        Answer::Extended { remaining_ms }
+        let answer = Answer::Extended { remaining_ms };
+        if !waits {
+            return Some(answer);
+        }
+        self.urgent = true;
+        self.effects.push(Effect::Reply { reply, answer });
+        None
     }
 
     fn accepted(&mut self, key: (RunId, u32), now: Now) {
@@ -234,10 +248,13 @@ impl Shard {
             .is_some_and(|b| b.policy.as_ref().is_some_and(|p| p.pause.is_some()) || b.unknown);
         if cancelled {
             self.hold(key, now);
-        } else if parked || policy_paused || self.pause.is_some() || self.draining {
+        } else if parked || policy_paused || self.pause.pause.is_some() || self.draining {
             self.arm(key, Some(now.mono_us + PAUSED_RESEND_US));
         } else {
             token.row.attempt += 1;
+            // Nobody knows any more what became of the delivery before.
+            token.doubtful = true;
+            token.elsewhere_us = None;
             self.send(key);
         }
     }
@@ -344,7 +361,7 @@ impl Shard {
         }
     }
 
-    pub(super) fn unblock(&mut self, uid: uuid::Uuid, now: Now) {
+    pub(super) fn unblock(&mut self, uid: Uuid, now: Now) {
         let Some(schedule) = self.schedules.get_mut(&uid) else { return };
         if schedule.blocked_us.is_some_and(|b| b <= now.mono_us) {
             schedule.blocked_us = None;
@@ -392,28 +409,40 @@ impl Shard {
     }
 
     /// Keeps a cursor for the schedule's next run.
-    fn keep_cursor(&mut self, id: RunId, cursor: String) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
+    fn keep_cursor(&mut self, key: (RunId, u32), cursor: String) {
+        let (Some(run), Some(token)) = (self.runs.get_mut(&key.0), self.tokens.get(&key)) else { return };
         run.row.cursor_out = Some(cursor.clone());
-        self.dirty_runs.insert(id);
-        let row = self.schedules.entry(run.row.schedule_uid).or_default().row.get_or_insert_with(|| {
-            super::change::ShardSchedule {
-                uid: run.row.schedule_uid,
-                // No fence: the message that brings this generation's may still come.
-                generation: 0,
-                changed_us: 0,
-                until_us: 0,
-                launches_us: Vec::new(),
-                events: run.row.events,
-                priority: run.row.priority,
-                pause: None,
-                deleted: false,
-                cursor: None,
-                earlier: Vec::new(),
-                former: Vec::new(),
-            }
+        self.dirty_runs.insert(key.0);
+        let uid = run.row.schedule_uid;
+        let id = cursor_id(key, token.row.attempt);
+        self.schedules.entry(uid).or_default().row.get_or_insert_with(|| super::change::ShardSchedule {
+            uid,
+            // No fence: the message that brings this generation's may still come.
+            generation: 0,
+            changed_us: 0,
+            until_us: 0,
+            launches_us: Vec::new(),
+            events: run.row.events,
+            priority: run.row.priority,
+            pause: None,
+            deleted: false,
+            cursor: None,
+            earlier: Vec::new(),
+            home: None,
         });
-        row.cursor = Some(cursor);
-        self.dirty_schedules.insert(run.row.schedule_uid);
+        self.cursor_left(uid, cursor, id);
     }
+}
+
+/// The id of the message that carries a delivery's cursor to another shard: telling it twice is harmless.
+fn cursor_id((run, index): (RunId, u32), attempt: u32) -> Uuid {
+    let digest = Sha256::new()
+        .chain_update(b"cursor")
+        .chain_update(run.0.as_bytes())
+        .chain_update(index.to_be_bytes())
+        .chain_update(attempt.to_be_bytes())
+        .finalize();
+    let mut bytes = [0_u8; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    Uuid::from_bytes(bytes)
 }

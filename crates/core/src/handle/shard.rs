@@ -6,12 +6,12 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::bucket::Bucket;
-use super::change::{Changes, HistoryRow, ShardSchedule, TokenRow};
+use super::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow, TokenState};
 use super::live::{LiveRun, LiveSchedule, LiveToken};
 use super::queue::Queue;
 use super::release::Answer;
 use super::steer::Move;
-use crate::model::{Now, Pause, Policy, Run, RunId, RunSpec};
+use crate::model::{Now, Policy, Run, RunId, RunSpec};
 
 /// Fewer specs and schedules than this are not worth looking through.
 pub(super) const SWEEP_MIN: usize = 64;
@@ -40,14 +40,16 @@ pub struct State {
     pub policies: Vec<Policy>,
     /// Its schedules.
     pub schedules: Vec<ShardSchedule>,
-    /// Runs in the states WAITING and RUNNING.
+    /// Runs in the states WAITING and RUNNING. One without its spec is passed over, and its tokens count.
     pub runs: Vec<Run>,
     /// Their tokens.
     pub tokens: Vec<TokenRow>,
+    /// How many further tokens count against each policy: those of runs that cannot be read. They are never freed.
+    pub counted: Vec<(Option<Uuid>, u32)>,
     /// Their specs.
     pub specs: Vec<RunSpec>,
     /// The shard's pause.
-    pub pause: Option<Pause>,
+    pub pause: ShardPause,
 }
 
 /// One delivery to make.
@@ -83,6 +85,16 @@ pub enum Effect {
         /// The answer.
         answer: Answer,
     },
+}
+
+impl Effect {
+    /// The event that it delivers.
+    pub(super) fn delivers(&self) -> Option<(RunId, u32)> {
+        match self {
+            Self::Send(send) => Some((send.run, send.index)),
+            Self::Reply { .. } => None,
+        }
+    }
 }
 
 /// What to write, in one fenced transaction.
@@ -146,7 +158,7 @@ pub(super) enum MonoTimer {
 pub struct Shard {
     pub(super) number: u16,
     pub(super) options: Options,
-    pub(super) pause: Option<Pause>,
+    pub(super) pause: ShardPause,
     pub(super) buckets: BTreeMap<Option<Uuid>, Bucket>,
     pub(super) queues: BTreeMap<Option<Uuid>, Queue>,
     pub(super) schedules: BTreeMap<Uuid, LiveSchedule>,
@@ -178,7 +190,7 @@ pub struct Shard {
     pub(super) idle_specs: BTreeSet<(Uuid, i64)>,
     pub(super) sweep_at: usize,
     lazy_until_us: Option<i64>,
-    committing: Option<Vec<Effect>>,
+    pub(super) committing: Option<Vec<Effect>>,
     commits: u64,
     random: u64,
 }
@@ -226,11 +238,24 @@ impl Shard {
             shard.forget_later(&row);
             shard.schedules.entry(uid).or_default().row = Some(row);
         }
+        let mut unfit = BTreeMap::new();
         for run in state.runs {
+            let (id, policy) = (run.id, run.policy_uid);
             shard.restore_run(run, now);
+            if !shard.runs.contains_key(&id) {
+                unfit.insert(id, policy);
+            }
         }
         for token in state.tokens {
-            shard.restore_token(token, now);
+            match unfit.get(&token.run) {
+                // Nobody can work on the run, and the consumer may well have the event.
+                Some(policy) if token.state != TokenState::Waiting => shard.bucket(*policy, now).held += 1,
+                Some(_) => {}
+                None => shard.restore_token(token, now),
+            }
+        }
+        for (policy, tokens) in state.counted {
+            shard.bucket(policy, now).held += tokens;
         }
         let uids: Vec<_> = shard.schedules.keys().copied().collect();
         for uid in uids {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use super::change::{HistoryRow, Outcome, ShardSchedule, TokenRow, TokenState};
+use super::change::{HistoryRow, Outcome, ShardPause, ShardSchedule, TokenRow, TokenState};
 use super::control::{Control, Message};
 use super::live::{LiveRun, LiveToken};
 use super::shard::{Context, Needs, Shard, WallTimer};
@@ -36,10 +36,8 @@ impl Shard {
             return;
         }
         self.urgent = true;
-        let moved = matches!(&message.control,
-            Control::ScheduleChanged { moved_to: Some(shard), .. } if *shard != self.number);
-        if moved {
-            // Until it has been handed over.
+        if matches!(&message.control, Control::ScheduleChanged { onward, .. } if !onward.is_empty()) {
+            // Until it has been passed on.
             self.messages.insert(message.id, u64::MAX);
         } else {
             self.messages.insert(message.id, self.pending_commit());
@@ -49,29 +47,30 @@ impl Shard {
         match message.control {
             Control::PolicyChanged { policy } => self.policy_changed(policy, now),
             Control::PolicyDeleted { uid } => self.policy_deleted(uid),
-            Control::ScheduleChanged { schedule, namespace, schedule_id, policy_uid, moved_to } => {
+            Control::ScheduleChanged { schedule, namespace, schedule_id, policy_uid, onward } => {
                 let template = Template { namespace, schedule_id, policy_uid };
-                match moved_to {
-                    Some(shard) if moved => {
-                        self.schedule_moved(message.id, shard, schedule, template, &context.runs, now);
-                    }
-                    _ => {
-                        let (uid, former) = (schedule.uid, schedule.former.clone());
-                        let news = self.schedule_changed(schedule, &template, &context.runs, now);
-                        self.tell_former(message.id, uid, news, &former, &template);
-                    }
+                if onward.is_empty() {
+                    self.schedule_changed(schedule, &template, &context.runs, now);
+                } else {
+                    self.schedule_moved(message.id, onward, schedule, template, &context.runs, now);
                 }
+            }
+            Control::CursorLeft { schedule_uid, cursor } => {
+                self.cursor_left(schedule_uid, cursor, message.id);
             }
             Control::CancelRun { run, reason } => {
                 self.adopt(context.runs.into_iter().filter(is_emitted).collect(), Vec::new(), now);
                 self.cancel(run, reason, now);
             }
             Control::RetryDead { run, .. } => self.retry_dead(run, context, now),
-            Control::PauseShard { pause } => {
-                self.changes.pause = Some(pause.clone());
-                self.pause = pause;
+            Control::PauseShard { pause } if message.id >= self.pause.order => {
+                self.pause = ShardPause { order: message.id, pause };
+                self.changes.pause = Some(self.pause.clone());
                 self.ready.extend(self.buckets.keys().copied());
             }
+            Control::PauseShard { .. } => {}
+            Control::UnderWay { deliveries } => self.under_way_elsewhere(deliveries, now),
+            Control::Sent { run, index, attempt, sent } => self.sent(run, index, attempt, sent, now),
             Control::Release { release } => {
                 // Nobody waits for an answer any more: what it says is in the store.
                 if let Some(_unchanged) = self.release(release, 0, now) {}
@@ -140,33 +139,37 @@ impl Shard {
         }
     }
 
-    /// The schedule has a new generation: what was emitted for the time after the change is put right. False if a
-    /// later one is known, or this one.
+    /// The schedule has a new generation: what was emitted for the time after the change is put right. One that is
+    /// known changes nothing; one that was overtaken holds until the next one's moment.
     fn schedule_changed(
         &mut self,
         mut row: ShardSchedule,
         template: &Template,
         read: &[Run],
         now: Now,
-    ) -> bool {
+    ) {
         let uid = row.uid;
         let schedule = self.schedules.entry(uid).or_default();
         if let Some(old) = &mut schedule.row {
+            if (old.knows(row.generation) || old.replaced_us(row.generation).is_some())
+                && let Some(cursor) = row.cursor.take()
+            {
+                self.dirty_schedules.insert(uid);
+                old.cursor = Some(cursor);
+            }
             if old.knows(row.generation) {
-                return false;
+                return;
             }
             if let Some(replaced_us) = old.replaced_us(row.generation) {
-                // The message was overtaken: its generation held until the next one's moment.
                 old.earlier.push((row.generation, row.changed_us));
                 self.dirty_schedules.insert(uid);
                 row.launches_us.retain(|launch_us| *launch_us <= replaced_us);
                 self.put_right_upcoming(&row, replaced_us, now);
                 self.make_missing(&row, template, read, now);
-                return false;
+                return;
             }
             row.follow(old);
         }
-        row.former.retain(|shard| *shard != self.number);
         let deleted = row.deleted;
         schedule.row = Some(row.clone());
         self.forget_later(&row);
@@ -181,7 +184,6 @@ impl Shard {
             }
         }
         self.park_if_needed(uid);
-        true
     }
 
     /// The fence of a deleted schedule is kept for a day beyond the last window that could hold something stale.
@@ -302,20 +304,20 @@ impl Shard {
         Some(run)
     }
 
-    /// The schedule's runs belong to another shard from now on. What has started here stays; what has not goes
-    /// there, so that no launch time has a run in both. The other shard is told only once it is durable that nothing
-    /// of that starts here.
+    /// The schedule's runs belong to another shard from this generation on, or did before it. What has started here
+    /// stays; what has not goes there, so that no launch time has a run in both. The next shard on the way is told only
+    /// once it is durable that nothing of that starts here.
     fn schedule_moved(
         &mut self,
         id: Uuid,
-        shard: u16,
+        onward: Vec<u16>,
         mut row: ShardSchedule,
         template: Template,
         read: &[Run],
         now: Now,
     ) {
-        let mut here = row.clone();
-        here.launches_us.clear();
+        let here =
+            ShardSchedule { launches_us: Vec::new(), home: onward.last().copied(), cursor: None, ..row.clone() };
         self.schedule_changed(here, &template, read, now);
         let started = |r: &Run| !matches!(r.state, RunState::Emitted | RunState::Waiting);
         let settled: BTreeSet<RunId> = read.iter().filter(|r| started(r)).map(|r| r.id).collect();
@@ -324,61 +326,43 @@ impl Shard {
             !self.has_been(run) && !settled.contains(&run)
         });
         let Template { namespace, schedule_id, policy_uid } = template;
-        let control =
-            Control::ScheduleChanged { schedule: row, namespace, schedule_id, policy_uid, moved_to: None };
+        let shard = onward[0];
+        let onward = onward[1..].to_vec();
+        let control = Control::ScheduleChanged { schedule: row, namespace, schedule_id, policy_uid, onward };
         let after = self.durable_after().unwrap_or(self.commits());
         // The same id every time, so that a second try changes nothing.
         self.moves.push(Move { after, shard, message: Message { id, control } });
     }
 
-    /// Tells the shards that owned a schedule before how it is now: all of them if it has changed, else those that are
-    /// not known yet. They answer with a message of the same id, which finds its generation known.
-    fn tell_former(&mut self, id: Uuid, uid: Uuid, news: bool, named: &[u16], template: &Template) {
-        let Some(row) = self.schedules.get_mut(&uid).and_then(|s| s.row.as_mut()) else { return };
-        let new: Vec<u16> = named
-            .iter()
-            .copied()
-            .filter(|shard| *shard != self.number && !row.former.contains(shard))
-            .collect();
-        if !new.is_empty() {
-            row.former.extend(&new);
-            self.dirty_schedules.insert(uid);
-        }
-        let schedule = ShardSchedule {
-            launches_us: Vec::new(),
-            cursor: None,
-            earlier: Vec::new(),
-            former: Vec::new(),
-            ..row.clone()
-        };
-        // The last one named is the one that has just handed over.
-        let others = row.former.iter().copied().filter(|shard| named.last() != Some(shard));
-        for shard in if news { others.collect() } else { new } {
-            let control = Control::ScheduleChanged {
-                schedule: schedule.clone(),
-                namespace: template.namespace.clone(),
-                schedule_id: template.schedule_id.clone(),
-                policy_uid: template.policy_uid,
-                moved_to: Some(self.number),
-            };
-            self.changes.forwards.push((shard, Message { id, control }));
-        }
-    }
-
-    /// Hands over the schedules that are durably given up.
+    /// Passes on the schedules that are durably given up.
     pub(super) fn hand_over(&mut self) {
         let durable = self.commits();
         for Move { shard, mut message, .. } in self.moves.extract_if(.., |m| m.after <= durable) {
-            if let Control::ScheduleChanged { schedule, .. } = &mut message.control {
-                let here = self.schedules.get(&schedule.uid).and_then(|s| s.row.as_ref());
-                schedule.cursor = here.and_then(|r| r.cursor.clone());
-                schedule.former = here.map(|r| r.former.clone()).unwrap_or_default();
-                schedule.former.push(self.number);
+            if let Control::ScheduleChanged { schedule, .. } = &mut message.control
+                && let Some(here) = self.schedules.get_mut(&schedule.uid).and_then(|s| s.row.as_mut())
+                && here.home.is_some()
+                && let Some(cursor) = here.cursor.take()
+            {
+                schedule.cursor = Some(cursor);
+                self.dirty_schedules.insert(schedule.uid);
             }
             self.changes.inbox_done.push(message.id);
             self.messages.insert(message.id, durable + 1);
             self.changes.forwards.push((shard, message));
             self.urgent = true;
+        }
+    }
+
+    /// A run of the schedule has left a cursor for the next one. `id`: of the message, should the schedule live in
+    /// another shard.
+    pub(super) fn cursor_left(&mut self, uid: Uuid, cursor: String, id: Uuid) {
+        let Some(row) = self.schedules.get_mut(&uid).and_then(|s| s.row.as_mut()) else { return };
+        if let Some(home) = row.home {
+            let control = Control::CursorLeft { schedule_uid: uid, cursor };
+            self.changes.forwards.push((home, Message { id, control }));
+        } else {
+            row.cursor = Some(cursor);
+            self.dirty_schedules.insert(uid);
         }
     }
 
@@ -439,7 +423,7 @@ fn is_emitted(run: &Run) -> bool {
     run.state == RunState::Emitted
 }
 
-/// A schedule to be handed over to another shard.
+/// A schedule to be passed on to another shard.
 #[derive(Debug)]
 pub(super) struct Move {
     /// Once this commit is durable.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::{EventId, RunSpec};
 
 /// Everything that a target needs to deliver one event once.
@@ -28,7 +30,8 @@ pub struct Delivery {
 }
 
 /// What became of a delivery.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Sent {
     /// The target took it.
     Accepted,

@@ -206,6 +206,9 @@ pub struct Schedule {
     /// Labels for the user's own filters.
     #[serde(default)]
     pub labels: std::collections::BTreeMap<String, String>,
+    /// The queue shards in which it lived before, in the order in which it left them; not the one where it lives.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_homes: Vec<u16>,
     /// Grows by one with every change; also the etag.
     pub generation: i64,
     /// When it was made.

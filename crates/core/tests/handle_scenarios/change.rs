@@ -27,7 +27,7 @@ pub(crate) fn changed(spec: &RunSpec, schedule: ShardSchedule) -> Control {
         namespace: "default".into(),
         schedule_id: spec.schedule_id.clone(),
         policy_uid: spec.policy_uid,
-        moved_to: None,
+        onward: Vec::new(),
     }
 }
 
@@ -181,7 +181,7 @@ fn a_run_keeps_the_window_of_its_own_generation() {
     let blocker = spec(11, Some(&p));
     world.emit(run(&blocker, START_US, 1), &blocker);
     let held = world.accept_all().remove(0);
-    world.shard.extend(held.run, 0, None, Some(3_600_000), world.now);
+    world.extend((held.run, 0), None, Some(3_600_000));
     let s = RunSpec { finish_by_s: Some(30), ..spec(10, Some(&p)) };
     let id = world.emit(run(&s, START_US + 1, 2), &s);
     let (mut new, row) = next(&s, world.now, &[]);

@@ -92,7 +92,7 @@ fn pauses_an_unknown_policy_and_a_run_ahead() {
         namespace: "default".into(),
         schedule_id: "s10".into(),
         policy_uid: Some(p.uid),
-        moved_to: None,
+        onward: Vec::new(),
     });
     world.tell(Control::PauseShard { pause: None });
     world.change_policy(&mut p, |p| p.pause = None);

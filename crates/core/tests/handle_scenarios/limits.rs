@@ -250,7 +250,7 @@ fn pauses_of_policy_schedule_and_all_stop_starts_and_keep_what_runs() {
                 namespace: "default".into(),
                 schedule_id: "s10".into(),
                 policy_uid: Some(uid),
-                moved_to: None,
+                onward: Vec::new(),
             });
         };
         match what {
@@ -291,7 +291,7 @@ fn a_paused_schedule_does_not_stop_the_others_of_its_policy() {
         namespace: "default".into(),
         schedule_id: "s10".into(),
         policy_uid: Some(p.uid),
-        moved_to: None,
+        onward: Vec::new(),
     });
     world.emit(run(&s, START_US, 9), &s);
     let other = world.emit(run(&t, START_US, 9), &t);

@@ -4,6 +4,7 @@
 
 mod change;
 mod explain;
+mod handover;
 #[path = "../handle_world/mod.rs"]
 mod handle_world;
 mod limits;

@@ -11,12 +11,16 @@ use crate::world::*;
 
 /// A policy of another shard: the schedule moves there.
 fn moved(spec: &RunSpec, schedule: ShardSchedule) -> Control {
+    on_the_way(spec, schedule, vec![1])
+}
+
+fn on_the_way(spec: &RunSpec, schedule: ShardSchedule, onward: Vec<u16>) -> Control {
     let Control::ScheduleChanged { schedule, namespace, schedule_id, policy_uid, .. } =
         changed(spec, schedule)
     else {
         unreachable!()
     };
-    Control::ScheduleChanged { schedule, namespace, schedule_id, policy_uid, moved_to: Some(1) }
+    Control::ScheduleChanged { schedule, namespace, schedule_id, policy_uid, onward }
 }
 
 #[test]
@@ -36,12 +40,8 @@ fn a_moved_schedule_hands_over_what_has_not_started() {
     world.release(tollgate_core::handle::release::Release { cursor: Some("c".into()), ..done(&send) });
     world.tell(moved(&new, row));
     assert_eq!(world.forwards.len(), 1);
-    let (shard, Message { control: Control::ScheduleChanged { schedule, moved_to, .. }, .. }) =
-        &world.forwards[0]
-    else {
-        panic!("{:?}", world.forwards)
-    };
-    assert_eq!((*shard, *moved_to), (1, None));
+    let (shard, schedule, onward) = forwarded(&world);
+    assert_eq!((shard, onward), (1, Vec::new()));
     assert_eq!(schedule.launches_us, [at(2), at(3), at(4)], "the first has started and stays");
     assert_eq!(schedule.cursor.as_deref(), Some("c"));
     assert!(!world.store.runs.contains_key(&waiting));
@@ -80,52 +80,78 @@ fn nothing_is_handed_over_before_it_is_durable_that_it_will_not_start_here() {
     assert_eq!(world.sends.len(), 0);
 }
 
-/// What was forwarded last: to which shard, and the message.
-fn forwarded(world: &World) -> (u16, &Message, &ShardSchedule, Option<u16>) {
+/// What was passed on last: to which shard, what, and where it goes from there.
+fn forwarded(world: &World) -> (u16, &ShardSchedule, Vec<u16>) {
     let (shard, message) = world.forwards.last().unwrap();
-    let Control::ScheduleChanged { schedule, moved_to, .. } = &message.control else { panic!("{message:?}") };
-    (*shard, message, schedule, *moved_to)
+    let Control::ScheduleChanged { schedule, onward, .. } = &message.control else { panic!("{message:?}") };
+    (*shard, schedule, onward.clone())
 }
 
 #[test]
-fn a_shard_that_takes_a_schedule_over_tells_the_former_one_of_later_changes() {
+fn each_shard_on_the_way_gives_up_and_tells_the_next_one() {
+    let mut world = World::new();
+    let s = spec(10, None);
+    let cancelled = world.emit(run(&s, at(1), 2), &s);
+    let waiting = world.emit(run(&s, at(2), 2), &s);
+    world.tell(Control::CancelRun { run: cancelled, reason: String::new() });
+    let (second, row) = next(&s, world.now, &[1, 2]);
+    world.tell(on_the_way(&second, row, vec![2, 1]));
+    let (shard, schedule, onward) = forwarded(&world);
+    assert_eq!((shard, onward), (2, vec![1]));
+    assert_eq!(schedule.launches_us, [at(2)], "a run that was cancelled before its time does not come again");
+    assert!(!world.store.runs.contains_key(&waiting));
+    // Later changes come by here, too, and go on without what has been here.
+    world.restart_after_s(1);
+    let (third, row) = next(&second, world.now, &[1, 2, 3]);
+    world.tell(on_the_way(&third, row, vec![2, 1]));
+    assert_eq!(forwarded(&world).1.launches_us, [at(2), at(3)]);
+}
+
+#[test]
+fn a_shard_on_the_way_keeps_no_cursor_and_does_not_bring_back_an_old_one() {
+    let mut world = World::new();
+    let s = spec(10, Some(&policy(1, at_most(1))));
+    world.tell(Control::PolicyChanged { policy: policy(1, at_most(1)) });
+    world.emit(run(&s, START_US, 2), &s);
+    let send = world.accept_all().remove(0);
+    let (second, row) = next(&s, world.now, &[]);
+    world.tell(moved(&second, row));
+    assert_eq!(forwarded(&world).1.cursor, None);
+    world.release(tollgate_core::handle::release::Release { cursor: Some("c".into()), ..done(&send) });
+    let (shard, Message { control, .. }) = world.forwards.last().unwrap();
+    let left = Control::CursorLeft { schedule_uid: s.schedule_uid, cursor: "c".into() };
+    assert_eq!((*shard, control), (1, &left), "it goes to where the next run is");
+    let (third, row) = next(&second, world.now, &[]);
+    world.tell(moved(&third, row));
+    assert_eq!(forwarded(&world).1.cursor, None);
+}
+
+#[test]
+fn a_cursor_that_was_left_elsewhere_reaches_the_next_run() {
     let mut world = World::new();
     let s = spec(10, None);
     let (second, row) = next(&s, world.now, &[1]);
     keep(&mut world, &second);
-    // What shard 1 hands over.
-    world.tell(changed(&second, ShardSchedule { former: vec![0, 1], ..row }));
-    assert!(world.forwards.is_empty());
-    world.restart_after_s(1);
-    let (third, row) = next(&second, world.now, &[1]);
-    keep(&mut world, &third);
-    world.tell(changed(&third, ShardSchedule { pause: Some(pause()), ..row }));
-    let (shard, message, schedule, moved_to) = forwarded(&world);
-    assert_eq!((shard, moved_to, schedule.generation), (1, Some(0), 3));
-    assert_eq!((schedule.pause.as_ref(), schedule.launches_us.len()), (Some(&pause()), 0));
-    // It answers with the same message, which changes nothing.
-    let before = world.store.clone();
-    let echo = Message {
-        id: message.id,
-        control: changed(&third, ShardSchedule { former: vec![1], ..schedule.clone() }),
-    };
-    world.store.inbox.insert(echo.id, echo.clone());
-    world.shard.begin_read();
-    world.shard.control(echo, tollgate_core::handle::Context::default(), world.now);
-    world.settle();
-    assert_eq!((world.store.runs, world.forwards.len()), (before.runs, 1));
+    world.tell(changed(&second, row));
+    world.tell(Control::CursorLeft { schedule_uid: s.schedule_uid, cursor: "c".into() });
+    world.restart_after_s(61);
+    assert_eq!(world.accept_all().remove(0).cursor.as_deref(), Some("c"));
 }
 
 #[test]
-fn a_hand_over_that_was_overtaken_still_tells_the_former_shard() {
+fn a_way_that_ends_where_it_was_overtaken_makes_no_run_twice() {
     let mut world = World::new();
     let s = spec(10, None);
-    let (second, row_2) = next(&s, world.now, &[]);
-    let (third, row_3) = next(&second, world.now, &[]);
-    world.tell(changed(&third, ShardSchedule { deleted: true, changed_us: row_3.changed_us + 1, ..row_3 }));
-    world.tell(changed(&second, ShardSchedule { former: vec![1], ..row_2 }));
-    let (shard, _, schedule, moved_to) = forwarded(&world);
-    assert_eq!((shard, moved_to, schedule.generation, schedule.deleted), (1, Some(0), 3, true));
+    let (second, row_2) = next(&s, world.now, &[1, 2]);
+    let (third, row_3) = next(&second, world.now, &[2]);
+    keep(&mut world, &second);
+    keep(&mut world, &third);
+    world.tell(changed(&third, ShardSchedule { changed_us: row_3.changed_us + 1, ..row_3 }));
+    // The schedule had been moved away before it came back.
+    world.tell(moved(&second, row_2));
+    assert_eq!(forwarded(&world).1.launches_us, [at(1)], "the other launch is here");
+    assert_eq!(world.store.runs.len(), 1);
+    assert_eq!(world.store.schedules[&s.schedule_uid].home, None, "it lives here all the same");
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn buffer_one_waits_and_further_ones_are_skipped() {
     let held = world.accept_all();
     world.sleep_s(50);
     for send in &held {
-        world.shard.extend(send.run, send.index, None, Some(600_000), world.now);
+        world.extend((send.run, send.index), None, Some(600_000));
     }
     world.sleep_s(80);
     assert_eq!((world.row(second).state, world.row(third).state), (RunState::Waiting, RunState::Skipped));
@@ -93,7 +93,7 @@ fn a_buffered_run_expires_at_the_end_of_its_own_window() {
     let second = world.emit(run(&s, START_US + MINUTE_US, 5), &s);
     let third = world.emit(run(&s, START_US + 3 * MINUTE_US, 2), &s);
     let send = world.accept_all().remove(0);
-    world.shard.extend(first, 0, None, Some(3_600_000), world.now);
+    world.extend((first, 0), None, Some(3_600_000));
     world.sleep_s(149);
     assert_eq!(world.row(second).state, RunState::Waiting);
     world.sleep_s(1);
@@ -111,7 +111,7 @@ fn cancel_other_cancels_what_has_not_started() {
     let held = world.accept_all();
     world.sleep_s(59);
     for send in &held {
-        world.shard.extend(send.run, send.index, None, Some(600_000), world.now);
+        world.extend((send.run, send.index), None, Some(600_000));
     }
     world.sleep_s(1);
     assert_eq!(world.outcomes(first), [(2, 1, Outcome::Cancelled)]);

@@ -195,7 +195,7 @@ fn a_cursor_does_not_hide_a_change_of_its_schedule() {
         namespace: "default".into(),
         schedule_id: "s10".into(),
         policy_uid: Some(p.uid),
-        moved_to: None,
+        onward: Vec::new(),
     });
     world.sleep_s(5);
     let send = world.take_sends().remove(0);

@@ -70,18 +70,18 @@ fn a_heartbeat_keeps_a_token_and_heals_a_suspect() {
     for _ in 0..5 {
         world.sleep_s(65);
         assert_eq!(world.shard.place(id, 0), Some(Place::Suspect));
-        let answer = world.shard.extend(id, 0, Some(1), None, world.now);
+        let answer = world.extend((id, 0), Some(1), None);
         assert_eq!(answer, Answer::Extended { remaining_ms: 60_000 });
         assert_eq!(world.shard.place(id, 0), Some(Place::Held));
         assert_eq!(world.shard.status(world.now).gauges[1].suspect, 0);
     }
-    let answer = world.shard.extend(id, 0, None, Some(200_000), world.now);
+    let answer = world.extend((id, 0), None, Some(200_000));
     assert_eq!(answer, Answer::Extended { remaining_ms: 200_000 });
     world.sleep_s(199);
     assert_eq!(world.shard.place(id, 0), Some(Place::Held));
     assert_eq!(world.store.tokens[&(id, 0)].heartbeat_ttl_ms, Some(200_000), "it outlives a restart");
     assert_eq!(world.succeed(&send), Answer::Released);
-    assert_eq!(world.shard.extend(id, 0, None, None, world.now), Answer::NotHeld);
+    assert_eq!(world.extend((id, 0), None, None), Answer::NotHeld);
 }
 
 #[test]
@@ -92,12 +92,12 @@ fn heartbeats_of_an_earlier_attempt_are_late() {
     let id = world.emit(run(&s, START_US, 1), &s);
     world.accept_all();
     world.sleep_s(70);
-    assert_eq!(world.shard.extend(id, 0, Some(1), None, world.now), Answer::Late, "it waits for attempt 2");
+    assert_eq!(world.extend((id, 0), Some(1), None), Answer::Late, "it waits for attempt 2");
     world.sleep_s(2);
     world.accept_all();
-    assert_eq!(world.shard.extend(id, 0, Some(1), None, world.now), Answer::Late);
+    assert_eq!(world.extend((id, 0), Some(1), None), Answer::Late);
     assert_eq!(
-        world.shard.extend(id, 0, Some(2), None, world.now),
+        world.extend((id, 0), Some(2), None),
         Answer::Extended { remaining_ms: 60_000 }
     );
 }
@@ -111,7 +111,7 @@ fn a_message_may_lie_in_its_queue_for_long_and_counts_from_the_first_heartbeat()
     world.accept_all();
     world.sleep_s(599);
     assert_eq!(world.shard.place(id, 0), Some(Place::Held));
-    let answer = world.shard.extend(id, 0, None, None, world.now);
+    let answer = world.extend((id, 0), None, None);
     assert_eq!(
         answer,
         Answer::Extended { remaining_ms: 60_000 },
@@ -264,7 +264,7 @@ fn a_heartbeat_may_overtake_the_targets_answer_too() {
     let s = spec(10, Some(&p));
     let id = world.emit(run(&s, START_US, 1), &s);
     assert_eq!(
-        world.shard.extend(id, 0, None, Some(90_000), world.now),
+        world.extend((id, 0), None, Some(90_000)),
         Answer::Extended { remaining_ms: 90_000 }
     );
     world.accept_all();
@@ -290,4 +290,31 @@ fn a_cancelled_run_resends_nothing_after_a_restart() {
     assert_eq!((world.row(id).state, world.held(&p)), (RunState::Cancelled, 0));
     assert_eq!(world.row(id).counts, Counts { succeeded: 1, cancelled: 8, ..Counts::default() });
     assert_eq!(world.row(id).reason, "cancelled");
+}
+
+#[test]
+fn a_heartbeat_with_a_time_to_live_of_its_own_is_answered_once_that_is_durable() {
+    let p = policy(1, at_most(1));
+    let mut world = World::with_policy(&p);
+    let s = spec(10, Some(&p));
+    let id = world.emit(run(&s, START_US, 1), &s);
+    world.accept_all();
+    assert_eq!(world.shard.extend((id, 0), Some(1), Some(90_000), 1, world.now), None);
+    assert_eq!(world.shard.extend((id, 0), Some(1), None, 2, world.now), None, "the same, before the commit");
+    let commit = world.shard.poll_commit(world.now).unwrap();
+    assert_eq!(world.shard.extend((id, 0), Some(1), None, 3, world.now), None, "while it is under way");
+    assert!(world.replies.is_empty());
+    world.store.apply(&commit.changes);
+    let answered: Vec<_> = world.shard.committed().into_iter().collect();
+    assert_eq!(answered.len(), 2);
+    world.settle();
+    let extended = Answer::Extended { remaining_ms: 90_000 };
+    assert_eq!(world.replies, [(3, extended.clone())]);
+    let unchanged = world.shard.extend((id, 0), Some(1), None, 4, world.now);
+    assert_eq!(unchanged, Some(extended), "nothing to write: at once");
+    world.restart_after_s(1);
+    world.sleep_s(89);
+    assert_eq!(world.shard.place(id, 0), Some(Place::Held));
+    world.sleep_s(1);
+    assert_eq!(world.shard.place(id, 0), Some(Place::Suspect));
 }

@@ -1,7 +1,7 @@
 //! A driver that does what the handle module's head says, with a store in memory and both clocks in its hand.
 
 use tollgate_core::handle::change::{HistoryRow, Outcome, TokenState};
-use tollgate_core::handle::control::{Control, Message};
+use tollgate_core::handle::control::{Control, Message, UnderWay};
 use tollgate_core::handle::release::{Answer, Release, ReleaseOutcome};
 use tollgate_core::handle::{Effect, Needs, Options, Send, Shard};
 use tollgate_core::model::*;
@@ -149,6 +149,43 @@ impl World {
         self.read_runs();
     }
 
+    /// A planned hand-over: the former owner leaves a note of what is under way, and the next one reads it first. It
+    /// waits at most so long for answers.
+    pub(crate) fn hand_over(&mut self, wait_ms: i64) -> Vec<UnderWay> {
+        self.shard.drain();
+        self.settle();
+        let deliveries = self.shard.under_way(wait_ms, self.now);
+        let note = Message::first(self.random(), Control::UnderWay { deliveries: deliveries.clone() });
+        self.store.inbox.insert(note.id, note);
+        self.shard = Shard::new(0, self.options.clone(), self.store.state(), 9, self.now);
+        self.read_inbox();
+        self.settle();
+        deliveries
+    }
+
+    /// A former owner reports an answer.
+    pub(crate) fn report(&mut self, send: &Send, sent: Sent) {
+        let control = Control::Sent { run: send.run, index: send.index, attempt: send.attempt, sent };
+        let message = Message::first(self.random(), control);
+        self.store.inbox.insert(message.id, message);
+        self.read_inbox();
+        self.flush();
+    }
+
+    fn read_inbox(&mut self) {
+        self.shard.begin_read();
+        let messages: Vec<Message> = self.store.inbox.values().cloned().collect();
+        for message in messages {
+            let context = self.store.context(&Needs::of(&message.control));
+            self.shard.control(message, context, self.now);
+        }
+    }
+
+    fn random(&mut self) -> u64 {
+        self.messages += 1;
+        u64::try_from(self.messages).unwrap()
+    }
+
     /// Deliveries since the last look.
     pub(crate) fn take_sends(&mut self) -> Vec<Send> {
         std::mem::take(&mut self.sends)
@@ -176,6 +213,19 @@ impl World {
                 self.settle();
                 let (reply, answer) = self.replies.pop().unwrap();
                 assert_eq!(reply, 42);
+                answer
+            }
+        }
+    }
+
+    /// A heartbeat, and its answer, whichever way it comes.
+    pub(crate) fn extend(&mut self, event: (RunId, u32), attempt: Option<u32>, ttl_ms: Option<i64>) -> Answer {
+        match self.shard.extend(event, attempt, ttl_ms, 43, self.now) {
+            Some(answer) => answer,
+            None => {
+                self.settle();
+                let (reply, answer) = self.replies.pop().unwrap();
+                assert_eq!(reply, 43);
                 answer
             }
         }

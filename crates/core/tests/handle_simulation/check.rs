@@ -63,7 +63,7 @@ impl World {
         let run = &store.runs[&send.run];
         assert!(run.launch_us <= send.launch_us && send.index < run.events, "{run:?}");
         assert_eq!(send.explicit_release, run.policy_uid.is_some());
-        assert!(store.pause.is_none(), "{key:?} while all is paused");
+        assert!(store.pause.pause.is_none(), "{key:?} while all is paused");
         let policy = run.policy_uid.map(|uid| &store.policies[&uid]);
         assert!(policy.is_none_or(|p| p.pause.is_none()), "{key:?} while its policy is paused");
         let schedule = store.schedules.get(&run.schedule_uid);

@@ -101,8 +101,10 @@ impl World {
         let ttl_ms = self.random.percent(30).then_some(12_000);
         let now = self.now;
         if let Some(machine) = &mut self.owners[usize::from(shard)].machine {
-            let answer = machine.extend(run, index, Some(attempt), ttl_ms, now);
-            self.count_answer(&answer);
+            self.numbers += 1;
+            if let Some(answer) = machine.extend((run, index), Some(attempt), ttl_ms, self.numbers, now) {
+                self.count_answer(&answer);
+            }
         }
         if left > 0 && self.chaos {
             self.after(3 * SECOND_US, Event::Heartbeat { shard, run, index, attempt, left: left - 1 });
@@ -111,7 +113,7 @@ impl World {
 
     /// At the end an operator frees what nothing else frees.
     pub(crate) fn free_held(&mut self) {
-        for shard in 0..2 {
+        for shard in 0..crate::world::SHARDS {
             let store = &self.owners[usize::from(shard)].store;
             let held: Vec<_> = store
                 .tokens

@@ -8,7 +8,7 @@ use tollgate_core::model::*;
 use uuid::Uuid;
 
 use crate::handle_world::{fence, pause, policy, run, spec};
-use crate::world::{Event, World};
+use crate::world::{Event, SHARDS, World};
 
 /// The time between two windows, and how far ahead they are opened.
 const WINDOW_US: i64 = 15 * SECOND_US;
@@ -19,6 +19,7 @@ const AHEAD_US: i64 = 60 * SECOND_US;
 pub(crate) struct Plan {
     spec: RunSpec,
     shard: u16,
+    former_homes: Vec<u16>,
     period_us: i64,
     offset_us: i64,
     events: u32,
@@ -77,7 +78,7 @@ impl World {
         for uid in 1..=4 {
             let limits = self.limits();
             let p = Policy {
-                shard: u16::from(uid > 2),
+                shard: (uid % u128::from(SHARDS)) as u16,
                 token_ttl_ms: 10_000,
                 suspect_ms: 5_000,
                 unstarted_ttl_ms: 20_000,
@@ -122,7 +123,8 @@ impl World {
         let number = 100 + self.master.plans.len() as u128;
         let mut plan = Plan {
             spec: spec(number, None),
-            shard: (number % 2) as u16,
+            shard: (number % u128::from(SHARDS)) as u16,
+            former_homes: Vec::new(),
             period_us: SECOND_US,
             offset_us: 0,
             events: 1,
@@ -134,19 +136,16 @@ impl World {
         plan.spec.generation = 0;
         self.alter(&mut plan);
         plan.shard = self.settle_policy(&mut plan);
-        self.publish(plan, None);
+        self.publish(plan);
     }
 
     pub(crate) fn change_schedule(&mut self) {
         let uids: Vec<_> = self.master.plans.keys().copied().collect();
         let Some(uid) = self.random.pick(&uids).copied() else { return };
         let mut plan = self.master.plans[&uid].clone();
-        // Until a schedule has been handed over, its new shard cannot know what the old one may still start.
-        let under_way = self.under_way(uid);
-        if plan.deleted || under_way.contains(&true) {
+        if plan.deleted {
             return;
         }
-        let old_shard = plan.shard;
         match self.random.within(0, 100) {
             0..15 => plan.pause = if plan.pause.is_none() { Some(pause()) } else { None },
             15..22 => {
@@ -155,26 +154,19 @@ impl World {
             }
             _ => self.alter(&mut plan),
         }
-        if under_way.is_empty() && !plan.deleted && self.random.percent(40) {
+        if !plan.deleted && self.random.percent(40) {
+            let old_shard = plan.shard;
             plan.shard = self.settle_policy(&mut plan);
-        }
-        let moved = (plan.shard != old_shard).then_some(old_shard);
-        if moved.is_some() {
-            self.count("moved");
-        }
-        self.publish(plan, moved);
-    }
-
-    /// Messages about a schedule that have not been carried out: whether each is about a move.
-    fn under_way(&self, uid: Uuid) -> Vec<bool> {
-        let messages = self.owners.iter().flat_map(|o| o.store.inbox.values());
-        let about = messages.filter_map(|m| match &m.control {
-            Control::ScheduleChanged { schedule, moved_to, .. } if schedule.uid == uid => {
-                Some(moved_to.is_some() || !schedule.former.is_empty())
+            if plan.shard != old_shard {
+                self.count("moved");
+                plan.former_homes.retain(|shard| *shard != plan.shard);
+                plan.former_homes.push(old_shard);
             }
-            _ => None,
-        });
-        about.collect()
+        }
+        if plan.former_homes.len() > 1 {
+            self.count("on a long way");
+        }
+        self.publish(plan);
     }
 
     /// Everything but the policy.
@@ -201,14 +193,13 @@ impl World {
         let uid = self.random.percent(85).then(|| *self.random.pick(&uids).unwrap());
         let p = uid.map(|uid| self.master.policies[&uid].clone());
         (plan.spec.policy_uid, plan.spec.policy_id) = (uid, p.as_ref().map(|p| p.id.clone()));
-        p.map_or((plan.spec.schedule_uid.as_u128() % 2) as u16, |p| p.shard)
+        p.map_or((plan.spec.schedule_uid.as_u128() % u128::from(SHARDS)) as u16, |p| p.shard)
     }
 
     /// A new generation: rows and message in one transaction.
-    fn publish(&mut self, mut plan: Plan, moved_from: Option<u16>) {
+    fn publish(&mut self, mut plan: Plan) {
         plan.spec.generation += 1;
-        // The master's clock does not go back, or a schedule that moves could repeat what its old shard has done.
-        plan.changed_us = self.wall_max_us.max(plan.changed_us + 1);
+        plan.changed_us = self.now.wall_us.max(plan.changed_us + 1);
         let uid = plan.spec.schedule_uid;
         let until_us = self.master.frontier_us - 1;
         let launches_us = plan.launches(plan.changed_us, until_us);
@@ -230,14 +221,16 @@ impl World {
         for owner in &mut self.owners {
             owner.store.specs.insert((uid, plan.spec.generation), plan.spec.clone());
         }
+        let mut way = plan.former_homes.clone();
+        way.push(plan.shard);
         let control = Control::ScheduleChanged {
             schedule: row,
             namespace: plan.spec.namespace.clone(),
             schedule_id: plan.spec.schedule_id.clone(),
             policy_uid: plan.spec.policy_uid,
-            moved_to: moved_from.map(|_| plan.shard),
+            onward: way[1..].to_vec(),
         };
-        self.post(moved_from.unwrap_or(plan.shard), control);
+        self.post(way[0], control);
         self.master.plans.insert(uid, plan);
     }
 
@@ -284,9 +277,7 @@ impl World {
     }
 
     pub(crate) fn cancel_a_run(&mut self, shard: u16) {
-        // A run that is cancelled before its time, and its schedule then moved and changed, would come again.
-        let runs = self.owners[usize::from(shard)].store.runs.values();
-        let runs: Vec<_> = runs.filter(|r| r.launch_us <= self.wall_max_us).map(|r| r.id).collect();
+        let runs: Vec<_> = self.owners[usize::from(shard)].store.runs.keys().copied().collect();
         if let Some(run) = self.random.pick(&runs).copied() {
             self.count("cancel");
             self.post(shard, Control::CancelRun { run, reason: "cancelled by hand".into() });
@@ -305,7 +296,7 @@ impl World {
 
     /// Whoever paused something takes it back.
     pub(crate) fn make_peace(&mut self) {
-        for shard in 0..2 {
+        for shard in 0..SHARDS {
             self.post(shard, Control::PauseShard { pause: None });
         }
         for mut policy in self.master.policies.clone().into_values().filter(|p| p.pause.is_some()) {
@@ -314,13 +305,10 @@ impl World {
         }
     }
 
-    /// As far as schedules are not on the way to another shard.
     pub(crate) fn resume_schedules(&mut self) {
         for mut plan in self.master.plans.clone().into_values().filter(|p| p.pause.is_some()) {
-            if !self.under_way(plan.spec.schedule_uid).contains(&true) {
-                plan.pause = None;
-                self.publish(plan, None);
-            }
+            plan.pause = None;
+            self.publish(plan);
         }
     }
 }

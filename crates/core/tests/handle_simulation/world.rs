@@ -12,6 +12,8 @@ use crate::master::Master;
 use crate::owner::Owner;
 use crate::random::Random;
 
+/// How many queue shards there are.
+pub(crate) const SHARDS: u16 = 3;
 /// How long chaos reigns.
 const CHAOS_US: i64 = 4 * MINUTE_US;
 /// By when everything must have come to rest after it.
@@ -58,7 +60,7 @@ impl Totals {
     }
 
     pub(crate) fn all_seen(&self) -> bool {
-        const SEEN: [&str; 28] = [
+        const SEEN: [&str; 29] = [
             "send",
             "resend",
             "commit",
@@ -74,6 +76,7 @@ impl Totals {
             "extended",
             "suspect",
             "moved",
+            "on a long way",
             "forward",
             "withdrawn",
             "revived",
@@ -119,7 +122,7 @@ pub(crate) struct World {
     pub(crate) random: Random,
     pub(crate) now: Now,
     pub(crate) wall_max_us: i64,
-    pub(crate) owners: [Owner; 2],
+    pub(crate) owners: [Owner; SHARDS as usize],
     pub(crate) master: Master,
     events: BTreeMap<(i64, u64), Event>,
     pub(crate) numbers: u64,
@@ -140,7 +143,7 @@ impl World {
             random,
             now,
             wall_max_us: now.wall_us,
-            owners: [Owner::new(), Owner::new()],
+            owners: std::array::from_fn(|_| Owner::new()),
             master: Master::new(now.wall_us),
             events: BTreeMap::new(),
             numbers: 0,
@@ -153,7 +156,7 @@ impl World {
         for _ in 0..world.random.within(2, 5) {
             world.create_schedule();
         }
-        for event in [Event::Take(0), Event::Take(1), Event::Window, Event::Act] {
+        for event in (0..SHARDS).map(Event::Take).chain([Event::Window, Event::Act]) {
             world.after(0, event);
         }
         world
@@ -195,7 +198,7 @@ impl World {
 
     fn until(&mut self, end_us: i64) {
         loop {
-            for shard in 0..2 {
+            for shard in 0..SHARDS {
                 self.poll(shard);
             }
             let event = self.events.first_key_value().map(|(key, _)| key.0);
@@ -250,7 +253,7 @@ impl World {
 
     /// Somebody does something that nobody expects.
     fn act(&mut self) {
-        let shard = u16::from(self.random.percent(50));
+        let shard = self.random.within(0, i64::from(SHARDS)) as u16;
         match self.random.within(0, 100) {
             0..8 => self.create_schedule(),
             8..30 => self.change_schedule(),

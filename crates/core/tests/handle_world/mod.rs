@@ -106,6 +106,6 @@ pub(crate) fn fence(spec: &RunSpec, changed_us: i64, until_us: i64, launches_us:
         deleted: false,
         cursor: None,
         earlier: Vec::new(),
-        former: Vec::new(),
+        home: None,
     }
 }

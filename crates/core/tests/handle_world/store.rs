@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_core::handle::change::{Changes, HistoryRow, ShardSchedule, TokenRow, TokenState};
+use tollgate_core::handle::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow, TokenState};
 use tollgate_core::handle::control::Message;
 use tollgate_core::handle::{Context, Needs, State};
 use tollgate_core::model::*;
@@ -19,7 +19,7 @@ pub(crate) struct Store {
     pub(crate) specs: BTreeMap<(Uuid, i64), RunSpec>,
     pub(crate) skipped: BTreeMap<(Uuid, i64), Skipped>,
     pub(crate) inbox: BTreeMap<Uuid, Message>,
-    pub(crate) pause: Option<Pause>,
+    pub(crate) pause: ShardPause,
 }
 
 impl Store {
@@ -57,6 +57,7 @@ impl Store {
             policies: self.policies.values().cloned().collect(),
             schedules: self.schedules.values().cloned().collect(),
             tokens: self.tokens.values().cloned().collect(),
+            counted: Vec::new(),
             specs: self.specs_of(&runs, &current),
             runs,
             pause: self.pause.clone(),

@@ -69,6 +69,7 @@ pub fn to_core(
         check_again,
         pause: stored.and_then(|stored| stored.pause.clone()),
         labels: message.labels.clone(),
+        former_homes: stored.map_or_else(Vec::new, |stored| stored.former_homes.clone()),
         generation: stored.map_or(0, |stored| stored.generation),
         created_us: stored.map_or(0, |stored| stored.created_us),
         updated_us: stored.map_or(0, |stored| stored.updated_us),

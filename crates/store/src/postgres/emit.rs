@@ -11,7 +11,7 @@ use tollgate_core::model::{Run, SkipReason, Skipped};
 use uuid::Uuid;
 
 use super::Postgres;
-use crate::StoreError;
+use crate::{CorruptRow, StoreError};
 use crate::emit::{ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
 use crate::failure::Failure;
 use crate::rows::{
@@ -21,6 +21,10 @@ use crate::rows::{
 
 #[async_trait]
 impl EmitStore for Postgres {
+    fn corrupt_rows(&self) -> Vec<CorruptRow> {
+        self.corruption.rows()
+    }
+
     async fn frontier(&self) -> Result<Frontier, StoreError> {
         let row = sqlx::query_as::<_, FrontierRow>(sql!("frontier")).fetch_one(&self.pool).await;
         self.judge(row).map(Frontier::from)
@@ -38,7 +42,11 @@ impl EmitStore for Postgres {
         self.run_tx("announce_window", move |connection| {
             let query =
                 sqlx::query(sql!("windows_announce")).bind(window.start_us).bind(window.end_us).bind(now_us);
-            async move { Ok(query.execute(connection).await?.rows_affected() == 1) }.boxed()
+            async move {
+                sqlx::query(sql!("windows_lock")).execute(&mut *connection).await?;
+                Ok(query.execute(connection).await?.rows_affected() == 1)
+            }
+            .boxed()
         })
         .await
     }
@@ -77,7 +85,9 @@ impl EmitStore for Postgres {
                 async move { Ok(query.fetch_all(connection).await?) }.boxed()
             })
             .await?;
-        in_task_order(rows)
+        let (tasks, found) = in_task_order(rows);
+        self.corruption.also(("scan tasks", String::new()), found);
+        Ok(tasks)
     }
 
     async fn scan(
@@ -103,7 +113,14 @@ impl EmitStore for Postgres {
                 .bind(left as i64);
             rows.extend(self.judge(query.fetch_all(&self.pool).await)?);
         }
-        Ok(scanned(task, rows, limit))
+        let (page, found) = scanned(task, rows, limit);
+        let part = ("children", format!("{} {}", task.zone, task.launch_expression));
+        if checkpoint.is_none() {
+            self.corruption.found(part, found);
+        } else {
+            self.corruption.also(part, found);
+        }
+        Ok(page)
     }
 
     async fn emit(&self, runs: &[Run], skipped: &[Skipped]) -> Result<u32, StoreError> {

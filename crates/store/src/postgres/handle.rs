@@ -15,15 +15,18 @@ use super::transact::Fence;
 use crate::failure::Failure;
 use crate::handle::{HandleStore, Lease, LoadedShard, Member};
 use crate::rows::{
-    BodyRow, ChangeRows, HistoryRecord, LeaseRow, MemberRow, MessageRow, RunRow, all, group_by_shard,
-    message_rows, sound, spec_keys,
+    BodyRow, ChangeRows, HistoryRecord, LeaseRow, MemberRow, MessageRow, RunRow, all, emitted, emitted_specs,
+    group_by_shard, message_rows, sound, spec_keys,
 };
 use crate::{CommitError, StoreError};
 
 #[async_trait]
 impl HandleStore for Postgres {
     async fn leases(&self) -> Result<Vec<Lease>, StoreError> {
-        all(self.judge(sqlx::query_as::<_, LeaseRow>(sql!("leases")).fetch_all(&self.pool).await)?)
+        let rows = sqlx::query_as::<_, LeaseRow>(sql!("leases")).fetch_all(&self.pool).await;
+        let (leases, found) = sound(None, self.judge(rows)?);
+        self.corruption.found(("leases", String::new()), found);
+        Ok(leases)
     }
 
     async fn take_shard(&self, seen: &Lease, owner: &str) -> Result<Option<Lease>, StoreError> {
@@ -56,7 +59,11 @@ impl HandleStore for Postgres {
 
     async fn load_shard(&self, shard: u16) -> Result<LoadedShard, StoreError> {
         let shard = i32::from(shard);
-        self.run_read("load_shard", move |connection| super::load::load(connection, shard).boxed()).await
+        let read =
+            self.run_read("load_shard", move |connection| super::load::load(connection, shard).boxed()).await;
+        let (loaded, found) = read?;
+        self.corruption.found(("load", shard.to_string()), found);
+        Ok(loaded)
     }
 
     async fn commit(&self, lease: &mut Lease, changes: &Changes) -> Result<(), CommitError> {
@@ -86,17 +93,21 @@ impl HandleStore for Postgres {
             .bind(i32::from(shard))
             .bind(until_us)
             .bind(i64::from(limit));
-        let runs: Vec<Run> = sound(self.judge(query.fetch_all(&self.pool).await)?);
+        let (runs, mut found) = emitted(shard, self.judge(query.fetch_all(&self.pool).await)?, Vec::new());
         let keys = spec_keys(&runs, &[]);
-        Ok((runs, self.specs(shard, &keys).await?))
+        let mut records = Vec::new();
+        if !keys.is_empty() {
+            let query = super::load::specs_query(i32::from(shard), &keys);
+            records = self.judge(query.fetch_all(&self.pool).await)?;
+        }
+        let specs = emitted_specs(shard, &runs, records, &mut found);
+        self.corruption.found(("emitted runs", shard.to_string()), found);
+        Ok((runs, specs))
     }
 
     async fn runs(&self, shard: u16, ids: &[RunId]) -> Result<Vec<Run>, StoreError> {
         let ids: Vec<Uuid> = ids.iter().map(|run| run.0).collect();
-        let query = sqlx::query_as::<_, RunRow>(sql!("runs_by_ids"))
-            .persistent(false)
-            .bind(i32::from(shard))
-            .bind(ids);
+        let query = super::load::runs_query(i32::from(shard), &ids);
         all(self.judge(query.fetch_all(&self.pool).await)?)
     }
 
@@ -105,13 +116,15 @@ impl HandleStore for Postgres {
             return Ok(Vec::new());
         }
         let query = super::load::specs_query(i32::from(shard), keys);
-        Ok(sound(self.judge(query.fetch_all(&self.pool).await)?))
+        all(self.judge(query.fetch_all(&self.pool).await)?)
     }
 
     async fn inbox(&self, shard: u16, limit: u32) -> Result<Vec<Message>, StoreError> {
         let query =
             sqlx::query_as::<_, BodyRow>(sql!("inbox_list")).bind(i32::from(shard)).bind(i64::from(limit));
-        Ok(sound(self.judge(query.fetch_all(&self.pool).await)?))
+        let (messages, found) = sound(Some(shard), self.judge(query.fetch_all(&self.pool).await)?);
+        self.corruption.found(("inbox", shard.to_string()), found);
+        Ok(messages)
     }
 
     async fn post(&self, shard: u16, messages: &[Message]) -> Result<(), StoreError> {

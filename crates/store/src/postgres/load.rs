@@ -1,15 +1,15 @@
 //! Everything of a shard, for a new owner.
 
 use sqlx::PgConnection;
-use tollgate_core::handle::change::TokenRow;
 use uuid::Uuid;
 
+use crate::corrupt::CorruptRow;
 use crate::failure::Failure;
 use crate::handle::LoadedShard;
-use crate::rows::{BodyRow, RunRow, SpecRecord, TokenRecord, all, pause, sound, spec_keys};
+use crate::rows::{Assembly, BodyRow, RunRow, ScheduleBodyRow, SpecRecord, TokenRecord};
 
-/// How many specs one statement reads.
-const SPECS_AT_ONCE: usize = 1000;
+/// How many specs, or runs by their ids, one statement reads.
+const KEYS_AT_ONCE: usize = 1000;
 
 /// A query for specs by their keys.
 pub(super) fn specs_query(
@@ -20,38 +20,37 @@ pub(super) fn specs_query(
     sqlx::query_as(sql!("specs_by_keys")).bind(shard).bind(uids).bind(generations)
 }
 
-/// Reads a shard. A corrupt run, token, spec or schedule is left out and named in the log; a corrupt policy fails the
-/// shard, because its limits would not hold.
-pub(super) async fn load(connection: &mut PgConnection, shard: i32) -> Result<LoadedShard, Failure> {
-    let policies = sqlx::query_as::<_, BodyRow>(sql!("shard_policies_load"))
-        .bind(shard)
-        .fetch_all(&mut *connection)
-        .await?;
-    let schedules = sqlx::query_as::<_, BodyRow>(sql!("shard_schedules_load"))
-        .bind(shard)
-        .fetch_all(&mut *connection)
-        .await?;
-    let runs = sqlx::query_as::<_, RunRow>(sql!("runs_load"))
-        .persistent(false)
-        .bind(shard)
-        .fetch_all(&mut *connection)
-        .await?;
-    let tokens =
-        sqlx::query_as::<_, TokenRecord>(sql!("tokens_load")).bind(shard).fetch_all(&mut *connection).await?;
-    let paused = sqlx::query_scalar::<_, Option<String>>(sql!("shard_pause_read"))
-        .bind(shard)
-        .fetch_optional(&mut *connection)
-        .await?;
-    let mut loaded = LoadedShard {
-        policies: all(policies)?,
-        schedules: sound(schedules),
-        runs: sound(runs),
-        pause: pause(shard, paused.flatten())?,
-        ..LoadedShard::default()
-    };
-    loaded.keep_tokens(sound::<_, TokenRow>(tokens));
-    for keys in spec_keys(&loaded.runs, &loaded.schedules).chunks(SPECS_AT_ONCE) {
-        loaded.specs.extend(sound(specs_query(shard, keys).fetch_all(&mut *connection).await?));
+/// A query for runs by their ids.
+pub(super) fn runs_query(
+    shard: i32,
+    ids: &[Uuid],
+) -> sqlx::query::QueryAs<'static, sqlx::Postgres, RunRow, sqlx::postgres::PgArguments> {
+    sqlx::query_as(sql!("runs_by_ids")).persistent(false).bind(shard).bind(ids.to_vec())
+}
+
+/// Reads a shard, and names what of it is corrupt.
+pub(super) async fn load(
+    connection: &mut PgConnection,
+    shard: i32,
+) -> Result<(LoadedShard, Vec<CorruptRow>), Failure> {
+    let mut assembly = Assembly::new(shard);
+    let policies = sqlx::query_as::<_, BodyRow>(sql!("shard_policies_load")).bind(shard);
+    assembly.policies(policies.fetch_all(&mut *connection).await?);
+    let schedules = sqlx::query_as::<_, ScheduleBodyRow>(sql!("shard_schedules_load")).bind(shard);
+    assembly.schedules(schedules.fetch_all(&mut *connection).await?);
+    let runs = sqlx::query_as::<_, RunRow>(sql!("runs_load")).persistent(false).bind(shard);
+    assembly.runs(runs.fetch_all(&mut *connection).await?);
+    let unknown = sqlx::query_as::<_, RunRow>(sql!("runs_unknown")).persistent(false).bind(shard);
+    assembly.unknown_states(unknown.fetch_all(&mut *connection).await?);
+    let tokens = sqlx::query_as::<_, TokenRecord>(sql!("tokens_load")).bind(shard);
+    assembly.tokens(tokens.fetch_all(&mut *connection).await?);
+    let paused = sqlx::query_scalar::<_, Option<String>>(sql!("shard_pause_read")).bind(shard);
+    assembly.pause(paused.fetch_optional(&mut *connection).await?.flatten());
+    for keys in assembly.spec_keys().chunks(KEYS_AT_ONCE) {
+        assembly.specs(specs_query(shard, keys).fetch_all(&mut *connection).await?);
     }
-    Ok(loaded)
+    for strays in assembly.strays().chunks(KEYS_AT_ONCE) {
+        assembly.stray_runs(strays, runs_query(shard, strays).fetch_all(&mut *connection).await?);
+    }
+    Ok(assembly.finish())
 }

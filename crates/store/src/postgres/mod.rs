@@ -35,6 +35,7 @@ use std::time::SystemTime;
 use async_trait::async_trait;
 use sqlx::PgPool;
 
+use crate::corrupt::Corruption;
 use crate::{Installation, Store, StoreError};
 
 /// A store in PostgreSQL.
@@ -43,6 +44,7 @@ pub struct Postgres {
     /// Host, port and database, for errors. Never the password.
     place: String,
     installation: Installation,
+    corruption: Corruption,
 }
 
 impl Postgres {
@@ -60,7 +62,7 @@ impl Postgres {
                 return Err(error);
             }
         };
-        let store = Self { pool, place, installation };
+        let store = Self { pool, place, installation, corruption: Corruption::default() };
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         store.make_partitions(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)).await?;
         Ok(store)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use sqlx::FromRow;
-use tollgate_core::emit::{Task, Window};
+use tollgate_core::emit::{Task, Window, launch_times};
 use tollgate_core::model::Schedule;
 use tollgate_core::plan::Child;
 use uuid::Uuid;
@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::plan::read_schedule;
 use super::{corrupt, count, json, parse, shard_of};
 use crate::StoreError;
+use crate::corrupt::CorruptRow;
 use crate::emit::{ClaimedTask, Frontier, ScanPage, ScannedChild, WindowRow};
 
 /// How far the emitters are.
@@ -91,12 +92,12 @@ pub(crate) fn task_rows(tasks: &[ClaimedTask]) -> Result<Vec<TaskRow>, StoreErro
     tasks.iter().map(|claimed| TaskRow::new(claimed.window, &claimed.task)).collect()
 }
 
-/// Claimed tasks, oldest window first.
-pub(crate) fn in_task_order(mut rows: Vec<ClaimRow>) -> Result<Vec<ClaimedTask>, StoreError> {
+/// Claimed tasks, oldest window first, and those that are corrupt. These are claimed again when their leases have run out.
+pub(crate) fn in_task_order(mut rows: Vec<ClaimRow>) -> (Vec<ClaimedTask>, Vec<CorruptRow>) {
     rows.sort_by(|a, b| {
         (a.start_us, &a.zone, &a.launch_expression).cmp(&(b.start_us, &b.zone, &b.launch_expression))
     });
-    super::all(rows)
+    super::sound(None, rows)
 }
 
 /// A claimed row of `scan_tasks`.
@@ -183,16 +184,17 @@ pub(crate) struct ScanRow {
 /// Makes children of a task's rows, which were read with this limit. A schedule with many children is read once.
 ///
 /// What cannot be read is named and left out: one bad row must not stop the others of its minute.
-pub(crate) fn scanned(task: &Task, rows: Vec<ScanRow>, limit: u32) -> ScanPage {
+pub(crate) fn scanned(task: &Task, rows: Vec<ScanRow>, limit: u32) -> (ScanPage, Vec<CorruptRow>) {
     let last = rows.last().filter(|_| rows.len() >= limit as usize);
     let next = last.map(|row| (row.slot, row.schedule_uid, u32::try_from(row.ordinal).unwrap_or_default()));
     let mut known: HashMap<Uuid, Option<Arc<Schedule>>> = HashMap::new();
     let mut page = ScanPage { children: Vec::with_capacity(rows.len()), next, corrupt: 0 };
+    let mut found = Vec::new();
     for row in rows {
         let schedule = known.entry(row.schedule_uid).or_insert_with(|| {
             read_schedule(row.schedule_uid, &row.spec)
                 .map(Arc::new)
-                .inspect_err(|error| tracing::error!(%error, "a schedule does not fire"))
+                .map_err(|error| found.extend(CorruptRow::of(None, &error)))
                 .ok()
         });
         let Some(schedule) = schedule else {
@@ -202,26 +204,31 @@ pub(crate) fn scanned(task: &Task, rows: Vec<ScanRow>, limit: u32) -> ScanPage {
         match scanned_child(task, row, schedule) {
             Ok(child) => page.children.push(child),
             Err(error) => {
-                tracing::error!(%error, "a child does not fire");
+                found.extend(CorruptRow::of(None, &error));
                 page.corrupt += 1;
             }
         }
     }
-    page
+    (page, found)
 }
 
 fn scanned_child(task: &Task, row: ScanRow, schedule: &Schedule) -> Result<ScannedChild, StoreError> {
     let key = || format!("schedule {}, child {}", row.schedule_uid, row.ordinal);
+    let child = Child {
+        zone: task.zone.clone(),
+        launch_expression: task.launch_expression.clone(),
+        slot: row.slot,
+        rule: row.rule,
+    };
+    // A child that can say when it fires can be read.
+    let readable = launch_times(&child, Window { start_us: 0, end_us: 0 });
+    let readable = readable.map_err(|error| (error.column, error.to_string()));
+    readable.map_err(corrupt("schedule_children", key))?;
     Ok(ScannedChild {
         ordinal: count("ordinal", row.ordinal).map_err(corrupt("schedule_children", key))?,
         shard: shard_of("shard", row.shard).map_err(corrupt("schedules", key))?,
         schedule: schedule.clone(),
-        child: Child {
-            zone: task.zone.clone(),
-            launch_expression: task.launch_expression.clone(),
-            slot: row.slot,
-            rule: row.rule,
-        },
+        child,
     })
 }
 

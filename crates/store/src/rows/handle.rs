@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sqlx::FromRow;
-use tollgate_core::handle::change::{Changes, HistoryRow, ShardSchedule, TokenRow};
+use tollgate_core::handle::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow};
 use tollgate_core::handle::control::Message;
 use tollgate_core::model::{Pause, Policy, Run, RunId, RunSpec, Skipped};
 use uuid::Uuid;
 
 use super::{RunRow, SkippedRow, Word, corrupt, count, int, json, parse, shard_of, text};
 use crate::StoreError;
-use crate::handle::{Lease, LoadedShard, Member};
+use crate::handle::{Lease, Member};
 
 /// A row of `queue_shards`.
 #[derive(Debug, FromRow)]
@@ -158,7 +158,7 @@ impl TryFrom<HistoryRecord> for HistoryRow {
     }
 }
 
-/// JSON under a uid: a policy or a schedule as a shard knows it, or a message.
+/// JSON under a uid: a policy as a shard knows it, or a message.
 #[derive(Clone, Debug, FromRow)]
 pub(crate) struct BodyRow {
     pub(crate) uid: Uuid,
@@ -173,10 +173,18 @@ impl TryFrom<BodyRow> for Policy {
     }
 }
 
-impl TryFrom<BodyRow> for ShardSchedule {
+/// A schedule as a shard knows it.
+#[derive(Clone, Debug, FromRow)]
+pub(crate) struct ScheduleBodyRow {
+    pub(crate) uid: Uuid,
+    pub(crate) generation: i64,
+    pub(crate) body: String,
+}
+
+impl TryFrom<ScheduleBodyRow> for ShardSchedule {
     type Error = StoreError;
 
-    fn try_from(row: BodyRow) -> Result<Self, StoreError> {
+    fn try_from(row: ScheduleBodyRow) -> Result<Self, StoreError> {
         parse("body", &row.body).map_err(corrupt("shard_schedules", || format!("schedule {}", row.uid)))
     }
 }
@@ -274,7 +282,7 @@ pub(crate) struct ChangeRows {
     pub(crate) policies: Vec<PolicyBody>,
     pub(crate) policies_gone: Vec<Uuid>,
     pub(crate) skipped: Vec<SkippedRow>,
-    pub(crate) pause: Option<Option<String>>,
+    pub(crate) pause: Option<String>,
 }
 
 impl ChangeRows {
@@ -306,7 +314,7 @@ impl ChangeRows {
             policies,
             policies_gone: changes.policies_gone.clone(),
             skipped: skipped_rows(&changes.skipped),
-            pause: changes.pause.as_ref().map(|pause| pause.as_ref().map(json).transpose()).transpose()?,
+            pause: changes.pause.as_ref().map(json).transpose()?,
         })
     }
 }
@@ -358,21 +366,21 @@ pub(crate) fn spec_keys(runs: &[Run], schedules: &[ShardSchedule]) -> Vec<(Uuid,
     of_runs.chain(of_schedules).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// A shard's own pause.
-pub(crate) fn pause(shard: i32, column: Option<String>) -> Result<Option<Pause>, StoreError> {
-    let pause = column.map(|column| parse("pause", &column)).transpose();
-    pause.map_err(corrupt("queue_shards", || shard.to_string()))
+/// What the column `pause` may hold.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum StoredPause {
+    Ordered(ShardPause),
+    /// As it was written before resumes were remembered.
+    Plain(Pause),
 }
 
-impl LoadedShard {
-    /// Keeps the tokens of runs that are there; those of runs that could not be read say nothing to anybody.
-    pub(crate) fn keep_tokens(&mut self, tokens: Vec<TokenRow>) {
-        let runs: BTreeSet<RunId> = self.runs.iter().map(|run| run.id).collect();
-        let (kept, stray): (Vec<_>, Vec<_>) = tokens.into_iter().partition(|token| runs.contains(&token.run));
-        for token in stray {
-            tracing::error!(run = %token.run, index = token.index, "a token without its run is left out");
-        }
-        self.tokens = kept;
+/// A shard's own pause.
+pub(crate) fn pause(shard: i32, column: Option<String>) -> Result<ShardPause, StoreError> {
+    let Some(column) = column else { return Ok(ShardPause::default()) };
+    match parse("pause", &column).map_err(corrupt("queue_shards", || shard.to_string()))? {
+        StoredPause::Ordered(pause) => Ok(pause),
+        StoredPause::Plain(pause) => Ok(ShardPause { order: Uuid::nil(), pause: Some(pause) }),
     }
 }
 

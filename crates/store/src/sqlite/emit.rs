@@ -11,7 +11,7 @@ use tollgate_core::model::{Run, SkipReason, Skipped};
 use uuid::Uuid;
 
 use super::Sqlite;
-use crate::StoreError;
+use crate::{CorruptRow, StoreError};
 use crate::emit::{ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
 use crate::failure::Failure;
 use crate::rows::{
@@ -22,6 +22,10 @@ use crate::rows::{
 
 #[async_trait]
 impl EmitStore for Sqlite {
+    fn corrupt_rows(&self) -> Vec<CorruptRow> {
+        self.corruption.rows()
+    }
+
     async fn frontier(&self) -> Result<Frontier, StoreError> {
         let row = sqlx::query_as::<_, FrontierRow>(sql!("frontier")).fetch_one(&self.readers).await;
         self.judge(row).map(Frontier::from)
@@ -78,7 +82,9 @@ impl EmitStore for Sqlite {
                 async move { Ok(query.fetch_all(connection).await?) }.boxed()
             })
             .await?;
-        in_task_order(rows)
+        let (tasks, found) = in_task_order(rows);
+        self.corruption.also(("scan tasks", String::new()), found);
+        Ok(tasks)
     }
 
     async fn scan(
@@ -104,7 +110,14 @@ impl EmitStore for Sqlite {
                 .bind(left as i64);
             rows.extend(self.judge(query.fetch_all(&self.readers).await)?);
         }
-        Ok(scanned(task, rows, limit))
+        let (page, found) = scanned(task, rows, limit);
+        let part = ("children", format!("{} {}", task.zone, task.launch_expression));
+        if checkpoint.is_none() {
+            self.corruption.found(part, found);
+        } else {
+            self.corruption.also(part, found);
+        }
+        Ok(page)
     }
 
     async fn emit(&self, runs: &[Run], skipped: &[Skipped]) -> Result<u32, StoreError> {

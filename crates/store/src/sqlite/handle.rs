@@ -4,26 +4,32 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use sqlx::SqliteConnection;
+use sqlx::{FromRow as _, SqliteConnection};
 use tollgate_core::handle::change::{Changes, HistoryRow};
 use tollgate_core::handle::control::Message;
 use tollgate_core::model::{Run, RunId, RunSpec};
 use uuid::Uuid;
 
 use super::Sqlite;
+use super::load::decoded;
 use super::transact::Fence;
 use crate::failure::Failure;
 use crate::handle::{HandleStore, Lease, LoadedShard, Member};
 use crate::rows::{
-    BodyRow, ChangeRows, HistoryRecord, LeaseRow, MemberRow, MessageRow, RunRow, all, group_by_shard, json,
-    message_rows, sound, spec_keys,
+    BodyRow, ChangeRows, HistoryRecord, LeaseRow, MemberRow, MessageRow, RunRow, SpecRecord, all, emitted, emitted_specs,
+    group_by_shard, json, message_rows, sound, spec_keys,
 };
 use crate::{CommitError, StoreError};
 
 #[async_trait]
 impl HandleStore for Sqlite {
     async fn leases(&self) -> Result<Vec<Lease>, StoreError> {
-        all(self.judge(sqlx::query_as::<_, LeaseRow>(sql!("leases")).fetch_all(&self.readers).await)?)
+        let rows = self.judge(sqlx::query(sql!("leases")).fetch_all(&self.readers).await)?;
+        let (rows, mut found) = decoded::<LeaseRow>("queue_shards", -1, &rows);
+        let (leases, corrupt) = sound(None, rows);
+        found.extend(corrupt);
+        self.corruption.found(("leases", String::new()), found);
+        Ok(leases)
     }
 
     async fn take_shard(&self, seen: &Lease, owner: &str) -> Result<Option<Lease>, StoreError> {
@@ -56,7 +62,11 @@ impl HandleStore for Sqlite {
 
     async fn load_shard(&self, shard: u16) -> Result<LoadedShard, StoreError> {
         let shard = i32::from(shard);
-        self.run_read("load_shard", move |connection| super::load::load(connection, shard).boxed()).await
+        let read =
+            self.run_read("load_shard", move |connection| super::load::load(connection, shard).boxed()).await;
+        let (loaded, found) = read?;
+        self.corruption.found(("load", shard.to_string()), found);
+        Ok(loaded)
     }
 
     async fn commit(&self, lease: &mut Lease, changes: &Changes) -> Result<(), CommitError> {
@@ -82,13 +92,21 @@ impl HandleStore for Sqlite {
         until_us: i64,
         limit: u32,
     ) -> Result<(Vec<Run>, Vec<RunSpec>), StoreError> {
-        let query = sqlx::query_as::<_, RunRow>(sql!("runs_emitted"))
-            .bind(i32::from(shard))
-            .bind(until_us)
-            .bind(i64::from(limit));
-        let runs: Vec<Run> = sound(self.judge(query.fetch_all(&self.readers).await)?);
+        let id = i32::from(shard);
+        let query = sqlx::query(sql!("runs_emitted")).bind(id).bind(until_us).bind(i64::from(limit));
+        let (rows, found) = decoded("runs", id, &self.judge(query.fetch_all(&self.readers).await)?);
+        let (runs, mut found) = emitted(shard, rows, found);
         let keys = spec_keys(&runs, &[]);
-        Ok((runs, self.specs(shard, &keys).await?))
+        let mut records = Vec::new();
+        if !keys.is_empty() {
+            let rows = self.judge(super::load::specs_query(id, &keys)?.fetch_all(&self.readers).await)?;
+            let (read, undecodable) = decoded("run_specs", id, &rows);
+            records = read;
+            found.extend(undecodable);
+        }
+        let specs = emitted_specs(shard, &runs, records, &mut found);
+        self.corruption.found(("emitted runs", shard.to_string()), found);
+        Ok((runs, specs))
     }
 
     async fn runs(&self, shard: u16, ids: &[RunId]) -> Result<Vec<Run>, StoreError> {
@@ -102,13 +120,19 @@ impl HandleStore for Sqlite {
             return Ok(Vec::new());
         }
         let query = super::load::specs_query(i32::from(shard), keys)?;
-        Ok(sound(self.judge(query.fetch_all(&self.readers).await)?))
+        let rows = self.judge(query.fetch_all(&self.readers).await)?;
+        rows.iter().map(|row| self.judge(SpecRecord::from_row(row)).and_then(RunSpec::try_from)).collect()
     }
 
     async fn inbox(&self, shard: u16, limit: u32) -> Result<Vec<Message>, StoreError> {
-        let query =
-            sqlx::query_as::<_, BodyRow>(sql!("inbox_list")).bind(i32::from(shard)).bind(i64::from(limit));
-        Ok(sound(self.judge(query.fetch_all(&self.readers).await)?))
+        let id = i32::from(shard);
+        let query = sqlx::query(sql!("inbox_list")).bind(id).bind(i64::from(limit));
+        let rows = self.judge(query.fetch_all(&self.readers).await)?;
+        let (rows, mut found) = decoded::<BodyRow>("shard_inbox", id, &rows);
+        let (messages, corrupt) = sound(Some(shard), rows);
+        found.extend(corrupt);
+        self.corruption.found(("inbox", shard.to_string()), found);
+        Ok(messages)
     }
 
     async fn post(&self, shard: u16, messages: &[Message]) -> Result<(), StoreError> {

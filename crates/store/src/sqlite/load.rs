@@ -1,56 +1,120 @@
 //! Everything of a shard, for a new owner.
 
-use sqlx::SqliteConnection;
-use tollgate_core::handle::change::TokenRow;
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::{Column as _, FromRow, Row as _, SqliteConnection};
+use tollgate_core::model::RunId;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::corrupt::CorruptRow;
 use crate::failure::Failure;
 use crate::handle::LoadedShard;
-use crate::rows::{BodyRow, RunRow, SpecKey, SpecRecord, TokenRecord, all, json, pause, sound, spec_keys};
+use crate::rows::{
+    Assembly, BodyRow, RunRow, ScheduleBodyRow, SpecKey, SpecRecord, TokenRecord, json,
+};
 
-/// How many specs one statement reads.
-const SPECS_AT_ONCE: usize = 1000;
+/// How many specs, or runs by their ids, one statement reads.
+const KEYS_AT_ONCE: usize = 1000;
+
+type Query = sqlx::query::Query<'static, sqlx::Sqlite, SqliteArguments>;
 
 /// A query for specs by their keys.
-pub(super) fn specs_query(
-    shard: i32,
-    keys: &[(Uuid, i64)],
-) -> Result<sqlx::query::QueryAs<'static, sqlx::Sqlite, SpecRecord, sqlx::sqlite::SqliteArguments>, StoreError>
-{
+pub(super) fn specs_query(shard: i32, keys: &[(Uuid, i64)]) -> Result<Query, StoreError> {
     let keys: Vec<SpecKey> =
         keys.iter().map(|&(schedule_uid, generation)| SpecKey { schedule_uid, generation }).collect();
-    Ok(sqlx::query_as(sql!("specs_by_keys")).bind(shard).bind(json(&keys)?))
+    Ok(sqlx::query(sql!("specs_by_keys")).bind(shard).bind(json(&keys)?))
 }
 
-/// Reads a shard. A corrupt run, token, spec or schedule is left out and named in the log; a corrupt policy fails the
-/// shard, because its limits would not hold.
-pub(super) async fn load(connection: &mut SqliteConnection, shard: i32) -> Result<LoadedShard, Failure> {
-    let policies = sqlx::query_as::<_, BodyRow>(sql!("shard_policies_load"))
-        .bind(shard)
-        .fetch_all(&mut *connection)
-        .await?;
-    let schedules = sqlx::query_as::<_, BodyRow>(sql!("shard_schedules_load"))
-        .bind(shard)
-        .fetch_all(&mut *connection)
-        .await?;
-    let runs = sqlx::query_as::<_, RunRow>(sql!("runs_load")).bind(shard).fetch_all(&mut *connection).await?;
-    let tokens =
-        sqlx::query_as::<_, TokenRecord>(sql!("tokens_load")).bind(shard).fetch_all(&mut *connection).await?;
-    let paused = sqlx::query_scalar::<_, Option<String>>(sql!("shard_pause_read"))
-        .bind(shard)
-        .fetch_optional(&mut *connection)
-        .await?;
-    let mut loaded = LoadedShard {
-        policies: all(policies)?,
-        schedules: sound(schedules),
-        runs: sound(runs),
-        pause: pause(shard, paused.flatten())?,
-        ..LoadedShard::default()
-    };
-    loaded.keep_tokens(sound::<_, TokenRow>(tokens));
-    for keys in spec_keys(&loaded.runs, &loaded.schedules).chunks(SPECS_AT_ONCE) {
-        loaded.specs.extend(sound(specs_query(shard, keys)?.fetch_all(&mut *connection).await?));
+/// Reads a shard, and names what of it is corrupt.
+pub(super) async fn load(
+    connection: &mut SqliteConnection,
+    shard: i32,
+) -> Result<(LoadedShard, Vec<CorruptRow>), Failure> {
+    let mut assembly = Assembly::new(shard);
+    let rows = sqlx::query(sql!("shard_policies_load")).bind(shard).fetch_all(&mut *connection).await?;
+    let policies = note(&mut assembly, decoded::<BodyRow>("shard_policies", shard, &rows));
+    assembly.policies(policies);
+    let rows = sqlx::query(sql!("shard_schedules_load")).bind(shard).fetch_all(&mut *connection).await?;
+    let schedules = note(&mut assembly, decoded::<ScheduleBodyRow>("shard_schedules", shard, &rows));
+    assembly.schedules(schedules);
+    let rows = sqlx::query(sql!("runs_load")).bind(shard).fetch_all(&mut *connection).await?;
+    let runs = runs_of(&mut assembly, shard, &rows);
+    assembly.runs(runs);
+    let rows = sqlx::query(sql!("runs_unknown")).bind(shard).fetch_all(&mut *connection).await?;
+    let unknown = runs_of(&mut assembly, shard, &rows);
+    assembly.unknown_states(unknown);
+    let rows = sqlx::query(sql!("tokens_load")).bind(shard).fetch_all(&mut *connection).await?;
+    let tokens = note(&mut assembly, decoded::<TokenRecord>("tokens", shard, &rows));
+    assembly.tokens(tokens);
+    let paused = sqlx::query_scalar::<_, Option<String>>(sql!("shard_pause_read")).bind(shard);
+    assembly.pause(paused.fetch_optional(&mut *connection).await?.flatten());
+    for keys in assembly.spec_keys().chunks(KEYS_AT_ONCE) {
+        let rows = specs_query(shard, keys)?.fetch_all(&mut *connection).await?;
+        let specs = note(&mut assembly, decoded::<SpecRecord>("run_specs", shard, &rows));
+        assembly.specs(specs);
     }
-    Ok(loaded)
+    for strays in assembly.strays().chunks(KEYS_AT_ONCE) {
+        let query = sqlx::query(sql!("runs_by_ids")).bind(shard).bind(json(strays)?);
+        let rows = query.fetch_all(&mut *connection).await?;
+        let runs = runs_of(&mut assembly, shard, &rows);
+        assembly.stray_runs(strays, runs);
+    }
+    Ok(assembly.finish())
+}
+
+/// Rows of `runs`. Of one that cannot be taken apart, the policy is all that matters.
+fn runs_of(assembly: &mut Assembly, shard: i32, rows: &[SqliteRow]) -> Vec<RunRow> {
+    for row in rows.iter().filter(|row| RunRow::from_row(*row).is_err()) {
+        if let Ok(id) = row.try_get("run_id") {
+            assembly.unfit(RunId(id), row.try_get("policy_uid").unwrap_or_default());
+        }
+    }
+    note(assembly, decoded("runs", shard, rows))
+}
+
+fn note<R>(assembly: &mut Assembly, (rows, found): (Vec<R>, Vec<CorruptRow>)) -> Vec<R> {
+    assembly.undecodable(found);
+    rows
+}
+
+/// Rows taken apart one by one: SQLite keeps integers of any size and bytes of any length, and one that does not fit must
+/// not stop the others.
+pub(super) fn decoded<R>(table: &'static str, shard: i32, rows: &[SqliteRow]) -> (Vec<R>, Vec<CorruptRow>)
+where
+    R: for<'r> FromRow<'r, SqliteRow>,
+{
+    let (mut kept, mut found) = (Vec::with_capacity(rows.len()), Vec::new());
+    for row in rows {
+        match R::from_row(row) {
+            Ok(value) => kept.push(value),
+            Err(error) => found.push(undecodable(table, shard, row, &error)),
+        }
+    }
+    (kept, found)
+}
+
+fn undecodable(table: &'static str, shard: i32, row: &SqliteRow, error: &sqlx::Error) -> CorruptRow {
+    let (column, message) = match error {
+        sqlx::Error::ColumnDecode { index, source } => (index.trim_matches('"').to_owned(), source.to_string()),
+        other => (String::new(), other.to_string()),
+    };
+    let keys = row.columns().iter().filter_map(|column| {
+        let name = column.name();
+        let of_key = matches!(name, "uid" | "run_id" | "idx" | "schedule_uid" | "generation");
+        of_key.then(|| format!("{name} {}", shown(row, name)))
+    });
+    let key = keys.collect::<Vec<_>>().join(", ");
+    CorruptRow { table, shard: u16::try_from(shard).ok(), key, column, message }
+}
+
+/// A column of a key, whatever it holds.
+fn shown(row: &SqliteRow, column: &str) -> String {
+    if let Ok(uid) = row.try_get::<Uuid, _>(column) {
+        return uid.to_string();
+    }
+    if let Ok(number) = row.try_get::<i64, _>(column) {
+        return number.to_string();
+    }
+    let bytes: Vec<u8> = row.try_get(column).unwrap_or_default();
+    bytes.iter().take(32).map(|byte| format!("{byte:02x}")).collect()
 }

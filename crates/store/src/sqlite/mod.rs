@@ -28,6 +28,7 @@ use std::sync::{Mutex, PoisonError};
 use async_trait::async_trait;
 use sqlx::SqlitePool;
 
+use crate::corrupt::Corruption;
 use crate::{Installation, Store, StoreError};
 
 /// A store in a file of its own.
@@ -40,6 +41,7 @@ pub struct Sqlite {
     lock: Mutex<Option<File>>,
     path: PathBuf,
     installation: Installation,
+    corruption: Corruption,
 }
 
 impl Sqlite {
@@ -61,7 +63,7 @@ impl Sqlite {
             }
         };
         let readers = open::connect_readers(&path).await?;
-        Ok(Self { writer, readers, lock: Mutex::new(Some(lock)), path, installation })
+        Ok(Self { writer, readers, lock: Mutex::new(Some(lock)), path, installation, corruption: Corruption::default() })
     }
 }
 

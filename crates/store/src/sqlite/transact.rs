@@ -109,7 +109,12 @@ where
         Err(ended) => Err(ended),
     };
     match done {
-        Ok(value) => transaction.commit().await.map(|()| value).map_err(Ended::AtCommit),
+        Ok(value) => {
+            tollgate_fault_points::pass("store.commit.before");
+            transaction.commit().await.map_err(Ended::AtCommit)?;
+            tollgate_fault_points::pass("store.commit.after");
+            Ok(value)
+        }
         Err(ended) => {
             if let Err(error) = transaction.rollback().await {
                 tracing::debug!(%error, "a rollback failed; the connection does it when it is used next");
@@ -122,9 +127,13 @@ where
 /// The fence, written once: the first statement of an owner's transaction.
 async fn behind(connection: &mut SqliteConnection, fence: Option<Fence>) -> Result<(), Ended> {
     let Some(Fence { shard, lease_id, seq }) = fence else { return Ok(()) };
+    tollgate_fault_points::pass("store.fence.before");
     let query = sqlx::query(sql!("fence")).bind(shard).bind(lease_id).bind(seq);
     match query.execute(connection).await {
-        Ok(done) if done.rows_affected() == 1 => Ok(()),
+        Ok(done) if done.rows_affected() == 1 => {
+            tollgate_fault_points::pass("store.fence.after");
+            Ok(())
+        }
         Ok(_) => Err(Ended::Fenced),
         Err(error) => Err(Ended::RolledBack(error.into())),
     }

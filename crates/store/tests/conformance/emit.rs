@@ -192,7 +192,19 @@ pub(crate) async fn announcement_does_not_go_back(place: &Place) {
     let half = Window { start_us: window(5).start_us + 1, ..window(5) };
     assert!(!store.announce_window(half, NOON_US).await.unwrap(), "it overlaps the newest");
     assert!(!store.announce_window(window(4), NOON_US).await.unwrap(), "it lies before the newest");
+    assert!(!store.announce_window(window(7), NOON_US).await.unwrap(), "it leaves a gap");
     assert!(store.announce_window(window(6), NOON_US).await.unwrap());
+}
+
+/// Emitters whose clocks differ begin on an empty store at once.
+pub(crate) async fn first_windows_leave_no_gap(place: &Place) {
+    let store = place.open().await;
+    let announced = futures::future::join_all((0..12).map(|n| {
+        let store = store.clone();
+        async move { store.announce_window(window(n * 3), NOON_US).await.unwrap() }
+    }));
+    assert_eq!(announced.await.iter().filter(|new| **new).count(), 1);
+    assert_eq!(store.windows(5).await.unwrap().len(), 1);
 }
 
 /// Sixty schedules; number i fires at minute i of hours 1 and 2, twice.

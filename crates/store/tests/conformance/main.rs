@@ -50,7 +50,7 @@ conformance! {
         list_filters_hold_together policies_are_listed_and_filtered audit_is_newest_first_by_page
         audit_is_read_from_a_moment_on deleting_keeps_runs ten_thousand_schedules concurrent_writers_keep_the_registry corrupt_schedule_is_named
         text_survives;
-    emit: announced_window_gets_its_tasks_later announcement_does_not_go_back frontier_starts_empty_and_moves window_opens_once window_without_tasks_is_complete tasks_are_claimed_once
+    emit: announced_window_gets_its_tasks_later announcement_does_not_go_back first_windows_leave_no_gap frontier_starts_empty_and_moves window_opens_once window_without_tasks_is_complete tasks_are_claimed_once
         lease_of_a_task_runs_out checkpoint_is_kept_while_the_lease_is window_is_complete_with_its_last_task
         concurrent_completion_completes_the_window window_behind_an_open_one_does_not_count
         scan_reads_exactly_the_slots scan_goes_on_after_a_checkpoint scan_brings_the_schedule
@@ -63,7 +63,7 @@ conformance! {
         change_does_not_bring_a_withdrawn_run_back tokens_round_trip
         tokens_go_by_whole_key schedules_and_policies_round_trip pause_round_trips specs_come_with_runs_and_schedules
         emitted_runs_come_by_launch inbox_is_idempotent inbox_done_deletes_exactly forwards_are_posted_before
-        forwards_survive_a_fenced_commit corrupt_run_is_left_out corrupt_emitted_run_is_left_out corrupt_policy_fails_the_shard
+        forwards_survive_a_fenced_commit corrupt_run_is_left_out corrupt_emitted_run_is_left_out corrupt_policy_is_left_out corrupt_rows_are_named_and_count
         corrupt_message_is_left_out shards_do_not_see_each_other dropped_commit_is_whole all_messages_round_trip;
     history: history_round_trips_in_order history_starts_with_the_covering_range history_filters_by_outcome
         dead_events_are_found_and_leave history_insert_is_idempotent tokens_are_paged runs_are_listed_newest_first

@@ -54,6 +54,7 @@ pub(crate) fn schedule(id: &str) -> Schedule {
         check_again: CheckAgain::default(),
         pause: None,
         labels: BTreeMap::new(),
+        former_homes: vec![7],
         generation: 1,
         created_us: NOON_US,
         updated_us: NOON_US,
@@ -225,7 +226,7 @@ pub(crate) fn shard_schedule(schedule: &Schedule) -> ShardSchedule {
         deleted: false,
         cursor: Some("page 7".to_owned()),
         earlier: Vec::new(),
-        former: Vec::new(),
+        home: Some(4),
     }
 }
 

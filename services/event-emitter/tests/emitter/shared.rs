@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::world::{Hooked, Moment, World, children, cron, due, every, put, put_with, schedule, utc};
+use crate::world::{
+    Hooked, Moment, World, children, cron, due, every, move_to, put, put_with, schedule, utc,
+};
 use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tollgate_core::emit::Window;
@@ -68,6 +70,35 @@ async fn whatever_an_emitter_has_left_another_finishes() {
         let expected = due(&schedules, start_us - 30 * SECOND_US, opened);
         assert_eq!(world.launches().await, expected, "{method} {moment:?}");
     }
+}
+
+#[tokio::test]
+async fn a_task_done_again_makes_no_second_run_where_its_schedule_has_moved() {
+    let world = World::new(utc("2025-06-11T08:00:30Z")).await;
+    let schedules = minutely(5);
+    world.put(&schedules).await;
+    let hooked = dies(&world, "complete_tasks", Moment::Before, 1);
+    // Old launches are not missed.
+    let options = Options { late_after_s: 600, ..Options::default() };
+    world.hooked(&hooked, options.clone()).round().await.unwrap_err();
+    let before = world.runs().await;
+    for schedule in &schedules {
+        let moved = Schedule {
+            generation: 2,
+            updated_us: world.clock.wall_us(),
+            former_homes: vec![before[0].shard],
+            ..schedule.clone()
+        };
+        move_to(&*world.store, &moved, before[0].shard + 1).await;
+    }
+    world.clock.advance_us(61 * SECOND_US);
+    let second = world.emitter(options);
+    assert_eq!(second.round().await.unwrap().windows_incomplete, 0);
+    // Panics if a launch has two runs.
+    let after = world.runs().await;
+    let moved = after.iter().filter(|run| run.generation == 2).count();
+    assert!(moved > 0, "what no emitter had handed over goes to the new shard");
+    assert_eq!(after.len(), before.len() + moved);
 }
 
 #[tokio::test]

@@ -36,20 +36,8 @@ impl Owner {
             if self.stop.is_cancelled() {
                 return Loaded::Stopped;
             }
-            match self.shared.store.load_shard(self.lease.shard).await {
-                Ok(loaded) => {
-                    let state = State {
-                        policies: loaded.policies,
-                        schedules: loaded.schedules,
-                        runs: loaded.runs,
-                        tokens: loaded.tokens,
-                        specs: loaded.specs,
-                        pause: loaded.pause,
-                    };
-                    let (options, now) = (self.shared.options.machine.clone(), self.shared.clock.now());
-                    let machine = Shard::new(self.lease.shard, options, state, rand::random(), now);
-                    return Loaded::Machine(Box::new(machine));
-                }
+            match self.try_load().await {
+                Ok(machine) => return Loaded::Machine(machine),
                 Err(error) => {
                     let shard = self.lease.shard;
                     if attempt == 0 {
@@ -61,6 +49,28 @@ impl Owner {
             }
         }
         Loaded::Stopped
+    }
+
+    /// The news are taken in before the machine decides anything: a former owner may have left a note of deliveries that
+    /// it still waits for.
+    async fn try_load(&mut self) -> Result<Box<Shard>, StoreError> {
+        let loaded = self.shared.store.load_shard(self.lease.shard).await?;
+        let state = State {
+            policies: loaded.policies,
+            schedules: loaded.schedules,
+            runs: loaded.runs,
+            tokens: loaded.tokens,
+            counted: loaded.counted,
+            specs: loaded.specs,
+            pause: loaded.pause,
+        };
+        let (options, now) = (self.shared.options.machine.clone(), self.shared.clock.now());
+        let mut machine = Box::new(Shard::new(self.lease.shard, options, state, rand::random(), now));
+        let news = self.begin_read(&mut machine).await;
+        let news = news.map_err(|error| StoreError::Internal(error.to_string()))??;
+        self.more = self.take_in(&mut machine, news);
+        machine.wait_for(std::mem::take(&mut self.under_way), self.shared.clock.now());
+        Ok(machine)
     }
 
     /// A commit failed, or nobody knows: a fresh lease makes sure that nothing of the old one can still come.
@@ -89,8 +99,10 @@ impl Owner {
         false
     }
 
-    async fn reclaim(&self) -> Result<Option<tollgate_store::handle::Lease>, StoreError> {
+    async fn reclaim(&mut self) -> Result<Option<tollgate_store::handle::Lease>, StoreError> {
         let store = &self.shared.store;
+        // Before the look at the lease: a lapse after it must be seen.
+        self.lapses = self.shared.trust.lapses();
         let leases = store.leases().await?;
         let Some(seen) = leases.into_iter().find(|l| l.shard == self.lease.shard) else { return Ok(None) };
         if seen.owner != self.shared.process {
@@ -142,8 +154,14 @@ async fn read_news(store: &dyn Store, shard: u16, until_us: i64) -> Result<News,
     let full = runs.len() == READ_MAX as usize || inbox.len() == READ_MAX as usize;
     let mut messages = Vec::with_capacity(inbox.len());
     for message in inbox {
-        let context = read_context(store, shard, &Needs::of(&message.control)).await?;
-        messages.push((message, context));
+        match read_context(store, shard, &Needs::of(&message.control)).await {
+            Ok(context) => messages.push((message, context)),
+            // It stays in the inbox until what it is about can be read; the others go on.
+            Err(error @ StoreError::Corrupt { .. }) => {
+                tracing::debug!(shard, message = %message.id, %error, "a message waits");
+            }
+            Err(error) => return Err(error),
+        }
     }
     Ok(News { runs, specs, messages, full })
 }

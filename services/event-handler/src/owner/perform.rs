@@ -14,15 +14,25 @@ impl Owner {
         let now = self.shared.clock.now();
         match input {
             Input::Wake | Input::Sync { .. } => {}
-            Input::Sent { run, index, attempt, sent } => machine.sent(run, index, attempt, sent, now),
+            Input::Sent { run, index, attempt, sent } => {
+                self.begun.remove(&(run, index, attempt));
+                tollgate_fault_points::pass("handler.mark.before");
+                machine.sent(run, index, attempt, sent, now);
+                tollgate_fault_points::pass("handler.mark.after");
+            }
+            Input::Unsent { run, index, attempt } => {
+                self.begun.remove(&(run, index, attempt));
+                machine.unsent(run, index, attempt, now);
+            }
             Input::Release { release, namespace, reply } => self.release(machine, release, namespace, reply),
             Input::Extend { run, index, namespace, attempt, ttl_ms, reply } => {
-                let replied = if is_foreign(machine, run, namespace.as_deref()) {
-                    Replied::Foreign
-                } else {
-                    Replied::Answer(machine.extend(run, index, attempt, ttl_ms, now))
-                };
-                let _gone = reply.send(replied);
+                if is_foreign(machine, run, namespace.as_deref()) {
+                    let _gone = reply.send(Replied::Foreign);
+                    return;
+                }
+                let number = self.next_reply();
+                let answer = machine.extend((run, index), attempt, ttl_ms, number, now);
+                self.answer_or_keep(number, answer, reply);
             }
             Input::Explain { run, index, reply } => {
                 let _gone = reply.send(machine.explain(run, index, now));
@@ -47,14 +57,34 @@ impl Owner {
             let _gone = reply.send(Replied::Foreign);
             return;
         }
-        let number = self.reply_next;
+        tollgate_fault_points::pass("handler.release.before");
+        let number = self.next_reply();
+        let answer = machine.release(release, number, self.shared.clock.now());
+        self.answer_or_keep(number, answer, reply);
+    }
+
+    fn next_reply(&mut self) -> u64 {
         self.reply_next += 1;
-        match machine.release(release, number, self.shared.clock.now()) {
+        self.reply_next
+    }
+
+    /// Without an answer, it comes once it is durable.
+    fn answer_or_keep(&mut self, number: u64, answer: Option<Answer>, reply: oneshot::Sender<Replied>) {
+        match answer {
             Some(answer) => {
                 let _gone = reply.send(Replied::Answer(answer));
             }
             None => {
                 self.replies.insert(number, reply);
+            }
+        }
+    }
+
+    /// Gives the answers among what a durable commit allows, and does nothing else of it.
+    pub(super) fn answer(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            if let Effect::Reply { reply, answer } = effect {
+                self.reply(reply, answer);
             }
         }
     }
@@ -71,11 +101,12 @@ impl Owner {
 
     fn reply(&mut self, number: u64, answer: Answer) {
         if let Some(reply) = self.replies.remove(&number) {
+            tollgate_fault_points::pass("handler.release.after");
             let _gone = reply.send(Replied::Answer(answer));
         }
     }
 
-    fn deliver(&self, send: Send) {
+    fn deliver(&mut self, send: Send) {
         let shard = self.lease.shard;
         let event_id = self.shared.keyring.id(EventRef { shard, run: send.run, index: send.index });
         let delivery = Delivery {
@@ -90,11 +121,21 @@ impl Owner {
             spec: send.spec,
         };
         let (targets, loopback) = (self.shared.targets.clone(), self.loopback.clone());
+        let (trust, lapses) = (self.shared.trust.clone(), self.lapses);
         let (run, index, attempt) = (send.run, send.index, send.attempt);
+        self.begun.insert((run, index, attempt));
         tokio::spawn(async move {
-            let sent = targets.send(delivery).await;
+            // The process may have been frozen since the commit, and the shard be another's by now.
+            let input = if trust.holds(lapses) {
+                tollgate_fault_points::pass("handler.send.before");
+                let sent = targets.send(delivery).await;
+                tollgate_fault_points::pass("handler.send.after");
+                Input::Sent { run, index, attempt, sent }
+            } else {
+                Input::Unsent { run, index, attempt }
+            };
             // An owner that has gone will not miss it: its successor sends again.
-            let _gone = loopback.send(Input::Sent { run, index, attempt, sent });
+            let _gone = loopback.send(input);
         });
     }
 }

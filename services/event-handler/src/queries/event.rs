@@ -28,8 +28,29 @@ impl Shared {
         Ok(RunView { spread_s: specs.first().and_then(|s: &RunSpec| s.spread_s), run })
     }
 
-    /// One event by name or bare id.
-    pub(crate) async fn find_event(&self, name: &str) -> Result<(EventRef, v1::Event), Status> {
+    /// One event by name or bare id, as its owner knows it.
+    pub(crate) async fn find_event(&self, name: &str) -> Result<v1::Event, Status> {
+        let (event, mut shown) = self.find_event_row(name).await?;
+        // The owner's memory knows what no row says: a suspect token.
+        if shown.state() != v1::EventState::Held {
+            return Ok(shown);
+        }
+        let ask = |reply| Input::Explain { run: event.run, index: event.index, reply };
+        let suspect = match self.peers.routes().ask(event.shard, ask).await {
+            Some(explained) => explained.is_some_and(|explained| explained.place == Place::Suspect),
+            None => {
+                let explained = self.peers.explain(event.shard, name).await.and_then(|e| e.event);
+                explained.is_some_and(|event| event.state() == v1::EventState::Suspect)
+            }
+        };
+        if suspect {
+            shown.set_state(v1::EventState::Suspect);
+        }
+        Ok(shown)
+    }
+
+    /// One event by name or bare id, as the store knows it.
+    pub(crate) async fn find_event_row(&self, name: &str) -> Result<(EventRef, v1::Event), Status> {
         let Addressed { event, namespace } =
             self.address("name", name).map_err(|refusal| refusal.into_status())?;
         let unknown = || Status::not_found(format!("name: there is no event {name:?}"));
@@ -40,9 +61,7 @@ impl Shared {
         }
         let view = self.view(run).await?;
         let events = self.events(&view, event.index, 1).await?;
-        let mut shown = events.into_iter().next().ok_or_else(unknown)?;
-        self.ask_place(event, &mut shown).await;
-        Ok((event, shown))
+        Ok((event, events.into_iter().next().ok_or_else(unknown)?))
     }
 
     /// Up to `limit` events of a run from `from_index` on.
@@ -105,16 +124,6 @@ impl Shared {
         let run = &view.run;
         let rows = self.store.tokens(run.shard, run.id, from_index, limit).await.map_err(store_status)?;
         Ok(rows.iter().map(|row| self.of_token(view, row)).collect())
-    }
-
-    /// The owner's memory knows what no row says: a suspect token.
-    async fn ask_place(&self, event: EventRef, shown: &mut v1::Event) {
-        let ask = |reply| Input::Explain { run: event.run, index: event.index, reply };
-        if let Some(Some(explained)) = self.routes.ask(event.shard, ask).await
-            && explained.place == Place::Suspect
-        {
-            shown.state = v1::EventState::Suspect.into();
-        }
     }
 
     fn show(&self, view: &RunView, index: u32, place: event::Place<'_>) -> v1::Event {

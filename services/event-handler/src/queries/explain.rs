@@ -12,28 +12,39 @@ use crate::routes::Input;
 impl Shared {
     /// Everything that is known of why an event is where it is.
     pub(crate) async fn explain(&self, name: &str) -> Result<v1::Explanation, Status> {
-        let (event, mut shown) = self.find_event(name).await?;
+        if let Some(explanation) = self.explain_here(name).await? {
+            return Ok(explanation);
+        }
+        let (event, shown) = self.find_event_row(name).await?;
+        if ended(&shown) {
+            return Ok(without_memory(shown));
+        }
+        if let Some(explanation) = self.peers.explain(event.shard, name).await {
+            return Ok(explanation);
+        }
+        let message = format!("the owner of queue shard {:02x} does not answer, or there is none", event.shard);
+        Ok(v1::Explanation {
+            event: Some(shown),
+            summary: format!("It is not known now: {message}."),
+            reasons: vec![reason(v1::ReasonCode::NoOwner, message)],
+            holders: Vec::new(),
+            place_in_line: -1,
+            freed_by: "Wait until a handler owns the shard.".to_owned(),
+        })
+    }
+
+    /// By the owner in this process; none where it has none.
+    pub(crate) async fn explain_here(&self, name: &str) -> Result<Option<v1::Explanation>, Status> {
+        let (event, mut shown) = self.find_event_row(name).await?;
         let ask = |reply| Input::Explain { run: event.run, index: event.index, reply };
-        match self.routes.ask(event.shard, ask).await {
+        Ok(match self.peers.routes().ask(event.shard, ask).await {
             Some(Some(explained)) => {
                 shown.state = state(explained.place).into();
-                Ok(self.in_words(event, shown, explained))
+                Some(self.in_words(event, shown, explained))
             }
-            Some(None) => Ok(without_memory(shown)),
-            None if ended(&shown) => Ok(without_memory(shown)),
-            None => {
-                let message =
-                    format!("queue shard {:02x} is not owned by the handler that was asked", event.shard);
-                Ok(v1::Explanation {
-                    event: Some(shown),
-                    summary: format!("It is not known here: {message}."),
-                    reasons: vec![reason(v1::ReasonCode::NoOwner, message)],
-                    holders: Vec::new(),
-                    place_in_line: -1,
-                    freed_by: "Ask the handler that owns the shard, or wait until one does.".to_owned(),
-                })
-            }
-        }
+            Some(None) => Some(without_memory(shown)),
+            None => None,
+        })
     }
 
     fn in_words(&self, event: EventRef, shown: v1::Event, explained: Explanation) -> v1::Explanation {

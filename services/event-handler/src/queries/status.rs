@@ -1,26 +1,66 @@
 //! What the handler does, at a glance.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use tollgate_core::handle::Gauge;
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::v1;
 use tollgate_status::status as store_status;
+use tollgate_store::CorruptRow;
 use tonic::Status;
+use uuid::Uuid;
 
 use crate::Shared;
 use crate::routes::Input;
 
 impl Shared {
-    /// Buckets and shards; policies of one namespace if given. Runs without a policy make one line.
-    pub(crate) async fn status(&self, namespace: Option<&str>) -> Result<v1::HandlerStatus, Status> {
+    /// Buckets and shards of all handlers; policies of one namespace if given. Runs without a policy make one line.
+    pub(crate) async fn status(&self, parent: &str) -> Result<v1::HandlerStatus, Status> {
+        let namespace = if parent.is_empty() { None } else { Some(names::namespace("parent", parent)?) };
+        let (mut status, _) = self.status_here(namespace.as_deref()).await;
+        for (process, answer) in self.peers.statuses(parent).await {
+            match answer.and_then(|answer| answer.status) {
+                Some(other) => merge(&mut status, other),
+                None => status.silent_handlers.push(process),
+            }
+        }
+        let (named, unnamed): (Vec<_>, Vec<_>) = status.policies.into_iter().partition(|g| !g.policy.is_empty());
+        status.policies = named;
+        status.policies.sort_by(|a, b| a.policy.cmp(&b.policy));
+        status.policies.extend(unnamed.into_iter().reduce(|sum, gauge| joined(sum, &gauge)));
+        let paused: BTreeMap<u32, bool> = status.shards.iter().map(|s| (s.shard, s.paused)).collect();
+        let leases = self.store.leases().await.map_err(store_status)?;
+        let gauges = leases.into_iter().map(|lease| v1::ShardGauge {
+            shard: lease.shard.into(),
+            owner: lease.owner,
+            epoch: lease.epoch,
+            paused: paused.get(&u32::from(lease.shard)).copied().unwrap_or_default(),
+        });
+        status.shards = gauges.collect();
+        Ok(status)
+    }
+
+    /// The latest order to pause or resume that any owner that answers has seen.
+    pub(crate) async fn pause_order(&self) -> Uuid {
+        let (_, here) = self.status_here(None).await;
+        let elsewhere = self.peers.statuses("").await.into_iter().filter_map(|(_, answer)| answer);
+        let orders = elsewhere.filter_map(|answer| Uuid::from_slice(&answer.pause_order).ok());
+        orders.fold(here, Ord::max)
+    }
+
+    /// Of the shards that this process owns, and the latest order to pause or resume that they have seen.
+    pub(crate) async fn status_here(&self, namespace: Option<&str>) -> (v1::HandlerStatus, Uuid) {
         let mut status = v1::HandlerStatus { handler: self.process.clone(), ..v1::HandlerStatus::default() };
         let mut unthrottled = v1::PolicyGauge::default();
-        let mut paused = vec![false; usize::from(self.shards)];
-        for shard in self.routes.shards() {
-            let Some(shown) = self.routes.ask(shard, |reply| Input::Status { reply }).await else { continue };
+        let mut order = Uuid::nil();
+        let routes = self.peers.routes();
+        for shard in routes.shards() {
+            let Some(shown) = routes.ask(shard, |reply| Input::Status { reply }).await else { continue };
             status.scheduled_runs_count += shown.runs_upcoming;
-            if let Some(flag) = paused.get_mut(usize::from(shard)) {
-                *flag = shown.pause.is_some();
-            }
+            status.launched_runs_count += shown.runs_launched;
+            order = order.max(shown.pause_order);
+            let paused = shown.pause.is_some();
+            status.shards.push(v1::ShardGauge { shard: shard.into(), paused, ..v1::ShardGauge::default() });
             for gauge in shown.gauges {
                 status.held_count += u64::from(gauge.held);
                 status.suspect_count += u64::from(gauge.suspect);
@@ -30,25 +70,23 @@ impl Shared {
                         status.policies.push(show(&gauge, shard));
                     }
                     Some(_) => {}
-                    None => add(&mut unthrottled, &gauge),
+                    None => unthrottled = joined(unthrottled, &show(&gauge, 0)),
                 }
             }
         }
-        status.policies.sort_by(|a, b| a.policy.cmp(&b.policy));
+        let owned: BTreeSet<u32> = status.shards.iter().map(|gauge| gauge.shard).collect();
+        let corrupt = self.store.corrupt_rows().into_iter().filter(|row| row.shard.is_some_and(|s| owned.contains(&s.into())));
+        status.corrupt_rows = corrupt.map(corrupt_row).collect();
         if unthrottled.held_count + unthrottled.waiting_count > 0 || unthrottled.started_per_second > 0.0 {
             status.policies.push(unthrottled);
         }
-        for lease in self.store.leases().await.map_err(store_status)? {
-            let paused = paused.get(usize::from(lease.shard)).copied().unwrap_or_default();
-            status.shards.push(v1::ShardGauge {
-                shard: lease.shard.into(),
-                owner: lease.owner,
-                epoch: lease.epoch,
-                paused,
-            });
-        }
-        Ok(status)
+        (status, order)
     }
+}
+
+fn corrupt_row(row: CorruptRow) -> v1::CorruptRow {
+    let CorruptRow { table, shard, key, column, message } = row;
+    v1::CorruptRow { table: table.to_owned(), shard: shard.map(u32::from), key, column, message }
 }
 
 fn show(gauge: &Gauge, shard: u16) -> v1::PolicyGauge {
@@ -67,11 +105,27 @@ fn show(gauge: &Gauge, shard: u16) -> v1::PolicyGauge {
     }
 }
 
-fn add(sum: &mut v1::PolicyGauge, gauge: &Gauge) {
-    let oldest_ms = sum.oldest_wait.as_ref().map_or(0, |d| d.seconds * 1000 + i64::from(d.nanos) / 1_000_000);
-    sum.held_count += u64::from(gauge.held);
-    sum.suspect_count += u64::from(gauge.suspect);
-    sum.waiting_count += gauge.waiting;
-    sum.started_per_second += gauge.started_per_s;
-    sum.oldest_wait = Some(convert::duration_of_ms(oldest_ms.max(gauge.oldest_wait_us / 1000)));
+/// Two lines about what runs without a policy, as one.
+fn joined(mut sum: v1::PolicyGauge, gauge: &v1::PolicyGauge) -> v1::PolicyGauge {
+    let wait = |gauge: &v1::PolicyGauge| gauge.oldest_wait.map_or((0, 0), |wait| (wait.seconds, wait.nanos));
+    sum.held_count += gauge.held_count;
+    sum.suspect_count += gauge.suspect_count;
+    sum.waiting_count += gauge.waiting_count;
+    sum.started_per_second += gauge.started_per_second;
+    if wait(gauge) >= wait(&sum) {
+        sum.oldest_wait = gauge.oldest_wait;
+    }
+    sum
+}
+
+/// Adds what another handler does.
+fn merge(sum: &mut v1::HandlerStatus, other: v1::HandlerStatus) {
+    sum.held_count += other.held_count;
+    sum.suspect_count += other.suspect_count;
+    sum.waiting_count += other.waiting_count;
+    sum.scheduled_runs_count += other.scheduled_runs_count;
+    sum.launched_runs_count += other.launched_runs_count;
+    sum.corrupt_rows.extend(other.corrupt_rows);
+    sum.policies.extend(other.policies);
+    sum.shards.extend(other.shards);
 }

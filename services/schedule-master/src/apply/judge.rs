@@ -168,7 +168,7 @@ impl ScheduleMaster {
             return Ok(None);
         }
         let deed = Deed { at_us, actor: actor.to_owned(), action };
-        let change = Change::to(stored.cloned(), draft.schedule, draft.plan, deed);
+        let change = Change::to(stored.cloned(), draft.schedule, draft.plan, deed, self.inner.shards);
         Ok(Some(Planned { origin: origin.clone(), is_new: stored.is_none(), change }))
     }
 

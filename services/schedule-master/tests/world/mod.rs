@@ -180,8 +180,8 @@ impl World {
     /// What waits in the inboxes about generation `generation` of schedules.
     pub async fn told(&self, generation: i64) -> Vec<Told> {
         let told = self.inbox().await.into_iter().filter_map(|(shard, message)| match message.control {
-            Control::ScheduleChanged { schedule, moved_to, schedule_id, policy_uid, .. } => {
-                Some(Told { shard, id: message.id, schedule, moved_to, schedule_id, policy_uid })
+            Control::ScheduleChanged { schedule, onward, schedule_id, policy_uid, .. } => {
+                Some(Told { shard, id: message.id, schedule, onward, schedule_id, policy_uid })
             }
             _ => None,
         });
@@ -205,7 +205,7 @@ pub struct Told {
     pub shard: u16,
     pub id: uuid::Uuid,
     pub schedule: ShardSchedule,
-    pub moved_to: Option<u16>,
+    pub onward: Vec<u16>,
     pub schedule_id: String,
     pub policy_uid: Option<uuid::Uuid>,
 }

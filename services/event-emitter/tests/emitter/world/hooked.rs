@@ -46,6 +46,9 @@ impl Hooked {
 
 #[async_trait]
 impl EmitStore for Hooked {
+    fn corrupt_rows(&self) -> Vec<tollgate_store::CorruptRow> {
+        self.inner.corrupt_rows()
+    }
     async fn frontier(&self) -> Result<Frontier, StoreError> {
         self.around("frontier", self.inner.frontier()).await
     }

@@ -121,6 +121,15 @@ pub(crate) async fn put_with(store: &dyn Store, schedule: &Schedule, children: V
     store.write_plan(vec![write(schedule, children)]).await.unwrap();
 }
 
+/// Writes a schedule's next generation, which lives in this shard.
+pub(crate) async fn move_to(store: &dyn Store, schedule: &Schedule, to: u16) {
+    let mut moved = write(schedule, children(schedule));
+    if let PlanWrite::PutSchedule { expected_generation, shard, .. } = &mut moved {
+        (*expected_generation, *shard) = (Some(schedule.generation - 1), to);
+    }
+    store.write_plan(vec![moved]).await.unwrap();
+}
+
 pub(crate) fn children(schedule: &Schedule) -> Vec<Child> {
     Plan::compile(&schedule.timing, schedule.uid.as_bytes()).unwrap().children().to_vec()
 }
@@ -181,6 +190,7 @@ pub(crate) fn schedule(number: u128, zone: &str, triggers: Vec<Trigger>) -> Sche
         check_again: CheckAgain::default(),
         pause: None,
         labels: std::collections::BTreeMap::new(),
+        former_homes: Vec::new(),
         generation: 1,
         created_us: 1_600_000_000 * SECOND_US,
         updated_us: 1_600_000_000 * SECOND_US,

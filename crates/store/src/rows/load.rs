@@ -1,0 +1,268 @@
+//! A shard from its rows: what can be read, and what the rest means for limits and schedules.
+//!
+//! In: the rows that a driver read. Out: a [`LoadedShard`], and every row that cannot be read. Invariants: a bad row stops
+//! what it describes and nothing else; what cannot be read stays in the store; no limit is passed because of it:
+//! - a policy is left out, and events of an unknown policy wait;
+//! - a schedule is taken as paused, until its next change brings a sound row;
+//! - a token counts as held until its consumer or an operator releases it;
+//! - a run is left out, and its tokens still count against its policy; so it is with a run without its spec.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate_core::handle::change::{ShardPause, ShardSchedule, TokenRow, TokenState};
+use tollgate_core::model::{Pause, Policy, Run, RunId, RunSpec, RunState};
+use uuid::Uuid;
+
+use super::handle::{BodyRow, ScheduleBodyRow, SpecRecord, TokenRecord, pause, spec_keys};
+use super::run::RunRow;
+use crate::StoreError;
+use crate::corrupt::CorruptRow;
+use crate::handle::LoadedShard;
+
+/// A silence that does not end: a hundred years, in milliseconds.
+const NEVER_MS: i64 = 100 * 366 * 86_400_000;
+/// Who pauses what cannot be read.
+const ACTOR: &str = "tollgate";
+
+/// A shard as it is put together.
+#[derive(Debug, Default)]
+pub(crate) struct Assembly {
+    shard: u16,
+    loaded: LoadedShard,
+    tokens: Vec<TokenRow>,
+    /// Runs that cannot be worked on, and their policies.
+    unfit: BTreeMap<RunId, Option<Uuid>>,
+    found: Vec<CorruptRow>,
+}
+
+impl Assembly {
+    /// Nothing yet.
+    pub(crate) fn new(shard: i32) -> Self {
+        Self { shard: u16::try_from(shard).unwrap_or_default(), ..Self::default() }
+    }
+
+    /// Rows that could not even be taken apart.
+    pub(crate) fn undecodable(&mut self, rows: Vec<CorruptRow>) {
+        self.found.extend(rows);
+    }
+
+    pub(crate) fn policies(&mut self, rows: Vec<BodyRow>) {
+        for row in rows {
+            if let Some(policy) = self.sound(Policy::try_from(row)) {
+                self.loaded.policies.push(policy);
+            }
+        }
+    }
+
+    pub(crate) fn schedules(&mut self, rows: Vec<ScheduleBodyRow>) {
+        for row in rows {
+            let (uid, generation) = (row.uid, row.generation);
+            let schedule = ShardSchedule::try_from(row);
+            let stand_in = schedule.as_ref().err().map(|error| stands_in(uid, generation, error));
+            let schedule = self.sound(schedule).or(stand_in);
+            self.loaded.schedules.extend(schedule);
+        }
+    }
+
+    pub(crate) fn runs(&mut self, rows: Vec<RunRow>) {
+        for row in rows {
+            let (id, policy) = (RunId(row.run_id), row.policy_uid);
+            match self.sound(Run::try_from(row)) {
+                Some(run) => self.loaded.runs.push(run),
+                None => self.unfit(id, policy),
+            }
+        }
+    }
+
+    pub(crate) fn tokens(&mut self, rows: Vec<TokenRecord>) {
+        for row in rows {
+            let token = TokenRow::try_from(row.clone());
+            let stand_in = token.as_ref().err().map(|error| row.stands_in(error.to_string()));
+            let token = self.sound(token).or(stand_in);
+            self.tokens.extend(token);
+        }
+    }
+
+    /// A run that cannot be worked on: nothing of it starts, and its tokens count.
+    pub(crate) fn unfit(&mut self, id: RunId, policy: Option<Uuid>) {
+        self.unfit.insert(id, policy);
+    }
+
+    pub(crate) fn pause(&mut self, column: Option<String>) {
+        let pause = pause(i32::from(self.shard), column);
+        let stand_in = pause.as_ref().err().map(|error| ShardPause {
+            order: Uuid::nil(),
+            pause: Some(paused(error.to_string())),
+        });
+        self.loaded.pause = self.sound(pause).or(stand_in).unwrap_or_default();
+    }
+
+    /// Runs in states that no version knows.
+    pub(crate) fn unknown_states(&mut self, rows: Vec<RunRow>) {
+        for row in rows {
+            let (id, policy) = (RunId(row.run_id), row.policy_uid);
+            self.sound(Run::try_from(row));
+            self.unfit(id, policy);
+        }
+    }
+
+    /// The specs that are needed.
+    pub(crate) fn spec_keys(&self) -> Vec<(Uuid, i64)> {
+        spec_keys(&self.loaded.runs, &self.loaded.schedules)
+    }
+
+    pub(crate) fn specs(&mut self, rows: Vec<SpecRecord>) {
+        for row in rows {
+            if let Some(spec) = self.sound(RunSpec::try_from(row)) {
+                self.loaded.specs.push(spec);
+            }
+        }
+    }
+
+    /// Once all specs are there: the runs that have tokens and are not known yet.
+    pub(crate) fn strays(&mut self) -> Vec<Uuid> {
+        note_missing(self.shard, &self.loaded.runs, &self.loaded.specs, &mut self.found);
+        let known: BTreeSet<RunId> = self.loaded.runs.iter().map(|run| run.id).collect();
+        let strays = self.tokens.iter().map(|token| token.run);
+        let strays = strays.filter(|run| !known.contains(run) && !self.unfit.contains_key(run));
+        strays.map(|run| run.0).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// The rows of [`Self::strays`], as far as there are any.
+    pub(crate) fn stray_runs(&mut self, strays: &[Uuid], rows: Vec<RunRow>) {
+        for row in rows {
+            let (id, policy) = (RunId(row.run_id), row.policy_uid);
+            if let Some(run) = self.sound(Run::try_from(row)) {
+                self.token_without_run(id, format!("its run is {:?}", run.state));
+            }
+            self.unfit(id, policy);
+        }
+        for id in strays.iter().map(|id| RunId(*id)) {
+            if !self.unfit.contains_key(&id) {
+                self.token_without_run(id, "there is no such run".to_owned());
+            }
+        }
+    }
+
+    /// The shard, and what cannot be read of it.
+    pub(crate) fn finish(mut self) -> (LoadedShard, Vec<CorruptRow>) {
+        let known: BTreeSet<RunId> = self.loaded.runs.iter().map(|run| run.id).collect();
+        let mut counted: BTreeMap<Option<Uuid>, u32> = BTreeMap::new();
+        for token in self.tokens {
+            if known.contains(&token.run) {
+                self.loaded.tokens.push(token);
+            } else if token.state != TokenState::Waiting {
+                *counted.entry(self.unfit.get(&token.run).copied().flatten()).or_default() += 1;
+            }
+        }
+        self.loaded.counted = counted.into_iter().collect();
+        (self.loaded, self.found)
+    }
+
+    fn token_without_run(&mut self, run: RunId, message: String) {
+        let (key, column) = (format!("run {run}"), "run_id".to_owned());
+        self.found.push(CorruptRow { table: "tokens", shard: Some(self.shard), key, column, message });
+    }
+
+    /// The value; none, and the row noted, where it is corrupt.
+    fn sound<T>(&mut self, read: Result<T, StoreError>) -> Option<T> {
+        read.map_err(|error| self.found.extend(CorruptRow::of(Some(self.shard), &error))).ok()
+    }
+}
+
+/// Names the specs that runs need and that are not there. A corrupt one has been named already.
+fn note_missing(shard: u16, runs: &[Run], specs: &[RunSpec], found: &mut Vec<CorruptRow>) {
+    let there: BTreeSet<(Uuid, i64)> = specs.iter().map(|spec| (spec.schedule_uid, spec.generation)).collect();
+    let needed: BTreeSet<(Uuid, i64)> = runs.iter().map(|run| (run.schedule_uid, run.generation)).collect();
+    for (uid, generation) in needed.difference(&there) {
+        let missing = CorruptRow {
+            table: "run_specs",
+            shard: Some(shard),
+            key: format!("schedule {uid}, generation {generation}"),
+            column: "body".to_owned(),
+            message: "there is no such row, and runs need it".to_owned(),
+        };
+        let same = |known: &CorruptRow| (known.table, &known.key) == (missing.table, &missing.key);
+        if !found.iter().any(same) {
+            found.push(missing);
+        }
+    }
+}
+
+/// Emitted runs that can be worked on and their specs, and what cannot be read.
+pub(crate) fn emitted(
+    shard: u16,
+    runs: Vec<RunRow>,
+    mut found: Vec<CorruptRow>,
+) -> (Vec<Run>, Vec<CorruptRow>) {
+    let mut sound = Vec::with_capacity(runs.len());
+    for row in runs {
+        match Run::try_from(row) {
+            Ok(run) => sound.push(run),
+            Err(error) => found.extend(CorruptRow::of(Some(shard), &error)),
+        }
+    }
+    debug_assert!(sound.iter().all(|run: &Run| run.state == RunState::Emitted), "the statement asks for EMITTED");
+    (sound, found)
+}
+
+/// The specs of emitted runs, and what is corrupt or missing among them.
+pub(crate) fn emitted_specs(
+    shard: u16,
+    runs: &[Run],
+    rows: Vec<SpecRecord>,
+    found: &mut Vec<CorruptRow>,
+) -> Vec<RunSpec> {
+    let mut specs = Vec::with_capacity(rows.len());
+    for row in rows {
+        match RunSpec::try_from(row) {
+            Ok(spec) => specs.push(spec),
+            Err(error) => found.extend(CorruptRow::of(Some(shard), &error)),
+        }
+    }
+    note_missing(shard, runs, &specs, found);
+    specs
+}
+
+impl TokenRecord {
+    /// A token that counts as held and waits for whoever releases it.
+    fn stands_in(&self, message: String) -> TokenRow {
+        let number = |value: i32| u32::try_from(value).unwrap_or_default();
+        TokenRow {
+            run: RunId(self.run_id),
+            // An index that cannot be read is one that no event has.
+            index: self.idx.cast_unsigned(),
+            state: TokenState::Held,
+            attempt: number(self.attempt).max(1),
+            failures: number(self.failures),
+            checks: number(self.checks),
+            due_us: self.due_us,
+            acquired_us: self.acquired_us,
+            delivered_us: self.delivered_us,
+            heartbeat_ttl_ms: Some(NEVER_MS),
+            message,
+        }
+    }
+}
+
+/// A schedule of which nothing starts until it is changed.
+fn stands_in(uid: Uuid, generation: i64, error: &StoreError) -> ShardSchedule {
+    ShardSchedule {
+        uid,
+        generation,
+        changed_us: 0,
+        until_us: 0,
+        launches_us: Vec::new(),
+        events: 1,
+        priority: 0,
+        pause: Some(paused(error.to_string())),
+        deleted: false,
+        cursor: None,
+        earlier: Vec::new(),
+        home: None,
+    }
+}
+
+fn paused(reason: String) -> Pause {
+    Pause { reason, actor: ACTOR.to_owned(), since_us: 0 }
+}

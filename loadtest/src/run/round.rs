@@ -1,0 +1,223 @@
+//! One round of one variant, or of the yardstick.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use tokio::task::JoinSet;
+use tollgate_proto::v1::{TriggerScheduleRequest, Window, WindowState};
+
+use super::meter::{Reading, Used};
+use crate::consumer::{Sink, run_yardstick};
+use crate::database::Database;
+use crate::figures::Figures;
+use crate::load::Load;
+use crate::process;
+use crate::report::Row;
+use crate::scenario::{Kind, Scenario, Variant, Yardstick};
+use crate::service::{NAMESPACE, Service};
+use crate::sink::lane::Release;
+use crate::sink::wall_us;
+
+/// How often the sink is asked how far it is.
+const ASK: Duration = Duration::from_millis(20);
+/// Readings are taken so long before the first launch, in microseconds.
+const BEFORE_US: i64 = 100_000;
+/// Events that go before all rounds, so that connections, caches and plans are there.
+const WARM_UP_EVENTS: u32 = 2_000;
+/// What nobody waits for is written within this time.
+const LAZY: Duration = Duration::from_millis(100);
+
+/// The processes of a scenario.
+pub(super) struct Stage {
+    pub(super) database: Database,
+    pub(super) service: Service,
+    pub(super) sink: Sink,
+}
+
+impl Stage {
+    /// Runs a little of the first variant and of the yardstick.
+    pub(super) async fn warm_up(&mut self, scenario: &Scenario) -> anyhow::Result<()> {
+        if matches!(scenario.variants[0].kind, Kind::Apply | Kind::Windows) {
+            return Ok(());
+        }
+        for at in 0..scenario.variants.len() {
+            let mut little = scenario.clone();
+            let variant = &mut little.variants[at];
+            (variant.beside, variant.kind, variant.schedules) = (None, Kind::Burst, 1);
+            variant.events = WARM_UP_EVENTS / variant.policies.max(1);
+            self.variant(&little, at, 0).await?;
+        }
+        if let Some(yardstick) = &scenario.yardstick {
+            let little = Yardstick { events: WARM_UP_EVENTS, per_second: None, ..*yardstick };
+            self.yardstick(scenario, &little, 0).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs a variant.
+    pub(super) async fn variant(&mut self, scenario: &Scenario, at: usize, round: u32) -> anyhow::Result<Row> {
+        let variant = &scenario.variants[at];
+        let ports = [self.sink.port(2 * at)?, self.sink.port(2 * at + 1)?];
+        let load = Load { variant, ports, round };
+        match variant.kind {
+            Kind::Apply => self.apply(&load).await,
+            Kind::Windows => self.watch_windows(&load).await,
+            _ => self.deliver(&load, 2 * at).await,
+        }
+        .with_context(|| format!("variant {}, round {round}", variant.name))
+    }
+
+    async fn deliver(&mut self, load: &Load<'_>, lane: usize) -> anyhow::Result<Row> {
+        let variant = load.variant;
+        self.database.settle().await?;
+        self.sink.reset().await?;
+        let start_s = (wall_us() / 1_000 + load.lead_ms()) / 1_000 + 1;
+        let (resources, applying) = (load.resources(start_s), Instant::now());
+        let count = resources.len();
+        self.service.apply(resources).await?;
+        let apply_ms = applying.elapsed().as_secs_f64() * 1e3;
+        let wait_us = start_s * 1_000_000 - BEFORE_US - wall_us();
+        ensure!(wait_us > 0, "{count} resources took {apply_ms:.0} ms to apply: the first launch time has passed");
+        tokio::time::sleep(Duration::from_micros(u64::try_from(wait_us)?)).await;
+        process::reset_peak(self.service.pid())?;
+        let reading = Reading::take(self).await?;
+        if variant.kind == Kind::Triggered {
+            self.trigger(load).await?;
+        }
+        self.wait(variant, lane).await?;
+        let drained = self.service.drained().await?;
+        let releases =
+            if variant.release == Release::OnResponse { None } else { Some(self.sink.finish().await?) };
+        tokio::time::sleep(LAZY).await;
+        let used = reading.used(self, variant.expected()).await?;
+        let records = self.sink.records().await?;
+        let (own, others): (Vec<_>, Vec<_>) =
+            records.into_iter().partition(|record| usize::from(record.lane) == lane);
+        let start_us = (variant.kind != Kind::Triggered).then_some(start_s * 1_000_000);
+        let figures = Figures::of(&own, variant.expected(), variant.max_in_flight, start_us);
+        let mut broken = figures.broken(variant.max_in_flight);
+        if !drained {
+            broken.push("tokens are still held, or events still wait, though all were released".to_owned());
+        }
+        if let Some((released, refused)) = releases.filter(|(_, refused)| *refused > 0) {
+            broken.push(format!("{refused} of {} releases were not taken", released + refused));
+        }
+        let mut row = Row::new(&variant.name, load.round, Some(figures), used, broken);
+        row.apply_ms = Some(apply_ms);
+        if variant.beside.is_some() {
+            row.notes.push(format!("{} events came to the slow neighbour", others.len()));
+        }
+        Ok(row)
+    }
+
+    /// Makes runs by hand, at an even pace.
+    async fn trigger(&self, load: &Load<'_>) -> anyhow::Result<()> {
+        let (pace, start) = (f64::from(load.variant.per_second), Instant::now());
+        let mut calls = JoinSet::new();
+        for number in 0..load.variant.expected() {
+            let due = start + Duration::from_secs_f64(number as f64 / pace);
+            tokio::time::sleep_until(due.into()).await;
+            let name = format!("namespaces/{NAMESPACE}/schedules/{}", load.schedule_id(number));
+            let mut master = self.service.master();
+            let request = TriggerScheduleRequest { name, ..TriggerScheduleRequest::default() };
+            calls.spawn(async move { master.trigger_schedule(request).await.map(|_| ()) });
+        }
+        while let Some(call) = calls.join_next().await {
+            call??;
+        }
+        Ok(())
+    }
+
+    /// Waits until all work is done, or nothing has moved for longer than the scenario's patience.
+    async fn wait(&self, variant: &Variant, lane: usize) -> anyhow::Result<()> {
+        let patience = Duration::from_secs(u64::from(variant.patience_s + variant.seconds));
+        let beside = variant.beside.map_or(0, |beside| u64::from(beside.events));
+        let (mut last, mut moved) = (0, Instant::now());
+        loop {
+            let (_, done) = self.sink.count(lane).await?;
+            let (_, done_beside) = if beside > 0 { self.sink.count(lane + 1).await? } else { (0, 0) };
+            if done >= variant.expected() && done_beside >= beside {
+                return Ok(());
+            }
+            if done + done_beside != last {
+                (last, moved) = (done + done_beside, Instant::now());
+            }
+            if moved.elapsed() > patience {
+                return Ok(());
+            }
+            tokio::time::sleep(ASK).await;
+        }
+    }
+
+    /// Runs the yardstick.
+    pub(super) async fn yardstick(
+        &mut self,
+        scenario: &Scenario,
+        yardstick: &Yardstick,
+        round: u32,
+    ) -> anyhow::Result<Row> {
+        let lane = 2 * scenario.variants.len();
+        self.sink.reset().await?;
+        let reading = Reading::take(self).await?;
+        let said = run_yardstick(yardstick, self.sink.port(lane)?).await?;
+        let events = u64::from(yardstick.events);
+        let used = reading.used(self, events).await?;
+        let own_cpu_s = said.cpu_s * 1e5 / events as f64;
+        let used = Used {
+            service_cpu_s: Some(own_cpu_s),
+            cpu_s: Some(own_cpu_s),
+            sink_cpu_s: used.sink_cpu_s,
+            ..Used::default()
+        };
+        let start_us = yardstick.per_second.is_none().then_some(said.start_us);
+        let limit = yardstick.per_second.is_none().then_some(yardstick.in_flight);
+        let figures = Figures::of(&self.sink.records().await?, events, limit, start_us);
+        let broken = figures.broken(None);
+        Ok(Row::new(Row::YARDSTICK, round, Some(figures), used, broken))
+    }
+
+    /// Applies schedules, and nothing else.
+    async fn apply(&mut self, load: &Load<'_>) -> anyhow::Result<Row> {
+        let resources = load.resources(wall_us() / 1_000_000);
+        let count = resources.len();
+        process::reset_peak(self.service.pid())?;
+        let (reading, start) = (Reading::take(self).await?, Instant::now());
+        let changed = self.service.apply(resources).await?;
+        let seconds = start.elapsed().as_secs_f64();
+        let used = reading.used(self, count as u64).await?;
+        let mut broken = Vec::new();
+        if usize::try_from(changed)? != count {
+            broken.push(format!("{changed} of {count} resources were made"));
+        }
+        let mut row = Row::new(&load.variant.name, load.round, None, used, broken);
+        row.apply_ms = Some(seconds * 1e3);
+        row.applied_per_s = Some(count as f64 / seconds);
+        Ok(row)
+    }
+
+    /// Stores schedules, and watches the emitter.
+    async fn watch_windows(&mut self, load: &Load<'_>) -> anyhow::Result<Row> {
+        let mut row = self.apply(load).await?;
+        let before = self.complete_windows().await?;
+        let (reading, rows) = (Reading::take(self).await?, self.database.children_read().await?);
+        tokio::time::sleep(Duration::from_secs(u64::from(load.variant.seconds))).await;
+        let cpu_s = reading.cpu_s(self).await?;
+        // The server's counts come a second late.
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        let read = self.database.children_read().await?.zip(rows).map(|(now, then)| now - then);
+        let after = self.complete_windows().await?;
+        let new: Vec<&Window> =
+            after.iter().filter(|w| before.iter().all(|old| old.start_time != w.start_time)).collect();
+        let runs: u64 = new.iter().map(|window| window.runs_count).sum();
+        ensure!(!new.is_empty() && runs > 0, "no window was completed within {} s", load.variant.seconds);
+        row.window_cpu_ms = Some(cpu_s * 1e3 / new.len() as f64);
+        row.rows_read_per_run = read.map(|read| read as f64 / runs as f64);
+        row.notes.push(format!("{} windows with {runs} runs; CPU includes that of an idle service", new.len()));
+        Ok(row)
+    }
+
+    async fn complete_windows(&self) -> anyhow::Result<Vec<Window>> {
+        let windows = self.service.windows().await?;
+        Ok(windows.into_iter().filter(|window| window.state() == WindowState::Complete).collect())
+    }
+}

@@ -1,0 +1,134 @@
+//! The gRPC service `tollgate.v1.HandlerPeerService`: what other processes of the installation ask.
+//!
+//! Invariants: nothing is done for a caller without the credential; nothing is passed on: what is not owned here is said
+//! to be not owned.
+
+use tollgate_core::model::RunId;
+use tollgate_proto::convert::names;
+use tollgate_proto::v1;
+use tollgate_proto::v1::handler_peer_service_server::{HandlerPeerService, HandlerPeerServiceServer};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::{Request, Response, Status};
+use uuid::Uuid;
+
+use crate::Shared;
+use crate::answers::{extended_to_wire, released_to_wire};
+use crate::peers::PeerKey;
+use crate::routes::Input;
+
+/// Lets only the installation's own processes in.
+#[derive(Clone)]
+pub struct Admission {
+    key: PeerKey,
+    process: String,
+}
+
+impl Interceptor for Admission {
+    fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
+        if self.key.admits(&self.process, request.metadata()) {
+            return Ok(request);
+        }
+        Err(Status::permission_denied("this service is for the processes of the installation among themselves"))
+    }
+}
+
+/// The service; cheap to clone.
+#[derive(Clone)]
+pub struct PeerService {
+    shared: Shared,
+}
+
+/// The service behind its door.
+pub type GuardedPeerService = InterceptedService<HandlerPeerServiceServer<PeerService>, Admission>;
+
+impl PeerService {
+    pub(crate) fn guarded(shared: Shared) -> GuardedPeerService {
+        let admission = Admission { key: shared.peers.key().clone(), process: shared.process.clone() };
+        InterceptedService::new(HandlerPeerServiceServer::new(Self { shared }), admission)
+    }
+}
+
+#[tonic::async_trait]
+impl HandlerPeerService for PeerService {
+    async fn forward_releases(
+        &self,
+        request: Request<v1::ForwardReleasesRequest>,
+    ) -> Result<Response<v1::ForwardReleasesResponse>, Status> {
+        let all = request.into_inner().releases.into_iter().map(|request| async move {
+            let replied = match self.shared.understand(&request) {
+                Ok((at, release)) => self.shared.release_here(&at, &release).await,
+                // The caller has understood it, so this process is another version: the caller finds another way.
+                Err(_) => None,
+            };
+            released_to_wire(replied)
+        });
+        let releases = futures::future::join_all(all).await;
+        Ok(Response::new(v1::ForwardReleasesResponse { releases }))
+    }
+
+    async fn forward_extend(
+        &self,
+        request: Request<v1::ForwardExtendRequest>,
+    ) -> Result<Response<v1::ForwardExtendResponse>, Status> {
+        let extend = request.into_inner().extend.unwrap_or_default();
+        let (at, ttl_ms) = self.shared.understand_extend(&extend)?;
+        Ok(Response::new(extended_to_wire(self.shared.extend_here(&at, extend.attempt, ttl_ms).await)))
+    }
+
+    async fn forward_explain(
+        &self,
+        request: Request<v1::ForwardExplainRequest>,
+    ) -> Result<Response<v1::ForwardExplainResponse>, Status> {
+        let explanation = self.shared.explain_here(&request.into_inner().name).await?;
+        Ok(Response::new(v1::ForwardExplainResponse { explanation }))
+    }
+
+    async fn count_outstanding(
+        &self,
+        request: Request<v1::CountOutstandingRequest>,
+    ) -> Result<Response<v1::CountOutstandingResponse>, Status> {
+        let counts = request.into_inner().runs.into_iter().map(|key| async move {
+            let counted = match (u16::try_from(key.shard), Uuid::from_slice(&key.run)) {
+                (Ok(shard), Ok(run)) => self.shared.outstanding_here(shard, RunId(run)).await,
+                _ => None,
+            };
+            let (in_flight_count, retrying_count) = counted.unwrap_or_default();
+            v1::Outstanding { known: counted.is_some(), in_flight_count, retrying_count }
+        });
+        let runs = futures::future::join_all(counts).await;
+        Ok(Response::new(v1::CountOutstandingResponse { runs }))
+    }
+
+    async fn read_handler_status(
+        &self,
+        request: Request<v1::ReadHandlerStatusRequest>,
+    ) -> Result<Response<v1::ReadHandlerStatusResponse>, Status> {
+        let parent = request.into_inner().parent;
+        let namespace = if parent.is_empty() { None } else { Some(names::namespace("parent", &parent)?) };
+        let (status, order) = self.shared.status_here(namespace.as_deref()).await;
+        let pause_order = order.as_bytes().to_vec();
+        Ok(Response::new(v1::ReadHandlerStatusResponse { status: Some(status), pause_order }))
+    }
+
+    async fn wake_shards(
+        &self,
+        request: Request<v1::WakeShardsRequest>,
+    ) -> Result<Response<v1::WakeShardsResponse>, Status> {
+        let v1::WakeShardsRequest { shards, wait, placement } = request.into_inner();
+        if placement {
+            self.shared.peers.place_anew();
+        }
+        let told = shards.into_iter().filter_map(|shard| u16::try_from(shard).ok()).map(|shard| async move {
+            let routes = self.shared.peers.routes();
+            let done = if wait {
+                routes.ask(shard, |reply| Input::Sync { reply }).await.is_some()
+            } else {
+                routes.wake(shard)
+            };
+            done.then_some(u32::from(shard))
+        });
+        let shards = futures::future::join_all(told).await.into_iter().flatten().collect();
+        Ok(Response::new(v1::WakeShardsResponse { shards }))
+    }
+}

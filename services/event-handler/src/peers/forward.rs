@@ -1,0 +1,126 @@
+//! Questions to the owner of a queue shard, or to all of them.
+
+use std::collections::BTreeMap;
+
+use tollgate_core::model::RunId;
+use tollgate_proto::v1;
+
+use super::Peers;
+
+/// What came of asking another process.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Asked<T> {
+    /// Its answer.
+    Answer(T),
+    /// Nobody that can be reached owns the shard; nothing happened.
+    Nobody,
+    /// No answer: it may have happened.
+    Unclear,
+}
+
+impl<T> Asked<T> {
+    fn answer(self) -> Option<T> {
+        match self {
+            Self::Answer(answer) => Some(answer),
+            Self::Nobody | Self::Unclear => None,
+        }
+    }
+}
+
+impl Peers {
+    /// Forwards a release to the owner of its shard.
+    pub(crate) async fn release(
+        &self,
+        shard: u16,
+        release: &v1::ReleaseTokenRequest,
+    ) -> Asked<v1::ForwardedRelease> {
+        match self.owner_of(shard) {
+            Some((peer, _)) => peer.release(release.clone()).await,
+            None => Asked::Nobody,
+        }
+    }
+
+    /// Forwards a heartbeat to the owner of its shard.
+    pub(crate) async fn extend(
+        &self,
+        shard: u16,
+        extend: &v1::ExtendTokenRequest,
+    ) -> Asked<v1::ForwardExtendResponse> {
+        let Some((peer, _)) = self.owner_of(shard) else { return Asked::Nobody };
+        let request = v1::ForwardExtendRequest { extend: Some(extend.clone()) };
+        peer.line().call(|mut client| async move { client.forward_extend(request).await }).await
+    }
+
+    /// Whether the owner of a shard may be another one than it was thought to be. Reads it from the store.
+    pub(crate) async fn has_moved(&self, shard: u16) -> bool {
+        let before = self.owner(shard);
+        self.refresh().await;
+        let after = self.owner(shard);
+        self.routes().owns(shard) || (after.is_some() && after != before)
+    }
+
+    /// The explanation of an event's owner.
+    pub(crate) async fn explain(&self, shard: u16, name: &str) -> Option<v1::Explanation> {
+        let (peer, _) = self.owner_of(shard)?;
+        let request = v1::ForwardExplainRequest { name: name.to_owned() };
+        let asked = peer.line().call(|mut client| async move { client.forward_explain(request).await }).await;
+        asked.answer()?.explanation
+    }
+
+    /// Tokens in flight, and events that wait for another attempt, of runs in shards that others own; none where
+    /// nobody answers.
+    pub(crate) async fn outstanding(&self, runs: &[(u16, RunId)]) -> Vec<Option<(u32, u32)>> {
+        let mut by_owner: BTreeMap<String, (_, Vec<usize>)> = BTreeMap::new();
+        for (place, (shard, _)) in runs.iter().enumerate() {
+            if let Some((peer, process)) = self.owner_of(*shard) {
+                by_owner.entry(process).or_insert_with(|| (peer.line(), Vec::new())).1.push(place);
+            }
+        }
+        let mut counts = vec![None; runs.len()];
+        let calls = by_owner.into_values().map(|(line, places)| async move {
+            let key = |place: &usize| {
+                let (shard, run) = runs[*place];
+                v1::RunKey { shard: shard.into(), run: run.0.as_bytes().to_vec() }
+            };
+            let request = v1::CountOutstandingRequest { runs: places.iter().map(key).collect() };
+            let asked = line.call(|mut client| async move { client.count_outstanding(request).await }).await;
+            (places, asked.answer().map(|answer| answer.runs).unwrap_or_default())
+        });
+        for (places, answers) in futures::future::join_all(calls).await {
+            for (place, answer) in places.into_iter().zip(answers) {
+                counts[place] = answer.known.then_some((answer.in_flight_count, answer.retrying_count));
+            }
+        }
+        counts
+    }
+
+    /// What all other owners do: (process, its answer).
+    pub(crate) async fn statuses(&self, parent: &str) -> Vec<(String, Option<v1::ReadHandlerStatusResponse>)> {
+        self.refresh().await;
+        let calls = self.owners().into_iter().map(|(process, peer)| async move {
+            let Some(peer) = peer else { return (process, None) };
+            let request = v1::ReadHandlerStatusRequest { parent: parent.to_owned() };
+            let asked = peer.line().call(|mut client| async move { client.read_handler_status(request).await }).await;
+            (process, asked.answer())
+        });
+        futures::future::join_all(calls).await
+    }
+
+    /// Has the owners of these shards take in what was put into the store before; the shards of which they said so in
+    /// time.
+    pub(crate) async fn sync(&self, shards: &[u16]) -> Vec<u16> {
+        let mut by_owner: BTreeMap<String, (_, Vec<u32>)> = BTreeMap::new();
+        for shard in shards {
+            if let Some((peer, process)) = self.owner_of(*shard) {
+                by_owner.entry(process).or_insert_with(|| (peer.line(), Vec::new())).1.push((*shard).into());
+            }
+        }
+        let calls = by_owner.into_values().map(|(line, shards)| async move {
+            let request = v1::WakeShardsRequest { shards, wait: true, placement: false };
+            let asked = line.call(|mut client| async move { client.wake_shards(request).await }).await;
+            asked.answer().map(|answer| answer.shards).unwrap_or_default()
+        });
+        let told = futures::future::join_all(calls).await;
+        told.into_iter().flatten().filter_map(|shard| u16::try_from(shard).ok()).collect()
+    }
+}

@@ -1,0 +1,99 @@
+//! How long this process may believe that its shards are still its own.
+//!
+//! Others take a shard over when they have not seen a heartbeat change for the lease's time and a margin. So trust ends
+//! before that, counted from the moment before the last successful heartbeat was written, on this process's own
+//! monotonic clock. A process that was frozen for longer finds its trust *lapsed*: even when the next heartbeat
+//! succeeds, what was decided before the lapse is not carried out, until the lease has been looked at again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
+
+use tollgate_clock::Clock;
+
+/// Of the lease's time, at most so much is not used, in milliseconds.
+const MARGIN_MAX_MS: i64 = 500;
+
+/// A process's trust in its leases; clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Trust {
+    clock: Clock,
+    term_us: i64,
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Monotonic.
+    until_us: AtomicI64,
+    lapses: AtomicU64,
+}
+
+impl Trust {
+    /// None before the first heartbeat. `exclusive`: nobody else can have the store, so that it never ends.
+    pub(crate) fn new(clock: Clock, lease_ttl_ms: i64, exclusive: bool) -> Self {
+        let margin_ms = MARGIN_MAX_MS.min(lease_ttl_ms / 4);
+        let until_us = AtomicI64::new(if exclusive { i64::MAX } else { i64::MIN });
+        let state = Arc::new(State { until_us, lapses: AtomicU64::new(0) });
+        Self { clock, term_us: (lease_ttl_ms - margin_ms) * 1000, state }
+    }
+
+    /// A heartbeat has been written, by a call that began at `began_us` (monotonic).
+    pub(crate) fn renew(&self, began_us: i64) {
+        if self.now_us() > self.state.until_us.load(SeqCst) {
+            // Before the new term, so that whoever sees the term sees the lapse.
+            self.state.lapses.fetch_add(1, SeqCst);
+        }
+        self.state.until_us.fetch_max(began_us.saturating_add(self.term_us), SeqCst);
+    }
+
+    /// The number of lapses so far: what is decided now holds as long as it stays the same.
+    pub(crate) fn lapses(&self) -> u64 {
+        self.state.lapses.load(SeqCst)
+    }
+
+    /// Whether what was decided after so many lapses may still be carried out.
+    pub(crate) fn holds(&self, lapses: u64) -> bool {
+        self.now_us() <= self.state.until_us.load(SeqCst) && self.lapses() == lapses
+    }
+
+    fn now_us(&self) -> i64 {
+        self.clock.now().mono_us
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trust_ends_before_others_may_take_over_and_a_lapse_is_not_forgotten() {
+        let clock = Clock::manual(0);
+        let trust = Trust::new(clock.clone(), 6_000, false);
+        assert!(!trust.holds(trust.lapses()), "before the first heartbeat");
+        trust.renew(0);
+        let before = trust.lapses();
+        clock.advance_us(5_500_000);
+        assert!(trust.holds(before));
+        clock.advance_us(1);
+        assert!(!trust.holds(before));
+        // Frozen meanwhile: the heartbeat succeeds, and what was decided before stays undone.
+        trust.renew(5_500_001);
+        assert!(!trust.holds(before));
+        assert!(trust.holds(trust.lapses()));
+        // A heartbeat that was written slowly counts from its beginning.
+        trust.renew(1);
+        clock.advance_us(5_500_000);
+        assert!(trust.holds(trust.lapses()));
+        clock.advance_us(1);
+        assert!(!trust.holds(trust.lapses()));
+    }
+
+    #[test]
+    fn nobody_else_can_have_an_exclusive_store() {
+        let clock = Clock::manual(0);
+        let trust = Trust::new(clock.clone(), 500, true);
+        clock.advance_us(1_000_000_000);
+        trust.renew(0);
+        assert!(trust.holds(0));
+    }
+}

@@ -1,0 +1,212 @@
+//! The auditor: holds what was delivered against what fell due and against the service's own records.
+//!
+//! In: the list of what was ordered, the sink's journal, what the service says at the end, and when which fault was under
+//! way. Out: a [`Verdict`]. It knows nothing of the service's code. Not here: how any of that was gathered.
+
+mod deliveries;
+mod flight;
+mod runs;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::journal::Journal;
+
+/// One launch of one schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Due {
+    /// The last part of the schedule's name.
+    pub(crate) schedule: String,
+    pub(crate) launch_us: i64,
+    pub(crate) events: u32,
+    /// False where it fell due before the schedule was acknowledged: it may fire, and need not.
+    pub(crate) required: bool,
+}
+
+/// A limit of a policy while it may hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Limit {
+    pub(crate) policy: String,
+    pub(crate) max: u32,
+    pub(crate) from_us: i64,
+    /// When a later limit had replaced it for certain.
+    pub(crate) until_us: i64,
+}
+
+/// What was asked of the service.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ordered {
+    pub(crate) due: Vec<Due>,
+    pub(crate) limits: Vec<Limit>,
+    /// Schedules that make runs by hand: a call that was not answered may have made one.
+    pub(crate) by_hand: BTreeSet<String>,
+    /// How many schedules were made.
+    pub(crate) made: usize,
+}
+
+/// A run as the service has recorded it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RunRecord {
+    pub(crate) name: String,
+    pub(crate) schedule: String,
+    pub(crate) launch_us: i64,
+    pub(crate) events: u32,
+    /// Finished, cancelled or skipped.
+    pub(crate) ended: bool,
+    pub(crate) succeeded: u32,
+    /// Ended otherwise: failed, dead, expired, cancelled, lost.
+    pub(crate) otherwise: u32,
+    pub(crate) in_flight: u32,
+}
+
+/// The service's own records at the end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Records {
+    pub(crate) runs: Vec<RunRecord>,
+    /// Launches recorded as skipped, by schedule.
+    pub(crate) skipped: BTreeSet<(String, i64)>,
+    /// Tokens that the handlers hold, by policy.
+    pub(crate) held: BTreeMap<String, u64>,
+}
+
+/// While it lasted, and shortly before, deliveries could be made without being recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Disturbance {
+    pub(crate) from_us: i64,
+    pub(crate) until_us: i64,
+}
+
+/// The service's wall clock was ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ahead {
+    pub(crate) from_us: i64,
+    pub(crate) by_us: i64,
+}
+
+/// Everything that the auditor is told.
+pub(crate) struct Evidence<'a> {
+    pub(crate) ordered: &'a Ordered,
+    pub(crate) journal: &'a Journal,
+    pub(crate) records: &'a Records,
+    pub(crate) disturbances: &'a [Disturbance],
+    pub(crate) ahead: Option<Ahead>,
+}
+
+/// Which promise was broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Promise {
+    /// An event neither came nor ended in a recorded state.
+    Lost,
+    /// An event did not end.
+    Stuck,
+    /// More in flight than the policy allows.
+    AboveM,
+    /// Fired before its launch time.
+    Early,
+    /// A token is held although all work is done.
+    Leaked,
+    /// One event, two ids; or one id, two events.
+    Identity,
+    /// An attempt did not grow.
+    Attempt,
+    /// Delivered again although the delivery had been taken, and nothing had happened.
+    Duplicate,
+    /// Fired though it never fell due.
+    NotDue,
+    /// The records say something that did not happen.
+    Records,
+    /// A delivery without the right form, a release that was refused.
+    Protocol,
+}
+
+impl Promise {
+    /// As the verdict names it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Lost => "lost",
+            Self::Stuck => "stuck",
+            Self::AboveM => "above m",
+            Self::Early => "fired early",
+            Self::Leaked => "leaked",
+            Self::Identity => "identity",
+            Self::Attempt => "attempt",
+            Self::Duplicate => "duplicate",
+            Self::NotDue => "not due",
+            Self::Records => "records",
+            Self::Protocol => "protocol",
+        }
+    }
+}
+
+/// A broken promise: how often, and the first cases.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Breach {
+    pub(crate) count: u64,
+    pub(crate) cases: Vec<String>,
+}
+
+/// Deliveries of an event beyond the first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Repeats {
+    /// The one before was refused.
+    pub(crate) after_refusal: u64,
+    /// The one before ended in doubt.
+    pub(crate) after_doubt: u64,
+    /// The one before was taken by a consumer that died.
+    pub(crate) after_silence: u64,
+    /// The one before was taken while a fault could keep that from being recorded.
+    pub(crate) unrecorded: u64,
+    /// None of these.
+    pub(crate) not_allowed: u64,
+    /// Of all of them, those that came when the sink had released the event already.
+    pub(crate) of_done: u64,
+}
+
+/// What the auditor found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Verdict {
+    pub(crate) events_due: u64,
+    pub(crate) deliveries: u64,
+    pub(crate) distinct: u64,
+    pub(crate) lost: u64,
+    pub(crate) ended_undelivered: u64,
+    pub(crate) skipped: u64,
+    pub(crate) above_m_max: u64,
+    pub(crate) early: u64,
+    pub(crate) leaked: u64,
+    pub(crate) repeats: Repeats,
+    /// The most in flight, by policy, and the limit that held then.
+    pub(crate) in_flight_max: BTreeMap<String, (u64, u64)>,
+    pub(crate) breaches: BTreeMap<Promise, Breach>,
+}
+
+/// Cases of a breach that are kept.
+const CASES_MAX: usize = 20;
+
+impl Verdict {
+    fn breach(&mut self, promise: Promise, case: impl FnOnce() -> String) {
+        let breach = self.breaches.entry(promise).or_default();
+        breach.count += 1;
+        if breach.cases.len() < CASES_MAX {
+            breach.cases.push(case());
+        }
+    }
+
+    /// Whether every promise was kept.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.breaches.is_empty()
+    }
+}
+
+/// Holds the evidence against the promises.
+pub(crate) fn audit(evidence: &Evidence<'_>) -> Verdict {
+    let mut verdict = Verdict::default();
+    for problem in &evidence.journal.problems {
+        verdict.breach(Promise::Protocol, || problem.clone());
+    }
+    flight::check(evidence, &mut verdict);
+    deliveries::check(evidence, &mut verdict);
+    runs::check(evidence, &mut verdict);
+    verdict
+}

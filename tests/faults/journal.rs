@@ -1,0 +1,196 @@
+//! What the sink writes down: every delivery, every departure, every answer to a release, in one order.
+//!
+//! An event is in flight for the sink from the arrival of its request until the sink starts the call that releases it, or
+//! starts an answer that refuses it. That lies within the time in which the service must count it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// How the sink met a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Met {
+    /// Answered with 2xx, at once or, where the answer releases, after the work.
+    Taken,
+    /// Answered with 2xx; its consumer dies and never releases it.
+    Abandoned,
+    /// A full answer other than 2xx, a failed entry, a throttled call.
+    Refused,
+    /// No answer, half an answer, or one that came too late.
+    Doubtful,
+}
+
+/// An event as its deliveries describe it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) id: String,
+    /// The last part of the policy's name; empty without one.
+    pub(crate) policy: String,
+    /// The last part of the schedule's name.
+    pub(crate) schedule: String,
+    pub(crate) run: String,
+    pub(crate) launch_us: i64,
+    pub(crate) index: u32,
+    pub(crate) count: u32,
+}
+
+impl Event {
+    /// The queue shard, which its id begins with.
+    pub(crate) fn shard(&self) -> Option<u16> {
+        self.id.split('-').next().and_then(|text| u16::from_str_radix(text, 16).ok())
+    }
+}
+
+/// What happened to the event with this number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A delivery came. `enters`: the event is in flight from now on, if it was not before.
+    Arrived { attempt: u32, met: Met, enters: bool },
+    /// The answer to a delivery that was taken is about to be written.
+    Answered { attempt: u32 },
+    /// A release, or an answer that refuses, is about to be sent.
+    Left,
+    /// A release was answered with RELEASED.
+    Released,
+}
+
+/// One line of the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// By the campaign's own clock, which nobody moves, in microseconds since the epoch.
+    pub(crate) at_us: i64,
+    pub(crate) event: u32,
+    pub(crate) what: What,
+}
+
+/// The journal.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Journal {
+    pub(crate) events: Vec<Event>,
+    pub(crate) entries: Vec<Entry>,
+    /// Deliveries that are not what they should be, and releases that were refused.
+    pub(crate) problems: Vec<String>,
+    /// How often the consumer misbehaved, by kind.
+    pub(crate) misbehaved: BTreeMap<&'static str, u64>,
+    numbers: HashMap<String, u32>,
+    in_flight: HashSet<u32>,
+    /// The sink has started to release these: it does no work on them again.
+    done: HashSet<u32>,
+    /// Somebody may work on these, as a delivery of them ended in doubt.
+    doubtful: HashSet<u32>,
+    working: HashSet<u32>,
+    /// The latest attempt of each event that has come.
+    latest: HashMap<u32, u32>,
+}
+
+/// What the sink is to do with a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Work on it, then release.
+    Work,
+    /// The work has been done: release again.
+    ReleaseAgain,
+    /// Nothing.
+    Nothing,
+}
+
+impl Journal {
+    /// Writes down a delivery, and says what is to be done with it.
+    pub(crate) fn arrived(&mut self, event: &Event, attempt: u32, met: Met, at_us: i64) -> (u32, Task) {
+        let number = self.number(event);
+        let known = &self.events[number as usize];
+        if known != event {
+            self.problems.push(format!("{event:?} was {known:?} before"));
+        }
+        let is_done = self.done.contains(&number);
+        let latest = self.latest.entry(number).or_default();
+        *latest = attempt.max(*latest);
+        let enters = !is_done;
+        // Work that has been done is taken, whatever the consumer had in mind.
+        let met = if is_done { Met::Taken } else { met };
+        self.entries.push(Entry { at_us, event: number, what: What::Arrived { attempt, met, enters } });
+        if is_done {
+            return (number, Task::ReleaseAgain);
+        }
+        self.in_flight.insert(number);
+        if met == Met::Doubtful {
+            self.doubtful.insert(number);
+        }
+        let begins = met == Met::Taken && self.working.insert(number);
+        (number, if begins { Task::Work } else { Task::Nothing })
+    }
+
+    /// Work begins although the answer to the delivery will be in doubt.
+    pub(crate) fn begins_work(&mut self, event: u32) -> bool {
+        self.working.insert(event)
+    }
+
+    /// A refusing answer is about to be written. After a delivery in doubt it proves nothing.
+    pub(crate) fn refuses(&mut self, event: u32, at_us: i64) {
+        if !self.doubtful.contains(&event) && !self.working.contains(&event) {
+            self.leaves(event, at_us);
+        }
+    }
+
+    /// The answer to a delivery that was taken is about to be written.
+    pub(crate) fn answers(&mut self, event: u32, attempt: u32, at_us: i64) {
+        self.entries.push(Entry { at_us, event, what: What::Answered { attempt } });
+    }
+
+    /// The work is done, and the call that releases is about to start. Returns the latest attempt that has come.
+    pub(crate) fn finishes(&mut self, event: u32, at_us: i64) -> u32 {
+        self.done.insert(event);
+        self.working.remove(&event);
+        self.doubtful.remove(&event);
+        self.leaves(event, at_us);
+        self.latest.get(&event).copied().unwrap_or(1)
+    }
+
+    /// The service has said RELEASED.
+    pub(crate) fn released(&mut self, event: u32, at_us: i64) {
+        self.entries.push(Entry { at_us, event, what: What::Released });
+    }
+
+    /// Counts a misbehaviour.
+    pub(crate) fn misbehaves(&mut self, kind: &'static str) {
+        *self.misbehaved.entry(kind).or_default() += 1;
+    }
+
+    /// Deliveries since so many entries: whether there is one after this moment, of one of these shards if given.
+    pub(crate) fn delivery_after(&self, since: usize, after_us: i64, shards: Option<&HashSet<u16>>) -> Option<i64> {
+        let entries = self.entries.get(since..).unwrap_or_default();
+        entries
+            .iter()
+            .filter(|entry| entry.at_us >= after_us && matches!(entry.what, What::Arrived { .. }))
+            .find(|entry| {
+                let shard = self.events[entry.event as usize].shard();
+                shards.is_none_or(|shards| shard.is_some_and(|shard| shards.contains(&shard)))
+            })
+            .map(|entry| entry.at_us)
+    }
+
+    /// The queue shards from which something came lately.
+    pub(crate) fn busy_shards(&self) -> HashSet<u16> {
+        let latest = self.entries.iter().rev().take(2_000);
+        latest.filter_map(|entry| self.events[entry.event as usize].shard()).collect()
+    }
+
+    /// How many events have been done.
+    pub(crate) fn done(&self) -> usize {
+        self.done.len()
+    }
+
+    fn leaves(&mut self, event: u32, at_us: i64) {
+        if self.in_flight.remove(&event) {
+            self.entries.push(Entry { at_us, event, what: What::Left });
+        }
+    }
+
+    fn number(&mut self, event: &Event) -> u32 {
+        if let Some(number) = self.numbers.get(&event.id) {
+            return *number;
+        }
+        let number = u32::try_from(self.events.len()).unwrap_or(u32::MAX);
+        self.events.push(event.clone());
+        self.numbers.insert(event.id.clone(), number);
+        number
+    }
+}

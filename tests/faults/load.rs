@@ -1,0 +1,346 @@
+//! What the campaign asks of the service, and the independent list of what falls due by it.
+//!
+//! Schedules are made in waves, each with a beginning and an end, so that what must fire is known without any of the
+//! service's code: moments, whole seconds of an interval, triggers that were answered, past days of a backfill.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use prost_types::Timestamp;
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
+use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceClient;
+use tollgate_proto::v1::target::Target as Place;
+use tollgate_proto::v1::{
+    BackfillScheduleRequest, CancelRunRequest, CatchUp, CatchUpMode, CreatePolicyRequest, CreateScheduleRequest,
+    HttpTarget, ListRunsRequest, Policy, Reclaim, ReleaseMode, RetryPolicy, Schedule, SqsTarget, Target,
+    TriggerScheduleRequest, UpdatePolicyRequest,
+};
+use tollgate_tests::now_us;
+use tollgate_tests::resources::{PARENT, every, ms, once, policy_name, schedule_name, us};
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+
+use crate::audit::{Due, Limit, Ordered};
+use crate::sink::{DEADLINE, Doors};
+
+/// Time between the starts of two waves.
+pub(crate) const WAVE: Duration = Duration::from_secs(6);
+/// Of each schedule that fires once.
+const BURST: u32 = 20;
+/// Of each second of the others.
+const EACH_SECOND: u32 = 3;
+/// Limits of the policy whose limit changes.
+const CHANGING: [u32; 2] = [12, 5];
+/// A call is repeated this long.
+const CALLS_MAX: Duration = Duration::from_secs(45);
+
+/// A policy, and how its events go out.
+struct Lane {
+    policy: &'static str,
+    limit: u32,
+    sqs: bool,
+    on_response: bool,
+    /// Whether the limit is strict: no token comes back without its consumer.
+    strict: bool,
+}
+
+const fn strict(policy: &'static str, limit: u32) -> Lane {
+    Lane { policy, limit, sqs: false, on_response: false, strict: true }
+}
+
+const LANES: [Lane; 10] = [
+    strict("strict-a", 6),
+    strict("strict-b", 6),
+    strict("strict-c", 4),
+    strict("strict-d", 8),
+    strict("strict-e", 6),
+    strict("changing", CHANGING[0]),
+    Lane { on_response: true, ..strict("sync", 8) },
+    Lane { sqs: true, ..strict("queue", 10) },
+    Lane { strict: false, ..strict(crate::sink::SILENT, 20) },
+    // Without a policy.
+    Lane { on_response: true, strict: false, ..strict("", 0) },
+];
+
+/// The maker of work. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Load {
+    doors: Doors,
+    sink: SocketAddr,
+    ordered: Arc<Mutex<Ordered>>,
+    /// Held while the wall clock is to be left alone.
+    pub(crate) clock: Arc<tokio::sync::RwLock<()>>,
+}
+
+impl Load {
+    /// Makes the policies.
+    pub(crate) async fn start(doors: Doors, sink: SocketAddr) -> Result<Self, Status> {
+        let load = Self { doors, sink, ordered: Arc::default(), clock: Arc::default() };
+        for lane in LANES.iter().filter(|lane| !lane.policy.is_empty()) {
+            let reclaim = if lane.strict { Reclaim::Never } else { Reclaim::AfterTtl };
+            let policy = Policy {
+                max_in_flight: Some(lane.limit),
+                reclaim: reclaim.into(),
+                token_ttl: Some(ms(2_000)),
+                suspect_period: Some(ms(1_000)),
+                ..Policy::default()
+            };
+            let request = CreatePolicyRequest {
+                parent: PARENT.to_owned(),
+                policy_id: lane.policy.to_owned(),
+                policy: Some(policy),
+                ..CreatePolicyRequest::default()
+            };
+            load.repeat(request, |channel, request| async {
+                ScheduleMasterServiceClient::new(channel).create_policy(request).await
+            })
+            .await?;
+            if lane.strict {
+                let limit = Limit {
+                    policy: lane.policy.to_owned(),
+                    max: lane.limit,
+                    from_us: 0,
+                    until_us: i64::MAX,
+                };
+                load.ordered().limits.push(limit);
+            }
+        }
+        Ok(load)
+    }
+
+    /// What has been ordered.
+    pub(crate) fn ordered(&self) -> MutexGuard<'_, Ordered> {
+        self.ordered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the schedules of a wave.
+    pub(crate) async fn wave(&self, wave: usize, seed: u64) {
+        let _clock = self.clock.read().await;
+        let mut random = StdRng::seed_from_u64(seed ^ (wave as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut made = Vec::new();
+        for (number, lane) in LANES.iter().enumerate() {
+            // Some lie beyond what has been emitted ahead, and are found by the emitters' scans.
+            let ahead_s = if random.random_bool(0.4) { 14 } else { 3 };
+            let start = Timestamp { seconds: now_us() / 1_000_000 + ahead_s, nanos: 0 };
+            let burst = self.finish(once(start, BURST, lane.policy, self.target(lane)), lane);
+            let id = format!("w{wave:04}-{number}-burst");
+            made.push(Box::pin(self.make(id, burst, vec![us(Some(start))], BURST)));
+            let interval = self.finish(every(1, start, EACH_SECOND, lane.policy, self.target(lane)), lane);
+            let end = Timestamp { seconds: start.seconds + 6, nanos: 0 };
+            let launches = (start.seconds..end.seconds).map(|second| second * 1_000_000).collect();
+            let interval = Schedule { end_time: Some(end), ..interval };
+            let id = format!("w{wave:04}-{number}-each");
+            made.push(Box::pin(self.make(id, interval, launches, EACH_SECOND)));
+        }
+        let by_hand = wave % LANES.len();
+        for part in made.chunks_mut(4) {
+            futures::future::join_all(part.iter_mut()).await;
+        }
+        drop(made);
+        match wave % 3 {
+            0 => self.manual(wave, &LANES[by_hand]).await,
+            1 => self.backfill(wave, &LANES[by_hand]).await,
+            _ => {}
+        }
+    }
+
+    /// A run that is cancelled while its events are being released.
+    pub(crate) async fn cancelled_batch(&self, number: usize, lane: usize, after: Duration) -> bool {
+        let lane = &LANES[lane % 6];
+        let start = Timestamp { seconds: now_us() / 1_000_000 + 2, nanos: 0 };
+        let schedule = self.finish(once(start, 4 * BURST, lane.policy, self.target(lane)), lane);
+        let id = format!("cancelled-{number}");
+        self.make(id.clone(), schedule, vec![us(Some(start))], 4 * BURST).await;
+        let wait_us = us(Some(start)) - now_us();
+        tokio::time::sleep(Duration::from_micros(u64::try_from(wait_us).unwrap_or_default()) + after).await;
+        let request = ListRunsRequest {
+            parent: PARENT.to_owned(),
+            filter: format!("schedule={id}"),
+            ..ListRunsRequest::default()
+        };
+        let listed =
+            self.repeat(request, |channel, request| async {
+                EventHandlerServiceClient::new(channel).list_runs(request).await
+            }).await;
+        let Some(run) = listed.ok().and_then(|answer| answer.into_inner().runs.into_iter().next()) else { return false };
+        let request = CancelRunRequest { name: run.name, reason: "the campaign".to_owned() };
+        self.repeat(request, |channel, request| async {
+                EventHandlerServiceClient::new(channel).cancel_run(request).await
+            })
+            .await
+            .is_ok()
+    }
+
+    /// Changes a limit, to the lower or back.
+    pub(crate) async fn change_limit(&self, lower: bool) -> bool {
+        let max = CHANGING[usize::from(lower)];
+        let limit =
+            Limit { policy: "changing".to_owned(), max, from_us: now_us(), until_us: i64::MAX };
+        self.ordered().limits.push(limit);
+        let request = UpdatePolicyRequest {
+            policy: Some(Policy {
+                name: policy_name("changing"),
+                max_in_flight: Some(max),
+                ..Policy::default()
+            }),
+            update_mask: Some(prost_types::FieldMask { paths: vec!["max_in_flight".to_owned()] }),
+            ..UpdatePolicyRequest::default()
+        };
+        let changed = self
+            .repeat(request, |channel, request| async {
+                ScheduleMasterServiceClient::new(channel).update_policy(request).await
+            })
+            .await;
+        if changed.is_ok() {
+            // The owner hears of it a moment later.
+            let now_us = now_us() + 5_000_000;
+            let mut ordered = self.ordered();
+            let older = ordered.limits.iter_mut().filter(|limit| limit.policy == "changing");
+            for limit in older.filter(|limit| limit.max != max && limit.until_us == i64::MAX) {
+                limit.until_us = now_us;
+            }
+        }
+        changed.is_ok()
+    }
+
+    /// Something that falls due in the future, and at once if the wall clock jumps there.
+    pub(crate) async fn future(&self, ahead_s: i64) {
+        for (number, lane) in LANES.iter().enumerate() {
+            let start = Timestamp { seconds: now_us() / 1_000_000 + ahead_s, nanos: 0 };
+            let schedule = self.finish(once(start, BURST, lane.policy, self.target(lane)), lane);
+            self.make(format!("future-{number}"), schedule, vec![us(Some(start))], BURST).await;
+        }
+    }
+
+    async fn manual(&self, wave: usize, lane: &Lane) {
+        let id = format!("w{wave:04}-manual");
+        let far = Timestamp { seconds: now_us() / 1_000_000 + 40 * 86_400, nanos: 0 };
+        let schedule = self.finish(once(far, BURST, lane.policy, self.target(lane)), lane);
+        // Before any call: what is delivered meanwhile was asked for.
+        self.ordered().by_hand.insert(id.clone());
+        if !self.make(id.clone(), schedule, Vec::new(), BURST).await {
+            return;
+        }
+        let request = TriggerScheduleRequest { name: schedule_name(&id), events: None };
+        // Not repeated: each call makes a run of its own, also one that is not answered.
+        let mut master = ScheduleMasterServiceClient::new(self.doors.any());
+        if let Ok(answer) = master.trigger_schedule(request).await {
+            let launch_us = us(answer.into_inner().launch_time);
+            self.ordered().due.push(Due { schedule: id, launch_us, events: BURST, required: true });
+        }
+    }
+
+    async fn backfill(&self, wave: usize, lane: &Lane) {
+        const DAY_S: i64 = 86_400;
+        let id = format!("w{wave:04}-backfill");
+        let now_s = now_us() / 1_000_000;
+        let anchor = Timestamp { seconds: now_s - DAY_S / 2, nanos: 0 };
+        let mut schedule = self.finish(every(DAY_S, anchor, 3, lane.policy, self.target(lane)), lane);
+        schedule.start_time = None;
+        if !self.make(id.clone(), schedule, Vec::new(), 3).await {
+            return;
+        }
+        let request = BackfillScheduleRequest {
+            name: schedule_name(&id),
+            start_time: Some(Timestamp { seconds: now_s - 5 * DAY_S, nanos: 0 }),
+            end_time: Some(Timestamp { seconds: now_s, nanos: 0 }),
+            priority: None,
+        };
+        let done = self
+            .repeat(request, |channel, request| async {
+                ScheduleMasterServiceClient::new(channel).backfill_schedule(request).await
+            })
+            .await;
+        let required = done.is_ok();
+        for days in 0..5 {
+            let launch_us = (anchor.seconds - days * DAY_S) * 1_000_000;
+            self.ordered().due.push(Due { schedule: id.clone(), launch_us, events: 3, required });
+        }
+    }
+
+    /// Makes a schedule. What falls due before the answer may or may not fire.
+    async fn make(&self, id: String, schedule: Schedule, launches_us: Vec<i64>, events: u32) -> bool {
+        let request = CreateScheduleRequest {
+            parent: PARENT.to_owned(),
+            schedule_id: id.clone(),
+            schedule: Some(schedule),
+            ..CreateScheduleRequest::default()
+        };
+        let made = self
+            .repeat(request, |channel, request| async {
+                ScheduleMasterServiceClient::new(channel).create_schedule(request).await
+            })
+            .await;
+        let is_there = match &made {
+            Ok(_) => true,
+            Err(status) => status.code() == Code::AlreadyExists,
+        };
+        let known_us = now_us();
+        let mut ordered = self.ordered();
+        ordered.made += usize::from(is_there);
+        for launch_us in launches_us {
+            let required = is_there && launch_us > known_us;
+            ordered.due.push(Due { schedule: id.clone(), launch_us, events, required });
+        }
+        is_there
+    }
+
+    /// Calls one process after the other until one answers.
+    async fn repeat<Q, A, F>(&self, request: Q, call: impl Fn(Channel, Q) -> F) -> Result<A, Status>
+    where
+        Q: Clone,
+        F: Future<Output = Result<A, Status>>,
+    {
+        let end = std::time::Instant::now() + CALLS_MAX;
+        loop {
+            let error = match call(self.doors.any(), request.clone()).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            let is_answer = matches!(
+                error.code(),
+                Code::AlreadyExists | Code::InvalidArgument | Code::NotFound | Code::FailedPrecondition
+            );
+            if is_answer || std::time::Instant::now() > end {
+                return Err(error);
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    fn target(&self, lane: &Lane) -> Target {
+        let release = if lane.on_response { ReleaseMode::OnResponse } else { ReleaseMode::Explicit };
+        let deadline = Some(ms(i64::try_from(DEADLINE.as_millis()).unwrap_or(1_000)));
+        let place = if lane.sqs {
+            Place::Sqs(SqsTarget {
+                queue_url: format!("http://{}/1/queue", self.sink),
+                endpoint_url: format!("http://{}", self.sink),
+                region: "eu-central-1".to_owned(),
+                deadline,
+                ..SqsTarget::default()
+            })
+        } else {
+            let url = format!("http://{}/work", self.sink);
+            Place::Http(HttpTarget { url, deadline, ..HttpTarget::default() })
+        };
+        Target { target: Some(place), release: release.into() }
+    }
+
+    /// What all schedules of the campaign have in common: they never give up, and catch up with everything.
+    fn finish(&self, schedule: Schedule, lane: &Lane) -> Schedule {
+        debug_assert_eq!(schedule.policy, lane.policy);
+        Schedule {
+            retry: Some(RetryPolicy {
+                max_attempts: Some(1_000),
+                min_backoff: Some(ms(100)),
+                max_backoff: Some(ms(1_000)),
+                retry_lost: Some(true),
+            }),
+            catch_up: Some(CatchUp { mode: CatchUpMode::All.into(), horizon: Some(ms(7_200_000)) }),
+            ..schedule
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The fault campaign: real processes, real databases, faults at the worst moments, and an auditor at the end.
+//!
+//! `./tests/run faults --minutes 60 --seed 7 --store postgres` starts three processes of the service over a PostgreSQL of
+//! its own (or one over SQLite), gives them work without pause, and injects one fault after the other, in an order that
+//! the seed decides. The [`sink`] takes the deliveries, outside the service, and keeps the [`journal`]; [`load`] keeps the list
+//! of what falls due; [`audit`] compares the two and the service's own records. The verdict is a JSON file and a table.
+//! Exit status: 0 when every promise was kept, 1 when one was broken, 2 when the campaign could not be run.
+
+mod audit;
+mod campaign;
+mod journal;
+mod load;
+mod machine;
+mod order;
+mod postgres;
+mod process;
+mod proxy;
+mod records;
+mod report;
+mod sink;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use clap::Parser;
+
+use audit::Evidence;
+use campaign::{Campaign, Wish, progress};
+use report::Report;
+
+/// How long everything may take to drain after the last fault.
+const DRAIN_MAX: Duration = Duration::from_secs(180);
+
+#[derive(Debug, Parser)]
+#[command(name = "faults", about = "Injects faults into a running Tollgate and judges whether its promises held")]
+struct Arguments {
+    /// Minutes of faults; without it, every kind of fault once (about three minutes)
+    #[arg(long)]
+    minutes: Option<f64>,
+    /// The same seed gives the same faults in the same order
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// postgres (three processes) or sqlite (one)
+    #[arg(long, default_value = "postgres", value_parser = ["postgres", "sqlite"])]
+    store: String,
+    /// Folder for the verdict (verdict-STORE.json) and, when a promise was broken, logs and journal
+    #[arg(long, default_value = "target/faults")]
+    output: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let run = || -> Result<bool> {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(run(arguments))
+    };
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            progress(&format!("the campaign cannot go on: {error:#}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether every promise was kept.
+async fn run(arguments: Arguments) -> Result<bool> {
+    let began = Instant::now();
+    let wish = Wish {
+        seed: arguments.seed,
+        length: arguments.minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0)),
+        postgres: arguments.store == "postgres",
+    };
+    std::fs::create_dir_all(&arguments.output)?;
+    let scratch = tempfile::Builder::new().prefix("tollgate-faults-").tempdir()?;
+    // PostgreSQL runs as somebody else where this runs as root.
+    std::fs::set_permissions(scratch.path(), std::fs::Permissions::from_mode(0o755))?;
+    let folder = scratch.path();
+    // However it ends, what it has started is stopped: everything lives in here.
+    let kept = tokio::select! {
+        kept = campaign(wish, began, folder, &arguments.output) => kept,
+        signal = interrupted() => Err(anyhow::anyhow!("{} received", signal?)),
+    };
+    if !matches!(kept, Ok(true)) {
+        keep_logs(folder, &arguments.output.join(format!("broken-{}-{}", arguments.store, arguments.seed)))?;
+    }
+    kept
+}
+
+async fn campaign(wish: Wish, began: Instant, folder: &Path, output: &Path) -> Result<bool> {
+    let mut campaign = Campaign::start(wish, folder).await?;
+    judge(&mut campaign, wish, began, output).await
+}
+
+async fn interrupted() -> Result<&'static str> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    tokio::select! {
+        _ = interrupt.recv() => Ok("SIGINT"),
+        _ = terminate.recv() => Ok("SIGTERM"),
+    }
+}
+
+async fn judge(campaign: &mut Campaign, wish: Wish, began: Instant, output: &Path) -> Result<bool> {
+    campaign.run().await?;
+    campaign.heal().await?;
+    progress("no more faults; draining");
+    let last_us = campaign.load.ordered().due.iter().map(|due| due.launch_us).max().unwrap_or_default();
+    let wait_us = (last_us - tollgate_tests::now_us()).clamp(0, 60_000_000);
+    tokio::time::sleep(Duration::from_micros(u64::try_from(wait_us)?)).await;
+    campaign.jump_ahead().await?;
+    let load = campaign.load.clone();
+    let records = records::settled(&campaign.processes, || load.ordered().clone(), DRAIN_MAX).await?;
+    campaign.heal().await?;
+    let ordered = campaign.load.ordered().clone();
+    let journal = campaign.sink.journal().clone();
+    let verdict = audit::audit(&Evidence {
+        ordered: &ordered,
+        journal: &journal,
+        records: &records,
+        disturbances: &campaign.log.disturbances,
+        ahead: campaign.log.ahead,
+    });
+    let report = Report { wish, verdict: &verdict, campaign, took_s: began.elapsed().as_secs() };
+    let path = output.join(format!("verdict-{}.json", if wish.postgres { "postgres" } else { "sqlite" }));
+    std::fs::write(&path, format!("{:#}\n", report.json())).with_context(|| path.display().to_string())?;
+    #[expect(clippy::print_stdout, reason = "the verdict for people")]
+    {
+        println!("{}", report.table());
+    }
+    if !report.is_kept() {
+        write_journal(&journal, &output.join(format!("journal-{}.txt", wish.seed)))?;
+    }
+    Ok(report.is_kept())
+}
+
+/// Every line of the journal, for whoever looks for the cause.
+fn write_journal(journal: &journal::Journal, path: &Path) -> Result<()> {
+    use std::io::Write as _;
+    let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
+    for entry in &journal.entries {
+        let event = &journal.events[entry.event as usize];
+        writeln!(
+            file,
+            "{} {:?} {} {} {} {}",
+            entry.at_us, entry.what, event.id, event.policy, event.schedule, event.launch_us
+        )?;
+    }
+    Ok(())
+}
+
+/// Keeps the logs of a campaign in which something went wrong.
+fn keep_logs(from: &Path, to: &Path) -> Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let path = entry?.path();
+        if let (true, Some(name)) = (path.extension().is_some_and(|extension| extension == "log"), path.file_name()) {
+            std::fs::copy(&path, to.join(name))?;
+        }
+    }
+    progress(&format!("the logs are in {}", to.display()));
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! The verdict file, and the table for people.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::audit::Verdict;
+use crate::campaign::{Campaign, Recovery, Wish};
+
+/// What the verdict is about.
+pub(crate) struct Report<'a> {
+    pub(crate) wish: Wish,
+    pub(crate) verdict: &'a Verdict,
+    pub(crate) campaign: &'a Campaign,
+    pub(crate) took_s: u64,
+}
+
+impl Report<'_> {
+    /// Whether every promise was kept.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.verdict.is_kept() && self.campaign.log.oddities.is_empty()
+    }
+
+    /// The verdict for programs.
+    pub(crate) fn json(&self) -> Value {
+        let (verdict, log) = (self.verdict, &self.campaign.log);
+        let breaches: BTreeMap<&str, Value> = verdict
+            .breaches
+            .iter()
+            .map(|(promise, breach)| (promise.name(), json!({"count": breach.count, "cases": breach.cases})))
+            .collect();
+        let recovery: BTreeMap<&str, Value> =
+            log.recovery.iter().map(|(kind, one)| (kind.as_str(), recovery(one))).collect();
+        let repeats = &verdict.repeats;
+        json!({
+            "verdict": self.word(),
+            "commit": commit(),
+            "date": chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
+            "store": self.store(),
+            "processes": self.campaign.processes.len(),
+            "seed": self.wish.seed,
+            "seconds": self.took_s,
+            "events_due": verdict.events_due,
+            "deliveries": verdict.deliveries,
+            "distinct": verdict.distinct,
+            "ended_undelivered": verdict.ended_undelivered,
+            "skipped": verdict.skipped,
+            "lost": verdict.lost,
+            "above_m_max": verdict.above_m_max,
+            "fired_early": verdict.early,
+            "leaked_tokens": verdict.leaked,
+            "repeats": {
+                "after_refusal": repeats.after_refusal,
+                "after_doubt": repeats.after_doubt,
+                "after_silence": repeats.after_silence,
+                "unrecorded": repeats.unrecorded,
+                "not_allowed": repeats.not_allowed,
+                "of_events_released_already": repeats.of_done,
+            },
+            "in_flight_max": verdict.in_flight_max.iter().map(|(policy, (most, limit))| {
+                (policy.clone(), json!({"max": most, "limit": limit}))
+            }).collect::<serde_json::Map<_, _>>(),
+            "faults": log.injected,
+            "points_not_passed": log.missed_points,
+            "consumer": self.campaign.sink.journal().misbehaved,
+            "recovery_ms": recovery,
+            "breaches": breaches,
+            "oddities": log.oddities,
+        })
+    }
+
+    /// The verdict for people.
+    pub(crate) fn table(&self) -> String {
+        let (verdict, log) = (self.verdict, &self.campaign.log);
+        let repeats = &verdict.repeats;
+        let mut text = String::new();
+        let mut line = |name: &str, value: String| {
+            // Writing to a text cannot fail.
+            let _ = writeln!(text, "{name:<34} {value}");
+        };
+        line("verdict", format!("{}, {}, seed {}, {} s", self.word(), self.store(), self.wish.seed, self.took_s));
+        line("events due", verdict.events_due.to_string());
+        line("deliveries, distinct events", format!("{}, {}", verdict.deliveries, verdict.distinct));
+        line(
+            "ended undelivered, skipped",
+            format!("{}, {} (recorded)", verdict.ended_undelivered, verdict.skipped),
+        );
+        line("lost", verdict.lost.to_string());
+        line("above m", verdict.above_m_max.to_string());
+        line("fired early", verdict.early.to_string());
+        line("leaked tokens", verdict.leaked.to_string());
+        line("repeated after a refusal", repeats.after_refusal.to_string());
+        line("repeated after doubt", repeats.after_doubt.to_string());
+        line("repeated after silence", repeats.after_silence.to_string());
+        line("duplicates, delivery not recorded", repeats.unrecorded.to_string());
+        line("duplicates, not allowed", repeats.not_allowed.to_string());
+        line("", String::new());
+        line("fault", "count  affected shards: median, max ms   anywhere: max ms   after its end: max ms".to_owned());
+        for (kind, count) in &log.injected {
+            let one = log.recovery.get(kind).cloned().unwrap_or_default();
+            let shown = |value: Option<i64>| value.map_or("-".to_owned(), |ms| ms.to_string());
+            line(
+                kind,
+                format!(
+                    "{count:>5}  {:>8} {:>8} {:>16} {:>16}",
+                    shown(median(&one.affected_ms)),
+                    shown(one.affected_ms.iter().max().copied()),
+                    shown(one.any_ms.iter().max().copied()),
+                    shown(one.after_end_ms.iter().max().copied())
+                ),
+            );
+        }
+        for (kind, count) in &self.campaign.sink.journal().misbehaved {
+            line(kind, format!("{count:>5}"));
+        }
+        for (kind, count) in &log.missed_points {
+            line(kind, format!("{count:>5}  not passed in time"));
+        }
+        for (promise, breach) in &verdict.breaches {
+            line("BROKEN", format!("{}: {} times", promise.name(), breach.count));
+            for case in breach.cases.iter().take(5) {
+                line("", case.clone());
+            }
+        }
+        for oddity in &log.oddities {
+            line("BROKEN", oddity.clone());
+        }
+        text
+    }
+
+    fn word(&self) -> &'static str {
+        if self.is_kept() { "kept" } else { "broken" }
+    }
+
+    fn store(&self) -> &'static str {
+        if self.wish.postgres { "postgres" } else { "sqlite" }
+    }
+}
+
+fn recovery(one: &Recovery) -> Value {
+    let both = |all: &[i64]| json!({"median": median(all), "max": all.iter().max()});
+    json!({
+        "affected": both(&one.affected_ms),
+        "anywhere": both(&one.any_ms),
+        "after_end": both(&one.after_end_ms),
+    })
+}
+
+fn median(all: &[i64]) -> Option<i64> {
+    let mut all = all.to_vec();
+    all.sort_unstable();
+    all.get(all.len() / 2).copied()
+}
+
+/// The commit of the sources, where there is one; with a mark where they have been changed.
+fn commit() -> String {
+    let git = Command::new("git")
+        .args(["describe", "--always", "--dirty", "--abbrev=12"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output();
+    git.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+}
+

@@ -1,0 +1,199 @@
+//! The consumer: takes deliveries on a port of its own, misbehaves on order, writes everything down, releases by gRPC.
+//!
+//! It does its work once for each event, whatever comes again, as consumers of an at-least-once service should.
+
+mod answer;
+mod conduct;
+mod queue;
+mod release;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+use crate::journal::{Event, Journal, Met, Task};
+use answer::{Body, Broken};
+pub(crate) use conduct::{Conduct, SILENT};
+pub(crate) use release::Doors;
+
+/// Schedules of the campaign give up waiting for an answer after this long.
+pub(crate) const DEADLINE: Duration = Duration::from_millis(1_000);
+/// What the sink does to be too late.
+const TOO_LATE: Duration = Duration::from_millis(1_300);
+/// The longest work on one event, in milliseconds.
+const WORK_MAX_MS: u64 = 120;
+
+/// A consumer. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Sink {
+    journal: Arc<Mutex<Journal>>,
+    doors: Doors,
+    seed: u64,
+    outage: Arc<Mutex<Option<Conduct>>>,
+}
+
+/// A delivery that has been read.
+struct Delivery {
+    event: Event,
+    attempt: u32,
+    /// The answer releases.
+    on_response: bool,
+}
+
+impl Sink {
+    /// Listens on a free port.
+    pub(crate) async fn start(seed: u64, doors: Doors) -> Result<(Self, SocketAddr)> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for the sink")?;
+        let address = listener.local_addr()?;
+        let sink = Self { journal: Arc::default(), doors, seed, outage: Arc::default() };
+        let served = sink.clone();
+        tokio::spawn(async move {
+            loop {
+                // A connection that ended before it was taken is nobody's.
+                let Ok((stream, _)) = listener.accept().await else { continue };
+                let sink = served.clone();
+                tokio::spawn(async move {
+                    let service = service_fn(move |request| take(sink.clone(), request));
+                    // A connection that breaks is the sender's business.
+                    let _ = hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), service)
+                        .await;
+                });
+            }
+        });
+        Ok((sink, address))
+    }
+
+    /// The journal.
+    pub(crate) fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on every delivery is met so; none: as usual.
+    pub(crate) fn outage(&self, conduct: Option<Conduct>) {
+        *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = conduct;
+    }
+
+    fn conduct(&self, delivery: &Delivery) -> Conduct {
+        let outage = *self.outage.lock().unwrap_or_else(PoisonError::into_inner);
+        outage.unwrap_or_else(|| Conduct::of(self.seed, &delivery.event, delivery.attempt))
+    }
+
+    fn work_time(&self, event: &Event) -> Duration {
+        Duration::from_millis(conduct::draw(self.seed, &event.id, 0) % WORK_MAX_MS)
+    }
+
+    /// Works on an event and releases it, in a task of its own.
+    fn work_later(&self, number: u32, event: Event) {
+        let sink = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(sink.work_time(&event)).await;
+            sink.release(number, &event).await;
+        });
+    }
+
+    /// Meets a delivery by HTTP.
+    async fn meet(&self, delivery: Delivery) -> Result<Response<Body>, Broken> {
+        let conduct = self.conduct(&delivery);
+        let Delivery { event, attempt, on_response } = delivery;
+        let (number, task) = {
+            let mut journal = self.journal();
+            if let Some(kind) = conduct.misbehaviour() {
+                journal.misbehaves(kind);
+            }
+            journal.arrived(&event, attempt, conduct.met(), tollgate_tests::now_us())
+        };
+        if task == Task::ReleaseAgain {
+            return Ok(self.already_done(number, event, attempt, on_response));
+        }
+        match conduct {
+            Conduct::Prompt | Conduct::Slow | Conduct::Huge if on_response => {
+                tokio::time::sleep(self.work_time(&event)).await;
+                let (mut journal, now_us) = (self.journal(), tollgate_tests::now_us());
+                journal.finishes(number, now_us);
+                journal.answers(number, attempt, now_us);
+            }
+            Conduct::Late if !on_response => {
+                if self.journal().begins_work(number) {
+                    self.work_later(number, event);
+                }
+            }
+            Conduct::Refuse(_) | Conduct::Redirect | Conduct::HugeRefusal => {
+                self.journal().refuses(number, tollgate_tests::now_us());
+            }
+            _ => {
+                if task == Task::Work {
+                    self.work_later(number, event);
+                }
+                if conduct == Conduct::Slow {
+                    tokio::time::sleep(DEADLINE / 3).await;
+                }
+                if matches!(conduct.met(), Met::Taken | Met::Abandoned) {
+                    self.journal().answers(number, attempt, tollgate_tests::now_us());
+                }
+            }
+        }
+        if conduct == Conduct::Late {
+            tokio::time::sleep(TOO_LATE).await;
+        }
+        answer::of(conduct).await
+    }
+
+    fn already_done(&self, number: u32, event: Event, attempt: u32, on_response: bool) -> Response<Body> {
+        self.journal().answers(number, attempt, tollgate_tests::now_us());
+        if !on_response {
+            let sink = self.clone();
+            tokio::spawn(async move { sink.release(number, &event).await });
+        }
+        answer::accepted()
+    }
+}
+
+async fn take(sink: Sink, request: Request<Incoming>) -> Result<Response<Body>, Broken> {
+    let is_sqs = request.headers().contains_key("x-amz-target");
+    let body = request.into_body().collect().await?.to_bytes();
+    if is_sqs {
+        return sink.take_batch(&body).await;
+    }
+    match read(&body) {
+        Ok(delivery) => sink.meet(delivery).await,
+        Err(problem) => {
+            sink.journal().problems.push(problem);
+            Ok(answer::bad_request())
+        }
+    }
+}
+
+/// The CloudEvent in a body.
+fn read(body: &[u8]) -> Result<Delivery, String> {
+    let event: Value = serde_json::from_slice(body).map_err(|error| format!("no JSON: {error}"))?;
+    let text = |name: &str| event[name].as_str().ok_or_else(|| format!("{name} is no text: {event}"));
+    let number = |name: &str| {
+        let number = event[name].as_u64().and_then(|number| u32::try_from(number).ok());
+        number.ok_or_else(|| format!("{name} is no number: {event}"))
+    };
+    let last = |name: &str| Ok::<_, String>(text(name)?.rsplit('/').next().unwrap_or_default().to_owned());
+    let time = chrono::DateTime::parse_from_rfc3339(text("time")?).map_err(|error| error.to_string())?;
+    Ok(Delivery {
+        attempt: number("attempt")?,
+        on_response: event["release"].as_str() != Some("explicit"),
+        event: Event {
+            id: text("id")?.to_owned(),
+            policy: event["policy"].as_str().and_then(|name| name.rsplit('/').next()).unwrap_or_default().to_owned(),
+            schedule: last("schedule")?,
+            run: last("run")?,
+            launch_us: time.timestamp_micros(),
+            index: number("index")?,
+            count: number("count")?,
+        },
+    })
+}
