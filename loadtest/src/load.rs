@@ -8,9 +8,7 @@ use prost_types::{Duration, Struct, Timestamp, Value};
 use tollgate_proto::v1::apply_resources_request::Resource;
 use tollgate_proto::v1::target::Target as Place;
 use tollgate_proto::v1::trigger::Trigger as Rule;
-use tollgate_proto::v1::{
-    HttpTarget, Interval, Policy, ReleaseMode, Schedule, SqsTarget, Target, Trigger,
-};
+use tollgate_proto::v1::{HttpTarget, Interval, Policy, ReleaseMode, Schedule, SqsTarget, Target, Trigger};
 
 use crate::generate::ZONES;
 use crate::scenario::{Kind, Variant};
@@ -59,7 +57,9 @@ impl Load<'_> {
             let policy = Policy { name, max_in_flight: self.variant.max_in_flight, ..Policy::default() };
             all.push(Resource::Policy(policy));
         }
-        all.extend((0..self.schedules_count()).map(|number| Resource::Schedule(self.schedule(number, start_s))));
+        all.extend(
+            (0..self.schedules_count()).map(|number| Resource::Schedule(self.schedule(number, start_s))),
+        );
         if let Some(beside) = self.variant.beside {
             let target = target(Protocol::Http, self.ports[1], 0, Release::OnResponse);
             let schedule = self.named("beside", vec![at(start_s)], beside.events, target);
@@ -85,9 +85,7 @@ impl Load<'_> {
         let id = number.to_string();
         let mut schedule = match kind {
             Kind::Burst => self.named(&id, vec![at(start_s)], events, target),
-            Kind::Singles => {
-                self.named(&id, vec![at(start_s + number_s / i64::from(per_second))], 1, target)
-            }
+            Kind::Singles => self.named(&id, vec![at(start_s + number_s / i64::from(per_second))], 1, target),
             Kind::Spaced => {
                 let events = self.spaced_events(number);
                 let spread = Some(Duration { seconds: i64::from(seconds), nanos: 0 });
@@ -159,9 +157,10 @@ fn every(every_s: u32, anchor_s: i64) -> Trigger {
 
 fn target(protocol: Protocol, port: u16, group: u64, release: Release) -> Target {
     let place = match protocol {
-        Protocol::Http => {
-            Place::Http(HttpTarget { url: format!("http://127.0.0.1:{port}/{group}"), ..HttpTarget::default() })
-        }
+        Protocol::Http => Place::Http(HttpTarget {
+            url: format!("http://127.0.0.1:{port}/{group}"),
+            ..HttpTarget::default()
+        }),
         Protocol::Sqs => Place::Sqs(SqsTarget {
             queue_url: format!("http://127.0.0.1:{port}/000000000000/q{group}"),
             endpoint_url: format!("http://127.0.0.1:{port}"),

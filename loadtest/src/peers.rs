@@ -80,7 +80,8 @@ pub(crate) fn run(args: &PeersArgs) -> anyhow::Result<()> {
         let place = || format!("cannot read the peer {}", path.display());
         let text = std::fs::read_to_string(&path).with_context(place)?;
         let peer: Peer = serde_saphyr::from_str(&text).with_context(place)?;
-        let missing = peer.needs.iter().map(|need| fill(need, &args.folder)).find(|need| !Path::new(need).exists());
+        let missing =
+            peer.needs.iter().map(|need| fill(need, &args.folder)).find(|need| !Path::new(need).exists());
         match missing {
             Some(missing) => writeln!(out, "{name}: not installed: {missing} is missing ({})", peer.about)?,
             None => peers.push((name, peer)),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
+use std::ops::Range;
 
 use serde::Serialize;
 
@@ -34,7 +35,13 @@ impl Row {
     /// The name under which the yardstick's rows go.
     pub(crate) const YARDSTICK: &str = "yardstick";
 
-    pub(crate) fn new(who: &str, round: u32, figures: Option<Figures>, used: Used, broken: Vec<String>) -> Self {
+    pub(crate) fn new(
+        who: &str,
+        round: u32,
+        figures: Option<Figures>,
+        used: Used,
+        broken: Vec<String>,
+    ) -> Self {
         Self {
             who: who.to_owned(),
             round,
@@ -85,18 +92,22 @@ impl Row {
 /// A column of the table: its two heads, the figure, and the figure's decimals.
 type Column = (&'static str, &'static str, &'static str, usize);
 
+/// Of [`COLUMNS`]: those that scenarios with deliveries have, and those that the others have.
+const DELIVERIES: Range<usize> = 0..18;
+const WITHOUT: Range<usize> = 12..21;
+
 const COLUMNS: [Column; 21] = [
     ("", "events/s", "events_per_s", 0),
-    ("of yard-", "stick", "ratio", 2),
+    ("of", "yardst.", "ratio", 2),
     ("late ms", "p50", "late_p50_ms", 2),
     ("", "p99", "late_p99_ms", 2),
     ("", "p99.9", "late_p999_ms", 2),
     ("", "max", "late_max_ms", 2),
-    ("answer to", "next p50", "gap_p50_ms", 2),
+    ("answer", "next p50", "gap_p50_ms", 2),
     ("", "p99 ms", "gap_p99_ms", 2),
     ("most in", "flight", "in_flight_max", 0),
     ("", "twice", "duplicates", 0),
-    ("CPU s per", "100k: svc", "service_cpu_s", 2),
+    ("CPU s /", "100k svc", "service_cpu_s", 2),
     ("", "database", "database_cpu_s", 2),
     ("", "svc + db", "cpu_s", 2),
     ("", "sink", "sink_cpu_s", 2),
@@ -106,20 +117,22 @@ const COLUMNS: [Column; 21] = [
     ("apply", "ms", "apply_ms", 1),
     ("applied", "/s", "applied_per_s", 0),
     ("window", "CPU ms", "window_cpu_ms", 0),
-    ("rows read", "per run", "rows_read_per_run", 3),
+    ("rows", "per run", "rows_read_per_run", 3),
 ];
 
 /// A bar, and what was measured against it.
 #[derive(Clone, Debug, Serialize)]
 struct Judged {
     what: String,
-    measured: Option<f64>,
+    measured: f64,
     met: bool,
 }
 
 /// A scenario that was carried out.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
+    #[serde(skip)]
+    columns: Range<usize>,
     scenario: String,
     about: String,
     store: &'static str,
@@ -131,7 +144,9 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn new(scenario: &Scenario, store: &'static str) -> Self {
+        let delivers = scenario.variants.iter().any(|variant| variant.expected() > 0);
         Self {
+            columns: if delivers { DELIVERIES } else { WITHOUT },
             scenario: scenario.name.clone(),
             about: scenario.about.clone(),
             store,
@@ -150,7 +165,8 @@ impl Report {
         }
         let mut out = io::stdout().lock();
         for row in &rows {
-            writeln!(out, "{}", line(&format!("{} {}", row.who, row.round), |name| row.figure(name)))?;
+            let name = format!("{} {}", row.who, row.round);
+            writeln!(out, "{}", line(&name, &self.columns, |name| row.figure(name)))?;
             for text in row.notes.iter().chain(&row.broken) {
                 writeln!(out, "    {text}")?;
             }
@@ -187,43 +203,43 @@ impl Report {
 
     fn judge(&mut self) {
         let first = self.rows.first().map(|row| row.who.clone()).unwrap_or_default();
-        let judged = self.asked.iter().map(|bar| {
+        let judged = self.asked.iter().filter_map(|bar| {
             let who = bar.variant.as_ref().unwrap_or(&first);
-            let measured = self.median(who, &bar.figure);
+            // Not every store has every figure.
+            let measured = self.median(who, &bar.figure)?;
             let base = match &bar.times {
-                Some(other) => self.median(other, &bar.figure),
-                None => Some(1.0),
+                Some(other) => self.median(other, &bar.figure)?,
+                None => 1.0,
             };
             let of = bar.times.as_ref().map(|other| format!(" x {other}")).unwrap_or_default();
             let limits = [(">=", bar.min), ("<=", bar.max)];
             let limits = limits.into_iter().filter_map(|(sign, limit)| Some((sign, limit?)));
             let text: Vec<String> = limits.map(|(sign, limit)| format!("{sign} {limit}{of}")).collect();
-            let met = measured.zip(base).is_some_and(|(measured, base)| {
-                bar.min.is_none_or(|min| measured >= min * base) && bar.max.is_none_or(|max| measured <= max * base)
-            });
-            Judged { what: format!("{who}: {} {}", bar.figure, text.join(", ")), measured, met }
+            let met = bar.min.is_none_or(|min| measured >= min * base)
+                && bar.max.is_none_or(|max| measured <= max * base);
+            Some(Judged { what: format!("{who}: {} {}", bar.figure, text.join(", ")), measured, met })
         });
         self.bars = judged.collect();
     }
 }
 
-/// One line of the table: columns that never apply are as wide as those that do, so that all scenarios line up.
-fn line(name: &str, figure: impl Fn(&str) -> Option<f64>) -> String {
-    let mut line = format!("{name:<22}");
-    for (_, _, column, decimals) in COLUMNS {
+/// One line of the table.
+fn line(name: &str, columns: &Range<usize>, figure: impl Fn(&str) -> Option<f64>) -> String {
+    let mut line = format!("{name:<24}");
+    for (_, _, column, decimals) in &COLUMNS[columns.clone()] {
         match figure(column) {
-            Some(value) => line.push_str(&format!(" {value:>9.decimals$}")),
-            None => line.push_str(&format!(" {:>9}", "-")),
+            Some(value) => line.push_str(&format!(" {value:>8.decimals$}")),
+            None => line.push_str(&format!(" {:>8}", "-")),
         }
     }
     line
 }
 
-fn heads(out: &mut impl io::Write) -> io::Result<()> {
-    let mut heads = [String::new(), String::new()].map(|_| format!("{:<22}", ""));
-    for (upper, lower, _, _) in COLUMNS {
-        heads[0].push_str(&format!(" {upper:>9}"));
-        heads[1].push_str(&format!(" {lower:>9}"));
+fn heads(columns: &Range<usize>, out: &mut impl io::Write) -> io::Result<()> {
+    let mut heads = [0, 1].map(|_| " ".repeat(24));
+    for (upper, lower, _, _) in &COLUMNS[columns.clone()] {
+        heads[0].push_str(&format!(" {upper:>8}"));
+        heads[1].push_str(&format!(" {lower:>8}"));
     }
     heads.iter().try_for_each(|head| writeln!(out, "{}", head.trim_end()))
 }
@@ -232,23 +248,22 @@ fn heads(out: &mut impl io::Write) -> io::Result<()> {
 pub(crate) fn print_head(report: &Report) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "\n{} on {}: {}", report.scenario, report.store, report.about)?;
-    heads(&mut out)
+    heads(&report.columns, &mut out)
 }
 
 /// Medians and bars.
 pub(crate) fn print_end(report: &Report) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    medians(report, &mut out)?;
+    medians(report, &report.columns, &mut out)?;
     for Judged { what, measured, met } in &report.bars {
-        let measured = measured.map_or("nothing".to_owned(), |measured| format!("{measured:.2}"));
-        writeln!(out, "  {} {what}: measured {measured}", if *met { "met   " } else { "MISSED" })?;
+        writeln!(out, "  {} {what}: measured {measured:.2}", if *met { "met   " } else { "MISSED" })?;
     }
     Ok(())
 }
 
-fn medians(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
+fn medians(report: &Report, columns: &Range<usize>, out: &mut impl io::Write) -> io::Result<()> {
     for who in report.all() {
-        writeln!(out, "{}", line(&format!("{who} median"), |name| report.median(who, name)))?;
+        writeln!(out, "{}", line(&format!("{who} median"), columns, |name| report.median(who, name)))?;
     }
     Ok(())
 }
@@ -257,10 +272,11 @@ fn medians(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
 pub(crate) fn print_medians(reports: &[Report]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "\nMedians")?;
-    heads(&mut out)?;
+    let all = 0..COLUMNS.len();
+    heads(&all, &mut out)?;
     for report in reports {
         writeln!(out, "{} on {}", report.scenario, report.store)?;
-        medians(report, &mut out)?;
+        medians(report, &all, &mut out)?;
     }
     let broken: BTreeMap<&str, usize> = reports
         .iter()
@@ -295,6 +311,7 @@ mod tests {
             },
         ];
         let mut report = Report {
+            columns: DELIVERIES,
             scenario: String::new(),
             about: String::new(),
             store: "sqlite",

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use clap::Args;
 
+use crate::consumer::Sink;
 use crate::database::Database;
 use crate::process;
 use crate::report::{self, Report, Row};
 use crate::scenario::Scenario;
 use crate::service::Service;
-use crate::consumer::Sink;
 pub(crate) use meter::Used;
 use round::Stage;
 

@@ -159,7 +159,10 @@ impl Scenario {
         ensure!(!self.variants.is_empty(), "variants: at least one is needed");
         for Variant { name, kind, every_s, seconds, per_second, .. } in &self.variants {
             let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-            ensure!(!name.is_empty() && name.chars().all(fits), "variants.name: {name:?}: [a-z0-9-] is allowed");
+            ensure!(
+                !name.is_empty() && name.chars().all(fits),
+                "variants.name: {name:?}: [a-z0-9-] is allowed"
+            );
             let paced = matches!(kind, Kind::Singles | Kind::Spaced | Kind::Triggered);
             ensure!(!paced || *per_second > 0, "{name}: per_second: at least 1 is needed");
             let timed = paced || matches!(kind, Kind::Intervals | Kind::Windows);

@@ -106,7 +106,13 @@ impl Service {
         let requests: Vec<_> = requests.collect();
         let answer = self.master().apply_resources(tokio_stream::iter(requests)).await?.into_inner();
         if let Some(error) = answer.errors.first() {
-            bail!("{} resources were refused: {}: {} {}", answer.failed_count, error.name, error.field, error.message);
+            bail!(
+                "{} resources were refused: {}: {} {}",
+                answer.failed_count,
+                error.name,
+                error.field,
+                error.message
+            );
         }
         Ok(answer.created_count + answer.updated_count)
     }

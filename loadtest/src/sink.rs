@@ -126,7 +126,10 @@ struct Consumer {
 }
 
 impl Consumer {
-    async fn take(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
+    async fn take(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+    ) -> Result<Response<Full<Bytes>>, hyper::Error> {
         let arrival_us = wall_us();
         let group = request.uri().path().trim_start_matches('/').parse().unwrap_or(0);
         let body = request.into_body().collect().await?.to_bytes();
@@ -217,7 +220,10 @@ struct Control {
 }
 
 impl Control {
-    async fn take(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
+    async fn take(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+    ) -> Result<Response<Full<Bytes>>, hyper::Error> {
         let body = match (request.method(), request.uri().path()) {
             (&Method::GET, "/dump") => {
                 return Ok(Response::new(Full::new(Bytes::from(self.records.dump()))));

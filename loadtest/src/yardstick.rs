@@ -79,7 +79,10 @@ pub(crate) fn run(args: &YardstickArgs) -> anyhow::Result<()> {
 }
 
 async fn send_all(args: YardstickArgs) -> anyhow::Result<(i64, u32)> {
-    ensure!(!args.sqs || args.events % BATCH == 0, "--events: a multiple of {BATCH} is needed with --sqs");
+    ensure!(
+        !args.sqs || args.events.is_multiple_of(BATCH),
+        "--events: a multiple of {BATCH} is needed with --sqs"
+    );
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     let client: Http = Client::builder(TokioExecutor::new()).build(connector);

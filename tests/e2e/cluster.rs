@@ -39,10 +39,16 @@ async fn settled(services: &[Service]) {
     for service in services {
         ids.insert(id(service).await);
     }
-    wait_for("a share of the shards for each process", 30, async || {
+    let mut last = (Vec::new(), Instant::now());
+    wait_for("a lasting share of the shards for each process", 40, async || {
         let status = status(&services[0]).await;
-        let owners: BTreeSet<String> = status.shards.into_iter().map(|shard| shard.owner).collect();
-        (owners == ids && status.silent_handlers.is_empty()).then_some(())
+        if status.shards != last.0 {
+            last = (status.shards, Instant::now());
+        }
+        let owners: BTreeSet<String> = last.0.iter().map(|shard| shard.owner.clone()).collect();
+        let settled = owners == ids && status.silent_handlers.is_empty();
+        // Twice as long as the slowest of them needs for a look at the others.
+        (settled && last.1.elapsed() > Duration::from_millis(2_500)).then_some(())
     })
     .await;
 }

@@ -19,6 +19,7 @@ macro_rules! on_both_stores {
     };
 }
 
+mod attacks;
 mod bad_input;
 mod by_hand;
 mod change;

@@ -167,10 +167,10 @@ impl Journal {
             .map(|entry| entry.at_us)
     }
 
-    /// The queue shards from which something came lately.
+    /// The queue shards of policies, from which something came lately: what runs without one is spread over all.
     pub(crate) fn busy_shards(&self) -> HashSet<u16> {
-        let latest = self.entries.iter().rev().take(2_000);
-        latest.filter_map(|entry| self.events[entry.event as usize].shard()).collect()
+        let latest = self.entries.iter().rev().take(2_000).map(|entry| &self.events[entry.event as usize]);
+        latest.filter(|event| !event.policy.is_empty()).filter_map(Event::shard).collect()
     }
 
     /// How many events have been done.

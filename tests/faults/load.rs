@@ -30,8 +30,8 @@ use crate::sink::{DEADLINE, Doors};
 pub(crate) const WAVE: Duration = Duration::from_secs(6);
 /// Of each schedule that fires once.
 const BURST: u32 = 20;
-/// Of each second of the others.
-const EACH_SECOND: u32 = 3;
+/// Seconds for which the others fire, once in each: the waves overlap, so that something is due at any time.
+const SECONDS: i64 = 18;
 /// Limits of the policy whose limit changes.
 const CHANGING: [u32; 2] = [12, 5];
 /// A call is repeated this long.
@@ -128,12 +128,12 @@ impl Load {
             let burst = self.finish(once(start, BURST, lane.policy, self.target(lane)), lane);
             let id = format!("w{wave:04}-{number}-burst");
             made.push(Box::pin(self.make(id, burst, vec![us(Some(start))], BURST)));
-            let interval = self.finish(every(1, start, EACH_SECOND, lane.policy, self.target(lane)), lane);
-            let end = Timestamp { seconds: start.seconds + 6, nanos: 0 };
+            let interval = self.finish(every(1, start, 1, lane.policy, self.target(lane)), lane);
+            let end = Timestamp { seconds: start.seconds + SECONDS, nanos: 0 };
             let launches = (start.seconds..end.seconds).map(|second| second * 1_000_000).collect();
             let interval = Schedule { end_time: Some(end), ..interval };
             let id = format!("w{wave:04}-{number}-each");
-            made.push(Box::pin(self.make(id, interval, launches, EACH_SECOND)));
+            made.push(Box::pin(self.make(id, interval, launches, 1)));
         }
         let by_hand = wave % LANES.len();
         for part in made.chunks_mut(4) {
@@ -237,7 +237,7 @@ impl Load {
         const DAY_S: i64 = 86_400;
         let id = format!("w{wave:04}-backfill");
         let now_s = now_us() / 1_000_000;
-        let anchor = Timestamp { seconds: now_s - DAY_S / 2, nanos: 0 };
+        let anchor = Timestamp { seconds: now_s - 4 * DAY_S - DAY_S / 2, nanos: 0 };
         let mut schedule = self.finish(every(DAY_S, anchor, 3, lane.policy, self.target(lane)), lane);
         schedule.start_time = None;
         if !self.make(id.clone(), schedule, Vec::new(), 3).await {
@@ -256,7 +256,7 @@ impl Load {
             .await;
         let required = done.is_ok();
         for days in 0..5 {
-            let launch_us = (anchor.seconds - days * DAY_S) * 1_000_000;
+            let launch_us = (anchor.seconds + days * DAY_S) * 1_000_000;
             self.ordered().due.push(Due { schedule: id.clone(), launch_us, events: 3, required });
         }
     }

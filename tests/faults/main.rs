@@ -91,8 +91,9 @@ async fn run(arguments: Arguments) -> Result<bool> {
 }
 
 async fn campaign(wish: Wish, began: Instant, folder: &Path, output: &Path) -> Result<bool> {
+    let commit = report::commit();
     let mut campaign = Campaign::start(wish, folder).await?;
-    judge(&mut campaign, wish, began, output).await
+    judge(&mut campaign, wish, (began, &commit), output).await
 }
 
 async fn interrupted() -> Result<&'static str> {
@@ -104,7 +105,12 @@ async fn interrupted() -> Result<&'static str> {
     }
 }
 
-async fn judge(campaign: &mut Campaign, wish: Wish, began: Instant, output: &Path) -> Result<bool> {
+async fn judge(
+    campaign: &mut Campaign,
+    wish: Wish,
+    (began, commit): (Instant, &str),
+    output: &Path,
+) -> Result<bool> {
     campaign.run().await?;
     campaign.heal().await?;
     progress("no more faults; draining");
@@ -124,7 +130,7 @@ async fn judge(campaign: &mut Campaign, wish: Wish, began: Instant, output: &Pat
         disturbances: &campaign.log.disturbances,
         ahead: campaign.log.ahead,
     });
-    let report = Report { wish, verdict: &verdict, campaign, took_s: began.elapsed().as_secs() };
+    let report = Report { wish, verdict: &verdict, campaign, took_s: began.elapsed().as_secs(), commit };
     let path = output.join(format!("verdict-{}.json", if wish.postgres { "postgres" } else { "sqlite" }));
     std::fs::write(&path, format!("{:#}\n", report.json())).with_context(|| path.display().to_string())?;
     #[expect(clippy::print_stdout, reason = "the verdict for people")]

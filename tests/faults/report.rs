@@ -15,6 +15,8 @@ pub(crate) struct Report<'a> {
     pub(crate) verdict: &'a Verdict,
     pub(crate) campaign: &'a Campaign,
     pub(crate) took_s: u64,
+    /// Of the sources when it began.
+    pub(crate) commit: &'a str,
 }
 
 impl Report<'_> {
@@ -36,7 +38,7 @@ impl Report<'_> {
         let repeats = &verdict.repeats;
         json!({
             "verdict": self.word(),
-            "commit": commit(),
+            "commit": self.commit,
             "date": chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
             "store": self.store(),
             "processes": self.campaign.processes.len(),
@@ -155,7 +157,7 @@ fn median(all: &[i64]) -> Option<i64> {
 }
 
 /// The commit of the sources, where there is one; with a mark where they have been changed.
-fn commit() -> String {
+pub(crate) fn commit() -> String {
     let git = Command::new("git")
         .args(["describe", "--always", "--dirty", "--abbrev=12"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))

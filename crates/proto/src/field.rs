@@ -11,6 +11,10 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 /// The most characters of a value that an error repeats.
 const VALUE_CHARS_MAX: usize = 80;
+/// The most characters of a path that a status repeats: parts of it, such as the keys of a map, are the caller's.
+const FIELD_CHARS_MAX: usize = 200;
+/// The most characters of what is allowed that a status carries.
+const EXPECTED_CHARS_MAX: usize = 500;
 /// The most violations that a status carries.
 const VIOLATIONS_MAX: usize = 100;
 /// The most bytes of violations that a status carries. They travel three times, in headers, encoded, and many clients
@@ -31,7 +35,18 @@ pub struct FieldError {
 impl FieldError {
     /// The refusal of `value` in `field`.
     pub fn new(field: impl Into<String>, value: impl fmt::Display, expected: impl Into<String>) -> Self {
-        Self { field: field.into(), value: shortened(&value.to_string()), expected: expected.into() }
+        Self { field: field.into(), value: shortened(&value.to_string(), VALUE_CHARS_MAX), expected: expected.into() }
+    }
+}
+
+impl FieldError {
+    /// The same, cut to what fits into a status.
+    fn bounded(&self) -> Self {
+        Self {
+            field: shortened(&self.field, FIELD_CHARS_MAX),
+            value: shortened(&self.value, VALUE_CHARS_MAX),
+            expected: shortened(&self.expected, EXPECTED_CHARS_MAX),
+        }
     }
 }
 
@@ -58,6 +73,7 @@ pub fn invalid_argument(errors: &[FieldError]) -> Status {
     let mut message = String::new();
     let mut shown = 0;
     for error in errors.iter().take(VIOLATIONS_MAX) {
+        let error = error.bounded();
         let text = error.to_string();
         if shown > 0 && message.len() + text.len() > BYTES_MAX {
             break;
@@ -67,7 +83,7 @@ pub fn invalid_argument(errors: &[FieldError]) -> Status {
         } else {
             format!("{:?} is not allowed, expected {}", error.value, error.expected)
         };
-        details.add_bad_request_violation(error.field.clone(), description);
+        details.add_bad_request_violation(error.field, description);
         if shown > 0 {
             message.push_str("; ");
         }
@@ -80,10 +96,10 @@ pub fn invalid_argument(errors: &[FieldError]) -> Status {
     Status::with_error_details(Code::InvalidArgument, message, details)
 }
 
-fn shortened(value: &str) -> String {
-    match value.char_indices().nth(VALUE_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &value[..end]),
-        None => value.to_owned(),
+fn shortened(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -122,6 +138,13 @@ mod tests {
         assert!((5..100).contains(&shown), "{shown}");
         assert!(status.message().ends_with(&format!("; and {} more", 150 - shown)), "{status}");
         assert!(status.message().len() + status.details().len() < 6_000);
+    }
+
+    #[test]
+    fn a_status_with_a_huge_path_fits_too() {
+        let error = FieldError::new("é".repeat(10_000), "\u{10ffff}".repeat(100), "x".repeat(10_000));
+        let status = invalid_argument(&[error]);
+        assert!(status.message().len() + status.details().len() < 6_000, "{status}");
     }
 
     #[test]

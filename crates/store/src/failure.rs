@@ -32,6 +32,8 @@ pub(crate) enum Ended {
     Fenced,
     /// COMMIT itself failed, or its answer did not come.
     AtCommit(sqlx::Error),
+    /// No answer came for too long; nobody knows what was committed.
+    Silent,
     /// The task that carried it out is gone.
     Lost(String),
 }

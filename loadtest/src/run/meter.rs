@@ -57,7 +57,10 @@ impl Reading {
             cpu_s: per_100k(service_cpu_s + database_cpu_s.unwrap_or(0.0)),
             sink_cpu_s: per_100k(now.sink_cpu_s - self.sink_cpu_s),
             wal_bytes: now.wal_bytes.zip(self.wal_bytes).and_then(|(now, then)| each((now - then) as f64)),
-            disk_bytes: now.disk_bytes.zip(self.disk_bytes).and_then(|(now, then)| each(now.saturating_sub(then) as f64)),
+            disk_bytes: now
+                .disk_bytes
+                .zip(self.disk_bytes)
+                .and_then(|(now, then)| each(now.saturating_sub(then) as f64)),
             peak_mib: process::peak_bytes(stage.service.pid()).map(|bytes| bytes as f64 / f64::from(1 << 20)),
         })
     }

@@ -55,7 +55,12 @@ impl Stage {
     }
 
     /// Runs a variant.
-    pub(super) async fn variant(&mut self, scenario: &Scenario, at: usize, round: u32) -> anyhow::Result<Row> {
+    pub(super) async fn variant(
+        &mut self,
+        scenario: &Scenario,
+        at: usize,
+        round: u32,
+    ) -> anyhow::Result<Row> {
         let variant = &scenario.variants[at];
         let ports = [self.sink.port(2 * at)?, self.sink.port(2 * at + 1)?];
         let load = Load { variant, ports, round };
@@ -77,7 +82,10 @@ impl Stage {
         self.service.apply(resources).await?;
         let apply_ms = applying.elapsed().as_secs_f64() * 1e3;
         let wait_us = start_s * 1_000_000 - BEFORE_US - wall_us();
-        ensure!(wait_us > 0, "{count} resources took {apply_ms:.0} ms to apply: the first launch time has passed");
+        ensure!(
+            wait_us > 0,
+            "{count} resources took {apply_ms:.0} ms to apply: the first launch time has passed"
+        );
         tokio::time::sleep(Duration::from_micros(u64::try_from(wait_us)?)).await;
         process::reset_peak(self.service.pid())?;
         let reading = Reading::take(self).await?;
@@ -95,6 +103,9 @@ impl Stage {
             records.into_iter().partition(|record| usize::from(record.lane) == lane);
         let start_us = (variant.kind != Kind::Triggered).then_some(start_s * 1_000_000);
         let figures = Figures::of(&own, variant.expected(), variant.max_in_flight, start_us);
+        // Only a burst keeps all places taken.
+        let gap_ms = figures.gap_ms.filter(|_| variant.kind == Kind::Burst);
+        let figures = Figures { gap_ms, ..figures };
         let mut broken = figures.broken(variant.max_in_flight);
         if !drained {
             broken.push("tokens are still held, or events still wait, though all were released".to_owned());
@@ -212,7 +223,8 @@ impl Stage {
         ensure!(!new.is_empty() && runs > 0, "no window was completed within {} s", load.variant.seconds);
         row.window_cpu_ms = Some(cpu_s * 1e3 / new.len() as f64);
         row.rows_read_per_run = read.map(|read| read as f64 / runs as f64);
-        row.notes.push(format!("{} windows with {runs} runs; CPU includes that of an idle service", new.len()));
+        row.notes
+            .push(format!("{} windows with {runs} runs; CPU includes that of an idle service", new.len()));
         Ok(row)
     }
 

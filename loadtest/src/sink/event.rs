@@ -19,7 +19,8 @@ impl<'a> Seen<'a> {
         let launch_us = microseconds(until_quote(rest)?)?;
         let rest = after(rest, b"\"attempt\":")?;
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit());
-        let attempt = digits.fold(0_u16, |n, digit| n.saturating_mul(10).saturating_add(u16::from(digit - b'0')));
+        let attempt =
+            digits.fold(0_u16, |n, digit| n.saturating_mul(10).saturating_add(u16::from(digit - b'0')));
         Some(Self { id, launch_us, attempt })
     }
 
@@ -56,7 +57,8 @@ mod tests {
 
     #[test]
     fn events_are_read() {
-        let body = br#"{"specversion":"1.0","id":"0a-7","subject":"x/0a-7","time":"2026-05-28T20:26:40.000001Z",
+        let body =
+            br#"{"specversion":"1.0","id":"0a-7","subject":"x/0a-7","time":"2026-05-28T20:26:40.000001Z",
             "attempt":12,"data":{"id":"no"}}"#;
         let seen = Seen { id: "0a-7", launch_us: 1_780_000_000_000_001, attempt: 12 };
         assert_eq!(Seen::find(body), Some(seen));

@@ -89,7 +89,8 @@ impl Releaser {
             drop(items);
             let tally = ends.await.map_err(|e| e.to_string())?.map_err(|status| status.to_string())?;
             released += tally.released_count;
-            refused += tally.already_released_count + tally.late_count + tally.unknown_count + tally.invalid_count;
+            refused +=
+                tally.already_released_count + tally.late_count + tally.unknown_count + tally.invalid_count;
         }
         Ok((released, refused))
     }

@@ -5,9 +5,10 @@
 //! to end says so in its heartbeat: it keeps what it has until it gives it up itself, and others are told at once.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -25,6 +26,8 @@ const MARGIN_MS: i64 = 500;
 const FORGET_AFTER_TTLS: i64 = 20;
 /// Added to the roles of a process that is about to end: its leases hold, and it is given no more.
 const LEAVING: &str = ",leaving";
+/// How many shards are taken at once: few, so that rows that are locked do not use up the store's connections.
+const TAKES_MAX: usize = 2;
 /// How long news of shards are gathered before they are looked at.
 const GATHER: Duration = Duration::from_millis(10);
 
@@ -57,8 +60,16 @@ pub(crate) struct Membership {
     seen: BTreeMap<String, Seen>,
     owners: BTreeMap<u16, CancellationToken>,
     tasks: JoinSet<(u16, Ended)>,
+    /// Shards that are being taken: a row may be locked by an owner that has died a moment ago, and a heartbeat must not
+    /// wait for that.
+    taking: BTreeSet<u16>,
+    takes: JoinSet<Taken>,
+    take_slots: Arc<Semaphore>,
     failing: bool,
 }
+
+/// What came of taking a shard: its number, how often trust had lapsed before, and the lease if it was free.
+type Taken = (u16, u64, Result<Option<Lease>, StoreError>);
 
 impl Membership {
     pub(crate) fn new(shared: Shared) -> Self {
@@ -68,6 +79,9 @@ impl Membership {
             seen: BTreeMap::new(),
             owners: BTreeMap::new(),
             tasks: JoinSet::new(),
+            taking: BTreeSet::new(),
+            takes: JoinSet::new(),
+            take_slots: Arc::new(Semaphore::new(TAKES_MAX)),
             failing: false,
         }
     }
@@ -79,6 +93,7 @@ impl Membership {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(ended) = self.tasks.join_next() => self.ended(ended),
+                Some(taken) = self.takes.join_next() => self.taken(taken),
                 () = peers.placement() => {
                     // Several shards change hands at once.
                     tokio::time::sleep(GATHER).await;
@@ -112,7 +127,7 @@ impl Membership {
         self.shared.peers.learn(&members, &leases);
         let live = self.live(members);
         for lease in leases {
-            self.place(lease, lapses, &live).await?;
+            self.place(lease, lapses, &live);
         }
         self.forget_dead().await
     }
@@ -166,39 +181,64 @@ impl Membership {
     }
 
     /// Takes, keeps or gives up one shard.
-    async fn place(&mut self, lease: Lease, lapses: u64, live: &Live) -> Result<(), StoreError> {
+    fn place(&mut self, lease: Lease, lapses: u64, live: &Live) {
         let shard = lease.shard;
         let wanted = live.owners.iter().max_by_key(|process| weight(process, shard));
         let mine = wanted == Some(&self.shared.process);
         match self.owners.get(&shard) {
-            Some(stop) if !mine => {
-                stop.cancel();
-                Ok(())
-            }
+            Some(stop) if !mine => stop.cancel(),
             None if mine && (lease.owner.is_empty() || !live.all.contains(&lease.owner)) => {
-                self.take(lease, lapses).await
+                self.take(lease, lapses);
             }
-            None if lease.owner == self.shared.process => {
-                // Its owner task has ended without giving it up.
-                self.take(lease, lapses).await
-            }
-            _ => Ok(()),
+            // Its owner task has ended without giving it up.
+            None if lease.owner == self.shared.process => self.take(lease, lapses),
+            _ => {}
         }
     }
 
-    async fn take(&mut self, seen: Lease, lapses: u64) -> Result<(), StoreError> {
-        let Some(lease) = self.shared.store.take_shard(&seen, &self.shared.process).await? else {
-            return Ok(());
+    fn take(&mut self, seen: Lease, lapses: u64) {
+        if !self.taking.insert(seen.shard) {
+            return;
+        }
+        let (store, process) = (self.shared.store.clone(), self.shared.process.clone());
+        let slots = self.take_slots.clone();
+        self.takes.spawn(async move {
+            let _slot = slots.acquire_owned().await;
+            (seen.shard, lapses, store.take_shard(&seen, &process).await)
+        });
+    }
+
+    fn taken(&mut self, taken: Result<Taken, JoinError>) {
+        let (shard, lapses, result) = match taken {
+            Ok(taken) => taken,
+            Err(error) => {
+                tracing::error!(%error, "taking a shard broke off");
+                self.taking.clear();
+                return;
+            }
         };
+        self.taking.remove(&shard);
+        match result {
+            Ok(Some(lease)) => self.own(lease, lapses),
+            // Somebody else was faster, or its former owner lives.
+            Ok(None) => {}
+            Err(error) => tracing::warn!(shard, %error, "the shard cannot be taken; trying on"),
+        }
+    }
+
+    fn own(&mut self, lease: Lease, lapses: u64) {
         let shard = lease.shard;
         tracing::debug!(shard, epoch = lease.epoch, "took the shard");
         let stop = CancellationToken::new();
+        if self.shared.leaving.is_cancelled() {
+            // It came too late: it is given up at once.
+            stop.cancel();
+        }
         let (sender, inputs) = mpsc::unbounded_channel();
         self.shared.peers.routes().insert(shard, sender.clone());
         self.owners.insert(shard, stop.clone());
         let owner = Owner::new(self.shared.clone(), (lease, lapses), inputs, sender, stop);
         self.tasks.spawn(owner.run());
-        Ok(())
     }
 
     fn ended(&mut self, ended: Result<(u16, Ended), JoinError>) {
@@ -259,7 +299,8 @@ impl Membership {
         loop {
             tokio::select! {
                 Some(ended) = self.tasks.join_next() => self.ended(ended),
-                () = reports.wait(), if self.tasks.is_empty() => break,
+                Some(taken) = self.takes.join_next() => self.taken(taken),
+                () = reports.wait(), if self.tasks.is_empty() && self.takes.is_empty() => break,
                 _ = ticks.tick() => {
                     let result = self.beat().await;
                     self.note(result);

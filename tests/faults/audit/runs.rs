@@ -77,6 +77,8 @@ fn check_due(
     verdict.events_due += events;
     let missing = events.saturating_sub(delivered);
     let otherwise = match run {
+        // Then it is stuck, and nobody knows what becomes of it.
+        Some(run) if !run.ended => return,
         Some(run) => u64::from(run.otherwise),
         None if evidence.records.skipped.contains(&(due.schedule.clone(), due.launch_us)) => {
             verdict.skipped += events;

@@ -218,7 +218,9 @@ impl Shard {
                 continue;
             }
             if known.contains(&id) {
-                if let Some(mut run) = read.iter().find(|r| r.id == id && is_emitted(r)).cloned() {
+                // One that a later generation's emitter handed over is that generation's.
+                let unread = |r: &&Run| r.id == id && is_emitted(r) && r.generation <= row.generation;
+                if let Some(mut run) = read.iter().find(unread).cloned() {
                     (run.generation, run.events, run.priority) = (row.generation, row.events, row.priority);
                     self.adopt_run(run, now);
                 }

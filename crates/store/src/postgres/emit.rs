@@ -26,16 +26,17 @@ impl EmitStore for Postgres {
     }
 
     async fn frontier(&self) -> Result<Frontier, StoreError> {
-        let row = sqlx::query_as::<_, FrontierRow>(sql!("frontier")).fetch_one(&self.pool).await;
+        let query = sqlx::query_as::<_, FrontierRow>(sql!("frontier"));
+        let row = self.ask(move |connection| Box::pin(query.fetch_one(connection))).await;
         self.judge(row).map(Frontier::from)
     }
 
     async fn registry(&self, eligible: &[String]) -> Result<Vec<(String, String)>, StoreError> {
-        self.judge(sqlx::query_as(sql!("registry_list")).bind(eligible).fetch_all(&self.pool).await)
+        self.judge(rows!(self, sqlx::query_as(sql!("registry_list")).bind(eligible.to_vec())))
     }
 
     async fn zones(&self) -> Result<Vec<String>, StoreError> {
-        self.judge(sqlx::query_scalar(sql!("zones_list")).fetch_all(&self.pool).await)
+        self.judge(rows!(self, sqlx::query_scalar(sql!("zones_list"))))
     }
 
     async fn announce_window(&self, window: Window, now_us: i64) -> Result<bool, StoreError> {
@@ -61,10 +62,10 @@ impl EmitStore for Postgres {
     }
 
     async fn windows(&self, complete: u32) -> Result<Vec<WindowRow>, StoreError> {
-        let open = sqlx::query_as::<_, WindowRecord>(sql!("windows_open")).fetch_all(&self.pool).await;
+        let open = rows!(self, sqlx::query_as::<_, WindowRecord>(sql!("windows_open")));
         let mut rows = self.judge(open)?;
         let query = sqlx::query_as(sql!("windows_complete")).bind(i64::from(complete));
-        rows.extend(self.judge(query.fetch_all(&self.pool).await)?);
+        rows.extend(self.judge(rows!(self, query))?);
         all(rows)
     }
 
@@ -104,14 +105,14 @@ impl EmitStore for Postgres {
             }
             let (slot, uid, ordinal) = range.after;
             let query = sqlx::query_as(sql!("scan"))
-                .bind(&task.zone)
-                .bind(&task.launch_expression)
+                .bind(task.zone.clone())
+                .bind(task.launch_expression.clone())
                 .bind(slot)
                 .bind(uid)
                 .bind(ordinal)
                 .bind(range.last)
                 .bind(left as i64);
-            rows.extend(self.judge(query.fetch_all(&self.pool).await)?);
+            rows.extend(self.judge(rows!(self, query))?);
         }
         let (page, found) = scanned(task, rows, limit);
         let part = ("children", format!("{} {}", task.zone, task.launch_expression));
@@ -189,7 +190,7 @@ impl EmitStore for Postgres {
         to_us: i64,
     ) -> Result<Vec<i64>, StoreError> {
         let query = sqlx::query_scalar(sql!("launches_list")).bind(schedule_uid).bind(from_us).bind(to_us);
-        self.judge(query.fetch_all(&self.pool).await)
+        self.judge(rows!(self, query))
     }
 
     async fn forget_skipped(

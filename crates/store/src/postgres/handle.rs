@@ -23,7 +23,7 @@ use crate::{CommitError, StoreError};
 #[async_trait]
 impl HandleStore for Postgres {
     async fn leases(&self) -> Result<Vec<Lease>, StoreError> {
-        let rows = sqlx::query_as::<_, LeaseRow>(sql!("leases")).fetch_all(&self.pool).await;
+        let rows = rows!(self, sqlx::query_as::<_, LeaseRow>(sql!("leases")));
         let (leases, found) = sound(None, self.judge(rows)?);
         self.corruption.found(("leases", String::new()), found);
         Ok(leases)
@@ -33,7 +33,7 @@ impl HandleStore for Postgres {
         let lease_id = Uuid::new_v4();
         let (old, name) = (seen.clone(), owner.to_owned());
         let taken = self
-            .run_tx("take_shard", move |connection| {
+            .run_quick("take_shard", move |connection| {
                 let query = sqlx::query(sql!("shard_take"))
                     .bind(i32::from(old.shard))
                     .bind(old.lease_id)
@@ -50,7 +50,7 @@ impl HandleStore for Postgres {
 
     async fn give_up_shard(&self, lease: &Lease) -> Result<(), StoreError> {
         let (shard, lease_id, fresh) = (i32::from(lease.shard), lease.lease_id, Uuid::new_v4());
-        self.run_tx("give_up_shard", move |connection| {
+        self.run_quick("give_up_shard", move |connection| {
             let query = sqlx::query(sql!("shard_give_up")).bind(shard).bind(lease_id).bind(fresh);
             async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
         })
@@ -93,12 +93,12 @@ impl HandleStore for Postgres {
             .bind(i32::from(shard))
             .bind(until_us)
             .bind(i64::from(limit));
-        let (runs, mut found) = emitted(shard, self.judge(query.fetch_all(&self.pool).await)?, Vec::new());
+        let (runs, mut found) = emitted(shard, self.judge(rows!(self, query))?, Vec::new());
         let keys = spec_keys(&runs, &[]);
         let mut records = Vec::new();
         if !keys.is_empty() {
             let query = super::load::specs_query(i32::from(shard), &keys);
-            records = self.judge(query.fetch_all(&self.pool).await)?;
+            records = self.judge(rows!(self, query))?;
         }
         let specs = emitted_specs(shard, &runs, records, &mut found);
         self.corruption.found(("emitted runs", shard.to_string()), found);
@@ -108,7 +108,7 @@ impl HandleStore for Postgres {
     async fn runs(&self, shard: u16, ids: &[RunId]) -> Result<Vec<Run>, StoreError> {
         let ids: Vec<Uuid> = ids.iter().map(|run| run.0).collect();
         let query = super::load::runs_query(i32::from(shard), &ids);
-        all(self.judge(query.fetch_all(&self.pool).await)?)
+        all(self.judge(rows!(self, query))?)
     }
 
     async fn specs(&self, shard: u16, keys: &[(Uuid, i64)]) -> Result<Vec<RunSpec>, StoreError> {
@@ -116,13 +116,13 @@ impl HandleStore for Postgres {
             return Ok(Vec::new());
         }
         let query = super::load::specs_query(i32::from(shard), keys);
-        all(self.judge(query.fetch_all(&self.pool).await)?)
+        all(self.judge(rows!(self, query))?)
     }
 
     async fn inbox(&self, shard: u16, limit: u32) -> Result<Vec<Message>, StoreError> {
         let query =
             sqlx::query_as::<_, BodyRow>(sql!("inbox_list")).bind(i32::from(shard)).bind(i64::from(limit));
-        let (messages, found) = sound(Some(shard), self.judge(query.fetch_all(&self.pool).await)?);
+        let (messages, found) = sound(Some(shard), self.judge(rows!(self, query))?);
         self.corruption.found(("inbox", shard.to_string()), found);
         Ok(messages)
     }
@@ -145,12 +145,12 @@ impl HandleStore for Postgres {
             .bind(i64::from(limit));
         let indexes: Vec<i32> = indexes.iter().filter_map(|index| i32::try_from(*index).ok()).collect();
         let query = if statement == sql!("history_dead") { query } else { query.bind(indexes) };
-        all(self.judge(query.fetch_all(&self.pool).await)?)
+        all(self.judge(rows!(self, query))?)
     }
 
     async fn heartbeat(&self, member: &Member) -> Result<(), StoreError> {
         let member = member.clone();
-        self.run_tx("heartbeat", move |connection| {
+        self.run_quick("heartbeat", move |connection| {
             let query = sqlx::query(sql!("members_put"))
                 .bind(member.process.clone())
                 .bind(member.roles.clone())
@@ -162,13 +162,13 @@ impl HandleStore for Postgres {
     }
 
     async fn members(&self) -> Result<Vec<Member>, StoreError> {
-        let rows = sqlx::query_as::<_, MemberRow>(sql!("members_list")).fetch_all(&self.pool).await;
+        let rows = rows!(self, sqlx::query_as::<_, MemberRow>(sql!("members_list")));
         Ok(self.judge(rows)?.into_iter().map(Member::from).collect())
     }
 
     async fn forget_member(&self, process: &str) -> Result<(), StoreError> {
         let process = process.to_owned();
-        self.run_tx("forget_member", move |connection| {
+        self.run_quick("forget_member", move |connection| {
             let query = sqlx::query(sql!("members_delete")).bind(process.clone());
             async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
         })
@@ -182,7 +182,7 @@ impl Postgres {
             return Ok(());
         }
         let messages = Arc::new(messages);
-        self.run_tx("post", move |connection| {
+        self.run_quick("post", move |connection| {
             let messages = Arc::clone(&messages);
             async move { insert_messages(connection, i32::from(shard), &messages).await }.boxed()
         })

@@ -28,7 +28,7 @@ impl HistoryStore for Postgres {
         let (after_us, after_run) = after.unwrap_or((i64::MAX, RunId(Uuid::max())));
         let mut query = sqlx::query_as::<_, RunRow>(statement)
             .persistent(false)
-            .bind(namespace)
+            .bind(namespace.to_owned())
             .bind(filter.from_us.unwrap_or(i64::MIN))
             .bind(filter.to_us.unwrap_or(i64::MAX))
             .bind(after_us)
@@ -38,7 +38,7 @@ impl HistoryStore for Postgres {
         if let Some(uid) = filter.schedule_uid {
             query = query.bind(uid);
         }
-        all(self.judge(query.fetch_all(&self.pool).await)?)
+        all(self.judge(rows!(self, query))?)
     }
 
     async fn list_skipped(
@@ -51,7 +51,7 @@ impl HistoryStore for Postgres {
             .bind(schedule_uid)
             .bind(before_us.unwrap_or(i64::MAX))
             .bind(i64::from(limit));
-        all(self.judge(query.fetch_all(&self.pool).await)?)
+        all(self.judge(rows!(self, query))?)
     }
 
     async fn tokens(
@@ -66,7 +66,7 @@ impl HistoryStore for Postgres {
             .bind(run.0)
             .bind(i32::try_from(from_index).unwrap_or(i32::MAX))
             .bind(i64::from(limit));
-        all(self.judge(query.fetch_all(&self.pool).await)?)
+        all(self.judge(rows!(self, query))?)
     }
 
     async fn history(
@@ -83,7 +83,7 @@ impl HistoryStore for Postgres {
             .bind(i32::try_from(from_index).unwrap_or(i32::MAX))
             .bind(outcome.map(Outcome::word))
             .bind(i64::from(limit));
-        all(self.judge(query.fetch_all(&self.pool).await)?)
+        all(self.judge(rows!(self, query))?)
     }
 
     async fn prune(&self, before_us: i64, now_us: i64) -> Result<Pruned, StoreError> {

@@ -13,6 +13,14 @@ macro_rules! sql {
     };
 }
 
+/// The rows of a single statement, outside of any transaction.
+macro_rules! rows {
+    ($store:expr, $query:expr) => {{
+        let query = $query;
+        $store.ask(move |connection| Box::pin(query.fetch_all(connection))).await
+    }};
+}
+
 /// Binds rows column by column, as arrays for `unnest`.
 macro_rules! columns {
     ($query:expr, $rows:expr; $($column:ident)+) => {
@@ -43,6 +51,8 @@ pub struct Postgres {
     pool: PgPool,
     /// Host, port and database, for errors. Never the password.
     place: String,
+    /// There is a pooler between, which lends its connections for one transaction.
+    pooled: bool,
     installation: Installation,
     corruption: Corruption,
 }
@@ -53,8 +63,8 @@ impl Postgres {
     /// # Errors
     /// [`StoreError::Invalid`] for a URL that is none, [`StoreError::Unreachable`], [`StoreError::WrongSchema`].
     pub async fn open(url: &str, connections_max: u32) -> Result<Self, StoreError> {
-        let (pool, place) = open::connect(url, connections_max).await?;
-        let prepared = open::prepare(&pool, &place).await;
+        let open::Connected { pool, place, pooled } = open::connect(url, connections_max).await?;
+        let prepared = open::prepare(&pool, &place, pooled).await;
         let installation = match prepared {
             Ok(installation) => installation,
             Err(error) => {
@@ -62,7 +72,7 @@ impl Postgres {
                 return Err(error);
             }
         };
-        let store = Self { pool, place, installation, corruption: Corruption::default() };
+        let store = Self { pool, place, pooled, installation, corruption: Corruption::default() };
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         store.make_partitions(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)).await?;
         Ok(store)
@@ -76,7 +86,8 @@ impl Store for Postgres {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        let pong = sqlx::query_scalar::<_, i64>(sql!("ping")).fetch_one(&self.pool).await;
+        let query = sqlx::query_scalar::<_, i64>(sql!("ping"));
+        let pong = self.ask(move |connection| Box::pin(query.fetch_one(connection))).await;
         self.judge(pong).map(drop)
     }
 

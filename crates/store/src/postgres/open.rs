@@ -7,27 +7,51 @@ use futures::FutureExt as _;
 use sqlx::error::DatabaseError;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{Connection as _, PgPool};
+use sqlx::{ConnectOptions as _, Connection as _, PgPool};
 use uuid::Uuid;
 
 use crate::{Installation, StoreError};
+
+/// The settings that a transaction can make for itself.
+macro_rules! pooled_settings {
+    () => {
+        "SET LOCAL idle_in_transaction_session_timeout = '4s'; SET LOCAL lock_timeout = '6s';
+         SET LOCAL statement_timeout = '60s'; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off;
+         SET LOCAL enable_mergejoin = off; SET LOCAL jit = off"
+    };
+}
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/postgres");
 
 /// What each connection asks of the server, so that a process that is frozen does not block its successor, and that
 /// joins are look-ups by key even where a table was small when the statement was planned.
-const SETTINGS: [(&str, &str); 10] = [
-    ("idle_in_transaction_session_timeout", "10s"),
-    ("lock_timeout", "10s"),
+const SETTINGS: [(&str, &str); 11] = [
+    ("idle_in_transaction_session_timeout", "4s"),
+    ("lock_timeout", "6s"),
     ("statement_timeout", "60s"),
-    ("tcp_keepalives_idle", "10"),
-    ("tcp_keepalives_interval", "5"),
+    ("tcp_keepalives_idle", "5"),
+    ("tcp_keepalives_interval", "2"),
     ("tcp_keepalives_count", "3"),
+    ("tcp_user_timeout", "10s"),
     ("enable_seqscan", "off"),
     ("enable_hashjoin", "off"),
     ("enable_mergejoin", "off"),
     ("jit", "off"),
 ];
+
+/// How a transaction begins behind a pooler that lends connections for one transaction: what each of our own connections
+/// has asked for once, each transaction asks for.
+pub(super) const BEGIN_POOLED: &str = concat!("BEGIN;", pooled_settings!());
+/// As [`BEGIN_POOLED`], to read.
+pub(super) const READ_POOLED: &str =
+    concat!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;", pooled_settings!());
+
+/// In a URL: what stands between the service and the server.
+const POOLER: &str = "pooler";
+
+/// How often a migration is tried where nothing keeps others from trying the same, and how long to wait between.
+const MIGRATE_TRIES: u32 = 10;
+const MIGRATE_AGAIN: Duration = Duration::from_millis(500);
 
 /// How long to wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,15 +59,44 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a connection may be idle and be used without a test.
 const IDLE_UNTESTED: Duration = Duration::from_secs(1);
 
-/// Connects. Answers with the pool and the name of the place for errors.
-pub(super) async fn connect(url: &str, connections_max: u32) -> Result<(PgPool, String), StoreError> {
-    let options = PgConnectOptions::from_str(url).map_err(|error| StoreError::Invalid {
+/// What a connection string leads to.
+pub(super) struct Connected {
+    pub(super) pool: PgPool,
+    /// For errors.
+    pub(super) place: String,
+    /// There is a pooler between, which lends its connections for one transaction.
+    pub(super) pooled: bool,
+}
+
+/// Takes `pooler=transaction` out of a URL. It must not reach the server.
+fn without_pooler(url: &str) -> Result<(String, bool), StoreError> {
+    let Some((base, query)) = url.split_once('?') else { return Ok((url.to_owned(), false)) };
+    let is_pooler = |part: &&str| part.split('=').next() == Some(POOLER);
+    let (pooler, rest): (Vec<&str>, Vec<&str>) = query.split('&').partition(is_pooler);
+    if let Some(wrong) = pooler.iter().find(|part| **part != "pooler=transaction") {
+        let message = format!("{wrong:?}; pooler=transaction or nothing is expected");
+        return Err(StoreError::Invalid { field: "database URL".to_owned(), message });
+    }
+    let mark = if rest.is_empty() { "" } else { "?" };
+    Ok((format!("{base}{mark}{}", rest.join("&")), !pooler.is_empty()))
+}
+
+/// Connects.
+pub(super) async fn connect(url: &str, connections_max: u32) -> Result<Connected, StoreError> {
+    let (url, pooled) = without_pooler(url)?;
+    let options = PgConnectOptions::from_str(&url).map_err(|error| StoreError::Invalid {
         field: "database URL".to_owned(),
         message: format!("{error}; postgres://user:password@host:port/database is expected"),
     })?;
     let database = options.get_database().unwrap_or_else(|| options.get_username());
     let place = format!("{}:{}/{database}", options.get_host(), options.get_port());
-    let options = options.application_name("tollgate").options(SETTINGS);
+    let options = options.application_name("tollgate");
+    let options = if pooled {
+        // Neither settings of the connection nor statements with names outlive the loan.
+        options.extra_float_digits(None).statement_cache_capacity(0)
+    } else {
+        options.options(SETTINGS)
+    };
     let pool = PgPoolOptions::new()
         .max_connections(connections_max.max(2))
         .acquire_timeout(CONNECT_TIMEOUT)
@@ -61,18 +114,21 @@ pub(super) async fn connect(url: &str, connections_max: u32) -> Result<(PgPool, 
         .connect_with(options)
         .await
         .map_err(|error| store_error(&place, error))?;
-    Ok((pool, place))
+    Ok(Connected { pool, place, pooled })
 }
 
 /// Brings the schema up to date, and makes what every installation has: its identity and the queue shards.
-pub(super) async fn prepare(pool: &PgPool, place: &str) -> Result<Installation, StoreError> {
+pub(super) async fn prepare(pool: &PgPool, place: &str, pooled: bool) -> Result<Installation, StoreError> {
     let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0);
     let found = schema(pool).await.map_err(|error| store_error(place, error))?;
     if let Some(found) = found.filter(|found| *found > known) {
-        return Err(StoreError::WrongSchema { found, known });
-    }
-    if found != Some(known) {
-        MIGRATIONS.run(pool).await.map_err(|error| migrate_error(place, known, error))?;
+        // A newer version has been here. It says whether this one can work beside it.
+        let oldest = sqlx::query_scalar::<_, i64>(sql!("schema_oldest")).fetch_one(pool).await;
+        if oldest.map_err(|error| store_error(place, error))? > known {
+            return Err(StoreError::WrongSchema { found, known });
+        }
+    } else if found != Some(known) {
+        migrate(pool, pooled).await.map_err(|error| migrate_error(place, known, error))?;
     }
     identify(pool).await.map_err(|error| store_error(place, error))?.ok_or_else(|| StoreError::Corrupt {
         table: "installation",
@@ -80,6 +136,29 @@ pub(super) async fn prepare(pool: &PgPool, place: &str) -> Result<Installation, 
         column: "secret",
         message: "32 bytes of secret and 1 to 65535 shards are expected".to_owned(),
     })
+}
+
+/// Directly, whoever comes first locks the others out. Behind a pooler that lends connections for a transaction there is
+/// no such lock: each migration is a transaction, and whoever loses the race for one looks again.
+async fn migrate(pool: &PgPool, pooled: bool) -> Result<(), MigrateError> {
+    if !pooled {
+        // A large table may take its time, and so may another process that does the same.
+        let options = pool.connect_options().as_ref().clone();
+        let options = options.options([("statement_timeout", "0"), ("lock_timeout", "0")]);
+        let mut connection = options.connect().await?;
+        let done = MIGRATIONS.run(&mut connection).await;
+        connection.close().await?;
+        return done;
+    }
+    let mut migrations = Migrator { locking: false, ..Migrator::DEFAULT };
+    migrations.migrations = MIGRATIONS.migrations.clone();
+    for _ in 1..MIGRATE_TRIES {
+        if migrations.run(pool).await.is_ok() {
+            return Ok(());
+        }
+        tokio::time::sleep(MIGRATE_AGAIN).await;
+    }
+    migrations.run(pool).await
 }
 
 async fn schema(pool: &PgPool) -> Result<Option<i64>, sqlx::Error> {

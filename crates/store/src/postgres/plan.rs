@@ -34,8 +34,8 @@ impl PlanStore for Postgres {
     }
 
     async fn schedules(&self, namespace: &str, ids: &[String]) -> Result<Vec<Schedule>, StoreError> {
-        let query = sqlx::query_as::<_, ScheduleRow>(sql!("schedules_by_ids")).bind(namespace).bind(ids);
-        all(self.judge(query.fetch_all(&self.pool).await)?)
+        let query = sqlx::query_as::<_, ScheduleRow>(sql!("schedules_by_ids")).bind(namespace.to_owned()).bind(ids.to_vec());
+        all(self.judge(rows!(self, query))?)
     }
 
     async fn list_schedules(
@@ -48,16 +48,16 @@ impl PlanStore for Postgres {
         let (from, to) = id_range(filter.id_prefix.as_deref());
         let query = sqlx::query_as::<_, ScheduleRow>(sql!("schedules_list"))
             .persistent(false)
-            .bind(namespace)
+            .bind(namespace.to_owned())
             .bind(from)
             .bind(to)
             .bind(filter.paused)
             .bind(filter.labels_json()?)
-            .bind(after_id)
+            .bind(after_id.map(str::to_owned))
             .bind(i64::from(limit))
-            .bind(&filter.policy)
-            .bind(&filter.time_zone);
-        all(self.judge(query.fetch_all(&self.pool).await)?)
+            .bind(filter.policy.clone())
+            .bind(filter.time_zone.clone());
+        all(self.judge(rows!(self, query))?)
     }
 
     async fn policy(&self, namespace: &str, id: &str) -> Result<Option<Policy>, StoreError> {
@@ -65,8 +65,8 @@ impl PlanStore for Postgres {
     }
 
     async fn policies(&self, namespace: &str, ids: &[String]) -> Result<Vec<Policy>, StoreError> {
-        let query = sqlx::query_as::<_, PolicyRow>(sql!("policies_by_ids")).bind(namespace).bind(ids);
-        all(self.judge(query.fetch_all(&self.pool).await)?)
+        let query = sqlx::query_as::<_, PolicyRow>(sql!("policies_by_ids")).bind(namespace.to_owned()).bind(ids.to_vec());
+        all(self.judge(rows!(self, query))?)
     }
 
     async fn list_policies(
@@ -79,14 +79,14 @@ impl PlanStore for Postgres {
         let (from, to) = id_range(filter.id_prefix.as_deref());
         let query = sqlx::query_as::<_, PolicyRow>(sql!("policies_list"))
             .persistent(false)
-            .bind(namespace)
+            .bind(namespace.to_owned())
             .bind(from)
             .bind(to)
             .bind(filter.paused)
             .bind(filter.labels_json()?)
-            .bind(after_id)
+            .bind(after_id.map(str::to_owned))
             .bind(i64::from(limit));
-        all(self.judge(query.fetch_all(&self.pool).await)?)
+        all(self.judge(rows!(self, query))?)
     }
 
     async fn children(
@@ -99,7 +99,7 @@ impl PlanStore for Postgres {
             .bind(schedule_uid)
             .bind(after.map_or(-1, i64::from))
             .bind(i64::from(limit));
-        all(self.judge(query.fetch_all(&self.pool).await)?)
+        all(self.judge(rows!(self, query))?)
     }
 
     async fn audit(
@@ -112,11 +112,11 @@ impl PlanStore for Postgres {
         let statement = if resource.is_some() { sql!("audit_list_resource") } else { sql!("audit_list") };
         let query = sqlx::query_as::<_, AuditRow>(statement)
             .persistent(false)
-            .bind(namespace)
+            .bind(namespace.to_owned())
             .bind(before)
             .bind(i64::from(limit));
-        let query = if let Some(resource) = resource { query.bind(resource) } else { query };
-        all(self.judge(query.fetch_all(&self.pool).await)?)
+        let query = if let Some(resource) = resource { query.bind(resource.to_owned()) } else { query };
+        all(self.judge(rows!(self, query))?)
     }
 
     async fn audit_since(
@@ -129,7 +129,7 @@ impl PlanStore for Postgres {
             .bind(from_us)
             .bind(after)
             .bind(i64::from(limit));
-        all(self.judge(query.fetch_all(&self.pool).await)?)
+        all(self.judge(rows!(self, query))?)
     }
 }
 

@@ -1,18 +1,27 @@
 //! The door to transactions: `run_tx` for all, `run_fenced` for a shard's owner, `run_read` for reads of one moment.
 //!
 //! Each transaction runs in a task of its own: sqlx 0.9.0 poisons its pool when `begin` is cancelled, and a caller may be
-//! dropped at any time.
+//! dropped at any time. For the same reason a connection on which the server has fallen silent is closed, never returned.
+
+use std::time::Duration;
 
 use futures::future::BoxFuture;
-use sqlx::{PgConnection, PgPool};
+use sqlx::{Connection as _, PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::Postgres;
+use super::open::{BEGIN_POOLED, READ_POOLED};
 use crate::failure::{Ended, Failure};
 use crate::{CommitError, StoreError};
 
 /// How often a transaction is tried that lost against another.
 const TRIES_MAX: u32 = 5;
+
+/// A server that says nothing for so long is given up, with the connection: it, or the way to it, has gone without a
+/// word. Longer than a statement may take.
+const SILENT_AFTER: Duration = Duration::from_secs(65);
+/// The same for owners' commits, heartbeats and single statements. Longer than the wait for a lock.
+const QUICK_SILENT_AFTER: Duration = Duration::from_secs(12);
 
 /// Who an owner claims to be.
 #[derive(Clone, Copy, Debug)]
@@ -33,9 +42,39 @@ impl Postgres {
             + Sync
             + 'static,
     {
+        self.run_within(SILENT_AFTER, name, work).await
+    }
+
+    /// As [`Postgres::run_tx`], for what is either quick or useless.
+    pub(super) async fn run_quick<T, F>(&self, name: &'static str, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+    {
+        self.run_within(QUICK_SILENT_AFTER, name, work).await
+    }
+
+    async fn run_within<T, F>(
+        &self,
+        within: Duration,
+        name: &'static str,
+        work: F,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+    {
         let mut tries = 1;
         loop {
-            match self.transact("BEGIN", None, work.clone()).await {
+            match self.transact(within, self.begin(), None, work.clone()).await {
                 Ok(value) => return Ok(value),
                 Err(ended) if tries < TRIES_MAX && lost_a_race(&ended) => {
                     tracing::debug!(name, tries, "the transaction lost against another and is tried again");
@@ -52,7 +91,8 @@ impl Postgres {
         T: Send + 'static,
         F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
     {
-        let done = self.transact("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", None, work).await;
+        let begin = if self.pooled { READ_POOLED } else { "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" };
+        let done = self.transact(SILENT_AFTER, begin, None, work).await;
         done.map_err(|ended| self.ended(name, ended))
     }
 
@@ -66,7 +106,8 @@ impl Postgres {
     where
         F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<(), Failure>> + Send + Sync + 'static,
     {
-        let Err(ended) = self.transact("BEGIN", Some(fence), work).await else { return Ok(()) };
+        let done = self.transact(QUICK_SILENT_AFTER, self.begin(), Some(fence), work).await;
+        let Err(ended) = done else { return Ok(()) };
         match ended {
             Ended::Fenced => Err(CommitError::Fenced),
             Ended::RolledBack(_) => Err(CommitError::Failed(self.ended(name, ended))),
@@ -76,16 +117,24 @@ impl Postgres {
             {
                 Err(CommitError::Failed(self.ended(name, ended)))
             }
-            Ended::AtCommit(_) | Ended::Lost(_) => Err(CommitError::Unknown(self.ended(name, ended))),
+            Ended::AtCommit(_) | Ended::Silent | Ended::Lost(_) => {
+                Err(CommitError::Unknown(self.ended(name, ended)))
+            }
         }
     }
 
-    async fn transact<T, F>(&self, begin: &'static str, fence: Option<Fence>, work: F) -> Result<T, Ended>
+    async fn transact<T, F>(
+        &self,
+        within: Duration,
+        begin: &'static str,
+        fence: Option<Fence>,
+        work: F,
+    ) -> Result<T, Ended>
     where
         T: Send + 'static,
         F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
     {
-        let task = tokio::spawn(carry_out(self.pool.clone(), begin, fence, work));
+        let task = tokio::spawn(carry_out(self.pool.clone(), within, begin, fence, work));
         task.await.unwrap_or_else(|gone| Err(Ended::Lost(gone.to_string())))
     }
 
@@ -95,8 +144,38 @@ impl Postgres {
             Ended::RolledBack(Failure::Store(error)) => error,
             Ended::RolledBack(Failure::Sql(error)) | Ended::AtCommit(error) => self.error(error),
             Ended::Fenced => StoreError::Internal(format!("{name}: fenced")),
+            Ended::Silent => self.silent(),
             Ended::Lost(why) => StoreError::Internal(format!("{name}: the transaction's task ended: {why}")),
         }
+    }
+
+    fn begin(&self) -> &'static str {
+        if self.pooled { BEGIN_POOLED } else { "BEGIN" }
+    }
+
+    fn silent(&self) -> StoreError {
+        StoreError::Unreachable(format!("{}: no answer", self.place))
+    }
+
+    /// Carries out a single statement, outside of any transaction.
+    pub(super) async fn ask<T, F>(&self, work: F) -> Result<T, sqlx::Error>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<T, sqlx::Error>> + Send + 'static,
+    {
+        let pool = self.pool.clone();
+        // A task of its own: a connection that is dropped while it waits for an answer may wait for ever.
+        let task = tokio::spawn(async move {
+            let mut connection = pool.acquire().await?;
+            match tokio::time::timeout(QUICK_SILENT_AFTER, work(&mut connection)).await {
+                Ok(done) => done,
+                Err(_) => {
+                    connection.close_on_drop();
+                    Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()))
+                }
+            }
+        });
+        task.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
     }
 
     /// The answer of a single statement, or what its error is to the caller.
@@ -109,11 +188,39 @@ impl Postgres {
     }
 }
 
-async fn carry_out<T, F>(pool: PgPool, begin: &'static str, fence: Option<Fence>, work: F) -> Result<T, Ended>
+async fn carry_out<T, F>(
+    pool: PgPool,
+    within: Duration,
+    begin: &'static str,
+    fence: Option<Fence>,
+    work: F,
+) -> Result<T, Ended>
 where
     F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>>,
 {
-    let mut transaction = pool.begin_with(begin).await.map_err(|error| Ended::RolledBack(error.into()))?;
+    let rolled_back = |error: sqlx::Error| Ended::RolledBack(error.into());
+    let mut connection = pool.acquire().await.map_err(rolled_back)?;
+    match tokio::time::timeout(within, on(&mut connection, begin, fence, work)).await {
+        Ok(done) => done,
+        Err(_) => {
+            // The pool must not have it back: it would wait for the same answer.
+            connection.close_on_drop();
+            Err(Ended::Silent)
+        }
+    }
+}
+
+async fn on<T, F>(
+    connection: &mut PgConnection,
+    begin: &'static str,
+    fence: Option<Fence>,
+    work: F,
+) -> Result<T, Ended>
+where
+    F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>>,
+{
+    let begun = connection.begin_with(begin).await;
+    let mut transaction = begun.map_err(|error| Ended::RolledBack(error.into()))?;
     let done = match behind(&mut transaction, fence).await {
         Ok(()) => work(&mut transaction).await.map_err(Ended::RolledBack),
         Err(ended) => Err(ended),

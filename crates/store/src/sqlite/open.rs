@@ -79,9 +79,12 @@ pub(super) async fn prepare(pool: &SqlitePool, path: &Path) -> Result<Installati
     let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0);
     let found = schema(pool).await.map_err(|error| store_error(path, error))?;
     if let Some(found) = found.filter(|found| *found > known) {
-        return Err(StoreError::WrongSchema { found, known });
-    }
-    if found != Some(known) {
+        // A newer version has been here. It says whether this one can work beside it.
+        let oldest = sqlx::query_scalar::<_, i64>(sql!("schema_oldest")).fetch_one(pool).await;
+        if oldest.map_err(|error| store_error(path, error))? > known {
+            return Err(StoreError::WrongSchema { found, known });
+        }
+    } else if found != Some(known) {
         MIGRATIONS.run(pool).await.map_err(|error| migrate_error(path, known, error))?;
     }
     let shard_ids = json(&shard_keys(Installation::fresh().shards))?;

@@ -4,7 +4,7 @@
 //! dropped at any time.
 
 use futures::future::BoxFuture;
-use sqlx::{SqliteConnection, SqlitePool};
+use sqlx::{Connection as _, SqliteConnection, SqlitePool};
 use uuid::Uuid;
 
 use super::Sqlite;
@@ -56,7 +56,7 @@ impl Sqlite {
         match ended {
             Ended::Fenced => Err(CommitError::Fenced),
             Ended::RolledBack(_) => Err(CommitError::Failed(self.ended(name, ended))),
-            Ended::AtCommit(_) | Ended::Lost(_) => Err(CommitError::Unknown(self.ended(name, ended))),
+            Ended::AtCommit(_) | Ended::Silent | Ended::Lost(_) => Err(CommitError::Unknown(self.ended(name, ended))),
         }
     }
 
@@ -66,6 +66,7 @@ impl Sqlite {
             Ended::RolledBack(Failure::Store(error)) => error,
             Ended::RolledBack(Failure::Sql(error)) | Ended::AtCommit(error) => self.error(error),
             Ended::Fenced => StoreError::Internal(format!("{name}: fenced")),
+            Ended::Silent => StoreError::Unreachable(format!("{name}: no answer")),
             Ended::Lost(why) => StoreError::Internal(format!("{name}: the transaction's task ended: {why}")),
         }
     }
@@ -103,7 +104,30 @@ async fn carry_out<T, F>(
 where
     F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>>,
 {
-    let mut transaction = pool.begin_with(begin).await.map_err(|error| Ended::RolledBack(error.into()))?;
+    let mut connection = pool.acquire().await.map_err(|error| Ended::RolledBack(error.into()))?;
+    let (done, is_over) = within(&mut connection, begin, fence, work).await;
+    if !is_over {
+        // SQLite ends some transactions by itself, on a full disk for one, and sqlx goes on counting them: a connection
+        // on which a commit or a rollback failed would refuse every later transaction. Nothing hangs on how it closes.
+        let _ = connection.close().await;
+    }
+    done
+}
+
+/// A transaction on this connection, and whether its end is certain.
+async fn within<T, F>(
+    connection: &mut SqliteConnection,
+    begin: &'static str,
+    fence: Option<Fence>,
+    work: F,
+) -> (Result<T, Ended>, bool)
+where
+    F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>>,
+{
+    let mut transaction = match connection.begin_with(begin).await {
+        Ok(transaction) => transaction,
+        Err(error) => return (Err(Ended::RolledBack(error.into())), false),
+    };
     let done = match behind(&mut transaction, fence).await {
         Ok(()) => work(&mut transaction).await.map_err(Ended::RolledBack),
         Err(ended) => Err(ended),
@@ -111,15 +135,18 @@ where
     match done {
         Ok(value) => {
             tollgate_fault_points::pass("store.commit.before");
-            transaction.commit().await.map_err(Ended::AtCommit)?;
+            if let Err(error) = transaction.commit().await {
+                return (Err(Ended::AtCommit(error)), false);
+            }
             tollgate_fault_points::pass("store.commit.after");
-            Ok(value)
+            (Ok(value), true)
         }
         Err(ended) => {
-            if let Err(error) = transaction.rollback().await {
-                tracing::debug!(%error, "a rollback failed; the connection does it when it is used next");
+            let rolled_back = transaction.rollback().await;
+            if let Err(error) = &rolled_back {
+                tracing::debug!(%error, "a rollback failed; closing the connection does it");
             }
-            Err(ended)
+            (Err(ended), rolled_back.is_ok())
         }
     }
 }

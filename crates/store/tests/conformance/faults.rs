@@ -98,6 +98,99 @@ async fn frozen_owner_does_not_block_its_successor() {
     place.remove().await;
 }
 
+/// As it is when a process is stopped between two statements: the server ends its transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transaction_of_a_frozen_owner_is_ended_by_the_server() {
+    let place = Place::postgres().await;
+    let store = place.open().await;
+    let timeout = store.leases().await.unwrap();
+    assert_eq!(timeout.len(), 64);
+    let mut holder = place.postgres_connection().await;
+    // With what every connection of the store asks for.
+    let settings = format!("SET idle_in_transaction_session_timeout = '{}'", setting(&place).await);
+    sqlx::raw_sql(AssertSqlSafe(settings)).execute(&mut holder).await.unwrap();
+    sqlx::raw_sql("BEGIN; UPDATE queue_shards SET seq = seq WHERE shard_id = 5")
+        .execute(&mut holder)
+        .await
+        .unwrap();
+    let seen = store.leases().await.unwrap()[5].clone();
+    let began = std::time::Instant::now();
+    let lease = store.take_shard(&seen, "next").await.unwrap().expect("it is free");
+    let waited_ms = began.elapsed().as_millis();
+    assert!((2_000..5_500).contains(&waited_ms), "the takeover waited {waited_ms} ms");
+    assert_eq!(lease.owner, "next");
+    let mut lease = lease;
+    store.commit(&mut lease, &changes()).await.unwrap();
+    drop(holder);
+    place.remove().await;
+}
+
+/// How long the store's own connections may be idle in a transaction, as the server knows it.
+async fn setting(place: &Place) -> String {
+    // The store's connections cannot be asked from outside; a function that they call can.
+    place
+        .sql(
+            "CREATE TABLE seen_setting (value text);
+             CREATE FUNCTION note_setting() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 INSERT INTO seen_setting VALUES (current_setting('idle_in_transaction_session_timeout'));
+                 RETURN NULL; END $$;
+             CREATE TRIGGER note_setting AFTER INSERT ON members FOR EACH ROW EXECUTE FUNCTION note_setting()",
+        )
+        .await;
+    let member = tollgate_store::handle::Member {
+        process: "probe".to_owned(),
+        roles: String::new(),
+        address: String::new(),
+        heartbeat: 1,
+    };
+    place.open().await.heartbeat(&member).await.unwrap();
+    let mut connection = place.postgres_connection().await;
+    let value = sqlx::query_scalar("SELECT max(value) FROM seen_setting").fetch_one(&mut connection).await;
+    value.unwrap()
+}
+
+/// Behind a pooler that lends a connection for one transaction, a transaction brings its settings along.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pooler_in_transaction_mode_is_allowed_for() {
+    let mut place = Place::postgres().await;
+    let mark = if place.url.contains('?') { '&' } else { '?' };
+    let direct = std::mem::take(&mut place.url);
+    place.url = format!("{direct}{mark}pooler=transaction");
+    let opened = futures::future::join_all((0..3).map(|_| tollgate_store::open(&place.url, 2))).await;
+    assert!(opened.iter().all(Result::is_ok), "migrations side by side, without a lock");
+    assert_eq!(setting(&place).await, "4s");
+    let store = place.open().await;
+    let mut lease = take(&*store, 5).await;
+    store.commit(&mut lease, &changes()).await.unwrap();
+    store.commit(&mut lease, &Changes { skipped: vec![], ..changes() }).await.unwrap();
+    assert_eq!(runs(&*store).await, 2);
+    let wrong = format!("{direct}{mark}pooler=session");
+    let error = tollgate_store::open(&wrong, 2).await.err().expect("another pooler");
+    assert!(matches!(&error, StoreError::Invalid { message, .. } if message.contains("session")), "{error}");
+    for store in opened.into_iter().flatten() {
+        store.close().await;
+    }
+    place.remove().await;
+}
+
+/// A server that takes what it is sent and says nothing more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silent_server_is_given_up_and_its_connections_are_replaced() {
+    let place = Place::postgres().await;
+    let store = tollgate_store::open(&place.url, 2).await.unwrap();
+    let mut lease = take(&*store, 5).await;
+    // Nobody can silence one connection of a server from outside, but a statement that hangs looks the same.
+    at_commit(&place, "PERFORM set_config('statement_timeout', '0', true); PERFORM pg_sleep(60)").await;
+    let began = std::time::Instant::now();
+    let error = store.commit(&mut lease, &changes()).await.expect_err("nothing comes");
+    assert!(matches!(error, CommitError::Unknown(StoreError::Unreachable(_))), "{error}");
+    assert!((10..20).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+    for _ in 0..4 {
+        store.ping().await.unwrap();
+    }
+    place.remove().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unreachable_server_is_named_without_its_password() {
     let url = format!("postgres://ada:{}@127.0.0.1:1/tollgate", Uuid::nil());

@@ -294,14 +294,14 @@ pub(crate) async fn corrupt_emitted_run_is_left_out(place: &Place) {
 
 pub(crate) async fn corrupt_policy_is_left_out(place: &Place) {
     let store = place.open().await;
-    commit(&*store, 5, Changes { policies: vec![policy("p")], ..changes() }).await;
+    let p = policy("p");
+    commit(&*store, 5, Changes { policies: vec![p.clone()], ..changes() }).await;
     place.sql("UPDATE shard_policies SET body = 'x'").await;
     let loaded = store.load_shard(5).await.unwrap();
     assert!(loaded.policies.is_empty(), "its events wait: an unknown policy lets nothing through");
     let named = store.corrupt_rows();
     assert_eq!((named.len(), named[0].table, named[0].shard), (1, "shard_policies", Some(5)), "{named:?}");
-    let key = &policy("p").uid.to_string();
-    assert!(named[0].key.contains(key), "{named:?}");
+    assert!(named[0].key.contains(&p.uid.to_string()), "{named:?}");
     place.sql("DELETE FROM shard_policies").await;
     store.load_shard(5).await.unwrap();
     assert_eq!(store.corrupt_rows(), [], "what is put right is not named any longer");

@@ -34,16 +34,29 @@ pub(crate) async fn several_may_open_at_once_or_are_told(place: &Place) {
     }
 }
 
+const FUTURE: &str = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+                      VALUES (9999, 'from the future', true, '', 0)";
+
+/// A newer version has been here, and says that this one can work beside it.
+pub(crate) async fn newer_schema_that_this_version_can_live_with_is_taken(place: &Place) {
+    let store = place.open().await;
+    place.sql(FUTURE).await;
+    store.ping().await.unwrap();
+    store.close().await;
+    drop(store);
+    let store = place.open().await;
+    assert_eq!(store.leases().await.unwrap().len(), 64);
+    store.close().await;
+    let newest = "SELECT CAST(max(version) AS bigint) FROM _sqlx_migrations";
+    assert_eq!(place.number(newest).await, 9999, "and it is left as it is");
+}
+
 pub(crate) async fn newer_schema_is_refused(place: &Place) {
     let store = place.open().await;
     store.close().await;
     drop(store);
-    place
-        .sql(
-            "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
-             VALUES (9999, 'from the future', true, '', 0)",
-        )
-        .await;
+    place.sql(FUTURE).await;
+    place.sql("UPDATE schema_compatibility SET oldest = 9999").await;
     let error = tollgate_store::open(&place.url, 2).await.err().expect("a newer schema is refused");
     assert!(matches!(error, StoreError::WrongSchema { found: 9999, known } if known < 100), "{error}");
 }

@@ -71,6 +71,10 @@ impl Owner {
     /// Without an answer, it comes once it is durable.
     fn answer_or_keep(&mut self, number: u64, answer: Option<Answer>, reply: oneshot::Sender<Replied>) {
         match answer {
+            // Somebody else may have the shard by now, and know better.
+            Some(_) if !self.is_trusted() => {
+                let _gone = reply.send(Replied::TryAgain);
+            }
             Some(answer) => {
                 let _gone = reply.send(Replied::Answer(answer));
             }
