@@ -105,7 +105,8 @@ fn as_status(code: Code) -> ReleaseStatus {
 
 /// One tick of it: a batch, and beside it single calls. Returns how many releases were sent.
 async fn strike(loot: &Loot, from: usize, client: &EventHandlerServiceClient<Channel>) -> usize {
-    let attacks: Vec<Attack> = (from..from + BATCH + UNARY).filter_map(|number| loot.attack(number)).collect();
+    let attacks: Vec<Attack> =
+        (from..from + BATCH + UNARY).filter_map(|number| loot.attack(number)).collect();
     let (single, batch) = attacks.split_at(UNARY.min(attacks.len()));
     let calls = single.iter().map(|attack| {
         let (mut client, release) = (client.clone(), attack.release.clone());
@@ -149,7 +150,7 @@ async fn releases_of_those_who_hold_nothing_change_nothing(kind: Kind) {
         if arrival.attempt == 1 && arrival.index % RETRIED == 0 {
             return Conduct::Answer(500);
         }
-        Conduct::work(10..40)
+        Conduct::work(30..70)
     })
     .await;
     service.create_policy("busy", policy(LIMIT)).await.unwrap();
@@ -157,7 +158,8 @@ async fn releases_of_those_who_hold_nothing_change_nothing(kind: Kind) {
     let pause = PausePolicyRequest { name: policy_name("shut"), ..PausePolicyRequest::default() };
     service.master().pause_policy(pause).await.unwrap();
     let at = soon(1_000);
-    let retry = RetryPolicy { min_backoff: Some(ms(200)), max_backoff: Some(ms(400)), ..RetryPolicy::default() };
+    let retry =
+        RetryPolicy { min_backoff: Some(ms(200)), max_backoff: Some(ms(400)), ..RetryPolicy::default() };
     let busy = Schedule { retry: Some(retry), ..once(at, EVENTS, "busy", http(&consumer)) };
     service.create_schedule("busy", busy).await.unwrap();
     service.create_schedule("shut", once(at, 100, "shut", http(&consumer))).await.unwrap();
@@ -265,13 +267,12 @@ async fn streams_that_never_end_and_huge_requests_stop_nobody(kind: Kind) {
         let mut client = service.handler();
         waiting.push(tokio::spawn(async move { client.release_tokens(endless).await.map(drop) }));
     }
-    let single = |length: usize| ReleaseTokenRequest { name: "x".repeat(length), ..ReleaseTokenRequest::default() };
+    let single =
+        |length: usize| ReleaseTokenRequest { name: "x".repeat(length), ..ReleaseTokenRequest::default() };
     let mut client = service.handler();
-    for (length, expected) in [
-        (81, Code::InvalidArgument),
-        (1 << 20, Code::InvalidArgument),
-        (5 << 20, Code::OutOfRange),
-    ] {
+    for (length, expected) in
+        [(81, Code::InvalidArgument), (1 << 20, Code::InvalidArgument), (5 << 20, Code::OutOfRange)]
+    {
         let status = client.release_token(single(length)).await.unwrap_err();
         assert_eq!(status.code(), expected, "{length} bytes: {status:?}");
         assert!(status.message().len() < 2_000, "an answer of {} bytes", status.message().len());

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use tollgate_proto::v1::handler_peer_service_client::HandlerPeerServiceClient;
 use tollgate_proto::v1::{
-    ExplainEventRequest, ExtendTokenRequest, ForwardReleasesRequest, GetEventRequest, GetHandlerStatusRequest,
-    HandlerStatus, PauseDispatchRequest, ReasonCode, ReleaseMode, ReleaseStatus, ReleaseTokenRequest,
-    ResumeDispatchRequest, RunState, Target, TriggerScheduleRequest,
+    ExplainEventRequest, ExtendTokenRequest, ForwardReleasesRequest, GetEventRequest,
+    GetHandlerStatusRequest, HandlerStatus, PauseDispatchRequest, ReasonCode, ReleaseMode, ReleaseStatus,
+    ReleaseTokenRequest, ResumeDispatchRequest, RunState, Target, TriggerScheduleRequest,
 };
 use tollgate_tests::resources::{every, http, ms, once, policy, policy_name, schedule_name, soon};
 use tollgate_tests::{Conduct, Consumer, Database, Kind, Notes, Releases, Service, now_us, wait_for};
@@ -59,7 +59,12 @@ async fn owner_of(services: &[Service], policy: &str) -> usize {
     let owner = wait_for("the policy's owner", 20, async || {
         let status = status(&services[0]).await;
         let shard = status.policies.iter().find(|gauge| gauge.policy == name)?.shard;
-        status.shards.into_iter().find(|s| s.shard == shard).map(|s| s.owner).filter(|owner| !owner.is_empty())
+        status
+            .shards
+            .into_iter()
+            .find(|s| s.shard == shard)
+            .map(|s| s.owner)
+            .filter(|owner| !owner.is_empty())
     })
     .await;
     for (place, service) in services.iter().enumerate() {
@@ -150,7 +155,10 @@ async fn every_process_knows_everything() {
     for service in &services {
         let status = status(service).await;
         assert_eq!(status.held_count, 2);
-        assert_eq!(status.policies.iter().map(|p| (p.held_count, p.waiting_count)).collect::<Vec<_>>(), [(2, 3)]);
+        assert_eq!(
+            status.policies.iter().map(|p| (p.held_count, p.waiting_count)).collect::<Vec<_>>(),
+            [(2, 3)]
+        );
         assert!(status.shards.iter().all(|shard| !shard.owner.is_empty()));
         assert_eq!(service.run(&run.name).await.in_flight_count, 2);
         assert_eq!(service.runs("s").await[0].in_flight_count, 2);
@@ -175,7 +183,8 @@ async fn every_process_knows_everything() {
     // Everything stops and goes on everywhere, whoever is asked, and in the order in which it was asked.
     for turn in 0..3 {
         let pause = PauseDispatchRequest { reason: "flood".to_owned() };
-        let told = services[turn].handler().pause_dispatch(pause).await.unwrap().into_inner().shards_told_count;
+        let told =
+            services[turn].handler().pause_dispatch(pause).await.unwrap().into_inner().shards_told_count;
         assert_eq!(told, 64);
         let resume = ResumeDispatchRequest {};
         let told = services[(turn + 1) % 3].handler().resume_dispatch(resume).await.unwrap().into_inner();
@@ -216,8 +225,7 @@ async fn load(processes: usize, events: u32, flags: &[&str], work: std::ops::Ran
     let owner = owner_of(&services, "gentle").await;
     services.swap(0, owner);
     let stays = services.last().unwrap();
-    let consumer =
-        Consumer::start(stays.link(), Releases::Unary, move |_| Conduct::work(work.clone())).await;
+    let consumer = Consumer::start(stays.link(), Releases::Unary, move |_| Conduct::work(work.clone())).await;
     stays.create_schedule("batch", once(soon(1_000), events, "gentle", http(&consumer))).await.unwrap();
     Load { services, consumer, _database: database }
 }

@@ -25,6 +25,7 @@ mod by_hand;
 mod change;
 mod cluster;
 mod container;
+mod corrupt;
 mod crash;
 mod examples;
 mod main_job;

@@ -41,6 +41,8 @@ pub(crate) struct Ordered {
     pub(crate) limits: Vec<Limit>,
     /// Schedules that make runs by hand: a call that was not answered may have made one.
     pub(crate) by_hand: BTreeSet<String>,
+    /// Schedules whose runs are cancelled.
+    pub(crate) cancelled: BTreeSet<String>,
     /// How many schedules were made.
     pub(crate) made: usize,
 }

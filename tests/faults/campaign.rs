@@ -57,6 +57,8 @@ pub(crate) struct Log {
     pub(crate) recovery: BTreeMap<String, Recovery>,
     pub(crate) disturbances: Vec<Disturbance>,
     pub(crate) ahead: Option<Ahead>,
+    /// Tokens of cancelled events that an operator had to give back.
+    pub(crate) freed_by_hand: u64,
     /// What a process did that no fault explains.
     pub(crate) oddities: Vec<String>,
 }
@@ -72,6 +74,8 @@ pub(crate) struct Campaign {
     pub(crate) sink: Sink,
     pub(crate) load: Load,
     pub(crate) log: Log,
+    /// When the fault under way took effect, where that was not at once.
+    effect_us: Option<i64>,
 }
 
 impl Campaign {
@@ -108,7 +112,18 @@ impl Campaign {
         let (sink, address) = Sink::start(wish.seed, doors.clone()).await?;
         let consumer = Proxy::start(address).await?;
         let load = Load::start(doors, consumer.address).await.context("the policies cannot be made")?;
-        Ok(Self { wish, processes, postgres, stores, peers, consumer, sink, load, log: Log::default() })
+        Ok(Self {
+            wish,
+            processes,
+            postgres,
+            stores,
+            peers,
+            consumer,
+            sink,
+            load,
+            log: Log::default(),
+            effect_us: None,
+        })
     }
 
     /// Makes waves of work and injects faults, as long as was wished.
@@ -171,8 +186,9 @@ impl Campaign {
             self.disturbed(&fault, began_us, ended_us);
         }
         self.look_after_the_dead().await?;
+        let effect_us = self.effect_us.take().unwrap_or(began_us);
         if happened {
-            self.follow(&kind, since, began_us, ended_us, shards.as_ref()).await;
+            self.follow(&kind, since, effect_us, ended_us, shards.as_ref()).await;
         }
         Ok(())
     }
@@ -217,7 +233,8 @@ impl Campaign {
             {
                 let journal = self.sink.journal();
                 any = any.or_else(|| journal.delivery_after(since, began_us + UNDER_WAY_US, None));
-                affected = affected.or_else(|| journal.delivery_after(since, began_us + UNDER_WAY_US, shards));
+                affected =
+                    affected.or_else(|| journal.delivery_after(since, began_us + UNDER_WAY_US, shards));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

@@ -155,7 +155,12 @@ impl Journal {
     }
 
     /// Deliveries since so many entries: whether there is one after this moment, of one of these shards if given.
-    pub(crate) fn delivery_after(&self, since: usize, after_us: i64, shards: Option<&HashSet<u16>>) -> Option<i64> {
+    pub(crate) fn delivery_after(
+        &self,
+        since: usize,
+        after_us: i64,
+        shards: Option<&HashSet<u16>>,
+    ) -> Option<i64> {
         let entries = self.entries.get(since..).unwrap_or_default();
         entries
             .iter()
@@ -171,6 +176,12 @@ impl Journal {
     pub(crate) fn busy_shards(&self) -> HashSet<u16> {
         let latest = self.entries.iter().rev().take(2_000).map(|entry| &self.events[entry.event as usize]);
         latest.filter(|event| !event.policy.is_empty()).filter_map(Event::shard).collect()
+    }
+
+    /// Whether the latest that is known of an event is that its consumer has taken it.
+    pub(crate) fn is_taken(&self, id: &str) -> bool {
+        let number = self.numbers.get(id);
+        number.is_some_and(|number| self.done.contains(number) || self.working.contains(number))
     }
 
     /// How many events have been done.

@@ -14,9 +14,9 @@ use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
 use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceClient;
 use tollgate_proto::v1::target::Target as Place;
 use tollgate_proto::v1::{
-    BackfillScheduleRequest, CancelRunRequest, CatchUp, CatchUpMode, CreatePolicyRequest, CreateScheduleRequest,
-    HttpTarget, ListRunsRequest, Policy, Reclaim, ReleaseMode, RetryPolicy, Schedule, SqsTarget, Target,
-    TriggerScheduleRequest, UpdatePolicyRequest,
+    BackfillScheduleRequest, CancelRunRequest, CatchUp, CatchUpMode, CreatePolicyRequest,
+    CreateScheduleRequest, HttpTarget, ListRunsRequest, Policy, Reclaim, ReleaseMode, RetryPolicy, Schedule,
+    SqsTarget, Target, TriggerScheduleRequest, UpdatePolicyRequest,
 };
 use tollgate_tests::now_us;
 use tollgate_tests::resources::{PARENT, every, ms, once, policy_name, schedule_name, us};
@@ -99,12 +99,8 @@ impl Load {
             })
             .await?;
             if lane.strict {
-                let limit = Limit {
-                    policy: lane.policy.to_owned(),
-                    max: lane.limit,
-                    from_us: 0,
-                    until_us: i64::MAX,
-                };
+                let limit =
+                    Limit { policy: lane.policy.to_owned(), max: lane.limit, from_us: 0, until_us: i64::MAX };
                 load.ordered().limits.push(limit);
             }
         }
@@ -153,6 +149,7 @@ impl Load {
         let start = Timestamp { seconds: now_us() / 1_000_000 + 2, nanos: 0 };
         let schedule = self.finish(once(start, 4 * BURST, lane.policy, self.target(lane)), lane);
         let id = format!("cancelled-{number}");
+        self.ordered().cancelled.insert(id.clone());
         self.make(id.clone(), schedule, vec![us(Some(start))], 4 * BURST).await;
         let wait_us = us(Some(start)) - now_us();
         tokio::time::sleep(Duration::from_micros(u64::try_from(wait_us).unwrap_or_default()) + after).await;
@@ -161,24 +158,26 @@ impl Load {
             filter: format!("schedule={id}"),
             ..ListRunsRequest::default()
         };
-        let listed =
-            self.repeat(request, |channel, request| async {
+        let listed = self
+            .repeat(request, |channel, request| async {
                 EventHandlerServiceClient::new(channel).list_runs(request).await
-            }).await;
-        let Some(run) = listed.ok().and_then(|answer| answer.into_inner().runs.into_iter().next()) else { return false };
+            })
+            .await;
+        let Some(run) = listed.ok().and_then(|answer| answer.into_inner().runs.into_iter().next()) else {
+            return false;
+        };
         let request = CancelRunRequest { name: run.name, reason: "the campaign".to_owned() };
         self.repeat(request, |channel, request| async {
-                EventHandlerServiceClient::new(channel).cancel_run(request).await
-            })
-            .await
-            .is_ok()
+            EventHandlerServiceClient::new(channel).cancel_run(request).await
+        })
+        .await
+        .is_ok()
     }
 
     /// Changes a limit, to the lower or back.
     pub(crate) async fn change_limit(&self, lower: bool) -> bool {
         let max = CHANGING[usize::from(lower)];
-        let limit =
-            Limit { policy: "changing".to_owned(), max, from_us: now_us(), until_us: i64::MAX };
+        let limit = Limit { policy: "changing".to_owned(), max, from_us: now_us(), until_us: i64::MAX };
         self.ordered().limits.push(limit);
         let request = UpdatePolicyRequest {
             policy: Some(Policy {

@@ -71,6 +71,8 @@ impl Machine {
     }
 
     fn set(&self, field: u64, value: i64) -> Result<()> {
-        self.file.write_all_at(&value.to_ne_bytes(), field * 8).context("the machine's file cannot be written")
+        self.file
+            .write_all_at(&value.to_ne_bytes(), field * 8)
+            .context("the machine's file cannot be written")
     }
 }

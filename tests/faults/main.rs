@@ -35,7 +35,10 @@ use report::Report;
 const DRAIN_MAX: Duration = Duration::from_secs(180);
 
 #[derive(Debug, Parser)]
-#[command(name = "faults", about = "Injects faults into a running Tollgate and judges whether its promises held")]
+#[command(
+    name = "faults",
+    about = "Injects faults into a running Tollgate and judges whether its promises held"
+)]
 struct Arguments {
     /// Minutes of faults; without it, every kind of fault once (about three minutes)
     #[arg(long)]
@@ -54,7 +57,11 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let run = || -> Result<bool> {
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(run(arguments))
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()?
+            .block_on(run(arguments))
     };
     match run() {
         Ok(true) => ExitCode::SUCCESS,
@@ -117,6 +124,12 @@ async fn judge(
     let last_us = campaign.load.ordered().due.iter().map(|due| due.launch_us).max().unwrap_or_default();
     let wait_us = (last_us - tollgate_tests::now_us()).clamp(0, 60_000_000);
     tokio::time::sleep(Duration::from_micros(u64::try_from(wait_us)?)).await;
+    // What is still sent again comes to its end first.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let ordered = campaign.load.ordered().clone();
+    let is_taken = |id: &str| campaign.sink.journal().is_taken(id);
+    let freed = records::free_by_hand(&campaign.processes[0].channel, &ordered, is_taken).await?;
+    campaign.log.freed_by_hand = freed;
     campaign.jump_ahead().await?;
     let load = campaign.load.clone();
     let records = records::settled(&campaign.processes, || load.ordered().clone(), DRAIN_MAX).await?;
@@ -163,7 +176,9 @@ fn keep_logs(from: &Path, to: &Path) -> Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
         let path = entry?.path();
-        if let (true, Some(name)) = (path.extension().is_some_and(|extension| extension == "log"), path.file_name()) {
+        if let (true, Some(name)) =
+            (path.extension().is_some_and(|extension| extension == "log"), path.file_name())
+        {
             std::fs::copy(&path, to.join(name))?;
         }
     }

@@ -183,7 +183,12 @@ impl Order {
                 Fault::EndBackends { count: self.random.random_range(5..20) },
                 Fault::CutStore { victim: self.victim(), mode: Mode::Stall, heals: true, length: longer },
                 Fault::CutStore { victim: self.victim(), mode: Mode::Stall, heals: false, length: longer },
-                Fault::CutStore { victim: self.victim(), mode: Mode::Reset, heals: true, length: self.ms(500..6_000) },
+                Fault::CutStore {
+                    victim: self.victim(),
+                    mode: Mode::Reset,
+                    heals: true,
+                    length: self.ms(500..6_000),
+                },
                 Fault::CutPeers { victim: self.victim(), mode: Mode::Stall, length: self.ms(1_000..4_000) },
                 Fault::CutPeers { victim: self.victim(), mode: Mode::Reset, length: self.ms(1_000..3_000) },
             ]);

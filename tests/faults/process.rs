@@ -101,7 +101,11 @@ impl Process {
         let end = Instant::now() + STOP_MAX;
         while Instant::now() < end {
             if let Some(status) = self.exited()? {
-                anyhow::ensure!(status.success(), "a planned stop of process {} ended with {status}", self.number);
+                anyhow::ensure!(
+                    status.success(),
+                    "a planned stop of process {} ended with {status}",
+                    self.number
+                );
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
 use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceClient;
-use tollgate_proto::v1::{HandlerStatus, ListRunsRequest, ListSkippedTriggersRequest, Run, RunState};
+use tollgate_proto::v1::{
+    HandlerStatus, ListEventsRequest, ListRunsRequest, ListSkippedTriggersRequest, ReleaseTokenRequest, Run,
+    RunState,
+};
 use tollgate_tests::resources::{PARENT, schedule_name, us};
 use tonic::transport::Channel;
 
@@ -43,6 +46,39 @@ pub(crate) async fn settled(
         calm = 0;
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
+}
+
+/// Gives back the tokens of cancelled events whose deliveries ended in doubt. Nobody sends these again, and under a strict
+/// policy only an operator can free them, which is what the campaign is here. Returns how many there were.
+pub(crate) async fn free_by_hand(
+    channel: &Channel,
+    ordered: &Ordered,
+    is_taken: impl Fn(&str) -> bool,
+) -> Result<u64> {
+    let mut handler = EventHandlerServiceClient::new(channel.clone()).max_decoding_message_size(64 << 20);
+    let mut freed = 0;
+    for schedule in &ordered.cancelled {
+        let filter = format!("schedule={schedule}");
+        let request = ListRunsRequest { parent: PARENT.to_owned(), filter, ..ListRunsRequest::default() };
+        for run in handler.list_runs(request).await?.into_inner().runs {
+            for state in ["HELD", "SUSPECT"] {
+                let request = ListEventsRequest {
+                    parent: run.name.clone(),
+                    page_size: 1_000,
+                    filter: format!("state={state}"),
+                    ..ListEventsRequest::default()
+                };
+                let events = handler.list_events(request).await?.into_inner().events;
+                for event in events.into_iter().filter(|event| !is_taken(&event.event_id)) {
+                    let request =
+                        ReleaseTokenRequest { name: event.event_id, ..ReleaseTokenRequest::default() };
+                    handler.release_token(request).await?;
+                    freed += 1;
+                }
+            }
+        }
+    }
+    Ok(freed)
 }
 
 /// What every process says; none where one does not answer.
@@ -100,8 +136,12 @@ async fn runs(channel: &Channel) -> Result<Vec<RunRecord>> {
     let mut handler = EventHandlerServiceClient::new(channel.clone()).max_decoding_message_size(64 << 20);
     let (mut runs, mut page_token) = (Vec::new(), String::new());
     loop {
-        let request =
-            ListRunsRequest { parent: PARENT.to_owned(), page_size: 1_000, page_token, ..ListRunsRequest::default() };
+        let request = ListRunsRequest {
+            parent: PARENT.to_owned(),
+            page_size: 1_000,
+            page_token,
+            ..ListRunsRequest::default()
+        };
         let page = handler.list_runs(request).await.context("ListRuns")?.into_inner();
         runs.extend(page.runs.iter().map(record));
         if page.next_page_token.is_empty() {

@@ -53,6 +53,7 @@ impl Report<'_> {
             "above_m_max": verdict.above_m_max,
             "fired_early": verdict.early,
             "leaked_tokens": verdict.leaked,
+            "cancelled_in_doubt_freed_by_hand": log.freed_by_hand,
             "repeats": {
                 "after_refusal": repeats.after_refusal,
                 "after_doubt": repeats.after_doubt,
@@ -82,7 +83,10 @@ impl Report<'_> {
             // Writing to a text cannot fail.
             let _ = writeln!(text, "{name:<34} {value}");
         };
-        line("verdict", format!("{}, {}, seed {}, {} s", self.word(), self.store(), self.wish.seed, self.took_s));
+        line(
+            "verdict",
+            format!("{}, {}, seed {}, {} s", self.word(), self.store(), self.wish.seed, self.took_s),
+        );
         line("events due", verdict.events_due.to_string());
         line("deliveries, distinct events", format!("{}, {}", verdict.deliveries, verdict.distinct));
         line(
@@ -93,13 +97,17 @@ impl Report<'_> {
         line("above m", verdict.above_m_max.to_string());
         line("fired early", verdict.early.to_string());
         line("leaked tokens", verdict.leaked.to_string());
+        line("cancelled in doubt, freed by hand", log.freed_by_hand.to_string());
         line("repeated after a refusal", repeats.after_refusal.to_string());
         line("repeated after doubt", repeats.after_doubt.to_string());
         line("repeated after silence", repeats.after_silence.to_string());
         line("duplicates, delivery not recorded", repeats.unrecorded.to_string());
         line("duplicates, not allowed", repeats.not_allowed.to_string());
         line("", String::new());
-        line("fault", "count  affected shards: median, max ms   anywhere: max ms   after its end: max ms".to_owned());
+        line(
+            "fault",
+            "count  affected shards: median, max ms   anywhere: max ms   after its end: max ms".to_owned(),
+        );
         for (kind, count) in &log.injected {
             let one = log.recovery.get(kind).cloned().unwrap_or_default();
             let shown = |value: Option<i64>| value.map_or("-".to_owned(), |ms| ms.to_string());
@@ -164,4 +172,3 @@ pub(crate) fn commit() -> String {
         .output();
     git.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
 }
-

@@ -188,7 +188,11 @@ fn read(body: &[u8]) -> Result<Delivery, String> {
         on_response: event["release"].as_str() != Some("explicit"),
         event: Event {
             id: text("id")?.to_owned(),
-            policy: event["policy"].as_str().and_then(|name| name.rsplit('/').next()).unwrap_or_default().to_owned(),
+            policy: event["policy"]
+                .as_str()
+                .and_then(|name| name.rsplit('/').next())
+                .unwrap_or_default()
+                .to_owned(),
             schedule: last("schedule")?,
             run: last("run")?,
             launch_us: time.timestamp_micros(),

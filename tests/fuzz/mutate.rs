@@ -20,8 +20,20 @@ use crate::targets::INPUT_MAX_BYTES;
 const POOL_MAX: usize = 5_000;
 const BYTES: [u8; 12] = [0, 1, b'\n', b' ', b'"', b'-', b'/', b':', 0x7f, 0x80, 0xc0, 0xff];
 const NUMBERS: [&str; 14] = [
-    "0", "1", "-1", "59", "60", "255", "65536", "2147483647", "2147483648", "4294967296", "9007199254740993",
-    "9223372036854775807", "-9223372036854775808", "99999999999999999999999999",
+    "0",
+    "1",
+    "-1",
+    "59",
+    "60",
+    "255",
+    "65536",
+    "2147483647",
+    "2147483648",
+    "4294967296",
+    "9007199254740993",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "99999999999999999999999999",
 ];
 
 /// Replays the corpus, then mutates it. `words` are worth inserting.
@@ -31,7 +43,8 @@ pub(crate) fn run(name: &str, target: fn(&[u8]) -> u64, words: &[&str], count: u
     let corpus = corpus(name);
     let (mut pool, mut seen) = (Vec::new(), HashSet::new());
     for (path, data) in corpus {
-        let answer = checked(target, &data).unwrap_or_else(|| panic!("{name}: {} fails again", path.display()));
+        let answer =
+            checked(target, &data).unwrap_or_else(|| panic!("{name}: {} fails again", path.display()));
         seen.insert(answer);
         pool.push(data);
     }
@@ -51,7 +64,10 @@ pub(crate) fn run(name: &str, target: fn(&[u8]) -> u64, words: &[&str], count: u
         match checked(target, &data) {
             Some(answer) if seen.insert(answer) && pool.len() < POOL_MAX => pool.push(data),
             Some(_) => {}
-            None => panic!("{name}: TOLLGATE_FUZZ_SEED={seed}, input {done}: kept as {}", keep(name, &data).display()),
+            None => panic!(
+                "{name}: TOLLGATE_FUZZ_SEED={seed}, input {done}: kept as {}",
+                keep(name, &data).display()
+            ),
         }
         done += 1;
     }

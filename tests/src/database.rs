@@ -1,6 +1,9 @@
 //! Empty databases, one for each test, removed at its end.
 
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use std::time::Duration;
+
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
 use tempfile::TempDir;
 
 /// Which store a test runs on.
@@ -33,6 +36,26 @@ impl Database {
                 let name = format!("tollgate_{}", uuid::Uuid::now_v7().simple());
                 execute(format!("CREATE DATABASE {name}")).await;
                 Self::Postgres(name)
+            }
+        }
+    }
+
+    /// Carries out a statement beside the service, and returns how many rows it touched.
+    pub async fn sql(&self, sql: &str) -> u64 {
+        let statement = AssertSqlSafe(sql.to_owned());
+        match self {
+            Self::Sqlite(folder) => {
+                let options = SqliteConnectOptions::new()
+                    .filename(folder.path().join("tollgate.db"))
+                    .busy_timeout(Duration::from_secs(10));
+                let mut connection = SqliteConnection::connect_with(&options).await.unwrap();
+                let done = sqlx::raw_sql(statement).execute(&mut connection).await.unwrap();
+                connection.close().await.unwrap();
+                done.rows_affected()
+            }
+            Self::Postgres(_) => {
+                let mut connection = PgConnection::connect(&self.url()).await.unwrap();
+                sqlx::raw_sql(statement).execute(&mut connection).await.unwrap().rows_affected()
             }
         }
     }

@@ -127,7 +127,8 @@ impl Service {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap();
         // The second field is a name in brackets; user and system time, in hundredths of a second, are 14 and 15.
         let (_, rest) = stat.rsplit_once(')').unwrap();
-        let ticks: u64 = rest.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum();
+        let ticks: u64 =
+            rest.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum();
         Duration::from_millis(ticks * 10)
     }
 

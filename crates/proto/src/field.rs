@@ -35,7 +35,11 @@ pub struct FieldError {
 impl FieldError {
     /// The refusal of `value` in `field`.
     pub fn new(field: impl Into<String>, value: impl fmt::Display, expected: impl Into<String>) -> Self {
-        Self { field: field.into(), value: shortened(&value.to_string(), VALUE_CHARS_MAX), expected: expected.into() }
+        Self {
+            field: field.into(),
+            value: shortened(&value.to_string(), VALUE_CHARS_MAX),
+            expected: expected.into(),
+        }
     }
 }
 

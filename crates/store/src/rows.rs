@@ -23,7 +23,8 @@ pub(crate) use handle::{
 };
 pub(crate) use load::{Assembly, emitted, emitted_specs};
 pub(crate) use plan::{
-    AuditRow, ChildRow, CountRow, PolicyNew, PolicyRow, Registry, ScheduleNew, ScheduleRow, SpecRow, id_range,
+    AuditRow, ChildRow, CountRow, PolicyNew, PolicyRow, Registry, ScheduleNew, ScheduleRow, SpecRow, audit,
+    id_range,
 };
 pub(crate) use run::{RunRow, SkippedRow};
 pub(crate) use word::Word;

@@ -47,7 +47,10 @@ impl Shared {
     }
 
     /// What a release asks for.
-    pub(crate) fn understand(&self, request: &v1::ReleaseTokenRequest) -> Result<(Addressed, Release), Released> {
+    pub(crate) fn understand(
+        &self,
+        request: &v1::ReleaseTokenRequest,
+    ) -> Result<(Addressed, Release), Released> {
         let at = self.address("name", &request.name)?;
         let release = convert::event::release_to_core("", request, (at.event.run, at.event.index))
             .map_err(Released::Invalid)?;

@@ -171,9 +171,8 @@ impl Membership {
             own || (!exclusive && now_us - s.changed_us < dead_after_us)
         });
         let live: Vec<&Member> = live.map(|s| &s.member).collect();
-        let stays = |m: &&&Member| {
-            m.roles.split(',').any(|role| role == "handler") && !m.roles.ends_with(LEAVING)
-        };
+        let stays =
+            |m: &&&Member| m.roles.split(',').any(|role| role == "handler") && !m.roles.ends_with(LEAVING);
         Live {
             all: live.iter().map(|m| m.process.clone()).collect(),
             owners: live.iter().filter(stays).map(|m| m.process.clone()).collect(),
@@ -252,7 +251,8 @@ impl Membership {
             Err(error) => {
                 // Only a bug ends here. The shard is taken again with the next round.
                 tracing::error!(%error, "an owner task broke off");
-                let gone: Vec<u16> = self.owners.keys().copied().filter(|shard| !routes.wake(*shard)).collect();
+                let gone: Vec<u16> =
+                    self.owners.keys().copied().filter(|shard| !routes.wake(*shard)).collect();
                 for shard in gone {
                     self.owners.remove(&shard);
                     routes.remove(shard);

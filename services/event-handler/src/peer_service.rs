@@ -29,7 +29,9 @@ impl Interceptor for Admission {
         if self.key.admits(&self.process, request.metadata()) {
             return Ok(request);
         }
-        Err(Status::permission_denied("this service is for the processes of the installation among themselves"))
+        Err(Status::permission_denied(
+            "this service is for the processes of the installation among themselves",
+        ))
     }
 }
 

@@ -65,9 +65,28 @@ impl ScheduleMaster {
         Ok(())
     }
 
+    /// Those of the schedules that are there and can be read: a corrupt row must not keep the others from being told.
+    async fn readable(&self, namespace: &str, ids: &[String]) -> Result<Vec<Schedule>, StoreError> {
+        match self.store().schedules(namespace, ids).await {
+            Err(StoreError::Corrupt { .. }) => {}
+            other => return other,
+        }
+        let mut stored = Vec::with_capacity(ids.len());
+        for id in ids {
+            match self.store().schedule(namespace, id).await {
+                Ok(schedule) => stored.extend(schedule),
+                Err(error @ StoreError::Corrupt { .. }) => {
+                    tracing::error!(namespace, id, %error, "a schedule cannot be read, and its shard is not told again");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(stored)
+    }
+
     async fn repair_some(&self, namespace: &str, traces: &[(String, Uuid, Trace)]) -> Result<(), StoreError> {
         let ids: Vec<String> = traces.iter().map(|(id, ..)| id.clone()).collect();
-        let stored = self.store().schedules(namespace, &ids).await?;
+        let stored = self.readable(namespace, &ids).await?;
         let stored: BTreeMap<Uuid, Schedule> =
             stored.into_iter().map(|schedule| (schedule.uid, schedule)).collect();
         let opened_until_us = self.store().frontier().await?.opened_until_us;

@@ -83,6 +83,10 @@ pub(crate) async fn start(config: ServeConfig) -> anyhow::Result<Running> {
         format!("cannot listen on {}; choose another address with --listen", config.listen)
     })?;
     let address = listener.local_addr()?;
+    let shared = config.store.starts_with("postgres");
+    if shared && address.ip().is_unspecified() && config.advertise.is_none() {
+        tracing::warn!("other processes cannot reach http://{address}; name an address with --advertise");
+    }
     let stop = CancellationToken::new();
     let parts = Parts::start(&config, store.clone(), address, &stop).await?;
     let task = tokio::spawn(serve(parts, listener, stop.clone(), store));

@@ -76,7 +76,10 @@ fn check_repeat(evidence: &Evidence<'_>, verdict: &mut Verdict, event: &Event, b
         // Without an answer, whatever kept it from being written lay between the two deliveries.
         Met::Taken
             if overtaken
-                || is_disturbed(before.answered_us.unwrap_or(before.at_us), before.answered_us.unwrap_or(now.at_us)) =>
+                || is_disturbed(
+                    before.answered_us.unwrap_or(before.at_us),
+                    before.answered_us.unwrap_or(now.at_us),
+                ) =>
         {
             repeats.unrecorded += 1;
         }

@@ -19,7 +19,9 @@ pub(super) fn check(evidence: &Evidence<'_>, verdict: &mut Verdict) {
                 if !flight.insert(entry.event) {
                     continue;
                 }
-                let Some(limit) = limit_at(&evidence.ordered.limits, &event.policy, entry.at_us) else { continue };
+                let Some(limit) = limit_at(&evidence.ordered.limits, &event.policy, entry.at_us) else {
+                    continue;
+                };
                 let count = flight.len() as u64;
                 let most = verdict.in_flight_max.entry(event.policy.clone()).or_default();
                 if count > most.0 {
@@ -28,7 +30,10 @@ pub(super) fn check(evidence: &Evidence<'_>, verdict: &mut Verdict) {
                 if count > limit {
                     verdict.above_m_max = verdict.above_m_max.max(count - limit);
                     verdict.breach(Promise::AboveM, || {
-                        format!("{count} in flight under {} of {limit} at {}: {}", event.policy, entry.at_us, event.id)
+                        format!(
+                            "{count} in flight under {} of {limit} at {}: {}",
+                            event.policy, entry.at_us, event.id
+                        )
                     });
                 }
             }
@@ -43,7 +48,9 @@ pub(super) fn check(evidence: &Evidence<'_>, verdict: &mut Verdict) {
 /// The largest limit under which an event that comes now may have been acquired.
 fn limit_at(limits: &[Limit], policy: &str, at_us: i64) -> Option<u64> {
     let holds = |limit: &&Limit| {
-        limit.policy == policy && limit.from_us <= at_us && limit.until_us.saturating_add(STILL_COMES_US) >= at_us
+        limit.policy == policy
+            && limit.from_us <= at_us
+            && limit.until_us.saturating_add(STILL_COMES_US) >= at_us
     };
     limits.iter().filter(holds).map(|limit| limit.max.into()).max()
 }

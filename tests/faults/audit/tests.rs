@@ -233,7 +233,10 @@ fn records_tell_no_more_than_what_happened() {
     world.breaks(Promise::Records);
     let mut world = World::new();
     let last = world.journal.events.pop();
-    world.journal.entries.retain(|entry: &Entry| entry.event < 3 || !matches!(entry.what, What::Arrived { .. }));
+    world
+        .journal
+        .entries
+        .retain(|entry: &Entry| entry.event < 3 || !matches!(entry.what, What::Arrived { .. }));
     world.journal.entries.retain(|entry| entry.event < 3);
     assert!(last.is_some());
     assert!(world.verdict().breaches.contains_key(&Promise::Records));

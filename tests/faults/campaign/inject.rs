@@ -25,7 +25,9 @@ impl Campaign {
                 tokio::time::sleep(*down).await;
                 self.processes[*victim].start().await?;
             }
-            Fault::KillAt { victim, point, pass, down } => return self.kill_at(*victim, point, *pass, *down).await,
+            Fault::KillAt { victim, point, pass, down } => {
+                return self.kill_at(*victim, point, *pass, *down).await;
+            }
             Fault::Freeze { victim, length } => {
                 self.processes[*victim].freeze(true)?;
                 tokio::time::sleep(*length).await;
@@ -40,10 +42,12 @@ impl Campaign {
             }
             Fault::StoreRestart => {
                 self.postgres()?.down(Stop::Fast)?;
+                self.effect_us = Some(tollgate_tests::now_us());
                 self.postgres()?.up()?;
             }
             Fault::StoreCrash { down } => {
                 self.postgres()?.down(Stop::Immediate)?;
+                self.effect_us = Some(tollgate_tests::now_us());
                 tokio::time::sleep(*down).await;
                 self.postgres()?.up()?;
             }
@@ -79,14 +83,13 @@ impl Campaign {
             }
             Fault::Outage { conduct, length } => self.outage(*conduct, *length).await,
             Fault::Clock { victim, length } => self.turn_back(*victim, *length).await?,
-            Fault::Limit { lower, victim } => {
-                if let Some(victim) = victim {
-                    self.processes[*victim].kill9()?;
-                }
-                let changed = self.load.change_limit(*lower).await;
-                if let Some(victim) = victim {
-                    self.processes[*victim].start().await?;
-                }
+            Fault::Limit { lower, victim: None } => return Ok(self.load.change_limit(*lower).await),
+            Fault::Limit { lower, victim: Some(victim) } => {
+                self.processes[*victim].kill9()?;
+                let load = self.load.clone();
+                let (changed, started) =
+                    tokio::join!(load.change_limit(*lower), self.processes[*victim].start());
+                started?;
                 return Ok(changed);
             }
             Fault::Cancel { lane, after } => {
@@ -109,6 +112,7 @@ impl Campaign {
         while self.processes[victim].is_up()? && std::time::Instant::now() < end {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+        self.effect_us = Some(tollgate_tests::now_us());
         let fired = self.processes[victim].disarm()?;
         if fired {
             tokio::time::sleep(down).await;
@@ -143,7 +147,8 @@ impl Campaign {
     async fn turn_back(&self, victim: Option<usize>, length: Duration) -> Result<()> {
         // Nobody orders anything meanwhile: what falls due then would be a matter of opinion.
         let _alone = self.load.clock.clone().write_owned().await;
-        let concerned = self.processes.iter().enumerate().filter(|(number, _)| victim.is_none_or(|v| v == *number));
+        let concerned =
+            self.processes.iter().enumerate().filter(|(number, _)| victim.is_none_or(|v| v == *number));
         let machines: Vec<&Machine> = concerned.map(|(_, process)| &process.machine).collect();
         machines.iter().try_for_each(|machine| machine.clock_offset(-HOUR_US))?;
         tokio::time::sleep(length).await;

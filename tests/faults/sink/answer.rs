@@ -56,7 +56,9 @@ pub(super) fn bad_request() -> Response<Body> {
 pub(super) fn json(status: StatusCode, body: &serde_json::Value) -> Response<Body> {
     let mut answer = Response::new(text(&body.to_string()));
     *answer.status_mut() = status;
-    answer.headers_mut().insert("content-type", hyper::header::HeaderValue::from_static("application/x-amz-json-1.0"));
+    answer
+        .headers_mut()
+        .insert("content-type", hyper::header::HeaderValue::from_static("application/x-amz-json-1.0"));
     answer
 }
 

@@ -96,7 +96,8 @@ impl Conduct {
 /// A number that looks random, the same for the same arguments (FNV-1a, finished as splitmix64 is).
 pub(crate) fn draw(seed: u64, id: &str, attempt: u32) -> u64 {
     let bytes = id.bytes().chain(attempt.to_be_bytes()).chain(seed.to_be_bytes());
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    let hash =
+        bytes.fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
     let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     hash ^ (hash >> 31)

@@ -41,7 +41,9 @@ impl Sink {
             if self.entry(call, delivery) {
                 successful.push(json!({"Id": id, "MessageId": id, "MD5OfMessageBody": "none"}));
             } else {
-                failed.push(json!({"Id": id, "SenderFault": false, "Code": "InternalError", "Message": "not now"}));
+                failed.push(
+                    json!({"Id": id, "SenderFault": false, "Code": "InternalError", "Message": "not now"}),
+                );
             }
         }
         match call {
@@ -105,7 +107,9 @@ impl Sink {
             Some(Conduct::Reset) => return Call::Failed,
             _ => {}
         }
-        let Some((_, first)) = batch.iter().find(|(_, delivery)| delivery.attempt < 4) else { return Call::Taken };
+        let Some((_, first)) = batch.iter().find(|(_, delivery)| delivery.attempt < 4) else {
+            return Call::Taken;
+        };
         match conduct::draw(self.seed, &first.event.id, first.attempt + 100) % 100 {
             0..4 => Call::Throttled,
             4..6 => Call::Failed,

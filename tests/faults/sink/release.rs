@@ -23,7 +23,11 @@ impl Doors {
     pub(crate) fn any(&self) -> Channel {
         let mut all = self.0.iter();
         let first = all.next().cloned();
-        self.0.choose(&mut rand::rng()).cloned().or(first).unwrap_or_else(|| unreachable!("there is a process"))
+        self.0
+            .choose(&mut rand::rng())
+            .cloned()
+            .or(first)
+            .unwrap_or_else(|| unreachable!("there is a process"))
     }
 }
 
@@ -60,6 +64,10 @@ impl Sink {
 fn is_refusal(code: Code) -> bool {
     matches!(
         code,
-        Code::NotFound | Code::InvalidArgument | Code::FailedPrecondition | Code::PermissionDenied | Code::Unimplemented
+        Code::NotFound
+            | Code::InvalidArgument
+            | Code::FailedPrecondition
+            | Code::PermissionDenied
+            | Code::Unimplemented
     )
 }

@@ -61,7 +61,8 @@ fn same_again(timing: &Timing, plan: &Plan) {
 fn children_agree(plan: &Plan, after_us: i64, fires: &[i64]) {
     let Some(last) = fires.last().filter(|_| plan.children().len() <= 200) else { return };
     // Windows are short; so is the part of the plan that is compared.
-    let (start_us, end_us) = (after_us.max(fires[0] - 3_600 * SECOND_US), (*last).min(fires[0] + 86_400 * SECOND_US) + 1);
+    let (start_us, end_us) =
+        (after_us.max(fires[0] - 3_600 * SECOND_US), (*last).min(fires[0] + 86_400 * SECOND_US) + 1);
     let window = Window { start_us: start_us.saturating_add(1), end_us };
     let mut all: Vec<i64> = Vec::new();
     for child in plan.children() {
@@ -106,7 +107,8 @@ fn trigger(line: &str) -> Trigger {
     let (form, rest) = line.split_at_checked(2).unwrap_or((line, ""));
     match form {
         "f " => {
-            let mut fields = rest.split('|').map(|field| Some(field.to_owned()).filter(|field| !field.is_empty()));
+            let mut fields =
+                rest.split('|').map(|field| Some(field.to_owned()).filter(|field| !field.is_empty()));
             let mut field = || fields.next().flatten();
             Trigger::Fields {
                 month: field(),

@@ -11,7 +11,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tollgate_core::model::{
-    Delivery, EventKeyring, EventRef, HttpTarget, OverlapRule, Payload, ReleaseMode, RunId, RunSpec, Sent, Target,
+    Delivery, EventKeyring, EventRef, HttpTarget, OverlapRule, Payload, ReleaseMode, RunId, RunSpec, Sent,
+    Target,
 };
 use tollgate_target::{PrivateAddresses, TargetOptions, Targets};
 use uuid::Uuid;
@@ -87,7 +88,11 @@ pub(crate) fn target(data: &[u8]) -> u64 {
 }
 
 fn bounded(message: &str, retry_after_ms: Option<i64>) {
-    assert!(message.chars().count() <= MESSAGE_MAX_CHARS, "a message of {} characters", message.chars().count());
+    assert!(
+        message.chars().count() <= MESSAGE_MAX_CHARS,
+        "a message of {} characters",
+        message.chars().count()
+    );
     assert!(!message.chars().any(char::is_control), "control characters in {message:?}");
     assert!(retry_after_ms.is_none_or(|ms| (0..=DAY_MS).contains(&ms)), "a pause of {retry_after_ms:?} ms");
 }

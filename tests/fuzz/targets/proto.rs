@@ -28,7 +28,10 @@ pub(crate) fn target(data: &[u8]) -> u64 {
         3 => decoded(bytes, |m: v1::BatchReleaseTokensRequest| releases(&m)),
         4 => decoded(bytes, |m: v1::ExtendTokenRequest| {
             let ttl = convert::heartbeat_ttl_ms(&m);
-            assert!(ttl.as_ref().map_or(true, |ttl| ttl.is_none_or(|ttl| (1_000..=30 * 86_400_000).contains(&ttl))));
+            assert!(
+                ttl.as_ref()
+                    .map_or(true, |ttl| ttl.is_none_or(|ttl| (1_000..=30 * 86_400_000).contains(&ttl)))
+            );
             all([ttl.map(|_| ()), names::event("name", &m.name).map(|_| ())])
         }),
         5 => decoded(bytes, |m: v1::UpdateScheduleRequest| {
@@ -37,7 +40,9 @@ pub(crate) fn target(data: &[u8]) -> u64 {
         6 => decoded(bytes, |m: v1::UpdatePolicyRequest| {
             all([masked(m.policy.as_ref(), m.update_mask.as_ref())])
         }),
-        7 => decoded(bytes, |m: v1::ListSchedulesRequest| list(&m.parent, m.page_size, &m.page_token, &m.filter)),
+        7 => decoded(bytes, |m: v1::ListSchedulesRequest| {
+            list(&m.parent, m.page_size, &m.page_token, &m.filter)
+        }),
         8 => decoded(bytes, |m: v1::ListRunsRequest| list(&m.parent, m.page_size, &m.page_token, &m.filter)),
         9 => decoded(bytes, |m: v1::ListEventsRequest| {
             all([names::run("parent", &m.parent).map(|(namespace, shard, run)| {
@@ -50,9 +55,13 @@ pub(crate) fn target(data: &[u8]) -> u64 {
             all(moments.map(|moment| convert::required_time_us("time", moment).map(moment_again)))
         }),
         11 => decoded(bytes, |m: v1::PreviewScheduleRequest| {
-            let Some(v1::preview_schedule_request::Source::Schedule(message)) = &m.source else { return Ok(()) };
+            let Some(v1::preview_schedule_request::Source::Schedule(message)) = &m.source else {
+                return Ok(());
+            };
             schedule::timing_to_core(message).and_then(|timing| {
-                Plan::forecast(&timing, b"").map(|_| ()).map_err(|e| vec![convert::plan_refusal("schedule", e)])
+                Plan::forecast(&timing, b"")
+                    .map(|_| ())
+                    .map_err(|e| vec![convert::plan_refusal("schedule", e)])
             })
         }),
         12 => decoded(bytes, |m: v1::ApplyResourcesRequest| match &m.resource {
@@ -63,8 +72,12 @@ pub(crate) fn target(data: &[u8]) -> u64 {
         13 => decoded(bytes, |m: v1::DeletePolicyRequest| {
             all([convert::etag("etag", &m.etag).map(|_| ()), names::policy("name", &m.name).map(|_| ())])
         }),
-        14 => decoded(bytes, |m: v1::PauseScheduleRequest| all([convert::remark("reason", &m.reason).map(|_| ())])),
-        _ => decoded(bytes, |m: v1::TriggerScheduleRequest| all([names::schedule("name", &m.name).map(|_| ())])),
+        14 => decoded(bytes, |m: v1::PauseScheduleRequest| {
+            all([convert::remark("reason", &m.reason).map(|_| ())])
+        }),
+        _ => decoded(bytes, |m: v1::TriggerScheduleRequest| {
+            all([names::schedule("name", &m.name).map(|_| ())])
+        }),
     });
     kind(&format!("{choice} {found}"))
 }
@@ -95,7 +108,8 @@ fn own_name() -> Name {
 
 fn create_schedule(request: &v1::CreateScheduleRequest) -> Result<(), Vec<FieldError>> {
     let message = request.schedule.clone().unwrap_or_default();
-    let (id, name) = (("schedule_id", request.schedule_id.as_str()), ("schedule.name", message.name.as_str()));
+    let (id, name) =
+        (("schedule_id", request.schedule_id.as_str()), ("schedule.name", message.name.as_str()));
     all([names::to_create("a", "schedules", id, name).map(|_| ())]).and(schedule_survives(&message))
 }
 

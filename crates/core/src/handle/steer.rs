@@ -141,13 +141,7 @@ impl Shard {
 
     /// The schedule has a new generation: what was emitted for the time after the change is put right. One that is
     /// known changes nothing; one that was overtaken holds until the next one's moment.
-    fn schedule_changed(
-        &mut self,
-        mut row: ShardSchedule,
-        template: &Template,
-        read: &[Run],
-        now: Now,
-    ) {
+    fn schedule_changed(&mut self, mut row: ShardSchedule, template: &Template, read: &[Run], now: Now) {
         let uid = row.uid;
         let schedule = self.schedules.entry(uid).or_default();
         if let Some(old) = &mut schedule.row {
@@ -318,8 +312,12 @@ impl Shard {
         read: &[Run],
         now: Now,
     ) {
-        let here =
-            ShardSchedule { launches_us: Vec::new(), home: onward.last().copied(), cursor: None, ..row.clone() };
+        let here = ShardSchedule {
+            launches_us: Vec::new(),
+            home: onward.last().copied(),
+            cursor: None,
+            ..row.clone()
+        };
         self.schedule_changed(here, &template, read, now);
         let started = |r: &Run| !matches!(r.state, RunState::Emitted | RunState::Waiting);
         let settled: BTreeSet<RunId> = read.iter().filter(|r| started(r)).map(|r| r.id).collect();

@@ -27,7 +27,10 @@ fn what_is_under_way_is_not_sent_again_and_its_answer_arrives() {
     let sends = world.take_sends();
     assert_eq!(sends.len(), 2);
     let note = world.hand_over(60_000);
-    assert_eq!(note.iter().map(|u| (u.index, u.attempt, u.doubtful)).collect::<Vec<_>>(), [(0, 1, false), (1, 1, false)]);
+    assert_eq!(
+        note.iter().map(|u| (u.index, u.attempt, u.doubtful)).collect::<Vec<_>>(),
+        [(0, 1, false), (1, 1, false)]
+    );
     assert!(note.iter().all(|u| u.grace_ms == 31_000));
     assert_eq!(world.held(&p), 2, "they hold their tokens");
     world.sleep_s(5);
@@ -88,7 +91,11 @@ fn a_second_hand_over_passes_the_note_on() {
     world.hand_over(9_000);
     world.sleep_s(4);
     let note = world.hand_over(60_000);
-    assert_eq!(note.iter().map(|u| (u.attempt, u.grace_ms)).collect::<Vec<_>>(), [(1, 6_000)], "what is left of it");
+    assert_eq!(
+        note.iter().map(|u| (u.attempt, u.grace_ms)).collect::<Vec<_>>(),
+        [(1, 6_000)],
+        "what is left of it"
+    );
     world.report(&first, Sent::Accepted);
     assert_eq!(world.shard.place(id, 0), Some(Place::Held));
     world.sleep_s(30);

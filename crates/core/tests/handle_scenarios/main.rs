@@ -4,9 +4,9 @@
 
 mod change;
 mod explain;
-mod handover;
 #[path = "../handle_world/mod.rs"]
 mod handle_world;
+mod handover;
 mod limits;
 mod moves;
 mod overlap;

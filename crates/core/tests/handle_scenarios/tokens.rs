@@ -96,10 +96,7 @@ fn heartbeats_of_an_earlier_attempt_are_late() {
     world.sleep_s(2);
     world.accept_all();
     assert_eq!(world.extend((id, 0), Some(1), None), Answer::Late);
-    assert_eq!(
-        world.extend((id, 0), Some(2), None),
-        Answer::Extended { remaining_ms: 60_000 }
-    );
+    assert_eq!(world.extend((id, 0), Some(2), None), Answer::Extended { remaining_ms: 60_000 });
 }
 
 #[test]
@@ -263,10 +260,7 @@ fn a_heartbeat_may_overtake_the_targets_answer_too() {
     let mut world = World::with_policy(&p);
     let s = spec(10, Some(&p));
     let id = world.emit(run(&s, START_US, 1), &s);
-    assert_eq!(
-        world.extend((id, 0), None, Some(90_000)),
-        Answer::Extended { remaining_ms: 90_000 }
-    );
+    assert_eq!(world.extend((id, 0), None, Some(90_000)), Answer::Extended { remaining_ms: 90_000 });
     world.accept_all();
     world.sleep_s(89);
     assert_eq!(world.shard.place(id, 0), Some(Place::Held));

@@ -219,7 +219,12 @@ impl World {
     }
 
     /// A heartbeat, and its answer, whichever way it comes.
-    pub(crate) fn extend(&mut self, event: (RunId, u32), attempt: Option<u32>, ttl_ms: Option<i64>) -> Answer {
+    pub(crate) fn extend(
+        &mut self,
+        event: (RunId, u32),
+        attempt: Option<u32>,
+        ttl_ms: Option<i64>,
+    ) -> Answer {
         match self.shard.extend(event, attempt, ttl_ms, 43, self.now) {
             Some(answer) => answer,
             None => {

@@ -11,13 +11,13 @@ use tollgate_core::model::{Run, SkipReason, Skipped};
 use uuid::Uuid;
 
 use super::Postgres;
-use crate::{CorruptRow, StoreError};
 use crate::emit::{ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
 use crate::failure::Failure;
 use crate::rows::{
     ClaimRow, FrontierRow, RunRow, ScanRow, SkippedRow, TaskRow, WindowRecord, Word as _, all,
     group_by_shard, in_task_order, run_rows, scan_ranges, scanned, skipped_rows, task_rows, window_tasks,
 };
+use crate::{CorruptRow, StoreError};
 
 #[async_trait]
 impl EmitStore for Postgres {

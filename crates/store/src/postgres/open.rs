@@ -12,10 +12,11 @@ use uuid::Uuid;
 
 use crate::{Installation, StoreError};
 
-/// The settings that a transaction can make for itself.
+/// What a transaction does for itself: it removes the statements that others have prepared on the connection, whose names
+/// may be those that it will give, and makes the settings.
 macro_rules! pooled_settings {
     () => {
-        "SET LOCAL idle_in_transaction_session_timeout = '4s'; SET LOCAL lock_timeout = '6s';
+        "DEALLOCATE ALL; SET LOCAL idle_in_transaction_session_timeout = '4s'; SET LOCAL lock_timeout = '6s';
          SET LOCAL statement_timeout = '60s'; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off;
          SET LOCAL enable_mergejoin = off; SET LOCAL jit = off"
     };
@@ -48,10 +49,6 @@ pub(super) const READ_POOLED: &str =
 
 /// In a URL: what stands between the service and the server.
 const POOLER: &str = "pooler";
-
-/// How often a migration is tried where nothing keeps others from trying the same, and how long to wait between.
-const MIGRATE_TRIES: u32 = 10;
-const MIGRATE_AGAIN: Duration = Duration::from_millis(500);
 
 /// How long to wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -92,7 +89,7 @@ pub(super) async fn connect(url: &str, connections_max: u32) -> Result<Connected
     let place = format!("{}:{}/{database}", options.get_host(), options.get_port());
     let options = options.application_name("tollgate");
     let options = if pooled {
-        // Neither settings of the connection nor statements with names outlive the loan.
+        // Neither settings of the connection nor its prepared statements outlive the loan.
         options.extra_float_digits(None).statement_cache_capacity(0)
     } else {
         options.options(SETTINGS)
@@ -120,67 +117,83 @@ pub(super) async fn connect(url: &str, connections_max: u32) -> Result<Connected
 /// Brings the schema up to date, and makes what every installation has: its identity and the queue shards.
 pub(super) async fn prepare(pool: &PgPool, place: &str, pooled: bool) -> Result<Installation, StoreError> {
     let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0);
-    let found = schema(pool).await.map_err(|error| store_error(place, error))?;
+    let (found, oldest) = schema(pool, pooled).await.map_err(|error| store_error(place, error))?;
     if let Some(found) = found.filter(|found| *found > known) {
         // A newer version has been here. It says whether this one can work beside it.
-        let oldest = sqlx::query_scalar::<_, i64>(sql!("schema_oldest")).fetch_one(pool).await;
-        if oldest.map_err(|error| store_error(place, error))? > known {
+        if oldest.is_none_or(|oldest| oldest > known) {
             return Err(StoreError::WrongSchema { found, known });
         }
     } else if found != Some(known) {
-        migrate(pool, pooled).await.map_err(|error| migrate_error(place, known, error))?;
+        if pooled {
+            return Err(StoreError::Invalid {
+                field: "database URL".to_owned(),
+                message:
+                    "the schema is not up to date, and a pooler in transaction mode cannot change it; start \
+                          once with a URL that leads to the server itself, without pooler=transaction"
+                        .to_owned(),
+            });
+        }
+        migrate(pool).await.map_err(|error| migrate_error(place, known, error))?;
     }
-    identify(pool).await.map_err(|error| store_error(place, error))?.ok_or_else(|| StoreError::Corrupt {
-        table: "installation",
-        key: "1".to_owned(),
-        column: "secret",
-        message: "32 bytes of secret and 1 to 65535 shards are expected".to_owned(),
+    identify(pool, pooled).await.map_err(|error| store_error(place, error))?.ok_or_else(|| {
+        StoreError::Corrupt {
+            table: "installation",
+            key: "1".to_owned(),
+            column: "secret",
+            message: "32 bytes of secret and 1 to 65535 shards are expected".to_owned(),
+        }
     })
 }
 
-/// Directly, whoever comes first locks the others out. Behind a pooler that lends connections for a transaction there is
-/// no such lock: each migration is a transaction, and whoever loses the race for one looks again.
-async fn migrate(pool: &PgPool, pooled: bool) -> Result<(), MigrateError> {
-    if !pooled {
-        // A large table may take its time, and so may another process that does the same.
-        let options = pool.connect_options().as_ref().clone();
-        let options = options.options([("statement_timeout", "0"), ("lock_timeout", "0")]);
-        let mut connection = options.connect().await?;
-        let done = MIGRATIONS.run(&mut connection).await;
-        connection.close().await?;
-        return done;
-    }
-    let mut migrations = Migrator { locking: false, ..Migrator::DEFAULT };
-    migrations.migrations = MIGRATIONS.migrations.clone();
-    for _ in 1..MIGRATE_TRIES {
-        if migrations.run(pool).await.is_ok() {
-            return Ok(());
-        }
-        tokio::time::sleep(MIGRATE_AGAIN).await;
-    }
-    migrations.run(pool).await
+/// Whoever comes first locks the others out. A large table may take its time, and so may another process.
+async fn migrate(pool: &PgPool) -> Result<(), MigrateError> {
+    let options = pool.connect_options().as_ref().clone();
+    let options = options.options([("statement_timeout", "0"), ("lock_timeout", "0")]);
+    let mut connection = options.connect().await?;
+    let done = MIGRATIONS.run(&mut connection).await;
+    connection.close().await?;
+    done
 }
 
-async fn schema(pool: &PgPool) -> Result<Option<i64>, sqlx::Error> {
-    if !sqlx::query_scalar::<_, bool>(sql!("schema_exists")).fetch_one(pool).await? {
-        return Ok(None);
+/// The newest migration that the database has had, and that of the oldest version that can work on it.
+async fn schema(pool: &PgPool, pooled: bool) -> Result<(Option<i64>, Option<i64>), sqlx::Error> {
+    let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0);
+    let mut transaction = pool.begin_with(begin(pooled)).await?;
+    if !sqlx::query_scalar::<_, bool>(sql!("schema_exists")).fetch_one(&mut *transaction).await? {
+        return Ok((None, None));
     }
-    sqlx::query_scalar(sql!("schema_version")).fetch_one(pool).await
+    let found: Option<i64> = sqlx::query_scalar(sql!("schema_version")).fetch_one(&mut *transaction).await?;
+    let oldest = match found {
+        Some(found) if found > known => {
+            Some(sqlx::query_scalar(sql!("schema_oldest")).fetch_one(&mut *transaction).await?)
+        }
+        _ => None,
+    };
+    transaction.commit().await?;
+    Ok((found, oldest))
+}
+
+/// How a transaction begins.
+pub(super) fn begin(pooled: bool) -> &'static str {
+    if pooled { BEGIN_POOLED } else { "BEGIN" }
 }
 
 /// Reads the installation, and makes it first if it is new. Of several processes that try, the first one's stays.
-async fn identify(pool: &PgPool) -> Result<Option<Installation>, sqlx::Error> {
+async fn identify(pool: &PgPool, pooled: bool) -> Result<Option<Installation>, sqlx::Error> {
     let fresh = Installation::fresh();
+    let mut transaction = pool.begin_with(begin(pooled)).await?;
     sqlx::query(sql!("installation_insert"))
         .bind(fresh.id)
         .bind(fresh.secret.to_vec())
         .bind(i32::from(fresh.shards))
-        .execute(pool)
+        .execute(&mut *transaction)
         .await?;
     let (id, secret, shards): (Uuid, Vec<u8>, i32) =
-        sqlx::query_as(sql!("installation_read")).fetch_one(pool).await?;
+        sqlx::query_as(sql!("installation_read")).fetch_one(&mut *transaction).await?;
     let shard_ids: Vec<i32> = (0..shards).collect();
-    sqlx::query(sql!("shards_insert")).bind(Uuid::nil()).bind(shard_ids).execute(pool).await?;
+    let insert = sqlx::query(sql!("shards_insert")).bind(Uuid::nil()).bind(shard_ids);
+    insert.execute(&mut *transaction).await?;
+    transaction.commit().await?;
     Ok(Installation::read(id, &secret, shards))
 }
 

@@ -81,8 +81,7 @@ impl Postgres {
     }
 
     async fn partitions(&self) -> Result<Vec<String>, StoreError> {
-        let names: Vec<String> =
-            self.judge(rows!(self, sqlx::query_scalar(sql!("partitions_list"))))?;
+        let names: Vec<String> = self.judge(rows!(self, sqlx::query_scalar(sql!("partitions_list"))))?;
         let is_daily = |name: &String| {
             name.strip_prefix(PREFIX)
                 .is_some_and(|date| date.len() == 8 && date.bytes().all(|b| b.is_ascii_digit()))

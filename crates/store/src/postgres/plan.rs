@@ -16,7 +16,7 @@ use crate::batch::{
 };
 use crate::failure::Failure;
 use crate::plan::{Audit, Filter, PlanStore, PlanWrite, StoredChild};
-use crate::rows::{AuditRow, ChildRow, CountRow, PolicyRow, Registry, ScheduleRow, all, id_range};
+use crate::rows::{AuditRow, ChildRow, CountRow, PolicyRow, Registry, ScheduleRow, all, audit, id_range};
 
 #[async_trait]
 impl PlanStore for Postgres {
@@ -34,7 +34,9 @@ impl PlanStore for Postgres {
     }
 
     async fn schedules(&self, namespace: &str, ids: &[String]) -> Result<Vec<Schedule>, StoreError> {
-        let query = sqlx::query_as::<_, ScheduleRow>(sql!("schedules_by_ids")).bind(namespace.to_owned()).bind(ids.to_vec());
+        let query = sqlx::query_as::<_, ScheduleRow>(sql!("schedules_by_ids"))
+            .bind(namespace.to_owned())
+            .bind(ids.to_vec());
         all(self.judge(rows!(self, query))?)
     }
 
@@ -65,7 +67,9 @@ impl PlanStore for Postgres {
     }
 
     async fn policies(&self, namespace: &str, ids: &[String]) -> Result<Vec<Policy>, StoreError> {
-        let query = sqlx::query_as::<_, PolicyRow>(sql!("policies_by_ids")).bind(namespace.to_owned()).bind(ids.to_vec());
+        let query = sqlx::query_as::<_, PolicyRow>(sql!("policies_by_ids"))
+            .bind(namespace.to_owned())
+            .bind(ids.to_vec());
         all(self.judge(rows!(self, query))?)
     }
 
@@ -116,7 +120,9 @@ impl PlanStore for Postgres {
             .bind(before)
             .bind(i64::from(limit));
         let query = if let Some(resource) = resource { query.bind(resource.to_owned()) } else { query };
-        all(self.judge(rows!(self, query))?)
+        let (entries, found) = audit(self.judge(rows!(self, query))?);
+        self.corruption.also(("audit log", String::new()), found);
+        Ok(entries)
     }
 
     async fn audit_since(
@@ -129,7 +135,9 @@ impl PlanStore for Postgres {
             .bind(from_us)
             .bind(after)
             .bind(i64::from(limit));
-        all(self.judge(rows!(self, query))?)
+        let (entries, found) = audit(self.judge(rows!(self, query))?);
+        self.corruption.also(("audit log", String::new()), found);
+        Ok(entries)
     }
 }
 

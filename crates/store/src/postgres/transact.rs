@@ -58,12 +58,7 @@ impl Postgres {
         self.run_within(QUICK_SILENT_AFTER, name, work).await
     }
 
-    async fn run_within<T, F>(
-        &self,
-        within: Duration,
-        name: &'static str,
-        work: F,
-    ) -> Result<T, StoreError>
+    async fn run_within<T, F>(&self, within: Duration, name: &'static str, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>>
@@ -150,7 +145,7 @@ impl Postgres {
     }
 
     fn begin(&self) -> &'static str {
-        if self.pooled { BEGIN_POOLED } else { "BEGIN" }
+        super::open::begin(self.pooled)
     }
 
     fn silent(&self) -> StoreError {
@@ -163,11 +158,21 @@ impl Postgres {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<T, sqlx::Error>> + Send + 'static,
     {
-        let pool = self.pool.clone();
+        let (pool, pooled) = (self.pool.clone(), self.pooled);
         // A task of its own: a connection that is dropped while it waits for an answer may wait for ever.
         let task = tokio::spawn(async move {
             let mut connection = pool.acquire().await?;
-            match tokio::time::timeout(QUICK_SILENT_AFTER, work(&mut connection)).await {
+            let statement = async {
+                if !pooled {
+                    return work(&mut connection).await;
+                }
+                // A statement is prepared and carried out, and both must happen in one loan.
+                let mut transaction = connection.begin_with(BEGIN_POOLED).await?;
+                let done = work(&mut transaction).await?;
+                transaction.commit().await?;
+                Ok(done)
+            };
+            match tokio::time::timeout(QUICK_SILENT_AFTER, statement).await {
                 Ok(done) => done,
                 Err(_) => {
                     connection.close_on_drop();

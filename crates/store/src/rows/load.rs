@@ -90,10 +90,10 @@ impl Assembly {
 
     pub(crate) fn pause(&mut self, column: Option<String>) {
         let pause = pause(i32::from(self.shard), column);
-        let stand_in = pause.as_ref().err().map(|error| ShardPause {
-            order: Uuid::nil(),
-            pause: Some(paused(error.to_string())),
-        });
+        let stand_in = pause
+            .as_ref()
+            .err()
+            .map(|error| ShardPause { order: Uuid::nil(), pause: Some(paused(error.to_string())) });
         self.loaded.pause = self.sound(pause).or(stand_in).unwrap_or_default();
     }
 
@@ -172,7 +172,8 @@ impl Assembly {
 
 /// Names the specs that runs need and that are not there. A corrupt one has been named already.
 fn note_missing(shard: u16, runs: &[Run], specs: &[RunSpec], found: &mut Vec<CorruptRow>) {
-    let there: BTreeSet<(Uuid, i64)> = specs.iter().map(|spec| (spec.schedule_uid, spec.generation)).collect();
+    let there: BTreeSet<(Uuid, i64)> =
+        specs.iter().map(|spec| (spec.schedule_uid, spec.generation)).collect();
     let needed: BTreeSet<(Uuid, i64)> = runs.iter().map(|run| (run.schedule_uid, run.generation)).collect();
     for (uid, generation) in needed.difference(&there) {
         let missing = CorruptRow {
@@ -202,7 +203,10 @@ pub(crate) fn emitted(
             Err(error) => found.extend(CorruptRow::of(Some(shard), &error)),
         }
     }
-    debug_assert!(sound.iter().all(|run: &Run| run.state == RunState::Emitted), "the statement asks for EMITTED");
+    debug_assert!(
+        sound.iter().all(|run: &Run| run.state == RunState::Emitted),
+        "the statement asks for EMITTED"
+    );
     (sound, found)
 }
 

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::{corrupt, count, json, parse, text};
 use crate::StoreError;
+use crate::corrupt::CorruptRow;
 use crate::plan::{Audit, Filter, StoredChild};
 
 /// A row of `schedules` to be written.
@@ -263,21 +264,24 @@ impl AuditRow {
     }
 }
 
-impl TryFrom<AuditRow> for Audit {
-    type Error = StoreError;
-
-    fn try_from(row: AuditRow) -> Result<Self, StoreError> {
+/// Entries of the audit log. One whose difference cannot be read says the rest, and is named.
+pub(crate) fn audit(rows: Vec<AuditRow>) -> (Vec<Audit>, Vec<CorruptRow>) {
+    let mut found = Vec::new();
+    let entries = rows.into_iter().map(|row| {
         let difference = parse("difference", &row.difference);
-        Ok(Self {
-            difference: difference.map_err(corrupt("audit_log", || format!("entry {}", row.id)))?,
+        let difference = difference.map_err(corrupt("audit_log", || format!("entry {}", row.id)));
+        found.extend(difference.as_ref().err().and_then(|error| CorruptRow::of(None, error)));
+        Audit {
+            difference: difference.unwrap_or_default(),
             id: row.id,
             at_us: row.at_us,
             actor: row.actor,
             namespace: row.namespace,
             resource: row.resource,
             action: row.action,
-        })
-    }
+        }
+    });
+    (entries.collect(), found)
 }
 
 /// The ids that begin with a prefix: from the first, to below the second.

@@ -11,7 +11,6 @@ use tollgate_core::model::{Run, SkipReason, Skipped};
 use uuid::Uuid;
 
 use super::Sqlite;
-use crate::{CorruptRow, StoreError};
 use crate::emit::{ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
 use crate::failure::Failure;
 use crate::rows::{
@@ -19,6 +18,7 @@ use crate::rows::{
     group_by_shard, in_task_order, json, run_rows, scan_ranges, scanned, skipped_rows, task_rows,
     window_tasks,
 };
+use crate::{CorruptRow, StoreError};
 
 #[async_trait]
 impl EmitStore for Sqlite {

@@ -16,8 +16,8 @@ use super::transact::Fence;
 use crate::failure::Failure;
 use crate::handle::{HandleStore, Lease, LoadedShard, Member};
 use crate::rows::{
-    BodyRow, ChangeRows, HistoryRecord, LeaseRow, MemberRow, MessageRow, RunRow, SpecRecord, all, emitted, emitted_specs,
-    group_by_shard, json, message_rows, sound, spec_keys,
+    BodyRow, ChangeRows, HistoryRecord, LeaseRow, MemberRow, MessageRow, RunRow, SpecRecord, all, emitted,
+    emitted_specs, group_by_shard, json, message_rows, sound, spec_keys,
 };
 use crate::{CommitError, StoreError};
 

@@ -9,9 +9,7 @@ use crate::StoreError;
 use crate::corrupt::CorruptRow;
 use crate::failure::Failure;
 use crate::handle::LoadedShard;
-use crate::rows::{
-    Assembly, BodyRow, RunRow, ScheduleBodyRow, SpecKey, SpecRecord, TokenRecord, json,
-};
+use crate::rows::{Assembly, BodyRow, RunRow, ScheduleBodyRow, SpecKey, SpecRecord, TokenRecord, json};
 
 /// How many specs, or runs by their ids, one statement reads.
 const KEYS_AT_ONCE: usize = 1000;
@@ -95,7 +93,9 @@ where
 
 fn undecodable(table: &'static str, shard: i32, row: &SqliteRow, error: &sqlx::Error) -> CorruptRow {
     let (column, message) = match error {
-        sqlx::Error::ColumnDecode { index, source } => (index.trim_matches('"').to_owned(), source.to_string()),
+        sqlx::Error::ColumnDecode { index, source } => {
+            (index.trim_matches('"').to_owned(), source.to_string())
+        }
         other => (String::new(), other.to_string()),
     };
     let keys = row.columns().iter().filter_map(|column| {

@@ -63,7 +63,14 @@ impl Sqlite {
             }
         };
         let readers = open::connect_readers(&path).await?;
-        Ok(Self { writer, readers, lock: Mutex::new(Some(lock)), path, installation, corruption: Corruption::default() })
+        Ok(Self {
+            writer,
+            readers,
+            lock: Mutex::new(Some(lock)),
+            path,
+            installation,
+            corruption: Corruption::default(),
+        })
     }
 }
 

@@ -56,7 +56,9 @@ impl Sqlite {
         match ended {
             Ended::Fenced => Err(CommitError::Fenced),
             Ended::RolledBack(_) => Err(CommitError::Failed(self.ended(name, ended))),
-            Ended::AtCommit(_) | Ended::Silent | Ended::Lost(_) => Err(CommitError::Unknown(self.ended(name, ended))),
+            Ended::AtCommit(_) | Ended::Silent | Ended::Lost(_) => {
+                Err(CommitError::Unknown(self.ended(name, ended)))
+            }
         }
     }
 

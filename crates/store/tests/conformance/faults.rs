@@ -155,9 +155,14 @@ async fn pooler_in_transaction_mode_is_allowed_for() {
     let mut place = Place::postgres().await;
     let mark = if place.url.contains('?') { '&' } else { '?' };
     let direct = std::mem::take(&mut place.url);
-    place.url = format!("{direct}{mark}pooler=transaction");
-    let opened = futures::future::join_all((0..3).map(|_| tollgate_store::open(&place.url, 2))).await;
-    assert!(opened.iter().all(Result::is_ok), "migrations side by side, without a lock");
+    let pooled = format!("{direct}{mark}pooler=transaction");
+    let error = tollgate_store::open(&pooled, 2).await.err().expect("there is no schema");
+    assert!(
+        matches!(&error, StoreError::Invalid { message, .. } if message.contains("start once")),
+        "{error}"
+    );
+    tollgate_store::open(&direct, 2).await.unwrap().close().await;
+    place.url = pooled;
     assert_eq!(setting(&place).await, "4s");
     let store = place.open().await;
     let mut lease = take(&*store, 5).await;
@@ -167,9 +172,6 @@ async fn pooler_in_transaction_mode_is_allowed_for() {
     let wrong = format!("{direct}{mark}pooler=session");
     let error = tollgate_store::open(&wrong, 2).await.err().expect("another pooler");
     assert!(matches!(&error, StoreError::Invalid { message, .. } if message.contains("session")), "{error}");
-    for store in opened.into_iter().flatten() {
-        store.close().await;
-    }
     place.remove().await;
 }
 

@@ -64,7 +64,10 @@ impl Owner {
             return Some(Left::Drained(machine.under_way(self.wait_ms(), self.shared.clock.now())));
         }
         if now >= closing.until + LAST_COMMIT {
-            tracing::warn!(shard = self.lease.shard, "the last changes cannot be committed; the lease runs out");
+            tracing::warn!(
+                shard = self.lease.shard,
+                "the last changes cannot be committed; the lease runs out"
+            );
             return Some(Left::Lost);
         }
         None

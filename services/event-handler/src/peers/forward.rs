@@ -95,12 +95,16 @@ impl Peers {
     }
 
     /// What all other owners do: (process, its answer).
-    pub(crate) async fn statuses(&self, parent: &str) -> Vec<(String, Option<v1::ReadHandlerStatusResponse>)> {
+    pub(crate) async fn statuses(
+        &self,
+        parent: &str,
+    ) -> Vec<(String, Option<v1::ReadHandlerStatusResponse>)> {
         self.refresh().await;
         let calls = self.owners().into_iter().map(|(process, peer)| async move {
             let Some(peer) = peer else { return (process, None) };
             let request = v1::ReadHandlerStatusRequest { parent: parent.to_owned() };
-            let asked = peer.line().call(|mut client| async move { client.read_handler_status(request).await }).await;
+            let asked =
+                peer.line().call(|mut client| async move { client.read_handler_status(request).await }).await;
             (process, asked.answer())
         });
         futures::future::join_all(calls).await

@@ -22,7 +22,8 @@ impl Shared {
         if let Some(explanation) = self.peers.explain(event.shard, name).await {
             return Ok(explanation);
         }
-        let message = format!("the owner of queue shard {:02x} does not answer, or there is none", event.shard);
+        let message =
+            format!("the owner of queue shard {:02x} does not answer, or there is none", event.shard);
         Ok(v1::Explanation {
             event: Some(shown),
             summary: format!("It is not known now: {message}."),

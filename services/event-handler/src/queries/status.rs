@@ -24,7 +24,8 @@ impl Shared {
                 None => status.silent_handlers.push(process),
             }
         }
-        let (named, unnamed): (Vec<_>, Vec<_>) = status.policies.into_iter().partition(|g| !g.policy.is_empty());
+        let (named, unnamed): (Vec<_>, Vec<_>) =
+            status.policies.into_iter().partition(|g| !g.policy.is_empty());
         status.policies = named;
         status.policies.sort_by(|a, b| a.policy.cmp(&b.policy));
         status.policies.extend(unnamed.into_iter().reduce(|sum, gauge| joined(sum, &gauge)));
@@ -75,7 +76,11 @@ impl Shared {
             }
         }
         let owned: BTreeSet<u32> = status.shards.iter().map(|gauge| gauge.shard).collect();
-        let corrupt = self.store.corrupt_rows().into_iter().filter(|row| row.shard.is_some_and(|s| owned.contains(&s.into())));
+        let corrupt = self
+            .store
+            .corrupt_rows()
+            .into_iter()
+            .filter(|row| row.shard.is_some_and(|s| owned.contains(&s.into())));
         status.corrupt_rows = corrupt.map(corrupt_row).collect();
         if unthrottled.held_count + unthrottled.waiting_count > 0 || unthrottled.started_per_second > 0.0 {
             status.policies.push(unthrottled);

@@ -88,6 +88,10 @@ fn handler_text(handler: &v1::HandlerStatus, each_shard: bool) -> String {
         ("runs not due", handler.scheduled_runs_count.to_string()),
         ("queue shards", owners(&handler.shards)),
     ]);
+    if !handler.silent_handlers.is_empty() {
+        let silent = handler.silent_handlers.join(", ");
+        text.push_str(&format!("no answer from {silent}: what these own is missing\n"));
+    }
     text.push('\n');
     text.push_str(&gauges(&handler.policies));
     if each_shard {
@@ -170,9 +174,11 @@ mod tests {
                 started_per_second: 1.25,
                 ..Default::default()
             }],
+            silent_handlers: vec!["b".to_owned()],
             ..Default::default()
         };
         let text = handler_text(&status, true);
+        assert!(text.contains("no answer from b: what these own is missing"), "{text}");
         assert!(text.contains("queue shards:   2 with a, 1 with nobody"), "{text}");
         assert!(text.contains("imports  ACTIVE  4     4   0        96       -       1.2"), "{text}");
         assert_eq!(text.lines().filter(|line| line.ends_with("ACTIVE")).count(), 3, "{text}");

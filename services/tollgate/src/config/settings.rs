@@ -98,7 +98,7 @@ pub(crate) static SETTINGS: [Setting; 15] = [
         key: "store_connections",
         flag: "store-connections",
         placeholder: "N",
-        meaning: "Connections to the store.",
+        meaning: "The most connections that this process opens to PostgreSQL, at least 2; SQLite has its own.",
         expected: "a whole number from 1 to 1000",
         set: |config, text| number(text, 1..=1_000).map(|n| config.store_connections = n),
         show: |config| config.store_connections.to_string(),

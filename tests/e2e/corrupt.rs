@@ -1,0 +1,272 @@
+//! Corrupt rows: each stops what it describes, by name, and everything else goes on. No limit is passed because of one,
+//! and it stays in the store until somebody puts it right.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tollgate_proto::v1::{
+    CorruptRow, GetEmitterStatusRequest, GetHandlerStatusRequest, PauseScheduleRequest, ReleaseStatus,
+    ReleaseTokenRequest, ResumeScheduleRequest, RunState,
+};
+use tollgate_tests::resources::{every, http, once, policy, schedule_name, soon};
+use tollgate_tests::{Conduct, Consumer, Database, Kind, Link, Notes, Releases, Service, wait_for};
+use tonic::{Code, Status};
+
+const LIMIT: u32 = 2;
+const EVENTS: u32 = 4;
+/// Schedules whose consumers hold two of four events when a row of theirs breaks, and what breaks.
+const VICTIMS: [(&str, &str); 6] = [
+    ("strange-run", "UPDATE runs SET state = 'DANCING' WHERE schedule_id = 'strange-run'"),
+    ("negative-run", "UPDATE runs SET next_index = -1 WHERE schedule_id = 'negative-run'"),
+    (
+        "spec",
+        "UPDATE run_specs SET body = '{' WHERE schedule_uid = (SELECT uid FROM schedules WHERE id = 'spec')",
+    ),
+    (
+        "token",
+        "UPDATE tokens SET state = 'LOST' WHERE idx = 0 AND run_id = (SELECT run_id FROM runs WHERE schedule_id = 'token')",
+    ),
+    (
+        "schedule",
+        "UPDATE shard_schedules SET body = '[]' WHERE schedule_uid = (SELECT uid FROM schedules WHERE id = 'schedule')",
+    ),
+    (
+        "policy",
+        "UPDATE shard_policies SET body = '{}' WHERE policy_uid = (SELECT uid FROM policies WHERE id = 'policy')",
+    ),
+];
+/// Rows that break while nobody holds anything.
+const OTHERS: [&str; 3] = [
+    "UPDATE schedules SET spec = 'null' WHERE id = 'unread'",
+    "UPDATE schedule_children SET rule = 'sometimes' \
+     WHERE schedule_uid = (SELECT uid FROM schedules WHERE id = 'childish')",
+    "UPDATE shard_inbox SET body = '{\"kind\": \"dance\"}'",
+];
+
+struct World {
+    database: Database,
+    service: Service,
+    /// Where the consumer releases.
+    link: Link,
+    consumer: Consumer,
+}
+
+impl World {
+    async fn start(kind: Kind) -> Self {
+        let database = Database::new(kind).await;
+        let service = start(&database).await;
+        let link = service.link();
+        let consumer =
+            Consumer::start(link.clone(), Releases::Unary, |arrival| match arrival.schedule.as_str() {
+                "good" | "unread" | "childish" => Conduct::work(1..10),
+                _ => Conduct::keep(),
+            })
+            .await;
+        Self { database, service, link, consumer }
+    }
+
+    /// Stops the service, does something to its store, and starts it again.
+    async fn while_stopped(self, statements: &[&str]) -> Self {
+        let Self { database, service, link, consumer } = self;
+        service.stop().await;
+        for sql in statements {
+            assert!(database.sql(sql).await > 0, "nothing was touched by {sql}");
+        }
+        let service = start(&database).await;
+        link.follow(&service);
+        Self { database, service, link, consumer }
+    }
+
+    async fn release(&self, id: &str) -> Result<ReleaseStatus, Status> {
+        let release = ReleaseTokenRequest { name: id.to_owned(), ..ReleaseTokenRequest::default() };
+        Ok(self.service.handler().release_token(release).await?.into_inner().status())
+    }
+
+    /// Waits until the consumer has got so many events of a schedule, and returns their ids in order of their indexes.
+    async fn delivered(&self, schedule: &str, count: usize) -> Vec<String> {
+        wait_for(&format!("{count} events of {schedule}"), 20, async || {
+            let ids = ids(&self.consumer.notes, schedule);
+            (ids.len() >= count).then_some(ids)
+        })
+        .await
+    }
+
+    async fn corrupt_rows(&self) -> (Vec<CorruptRow>, Vec<CorruptRow>) {
+        let handler = self.service.handler().get_handler_status(GetHandlerStatusRequest::default()).await;
+        let emitter = self.service.emitter().get_emitter_status(GetEmitterStatusRequest {}).await;
+        (handler.unwrap().into_inner().corrupt_rows, emitter.unwrap().into_inner().corrupt_rows)
+    }
+
+    /// Waits until a healthy schedule has fired so many times more.
+    async fn goes_on(&self, times: usize) {
+        let before = ids(&self.consumer.notes, "good").len();
+        self.delivered("good", before + times).await;
+    }
+}
+
+async fn start(database: &Database) -> Service {
+    Service::start_with(database, &["--window", "1s", "--ahead", "2s"]).await
+}
+
+/// The distinct events of a schedule that were delivered, by index.
+fn ids(notes: &Notes, schedule: &str) -> Vec<String> {
+    let arrivals = notes.arrivals().into_iter().filter(|arrival| arrival.schedule == schedule);
+    let ids: BTreeMap<(String, u32), String> =
+        arrivals.map(|arrival| ((arrival.run, arrival.index), arrival.event_id)).collect();
+    ids.into_values().collect()
+}
+
+/// How many rows of each table are named.
+fn by_table(rows: &[CorruptRow]) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    for row in rows {
+        assert!(!row.key.is_empty() && !row.message.is_empty() && !row.column.is_empty(), "{row:?}");
+        *counts.entry(row.table.as_str()).or_default() += 1;
+    }
+    counts
+}
+
+async fn a_corrupt_row_stops_what_it_describes_and_nothing_else(kind: Kind) {
+    let world = World::start(kind).await;
+    for (id, _) in VICTIMS {
+        world.service.create_policy(id, policy(LIMIT)).await.unwrap();
+        let schedule = once(soon(1_000), EVENTS, id, http(&world.consumer));
+        world.service.create_schedule(id, schedule).await.unwrap();
+    }
+    world.service.create_policy("good", policy(5)).await.unwrap();
+    for id in ["good", "unread", "childish"] {
+        let schedule = every(1, soon(1_000), 1, "good", http(&world.consumer));
+        world.service.create_schedule(id, schedule).await.unwrap();
+    }
+    for id in ["good", "unread", "childish"] {
+        world.delivered(id, 2).await;
+    }
+    let mut held = BTreeMap::new();
+    for (id, _) in VICTIMS {
+        held.insert(id, world.delivered(id, LIMIT as usize).await);
+    }
+    // The schedule's row in its shard exists once it has been paused.
+    let name = schedule_name("schedule");
+    let pause = PauseScheduleRequest { name: name.clone(), ..PauseScheduleRequest::default() };
+    world.service.master().pause_schedule(pause).await.unwrap();
+    let resume = ResumeScheduleRequest { name, ..ResumeScheduleRequest::default() };
+    world.service.master().resume_schedule(resume.clone()).await.unwrap();
+    world.goes_on(1).await;
+
+    // An inbox is empty between two messages: one is put in by hand.
+    let message = "INSERT INTO shard_inbox (shard_id, message_id, body) SELECT 7, lease_id, 'x' FROM queue_shards \
+                   WHERE shard_id = 7";
+    let breaks: Vec<&str> = VICTIMS.iter().map(|(_, sql)| *sql).chain([message]).chain(OTHERS).collect();
+    let world = world.while_stopped(&breaks).await;
+
+    // Everything else goes on, and so does the emitter.
+    world.goes_on(3).await;
+    let named = wait_for("the corrupt rows", 10, async || {
+        let (handler, emitter) = world.corrupt_rows().await;
+        (handler.len() >= 7 && emitter.len() >= 2).then_some((handler, emitter))
+    })
+    .await;
+    let of_handler = BTreeMap::from([
+        ("run_specs", 1),
+        ("runs", 2),
+        ("shard_inbox", 1),
+        ("shard_policies", 1),
+        ("shard_schedules", 1),
+        ("tokens", 1),
+    ]);
+    assert_eq!(by_table(&named.0), of_handler, "{named:?}");
+    assert_eq!(by_table(&named.1), BTreeMap::from([("schedule_children", 1), ("schedules", 1)]), "{named:?}");
+    assert!(named.0.iter().all(|row| row.shard.is_some()), "{named:?}");
+    let log = world.service.log();
+    for row in named.0.iter().chain(&named.1) {
+        let lines = log
+            .lines()
+            .filter(|line| line.contains("a corrupt row is passed over") && line.contains(&row.key));
+        let lines: Vec<&str> = lines.filter(|line| line.contains(&row.table)).collect();
+        assert_eq!(lines.len(), 1, "{row:?} is named once: {lines:#?}");
+    }
+    assert!(!log.contains("panicked"), "{log}");
+
+    // What is corrupt fires nothing, and passes no limit.
+    for (id, before) in &held {
+        assert_eq!(ids(&world.consumer.notes, id), *before, "{id}");
+    }
+    let (unread, childish) =
+        (ids(&world.consumer.notes, "unread").len(), ids(&world.consumer.notes, "childish").len());
+    for id in ["strange-run", "negative-run", "spec"] {
+        let refused = world.release(&held[id][0]).await.unwrap_err();
+        assert!([Code::Internal, Code::Unavailable].contains(&refused.code()), "{id}: {refused:?}");
+        assert!(refused.message().contains("corrupt"), "{id}: {refused:?}");
+    }
+    // A corrupt token counts: one release lets one event through, not two.
+    assert_eq!(world.release(&held["token"][1]).await.unwrap(), ReleaseStatus::Released);
+    world.delivered("token", 3).await;
+    // Events of a policy that cannot be read wait, as do those of such a schedule.
+    for id in ["policy", "schedule"] {
+        for event in &held[id] {
+            assert_eq!(world.release(event).await.unwrap(), ReleaseStatus::Released, "{id}");
+        }
+    }
+    world.goes_on(2).await;
+    assert_eq!(ids(&world.consumer.notes, "token").len(), 3);
+    for id in ["policy", "schedule", "strange-run", "negative-run", "spec"] {
+        assert_eq!(ids(&world.consumer.notes, id).len(), 2, "{id}");
+    }
+    let fired = |id: &str| ids(&world.consumer.notes, id).len();
+    assert_eq!(
+        (fired("unread"), fired("childish")),
+        (unread, childish),
+        "they cannot be read, and do not fire"
+    );
+
+    // Its consumer's release frees a corrupt token.
+    assert_eq!(world.release(&held["token"][0]).await.unwrap(), ReleaseStatus::Released);
+    let all = world.delivered("token", 4).await;
+    for event in &all[2..] {
+        assert_eq!(world.release(event).await.unwrap(), ReleaseStatus::Released);
+    }
+    assert_eq!(world.service.finished("token", 10).await.counts.unwrap().succeeded, EVENTS);
+    // A change of the schedule brings a sound row.
+    let pause = PauseScheduleRequest { name: schedule_name("schedule"), ..PauseScheduleRequest::default() };
+    world.service.master().pause_schedule(pause).await.unwrap();
+    world.service.master().resume_schedule(resume).await.unwrap();
+    world.delivered("schedule", 4).await;
+    repaired(world, &held).await;
+}
+
+/// The rows were left as they are; once they are put right, what they describe goes on.
+async fn repaired(world: World, held: &BTreeMap<&str, Vec<String>>) {
+    let mended = [
+        "UPDATE runs SET state = 'RUNNING' WHERE state = 'DANCING'",
+        "UPDATE runs SET next_index = 2 WHERE next_index = -1",
+        "UPDATE shard_policies SET body = (SELECT spec FROM policies WHERE id = 'policy') WHERE body = '{}'",
+        "DELETE FROM shard_inbox WHERE body = '{\"kind\": \"dance\"}'",
+        "UPDATE schedules SET spec = spec WHERE spec = 'null'",
+        "UPDATE schedule_children SET rule = rule WHERE rule = 'sometimes'",
+        "DELETE FROM run_specs WHERE body = '{'",
+    ];
+    let world = world.while_stopped(&mended).await;
+    world.delivered("policy", 4).await;
+    for id in ["strange-run", "negative-run"] {
+        for event in &held[id] {
+            assert_eq!(world.release(event).await.unwrap(), ReleaseStatus::Released, "{id}");
+        }
+        let all = world.delivered(id, 4).await;
+        for event in &all[2..] {
+            assert_eq!(world.release(event).await.unwrap(), ReleaseStatus::Released, "{id}");
+        }
+        let run = world.service.finished(id, 10).await;
+        assert_eq!((run.state(), run.counts.unwrap().succeeded), (RunState::Finished, EVENTS), "{run:?}");
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let (handler, _) = world.corrupt_rows().await;
+    let left: BTreeSet<(&str, &str)> = handler.iter().map(|row| (&*row.table, &*row.column)).collect();
+    assert_eq!(
+        left,
+        BTreeSet::from([("run_specs", "body")]),
+        "a spec that is missing is named as well: {handler:?}"
+    );
+    world.service.stop().await;
+}
+
+on_both_stores!(a_corrupt_row_stops_what_it_describes_and_nothing_else);
