@@ -23,8 +23,10 @@ const RETRIED: u32 = 50;
 const ATTACK: Duration = Duration::from_secs(6);
 const TICK: Duration = Duration::from_millis(50);
 /// Releases a tick: in one batch, and one by one.
-const BATCH: usize = 60;
-const UNARY: usize = 6;
+const BATCH: usize = 100;
+const UNARY: usize = 8;
+/// How many releases there are, at least: a busy machine needs longer for them.
+const ATTACKS: usize = 6_000;
 /// What thousands of attacks a second may cost in memory.
 const GROWTH_MAX_BYTES: u64 = 200 << 20;
 
@@ -172,7 +174,7 @@ async fn releases_of_those_who_hold_nothing_change_nothing(kind: Kind) {
     let client = service.handler();
     let (mut sent, mut number) = (0, 0);
     let mut tick = tokio::time::interval(TICK);
-    while start.elapsed() < ATTACK {
+    while start.elapsed() < ATTACK || sent < ATTACKS {
         tick.tick().await;
         loot.look(&consumer.notes);
         sent += strike(&loot, number, &client).await;
@@ -191,7 +193,6 @@ async fn releases_of_those_who_hold_nothing_change_nothing(kind: Kind) {
             growth >> 20
         );
     }
-    assert!(sent as f64 / seconds >= 1_000.0, "only {sent} attacks in {seconds:.1} s");
     assert!(growth < GROWTH_MAX_BYTES, "{growth} bytes more");
 
     let run = service.finished("busy", 90).await;

@@ -216,13 +216,14 @@ async fn a_database_of_another_version_is_left_alone() {
     assert!(answer.code == 1 && answer.err.contains("version"), "{answer:?}");
 }
 
-/// As a later release would leave it.
+/// As a later release would leave it that this one cannot live with.
 async fn add_migration(path: &Path) {
     use sqlx::Connection as _;
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
     let mut connection = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
     let sql = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
-               SELECT 9999, 'later', 1, checksum, 0 FROM _sqlx_migrations LIMIT 1";
+               SELECT 9999, 'later', 1, checksum, 0 FROM _sqlx_migrations LIMIT 1;
+               UPDATE schema_compatibility SET oldest = 9999";
     sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
 }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tollgate_proto::v1::{
-    CorruptRow, GetEmitterStatusRequest, GetHandlerStatusRequest, PauseScheduleRequest, ReleaseStatus,
-    ReleaseTokenRequest, ResumeScheduleRequest, RunState,
+    CorruptRow, GetEmitterStatusRequest, GetHandlerStatusRequest, ListSchedulesRequest, PauseScheduleRequest,
+    ReleaseStatus, ReleaseTokenRequest, ResumeScheduleRequest, RunState,
 };
-use tollgate_tests::resources::{every, http, once, policy, schedule_name, soon};
+use tollgate_tests::resources::{PARENT, every, http, once, policy, schedule_name, soon};
 use tollgate_tests::{Conduct, Consumer, Database, Kind, Link, Notes, Releases, Service, wait_for};
 use tonic::{Code, Status};
 
@@ -187,6 +187,25 @@ async fn a_corrupt_row_stops_what_it_describes_and_nothing_else(kind: Kind) {
     }
     assert!(!log.contains("panicked"), "{log}");
 
+    // Lists leave out what cannot be read, and nothing else.
+    let list =
+        ListSchedulesRequest { parent: PARENT.to_owned(), page_size: 3, ..ListSchedulesRequest::default() };
+    let first = world.service.master().list_schedules(list.clone()).await.unwrap().into_inner();
+    let mut listed: Vec<String> = first.schedules.into_iter().map(|schedule| schedule.name).collect();
+    let mut token = first.next_page_token;
+    while !token.is_empty() {
+        let page = ListSchedulesRequest { page_token: token, ..list.clone() };
+        let page = world.service.master().list_schedules(page).await.unwrap().into_inner();
+        listed.extend(page.schedules.into_iter().map(|schedule| schedule.name));
+        token = page.next_page_token;
+    }
+    let mut all: Vec<String> = VICTIMS.iter().map(|(id, _)| schedule_name(id)).collect();
+    all.extend(["good", "childish"].map(schedule_name));
+    all.sort();
+    assert_eq!(listed, all);
+    assert!(world.service.runs("strange-run").await.is_empty());
+    assert_eq!(world.service.runs("token").await.len(), 1);
+
     // What is corrupt fires nothing, and passes no limit.
     for (id, before) in &held {
         assert_eq!(ids(&world.consumer.notes, id), *before, "{id}");
@@ -241,8 +260,6 @@ async fn repaired(world: World, held: &BTreeMap<&str, Vec<String>>) {
         "UPDATE runs SET next_index = 2 WHERE next_index = -1",
         "UPDATE shard_policies SET body = (SELECT spec FROM policies WHERE id = 'policy') WHERE body = '{}'",
         "DELETE FROM shard_inbox WHERE body = '{\"kind\": \"dance\"}'",
-        "UPDATE schedules SET spec = spec WHERE spec = 'null'",
-        "UPDATE schedule_children SET rule = rule WHERE rule = 'sometimes'",
         "DELETE FROM run_specs WHERE body = '{'",
     ];
     let world = world.while_stopped(&mended).await;

@@ -28,12 +28,16 @@ const BACKLOG_MAX: u64 = 2_500;
 pub(crate) const HOUR_US: i64 = 3_600_000_000;
 
 /// What is asked of a campaign.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Wish {
     pub(crate) seed: u64,
     /// No new round begins after this long; none: one round.
     pub(crate) length: Option<Duration>,
     pub(crate) postgres: bool,
+    /// Of the processes.
+    pub(crate) lease: Duration,
+    /// Only kinds that contain this.
+    pub(crate) only: Option<String>,
 }
 
 /// How long things took after the faults of one kind, in milliseconds.
@@ -102,7 +106,7 @@ impl Campaign {
             };
             let machine = Machine::new(&library, folder.join(format!("machine-{number}")))?;
             let advertise = format!("http://{}", peer.address);
-            processes.push(Process::new(number, store, port, advertise, folder, machine)?);
+            processes.push(Process::new(number, store, port, advertise, wish.lease, folder, machine)?);
             peers.push(peer);
         }
         for process in &mut processes {
@@ -129,11 +133,16 @@ impl Campaign {
     /// Makes waves of work and injects faults, as long as was wished.
     pub(crate) async fn run(&mut self) -> Result<()> {
         let began = Instant::now();
-        let waves = tokio::spawn(make_waves(self.load.clone(), self.sink.clone(), self.wish.seed));
+        let waves = tokio::spawn(make_waves(self.load.clone(), self.wish.seed));
         self.deliveries_begin().await?;
-        let mut order = Order::new(self.wish.seed, self.processes.len(), self.wish.postgres);
+        let mut order = Order::new(self.wish.seed, self.processes.len(), self.wish.lease, self.wish.postgres);
         'rounds: loop {
-            for fault in order.round() {
+            let mut faults = order.round();
+            if let Some(only) = &self.wish.only {
+                faults.retain(|fault| fault.kind().contains(only));
+                anyhow::ensure!(!faults.is_empty(), "no fault of this round has {only:?} in its name");
+            }
+            for fault in faults {
                 if self.wish.length.is_some_and(|length| began.elapsed() >= length) {
                     break 'rounds;
                 }
@@ -182,25 +191,27 @@ impl Campaign {
         } else {
             *self.log.missed_points.entry(kind.clone()).or_default() += 1;
         }
+        let effect_us = self.effect_us.take().unwrap_or(began_us);
         if fault.disturbs() {
-            self.disturbed(&fault, began_us, ended_us);
+            self.disturbed(&fault, (began_us, effect_us, ended_us));
         }
         self.look_after_the_dead().await?;
-        let effect_us = self.effect_us.take().unwrap_or(began_us);
         if happened {
             self.follow(&kind, since, effect_us, ended_us, shards.as_ref()).await;
         }
         Ok(())
     }
 
-    /// Answers of the last moments before it may not have been recorded; after it, things need a while.
-    fn disturbed(&mut self, fault: &Fault, began_us: i64, ended_us: i64) {
-        let after_us = match fault {
-            Fault::Kill { .. } | Fault::KillAt { .. } => 1_000_000,
-            _ => 5_000_000,
+    /// Answers of the last moments before it may not have been recorded. A process that died cannot do more harm later;
+    /// after other faults, things need a while.
+    fn disturbed(&mut self, fault: &Fault, (began_us, effect_us, ended_us): (i64, i64, i64)) {
+        let (from_us, until_us) = match fault {
+            Fault::Kill { .. } | Fault::KillAt { .. } | Fault::Limit { .. } => {
+                (effect_us, effect_us + 2_000_000)
+            }
+            _ => (began_us, ended_us + 5_000_000),
         };
-        let disturbance = Disturbance { from_us: began_us - 2_000_000, until_us: ended_us + after_us };
-        self.log.disturbances.push(disturbance);
+        self.log.disturbances.push(Disturbance { from_us: from_us - 2_000_000, until_us });
     }
 
     /// Starts again what has ended by itself, and writes that down: no fault explains it.
@@ -276,19 +287,14 @@ impl Campaign {
     }
 }
 
-async fn make_waves(load: Load, sink: Sink, seed: u64) {
+async fn make_waves(load: Load, seed: u64) {
     let mut ticks = tokio::time::interval(WAVE);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut wave = 0;
     loop {
         ticks.tick().await;
-        let now_us = now_us();
-        let due: u64 = {
-            let ordered = load.ordered();
-            let due = ordered.due.iter().filter(|due| due.launch_us <= now_us);
-            due.map(|due| u64::from(due.events)).sum()
-        };
-        if due.saturating_sub(sink.journal().done() as u64) < BACKLOG_MAX {
+        // Where nobody says, there is room.
+        if load.waiting().await.is_none_or(|waiting| waiting < BACKLOG_MAX) {
             load.wave(wave, seed).await;
             wave += 1;
         }

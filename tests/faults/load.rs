@@ -112,6 +112,13 @@ impl Load {
         self.ordered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many events are due and wait; none where the process that was asked does not answer.
+    pub(crate) async fn waiting(&self) -> Option<u64> {
+        let mut handler = EventHandlerServiceClient::new(self.doors.any());
+        let answer = handler.get_handler_status(GetHandlerStatusRequest::default()).await;
+        answer.ok().map(|answer| answer.into_inner().waiting_count)
+    }
+
     /// Makes the schedules of a wave.
     pub(crate) async fn wave(&self, wave: usize, seed: u64) {
         let _clock = self.clock.read().await;

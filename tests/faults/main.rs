@@ -49,6 +49,12 @@ struct Arguments {
     /// postgres (three processes) or sqlite (one)
     #[arg(long, default_value = "postgres", value_parser = ["postgres", "sqlite"])]
     store: String,
+    /// Lease of the processes, in milliseconds: a short one lets more faults fit into an hour
+    #[arg(long, default_value_t = 3_000, value_parser = clap::value_parser!(u64).range(500..=60_000))]
+    lease_ms: u64,
+    /// Only faults whose kind contains this text, such as `kill -9`
+    #[arg(long)]
+    only: Option<String>,
     /// Folder for the verdict (verdict-STORE.json) and, when a promise was broken, logs and journal
     #[arg(long, default_value = "target/faults")]
     output: PathBuf,
@@ -80,6 +86,8 @@ async fn run(arguments: Arguments) -> Result<bool> {
         seed: arguments.seed,
         length: arguments.minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0)),
         postgres: arguments.store == "postgres",
+        lease: Duration::from_millis(arguments.lease_ms),
+        only: arguments.only,
     };
     std::fs::create_dir_all(&arguments.output)?;
     let scratch = tempfile::Builder::new().prefix("tollgate-faults-").tempdir()?;
@@ -99,8 +107,8 @@ async fn run(arguments: Arguments) -> Result<bool> {
 
 async fn campaign(wish: Wish, began: Instant, folder: &Path, output: &Path) -> Result<bool> {
     let commit = report::commit();
-    let mut campaign = Campaign::start(wish, folder).await?;
-    judge(&mut campaign, wish, (began, &commit), output).await
+    let mut campaign = Campaign::start(wish.clone(), folder).await?;
+    judge(&mut campaign, &wish, (began, &commit), output).await
 }
 
 async fn interrupted() -> Result<&'static str> {
@@ -114,7 +122,7 @@ async fn interrupted() -> Result<&'static str> {
 
 async fn judge(
     campaign: &mut Campaign,
-    wish: Wish,
+    wish: &Wish,
     (began, commit): (Instant, &str),
     output: &Path,
 ) -> Result<bool> {

@@ -6,7 +6,6 @@ use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use rand::{Rng as _, SeedableRng as _};
 
-use crate::process::LEASE;
 use crate::proxy::Mode;
 use crate::sink::Conduct;
 
@@ -145,15 +144,23 @@ impl Fault {
 pub(crate) struct Order {
     random: StdRng,
     processes: usize,
+    lease: Duration,
     postgres: bool,
     lower: bool,
     points: Vec<&'static str>,
 }
 
 impl Order {
-    /// The order of this seed, for so many processes.
-    pub(crate) fn new(seed: u64, processes: usize, postgres: bool) -> Self {
-        Self { random: StdRng::seed_from_u64(seed), processes, postgres, lower: false, points: Vec::new() }
+    /// The order of this seed, for so many processes with this lease.
+    pub(crate) fn new(seed: u64, processes: usize, lease: Duration, postgres: bool) -> Self {
+        Self {
+            random: StdRng::seed_from_u64(seed),
+            processes,
+            lease,
+            postgres,
+            lower: false,
+            points: Vec::new(),
+        }
     }
 
     /// The faults of the next round.
@@ -174,7 +181,7 @@ impl Order {
             self.limit(true),
             Fault::Cancel { lane: self.random.random_range(0..6), after: self.ms(20..400) },
         ];
-        let longer = self.ms(1_000..3_000) + LEASE;
+        let longer = self.ms(1_000..3_000) + self.lease;
         faults.push(Fault::Freeze { victim: self.victim(), length: longer });
         if self.postgres {
             faults.extend([
@@ -244,7 +251,7 @@ mod tests {
     #[test]
     fn a_seed_gives_the_same_faults() {
         let rounds = |seed| {
-            let mut order = Order::new(seed, 3, true);
+            let mut order = Order::new(seed, 3, Duration::from_secs(3), true);
             (0..3).map(|_| order.round()).collect::<Vec<_>>()
         };
         assert_eq!(rounds(7), rounds(7));
@@ -253,7 +260,7 @@ mod tests {
 
     #[test]
     fn three_rounds_have_every_kind_and_every_point() {
-        let mut order = Order::new(1, 3, true);
+        let mut order = Order::new(1, 3, Duration::from_secs(3), true);
         let kinds: BTreeSet<String> = (0..3).flat_map(|_| order.round()).map(|fault| fault.kind()).collect();
         for point in POINTS {
             assert!(kinds.contains(&format!("kill at {point}")), "{point}");

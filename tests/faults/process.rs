@@ -13,8 +13,6 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::machine::Machine;
 
-/// The campaign's lease: shorter than the default, so that more fits into an hour.
-pub(crate) const LEASE: Duration = Duration::from_secs(3);
 /// A planned stop takes at most this long.
 const STOP_MAX: Duration = Duration::from_secs(12);
 /// How long a call may take.
@@ -26,6 +24,7 @@ pub(crate) struct Process {
     store: String,
     port: u16,
     advertise: String,
+    lease: Duration,
     folder: PathBuf,
     child: Option<Child>,
     /// It has served since it was last started.
@@ -44,6 +43,7 @@ impl Process {
         store: String,
         port: u16,
         advertise: String,
+        lease: Duration,
         folder: &Path,
         machine: Machine,
     ) -> Result<Self> {
@@ -57,6 +57,7 @@ impl Process {
             store,
             port,
             advertise,
+            lease,
             folder: folder.to_owned(),
             child: None,
             ready: false,
@@ -186,7 +187,7 @@ impl Process {
 
     fn spawn(&mut self) -> Result<()> {
         self.ready = false;
-        let (port, lease) = (self.port, LEASE.as_millis());
+        let (port, lease) = (self.port, self.lease.as_millis());
         let binary = std::env::var_os("TOLLGATE_FAULTS_BIN").context(
             "TOLLGATE_FAULTS_BIN is not set; run the campaign with ./tests/run faults, which builds the binary with fault points",
         )?;

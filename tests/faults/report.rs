@@ -11,7 +11,7 @@ use crate::campaign::{Campaign, Recovery, Wish};
 
 /// What the verdict is about.
 pub(crate) struct Report<'a> {
-    pub(crate) wish: Wish,
+    pub(crate) wish: &'a Wish,
     pub(crate) verdict: &'a Verdict,
     pub(crate) campaign: &'a Campaign,
     pub(crate) took_s: u64,
@@ -42,6 +42,7 @@ impl Report<'_> {
             "date": chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
             "store": self.store(),
             "processes": self.campaign.processes.len(),
+            "lease_ms": u64::try_from(self.wish.lease.as_millis()).unwrap_or_default(),
             "seed": self.wish.seed,
             "seconds": self.took_s,
             "events_due": verdict.events_due,

@@ -16,6 +16,7 @@ mod explain;
 mod finish;
 mod handover;
 mod live;
+mod planted;
 mod queue;
 pub mod release;
 mod restore;
@@ -26,4 +27,6 @@ mod steer;
 mod testing;
 
 pub use explain::{Explanation, Gauge, Holder, Place, Reason, Status};
+#[cfg(feature = "planted-bugs")]
+pub use planted::Planted;
 pub use shard::{Commit, Context, Deadline, Effect, Needs, Options, Send, Shard, State};

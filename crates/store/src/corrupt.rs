@@ -1,7 +1,8 @@
 //! Rows that do not hold what they must: passed over, named in the log once, and listed as long as they are found.
 //!
-//! In: what each read of a part of the store found. Out: the list, for whoever shows it. Invariant: a part's list is that
-//! of its latest read, so that a row that was put right is not listed any longer.
+//! In: what each read of a part of the store found. Out: the list, for whoever shows it. A part that is read as a whole has
+//! the list of its latest read, so that a row that was put right is not listed any longer; what the pages of a list
+//! or of the audit log find is kept until the process ends.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -84,6 +84,30 @@ where
     (kept, found)
 }
 
+/// A page of a list, and what goes on after it where rows of a full page are left out: the place, and how many rows are
+/// missing.
+pub(crate) fn sound_page<R, T, K>(
+    rows: Vec<R>,
+    limit: u32,
+    place: impl Fn(&R) -> K,
+    shard: impl Fn(&R) -> Option<u16>,
+) -> (Vec<T>, Vec<CorruptRow>, Option<(K, u32)>)
+where
+    T: TryFrom<R, Error = StoreError>,
+{
+    let last = rows.last().filter(|_| rows.len() >= limit as usize).map(place);
+    let (mut kept, mut found) = (Vec::with_capacity(rows.len()), Vec::new());
+    for row in rows {
+        let of = shard(&row);
+        match T::try_from(row) {
+            Ok(value) => kept.push(value),
+            Err(error) => found.extend(CorruptRow::of(of, &error)),
+        }
+    }
+    let missing = u32::try_from(found.len()).unwrap_or(u32::MAX);
+    (kept, found, last.filter(|_| missing > 0).map(|place| (place, missing)))
+}
+
 /// All rows, or the first that is corrupt.
 pub(crate) fn all<R, T>(rows: Vec<R>) -> Result<Vec<T>, StoreError>
 where

@@ -19,6 +19,10 @@ const ROWS_MAX: usize = 1_000;
 /// A shard's owner is woken for runs that launch so soon; it finds later ones by itself.
 const SOON_US: i64 = 5 * MINUTE_US;
 
+/// What falls due so soon after a change may have a run in an earlier home of its schedule: longer than windows are
+/// opened ahead, with masters whose clocks disagree.
+const DOUBT_US: i64 = 60 * MINUTE_US;
+
 /// What has been judged and not handed over.
 pub(crate) struct Batch {
     runs: Vec<Run>,
@@ -49,8 +53,10 @@ impl Batch {
     /// Adds the run of a child's launch.
     pub(crate) fn run(&mut self, child: &ScannedChild, launch_us: i64, now_us: i64) {
         let schedule = &child.schedule;
-        // What falls due after the move, the shard where it lived before has given up.
-        if !schedule.former_homes.is_empty() && (self.again || launch_us <= schedule.updated_us) {
+        // What falls due long after the move, the shard where it lived before never had. Of what it had it may have
+        // started or ended some before it heard of the move; the rest it passes on by itself.
+        let recent = launch_us <= schedule.updated_us.saturating_add(DOUBT_US);
+        if !schedule.former_homes.is_empty() && (self.again || recent) {
             self.doubtful.push((schedule.uid, launch_us));
         }
         self.runs.push(Run {

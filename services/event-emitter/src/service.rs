@@ -10,8 +10,8 @@ use tollgate_proto::v1::{
 };
 use tollgate_proto::{FieldError, page};
 use tollgate_status::status;
-use tollgate_store::{CorruptRow, StoreError};
 use tollgate_store::emit::{EmitStore, Frontier, WindowRow};
+use tollgate_store::{CorruptRow, StoreError};
 use tonic::{Request, Response, Status};
 
 use crate::Options;
@@ -47,7 +47,13 @@ impl EmitterService {
             time_zones: zones.into_iter().filter(|zone| !zone.is_empty()).collect(),
             open_windows: incomplete.iter().take(OPEN_MAX).map(message).collect(),
             open_windows_count: u32::try_from(incomplete.len()).unwrap_or(u32::MAX),
-            corrupt_rows: self.store.corrupt_rows().into_iter().filter(|row| row.shard.is_none()).map(corrupt_row).collect(),
+            corrupt_rows: self
+                .store
+                .corrupt_rows()
+                .into_iter()
+                .filter(|row| row.shard.is_none())
+                .map(corrupt_row)
+                .collect(),
         })
     }
 
@@ -120,7 +126,13 @@ fn message(row: &WindowRow) -> Window {
 
 fn corrupt_row(row: CorruptRow) -> tollgate_proto::v1::CorruptRow {
     let CorruptRow { table, shard, key, column, message } = row;
-    tollgate_proto::v1::CorruptRow { table: table.to_owned(), shard: shard.map(u32::from), key, column, message }
+    tollgate_proto::v1::CorruptRow {
+        table: table.to_owned(),
+        shard: shard.map(u32::from),
+        key,
+        column,
+        message,
+    }
 }
 
 fn field(error: FieldError) -> Status {

@@ -2,6 +2,7 @@
 
 use super::change::{HistoryRow, Outcome, TokenRow, TokenState};
 use super::live::{LiveRun, LiveToken};
+use super::planted::Planted;
 use super::queue::Work;
 use super::shard::{Effect, Send, Shard, WallTimer};
 use crate::model::{Now, OverlapRule, Run, RunId, RunKind, RunState, SkipReason, Skipped};
@@ -14,6 +15,7 @@ impl Shard {
     pub(super) fn adopt_run(&mut self, mut run: Run, now: Now) {
         if let Some(row) = self.schedules.get(&run.schedule_uid).and_then(|s| s.row.as_ref()) {
             let stale = run.kind == RunKind::Scheduled
+                && !self.has(Planted::FenceIgnored)
                 && run.launch_us <= row.until_us
                 && row.replaced_us(run.generation).is_some_and(|changed_us| run.launch_us > changed_us);
             let current = (row.generation, row.events, row.priority);
@@ -104,15 +106,17 @@ impl Shard {
 
     /// Puts a run into its lane or takes it out, as its state says.
     pub(super) fn sync_lane(&mut self, id: RunId, now: Now) {
+        let early = self.has(Planted::SpreadIgnored);
         let Some(run) = self.runs.get_mut(&id) else { return };
         let wants = run.launched
             && !run.cancelled
             && run.row.cursor < run.row.events
             && run.retrying < self.options.retrying_max;
-        if wants && !run.next_is_due(now.wall_us) {
+        let due = run.next_is_due(now.wall_us) || early;
+        if wants && !due {
             self.wall_timers.insert((run.launch_of(run.row.cursor), WallTimer::Spread(id)));
         }
-        let wants = wants && run.next_is_due(now.wall_us);
+        let wants = wants && due;
         if !wants {
             self.leave_lane(id);
         } else if !run.in_lane {
@@ -163,6 +167,9 @@ impl Shard {
 
     /// What has not started by the end of its window is recorded as one range.
     pub(super) fn window_ended(&mut self, id: RunId, now: Now) {
+        if self.has(Planted::WindowIgnored) {
+            return;
+        }
         let Some(run) = self.runs.get_mut(&id) else { return };
         // The timer may be an earlier generation's.
         if run.window_end_us().is_none_or(|at_us| at_us > now.wall_us) {
@@ -183,6 +190,9 @@ impl Shard {
         }
         run.row.cursor = run.row.events;
         self.urgent = true;
+        if self.has(Planted::WindowCountedTwice) {
+            self.count(id, outcome, count);
+        }
         self.changes.history.push(HistoryRow {
             run: id,
             index: first,
@@ -200,7 +210,7 @@ impl Shard {
 
     /// Hands out tokens, bucket by bucket, until limits or work run out.
     pub(super) fn dispatch(&mut self, now: Now) {
-        if self.pause.pause.is_some() || self.draining {
+        if self.pause.pause.is_some() && !self.has(Planted::PauseIgnored) || self.draining {
             return;
         }
         let sends_max = self.options.sends_max;

@@ -5,6 +5,7 @@
 
 use super::change::{TokenRow, TokenState};
 use super::live::{LiveRun, LiveToken};
+use super::planted::Planted;
 use super::shard::{Shard, WallTimer};
 use crate::model::{Now, Run, RunState};
 
@@ -26,6 +27,7 @@ impl Shard {
 
     pub(super) fn restore_token(&mut self, row: TokenRow, now: Now) {
         let key = (row.run, row.index);
+        let goes_on = self.has(Planted::TtlRunsWhileDown);
         let Some(run) = self.runs.get_mut(&row.run) else { return };
         let policy = run.row.policy_uid;
         run.outstanding += 1;
@@ -33,6 +35,9 @@ impl Shard {
         let due_us = row.due_us;
         let mut token = LiveToken::new(row, policy, now.mono_us);
         token.stored = true;
+        if let Some(delivered_us) = token.row.delivered_us.filter(|_| goes_on) {
+            token.sign_us -= now.wall_us - delivered_us;
+        }
         token.doubtful = state == TokenState::Acquired;
         self.tokens.insert(key, token);
         match state {

@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use super::change::{Outcome, TokenState};
 use super::live::LiveToken;
+use super::planted::Planted;
 use super::release::{Answer, Release, ReleaseOutcome};
 use super::shard::{Effect, MonoTimer, Shard, WallTimer};
 use crate::model::{Now, Policy, Reclaim, RunId, SECOND_US, Sent, Target, TtlFrom};
@@ -28,13 +29,17 @@ impl Shard {
                 if let Some(wait_ms) = retry_after_ms {
                     self.block_schedule(run, wait_ms, now);
                 }
-                if self.tokens.get(&key).is_some_and(|t| t.doubtful) {
+                let sure = self.has(Planted::RefusalEndsDoubt);
+                if self.tokens.get(&key).is_some_and(|t| t.doubtful && !sure) {
                     self.refused_in_doubt(key, message, retry_after_ms, permanent, now);
                 } else if permanent {
                     self.finish(key, Outcome::Dead, message, now);
                 } else {
                     self.failed(key, message, retry_after_ms, Outcome::Dead, now);
                 }
+            }
+            Sent::Unclear { message, retry_after_ms } if self.has(Planted::UnclearFrees) => {
+                self.failed(key, message, retry_after_ms, Outcome::Dead, now);
             }
             Sent::Unclear { message, retry_after_ms } => self.unclear(key, message, retry_after_ms, now),
         }
@@ -44,7 +49,8 @@ impl Shard {
     pub fn release(&mut self, release: Release, reply: u64, now: Now) -> Option<Answer> {
         let key = (release.run, release.index);
         let Some(token) = self.tokens.get(&key) else { return self.once_durable(Answer::NotHeld, reply) };
-        if !token.in_flight() || release.attempt.is_some_and(|a| a != token.row.attempt) {
+        let any = self.has(Planted::LateReleaseFrees);
+        if !token.in_flight() || release.attempt.is_some_and(|a| a != token.row.attempt && !any) {
             return self.once_durable(Answer::Late, reply);
         }
         let mut answer = Answer::Released;
@@ -71,7 +77,7 @@ impl Shard {
     /// An answer that says how things stand: at once if the store says the same already. A consumer that repeats a
     /// release must not be told that the token is free before that is certain.
     fn once_durable(&mut self, answer: Answer, reply: u64) -> Option<Answer> {
-        if self.durable_after().is_none() {
+        if self.durable_after().is_none() || self.has(Planted::AnswerBeforeDurable) {
             return Some(answer);
         }
         self.urgent = true;
@@ -92,12 +98,15 @@ impl Shard {
         let key = (run, index);
         let default_ttl_ms = self.heartbeat_ttl_ms(key);
         let (pending, durable) = (self.pending_commit(), self.commits());
+        let forgets = self.has(Planted::HeartbeatIgnored);
         let Some(token) = self.tokens.get_mut(&key) else { return Some(Answer::NotHeld) };
         if !token.in_flight() || attempt.is_some_and(|a| a != token.row.attempt) {
             return Some(Answer::Late);
         }
         let remaining_ms = ttl_ms.unwrap_or(default_ttl_ms);
-        token.sign_us = now.mono_us;
+        if !forgets {
+            token.sign_us = now.mono_us;
+        }
         if token.row.heartbeat_ttl_ms != Some(remaining_ms) {
             token.row.heartbeat_ttl_ms = Some(remaining_ms);
             token.ttl_commit = pending;
@@ -240,7 +249,7 @@ impl Shard {
         let Some(run) = self.runs.get(&key.0) else { return };
         let parked =
             self.schedules.get(&run.row.schedule_uid).is_some_and(super::live::LiveSchedule::is_parked);
-        let cancelled = run.cancelled;
+        let (cancelled, same) = (run.cancelled, self.has(Planted::AttemptNotRaised));
         let Some(token) = self.tokens.get_mut(&key) else { return };
         let policy_paused = self
             .buckets
@@ -251,7 +260,7 @@ impl Shard {
         } else if parked || policy_paused || self.pause.pause.is_some() || self.draining {
             self.arm(key, Some(now.mono_us + PAUSED_RESEND_US));
         } else {
-            token.row.attempt += 1;
+            token.row.attempt += u32::from(!same);
             // Nobody knows any more what became of the delivery before.
             token.doubtful = true;
             token.elsewhere_us = None;
@@ -262,7 +271,11 @@ impl Shard {
     /// held -> suspect -> reclaimed.
     fn silent(&mut self, key: (RunId, u32), now: Now) {
         let (ttl_ms, suspect_ms, reclaim) = self.ttl_of(key);
+        let by_wall = self.has(Planted::WallClockTtl);
         let Some(token) = self.tokens.get_mut(&key) else { return };
+        if let Some(delivered_us) = token.row.delivered_us.filter(|_| by_wall) {
+            token.sign_us = now.mono_us - (now.wall_us - delivered_us);
+        }
         let suspect_us = token.sign_us.saturating_add(ttl_ms.saturating_mul(1000));
         let reclaim_us = suspect_us.saturating_add(suspect_ms.saturating_mul(1000));
         if now.mono_us < suspect_us {

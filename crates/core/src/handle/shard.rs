@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::bucket::Bucket;
 use super::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow, TokenState};
 use super::live::{LiveRun, LiveSchedule, LiveToken};
+use super::planted::Planted;
 use super::queue::Queue;
 use super::release::Answer;
 use super::steer::Move;
@@ -25,11 +26,20 @@ pub struct Options {
     pub retrying_max: u32,
     /// How long a change that nobody waits for may wait for company, in microseconds.
     pub lazy_us: i64,
+    /// The rule that is broken on purpose.
+    #[cfg(feature = "planted-bugs")]
+    pub planted: Option<Planted>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { sends_max: 1024, retrying_max: 1000, lazy_us: 20_000 }
+        Self {
+            sends_max: 1024,
+            retrying_max: 1000,
+            lazy_us: 20_000,
+            #[cfg(feature = "planted-bugs")]
+            planted: None,
+        }
     }
 }
 
@@ -282,7 +292,8 @@ impl Shard {
     pub fn adopt(&mut self, runs: Vec<Run>, specs: Vec<RunSpec>, now: Now) {
         self.keep_specs(specs);
         for run in runs {
-            if !self.runs.contains_key(&run.id) && !self.gone.contains_key(&run.id) {
+            let gone = self.gone.contains_key(&run.id) && !self.has(Planted::GoneForgotten);
+            if !self.runs.contains_key(&run.id) && !gone {
                 self.adopt_run(run, now);
             }
         }

@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::change::{HistoryRow, Outcome, ShardPause, ShardSchedule, TokenRow, TokenState};
 use super::control::{Control, Message};
 use super::live::{LiveRun, LiveToken};
+use super::planted::Planted;
 use super::shard::{Context, Needs, Shard, WallTimer};
 use crate::model::{Counts, DAY_US, Now, Policy, Run, RunId, RunKind, RunState};
 
@@ -32,7 +33,8 @@ impl Shard {
     /// Carries out a message of the inbox; its row goes with the next commit. One that was taken in already is
     /// passed over.
     pub fn control(&mut self, message: Message, context: Context, now: Now) {
-        if self.messages.contains_key(&message.id) || self.is_outdated(&message.control) {
+        let known = self.messages.contains_key(&message.id) && !self.has(Planted::MessageTwice);
+        if known || self.is_outdated(&message.control) {
             return;
         }
         self.urgent = true;
@@ -102,6 +104,9 @@ impl Shard {
             .map(|(key, _)| *key)
             .collect();
         for key in waiting {
+            if self.has(Planted::CancelKeepsRetries) {
+                continue;
+            }
             self.finish(key, Outcome::Cancelled, message.clone(), now);
         }
         self.finish_if_done(id, now);
@@ -336,7 +341,7 @@ impl Shard {
 
     /// Passes on the schedules that are durably given up.
     pub(super) fn hand_over(&mut self) {
-        let durable = self.commits();
+        let durable = if self.has(Planted::MovedEarly) { u64::MAX - 1 } else { self.commits() };
         for Move { shard, mut message, .. } in self.moves.extract_if(.., |m| m.after <= durable) {
             if let Control::ScheduleChanged { schedule, .. } = &mut message.control
                 && let Some(here) = self.schedules.get_mut(&schedule.uid).and_then(|s| s.row.as_mut())

@@ -137,6 +137,25 @@ fn generations_out_of_order_leave_the_newest() {
 }
 
 #[test]
+fn a_late_word_of_an_overtaken_generation_leaves_what_the_next_ones_emitter_handed_over() {
+    let mut world = World::new();
+    let s = spec(10, None);
+    let (second, row_2) = next(&s, world.now, &[1, 2]);
+    world.sleep_s(1);
+    let (third, row_3) = next(&second, world.now, &[]);
+    keep(&mut world, &second);
+    keep(&mut world, &third);
+    // The third generation was told before the window was opened, the second after it.
+    let unread = run(&third, at(2), 2);
+    world.store.emit(unread.clone(), &third);
+    world.tell(changed(&second, row_2));
+    world.tell(changed(&third, ShardSchedule { until_us: row_3.changed_us, ..row_3 }));
+    world.read_runs();
+    let launches: Vec<_> = world.store.runs.values().map(|r| (r.id, r.generation)).collect();
+    assert_eq!(launches, [(unread.id, 3)]);
+}
+
+#[test]
 fn a_deleted_schedule_fires_no_more_and_cancels_what_waits() {
     let p = policy(1, at_most(1));
     let mut world = World::with_policy(&p);

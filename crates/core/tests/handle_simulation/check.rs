@@ -1,64 +1,92 @@
 //! What must hold after each step, and at the end.
 
-use std::collections::BTreeMap;
-
-use tollgate_core::handle::Send;
-use tollgate_core::handle::change::{Changes, Outcome, TokenState};
-use tollgate_core::handle::release::{Answer, Release};
+use tollgate_core::handle::change::{Changes, Outcome, ShardSchedule, TokenState};
+use tollgate_core::handle::release::{Answer, Release, ReleaseOutcome};
+use tollgate_core::handle::{Reason, Send};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
-use crate::world::World;
-
-/// Events in flight by policy, and the policies' limits.
-pub(crate) type Loads = BTreeMap<Uuid, (u32, Option<u32>)>;
+use crate::handle_world::Store;
+use crate::totals::Seen;
+use crate::world::{At, World};
 
 impl World {
-    pub(crate) fn loads(&self, shard: u16) -> Loads {
-        let store = &self.owners[usize::from(shard)].store;
-        let policies = store.policies.values();
-        policies.map(|p| (p.uid, (store.in_flight(Some(p.uid)), p.limits.max_in_flight))).collect()
-    }
-
-    /// Per policy, in flight is at most the larger of the old and the new limit; what is above shrinks.
-    pub(crate) fn check_commit(&mut self, shard: u16, before: &Loads, changes: &Changes) {
-        for (uid, (in_flight, limit)) in self.loads(shard) {
-            let Some(limit) = limit else { continue };
-            let (old, old_limit) = before.get(&uid).copied().unwrap_or((0, Some(0)));
-            let bound = limit.max(old_limit.unwrap_or(u32::MAX)).max(old);
-            assert!(in_flight <= bound, "{in_flight} of {uid} in flight, limit {limit}, before {before:?}");
+    /// One transaction, and what must hold of it.
+    pub(crate) fn commit_checked(&mut self, shard: u16, changes: &Changes, decided_us: i64) {
+        let store = &mut self.stores[usize::from(shard)];
+        let reclaimed = self.model.check_freed(store, shard, changes, decided_us);
+        let model = &self.model;
+        let limit_of = |policy: &Policy| policy.limits.max_in_flight.unwrap_or(u32::MAX);
+        let before: Vec<(Uuid, u32, u32)> =
+            store.policies.values().map(|p| (p.uid, limit_of(p), model.in_flight(Some(p.uid)))).collect();
+        check_starts(store, changes);
+        for id in changes.inbox_done.iter().filter(|id| id.as_u64_pair().1 == 0) {
+            assert!(self.model.done.insert(*id), "the message {id} is carried out twice");
         }
-        for row in &changes.history {
-            self.count(match row.outcome {
-                Outcome::Succeeded => "SUCCEEDED",
-                Outcome::Failed => "FAILED",
-                Outcome::Dead => "DEAD",
-                Outcome::Expired => "EXPIRED",
-                Outcome::Cancelled => "CANCELLED",
-                Outcome::Lost => "LOST",
-            });
-        }
-        for (what, rows) in [
-            ("withdrawn", changes.runs_withdrawn.len()),
-            ("revived", changes.history_gone.len()),
-            ("skipped", changes.skipped.len()),
-        ] {
-            if rows > 0 {
-                self.count(what);
+        store.apply(changes);
+        self.model.committed(store, changes);
+        for policy in store.policies.values() {
+            let in_flight = self.model.in_flight(Some(policy.uid));
+            let old = before.iter().find(|(uid, ..)| *uid == policy.uid);
+            let (old_limit, old) = old.map_or((0, 0), |(_, limit, old)| (*limit, *old));
+            let bound = limit_of(policy).max(old_limit).max(old);
+            assert!(in_flight <= bound, "{in_flight} in flight of {policy:?}, before {old} of {old_limit}");
+            let outside = self.model.at_consumers(Some(policy.uid));
+            assert!(
+                outside <= in_flight as usize,
+                "consumers have {outside}, {in_flight} are in flight: {policy:?}"
+            );
+            if in_flight > limit_of(policy) {
+                self.totals.count(Seen::LimitBelowHeld);
             }
         }
-        let store = &self.owners[usize::from(shard)].store;
         for run in changes.runs_changed.iter().filter(|r| r.state == RunState::Skipped) {
             assert!(store.skipped.contains_key(&(run.schedule_uid, run.launch_us)), "{run:?}");
         }
+        self.count_changes(changes, reclaimed);
     }
 
-    /// Only what is recorded is sent, in order, once due, from one shard, and not during a pause.
-    pub(crate) fn check_send(&mut self, shard: u16, send: &Send) {
-        let store = &self.owners[usize::from(shard)].store;
+    fn count_changes(&mut self, changes: &Changes, reclaimed: u32) {
+        for row in &changes.history {
+            self.count(match row.outcome {
+                Outcome::Succeeded => Seen::Succeeded,
+                Outcome::Failed => Seen::Failed,
+                Outcome::Dead => Seen::Dead,
+                Outcome::Expired => Seen::Expired,
+                Outcome::Cancelled => Seen::Cancelled,
+                Outcome::Lost => Seen::Lost,
+            });
+        }
+        for (seen, happened) in [
+            (Seen::Withdrawn, !changes.runs_withdrawn.is_empty()),
+            (Seen::Revived, !changes.history_gone.is_empty()),
+            (Seen::Skipped, !changes.skipped.is_empty()),
+            (Seen::Reclaimed, reclaimed > 0),
+        ] {
+            if happened {
+                self.count(seen);
+            }
+        }
+        for token in changes.tokens_put.iter().filter(|t| t.state != TokenState::Waiting && t.failures > 0) {
+            self.count(match token.state {
+                TokenState::Held if token.delivered_us.is_none() => Seen::HeldWithoutAnswer,
+                _ if token.failures > 1 => Seen::UnclearTwice,
+                _ => Seen::RefusedInDoubt,
+            });
+        }
+    }
+
+    /// Only what is recorded is sent, in order, once due, by the shard's owner, from one shard, and not during a pause.
+    pub(crate) fn check_send(&mut self, at: At, send: &Send) {
+        let shard = at.shard;
+        let store = &self.stores[usize::from(shard)];
         let key = (send.run, send.index);
         let row = store.tokens.get(&key).unwrap_or_else(|| panic!("{key:?} is sent without a token row"));
         assert_eq!((row.state, row.attempt), (TokenState::Acquired, send.attempt), "{key:?}");
+        let lease = self.processes[at.slot].owners.get(&shard).map(|o| o.lease.lease_id);
+        let row = &self.leases[usize::from(shard)];
+        let mine = lease == Some(row.lease_id);
+        assert!(mine, "{key:?} is sent by an owner that has lost the shard: {row:?}, {lease:?}");
         assert!(send.launch_us <= self.wall_max_us, "{key:?} before its launch time");
         let run = &store.runs[&send.run];
         assert!(run.launch_us <= send.launch_us && send.index < run.events, "{run:?}");
@@ -68,24 +96,32 @@ impl World {
         assert!(policy.is_none_or(|p| p.pause.is_none()), "{key:?} while its policy is paused");
         let schedule = store.schedules.get(&run.schedule_uid);
         assert!(schedule.is_none_or(|s| s.pause.is_none()), "{key:?} while its schedule is paused");
-        let last = self.attempts.insert(key, send.attempt).unwrap_or(0);
+        let early = self.model.is_repeated_early(send, self.now);
+        assert!(!early, "{key:?}: attempt {} while a former owner waits for the one before", send.attempt);
+        let last = self.model.sent.insert(key, send.attempt).unwrap_or(0);
         assert!(send.attempt > last, "{key:?}: attempt {} after {last}", send.attempt);
-        let from = *self.shard_of.entry(send.run).or_insert(shard);
+        let from = *self.model.shard_of.entry(send.run).or_insert(shard);
         assert_eq!(from, shard, "{key:?} is delivered from two shards");
-        self.count(if send.attempt == 1 { "send" } else { "resend" });
+        self.count(if send.attempt == 1 { Seen::Sent } else { Seen::Resent });
+        if row_was_under_way(last, send.attempt) {
+            self.count(Seen::SentAfterReload);
+        }
     }
 
     /// What a consumer is told is so in the store.
     pub(crate) fn check_answer(&mut self, shard: u16, release: &Release, answer: &Answer) {
         self.count_answer(answer);
-        let store = &self.owners[usize::from(shard)].store;
-        let token = store.tokens.get(&(release.run, release.index));
+        let key = (release.run, release.index);
+        if *answer == Answer::Late && self.model.was_reclaimed(key) {
+            self.count(Seen::LateAfterReclaim);
+        }
+        let token = self.stores[usize::from(shard)].tokens.get(&key);
         let held = token.is_some_and(|t| {
             t.state != TokenState::Waiting && release.attempt.is_none_or(|attempt| t.attempt == attempt)
         });
         match answer {
             // Its next attempt may have started in the meantime.
-            Answer::Released | Answer::ComesAgain { .. } if release.attempt.is_none() => {}
+            Answer::Released | Answer::ComesAgain { .. } | Answer::Late if release.attempt.is_none() => {}
             Answer::Released | Answer::ComesAgain { .. } | Answer::Late => {
                 assert!(!held, "{answer:?} to {release:?}, but the store has {token:?}");
             }
@@ -94,91 +130,126 @@ impl World {
             }
             Answer::Refused { .. } | Answer::Extended { .. } => {}
         }
+        if let (Answer::Released, Some(attempt)) = (answer, release.attempt) {
+            let outcome = match release.outcome {
+                ReleaseOutcome::Succeeded => Outcome::Succeeded,
+                ReleaseOutcome::Failed => Outcome::Failed,
+                ReleaseOutcome::Retry => Outcome::Dead,
+            };
+            self.model.acknowledge(key, attempt, outcome);
+        }
     }
 
-    /// With nothing pending, the machine counts what the store has.
-    pub(crate) fn compare_gauges(&mut self, shard: u16) {
-        if !self.random.percent(20) {
+    pub(crate) fn count_answer(&mut self, answer: &Answer) {
+        self.count(match answer {
+            Answer::Released => Seen::Released,
+            Answer::ComesAgain { .. } => Seen::ComesAgain,
+            Answer::Extended { .. } => Seen::Extended,
+            Answer::NotHeld => Seen::NotHeld,
+            Answer::Late => Seen::Late,
+            Answer::Refused { .. } => Seen::Refused,
+        });
+    }
+
+    /// With nothing pending, the machine counts what the model and the store have.
+    pub(crate) fn compare(&mut self, at: At) {
+        if !self.random.percent(8) {
             return;
         }
         let now = self.now;
-        let owner = &mut self.owners[usize::from(shard)];
+        let (store, row) = (&self.stores[usize::from(at.shard)], &self.leases[usize::from(at.shard)]);
+        let process = &mut self.processes[at.slot];
+        let Some(owner) = process.owners.get_mut(&at.shard) else { return };
         let Some(machine) = &mut owner.machine else { return };
-        if machine.durable_after().is_some() {
+        if owner.lease.lease_id != row.lease_id || machine.durable_after().is_some() {
             return;
         }
         let mut suspects = 0;
         for gauge in machine.status(now).gauges {
             let uid = gauge.policy.as_ref().map(|p| p.uid);
-            if uid.is_some() || gauge.held > 0 {
-                assert_eq!(gauge.held, owner.store.in_flight(uid), "{gauge:?}");
+            if let Some(policy) = &gauge.policy {
+                let held = (self.model.in_flight(uid), store.in_flight(uid));
+                assert_eq!((gauge.held, gauge.held), held, "{gauge:?}");
+                assert_eq!(
+                    Some(policy),
+                    store.policies.get(&policy.uid),
+                    "the machine has another policy than the store"
+                );
             }
             assert!(gauge.suspect <= gauge.held, "{gauge:?}");
             suspects += gauge.suspect;
         }
         if suspects > 0 {
-            self.count("suspect");
+            self.count(Seen::Suspect);
         }
     }
 
     /// Somebody asks how things stand.
-    pub(crate) fn look(&mut self, shard: u16) {
-        let owner = &self.owners[usize::from(shard)];
-        let Some(machine) = &owner.machine else { return };
+    pub(crate) fn explain(&mut self, shard: u16) {
+        let store = &self.stores[usize::from(shard)];
+        let owner = self.processes.iter().filter_map(|p| p.owners.get(&shard)).find(|o| o.machine.is_some());
+        let Some(machine) = owner.and_then(|o| o.machine.as_ref()) else { return };
         let mut buffered = false;
-        for run in owner.store.runs.values() {
+        for run in store.runs.values().filter(|r| !has_ended(r)) {
             for index in [0, run.cursor, run.events - 1] {
                 if let Some(explanation) = machine.explain(run.id, index, self.now) {
-                    buffered |= explanation
-                        .reasons
-                        .iter()
-                        .any(|r| matches!(r, tollgate_core::handle::Reason::Buffered { .. }));
+                    buffered |= explanation.reasons.iter().any(|r| matches!(r, Reason::Buffered { .. }));
                 }
             }
         }
         if buffered {
-            self.count("buffered");
+            self.count(Seen::Buffered);
         }
     }
 
     pub(crate) fn at_rest(&self) -> bool {
-        !self.master.is_anything_paused()
-            && self.owners.iter().all(|owner| {
-                let store = &owner.store;
-                owner.is_idle()
-                    && store.inbox.is_empty()
-                    && store.tokens.is_empty()
-                    && store.runs.values().all(has_ended)
-            })
+        let quiet = |shard: u16| {
+            let store = &self.stores[usize::from(shard)];
+            store.inbox.is_empty() && store.tokens.is_empty() && store.runs.values().all(has_ended)
+        };
+        self.owned().len() == self.stores.len()
+            && !self.master.is_anything_paused()
+            && self.all_emitted()
+            && (0..self.stores.len() as u16).all(quiet)
     }
 
     /// What keeps the world from coming to rest.
     pub(crate) fn unrest(&self) -> String {
-        let mut text = String::new();
-        for owner in &self.owners {
-            let runs: Vec<_> = owner.store.runs.values().filter(|r| !has_ended(r)).collect();
-            let (tokens, inbox) = (owner.store.tokens.values(), owner.store.inbox.values());
-            let deadline = owner.machine.as_ref().map(|m| m.next_deadline());
-            let why = runs.first().and_then(|r| owner.machine.as_ref()?.explain(r.id, r.cursor, self.now));
-            let tokens: Vec<_> = tokens.take(3).collect();
-            let inbox: Vec<_> = inbox.take(3).collect();
-            text += &format!("{:?}\n{why:#?}\n{tokens:#?}\n{inbox:#?}\n{deadline:?}\n", runs.first());
+        let mut text = format!("owned {:?}, emitted {}\n", self.owned(), self.all_emitted());
+        for (shard, store) in self.stores.iter().enumerate() {
+            let machines = self.processes.iter().filter_map(|p| p.owners.get(&(shard as u16)));
+            let machine = machines.filter_map(|o| o.machine.as_ref()).next();
+            let run = store.runs.values().find(|r| !has_ended(r));
+            let why = run.and_then(|r| machine?.explain(r.id, r.cursor, self.now));
+            let deadline = machine.map(|m| m.next_deadline());
+            let tokens: Vec<_> = store.tokens.values().take(3).collect();
+            let inbox: Vec<_> = store.inbox.values().take(3).collect();
+            text += &format!("{shard}: {run:?}\n{why:?}\n{tokens:?}\n{inbox:?}\n{deadline:?}\n");
         }
         text
     }
 
     /// Nothing is lost, nothing is twice, nothing is left.
     pub(crate) fn check_end(&mut self) {
-        for (id, (uid, launch_us, kind)) in &self.master.expected {
-            let rows: Vec<_> = self.owners.iter().filter_map(|o| o.store.runs.get(id)).collect();
+        for (id, (uid, launch_us, kind)) in &self.model.expected {
+            let rows: Vec<_> = self.stores.iter().filter_map(|s| s.runs.get(id)).collect();
             assert_eq!(rows.len(), 1, "the {kind:?} run {id} of {uid} at {launch_us}: {rows:?}");
         }
-        for owner in &self.owners {
-            for run in owner.store.runs.values() {
-                let ended = owner.store.history.range((run.id, 0)..=(run.id, u32::MAX)).map(|(_, r)| r.count);
-                let expected = if run.state == RunState::Skipped { 0 } else { run.events };
-                assert_eq!((ended.sum::<u32>(), run.counts.total()), (expected, expected), "{run:?}");
+        for store in &self.stores {
+            for run in store.runs.values() {
+                assert!(self.model.is_allowed(run.id), "nobody asked for {run:?}");
+                let rows = store.history.range((run.id, 0)..=(run.id, u32::MAX));
+                let (mut ended, expected) = (0, if run.state == RunState::Skipped { 0 } else { run.events });
+                for ((_, index), row) in rows {
+                    ended += row.count;
+                    let delivered = self.model.sent.contains_key(&(run.id, *index));
+                    assert!(row.outcome != Outcome::Succeeded || delivered, "{row:?} was never delivered");
+                }
+                assert_eq!((ended, run.counts.total()), (expected, expected), "{run:?}");
             }
+        }
+        self.model.check_acknowledged(&self.stores);
+        for owner in self.processes.iter().flat_map(|p| p.owners.values()) {
             let Some(machine) = &owner.machine else { continue };
             assert_eq!(machine.runs_held(), 0);
             for gauge in machine.status(self.now).gauges {
@@ -188,6 +259,47 @@ impl World {
     }
 }
 
-fn has_ended(run: &Run) -> bool {
+/// No run starts that its schedule's fence in the store calls stale; no event of a run that is cancelled, or after its
+/// window.
+fn check_starts(store: &Store, changes: &Changes) {
+    for row in changes.tokens_put.iter().filter(|row| row.state != TokenState::Waiting) {
+        let before = store.tokens.get(&(row.run, row.index));
+        let new = changes.runs_changed.iter().find(|r| r.id == row.run);
+        let Some(run) = new.or_else(|| store.runs.get(&row.run)) else { continue };
+        if before.is_some_and(|b| b.state != TokenState::Waiting) {
+            continue;
+        }
+        let retried =
+            changes.history_gone.contains(&(row.run, row.index)) || before.is_some_and(|b| b.failures == 0);
+        assert!(run.reason.is_empty() || retried, "{row:?} starts though its run is cancelled: {run:?}");
+        let spec = &store.specs[&(run.schedule_uid, run.generation)];
+        let window_us =
+            spec.finish_by_s.filter(|_| run.kind != RunKind::Backfill).map(|s| run.launch_us + s * SECOND_US);
+        let in_time = row.attempt > 1 || window_us.is_none_or(|end_us| row.acquired_us < end_us);
+        assert!(in_time, "{row:?} starts after its window: {run:?}");
+    }
+    for run in changes.runs_changed.iter().filter(|r| r.kind == RunKind::Scheduled && r.started_us.is_some())
+    {
+        let new = store.runs.get(&run.id).is_some_and(|old| old.started_us.is_none());
+        let row = store.schedules.get(&run.schedule_uid);
+        if let Some(row) = row.filter(|row| new && is_stale(row, run)) {
+            panic!("a withdrawn run starts: {run:?}, {row:?}");
+        }
+    }
+}
+
+fn is_stale(row: &ShardSchedule, run: &Run) -> bool {
+    row.generation > run.generation
+        && run.launch_us > row.changed_us
+        && run.launch_us <= row.until_us
+        && !row.launches_us.contains(&run.launch_us)
+}
+
+/// The delivery before was neither answered nor given up.
+fn row_was_under_way(last: u32, attempt: u32) -> bool {
+    last > 0 && attempt > last + 1
+}
+
+pub(crate) fn has_ended(run: &Run) -> bool {
     matches!(run.state, RunState::Finished | RunState::Cancelled | RunState::Skipped)
 }

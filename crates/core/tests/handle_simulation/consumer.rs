@@ -1,35 +1,31 @@
-//! Targets and consumers: prompt, slow, silent, forgetful, repetitive.
+//! Targets and consumers: prompt, slow, silent, forgetful, repetitive, lying.
 
 use tollgate_core::handle::Send;
 use tollgate_core::handle::change::TokenState;
 use tollgate_core::handle::control::Control;
 use tollgate_core::handle::release::{Release, ReleaseOutcome};
 use tollgate_core::model::*;
+use uuid::Uuid;
 
-use crate::world::{Event, World};
+use crate::totals::Seen;
+use crate::world::{At, Event, SHARDS, World};
 
 impl World {
     /// A delivery goes out: the target answers, and the consumer may have it.
-    pub(crate) fn deliver(&mut self, shard: u16, send: Send) {
+    pub(crate) fn deliver(&mut self, at: At, send: Send) {
         let (sent, arrives) = self.temper();
-        let event = Event::Answer {
-            shard,
-            life: self.owners[usize::from(shard)].life,
-            run: send.run,
-            index: send.index,
-            attempt: send.attempt,
-            sent,
-        };
-        let wait_us = *self.random.pick(&[1_000, 20_000, 2 * SECOND_US]).unwrap();
+        self.model.delivered(&send, &sent, arrives);
+        let event = Event::Answer { at, run: send.run, index: send.index, attempt: send.attempt, sent };
+        let wait_us = self.wait_us(&[1_000, 20_000, 2 * SECOND_US]);
         self.after(wait_us, event);
         if arrives && send.explicit_release {
-            self.work(shard, &send);
+            self.work(at.shard, &send);
         }
     }
 
     fn temper(&mut self) -> (Sent, bool) {
         let message = "no".to_owned();
-        if !self.chaos {
+        if !self.chaos || !self.troubles.consumers {
             return (Sent::Accepted, true);
         }
         let wish = Some(self.random.within(100, 15_000));
@@ -57,8 +53,9 @@ impl World {
             next_check_us: None,
             cursor: None,
         };
-        if !self.chaos {
-            self.after(50_000, Event::Release { shard, release, inbox: false });
+        if !self.chaos || !self.troubles.consumers {
+            let soon_us = self.wait_us(&[0, 50_000, SECOND_US]);
+            self.call(soon_us, shard, release, false);
             return;
         }
         if self.random.percent(20) {
@@ -67,54 +64,67 @@ impl World {
         let inbox = self.random.percent(15);
         let soon_us = self.random.within(0, 6 * SECOND_US);
         match self.random.within(0, 100) {
-            0..50 => {}
-            50..58 => release.outcome = ReleaseOutcome::Failed,
-            58..66 => release.outcome = ReleaseOutcome::Retry,
-            66..72 => {
+            0..44 => {}
+            44..51 => release.outcome = ReleaseOutcome::Failed,
+            51..58 => release.outcome = ReleaseOutcome::Retry,
+            58..65 => {
                 let ahead_us = self.random.within(-5 * SECOND_US, 90 * SECOND_US);
                 release.next_check_us = Some(self.now.wall_us + soon_us + ahead_us);
             }
-            72..80 => {
+            65..74 => {
                 let again_us = self.random.within(0, 3 * SECOND_US);
-                let release = release.clone();
-                self.after(soon_us + again_us, Event::Release { shard, release, inbox: false });
+                self.call(soon_us + again_us, shard, release.clone(), false);
+            }
+            74..80 => {
+                let late_us = self.random.within(15 * SECOND_US, 60 * SECOND_US);
+                self.call(late_us, shard, release, inbox);
+                return;
             }
             80..86 => {
-                let late_us = self.random.within(20 * SECOND_US, 80 * SECOND_US);
-                self.after(late_us, Event::Release { shard, release, inbox });
-                return;
-            }
-            86..94 => {
                 let event = Event::Heartbeat { shard, run, index, attempt: send.attempt, left: 6 };
                 self.after(soon_us, event);
-                self.after(6 * soon_us, Event::Release { shard, release, inbox });
+                self.call(6 * soon_us, shard, release, inbox);
                 return;
             }
+            86..93 => self.lie(shard, send, &release),
             // It has died.
             _ => return,
         }
-        self.after(soon_us, Event::Release { shard, release, inbox });
+        self.call(soon_us, shard, release, inbox);
     }
 
-    pub(crate) fn heartbeat(&mut self, shard: u16, event: (RunId, u32, u32), left: u32) {
-        let (run, index, attempt) = event;
-        let ttl_ms = self.random.percent(30).then_some(12_000);
-        let now = self.now;
-        if let Some(machine) = &mut self.owners[usize::from(shard)].machine {
-            self.numbers += 1;
-            if let Some(answer) = machine.extend((run, index), Some(attempt), ttl_ms, self.numbers, now) {
-                self.count_answer(&answer);
+    fn call(&mut self, us: i64, shard: u16, release: Release, inbox: bool) {
+        self.after(us, Event::Release { shard, release, inbox, tries: 0 });
+    }
+
+    /// It says that something else is done than what it was given.
+    fn lie(&mut self, shard: u16, send: &Send, release: &Release) {
+        let mut forged = release.clone();
+        match self.random.within(0, 5) {
+            0 => forged.attempt = Some(send.attempt + 1),
+            1 => forged.attempt = Some(send.attempt.wrapping_sub(1)),
+            2 => (forged.index, forged.attempt) = (send.events, None),
+            3 => {
+                (forged.run, forged.attempt) = (RunId(Uuid::from_u128(u128::from(self.random.next()))), None)
+            }
+            _ => {
+                let other = self.random.within(0, i64::from(SHARDS)) as u16;
+                if other != shard {
+                    self.count(Seen::ForgedRelease);
+                    self.call(0, other, forged, false);
+                }
+                return;
             }
         }
-        if left > 0 && self.chaos {
-            self.after(3 * SECOND_US, Event::Heartbeat { shard, run, index, attempt, left: left - 1 });
-        }
+        self.count(Seen::ForgedRelease);
+        let soon_us = self.random.within(0, SECOND_US);
+        self.call(soon_us, shard, forged, false);
     }
 
     /// At the end an operator frees what nothing else frees.
     pub(crate) fn free_held(&mut self) {
-        for shard in 0..crate::world::SHARDS {
-            let store = &self.owners[usize::from(shard)].store;
+        for shard in 0..SHARDS {
+            let store = &self.stores[usize::from(shard)];
             let held: Vec<_> = store
                 .tokens
                 .values()
@@ -135,7 +145,9 @@ impl World {
                     next_check_us: None,
                     cursor: None,
                 };
-                self.post(shard, Control::Release { release });
+                self.count(Seen::FreedByOperator);
+                self.model.release_called(&release);
+                self.post_later(shard, Control::Release { release });
             }
         }
     }

@@ -1,24 +1,21 @@
-//! The driver of one shard: reads, commits and effects, each of which may go wrong or come late.
+//! The driver of one shard: loads, reads, commits and effects, each of which may go wrong or come late.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate_core::handle::change::{Changes, TokenState};
-use tollgate_core::handle::control::Message;
+use tollgate_core::handle::change::TokenState;
+use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::handle::release::Release;
-use tollgate_core::handle::{Context, Effect, Needs, Options, Shard, State};
+use tollgate_core::handle::{Context, Needs, Options, Shard};
 use tollgate_core::model::*;
+use uuid::Uuid;
 
-use crate::handle_world::Store;
-use crate::world::{Event, Fault, World};
+use crate::bug::Bug;
+use crate::fence::Lease;
+use crate::totals::Seen;
+use crate::world::{At, Event, World};
 
-/// What becomes of a commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Durable,
-    Failed,
-    /// Durable, but nobody says so.
-    Unknown,
-}
+/// How long a former owner waits for answers, in milliseconds.
+const ANSWERS_MS: i64 = 2_500;
 
 /// A read of a shard's news, step by step: each part is a snapshot of another moment.
 #[derive(Default)]
@@ -28,223 +25,365 @@ struct Read {
     messages: Option<Vec<(Message, Context)>>,
 }
 
-/// A shard, its store, and who drives it.
+/// Who drives a shard, as far as it knows.
 pub(crate) struct Owner {
-    pub(crate) store: Store,
-    pub(crate) machine: Option<Shard>,
-    /// Counts owners.
-    pub(crate) life: u64,
-    commit: Option<(Changes, Fate)>,
+    number: u64,
+    life: u64,
+    pub(crate) lease: Lease,
+    pub(crate) machine: Option<Box<Shard>>,
+    /// It has read its inbox since it loaded.
+    pub(crate) ready: bool,
+    pub(crate) commit: Option<u64>,
     read: Option<Read>,
-    replies: BTreeMap<u64, Release>,
+    pub(crate) replies: BTreeMap<u64, Release>,
+    /// It gives the shard up then, at the latest.
+    grace_us: Option<i64>,
+    loaded: Now,
+    pub(crate) deadline_us: Option<i64>,
+    /// Bug: how far it has read the inbox; that it takes the store's seq for its own.
+    cursor: u64,
+    pub(crate) unsure: bool,
 }
 
 impl Owner {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(lease: Lease, number: u64) -> Self {
         Self {
-            store: Store::default(),
-            machine: None,
+            number,
             life: 0,
+            lease,
+            machine: None,
+            ready: false,
             commit: None,
             read: None,
             replies: BTreeMap::new(),
+            grace_us: None,
+            loaded: Now { wall_us: 0, mono_us: 0 },
+            deadline_us: None,
+            cursor: 0,
+            unsure: false,
         }
     }
 
-    pub(crate) fn deadline(&self, now: Now) -> Option<i64> {
-        let deadline = self.machine.as_ref()?.next_deadline();
-        let wall_us = deadline.wall_us.map(|at_us| at_us - now.wall_us + now.mono_us);
-        wall_us.into_iter().chain(deadline.mono_us).min()
+    pub(crate) fn at(&self, slot: usize, id: u32, shard: u16) -> At {
+        At { slot, id, shard, owner: self.number, life: self.life }
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.machine.is_some() && self.commit.is_none()
+        self.machine.is_some() && self.ready && self.commit.is_none()
     }
 }
 
 impl World {
-    pub(crate) fn take(&mut self, shard: u16) {
-        let options = Options {
-            sends_max: *self.random.pick(&[3, 50]).unwrap(),
-            retrying_max: *self.random.pick(&[2, 1000]).unwrap(),
-            lazy_us: *self.random.pick(&[0, 20_000, 500_000]).unwrap(),
-        };
+    /// This owner, if it is still there, in whatever life.
+    pub(crate) fn owner(&mut self, at: At) -> Option<&mut Owner> {
+        let process = self.processes.get_mut(at.slot).filter(|p| p.id == at.id)?;
+        process.owners.get_mut(&at.shard).filter(|o| o.number == at.owner)
+    }
+
+    pub(crate) fn living(&mut self, at: At) -> Option<&mut Owner> {
+        self.owner(at).filter(|o| o.life == at.life && o.machine.is_some())
+    }
+
+    pub(crate) fn touch(&mut self, at: At) {
+        self.touched.push((at.slot, at.shard));
+    }
+
+    pub(crate) fn touch_all(&mut self) {
+        for slot in 0..self.processes.len() {
+            self.touched.extend(self.processes[slot].owners.keys().map(|shard| (slot, *shard)));
+        }
+    }
+
+    /// The time as its machine is told it.
+    fn now_of(&self, loaded: Now) -> Now {
+        if self.bug == Bug::WallClockNotFollowed {
+            return Now { wall_us: loaded.wall_us + self.now.mono_us - loaded.mono_us, ..self.now };
+        }
+        self.now
+    }
+
+    /// The first moment at which some machine wants to be polled, and whose.
+    pub(crate) fn next_deadline(&self) -> (i64, Option<(usize, u16)>) {
+        let mut first = (i64::MAX, None);
+        for (slot, process) in self.processes.iter().enumerate() {
+            if process.frozen_until_us.is_some() {
+                continue;
+            }
+            for (shard, owner) in &process.owners {
+                if let Some(at_us) = owner.deadline_us.filter(|at_us| *at_us < first.0) {
+                    first = (at_us, Some((slot, *shard)));
+                }
+            }
+        }
+        first
+    }
+
+    pub(crate) fn poll_touched(&mut self) {
+        while let Some((slot, shard)) = self.touched.pop() {
+            if self.is_up(slot) {
+                self.poll(slot, shard);
+            }
+        }
+    }
+
+    pub(crate) fn load(&mut self, at: At) {
+        if self.is_cut(at.slot) {
+            self.after(200_000, Event::Load(at));
+            return;
+        }
+        let options = self.options(Options::default());
         let seed = self.random.next();
-        let owner = &mut self.owners[usize::from(shard)];
-        let mut state: State = owner.store.state();
-        match self.fault {
-            Fault::WaitingNotLoaded => state.tokens.retain(|t| t.state != TokenState::Waiting),
-            Fault::LimitDoubled => {
+        let mut state = self.stores[usize::from(at.shard)].state();
+        match self.bug {
+            Bug::WaitingNotLoaded => state.tokens.retain(|t| t.state != TokenState::Waiting),
+            Bug::HeldNotLoaded => state.tokens.retain(|t| t.state != TokenState::Held),
+            Bug::LimitDoubled => {
                 for policy in &mut state.policies {
                     policy.limits.max_in_flight = policy.limits.max_in_flight.map(|m| 2 * m);
                 }
             }
             _ => {}
         }
-        owner.life += 1;
-        owner.machine = Some(Shard::new(shard, options, state, seed, self.now));
-        let life = owner.life;
-        let wait_us = self.random.within(0, 300_000);
-        self.after(wait_us, Event::Read(shard, life));
+        self.numbers += 1;
+        let (life, now, early) = (self.numbers, self.now, self.bug == Bug::NoteReadLate);
+        let row = self.leases[usize::from(at.shard)].lease_id;
+        let Some(owner) = self.owner(at) else { return };
+        let current = owner.lease.lease_id == row;
+        owner.life = life;
+        owner.machine = Some(Box::new(Shard::new(at.shard, options, state, seed, now)));
+        (owner.ready, owner.commit, owner.read, owner.loaded, owner.deadline_us) =
+            (early, None, None, now, None);
+        if owner.grace_us.is_some() {
+            owner.grace_us = None;
+        }
+        let at = At { life, ..at };
+        self.say(|| format!("loaded {at:?}"));
+        if current {
+            self.model.loaded(at.shard, now);
+        }
+        let wait_us = self.wait_us(&[0, 1_000, 30_000]);
+        self.after(wait_us, Event::Read(at));
+        if self.is_stopping(at.slot) {
+            self.drain(at);
+        }
+        self.touch(at);
     }
 
-    /// The owner is gone, and another comes.
-    fn drop_owner(&mut self, shard: u16) {
-        let owner = &mut self.owners[usize::from(shard)];
-        (owner.machine, owner.commit, owner.read) = (None, None, None);
-        owner.replies.clear();
-        let down_us = *self.random.pick(&[0, 100_000, 3 * SECOND_US, 90 * SECOND_US]).unwrap();
-        self.after(if self.chaos { down_us } else { 0 }, Event::Take(shard));
+    fn options(&mut self, mut options: Options) -> Options {
+        options.sends_max = self.wait_us(&[3, 50]) as u32;
+        options.retrying_max = self.wait_us(&[2, 1000]) as u32;
+        options.lazy_us = self.wait_us(&[0, 20_000, 500_000]);
+        #[cfg(feature = "planted-bugs")]
+        if let Bug::Core(bug) = self.bug {
+            options.planted = Some(bug);
+        }
+        options
     }
 
-    pub(crate) fn crash(&mut self, shard: u16) {
-        if self.owners[usize::from(shard)].machine.is_none() {
+    /// Drops the machine and takes the shard over from itself.
+    pub(crate) fn reload(&mut self, at: At) {
+        let Some(owner) = self.owner(at).filter(|o| o.machine.is_some()) else { return };
+        (owner.machine, owner.commit, owner.read, owner.deadline_us) = (None, None, None, None);
+        let replies = std::mem::take(&mut owner.replies);
+        self.ask_again(at.shard, replies);
+        let wait_us = self.wait_us(&[0, 1_000, 300_000]);
+        self.after(wait_us, Event::Retake(at));
+    }
+
+    pub(crate) fn retake(&mut self, at: At) {
+        if self.is_cut(at.slot) {
+            self.after(300_000, Event::Retake(at));
             return;
         }
-        self.count("crash");
-        if let Some((changes, _)) = self.owners[usize::from(shard)].commit.take()
-            && self.random.percent(50)
+        self.numbers += 1;
+        let (fresh, bug) = (self.numbers, self.bug);
+        let row = &mut self.leases[usize::from(at.shard)];
+        let seen = row.clone();
+        if seen.owner != at.id {
+            self.lose(at);
+            return;
+        }
+        let lease = if bug == Bug::UnknownTakenAsFailed { Some(seen) } else { row.take(&seen, at.id, fresh) };
+        if bug == Bug::EpochOnly {
+            row.epoch -= 1;
+        }
+        let Some(mut lease) = lease else { return };
+        if bug == Bug::EpochOnly {
+            lease.epoch -= 1;
+        }
+        let Some(owner) = self.owner(at) else { return };
+        owner.lease = lease;
+        owner.unsure = bug == Bug::UnknownTakenAsFailed;
+        self.count(Seen::RetakenFromOneself);
+        self.load(at);
+    }
+
+    /// The shard is somebody else's.
+    pub(crate) fn lose(&mut self, at: At) {
+        if self.owner(at).is_some() {
+            self.orphan(at);
+        }
+    }
+
+    /// An owner is no more; who waited for it asks somebody else.
+    pub(crate) fn orphan(&mut self, at: At) {
+        let Some(owner) = self.processes[at.slot].owners.remove(&at.shard) else { return };
+        self.ask_again(at.shard, owner.replies);
+    }
+
+    fn ask_again(&mut self, shard: u16, replies: BTreeMap<u64, Release>) {
+        for release in replies.into_values() {
+            if !self.chaos || self.random.percent(70) {
+                self.count(Seen::ReleaseAskedAgain);
+                self.after(300_000, Event::Release { shard, release, inbox: false, tries: 0 });
+            }
+        }
+    }
+
+    /// It is to give the shard up.
+    pub(crate) fn drain(&mut self, at: At) {
+        let grace_us = self.now.mono_us + self.wait_us(&[0, 300_000, 1_500_000]);
+        if let Some(owner) = self.owner(at)
+            && let Some(machine) = &mut owner.machine
+            && owner.grace_us.is_none()
         {
-            self.make_durable(shard, &changes);
+            machine.drain();
+            owner.grace_us = Some(grace_us);
+            self.touch(at);
         }
-        self.drop_owner(shard);
     }
 
-    pub(crate) fn poll(&mut self, shard: u16) {
-        let owner = &mut self.owners[usize::from(shard)];
+    pub(crate) fn poll(&mut self, slot: usize, shard: u16) {
+        let id = self.processes[slot].id;
+        let Some(owner) = self.processes[slot].owners.get(&shard) else { return };
+        let (at, now, free) = (owner.at(slot, id, shard), self.now_of(owner.loaded), owner.commit.is_none());
+        let Some(owner) = self.living(at).filter(|o| o.ready) else { return };
+        owner.deadline_us = None;
         let Some(machine) = &mut owner.machine else { return };
-        let Some(commit) = machine.poll_commit(self.now) else { return };
-        assert!(owner.commit.is_none(), "two commits at once");
-        let fate = match self.random.within(0, 100) {
-            0..2 if self.chaos => Fate::Failed,
-            2..4 if self.chaos => Fate::Unknown,
-            _ => Fate::Durable,
-        };
-        for (to, message) in &commit.changes.forwards {
-            let inbox = &mut self.owners[usize::from(*to)].store.inbox;
-            // Idempotent as long as the message is there; a repetition after that finds an older generation.
-            inbox.entry(message.id).or_insert_with(|| message.clone());
-            self.count("forward");
-        }
-        let owner = &mut self.owners[usize::from(shard)];
-        owner.commit = Some((commit.changes, fate));
-        let life = owner.life;
-        let wait_us = *self.random.pick(&[0, 1_000, 5_000, 80_000]).unwrap();
-        self.after(wait_us, Event::Commit(shard, life));
-    }
-
-    pub(crate) fn end_commit(&mut self, shard: u16, life: u64) {
-        let owner = &mut self.owners[usize::from(shard)];
-        if owner.life != life || owner.machine.is_none() {
+        if free && let Some(commit) = machine.poll_commit(now) {
+            self.begin_commit(at, commit.changes);
             return;
         }
-        let Some((changes, fate)) = owner.commit.take() else { return };
-        if fate != Fate::Failed {
-            self.make_durable(shard, &changes);
+        if let Some(grace_us) = owner.grace_us {
+            self.hand_over(at, grace_us, free);
         }
-        if fate == Fate::Durable || self.fault == Fault::EffectsOfFailedCommits {
-            self.count("commit");
-            let effects = self.owners[usize::from(shard)].machine.as_mut().unwrap().committed();
-            for effect in effects {
-                self.perform(shard, effect);
-            }
-        }
-        match fate {
-            Fate::Durable => self.compare_gauges(shard),
-            Fate::Failed => self.count("commit failed"),
-            Fate::Unknown => self.count("commit durable after all"),
-        }
-        if fate != Fate::Durable {
-            self.drop_owner(shard);
-        }
+        let Some(owner) = self.living(at).filter(|o| o.commit.is_none()) else { return };
+        let Some(machine) = &owner.machine else { return };
+        let deadline = machine.next_deadline();
+        let wall_us = deadline.wall_us.map(|at_us| at_us - now.wall_us + now.mono_us);
+        // A machine whose deadline has passed has been polled: what is left waits for its commit or its grace.
+        let at_us = [wall_us, deadline.mono_us, owner.grace_us].into_iter().flatten().min();
+        owner.deadline_us = at_us.map(|at_us| at_us.max(now.mono_us + 1));
     }
 
-    fn make_durable(&mut self, shard: u16, changes: &Changes) {
-        let before = self.loads(shard);
-        let mut changes = changes.clone();
-        if self.fault == Fault::TokensNotWritten && self.random.percent(5) {
-            changes.tokens_put.clear();
+    /// Gives the shard up, once nothing is pending and either all answers have come or time is up.
+    fn hand_over(&mut self, at: At, grace_us: i64, free: bool) {
+        let (now, bug, cut) = (self.now, self.bug, self.is_cut(at.slot));
+        let random = self.random.next();
+        let Some(Owner { machine: Some(machine), .. }) = self.living(at) else { return };
+        let settled = free && machine.durable_after().is_none();
+        if !settled || machine.sending() > 0 && now.mono_us < grace_us {
+            return;
         }
-        if self.fault == Fault::WithdrawnStay {
-            changes.runs_withdrawn.clear();
+        if cut {
+            if let Some(owner) = self.owner(at) {
+                owner.grace_us = Some(now.mono_us + 300_000);
+            }
+            return;
         }
-        self.owners[usize::from(shard)].store.apply(&changes);
-        self.check_commit(shard, &before, &changes);
+        let deliveries = machine.under_way(ANSWERS_MS, now);
+        let Some(owner) = self.owner(at) else { return };
+        (owner.machine, owner.commit, owner.read, owner.deadline_us) = (None, None, None, None);
+        let replies = std::mem::take(&mut owner.replies);
+        self.ask_again(at.shard, replies);
+        self.say(|| format!("handed over by {at:?}: {deliveries:?}"));
+        self.count(Seen::HandOver);
+        if !deliveries.is_empty() {
+            self.count(Seen::HandOverWithNote);
+            self.model.leave_note(at.shard, &deliveries, now, &mut self.totals);
+            if bug != Bug::HandOverWithoutNote {
+                let note = Message::first(random, Control::UnderWay { deliveries });
+                self.stores[usize::from(at.shard)].inbox.insert(note.id, note);
+            }
+        }
+        let wait_us = self.wait_us(&[0, 1_000, 50_000]);
+        self.after(wait_us, Event::GiveUp(at));
     }
 
-    fn perform(&mut self, shard: u16, effect: Effect) {
-        match effect {
-            Effect::Send(send) => {
-                self.check_send(shard, &send);
-                self.deliver(shard, send);
-            }
-            Effect::Reply { reply, answer } => {
-                if let Some(release) = self.owners[usize::from(shard)].replies.remove(&reply) {
-                    self.check_answer(shard, &release, &answer);
-                }
-            }
+    pub(crate) fn give_up(&mut self, at: At) {
+        if self.is_cut(at.slot) {
+            self.after(300_000, Event::GiveUp(at));
+            return;
         }
+        self.numbers += 1;
+        let fresh = self.numbers;
+        let Some(owner) = self.owner(at) else { return };
+        let lease = owner.lease.clone();
+        self.leases[usize::from(at.shard)].give_up(&lease, fresh);
+        self.orphan(at);
+        self.processes[at.slot].former.insert(at.owner, at.shard);
     }
 
-    pub(crate) fn go_on_reading(&mut self, shard: u16, life: u64) {
-        let now = self.now;
-        let owner = &mut self.owners[usize::from(shard)];
-        let (Some(machine), true) = (&mut owner.machine, owner.life == life) else { return };
-        let mut wait_us = *self.random.pick(&[0, 0, 1_000, 100_000]).unwrap();
+    pub(crate) fn go_on_reading(&mut self, at: At) {
+        let (now, cut, bug) = (self.now, self.is_cut(at.slot), self.bug);
+        let mut wait_us = self.wait_us(&[0, 0, 1_000, 100_000]);
+        let ahead_us = self.wait_us(&[10, 60, 600]) * SECOND_US;
+        let pause_us = if self.chaos { self.random.within(10_000, SECOND_US) } else { 2 * SECOND_US };
+        let process = &mut self.processes[at.slot];
+        let Some(owner) = process.owners.get_mut(&at.shard).filter(|o| o.life == at.life) else { return };
+        let Some(machine) = &mut owner.machine else { return };
+        if cut {
+            owner.read = None;
+            self.after(500_000, Event::Read(at));
+            return;
+        }
+        let store = &self.stores[usize::from(at.shard)];
         let read = owner.read.get_or_insert_with(|| {
             machine.begin_read();
             Read::default()
         });
         if read.runs.is_none() {
-            let ahead_us = *self.random.pick(&[10, 60, 600]).unwrap() * SECOND_US;
-            read.runs = Some(owner.store.emitted(now.wall_us + ahead_us));
+            read.runs = Some(store.emitted(now.wall_us + ahead_us));
         } else if read.inbox.is_none() {
-            read.inbox = Some(owner.store.inbox.values().cloned().collect());
+            let mut inbox: Vec<Message> = store.inbox.values().cloned().collect();
+            if bug == Bug::InboxCursor {
+                let of = |id: &Uuid| self.sequence.get(id).copied().unwrap_or(u64::MAX);
+                inbox.retain(|m| of(&m.id) > owner.cursor);
+                let last = inbox.iter().map(|m| of(&m.id)).filter(|n| *n < u64::MAX).max();
+                owner.cursor = last.unwrap_or(owner.cursor);
+            }
+            read.inbox = Some(inbox);
         } else if read.messages.is_none() {
-            let inbox = read.inbox.clone().unwrap_or_default().into_iter();
-            read.messages =
-                Some(inbox.map(|m| (m.clone(), owner.store.context(&Needs::of(&m.control)))).collect());
+            let inbox = read.inbox.take().unwrap_or_default();
+            read.inbox = Some(Vec::new());
+            read.messages = Some(
+                inbox
+                    .into_iter()
+                    .map(|m| (store.context(&Needs::of(&m.control)), m))
+                    .map(|(c, m)| (m, c))
+                    .collect(),
+            );
         } else if let Some(Read { runs: Some((runs, specs)), messages: Some(messages), .. }) =
             owner.read.take()
         {
+            self.totals.steps += (messages.len() + runs.len()) as u64;
             for (message, context) in messages {
                 machine.control(message, context, now);
             }
             machine.adopt(runs, specs, now);
-            wait_us = self.random.within(10_000, SECOND_US);
+            owner.ready = true;
+            wait_us = pause_us;
+            self.touch(at);
         }
-        self.after(wait_us, Event::Read(shard, life));
+        self.after(wait_us, Event::Read(at));
     }
 
-    pub(crate) fn answer(&mut self, shard: u16, life: u64, event: (RunId, u32, u32), sent: Sent) {
-        // An answer may reach the next owner of the same process, or nobody.
-        let same = self.owners[usize::from(shard)].life == life;
-        if !same && self.random.percent(50) {
-            return;
-        }
-        let now = self.now;
-        if let Some(machine) = &mut self.owners[usize::from(shard)].machine {
-            machine.sent(event.0, event.1, event.2, sent, now);
-        }
-    }
-
-    pub(crate) fn release(&mut self, shard: u16, release: Release, inbox: bool) {
-        let now = self.now;
-        self.numbers += 1;
-        let reply = self.numbers;
-        let owner = &mut self.owners[usize::from(shard)];
-        match &mut owner.machine {
-            Some(machine) if !inbox => match machine.release(release.clone(), reply, now) {
-                Some(answer) => self.check_answer(shard, &release, &answer),
-                None if self.fault == Fault::RepliesEarly => {
-                    let answer = tollgate_core::handle::release::Answer::NotHeld;
-                    self.check_answer(shard, &release, &answer);
-                }
-                None => {
-                    owner.replies.insert(reply, release);
-                }
-            },
-            _ => self.post(shard, tollgate_core::handle::control::Control::Release { release }),
-        }
+    pub(crate) fn owned(&self) -> BTreeSet<u16> {
+        let idle = |(shard, owner): (&u16, &Owner)| owner.is_idle().then_some(*shard);
+        self.processes
+            .iter()
+            .filter(|p| p.frozen_until_us.is_none())
+            .flat_map(|p| p.owners.iter().filter_map(idle))
+            .collect()
     }
 }

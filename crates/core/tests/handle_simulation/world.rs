@@ -2,175 +2,285 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_core::handle::control::Control;
-use tollgate_core::handle::release::{Answer, Release};
+use tollgate_core::handle::change::Changes;
+use tollgate_core::handle::control::{Control, Message};
+use tollgate_core::handle::release::Release;
 use tollgate_core::model::*;
 use uuid::Uuid;
 
-use crate::handle_world::START_US;
-use crate::master::Master;
-use crate::owner::Owner;
+use crate::bug::Bug;
+use crate::emitter::{Emitter, Window};
+use crate::fence::Lease;
+use crate::handle_world::Store;
+use crate::master::{Master, Told};
+use crate::model::Model;
+use crate::process::Process;
 use crate::random::Random;
+use crate::totals::{Seen, Totals};
 
 /// How many queue shards there are.
 pub(crate) const SHARDS: u16 = 3;
-/// How long chaos reigns.
-const CHAOS_US: i64 = 4 * MINUTE_US;
-/// By when everything must have come to rest after it.
+/// How many handlers, at most, at once.
+const PROCESSES: usize = 3;
+/// By when everything must have come to rest after the chaos.
 const CALM_US: i64 = DAY_US;
 
-/// What is broken on purpose, to see that a check sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    None,
-    /// Effects are performed though their commit failed.
-    EffectsOfFailedCommits,
-    /// A commit loses token rows.
-    TokensNotWritten,
-    /// The owner is told a limit twice as large as the store has.
-    LimitDoubled,
-    /// A new owner does not load waiting events.
-    WaitingNotLoaded,
-    /// Withdrawn runs stay in the store.
-    WithdrawnStay,
-    /// Answers are given before the commit.
-    RepliesEarly,
+/// Which troubles a world has: worlds that lack some go deeper into the others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Troubles {
+    pub(crate) commits: bool,
+    pub(crate) crashes: bool,
+    pub(crate) freezes: bool,
+    pub(crate) cuts: bool,
+    pub(crate) stops: bool,
+    pub(crate) clocks: bool,
+    pub(crate) consumers: bool,
+    pub(crate) changes: bool,
+    pub(crate) moves: bool,
+    pub(crate) emitters: bool,
+    pub(crate) masters: bool,
+    pub(crate) pauses: bool,
 }
 
-impl Fault {
-    pub(crate) const PLANTED: [Self; 6] = [
-        Self::EffectsOfFailedCommits,
-        Self::TokensNotWritten,
-        Self::LimitDoubled,
-        Self::WaitingNotLoaded,
-        Self::WithdrawnStay,
-        Self::RepliesEarly,
-    ];
-}
-
-/// How often what happened, to see that a world is not idle.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Totals(pub(crate) BTreeMap<&'static str, u64>);
-
-impl Totals {
-    pub(crate) fn add(&mut self, other: &Self) {
-        for (what, times) in &other.0 {
-            *self.0.entry(what).or_default() += times;
+impl Troubles {
+    fn new(random: &mut Random) -> Self {
+        let mut some = || random.percent(70);
+        Self {
+            commits: some(),
+            crashes: some(),
+            freezes: some(),
+            cuts: some(),
+            stops: some(),
+            clocks: some(),
+            consumers: some(),
+            changes: some(),
+            moves: some(),
+            emitters: some(),
+            masters: some(),
+            pauses: some(),
         }
     }
+}
 
-    pub(crate) fn all_seen(&self) -> bool {
-        const SEEN: [&str; 29] = [
-            "send",
-            "resend",
-            "commit",
-            "commit failed",
-            "commit durable after all",
-            "crash",
-            "clock jump",
-            "released",
-            "comes again",
-            "late",
-            "not held",
-            "refused",
-            "extended",
-            "suspect",
-            "moved",
-            "on a long way",
-            "forward",
-            "withdrawn",
-            "revived",
-            "cancel",
-            "deleted",
-            "SUCCEEDED",
-            "FAILED",
-            "DEAD",
-            "EXPIRED",
-            "CANCELLED",
-            "LOST",
-            "skipped",
-            "buffered",
-        ];
-        SEEN.iter().all(|what| self.0.contains_key(what))
-    }
+/// One life of one owner of a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct At {
+    /// The place of its process, and the process's id.
+    pub(crate) slot: usize,
+    pub(crate) id: u32,
+    pub(crate) shard: u16,
+    /// Counts owners.
+    pub(crate) owner: u64,
+    /// Counts machines.
+    pub(crate) life: u64,
+}
+
+/// What becomes of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Durable,
+    Failed,
+    /// Nobody says which of the two.
+    UnknownDurable,
+    UnknownFailed,
+    /// It is durable long after everybody gave it up.
+    UnknownLate,
+}
+
+/// What the owner hears of its commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Durable,
+    Failed,
+    Unknown,
+    Fenced,
+}
+
+/// A transaction on its way.
+pub(crate) struct Flight {
+    pub(crate) at: At,
+    pub(crate) lease: Lease,
+    pub(crate) changes: Changes,
+    pub(crate) fate: Fate,
+    pub(crate) decided_us: i64,
+    /// Its process was frozen before it could hand it to the database.
+    pub(crate) held: bool,
 }
 
 /// Something that happens at its time.
+#[derive(Debug)]
 pub(crate) enum Event {
     /// Somebody does something.
     Act,
-    /// An emitter opens its next window.
-    Window,
-    /// An emission reaches its shard.
-    Emit(u16, Box<(Run, RunSpec)>),
-    /// The commit of this life of the owner comes to its end.
-    Commit(u16, u64),
-    /// The read of this life of the owner goes on.
-    Read(u16, u64),
-    /// An owner takes the shard over.
-    Take(u16),
+    /// A process starts in this place; writes its heartbeat; looks at the others; takes a shard; wakes; ends.
+    Start(usize),
+    Beat(usize, u32),
+    Look(usize, u32, i64),
+    Take(usize, u32, u16, Lease),
+    Thaw(usize, u32),
+    End(usize, u32),
+    /// An owner loads; reads; hears of its commit; takes its shard over from itself; gives it up.
+    Load(At),
+    Read(At),
+    Heard(At, u64, Heard),
+    Retake(At),
+    GiveUp(At),
+    /// A transaction reaches its end in the database.
+    Durable(u64),
     /// A target answers.
-    Answer { shard: u16, life: u64, run: RunId, index: u32, attempt: u32, sent: Sent },
+    Answer {
+        at: At,
+        run: RunId,
+        index: u32,
+        attempt: u32,
+        sent: Sent,
+    },
     /// A consumer releases, directly or through the inbox.
-    Release { shard: u16, release: Release, inbox: bool },
+    Release {
+        shard: u16,
+        release: Release,
+        inbox: bool,
+        tries: u8,
+    },
     /// A consumer says that it is at work.
-    Heartbeat { shard: u16, run: RunId, index: u32, attempt: u32, left: u32 },
+    Heartbeat {
+        shard: u16,
+        run: RunId,
+        index: u32,
+        attempt: u32,
+        left: u32,
+    },
+    /// A message becomes visible in an inbox.
+    Post(u16, Box<Message>),
+    /// An emission by hand reaches its shard.
+    Emit(u16, Box<(Run, RunSpec)>),
+    /// An emitter goes on.
+    Emitter(usize, u32),
+    /// A master tells of a change; another one repairs what it left.
+    Tell(Box<Told>),
+    Repair(Uuid),
+}
+
+impl Event {
+    /// The process in which it happens.
+    fn process(&self) -> Option<(usize, u32)> {
+        match self {
+            Self::Beat(slot, id) | Self::Look(slot, id, _) | Self::Take(slot, id, ..) => Some((*slot, *id)),
+            Self::Load(at)
+            | Self::Read(at)
+            | Self::Heard(at, ..)
+            | Self::Retake(at)
+            | Self::GiveUp(at)
+            | Self::Answer { at, .. } => Some((at.slot, at.id)),
+            _ => None,
+        }
+    }
+
+    /// Whether the world is not at rest before it has happened.
+    fn is_work(&self) -> bool {
+        matches!(self, Self::Emit(..) | Self::Post(..) | Self::Tell(_) | Self::Repair(_) | Self::Durable(_))
+    }
+
+    fn number(&self) -> u64 {
+        match self {
+            Self::Act => 1,
+            Self::Start(slot) => 2 + *slot as u64,
+            Self::Beat(slot, id)
+            | Self::Look(slot, id, _)
+            | Self::Take(slot, id, ..)
+            | Self::Thaw(slot, id) => 10 + *slot as u64 + 16 * u64::from(*id),
+            Self::Answer { at, index, attempt, .. } => {
+                at.owner + u64::from(*index) * 64 + u64::from(*attempt)
+            }
+            Self::Durable(number) => *number,
+            Self::Heard(at, number, _) => at.life + number,
+            Self::Read(at) | Self::Load(at) => at.life,
+            _ => 5,
+        }
+    }
 }
 
 pub(crate) struct World {
-    pub(crate) fault: Fault,
+    pub(crate) bug: Bug,
     pub(crate) random: Random,
+    pub(crate) troubles: Troubles,
     pub(crate) now: Now,
     pub(crate) wall_max_us: i64,
-    pub(crate) owners: [Owner; SHARDS as usize],
+    pub(crate) stores: [Store; SHARDS as usize],
+    pub(crate) leases: [Lease; SHARDS as usize],
+    /// Members: heartbeat, and whether they are about to leave.
+    pub(crate) members: BTreeMap<u32, (i64, bool)>,
+    pub(crate) processes: [Process; PROCESSES],
+    pub(crate) flights: BTreeMap<u64, Flight>,
     pub(crate) master: Master,
+    pub(crate) windows: Vec<Window>,
+    pub(crate) emitters: [Emitter; 2],
+    pub(crate) model: Model,
     events: BTreeMap<(i64, u64), Event>,
     pub(crate) numbers: u64,
-    /// The latest attempt of each event, and the shard that its run is delivered from.
-    pub(crate) attempts: BTreeMap<(RunId, u32), u32>,
-    pub(crate) shard_of: BTreeMap<RunId, u16>,
+    /// The order in which messages were put, for those who trust in it.
+    pub(crate) sequence: BTreeMap<Uuid, u64>,
+    /// Owners to be looked at.
+    pub(crate) touched: Vec<(usize, u16)>,
     pub(crate) chaos: bool,
     pub(crate) totals: Totals,
+    /// Everything that happens is told.
+    pub(crate) verbose: bool,
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, fault: Fault) -> Self {
+    pub(crate) fn new(seed: u64, bug: Bug) -> Self {
         let mut random = Random::new(seed);
-        let now =
-            Now { wall_us: START_US + random.within(0, MINUTE_US), mono_us: random.within(0, 1_000_000_000) };
+        let wall_us = crate::handle_world::START_US + random.within(0, MINUTE_US);
+        let now = Now { wall_us, mono_us: random.within(0, 1_000_000_000) };
+        let troubles = Troubles::new(&mut random);
         let mut world = Self {
-            fault,
+            bug,
             random,
+            troubles,
             now,
             wall_max_us: now.wall_us,
-            owners: std::array::from_fn(|_| Owner::new()),
+            stores: Default::default(),
+            leases: Default::default(),
+            members: BTreeMap::new(),
+            processes: Default::default(),
+            flights: BTreeMap::new(),
             master: Master::new(now.wall_us),
+            windows: Vec::new(),
+            emitters: Default::default(),
+            model: Model::default(),
             events: BTreeMap::new(),
             numbers: 0,
-            attempts: BTreeMap::new(),
-            shard_of: BTreeMap::new(),
+            sequence: BTreeMap::new(),
+            touched: Vec::new(),
             chaos: true,
             totals: Totals::default(),
+            verbose: std::env::var_os("TOLLGATE_SIM_VERBOSE").is_some(),
         };
         world.make_policies();
         for _ in 0..world.random.within(2, 5) {
             world.create_schedule();
         }
-        for event in (0..SHARDS).map(Event::Take).chain([Event::Window, Event::Act]) {
+        let handlers = world.random.within(1, PROCESSES as i64 + 1) as usize;
+        for event in (0..handlers).map(Event::Start).chain([Event::Act]) {
             world.after(0, event);
+        }
+        for slot in 0..2 {
+            world.start_emitter(slot);
         }
         world
     }
 
     /// Chaos, then calm until everything rests.
     pub(crate) fn play(mut self) -> Totals {
-        self.until(self.now.mono_us + CHAOS_US);
+        let chaos_us = self.random.within(30, 90) * SECOND_US;
+        self.until(self.now.mono_us + chaos_us);
         self.chaos = false;
         self.make_peace();
         let end_us = self.now.mono_us + CALM_US;
-        while !self.at_rest() || self.events.values().any(|event| matches!(event, Event::Emit(..))) {
+        while !self.at_rest() || self.events.values().any(Event::is_work) {
             assert!(self.now.mono_us < end_us, "no rest: {}", self.unrest());
-            self.until(self.now.mono_us + 30 * SECOND_US);
+            self.until(self.now.mono_us + 10 * SECOND_US);
             self.free_held();
             self.resume_schedules();
         }
@@ -178,8 +288,20 @@ impl World {
         self.totals
     }
 
-    pub(crate) fn count(&mut self, what: &'static str) {
-        *self.totals.0.entry(what).or_default() += 1;
+    pub(crate) fn count(&mut self, what: Seen) {
+        self.totals.count(what);
+    }
+
+    /// Whether some shard has not read all that it was told of a schedule, or will be.
+    pub(crate) fn is_word_on_its_way(&self, uid: Uuid) -> bool {
+        let is_of = |message: &Message| matches!(&message.control, Control::ScheduleChanged { schedule, .. } if schedule.uid == uid);
+        let told = |event: &Event| match event {
+            Event::Tell(told) => told.uid() == uid,
+            Event::Repair(other) => *other == uid,
+            Event::Post(_, message) => is_of(message),
+            _ => false,
+        };
+        self.stores.iter().any(|store| store.inbox.values().any(is_of)) || self.events.values().any(told)
     }
 
     pub(crate) fn after(&mut self, us: i64, event: Event) {
@@ -187,34 +309,56 @@ impl World {
         self.events.insert((self.now.mono_us + us, self.numbers), event);
     }
 
-    /// A new id. Ids of messages about schedules come in any order, the others in that of their time.
-    pub(crate) fn id(&mut self, control: &Control) -> Uuid {
-        self.numbers += 1;
-        match control {
-            Control::ScheduleChanged { .. } => Uuid::from_u64_pair(self.random.next(), self.random.next()),
-            _ => Uuid::from_u64_pair(self.numbers, 0),
-        }
+    /// True so many times in a hundred, while chaos reigns.
+    pub(crate) fn strikes(&mut self, trouble: bool, chance: u64) -> bool {
+        trouble && self.chaos && self.random.percent(chance)
+    }
+
+    pub(crate) fn wait_us(&mut self, waits: &[i64]) -> i64 {
+        self.random.pick(waits).copied().unwrap_or_default()
     }
 
     fn until(&mut self, end_us: i64) {
         loop {
-            for shard in 0..SHARDS {
-                self.poll(shard);
-            }
-            let event = self.events.first_key_value().map(|(key, _)| key.0);
-            let deadlines = self.owners.iter().filter_map(|o| o.deadline(self.now));
-            let next_us = deadlines.chain(event).min().unwrap_or(end_us).max(self.now.mono_us);
-            if next_us > end_us {
+            self.poll_touched();
+            let event_us = self.events.first_key_value().map_or(i64::MAX, |(key, _)| key.0);
+            let (deadline_us, owner) = self.next_deadline();
+            if event_us.min(deadline_us) > end_us {
                 self.pass(end_us - self.now.mono_us);
                 return;
             }
-            self.pass(next_us - self.now.mono_us);
-            if let Some(entry) = self.events.first_entry()
-                && entry.key().0 <= self.now.mono_us
-            {
-                let event = entry.remove();
-                self.happen(event);
+            if deadline_us < event_us {
+                self.pass((deadline_us - self.now.mono_us).max(0));
+                self.totals.steps += 1;
+                self.touched.extend(owner);
+            } else if let Some(((at_us, _), event)) = self.events.pop_first() {
+                self.pass((at_us - self.now.mono_us).max(0));
+                self.step(event);
             }
+        }
+    }
+
+    fn step(&mut self, event: Event) {
+        if let Some((slot, id)) = event.process() {
+            let process = &self.processes[slot];
+            if process.id != id {
+                return;
+            }
+            if let Some(thaw_us) = process.frozen_until_us {
+                self.after((thaw_us - self.now.mono_us).max(0), event);
+                return;
+            }
+        }
+        self.totals.steps += 1;
+        self.totals.note(self.now.mono_us as u64 ^ event.number() << 44);
+        self.say(|| format!("{event:?}"));
+        self.happen(event);
+    }
+
+    /// For whoever replays a seed.
+    pub(crate) fn say(&self, text: impl FnOnce() -> String) {
+        if self.verbose {
+            println!("{:>9.3} {}", self.now.mono_us as f64 / 1e6, text());
         }
     }
 
@@ -226,63 +370,71 @@ impl World {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Act => {
-                if self.chaos {
-                    self.act();
-                    let wait_us = self.random.within(1_000, 2 * SECOND_US);
-                    self.after(wait_us, Event::Act);
-                }
+            Event::Act if self.chaos => {
+                self.act();
+                let wait_us = self.random.within(1_000, SECOND_US);
+                self.after(wait_us, Event::Act);
             }
-            Event::Window => self.open_window(),
+            Event::Act => {}
+            Event::Start(slot) => self.start(slot),
+            Event::Beat(slot, id) => self.beat(slot, id),
+            Event::Look(slot, id, began_us) => self.look_around(slot, id, began_us),
+            Event::Take(slot, id, shard, seen) => self.take(slot, id, shard, &seen),
+            Event::Thaw(slot, id) => self.thaw(slot, id),
+            Event::End(slot, id) => self.end_process(slot, id),
+            Event::Load(at) => self.load(at),
+            Event::Read(at) => self.go_on_reading(at),
+            Event::Heard(at, number, heard) => self.hear(at, number, heard),
+            Event::Retake(at) => self.retake(at),
+            Event::GiveUp(at) => self.give_up(at),
+            Event::Durable(number) => self.end_transaction(number),
+            Event::Answer { at, run, index, attempt, sent } => self.answer(at, (run, index), attempt, sent),
+            Event::Release { shard, release, inbox, tries } => self.release(shard, release, inbox, tries),
+            Event::Heartbeat { shard, run, index, attempt, left } => {
+                self.heartbeat(shard, (run, index), attempt, left);
+            }
+            Event::Post(shard, message) => {
+                self.stores[usize::from(shard)].inbox.insert(message.id, *message);
+            }
             Event::Emit(shard, emission) => {
                 let (run, spec) = *emission;
-                self.owners[usize::from(shard)].store.emit(run, &spec);
+                self.stores[usize::from(shard)].emit(run, &spec);
             }
-            Event::Commit(shard, life) => self.end_commit(shard, life),
-            Event::Read(shard, life) => self.go_on_reading(shard, life),
-            Event::Take(shard) => self.take(shard),
-            Event::Answer { shard, life, run, index, attempt, sent } => {
-                self.answer(shard, life, (run, index, attempt), sent);
-            }
-            Event::Release { shard, release, inbox } => self.release(shard, release, inbox),
-            Event::Heartbeat { shard, run, index, attempt, left } => {
-                self.heartbeat(shard, (run, index, attempt), left);
-            }
+            Event::Emitter(slot, id) => self.go_on_emitting(slot, id),
+            Event::Tell(told) => self.tell(&told),
+            Event::Repair(uid) => self.repair(uid),
         }
     }
 
     /// Somebody does something that nobody expects.
     fn act(&mut self) {
         let shard = self.random.within(0, i64::from(SHARDS)) as u16;
+        let troubles = self.troubles;
         match self.random.within(0, 100) {
-            0..8 => self.create_schedule(),
-            8..30 => self.change_schedule(),
-            30..42 => self.change_policy(),
-            42..50 => self.cancel_a_run(shard),
-            50..58 => self.retry_dead(shard),
-            58..66 => self.run_by_hand(),
-            66..70 => {
+            0..5 => self.create_schedule(),
+            5..22 if troubles.changes => self.change_schedule(),
+            22..32 if troubles.changes => self.change_policy(),
+            32..38 => self.cancel_a_run(shard),
+            38..44 => self.retry_dead(shard),
+            44..52 => self.run_by_hand(),
+            52..55 if troubles.pauses => {
                 let pause = self.random.percent(50).then(crate::handle_world::pause);
-                self.post(shard, Control::PauseShard { pause });
+                self.post_later(shard, Control::PauseShard { pause });
             }
-            70..76 => self.crash(shard),
-            76..80 => {
-                self.now.wall_us += self.random.within(-40 * SECOND_US, 40 * SECOND_US);
-                self.wall_max_us = self.wall_max_us.max(self.now.wall_us);
-                self.count("clock jump");
-            }
-            _ => self.look(shard),
+            55..60 if troubles.crashes => self.crash_any(),
+            60..66 if troubles.freezes => self.freeze_any(),
+            66..70 if troubles.cuts => self.cut_any(),
+            70..75 if troubles.stops => self.stop_any(),
+            75..79 if troubles.clocks => self.jump(),
+            79..83 if troubles.emitters => self.disturb_emitter(),
+            _ => self.explain(shard),
         }
     }
 
-    pub(crate) fn count_answer(&mut self, answer: &Answer) {
-        self.count(match answer {
-            Answer::Released => "released",
-            Answer::ComesAgain { .. } => "comes again",
-            Answer::Extended { .. } => "extended",
-            Answer::NotHeld => "not held",
-            Answer::Late => "late",
-            Answer::Refused { .. } => "refused",
-        });
+    fn jump(&mut self) {
+        self.now.wall_us += self.random.within(-40 * SECOND_US, 40 * SECOND_US);
+        self.wall_max_us = self.wall_max_us.max(self.now.wall_us);
+        self.count(Seen::ClockJump);
+        self.touch_all();
     }
 }

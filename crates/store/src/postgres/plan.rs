@@ -16,7 +16,9 @@ use crate::batch::{
 };
 use crate::failure::Failure;
 use crate::plan::{Audit, Filter, PlanStore, PlanWrite, StoredChild};
-use crate::rows::{AuditRow, ChildRow, CountRow, PolicyRow, Registry, ScheduleRow, all, audit, id_range};
+use crate::rows::{
+    AuditRow, ChildRow, CountRow, PolicyRow, Registry, ScheduleRow, all, audit, id_range, sound_page,
+};
 
 #[async_trait]
 impl PlanStore for Postgres {
@@ -59,7 +61,13 @@ impl PlanStore for Postgres {
             .bind(i64::from(limit))
             .bind(filter.policy.clone())
             .bind(filter.time_zone.clone());
-        all(self.judge(rows!(self, query))?)
+        let rows = self.judge(rows!(self, query))?;
+        let (mut page, found, rest) = sound_page(rows, limit, |row| row.id.clone(), |_| None);
+        self.corruption.also(("schedules", namespace.to_owned()), found);
+        if let Some((last, missing)) = rest {
+            page.extend(self.list_schedules(namespace, filter, Some(&last), missing).await?);
+        }
+        Ok(page)
     }
 
     async fn policy(&self, namespace: &str, id: &str) -> Result<Option<Policy>, StoreError> {
@@ -90,7 +98,13 @@ impl PlanStore for Postgres {
             .bind(filter.labels_json()?)
             .bind(after_id.map(str::to_owned))
             .bind(i64::from(limit));
-        all(self.judge(rows!(self, query))?)
+        let rows = self.judge(rows!(self, query))?;
+        let (mut page, found, rest) = sound_page(rows, limit, |row| row.id.clone(), |_| None);
+        self.corruption.also(("policies", namespace.to_owned()), found);
+        if let Some((last, missing)) = rest {
+            page.extend(self.list_policies(namespace, filter, Some(&last), missing).await?);
+        }
+        Ok(page)
     }
 
     async fn children(

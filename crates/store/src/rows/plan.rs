@@ -59,6 +59,7 @@ impl ScheduleNew {
 #[derive(Debug, FromRow)]
 pub(crate) struct ScheduleRow {
     pub(crate) uid: Uuid,
+    pub(crate) id: String,
     pub(crate) spec: String,
     pub(crate) payload: String,
 }
@@ -117,6 +118,7 @@ impl PolicyNew {
 #[derive(Debug, FromRow)]
 pub(crate) struct PolicyRow {
     pub(crate) uid: Uuid,
+    pub(crate) id: String,
     pub(crate) spec: String,
 }
 

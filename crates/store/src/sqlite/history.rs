@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::Sqlite;
 use crate::StoreError;
 use crate::history::{HistoryStore, PRUNE_AT_ONCE, PRUNE_SPARE_US, Pruned, RunFilter};
-use crate::rows::{HistoryRecord, RunRow, SkippedRow, TokenRecord, Word as _, all, json};
+use crate::rows::{HistoryRecord, RunRow, SkippedRow, TokenRecord, Word as _, all, json, sound_page};
 
 #[async_trait]
 impl HistoryStore for Sqlite {
@@ -37,7 +37,14 @@ impl HistoryStore for Sqlite {
         if let Some(uid) = filter.schedule_uid {
             query = query.bind(uid);
         }
-        all(self.judge(query.fetch_all(&self.readers).await)?)
+        let rows = self.judge(query.fetch_all(&self.readers).await)?;
+        let place = |row: &RunRow| (row.launch_us, RunId(row.run_id));
+        let (mut page, found, rest) = sound_page(rows, limit, place, |row| u16::try_from(row.shard_id).ok());
+        self.corruption.also(("runs", namespace.to_owned()), found);
+        if let Some((last, missing)) = rest {
+            page.extend(self.list_runs(namespace, filter, Some(last), missing).await?);
+        }
+        Ok(page)
     }
 
     async fn list_skipped(

@@ -17,7 +17,7 @@ use crate::batch::{
 use crate::failure::Failure;
 use crate::plan::{Audit, Filter, PlanStore, PlanWrite, StoredChild};
 use crate::rows::{
-    AuditRow, ChildRow, CountRow, PolicyRow, Registry, ScheduleRow, all, audit, id_range, json,
+    AuditRow, ChildRow, CountRow, PolicyRow, Registry, ScheduleRow, all, audit, id_range, json, sound_page,
 };
 
 #[async_trait]
@@ -59,7 +59,13 @@ impl PlanStore for Sqlite {
             .bind(i64::from(limit))
             .bind(&filter.policy)
             .bind(&filter.time_zone);
-        all(self.judge(query.fetch_all(&self.readers).await)?)
+        let rows = self.judge(query.fetch_all(&self.readers).await)?;
+        let (mut page, found, rest) = sound_page(rows, limit, |row| row.id.clone(), |_| None);
+        self.corruption.also(("schedules", namespace.to_owned()), found);
+        if let Some((last, missing)) = rest {
+            page.extend(self.list_schedules(namespace, filter, Some(&last), missing).await?);
+        }
+        Ok(page)
     }
 
     async fn policy(&self, namespace: &str, id: &str) -> Result<Option<Policy>, StoreError> {
@@ -87,7 +93,13 @@ impl PlanStore for Sqlite {
             .bind(filter.labels_json()?)
             .bind(after_id)
             .bind(i64::from(limit));
-        all(self.judge(query.fetch_all(&self.readers).await)?)
+        let rows = self.judge(query.fetch_all(&self.readers).await)?;
+        let (mut page, found, rest) = sound_page(rows, limit, |row| row.id.clone(), |_| None);
+        self.corruption.also(("policies", namespace.to_owned()), found);
+        if let Some((last, missing)) = rest {
+            page.extend(self.list_policies(namespace, filter, Some(&last), missing).await?);
+        }
+        Ok(page)
     }
 
     async fn children(

@@ -10,7 +10,7 @@ use crate::world::{
 use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tollgate_core::emit::Window;
-use tollgate_core::model::{CatchUp, MINUTE_US, SECOND_US, Schedule, SkipReason};
+use tollgate_core::model::{CatchUp, MINUTE_US, Run, RunId, SECOND_US, Schedule, SkipReason};
 use tollgate_event_emitter::Options;
 use tollgate_store::StoreError;
 
@@ -99,6 +99,32 @@ async fn a_task_done_again_makes_no_second_run_where_its_schedule_has_moved() {
     let moved = after.iter().filter(|run| run.generation == 2).count();
     assert!(moved > 0, "what no emitter had handed over goes to the new shard");
     assert_eq!(after.len(), before.len() + moved);
+}
+
+#[tokio::test]
+async fn a_first_scan_makes_no_run_that_a_former_home_has() {
+    let world = World::new(utc("2025-06-11T08:00:30Z")).await;
+    let schedule = minutely(1).remove(0);
+    world.put(std::slice::from_ref(&schedule)).await;
+    world.emitter(Options::default()).round().await.unwrap();
+    let before = world.runs().await;
+    // A message made the next run before its window was scanned; the word of the move has not been read there.
+    let last = before.iter().max_by_key(|run| run.launch_us).unwrap();
+    let launch_us = last.launch_us + MINUTE_US;
+    let made = Run { id: RunId::derive(schedule.uid, launch_us), launch_us, ..last.clone() };
+    world.store.emit(&[made], &[]).await.unwrap();
+    world.clock.advance_us(61 * SECOND_US);
+    let moved = Schedule {
+        generation: 2,
+        updated_us: world.clock.wall_us(),
+        former_homes: vec![last.shard],
+        ..schedule
+    };
+    move_to(&*world.store, &moved, last.shard + 1).await;
+    world.emitter(Options::default()).round().await.unwrap();
+    // Panics if a launch has two runs.
+    let after = world.runs().await;
+    assert!(after.iter().all(|run| run.launch_us > launch_us || run.generation == 1), "{after:?}");
 }
 
 #[tokio::test]

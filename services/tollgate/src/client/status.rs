@@ -46,7 +46,10 @@ pub(crate) async fn run(session: Session, args: StatusArgs) -> anyhow::Result<()
     }
     let mut text = String::new();
     match &emitter {
-        Some(emitter) => text.push_str(&emitter_text(session.now_us, emitter)),
+        Some(emitter) => {
+            text.push_str(&emitter_text(session.now_us, emitter));
+            text.push_str(&corrupt(&emitter.corrupt_rows));
+        }
         None => text.push_str("emitter: not in this process\n"),
     }
     text.push('\n');
@@ -94,6 +97,7 @@ fn handler_text(handler: &v1::HandlerStatus, each_shard: bool) -> String {
     }
     text.push('\n');
     text.push_str(&gauges(&handler.policies));
+    text.push_str(&corrupt(&handler.corrupt_rows));
     if each_shard {
         let mut table = Table::new(["SHARD", "OWNER", "EPOCH", "STATE"]);
         for shard in &handler.shards {
@@ -122,6 +126,16 @@ fn owners(shards: &[v1::ShardGauge]) -> String {
         texts.push(format!("{paused} PAUSED"));
     }
     texts.join(", ")
+}
+
+/// What is passed over, if anything is.
+fn corrupt(rows: &[v1::CorruptRow]) -> String {
+    let mut table = Table::new(["CORRUPT ROW IN", "SHARD", "KEY", "COLUMN", "WHAT IS WRONG"]);
+    for row in rows {
+        let shard = row.shard.map(|shard| shard.to_string()).unwrap_or_default();
+        table.row([row.table.clone(), shard, row.key.clone(), row.column.clone(), row.message.clone()]);
+    }
+    if rows.is_empty() { String::new() } else { format!("\n{table}") }
 }
 
 fn gauges(policies: &[v1::PolicyGauge]) -> String {

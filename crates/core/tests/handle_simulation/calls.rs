@@ -1,0 +1,113 @@
+//! What targets and consumers say, on its way to the owner.
+
+use tollgate_core::handle::change::TokenState;
+use tollgate_core::handle::control::Control;
+use tollgate_core::handle::release::{Answer, Release};
+use tollgate_core::model::*;
+
+use crate::bug::Bug;
+use crate::totals::Seen;
+use crate::world::{At, Event, World};
+
+impl World {
+    pub(crate) fn answer(&mut self, at: At, key: (RunId, u32), attempt: u32, sent: Sent) {
+        let (now, lease_id) = (self.now, self.leases[usize::from(at.shard)].lease_id);
+        if let Some(owner) = self.owner(at) {
+            let Some(machine) = &mut owner.machine else {
+                self.after(200_000, Event::Answer { at, run: key.0, index: key.1, attempt, sent });
+                return;
+            };
+            machine.sent(key.0, key.1, attempt, sent, now);
+            let current = owner.lease.lease_id == lease_id;
+            // A token that counts as held already is none the younger for it; a commit of that may be under way.
+            let row = self.stores[usize::from(at.shard)].tokens.get(&key);
+            let awaited = row.is_some_and(|t| t.state == TokenState::Acquired);
+            if current && awaited {
+                self.model.heard(key, attempt, now.mono_us - SECOND_US);
+            }
+            self.touch(at);
+        } else if self.processes[at.slot].former.contains_key(&at.owner) {
+            if self.is_cut(at.slot) {
+                self.after(300_000, Event::Answer { at, run: key.0, index: key.1, attempt, sent });
+                return;
+            }
+            self.count(Seen::AnswerReported);
+            self.model.reported(key, attempt);
+            self.post_later(at.shard, Control::Sent { run: key.0, index: key.1, attempt, sent });
+        } else {
+            self.count(Seen::AnswerLost);
+        }
+    }
+
+    /// A consumer calls some process: the owner takes it, others pass it on, or the inbox does.
+    pub(crate) fn release(&mut self, shard: u16, release: Release, inbox: bool, tries: u8) {
+        self.model.release_called(&release);
+        let entry = self.random.within(0, self.processes.len() as i64) as usize;
+        if !self.is_up(entry) {
+            if tries < 6 || !self.chaos {
+                self.after(SECOND_US, Event::Release { shard, release, inbox, tries: tries + 1 });
+            }
+            return;
+        }
+        if !inbox {
+            let owner = self.leases[usize::from(shard)].owner;
+            let routed = self.processes.iter().position(|p| p.id == owner && owner != 0);
+            for slot in [Some(entry), routed].into_iter().flatten() {
+                if self.is_up(slot) && self.is_trusted(slot) && self.release_at(slot, shard, &release) {
+                    return;
+                }
+            }
+            self.count(Seen::NothingOwnsIt);
+        }
+        if self.is_cut(entry) {
+            self.after(SECOND_US, Event::Release { shard, release, inbox, tries });
+            return;
+        }
+        self.count(Seen::ReleasedByInbox);
+        self.post_later(shard, Control::Release { release });
+    }
+
+    /// False if this process does not take it.
+    fn release_at(&mut self, slot: usize, shard: u16, release: &Release) -> bool {
+        let (now, early) = (self.now, self.bug == Bug::RepliesEarly);
+        self.numbers += 1;
+        let reply = self.numbers;
+        let Some(owner) = self.processes[slot].owners.get_mut(&shard).filter(|o| o.ready) else {
+            return false;
+        };
+        let Some(machine) = &mut owner.machine else { return false };
+        let answer = machine.release(release.clone(), reply, now);
+        match answer {
+            Some(answer) => self.check_answer(shard, release, &answer),
+            None if early => self.check_answer(shard, release, &Answer::Released),
+            None => {
+                owner.replies.insert(reply, release.clone());
+            }
+        }
+        self.touched.push((slot, shard));
+        true
+    }
+
+    pub(crate) fn heartbeat(&mut self, shard: u16, key: (RunId, u32), attempt: u32, left: u32) {
+        let ttl_ms = self.random.percent(30).then_some(12_000);
+        let now = self.now;
+        self.numbers += 1;
+        let reply = self.numbers;
+        let owner = self.leases[usize::from(shard)].owner;
+        let slot = self.processes.iter().position(|p| p.id == owner && owner != 0);
+        if let Some(slot) = slot.filter(|slot| self.is_up(*slot) && self.is_trusted(*slot))
+            && let Some(owner) = self.processes[slot].owners.get_mut(&shard).filter(|o| o.ready)
+            && let Some(machine) = &mut owner.machine
+        {
+            if let Some(answer) = machine.extend(key, Some(attempt), ttl_ms, reply, now) {
+                self.count_answer(&answer);
+            }
+            self.model.heard(key, attempt, now.mono_us);
+            self.touched.push((slot, shard));
+        }
+        if left > 0 && self.chaos {
+            let (run, index) = key;
+            self.after(3 * SECOND_US, Event::Heartbeat { shard, run, index, attempt, left: left - 1 });
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Commits on their way: what becomes of them in the database, and what their owner hears of it.
+
+use tollgate_core::handle::Effect;
+use tollgate_core::handle::change::Changes;
+
+use crate::bug::Bug;
+use crate::owner::Owner;
+use crate::totals::Seen;
+use crate::world::{At, Event, Fate, Flight, Heard, World};
+
+impl World {
+    pub(crate) fn begin_commit(&mut self, at: At, changes: Changes) {
+        let trouble = self.troubles.commits && self.chaos;
+        let mut fate = match self.random.within(0, 100) {
+            0..2 if trouble => Fate::Failed,
+            2 if trouble => Fate::UnknownDurable,
+            3 if trouble => Fate::UnknownFailed,
+            4 if trouble => Fate::UnknownLate,
+            _ => Fate::Durable,
+        };
+        if self.is_cut(at.slot) {
+            fate = Fate::Failed;
+        } else if self.bug != Bug::ForwardsAfterCommit {
+            self.forward(&changes);
+        }
+        self.numbers += 1;
+        let (number, bug, decided_us) = (self.numbers, self.bug, self.now.mono_us);
+        let seq = self.leases[usize::from(at.shard)].seq;
+        let Some(owner) = self.owner(at) else { return };
+        owner.commit = Some(number);
+        if std::mem::take(&mut owner.unsure) {
+            owner.lease.seq = seq;
+        }
+        let lease = owner.lease.clone();
+        let early = match &mut owner.machine {
+            Some(machine) if bug == Bug::FireBeforeCommit => machine.committed(),
+            _ => Vec::new(),
+        };
+        self.flights.insert(number, Flight { at, lease, changes, fate, decided_us, held: false });
+        let mut wait_us = self.wait_us(&[0, 1_000, 5_000, 80_000]);
+        if fate == Fate::UnknownLate {
+            self.after(wait_us, Event::Heard(at, number, Heard::Unknown));
+            wait_us += self.wait_us(&[1_000, 100_000, 600_000]);
+        }
+        self.after(wait_us, Event::Durable(number));
+        for effect in early {
+            self.perform(at, effect);
+        }
+    }
+
+    /// Idempotent as long as the message is there; a repetition after that finds what it brings known.
+    fn forward(&mut self, changes: &Changes) {
+        for (to, message) in &changes.forwards {
+            self.count(Seen::Forwarded);
+            self.stores[usize::from(*to)].inbox.entry(message.id).or_insert_with(|| message.clone());
+        }
+    }
+
+    /// A transaction reaches its end in the database, whatever has become of its owner.
+    pub(crate) fn end_transaction(&mut self, number: u64) {
+        let Some(mut flight) = self.flights.remove(&number) else { return };
+        let at = flight.at;
+        let process = &self.processes[at.slot];
+        if flight.held
+            && process.id == at.id
+            && let Some(thaw_us) = process.frozen_until_us
+        {
+            flight.held = true;
+            self.flights.insert(number, flight);
+            self.after(thaw_us - self.now.mono_us, Event::Durable(number));
+            return;
+        }
+        if self.is_cut(at.slot) && flight.fate == Fate::Durable {
+            flight.fate = if self.random.percent(50) { Fate::UnknownDurable } else { Fate::UnknownFailed };
+        }
+        let heard = match flight.fate {
+            Fate::Failed => {
+                self.count(Seen::CommitFailed);
+                Heard::Failed
+            }
+            Fate::UnknownFailed => {
+                self.count(Seen::UnknownNotDurable);
+                Heard::Unknown
+            }
+            fate => self.write(&flight, fate),
+        };
+        if flight.fate != Fate::UnknownLate {
+            let wait_us = self.wait_us(&[0, 0, 1_000, 50_000]);
+            self.after(wait_us, Event::Heard(at, number, heard));
+        }
+    }
+
+    /// The fence decides.
+    fn write(&mut self, flight: &Flight, fate: Fate) -> Heard {
+        let (shard, bug) = (flight.at.shard, self.bug);
+        let row = &mut self.leases[usize::from(shard)];
+        let passes = match bug {
+            Bug::NoFence => true,
+            Bug::EpochOnly => row.epoch == flight.lease.epoch,
+            _ => row.passes(&flight.lease),
+        };
+        if !passes {
+            self.count(if fate == Fate::UnknownLate { Seen::FencedLateCommit } else { Seen::FencedZombie });
+            return Heard::Fenced;
+        }
+        row.seq += 1;
+        self.make_durable(shard, &flight.changes, flight.decided_us);
+        match fate {
+            Fate::UnknownDurable => self.count(Seen::UnknownDurable),
+            Fate::UnknownLate => self.count(Seen::UnknownDurableLate),
+            _ => self.count(Seen::Committed),
+        }
+        if fate == Fate::Durable { Heard::Durable } else { Heard::Unknown }
+    }
+
+    fn make_durable(&mut self, shard: u16, decided: &Changes, decided_us: i64) {
+        let store = &self.stores[usize::from(shard)];
+        let mut changes = decided.clone();
+        match self.bug {
+            Bug::TokensNotWritten if self.random.percent(5) => changes.tokens_put.clear(),
+            Bug::AttemptNotWritten => {
+                for row in &mut changes.tokens_put {
+                    row.attempt = store.tokens.get(&(row.run, row.index)).map_or(1, |old| old.attempt);
+                }
+            }
+            Bug::WithdrawnStay => changes.runs_withdrawn.clear(),
+            Bug::LimitInMemoryOnly => changes.policies.retain(|p| !store.policies.contains_key(&p.uid)),
+            Bug::InboxWholesale if !changes.inbox_done.is_empty() => {
+                changes.inbox_done = store.inbox.keys().copied().collect();
+            }
+            _ => {}
+        }
+        self.say(|| format!("durable in {shard}: {changes:?}"));
+        self.commit_checked(shard, &changes, decided_us);
+    }
+
+    pub(crate) fn hear(&mut self, at: At, number: u64, heard: Heard) {
+        let (trusted, bug) = (self.is_trusted(at.slot), self.bug);
+        let Some(owner) = self.living(at).filter(|o| o.commit == Some(number)) else { return };
+        owner.commit = None;
+        match heard {
+            Heard::Fenced => self.lose(at),
+            Heard::Failed if bug == Bug::EffectsOfFailedCommits => self.perform_all(at),
+            Heard::Failed | Heard::Unknown => self.reload(at),
+            Heard::Durable if !trusted => {
+                owner.lease.seq += 1;
+                self.count(Seen::EffectsWithoutTrust);
+                self.reload(at);
+            }
+            Heard::Durable => {
+                owner.lease.seq += 1;
+                self.perform_all(at);
+                self.compare(at);
+            }
+        }
+        self.touch(at);
+    }
+
+    fn perform_all(&mut self, at: At) {
+        let Some(Owner { machine: Some(machine), .. }) = self.living(at) else { return };
+        for effect in machine.committed() {
+            self.perform(at, effect);
+        }
+    }
+
+    fn perform(&mut self, at: At, effect: Effect) {
+        match effect {
+            Effect::Send(send) => {
+                self.say(|| format!("{at:?} sends {} {} {}", send.run, send.index, send.attempt));
+                self.check_send(at, &send);
+                self.deliver(at, send);
+            }
+            Effect::Reply { reply, answer } => {
+                if let Some(release) = self.owner(at).and_then(|o| o.replies.remove(&reply)) {
+                    self.check_answer(at.shard, &release, &answer);
+                } else {
+                    self.count_answer(&answer);
+                }
+            }
+        }
+    }
+}

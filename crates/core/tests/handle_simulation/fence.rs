@@ -1,0 +1,36 @@
+//! Who may write to a shard: the shard's row, and what an owner remembers of it.
+
+/// Who owns a shard, and how often it has been written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lease {
+    /// 0 where it has none.
+    pub(crate) owner: u32,
+    /// Made anew at every takeover.
+    pub(crate) lease_id: u64,
+    pub(crate) epoch: u64,
+    /// Grows by one with every commit.
+    pub(crate) seq: u64,
+}
+
+impl Lease {
+    /// Whether a transaction of an owner with this lease may go on.
+    pub(crate) fn passes(&self, lease: &Self) -> bool {
+        self.lease_id == lease.lease_id && self.seq == lease.seq
+    }
+
+    /// Takes the shard over, if its row is still as `seen`.
+    pub(crate) fn take(&mut self, seen: &Self, owner: u32, fresh: u64) -> Option<Self> {
+        if self != seen {
+            return None;
+        }
+        *self = Self { owner, lease_id: fresh, epoch: seen.epoch + 1, seq: seen.seq };
+        Some(self.clone())
+    }
+
+    /// Gives the shard up, if it is still this owner's.
+    pub(crate) fn give_up(&mut self, lease: &Self, fresh: u64) {
+        if self.lease_id == lease.lease_id {
+            (self.owner, self.lease_id) = (0, fresh);
+        }
+    }
+}

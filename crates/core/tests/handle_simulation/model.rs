@@ -1,0 +1,286 @@
+//! A naive model of what must be so: which events are in flight and why they may stop being so, which runs must exist,
+//! what the consumers have. It knows nothing of the machine, and of the store only what was committed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate_core::handle::Send;
+use tollgate_core::handle::change::{Changes, Outcome, TokenState};
+use tollgate_core::handle::control::UnderWay;
+use tollgate_core::handle::release::Release;
+use tollgate_core::model::*;
+use uuid::Uuid;
+
+use crate::handle_world::Store;
+use crate::totals::{Seen, Totals};
+use crate::world::SHARDS;
+
+/// An event.
+pub(crate) type Key = (RunId, u32);
+
+/// An event in flight, and what is known of its latest delivery.
+struct Flying {
+    policy: Option<Uuid>,
+    attempt: u32,
+    /// The target took it, and the answer releases.
+    over: bool,
+    /// The target did not take it, and no earlier delivery is unclear.
+    refused: bool,
+    unclear: bool,
+    /// The latest sign of its consumer, or answer of its target.
+    sign_us: i64,
+}
+
+#[derive(Default)]
+pub(crate) struct Model {
+    flying: BTreeMap<Key, Flying>,
+    in_flight: BTreeMap<Option<Uuid>, u32>,
+    /// Distinct events that consumers have and have not begun to release.
+    working: BTreeMap<Option<Uuid>, BTreeSet<Key>>,
+    /// Releases that somebody has called, right or wrong.
+    called: BTreeSet<(Key, Option<u32>)>,
+    /// Releases that were answered as recorded.
+    acknowledged: BTreeMap<(Key, u32), Outcome>,
+    /// The latest delivery of each event, and the shard it came from.
+    pub(crate) sent: BTreeMap<Key, u32>,
+    pub(crate) shard_of: BTreeMap<RunId, u16>,
+    /// Runs that must exist in the end, and launches that may have one.
+    pub(crate) expected: BTreeMap<RunId, (Uuid, i64, RunKind)>,
+    allowed: BTreeSet<RunId>,
+    /// Launches that a message makes, and in which home.
+    listed: BTreeSet<(RunId, u16)>,
+    /// When each shard's machine was loaded (monotonic).
+    loaded_us: [i64; SHARDS as usize],
+    /// Deliveries that a former owner waits for: attempt, and until when nobody repeats it.
+    noted: BTreeMap<Key, (u32, i64)>,
+    reported: BTreeSet<(Key, u32)>,
+    /// The shard was given up on purpose, and nobody has loaded it since.
+    handed_over: [bool; SHARDS as usize],
+    reclaimed: BTreeSet<Key>,
+    /// Messages that were carried out, but for those that may come again.
+    pub(crate) done: BTreeSet<Uuid>,
+}
+
+impl Model {
+    pub(crate) fn expect(&mut self, uid: Uuid, launch_us: i64, kind: RunKind) {
+        let id = RunId::derive(uid, launch_us);
+        self.expected.insert(id, (uid, launch_us, kind));
+        self.allowed.insert(id);
+    }
+
+    pub(crate) fn allow(&mut self, uid: Uuid, launch_us: i64) {
+        self.allowed.insert(RunId::derive(uid, launch_us));
+    }
+
+    pub(crate) fn list(&mut self, uid: Uuid, launch_us: i64, home: u16) {
+        self.allow(uid, launch_us);
+        self.listed.insert((RunId::derive(uid, launch_us), home));
+    }
+
+    pub(crate) fn is_listed_elsewhere(&self, id: RunId, home: u16) -> bool {
+        self.listed.range((id, 0)..=(id, u16::MAX)).any(|(_, listed)| *listed != home)
+    }
+
+    pub(crate) fn is_allowed(&self, id: RunId) -> bool {
+        self.allowed.contains(&id)
+    }
+
+    pub(crate) fn in_flight(&self, policy: Option<Uuid>) -> u32 {
+        self.in_flight.get(&policy).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn at_consumers(&self, policy: Option<Uuid>) -> usize {
+        self.working.get(&policy).map_or(0, BTreeSet::len)
+    }
+
+    /// A new owner has loaded the shard: silence counts from now on.
+    pub(crate) fn loaded(&mut self, shard: u16, now: Now) {
+        self.loaded_us[usize::from(shard)] = now.mono_us;
+        if !std::mem::take(&mut self.handed_over[usize::from(shard)]) {
+            let of = |run: &RunId| self.shard_of.get(run) == Some(&shard);
+            self.noted.retain(|(run, _), _| !of(run));
+        }
+    }
+
+    /// A planned hand-over.
+    pub(crate) fn leave_note(&mut self, shard: u16, deliveries: &[UnderWay], now: Now, totals: &mut Totals) {
+        self.handed_over[usize::from(shard)] = true;
+        for d in deliveries {
+            if self.reported.contains(&((d.run, d.index), d.attempt)) {
+                continue;
+            }
+            let until_us = now.mono_us + d.grace_ms * 1000;
+            if self.noted.insert((d.run, d.index), (d.attempt, until_us)).is_some() {
+                totals.count(Seen::NotedTwice);
+            }
+        }
+    }
+
+    /// The answer for a former owner is on its way to the present one.
+    pub(crate) fn reported(&mut self, key: Key, attempt: u32) {
+        self.reported.insert((key, attempt));
+        if self.noted.get(&key).is_some_and(|(noted, _)| *noted == attempt) {
+            self.noted.remove(&key);
+        }
+    }
+
+    /// Something was heard of the event.
+    pub(crate) fn heard(&mut self, key: Key, attempt: u32, at_us: i64) {
+        if let Some(flying) = self.flying.get_mut(&key).filter(|f| f.attempt == attempt) {
+            flying.sign_us = at_us;
+        }
+    }
+
+    /// A delivery, and what becomes of it, known here before anybody else.
+    pub(crate) fn delivered(&mut self, send: &Send, sent: &Sent, arrives: bool) {
+        let key = (send.run, send.index);
+        let Some(flying) = self.flying.get_mut(&key) else { return };
+        match sent {
+            Sent::Accepted => flying.over |= !send.explicit_release,
+            Sent::Refused { .. } => flying.refused = !flying.unclear,
+            Sent::Unclear { .. } => flying.unclear = true,
+        }
+        if arrives {
+            self.working.entry(flying.policy).or_default().insert(key);
+        }
+    }
+
+    pub(crate) fn release_called(&mut self, release: &Release) {
+        let key = (release.run, release.index);
+        self.called.insert((key, release.attempt));
+        for working in self.working.values_mut() {
+            working.remove(&key);
+        }
+    }
+
+    /// Whether a former owner still waits for the delivery before this one.
+    pub(crate) fn is_repeated_early(&self, send: &Send, now: Now) -> bool {
+        let noted = self.noted.get(&(send.run, send.index));
+        noted.is_some_and(|(attempt, until_us)| send.attempt > *attempt && now.mono_us < *until_us)
+    }
+
+    /// A release was answered as recorded. Once is enough.
+    pub(crate) fn acknowledge(&mut self, key: Key, attempt: u32, outcome: Outcome) {
+        let before = self.acknowledged.insert((key, attempt), outcome);
+        assert!(before.is_none(), "attempt {attempt} of {key:?} is released twice");
+    }
+
+    pub(crate) fn was_reclaimed(&self, key: Key) -> bool {
+        self.reclaimed.contains(&key)
+    }
+
+    /// Why an event that was in flight may have stopped being so.
+    pub(crate) fn check_freed(
+        &mut self,
+        store: &Store,
+        shard: u16,
+        changes: &Changes,
+        decided_us: i64,
+    ) -> u32 {
+        let waiting = changes.tokens_put.iter().filter(|t| t.state == TokenState::Waiting);
+        let freed = waiting.map(|t| (t.run, t.index)).chain(changes.tokens_gone.iter().copied());
+        let mut reclaimed = 0;
+        for key in freed {
+            let Some(flying) = self.flying.get(&key) else { continue };
+            let called =
+                self.called.contains(&(key, Some(flying.attempt))) || self.called.contains(&(key, None));
+            if called || flying.over || flying.refused {
+                continue;
+            }
+            let sign_us = flying.sign_us.max(self.loaded_us[usize::from(shard)]);
+            let silent_us = decided_us - sign_us;
+            let own_ms = store.tokens.get(&key).and_then(|t| t.heartbeat_ttl_ms);
+            let allowed = allowed_silence_us(store, changes, flying.policy, own_ms);
+            assert!(
+                allowed.is_some_and(|allowed_us| silent_us >= allowed_us),
+                "{key:?}, attempt {}, is freed though nobody released it, after {silent_us} us of silence, {allowed:?} allowed",
+                flying.attempt
+            );
+            self.reclaimed.insert(key);
+            reclaimed += 1;
+        }
+        reclaimed
+    }
+
+    /// What a durable commit says of events in flight.
+    pub(crate) fn committed(&mut self, store: &Store, changes: &Changes) {
+        for key in &changes.tokens_gone {
+            self.land(*key);
+        }
+        for row in &changes.tokens_put {
+            let key = (row.run, row.index);
+            if row.state == TokenState::Waiting {
+                self.land(key);
+                continue;
+            }
+            match self.flying.get_mut(&key) {
+                Some(flying) if flying.attempt < row.attempt => {
+                    let attempt = std::mem::replace(&mut flying.attempt, row.attempt);
+                    // Given back and taken again in one commit; else nobody knows what became of the delivery before.
+                    let called = [Some(attempt), None].into_iter().any(|a| self.called.contains(&(key, a)));
+                    flying.unclear = !(flying.refused || called);
+                    flying.refused = false;
+                }
+                Some(_) => {}
+                None => {
+                    let policy = store.runs.get(&row.run).and_then(|r| r.policy_uid);
+                    *self.in_flight.entry(policy).or_default() += 1;
+                    let flying = Flying {
+                        policy,
+                        attempt: row.attempt,
+                        over: false,
+                        refused: false,
+                        unclear: false,
+                        sign_us: i64::MIN,
+                    };
+                    self.flying.insert(key, flying);
+                }
+            }
+        }
+    }
+
+    fn land(&mut self, key: Key) {
+        self.noted.remove(&key);
+        if let Some(flying) = self.flying.remove(&key) {
+            if let Some(count) = self.in_flight.get_mut(&flying.policy) {
+                *count -= 1;
+            }
+            if let Some(working) = self.working.get_mut(&flying.policy) {
+                working.remove(&key);
+            }
+        }
+    }
+
+    /// What was acknowledged is so for ever.
+    pub(crate) fn check_acknowledged(&self, stores: &[Store]) {
+        for ((key, attempt), outcome) in &self.acknowledged {
+            let row = stores.iter().find_map(|s| s.history.get(key));
+            // A run's other end states have rows of ranges; an event that was released as done has its own.
+            let row = row.unwrap_or_else(|| panic!("{key:?} was acknowledged as {outcome:?} and has no end"));
+            let done = *outcome == Outcome::Succeeded || *outcome == Outcome::Failed;
+            assert!(
+                !done || (row.outcome, row.attempt) == (*outcome, *attempt),
+                "{row:?} was acknowledged as {outcome:?}"
+            );
+            assert!(
+                row.attempt >= *attempt,
+                "{row:?} goes back behind attempt {attempt}, which was acknowledged"
+            );
+        }
+        assert!(self.flying.is_empty(), "{:?} are in flight for ever", self.flying.keys());
+    }
+}
+
+/// After how much silence a token may be reclaimed, by the policy before the commit or after it.
+fn allowed_silence_us(
+    store: &Store,
+    changes: &Changes,
+    policy: Option<Uuid>,
+    own_ms: Option<i64>,
+) -> Option<i64> {
+    let Some(uid) = policy else {
+        return Some((own_ms.unwrap_or(Policy::TOKEN_TTL_MS) + Policy::SUSPECT_MS) * 1000);
+    };
+    let new = changes.policies.iter().filter(|p| p.uid == uid);
+    let policies = store.policies.get(&uid).into_iter().chain(new).filter(|p| p.reclaim == Reclaim::AfterTtl);
+    policies.map(|p| (own_ms.unwrap_or(p.token_ttl_ms).min(p.token_ttl_ms) + p.suspect_ms) * 1000).min()
+}
