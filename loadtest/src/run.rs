@@ -8,7 +8,7 @@ mod round;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 
 use crate::consumer::Sink;
@@ -66,7 +66,21 @@ pub(crate) struct RunArgs {
 /// What keeps a scenario from running.
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<bool> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    runtime.block_on(run_all(args))
+    runtime.block_on(async {
+        tokio::select! {
+            clean = Box::pin(run_all(args)) => clean,
+            // What was started ends with the future that is dropped here.
+            signal = interrupted() => bail!("{} received", signal?),
+        }
+    })
+}
+
+async fn interrupted() -> anyhow::Result<&'static str> {
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    tokio::select! {
+        result = tokio::signal::ctrl_c() => result.map(|()| "SIGINT").map_err(Into::into),
+        _ = terminate.recv() => Ok("SIGTERM"),
+    }
 }
 
 async fn run_all(args: &RunArgs) -> anyhow::Result<bool> {

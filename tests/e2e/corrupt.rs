@@ -149,7 +149,7 @@ async fn a_corrupt_row_stops_what_it_describes_and_nothing_else(kind: Kind) {
     let name = schedule_name("schedule");
     let pause = PauseScheduleRequest { name: name.clone(), ..PauseScheduleRequest::default() };
     world.service.master().pause_schedule(pause).await.unwrap();
-    let resume = ResumeScheduleRequest { name, ..ResumeScheduleRequest::default() };
+    let resume = ResumeScheduleRequest { name };
     world.service.master().resume_schedule(resume.clone()).await.unwrap();
     world.goes_on(1).await;
 

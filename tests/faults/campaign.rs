@@ -4,6 +4,8 @@ mod inject;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -38,6 +40,8 @@ pub(crate) struct Wish {
     pub(crate) lease: Duration,
     /// Only kinds that contain this.
     pub(crate) only: Option<String>,
+    /// Keep logs and journal even when every promise was kept.
+    pub(crate) keep: bool,
 }
 
 /// How long things took after the faults of one kind, in milliseconds.
@@ -133,7 +137,8 @@ impl Campaign {
     /// Makes waves of work and injects faults, as long as was wished.
     pub(crate) async fn run(&mut self) -> Result<()> {
         let began = Instant::now();
-        let waves = tokio::spawn(make_waves(self.load.clone(), self.wish.seed));
+        let enough = Arc::new(AtomicBool::new(false));
+        let waves = tokio::spawn(make_waves(self.load.clone(), self.wish.seed, enough.clone()));
         self.deliveries_begin().await?;
         let mut order = Order::new(self.wish.seed, self.processes.len(), self.wish.lease, self.wish.postgres);
         'rounds: loop {
@@ -154,8 +159,9 @@ impl Campaign {
                 break;
             }
         }
-        waves.abort();
-        Ok(())
+        // A wave that is being made is made to its end, so that everything that fires has been written down.
+        enough.store(true, SeqCst);
+        waves.await.context("the maker of waves broke off")
     }
 
     /// The last step: the wall clock jumps ahead by an hour and stays there. What fell due in that hour fires.
@@ -287,11 +293,11 @@ impl Campaign {
     }
 }
 
-async fn make_waves(load: Load, seed: u64) {
+async fn make_waves(load: Load, seed: u64, enough: Arc<AtomicBool>) {
     let mut ticks = tokio::time::interval(WAVE);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut wave = 0;
-    loop {
+    while !enough.load(SeqCst) {
         ticks.tick().await;
         // Where nobody says, there is room.
         if load.waiting().await.is_none_or(|waiting| waiting < BACKLOG_MAX) {

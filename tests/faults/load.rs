@@ -15,8 +15,8 @@ use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceCli
 use tollgate_proto::v1::target::Target as Place;
 use tollgate_proto::v1::{
     BackfillScheduleRequest, CancelRunRequest, CatchUp, CatchUpMode, CreatePolicyRequest,
-    CreateScheduleRequest, HttpTarget, ListRunsRequest, Policy, Reclaim, ReleaseMode, RetryPolicy, Schedule,
-    SqsTarget, Target, TriggerScheduleRequest, UpdatePolicyRequest,
+    CreateScheduleRequest, GetHandlerStatusRequest, HttpTarget, ListRunsRequest, Policy, Reclaim,
+    ReleaseMode, RetryPolicy, Schedule, SqsTarget, Target, TriggerScheduleRequest, UpdatePolicyRequest,
 };
 use tollgate_tests::now_us;
 use tollgate_tests::resources::{PARENT, every, ms, once, policy_name, schedule_name, us};

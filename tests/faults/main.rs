@@ -55,6 +55,9 @@ struct Arguments {
     /// Only faults whose kind contains this text, such as `kill -9`
     #[arg(long)]
     only: Option<String>,
+    /// Keep logs and journal even when every promise was kept
+    #[arg(long)]
+    keep: bool,
     /// Folder for the verdict (verdict-STORE.json) and, when a promise was broken, logs and journal
     #[arg(long, default_value = "target/faults")]
     output: PathBuf,
@@ -88,6 +91,7 @@ async fn run(arguments: Arguments) -> Result<bool> {
         postgres: arguments.store == "postgres",
         lease: Duration::from_millis(arguments.lease_ms),
         only: arguments.only,
+        keep: arguments.keep,
     };
     std::fs::create_dir_all(&arguments.output)?;
     let scratch = tempfile::Builder::new().prefix("tollgate-faults-").tempdir()?;
@@ -96,19 +100,19 @@ async fn run(arguments: Arguments) -> Result<bool> {
     let folder = scratch.path();
     // However it ends, what it has started is stopped: everything lives in here.
     let kept = tokio::select! {
-        kept = campaign(wish, began, folder, &arguments.output) => kept,
+        kept = campaign(&wish, began, folder, &arguments.output) => kept,
         signal = interrupted() => Err(anyhow::anyhow!("{} received", signal?)),
     };
-    if !matches!(kept, Ok(true)) {
-        keep_logs(folder, &arguments.output.join(format!("broken-{}-{}", arguments.store, arguments.seed)))?;
+    if wish.keep || !matches!(kept, Ok(true)) {
+        keep_logs(folder, &arguments.output.join(format!("logs-{}-{}", arguments.store, arguments.seed)))?;
     }
     kept
 }
 
-async fn campaign(wish: Wish, began: Instant, folder: &Path, output: &Path) -> Result<bool> {
+async fn campaign(wish: &Wish, began: Instant, folder: &Path, output: &Path) -> Result<bool> {
     let commit = report::commit();
     let mut campaign = Campaign::start(wish.clone(), folder).await?;
-    judge(&mut campaign, &wish, (began, &commit), output).await
+    judge(&mut campaign, wish, (began, &commit), output).await
 }
 
 async fn interrupted() -> Result<&'static str> {
@@ -158,7 +162,7 @@ async fn judge(
     {
         println!("{}", report.table());
     }
-    if !report.is_kept() {
+    if wish.keep || !report.is_kept() {
         write_journal(&journal, &output.join(format!("journal-{}.txt", wish.seed)))?;
     }
     Ok(report.is_kept())

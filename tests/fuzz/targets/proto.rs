@@ -154,8 +154,8 @@ fn release(prefix: &str, message: &v1::ReleaseTokenRequest) -> Result<(), Vec<Fi
 }
 
 fn releases(message: &v1::BatchReleaseTokensRequest) -> Result<(), Vec<FieldError>> {
-    let entries = message.releases.iter().enumerate();
-    entries.map(|(at, entry)| release(&format!("releases[{at}]"), entry)).collect()
+    let mut entries = message.releases.iter().enumerate();
+    entries.try_for_each(|(at, entry)| release(&format!("releases[{at}]"), entry))
 }
 
 fn masked<M: Message + MessageName + Default + Clone + PartialEq>(

@@ -47,6 +47,8 @@ struct Judged {
     run: Run,
     spec: RunSpec,
     doubtful: bool,
+    /// It had no run anywhere when that was asked.
+    asked: bool,
     /// When its schedule had changed last.
     changed_us: i64,
 }
@@ -253,6 +255,7 @@ impl World {
                     run,
                     spec: plan.spec.clone(),
                     doubtful,
+                    asked: false,
                     changed_us: plan.changed_us,
                 });
             }
@@ -269,6 +272,7 @@ impl World {
             self.count(Seen::DoubtSettled);
         }
         job.batch.retain(|judged| !known.contains(&judged.run.id));
+        job.batch.iter_mut().for_each(|judged| judged.asked = judged.doubtful);
     }
 
     fn has_run(&self, id: &RunId) -> bool {
@@ -276,7 +280,7 @@ impl World {
     }
 
     fn hand_over_runs(&mut self, job: &Job, judged: Vec<Judged>) {
-        for Judged { mut run, spec, changed_us, .. } in judged {
+        for Judged { mut run, spec, changed_us, asked, .. } in judged {
             let shard = usize::from(run.shard);
             let home = self.master.plans.get(&run.schedule_uid).map(|p| (p.shard, p.changed_us));
             let elsewhere = (0..self.stores.len())
@@ -290,10 +294,11 @@ impl World {
                 continue;
             }
             // Known and accepted: it is handed over in the new home while the old one has not read the message that
-            // makes it there, and will start it before it hears of the move.
-            let listed = !elsewhere && self.model.is_listed_elsewhere(run.id, run.shard);
+            // makes it there, or reads it at this moment, and will start it before it hears of the move.
             let (uid, launch_us) = (run.schedule_uid, run.launch_us);
-            if listed && self.is_word_on_its_way(uid) && (due || self.master.tells_of(uid, launch_us)) {
+            let covered = due || self.master.tells_of(uid, launch_us);
+            let unread = !elsewhere && self.is_word_on_its_way(uid, launch_us, run.shard);
+            if covered && (unread || elsewhere && asked) {
                 self.count(Seen::HoleUnreadMessage);
                 continue;
             }

@@ -53,8 +53,11 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    pub(crate) fn uid(&self) -> Uuid {
-        self.plan.spec.schedule_uid
+    /// Where it makes this launch of a schedule, if it does.
+    pub(crate) fn makes(&self, uid: Uuid, launch_us: i64) -> Option<u16> {
+        let plan = &self.plan;
+        let fires = launch_us > plan.changed_us && !plan.launches(launch_us - 1, launch_us).is_empty();
+        (plan.spec.schedule_uid == uid && fires).then_some(plan.shard)
     }
 }
 
@@ -80,7 +83,8 @@ impl Master {
     /// Whether the word of a schedule's present generation makes this launch, or will.
     pub(crate) fn tells_of(&self, uid: Uuid, launch_us: i64) -> bool {
         let present = self.plans.get(&uid).map(|p| p.spec.generation);
-        let told = self.told.get(&uid).is_some_and(|(of, until_us)| Some(*of) == present && launch_us <= *until_us);
+        let told =
+            self.told.get(&uid).is_some_and(|(of, until_us)| Some(*of) == present && launch_us <= *until_us);
         told || self.untold.contains_key(&uid)
     }
 
@@ -316,7 +320,7 @@ impl World {
         let until_us = (frontier_us - 1).max(plan.changed_us);
         let launches_us = plan.launches(plan.changed_us, until_us);
         // Should it be overtaken, what it makes may start before the shard hears of that.
-        launches_us.iter().for_each(|launch_us| self.model.list(uid, *launch_us, plan.shard));
+        launches_us.iter().for_each(|launch_us| self.model.allow(uid, *launch_us));
         let row = ShardSchedule {
             events: plan.events,
             priority: plan.priority,

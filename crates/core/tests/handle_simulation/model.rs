@@ -38,6 +38,8 @@ pub(crate) struct Model {
     working: BTreeMap<Option<Uuid>, BTreeSet<Key>>,
     /// Releases that somebody has called, right or wrong.
     called: BTreeSet<(Key, Option<u32>)>,
+    /// Releases of deliveries that had not been made.
+    pub(crate) forged: BTreeSet<(Key, u32)>,
     /// Releases that were answered as recorded.
     acknowledged: BTreeMap<(Key, u32), Outcome>,
     /// The latest delivery of each event, and the shard it came from.
@@ -46,8 +48,6 @@ pub(crate) struct Model {
     /// Runs that must exist in the end, and launches that may have one.
     pub(crate) expected: BTreeMap<RunId, (Uuid, i64, RunKind)>,
     allowed: BTreeSet<RunId>,
-    /// Launches that a message makes, and in which home.
-    listed: BTreeSet<(RunId, u16)>,
     /// When each shard's machine was loaded (monotonic).
     loaded_us: [i64; SHARDS as usize],
     /// Deliveries that a former owner waits for: attempt, and until when nobody repeats it.
@@ -69,15 +69,6 @@ impl Model {
 
     pub(crate) fn allow(&mut self, uid: Uuid, launch_us: i64) {
         self.allowed.insert(RunId::derive(uid, launch_us));
-    }
-
-    pub(crate) fn list(&mut self, uid: Uuid, launch_us: i64, home: u16) {
-        self.allow(uid, launch_us);
-        self.listed.insert((RunId::derive(uid, launch_us), home));
-    }
-
-    pub(crate) fn is_listed_elsewhere(&self, id: RunId, home: u16) -> bool {
-        self.listed.range((id, 0)..=(id, u16::MAX)).any(|(_, listed)| *listed != home)
     }
 
     pub(crate) fn is_allowed(&self, id: RunId) -> bool {
@@ -147,6 +138,9 @@ impl Model {
     pub(crate) fn release_called(&mut self, release: &Release) {
         let key = (release.run, release.index);
         self.called.insert((key, release.attempt));
+        if let Some(attempt) = release.attempt.filter(|a| *a > self.sent.get(&key).copied().unwrap_or(0)) {
+            self.forged.insert((key, attempt));
+        }
         for working in self.working.values_mut() {
             working.remove(&key);
         }

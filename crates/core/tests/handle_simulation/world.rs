@@ -292,16 +292,23 @@ impl World {
         self.totals.count(what);
     }
 
-    /// Whether some shard has not read all that it was told of a schedule, or will be.
-    pub(crate) fn is_word_on_its_way(&self, uid: Uuid) -> bool {
-        let is_of = |message: &Message| matches!(&message.control, Control::ScheduleChanged { schedule, .. } if schedule.uid == uid);
-        let told = |event: &Event| match event {
-            Event::Tell(told) => told.uid() == uid,
-            Event::Repair(other) => *other == uid,
-            Event::Post(_, message) => is_of(message),
+    /// Whether a message that no shard has read makes this launch in another home than `home`, or will.
+    pub(crate) fn is_word_on_its_way(&self, uid: Uuid, launch_us: i64, home: u16) -> bool {
+        let makes = |shard: u16, message: &Message| match &message.control {
+            Control::ScheduleChanged { schedule, onward, .. } => {
+                let there = onward.last().copied().unwrap_or(shard);
+                schedule.uid == uid && there != home && schedule.launches_us.contains(&launch_us)
+            }
             _ => false,
         };
-        self.stores.iter().any(|store| store.inbox.values().any(is_of)) || self.events.values().any(told)
+        let will_make = |event: &Event| match event {
+            Event::Tell(told) => told.makes(uid, launch_us).is_some_and(|there| there != home),
+            Event::Post(shard, message) => makes(*shard, message),
+            _ => false,
+        };
+        let mut unread = self.stores.iter().zip(0_u16..);
+        unread.any(|(store, shard)| store.inbox.values().any(|message| makes(shard, message)))
+            || self.events.values().any(will_make)
     }
 
     pub(crate) fn after(&mut self, us: i64, event: Event) {

@@ -199,7 +199,7 @@ pub(crate) async fn announcement_does_not_go_back(place: &Place) {
 /// Emitters whose clocks differ begin on an empty store at once.
 pub(crate) async fn first_windows_leave_no_gap(place: &Place) {
     let store = place.open().await;
-    let announced = futures::future::join_all((0..12).map(|n| {
+    let announced = join_all((0..12).map(|n| {
         let store = store.clone();
         async move { store.announce_window(window(n * 3), NOON_US).await.unwrap() }
     }));

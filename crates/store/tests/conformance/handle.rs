@@ -322,7 +322,7 @@ pub(crate) async fn corrupt_rows_are_named_and_count(place: &Place) {
     place.sql("UPDATE shard_schedules SET body = '{' WHERE body LIKE '%'").await;
     place.sql("UPDATE queue_shards SET pause = 'no' WHERE shard_id = 5").await;
     let loaded = store.load_shard(5).await.unwrap();
-    assert_eq!(loaded.runs, [good.clone()]);
+    assert_eq!(loaded.runs, std::slice::from_ref(good));
     let stands_in = &loaded.tokens[1];
     assert_eq!(loaded.tokens.len(), 2);
     assert_eq!((stands_in.index, stands_in.state), (1, TokenState::Held), "it counts until it is released");
