@@ -70,6 +70,8 @@ pub(crate) struct Records {
     pub(crate) skipped: BTreeSet<(String, i64)>,
     /// Tokens that the handlers hold, by policy.
     pub(crate) held: BTreeMap<String, u64>,
+    /// Queue shards that no living process owns.
+    pub(crate) unowned: Vec<u32>,
 }
 
 /// While it lasted, and shortly before, deliveries could be made without being recorded.

@@ -40,7 +40,9 @@ pub(crate) async fn settled(
             Err(_) => continue,
         };
         if is_complete || is_over {
-            records.held = held(&statuses.unwrap_or_default());
+            let statuses = statuses.unwrap_or_default();
+            records.held = held(&statuses);
+            records.unowned = unowned(&statuses);
             return Ok(records);
         }
         calm = 0;
@@ -96,6 +98,12 @@ fn is_calm(statuses: &[HandlerStatus]) -> bool {
         status.held_count + status.waiting_count + status.launched_runs_count == 0
             && status.shards.iter().all(|shard| handlers.contains(shard.owner.as_str()))
     })
+}
+
+fn unowned(statuses: &[HandlerStatus]) -> Vec<u32> {
+    let handlers: BTreeSet<&str> = statuses.iter().map(|status| status.handler.as_str()).collect();
+    let shards = statuses.iter().take(1).flat_map(|status| &status.shards);
+    shards.filter(|shard| !handlers.contains(shard.owner.as_str())).map(|shard| shard.shard).collect()
 }
 
 fn held(statuses: &[HandlerStatus]) -> BTreeMap<String, u64> {

@@ -70,7 +70,7 @@ impl Http {
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_MAX)
-            .pool_max_idle_per_host(options.connections_per_host_max)
+            .pool_max_idle_per_host(options.idle_connections_per_host_max)
             .build(connector);
         let answer_max_bytes = options.answer_max_bytes;
         Ok(Self { client, guard, origin, pauses: Pauses::default(), answer_max_bytes })

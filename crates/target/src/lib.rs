@@ -31,8 +31,9 @@ pub struct TargetOptions {
     pub allow_private_addresses: PrivateAddresses,
     /// Bytes of an answer's body that are read; a longer one is cut and its connection dropped.
     pub answer_max_bytes: usize,
-    /// Idle connections that are kept for each host.
-    pub connections_per_host_max: usize,
+    /// Idle connections that are kept for each host. With fewer than deliveries under way at once, each delivery pays
+    /// for a connection.
+    pub idle_connections_per_host_max: usize,
     /// For name resolution, TCP and TLS together, in milliseconds; the target's own deadline holds as well.
     pub connect_timeout_ms: u64,
     /// Stands before `/namespaces/{namespace}/schedules/{schedule}` in the event's `source`; may be empty.
@@ -46,7 +47,7 @@ impl Default for TargetOptions {
         Self {
             allow_private_addresses: PrivateAddresses::Refuse,
             answer_max_bytes: 64 * 1024,
-            connections_per_host_max: 64,
+            idle_connections_per_host_max: 1_024,
             connect_timeout_ms: 5_000,
             source: String::new(),
             release_url: None,

@@ -185,7 +185,8 @@ impl Membership {
         let wanted = live.owners.iter().max_by_key(|process| weight(process, shard));
         let mine = wanted == Some(&self.shared.process);
         match self.owners.get(&shard) {
-            Some(stop) if !mine => stop.cancel(),
+            // Or somebody took it who believed this process dead: an owner without work would never notice.
+            Some(stop) if !mine || lease.owner != self.shared.process => stop.cancel(),
             None if mine && (lease.owner.is_empty() || !live.all.contains(&lease.owner)) => {
                 self.take(lease, lapses);
             }

@@ -37,6 +37,9 @@ pub(super) fn check(evidence: &Evidence<'_>, verdict: &mut Verdict) {
     for run in &evidence.records.runs {
         check_run(verdict, run, seen.get(&(run.schedule.as_str(), run.launch_us)));
     }
+    if !evidence.records.unowned.is_empty() {
+        verdict.breach(Promise::Stuck, || format!("nobody owns queue shards {:?}", evidence.records.unowned));
+    }
     for (policy, held) in evidence.records.held.iter().filter(|(_, held)| **held > 0) {
         verdict.leaked += held;
         verdict.breach(Promise::Leaked, || format!("{held} tokens of {policy:?}"));

@@ -162,6 +162,13 @@ fn an_event_that_did_not_end_is_stuck() {
 }
 
 #[test]
+fn a_shard_that_nobody_owns_is_stuck() {
+    let mut world = World::new();
+    world.records.unowned.push(7);
+    world.breaks(Promise::Stuck);
+}
+
+#[test]
 fn a_repetition_needs_a_reason() {
     let mut world = World::new();
     let taken_us = LAUNCH_US + 3_000;

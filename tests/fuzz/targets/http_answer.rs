@@ -53,7 +53,7 @@ fn targets() -> Targets {
     let options = TargetOptions {
         allow_private_addresses: PrivateAddresses::Allow,
         // Each answer meets a connection of its own.
-        connections_per_host_max: 0,
+        idle_connections_per_host_max: 0,
         ..TargetOptions::default()
     };
     Targets::new(options).unwrap()

@@ -251,8 +251,10 @@ impl World {
             }
         }
         self.model.check_acknowledged(&self.stores);
-        for owner in self.processes.iter().flat_map(|p| p.owners.values()) {
-            let Some(machine) = &owner.machine else { continue };
+        for (shard, owner) in self.processes.iter().flat_map(|p| &p.owners) {
+            // A zombie that has not woken does not count.
+            let mine = owner.lease.lease_id == self.leases[usize::from(*shard)].lease_id;
+            let Some(machine) = owner.machine.as_ref().filter(|_| mine) else { continue };
             assert_eq!(machine.runs_held(), 0);
             for gauge in machine.status(self.now).gauges {
                 assert_eq!((gauge.held, gauge.suspect, gauge.waiting), (0, 0, 0), "{gauge:?}");
