@@ -43,6 +43,8 @@ fn weight(process: &str, shard: u16) -> u64 {
 struct Seen {
     heartbeat: i64,
     changed_us: i64,
+    /// When this process first saw it.
+    since_us: i64,
     member: Member,
 }
 
@@ -52,6 +54,8 @@ struct Live {
     all: BTreeSet<String>,
     /// Those that are to own shards: handlers that do not intend to leave.
     owners: Vec<String>,
+    /// Those of them that have been here long enough to know who is dead.
+    judges: Vec<String>,
 }
 
 pub(crate) struct Membership {
@@ -156,10 +160,11 @@ impl Membership {
             match self.seen.get_mut(&member.process) {
                 Some(seen) if seen.heartbeat == member.heartbeat => {}
                 Some(seen) => {
-                    *seen = Seen { heartbeat: member.heartbeat, changed_us: now_us, member };
+                    *seen = Seen { heartbeat: member.heartbeat, changed_us: now_us, member, ..*seen };
                 }
                 None => {
-                    let seen = Seen { heartbeat: member.heartbeat, changed_us: now_us, member };
+                    let (heartbeat, changed_us, since_us) = (member.heartbeat, now_us, now_us);
+                    let seen = Seen { heartbeat, changed_us, since_us, member };
                     self.seen.insert(seen.member.process.clone(), seen);
                 }
             }
@@ -170,26 +175,34 @@ impl Membership {
             let own = s.member.process == self.shared.process;
             own || (!exclusive && now_us - s.changed_us < dead_after_us)
         });
-        let live: Vec<&Member> = live.map(|s| &s.member).collect();
-        let stays =
-            |m: &&&Member| m.roles.split(',').any(|role| role == "handler") && !m.roles.ends_with(LEAVING);
+        let live: Vec<&Seen> = live.collect();
+        let stays = |s: &&Seen| {
+            s.member.roles.split(',').any(|role| role == "handler") && !s.member.roles.ends_with(LEAVING)
+        };
+        let named = |seen: &Seen| seen.member.process.clone();
+        let owners: Vec<&Seen> = live.iter().copied().filter(stays).collect();
+        let judges = owners.iter().filter(|s| now_us - s.since_us >= dead_after_us);
         Live {
-            all: live.iter().map(|m| m.process.clone()).collect(),
-            owners: live.iter().filter(stays).map(|m| m.process.clone()).collect(),
+            all: live.iter().copied().map(named).collect(),
+            judges: judges.copied().map(named).collect(),
+            owners: owners.into_iter().map(named).collect(),
         }
     }
 
     /// Takes, keeps or gives up one shard.
     fn place(&mut self, lease: Lease, lapses: u64, live: &Live) {
         let shard = lease.shard;
-        let wanted = live.owners.iter().max_by_key(|process| weight(process, shard));
-        let mine = wanted == Some(&self.shared.process);
+        let is_mine = |candidates: &[String]| {
+            candidates.iter().max_by_key(|process| weight(process, shard)) == Some(&self.shared.process)
+        };
+        let mine = is_mine(&live.owners);
+        let is_orphan = !lease.owner.is_empty() && !live.all.contains(&lease.owner);
         match self.owners.get(&shard) {
             // Or somebody took it who believed this process dead: an owner without work would never notice.
             Some(stop) if !mine || lease.owner != self.shared.process => stop.cancel(),
-            None if mine && (lease.owner.is_empty() || !live.all.contains(&lease.owner)) => {
-                self.take(lease, lapses);
-            }
+            None if mine && (lease.owner.is_empty() || is_orphan) => self.take(lease, lapses),
+            // Whoever should have it has not been here long enough to know that its owner is dead, and gets it from here.
+            None if is_orphan && is_mine(&live.judges) => self.take(lease, lapses),
             // Its owner task has ended without giving it up.
             None if lease.owner == self.shared.process => self.take(lease, lapses),
             _ => {}
