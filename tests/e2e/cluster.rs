@@ -164,7 +164,9 @@ async fn a_stream_through_another_process_does_not_go_one_by_one() {
         let answer = services[service].handler().release_tokens(tokio_stream::iter(messages)).await.unwrap();
         times.push(began.elapsed());
         let answer = answer.into_inner();
-        assert_eq!(answer.released_count, u64::from(EVENTS / 2), "through {service}: {answer:?}");
+        // A call between two processes that took too long is looked up in the store, which has it already.
+        let done = answer.released_count + answer.already_released_count;
+        assert_eq!(done, u64::from(EVENTS / 2), "through {service}: {answer:?}");
     }
     report(&format!(
         "2,000 releases by stream: through the owner {:?}, another process {:?}",
