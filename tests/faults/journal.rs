@@ -184,6 +184,13 @@ impl Journal {
         number.is_some_and(|number| self.done.contains(number) || self.working.contains(number))
     }
 
+    /// An operator is about to give back the event's token.
+    pub(crate) fn is_freed(&mut self, id: &str, at_us: i64) {
+        if let Some(number) = self.numbers.get(id).copied() {
+            self.leaves(number, at_us);
+        }
+    }
+
     /// How many events have been done.
     pub(crate) fn done(&self) -> usize {
         self.done.len()

@@ -140,7 +140,8 @@ async fn judge(
     tokio::time::sleep(Duration::from_secs(3)).await;
     let ordered = campaign.load.ordered().clone();
     let is_taken = |id: &str| campaign.sink.journal().is_taken(id);
-    let freed = records::free_by_hand(&campaign.processes[0].channel, &ordered, is_taken).await?;
+    let leaves = |id: &str| campaign.sink.journal().is_freed(id, tollgate_tests::now_us());
+    let freed = records::free_by_hand(&campaign.processes[0].channel, &ordered, is_taken, leaves).await?;
     campaign.log.freed_by_hand = freed;
     campaign.jump_ahead().await?;
     let load = campaign.load.clone();

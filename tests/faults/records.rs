@@ -51,11 +51,13 @@ pub(crate) async fn settled(
 }
 
 /// Gives back the tokens of cancelled events whose deliveries ended in doubt. Nobody sends these again, and under a strict
-/// policy only an operator can free them, which is what the campaign is here. Returns how many there were.
+/// policy only an operator can free them, which is what the campaign is here: `leaves` is told first. Returns how many
+/// there were.
 pub(crate) async fn free_by_hand(
     channel: &Channel,
     ordered: &Ordered,
     is_taken: impl Fn(&str) -> bool,
+    leaves: impl Fn(&str),
 ) -> Result<u64> {
     let mut handler = EventHandlerServiceClient::new(channel.clone()).max_decoding_message_size(64 << 20);
     let mut freed = 0;
@@ -72,6 +74,7 @@ pub(crate) async fn free_by_hand(
                 };
                 let events = handler.list_events(request).await?.into_inner().events;
                 for event in events.into_iter().filter(|event| !is_taken(&event.event_id)) {
+                    leaves(&event.event_id);
                     let request =
                         ReleaseTokenRequest { name: event.event_id, ..ReleaseTokenRequest::default() };
                     handler.release_token(request).await?;
