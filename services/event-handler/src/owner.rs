@@ -66,6 +66,8 @@ pub(crate) struct Owner {
     under_way: Vec<UnderWay>,
     /// The last read did not read everything.
     more: bool,
+    /// When the last read began (monotonic).
+    read_began_us: i64,
     /// Syncs that wait for a read to begin, for the read under way, and for a commit.
     syncs_new: Vec<oneshot::Sender<()>>,
     syncs_read: Vec<oneshot::Sender<()>>,
@@ -113,6 +115,7 @@ impl Owner {
             begun: HashSet::new(),
             under_way: Vec::new(),
             more: false,
+            read_began_us: 0,
             syncs_new: Vec::new(),
             syncs_read: Vec::new(),
             syncs_commit: Vec::new(),

@@ -12,6 +12,8 @@ use crate::model::{Now, Policy, Reclaim, RunId, SECOND_US, Sent, Target, TtlFrom
 
 /// How long a resend waits to be asked again while its schedule or policy is paused, in microseconds.
 const PAUSED_RESEND_US: i64 = SECOND_US;
+/// How long a reclaim waits to be asked again while the inbox has not been read since its time came, in microseconds.
+const UNREAD_US: i64 = SECOND_US / 20;
 
 impl Shard {
     /// What a target said of a delivery. Answers to deliveries that are over are passed over.
@@ -292,6 +294,11 @@ impl Shard {
         }
         if now.mono_us < reclaim_us {
             self.arm(key, Some(reclaim_us));
+            return;
+        }
+        // A release that was acknowledged may wait in the inbox.
+        if self.caught_up_us.is_some_and(|at_us| at_us < reclaim_us) {
+            self.arm(key, Some(now.mono_us + UNREAD_US));
             return;
         }
         let message = format!("no sign of the consumer for {} s", (now.mono_us - token.sign_us) / SECOND_US);

@@ -199,6 +199,8 @@ pub struct Shard {
     /// Specs that may have lost their last run.
     pub(super) idle_specs: BTreeSet<(Uuid, i64)>,
     pub(super) sweep_at: usize,
+    /// When the last read began that left nothing in the inbox (monotonic); none where the driver does not say.
+    pub(super) caught_up_us: Option<i64>,
     lazy_until_us: Option<i64>,
     pub(super) committing: Option<Vec<Effect>>,
     commits: u64,
@@ -234,6 +236,7 @@ impl Shard {
             draining: false,
             idle_specs: BTreeSet::new(),
             sweep_at: 2 * SWEEP_MIN,
+            caught_up_us: None,
             lazy_until_us: None,
             committing: None,
             commits: 0,
@@ -297,6 +300,12 @@ impl Shard {
                 self.adopt_run(run, now);
             }
         }
+    }
+
+    /// Everything that was in the inbox at `began_us` (monotonic) has been handed over. No token is reclaimed before
+    /// the inbox has been read after its time came.
+    pub fn caught_up(&mut self, began_us: i64) {
+        self.caught_up_us = Some(began_us);
     }
 
     /// From now on nothing starts: the owner wants to give the shard up. What is pending is not put off.

@@ -113,6 +113,7 @@ impl Owner {
 
     pub(super) fn begin_read(&mut self, machine: &mut Shard) -> JoinHandle<Result<News, StoreError>> {
         machine.begin_read();
+        self.read_began_us = self.shared.clock.now().mono_us;
         self.syncs_read.append(&mut self.syncs_new);
         let (store, shard) = (self.shared.store.clone(), self.lease.shard);
         let until_us = self.shared.clock.wall_us() + self.shared.options.load_ahead_s * SECOND_US;
@@ -127,6 +128,9 @@ impl Owner {
             machine.control(message, context, now);
         }
         machine.adopt(news.runs, news.specs, now);
+        if !news.full {
+            machine.caught_up(self.read_began_us);
+        }
         if news.full {
             // A sync waits for the rest, too.
             self.syncs_new.append(&mut self.syncs_read);
