@@ -194,7 +194,6 @@ async fn releases_of_those_who_hold_nothing_change_nothing(kind: Kind) {
         );
     }
     assert!(growth < GROWTH_MAX_BYTES, "{growth} bytes more");
-
     let run = service.finished("busy", 90).await;
     assert_eq!(run.counts.unwrap().succeeded, EVENTS, "{run:?}");
     assert_eq!(run.cursor_out, "", "a cursor that was not the consumer's");
@@ -203,7 +202,7 @@ async fn releases_of_those_who_hold_nothing_change_nothing(kind: Kind) {
     for (id, attempts) in consumer.notes.attempts() {
         assert!(attempts == [1] || attempts == [1, 2], "{id} came as {attempts:?}");
     }
-    let twice = consumer.notes.attempts().values().filter(|attempts| attempts.len() == 2).count();
+    let twice = consumer.notes.attempts().values().filter(|a| a.len() == 2).count();
     assert_eq!(twice, (EVENTS / RETRIED) as usize, "only what was refused comes again");
     // What nobody had reached is untouched.
     let resume = ResumePolicyRequest { name: policy_name("shut") };

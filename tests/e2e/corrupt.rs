@@ -126,7 +126,8 @@ fn by_table(rows: &[CorruptRow]) -> BTreeMap<&str, usize> {
     counts
 }
 
-async fn a_corrupt_row_stops_what_it_describes_and_nothing_else(kind: Kind) {
+/// A world with healthy schedules, and the events that the consumers of the victims hold.
+async fn holding(kind: Kind) -> (World, BTreeMap<&'static str, Vec<String>>) {
     let world = World::start(kind).await;
     for (id, _) in VICTIMS {
         world.service.create_policy(id, policy(LIMIT)).await.unwrap();
@@ -149,10 +150,13 @@ async fn a_corrupt_row_stops_what_it_describes_and_nothing_else(kind: Kind) {
     let name = schedule_name("schedule");
     let pause = PauseScheduleRequest { name: name.clone(), ..PauseScheduleRequest::default() };
     world.service.master().pause_schedule(pause).await.unwrap();
-    let resume = ResumeScheduleRequest { name };
-    world.service.master().resume_schedule(resume.clone()).await.unwrap();
+    world.service.master().resume_schedule(ResumeScheduleRequest { name }).await.unwrap();
     world.goes_on(1).await;
+    (world, held)
+}
 
+async fn a_corrupt_row_stops_what_it_describes_and_nothing_else(kind: Kind) {
+    let (world, held) = holding(kind).await;
     // An inbox is empty between two messages: one is put in by hand.
     let message = "INSERT INTO shard_inbox (shard_id, message_id, body) SELECT 7, lease_id, 'x' FROM queue_shards \
                    WHERE shard_id = 7";
@@ -161,6 +165,27 @@ async fn a_corrupt_row_stops_what_it_describes_and_nothing_else(kind: Kind) {
 
     // Everything else goes on, and so does the emitter.
     world.goes_on(3).await;
+    all_are_named(&world).await;
+    lists_leave_out_what_cannot_be_read(&world).await;
+    nothing_corrupt_fires(&world, &held).await;
+    // Its consumer's release frees a corrupt token.
+    assert_eq!(world.release(&held["token"][0]).await.unwrap(), ReleaseStatus::Released);
+    let all = world.delivered("token", 4).await;
+    for event in &all[2..] {
+        assert_eq!(world.release(event).await.unwrap(), ReleaseStatus::Released);
+    }
+    assert_eq!(world.service.finished("token", 10).await.counts.unwrap().succeeded, EVENTS);
+    // A change of the schedule brings a sound row.
+    let pause = PauseScheduleRequest { name: schedule_name("schedule"), ..PauseScheduleRequest::default() };
+    world.service.master().pause_schedule(pause).await.unwrap();
+    let resume = ResumeScheduleRequest { name: schedule_name("schedule") };
+    world.service.master().resume_schedule(resume).await.unwrap();
+    world.delivered("schedule", 4).await;
+    repaired(world, &held).await;
+}
+
+/// Each corrupt row is named in the status, and once in the log.
+async fn all_are_named(world: &World) {
     let named = wait_for("the corrupt rows", 10, async || {
         let (handler, emitter) = world.corrupt_rows().await;
         (handler.len() >= 7 && emitter.len() >= 2).then_some((handler, emitter))
@@ -186,8 +211,10 @@ async fn a_corrupt_row_stops_what_it_describes_and_nothing_else(kind: Kind) {
         assert_eq!(lines.len(), 1, "{row:?} is named once: {lines:#?}");
     }
     assert!(!log.contains("panicked"), "{log}");
+}
 
-    // Lists leave out what cannot be read, and nothing else.
+/// Lists leave out what cannot be read, and nothing else.
+async fn lists_leave_out_what_cannot_be_read(world: &World) {
     let list =
         ListSchedulesRequest { parent: PARENT.to_owned(), page_size: 3, ..ListSchedulesRequest::default() };
     let first = world.service.master().list_schedules(list.clone()).await.unwrap().into_inner();
@@ -205,9 +232,11 @@ async fn a_corrupt_row_stops_what_it_describes_and_nothing_else(kind: Kind) {
     assert_eq!(listed, all);
     assert!(world.service.runs("strange-run").await.is_empty());
     assert_eq!(world.service.runs("token").await.len(), 1);
+}
 
-    // What is corrupt fires nothing, and passes no limit.
-    for (id, before) in &held {
+/// What is corrupt fires nothing, and passes no limit.
+async fn nothing_corrupt_fires(world: &World, held: &BTreeMap<&str, Vec<String>>) {
+    for (id, before) in held {
         assert_eq!(ids(&world.consumer.notes, id), *before, "{id}");
     }
     let (unread, childish) =
@@ -237,20 +266,6 @@ async fn a_corrupt_row_stops_what_it_describes_and_nothing_else(kind: Kind) {
         (unread, childish),
         "they cannot be read, and do not fire"
     );
-
-    // Its consumer's release frees a corrupt token.
-    assert_eq!(world.release(&held["token"][0]).await.unwrap(), ReleaseStatus::Released);
-    let all = world.delivered("token", 4).await;
-    for event in &all[2..] {
-        assert_eq!(world.release(event).await.unwrap(), ReleaseStatus::Released);
-    }
-    assert_eq!(world.service.finished("token", 10).await.counts.unwrap().succeeded, EVENTS);
-    // A change of the schedule brings a sound row.
-    let pause = PauseScheduleRequest { name: schedule_name("schedule"), ..PauseScheduleRequest::default() };
-    world.service.master().pause_schedule(pause).await.unwrap();
-    world.service.master().resume_schedule(resume).await.unwrap();
-    world.delivered("schedule", 4).await;
-    repaired(world, &held).await;
 }
 
 /// The rows were left as they are; once they are put right, what they describe goes on.

@@ -222,6 +222,14 @@ impl Campaign {
 
     /// Starts again what has ended by itself, and writes that down: no fault explains it.
     async fn look_after_the_dead(&mut self) -> Result<()> {
+        // It gives up where it cannot recover, on a full disk for one; somebody starts it again.
+        if let Some(postgres) = &self.postgres
+            && !postgres.is_up()?
+        {
+            progress("PostgreSQL ended by itself");
+            *self.log.injected.entry("PostgreSQL ended by itself".to_owned()).or_default() += 1;
+            postgres.up()?;
+        }
         for (number, process) in self.processes.iter_mut().enumerate() {
             if let Some(status) = process.exited()? {
                 if process.was_ready() {

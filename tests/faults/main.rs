@@ -33,6 +33,9 @@ use report::Report;
 
 /// How long everything may take to drain after the last fault.
 const DRAIN_MAX: Duration = Duration::from_secs(180);
+/// How much of each log is shown when a campaign cannot go on.
+const SHOWN_LINES: usize = 25;
+const SHOWN_CHARS: usize = 400;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -104,6 +107,9 @@ async fn run(arguments: Arguments) -> Result<bool> {
         signal = interrupted() => Err(anyhow::anyhow!("{} received", signal?)),
     };
     if wish.keep || !matches!(kept, Ok(true)) {
+        if kept.is_err() {
+            show_logs(folder)?;
+        }
         keep_logs(folder, &arguments.output.join(format!("logs-{}-{}", arguments.store, arguments.seed)))?;
     }
     kept
@@ -187,14 +193,37 @@ fn write_journal(journal: &journal::Journal, path: &Path) -> Result<()> {
 /// Keeps the logs of a campaign in which something went wrong.
 fn keep_logs(from: &Path, to: &Path) -> Result<()> {
     std::fs::create_dir_all(to)?;
-    for entry in std::fs::read_dir(from)? {
-        let path = entry?.path();
-        if let (true, Some(name)) =
-            (path.extension().is_some_and(|extension| extension == "log"), path.file_name())
-        {
+    for path in logs(from)? {
+        if let Some(name) = path.file_name() {
             std::fs::copy(&path, to.join(name))?;
         }
     }
     progress(&format!("the logs are in {}", to.display()));
     Ok(())
+}
+
+/// Shows how each log ends: whoever reads the output may have nothing else.
+fn show_logs(folder: &Path) -> Result<()> {
+    for path in logs(folder)? {
+        let text = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
+        let lines: Vec<&str> = text.lines().collect();
+        progress(&format!("the end of {}:", path.display()));
+        for line in &lines[lines.len().saturating_sub(SHOWN_LINES)..] {
+            progress(&format!("    {}", line.chars().take(SHOWN_CHARS).collect::<String>()));
+        }
+    }
+    Ok(())
+}
+
+/// The logs of the processes and of PostgreSQL.
+fn logs(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut logs: Vec<PathBuf> = Vec::new();
+    for folder in [folder.to_owned(), folder.join("postgres")].iter().filter(|folder| folder.is_dir()) {
+        for entry in std::fs::read_dir(folder)? {
+            let path = entry?.path();
+            logs.extend(path.extension().is_some_and(|e| e == "log").then_some(path));
+        }
+    }
+    logs.sort();
+    Ok(logs)
 }

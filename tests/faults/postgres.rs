@@ -70,6 +70,14 @@ impl Postgres {
         self.run("pg_ctl", &["-w", "-t", "60", "-m", mode, "stop"])
     }
 
+    /// Whether its main process lives.
+    pub(crate) fn is_up(&self) -> Result<bool> {
+        let file = self.data.join("postmaster.pid");
+        let Ok(text) = std::fs::read_to_string(&file) else { return Ok(false) };
+        let pid: u32 = text.lines().next().unwrap_or_default().trim().parse().context("postmaster.pid")?;
+        Ok(Path::new(&format!("/proc/{pid}")).exists())
+    }
+
     /// Where it listens.
     pub(crate) fn address(&self) -> std::net::SocketAddr {
         ([127, 0, 0, 1], self.port).into()

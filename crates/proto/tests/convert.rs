@@ -60,7 +60,7 @@ fn the_defaults_of_a_schedule() {
 #[test]
 fn each_wrong_field_of_a_schedule_is_named() {
     let labels: serde_json::Map<String, Value> = (0..65).map(|at| (format!("l{at}"), json!("x"))).collect();
-    for (with, field) in [
+    are_named(&[
         (json!({"triggers": []}), "triggers"),
         (json!({"triggers": vec![json!({"cron": "@daily"}); 101]}), "triggers"),
         (json!({"triggers": [{"cron": "@daily"}, {}]}), "triggers[1]"),
@@ -82,6 +82,29 @@ fn each_wrong_field_of_a_schedule_is_named() {
         (json!({"policy": "Upper"}), "policy"),
         (json!({"policy": "namespaces/other/policies/p"}), "policy"),
         (json!({"policy": "namespaces/a/schedules/p"}), "policy"),
+        (json!({"retry": {"max_attempts": 0}}), "retry.max_attempts"),
+        (json!({"retry": {"min_backoff": "0s"}}), "retry.min_backoff"),
+        (json!({"retry": {"max_backoff": "25h"}}), "retry.max_backoff"),
+        (json!({"retry": {"min_backoff": "10s", "max_backoff": "5s"}}), "retry.max_backoff"),
+        (json!({"catch_up": {"mode": "ALL"}}), "catch_up.horizon"),
+        (json!({"catch_up": {"mode": "ALL", "horizon": "0s"}}), "catch_up.horizon"),
+        (json!({"catch_up": {"mode": "NONE", "horizon": "1h"}}), "catch_up.horizon"),
+        (json!({"finish_by": "500ms"}), "finish_by"),
+        (json!({"spread": "0s"}), "spread"),
+        (json!({"check_again": {"max_checks": 1_000_001}}), "check_again.max_checks"),
+        (json!({"check_again": {"horizon": "367d"}}), "check_again.horizon"),
+        (json!({"check_again": {"slot": "0.1s"}}), "check_again.slot"),
+        (json!({"labels": {"": "x"}}), "labels"),
+        (json!({"labels": {"a b": "x"}}), "labels"),
+        (json!({"labels": {"a": "x".repeat(256)}}), "labels.a"),
+        (json!({"labels": labels}), "labels"),
+        (json!({"description": "x".repeat(4097)}), "description"),
+    ]);
+}
+
+#[test]
+fn each_wrong_field_of_a_target_is_named() {
+    are_named(&[
         (json!({"target": null}), "target"),
         (json!({"target": {}}), "target"),
         (http(json!({"url": ""})), "target.http.url"),
@@ -120,25 +143,12 @@ fn each_wrong_field_of_a_schedule_is_named() {
             "target.sqs.message_group_id",
         ),
         (json!({"target": {"sqs": {"queue_url": "https://q/1", "deadline": "1h"}}}), "target.sqs.deadline"),
-        (json!({"retry": {"max_attempts": 0}}), "retry.max_attempts"),
-        (json!({"retry": {"min_backoff": "0s"}}), "retry.min_backoff"),
-        (json!({"retry": {"max_backoff": "25h"}}), "retry.max_backoff"),
-        (json!({"retry": {"min_backoff": "10s", "max_backoff": "5s"}}), "retry.max_backoff"),
-        (json!({"catch_up": {"mode": "ALL"}}), "catch_up.horizon"),
-        (json!({"catch_up": {"mode": "ALL", "horizon": "0s"}}), "catch_up.horizon"),
-        (json!({"catch_up": {"mode": "NONE", "horizon": "1h"}}), "catch_up.horizon"),
-        (json!({"finish_by": "500ms"}), "finish_by"),
-        (json!({"spread": "0s"}), "spread"),
-        (json!({"check_again": {"max_checks": 1_000_001}}), "check_again.max_checks"),
-        (json!({"check_again": {"horizon": "367d"}}), "check_again.horizon"),
-        (json!({"check_again": {"slot": "0.1s"}}), "check_again.slot"),
-        (json!({"labels": {"": "x"}}), "labels"),
-        (json!({"labels": {"a b": "x"}}), "labels"),
-        (json!({"labels": {"a": "x".repeat(256)}}), "labels.a"),
-        (json!({"labels": labels}), "labels"),
-        (json!({"description": "x".repeat(4097)}), "description"),
-    ] {
-        let errors = refused(&with);
+    ]);
+}
+
+fn are_named(cases: &[(Value, &str)]) {
+    for (with, field) in cases {
+        let errors = refused(with);
         assert_eq!(fields(&errors), [format!("schedule.{field}")], "{with}");
         assert!(!errors[0].expected.is_empty());
         let text = errors[0].to_string();

@@ -62,6 +62,31 @@ impl Campaign {
                 tokio::time::sleep(*length).await;
                 self.disk()?.full_disk(false)?;
             }
+            Fault::CutStore { .. } | Fault::CutConsumer { .. } | Fault::CutPeers { .. } => {
+                self.cut(fault).await
+            }
+            Fault::Outage { conduct, length } => self.outage(*conduct, *length).await,
+            Fault::Clock { victim, length } => self.turn_back(*victim, *length).await?,
+            Fault::Limit { lower, victim: None } => return Ok(self.load.change_limit(*lower).await),
+            Fault::Limit { lower, victim: Some(victim) } => {
+                self.processes[*victim].kill9()?;
+                let load = self.load.clone();
+                let (changed, started) =
+                    tokio::join!(load.change_limit(*lower), self.processes[*victim].start());
+                started?;
+                return Ok(changed);
+            }
+            Fault::Cancel { lane, after } => {
+                let number = self.log.injected.values().sum::<u64>();
+                return Ok(self.load.cancelled_batch(usize::try_from(number)?, *lane, *after).await);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Network faults.
+    async fn cut(&self, fault: &Fault) {
+        match fault {
             Fault::CutStore { victim, mode, heals, length } => {
                 self.stores[*victim].set(*mode);
                 tokio::time::sleep(*length).await;
@@ -81,23 +106,8 @@ impl Campaign {
                 tokio::time::sleep(*length).await;
                 self.peers[*victim].set(Mode::Pass);
             }
-            Fault::Outage { conduct, length } => self.outage(*conduct, *length).await,
-            Fault::Clock { victim, length } => self.turn_back(*victim, *length).await?,
-            Fault::Limit { lower, victim: None } => return Ok(self.load.change_limit(*lower).await),
-            Fault::Limit { lower, victim: Some(victim) } => {
-                self.processes[*victim].kill9()?;
-                let load = self.load.clone();
-                let (changed, started) =
-                    tokio::join!(load.change_limit(*lower), self.processes[*victim].start());
-                started?;
-                return Ok(changed);
-            }
-            Fault::Cancel { lane, after } => {
-                let number = self.log.injected.values().sum::<u64>();
-                return Ok(self.load.cancelled_batch(usize::try_from(number)?, *lane, *after).await);
-            }
+            _ => {}
         }
-        Ok(true)
     }
 
     async fn kill_at(&mut self, victim: usize, point: &str, pass: u32, down: Duration) -> Result<bool> {

@@ -15,8 +15,8 @@ use crate::model::{Now, RunId, Target};
 const REPORT_MS: i64 = 1_000;
 
 impl Shard {
-    /// The deliveries that have been made and whose answers have not come, for whoever has the shard next. Their answers are waited for at most
-    /// `wait_ms`.
+    /// The deliveries that have been made and whose answers have not come, for whoever has the shard next. Their
+    /// answers are waited for at most `wait_ms`.
     pub fn under_way(&self, wait_ms: i64, now: Now) -> Vec<UnderWay> {
         let pending = self.effects.iter().chain(self.committing.iter().flatten());
         let not_made: BTreeSet<(RunId, u32)> = pending.filter_map(Effect::delivers).collect();

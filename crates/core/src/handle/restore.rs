@@ -3,14 +3,58 @@
 //! Nobody knows what became of deliveries that were under way: they are made again, with the next attempt. Silence
 //! counts from the takeover on, so that down-time expires nothing.
 
+use std::collections::BTreeMap;
+
+use super::bucket::Bucket;
 use super::change::{TokenRow, TokenState};
 use super::live::{LiveRun, LiveToken};
 use super::planted::Planted;
-use super::shard::{Shard, WallTimer};
+use super::shard::{Shard, State, WallTimer};
 use crate::model::{Now, Run, RunState};
 
 impl Shard {
-    pub(super) fn restore_run(&mut self, row: Run, now: Now) {
+    /// Takes in what the store knew of the shard. What happened to it meanwhile happens now.
+    pub(super) fn restore(&mut self, state: State, now: Now) {
+        self.pause = state.pause;
+        for policy in state.policies {
+            self.buckets.insert(Some(policy.uid), Bucket::new(Some(policy), now));
+        }
+        self.keep_specs(state.specs);
+        for row in state.schedules {
+            self.forget_later(&row);
+            let uid = row.uid;
+            self.schedules.entry(uid).or_default().row = Some(row);
+        }
+        let mut unfit = BTreeMap::new();
+        for run in state.runs {
+            let (id, policy) = (run.id, run.policy_uid);
+            self.restore_run(run, now);
+            if !self.runs.contains_key(&id) {
+                unfit.insert(id, policy);
+            }
+        }
+        for token in state.tokens {
+            match unfit.get(&token.run) {
+                // Nobody can work on the run, and the consumer may well have the event.
+                Some(policy) if token.state != TokenState::Waiting => self.bucket(*policy, now).held += 1,
+                Some(_) => {}
+                None => self.restore_token(token, now),
+            }
+        }
+        for (policy, tokens) in state.counted {
+            self.bucket(policy, now).held += tokens;
+        }
+        let uids: Vec<_> = self.schedules.keys().copied().collect();
+        for uid in uids {
+            self.park_if_needed(uid);
+        }
+        let done: Vec<_> = self.runs.keys().copied().collect();
+        for run in done {
+            self.finish_if_done(run, now);
+        }
+    }
+
+    fn restore_run(&mut self, row: Run, now: Now) {
         let Some(spec) = self.specs.get(&(row.schedule_uid, row.generation)).cloned() else { return };
         self.bucket(row.policy_uid, now).runs += 1;
         let (id, launch_us, running) = (row.id, row.launch_us, row.state == RunState::Running);
@@ -25,7 +69,7 @@ impl Shard {
         }
     }
 
-    pub(super) fn restore_token(&mut self, row: TokenRow, now: Now) {
+    fn restore_token(&mut self, row: TokenRow, now: Now) {
         let key = (row.run, row.index);
         let goes_on = self.has(Planted::TtlRunsWhileDown);
         let Some(run) = self.runs.get_mut(&row.run) else { return };

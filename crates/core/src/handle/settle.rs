@@ -297,7 +297,7 @@ impl Shard {
             return;
         }
         // A release that was acknowledged may wait in the inbox.
-        if self.caught_up_us.is_some_and(|at_us| at_us < reclaim_us) {
+        if self.caught_up_us < reclaim_us {
             self.arm(key, Some(now.mono_us + UNREAD_US));
             return;
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::bucket::Bucket;
-use super::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow, TokenState};
+use super::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow};
 use super::live::{LiveRun, LiveSchedule, LiveToken};
 use super::planted::Planted;
 use super::queue::Queue;
@@ -199,8 +199,8 @@ pub struct Shard {
     /// Specs that may have lost their last run.
     pub(super) idle_specs: BTreeSet<(Uuid, i64)>,
     pub(super) sweep_at: usize,
-    /// When the last read began that left nothing in the inbox (monotonic); none where the driver does not say.
-    pub(super) caught_up_us: Option<i64>,
+    /// When the last read began that left nothing in the inbox (monotonic).
+    pub(super) caught_up_us: i64,
     lazy_until_us: Option<i64>,
     pub(super) committing: Option<Vec<Effect>>,
     commits: u64,
@@ -213,7 +213,7 @@ impl Shard {
         let mut shard = Self {
             number,
             options,
-            pause: state.pause,
+            pause: ShardPause::default(),
             buckets: BTreeMap::from([(None, Bucket::new(None, now))]),
             queues: BTreeMap::new(),
             schedules: BTreeMap::new(),
@@ -236,48 +236,13 @@ impl Shard {
             draining: false,
             idle_specs: BTreeSet::new(),
             sweep_at: 2 * SWEEP_MIN,
-            caught_up_us: None,
+            caught_up_us: i64::MIN,
             lazy_until_us: None,
             committing: None,
             commits: 0,
             random: seed,
         };
-        for policy in state.policies {
-            shard.buckets.insert(Some(policy.uid), Bucket::new(Some(policy), now));
-        }
-        shard.keep_specs(state.specs);
-        for row in state.schedules {
-            let uid = row.uid;
-            shard.forget_later(&row);
-            shard.schedules.entry(uid).or_default().row = Some(row);
-        }
-        let mut unfit = BTreeMap::new();
-        for run in state.runs {
-            let (id, policy) = (run.id, run.policy_uid);
-            shard.restore_run(run, now);
-            if !shard.runs.contains_key(&id) {
-                unfit.insert(id, policy);
-            }
-        }
-        for token in state.tokens {
-            match unfit.get(&token.run) {
-                // Nobody can work on the run, and the consumer may well have the event.
-                Some(policy) if token.state != TokenState::Waiting => shard.bucket(*policy, now).held += 1,
-                Some(_) => {}
-                None => shard.restore_token(token, now),
-            }
-        }
-        for (policy, tokens) in state.counted {
-            shard.bucket(policy, now).held += tokens;
-        }
-        let uids: Vec<_> = shard.schedules.keys().copied().collect();
-        for uid in uids {
-            shard.park_if_needed(uid);
-        }
-        let done: Vec<_> = shard.runs.keys().copied().collect();
-        for run in done {
-            shard.finish_if_done(run, now);
-        }
+        shard.restore(state, now);
         shard
     }
 
@@ -302,10 +267,10 @@ impl Shard {
         }
     }
 
-    /// Everything that was in the inbox at `began_us` (monotonic) has been handed over. No token is reclaimed before
-    /// the inbox has been read after its time came.
+    /// Everything that was in the inbox at `began_us` (monotonic) has been handed over. To be called after every read
+    /// that left nothing: no token is reclaimed before the inbox has been read after its time came.
     pub fn caught_up(&mut self, began_us: i64) {
-        self.caught_up_us = Some(began_us);
+        self.caught_up_us = began_us;
     }
 
     /// From now on nothing starts: the owner wants to give the shard up. What is pending is not put off.

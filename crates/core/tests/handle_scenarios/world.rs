@@ -21,6 +21,8 @@ pub(crate) struct World {
     pub(crate) replies: Vec<(u64, Answer)>,
     /// What was posted to other shards.
     pub(crate) forwards: Vec<(u16, Message)>,
+    /// Nothing waits unread in the inbox.
+    pub(crate) inbox_is_read: bool,
     messages: u128,
 }
 
@@ -36,7 +38,7 @@ impl World {
         let now = Now { wall_us: START_US, mono_us: 5 * SECOND_US };
         let shard = Shard::new(0, options.clone(), store.state(), 7, now);
         let (sends, replies, forwards) = (Vec::new(), Vec::new(), Vec::new());
-        Self { shard, store, now, options, sends, replies, forwards, messages: 0 }
+        Self { shard, store, now, options, sends, replies, forwards, inbox_is_read: true, messages: 0 }
     }
 
     pub(crate) fn with_policy(policy: &Policy) -> Self {
@@ -45,6 +47,9 @@ impl World {
 
     /// Commits and performs until nothing is left that cannot wait.
     pub(crate) fn settle(&mut self) {
+        if self.inbox_is_read {
+            self.shard.caught_up(self.now.mono_us);
+        }
         while let Some(commit) = self.shard.poll_commit(self.now) {
             self.forwards.extend(commit.changes.forwards.clone());
             self.store.apply(&commit.changes);

@@ -27,6 +27,8 @@ pub(crate) enum Bug {
     RepliesEarly,
     /// The inbox is read with a cursor over its sequence.
     InboxCursor,
+    /// An owner takes the inbox for read, whenever that was.
+    CaughtUpBlindly,
     /// A commit empties the inbox, also of what was not read.
     InboxWholesale,
     /// Messages for other shards are posted after the commit.
@@ -83,6 +85,7 @@ impl Bug {
             Self::EffectsOfFailedCommits,
             Self::RepliesEarly,
             Self::InboxCursor,
+            Self::CaughtUpBlindly,
             Self::InboxWholesale,
             Self::ForwardsAfterCommit,
             Self::TokensNotWritten,

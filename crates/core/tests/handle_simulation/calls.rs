@@ -63,7 +63,15 @@ impl World {
             self.after(SECOND_US, Event::Release { shard, release, inbox, tries });
             return;
         }
+        // For the attempt that is in flight now, which is what is acknowledged.
+        let key = (release.run, release.index);
+        let row = self.stores[usize::from(shard)].tokens.get(&key).filter(|t| t.state != TokenState::Waiting);
+        let Some(attempt) = row.map(|t| t.attempt) else { return };
+        if release.attempt.is_some_and(|given| given < attempt) {
+            return;
+        }
         self.count(Seen::ReleasedByInbox);
+        let release = Release { attempt: release.attempt.or(Some(attempt)), ..release };
         self.post_later(shard, Control::Release { release });
     }
 

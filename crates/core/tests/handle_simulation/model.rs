@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::handle::Send;
-use tollgate_core::handle::change::{Changes, Outcome, TokenState};
+use tollgate_core::handle::change::{Changes, Outcome, TokenRow, TokenState};
 use tollgate_core::handle::control::UnderWay;
 use tollgate_core::handle::release::Release;
 use tollgate_core::model::*;
@@ -40,6 +40,8 @@ pub(crate) struct Model {
     called: BTreeSet<(Key, Option<u32>)>,
     /// Releases of deliveries that had not been made.
     pub(crate) forged: BTreeSet<(Key, u32)>,
+    /// Releases of attempts in flight that wait in an inbox, and since when (monotonic).
+    promised: BTreeMap<(Key, u32), i64>,
     /// Releases that were answered as recorded.
     acknowledged: BTreeMap<(Key, u32), Outcome>,
     /// The latest delivery of each event, and the shard it came from.
@@ -96,11 +98,12 @@ impl Model {
     pub(crate) fn leave_note(&mut self, shard: u16, deliveries: &[UnderWay], now: Now, totals: &mut Totals) {
         self.handed_over[usize::from(shard)] = true;
         for d in deliveries {
-            if self.reported.contains(&((d.run, d.index), d.attempt)) {
+            let key = (d.run, d.index);
+            if self.reported.contains(&(key, d.attempt)) {
                 continue;
             }
             let until_us = now.mono_us + d.grace_ms * 1000;
-            if self.noted.insert((d.run, d.index), (d.attempt, until_us)).is_some() {
+            if self.noted.insert(key, (d.attempt, until_us)).is_some() {
                 totals.count(Seen::NotedTwice);
             }
         }
@@ -146,6 +149,17 @@ impl Model {
         }
     }
 
+    /// A release has got into the inbox of the event's shard. One that asks to come again may be refused there.
+    pub(crate) fn promise(&mut self, release: &Release, now: Now) {
+        let key = (release.run, release.index);
+        if let (Some(flying), Some(attempt)) = (self.flying.get(&key), release.attempt)
+            && flying.attempt == attempt
+            && release.next_check_us.is_none()
+        {
+            self.promised.entry((key, attempt)).or_insert(now.mono_us);
+        }
+    }
+
     /// Whether a former owner still waits for the delivery before this one.
     pub(crate) fn is_repeated_early(&self, send: &Send, now: Now) -> bool {
         let noted = self.noted.get(&(send.run, send.index));
@@ -175,15 +189,21 @@ impl Model {
         let mut reclaimed = 0;
         for key in freed {
             let Some(flying) = self.flying.get(&key) else { continue };
+            let sign_us = flying.sign_us.max(self.loaded_us[usize::from(shard)]);
+            let own_ms = store.tokens.get(&key).and_then(|t| t.heartbeat_ttl_ms);
+            let allowed = allowed_silence_us(store, changes, flying.policy, own_ms);
+            let promised = self.promised.get(&(key, flying.attempt)).filter(|_| is_lost(changes, key));
+            assert!(
+                promised.is_none_or(|at_us| allowed.is_some_and(|allowed_us| *at_us >= sign_us + allowed_us)),
+                "{key:?}, attempt {}, is reclaimed though its release was in the inbox in time",
+                flying.attempt
+            );
             let called =
                 self.called.contains(&(key, Some(flying.attempt))) || self.called.contains(&(key, None));
             if called || flying.over || flying.refused {
                 continue;
             }
-            let sign_us = flying.sign_us.max(self.loaded_us[usize::from(shard)]);
             let silent_us = decided_us - sign_us;
-            let own_ms = store.tokens.get(&key).and_then(|t| t.heartbeat_ttl_ms);
-            let allowed = allowed_silence_us(store, changes, flying.policy, own_ms);
             assert!(
                 allowed.is_some_and(|allowed_us| silent_us >= allowed_us),
                 "{key:?}, attempt {}, is freed though nobody released it, after {silent_us} us of silence, {allowed:?} allowed",
@@ -213,6 +233,9 @@ impl Model {
                     let called = [Some(attempt), None].into_iter().any(|a| self.called.contains(&(key, a)));
                     flying.unclear = !(flying.refused || called);
                     flying.refused = false;
+                    if called {
+                        self.noted.remove(&key);
+                    }
                 }
                 Some(_) => {}
                 None => {
@@ -262,6 +285,17 @@ impl Model {
         }
         assert!(self.flying.is_empty(), "{:?} are in flight for ever", self.flying.keys());
     }
+}
+
+/// Whether a commit takes the token back because nothing is heard of its consumer.
+fn is_lost(changes: &Changes, key: Key) -> bool {
+    let again = |t: &TokenRow| {
+        (t.run, t.index) == key
+            && t.state == TokenState::Waiting
+            && t.message.starts_with("no sign of the consumer")
+    };
+    changes.history.iter().any(|r| (r.run, r.index) == key && r.outcome == Outcome::Lost)
+        || changes.tokens_put.iter().any(again)
 }
 
 /// After how much silence a token may be reclaimed, by the policy before the commit or after it.

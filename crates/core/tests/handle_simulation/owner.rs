@@ -20,6 +20,7 @@ const ANSWERS_MS: i64 = 2_500;
 /// A read of a shard's news, step by step: each part is a snapshot of another moment.
 #[derive(Default)]
 struct Read {
+    began_us: i64,
     runs: Option<(Vec<Run>, Vec<RunSpec>)>,
     inbox: Option<Vec<Message>>,
     messages: Option<Vec<(Message, Context)>>,
@@ -292,7 +293,9 @@ impl World {
             return;
         }
         let deliveries = machine.under_way(ANSWERS_MS, now);
+        let lease_id = self.leases[usize::from(at.shard)].lease_id;
         let Some(owner) = self.owner(at) else { return };
+        let overtaken = owner.lease.lease_id != lease_id;
         (owner.machine, owner.commit, owner.read, owner.deadline_us) = (None, None, None, None);
         let replies = std::mem::take(&mut owner.replies);
         self.ask_again(at.shard, replies);
@@ -300,7 +303,9 @@ impl World {
         self.count(Seen::HandOver);
         if !deliveries.is_empty() {
             self.count(Seen::HandOverWithNote);
-            self.model.leave_note(at.shard, &deliveries, now, &mut self.totals);
+            if !overtaken {
+                self.model.leave_note(at.shard, &deliveries, now, &mut self.totals);
+            }
             if bug != Bug::HandOverWithoutNote {
                 let note = Message::first(random, Control::UnderWay { deliveries });
                 self.stores[usize::from(at.shard)].inbox.insert(note.id, note);
@@ -340,7 +345,7 @@ impl World {
         let store = &self.stores[usize::from(at.shard)];
         let read = owner.read.get_or_insert_with(|| {
             machine.begin_read();
-            Read::default()
+            Read { began_us: now.mono_us, ..Read::default() }
         });
         if read.runs.is_none() {
             read.runs = Some(store.emitted(now.wall_us + ahead_us));
@@ -363,7 +368,7 @@ impl World {
                     .map(|(c, m)| (m, c))
                     .collect(),
             );
-        } else if let Some(Read { runs: Some((runs, specs)), messages: Some(messages), .. }) =
+        } else if let Some(Read { began_us, runs: Some((runs, specs)), messages: Some(messages), .. }) =
             owner.read.take()
         {
             self.totals.steps += (messages.len() + runs.len()) as u64;
@@ -371,6 +376,7 @@ impl World {
                 machine.control(message, context, now);
             }
             machine.adopt(runs, specs, now);
+            machine.caught_up(if bug == Bug::CaughtUpBlindly { i64::MAX } else { began_us });
             owner.ready = true;
             wait_us = pause_us;
             self.touch(at);

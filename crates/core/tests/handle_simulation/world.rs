@@ -401,6 +401,9 @@ impl World {
                 self.heartbeat(shard, (run, index), attempt, left);
             }
             Event::Post(shard, message) => {
+                if let Control::Release { release } = &message.control {
+                    self.model.promise(release, self.now);
+                }
                 self.stores[usize::from(shard)].inbox.insert(message.id, *message);
             }
             Event::Emit(shard, emission) => {
