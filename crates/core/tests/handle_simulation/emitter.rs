@@ -286,17 +286,17 @@ impl World {
             let elsewhere = (0..self.stores.len())
                 .any(|other| other != shard && self.stores[other].runs.contains_key(&run.id));
             let task = self.windows[job.window].tasks.as_ref().map(|tasks| tasks[job.task]);
-            // Known and accepted: two emitters hand over a launch from before its schedule's move, each in another
-            // home, one of them beyond its lease; neither sees the other's.
-            let due = home.is_some_and(|(_, changed_us)| run.launch_us <= changed_us);
-            if due && elsewhere && task.is_some_and(|t| t.lease != job.lease || t.claimed > 1) {
+            let (uid, launch_us) = (run.schedule_uid, run.launch_us);
+            let due = home.is_some_and(|(_, changed_us)| launch_us <= changed_us);
+            let covered = due || self.master.tells_of(uid, launch_us);
+            // Known and accepted: two emitters hand over a launch in two homes of its schedule, one of them beyond its
+            // lease; neither sees the other's, and nobody has told the former home in time.
+            if covered && elsewhere && task.is_some_and(|t| t.lease != job.lease || t.claimed > 1) {
                 self.count(Seen::HoleFrozenEmitter);
                 continue;
             }
             // Known and accepted: it is handed over in the new home while the old one has not read the message that
             // makes it there, or reads it at this moment, and will start it before it hears of the move.
-            let (uid, launch_us) = (run.schedule_uid, run.launch_us);
-            let covered = due || self.master.tells_of(uid, launch_us);
             let unread = !elsewhere && self.is_word_on_its_way(uid, launch_us, run.shard);
             if covered && (unread || elsewhere && asked) {
                 self.count(Seen::HoleUnreadMessage);

@@ -10,7 +10,7 @@ use tollgate_core::model::*;
 use uuid::Uuid;
 
 use crate::bug::Bug;
-use crate::handle_world::{Store, fence, pause, policy, run, spec};
+use crate::handle_world::{fence, pause, policy, run, spec};
 use crate::totals::Seen;
 use crate::world::{Event, SHARDS, World};
 
@@ -376,14 +376,7 @@ impl World {
     pub(crate) fn cancel_a_run(&mut self, shard: u16) {
         let runs: Vec<_> = self.stores[usize::from(shard)].runs.values().collect();
         if let Some(run) = self.random.pick(&runs) {
-            let (run, generation) = (run.id, run.generation);
-            let newer = |store: &Store| store.runs.get(&run).is_some_and(|r| r.generation > generation);
-            // Known and accepted: a frozen emitter has made the launch in the former home too, where it would be
-            // withdrawn if nobody found it before.
-            if self.stores.iter().any(newer) {
-                self.count(Seen::HoleFrozenEmitter);
-                return;
-            }
+            let run = run.id;
             self.count(Seen::CancelledByHand);
             self.post_later(shard, Control::CancelRun { run, reason: "cancelled by hand".into() });
         }
