@@ -114,9 +114,10 @@ impl Fault {
             | Self::FullDisk { .. }
             | Self::CutStore { .. }
             | Self::CutConsumer { .. }
+            // A commit may outlive its owner's lease.
+            | Self::SlowDisk { .. }
             | Self::Limit { victim: Some(_), .. } => true,
             Self::Restart { .. }
-            | Self::SlowDisk { .. }
             | Self::CutPeers { .. }
             | Self::Outage { .. }
             | Self::Clock { .. }
