@@ -1,12 +1,10 @@
-//! Compiles `proto/tollgate/v1` without protoc: messages, clients, servers, and the descriptors that reflection and
-//! the JSON mapping read.
+//! Compiles `proto/tollgate/v1` without protoc: messages, clients, servers, and the descriptors that reflection, the
+//! JSON mapping and the gateway read.
 
 use std::path::{Path, PathBuf};
 use std::{env, error, fs};
 
-use prost::Message as _;
-
-const FILES: [&str; 9] = [
+const FILES: [&str; 11] = [
     "tollgate/v1/corrupt_row.proto",
     "tollgate/v1/policy.proto",
     "tollgate/v1/schedule.proto",
@@ -16,14 +14,18 @@ const FILES: [&str; 9] = [
     "tollgate/v1/event_emitter.proto",
     "tollgate/v1/event_handler.proto",
     "tollgate/v1/handler_peer.proto",
+    "google/rpc/status.proto",
+    "google/rpc/error_details.proto",
 ];
 
 fn main() -> Result<(), Box<dyn error::Error>> {
     let root = Path::new("../../proto");
-    println!("cargo::rerun-if-changed={}", root.join("tollgate").display());
-    let descriptors = protox::compile(FILES, [root])?;
+    println!("cargo::rerun-if-changed={}", root.display());
+    let mut compiler = protox::Compiler::new([root])?;
+    compiler.include_imports(true).include_source_info(true).open_files(FILES)?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    fs::write(out.join("tollgate.v1.bin"), descriptors.encode_to_vec())?;
+    // Not by way of prost's types, which lose the options that extensions define: `google.api.http`.
+    fs::write(out.join("tollgate.v1.bin"), compiler.encode_file_descriptor_set())?;
 
     let mut messages = tonic_prost_build::Config::new();
     messages.enable_type_names();
@@ -32,6 +34,6 @@ fn main() -> Result<(), Box<dyn error::Error>> {
     tonic_prost_build::configure()
         .build_client(true)
         .build_server(true)
-        .compile_fds_with_config(descriptors, messages)?;
+        .compile_fds_with_config(compiler.file_descriptor_set(), messages)?;
     Ok(())
 }

@@ -22,6 +22,8 @@ pub enum Database {
     Sqlite(TempDir),
     /// A database of this name.
     Postgres(String),
+    /// Somebody else looks after it, under this URL of PostgreSQL.
+    Elsewhere(String),
 }
 
 impl Database {
@@ -53,7 +55,7 @@ impl Database {
                 connection.close().await.unwrap();
                 done.rows_affected()
             }
-            Self::Postgres(_) => {
+            Self::Postgres(_) | Self::Elsewhere(_) => {
                 let mut connection = PgConnection::connect(&self.url()).await.unwrap();
                 sqlx::raw_sql(statement).execute(&mut connection).await.unwrap().rows_affected()
             }
@@ -63,6 +65,7 @@ impl Database {
     /// As `--store` takes it.
     pub fn url(&self) -> String {
         match self {
+            Self::Elsewhere(url) => url.clone(),
             Self::Sqlite(folder) => format!("sqlite:{}", folder.path().join("tollgate.db").display()),
             Self::Postgres(name) => {
                 let server = server();

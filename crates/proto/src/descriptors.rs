@@ -11,6 +11,11 @@ use crate::FILE_DESCRIPTOR_SET;
 static POOL: LazyLock<DescriptorPool> =
     LazyLock::new(|| DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("the embedded descriptors decode"));
 
+/// Every description: the messages and services of the API, their options, and their comments.
+pub fn descriptor_pool() -> &'static DescriptorPool {
+    &POOL
+}
+
 /// The description of `M`, or none for a message that is not part of the API.
 pub(crate) fn of<M: Name>() -> Option<MessageDescriptor> {
     POOL.get_message_by_name(&M::full_name())

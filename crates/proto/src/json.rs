@@ -10,7 +10,7 @@ mod normal;
 mod scalar;
 
 use prost::{Message, Name};
-use prost_reflect::{DynamicMessage, SerializeOptions};
+use prost_reflect::{DynamicMessage, MessageDescriptor, SerializeOptions};
 use serde_json::Value;
 
 use crate::{descriptors, field::FieldError};
@@ -82,7 +82,25 @@ pub fn from_json<M: Message + Name + Default>(value: Value) -> Result<M, JsonErr
     let root = |message: String| JsonError::new("", message);
     let descriptor = descriptors::of::<M>()
         .ok_or_else(|| root(format!("{} is not a message of this API", M::full_name())))?;
+    dynamic_from_json(descriptor, value)?.transcode_to().map_err(|error| root(error.to_string()))
+}
+
+/// As [`from_json`], for a message that is known by its description only.
+///
+/// # Errors
+/// [`JsonError`] for the first thing that is wrong.
+pub fn dynamic_from_json(descriptor: MessageDescriptor, value: Value) -> Result<DynamicMessage, JsonError> {
     let normal = normal::message(&descriptor, value, "")?;
-    let dynamic = DynamicMessage::deserialize(descriptor, normal).map_err(|error| root(error.to_string()))?;
-    dynamic.transcode_to().map_err(|error| root(error.to_string()))
+    DynamicMessage::deserialize(descriptor, normal).map_err(|error| JsonError::new("", error.to_string()))
+}
+
+/// A message by the proto3 JSON mapping to the letter, for programs: field names in lowerCamelCase, 64-bit numbers as
+/// text, and fields that cannot be absent written even where they have their default.
+///
+/// # Errors
+/// Contents that have no JSON form: a moment out of range, an `Any` of an unknown type.
+pub fn dynamic_to_json(message: &DynamicMessage) -> Result<Value, JsonError> {
+    let options = SerializeOptions::new().skip_default_fields(false);
+    let value = message.serialize_with_options(serde_json::value::Serializer, &options);
+    value.map(whole_numbers).map_err(|error| JsonError::new("", error.to_string()))
 }

@@ -17,6 +17,7 @@ pub mod mask;
 pub mod page;
 pub mod v1;
 
+pub use descriptors::descriptor_pool;
 pub use field::FieldError;
 
 /// The encoded `google.protobuf.FileDescriptorSet` of `tollgate.v1` and all that it imports, for reflection.

@@ -161,8 +161,10 @@ impl Emitter {
 
     /// Computes the lag, and keeps it for whoever asks.
     fn note_lag(&self, frontier: &Frontier, incomplete: &[WindowRow]) -> i64 {
-        let lag_us = service::lag_us(frontier, incomplete, self.clock.wall_us());
+        let now_us = self.clock.wall_us();
+        let lag_us = service::lag_us(frontier, incomplete, now_us);
         self.stats.lag_us.store(lag_us, Ordering::Relaxed);
+        self.stats.emitted_until_us.store(now_us - lag_us, Ordering::Relaxed);
         lag_us
     }
 }

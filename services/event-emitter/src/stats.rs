@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use tollgate_core::model::SkipReason;
+use tollgate_metrics::sample::EmitterSample;
 
 /// Counters of one emitter. They only grow, but for the lag.
 #[derive(Debug, Default)]
@@ -17,6 +18,8 @@ pub struct EmitterStats {
     pub(crate) corrupt: AtomicU64,
     pub(crate) failures: AtomicU64,
     pub(crate) lag_us: AtomicI64,
+    /// 0 before the first look.
+    pub(crate) emitted_until_us: AtomicI64,
 }
 
 impl EmitterStats {
@@ -68,5 +71,25 @@ impl EmitterStats {
     /// while it lies ahead.
     pub fn lag_us(&self) -> i64 {
         self.lag_us.load(Ordering::Relaxed)
+    }
+
+    /// Up to when everything has been emitted, as of the last look at the windows; none before the first.
+    pub fn emitted_until_us(&self) -> Option<i64> {
+        Some(self.emitted_until_us.load(Ordering::Relaxed)).filter(|until_us| *until_us > 0)
+    }
+
+    /// All of it, for a scrape.
+    pub fn sample(&self) -> EmitterSample {
+        EmitterSample {
+            emitted_until_us: self.emitted_until_us(),
+            windows: self.windows(),
+            tasks: self.tasks(),
+            children: self.children(),
+            runs: self.runs(),
+            missed: self.skipped(SkipReason::Missed),
+            paused: self.skipped(SkipReason::Paused),
+            corrupt: self.corrupt(),
+            failures: self.failures(),
+        }
     }
 }

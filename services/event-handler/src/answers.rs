@@ -6,6 +6,7 @@ use tollgate_core::handle::change::{Outcome, TokenState};
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::handle::release::{Answer, Release, ReleaseOutcome};
 use tollgate_core::model::EventRef;
+use tollgate_metrics::ReleaseAnswer;
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::{FieldError, v1};
 use tollgate_status::status as store_status;
@@ -59,9 +60,10 @@ impl Shared {
 
     /// Carries out one release, and waits until it is durable.
     pub(crate) async fn release(&self, request: v1::ReleaseTokenRequest) -> Released {
-        match self.try_release(request).await {
-            Ok(released) | Err(released) => released,
-        }
+        let watch = self.options.metrics.release(&self.clock);
+        let (Ok(released) | Err(released)) = self.try_release(request).await;
+        watch.ended(released.kind());
+        released
     }
 
     async fn try_release(&self, request: v1::ReleaseTokenRequest) -> Result<Released, Released> {
@@ -253,6 +255,23 @@ impl Shared {
 }
 
 impl Released {
+    fn kind(&self) -> ReleaseAnswer {
+        use v1::ReleaseStatus;
+        match self {
+            Self::Status(response) => match response.status() {
+                ReleaseStatus::Released => ReleaseAnswer::Released,
+                ReleaseStatus::ComesAgain => ReleaseAnswer::ComesAgain,
+                ReleaseStatus::AlreadyReleased => ReleaseAnswer::AlreadyReleased,
+                ReleaseStatus::Late => ReleaseAnswer::Late,
+                ReleaseStatus::Unknown => ReleaseAnswer::Unknown,
+                ReleaseStatus::Invalid | ReleaseStatus::Unspecified => ReleaseAnswer::Invalid,
+            },
+            Self::Unknown(_) => ReleaseAnswer::Unknown,
+            Self::Invalid(_) => ReleaseAnswer::Invalid,
+            Self::Failed(_) => ReleaseAnswer::Failed,
+        }
+    }
+
     /// The form of a unary call.
     pub(crate) fn into_response(self) -> Result<v1::ReleaseTokenResponse, Status> {
         match self {

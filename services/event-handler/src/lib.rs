@@ -25,6 +25,8 @@ use tokio_util::task::TaskTracker;
 use tollgate_clock::Clock;
 use tollgate_core::handle;
 use tollgate_core::model::EventKeyring;
+use tollgate_metrics::Metrics;
+use tollgate_metrics::sample::HandlerSample;
 use tollgate_store::{Store, StoreError};
 use tollgate_target::Targets;
 
@@ -54,6 +56,8 @@ pub struct Options {
     pub stop_grace_ms: u64,
     /// Tuning of the state machines.
     pub machine: handle::Options,
+    /// Where it notes what it does.
+    pub metrics: Metrics,
 }
 
 impl Default for Options {
@@ -67,6 +71,7 @@ impl Default for Options {
             load_ahead_s: 300,
             stop_grace_ms: 10_000,
             machine: handle::Options::default(),
+            metrics: Metrics::default(),
         }
     }
 }
@@ -136,6 +141,11 @@ impl EventHandler {
     /// The gRPC service for other processes of the installation.
     pub fn peer_service(&self) -> GuardedPeerService {
         PeerService::guarded(self.shared.clone())
+    }
+
+    /// The shards of this process at a glance; answers within seconds.
+    pub async fn sample(&self) -> HandlerSample {
+        self.shared.sample().await
     }
 
     /// Owns and drives shards until `stop`; then hands them over, and waits for the answers of what is under way.

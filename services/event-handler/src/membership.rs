@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
+use tollgate_metrics::Role;
 use tollgate_store::StoreError;
 use tollgate_store::handle::{Lease, Member};
 
@@ -150,6 +151,7 @@ impl Membership {
         let began_us = self.shared.clock.now().mono_us;
         self.shared.store.heartbeat(&member).await?;
         self.shared.trust.renew(began_us);
+        options.metrics.heartbeat();
         Ok(())
     }
 
@@ -214,10 +216,14 @@ impl Membership {
             return;
         }
         let (store, process) = (self.shared.store.clone(), self.shared.process.clone());
-        let slots = self.take_slots.clone();
+        let (slots, metrics) = (self.take_slots.clone(), self.shared.options.metrics.clone());
         self.takes.spawn(async move {
             let _slot = slots.acquire_owned().await;
-            (seen.shard, lapses, store.take_shard(&seen, &process).await)
+            let taken = store.take_shard(&seen, &process).await;
+            if matches!(taken, Ok(Some(_))) {
+                metrics.shard_taken(&seen.owner, &process);
+            }
+            (seen.shard, lapses, taken)
         });
     }
 
@@ -288,6 +294,9 @@ impl Membership {
     }
 
     fn note(&mut self, result: Result<(), StoreError>) {
+        if result.is_err() {
+            self.shared.options.metrics.store_failed(Role::Handler);
+        }
         match result {
             Ok(()) if self.failing => {
                 self.failing = false;

@@ -5,7 +5,9 @@
 //! does not trust its lease neither commits nor sends; one that is told to stop starts nothing more, waits a moment for
 //! answers, and hands the shard over.
 
+mod gather;
 mod handover;
+mod heard;
 mod load;
 mod perform;
 
@@ -20,14 +22,19 @@ use tollgate_core::handle::Shard;
 use tollgate_core::handle::change::Changes;
 use tollgate_core::handle::control::UnderWay;
 use tollgate_core::model::RunId;
+use tollgate_metrics::Role;
 use tollgate_store::handle::Lease;
 use tollgate_store::{CommitError, StoreError};
 
 use crate::Shared;
 use crate::routes::{Input, Replied};
+use gather::Gather;
 use handover::Closing;
+use heard::Heard;
 use load::{Loaded, News};
 
+/// Inputs taken at once, before anything else is looked after.
+const INPUTS_AT_ONCE: usize = 256;
 /// How soon an owner looks again whether its lease is to be trusted.
 const DISTRUST_LOOK: Duration = Duration::from_millis(50);
 
@@ -64,6 +71,8 @@ pub(crate) struct Owner {
     begun: HashSet<(RunId, u32, u32)>,
     /// What the machine before this one waited for.
     under_way: Vec<UnderWay>,
+    /// Answers that no commit has recorded yet.
+    heard: Heard,
     /// The last read did not read everything.
     more: bool,
     /// When the last read began (monotonic).
@@ -92,6 +101,7 @@ struct Beside {
     read: Option<ReadTask>,
     read_due: Instant,
     closing: Option<Closing>,
+    gather: Gather,
 }
 
 impl Owner {
@@ -114,6 +124,7 @@ impl Owner {
             reply_next: 1,
             begun: HashSet::new(),
             under_way: Vec::new(),
+            heard: Heard::default(),
             more: false,
             read_began_us: 0,
             syncs_new: Vec::new(),
@@ -151,7 +162,8 @@ impl Owner {
         let poll = Duration::from_millis(self.shared.options.poll_ms);
         let now = Instant::now();
         let read_due = if self.more { now } else { now + poll };
-        let mut beside = Beside { commit: None, read: None, read_due, closing: None };
+        let gather = Gather::default();
+        let mut beside = Beside { commit: None, read: None, read_due, closing: None, gather };
         loop {
             if self.shared.trust.lapses() != self.lapses {
                 tracing::warn!(shard = self.lease.shard, "the lease was not to be trusted for a while");
@@ -160,10 +172,14 @@ impl Owner {
             let trusted = self.is_trusted();
             if beside.commit.is_none()
                 && trusted
+                && beside.gather.is_enough(self.begun.len(), Instant::now())
                 && let Some(next) = machine.poll_commit(self.shared.clock.now())
             {
                 tollgate_fault_points::pass("handler.acquire.before");
                 beside.commit = Some(self.begin_commit(next.changes));
+                self.shared.options.metrics.reclaimed(machine.take_reclaimed());
+                beside.gather.commit_begins(Instant::now());
+                self.heard.commit_begins();
             }
             if let Some(left) = self.close(&mut machine, &mut beside) {
                 return left;
@@ -182,14 +198,11 @@ impl Owner {
 
     fn take_event(&mut self, machine: &mut Shard, beside: &mut Beside, event: Event) -> Option<Left> {
         match event {
-            Event::Input(Input::Wake) => beside.read_due = Instant::now(),
-            Event::Input(Input::Sync { reply }) => {
-                self.syncs_new.push(reply);
-                beside.read_due = Instant::now();
-            }
-            Event::Input(input) => self.handle(machine, input),
+            Event::Input(input) => self.take_inputs(machine, beside, input),
             Event::Committed(lease, Ok(())) => {
                 self.lease = lease;
+                beside.gather.commit_ends(Instant::now());
+                self.heard.recorded();
                 if let Some(left) = self.committed(machine) {
                     return Some(left);
                 }
@@ -204,6 +217,7 @@ impl Owner {
                 }
             }
             Event::Read(Err(error)) => {
+                self.shared.options.metrics.store_failed(Role::Handler);
                 tracing::warn!(shard = self.lease.shard, %error, "the shard's news cannot be read");
             }
             Event::Deadline => {}
@@ -215,6 +229,29 @@ impl Owner {
             }
         }
         None
+    }
+
+    /// This input, and those that wait behind it.
+    fn take_inputs(&mut self, machine: &mut Shard, beside: &mut Beside, first: Input) {
+        let mut next = Some(first);
+        let mut left = INPUTS_AT_ONCE;
+        while let Some(input) = next {
+            match input {
+                Input::Wake => beside.read_due = Instant::now(),
+                Input::Sync { reply } => {
+                    self.syncs_new.push(reply);
+                    beside.read_due = Instant::now();
+                }
+                input => {
+                    if matches!(input, Input::Sent { .. }) {
+                        beside.gather.answered(Instant::now());
+                    }
+                    self.handle(machine, input);
+                }
+            }
+            left -= 1;
+            next = if left > 0 { self.inputs.try_recv().ok() } else { None };
+        }
     }
 
     async fn next_event(&mut self, beside: &mut Beside, wake_at: Instant) -> Event {
@@ -254,6 +291,12 @@ impl Owner {
         let closing = beside.closing.as_ref().map(Closing::deadline);
         let read = if beside.closing.is_some() { None } else { Some(beside.read_due) };
         let soon = base + Duration::from_millis(1);
+        if beside.commit.is_none()
+            && let Some(until) = beside.gather.until()
+        {
+            // What is due waits for the answers that are gathered.
+            return distrust.map_or(until, |at| at.min(until));
+        }
         let at = [wanted, distrust, closing, read.map(|due| due.max(soon))].into_iter().flatten().min();
         at.unwrap_or(base + DISTRUST_LOOK)
     }
@@ -264,9 +307,11 @@ impl Owner {
 
     fn begin_commit(&self, changes: Changes) -> CommitTask {
         let (store, mut lease) = (self.shared.store.clone(), self.lease.clone());
+        let watch = self.shared.options.metrics.commit(&self.shared.clock, &changes);
         // A task of its own: a commit must not be cancelled half-way.
         tokio::spawn(async move {
             let result = store.commit(&mut lease, &changes).await;
+            watch.ended(&result);
             (lease, result)
         })
     }

@@ -2,6 +2,7 @@
 
 mod event;
 mod explain;
+mod sample;
 mod status;
 
 use tollgate_core::model::{Run, RunId, RunState};

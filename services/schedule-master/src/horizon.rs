@@ -70,6 +70,7 @@ impl ScheduleMaster {
         }
         if !skipped.is_empty() {
             self.store().emit(&[], &skipped).await?;
+            self.options().metrics.skipped(SkipReason::Paused, skipped.len() as u64);
         }
         self.post(posts).await
     }

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use tollgate_clock::Clock;
+use tollgate_metrics::Metrics;
 use tollgate_store::{Store, StoreError};
 use uuid::Uuid;
 
@@ -47,11 +48,19 @@ pub struct Options {
     pub apply_max: usize,
     /// How far back [`ScheduleMaster::repair`] looks, in seconds.
     pub repair_s: i64,
+    /// Where it notes what it does.
+    pub metrics: Metrics,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { retention_s: 45 * 24 * 3600, apply_chunk: 500, apply_max: 100_000, repair_s: 600 }
+        Self {
+            retention_s: 45 * 24 * 3600,
+            apply_chunk: 500,
+            apply_max: 100_000,
+            repair_s: 600,
+            metrics: Metrics::default(),
+        }
     }
 }
 

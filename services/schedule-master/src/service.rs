@@ -5,19 +5,29 @@
 
 use std::future::Future;
 
+use tollgate_metrics::{Metrics, Role};
 use tollgate_proto::v1;
 use tollgate_proto::v1::schedule_master_service_server::ScheduleMasterService;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::ScheduleMaster;
 use crate::audit::actor;
 
 /// Runs a call where its caller's leaving does not stop it.
 async fn carried<T: Send + 'static>(
+    metrics: Metrics,
     call: impl Future<Output = Result<T, Status>> + Send + 'static,
 ) -> Result<Response<T>, Status> {
     match tokio::spawn(call).await {
-        Ok(answer) => answer.map(Response::new),
+        Ok(answer) => {
+            if answer
+                .as_ref()
+                .is_err_and(|refusal| [Code::Unavailable, Code::Internal].contains(&refusal.code()))
+            {
+                metrics.store_failed(Role::Master);
+            }
+            answer.map(Response::new)
+        }
         Err(error) => {
             tracing::error!(%error, "a call did not come to its end");
             Err(Status::internal("the call did not come to its end; the log has the details"))
@@ -30,7 +40,11 @@ macro_rules! change {
     ($self:ident, $request:ident, $call:ident) => {{
         let master = $self.clone();
         let actor = actor($request.metadata());
-        carried(async move { master.$call($request.into_inner(), actor).await }).await
+        carried(
+            master.options().metrics.clone(),
+            async move { master.$call($request.into_inner(), actor).await },
+        )
+        .await
     }};
 }
 
@@ -38,7 +52,8 @@ macro_rules! change {
 macro_rules! read {
     ($self:ident, $request:ident, $call:ident) => {{
         let master = $self.clone();
-        carried(async move { master.$call($request.into_inner()).await }).await
+        carried(master.options().metrics.clone(), async move { master.$call($request.into_inner()).await })
+            .await
     }};
 }
 
@@ -56,7 +71,10 @@ impl ScheduleMasterService for ScheduleMaster {
         request: Request<v1::GetScheduleRequest>,
     ) -> Result<Response<v1::Schedule>, Status> {
         let master = self.clone();
-        carried(async move { master.get_schedule(&request.into_inner().name).await }).await
+        carried(master.options().metrics.clone(), async move {
+            master.get_schedule(&request.into_inner().name).await
+        })
+        .await
     }
 
     async fn list_schedules(
@@ -106,7 +124,10 @@ impl ScheduleMasterService for ScheduleMaster {
         request: Request<v1::GetPolicyRequest>,
     ) -> Result<Response<v1::Policy>, Status> {
         let master = self.clone();
-        carried(async move { master.get_policy(&request.into_inner().name).await }).await
+        carried(master.options().metrics.clone(), async move {
+            master.get_policy(&request.into_inner().name).await
+        })
+        .await
     }
 
     async fn list_policies(
@@ -191,6 +212,6 @@ impl ScheduleMasterService for ScheduleMaster {
         // A caller that leaves before its stream ends has asked for nothing yet.
         let given = self.gather(request.into_inner()).await?;
         let master = self.clone();
-        carried(async move { master.apply(given, actor).await }).await
+        carried(master.options().metrics.clone(), async move { master.apply(given, actor).await }).await
     }
 }

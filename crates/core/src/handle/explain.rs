@@ -1,5 +1,7 @@
 //! Why an event waits, and what the shard is doing: answers for operators, read from memory.
 
+use std::collections::BTreeMap;
+
 use uuid::Uuid;
 
 use super::change::TokenState;
@@ -204,11 +206,12 @@ impl Shard {
 
     /// The shard at a glance. Takes time in proportion to its unfinished runs.
     pub fn status(&self, now: Now) -> Status {
+        let all_waiting = self.waiting_by_policy(now);
         let gauges = self
             .buckets
             .iter()
             .map(|(policy, bucket)| {
-                let (waiting, since_us) = self.waiting_under(*policy, now);
+                let (waiting, since_us) = all_waiting.get(policy).copied().unwrap_or_default();
                 Gauge {
                     policy: bucket.policy.clone(),
                     held: bucket.held,
@@ -337,18 +340,19 @@ impl Shard {
         self.runs.get(&id).map_or(0, |r| u64::from(r.row.events - r.row.cursor))
     }
 
-    fn waiting_under(&self, policy: Option<Uuid>, now: Now) -> (u64, Option<i64>) {
-        let mut waiting = 0;
-        let mut oldest: Option<i64> = None;
-        for run in self.runs.values().filter(|r| r.row.policy_uid == policy && r.launched && !r.cancelled) {
-            waiting += u64::from(run.retrying);
+    /// How many events wait under each policy, and since when the oldest has.
+    fn waiting_by_policy(&self, now: Now) -> BTreeMap<Option<Uuid>, (u64, Option<i64>)> {
+        let mut all: BTreeMap<_, (u64, Option<i64>)> = BTreeMap::new();
+        for run in self.runs.values().filter(|r| r.launched && !r.cancelled) {
+            let (waiting, oldest) = all.entry(run.row.policy_uid).or_default();
+            *waiting += u64::from(run.retrying);
             if run.next_is_due(now.wall_us) {
-                waiting += self.due_now(run, now);
+                *waiting += self.due_now(run, now);
                 let since = run.launch_of(run.row.cursor);
-                oldest = Some(oldest.map_or(since, |o| o.min(since)));
+                *oldest = Some(oldest.map_or(since, |o| o.min(since)));
             }
         }
-        (waiting, oldest)
+        all
     }
 
     /// Events of a run that are due and have not started.

@@ -302,6 +302,7 @@ impl Shard {
             return;
         }
         let message = format!("no sign of the consumer for {} s", (now.mono_us - token.sign_us) / SECOND_US);
+        self.reclaimed += 1;
         let retry = self.runs.get(&key.0).is_some_and(|r| r.spec.retry.retry_lost);
         if retry {
             self.failed(key, message, None, Outcome::Lost, now);

@@ -199,6 +199,8 @@ pub struct Shard {
     /// Specs that may have lost their last run.
     pub(super) idle_specs: BTreeSet<(Uuid, i64)>,
     pub(super) sweep_at: usize,
+    /// Tokens of silent consumers taken back since somebody asked.
+    pub(super) reclaimed: u64,
     /// When the last read began that left nothing in the inbox (monotonic).
     pub(super) caught_up_us: i64,
     lazy_until_us: Option<i64>,
@@ -236,6 +238,7 @@ impl Shard {
             draining: false,
             idle_specs: BTreeSet::new(),
             sweep_at: 2 * SWEEP_MIN,
+            reclaimed: 0,
             caught_up_us: i64::MIN,
             lazy_until_us: None,
             committing: None,
@@ -300,6 +303,11 @@ impl Shard {
         };
         // A schedule is handed over by the commit after the one that gives it up.
         commit.max(self.moves.iter().map(|m| m.after + 1).max())
+    }
+
+    /// How many tokens of silent consumers have been taken back since the last call.
+    pub fn take_reclaimed(&mut self) -> u64 {
+        std::mem::take(&mut self.reclaimed)
     }
 
     /// How many commits are durable.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tollgate_core::handle::control::Message;
 use tollgate_core::handle::{Context, Needs, Shard, State};
-use tollgate_core::model::{Run, RunSpec, SECOND_US};
+use tollgate_core::model::{Run, RunSpec, SECOND_US, Sent};
+use tollgate_metrics::Role;
 use tollgate_store::{Store, StoreError};
 
 use super::Owner;
@@ -40,6 +41,7 @@ impl Owner {
                 Ok(machine) => return Loaded::Machine(machine),
                 Err(error) => {
                     let shard = self.lease.shard;
+                    self.shared.options.metrics.store_failed(Role::Handler);
                     if attempt == 0 {
                         tracing::warn!(shard, %error, "the shard cannot be loaded; trying again");
                     }
@@ -69,7 +71,11 @@ impl Owner {
         let news = self.begin_read(&mut machine).await;
         let news = news.map_err(|error| StoreError::Internal(error.to_string()))??;
         self.more = self.take_in(&mut machine, news);
-        machine.wait_for(std::mem::take(&mut self.under_way), self.shared.clock.now());
+        let now = self.shared.clock.now();
+        machine.wait_for(std::mem::take(&mut self.under_way), now);
+        for (run, index, attempt) in self.heard.unrecorded() {
+            machine.sent(run, index, attempt, Sent::Accepted, now);
+        }
         Ok(machine)
     }
 

@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 use tollgate_core::handle::release::{Answer, Release};
 use tollgate_core::handle::{Effect, Send, Shard};
-use tollgate_core::model::{Delivery, EventRef, RunId};
+use tollgate_core::model::{Delivery, EventRef, RunId, Sent};
 
 use super::Owner;
 use crate::routes::{Input, Replied};
@@ -17,6 +17,9 @@ impl Owner {
             Input::Sent { run, index, attempt, sent } => {
                 self.begun.remove(&(run, index, attempt));
                 tollgate_fault_points::pass("handler.mark.before");
+                if sent == Sent::Accepted {
+                    self.heard.accepted(run, index, attempt);
+                }
                 machine.sent(run, index, attempt, sent, now);
                 tollgate_fault_points::pass("handler.mark.after");
             }
@@ -124,6 +127,7 @@ impl Owner {
             explicit_release: send.explicit_release,
             spec: send.spec,
         };
+        let watch = self.shared.options.metrics.delivery(&self.shared.clock, &delivery);
         let (targets, loopback) = (self.shared.targets.clone(), self.loopback.clone());
         let (trust, lapses) = (self.shared.trust.clone(), self.lapses);
         let (run, index, attempt) = (send.run, send.index, send.attempt);
@@ -132,7 +136,7 @@ impl Owner {
             // The process may have been frozen since the commit, and the shard be another's by now.
             let input = if trust.holds(lapses) {
                 tollgate_fault_points::pass("handler.send.before");
-                let sent = targets.send(delivery).await;
+                let sent = watch.over(targets.send(delivery)).await;
                 tollgate_fault_points::pass("handler.send.after");
                 Input::Sent { run, index, attempt, sent }
             } else {

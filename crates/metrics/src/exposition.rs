@@ -1,0 +1,297 @@
+//! Every metric there is: its name, what it says, and where its value comes from; and the two text forms.
+//!
+//! In: the instruments and the samples of a scrape. Out: OpenMetrics 1.0, or the text format 0.0.4 made from it.
+//! Invariant: a metric of this process's roles is there from the first scrape on, at zero if nothing has happened.
+
+use std::collections::HashMap;
+use std::fmt::Error;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::exemplar::Exemplar;
+use prometheus_client::registry::Registry;
+
+use crate::Metrics;
+use crate::histogram::Histogram;
+use crate::labels::{Counters, Label};
+use crate::process::Process;
+use crate::sample::{EmitterSample, HandlerSample, PolicySample};
+
+/// Everything that one scrape shows.
+#[derive(Debug)]
+pub(crate) struct Scrape {
+    pub(crate) metrics: Metrics,
+    pub(crate) version: String,
+    pub(crate) now_us: i64,
+    pub(crate) ready: bool,
+    pub(crate) handler: Option<HandlerSample>,
+    pub(crate) policies_left_out: u64,
+    pub(crate) emitter: Option<EmitterSample>,
+    pub(crate) process: Option<Process>,
+}
+
+/// The text of a scrape, in OpenMetrics 1.0.
+pub(crate) fn openmetrics(scrape: Scrape) -> Result<String, Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(scrape));
+    let mut out = String::with_capacity(16 * 1024);
+    text::encode(&mut out, &registry)?;
+    Ok(out)
+}
+
+/// The same in the text format 0.0.4, in which a counter's family bears the name of its samples.
+pub(crate) fn classic(openmetrics: &str) -> String {
+    let mut out = String::with_capacity(openmetrics.len());
+    let mut help = None;
+    for line in openmetrics.lines() {
+        if let Some(text) = line.strip_prefix("# HELP ") {
+            help = text.split_once(' ').map(|(_, text)| text);
+        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' '))
+        {
+            let total = if kind == "counter" { "_total" } else { "" };
+            out.push_str(&format!("# HELP {name}{total} {}\n", help.take().unwrap_or_default()));
+            out.push_str(&format!("# TYPE {name}{total} {kind}\n"));
+        } else if !line.starts_with('#') {
+            out.push_str(line);
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// Writes families.
+struct Writer<'a> {
+    encoder: DescriptorEncoder<'a>,
+}
+
+type Labels<'a> = [(&'static str, &'a str)];
+
+impl Writer<'_> {
+    fn family(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: MetricType,
+        write: impl FnOnce(&mut MetricEncoder<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        write(&mut self.encoder.encode_descriptor(name, help, None, kind)?)
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) -> Result<(), Error> {
+        self.family(name, help, MetricType::Counter, |family| count(family, &[], value))
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: f64) -> Result<(), Error> {
+        self.family(name, help, MetricType::Gauge, |family| family.encode_gauge(&value))
+    }
+
+    /// A counter for each value of one label.
+    fn counters<L: Label>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &'static str,
+        counters: &Counters<L>,
+    ) -> Result<(), Error> {
+        self.family(name, help, MetricType::Counter, |family| {
+            counters.read().try_for_each(|(text, value)| count(family, &[(label, text)], value))
+        })
+    }
+
+    fn histograms(&mut self, name: &str, help: &str, all: &[(&Labels<'_>, &Histogram)]) -> Result<(), Error> {
+        const NONE: Option<&HashMap<usize, Exemplar<NoLabelSet, f64>>> = None;
+        self.family(name, help, MetricType::Histogram, |family| {
+            for (labels, histogram) in all {
+                let (buckets, sum_s) = histogram.read();
+                let total = buckets.iter().map(|(_, own)| own).sum();
+                if labels.is_empty() {
+                    family.encode_histogram(sum_s, total, &buckets, NONE)?;
+                } else {
+                    family.encode_family(labels)?.encode_histogram(sum_s, total, &buckets, NONE)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// A gauge for each policy that has a value.
+    fn policies(
+        &mut self,
+        name: &str,
+        help: &str,
+        all: &[PolicySample],
+        value: impl Fn(&PolicySample) -> Option<f64>,
+    ) -> Result<(), Error> {
+        self.family(name, help, MetricType::Gauge, |family| {
+            for policy in all {
+                let Some(value) = value(policy) else { continue };
+                let labels: &Labels<'_> = &[("namespace", &policy.namespace), ("policy", &policy.policy)];
+                family.encode_family(&labels)?.encode_gauge(&value)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn count(family: &mut MetricEncoder<'_>, labels: &Labels<'_>, value: u64) -> Result<(), Error> {
+    if labels.is_empty() {
+        return family.encode_counter::<NoLabelSet, u64, f64>(&value, None);
+    }
+    family.encode_family(&labels)?.encode_counter::<NoLabelSet, u64, f64>(&value, None)
+}
+
+impl Collector for Scrape {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let mut writer = Writer { encoder };
+        self.of_process(&mut writer)?;
+        self.of_deliveries(&mut writer)?;
+        self.of_tokens(&mut writer)?;
+        self.of_store(&mut writer)?;
+        self.of_emitter(&mut writer)?;
+        match &self.handler {
+            Some(handler) => self.of_shards(handler, &mut writer),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Scrape {
+    fn of_process(&self, to: &mut Writer<'_>) -> Result<(), Error> {
+        let gauge = MetricType::Gauge;
+        to.family("tollgate_build_info", "Always 1; the version as a label", gauge, |family| {
+            let labels: &Labels<'_> = &[("version", &self.version)];
+            family.encode_family(&labels)?.encode_gauge(&1_i64)
+        })?;
+        let ready = f64::from(u8::from(self.ready));
+        to.gauge("tollgate_ready", "1 where /readyz answers 200, else 0", ready)?;
+        let Some(process) = &self.process else { return Ok(()) };
+        let cpu = "Processor time used, user and system";
+        to.family("process_cpu_seconds", cpu, MetricType::Counter, |family| {
+            family.encode_counter::<NoLabelSet, f64, f64>(&process.cpu_s, None)
+        })?;
+        let resident = process.resident_bytes as f64;
+        to.gauge("process_resident_memory_bytes", "Memory that is resident", resident)?;
+        to.gauge("process_open_fds", "Open files and connections", process.open_fds as f64)?;
+        to.gauge("process_max_fds", "As many may be open", process.max_fds as f64)?;
+        to.gauge("process_start_time_seconds", "Start, since the Unix epoch", process.start_s)
+    }
+
+    fn of_deliveries(&self, to: &mut Writer<'_>) -> Result<(), Error> {
+        let made = self.metrics.instruments();
+        let [free, throttled] = &made.lateness;
+        to.histograms(
+            "tollgate_lateness_seconds",
+            "From an event's launch time to the start of its first delivery, without and with a policy",
+            &[(&[("throttled", "false")], free), (&[("throttled", "true")], throttled)],
+        )?;
+        let deliveries = "Deliveries that have been answered, by what the answer says";
+        to.family("tollgate_deliveries", deliveries, MetricType::Counter, |family| {
+            for (kind, counters) in [("http", &made.deliveries_http), ("sqs", &made.deliveries_sqs)] {
+                for (outcome, value) in counters.read() {
+                    count(family, &[("target", kind), ("outcome", outcome)], value)?;
+                }
+            }
+            Ok(())
+        })?;
+        to.histograms(
+            "tollgate_delivery_duration_seconds",
+            "From the start of a delivery to its answer",
+            &[(&[("target", "http")], &made.delivery_http), (&[("target", "sqs")], &made.delivery_sqs)],
+        )
+    }
+
+    fn of_tokens(&self, to: &mut Writer<'_>) -> Result<(), Error> {
+        let made = self.metrics.instruments();
+        let ended = "Events that have ended, by how";
+        to.counters("tollgate_events_ended", ended, "outcome", &made.events_ended)?;
+        let releases = "Releases, by what their callers were told; counted where they came in";
+        to.counters("tollgate_releases", releases, "answer", &made.releases)?;
+        let release = "From a release's arrival to its answer, which comes after the commit";
+        to.histograms("tollgate_release_duration_seconds", release, &[(&[], &made.release)])?;
+        let reclaimed = made.reclaimed.load(std::sync::atomic::Ordering::Relaxed);
+        to.counter("tollgate_tokens_reclaimed", "Tokens taken back from silent consumers", reclaimed)?;
+        let skipped = "Triggers recorded as making no run, by reason";
+        to.family("tollgate_triggers_skipped", skipped, MetricType::Counter, |family| {
+            for (reason, value) in made.skipped.read() {
+                let emitter = self.emitter.as_ref().map_or(0, |emitter| match reason {
+                    "missed" => emitter.missed,
+                    "paused" => emitter.paused,
+                    _ => 0,
+                });
+                count(family, &[("reason", reason)], value + emitter)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn of_store(&self, to: &mut Writer<'_>) -> Result<(), Error> {
+        let made = self.metrics.instruments();
+        let commit = "Commits of queue shards' owners, from begin to end";
+        to.histograms("tollgate_commit_duration_seconds", commit, &[(&[], &made.commit)])?;
+        let failures = "Commits that were none: the shard had another owner, they failed, or nobody knows";
+        to.counters("tollgate_commit_failures", failures, "kind", &made.commit_failures)?;
+        let store = "Calls that the store failed, other than commits, by role";
+        to.family("tollgate_store_failures", store, MetricType::Counter, |family| {
+            for (role, value) in made.store_failures.read() {
+                let rounds = self.emitter.as_ref().filter(|_| role == "emitter").map_or(0, |e| e.failures);
+                count(family, &[("role", role)], value + rounds)?;
+            }
+            Ok(())
+        })?;
+        let taken = "Queue shards that this process has taken, by whose they were";
+        to.counters("tollgate_shards_taken", taken, "from", &made.shards_taken)?;
+        let heartbeats = "Signs of life of this process in the store";
+        to.counter("tollgate_heartbeats", heartbeats, self.metrics.heartbeats())
+    }
+
+    fn of_emitter(&self, to: &mut Writer<'_>) -> Result<(), Error> {
+        let Some(emitter) = &self.emitter else { return Ok(()) };
+        if let Some(until_us) = emitter.emitted_until_us {
+            let lag_s = (self.now_us - until_us) as f64 / 1e6;
+            let help = "From the end of what has been emitted to now; negative while that lies ahead";
+            to.gauge("tollgate_emitter_lag_seconds", help, lag_s)?;
+        }
+        to.counter("tollgate_windows_opened", "Scan windows that this emitter has opened", emitter.windows)?;
+        to.counter("tollgate_scan_tasks", "Parts of windows that this emitter has scanned", emitter.tasks)?;
+        to.counter("tollgate_children_read", "Children of schedules read by scans", emitter.children)?;
+        to.counter("tollgate_runs_emitted", "Runs handed over to queue shards", emitter.runs)?;
+        to.counter("tollgate_emitter_corrupt", "Rows that scans passed over as corrupt", emitter.corrupt)
+    }
+
+    fn of_shards(&self, handler: &HandlerSample, to: &mut Writer<'_>) -> Result<(), Error> {
+        let owned = "Queue shards that this process owns";
+        to.gauge("tollgate_shards_owned", owned, handler.shards_owned as f64)?;
+        let silent = "Owned shards that did not answer the scrape: they are being loaded";
+        to.gauge("tollgate_shards_silent", silent, handler.shards_silent as f64)?;
+        let paused = "Owned shards in which everything is paused";
+        to.gauge("tollgate_shards_paused", paused, handler.shards_paused as f64)?;
+        let launched = "Unfinished runs of owned shards that have launched";
+        to.gauge("tollgate_runs_launched", launched, handler.runs_launched as f64)?;
+        let upcoming = "Loaded runs of owned shards whose launch time lies ahead";
+        to.gauge("tollgate_runs_upcoming", upcoming, handler.runs_upcoming as f64)?;
+        let corrupt = "Rows of owned shards that cannot be read";
+        to.gauge("tollgate_corrupt_rows", corrupt, handler.corrupt_rows as f64)?;
+        let left_out = "Policies of owned shards without series of their own";
+        to.gauge("tollgate_policies_left_out", left_out, self.policies_left_out as f64)?;
+        let all = &handler.policies;
+        let held = "Tokens held; policy (none): events in flight that no policy bounds";
+        to.policies("tollgate_policy_in_flight", held, all, |policy| Some(policy.in_flight as f64))?;
+        let limit = "The most tokens that may be held; none where only a rate bounds";
+        to.policies("tollgate_policy_limit", limit, all, |policy| policy.limit.map(|limit| limit as f64))?;
+        let waiting = "Events that are due and have not started, or wait for another attempt";
+        to.policies("tollgate_policy_waiting", waiting, all, |policy| Some(policy.waiting as f64))?;
+        let oldest = "For how long the oldest event that has not started has been due";
+        to.policies("tollgate_policy_oldest_wait_seconds", oldest, all, |policy| {
+            Some(policy.oldest_wait_us as f64 / 1e6)
+        })?;
+        let suspect = "Held tokens whose consumers have been silent for too long";
+        to.policies("tollgate_policy_suspect", suspect, all, |policy| Some(policy.suspect as f64))?;
+        let paused = "1 where the policy is paused, else 0";
+        to.policies("tollgate_policy_paused", paused, all, |policy| Some(f64::from(u8::from(policy.paused))))
+    }
+}
+
+#[cfg(test)]
+#[path = "exposition_tests.rs"]
+mod tests;

@@ -1,0 +1,123 @@
+//! What the services note as it happens.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_clock::Clock;
+use tollgate_core::handle::change::{Changes, Outcome};
+use tollgate_core::model::{Delivery, SkipReason};
+
+use crate::histogram::Histogram;
+use crate::labels::{CommitFailure, Counters, Delivered, ReleaseAnswer, Role, TakenFrom, TargetKind};
+use crate::watch::{CommitWatch, DeliveryWatch, ReleaseWatch};
+
+/// The process's instruments. Cheap to clone; all clones are one. Everything counts from the start of the process.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics(Arc<Instruments>);
+
+#[derive(Debug)]
+pub(crate) struct Instruments {
+    /// Of first deliveries, without and with a policy.
+    pub(crate) lateness: [Histogram; 2],
+    pub(crate) deliveries_http: Counters<Delivered>,
+    pub(crate) deliveries_sqs: Counters<Delivered>,
+    pub(crate) delivery_http: Histogram,
+    pub(crate) delivery_sqs: Histogram,
+    pub(crate) events_ended: Counters<Outcome>,
+    pub(crate) releases: Counters<ReleaseAnswer>,
+    pub(crate) release: Histogram,
+    pub(crate) reclaimed: AtomicU64,
+    pub(crate) commit: Histogram,
+    pub(crate) commit_failures: Counters<CommitFailure>,
+    pub(crate) store_failures: Counters<Role>,
+    pub(crate) shards_taken: Counters<TakenFrom>,
+    pub(crate) heartbeats: AtomicU64,
+    pub(crate) skipped: Counters<SkipReason>,
+}
+
+impl Default for Instruments {
+    fn default() -> Self {
+        Self {
+            lateness: [Histogram::lateness(), Histogram::lateness()],
+            deliveries_http: Counters::default(),
+            deliveries_sqs: Counters::default(),
+            delivery_http: Histogram::calls(),
+            delivery_sqs: Histogram::calls(),
+            events_ended: Counters::default(),
+            releases: Counters::default(),
+            release: Histogram::calls(),
+            reclaimed: AtomicU64::new(0),
+            commit: Histogram::calls(),
+            commit_failures: Counters::default(),
+            store_failures: Counters::default(),
+            shards_taken: Counters::default(),
+            heartbeats: AtomicU64::new(0),
+            skipped: Counters::default(),
+        }
+    }
+}
+
+impl Metrics {
+    pub(crate) fn instruments(&self) -> &Instruments {
+        &self.0
+    }
+
+    /// Watches over a delivery that is about to be made.
+    pub fn delivery(&self, clock: &Clock, delivery: &Delivery) -> DeliveryWatch {
+        DeliveryWatch::new(self.clone(), clock.clone(), delivery)
+    }
+
+    /// Watches over a commit of a shard's owner that begins now.
+    pub fn commit(&self, clock: &Clock, changes: &Changes) -> CommitWatch {
+        CommitWatch::new(self.clone(), clock.clone(), changes)
+    }
+
+    /// Watches over a release that has come in now.
+    pub fn release(&self, clock: &Clock) -> ReleaseWatch {
+        ReleaseWatch::new(self.clone(), clock.clone())
+    }
+
+    /// So many tokens of silent consumers have been taken back.
+    pub fn reclaimed(&self, tokens: u64) {
+        self.0.reclaimed.fetch_add(tokens, Ordering::Relaxed);
+    }
+
+    /// The store has failed a role. Commits of a shard's owner count by themselves.
+    pub fn store_failed(&self, role: Role) {
+        self.0.store_failures.add(role, 1);
+    }
+
+    /// So many triggers have been recorded as making no run. The emitter's count by themselves.
+    pub fn skipped(&self, reason: SkipReason, triggers: u64) {
+        self.0.skipped.add(reason, triggers);
+    }
+
+    /// This process has taken a queue shard that was `owner`'s; nobody's where empty.
+    pub fn shard_taken(&self, owner: &str, process: &str) {
+        let from = match owner {
+            "" => TakenFrom::Nobody,
+            owner if owner == process => TakenFrom::Itself,
+            _ => TakenFrom::Dead,
+        };
+        self.0.shards_taken.add(from, 1);
+    }
+
+    /// A sign of life of this process is in the store.
+    pub fn heartbeat(&self) {
+        self.0.heartbeats.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Signs of life so far.
+    pub fn heartbeats(&self) -> u64 {
+        self.0.heartbeats.load(Ordering::Relaxed)
+    }
+}
+
+impl Instruments {
+    pub(crate) fn deliveries(&self, kind: TargetKind) -> (&Counters<Delivered>, &Histogram) {
+        match kind {
+            TargetKind::Http => (&self.deliveries_http, &self.delivery_http),
+            TargetKind::Sqs => (&self.deliveries_sqs, &self.delivery_sqs),
+        }
+    }
+}

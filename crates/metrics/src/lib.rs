@@ -1,0 +1,26 @@
+//! What a process can be seen to do: instruments for the services, and `/metrics`, `/livez` and `/readyz` for others.
+//!
+//! [`Metrics`] is handed to the services, which note what happens. What they know anyway, such as how many events wait
+//! under a policy, is asked for when somebody scrapes ([`sample`]). [`router`] serves both, and says whether the process
+//! can do its work.
+//!
+//! Invariants: noting an event is a few atomic additions, without locks or allocation; whatever the database does,
+//! every page answers within seconds; the number of series is bounded, whatever users create.
+//! Not here: logs, and what the numbers mean for whom (the README's table, the dashboard and the alert rules).
+
+mod exposition;
+mod histogram;
+mod instruments;
+mod labels;
+mod process;
+mod readiness;
+mod router;
+pub mod sample;
+mod watch;
+
+pub use histogram::Histogram;
+pub use instruments::Metrics;
+pub use labels::{ReleaseAnswer, Role, TakenFrom, TargetKind};
+pub use readiness::{Check, check};
+pub use router::{Sources, router};
+pub use watch::{CommitWatch, DeliveryWatch, ReleaseWatch};

@@ -1,0 +1,126 @@
+//! What roles know anyway and are asked for at each scrape.
+//!
+//! Invariant: each process tells of its own queue shards only, so that sums over processes are right.
+
+use std::cmp::Reverse;
+
+/// A policy has series of its own as long as there are no more of them than this.
+pub const POLICIES_MAX: usize = 1_000;
+/// Stands for the policy of runs that have none; no id looks like this.
+pub const NO_POLICY: &str = "(none)";
+
+/// The queue shards of this process, at a glance.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HandlerSample {
+    /// Shards that this process owns.
+    pub shards_owned: u64,
+    /// Of those, shards that did not answer in time: they are being loaded, or the store does not answer.
+    pub shards_silent: u64,
+    /// Of those, shards that are paused.
+    pub shards_paused: u64,
+    /// Unfinished runs that have launched.
+    pub runs_launched: u64,
+    /// Runs that are loaded and have not launched.
+    pub runs_upcoming: u64,
+    /// Rows that cannot be read.
+    pub corrupt_rows: u64,
+    /// By policy.
+    pub policies: Vec<PolicySample>,
+}
+
+/// One policy, or what runs without one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PolicySample {
+    /// Namespace; empty for what runs without a policy.
+    pub namespace: String,
+    /// The policy's id, or [`NO_POLICY`].
+    pub policy: String,
+    /// Tokens held.
+    pub in_flight: u64,
+    /// The most that may be held, where the policy says so.
+    pub limit: Option<u64>,
+    /// Events that are due and have not started, or wait for another attempt.
+    pub waiting: u64,
+    /// For how long the oldest of them has waited, in microseconds.
+    pub oldest_wait_us: i64,
+    /// Tokens whose consumers have been silent for too long.
+    pub suspect: u64,
+    /// Whether it is paused.
+    pub paused: bool,
+}
+
+/// One emitter, at a glance; counters are since its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EmitterSample {
+    /// Up to when everything has been emitted (wall clock), as of its last look.
+    pub emitted_until_us: Option<i64>,
+    /// Windows that it has opened.
+    pub windows: u64,
+    /// Scan tasks that it has done.
+    pub tasks: u64,
+    /// Children that it has read.
+    pub children: u64,
+    /// Runs that it has handed over.
+    pub runs: u64,
+    /// Triggers recorded as missed.
+    pub missed: u64,
+    /// Triggers recorded as paused.
+    pub paused: u64,
+    /// Rows that it could not read.
+    pub corrupt: u64,
+    /// Rounds that the store broke off.
+    pub failures: u64,
+}
+
+impl PolicySample {
+    fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.waiting == 0 && self.policy != NO_POLICY
+    }
+}
+
+impl HandlerSample {
+    /// Keeps as many policies as have series of their own: all, or else those with something held or waiting, the
+    /// longest wait first. Returns how many are left out.
+    pub(crate) fn bound(&mut self) -> u64 {
+        let all = self.policies.len();
+        if all > POLICIES_MAX {
+            self.policies.retain(|policy| !policy.is_idle());
+            self.policies.sort_by_key(|policy| (Reverse(policy.oldest_wait_us), Reverse(policy.in_flight)));
+            self.policies.truncate(POLICIES_MAX);
+        }
+        self.policies.sort_by(|a, b| (&a.namespace, &a.policy).cmp(&(&b.namespace, &b.policy)));
+        (all - self.policies.len()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policies(idle: usize, busy: usize) -> HandlerSample {
+        let policy = |at: usize| PolicySample {
+            policy: format!("p{at:05}"),
+            waiting: u64::from(at >= idle),
+            oldest_wait_us: i64::try_from(at).unwrap_or_default(),
+            ..PolicySample::default()
+        };
+        HandlerSample { policies: (0..idle + busy).map(policy).collect(), ..HandlerSample::default() }
+    }
+
+    #[test]
+    fn up_to_a_thousand_policies_are_all_shown() {
+        let mut sample = policies(POLICIES_MAX - 1, 1);
+        assert_eq!(sample.bound(), 0);
+        assert_eq!(sample.policies.len(), POLICIES_MAX);
+    }
+
+    #[test]
+    fn of_more_the_idle_ones_are_left_out_and_then_the_shortest_waits() {
+        let mut sample = policies(POLICIES_MAX, 3);
+        assert_eq!(sample.bound(), POLICIES_MAX as u64);
+        assert_eq!(sample.policies.len(), 3);
+        let mut sample = policies(0, POLICIES_MAX + 7);
+        assert_eq!(sample.bound(), 7);
+        assert_eq!(sample.policies.first().map(|policy| policy.policy.as_str()), Some("p00007"));
+    }
+}

@@ -1,0 +1,68 @@
+//! What a scrape shows of this process's queue shards: the same as the status call, without the other processes.
+
+use std::time::Duration;
+
+use tollgate_core::handle::{Gauge, Status};
+use tollgate_metrics::sample::{HandlerSample, NO_POLICY, PolicySample};
+
+use crate::Shared;
+use crate::routes::Input;
+
+/// An owner that has not answered within this time is loading its shard.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+
+impl Shared {
+    /// The shards that this process owns, asked all at once.
+    pub(crate) async fn sample(&self) -> HandlerSample {
+        let routes = self.peers.routes();
+        let shards = routes.shards();
+        let asked = shards.iter().map(|shard| {
+            tokio::time::timeout(ANSWER_MAX, routes.ask(*shard, |reply| Input::Status { reply }))
+        });
+        let answers = futures::future::join_all(asked).await;
+        let mut sample = HandlerSample { shards_owned: shards.len() as u64, ..HandlerSample::default() };
+        let mut unthrottled = PolicySample { policy: NO_POLICY.to_owned(), ..PolicySample::default() };
+        for answer in answers {
+            match answer {
+                Ok(Some(status)) => add(&mut sample, &mut unthrottled, status),
+                Ok(None) | Err(_) => sample.shards_silent += 1,
+            }
+        }
+        sample.policies.push(unthrottled);
+        let corrupt = self.store.corrupt_rows().into_iter();
+        sample.corrupt_rows =
+            corrupt.filter(|row| row.shard.is_some_and(|s| shards.contains(&s))).count() as u64;
+        sample
+    }
+}
+
+fn add(sample: &mut HandlerSample, unthrottled: &mut PolicySample, status: Status) {
+    sample.runs_launched += status.runs_launched;
+    sample.runs_upcoming += status.runs_upcoming;
+    sample.shards_paused += u64::from(status.pause.is_some());
+    for gauge in status.gauges {
+        match policy(&gauge) {
+            Some(policy) => sample.policies.push(policy),
+            None => {
+                unthrottled.in_flight += u64::from(gauge.held);
+                unthrottled.waiting += gauge.waiting;
+                unthrottled.suspect += u64::from(gauge.suspect);
+                unthrottled.oldest_wait_us = unthrottled.oldest_wait_us.max(gauge.oldest_wait_us);
+            }
+        }
+    }
+}
+
+fn policy(gauge: &Gauge) -> Option<PolicySample> {
+    let policy = gauge.policy.as_ref()?;
+    Some(PolicySample {
+        namespace: policy.namespace.clone(),
+        policy: policy.id.clone(),
+        in_flight: gauge.held.into(),
+        limit: policy.limits.max_in_flight.map(u64::from),
+        waiting: gauge.waiting,
+        oldest_wait_us: gauge.oldest_wait_us,
+        suspect: gauge.suspect.into(),
+        paused: policy.pause.is_some(),
+    })
+}

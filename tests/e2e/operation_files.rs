@@ -1,0 +1,336 @@
+//! Dashboard, alert rules, Kubernetes manifests and the systemd unit load, and name only what exists.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tollgate_tests::{Cli, Database, Kind, Service, binary, wait_for};
+
+use crate::metrics::{names, page};
+
+const UNIT: &str = include_str!("../../docker/tollgate.service");
+
+fn docker() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docker")
+}
+
+fn text(path: &str) -> String {
+    let path = docker().join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn yaml(path: &str) -> Value {
+    serde_saphyr::from_str(&text(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Every value under this key, however deep.
+fn under<'a>(value: &'a Value, key: &str, found: &mut Vec<&'a Value>) {
+    match value {
+        Value::Array(all) => all.iter().for_each(|one| under(one, key, found)),
+        Value::Object(all) => {
+            for (name, one) in all {
+                if name == key {
+                    found.push(one);
+                }
+                under(one, key, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn all_under(value: &Value, key: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    under(value, key, &mut found);
+    found.into_iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// The metrics that an expression asks for, without the suffixes of histograms.
+fn asked_for(expression: &str) -> BTreeSet<String> {
+    let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let ours = words.filter(|word| word.starts_with("tollgate_") || word.starts_with("process_"));
+    let family = |word: &str| {
+        ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|suffix| word.strip_suffix(suffix))
+            .unwrap_or(word)
+            .to_owned()
+    };
+    ours.map(family).collect()
+}
+
+/// A program, if this machine has it.
+fn found(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dashboard_and_alerts_ask_for_metrics_that_exist() {
+    let database = Database::new(Kind::Sqlite).await;
+    let service = Service::start(&database).await;
+    let known = wait_for("an emitter that has looked", 10, async || {
+        let names = names(&service).await;
+        names.contains("tollgate_emitter_lag_seconds").then_some(names)
+    })
+    .await;
+    let dashboard: Value = serde_json::from_str(&text("grafana/dashboards/tollgate.json")).unwrap();
+    for (file, value, at_least) in
+        [("dashboard", &dashboard, 25), ("alerts.yml", &yaml("prometheus/alerts.yml"), 15)]
+    {
+        let expressions = all_under(value, "expr");
+        assert!(expressions.len() >= at_least, "{file} has {} expressions", expressions.len());
+        for expression in expressions {
+            let asked = asked_for(&expression);
+            assert!(!asked.is_empty(), "{file}: {expression} asks for nothing of ours");
+            let unknown: Vec<_> = asked.difference(&known).collect();
+            assert!(unknown.is_empty(), "{file}: {expression} asks for {unknown:?}, which no process shows");
+        }
+    }
+    let metrics = page(&service, "/metrics", "text/plain").await.body;
+    promtool(&metrics);
+    service.stop().await;
+}
+
+/// Where there is one, promtool reads the files and a scrape.
+fn promtool(metrics: &str) {
+    let promtool = std::env::var("TOLLGATE_TEST_PROMTOOL").unwrap_or_else(|_| "promtool".to_owned());
+    if !found(&promtool) {
+        return;
+    }
+    for (command, file) in [("rules", "prometheus/alerts.yml"), ("config", "prometheus/prometheus.yml")] {
+        let output =
+            Command::new(&promtool).args(["check", command]).arg(docker().join(file)).output().unwrap();
+        assert!(output.status.success(), "{file}: {}", String::from_utf8_lossy(&output.stdout));
+    }
+    // The rules fire when they should, and only then.
+    let output = Command::new(&promtool)
+        .args(["test", "rules"])
+        .arg(docker().join("prometheus/alerts_test.yml"))
+        .output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "alerts_test.yml: {}", String::from_utf8_lossy(&output.stderr));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("metrics");
+    std::fs::write(&file, metrics).unwrap();
+    let input = std::fs::File::open(&file).unwrap();
+    let output = Command::new(&promtool).args(["check", "metrics"]).stdin(input).output().unwrap();
+    assert!(output.status.success(), "/metrics: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn every_panel_has_a_place_of_its_own() {
+    let dashboard: Value = serde_json::from_str(&text("grafana/dashboards/tollgate.json")).unwrap();
+    let mut taken = BTreeMap::new();
+    let mut ids = BTreeSet::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{panel}");
+        let at = |key: &str| panel["gridPos"][key].as_u64().unwrap();
+        assert!(at("x") + at("w") <= 24, "{panel}");
+        for x in at("x")..at("x") + at("w") {
+            for y in at("y")..at("y") + at("h") {
+                let other = taken.insert((x, y), panel["title"].clone());
+                assert_eq!(other, None, "{} lies over it", panel["title"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_compose_mounts_is_there() {
+    let compose = yaml("compose.yaml");
+    for name in ["prometheus", "grafana"] {
+        let service = &compose["services"][name];
+        let mounts: Vec<&str> =
+            service["volumes"].as_array().unwrap().iter().map(|v| v.as_str().unwrap()).collect();
+        for mount in mounts {
+            let (from, _) = mount.split_once(':').unwrap();
+            let exists = if from.starts_with('.') {
+                docker().join(from).is_dir()
+            } else {
+                compose["volumes"].as_object().unwrap().contains_key(from)
+            };
+            assert!(exists, "{name} mounts {mount}");
+        }
+        for port in service["ports"].as_array().unwrap() {
+            assert!(port.as_str().unwrap().starts_with("127.0.0.1:"), "{name} is open to the world: {port}");
+        }
+    }
+    // Prometheus scrapes every service that runs the binary.
+    let targets = yaml("prometheus/prometheus.yml");
+    let targets = targets["scrape_configs"][0]["static_configs"][0]["targets"].as_array().unwrap().clone();
+    let services = compose["services"].as_object().unwrap().iter();
+    let ours = services.filter(|(_, service)| service["environment"]["TOLLGATE_ROLES"].is_string());
+    let ours: BTreeSet<String> = ours.map(|(name, _)| format!("{name}:7411")).collect();
+    assert_eq!(targets.iter().map(|t| t.as_str().unwrap().to_owned()).collect::<BTreeSet<_>>(), ours);
+    // Grafana finds data source and dashboard.
+    let source = yaml("grafana/provisioning/datasources/prometheus.yaml");
+    assert_eq!(source["datasources"][0]["url"], "http://prometheus:9090");
+    let provider = yaml("grafana/provisioning/dashboards/tollgate.yaml");
+    let folder = provider["providers"][0]["options"]["path"].as_str().unwrap().to_owned();
+    let mounted = all_under(&compose["services"]["grafana"], "GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH");
+    assert_eq!(mounted, [format!("{folder}/tollgate.json")]);
+}
+
+/// Variables that are set, from a manifest's maps and lists.
+fn variables(words: &str) -> BTreeSet<String> {
+    let code = words.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let words = code.flat_map(|line| line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'));
+    words.filter(|word| word.starts_with("TOLLGATE_")).map(str::to_owned).collect()
+}
+
+#[test]
+fn manifests_and_unit_set_only_what_exists() {
+    let settings = Cli::new("http://127.0.0.1:1").json(&["config"]);
+    let rows = settings.as_array().unwrap().iter();
+    let known: BTreeSet<String> = rows.map(|row| row["variable"].as_str().unwrap().to_owned()).collect();
+    for file in ["kubernetes/config.yaml", "kubernetes/deployment.yaml", "tollgate.service"] {
+        let set = variables(&text(file));
+        assert!(!set.is_empty(), "{file} sets nothing: the search is wrong");
+        let unknown: Vec<_> = set.difference(&known).collect();
+        assert!(unknown.is_empty(), "{file} sets {unknown:?}, which nothing reads");
+    }
+    let config = yaml("kubernetes/config.yaml");
+    let data = config["data"].as_object().unwrap().iter();
+    let environment: BTreeMap<&str, &str> =
+        data.map(|(key, value)| (key.as_str(), value.as_str().unwrap())).collect();
+    let output = Command::new(binary()).args(["config", "-o", "json"]).envs(&environment).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn manifests_hold_together() {
+    let database = Database::new(Kind::Sqlite).await;
+    let service = Service::start(&database).await;
+    let deployment = yaml("kubernetes/deployment.yaml");
+    let pod = &deployment["spec"]["template"];
+    let container = &pod["spec"]["containers"][0];
+    for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+        let get = &container[probe]["httpGet"];
+        assert_eq!(get["port"], container["ports"][0]["name"], "{probe}");
+        let path = get["path"].as_str().unwrap();
+        wait_for(path, 10, async || (page(&service, path, "*/*").await.status == 200).then_some(())).await;
+    }
+    // A database that is away must not have the process ended.
+    assert_eq!(container["livenessProbe"]["httpGet"]["path"], "/livez");
+    assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/readyz");
+    let metrics = pod["metadata"]["annotations"]["prometheus.io/path"].as_str().unwrap();
+    assert_eq!(page(&service, metrics, "*/*").await.status, 200);
+    service.stop().await;
+
+    let security = &container["securityContext"];
+    assert_eq!(
+        (&security["readOnlyRootFilesystem"], &security["allowPrivilegeEscalation"]),
+        (&true.into(), &false.into())
+    );
+    assert_eq!(security["capabilities"]["drop"][0], "ALL");
+    assert_eq!(pod["spec"]["securityContext"]["runAsNonRoot"], true);
+    assert!(pod["spec"]["securityContext"]["runAsUser"].as_u64().unwrap() > 0);
+    assert!(
+        pod["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap() >= 20,
+        "less than a stop may take"
+    );
+    // All select the same pods.
+    let labels = &pod["metadata"]["labels"];
+    let (balancer, disruption) = (yaml("kubernetes/service.yaml"), yaml("kubernetes/disruption.yaml"));
+    assert_eq!(&deployment["spec"]["selector"]["matchLabels"], labels);
+    assert_eq!(&balancer["spec"]["selector"], labels);
+    assert_eq!(&disruption["spec"]["selector"]["matchLabels"], labels);
+    assert_eq!(balancer["spec"]["ports"][0]["targetPort"], container["ports"][0]["name"]);
+    assert!(
+        disruption["spec"]["maxUnavailable"].as_u64().unwrap()
+            < deployment["spec"]["replicas"].as_u64().unwrap()
+    );
+    // Everything in the folder is applied.
+    let listed: BTreeSet<String> = yaml("kubernetes/kustomization.yaml")["resources"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| r.as_str().unwrap().to_owned())
+        .collect();
+    let files = std::fs::read_dir(docker().join("kubernetes")).unwrap();
+    let mut files: BTreeSet<String> =
+        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(files.remove("kustomization.yaml"));
+    assert_eq!(listed, files);
+    if found("kubectl") {
+        let output =
+            Command::new("kubectl").arg("kustomize").arg(docker().join("kubernetes")).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn the_unit_is_one_that_systemd_takes() {
+    let start = UNIT.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    let (program, arguments) = start.split_once(' ').unwrap();
+    assert_eq!(arguments, "serve");
+    if !found("systemd-analyze") {
+        return;
+    }
+    // The program is where it was built, not where it would be installed.
+    let unit = UNIT.replace(program, &binary().canonicalize().unwrap().display().to_string());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tollgate.service");
+    std::fs::write(&file, unit).unwrap();
+    let output = Command::new("systemd-analyze").arg("verify").arg(&file).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let ours: Vec<&str> = said.lines().filter(|line| line.contains("tollgate.service")).collect();
+    assert!(output.status.success() && ours.is_empty(), "{said}");
+    let output = Command::new("systemd-analyze")
+        .args(["security", "--offline=true", "--threshold=20"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "more exposed than 2.0: {}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// A process that does not outlive the test.
+struct Running(std::process::Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn log_lines_are_json_objects_if_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", folder.path().join("tollgate.db").display());
+    let process = Command::new(binary())
+        .args([
+            "serve",
+            "--store",
+            &store,
+            "--listen",
+            "127.0.0.1:0",
+            "--log-format",
+            "json",
+            "--log",
+            "debug",
+        ])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut process = Running(process);
+    let mut lines = 0;
+    for line in BufReader::new(process.0.stderr.take().unwrap()).lines() {
+        let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        for key in ["timestamp", "level", "target"] {
+            assert!(line[key].is_string(), "no {key} in {line}");
+        }
+        lines += 1;
+        let message = line["message"].as_str().unwrap_or_default();
+        if message.starts_with("listening on http://127.0.0.1:") {
+            assert_eq!((&line["level"], &line["target"]), (&"INFO".into(), &"tollgate::serve".into()));
+            // It was told to say more than that.
+            assert!(lines > 1);
+            return;
+        }
+    }
+    panic!("it ended after {lines} lines");
+}
