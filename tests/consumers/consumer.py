@@ -2,7 +2,7 @@
 """A consumer: takes events over HTTP, works on each, and gives its token back.
 
 Once:  pip install grpcio-tools
-       python -m grpc_tools.protoc -I proto --python_out=gen --grpc_python_out=gen proto/tollgate/v1/*.proto
+       python -m grpc_tools.protoc -I proto --python_out=gen --grpc_python_out=gen proto/*/*/*.proto
 Then:  PYTHONPATH=gen python consumer.py --port 8080 --server 127.0.0.1:7411
 """
 

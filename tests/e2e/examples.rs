@@ -69,7 +69,9 @@ async fn check(kind: Kind, start: impl FnOnce(&Service) -> Process) {
 fn python_stubs(python: &Path, folder: &Path) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let proto = root.join("proto");
-    let files = std::fs::read_dir(proto.join("tollgate/v1")).unwrap().map(|file| file.unwrap().path());
+    let folders = ["tollgate/v1", "google/api", "google/rpc"];
+    let files = folders.iter().flat_map(|folder| std::fs::read_dir(proto.join(folder)).unwrap());
+    let files = files.map(|file| file.unwrap().path());
     let out = |flag: &str| format!("--{flag}={}", folder.display());
     let made = Command::new(python)
         .args(["-m", "grpc_tools.protoc", "-I"])

@@ -1,0 +1,225 @@
+//! Decides how the routes are described: an OpenAPI 3.1 document, made of the descriptors and of their comments.
+//!
+//! In: the descriptors, the table. Out: the document. Invariant: a path, a parameter or a field is in it exactly if
+//! the gateway serves it. Not here: what a text must look like beyond its kind; the comments say that.
+
+mod comments;
+mod schema;
+
+use http::Method;
+use prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor};
+use serde_json::{Map, Value, json};
+
+use crate::table::{Body, Route, Table};
+use comments::Comments;
+use schema::Schemas;
+
+const DESCRIPTION: &str = "Tollgate fires events on schedules, as many at once as policies allow. \
+     Field names may be given in lowerCamelCase or as in the .proto files; 64-bit numbers are texts. \
+     PATCH changes the fields that `updateMask` names, or those that the body names; `updateMask=*` replaces all. \
+     Refusals are `google.rpc.Status` with the gRPC code.";
+
+/// What ids look like, by the collection that they are in.
+const ID: &str = "^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$";
+const EVENT_ID: &str = "^[A-Za-z0-9_-]{1,80}$";
+const RUN_ID: &str = "^[0-9a-f]{2}-[0-9a-f]{32}$";
+
+/// The document.
+pub(crate) fn document(pool: &DescriptorPool, table: &Table) -> Value {
+    let comments = Comments::new(pool);
+    let mut schemas = Schemas::new(&comments);
+    let mut paths = Map::new();
+    let mut tags = Vec::new();
+    for route in table.routes() {
+        let (path, _) = route.template.open_api();
+        let operation = operation(route, &comments, &mut schemas);
+        let item = paths.entry(path).or_insert_with(|| json!({}));
+        item[route.verb.as_str().to_ascii_lowercase()] = operation;
+        let service = route.rpc.parent_service();
+        let tag = json!({"name": service.name(), "description": comments.of(&service.parent_file(), service.path())});
+        if !tags.contains(&tag) {
+            tags.push(tag);
+        }
+    }
+    if let Some(status) = pool.get_message_by_name("google.rpc.Status") {
+        schemas.reference(&status);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {"title": "Tollgate", "version": env!("CARGO_PKG_VERSION"), "description": DESCRIPTION},
+        "servers": [{"url": "/"}],
+        "security": [{}, {"bearer": []}],
+        "tags": tags,
+        "paths": paths,
+        "components": {
+            "schemas": schemas.finish(),
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    })
+}
+
+fn operation(route: &Route, comments: &Comments, schemas: &mut Schemas<'_>) -> Value {
+    let rpc = &route.rpc;
+    let description = comments.of(&rpc.parent_service().parent_file(), rpc.path());
+    let summary = description.split_once(['.', '\n']).map_or(&*description, |(first, _)| first);
+    let id = match route.binding {
+        0 => rpc.name().to_owned(),
+        binding => format!("{}{}", rpc.name(), binding + 1),
+    };
+    let mut operation = json!({
+        "operationId": id,
+        "tags": [rpc.parent_service().name()],
+        "summary": summary,
+        "description": description,
+        "parameters": parameters(route, comments, schemas),
+        "responses": {
+            "200": content("The answer.", schemas.reference(&rpc.output())),
+            "default": content("Refused.", json!({"$ref": "#/components/schemas/Status"})),
+        },
+    });
+    if let Some((schema, required)) = body(route, comments, schemas) {
+        operation["requestBody"] =
+            json!({"required": required, "content": {"application/json": {"schema": schema}}});
+    }
+    operation
+}
+
+fn content(description: &str, schema: Value) -> Value {
+    json!({"description": description, "content": {"application/json": {"schema": schema}}})
+}
+
+fn parameters(route: &Route, comments: &Comments, schemas: &mut Schemas<'_>) -> Vec<Value> {
+    let (_, in_path) = route.template.open_api();
+    let mut parameters = Vec::new();
+    for (name, collection) in in_path {
+        let (pattern, description) = match collection.as_str() {
+            "events" => (EVENT_ID, "The event's id as the consumer got it."),
+            "runs" => (RUN_ID, "The last part of the run's name."),
+            _ => (ID, "The last part of the name."),
+        };
+        let schema = json!({"type": "string", "pattern": pattern});
+        parameters.push(
+            json!({"name": name, "in": "path", "required": true, "description": description, "schema": schema}),
+        );
+    }
+    for field in &route.query {
+        parameters.push(json!({
+            "name": field.json_name(),
+            "in": "query",
+            "description": comments.of_field(field),
+            "schema": schemas.plain(field),
+        }));
+    }
+    if route.verb != Method::GET {
+        parameters.push(json!({
+            "name": "tollgate-actor",
+            "in": "header",
+            "description": "Who calls, for the audit log.",
+            "schema": {"type": "string", "pattern": "^[!-~]{1,64}$"},
+        }));
+    }
+    parameters
+}
+
+/// The body's schema, and whether there must be one.
+fn body(route: &Route, comments: &Comments, schemas: &mut Schemas<'_>) -> Option<(Value, bool)> {
+    match &route.body {
+        Body::None => None,
+        Body::All => {
+            let bound: Vec<&str> = route.template.fields().collect();
+            let input = route.rpc.input();
+            let fields: Vec<FieldDescriptor> =
+                input.fields().filter(|field| !bound.contains(&field.name())).collect();
+            let required = required(fields.iter(), comments);
+            let schema = schemas.object(&input, &fields, &required);
+            Some((schema, !required.is_empty()))
+        }
+        Body::Field(field) => {
+            let prost_reflect::Kind::Message(message) = field.kind() else { return None };
+            let schema = schemas.reference(&message);
+            if route.verb == Method::PATCH {
+                return Some((schema, true));
+            }
+            let required = required_of(&message, comments);
+            Some((json!({"allOf": [schema, {"required": required}]}), true))
+        }
+    }
+}
+
+fn required_of(message: &MessageDescriptor, comments: &Comments) -> Vec<String> {
+    let fields: Vec<FieldDescriptor> = message.fields().collect();
+    required(fields.iter(), comments)
+}
+
+/// Those whose comment says so. A choice of several has its comment on the choice, and is not in the list.
+fn required<'a>(fields: impl Iterator<Item = &'a FieldDescriptor>, comments: &Comments) -> Vec<String> {
+    fields
+        .filter(|field| comments.of_field(field).starts_with("Required."))
+        .map(|field| field.json_name().to_owned())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn made() -> Value {
+        let pool = tollgate_proto::descriptor_pool();
+        document(pool, &Table::new(pool).unwrap())
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        fn check(value: &Value, schemas: &Map<String, Value>) {
+            match value {
+                Value::Object(members) => {
+                    if let Some(Value::String(reference)) = members.get("$ref") {
+                        let name = reference.strip_prefix("#/components/schemas/").unwrap();
+                        assert!(schemas.contains_key(name), "{reference}");
+                    }
+                    members.values().for_each(|member| check(member, schemas));
+                }
+                Value::Array(items) => items.iter().for_each(|item| check(item, schemas)),
+                _ => {}
+            }
+        }
+        let made = made();
+        check(&made, made["components"]["schemas"].as_object().unwrap());
+    }
+
+    #[test]
+    fn it_says_what_the_protos_say() {
+        let made = made();
+        let create = &made["paths"]["/v1/namespaces/{namespace}/schedules"]["post"];
+        assert_eq!(create["operationId"], "CreateSchedule");
+        assert_eq!(create["description"], "Makes a schedule.");
+        let body = &create["requestBody"]["content"]["application/json"]["schema"];
+        assert_eq!(body["allOf"][1]["required"], json!(["triggers", "target"]));
+        let names: Vec<&str> =
+            create["parameters"].as_array().unwrap().iter().filter_map(|one| one["name"].as_str()).collect();
+        assert_eq!(names, ["namespace", "scheduleId", "validateOnly", "tollgate-actor"]);
+        let schedule = &made["components"]["schemas"]["Schedule"]["properties"];
+        assert_eq!(
+            schedule["timeZone"]["description"],
+            "Optional. IANA name such as `Europe/Berlin`; `UTC` by default."
+        );
+        assert_eq!(schedule["uid"]["readOnly"], true);
+        assert_eq!(schedule["createTime"]["format"], "date-time");
+        let release = &made["paths"]["/v1/events/{event}:release"]["post"]["requestBody"];
+        assert_eq!(release["required"], false);
+    }
+
+    #[test]
+    fn every_schema_and_operation_is_described() {
+        let made = made();
+        for (name, schema) in made["components"]["schemas"].as_object().unwrap() {
+            assert!(!schema["description"].as_str().unwrap_or_default().is_empty(), "{name}");
+        }
+        for (path, item) in made["paths"].as_object().unwrap() {
+            for operation in item.as_object().unwrap().values() {
+                assert!(!operation["summary"].as_str().unwrap().is_empty(), "{path}");
+            }
+        }
+    }
+}

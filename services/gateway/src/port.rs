@@ -1,0 +1,130 @@
+//! Decides who answers a request on the port: gRPC, gRPC-Web, or the routers of plain HTTP, by its content type.
+//!
+//! Invariant: a gRPC request passes nothing here but the comparison of that one header.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use axum::Router;
+use http::{HeaderMap, Request, Response, StatusCode, Uri, header};
+use tonic::Code;
+use tonic::body::Body;
+use tonic::service::Routes;
+use tonic_web::GrpcWebLayer;
+use tower_service::Service;
+
+use crate::error;
+
+type Web = tonic_web::GrpcWebService<Routes>;
+type Boxed = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+/// All that the port answers; a tower service for tonic's server, cheap to clone.
+#[derive(Clone)]
+pub struct Port {
+    grpc: Routes,
+    web: Web,
+    http: Router,
+}
+
+impl Port {
+    /// gRPC and gRPC-Web by `grpc`, everything else by `http`; what that does not know is 404, whatever fallback it has.
+    pub fn new(grpc: Routes, http: Router) -> Self {
+        let grpc = grpc.prepare();
+        let web = tower_layer(&grpc);
+        // `with_state` is what makes a router ready to be cloned for each request.
+        Self { grpc, web, http: http.fallback(no_such_path).with_state(()) }
+    }
+}
+
+fn tower_layer(grpc: &Routes) -> Web {
+    use tower_layer::Layer as _;
+    GrpcWebLayer::new().layer(grpc.clone())
+}
+
+async fn no_such_path(uri: Uri) -> Response<axum::body::Body> {
+    let message = format!("no such path: {}; /openapi.json lists those that there are", uri.path());
+    error::plain(StatusCode::NOT_FOUND, Code::NotFound, &message)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    Grpc,
+    GrpcWeb,
+    Http,
+}
+
+fn protocol(headers: &HeaderMap) -> Protocol {
+    let kind = headers.get(header::CONTENT_TYPE).map(http::HeaderValue::as_bytes).unwrap_or_default();
+    match kind.strip_prefix(b"application/grpc") {
+        Some(rest) if rest.starts_with(b"-web") => Protocol::GrpcWeb,
+        Some([] | [b'+' | b';', ..]) => Protocol::Grpc,
+        _ => Protocol::Http,
+    }
+}
+
+impl Service<Request<Body>> for Port {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answer;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        // The others are always ready.
+        Service::<Request<Body>>::poll_ready(&mut self.grpc, context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Answer {
+        match protocol(request.headers()) {
+            Protocol::Grpc => Answer(Under::Grpc(self.grpc.call(request))),
+            Protocol::GrpcWeb => Answer(Under::Boxed(Box::pin(self.web.call(request)))),
+            Protocol::Http => {
+                let answer = self.http.call(request.map(axum::body::Body::new));
+                Answer(Under::Boxed(Box::pin(async move { Ok(answer.await?.map(Body::new)) })))
+            }
+        }
+    }
+}
+
+/// The answer of a [`Port`], to come.
+pub struct Answer(Under);
+
+#[expect(clippy::large_enum_variant, reason = "gRPC is the usual case, and needs no box")]
+enum Under {
+    Grpc(<Routes as Service<Request<Body>>>::Future),
+    Boxed(Boxed),
+}
+
+impl Future for Answer {
+    type Output = Result<Response<Body>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answered = match &mut self.0 {
+            Under::Grpc(future) => ready!(Pin::new(future).poll(context)),
+            Under::Boxed(future) => ready!(future.as_mut().poll(context)),
+        };
+        Poll::Ready(answered)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_content_type_decides() {
+        for (kind, expected) in [
+            ("application/grpc", Protocol::Grpc),
+            ("application/grpc+proto", Protocol::Grpc),
+            ("application/grpc;charset=x", Protocol::Grpc),
+            ("application/grpc-web", Protocol::GrpcWeb),
+            ("application/grpc-web-text+proto", Protocol::GrpcWeb),
+            ("application/grpcx", Protocol::Http),
+            ("application/json", Protocol::Http),
+        ] {
+            let headers =
+                HeaderMap::from_iter([(header::CONTENT_TYPE, http::HeaderValue::from_static(kind))]);
+            assert_eq!(protocol(&headers), expected, "{kind}");
+        }
+        assert_eq!(protocol(&HeaderMap::new()), Protocol::Http);
+    }
+}
