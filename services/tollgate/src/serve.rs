@@ -2,6 +2,8 @@
 //!
 //! Only here is known which store driver there is, and which roles share the process.
 
+mod console;
+mod sight;
 mod upkeep;
 
 use std::net::SocketAddr;
@@ -16,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 use tollgate_clock::Clock;
 use tollgate_event_emitter::Emitter;
 use tollgate_event_handler::{EventHandler, Peers};
+use tollgate_gateway::Port;
+use tollgate_metrics::{Metrics, Sources};
 use tollgate_proto::v1::event_emitter_service_server::EventEmitterServiceServer;
 use tollgate_proto::v1::event_handler_service_server::EventHandlerServiceServer;
 use tollgate_proto::v1::schedule_master_service_server::ScheduleMasterServiceServer;
@@ -96,6 +100,10 @@ pub(crate) async fn start(config: ServeConfig) -> anyhow::Result<Running> {
 /// What a process runs.
 struct Parts {
     routes: tonic::service::Routes,
+    /// What `/metrics` and `/readyz` tell.
+    sources: Sources,
+    /// The web console's pages, where this process has them.
+    console: Option<axum::Router>,
     roles: Vec<JoinHandle<()>>,
 }
 
@@ -107,6 +115,8 @@ impl Parts {
         stop: &CancellationToken,
     ) -> anyhow::Result<Self> {
         let clock = Clock::system();
+        let metrics = Metrics::default();
+        let mut sources = sight::sources(&metrics, &clock, store.clone(), stop.clone());
         let peers = Peers::new(store.clone()).await?;
         let wake: Arc<dyn Fn(u16) + Send + Sync> = {
             let peers = peers.clone();
@@ -123,13 +133,14 @@ impl Parts {
                 targets(config)?,
                 clock.clone(),
                 peers.clone(),
-                handler_options(config, address),
+                handler_options(config, address, &metrics),
             )
             .await?;
             let service = EventHandlerServiceServer::new(handler.service());
             services.add_service(service.max_decoding_message_size(MESSAGE_MAX_BYTES));
             services.add_service(handler.peer_service());
             health.set_serving::<EventHandlerServiceServer<tollgate_event_handler::HandlerService>>().await;
+            sight::handler(&mut sources, &metrics, &handler);
             let token = stop.clone();
             roles.push(tokio::spawn(async move { handler.run(token).await }));
         } else {
@@ -145,12 +156,14 @@ impl Parts {
             let emitter = Arc::new(Emitter::new(store.clone(), clock.clone(), wake.clone(), options));
             services.add_service(EventEmitterServiceServer::new(emitter.service()));
             health.set_serving::<EventEmitterServiceServer<tollgate_event_emitter::EmitterService>>().await;
+            sight::emitter(&mut sources, &emitter);
             let token = stop.clone();
             roles.push(tokio::spawn(async move { emitter.run(token).await }));
         }
         if config.roles.contains(&Role::Master) {
             let options = tollgate_schedule_master::Options {
                 retention_s: i64::from(config.retention_days) * 86_400,
+                metrics: metrics.clone(),
                 ..tollgate_schedule_master::Options::default()
             };
             let master = ScheduleMaster::new(store.clone(), clock.clone(), wake, options).await?;
@@ -161,8 +174,27 @@ impl Parts {
             let token = stop.clone();
             roles.push(tokio::spawn(upkeep::run(store, clock, config.retention_days, token)));
         }
-        Ok(Self { routes: services.routes(), roles })
+        let console = if config.roles.contains(&Role::Console) {
+            Some(console::router(config, address, stop)?)
+        } else {
+            None
+        };
+        Ok(Self { routes: services.routes(), sources, console, roles })
     }
+}
+
+/// All that the port answers: gRPC and gRPC-Web by the services, every other request by the routers merged here.
+///
+/// A router brings paths of its own and no fallback; what none of them knows is 404.
+fn port(
+    grpc: tonic::service::Routes,
+    sources: Sources,
+    console: Option<axum::Router>,
+) -> anyhow::Result<Port> {
+    let rest = tollgate_gateway::rest(grpc.clone(), MESSAGE_MAX_BYTES)?;
+    let http = axum::Router::new().merge(rest).merge(tollgate_metrics::router(sources));
+    let http = http.merge(console.unwrap_or_default());
+    Ok(Port::new(grpc, http))
 }
 
 async fn serve(
@@ -173,11 +205,13 @@ async fn serve(
 ) -> anyhow::Result<()> {
     // Consumers release while deliveries under way come to their end, so the door closes last.
     let close = CancellationToken::new();
+    let port = port(parts.routes, parts.sources, parts.console)?;
+    let incoming = TcpListenerStream::new(listener);
     let server = Server::builder()
+        .accept_http1(true)
         .tcp_nodelay(true)
         .http2_keepalive_interval(Some(Duration::from_secs(30)))
-        .add_routes(parts.routes)
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), close.clone().cancelled_owned());
+        .serve_with_incoming_shutdown(port, incoming, close.clone().cancelled_owned());
     let mut server = tokio::spawn(server);
     tokio::select! {
         () = stop.cancelled() => {}
@@ -206,7 +240,11 @@ fn targets(config: &ServeConfig) -> anyhow::Result<Targets> {
     Targets::new(options).context("cannot set up HTTP and SQS")
 }
 
-fn handler_options(config: &ServeConfig, address: SocketAddr) -> tollgate_event_handler::Options {
+fn handler_options(
+    config: &ServeConfig,
+    address: SocketAddr,
+    metrics: &Metrics,
+) -> tollgate_event_handler::Options {
     let roles: Vec<String> = config.roles.iter().map(ToString::to_string).collect();
     tollgate_event_handler::Options {
         roles: roles.join(","),
@@ -219,6 +257,7 @@ fn handler_options(config: &ServeConfig, address: SocketAddr) -> tollgate_event_
             retrying_max: config.retrying_max,
             ..tollgate_core::handle::Options::default()
         },
+        metrics: metrics.clone(),
         ..tollgate_event_handler::Options::default()
     }
 }

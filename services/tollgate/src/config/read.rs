@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_saphyr::{Location, Spanned};
 
 use super::settings::{SETTINGS, Setting};
-use super::{ServeArgs, ServeConfig};
+use super::{Role, ServeArgs, ServeConfig};
 
 /// The variable that names the file where no flag does.
 const FILE_VARIABLE: &str = "TOLLGATE_CONFIG";
@@ -101,6 +101,10 @@ pub(crate) fn load(args: &ServeArgs, environment: &BTreeMap<String, String>) -> 
             }
         }
     }
+    // The console has no keys of its own: where others can reach it, somebody must have asked for it.
+    if loaded.origins.get("roles") == Some(&Origin::Default) && !loaded.config.listen.ip().is_loopback() {
+        loaded.config.roles.remove(&Role::Console);
+    }
     if wrong.is_empty() { Ok(loaded) } else { Err(ConfigError(wrong)) }
 }
 
@@ -171,7 +175,6 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use std::io::Write;
 
-    use super::super::Role;
     use super::*;
 
     fn file(text: &str) -> tempfile::NamedTempFile {
@@ -195,6 +198,18 @@ mod tests {
         assert_eq!(loaded.config, ServeConfig::default());
         assert!(loaded.origins.values().all(|origin| *origin == Origin::Default));
         assert_eq!(loaded.origins.len(), SETTINGS.len());
+    }
+
+    #[test]
+    fn the_console_is_not_open_to_others_unasked() {
+        let roles = |pairs: &[(&'static str, &str)]| {
+            load(&flags(pairs), &environment(&[])).unwrap().config.roles.contains(&Role::Console)
+        };
+        assert!(roles(&[]));
+        assert!(roles(&[("listen", "[::1]:7411")]));
+        assert!(!roles(&[("listen", "0.0.0.0:7411")]));
+        assert!(roles(&[("listen", "0.0.0.0:7411"), ("roles", "handler,console")]));
+        assert!(!roles(&[("roles", "master,emitter,handler")]));
     }
 
     #[test]

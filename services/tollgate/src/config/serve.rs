@@ -17,11 +17,13 @@ pub(crate) enum Role {
     Emitter,
     /// The Event Handler.
     Handler,
+    /// The web console.
+    Console,
 }
 
 impl Role {
     /// All of them.
-    pub(crate) const ALL: [Self; 3] = [Self::Master, Self::Emitter, Self::Handler];
+    pub(crate) const ALL: [Self; 4] = [Self::Master, Self::Emitter, Self::Handler, Self::Console];
 }
 
 impl fmt::Display for Role {
@@ -30,6 +32,7 @@ impl fmt::Display for Role {
             Self::Master => "master",
             Self::Emitter => "emitter",
             Self::Handler => "handler",
+            Self::Console => "console",
         })
     }
 }
@@ -50,6 +53,8 @@ pub(crate) struct ServeConfig {
     pub(crate) store: String,
     /// What this process does.
     pub(crate) roles: BTreeSet<Role>,
+    /// Where the console reads and acts; this process where absent.
+    pub(crate) console_server: Option<String>,
     /// Where gRPC is served.
     pub(crate) listen: SocketAddr,
     /// Where other processes and consumers reach this one; `listen` where absent.
@@ -83,6 +88,7 @@ impl Default for ServeConfig {
         Self {
             store: "sqlite:tollgate.db".to_owned(),
             roles: BTreeSet::from(Role::ALL),
+            console_server: None,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7411)),
             advertise: None,
             store_connections: 8,

@@ -57,7 +57,7 @@ impl Setting {
 }
 
 /// Every setting of `tollgate serve`.
-pub(crate) static SETTINGS: [Setting; 15] = [
+pub(crate) static SETTINGS: [Setting; 16] = [
     Setting {
         key: "store",
         flag: "store",
@@ -71,10 +71,19 @@ pub(crate) static SETTINGS: [Setting; 15] = [
         key: "roles",
         flag: "roles",
         placeholder: "LIST",
-        meaning: "What this process does.",
-        expected: "a comma list of master, emitter, handler, at least one",
+        meaning: "What this process does. Where nothing is said and others can reach the listen address: no console.",
+        expected: "a comma list of master, emitter, handler, console, at least one",
         set: |config, text| roles(text).map(|roles| config.roles = roles),
         show: |config| joined(&config.roles),
+    },
+    Setting {
+        key: "console_server",
+        flag: "console-server",
+        placeholder: "URL",
+        meaning: "Where the console reads and acts; this process where empty.",
+        expected: "http://HOST:PORT or nothing",
+        set: |config, text| advertise(text).map(|server| config.console_server = server),
+        show: |config| config.console_server.clone().unwrap_or_default(),
     },
     Setting {
         key: "listen",
@@ -275,9 +284,10 @@ mod tests {
     use super::*;
 
     /// A value other than the default, and one that is refused.
-    const CASES: [(&str, &str, &str); 15] = [
+    const CASES: [(&str, &str, &str); 16] = [
         ("store", "postgres://me@db/tollgate", "mysql://db"),
-        ("roles", "master,handler", "master,console"),
+        ("roles", "master,handler", "master,butler"),
+        ("console_server", "http://node-2:7411", "node-2:7411"),
         ("listen", "[::1]:80", "localhost:80"),
         ("advertise", "http://node-1:7411", "node-1:7411"),
         ("store_connections", "3", "0"),
@@ -299,6 +309,7 @@ mod tests {
         let ServeConfig {
             store: _,
             roles: _,
+            console_server: _,
             listen: _,
             advertise: _,
             store_connections: _,
@@ -314,7 +325,7 @@ mod tests {
             shutdown_grace_ms: _,
         } = ServeConfig::default();
         let keys: BTreeSet<&str> = SETTINGS.iter().map(|setting| setting.key).collect();
-        assert_eq!(keys.len(), 15);
+        assert_eq!(keys.len(), 16);
         assert_eq!(keys, CASES.iter().map(|(key, _, _)| *key).collect());
     }
 

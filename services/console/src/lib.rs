@@ -1,0 +1,92 @@
+//! The web console: server-rendered pages that read and act through the same API as any client.
+//!
+//! In: HTTP requests of browsers, and a channel to the API. Out: pages, a stream of events for the page that shows what
+//! happens now, and calls in the name of whoever sits before the browser.
+//! Invariants: nothing is fetched from elsewhere, and no script stands in a page; a request that changes something
+//! comes from a page of this console; no list is read in full, and what has been cut is said.
+//! Not here: the store, which the console does not know.
+
+mod api;
+mod assets;
+mod audit;
+mod calendar;
+mod cron;
+mod event;
+mod go;
+mod guard;
+mod live;
+mod now;
+mod picture;
+mod policies;
+mod policy;
+mod problem;
+mod run;
+mod runs;
+mod schedule;
+mod schedules;
+mod sentence;
+mod shell;
+mod show;
+mod visit;
+mod waiting;
+mod zone;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::get;
+use tokio_util::sync::CancellationToken;
+use tollgate_clock::Clock;
+use tonic::transport::Channel;
+
+/// The largest form that is taken, in bytes: a reason of 4 KiB, encoded, fits.
+const FORM_MAX_BYTES: usize = 64 * 1024;
+
+/// How a console is set up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What the pages call now.
+    pub clock: Clock,
+    /// Ends the streams of open pages, which would otherwise keep the server from stopping.
+    pub stop: CancellationToken,
+    /// The names under which the console may be asked for, beside addresses and `localhost`; none for any name. A
+    /// console on a loopback address names them, so that no foreign page reaches it under a name of its own
+    /// (DNS rebinding).
+    pub hosts: Option<Vec<String>>,
+}
+
+/// What all pages share.
+#[derive(Clone)]
+pub(crate) struct Console {
+    pub(crate) channel: Channel,
+    pub(crate) clock: Clock,
+    pub(crate) stop: CancellationToken,
+    pub(crate) feeds: Arc<live::Feeds>,
+    pub(crate) calendars: Arc<calendar::Calendars>,
+}
+
+/// The console's routes: `/`, and everything below `/n/` and `/console/`. What they show comes over `channel`.
+pub fn router(channel: Channel, options: Options) -> Router {
+    let Options { clock, stop, hosts } = options;
+    let console = Console { channel, clock, stop, feeds: Arc::default(), calendars: Arc::default() };
+    Router::new()
+        .route("/", get(now::page))
+        .route("/n/{ns}", get(now::page).post(now::act))
+        .route("/n/{ns}/live", get(live::stream))
+        .route("/n/{ns}/go", get(go::find))
+        .route("/n/{ns}/you", get(go::you).post(go::name))
+        .route("/n/{ns}/policies", get(policies::page))
+        .route("/n/{ns}/policies/{id}", get(policy::page).post(policy::act))
+        .route("/n/{ns}/schedules", get(schedules::page))
+        .route("/n/{ns}/schedules/{id}", get(schedule::page).post(schedule::act))
+        .route("/n/{ns}/runs", get(runs::page))
+        .route("/n/{ns}/runs/{id}", get(run::page).post(run::act))
+        .route("/n/{ns}/events/{id}", get(event::page).post(event::act))
+        .route("/n/{ns}/calendar", get(calendar::page))
+        .route("/n/{ns}/audit", get(audit::page))
+        .route("/console/{file}", get(assets::file))
+        .with_state(console)
+        .layer(DefaultBodyLimit::max(FORM_MAX_BYTES))
+        .layer(axum::middleware::from_fn_with_state(Arc::new(guard::Hosts(hosts)), guard::guard))
+}

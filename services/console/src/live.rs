@@ -1,0 +1,92 @@
+//! Decides how often what happens now is read, and sends it to the pages that show it.
+//!
+//! Invariants: however many pages are open, a namespace is read once for all of them; a reading that takes long is
+//! followed by a pause that is longer; nothing is read while nobody looks.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use tokio::sync::{Mutex, Semaphore};
+
+use crate::now;
+use crate::visit::Visit;
+
+/// How often a page is told.
+const EVERY: Duration = Duration::from_secs(2);
+/// A reading may be so old: less than the time between two, so that each page that asks gets a new one.
+const FRESH: Duration = Duration::from_millis(1_500);
+/// Of the time, at most one part in so many is spent reading.
+const PAUSE: u32 = 10;
+/// Feeds that are kept; there is one for each namespace that somebody looks at.
+const FEEDS_MAX: usize = 64;
+/// Pages that are told at once.
+const STREAMS_MAX: usize = 200;
+
+/// What happens now in a namespace, as a piece of the page, and what it was made from.
+#[derive(Default)]
+struct Feed {
+    read: Option<(Instant, Duration, Arc<str>)>,
+}
+
+/// What is read for all pages together.
+pub(crate) struct Feeds {
+    feeds: Mutex<HashMap<String, Arc<Mutex<Feed>>>>,
+    streams: Arc<Semaphore>,
+}
+
+impl Default for Feeds {
+    fn default() -> Self {
+        Self { feeds: Mutex::default(), streams: Arc::new(Semaphore::new(STREAMS_MAX)) }
+    }
+}
+
+impl Feeds {
+    /// The piece of the page that changes, not older than it may be.
+    pub(crate) async fn latest(&self, visit: &Visit) -> Arc<str> {
+        let feed = {
+            let mut feeds = self.feeds.lock().await;
+            if feeds.len() >= FEEDS_MAX && !feeds.contains_key(&visit.ns) {
+                feeds.clear();
+            }
+            feeds.entry(visit.ns.clone()).or_default().clone()
+        };
+        let mut feed = feed.lock().await;
+        if let Some((at, took, text)) = &feed.read
+            && at.elapsed() < FRESH.max(*took * PAUSE)
+        {
+            return text.clone();
+        }
+        let began = Instant::now();
+        let text: Arc<str> = now::live(visit).await.into_string().into();
+        feed.read = Some((Instant::now(), began.elapsed(), text.clone()));
+        text
+    }
+}
+
+/// Tells a page what happens now, until it is closed or the service stops.
+pub(crate) async fn stream(visit: Visit) -> Response {
+    let Ok(place) = visit.console.feeds.streams.clone().try_acquire_owned() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "Too many pages are open.\n").into_response();
+    };
+    let stop = visit.console.stop.clone();
+    let texts = futures::stream::unfold((visit, String::new(), place), |(visit, sent, place)| async move {
+        loop {
+            tokio::select! {
+                () = visit.console.stop.cancelled() => return None,
+                () = tokio::time::sleep(EVERY) => {}
+            }
+            let text = visit.console.feeds.latest(&visit.again()).await;
+            if *text != *sent {
+                let event = Event::default().data(&*text);
+                return Some((Ok::<_, Infallible>(event), (visit, text.to_string(), place)));
+            }
+        }
+    });
+    let texts = futures::StreamExt::take_until(texts, stop.cancelled_owned());
+    Sse::new(texts).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))).into_response()
+}

@@ -1,0 +1,86 @@
+//! Decides what somebody reads when the API says no, or nothing.
+
+use http::StatusCode;
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+/// Why a page cannot be shown, or an action was not taken.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    /// What the browser is told.
+    pub(crate) status: StatusCode,
+    /// One sentence.
+    pub(crate) title: String,
+    /// What is wrong, field by field where fields are named.
+    pub(crate) lines: Vec<String>,
+}
+
+impl Problem {
+    /// A value of a form that cannot be what is meant.
+    pub(crate) fn invalid(field: &str, value: &str, expected: &str) -> Self {
+        Self {
+            status: StatusCode::UNPROCESSABLE_ENTITY,
+            title: "Not changed.".to_owned(),
+            lines: vec![format!("{field}: {value:?} is not allowed, expected {expected}")],
+        }
+    }
+
+    /// On one line.
+    pub(crate) fn text(&self) -> String {
+        if self.lines.is_empty() { self.title.clone() } else { self.lines.join("; ") }
+    }
+}
+
+impl From<Status> for Problem {
+    fn from(status: Status) -> Self {
+        let fields = status.get_details_bad_request().map(|details| details.field_violations);
+        let fields = fields.unwrap_or_default();
+        let mut lines: Vec<String> =
+            fields.into_iter().map(|field| format!("{}: {}", field.field, field.description)).collect();
+        if lines.is_empty() && !status.message().is_empty() {
+            lines.push(status.message().to_owned());
+        }
+        let (http, title) = match status.code() {
+            Code::NotFound => (StatusCode::NOT_FOUND, "There is no such thing here."),
+            Code::InvalidArgument => (StatusCode::UNPROCESSABLE_ENTITY, "The service refused it."),
+            Code::Aborted => {
+                (StatusCode::CONFLICT, "Somebody else changed it in the meantime. Look, and try again.")
+            }
+            Code::AlreadyExists | Code::FailedPrecondition => {
+                (StatusCode::CONFLICT, "The service refused it as things are now.")
+            }
+            Code::Unauthenticated | Code::PermissionDenied => {
+                (StatusCode::FORBIDDEN, "The service does not let the console do this.")
+            }
+            Code::Unimplemented => {
+                (StatusCode::BAD_GATEWAY, "The process that the console asks does not play this role.")
+            }
+            Code::Unavailable => (StatusCode::BAD_GATEWAY, "The service cannot be reached now."),
+            Code::DeadlineExceeded | Code::Cancelled => (
+                StatusCode::GATEWAY_TIMEOUT,
+                "The service did not answer in time. What was asked may still happen.",
+            ),
+            _ => (StatusCode::BAD_GATEWAY, "The service could not do it."),
+        };
+        Self { status: http, title: title.to_owned(), lines }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_proto::FieldError;
+
+    use super::*;
+
+    #[test]
+    fn refused_fields_are_named() {
+        let status = tollgate_proto::field::invalid_argument(&[FieldError::new(
+            "policy.max_in_flight",
+            0,
+            "at least 1",
+        )]);
+        let problem = Problem::from(status);
+        assert_eq!(problem.status, StatusCode::UNPROCESSABLE_ENTITY);
+        assert_eq!(problem.text(), "policy.max_in_flight: \"0\" is not allowed, expected at least 1");
+    }
+}
