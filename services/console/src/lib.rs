@@ -16,6 +16,7 @@ mod go;
 mod guard;
 mod live;
 mod now;
+mod past;
 mod picture;
 mod policies;
 mod policy;
