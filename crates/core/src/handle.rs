@@ -8,6 +8,7 @@
 //! that is freed may be taken in the same commit, never before it; per policy, held tokens never rise above
 //! `max_in_flight`; time to live is counted on the monotonic clock. Not here: any IO, any clock, history reads.
 
+pub mod batch;
 mod bucket;
 pub mod change;
 pub mod control;

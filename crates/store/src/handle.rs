@@ -1,6 +1,7 @@
 //! Queue shards: leases, inboxes, runs and tokens.
 
 use async_trait::async_trait;
+use tollgate_core::handle::batch::TokenBatch;
 use tollgate_core::handle::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow};
 use tollgate_core::handle::control::Message;
 use tollgate_core::model::{Policy, Run, RunId, RunSpec};
@@ -46,6 +47,8 @@ pub struct LoadedShard {
     /// Runs in the states WAITING and RUNNING.
     pub runs: Vec<Run>,
     /// Their tokens.
+    pub batches: Vec<TokenBatch>,
+    /// Their tokens that are in no batch.
     pub tokens: Vec<TokenRow>,
     /// How many further tokens count against each policy: those of runs that cannot be read.
     pub counted: Vec<(Option<Uuid>, u32)>,

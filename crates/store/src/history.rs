@@ -12,12 +12,22 @@ use crate::StoreError;
 pub struct RunFilter {
     /// Of this schedule.
     pub schedule_uid: Option<Uuid>,
+    /// Under this policy.
+    pub policy_uid: Option<Uuid>,
     /// In one of these states.
     pub states: Vec<RunState>,
     /// Launched at or after.
     pub from_us: Option<i64>,
     /// Launched before.
     pub to_us: Option<i64>,
+}
+
+impl RunFilter {
+    /// Whether only unfinished runs can match: there is an index of these.
+    pub(crate) fn is_open(&self) -> bool {
+        let open = |state: &RunState| matches!(state, RunState::Waiting | RunState::Running);
+        !self.states.is_empty() && self.states.iter().all(open)
+    }
 }
 
 /// What a pruning removed.
@@ -44,6 +54,23 @@ pub trait HistoryStore: Send + Sync {
         namespace: &str,
         filter: &RunFilter,
         after: Option<(i64, RunId)>,
+        limit: u32,
+    ) -> Result<Vec<Run>, StoreError>;
+    /// WAITING and RUNNING runs of a policy that launch before `before_us`, earliest launch first. A run that cannot be
+    /// read is left out.
+    async fn policy_runs_open(
+        &self,
+        shard: u16,
+        policy_uid: Uuid,
+        before_us: i64,
+        limit: u32,
+    ) -> Result<Vec<Run>, StoreError>;
+    /// Runs of a policy that have ended at or after `since_us`, latest end first. A run that cannot be read is left out.
+    async fn policy_runs_ended(
+        &self,
+        shard: u16,
+        policy_uid: Uuid,
+        since_us: i64,
         limit: u32,
     ) -> Result<Vec<Run>, StoreError>;
     /// Triggers of a schedule that made no run, newest first, from before `before_us` on.

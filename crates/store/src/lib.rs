@@ -4,6 +4,8 @@
 //! - [`emit`]: windows, scan tasks, the launch index (read and written by the Event Emitter).
 //! - [`handle`]: queue shards, their inboxes, runs and tokens (written by a shard's owner, through the fence).
 //! - [`history`]: what has ended; retention.
+//! - [`seal`]: rows that hold secrets; [`quota`]: counts.
+//! - [`keys`]: API keys.
 //!
 //! [`sqlite`] serves one process, [`postgres`] serves many. One conformance suite runs on both. No statement reads
 //! a clock: times are parameters, in microseconds.
@@ -18,8 +20,11 @@ mod rows;
 pub mod emit;
 pub mod handle;
 pub mod history;
+pub mod keys;
 pub mod plan;
 pub mod postgres;
+pub mod quota;
+pub mod seal;
 pub mod sqlite;
 
 use std::sync::Arc;
@@ -41,9 +46,17 @@ pub struct Installation {
     pub shards: u16,
 }
 
-/// A store: all four parts, and what belongs to none of them.
+/// A store: all its parts, and what belongs to none of them.
 #[async_trait]
-pub trait Store: plan::PlanStore + emit::EmitStore + handle::HandleStore + history::HistoryStore {
+pub trait Store:
+    plan::PlanStore
+    + emit::EmitStore
+    + handle::HandleStore
+    + history::HistoryStore
+    + keys::KeyStore
+    + quota::QuotaStore
+    + seal::SealStore
+{
     /// The installation's identity.
     async fn installation(&self) -> Result<Installation, StoreError>;
     /// A cheap query, for readiness.
@@ -64,4 +77,16 @@ pub async fn open(url: &str, connections_max: u32) -> Result<Arc<dyn Store>, Sto
         return Ok(Arc::new(postgres::Postgres::open(url, connections_max).await?));
     }
     Ok(Arc::new(sqlite::Sqlite::open(url.strip_prefix("sqlite:").unwrap_or(url)).await?))
+}
+
+/// As [`open`], for the administration of keys and secrets alone, which may go on beside the process that has an embedded database
+/// open: nothing that the process keeps in its memory is touched.
+///
+/// # Errors
+/// As there; [`StoreError::Locked`] only where the process that has it open is of an older version.
+pub async fn open_beside(url: &str) -> Result<Arc<dyn Store>, StoreError> {
+    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        return open(url, 2).await;
+    }
+    Ok(Arc::new(sqlite::Sqlite::open_beside(url.strip_prefix("sqlite:").unwrap_or(url)).await?))
 }

@@ -5,6 +5,7 @@
 
 mod emit;
 mod handle;
+mod key;
 mod load;
 mod plan;
 mod run;
@@ -18,13 +19,15 @@ pub(crate) use emit::{
     window_tasks,
 };
 pub(crate) use handle::{
-    BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, ScheduleBodyRow, SpecKey,
-    SpecRecord, TokenRecord, group_by_shard, message_rows, run_rows, shard_keys, skipped_rows, spec_keys,
+    BatchRecord, BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow,
+    ScheduleBodyRow, SpecKey, SpecRecord, TokenRecord, batches_from, batches_limit, group_by_shard,
+    message_rows, read_spec, run_rows, shard_keys, skipped_rows, spec_keys, tokens_of,
 };
+pub(crate) use key::KeyRecord;
 pub(crate) use load::{Assembly, emitted, emitted_specs};
 pub(crate) use plan::{
     AuditRow, ChildRow, CountRow, PolicyNew, PolicyRow, Registry, ScheduleNew, ScheduleRow, SpecRow, audit,
-    id_range,
+    id_range, read_schedule,
 };
 pub(crate) use run::{RunRow, SkippedRow};
 pub(crate) use word::Word;

@@ -4,8 +4,9 @@
 //! again: it was checked when the schedule was written. Names of extension attributes are lower-case letters and
 //! digits, as the specification wants. What is not here: transport headers, signatures.
 
-use chrono::{DateTime, Timelike as _, Utc};
+use chrono::{DateTime, SecondsFormat, Timelike as _, Utc};
 use tollgate_core::model::{Delivery, RunSpec};
+use tollgate_trace::Traces;
 
 /// Media type of the body.
 pub(crate) const CONTENT_TYPE: &str = "application/cloudevents+json; charset=utf-8";
@@ -19,10 +20,20 @@ pub(crate) struct Origin {
     pub(crate) source: String,
     /// Where ReleaseToken is served.
     pub(crate) release_url: Option<String>,
+    /// Whose spans are told of.
+    pub(crate) traces: Traces,
 }
 
-/// The event of a delivery as JSON.
-pub(crate) fn write(delivery: &Delivery, origin: &Origin) -> Vec<u8> {
+impl Origin {
+    /// The span of a delivery; none while traces are off.
+    pub(crate) fn traceparent(&self, delivery: &Delivery) -> Option<String> {
+        let trace = self.traces.event_of(&delivery.run, delivery.index)?;
+        Some(trace.traceparent(delivery.attempt).to_string())
+    }
+}
+
+/// The event of a delivery as JSON. `traceparent`: the extension attribute of that name.
+pub(crate) fn write(delivery: &Delivery, origin: &Origin, traceparent: Option<&str>) -> Vec<u8> {
     let spec = &*delivery.spec;
     let schedule = schedule_name(spec);
     let mut event = Object::with_room(spec.payload.json.len() + 1024);
@@ -47,6 +58,9 @@ pub(crate) fn write(delivery: &Delivery, origin: &Origin) -> Vec<u8> {
     event.text("release", if delivery.explicit_release { "explicit" } else { "on_response" });
     if let (true, Some(url)) = (delivery.explicit_release, &origin.release_url) {
         event.text("releaseurl", url);
+    }
+    if let Some(traceparent) = traceparent {
+        event.text("traceparent", traceparent);
     }
     if !spec.payload.json.is_empty() {
         event.raw("data", &spec.payload.json);
@@ -73,8 +87,8 @@ pub(crate) fn policy_name(spec: &RunSpec) -> Option<String> {
 pub(crate) fn rfc3339(us: i64) -> String {
     // chrono's range ends after the last launch time that a schedule can have.
     let time = DateTime::<Utc>::from_timestamp_micros(us).unwrap_or(DateTime::<Utc>::MAX_UTC);
-    let form = if time.nanosecond() == 0 { "%Y-%m-%dT%H:%M:%SZ" } else { "%Y-%m-%dT%H:%M:%S%.6fZ" };
-    time.format(form).to_string()
+    let form = if time.nanosecond() == 0 { SecondsFormat::Secs } else { SecondsFormat::Micros };
+    time.to_rfc3339_opts(form, true)
 }
 
 /// One flat JSON object, written member by member.

@@ -9,6 +9,7 @@ mod address;
 mod check;
 mod cloud_event;
 mod http;
+mod opening;
 mod signature;
 mod sqs;
 
@@ -16,6 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::model::{Delivery, Sent, Target};
+use tollgate_secrets::Keys;
+use tollgate_trace::Traces;
 
 pub use address::{Network, PrivateAddresses};
 pub use check::{DEADLINE_MAX_MS, check_header, check_target};
@@ -23,6 +26,7 @@ pub use signature::check_secret;
 
 use address::Guard;
 use cloud_event::Origin;
+use opening::Opener;
 
 /// How deliveries are made.
 #[derive(Clone, Debug)]
@@ -40,6 +44,10 @@ pub struct TargetOptions {
     pub source: String,
     /// Where consumers can call ReleaseToken; `releaseurl` in events that wait for it.
     pub release_url: Option<String>,
+    /// What opens secrets that are sealed.
+    pub keys: Arc<Keys>,
+    /// Whose spans consumers are told of.
+    pub traces: Traces,
 }
 
 impl Default for TargetOptions {
@@ -51,6 +59,8 @@ impl Default for TargetOptions {
             connect_timeout_ms: 5_000,
             source: String::new(),
             release_url: None,
+            traces: Traces::default(),
+            keys: Arc::default(),
         }
     }
 }
@@ -70,6 +80,7 @@ pub enum TargetError {
 pub struct Targets {
     http: Arc<http::Http>,
     sqs: Arc<sqs::Sqs>,
+    opener: Arc<Opener>,
 }
 
 impl Targets {
@@ -80,19 +91,29 @@ impl Targets {
     /// [`TargetError::Roots`] where the system's root certificates cannot be loaded.
     pub fn new(options: TargetOptions) -> Result<Self, TargetError> {
         let guard = Guard::new(options.allow_private_addresses.clone());
-        let origin =
-            Arc::new(Origin { source: options.source.clone(), release_url: options.release_url.clone() });
+        let origin = Arc::new(Origin {
+            source: options.source.clone(),
+            release_url: options.release_url.clone(),
+            traces: options.traces.clone(),
+        });
         let connect_timeout = Duration::from_millis(options.connect_timeout_ms.max(1));
         let http = http::Http::new(&options, connect_timeout, guard.clone(), origin.clone())?;
         let sqs = sqs::Sqs::new(guard, origin, connect_timeout);
-        Ok(Self { http: Arc::new(http), sqs: Arc::new(sqs) })
+        let opener = Arc::new(Opener::new(options.keys));
+        Ok(Self { http: Arc::new(http), sqs: Arc::new(sqs), opener })
     }
 
-    /// Delivers one event once.
+    /// Delivers one event once. What is sealed in it is opened for as long as that takes; where that fails, nothing is
+    /// sent, and the event is tried again like after any refusal.
     pub async fn send(&self, delivery: Delivery) -> Sent {
+        let delivery = match self.opener.open(delivery) {
+            Ok(delivery) => delivery,
+            Err(error) => return refused(format!("not sent: {error}"), None),
+        };
         match &delivery.spec.target {
             Target::Http { http, .. } => self.http.send(&delivery, http).await,
-            Target::Sqs { sqs, .. } => self.sqs.send(&delivery, sqs).await,
+            // Boxed: its future is far larger, and every delivery would be moved about with room for it.
+            Target::Sqs { sqs, .. } => Box::pin(self.sqs.send(&delivery, sqs)).await,
         }
     }
 }

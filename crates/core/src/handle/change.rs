@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::batch::TokenBatch;
 use super::control::Message;
 use crate::model::{DAY_US, Pause, Policy, Run, RunId, Skipped};
 
@@ -23,7 +24,7 @@ pub enum TokenState {
     Waiting,
 }
 
-/// The row of an acquired, unfinished event.
+/// The row of an acquired, unfinished event that is in no batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRow {
     /// The run.
@@ -172,7 +173,13 @@ pub struct Changes {
     pub runs_changed: Vec<Run>,
     /// Runs that are withdrawn before they started, as if they had not been emitted.
     pub runs_withdrawn: Vec<RunId>,
-    /// Token rows, new or changed.
+    /// Batches of events that have just been acquired.
+    pub batches_new: Vec<TokenBatch>,
+    /// Batches as they are now.
+    pub batches_changed: Vec<TokenBatch>,
+    /// Batches of which nothing is left, by run and first index.
+    pub batches_gone: Vec<(RunId, u32)>,
+    /// Token rows of events that are in no batch (any more), new or changed.
     pub tokens_put: Vec<TokenRow>,
     /// Token rows that go.
     pub tokens_gone: Vec<(RunId, u32)>,

@@ -17,8 +17,10 @@ impl Shard {
         self.arm(key, None);
         let token = self.tokens.remove(&key)?;
         self.dirty_tokens.remove(&key);
-        if token.stored {
-            self.changes.tokens_gone.push(key);
+        match token.batch {
+            Some(first) => self.leave_batch(key, first),
+            None if token.stored => self.changes.tokens_gone.push(key),
+            None => {}
         }
         self.uncount(&token);
         if let Some(run) = self.runs.get_mut(&key.0) {

@@ -70,6 +70,8 @@ pub(super) struct LiveToken {
     pub timer_us: Option<i64>,
     /// Its row is, or will be with the commit under way, in the store.
     pub stored: bool,
+    /// The first index of the batch that it is stored in, where it has no row of its own.
+    pub batch: Option<u32>,
     /// It stands in its queue (waiting, and its time has come).
     pub queued: bool,
     /// A former owner waits for the answer of its delivery, until then (monotonic).
@@ -89,6 +91,7 @@ impl LiveToken {
             sign_us: mono_us,
             timer_us: None,
             stored: false,
+            batch: None,
             queued: false,
             elsewhere_us: None,
             ttl_commit: 0,

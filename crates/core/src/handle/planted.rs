@@ -46,12 +46,16 @@ pub enum Planted {
     SpreadIgnored,
     /// An answer says what is pending as if it were durable.
     AnswerBeforeDurable,
+    /// An event that gets a row of its own stays in its batch.
+    BatchKept,
+    /// That a consumer has an event is not written into its batch.
+    BatchHoldForgotten,
 }
 
 #[cfg(feature = "planted-bugs")]
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::FreedTwice,
         Self::UnclearFrees,
         Self::WallClockTtl,
@@ -71,6 +75,8 @@ impl Planted {
         Self::HeartbeatIgnored,
         Self::SpreadIgnored,
         Self::AnswerBeforeDurable,
+        Self::BatchKept,
+        Self::BatchHoldForgotten,
     ];
 }
 

@@ -33,14 +33,18 @@ impl Shard {
                 unfit.insert(id, policy);
             }
         }
-        for token in state.tokens {
+        let batches = state.batches;
+        let batched = batches.iter().flat_map(|b| b.rows().map(|row| (row, Some(b.first))));
+        for (token, batch) in batched.chain(state.tokens.into_iter().map(|row| (row, None))) {
             match unfit.get(&token.run) {
                 // Nobody can work on the run, and the consumer may well have the event.
                 Some(policy) if token.state != TokenState::Waiting => self.bucket(*policy, now).held += 1,
                 Some(_) => {}
-                None => self.restore_token(token, now),
+                None => self.restore_token(token, batch, now),
             }
         }
+        let fit = batches.into_iter().filter(|b| self.runs.contains_key(&b.run));
+        self.batches = fit.map(|b| (b.key(), b)).collect();
         for (policy, tokens) in state.counted {
             self.bucket(policy, now).held += tokens;
         }
@@ -69,7 +73,7 @@ impl Shard {
         }
     }
 
-    fn restore_token(&mut self, row: TokenRow, now: Now) {
+    fn restore_token(&mut self, row: TokenRow, batch: Option<u32>, now: Now) {
         let key = (row.run, row.index);
         let goes_on = self.has(Planted::TtlRunsWhileDown);
         let Some(run) = self.runs.get_mut(&row.run) else { return };
@@ -78,7 +82,7 @@ impl Shard {
         let state = row.state;
         let due_us = row.due_us;
         let mut token = LiveToken::new(row, policy, now.mono_us);
-        token.stored = true;
+        (token.stored, token.batch) = (true, batch);
         if let Some(delivered_us) = token.row.delivered_us.filter(|_| goes_on) {
             token.sign_us -= now.wall_us - delivered_us;
         }

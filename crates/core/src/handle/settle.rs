@@ -186,7 +186,7 @@ impl Shard {
         row.due_us = due_us;
         row.message = message;
         let mut waiting = LiveToken::new(row, token.policy, 0);
-        waiting.stored = token.stored;
+        (waiting.stored, waiting.batch) = (token.stored, token.batch);
         self.tokens.insert(key, waiting);
         self.urgent = true;
         self.dirty_tokens.insert(key);

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::batch::{self, TokenBatch};
 use super::bucket::Bucket;
-use super::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow};
+use super::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow, TokenState};
 use super::live::{LiveRun, LiveSchedule, LiveToken};
 use super::planted::Planted;
 use super::queue::Queue;
@@ -52,7 +53,9 @@ pub struct State {
     pub schedules: Vec<ShardSchedule>,
     /// Runs in the states WAITING and RUNNING. One without its spec is passed over, and its tokens count.
     pub runs: Vec<Run>,
-    /// Their tokens.
+    /// Their tokens in batches.
+    pub batches: Vec<TokenBatch>,
+    /// Their other tokens.
     pub tokens: Vec<TokenRow>,
     /// How many further tokens count against each policy: those of runs that cannot be read. They are never freed.
     pub counted: Vec<(Option<Uuid>, u32)>,
@@ -175,6 +178,8 @@ pub struct Shard {
     pub(super) specs: BTreeMap<(Uuid, i64), Arc<RunSpec>>,
     pub(super) runs: BTreeMap<RunId, LiveRun>,
     pub(super) tokens: BTreeMap<(RunId, u32), LiveToken>,
+    /// Batches as they are, or will be with the commit under way, in the store.
+    pub(super) batches: BTreeMap<(RunId, u32), TokenBatch>,
     pub(super) wall_timers: BTreeSet<(i64, WallTimer)>,
     pub(super) mono_timers: BTreeSet<(i64, MonoTimer)>,
     /// Buckets in which something may start.
@@ -190,6 +195,7 @@ pub struct Shard {
     pub(super) changes: Changes,
     pub(super) dirty_runs: BTreeSet<RunId>,
     pub(super) dirty_tokens: BTreeSet<(RunId, u32)>,
+    pub(super) dirty_batches: BTreeSet<(RunId, u32)>,
     pub(super) dirty_schedules: BTreeSet<Uuid>,
     pub(super) effects: Vec<Effect>,
     /// Someone waits for the pending changes.
@@ -222,6 +228,7 @@ impl Shard {
             specs: BTreeMap::new(),
             runs: BTreeMap::new(),
             tokens: BTreeMap::new(),
+            batches: BTreeMap::new(),
             wall_timers: BTreeSet::new(),
             mono_timers: BTreeSet::new(),
             ready: BTreeSet::new(),
@@ -232,6 +239,7 @@ impl Shard {
             changes: Changes::default(),
             dirty_runs: BTreeSet::new(),
             dirty_tokens: BTreeSet::new(),
+            dirty_batches: BTreeSet::new(),
             dirty_schedules: BTreeSet::new(),
             effects: Vec::new(),
             urgent: false,
@@ -403,6 +411,7 @@ impl Shard {
     fn is_pending(&self) -> bool {
         !(self.dirty_runs.is_empty()
             && self.dirty_tokens.is_empty()
+            && self.dirty_batches.is_empty()
             && self.dirty_schedules.is_empty()
             && self.effects.is_empty()
             && self.changes.is_empty())
@@ -415,18 +424,69 @@ impl Shard {
                 changes.runs_changed.push(run.row.clone());
             }
         }
-        for key in std::mem::take(&mut self.dirty_tokens) {
-            if let Some(token) = self.tokens.get_mut(&key) {
-                token.stored = true;
-                changes.tokens_put.push(token.row.clone());
-            }
-        }
+        self.take_tokens(&mut changes);
         for uid in std::mem::take(&mut self.dirty_schedules) {
             if let Some(row) = self.schedules.get(&uid).and_then(|s| s.row.clone()) {
                 changes.schedules.push(row);
             }
         }
         changes
+    }
+
+    /// Where each changed event is stored: in its batch as long as that can tell all of it.
+    fn take_tokens(&mut self, changes: &mut Changes) {
+        let (keeps, forgets) = (self.has(Planted::BatchKept), self.has(Planted::BatchHoldForgotten));
+        let (tokens, batches) = (&mut self.tokens, &mut self.batches);
+        for key in std::mem::take(&mut self.dirty_tokens) {
+            let Some(token) = tokens.get_mut(&key) else { continue };
+            let row = &token.row;
+            let stored = std::mem::replace(&mut token.stored, true);
+            match token.batch {
+                Some(first) if batch::is_plain(row) => {
+                    if row.state == TokenState::Held
+                        && !forgets
+                        && let Some(batch) = batches.get_mut(&(key.0, first))
+                    {
+                        batch.hold(key.1, row.delivered_us);
+                        self.dirty_batches.insert((key.0, first));
+                    }
+                }
+                Some(first) => {
+                    token.batch = None;
+                    changes.tokens_put.push(row.clone());
+                    if let Some(batch) = batches.get_mut(&(key.0, first)).filter(|_| !keeps) {
+                        batch.leave(key.1);
+                        self.dirty_batches.insert((key.0, first));
+                    }
+                }
+                None if !stored && row.state == TokenState::Acquired && batch::is_plain(row) => {
+                    if !changes.batches_new.last_mut().is_some_and(|last| last.take_in(row)) {
+                        changes.batches_new.push(TokenBatch::of(key.0, key.1, row.acquired_us));
+                    }
+                    token.batch = changes.batches_new.last().map(|batch| batch.first);
+                }
+                None => changes.tokens_put.push(row.clone()),
+            }
+        }
+        batches.extend(changes.batches_new.iter().map(|batch| (batch.key(), batch.clone())));
+        for key in std::mem::take(&mut self.dirty_batches) {
+            match batches.get(&key) {
+                Some(batch) if batch.is_empty() => {
+                    batches.remove(&key);
+                    changes.batches_gone.push(key);
+                }
+                Some(batch) => changes.batches_changed.push(batch.clone()),
+                None => {}
+            }
+        }
+    }
+
+    /// An event is no longer in its batch.
+    pub(super) fn leave_batch(&mut self, (run, index): (RunId, u32), first: u32) {
+        if let Some(batch) = self.batches.get_mut(&(run, first)) {
+            batch.leave(index);
+            self.dirty_batches.insert((run, first));
+        }
     }
 
     fn advance(&mut self, now: Now) {

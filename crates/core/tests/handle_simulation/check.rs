@@ -14,6 +14,7 @@ impl World {
     /// One transaction, and what must hold of it.
     pub(crate) fn commit_checked(&mut self, shard: u16, changes: &Changes, decided_us: i64) {
         let store = &mut self.stores[usize::from(shard)];
+        let (whole, changes) = (changes, &store.flat(changes));
         let reclaimed = self.model.check_freed(store, shard, changes, decided_us);
         let model = &self.model;
         let limit_of = |policy: &Policy| policy.limits.max_in_flight.unwrap_or(u32::MAX);
@@ -23,7 +24,7 @@ impl World {
         for id in changes.inbox_done.iter().filter(|id| id.as_u64_pair().1 == 0) {
             assert!(self.model.done.insert(*id), "the message {id} is carried out twice");
         }
-        store.apply(changes);
+        store.apply(whole);
         self.model.committed(store, changes);
         for policy in store.policies.values() {
             let in_flight = self.model.in_flight(Some(policy.uid));

@@ -117,7 +117,10 @@ impl World {
         let store = &self.stores[usize::from(shard)];
         let mut changes = decided.clone();
         match self.bug {
-            Bug::TokensNotWritten if self.random.percent(5) => changes.tokens_put.clear(),
+            Bug::TokensNotWritten if self.random.percent(5) => {
+                changes.tokens_put.clear();
+                changes.batches_new.clear();
+            }
             Bug::AttemptNotWritten => {
                 for row in &mut changes.tokens_put {
                     row.attempt = store.tokens.get(&(row.run, row.index)).map_or(1, |old| old.attempt);

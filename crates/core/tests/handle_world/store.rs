@@ -1,7 +1,8 @@
 //! A shard's tables in memory, with the rules of the real stores. Each rule that a commit must not break is asserted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use tollgate_core::handle::batch::TokenBatch;
 use tollgate_core::handle::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow, TokenState};
 use tollgate_core::handle::control::Message;
 use tollgate_core::handle::{Context, Needs, State};
@@ -12,7 +13,9 @@ use uuid::Uuid;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Store {
     pub(crate) runs: BTreeMap<RunId, Run>,
+    /// All of them, in a batch or not.
     pub(crate) tokens: BTreeMap<(RunId, u32), TokenRow>,
+    pub(crate) batches: BTreeMap<(RunId, u32), TokenBatch>,
     pub(crate) history: BTreeMap<(RunId, u32), HistoryRow>,
     pub(crate) policies: BTreeMap<Uuid, Policy>,
     pub(crate) schedules: BTreeMap<Uuid, ShardSchedule>,
@@ -56,11 +59,63 @@ impl Store {
         State {
             policies: self.policies.values().cloned().collect(),
             schedules: self.schedules.values().cloned().collect(),
-            tokens: self.tokens.values().cloned().collect(),
+            tokens: self.tokens.values().filter(|t| !self.is_batched(t)).cloned().collect(),
+            batches: self.batches.values().cloned().collect(),
             counted: Vec::new(),
             specs: self.specs_of(&runs, &current),
             runs,
             pause: self.pause.clone(),
+        }
+    }
+
+    fn is_batched(&self, token: &TokenRow) -> bool {
+        let before = self.batches.range(..=(token.run, token.index)).next_back();
+        before.is_some_and(|(_, batch)| batch.run == token.run && batch.contains(token.index))
+    }
+
+    /// The same changes with a row for each event, whatever batch it is in.
+    pub(crate) fn flat(&self, changes: &Changes) -> Changes {
+        let mut flat = changes.clone();
+        let own: BTreeSet<_> = changes.tokens_put.iter().map(|t| (t.run, t.index)).collect();
+        flat.tokens_put.extend(changes.batches_new.iter().flat_map(TokenBatch::rows));
+        for new in &changes.batches_changed {
+            let old = self
+                .batches
+                .get(&new.key())
+                .unwrap_or_else(|| panic!("a batch without a row changes: {new:?}"));
+            assert_eq!((old.count, old.acquired_us), (new.count, new.acquired_us), "{old:?} to {new:?}");
+            let left = old.rows().map(|t| (t.run, t.index)).filter(|key| !new.contains(key.1));
+            flat.tokens_gone.extend(left.filter(|key| !own.contains(key)));
+            for row in new.rows() {
+                assert!(old.contains(row.index), "an event comes back into its batch: {row:?}");
+                let changed = self.tokens.get(&(row.run, row.index)).is_some_and(|t| t.state != row.state);
+                flat.tokens_put.extend(Some(row).filter(|_| changed));
+            }
+        }
+        for key in &changes.batches_gone {
+            let old = self.batches.get(key).unwrap_or_else(|| panic!("a batch without a row goes: {key:?}"));
+            flat.tokens_gone.extend(old.rows().map(|t| (t.run, t.index)).filter(|key| !own.contains(key)));
+        }
+        flat.batches_new.clear();
+        flat.batches_changed.clear();
+        flat.batches_gone.clear();
+        flat
+    }
+
+    fn apply_batches(&mut self, changes: &Changes) {
+        for batch in &changes.batches_new {
+            let old = self.batches.insert(batch.key(), batch.clone());
+            assert!(old.is_none(), "a batch is acquired twice: {old:?}");
+            assert!(
+                !batch.rows().any(|t| self.tokens.contains_key(&(t.run, t.index))),
+                "acquired twice: {batch:?}"
+            );
+        }
+        for batch in &changes.batches_changed {
+            self.batches.insert(batch.key(), batch.clone());
+        }
+        for key in &changes.batches_gone {
+            self.batches.remove(key);
         }
     }
 
@@ -72,6 +127,9 @@ impl Store {
 
     /// One transaction.
     pub(crate) fn apply(&mut self, changes: &Changes) {
+        let flat = self.flat(changes);
+        self.apply_batches(changes);
+        let changes = &flat;
         for id in &changes.inbox_done {
             self.inbox.remove(id);
         }
@@ -175,7 +233,7 @@ impl Store {
     }
 
     fn specs_of(&self, runs: &[Run], more: &[(Uuid, i64)]) -> Vec<RunSpec> {
-        let keys: std::collections::BTreeSet<_> =
+        let keys: BTreeSet<_> =
             runs.iter().map(|r| (r.schedule_uid, r.generation)).chain(more.iter().copied()).collect();
         keys.iter().filter_map(|key| self.specs.get(key)).cloned().collect()
     }

@@ -4,6 +4,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::emit::{insert_runs, insert_skipped};
+use super::transact::Fence;
 use crate::failure::Failure;
 use crate::rows::{ChangeRows, EventKey};
 
@@ -23,6 +24,26 @@ pub(super) async fn write(
     delete(connection, sql!("inbox_delete"), shard, &rows.inbox_done).await
 }
 
+/// Writes what nearly every commit consists of, and the fence with it: one statement. False where somebody else owns the
+/// shard.
+pub(super) async fn write_plain(
+    connection: &mut PgConnection,
+    fence: Fence,
+    rows: &ChangeRows,
+) -> Result<bool, sqlx::Error> {
+    let query =
+        sqlx::query_scalar(sql!("commit_events")).bind(fence.shard).bind(fence.lease_id).bind(fence.seq);
+    let query = columns!(query, rows.runs_changed;
+        run_id generation policy_uid events priority state reason next_index succeeded failed dead expired cancelled
+        lost cursor_in cursor_out started_us finished_us);
+    let query = columns!(query, rows.batches_gone; run_id idx);
+    let query = columns!(query, rows.batches_changed; run_id first_idx gone held delivered_us);
+    let query = columns!(query, rows.batches_new; run_id first_idx events acquired_us gone held);
+    let query = columns!(query, rows.history;
+        run_id idx events outcome attempt acquired_us delivered_us finished_us message);
+    query.fetch_one(connection).await
+}
+
 async fn write_runs(connection: &mut PgConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
     delete(connection, sql!("runs_delete"), shard, &rows.runs_withdrawn).await?;
     insert_runs(connection, shard, &rows.runs_new).await?;
@@ -37,6 +58,14 @@ async fn write_runs(connection: &mut PgConnection, shard: i32, rows: &ChangeRows
 }
 
 async fn write_events(connection: &mut PgConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
+    delete_events(connection, sql!("batches_delete"), shard, &rows.batches_gone).await?;
+    for batches in
+        [&rows.batches_new, &rows.batches_changed].into_iter().filter(|batches| !batches.is_empty())
+    {
+        let query = columns!(sqlx::query(sql!("batches_put")).bind(shard), batches;
+            run_id first_idx events acquired_us gone held delivered_us);
+        query.execute(&mut *connection).await?;
+    }
     delete_events(connection, sql!("tokens_delete"), shard, &rows.tokens_gone).await?;
     if !rows.tokens_put.is_empty() {
         let query = columns!(sqlx::query(sql!("tokens_put")).bind(shard), rows.tokens_put;

@@ -74,11 +74,21 @@ impl HandleStore for Postgres {
             self.post_rows(shard, messages).await.map_err(CommitError::Failed)?;
         }
         let fence = Fence { shard: i32::from(lease.shard), lease_id: lease.lease_id, seq: lease.seq };
-        self.run_fenced("commit", fence, move |connection| {
-            let rows = Arc::clone(&rows);
-            async move { super::commit::write(connection, fence.shard, &rows).await }.boxed()
-        })
-        .await?;
+        let plain = Arc::clone(&rows);
+        let written = rows.is_plain()
+            && !self.pooled
+            && self
+                .run_fenced_statement("commit", move |connection| {
+                    async move { super::commit::write_plain(connection, fence, &plain).await }.boxed()
+                })
+                .await?;
+        if !written {
+            self.run_fenced("commit", fence, move |connection| {
+                let rows = Arc::clone(&rows);
+                async move { super::commit::write(connection, fence.shard, &rows).await }.boxed()
+            })
+            .await?;
+        }
         lease.seq += 1;
         Ok(())
     }

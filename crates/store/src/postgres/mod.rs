@@ -32,16 +32,23 @@ mod commit;
 mod emit;
 mod handle;
 mod history;
+mod keys;
 mod load;
 mod open;
 mod partitions;
 mod plan;
+mod quota;
+mod recent;
+mod seal;
 mod transact;
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
 use sqlx::PgPool;
+
+use recent::Recent;
 
 use crate::corrupt::Corruption;
 use crate::{Installation, Store, StoreError};
@@ -49,6 +56,8 @@ use crate::{Installation, Store, StoreError};
 /// A store in PostgreSQL.
 pub struct Postgres {
     pool: PgPool,
+    /// For owners' commits.
+    recent: Arc<Recent>,
     /// Host, port and database, for errors. Never the password.
     place: String,
     /// There is a pooler between, which lends its connections for one transaction.
@@ -72,7 +81,8 @@ impl Postgres {
                 return Err(error);
             }
         };
-        let store = Self { pool, place, pooled, installation, corruption: Corruption::default() };
+        let (recent, corruption) = (Arc::default(), Corruption::default());
+        let store = Self { pool, recent, place, pooled, installation, corruption };
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         store.make_partitions(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)).await?;
         Ok(store)
@@ -92,6 +102,7 @@ impl Store for Postgres {
     }
 
     async fn close(&self) {
+        drop(self.recent.take());
         self.pool.close().await;
     }
 }

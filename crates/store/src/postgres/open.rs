@@ -54,7 +54,7 @@ const POOLER: &str = "pooler";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a connection may be idle and be used without a test.
-const IDLE_UNTESTED: Duration = Duration::from_secs(1);
+pub(super) const IDLE_UNTESTED: Duration = Duration::from_secs(1);
 
 /// What a connection string leads to.
 pub(super) struct Connected {

@@ -3,6 +3,7 @@
 //! Each transaction runs in a task of its own: sqlx 0.9.0 poisons its pool when `begin` is cancelled, and a caller may be
 //! dropped at any time. For the same reason a connection on which the server has fallen silent is closed, never returned.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -102,6 +103,52 @@ impl Postgres {
         F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<(), Failure>> + Send + Sync + 'static,
     {
         let done = self.transact(QUICK_SILENT_AFTER, self.begin(), Some(fence), work).await;
+        self.judge_commit(name, done)
+    }
+
+    /// Carries out an owner's transaction that is one statement with the fence in it: false where that let nothing
+    /// through. Not through a pooler, for which a statement must be prepared in the transaction that carries it out.
+    ///
+    /// The answer is false, and nothing was written, where a row was there that is inserted.
+    pub(super) async fn run_fenced_statement<F>(
+        &self,
+        name: &'static str,
+        work: F,
+    ) -> Result<bool, CommitError>
+    where
+        F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<bool, sqlx::Error>> + Send + 'static,
+    {
+        let (pool, recent) = (self.pool.clone(), Arc::clone(&self.recent));
+        let task = tokio::spawn(async move {
+            let mut connection = match recent.take() {
+                Some(connection) => connection,
+                None => pool.acquire().await.map_err(|error| Ended::RolledBack(error.into()))?,
+            };
+            tollgate_fault_points::pass("store.fence.before");
+            tollgate_fault_points::pass("store.commit.before");
+            let done = tokio::time::timeout(QUICK_SILENT_AFTER, work(&mut connection)).await;
+            let Ok(done) = done else {
+                connection.close_on_drop();
+                return Err(Ended::Silent);
+            };
+            let passed = done.map_err(Ended::AtCommit)?;
+            recent.keep(connection, pool.options().get_max_connections());
+            if !passed {
+                return Err(Ended::Fenced);
+            }
+            tollgate_fault_points::pass("store.commit.after");
+            Ok(())
+        });
+        let done = task.await.unwrap_or_else(|gone| Err(Ended::Lost(gone.to_string())));
+        if let Err(Ended::AtCommit(sqlx::Error::Database(error))) = &done
+            && error.is_unique_violation()
+        {
+            return Ok(false);
+        }
+        self.judge_commit(name, done).map(|()| true)
+    }
+
+    fn judge_commit(&self, name: &'static str, done: Result<(), Ended>) -> Result<(), CommitError> {
         let Err(ended) = done else { return Ok(()) };
         match ended {
             Ended::Fenced => Err(CommitError::Fenced),

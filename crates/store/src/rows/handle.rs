@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use sqlx::FromRow;
+use tollgate_core::handle::batch::{BATCH_MAX, TokenBatch};
 use tollgate_core::handle::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow};
 use tollgate_core::handle::control::Message;
 use tollgate_core::model::{Pause, Policy, Run, RunId, RunSpec, Skipped};
@@ -104,6 +105,79 @@ impl TryFrom<TokenRecord> for TokenRow {
         };
         read().map_err(corrupt("tokens", || format!("run {run}, index {index}")))
     }
+}
+
+/// A row of `token_batches`.
+#[derive(Clone, Debug, FromRow, Serialize)]
+pub(crate) struct BatchRecord {
+    pub(crate) run_id: Uuid,
+    pub(crate) first_idx: i32,
+    pub(crate) events: i32,
+    pub(crate) acquired_us: i64,
+    #[serde(serialize_with = "hexadecimal")]
+    pub(crate) gone: Vec<u8>,
+    #[serde(serialize_with = "hexadecimal")]
+    pub(crate) held: Vec<u8>,
+    pub(crate) delivered_us: Option<i64>,
+}
+
+impl From<&TokenBatch> for BatchRecord {
+    fn from(batch: &TokenBatch) -> Self {
+        Self {
+            run_id: batch.run.0,
+            first_idx: int(batch.first),
+            events: int(batch.count),
+            acquired_us: batch.acquired_us,
+            gone: batch.gone().to_vec(),
+            held: batch.held().to_vec(),
+            delivered_us: batch.delivered_us,
+        }
+    }
+}
+
+impl TryFrom<BatchRecord> for TokenBatch {
+    type Error = StoreError;
+
+    fn try_from(row: BatchRecord) -> Result<Self, StoreError> {
+        let (run, first) = (RunId(row.run_id), row.first_idx);
+        let read = move || {
+            let batch = (run, count("first_idx", row.first_idx)?, count("events", row.events)?);
+            Self::restore(batch, (row.acquired_us, row.delivered_us), (row.gone, row.held))
+        };
+        read().map_err(corrupt("token_batches", || format!("run {run}, first index {first}")))
+    }
+}
+
+fn hexadecimal<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| DIGITS[usize::from(digit)]);
+    serializer.collect_str(&String::from_iter(digits.map(char::from)))
+}
+
+/// The events of a run from an index on that are acquired and unfinished, in a batch or not.
+pub(crate) fn tokens_of(
+    batches: Vec<BatchRecord>,
+    own: Vec<TokenRecord>,
+    from_index: u32,
+    limit: u32,
+) -> Result<Vec<TokenRow>, StoreError> {
+    let mut tokens = super::all::<_, TokenRow>(own)?;
+    for batch in super::all::<_, TokenBatch>(batches)? {
+        tokens.extend(batch.rows().filter(|row| row.index >= from_index));
+    }
+    tokens.sort_by_key(|row| row.index);
+    tokens.truncate(limit as usize);
+    Ok(tokens)
+}
+
+/// Batches that may hold an event of this index begin after it by less than their size.
+pub(crate) fn batches_from(index: u32) -> i32 {
+    i32::try_from(index).unwrap_or(i32::MAX) - int(BATCH_MAX)
+}
+
+/// How many batches hold so many events, with those before the first one.
+pub(crate) fn batches_limit(limit: u32) -> i64 {
+    i64::from(limit) + i64::from(BATCH_MAX)
 }
 
 /// A row of `event_history`.
@@ -211,9 +285,14 @@ impl TryFrom<SpecRecord> for RunSpec {
     type Error = StoreError;
 
     fn try_from(row: SpecRecord) -> Result<Self, StoreError> {
-        let key = || format!("schedule {}, generation {}", row.schedule_uid, row.generation);
-        parse("body", &row.body).map_err(corrupt("run_specs", key))
+        read_spec(row.schedule_uid, row.generation, &row.body)
     }
+}
+
+/// The run spec of a `body` column.
+pub(crate) fn read_spec(schedule_uid: Uuid, generation: i64, body: &str) -> Result<RunSpec, StoreError> {
+    let key = || format!("schedule {schedule_uid}, generation {generation}");
+    parse("body", body).map_err(corrupt("run_specs", key))
 }
 
 /// A row of `shard_inbox` to be written.
@@ -273,6 +352,9 @@ pub(crate) struct ChangeRows {
     pub(crate) runs_new: Vec<RunRow>,
     pub(crate) runs_changed: Vec<RunRow>,
     pub(crate) runs_withdrawn: Vec<Uuid>,
+    pub(crate) batches_new: Vec<BatchRecord>,
+    pub(crate) batches_changed: Vec<BatchRecord>,
+    pub(crate) batches_gone: Vec<EventKey>,
     pub(crate) tokens_put: Vec<TokenRecord>,
     pub(crate) tokens_gone: Vec<EventKey>,
     pub(crate) history: Vec<HistoryRecord>,
@@ -305,6 +387,9 @@ impl ChangeRows {
             runs_new: run_rows(&changes.runs_new),
             runs_changed,
             runs_withdrawn: changes.runs_withdrawn.iter().map(|run| run.0).collect(),
+            batches_new: changes.batches_new.iter().map(BatchRecord::from).collect(),
+            batches_changed: changes.batches_changed.iter().map(BatchRecord::from).collect(),
+            batches_gone: keys(&changes.batches_gone),
             tokens_put: tokens,
             tokens_gone: keys(&changes.tokens_gone),
             history: changes.history.iter().map(HistoryRecord::from).collect(),
@@ -316,6 +401,20 @@ impl ChangeRows {
             skipped: skipped_rows(&changes.skipped),
             pause: changes.pause.as_ref().map(json).transpose()?,
         })
+    }
+
+    /// Whether there is nothing but runs, batches and the done queue: what nearly every commit consists of.
+    pub(crate) fn is_plain(&self) -> bool {
+        let of_events = !(self.history.is_empty()
+            && self.batches_new.is_empty()
+            && self.batches_changed.is_empty()
+            && self.batches_gone.is_empty());
+        let more = [&self.inbox_done, &self.runs_withdrawn, &self.schedules_gone, &self.policies_gone];
+        of_events
+            && more.iter().all(|uids| uids.is_empty())
+            && (self.runs_new.is_empty() && self.tokens_put.is_empty() && self.tokens_gone.is_empty())
+            && (self.history_gone.is_empty() && self.schedules.is_empty() && self.policies.is_empty())
+            && (self.skipped.is_empty() && self.pause.is_none())
     }
 }
 

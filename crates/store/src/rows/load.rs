@@ -9,11 +9,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tollgate_core::handle::batch::{BATCH_MAX, TokenBatch};
 use tollgate_core::handle::change::{ShardPause, ShardSchedule, TokenRow, TokenState};
 use tollgate_core::model::{Pause, Policy, Run, RunId, RunSpec, RunState};
 use uuid::Uuid;
 
-use super::handle::{BodyRow, ScheduleBodyRow, SpecRecord, TokenRecord, pause, spec_keys};
+use super::handle::{BatchRecord, BodyRow, ScheduleBodyRow, SpecRecord, TokenRecord, pause, spec_keys};
+use super::int;
 use super::run::RunRow;
 use crate::StoreError;
 use crate::corrupt::CorruptRow;
@@ -29,6 +31,7 @@ const ACTOR: &str = "tollgate";
 pub(crate) struct Assembly {
     shard: u16,
     loaded: LoadedShard,
+    batches: Vec<TokenBatch>,
     tokens: Vec<TokenRow>,
     /// Runs that cannot be worked on, and their policies.
     unfit: BTreeMap<RunId, Option<Uuid>>,
@@ -83,6 +86,16 @@ impl Assembly {
         }
     }
 
+    pub(crate) fn batches(&mut self, rows: Vec<BatchRecord>) {
+        for row in rows {
+            let batch = TokenBatch::try_from(row.clone());
+            let stand_in = batch.as_ref().err().map(|error| row.stand_in(&error.to_string()));
+            self.tokens.extend(stand_in.into_iter().flatten());
+            let batch = self.sound(batch);
+            self.batches.extend(batch);
+        }
+    }
+
     /// A run that cannot be worked on: nothing of it starts, and its tokens count.
     pub(crate) fn unfit(&mut self, id: RunId, policy: Option<Uuid>) {
         self.unfit.insert(id, policy);
@@ -123,7 +136,7 @@ impl Assembly {
     pub(crate) fn strays(&mut self) -> Vec<Uuid> {
         note_missing(self.shard, &self.loaded.runs, &self.loaded.specs, &mut self.found);
         let known: BTreeSet<RunId> = self.loaded.runs.iter().map(|run| run.id).collect();
-        let strays = self.tokens.iter().map(|token| token.run);
+        let strays = self.tokens.iter().map(|token| token.run).chain(self.batches.iter().map(|b| b.run));
         let strays = strays.filter(|run| !known.contains(run) && !self.unfit.contains_key(run));
         strays.map(|run| run.0).collect::<BTreeSet<_>>().into_iter().collect()
     }
@@ -148,6 +161,13 @@ impl Assembly {
     pub(crate) fn finish(mut self) -> (LoadedShard, Vec<CorruptRow>) {
         let known: BTreeSet<RunId> = self.loaded.runs.iter().map(|run| run.id).collect();
         let mut counted: BTreeMap<Option<Uuid>, u32> = BTreeMap::new();
+        for batch in self.batches {
+            if known.contains(&batch.run) {
+                self.loaded.batches.push(batch);
+            } else {
+                self.tokens.extend(batch.rows());
+            }
+        }
         for token in self.tokens {
             if known.contains(&token.run) {
                 self.loaded.tokens.push(token);
@@ -246,6 +266,28 @@ impl TokenRecord {
             heartbeat_ttl_ms: Some(NEVER_MS),
             message,
         }
+    }
+}
+
+impl BatchRecord {
+    /// Its events count as held and wait for whoever releases them, as far as can be told how many they are.
+    fn stand_in(&self, message: &str) -> Vec<TokenRow> {
+        let number = |value: i32| u32::try_from(value).unwrap_or_default();
+        let (first, count) = (number(self.first_idx), number(self.events).clamp(1, BATCH_MAX));
+        let row = |index| TokenRecord {
+            run_id: self.run_id,
+            idx: int(index),
+            state: String::new(),
+            attempt: 1,
+            failures: 0,
+            checks: 0,
+            due_us: 0,
+            acquired_us: self.acquired_us,
+            delivered_us: self.delivered_us,
+            heartbeat_ttl_ms: None,
+            message: String::new(),
+        };
+        (first..first.saturating_add(count)).map(|index| row(index).stands_in(message.to_owned())).collect()
     }
 }
 

@@ -75,7 +75,7 @@ impl TryFrom<ScheduleRow> for Schedule {
 }
 
 /// The schedule of a `spec` column: it has no payload.
-pub(super) fn read_schedule(uid: Uuid, spec: &str) -> Result<Schedule, StoreError> {
+pub(crate) fn read_schedule(uid: Uuid, spec: &str) -> Result<Schedule, StoreError> {
     let read = parse("spec", spec).and_then(|schedule: Schedule| {
         let other = schedule.uid;
         if other == uid { Ok(schedule) } else { Err(("spec", format!("it is of schedule {other}"))) }

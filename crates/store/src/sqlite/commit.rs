@@ -38,6 +38,12 @@ async fn write_events(
     shard: i32,
     rows: &ChangeRows,
 ) -> Result<(), Failure> {
+    delete_events(connection, sql!("batches_delete"), shard, &rows.batches_gone).await?;
+    for batches in
+        [&rows.batches_new, &rows.batches_changed].into_iter().filter(|batches| !batches.is_empty())
+    {
+        sqlx::query(sql!("batches_put")).bind(shard).bind(json(batches)?).execute(&mut *connection).await?;
+    }
     delete_events(connection, sql!("tokens_delete"), shard, &rows.tokens_gone).await?;
     if !rows.tokens_put.is_empty() {
         let query = sqlx::query(sql!("tokens_put")).bind(shard).bind(json(&rows.tokens_put)?);

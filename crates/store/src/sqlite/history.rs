@@ -9,7 +9,10 @@ use uuid::Uuid;
 use super::Sqlite;
 use crate::StoreError;
 use crate::history::{HistoryStore, PRUNE_AT_ONCE, PRUNE_SPARE_US, Pruned, RunFilter};
-use crate::rows::{HistoryRecord, RunRow, SkippedRow, TokenRecord, Word as _, all, json, sound_page};
+use crate::rows::{
+    BatchRecord, HistoryRecord, RunRow, SkippedRow, TokenRecord, Word as _, all, batches_from, batches_limit,
+    json, sound, sound_page, tokens_of,
+};
 
 #[async_trait]
 impl HistoryStore for Sqlite {
@@ -21,6 +24,7 @@ impl HistoryStore for Sqlite {
         limit: u32,
     ) -> Result<Vec<Run>, StoreError> {
         let statement = match filter.schedule_uid {
+            _ if filter.is_open() => sql!("runs_list_open"),
             Some(_) => sql!("runs_list_schedule"),
             None => sql!("runs_list"),
         };
@@ -34,9 +38,11 @@ impl HistoryStore for Sqlite {
             .bind(after_run.0)
             .bind(json(&states)?)
             .bind(i64::from(limit));
-        if let Some(uid) = filter.schedule_uid {
-            query = query.bind(uid);
-        }
+        query = match filter.schedule_uid {
+            uid if filter.is_open() => query.bind(filter.policy_uid).bind(uid),
+            Some(uid) => query.bind(uid).bind(filter.policy_uid),
+            None => query.bind(filter.policy_uid),
+        };
         let rows = self.judge(query.fetch_all(&self.readers).await)?;
         let place = |row: &RunRow| (row.launch_us, RunId(row.run_id));
         let (mut page, found, rest) = sound_page(rows, limit, place, |row| u16::try_from(row.shard_id).ok());
@@ -45,6 +51,40 @@ impl HistoryStore for Sqlite {
             page.extend(self.list_runs(namespace, filter, Some(last), missing).await?);
         }
         Ok(page)
+    }
+
+    async fn policy_runs_open(
+        &self,
+        shard: u16,
+        policy_uid: Uuid,
+        before_us: i64,
+        limit: u32,
+    ) -> Result<Vec<Run>, StoreError> {
+        let query = sqlx::query_as::<_, RunRow>(sql!("runs_policy_open"))
+            .bind(i32::from(shard))
+            .bind(policy_uid)
+            .bind(before_us)
+            .bind(i64::from(limit));
+        let (runs, found) = sound(Some(shard), self.judge(query.fetch_all(&self.readers).await)?);
+        self.corruption.also(("runs", format!("runs_policy_open {shard}")), found);
+        Ok(runs)
+    }
+
+    async fn policy_runs_ended(
+        &self,
+        shard: u16,
+        policy_uid: Uuid,
+        since_us: i64,
+        limit: u32,
+    ) -> Result<Vec<Run>, StoreError> {
+        let query = sqlx::query_as::<_, RunRow>(sql!("runs_policy_ended"))
+            .bind(i32::from(shard))
+            .bind(policy_uid)
+            .bind(since_us)
+            .bind(i64::from(limit));
+        let (runs, found) = sound(Some(shard), self.judge(query.fetch_all(&self.readers).await)?);
+        self.corruption.also(("runs", format!("runs_policy_ended {shard}")), found);
+        Ok(runs)
     }
 
     async fn list_skipped(
@@ -72,7 +112,14 @@ impl HistoryStore for Sqlite {
             .bind(run.0)
             .bind(i32::try_from(from_index).unwrap_or(i32::MAX))
             .bind(i64::from(limit));
-        all(self.judge(query.fetch_all(&self.readers).await)?)
+        let own = self.judge(query.fetch_all(&self.readers).await)?;
+        let query = sqlx::query_as::<_, BatchRecord>(sql!("batches_list"))
+            .bind(i32::from(shard))
+            .bind(run.0)
+            .bind(batches_from(from_index))
+            .bind(batches_limit(limit));
+        let batches = self.judge(query.fetch_all(&self.readers).await)?;
+        tokens_of(batches, own, from_index, limit)
     }
 
     async fn history(

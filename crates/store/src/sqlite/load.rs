@@ -9,7 +9,9 @@ use crate::StoreError;
 use crate::corrupt::CorruptRow;
 use crate::failure::Failure;
 use crate::handle::LoadedShard;
-use crate::rows::{Assembly, BodyRow, RunRow, ScheduleBodyRow, SpecKey, SpecRecord, TokenRecord, json};
+use crate::rows::{
+    Assembly, BatchRecord, BodyRow, RunRow, ScheduleBodyRow, SpecKey, SpecRecord, TokenRecord, json,
+};
 
 /// How many specs, or runs by their ids, one statement reads.
 const KEYS_AT_ONCE: usize = 1000;
@@ -44,6 +46,9 @@ pub(super) async fn load(
     let rows = sqlx::query(sql!("tokens_load")).bind(shard).fetch_all(&mut *connection).await?;
     let tokens = note(&mut assembly, decoded::<TokenRecord>("tokens", shard, &rows));
     assembly.tokens(tokens);
+    let rows = sqlx::query(sql!("batches_load")).bind(shard).fetch_all(&mut *connection).await?;
+    let batches = note(&mut assembly, decoded::<BatchRecord>("token_batches", shard, &rows));
+    assembly.batches(batches);
     let paused = sqlx::query_scalar::<_, Option<String>>(sql!("shard_pause_read")).bind(shard);
     assembly.pause(paused.fetch_optional(&mut *connection).await?.flatten());
     for keys in assembly.spec_keys().chunks(KEYS_AT_ONCE) {
@@ -100,7 +105,7 @@ fn undecodable(table: &'static str, shard: i32, row: &SqliteRow, error: &sqlx::E
     };
     let keys = row.columns().iter().filter_map(|column| {
         let name = column.name();
-        let of_key = matches!(name, "uid" | "run_id" | "idx" | "schedule_uid" | "generation");
+        let of_key = matches!(name, "uid" | "run_id" | "idx" | "first_idx" | "schedule_uid" | "generation");
         of_key.then(|| format!("{name} {}", shown(row, name)))
     });
     let key = keys.collect::<Vec<_>>().join(", ");

@@ -16,9 +16,12 @@ mod commit;
 mod emit;
 mod handle;
 mod history;
+mod keys;
 mod load;
 mod open;
 mod plan;
+mod quota;
+mod seal;
 mod transact;
 
 use std::fs::File;
@@ -37,7 +40,7 @@ pub struct Sqlite {
     writer: SqlitePool,
     /// Connections that only read.
     readers: SqlitePool,
-    /// Held as long as the store is open.
+    /// Held as long as the store is open; none beside a process that holds it.
     lock: Mutex<Option<File>>,
     path: PathBuf,
     installation: Installation,
@@ -62,15 +65,39 @@ impl Sqlite {
                 return Err(error);
             }
         };
+        Self::prepared(path, writer, Some(lock), installation).await
+    }
+
+    /// Opens a database file that another process may have open: for what that process reads anew by itself. Its schema is
+    /// changed only where nobody else has it.
+    ///
+    /// # Errors
+    /// As [`Sqlite::open`].
+    pub async fn open_beside(path: &str) -> Result<Self, StoreError> {
+        match Self::open(path).await {
+            Err(StoreError::Locked { .. }) => {}
+            opened => return opened,
+        }
+        let path = PathBuf::from(path.strip_prefix("//").unwrap_or(path));
+        let writer = open::connect_writer(&path).await?;
+        match open::prepared(&writer, &path).await {
+            Ok(installation) => Self::prepared(path, writer, None, installation).await,
+            Err(error) => {
+                writer.close().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn prepared(
+        path: PathBuf,
+        writer: SqlitePool,
+        lock: Option<File>,
+        installation: Installation,
+    ) -> Result<Self, StoreError> {
         let readers = open::connect_readers(&path).await?;
-        Ok(Self {
-            writer,
-            readers,
-            lock: Mutex::new(Some(lock)),
-            path,
-            installation,
-            corruption: Corruption::default(),
-        })
+        let (lock, corruption) = (Mutex::new(lock), Corruption::default());
+        Ok(Self { writer, readers, lock, path, installation, corruption })
     }
 }
 

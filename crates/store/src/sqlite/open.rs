@@ -98,6 +98,16 @@ pub(super) async fn prepare(pool: &SqlitePool, path: &Path) -> Result<Installati
     })
 }
 
+/// The installation of a database that another process has open and has brought up to date.
+pub(super) async fn prepared(pool: &SqlitePool, path: &Path) -> Result<Installation, StoreError> {
+    let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0);
+    let found = schema(pool).await.map_err(|error| store_error(path, error))?;
+    if found.is_none_or(|found| found < known) {
+        return Err(StoreError::Locked { path: path.display().to_string() });
+    }
+    prepare(pool, path).await
+}
+
 async fn schema(pool: &SqlitePool) -> Result<Option<i64>, sqlx::Error> {
     if !sqlx::query_scalar::<_, bool>(sql!("schema_exists")).fetch_one(pool).await? {
         return Ok(None);

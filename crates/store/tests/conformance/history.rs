@@ -4,6 +4,7 @@ use tollgate_core::handle::change::{Changes, HistoryRow, Outcome, TokenRow};
 use tollgate_core::model::{Run, RunId, RunState, SkipReason};
 use tollgate_store::Store;
 use tollgate_store::history::RunFilter;
+use uuid::Uuid;
 
 use super::place::Place;
 use super::samples::{NOON_US, commit, ended, run, schedule, skipped, token, waiting};
@@ -148,6 +149,44 @@ pub(crate) async fn runs_are_filtered(place: &Place) {
         store.list_runs("other", &of_one, None, 10).await.unwrap().is_empty(),
         "another namespace's schedule"
     );
+}
+
+pub(crate) async fn runs_of_a_policy_are_found(place: &Place) {
+    let store = place.open().await;
+    let (one, policy) = (schedule("one"), Uuid::from_u128(7));
+    let of_policy = |i: i64| Run { policy_uid: Some(policy), ..run(&one, 5, NOON_US + i) };
+    let mut runs: Vec<Run> = (0..6).map(of_policy).collect();
+    runs[0].state = RunState::Running;
+    runs[1].state = RunState::Waiting;
+    for (ended, at_us) in [(2, 20), (3, 10)] {
+        runs[ended].state = RunState::Finished;
+        runs[ended].finished_us = Some(NOON_US + at_us);
+    }
+    runs[4].state = RunState::Running;
+    runs[5].policy_uid = None;
+    runs[5].state = RunState::Running;
+    store.emit(&runs, &[]).await.unwrap();
+    let launches = |runs: Vec<Run>| runs.into_iter().map(|run| run.launch_us - NOON_US).collect::<Vec<_>>();
+    let open = async |shard, before_us, limit| {
+        launches(store.policy_runs_open(shard, policy, before_us, limit).await.unwrap())
+    };
+    assert_eq!(open(5, i64::MAX, 9).await, [0, 1, 4]);
+    assert_eq!(open(5, NOON_US + 4, 9).await, [0, 1]);
+    assert_eq!(open(5, i64::MAX, 1).await, [0]);
+    assert!(open(6, i64::MAX, 9).await.is_empty());
+    let ended = async |since_us| launches(store.policy_runs_ended(5, policy, since_us, 9).await.unwrap());
+    assert_eq!(ended(NOON_US).await, [2, 3]);
+    assert_eq!(ended(NOON_US + 11).await, [2]);
+    let states = vec![RunState::Running];
+    let filter = RunFilter { policy_uid: Some(policy), ..RunFilter::default() };
+    assert_eq!(listed(&*store, filter.clone()).await, [4, 3, 2, 1, 0]);
+    assert_eq!(listed(&*store, RunFilter { states: states.clone(), ..filter.clone() }).await, [4, 0]);
+    let all_open = RunFilter { states, ..RunFilter::default() };
+    assert_eq!(listed(&*store, all_open.clone()).await, [5, 4, 0]);
+    let of_other = RunFilter { schedule_uid: Some(schedule("other").uid), ..all_open };
+    assert!(listed(&*store, of_other).await.is_empty());
+    let of_one = RunFilter { schedule_uid: Some(one.uid), ..filter };
+    assert_eq!(listed(&*store, of_one).await, [4, 3, 2, 1, 0]);
 }
 
 pub(crate) async fn skipped_are_paged(place: &Place) {

@@ -3,15 +3,18 @@
 //! PostgreSQL's tests need `TOLLGATE_TEST_POSTGRES`, the URL of a server on which they may create databases.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod batches;
 mod emit;
 mod faults;
 mod handle;
 mod history;
+mod keys;
 mod open;
 mod place;
 mod plan;
 mod prune;
 mod samples;
+mod seal;
 mod shard;
 
 /// Makes a test of each behaviour for each store.
@@ -50,12 +53,16 @@ conformance! {
         list_filters_hold_together policies_are_listed_and_filtered audit_is_newest_first_by_page
         audit_is_read_from_a_moment_on deleting_keeps_runs ten_thousand_schedules concurrent_writers_keep_the_registry corrupt_schedule_is_named
         text_survives;
+    batches: batches_round_trip plain_commit_writes_runs_and_ends plain_commit_is_fenced
+        events_are_listed_from_batches_and_rows corrupt_batches_are_named_and_count;
     emit: announced_window_gets_its_tasks_later announcement_does_not_go_back first_windows_leave_no_gap frontier_starts_empty_and_moves window_opens_once window_without_tasks_is_complete tasks_are_claimed_once
         lease_of_a_task_runs_out checkpoint_is_kept_while_the_lease_is window_is_complete_with_its_last_task
         concurrent_completion_completes_the_window window_behind_an_open_one_does_not_count
         scan_reads_exactly_the_slots scan_goes_on_after_a_checkpoint scan_brings_the_schedule
         scan_leaves_a_corrupt_schedule_out registry_lists_eligible_intervals_and_shots emit_is_idempotent
         launches_with_runs_are_found skips_are_recorded_once_and_forgotten;
+    seal: stored_rows_come_in_pages_and_in_order secrets_are_replaced_where_nobody_was_faster
+        schedules_are_counted_as_far_as_asked events_that_have_not_started_are_counted;
     shard: takeover_race_has_one_winner takeover_of_a_row_that_moved_fails give_up_fences_the_former_owner
         wrong_lease_is_fenced wrong_seq_is_fenced seq_grows_with_each_commit fenced_commit_writes_nothing
         failed_commit_writes_nothing members_come_and_go;
@@ -67,7 +74,9 @@ conformance! {
         corrupt_message_is_left_out shards_do_not_see_each_other dropped_commit_is_whole all_messages_round_trip;
     history: history_round_trips_in_order history_starts_with_the_covering_range history_filters_by_outcome
         dead_events_are_found_and_leave history_insert_is_idempotent tokens_are_paged runs_are_listed_newest_first
-        runs_are_filtered skipped_are_paged;
+        runs_are_filtered runs_of_a_policy_are_found skipped_are_paged;
+    keys: keys_are_read_as_written a_name_has_so_many_live_keys a_revoked_key_stays_revoked a_corrupt_key_is_no_key
+        keys_are_kept_beside_an_open_store;
     prune: old_history_goes old_runs_go_when_finished old_skips_and_audit_go windows_keep_the_frontier
         specs_go_when_nothing_needs_them pruning_goes_on_beyond_a_batch days_to_come_have_room;
 }

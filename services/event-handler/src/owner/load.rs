@@ -10,6 +10,7 @@ use tollgate_metrics::Role;
 use tollgate_store::{Store, StoreError};
 
 use super::Owner;
+use crate::outage;
 
 /// How many emitted runs, and how many messages, one read takes.
 const READ_MAX: u32 = 2_000;
@@ -43,7 +44,7 @@ impl Owner {
                     let shard = self.lease.shard;
                     self.shared.options.metrics.store_failed(Role::Handler);
                     if attempt == 0 {
-                        tracing::warn!(shard, %error, "the shard cannot be loaded; trying again");
+                        outage::note(shard, &error, "the shard cannot be loaded; trying again");
                     }
                     let wait_ms = RETRY_MS[attempt.min(RETRY_MS.len() - 1)];
                     tokio::time::sleep(Duration::from_millis(wait_ms)).await;
@@ -61,6 +62,7 @@ impl Owner {
             policies: loaded.policies,
             schedules: loaded.schedules,
             runs: loaded.runs,
+            batches: loaded.batches,
             tokens: loaded.tokens,
             counted: loaded.counted,
             specs: loaded.specs,
@@ -92,7 +94,7 @@ impl Owner {
                 Ok(None) => return false,
                 Err(error) => {
                     if attempt == 0 {
-                        tracing::warn!(shard, %error, "the store does not answer; trying again");
+                        outage::note(shard, &error, "the store does not answer; trying again");
                     }
                     if self.stop.is_cancelled() {
                         return false;

@@ -16,6 +16,7 @@ impl Owner {
             Input::Wake | Input::Sync { .. } => {}
             Input::Sent { run, index, attempt, sent } => {
                 self.begun.remove(&(run, index, attempt));
+                self.watch.answered(run, &sent);
                 tollgate_fault_points::pass("handler.mark.before");
                 if sent == Sent::Accepted {
                     self.heard.accepted(run, index, attempt);
@@ -60,6 +61,7 @@ impl Owner {
             let _gone = reply.send(Replied::Foreign);
             return;
         }
+        self.watch.released(release.run);
         tollgate_fault_points::pass("handler.release.before");
         let number = self.next_reply();
         let answer = machine.release(release, number, self.shared.clock.now());
@@ -127,7 +129,7 @@ impl Owner {
             explicit_release: send.explicit_release,
             spec: send.spec,
         };
-        let watch = self.shared.options.metrics.delivery(&self.shared.clock, &delivery);
+        let watch = self.watch.delivery(send.run, &delivery);
         let (targets, loopback) = (self.shared.targets.clone(), self.loopback.clone());
         let (trust, lapses) = (self.shared.trust.clone(), self.lapses);
         let (run, index, attempt) = (send.run, send.index, send.attempt);

@@ -9,5 +9,6 @@ WHERE schedule_uid = $8 AND namespace = $1
     AND launch_us >= $2 AND launch_us < $3
     AND (launch_us, run_id) < ($4, $5)
     AND (json_array_length($6) = 0 OR state IN (SELECT value FROM json_each($6)))
+    AND ($9 IS NULL OR policy_uid = $9)
 ORDER BY launch_us DESC, run_id DESC
 LIMIT $7

@@ -1,0 +1,9 @@
+-- batches_delete: batches of which nothing is left.
+-- The range and the hashed set leave the planner no choice: a plan made while the table was empty could otherwise
+-- match every row of the shard against the whole array.
+DELETE FROM token_batches
+WHERE shard_id = $1
+    AND (run_id, first_idx) >= ($4, $5) AND (run_id, first_idx) <= ($6, $7)
+    AND (
+        (run_id, first_idx) IN (SELECT gone.run_id, gone.idx FROM unnest($2::uuid[], $3::int[]) AS gone (run_id, idx))
+    ) IS TRUE

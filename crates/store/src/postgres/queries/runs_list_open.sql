@@ -1,0 +1,15 @@
+-- runs_list_open: unfinished runs of a namespace, newest launch first.
+-- cold: for users; looks in all shards, by the index of what is unfinished, however much has ended.
+SELECT shard_id, run_id, schedule_uid, generation, namespace, schedule_id, policy_uid, launch_us, events, priority,
+    kind,
+    state, reason, next_index, succeeded, failed, dead, expired, cancelled, lost, cursor_in, cursor_out, emitted_us,
+    started_us, finished_us
+FROM runs
+WHERE state IN ('WAITING', 'RUNNING') AND namespace = $1
+    AND launch_us >= $2 AND launch_us < $3
+    AND (launch_us, run_id) < ($4, $5)
+    AND state = ANY($6::text[])
+    AND ($8::uuid IS NULL OR policy_uid = $8)
+    AND ($9::uuid IS NULL OR schedule_uid = $9)
+ORDER BY launch_us DESC, run_id DESC
+LIMIT $7

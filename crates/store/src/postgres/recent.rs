@@ -1,0 +1,47 @@
+//! The connection that carried an owner's latest commit, kept back from the pool for the next one.
+//!
+//! The pool lends its connections in turn, so that every commit would meet a server process whose plans and caches have
+//! grown cold. Not kept: a connection that failed, one that has been idle for so long that it wants a test, and any where
+//! the pool is too small to spare one.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use sqlx::pool::PoolConnection;
+
+use super::open::IDLE_UNTESTED;
+
+/// Pools of fewer connections spare none.
+const POOL_MIN: u32 = 4;
+
+#[derive(Debug)]
+struct Kept {
+    connection: PoolConnection<sqlx::Postgres>,
+    since: Instant,
+}
+
+/// At most one connection.
+#[derive(Debug, Default)]
+pub(super) struct Recent(Mutex<Option<Kept>>);
+
+impl Recent {
+    /// The connection, if there is one that needs no test.
+    pub(super) fn take(&self) -> Option<PoolConnection<sqlx::Postgres>> {
+        let kept = self.lock().take()?;
+        // Dropped, it goes back to the pool, which tests it.
+        (kept.since.elapsed() < IDLE_UNTESTED).then_some(kept.connection)
+    }
+
+    /// Keeps a connection that has just been used without a failure.
+    pub(super) fn keep(&self, connection: PoolConnection<sqlx::Postgres>, pool_max: u32) {
+        if pool_max >= POOL_MIN {
+            // Another one goes back to the pool.
+            *self.lock() = Some(Kept { connection, since: Instant::now() });
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Kept>> {
+        // Each change is one assignment, so a panic elsewhere leaves nothing half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,90 @@
+//! What holds secrets, row by row: for bringing all of it under another key.
+//!
+//! A row is replaced only as long as it is as it was read, so that this goes on beside everything else: who changes a
+//! schedule meanwhile seals it under its own first key, and the row is read again. Not here: keys.
+
+use async_trait::async_trait;
+use tollgate_core::model::{Payload, Target};
+use uuid::Uuid;
+
+use crate::StoreError;
+use crate::rows::{self, read_schedule, read_spec};
+
+/// A schedule as it stands in its row.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoredSchedule {
+    /// Its key.
+    pub uid: Uuid,
+    pub(crate) spec: String,
+    pub(crate) payload: String,
+}
+
+/// A run spec as it stands in its row.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoredSpec {
+    /// The queue shard.
+    pub shard: u16,
+    /// The schedule.
+    pub schedule_uid: Uuid,
+    /// The schedule's generation.
+    pub generation: i64,
+    pub(crate) body: String,
+}
+
+impl StoredSchedule {
+    /// The same row after `change` of its secret parts.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] for a row that cannot be read.
+    pub fn with<T>(
+        &self,
+        change: impl FnOnce(&mut Target, &mut Payload) -> T,
+    ) -> Result<(Self, T), StoreError> {
+        let mut schedule = read_schedule(self.uid, &self.spec)?;
+        let mut payload = Payload { json: self.payload.clone() };
+        let done = change(&mut schedule.target, &mut payload);
+        Ok((Self { uid: self.uid, spec: rows::json(&schedule)?, payload: payload.json }, done))
+    }
+}
+
+impl StoredSpec {
+    /// The same row after `change` of its secret parts.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] for a row that cannot be read.
+    pub fn with<T>(
+        &self,
+        change: impl FnOnce(&mut Target, &mut Payload) -> T,
+    ) -> Result<(Self, T), StoreError> {
+        let mut spec = read_spec(self.schedule_uid, self.generation, &self.body)?;
+        let done = change(&mut spec.target, &mut spec.payload);
+        Ok((Self { body: rows::json(&spec)?, ..self.clone() }, done))
+    }
+}
+
+/// The part of a store that holds secrets.
+#[async_trait]
+pub trait SealStore: Send + Sync {
+    /// Schedules of all namespaces in the order of their uids, from after `after` on.
+    async fn stored_schedules(
+        &self,
+        after: Option<Uuid>,
+        limit: u32,
+    ) -> Result<Vec<StoredSchedule>, StoreError>;
+    /// Run specs of a shard in the order of their keys, from after `after` on.
+    async fn stored_specs(
+        &self,
+        shard: u16,
+        after: Option<(Uuid, i64)>,
+        limit: u32,
+    ) -> Result<Vec<StoredSpec>, StoreError>;
+    /// Replaces rows that are as the first of each pair says, in one transaction; answers how many were.
+    async fn replace_schedules(&self, rows: Vec<(StoredSchedule, StoredSchedule)>)
+    -> Result<u64, StoreError>;
+    /// As [`SealStore::replace_schedules`], for rows of one shard.
+    async fn replace_specs(&self, shard: u16, rows: Vec<(StoredSpec, StoredSpec)>)
+    -> Result<u64, StoreError>;
+    /// Has the database let go of what was replaced, as far as it can, and answers whether nothing of it is left: SQLite
+    /// rewrites its file, unless another process has it open.
+    async fn scrub(&self) -> Result<bool, StoreError>;
+}

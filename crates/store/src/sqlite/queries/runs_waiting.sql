@@ -1,0 +1,9 @@
+-- runs_waiting: events of a namespace that have not started.
+-- cold: for quotas, where there are some; looks in all shards, by the indexes of unfinished runs.
+SELECT coalesce(sum(events - next_index), 0) FROM (
+    SELECT events, next_index FROM runs
+    WHERE shard_id IN (SELECT value FROM json_each($2)) AND state = 'EMITTED' AND namespace = $1
+    UNION ALL
+    SELECT events, next_index FROM runs
+    WHERE shard_id IN (SELECT value FROM json_each($2)) AND state IN ('WAITING', 'RUNNING') AND namespace = $1
+) AS unfinished

@@ -1,0 +1,161 @@
+//! Acquired batches, and the statement that carries nearly every commit.
+
+use tollgate_core::handle::batch::TokenBatch;
+use tollgate_core::handle::change::{Changes, HistoryRow, Outcome, TokenRow, TokenState};
+use tollgate_core::model::{Run, RunId};
+use tollgate_store::CommitError;
+
+use crate::place::Place;
+use crate::samples::*;
+
+/// A batch of `count` events with these bits.
+fn batch(run: RunId, first: u32, count: u32, gone: &[u8], held: &[u8]) -> TokenBatch {
+    let delivered_us = held.iter().any(|byte| *byte != 0).then_some(NOON_US + 9);
+    let bits = (gone.to_vec(), held.to_vec());
+    TokenBatch::restore((run, first, count), (NOON_US + 1, delivered_us), bits).unwrap()
+}
+
+/// The rows that a batch stands for.
+fn rows(batches: &[TokenBatch]) -> Vec<TokenRow> {
+    batches.iter().flat_map(TokenBatch::rows).collect()
+}
+
+/// Nothing else is in it: on PostgreSQL it goes by one statement.
+fn plain(new: &[TokenBatch], changed: &[TokenBatch], gone: &[(RunId, u32)]) -> Changes {
+    Changes {
+        batches_new: new.to_vec(),
+        batches_changed: changed.to_vec(),
+        batches_gone: gone.to_vec(),
+        ..Changes::default()
+    }
+}
+
+/// The same by statements of their own, because something rare goes with it.
+fn rare(changes: Changes) -> Changes {
+    Changes { schedules: vec![shard_schedule(&schedule("rare"))], ..changes }
+}
+
+pub(crate) async fn batches_round_trip(place: &Place) {
+    let store = place.open().await;
+    let one = waiting(&schedule("one"), 5, NOON_US);
+    let mut lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..Changes::default() }).await;
+    for make in [|changes| changes, rare] {
+        let first = [batch(one.id, 0, 9, &[0, 0], &[0, 0]), batch(one.id, 9, 1, &[0], &[0])];
+        store.commit(&mut lease, &make(plain(&first, &[], &[]))).await.unwrap();
+        assert_eq!(store.load_shard(5).await.unwrap().batches, first);
+        let later = batch(one.id, 0, 9, &[0b1000_0001, 1], &[0b10, 0]);
+        let change = plain(&[], std::slice::from_ref(&later), &[(one.id, 9)]);
+        store.commit(&mut lease, &make(change)).await.unwrap();
+        assert_eq!(store.load_shard(5).await.unwrap().batches, std::slice::from_ref(&later));
+        let left: Vec<(u32, TokenState)> = later.rows().map(|row| (row.index, row.state)).collect();
+        assert_eq!((left.len(), left[0]), (6, (1, TokenState::Held)));
+        store.commit(&mut lease, &make(plain(&[], &[], &[(one.id, 0)]))).await.unwrap();
+        assert!(store.load_shard(5).await.unwrap().batches.is_empty());
+    }
+}
+
+/// Every column that can change, and none of those that cannot.
+pub(crate) async fn plain_commit_writes_runs_and_ends(place: &Place) {
+    let store = place.open().await;
+    let old = waiting(&schedule("one"), 5, NOON_US);
+    let mut lease = commit(&*store, 5, Changes { runs_new: vec![old.clone()], ..Changes::default() }).await;
+    let mut run = Run {
+        state: tollgate_core::model::RunState::Running,
+        cursor: 3,
+        generation: old.generation + 1,
+        priority: 7,
+        reason: "é".to_owned(),
+        cursor_in: Some("in".to_owned()),
+        cursor_out: Some("out".to_owned()),
+        started_us: Some(NOON_US + 2),
+        ..old.clone()
+    };
+    (run.counts.succeeded, run.counts.dead) = (1, 1);
+    let ends = vec![ended(old.id, 0, Outcome::Succeeded), ended(old.id, 1, Outcome::Dead)];
+    let changes = Changes { runs_changed: vec![run.clone()], history: ends.clone(), ..Changes::default() };
+    store.commit(&mut lease, &changes).await.unwrap();
+    assert_eq!(store.runs(5, &[old.id]).await.unwrap(), std::slice::from_ref(&run));
+    let found = store.history(5, old.id, 0, None, 10).await.unwrap();
+    assert_eq!(found, ends);
+    // A second time, and with more: what is there stays, the rest is written.
+    let more: Vec<HistoryRow> = ends.iter().cloned().chain([ended(old.id, 2, Outcome::Failed)]).collect();
+    let new = batch(old.id, 3, 2, &[0], &[0]);
+    let changes = Changes { history: more.clone(), ..plain(std::slice::from_ref(&new), &[], &[]) };
+    store.commit(&mut lease, &changes).await.unwrap();
+    assert_eq!(store.history(5, old.id, 0, None, 10).await.unwrap(), more);
+    assert_eq!(store.load_shard(5).await.unwrap().batches, [new]);
+}
+
+pub(crate) async fn plain_commit_is_fenced(place: &Place) {
+    let store = place.open().await;
+    let one = waiting(&schedule("one"), 5, NOON_US);
+    let old = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..Changes::default() }).await;
+    let mut lease = take(&*store, 5).await;
+    let new = batch(one.id, 0, 8, &[0], &[0]);
+    let changes = Changes {
+        history: vec![ended(one.id, 9, Outcome::Succeeded)],
+        ..plain(std::slice::from_ref(&new), &[], &[])
+    };
+    let mut zombie = old.clone();
+    assert!(matches!(store.commit(&mut zombie, &changes).await, Err(CommitError::Fenced)));
+    assert_eq!(zombie, old, "its number has not moved");
+    assert!(store.load_shard(5).await.unwrap().batches.is_empty());
+    assert!(store.history(5, one.id, 0, None, 10).await.unwrap().is_empty());
+    store.commit(&mut lease, &changes).await.unwrap();
+    let mut stale = tollgate_store::handle::Lease { seq: lease.seq - 1, ..lease.clone() };
+    assert!(matches!(store.commit(&mut stale, &changes).await, Err(CommitError::Fenced)));
+    assert_eq!(store.load_shard(5).await.unwrap().batches, [new]);
+}
+
+pub(crate) async fn events_are_listed_from_batches_and_rows(place: &Place) {
+    let store = place.open().await;
+    let (one, two) = (waiting(&schedule("one"), 5, NOON_US), waiting(&schedule("two"), 5, NOON_US));
+    let full = vec![0; 64];
+    let batches = [
+        batch(one.id, 0, 512, &full, &full),
+        batch(one.id, 512, 3, &[0b010], &[0b100]),
+        batch(two.id, 0, 1, &[0], &[0]),
+    ];
+    let own = TokenRow { attempt: 2, ..token(one.id, 513) };
+    let changes = Changes {
+        runs_new: vec![one.clone(), two.clone()],
+        tokens_put: vec![own.clone()],
+        ..plain(&batches, &[], &[])
+    };
+    commit(&*store, 5, changes).await;
+    let mut all = rows(&batches[..2]);
+    all.insert(513, own);
+    assert_eq!(all.len(), 515);
+    assert_eq!(store.tokens(5, one.id, 0, 1000).await.unwrap(), all);
+    assert_eq!(store.tokens(5, one.id, 500, 14).await.unwrap(), all[500..514]);
+    assert_eq!(store.tokens(5, one.id, 513, 1).await.unwrap(), all[513..514]);
+    assert_eq!(store.tokens(5, one.id, 514, 9).await.unwrap(), all[514..]);
+    assert!(store.tokens(5, one.id, 515, 9).await.unwrap().is_empty());
+    assert_eq!(store.tokens(5, two.id, 0, 9).await.unwrap(), rows(&batches[2..]));
+}
+
+/// What cannot be read counts as held; what belongs to a run that cannot be read counts against its policy.
+pub(crate) async fn corrupt_batches_are_named_and_count(place: &Place) {
+    let store = place.open().await;
+    let runs = ["good", "bad"].map(|id| waiting(&schedule(id), 5, NOON_US));
+    let [good, bad] = &runs;
+    let batches = [
+        batch(good.id, 0, 3, &[0], &[0]),
+        batch(good.id, 3, 5, &[0b00001], &[0]),
+        batch(bad.id, 0, 6, &[0b000011], &[0]),
+    ];
+    commit(&*store, 5, Changes { runs_new: runs.to_vec(), ..plain(&batches, &[], &[]) }).await;
+    place.sql("UPDATE runs SET next_index = -1 WHERE schedule_id = 'bad'").await;
+    place.sql("UPDATE token_batches SET held = gone, gone = '' WHERE first_idx = 3").await;
+    let loaded = store.load_shard(5).await.unwrap();
+    assert_eq!(loaded.batches, batches[..1]);
+    let held =
+        |row: &TokenRow| row.state == TokenState::Held && row.heartbeat_ttl_ms > Some(86_400_000 * 365);
+    assert!(loaded.tokens.iter().all(held), "{:?}", loaded.tokens);
+    let indexes: Vec<u32> = loaded.tokens.iter().map(|row| row.index).collect();
+    assert_eq!(indexes, [3, 4, 5, 6, 7], "more may be held than are, never fewer");
+    assert_eq!(loaded.counted, [(bad.policy_uid, 4)]);
+    let named = store.corrupt_rows();
+    let (table, key) = ("token_batches", good.id.to_string());
+    assert!(named.iter().any(|row| row.table == table && row.key.contains(&key)), "{named:?}");
+}
