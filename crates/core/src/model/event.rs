@@ -35,6 +35,29 @@ impl EventId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// An id without its seal, `<shard>-<run>-<index>`: it names the event, and authorises nothing. None where the text has
+    /// no seal.
+    pub fn without_seal(id: &str) -> Option<&str> {
+        let (end, _) = id.match_indices('-').nth(2)?;
+        id.get(..end)
+    }
+
+    /// Which event an id without its seal names; none for any other text.
+    pub fn read_unsealed(id: &str) -> Option<EventRef> {
+        let mut parts = id.splitn(3, '-');
+        let event = EventRef {
+            shard: u16::from_str_radix(parts.next()?, 16).ok()?,
+            run: RunId(Uuid::try_parse(parts.next()?).ok()?),
+            index: parts.next()?.parse().ok()?,
+        };
+        // One event has one name.
+        (unsealed(event) == id).then_some(event)
+    }
+}
+
+fn unsealed(event: EventRef) -> String {
+    format!("{:02x}-{}-{}", event.shard, event.run, event.index)
 }
 
 impl fmt::Display for EventId {
@@ -82,7 +105,7 @@ impl EventKeyring {
 
     /// The id of an event.
     pub fn id(&self, event: EventRef) -> EventId {
-        EventId(format!("{:02x}-{}-{}-{}", event.shard, event.run, event.index, self.seal(event)))
+        EventId(format!("{}-{}", unsealed(event), self.seal(event)))
     }
 
     /// Which event an id names.
@@ -138,6 +161,19 @@ mod tests {
         assert_eq!(keys.open(id.as_str()), Ok(event()));
         assert!(id.as_str().len() <= 80, "{id}");
         assert!(id.as_str().bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_'), "{id}");
+    }
+
+    #[test]
+    fn an_id_without_its_seal_names_the_event_and_opens_nothing() {
+        let keys = EventKeyring::new(&[7; 32]);
+        let id = keys.id(event());
+        let bare = EventId::without_seal(id.as_str()).unwrap_or_default();
+        assert_eq!(EventId::read_unsealed(bare), Some(event()));
+        assert_eq!(EventId::without_seal(bare), None);
+        assert!(keys.open(bare).is_err());
+        for other in [id.as_str(), "", "3f", &bare.to_uppercase(), &bare.replace("-9999999", "-09999999")] {
+            assert_eq!(EventId::read_unsealed(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Where events go and what they carry.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// When an event's token comes back.
@@ -15,8 +17,8 @@ pub enum ReleaseMode {
     Explicit,
 }
 
-/// An HTTP endpoint.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// An HTTP endpoint. Its `Debug` text holds neither the secret nor what the headers say.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HttpTarget {
     /// `http://` or `https://`.
     pub url: String,
@@ -28,6 +30,17 @@ pub struct HttpTarget {
     pub secret: Option<String>,
     /// From the start of the request to the end of the answer, in milliseconds.
     pub deadline_ms: i64,
+}
+
+impl fmt::Debug for HttpTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpTarget")
+            .field("url", &self.url)
+            .field("headers", &self.headers.keys())
+            .field("secret", &self.secret.as_ref().map(|_| "redacted"))
+            .field("deadline_ms", &self.deadline_ms)
+            .finish()
+    }
 }
 
 /// An SQS queue.
@@ -82,9 +95,15 @@ impl Target {
     }
 }
 
-/// The body that the user gave: JSON text, checked when the schedule was written.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The body that the user gave: JSON text, checked when the schedule was written. Its `Debug` text is its length.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Payload {
     /// JSON; empty means no payload.
     pub json: String,
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Payload({} bytes)", self.json.len())
+    }
 }

@@ -56,6 +56,9 @@ fn hint(code: Code, server: &str) -> Option<String> {
         Code::Unimplemented => {
             format!("the process at {server} does not play that role; ask one that does with --server")
         }
+        Code::Unauthenticated => {
+            "--api-key or TOLLGATE_API_KEY shows a key; `tollgate key create` makes one".to_owned()
+        }
         Code::NotFound => "`tollgate list` shows what there is; -n chooses the namespace".to_owned(),
         Code::Aborted => "it has changed since it was read: read it again, and repeat the change".to_owned(),
         _ => return None,

@@ -16,6 +16,7 @@ mod names;
 pub(crate) mod output;
 mod pages;
 pub(crate) mod pause;
+pub(crate) mod ping;
 pub(crate) mod preview;
 pub(crate) mod release;
 mod rows;
@@ -24,7 +25,7 @@ mod session;
 pub(crate) mod status;
 pub(crate) mod table;
 pub(crate) mod trigger;
-mod when;
+pub(crate) mod when;
 pub(crate) mod why;
 
 pub(crate) use session::{ClientArgs, Session};

@@ -10,7 +10,7 @@ use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceCli
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Request, Status};
 
 use super::failure::{Failure, Unreachable};
@@ -34,6 +34,22 @@ pub(crate) struct ClientArgs {
     #[arg(short, long, env = "TOLLGATE_NAMESPACE", value_name = "NAME", default_value = "default")]
     namespace: String,
 
+    /// A key, where the service asks for one; better as the variable, which no list of processes shows
+    #[arg(long, env = "TOLLGATE_API_KEY", value_name = "KEY", hide_env_values = true)]
+    api_key: Option<String>,
+
+    /// PEM file with those who sign the service's certificate [default: the system's authorities]
+    #[arg(long, env = "TOLLGATE_CA", value_name = "FILE")]
+    ca: Option<String>,
+
+    /// PEM file with this client's certificate, where the service asks for one
+    #[arg(long, env = "TOLLGATE_CLIENT_CERT", value_name = "FILE", requires = "key")]
+    cert: Option<String>,
+
+    /// PEM file with the private key of --cert
+    #[arg(long, env = "TOLLGATE_CLIENT_KEY", value_name = "FILE", requires = "cert")]
+    key: Option<String>,
+
     /// How answers look
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
@@ -47,16 +63,20 @@ pub(crate) struct ClientArgs {
     timeout: Option<Duration>,
 }
 
-/// Adds the caller's name and the time limit to each call.
+/// Adds the caller's name, the key and the time limit to each call.
 #[derive(Clone)]
 pub(crate) struct Caller {
     actor: MetadataValue<Ascii>,
+    bearer: Option<MetadataValue<Ascii>>,
     timeout: Option<Duration>,
 }
 
 impl Interceptor for Caller {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         request.metadata_mut().insert("tollgate-actor", self.actor.clone());
+        if let Some(bearer) = &self.bearer {
+            request.metadata_mut().insert("authorization", bearer.clone());
+        }
         if let Some(timeout) = self.timeout {
             request.set_timeout(timeout);
         }
@@ -69,7 +89,10 @@ type Wire = InterceptedService<Channel, Caller>;
 /// A connection, and how answers are printed.
 pub(crate) struct Session {
     wire: Wire,
-    server: String,
+    /// The connection itself, for what is no call.
+    pub(super) channel: Channel,
+    /// Where it is.
+    pub(super) server: String,
     /// The namespace of names without a slash.
     pub(crate) namespace: String,
     /// Where answers go.
@@ -99,13 +122,20 @@ impl Session {
 
     async fn open_within(args: ClientArgs, timeout: Option<Duration>) -> anyhow::Result<Self> {
         let printer = Printer::stdout(args.output);
-        let server =
-            if args.server.contains("://") { args.server } else { format!("http://{}", args.server) };
-        let wrong = || Usage(format!("--server: {server:?} is not allowed, expected http://HOST:PORT"));
-        if !server.starts_with("http://") {
+        let server = match &args.server {
+            server if server.contains("://") => server.clone(),
+            server => format!("http://{server}"),
+        };
+        let expected = "expected http://HOST:PORT or https://HOST:PORT";
+        let wrong = || Usage(format!("--server: {server:?} is not allowed, {expected}"));
+        if !server.starts_with("http://") && !server.starts_with("https://") {
             return Err(wrong().into());
         }
-        let endpoint = Endpoint::from_shared(server.clone()).map_err(|_| wrong())?;
+        let mut endpoint = Endpoint::from_shared(server.clone()).map_err(|_| wrong())?;
+        if server.starts_with("https://") {
+            endpoint = endpoint.tls_config(tls(&args)?).map_err(|error| Unreachable::new(&server, &error))?;
+        }
+        let bearer = bearer(args.api_key.as_deref())?;
         let actor = actor(args.actor)?;
         let channel = endpoint
             .connect_timeout(CONNECT_TIMEOUT)
@@ -113,7 +143,8 @@ impl Session {
             .await
             .map_err(|error| Unreachable::new(&server, &error))?;
         Ok(Self {
-            wire: InterceptedService::new(channel, Caller { actor, timeout }),
+            wire: InterceptedService::new(channel.clone(), Caller { actor, bearer, timeout }),
+            channel,
             server,
             namespace: args.namespace,
             printer,
@@ -145,6 +176,31 @@ impl Session {
     pub(crate) fn parent(&self) -> String {
         super::names::parent(&self.namespace)
     }
+}
+
+/// Whom to believe, and what to show.
+fn tls(args: &ClientArgs) -> anyhow::Result<ClientTlsConfig> {
+    let read = |flag: &str, file: &str| {
+        std::fs::read(file).map_err(|error| Usage(format!("{flag}: {file:?} cannot be read: {error}")))
+    };
+    let mut tls = match &args.ca {
+        Some(file) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read("--ca", file)?)),
+        None => ClientTlsConfig::new().with_enabled_roots(),
+    };
+    if let (Some(cert), Some(key)) = (&args.cert, &args.key) {
+        tls = tls.identity(Identity::from_pem(read("--cert", cert)?, read("--key", key)?));
+    }
+    Ok(tls)
+}
+
+/// The header that shows a key.
+fn bearer(key: Option<&str>) -> Result<Option<MetadataValue<Ascii>>, Usage> {
+    let Some(key) = key.map(str::trim).filter(|key| !key.is_empty()) else { return Ok(None) };
+    // A wrong key is not repeated in an error.
+    let wrong = |_| Usage("--api-key: another text is given, expected tgk_<id>_<secret>".to_owned());
+    let mut bearer: MetadataValue<Ascii> = format!("Bearer {key}").parse().map_err(wrong)?;
+    bearer.set_sensitive(true);
+    Ok(Some(bearer))
 }
 
 /// Who asks: the flag or variable, else $USER.

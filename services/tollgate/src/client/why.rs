@@ -60,7 +60,8 @@ pub(super) fn reasons(now_us: i64, explanation: &v1::Explanation) -> String {
     }
     match explanation.place_in_line {
         0 => text.push_str("place in line: next\n"),
-        ahead @ 1.. => text.push_str(&format!("place in line: {ahead} events start before it\n")),
+        1 => text.push_str("place in line: 1 event starts before it\n"),
+        ahead @ 2.. => text.push_str(&format!("place in line: {ahead} events start before it\n")),
         _ => {}
     }
     if !explanation.freed_by.is_empty() {
@@ -113,6 +114,7 @@ mod tests {
             }],
             place_in_line: 12,
             freed_by: "a release of one of them".to_owned(),
+            attempts: Vec::new(),
         };
         let text = text(0, &explanation);
         for part in [

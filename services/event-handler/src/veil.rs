@@ -1,0 +1,102 @@
+//! Decides what a caller with a key sees of events and of the installation: no event's token without the scope for it, and
+//! nothing of other namespaces.
+//!
+//! In: requests as they came, answers as they would go. Out: requests with whole event ids, answers without what is not the
+//! caller's. Where nobody is asked for a key, both stay as they are. Invariant: nothing is looked up here.
+
+use tollgate_auth::Access;
+use tollgate_core::model::{EventId, EventRef};
+use tollgate_proto::v1;
+
+use crate::Shared;
+
+impl Shared {
+    fn sealed(&self, event: EventRef) -> EventId {
+        self.keyring.id(event)
+    }
+
+    /// An event's name as the service looks it up, for one who reads.
+    pub(crate) fn to_read(&self, access: &Access, name: String) -> String {
+        access.event_to_read(name, |event| self.sealed(event))
+    }
+
+    /// An event's name as the service looks it up, for one who releases or extends.
+    pub(crate) fn to_release(&self, access: &Access, name: String) -> String {
+        access.event_to_release(name, |event| self.sealed(event))
+    }
+}
+
+/// An event, as this caller may see it.
+pub(crate) fn event(access: &Access, mut event: v1::Event) -> v1::Event {
+    access.shown_event(&mut event.name);
+    access.shown_event(&mut event.event_id);
+    event
+}
+
+/// An explanation, as this caller may see it.
+pub(crate) fn explanation(access: &Access, mut told: v1::Explanation) -> v1::Explanation {
+    told.event = told.event.map(|shown| event(access, shown));
+    told.holders.iter_mut().for_each(|holder| access.shown_event(&mut holder.event));
+    told
+}
+
+/// A policy's queue, as this caller may see it.
+pub(crate) fn queue(access: &Access, mut queue: v1::PolicyQueue) -> v1::PolicyQueue {
+    queue.holders.iter_mut().for_each(|holder| access.shown_event(&mut holder.event));
+    queue.waiters.iter_mut().for_each(|waiter| access.shown_event(&mut waiter.event));
+    queue
+}
+
+/// What the handlers do, for one who reaches one namespace only: what it says of others, and of all together, is left out.
+pub(crate) fn status(access: &Access, mut status: v1::HandlerStatus) -> v1::HandlerStatus {
+    let Some(namespace) = access.namespace() else { return status };
+    let own = format!("namespaces/{namespace}/");
+    status.policies.retain(|gauge| gauge.policy.starts_with(&own));
+    let sum = |count: fn(&v1::PolicyGauge) -> u64| status.policies.iter().map(count).sum();
+    status.held_count = sum(|gauge| gauge.held_count);
+    status.suspect_count = sum(|gauge| gauge.suspect_count);
+    status.waiting_count = sum(|gauge| gauge.waiting_count);
+    status.scheduled_runs_count = 0;
+    status.launched_runs_count = 0;
+    status.corrupt_rows.clear();
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tollgate_auth::{Principal, Scopes};
+
+    use super::*;
+
+    #[test]
+    fn a_namespace_sees_its_own_buckets_only() {
+        let gauge = |policy: &str, held_count| v1::PolicyGauge {
+            policy: policy.to_owned(),
+            held_count,
+            ..v1::PolicyGauge::default()
+        };
+        let all = v1::HandlerStatus {
+            policies: vec![
+                gauge("namespaces/a/policies/p", 2),
+                gauge("namespaces/ab/policies/p", 3),
+                gauge("", 4),
+            ],
+            held_count: 9,
+            launched_runs_count: 7,
+            corrupt_rows: vec![v1::CorruptRow::default()],
+            ..v1::HandlerStatus::default()
+        };
+        let principal = Principal {
+            name: "ci".to_owned(),
+            namespace: Some("a".to_owned()),
+            scopes: Scopes::all(),
+            credential: String::new(),
+        };
+        let seen = status(&Access::Holder(Arc::new(principal)), all.clone());
+        assert_eq!(seen.policies, [gauge("namespaces/a/policies/p", 2)]);
+        assert_eq!((seen.held_count, seen.launched_runs_count, seen.corrupt_rows.len()), (2, 0, 0));
+        assert_eq!(status(&Access::Open, all.clone()), all);
+    }
+}

@@ -1,0 +1,161 @@
+//! Who may call what: keys, scopes, namespaces, events' tokens, TLS, limits; each attack from outside, on real processes.
+
+mod keys;
+mod limits;
+mod pages;
+mod start;
+mod tls;
+mod tokens;
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tollgate_tests::{Cli, Database, Service, binary};
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Channel;
+use tonic::{Request, Status};
+
+use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
+use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceClient;
+
+/// Shows a credential with each call, and a name that the caller has made up.
+#[derive(Clone)]
+struct Bearer(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Bearer {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(bearer) = &self.0 {
+            request.metadata_mut().insert("authorization", bearer.clone());
+        }
+        request.metadata_mut().insert("tollgate-actor", MetadataValue::from_static("root"));
+        Ok(request)
+    }
+}
+
+type Wire = InterceptedService<Channel, Bearer>;
+
+fn wire(channel: Channel, header: Option<&str>) -> Wire {
+    InterceptedService::new(channel, Bearer(header.map(|header| header.parse().unwrap())))
+}
+
+/// The Schedule Master, with a key or without.
+fn master(service: &Service, key: Option<&str>) -> ScheduleMasterServiceClient<Wire> {
+    let header = key.map(|key| format!("Bearer {key}"));
+    ScheduleMasterServiceClient::new(wire(service.channel(), header.as_deref()))
+}
+
+/// The Event Handler, with a key or without.
+fn handler(service: &Service, key: Option<&str>) -> EventHandlerServiceClient<Wire> {
+    let header = key.map(|key| format!("Bearer {key}"));
+    EventHandlerServiceClient::new(wire(service.channel(), header.as_deref()))
+}
+
+/// Runs `tollgate key` on a store.
+fn key_command(database: &Database, arguments: &[&str]) -> tollgate_tests::Answer {
+    let store = database.url();
+    Cli::new("").run(&[&["key"], arguments, &["--store", &store]].concat())
+}
+
+/// Makes a key for a namespace, or for all.
+fn key(database: &Database, name: &str, scopes: &str, namespace: Option<&str>) -> String {
+    let place = namespace.map_or(vec!["--all-namespaces"], |namespace| vec!["--namespace", namespace]);
+    let made = key_command(database, &[&["create", name, "--scopes", scopes], &place[..]].concat());
+    assert_eq!(made.code, 0, "{made:?}");
+    assert!(!made.err.contains("tgk_"), "the key stands where logs are: {made:?}");
+    made.out.trim().to_owned()
+}
+
+/// The part of a key that is no secret.
+fn id(key: &str) -> &str {
+    key.split('_').nth(1).unwrap()
+}
+
+/// The HTTP status and the body of a request that curl sends.
+fn curl(arguments: &[&str]) -> (u16, String) {
+    let output = Command::new("curl")
+        .args(["-s", "-w", "\n%{http_code}", "--max-time", "20"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (body, status) = text.rsplit_once('\n').unwrap();
+    (status.parse().unwrap(), body.to_owned())
+}
+
+/// A REST call with a key or without; the body of a PATCH changes something, that of a POST is empty.
+fn rest(url: &str, verb: &str, path: &str, key: Option<&str>) -> (u16, Value) {
+    let url = format!("{url}{path}");
+    let header = key.map(|key| format!("authorization: Bearer {key}"));
+    let mut arguments = vec!["-X", verb, &url, "-H", "tollgate-actor: root"];
+    if let Some(header) = &header {
+        arguments.extend(["-H", header]);
+    }
+    if verb != "GET" && verb != "DELETE" {
+        let body = if verb == "PATCH" { "{\"labels\": {\"a\": \"b\"}}" } else { "{}" };
+        arguments.extend(["-H", "content-type: application/json", "-d", body]);
+    }
+    let (status, body) = curl(&arguments);
+    (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
+}
+
+/// `tollgate serve` with exactly these flags, where the harness would connect and ask on its own. Killed when dropped.
+struct Served {
+    process: Child,
+    log: Arc<Mutex<String>>,
+    url: String,
+}
+
+impl Served {
+    fn start(database: &Database, flags: &[&str]) -> Self {
+        let mut process = Command::new(binary())
+            .args(["serve", "--store", &database.url(), "--lease-ttl", "2s"])
+            .args(flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = Arc::new(Mutex::new(String::new()));
+        let (lines, copy) = (BufReader::new(process.stderr.take().unwrap()), log.clone());
+        std::thread::spawn(move || {
+            for line in lines.lines().map_while(Result::ok) {
+                copy.lock().unwrap().push_str(&(line + "\n"));
+            }
+        });
+        let end = Instant::now() + Duration::from_secs(30);
+        loop {
+            let text = log.lock().unwrap().clone();
+            if let Some((_, rest)) = text.split_once("listening on ")
+                && let Some((url, _)) = rest.split_once('\n')
+            {
+                return Self { process, log, url: url.to_owned() };
+            }
+            let ended = process.try_wait().unwrap();
+            assert!(ended.is_none() && Instant::now() < end, "{ended:?}: {text}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if std::thread::panicking() {
+            #[expect(clippy::print_stderr, reason = "shown with the failed test")]
+            {
+                eprintln!("the log of {}:\n{}", self.url, self.log());
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Limits: messages that are too large, too many connections, connections that say nothing.
+
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tollgate_proto::v1::CreateScheduleRequest;
+use tollgate_tests::resources::PARENT;
+use tollgate_tests::{Database, Kind, Service};
+use tonic::Code;
+
+use super::curl;
+
+fn address(service: &Service) -> String {
+    service.url().trim_start_matches("http://").to_owned()
+}
+
+/// What comes until the other end closes.
+async fn rest_of(stream: &mut TcpStream) -> Vec<u8> {
+    let mut got = Vec::new();
+    // A reset is an end as well.
+    let _ended = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut got))
+        .await
+        .expect("it stays open");
+    got
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_messages_are_refused() {
+    let database = Database::new(Kind::Sqlite).await;
+    let service = Service::start_with(&database, &["--message-max", "65536"]).await;
+    let request = CreateScheduleRequest {
+        parent: PARENT.to_owned(),
+        schedule_id: "x".repeat(70_000),
+        ..Default::default()
+    };
+    let refused = service.master().create_schedule(request).await.unwrap_err();
+    assert_eq!(refused.code(), Code::OutOfRange, "{refused}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("body");
+    std::fs::write(&file, format!("{{\"description\": \"{}\"}}", "x".repeat(70_000))).unwrap();
+    let (code, body) = curl(&[
+        "-H",
+        "content-type: application/json",
+        "--data-binary",
+        &format!("@{}", file.display()),
+        &format!("{}/v1/{PARENT}/schedules?scheduleId=s", service.url()),
+    ]);
+    assert_eq!(code, 413, "{body}");
+    service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silent_connections_are_closed_and_their_number_is_bounded() {
+    let database = Database::new(Kind::Sqlite).await;
+    let flags = ["--connections-max", "8", "--handshake-timeout", "1s"];
+    let service = Service::start_with(&database, &flags).await;
+    // The harness has one open. Seven that say nothing, or only begin, fill the rest.
+    let mut silent = Vec::new();
+    for number in 0..7 {
+        let mut stream = TcpStream::connect(address(&service)).await.unwrap();
+        if number % 2 == 0 {
+            stream.write_all(b"PRI * HTTP").await.unwrap();
+        }
+        silent.push(stream);
+    }
+    let began = Instant::now();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let mut ninth = TcpStream::connect(address(&service)).await.unwrap();
+    assert!(rest_of(&mut ninth).await.is_empty());
+    assert!(began.elapsed() < Duration::from_millis(900), "it was not closed at once");
+    assert!(service.log().contains("connections are open, connections_max"), "{}", service.log());
+    for mut stream in silent {
+        let _goodbye = rest_of(&mut stream).await;
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(curl(&[&format!("{}/livez", service.url())]).0, 200, "there is room again");
+    // The connection that is in use has outlived all that.
+    assert_eq!(service.held_count().await, 0);
+    service.stop().await;
+}
