@@ -61,9 +61,16 @@ fn asked_for(expression: &str) -> BTreeSet<String> {
     ours.map(family).collect()
 }
 
-/// A program, if this machine has it.
-fn found(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok()
+/// Runs a program that must be there and be content.
+///
+/// # Panics
+/// Where it is missing, and where it is not content.
+fn content(command: &mut Command) -> String {
+    let output =
+        command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; ./tests/run provides it"));
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {out}{err}");
+    format!("{out}{err}")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -93,30 +100,18 @@ async fn dashboard_and_alerts_ask_for_metrics_that_exist() {
     service.stop().await;
 }
 
-/// Where there is one, promtool reads the files and a scrape.
+/// promtool reads the files and a scrape.
 fn promtool(metrics: &str) {
-    let promtool = std::env::var("TOLLGATE_TEST_PROMTOOL").unwrap_or_else(|_| "promtool".to_owned());
-    if !found(&promtool) {
-        return;
-    }
+    let promtool = || Command::new("promtool");
     for (command, file) in [("rules", "prometheus/alerts.yml"), ("config", "prometheus/prometheus.yml")] {
-        let output =
-            Command::new(&promtool).args(["check", command]).arg(docker().join(file)).output().unwrap();
-        assert!(output.status.success(), "{file}: {}", String::from_utf8_lossy(&output.stdout));
+        content(promtool().args(["check", command]).arg(docker().join(file)));
     }
     // The rules fire when they should, and only then.
-    let output = Command::new(&promtool)
-        .args(["test", "rules"])
-        .arg(docker().join("prometheus/alerts_test.yml"))
-        .output();
-    let output = output.unwrap();
-    assert!(output.status.success(), "alerts_test.yml: {}", String::from_utf8_lossy(&output.stderr));
+    content(promtool().args(["test", "rules"]).arg(docker().join("prometheus/alerts_test.yml")));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("metrics");
     std::fs::write(&file, metrics).unwrap();
-    let input = std::fs::File::open(&file).unwrap();
-    let output = Command::new(&promtool).args(["check", "metrics"]).stdin(input).output().unwrap();
-    assert!(output.status.success(), "/metrics: {}", String::from_utf8_lossy(&output.stderr));
+    content(promtool().args(["check", "metrics"]).stdin(std::fs::File::open(&file).unwrap()));
 }
 
 #[test]
@@ -184,7 +179,9 @@ fn variables(words: &str) -> BTreeSet<String> {
 fn manifests_and_unit_set_only_what_exists() {
     let settings = Cli::new("http://127.0.0.1:1").json(&["config"]);
     let rows = settings.as_array().unwrap().iter();
-    let known: BTreeSet<String> = rows.map(|row| row["variable"].as_str().unwrap().to_owned()).collect();
+    let mut known: BTreeSet<String> = rows.map(|row| row["variable"].as_str().unwrap().to_owned()).collect();
+    // No setting, as `tollgate config` shows what settings are.
+    known.insert("TOLLGATE_SECRET_KEYS".to_owned());
     for file in ["kubernetes/config.yaml", "kubernetes/deployment.yaml", "tollgate.service"] {
         let set = variables(&text(file));
         assert!(!set.is_empty(), "{file} sets nothing: the search is wrong");
@@ -197,6 +194,44 @@ fn manifests_and_unit_set_only_what_exists() {
         data.map(|(key, value)| (key.as_str(), value.as_str().unwrap())).collect();
     let output = Command::new(binary()).args(["config", "-o", "json"]).envs(&environment).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Flags and commands in comments, unit and manifests are ones that the binary takes.
+#[test]
+fn commands_in_the_files_are_commands_of_the_binary() {
+    let files = ["compose.yaml", "Dockerfile", "tollgate.service", "kubernetes/kustomization.yaml"];
+    let mut seen = BTreeSet::new();
+    for file in files {
+        for line in text(file).lines() {
+            let words: Vec<&str> = line
+                .split(|c: char| c.is_whitespace() || "[]\",'".contains(c))
+                .filter(|word| !word.is_empty())
+                .collect();
+            for (at, word) in words.iter().enumerate() {
+                // `tollgate` as a program: what follows is a word of lower-case letters.
+                let Some(command) = words.get(at + 1).filter(|_| word.rsplit('/').next() == Some("tollgate"))
+                else {
+                    continue;
+                };
+                if !["serve", "ping", "status", "get", "key", "secrets", "apply"].contains(command) {
+                    continue;
+                }
+                let second = words.get(at + 2).filter(|_| ["key", "secrets"].contains(command));
+                let path: Vec<&str> = [Some(command), second].into_iter().flatten().copied().collect();
+                let help = Command::new(binary()).args(&path).arg("--help").output().unwrap();
+                assert!(help.status.success(), "{file}: tollgate {}: no such command", path.join(" "));
+                let help = String::from_utf8_lossy(&help.stdout).into_owned();
+                let flags = words.iter().skip(at + 2).take_while(|word| !["&&", ">", "--"].contains(word));
+                for flag in flags.filter(|word| word.starts_with("--")) {
+                    assert!(help.contains(flag), "{file}: tollgate {} has no {flag}", path.join(" "));
+                }
+                seen.insert((*command).to_owned());
+            }
+        }
+    }
+    for command in ["serve", "ping", "key", "secrets"] {
+        assert!(seen.contains(command), "no `tollgate {command}` was found: the search is wrong");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -231,6 +266,16 @@ async fn manifests_hold_together() {
         pod["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap() >= 20,
         "less than a stop may take"
     );
+    assert!(
+        container["resources"]["requests"]["cpu"].is_string()
+            && container["resources"]["limits"]["memory"].is_string()
+    );
+    // Secrets come from secrets that the head tells how to make.
+    let head = text("kubernetes/kustomization.yaml");
+    let environment = container["env"].as_array().unwrap();
+    for secret in environment.iter().filter_map(|one| one["valueFrom"]["secretKeyRef"]["name"].as_str()) {
+        assert!(head.contains(&format!("secret generic {secret} ")), "nobody is told of {secret}");
+    }
     // All select the same pods.
     let labels = &pod["metadata"]["labels"];
     let (balancer, disruption) = (yaml("kubernetes/service.yaml"), yaml("kubernetes/disruption.yaml"));
@@ -254,11 +299,8 @@ async fn manifests_hold_together() {
         files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
     assert!(files.remove("kustomization.yaml"));
     assert_eq!(listed, files);
-    if found("kubectl") {
-        let output =
-            Command::new("kubectl").arg("kustomize").arg(docker().join("kubernetes")).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    }
+    let made = content(Command::new("kubectl").arg("kustomize").arg(docker().join("kubernetes")));
+    assert!(made.contains("kind: Deployment"), "{made}");
 }
 
 #[test]
@@ -266,24 +308,17 @@ fn the_unit_is_one_that_systemd_takes() {
     let start = UNIT.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
     let (program, arguments) = start.split_once(' ').unwrap();
     assert_eq!(arguments, "serve");
-    if !found("systemd-analyze") {
-        return;
-    }
     // The program is where it was built, not where it would be installed.
     let unit = UNIT.replace(program, &binary().canonicalize().unwrap().display().to_string());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tollgate.service");
     std::fs::write(&file, unit).unwrap();
-    let output = Command::new("systemd-analyze").arg("verify").arg(&file).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let ours: Vec<&str> = said.lines().filter(|line| line.contains("tollgate.service")).collect();
-    assert!(output.status.success() && ours.is_empty(), "{said}");
-    let output = Command::new("systemd-analyze")
-        .args(["security", "--offline=true", "--threshold=20"])
-        .arg(&file)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "more exposed than 2.0: {}", String::from_utf8_lossy(&output.stdout));
+    let said = content(Command::new("systemd-analyze").arg("verify").arg(&file));
+    assert!(!said.contains("tollgate.service"), "{said}");
+    // At most 2.0 of 10.
+    content(
+        Command::new("systemd-analyze").args(["security", "--offline=true", "--threshold=20"]).arg(&file),
+    );
 }
 
 /// A process that does not outlive the test.

@@ -125,9 +125,18 @@ impl Guard {
         &self,
         host: &str,
     ) -> Result<Vec<SocketAddr>, Box<dyn std::error::Error + Send + Sync>> {
-        let found: Vec<SocketAddr> = tokio::net::lookup_host((host, 0)).await?.collect();
+        self.admit(host, tokio::net::lookup_host((host, 0)).await?)
+    }
+
+    /// Those of the addresses to which a name resolved now that may be connected to; what was found before counts for
+    /// nothing.
+    fn admit(
+        &self,
+        host: &str,
+        found: impl Iterator<Item = SocketAddr>,
+    ) -> Result<Vec<SocketAddr>, Box<dyn std::error::Error + Send + Sync>> {
         let mut refused = None;
-        let mut allowed = Vec::with_capacity(found.len());
+        let mut allowed = Vec::new();
         for address in found {
             match self.check(host, address.ip()) {
                 Ok(()) => allowed.push(address),
@@ -219,7 +228,8 @@ fn kind(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// The IPv4 address that a translator would make of an IPv6 address: IPv4-mapped, IPv4-compatible, NAT64, 6to4.
+/// The IPv4 address that a translator would make of an IPv6 address: IPv4-mapped, IPv4-compatible, IPv4-translated
+/// (`::ffff:0:a.b.c.d`, RFC 2765), NAT64, 6to4.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let [a, b, c, ..] = address.segments();
     let bits = address.to_bits();
@@ -227,6 +237,7 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     match (a, b) {
         (0x2002, _) => Some(Ipv4Addr::from_bits((u32::from(b) << 16) | u32::from(c))),
         (0x64, 0xff9b) => Some(Ipv4Addr::from_bits(low(bits))),
+        _ if bits >> 32 == 0xffff_0000 => Some(Ipv4Addr::from_bits(low(bits))),
         _ if bits >> 32 == 0 => Some(Ipv4Addr::from_bits(low(bits))),
         _ => address.to_ipv4_mapped(),
     }
@@ -273,6 +284,15 @@ mod tests {
             "[fc00::1]",
             "[ff02::1]",
             "[64:ff9b::10.0.0.1]",
+            "[64:ff9b::169.254.169.254]",
+            "[64:ff9b::7f00:1]",
+            "[::ffff:0:127.0.0.1]",
+            "[::ffff:0:a00:1]",
+            "[2002:a9fe:a9fe::]",
+            "[2002:c0a8:1::1]",
+            "[2001:0:4136:e378:8000:63bf:3fff:fdd2]",
+            "[3fff::1]",
+            "[5f00::1]",
             "[64:ff9b:1::1]",
             "[2002:7f00:1::]",
             "[2001:0:1::1]",
@@ -292,10 +312,27 @@ mod tests {
             "[2606:4700::1111]",
             "[64:ff9b::1.1.1.1]",
             "[::ffff:1.1.1.1]",
+            "[::ffff:0:1.1.1.1]",
+            "[2002:101:101::]",
             "example.com",
         ] {
             assert!(guard.check_host(host).is_ok(), "{host}");
         }
+    }
+
+    #[test]
+    fn a_name_is_judged_by_what_it_resolves_to_now() {
+        let guard = Guard::new(PrivateAddresses::Refuse);
+        let at = |ip: &str| SocketAddr::new(ip.parse().unwrap(), 0);
+        let admit = |ips: &[&str]| guard.admit("rebind.example", ips.iter().map(|ip| at(ip)));
+        assert_eq!(admit(&["1.1.1.1"]).unwrap(), [at("1.1.1.1")]);
+        // The same name, a second later.
+        let refusal = admit(&["127.0.0.1"]).unwrap_err().to_string();
+        assert!(refusal.contains("rebind.example") && refusal.contains("loopback"), "{refusal}");
+        // Of several, only the public ones are left to connect to.
+        let mixed = ["169.254.169.254", "1.1.1.1", "::1", "fd00::1", "64:ff9b::a00:1"];
+        assert_eq!(admit(&mixed).unwrap(), [at("1.1.1.1")]);
+        assert!(admit(&["::ffff:10.0.0.1", "fe80::1"]).is_err());
     }
 
     #[test]

@@ -105,7 +105,8 @@ impl Http {
         target: &HttpTarget,
         url: Uri,
     ) -> Result<Request<Full<Bytes>>, String> {
-        let body = Bytes::from(cloud_event::write(delivery, &self.origin));
+        let traceparent = self.origin.traceparent(delivery);
+        let body = Bytes::from(cloud_event::write(delivery, &self.origin, traceparent.as_deref()));
         let mut request = Request::post(url)
             .header(CONTENT_TYPE, cloud_event::CONTENT_TYPE)
             .header(USER_AGENT, TOLLGATE)
@@ -121,6 +122,9 @@ impl Http {
         for (name, value) in &target.headers {
             check_header(name, value)?;
             set(name, value)?;
+        }
+        if let Some(traceparent) = &traceparent {
+            set("traceparent", traceparent)?;
         }
         let (id, timestamp_s) = (delivery.event_id.as_str(), Utc::now().timestamp());
         set("webhook-id", id)?;

@@ -9,7 +9,7 @@
 mod judge;
 mod write;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tokio_stream::{Stream, StreamExt as _};
 use tollgate_proto::convert::{Name, names};
@@ -66,6 +66,10 @@ impl Refusal {
         let field = place.map(String::as_str).collect::<Vec<_>>().join(": ");
         FieldError { field, ..error }
     }
+}
+
+fn borrowed(counts: &BTreeMap<String, usize>) -> BTreeMap<&str, usize> {
+    counts.iter().map(|(namespace, count)| (namespace.as_str(), *count)).collect()
 }
 
 /// Reports refusals in an answer.
@@ -176,6 +180,11 @@ impl ScheduleMaster {
             let errors: Vec<FieldError> = refusals.into_iter().map(Refusal::into_field_error).collect();
             return Err(field::invalid_argument(&errors));
         } else {
+            let (changed, new) = plan.by_namespace();
+            let _turn = self.admit_schedules(&borrowed(&new)).await?;
+            for (namespace, count) in borrowed(&changed) {
+                self.admit_writes(namespace, count)?;
+            }
             self.write_policies(plan.policies, &mut response).await?;
             self.write_schedules(plan.schedules, &mut response).await?;
         }

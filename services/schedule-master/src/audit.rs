@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 use tollgate_core::model::{Policy, Schedule, Target};
 use tollgate_proto::convert::{self, names, payload};
 use tollgate_proto::{json as proto_json, mask, v1};
+use tollgate_secrets::{has_sealed, is_sealed};
 use tollgate_store::plan::Audit;
 use tonic::metadata::MetadataMap;
 use uuid::Uuid;
@@ -52,8 +53,13 @@ pub(crate) fn of_schedule(
     after: Option<(&Schedule, Vec<u16>)>,
     named: (&str, &str),
 ) -> Audit {
+    let sealed = |side: &Option<(&Schedule, Vec<u16>)>| {
+        side.as_ref().is_some_and(|(schedule, _)| has_sealed(&schedule.target, &schedule.payload))
+    };
+    // What was in clear before it was sealed is a secret all the same.
+    let hide = sealed(&before) || sealed(&after);
     let side = |(schedule, shards): (&Schedule, Vec<u16>)| Side {
-        json: schedule_json(schedule),
+        json: schedule_json(schedule, hide),
         generation: schedule.generation,
         uid: schedule.uid,
         shards,
@@ -61,7 +67,7 @@ pub(crate) fn of_schedule(
     let schedules = before.as_ref().zip(after.as_ref()).map(|(before, after)| (before.0, after.0));
     let mut difference = difference(before.map(side), after.map(side));
     if let Some((before, after)) = schedules {
-        note_secrets(&before.target, &after.target, &mut difference);
+        note_secrets(before, after, &mut difference);
     }
     entry(id, deed, named.0, names::of_schedule(named.0, named.1), difference)
 }
@@ -167,11 +173,13 @@ fn difference(before: Option<Side>, after: Option<Side>) -> Map<String, Value> {
     found
 }
 
-/// A schedule as JSON without what must not be kept in a log.
-fn schedule_json(schedule: &Schedule) -> Value {
+/// A schedule as JSON without what must not be kept in a log: credentials, and all that is sealed where anything is.
+fn schedule_json(schedule: &Schedule, hide: bool) -> Value {
     let mut message = convert::schedule::to_message(schedule);
     let json = &schedule.payload.json;
-    if json.len() > PAYLOAD_MAX_BYTES {
+    if hide && !json.is_empty() {
+        message.payload = Some(payload::from_json(&Value::from(REDACTED)));
+    } else if json.len() > PAYLOAD_MAX_BYTES {
         let digest = Sha256::digest(json.as_bytes());
         let hash: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         let text = format!("{} bytes, SHA-256 {hash}…", json.len());
@@ -181,7 +189,7 @@ fn schedule_json(schedule: &Schedule) -> Value {
         message.target.as_mut().and_then(|target| target.target.as_mut())
     {
         for (name, value) in &mut http.headers {
-            if is_credential(name) {
+            if hide || convert::is_credential(name) {
                 REDACTED.clone_into(value);
             }
         }
@@ -189,26 +197,29 @@ fn schedule_json(schedule: &Schedule) -> Value {
     proto_json::to_json(&message)
 }
 
-/// Whether a header's value is likely to be a credential.
-fn is_credential(header: &str) -> bool {
-    let header = header.to_ascii_lowercase();
-    ["auth", "cookie", "key", "secret", "token", "password"].iter().any(|word| header.contains(word))
-}
-
 /// Says that a secret changed where its two values, both redacted, look the same.
-fn note_secrets(before: &Target, after: &Target, difference: &mut Map<String, Value>) {
+fn note_secrets(before: &Schedule, after: &Schedule, difference: &mut Map<String, Value>) {
+    let both = |old: &str, new: &str| {
+        let what = if is_sealed(old) || !is_sealed(new) { "another one" } else { "sealed from now on" };
+        json!({ "old": REDACTED, "new": format!("{REDACTED}, {what}") })
+    };
+    let (old, new) = (&before.payload.json, &after.payload.json);
+    if is_sealed(new) && !old.is_empty() && old != new {
+        difference.insert("payload".to_owned(), both(old, new));
+    }
+    let (before, after) = (&before.target, &after.target);
     let (Target::Http { http: before, .. }, Target::Http { http: after, .. }) = (before, after) else {
         return;
     };
-    let both = || json!({ "old": REDACTED, "new": format!("{REDACTED}, another one") });
     if let (Some(old), Some(new)) = (&before.secret, &after.secret)
         && old != new
     {
-        difference.insert("target.http.secret".to_owned(), both());
+        difference.insert("target.http.secret".to_owned(), both(old, new));
     }
     for (name, new) in &after.headers {
-        if is_credential(name) && before.headers.get(name).is_some_and(|old| old != new) {
-            difference.insert(format!("target.http.headers.{name}"), both());
+        let hidden = convert::is_credential(name) || is_sealed(new);
+        if let Some(old) = before.headers.get(name).filter(|old| hidden && *old != new) {
+            difference.insert(format!("target.http.headers.{name}"), both(old, new));
         }
     }
 }

@@ -11,6 +11,7 @@ use tonic::Status;
 use uuid::Uuid;
 
 use crate::ScheduleMaster;
+use crate::secrets::refuse_envelopes;
 use tollgate_status::status;
 
 /// A schedule as it shall be, with what its timing means.
@@ -19,7 +20,8 @@ pub(crate) struct Draft {
     pub(crate) plan: Plan,
 }
 
-/// What `message` describes; `uid` is for a schedule that is not stored yet. Its policy is not looked up.
+/// What `message` describes; `uid` is for a schedule that is not stored yet. Its policy is not looked up. Secret parts
+/// are in clear, those of `stored` as well.
 pub(crate) fn draft(
     message: &v1::Schedule,
     name: &Name,
@@ -36,6 +38,7 @@ pub(crate) fn draft(
         }
         errors
     })?;
+    refuse_envelopes(&schedule)?;
     let plan = Plan::compile(&schedule.timing, uid.as_bytes())
         .map_err(|error| vec![convert::plan_refusal("schedule", error)])?;
     schedule.uid = uid;
@@ -87,7 +90,8 @@ impl ScheduleMaster {
 
     /// A schedule as callers see it.
     pub(crate) fn shown(&self, schedule: &Schedule, plan: Option<&Plan>) -> v1::Schedule {
-        let mut message = convert::schedule::to_message(schedule);
+        let opened = self.opened_to_show(schedule);
+        let mut message = convert::schedule::to_message(opened.as_ref().unwrap_or(schedule));
         let compiled;
         let plan = match plan {
             Some(plan) => Some(plan),

@@ -13,14 +13,17 @@ mod apply;
 mod audit;
 mod change;
 mod draft;
+mod forecast;
 mod horizon;
 mod lists;
 mod placement;
 mod policies;
 mod preview;
+mod quota;
 mod repair;
 mod runs;
 mod schedules;
+mod secrets;
 mod service;
 
 use std::sync::Arc;
@@ -28,10 +31,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use tollgate_clock::Clock;
 use tollgate_metrics::Metrics;
+use tollgate_secrets::Keys;
 use tollgate_store::{Store, StoreError};
 use uuid::Uuid;
 
 pub use placement::shard_of;
+pub use quota::{Quota, QuotaOverride, Quotas};
+pub use secrets::{Resealing, reseal};
 
 /// Told the number of a queue shard after something was written for its owner.
 pub type Wake = Arc<dyn Fn(u16) + Send + Sync>;
@@ -48,6 +54,10 @@ pub struct Options {
     pub apply_max: usize,
     /// How far back [`ScheduleMaster::repair`] looks, in seconds.
     pub repair_s: i64,
+    /// What seals signing secrets, header values and payloads.
+    pub keys: Arc<Keys>,
+    /// How much each namespace may have and do.
+    pub quotas: Quotas,
     /// Where it notes what it does.
     pub metrics: Metrics,
 }
@@ -59,6 +69,8 @@ impl Default for Options {
             apply_chunk: 500,
             apply_max: 100_000,
             repair_s: 600,
+            keys: Arc::default(),
+            quotas: Quotas::default(),
             metrics: Metrics::default(),
         }
     }
@@ -80,6 +92,10 @@ struct Inner {
     ids: placement::Ids,
     /// The launch time of the latest manual run, so that two of them never share one.
     manual_us: AtomicI64,
+    /// What each namespace has written of late.
+    writes: quota::Writes,
+    /// Held by whoever makes schedules where their number is bounded.
+    making: tokio::sync::Mutex<()>,
 }
 
 impl ScheduleMaster {
@@ -95,7 +111,17 @@ impl ScheduleMaster {
     ) -> Result<Self, StoreError> {
         let shards = store.installation().await?.shards;
         let ids = placement::Ids::default();
-        let inner = Inner { store, clock, wake, options, shards, ids, manual_us: AtomicI64::new(0) };
+        let inner = Inner {
+            store,
+            clock,
+            wake,
+            options,
+            shards,
+            ids,
+            manual_us: AtomicI64::new(0),
+            writes: quota::Writes::default(),
+            making: tokio::sync::Mutex::default(),
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 

@@ -44,7 +44,7 @@ impl ScheduleMaster {
     ) -> Result<v1::ListSchedulesResponse, Status> {
         let namespace = names::namespace("parent", &request.parent)?;
         let size = page::size(request.page_size)?;
-        let filter = to_filter(&request.filter, &["state", "policy", "label.*"], &namespace)?;
+        let filter = to_filter(&request.filter, &["name", "state", "policy", "label.*"], &namespace)?;
         let query = ["ListSchedules", &request.parent, &request.filter];
         let after = Token::<String>::decode(&request.page_token, &query)?;
         let rows = self.store().list_schedules(&namespace, &filter, after.as_deref(), limit(size)).await;
@@ -59,7 +59,7 @@ impl ScheduleMaster {
     ) -> Result<v1::ListPoliciesResponse, Status> {
         let namespace = names::namespace("parent", &request.parent)?;
         let size = page::size(request.page_size)?;
-        let filter = to_filter(&request.filter, &["state", "label.*"], &namespace)?;
+        let filter = to_filter(&request.filter, &["name", "state", "label.*"], &namespace)?;
         let query = ["ListPolicies", &request.parent, &request.filter];
         let after = Token::<String>::decode(&request.page_token, &query)?;
         let rows = self.store().list_policies(&namespace, &filter, after.as_deref(), limit(size)).await;
@@ -127,6 +127,11 @@ fn to_filter(text: &str, keys: &[&str], namespace: &str) -> Result<Filter, Field
                     "ACTIVE" => Some(false),
                     _ => return Err(FieldError::new("filter", value, "state=PAUSED or state=ACTIVE")),
                 }
+            }
+            "name" => {
+                let start = value.strip_suffix('*').filter(|start| !start.is_empty());
+                let start = start.ok_or_else(|| FieldError::new("filter", &value, "name=START*"))?;
+                filter.id_prefix = Some(start.to_owned());
             }
             "policy" => filter.policy = Some(names::policy_within("filter", namespace, &value)?.id),
             _ => filter.labels.push((key.strip_prefix("label.").unwrap_or(&key).to_owned(), value)),

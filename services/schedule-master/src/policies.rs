@@ -36,6 +36,7 @@ impl ScheduleMaster {
         let deed = Deed { at_us: self.now_us(), actor, action: "create" };
         let (made, write) = self.put_policy(None, wanted, &deed);
         if !request.validate_only {
+            self.admit_writes(&name.namespace, 1)?;
             self.commit_policy(made.shard, write).await.map_err(status_of_create)?;
         }
         Ok(policy::to_message(&made))
@@ -61,6 +62,9 @@ impl ScheduleMaster {
             let masked = mask::apply_mask(&policy::to_message(&stored), &message, update_mask)?;
             let wanted = policy::to_core(&masked, &name, Some(&stored))
                 .map_err(|errors| field::invalid_argument(&errors))?;
+            if !request.validate_only && wanted != stored {
+                self.admit_writes(&name.namespace, 1)?;
+            }
             let deed =
                 Deed { at_us: self.change_us(stored.updated_us), actor: actor.clone(), action: "update" };
             match self.change_policy(&stored, wanted, &deed, request.validate_only).await {
@@ -84,6 +88,7 @@ impl ScheduleMaster {
             let deed =
                 Deed { at_us: self.change_us(stored.updated_us), actor: actor.clone(), action: "delete" };
             let write = self.drop_policy(&stored, &deed);
+            self.admit_writes(&name.namespace, 1)?;
             match self.commit_policy(stored.shard, write).await.map_err(status) {
                 Err(failed) if again(try_number, etag, &failed) => try_number += 1,
                 done => return done,

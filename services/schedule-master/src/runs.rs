@@ -45,13 +45,15 @@ impl ScheduleMaster {
             events: request.events.unwrap_or(schedule.events),
             ..self.run(&schedule, launch_us, RunKind::Manual, launch_us)
         };
+        self.admit_writes(&name.namespace, 1)?;
+        self.admit_events(&name.namespace, u64::from(made.events)).await?;
         let details = [
             ("run", json!(names::of_run(&made.namespace, made.shard, made.id))),
             ("events", json!(made.events)),
         ];
         // Noted before it is made: a run without a note would be worse than a note without a run.
         self.note(&schedule, Deed { at_us: launch_us, actor, action: "trigger" }, &details).await?;
-        if self.store().emit(std::slice::from_ref(&made), &[]).await.map_err(status)? == 0 {
+        if self.hand_over(std::slice::from_ref(&made)).await? == 0 {
             return Err(Status::aborted("a run with this launch time exists already; try again"));
         }
         self.wake(made.shard);
@@ -79,6 +81,9 @@ impl ScheduleMaster {
             .collect();
         let mut created = 0;
         if !runs.is_empty() {
+            self.admit_writes(&name.namespace, 1)?;
+            let events = runs.iter().map(|run| u64::from(run.events)).sum();
+            self.admit_events(&name.namespace, events).await?;
             let details = [
                 ("start_time", json!(moment(start_us))),
                 ("end_time", json!(moment(end_us))),
@@ -86,7 +91,7 @@ impl ScheduleMaster {
             ];
             self.note(&schedule, Deed { at_us: now_us, actor, action: "backfill" }, &details).await?;
             for chunk in runs.chunks(CHUNK) {
-                created += self.store().emit(chunk, &[]).await.map_err(status)?;
+                created += self.hand_over(chunk).await?;
             }
             self.wake(home(&schedule, self.inner.shards));
         }
@@ -95,6 +100,14 @@ impl ScheduleMaster {
             existing_count: u32::try_from(launches.len()).unwrap_or(u32::MAX) - created,
             launch_times: runs.iter().take(SHOWN_MAX).map(|run| convert::timestamp(run.launch_us)).collect(),
         })
+    }
+
+    /// How many of these runs are new.
+    async fn hand_over(&self, runs: &[Run]) -> Result<u32, Status> {
+        let began_us = self.now_us();
+        let new = self.store().emit(runs, &[]).await.map_err(status)?;
+        self.options().metrics.traces().emitted(runs, began_us, self.now_us());
+        Ok(new)
     }
 
     fn backfill_range(

@@ -13,6 +13,7 @@ use crate::ScheduleMaster;
 use crate::audit::Deed;
 use crate::change::Change;
 use crate::draft::{Draft, stored_plan};
+use crate::secrets::sealed_status;
 use tollgate_status::{is_conflict, status, status_of_create};
 
 /// How often a change is tried while others are faster.
@@ -44,15 +45,19 @@ impl ScheduleMaster {
         let given = (("schedule_id", request.schedule_id.as_str()), ("schedule.name", message.name.as_str()));
         let name = names::to_create(&namespace, "schedules", given.0, given.1)?;
         let at_us = self.now_us();
-        let draft = self.drafted(&message, &name, None, self.new_id(at_us)).await?;
+        let mut draft = self.drafted(&message, &name, None, self.new_id(at_us)).await?;
         if self.store().schedule(&name.namespace, &name.id).await.map_err(status)?.is_some() {
             let taken = names::of_schedule(&name.namespace, &name.id);
             return Err(Status::already_exists(format!("{taken} exists already")));
         }
+        let sealed = self.seal(&mut draft.schedule, None);
+        sealed.map_err(|error| sealed_status(&draft.schedule, &error))?;
         let deed = Deed { at_us, actor, action: "create" };
         let change = Change::to(None, draft.schedule, draft.plan, deed, self.inner.shards);
         let shown = self.show_change(&change)?;
+        let _turn = self.admit_schedules(&[(name.namespace.as_str(), 1)].into()).await?;
         if !request.validate_only {
+            self.admit_writes(&name.namespace, 1)?;
             self.commit(vec![change]).await.map_err(status_of_create)?;
         }
         Ok(shown)
@@ -75,9 +80,15 @@ impl ScheduleMaster {
         loop {
             let stored = self.stored_schedule(&name).await?;
             check_etag(&message.name, etag, stored.generation)?;
-            let draft = self.masked(&stored, &name, &message, request.update_mask.as_ref()).await?;
-            if draft.schedule == stored {
+            let opened = self.opened(&stored).map_err(|error| sealed_status(&stored, &error))?;
+            let mut draft = self.masked(&opened, &name, &message, request.update_mask.as_ref()).await?;
+            if draft.schedule == opened {
                 return Ok(self.shown(&stored, Some(&draft.plan)));
+            }
+            let sealed = self.seal(&mut draft.schedule, Some(&stored));
+            sealed.map_err(|error| sealed_status(&stored, &error))?;
+            if !request.validate_only {
+                self.admit_writes(&name.namespace, 1)?;
             }
             let at_us = self.change_us(stored.updated_us);
             let deed = Deed { at_us, actor: actor.clone(), action: "update" };
@@ -114,6 +125,7 @@ impl ScheduleMaster {
             check_etag(&request.name, etag, stored.generation)?;
             let at_us = self.change_us(stored.updated_us);
             let deed = Deed { at_us, actor: actor.clone(), action: "delete" };
+            self.admit_writes(&name.namespace, 1)?;
             match self.commit(vec![Change::deletion(stored, deed)]).await.map_err(status) {
                 Err(failed) if again(try_number, etag, &failed) => try_number += 1,
                 done => return done,

@@ -5,6 +5,8 @@
 
 use std::future::Future;
 
+use tokio_stream::StreamExt as _;
+use tollgate_auth::{Access, Named};
 use tollgate_metrics::{Metrics, Role};
 use tollgate_proto::v1;
 use tollgate_proto::v1::schedule_master_service_server::ScheduleMasterService;
@@ -35,9 +37,15 @@ async fn carried<T: Send + 'static>(
     }
 }
 
+/// Refuses a request that names what its caller's key does not reach, before anything is looked up.
+fn admit<T: Named>(request: &Request<T>) -> Result<(), Status> {
+    Access::of(request.extensions()).admit(request.get_ref())
+}
+
 /// A call that changes something: with its caller's name.
 macro_rules! change {
     ($self:ident, $request:ident, $call:ident) => {{
+        admit(&$request)?;
         let master = $self.clone();
         let actor = actor($request.metadata());
         carried(
@@ -51,6 +59,7 @@ macro_rules! change {
 /// A call that reads.
 macro_rules! read {
     ($self:ident, $request:ident, $call:ident) => {{
+        admit(&$request)?;
         let master = $self.clone();
         carried(master.options().metrics.clone(), async move { master.$call($request.into_inner()).await })
             .await
@@ -70,6 +79,7 @@ impl ScheduleMasterService for ScheduleMaster {
         &self,
         request: Request<v1::GetScheduleRequest>,
     ) -> Result<Response<v1::Schedule>, Status> {
+        admit(&request)?;
         let master = self.clone();
         carried(master.options().metrics.clone(), async move {
             master.get_schedule(&request.into_inner().name).await
@@ -123,6 +133,7 @@ impl ScheduleMasterService for ScheduleMaster {
         &self,
         request: Request<v1::GetPolicyRequest>,
     ) -> Result<Response<v1::Policy>, Status> {
+        admit(&request)?;
         let master = self.clone();
         carried(master.options().metrics.clone(), async move {
             master.get_policy(&request.into_inner().name).await
@@ -183,6 +194,13 @@ impl ScheduleMasterService for ScheduleMaster {
         read!(self, request, preview_schedule)
     }
 
+    async fn forecast_demand(
+        &self,
+        request: Request<v1::ForecastDemandRequest>,
+    ) -> Result<Response<v1::DemandForecast>, Status> {
+        read!(self, request, forecast_demand)
+    }
+
     async fn list_schedule_children(
         &self,
         request: Request<v1::ListScheduleChildrenRequest>,
@@ -210,7 +228,13 @@ impl ScheduleMasterService for ScheduleMaster {
     ) -> Result<Response<v1::ApplyResourcesResponse>, Status> {
         let actor = actor(request.metadata());
         // A caller that leaves before its stream ends has asked for nothing yet.
-        let given = self.gather(request.into_inner()).await?;
+        let access = Access::of(request.extensions());
+        let admitted = request.into_inner().map(|given| {
+            let given = given?;
+            access.admit(&given)?;
+            Ok(given)
+        });
+        let given = self.gather(admitted).await?;
         let master = self.clone();
         carried(master.options().metrics.clone(), async move { master.apply(given, actor).await }).await
     }

@@ -9,11 +9,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::client::output::{Format, Printer};
 use crate::client::{
-    ClientArgs, Session, apply, audit, delete, describe, get, history, pause, preview, release, runs, status,
-    trigger, why,
+    ClientArgs, Session, apply, audit, delete, describe, get, history, pause, ping, preview, release, runs,
+    status, trigger, why,
 };
 use crate::config::{self, ConfigError, ServeArgs};
-use crate::{demo, serve, times};
+use crate::{demo, key, secrets, serve, shell, times};
 
 /// Throttled batch triggers: schedules fire batches of events; policies bound how many are in flight until their
 /// consumers say that they are done.
@@ -32,6 +32,14 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Print the settings of `serve`, with the values that hold here
     Config(ConfigArgs),
+    /// Make, list and revoke API keys, in the store itself
+    Key(key::KeyArgs),
+    /// Make keys that seal secrets at rest, and bring all that is stored under a new one
+    Secrets(secrets::SecretsArgs),
+    /// Print a script that completes commands and flags in a shell
+    Completions(shell::CompletionsArgs),
+    /// Print the manual page, or write those of all commands
+    Man(shell::ManArgs),
     /// Answer questions about launch times, one JSON object a line
     Times,
 
@@ -68,6 +76,8 @@ enum Command {
     History(Remote<history::HistoryArgs>),
     /// Show who changed what
     Audit(Remote<audit::AuditArgs>),
+    /// Ask whether a process is there and ready; needs no key
+    Ping(Remote<ping::PingArgs>),
     /// Show tokens, queues and the emitter
     Status(Remote<status::StatusArgs>),
 }
@@ -140,6 +150,10 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Demo(args) => demo::run(args),
         Command::Config(args) => show_config(&args).map(|()| ExitCode::SUCCESS),
+        Command::Key(args) => key::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Secrets(args) => secrets::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Completions(args) => shell::completions(&args).map(|()| ExitCode::SUCCESS),
+        Command::Man(args) => shell::man(&args).map(|()| ExitCode::SUCCESS),
         Command::Times => {
             times::answer_lines(std::io::stdin().lock(), std::io::stdout().lock())?;
             Ok(ExitCode::SUCCESS)
@@ -153,7 +167,14 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 
 async fn run_remote(command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Serve(_) | Command::Demo(_) | Command::Config(_) | Command::Times => Ok(()),
+        Command::Serve(_)
+        | Command::Demo(_)
+        | Command::Config(_)
+        | Command::Key(_)
+        | Command::Secrets(_)
+        | Command::Completions(_)
+        | Command::Man(_)
+        | Command::Times => Ok(()),
         Command::Apply(remote) => apply::run(Session::open_for_long(remote.client).await?, remote.args).await,
         Command::Get(remote) => remote.with(get::run).await,
         Command::Describe(remote) => remote.with(describe::run).await,
@@ -170,6 +191,7 @@ async fn run_remote(command: Command) -> anyhow::Result<()> {
         Command::Why(remote) => remote.with(why::run).await,
         Command::History(remote) => remote.with(history::run).await,
         Command::Audit(remote) => remote.with(audit::run).await,
+        Command::Ping(remote) => remote.with(ping::run).await,
         Command::Status(remote) => remote.with(status::run).await,
     }
 }
@@ -201,6 +223,11 @@ mod tests {
             "serve --store sqlite:x.db --log-format json --config a.yaml",
             "config -o markdown --window 30s",
             "times",
+            "secrets generate-key",
+            "secrets generate-key k2",
+            "secrets rotate --store sqlite:a --secret-keys-file keys",
+            "completions fish",
+            "man --output pages",
             "apply -f a.yaml -f - --dry-run",
             "get schedule nightly -n team",
             "list schedules --filter state=PAUSED -o json",
@@ -221,6 +248,11 @@ mod tests {
             "why e1",
             "history nightly --limit 3",
             "audit schedule/nightly",
+            "key create ci --scopes read,token:release --namespace team --expires-in 90d --note x --store sqlite:a",
+            "key create ops --scopes admin --all-namespaces -o json",
+            "key list --store sqlite:a",
+            "key revoke 0123456789abcdef",
+            "ping --timeout 4s --api-key k --ca a.pem --cert b.pem --key c.pem",
             "status -a --shards --timeout 5s --server http://localhost:1 --actor me",
         ] {
             let words = line.split(' ').map(|word| word.replace('_', " "));
@@ -238,8 +270,14 @@ mod tests {
             "backfill nightly --from yesterday --to today",
             "release e1 --outcome maybe",
             "list colours",
+            "completions csh",
+            "secrets",
             "apply",
             "serve --port 3",
+            "key create ci --scopes read",
+            "key create ci --scopes write --all-namespaces",
+            "key create ci --scopes read --namespace a --all-namespaces",
+            "ping --cert b.pem",
         ] {
             let words = std::iter::once("tollgate").chain(line.split(' ').filter(|word| !word.is_empty()));
             assert!(Cli::try_parse_from(words).is_err(), "{line}");

@@ -6,7 +6,10 @@ mod cli;
 mod client;
 mod config;
 mod demo;
+mod key;
+mod secrets;
 mod serve;
+mod shell;
 mod times;
 
 use std::io::{ErrorKind, Write};

@@ -1,7 +1,7 @@
 //! One event as an entry of a SendMessageBatch.
 //!
 //! The body is the same CloudEvent that HTTP targets get; the attributes repeat what a consumer or a filter wants to read
-//! without parsing it. SQS allows ten attributes; there are at most nine.
+//! without parsing it. SQS allows ten attributes, and there are no more.
 
 use std::collections::HashMap;
 
@@ -40,9 +40,10 @@ impl Message {
     /// # Errors
     /// Where it is larger than SQS takes, or its payload is not text.
     pub(super) fn new(delivery: &Delivery, target: &SqsTarget, origin: &Origin) -> Result<Self, String> {
-        let body = String::from_utf8(cloud_event::write(delivery, origin))
+        let traceparent = origin.traceparent(delivery);
+        let body = String::from_utf8(cloud_event::write(delivery, origin, traceparent.as_deref()))
             .map_err(|error| format!("payload: {error}"))?;
-        let attributes = attributes(delivery)?;
+        let attributes = attributes(delivery, traceparent)?;
         let bytes =
             body.len() + attributes.iter().map(|(name, value)| attribute_bytes(name, value)).sum::<usize>();
         if bytes > MESSAGE_MAX_BYTES {
@@ -92,9 +93,12 @@ fn group(text: &str) -> String {
     format!("{start}-{hash}")
 }
 
-fn attributes(delivery: &Delivery) -> Result<HashMap<String, MessageAttributeValue>, String> {
+fn attributes(
+    delivery: &Delivery,
+    traceparent: Option<String>,
+) -> Result<HashMap<String, MessageAttributeValue>, String> {
     let spec = &*delivery.spec;
-    let mut all = HashMap::with_capacity(9);
+    let mut all = HashMap::with_capacity(10);
     let mut add = |name: &str, kind: &str, value: String| -> Result<(), String> {
         let value = MessageAttributeValue::builder().data_type(kind).string_value(value).build();
         all.insert(name.to_owned(), value.map_err(|error| format!("{name}: {error}"))?);
@@ -113,6 +117,9 @@ fn attributes(delivery: &Delivery) -> Result<HashMap<String, MessageAttributeVal
     // The body has the cursor in any case; an attribute cannot hold every text.
     if let Some(cursor) = delivery.cursor.as_deref().filter(|cursor| is_attribute_text(cursor)) {
         add("tollgate-cursor", "String", cursor.to_owned())?;
+    }
+    if let Some(traceparent) = traceparent {
+        add("traceparent", "String", traceparent)?;
     }
     Ok(all)
 }

@@ -30,7 +30,16 @@ async fn private_addresses_are_refused_unless_configured() {
         }
     }
     // Spellings that only the resolver understands; some of them are no names for TLS, which comes first.
-    for host in ["2130706433", "0x7f000001", "0177.0.0.1", "127.1"] {
+    for host in [
+        "2130706433",
+        "0x7f000001",
+        "0X7F.0.0.1",
+        "017700000001",
+        "0177.0.0.1",
+        "0177.0x0.0.1",
+        "127.1",
+        "127.0.1",
+    ] {
         let message =
             permanent(targets.send(delivery(http(format!("http://{host}:{}/", server.port)))).await);
         assert!(message.contains("loopback"), "{host}: {message}");

@@ -148,7 +148,28 @@ async fn private_endpoints_are_refused_unless_configured() {
     }
     let server = Server::new(takes_all).await;
     let strict = Targets::new(TargetOptions::default()).unwrap();
-    for host in ["127.0.0.1", "localhost", "2130706433", "[::1]", "169.254.169.254"] {
+    for host in [
+        "127.0.0.1",
+        "localhost",
+        "2130706433",
+        "0x7f000001",
+        "0177.0.0.1",
+        "127.1",
+        "0.0.0.0",
+        "10.0.0.1",
+        "100.64.0.1",
+        "224.0.0.1",
+        "255.255.255.255",
+        "169.254.169.254",
+        "[::]",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[64:ff9b::7f00:1]",
+        "[2002:7f00:1::]",
+        "[fd00::1]",
+        "[fe80::1]",
+        "[ff02::1]",
+    ] {
         let target = sqs(QUEUE, format!("http://{host}:{}", server.port));
         let message = permanent(strict.send(delivery(target)).await);
         assert!(message.contains("endpoint_url") && message.contains("address"), "{message}");

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use tollgate_core::model::{Policy, Schedule};
 use tollgate_proto::convert::{self, names, policy};
 use tollgate_proto::{FieldError, v1};
+use tollgate_secrets::SecretError;
 use tollgate_store::plan::PlanWrite;
 use tonic::Status;
 use uuid::Uuid;
@@ -47,6 +48,21 @@ pub(super) struct Planning {
 }
 
 impl Planning {
+    /// How much would be written in each namespace, and how many new schedules are among it.
+    pub(super) fn by_namespace(&self) -> (BTreeMap<String, usize>, BTreeMap<String, usize>) {
+        let (mut changed, mut new) = (BTreeMap::new(), BTreeMap::new());
+        let mut note = |origin: &Origin, is_new: bool| {
+            let namespace = &origin.name.namespace;
+            *changed.entry(namespace.clone()).or_default() += 1;
+            if is_new {
+                *new.entry(namespace.clone()).or_default() += 1;
+            }
+        };
+        self.policies.iter().for_each(|planned| note(&planned.origin, false));
+        self.schedules.iter().for_each(|planned| note(&planned.origin, planned.is_new));
+        (changed, new)
+    }
+
     /// Counts what would be written.
     pub(super) fn count(&self, response: &mut v1::ApplyResourcesResponse) {
         let policies = self.policies.iter().map(|planned| planned.is_new);
@@ -152,7 +168,9 @@ impl ScheduleMaster {
             Some(stored) => (self.change_us(stored.updated_us), "update"),
             None => (self.now_us(), "create"),
         };
-        let mut draft = draft(message, &origin.name, stored, self.new_id(at_us))?;
+        let sealed = |error: SecretError| vec![FieldError::new("schedule", "", error.to_string())];
+        let opened = stored.map(|stored| self.opened(stored)).transpose().map_err(sealed)?;
+        let mut draft = draft(message, &origin.name, opened.as_ref(), self.new_id(at_us))?;
         let mut errors = Vec::new();
         errors.extend(stale("schedule.etag", &message.etag, stored.map(|stored| stored.generation)).err());
         if let Some(id) = &draft.schedule.policy {
@@ -164,9 +182,10 @@ impl ScheduleMaster {
         if !errors.is_empty() {
             return Err(errors);
         }
-        if stored == Some(&draft.schedule) {
+        if opened.as_ref() == Some(&draft.schedule) {
             return Ok(None);
         }
+        self.seal(&mut draft.schedule, stored).map_err(sealed)?;
         let deed = Deed { at_us, actor: actor.to_owned(), action };
         let change = Change::to(stored.cloned(), draft.schedule, draft.plan, deed, self.inner.shards);
         Ok(Some(Planned { origin: origin.clone(), is_new: stored.is_none(), change }))

@@ -41,7 +41,7 @@ pub struct World {
     pub clock: Clock,
     pub woken: Arc<Mutex<Vec<u16>>>,
     pub shards: u16,
-    _directory: tempfile::TempDir,
+    _directory: Arc<tempfile::TempDir>,
 }
 
 impl World {
@@ -53,7 +53,20 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tollgate.db");
         let store = tollgate_store::open(path.to_str().unwrap(), 4).await.unwrap();
-        let clock = Clock::manual(NOW_US);
+        Self::over(store, Arc::new(directory), Clock::manual(NOW_US), options).await
+    }
+
+    /// Another Schedule Master over the same store.
+    pub async fn beside(&self, options: Options) -> Self {
+        Self::over(Arc::clone(&self.store), Arc::clone(&self._directory), self.clock.clone(), options).await
+    }
+
+    async fn over(
+        store: Arc<dyn Store>,
+        directory: Arc<tempfile::TempDir>,
+        clock: Clock,
+        options: Options,
+    ) -> Self {
         let woken = Arc::new(Mutex::new(Vec::new()));
         let wake = {
             let woken = Arc::clone(&woken);

@@ -5,12 +5,16 @@ use tracing_subscriber::fmt::format::FmtSpan;
 
 use super::{LogFormat, ServeConfig};
 
+/// What the database's client says of each connection is no line: that the store is away is one, of whoever needs it. The
+/// setting may ask for more.
+const LIBRARIES: &str = "sqlx=error,sqlx_core=error";
+
 /// Starts logging for the rest of the process.
 ///
 /// # Errors
 /// A filter that cannot be read, or logging that has been started already.
 pub(crate) fn start(config: &ServeConfig) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&config.log)?;
+    let filter = EnvFilter::try_new(format!("{LIBRARIES},{}", config.log))?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

@@ -13,5 +13,5 @@ pub(crate) mod settings;
 pub(crate) mod show;
 
 pub(crate) use flags::ServeArgs;
-pub(crate) use read::{ConfigError, Loaded, Origin, load};
-pub(crate) use serve::{LogFormat, Role, ServeConfig};
+pub(crate) use read::{ConfigError, Loaded, Origin, SECRET_KEYS_VARIABLE, load};
+pub(crate) use serve::{Auth, LogFormat, Role, ServeConfig};

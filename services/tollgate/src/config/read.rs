@@ -8,12 +8,19 @@ use std::fmt;
 
 use serde_json::Value;
 use serde_saphyr::{Location, Spanned};
+use tollgate_secrets::Keys;
 
 use super::settings::{SETTINGS, Setting};
 use super::{Role, ServeArgs, ServeConfig};
 
 /// The variable that names the file where no flag does.
 const FILE_VARIABLE: &str = "TOLLGATE_CONFIG";
+/// Variables that mean the same everywhere, by setting; Tollgate's own win.
+const STANDARD_VARIABLES: [(&str, &str); 2] =
+    [("otlp_endpoint", "OTEL_EXPORTER_OTLP_ENDPOINT"), ("trace_ratio", "OTEL_TRACES_SAMPLER_ARG")];
+
+/// The variable that holds secret keys themselves. Not a setting: flags and files of settings are read by others, too.
+pub(crate) const SECRET_KEYS_VARIABLE: &str = "TOLLGATE_SECRET_KEYS";
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +108,10 @@ pub(crate) fn load(args: &ServeArgs, environment: &BTreeMap<String, String>) -> 
             }
         }
     }
+    match environment.get(SECRET_KEYS_VARIABLE).map(|text| Keys::parse(text)).transpose() {
+        Ok(keys) => loaded.config.secret_keys = keys.unwrap_or_default(),
+        Err(error) => wrong.push(format!("environment variable {SECRET_KEYS_VARIABLE}: {error}")),
+    }
     // The console has no keys of its own: where others can reach it, somebody must have asked for it.
     if loaded.origins.get("roles") == Some(&Origin::Default) && !loaded.config.listen.ip().is_loopback() {
         loaded.config.roles.remove(&Role::Console);
@@ -118,10 +129,13 @@ fn given(
     let in_file = file.iter().filter(|(key, _, _)| *key == setting.key);
     let mut given: Vec<(Origin, String)> =
         in_file.map(|(_, origin, text)| (origin.clone(), text.clone())).collect();
-    let variable = setting.variable();
-    // An empty variable counts as none: that is how deployment files unset one.
-    if let Some(text) = environment.get(&variable).filter(|text| !text.is_empty()) {
-        given.push((Origin::Variable(variable), text.clone()));
+    let standard =
+        STANDARD_VARIABLES.iter().filter(|(key, _)| *key == setting.key).map(|(_, v)| (*v).to_owned());
+    for variable in standard.chain([setting.variable()]) {
+        // An empty variable counts as none: that is how deployment files unset one.
+        if let Some(text) = environment.get(&variable).filter(|text| !text.is_empty()) {
+            given.push((Origin::Variable(variable), text.clone()));
+        }
     }
     if let Some(text) = args.flags.get(setting.key) {
         given.push((Origin::Flag(setting.flag()), text.clone()));
@@ -149,7 +163,8 @@ fn file_values(file: &str, text: &str, wrong: &mut Vec<String>) -> Vec<(&'static
             wrong.push(format!("{file}:{line}: {key}: no such setting, expected {}", known.join(", ")));
             continue;
         };
-        match scalar(&value.value) {
+        let map = || Some(value.value.to_string()).filter(|_| setting.is_map && value.value.is_object());
+        match scalar(&value.value).or_else(map) {
             Some(text) => values.push((setting.key, Origin::File { file: file.to_owned(), line }, text)),
             None => wrong.push(format!(
                 "{file}:{line}: {key}: {} is not allowed, expected {}",
@@ -235,6 +250,19 @@ mod tests {
     }
 
     #[test]
+    fn standard_variables_count_and_own_ones_win() {
+        let standard =
+            [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://here:4317"), ("OTEL_TRACES_SAMPLER_ARG", "0.25")];
+        let loaded = load(&ServeArgs::default(), &environment(&standard)).unwrap();
+        assert_eq!(loaded.config.otlp_endpoint.as_deref(), Some("http://here:4317"));
+        assert_eq!(loaded.config.trace_ppm, 250_000);
+        assert_eq!(loaded.origins["trace_ratio"], Origin::Variable("OTEL_TRACES_SAMPLER_ARG".to_owned()));
+        let both = [standard.as_slice(), &[("TOLLGATE_OTLP_ENDPOINT", "http://there:4317")]].concat();
+        let loaded = load(&ServeArgs::default(), &environment(&both)).unwrap();
+        assert_eq!(loaded.config.otlp_endpoint.as_deref(), Some("http://there:4317"));
+    }
+
+    #[test]
     fn everything_wrong_is_reported_with_its_origin() {
         let file = file("\nwindow: soon\nwindows: 3\nlog: {a: b}\n");
         let path = file.path().to_str().unwrap().to_owned();
@@ -252,6 +280,31 @@ mod tests {
             assert!(text.contains(part), "{part}\n{text}");
         }
         assert_eq!(error.0.len(), 5, "{text}");
+    }
+
+    #[test]
+    fn quotas_of_namespaces_are_a_map_in_the_file() {
+        let file =
+            file("quota_schedules: 100\nquota_overrides:\n  team-a: {schedules: 5, writes: 2}\n  b: {}\n");
+        let args = ServeArgs { file: Some(file.path().to_str().unwrap().to_owned()), ..flags(&[]) };
+        let quotas = load(&args, &environment(&[])).unwrap().config.quotas;
+        let of = |namespace: &str| {
+            let quota = quotas.of(namespace);
+            (quota.schedules, quota.writes, quota.waiting_events)
+        };
+        assert_eq!((of("team-a"), of("b"), of("c")), ((5, 2, 0), (100, 0, 0), (100, 0, 0)));
+    }
+
+    #[test]
+    fn secret_keys_are_read_and_never_shown() {
+        let key = tollgate_secrets::generate_line("k1").unwrap();
+        let load = |text: &str| load(&ServeArgs::default(), &environment(&[("TOLLGATE_SECRET_KEYS", text)]));
+        let config = load(&key).unwrap().config;
+        assert_eq!(config.secret_keys.ids().collect::<Vec<_>>(), ["k1"]);
+        assert!(!format!("{config:?}").contains(&key[3..]));
+        let error = load(&key[..20]).unwrap_err().to_string();
+        assert!(error.starts_with("environment variable TOLLGATE_SECRET_KEYS: line 1: "), "{error}");
+        assert!(!error.contains(&key[3..20]), "{error}");
     }
 
     #[test]

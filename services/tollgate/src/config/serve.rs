@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use tollgate_schedule_master::Quotas;
+use tollgate_secrets::Keys;
 use tollgate_target::{Network, PrivateAddresses};
 
 /// A part of the service that a process can play.
@@ -46,6 +48,35 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+/// How callers are asked who they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Auth {
+    /// By a key.
+    Keys,
+    /// By the connection's certificate; a key, where shown, says less.
+    Mtls,
+    /// Not at all; on loopback addresses only.
+    Off,
+    /// Not at all, on any address.
+    Insecure,
+}
+
+impl Auth {
+    /// All of them.
+    pub(crate) const ALL: [Self; 4] = [Self::Keys, Self::Mtls, Self::Off, Self::Insecure];
+}
+
+impl fmt::Display for Auth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Keys => "keys",
+            Self::Mtls => "mtls",
+            Self::Off => "off",
+            Self::Insecure => "insecure",
+        })
+    }
+}
+
 /// What `tollgate serve` needs to know. The table [`super::settings::SETTINGS`] describes each field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServeConfig {
@@ -59,6 +90,28 @@ pub(crate) struct ServeConfig {
     pub(crate) listen: SocketAddr,
     /// Where other processes and consumers reach this one; `listen` where absent.
     pub(crate) advertise: Option<String>,
+    /// How callers are asked who they are; by the listen address where absent.
+    pub(crate) auth: Option<Auth>,
+    /// PEM file with the port's certificate and those above it; plain HTTP where absent.
+    pub(crate) tls_cert: Option<String>,
+    /// PEM file with its private key.
+    pub(crate) tls_key: Option<String>,
+    /// PEM file with those whose client certificates are asked for; none are where absent.
+    pub(crate) tls_client_ca: Option<String>,
+    /// PEM file with those who have signed the other processes' certificates; the system's where absent.
+    pub(crate) tls_ca: Option<String>,
+    /// Whether `/metrics` needs no key.
+    pub(crate) metrics_open: bool,
+    /// The largest message or body, in bytes.
+    pub(crate) message_max: usize,
+    /// Calls under way on one connection.
+    pub(crate) streams_max: u32,
+    /// Connections that may be open.
+    pub(crate) connections_max: usize,
+    /// How long a call that is no stream may take, in milliseconds.
+    pub(crate) request_timeout_ms: u64,
+    /// How long a connection may take to its first request, in milliseconds.
+    pub(crate) handshake_timeout_ms: u64,
     /// Connections to the store.
     pub(crate) store_connections: u32,
     /// Length of a scan window, in seconds.
@@ -75,10 +128,20 @@ pub(crate) struct ServeConfig {
     pub(crate) lease_ttl_ms: i64,
     /// Whether deliveries may go to addresses that are not public.
     pub(crate) allow_private_addresses: PrivateAddresses,
+    /// File with the keys that seal secrets at rest; `secret_keys` where absent.
+    pub(crate) secret_keys_file: Option<String>,
+    /// Such keys themselves, from the environment only.
+    pub(crate) secret_keys: Keys,
+    /// How much each namespace may have and do.
+    pub(crate) quotas: Quotas,
     /// Which log lines are written: `tracing-subscriber` directives.
     pub(crate) log: String,
     /// How log lines look.
     pub(crate) log_format: LogFormat,
+    /// Where traces go; nowhere where absent.
+    pub(crate) otlp_endpoint: Option<String>,
+    /// The part of the events that is traced, in millionths.
+    pub(crate) trace_ppm: u32,
     /// How long a planned stop waits for deliveries under way, in milliseconds.
     pub(crate) shutdown_grace_ms: u64,
 }
@@ -91,6 +154,17 @@ impl Default for ServeConfig {
             console_server: None,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7411)),
             advertise: None,
+            auth: None,
+            tls_cert: None,
+            tls_key: None,
+            tls_client_ca: None,
+            tls_ca: None,
+            metrics_open: false,
+            message_max: 4 * 1024 * 1024,
+            streams_max: 1_024,
+            connections_max: 10_000,
+            request_timeout_ms: 120_000,
+            handshake_timeout_ms: 10_000,
             store_connections: 8,
             window_s: 60,
             ahead_s: 300,
@@ -99,10 +173,22 @@ impl Default for ServeConfig {
             retrying_max: 1_000,
             lease_ttl_ms: 6_000,
             allow_private_addresses: loopback(),
+            secret_keys_file: None,
+            secret_keys: Keys::default(),
+            quotas: Quotas::default(),
             log: "info".to_owned(),
             log_format: LogFormat::Text,
+            otlp_endpoint: None,
+            trace_ppm: 1_000_000,
             shutdown_grace_ms: 10_000,
         }
+    }
+}
+
+impl ServeConfig {
+    /// What the port speaks.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.tls_cert.is_some() { "https" } else { "http" }
     }
 }
 

@@ -1,0 +1,167 @@
+//! Decides where a schedule's secret parts are in clear, and brings what is stored under the first key.
+//!
+//! A [`Schedule`] that comes from the store is as it is stored: sealed where there are keys. It is opened to be compared
+//! with what a caller gives, and to be shown; what is written is sealed again. Pauses, triggers, deletions and repairs
+//! need no key. What cannot be opened is shown sealed, and not changed.
+
+use tollgate_core::model::{Schedule, Target};
+use tollgate_proto::FieldError;
+use tollgate_proto::convert::names;
+use tollgate_secrets::{ENVELOPE, Keys, Resealed, SecretError, has_sealed, is_sealed};
+use tollgate_store::{Store, StoreError};
+use tonic::Status;
+use uuid::Uuid;
+
+use crate::ScheduleMaster;
+
+/// How many rows are brought under another key in one transaction.
+const PAGE: u32 = 200;
+/// Passes over everything after which rows that others keep changing are left to the next rotation.
+const PASSES_MAX: u32 = 5;
+
+/// What [`reseal`] has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resealing {
+    /// Rows that were looked at.
+    pub rows: u64,
+    /// Of those, rows that were brought under the first key.
+    pub resealed: u64,
+    /// Of those, rows that somebody else changed meanwhile, and that are as they were made then.
+    pub overtaken: u64,
+    /// Whether nothing is left of what was replaced: not so with a database that others have open, or on a server.
+    pub rewritten: bool,
+    /// Rows that could not be, each with its reason. They are as they were.
+    pub failed: Vec<String>,
+}
+
+impl Resealing {
+    fn failed(&mut self, what: String, why: &dyn std::fmt::Display) {
+        self.failed.push(format!("{what}: {why}"));
+    }
+}
+
+/// Brings every secret that is stored under the first of `keys`. Can be broken off at any time and begun again, and may
+/// go on beside running processes that have these keys.
+///
+/// # Errors
+/// Those of the store. Rows that cannot be opened or read are named in the answer, and the others are done.
+pub async fn reseal(store: &dyn Store, keys: &Keys) -> Result<Resealing, StoreError> {
+    let mut resealed = 0;
+    let mut passes = 0;
+    // Who had read a schedule before it was resealed may have written it as it was. So once more, until all is well.
+    let mut done = loop {
+        let done = pass(store, keys).await?;
+        (resealed, passes) = (resealed + done.resealed, passes + 1);
+        if passes == PASSES_MAX || (done.resealed == 0 && done.overtaken == 0) {
+            break done;
+        }
+    };
+    done.resealed = resealed;
+    done.rewritten = store.scrub().await?;
+    Ok(done)
+}
+
+async fn pass(store: &dyn Store, keys: &Keys) -> Result<Resealing, StoreError> {
+    let mut done = Resealing::default();
+    let mut after = None;
+    loop {
+        let page = store.stored_schedules(after, PAGE).await?;
+        let mut changed = Vec::new();
+        for row in &page {
+            let what = || format!("schedule {}", row.uid);
+            match row.with(|target, payload| keys.reseal_parts(row.uid, target, payload)) {
+                Ok((new, Ok(Resealed::Changed))) => changed.push((row.clone(), new)),
+                Ok((_, Ok(Resealed::Unchanged))) => {}
+                Ok((_, Err(error))) => done.failed(what(), &error),
+                Err(error) => done.failed(what(), &error),
+            }
+        }
+        let wanted = changed.len() as u64;
+        let replaced = if changed.is_empty() { 0 } else { store.replace_schedules(changed).await? };
+        done.rows += page.len() as u64;
+        done.resealed += replaced;
+        done.overtaken += wanted - replaced;
+        match page.last() {
+            Some(last) if page.len() >= PAGE as usize => after = Some(last.uid),
+            _ => break,
+        }
+    }
+    for shard in 0..store.installation().await?.shards {
+        reseal_shard(store, keys, shard, &mut done).await?;
+    }
+    Ok(done)
+}
+
+async fn reseal_shard(
+    store: &dyn Store,
+    keys: &Keys,
+    shard: u16,
+    done: &mut Resealing,
+) -> Result<(), StoreError> {
+    let mut after: Option<(Uuid, i64)> = None;
+    loop {
+        let page = store.stored_specs(shard, after, PAGE).await?;
+        let mut changed = Vec::new();
+        for row in &page {
+            let what =
+                || format!("generation {} of schedule {}, shard {shard}", row.generation, row.schedule_uid);
+            match row.with(|target, payload| keys.reseal_parts(row.schedule_uid, target, payload)) {
+                Ok((new, Ok(Resealed::Changed))) => changed.push((row.clone(), new)),
+                Ok((_, Ok(Resealed::Unchanged))) => {}
+                Ok((_, Err(error))) => done.failed(what(), &error),
+                Err(error) => done.failed(what(), &error),
+            }
+        }
+        let wanted = changed.len() as u64;
+        let replaced = if changed.is_empty() { 0 } else { store.replace_specs(shard, changed).await? };
+        done.rows += page.len() as u64;
+        done.resealed += replaced;
+        done.overtaken += wanted - replaced;
+        match page.last() {
+            Some(last) if page.len() >= PAGE as usize => after = Some((last.schedule_uid, last.generation)),
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// Refuses what a caller gives in clear and would be taken for an envelope.
+pub(crate) fn refuse_envelopes(schedule: &Schedule) -> Result<(), Vec<FieldError>> {
+    let Target::Http { http, .. } = &schedule.target else { return Ok(()) };
+    let wrong = http.headers.iter().filter(|(_, value)| is_sealed(value));
+    let errors: Vec<FieldError> = wrong
+        .map(|(name, _)| {
+            let expected =
+                format!("a value that does not begin with {ENVELOPE}, which stands for a sealed one");
+            FieldError::new(format!("schedule.target.http.headers.{name}"), "", expected)
+        })
+        .collect();
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+impl ScheduleMaster {
+    /// A stored schedule with its secret parts in clear.
+    pub(crate) fn opened(&self, stored: &Schedule) -> Result<Schedule, SecretError> {
+        let mut opened = stored.clone();
+        self.options().keys.open_parts(stored.uid, &mut opened.target, &mut opened.payload)?;
+        Ok(opened)
+    }
+
+    /// A stored schedule as far as it can be shown: what cannot be opened stays sealed.
+    pub(crate) fn opened_to_show(&self, stored: &Schedule) -> Option<Schedule> {
+        has_sealed(&stored.target, &stored.payload).then(|| self.opened(stored).ok()).flatten()
+    }
+
+    /// Seals the secret parts of a schedule, all of which are in clear; what is as it is in `stored` keeps its envelope.
+    pub(crate) fn seal(&self, schedule: &mut Schedule, stored: Option<&Schedule>) -> Result<(), SecretError> {
+        let before = stored.map(|stored| (&stored.target, &stored.payload));
+        let uid = schedule.uid;
+        self.options().keys.seal_parts(uid, &mut schedule.target, &mut schedule.payload, before)
+    }
+}
+
+/// The answer where a schedule cannot be changed for want of a key.
+pub(crate) fn sealed_status(schedule: &Schedule, error: &SecretError) -> Status {
+    let name = names::of_schedule(&schedule.namespace, &schedule.id);
+    tracing::error!(schedule = name, %error, "a secret can be neither opened nor sealed");
+    Status::failed_precondition(format!("{name}: {error}"))
+}

@@ -1,0 +1,111 @@
+//! `tollgate secrets`: keys that seal what is secret at rest, and bringing everything under a new one.
+//!
+//! Where a process finds its keys is decided here for `serve` as well.
+
+use std::fs;
+
+use anyhow::{Context as _, bail};
+use chrono::Utc;
+use clap::{Args, Subcommand};
+use tollgate_schedule_master::reseal;
+use tollgate_secrets::{Keys, generate_line};
+
+use crate::cli::Usage;
+use crate::client::output::{Format, Printer};
+use crate::config::{self, SECRET_KEYS_VARIABLE, ServeArgs, ServeConfig};
+
+/// Arguments of `secrets`.
+#[derive(Args, Debug)]
+pub(crate) struct SecretsArgs {
+    #[command(subcommand)]
+    command: SecretsCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum SecretsCommand {
+    /// Print a line with a new key, for the file that --secret-keys-file names
+    GenerateKey {
+        /// What the key is called; today's date where nothing is said
+        id: Option<String>,
+    },
+    /// Seal everything that is stored under the first key; may be broken off, repeated, and go on beside the service
+    Rotate(Box<ServeArgs>),
+}
+
+/// Carries out a command.
+///
+/// # Errors
+/// Why it could not be done, for people.
+pub(crate) fn run(args: SecretsArgs) -> anyhow::Result<()> {
+    match args.command {
+        SecretsCommand::GenerateKey { id } => {
+            let id = id.unwrap_or_else(|| Utc::now().format("%Y-%m-%d").to_string());
+            let line = generate_line(&id).map_err(Usage)?;
+            Printer::stdout(Format::Table).text(&format!("{line}\n"))
+        }
+        SecretsCommand::Rotate(args) => {
+            let config = config::load(&args, &std::env::vars().collect())?.config;
+            config::logging::start(&config)?;
+            tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(rotate(&config))
+        }
+    }
+}
+
+/// The keys of a process; none where none are configured.
+///
+/// # Errors
+/// A file that cannot be read, a line that is no key, and two places at once.
+pub(crate) fn keys(config: &ServeConfig) -> anyhow::Result<Keys> {
+    let Some(file) = &config.secret_keys_file else { return Ok(config.secret_keys.clone()) };
+    if !config.secret_keys.is_empty() {
+        bail!("secret_keys_file and {SECRET_KEYS_VARIABLE} are both set; keep one of them");
+    }
+    let text = fs::read_to_string(file).with_context(|| format!("secret_keys_file: cannot read {file:?}"))?;
+    warn_of_readers(file);
+    let keys = Keys::parse(&text).with_context(|| format!("secret_keys_file: {file:?}"))?;
+    if keys.is_empty() {
+        bail!("secret_keys_file: {file:?} holds no key; `tollgate secrets generate-key` prints one");
+    }
+    Ok(keys)
+}
+
+#[cfg(unix)]
+fn warn_of_readers(file: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = fs::metadata(file).map_or(0, |metadata| metadata.permissions().mode());
+    if mode & 0o007 != 0 {
+        tracing::warn!("secret_keys_file: everybody on this machine may read {file:?}; chmod o= {file}");
+    }
+}
+
+#[cfg(not(unix))]
+fn warn_of_readers(_: &str) {}
+
+async fn rotate(config: &ServeConfig) -> anyhow::Result<()> {
+    let keys = keys(config)?;
+    let Some(first) = keys.ids().next().map(str::to_owned) else {
+        return Err(Usage(format!(
+            "no secret keys: name a file with --secret-keys-file, or set {SECRET_KEYS_VARIABLE}"
+        ))
+        .into());
+    };
+    let store = tollgate_store::open_beside(&config.store).await.context("cannot open the store")?;
+    let done = reseal(&*store, &keys).await;
+    store.close().await;
+    let done = done?;
+    let mut text =
+        format!("{} rows hold schedules; {} were brought under key {first:?}\n", done.rows, done.resealed);
+    if !done.rewritten {
+        text.push_str(
+            "the database is in use or a server's: what the file, backups and logs held before is still there\n",
+        );
+    }
+    Printer::stdout(Format::Table).text(&text)?;
+    if done.overtaken > 0 {
+        bail!("{} rows were changed meanwhile; run it again", done.overtaken);
+    }
+    if !done.failed.is_empty() {
+        bail!("{} rows are as they were:\n  {}", done.failed.len(), done.failed.join("\n  "));
+    }
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! `tollgate completions` and `tollgate man`: what shells and `man` know of the commands, made from the commands
+//! themselves.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::{Args, Command, CommandFactory as _};
+use clap_complete::Shell;
+
+use crate::cli::Cli;
+use crate::client::output::{Format, Printer};
+
+/// Arguments of `completions`.
+#[derive(Args, Debug)]
+pub(crate) struct CompletionsArgs {
+    /// For which shell
+    shell: Shell,
+}
+
+/// Arguments of `man`.
+#[derive(Args, Debug)]
+pub(crate) struct ManArgs {
+    /// A folder for the pages of all commands; without it, the page of `tollgate` itself is printed
+    #[arg(short, long, value_name = "FOLDER")]
+    output: Option<PathBuf>,
+}
+
+/// Prints a script to be read by a shell.
+///
+/// # Errors
+/// Those of writing.
+pub(crate) fn completions(args: &CompletionsArgs) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "tollgate", &mut script);
+    Printer::stdout(Format::Table).text(&String::from_utf8(script)?)
+}
+
+/// Prints the manual page, or writes all of them.
+///
+/// # Errors
+/// Those of writing.
+pub(crate) fn man(args: &ManArgs) -> anyhow::Result<()> {
+    let Some(folder) = &args.output else {
+        return Printer::stdout(Format::Table).text(&page(Cli::command())?);
+    };
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    write_pages(&command, "tollgate", folder)
+}
+
+/// Writes the page of a command, and those of the commands below it.
+fn write_pages(command: &Command, name: &str, folder: &std::path::Path) -> anyhow::Result<()> {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        write_pages(below, &format!("{name}-{}", below.get_name()), folder)?;
+    }
+    // clap wants a name that lives as long as the process, and there are as many as commands.
+    let named = command.clone().name(&*name.to_owned().leak());
+    let file = folder.join(format!("{name}.1"));
+    fs::write(&file, page(named)?).with_context(|| format!("cannot write {}", file.display()))
+}
+
+fn page(command: Command) -> anyhow::Result<String> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command).render(&mut page)?;
+    Ok(String::from_utf8(page)?)
+}
