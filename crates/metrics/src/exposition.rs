@@ -165,6 +165,14 @@ impl Scrape {
         })?;
         let ready = f64::from(u8::from(self.ready));
         to.gauge("tollgate_ready", "1 where /readyz answers 200, else 0", ready)?;
+        let spans = "Spans of traces: taken by the collector, or dropped as it did not take them in time";
+        to.family("tollgate_trace_spans", spans, MetricType::Counter, |family| {
+            let counts = self.metrics.traces().counts();
+            for (outcome, value) in [("exported", counts.exported), ("dropped", counts.dropped)] {
+                count(family, &[("outcome", outcome)], value)?;
+            }
+            Ok(())
+        })?;
         let Some(process) = &self.process else { return Ok(()) };
         let cpu = "Processor time used, user and system";
         to.family("process_cpu_seconds", cpu, MetricType::Counter, |family| {
@@ -185,6 +193,8 @@ impl Scrape {
             "From an event's launch time to the start of its first delivery, without and with a policy",
             &[(&[("throttled", "false")], free), (&[("throttled", "true")], throttled)],
         )?;
+        let handed_on = "From the input that frees a token, through its commit, to the start of the delivery that takes it";
+        to.histograms("tollgate_answer_to_fire_seconds", handed_on, &[(&[], &made.answer_to_fire)])?;
         let deliveries = "Deliveries that have been answered, by what the answer says";
         to.family("tollgate_deliveries", deliveries, MetricType::Counter, |family| {
             for (kind, counters) in [("http", &made.deliveries_http), ("sqs", &made.deliveries_sqs)] {

@@ -2,8 +2,10 @@
 
 use tollgate_clock::Clock;
 use tollgate_core::handle::change::{Changes, HistoryRow, Outcome};
-use tollgate_core::model::{RunId, SkipReason};
+use tollgate_core::model::*;
 use tollgate_store::{CommitError, StoreError};
+
+use uuid::Uuid;
 
 use super::*;
 use crate::{ReleaseAnswer, Role};
@@ -59,11 +61,12 @@ fn what_was_noted_is_told() {
     };
     let history = vec![row(Outcome::Succeeded, 1), row(Outcome::Succeeded, 1), row(Outcome::Expired, 40)];
     let changes = Changes { history, ..Changes::default() };
-    let watch = metrics.commit(&clock, &changes);
+    let mut owner = metrics.owner(&clock);
+    let watch = owner.commit(&changes);
     clock.advance_us(2_000);
     watch.ended(&Ok(()));
     // Nobody knows whether these have ended.
-    metrics.commit(&clock, &changes).ended(&Err(CommitError::Unknown(StoreError::Internal(String::new()))));
+    owner.commit(&changes).ended(&Err(CommitError::Unknown(StoreError::Internal(String::new()))));
     metrics.release(&clock).ended(ReleaseAnswer::Late);
     metrics.store_failed(Role::Emitter);
     metrics.skipped(SkipReason::Missed, 3);
@@ -122,4 +125,107 @@ fn a_process_without_a_role_says_nothing_of_it() {
         assert!(!text.contains(absent), "{absent}");
     }
     has(&text, "tollgate_ready 1.0");
+}
+
+fn delivery(policy: Option<Uuid>, explicit_release: bool) -> Delivery {
+    let keyring = EventKeyring::new(&[7; 32]);
+    let run = RunId::derive(Uuid::nil(), 0);
+    let http = HttpTarget { url: String::new(), headers: Default::default(), secret: None, deadline_ms: 1 };
+    Delivery {
+        event_id: keyring.id(EventRef { shard: 0, run, index: 0 }),
+        attempt: 1,
+        run: format!("00-{run}"),
+        index: 0,
+        events: 9,
+        launch_us: 0,
+        cursor: None,
+        explicit_release,
+        spec: std::sync::Arc::new(RunSpec {
+            schedule_uid: Uuid::nil(),
+            generation: 1,
+            namespace: "default".to_owned(),
+            schedule_id: "s".to_owned(),
+            policy_uid: policy,
+            policy_id: policy.map(|policy| policy.to_string()),
+            target: Target::Http { http, release: ReleaseMode::TargetDefault },
+            payload: Payload::default(),
+            retry: RetryPolicy::default(),
+            overlap: OverlapRule::Allow,
+            finish_by_s: None,
+            spread_s: None,
+            check_again: CheckAgain::default(),
+        }),
+    }
+}
+
+/// An owner under a clock that is moved by hand.
+struct World {
+    metrics: Metrics,
+    clock: Clock,
+    owner: crate::OwnerWatch,
+}
+
+impl World {
+    fn new() -> Self {
+        let (metrics, clock) = (Metrics::default(), Clock::manual(0));
+        let owner = metrics.owner(&clock);
+        Self { metrics, clock, owner }
+    }
+
+    /// A commit of two milliseconds that allows deliveries of these runs.
+    async fn commit(&mut self, deliveries: &[(RunId, &Delivery)]) {
+        let watch = self.owner.commit(&Changes::default());
+        self.clock.advance_us(2_000);
+        watch.ended(&Ok(()));
+        for (run, delivery) in deliveries {
+            self.owner.delivery(*run, delivery).over(async { Sent::Accepted }).await;
+        }
+    }
+
+    /// How many tokens have been handed on, and how long that took in all, in milliseconds.
+    fn handed_on(&self) -> (u64, f64) {
+        let (buckets, sum_s) = self.metrics.instruments().answer_to_fire.read();
+        (buckets.iter().map(|(_, count)| count).sum(), sum_s * 1_000.0)
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_timed_from_the_input_that_frees_it_to_the_delivery_that_takes_it() {
+    let run = |number| RunId::derive(Uuid::from_u128(number), 0);
+    let [a, b] = [1, 2].map(|policy| Some(Uuid::from_u128(policy)));
+    let (explicit, answered, free) = (delivery(a, true), delivery(b, false), delivery(None, false));
+    let mut world = World::new();
+    // First deliveries take tokens that nobody has freed.
+    world.commit(&[(run(1), &explicit), (run(2), &answered), (run(3), &free)]).await;
+    assert_eq!(world.handed_on(), (0, 0.0));
+    // Accepted: the first is held, the second is free, and the third has no token.
+    for number in 1..=3 {
+        world.owner.answered(run(number), &Sent::Accepted);
+    }
+    world.clock.advance_us(3_000);
+    world.commit(&[(run(1), &explicit), (run(2), &answered), (run(3), &free)]).await;
+    assert_eq!(world.handed_on(), (1, 5.0));
+    // A release that comes while a commit is under way waits for the next one; the policy's other run takes it.
+    let watch = world.owner.commit(&Changes::default());
+    world.owner.released(run(1));
+    world.clock.advance_us(10_000);
+    watch.ended(&Ok(()));
+    assert_eq!(world.handed_on(), (1, 5.0));
+    world.commit(&[(run(4), &explicit)]).await;
+    assert_eq!(world.handed_on(), (2, 17.0));
+    // Nobody waited for this one: it is not what the delivery after it took.
+    world.owner.released(run(1));
+    world.commit(&[]).await;
+    world.clock.advance_us(60_000_000);
+    world.commit(&[(run(1), &explicit)]).await;
+    assert_eq!(world.handed_on(), (2, 17.0));
+    // Refused: free. Unclear: not.
+    let refused = Sent::Refused { message: String::new(), retry_after_ms: None, permanent: false };
+    let unclear = Sent::Unclear { message: String::new(), retry_after_ms: None };
+    world.owner.answered(run(1), &refused);
+    world.owner.answered(run(2), &unclear);
+    world.commit(&[(run(1), &explicit), (run(2), &answered)]).await;
+    assert_eq!(world.handed_on(), (3, 19.0));
+    let text = openmetrics(scrape(&world.metrics)).unwrap();
+    has(&text, "tollgate_answer_to_fire_seconds_count 3");
 }

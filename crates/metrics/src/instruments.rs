@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_clock::Clock;
-use tollgate_core::handle::change::{Changes, Outcome};
-use tollgate_core::model::{Delivery, SkipReason};
+use tollgate_core::handle::change::Outcome;
+use tollgate_core::model::SkipReason;
+use tollgate_trace::Traces;
 
 use crate::histogram::Histogram;
 use crate::labels::{CommitFailure, Counters, Delivered, ReleaseAnswer, Role, TakenFrom, TargetKind};
-use crate::watch::{CommitWatch, DeliveryWatch, ReleaseWatch};
+use crate::owner::OwnerWatch;
+use crate::watch::ReleaseWatch;
 
 /// The process's instruments. Cheap to clone; all clones are one. Everything counts from the start of the process.
 #[derive(Clone, Debug, Default)]
@@ -17,8 +19,10 @@ pub struct Metrics(Arc<Instruments>);
 
 #[derive(Debug)]
 pub(crate) struct Instruments {
+    pub(crate) traces: Traces,
     /// Of first deliveries, without and with a policy.
     pub(crate) lateness: [Histogram; 2],
+    pub(crate) answer_to_fire: Histogram,
     pub(crate) deliveries_http: Counters<Delivered>,
     pub(crate) deliveries_sqs: Counters<Delivered>,
     pub(crate) delivery_http: Histogram,
@@ -38,6 +42,8 @@ pub(crate) struct Instruments {
 impl Default for Instruments {
     fn default() -> Self {
         Self {
+            traces: Traces::default(),
+            answer_to_fire: Histogram::calls(),
             lateness: [Histogram::lateness(), Histogram::lateness()],
             deliveries_http: Counters::default(),
             deliveries_sqs: Counters::default(),
@@ -62,14 +68,19 @@ impl Metrics {
         &self.0
     }
 
-    /// Watches over a delivery that is about to be made.
-    pub fn delivery(&self, clock: &Clock, delivery: &Delivery) -> DeliveryWatch {
-        DeliveryWatch::new(self.clone(), clock.clone(), delivery)
+    /// Instruments that write spans, too.
+    pub fn with_traces(traces: Traces) -> Self {
+        Self(Arc::new(Instruments { traces, ..Instruments::default() }))
     }
 
-    /// Watches over a commit of a shard's owner that begins now.
-    pub fn commit(&self, clock: &Clock, changes: &Changes) -> CommitWatch {
-        CommitWatch::new(self.clone(), clock.clone(), changes)
+    /// Where spans go.
+    pub fn traces(&self) -> &Traces {
+        &self.0.traces
+    }
+
+    /// Watches over the owner of a queue shard.
+    pub fn owner(&self, clock: &Clock) -> OwnerWatch {
+        OwnerWatch::new(self.clone(), clock.clone())
     }
 
     /// Watches over a release that has come in now.

@@ -11,6 +11,11 @@ use tollgate_store::CommitError;
 pub(crate) trait Label: Copy + PartialEq + 'static {
     /// All of them, each with its text.
     const ALL: &'static [(Self, &'static str)];
+
+    /// Its text.
+    fn text(self) -> &'static str {
+        Self::ALL.iter().find(|(label, _)| *label == self).map_or("", |(_, text)| text)
+    }
 }
 
 /// A counter for each value of a label.

@@ -108,7 +108,9 @@ impl Emitter {
             return Ok(());
         }
         tollgate_fault_points::pass("emitter.emit.before");
+        let began_us = self.clock.wall_us();
         let new = self.store.emit(&batch.runs, &batch.skipped).await?;
+        self.traces.emitted(&batch.runs, began_us, self.clock.wall_us());
         tollgate_fault_points::pass("emitter.emit.after");
         let soon_us = self.clock.wall_us().saturating_add(SOON_US);
         let shards: BTreeSet<u16> =

@@ -25,6 +25,7 @@ use tollgate_clock::Clock;
 use tollgate_core::model::SECOND_US;
 use tollgate_store::StoreError;
 use tollgate_store::emit::{EmitStore, Frontier, WindowRow};
+use tollgate_trace::Traces;
 
 pub use service::EmitterService;
 pub use stats::EmitterStats;
@@ -113,13 +114,20 @@ pub struct Emitter {
     wake: Wake,
     options: Options,
     stats: Arc<EmitterStats>,
+    traces: Traces,
 }
 
 impl Emitter {
     /// An emitter over this store (an `Arc<dyn Store>` will do). Nothing happens before [`Emitter::run`] or
     /// [`Emitter::round`].
     pub fn new(store: Arc<dyn EmitStore>, clock: Clock, wake: Wake, options: Options) -> Self {
-        Self { store, clock, wake, options, stats: Arc::default() }
+        Self { store, clock, wake, options, stats: Arc::default(), traces: Traces::default() }
+    }
+
+    /// Writes a span for each run that it hands over.
+    #[must_use]
+    pub fn with_traces(self, traces: Traces) -> Self {
+        Self { traces, ..self }
     }
 
     /// Its counters.

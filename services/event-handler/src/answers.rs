@@ -7,6 +7,7 @@ use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::handle::release::{Answer, Release, ReleaseOutcome};
 use tollgate_core::model::EventRef;
 use tollgate_metrics::ReleaseAnswer;
+use tollgate_metrics::trace::Traceparent;
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::{FieldError, v1};
 use tollgate_status::status as store_status;
@@ -58,9 +59,20 @@ impl Shared {
         Ok((at, release))
     }
 
-    /// Carries out one release, and waits until it is durable.
-    pub(crate) async fn release(&self, request: v1::ReleaseTokenRequest) -> Released {
-        let watch = self.options.metrics.release(&self.clock);
+    /// The caller's span, where spans are of interest.
+    pub(crate) fn parent<T>(&self, request: &tonic::Request<T>) -> Option<Traceparent> {
+        let given = request.metadata().get("traceparent").filter(|_| self.options.metrics.traces().is_on());
+        given?.to_str().ok()?.parse().ok()
+    }
+
+    /// Carries out one release, and waits until it is durable. `parent`: the caller's span.
+    pub(crate) async fn release(
+        &self,
+        request: v1::ReleaseTokenRequest,
+        parent: Option<Traceparent>,
+    ) -> Released {
+        let event = || self.address("name", &request.name).ok().map(|at| (at.event, request.attempt));
+        let watch = self.options.metrics.release(&self.clock).about(parent, event);
         let (Ok(released) | Err(released)) = self.try_release(request).await;
         watch.ended(released.kind());
         released

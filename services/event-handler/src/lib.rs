@@ -9,7 +9,9 @@
 //! schedules.
 
 mod answers;
+mod attempts;
 mod membership;
+mod outage;
 mod owner;
 mod peer_service;
 mod peers;
@@ -17,6 +19,7 @@ mod queries;
 mod routes;
 mod service;
 mod trust;
+mod veil;
 
 use std::sync::Arc;
 
@@ -34,6 +37,7 @@ pub use peer_service::{Admission, GuardedPeerService, PeerService};
 pub use peers::Peers;
 pub use service::HandlerService;
 
+use attempts::Witness;
 use routes::Routes;
 use trust::Trust;
 
@@ -80,7 +84,7 @@ impl Default for Options {
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) targets: Targets,
+    pub(crate) targets: Witness,
     pub(crate) clock: Clock,
     pub(crate) keyring: EventKeyring,
     pub(crate) peers: Peers,
@@ -119,7 +123,7 @@ impl EventHandler {
         let trust = Trust::new(clock.clone(), options.lease_ttl_ms, options.exclusive_store);
         let shared = Shared {
             store,
-            targets,
+            targets: Witness::new(targets, clock.clone()),
             clock,
             keyring: EventKeyring::new(&installation.secret),
             peers,

@@ -241,7 +241,7 @@ impl Membership {
             Ok(Some(lease)) => self.own(lease, lapses),
             // Somebody else was faster, or its former owner lives.
             Ok(None) => {}
-            Err(error) => tracing::warn!(shard, %error, "the shard cannot be taken; trying on"),
+            Err(error) => crate::outage::note(shard, &error, "the shard cannot be taken; trying on"),
         }
     }
 

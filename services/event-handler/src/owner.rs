@@ -22,12 +22,12 @@ use tollgate_core::handle::Shard;
 use tollgate_core::handle::change::Changes;
 use tollgate_core::handle::control::UnderWay;
 use tollgate_core::model::RunId;
-use tollgate_metrics::Role;
+use tollgate_metrics::{OwnerWatch, Role};
 use tollgate_store::handle::Lease;
 use tollgate_store::{CommitError, StoreError};
 
-use crate::Shared;
 use crate::routes::{Input, Replied};
+use crate::{Shared, outage};
 use gather::Gather;
 use handover::Closing;
 use heard::Heard;
@@ -73,6 +73,8 @@ pub(crate) struct Owner {
     under_way: Vec<UnderWay>,
     /// Answers that no commit has recorded yet.
     heard: Heard,
+    /// Measures how long tokens take to be handed on, and writes spans.
+    watch: OwnerWatch,
     /// The last read did not read everything.
     more: bool,
     /// When the last read began (monotonic).
@@ -113,8 +115,10 @@ impl Owner {
         loopback: mpsc::UnboundedSender<Input>,
         stop: CancellationToken,
     ) -> Self {
+        let watch = shared.options.metrics.owner(&shared.clock);
         Self {
             shared,
+            watch,
             lease,
             lapses,
             inputs,
@@ -166,7 +170,7 @@ impl Owner {
         let mut beside = Beside { commit: None, read: None, read_due, closing: None, gather };
         loop {
             if self.shared.trust.lapses() != self.lapses {
-                tracing::warn!(shard = self.lease.shard, "the lease was not to be trusted for a while");
+                tracing::debug!(shard = self.lease.shard, "the lease was not to be trusted for a while");
                 return self.reload(&machine);
             }
             let trusted = self.is_trusted();
@@ -218,7 +222,7 @@ impl Owner {
             }
             Event::Read(Err(error)) => {
                 self.shared.options.metrics.store_failed(Role::Handler);
-                tracing::warn!(shard = self.lease.shard, %error, "the shard's news cannot be read");
+                outage::note(self.lease.shard, &error, "the shard's news cannot be read");
             }
             Event::Deadline => {}
             Event::Stop => {
@@ -305,9 +309,9 @@ impl Owner {
         self.shared.trust.holds(self.lapses)
     }
 
-    fn begin_commit(&self, changes: Changes) -> CommitTask {
+    fn begin_commit(&mut self, changes: Changes) -> CommitTask {
         let (store, mut lease) = (self.shared.store.clone(), self.lease.clone());
-        let watch = self.shared.options.metrics.commit(&self.shared.clock, &changes);
+        let watch = self.watch.commit(&changes);
         // A task of its own: a commit must not be cancelled half-way.
         tokio::spawn(async move {
             let result = store.commit(&mut lease, &changes).await;
@@ -341,7 +345,7 @@ impl Owner {
                 Left::Lost
             }
             CommitError::Failed(error) | CommitError::Unknown(error) => {
-                tracing::warn!(shard, %error, "a commit failed; the shard is loaded anew");
+                outage::note(shard, &error, "a commit failed; the shard is loaded anew");
                 self.reload(machine)
             }
         }

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tollgate_store::handle::{Lease, Member};
 use tollgate_store::{Store, StoreError};
+use tonic::transport::ClientTlsConfig;
 
 use crate::Routes;
 pub(crate) use forward::Asked;
@@ -44,6 +45,8 @@ struct Shared {
     store: Arc<dyn Store>,
     routes: Routes,
     key: PeerKey,
+    /// For addresses that begin with https.
+    tls: ClientTlsConfig,
     /// This process's own id, where it is a handler.
     own: OnceLock<String>,
     known: RwLock<Known>,
@@ -67,11 +70,20 @@ impl Peers {
     /// # Errors
     /// What the store says when asked for the installation.
     pub async fn new(store: Arc<dyn Store>) -> Result<Self, StoreError> {
+        Self::with_tls(store, ClientTlsConfig::new().with_enabled_roots()).await
+    }
+
+    /// As [`Peers::new`]; processes that others reach by https are spoken to like this.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn with_tls(store: Arc<dyn Store>, tls: ClientTlsConfig) -> Result<Self, StoreError> {
         let key = PeerKey::new(&store.installation().await?.secret);
         let shared = Shared {
             store,
             routes: Routes::default(),
             key,
+            tls,
             own: OnceLock::new(),
             known: RwLock::default(),
             refreshed: Mutex::default(),
@@ -135,7 +147,7 @@ impl Peers {
             let kept = known.peers.get(&member.process).filter(|peer| peer.address == member.address);
             let peer = match kept {
                 Some(peer) => Some(peer.clone()),
-                None => Peer::new(member, &self.shared.key).map(Arc::new),
+                None => Peer::new(member, &self.shared.key, &self.shared.tls).map(Arc::new),
             };
             peers.extend(peer.map(|peer| (member.process.clone(), peer)));
         }

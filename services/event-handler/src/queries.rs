@@ -2,6 +2,7 @@
 
 mod event;
 mod explain;
+mod queue;
 mod sample;
 mod status;
 
@@ -43,18 +44,18 @@ impl Shared {
     /// Runs as the API shows them.
     pub(crate) async fn show_runs(&self, runs: &[Run]) -> Result<Vec<v1::Run>, Status> {
         let counts = self.outstanding(runs).await;
-        let shown = runs.iter().zip(counts).map(|(run, counts)| async move {
-            let key = (run.schedule_uid, run.generation);
-            let specs = self.store.specs(run.shard, &[key]).await.map_err(store_status)?;
-            let shown = convert::run::to_message(run, specs.first().and_then(|s| s.policy_id.as_deref()));
-            Ok(match counts {
+        let specs = self.specs_of(runs.iter()).await?;
+        let shown = runs.iter().zip(counts).map(|(run, counts)| {
+            let spec = specs.get(&(run.schedule_uid, run.generation));
+            let shown = convert::run::to_message(run, spec.and_then(|spec| spec.policy_id.as_deref()));
+            match counts {
                 Some((in_flight_count, retrying)) => {
                     v1::Run { in_flight_count, waiting_count: shown.waiting_count + retrying, ..shown }
                 }
                 None => shown,
-            })
+            }
         });
-        futures::future::join_all(shown).await.into_iter().collect()
+        Ok(shown.collect())
     }
 
     /// Tokens in flight, and events that wait for another attempt, as the owners know it.

@@ -5,9 +5,11 @@ use std::pin::Pin;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use tollgate_auth::{Access, Named};
 use tollgate_core::handle::change::Outcome;
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::{Pause, RunId};
+use tollgate_metrics::trace::Traceparent;
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::v1::event_handler_service_server::EventHandlerService;
 use tollgate_proto::{FieldError, filter, page, v1};
@@ -17,7 +19,7 @@ use tollgate_store::plan::{Audit, PlanWrite};
 use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
 
-use crate::Shared;
+use crate::{Shared, veil};
 
 /// How many releases one batch, or one message of a stream, may have.
 const BATCH_MAX: usize = 1_000;
@@ -96,6 +98,13 @@ fn actor<T>(request: &Request<T>) -> String {
     given.filter(|actor| !actor.is_empty()).unwrap_or("anonymous").to_owned()
 }
 
+/// Whose request it is, once it is known that it names nothing foreign.
+fn admitted<T: Named>(request: &Request<T>) -> Result<Access, Status> {
+    let access = Access::of(request.extensions());
+    access.admit(request.get_ref())?;
+    Ok(access)
+}
+
 fn batch_size(field: &str, releases: usize) -> Result<(), FieldError> {
     if (1..=BATCH_MAX).contains(&releases) {
         return Ok(());
@@ -134,13 +143,19 @@ impl EventHandlerService for HandlerService {
         &self,
         request: Request<v1::ReleaseTokenRequest>,
     ) -> Result<Response<v1::ReleaseTokenResponse>, Status> {
-        self.shared.release(request.into_inner()).await.into_response().map(Response::new)
+        let access = Access::of(request.extensions());
+        let parent = self.shared.parent(&request);
+        let mut release = request.into_inner();
+        release.name = self.shared.to_release(&access, release.name);
+        self.shared.release(release, parent).await.into_response().map(Response::new)
     }
 
     async fn release_tokens(
         &self,
         request: Request<Streaming<v1::ReleaseTokensRequest>>,
     ) -> Result<Response<v1::ReleaseTokensResponse>, Status> {
+        let access = Access::of(request.extensions());
+        let parent = self.shared.parent(&request);
         let mut stream = request.into_inner();
         let mut tally = Tally::default();
         let mut waiting = VecDeque::new();
@@ -150,8 +165,8 @@ impl EventHandlerService for HandlerService {
             while running.len() < STREAM_MAX
                 && let Some(release) = waiting.pop_front()
             {
-                let shared = self.shared.clone();
-                running.push(Box::pin(async move { one_of_many(shared, release).await }));
+                let (shared, access) = (self.shared.clone(), access.clone());
+                running.push(Box::pin(async move { one_of_many(shared, &access, parent, release).await }));
             }
             tokio::select! {
                 message = stream.message(), if open && waiting.is_empty() => match message? {
@@ -174,9 +189,12 @@ impl EventHandlerService for HandlerService {
         &self,
         request: Request<v1::BatchReleaseTokensRequest>,
     ) -> Result<Response<v1::BatchReleaseTokensResponse>, Status> {
+        let access = Access::of(request.extensions());
+        let parent = self.shared.parent(&request);
         let releases = request.into_inner().releases;
         batch_size("releases", releases.len())?;
-        let all = releases.into_iter().map(|release| one_of_many(self.shared.clone(), release));
+        let all =
+            releases.into_iter().map(|release| one_of_many(self.shared.clone(), &access, parent, release));
         let responses: Result<Vec<_>, Status> = futures::future::join_all(all).await.into_iter().collect();
         let responses = responses?.into_iter().map(|(_, response)| response).collect();
         Ok(Response::new(v1::BatchReleaseTokensResponse { responses }))
@@ -186,28 +204,37 @@ impl EventHandlerService for HandlerService {
         &self,
         request: Request<v1::ExtendTokenRequest>,
     ) -> Result<Response<v1::ExtendTokenResponse>, Status> {
-        self.shared.extend(request.into_inner()).await.map(Response::new)
+        let access = Access::of(request.extensions());
+        let mut extend = request.into_inner();
+        extend.name = self.shared.to_release(&access, extend.name);
+        self.shared.extend(extend).await.map(Response::new)
     }
 
     async fn get_event(&self, request: Request<v1::GetEventRequest>) -> Result<Response<v1::Event>, Status> {
-        self.shared.find_event(&request.into_inner().name).await.map(Response::new)
+        let access = admitted(&request)?;
+        let name = self.shared.to_read(&access, request.into_inner().name);
+        let event = self.shared.find_event(&name).await?;
+        Ok(Response::new(veil::event(&access, event)))
     }
 
     async fn list_events(
         &self,
         request: Request<v1::ListEventsRequest>,
     ) -> Result<Response<v1::ListEventsResponse>, Status> {
+        let access = admitted(&request)?;
         let request = request.into_inner();
         let size = page::size(request.page_size)?;
         let query = ["ListEvents", &request.parent, &request.filter];
         let from = page::Token::<u32>::decode(&request.page_token, &query)?.unwrap_or(0);
         let run = self.shared.find_run("parent", &request.parent).await?;
         let (events, next) = self.shared.list_events(run, &request.filter, from, size).await?;
+        let events = events.into_iter().map(|event| veil::event(&access, event)).collect();
         let next_page_token = next.map(|next| page::Token::encode(next, &query)).unwrap_or_default();
         Ok(Response::new(v1::ListEventsResponse { events, next_page_token }))
     }
 
     async fn get_run(&self, request: Request<v1::GetRunRequest>) -> Result<Response<v1::Run>, Status> {
+        admitted(&request)?;
         let run = self.shared.find_run("name", &request.into_inner().name).await?;
         self.shared.show_run(&run).await.map(Response::new)
     }
@@ -216,6 +243,7 @@ impl EventHandlerService for HandlerService {
         &self,
         request: Request<v1::ListRunsRequest>,
     ) -> Result<Response<v1::ListRunsResponse>, Status> {
+        admitted(&request)?;
         let request = request.into_inner();
         let size = page::size(request.page_size)?;
         let query = ["ListRuns", &request.parent, &request.filter];
@@ -235,6 +263,7 @@ impl EventHandlerService for HandlerService {
     }
 
     async fn cancel_run(&self, request: Request<v1::CancelRunRequest>) -> Result<Response<v1::Run>, Status> {
+        admitted(&request)?;
         let actor = actor(&request);
         let request = request.into_inner();
         let reason = convert::remark("reason", &request.reason)?;
@@ -253,6 +282,7 @@ impl EventHandlerService for HandlerService {
         &self,
         request: Request<v1::RetryDeadEventsRequest>,
     ) -> Result<Response<v1::RetryDeadEventsResponse>, Status> {
+        let access = admitted(&request)?;
         let actor = actor(&request);
         let request = request.into_inner();
         let run = self.shared.find_run("parent", &request.parent).await?;
@@ -262,7 +292,8 @@ impl EventHandlerService for HandlerService {
         }
         let mut indexes = Vec::with_capacity(request.events.len());
         for name in &request.events {
-            let event = self.shared.address("events", name).map_err(|refusal| refusal.into_status())?.event;
+            let name = self.shared.to_read(&access, name.clone());
+            let event = self.shared.address("events", &name).map_err(|refusal| refusal.into_status())?.event;
             if event.run != run.id {
                 return Err(FieldError::new("events", name, format!("an event of {}", request.parent)).into());
             }
@@ -292,14 +323,28 @@ impl EventHandlerService for HandlerService {
         &self,
         request: Request<v1::ExplainEventRequest>,
     ) -> Result<Response<v1::Explanation>, Status> {
-        self.shared.explain(&request.into_inner().name).await.map(Response::new)
+        let access = admitted(&request)?;
+        let name = self.shared.to_read(&access, request.into_inner().name);
+        let told = self.shared.explain(&name).await?;
+        Ok(Response::new(veil::explanation(&access, told)))
+    }
+
+    async fn get_policy_queue(
+        &self,
+        request: Request<v1::GetPolicyQueueRequest>,
+    ) -> Result<Response<v1::PolicyQueue>, Status> {
+        let access = admitted(&request)?;
+        let queue = self.shared.policy_queue(request.into_inner()).await?;
+        Ok(Response::new(veil::queue(&access, queue)))
     }
 
     async fn get_handler_status(
         &self,
         request: Request<v1::GetHandlerStatusRequest>,
     ) -> Result<Response<v1::HandlerStatus>, Status> {
-        self.shared.status(&request.into_inner().parent).await.map(Response::new)
+        let access = admitted(&request)?;
+        let status = self.shared.status(&request.into_inner().parent).await?;
+        Ok(Response::new(veil::status(&access, status)))
     }
 
     async fn pause_dispatch(
@@ -323,21 +368,37 @@ impl EventHandlerService for HandlerService {
 }
 
 impl HandlerService {
-    /// None where the filter names a schedule that does not exist: nothing can match.
+    /// None where the filter names a schedule or a policy that does not exist: nothing can match.
     async fn run_filter(&self, namespace: &str, text: &str) -> Result<Option<RunFilter>, Status> {
         let mut filter = RunFilter::default();
-        for term in filter::parse(text, &["schedule", "state"])? {
-            if term.key == "state" {
-                filter.states.push(convert::run::state_in_filter(&term.value)?);
-                continue;
+        for term in filter::parse(text, &["schedule", "policy", "state", "launch_time>", "launch_time<"])? {
+            match term.key.as_str() {
+                "state" => filter.states.push(convert::run::state_in_filter(&term.value)?),
+                "launch_time>" => filter.from_us = Some(moment(&term.value)?),
+                "launch_time<" => filter.to_us = Some(moment(&term.value)?.saturating_add(1)),
+                "policy" => {
+                    let name = names::policy_within("filter", namespace, &term.value)?;
+                    let policy = self.shared.store.policy(namespace, &name.id).await.map_err(store_status)?;
+                    let Some(policy) = policy else { return Ok(None) };
+                    filter.policy_uid = Some(policy.uid);
+                }
+                _ => {
+                    let name = names::schedule_within("filter", namespace, &term.value)?;
+                    let schedule = self.shared.store.schedule(namespace, &name.id).await;
+                    let Some(schedule) = schedule.map_err(store_status)? else { return Ok(None) };
+                    filter.schedule_uid = Some(schedule.uid);
+                }
             }
-            let name = names::schedule_within("filter", namespace, &term.value)?;
-            let schedule = self.shared.store.schedule(namespace, &name.id).await.map_err(store_status)?;
-            let Some(schedule) = schedule else { return Ok(None) };
-            filter.schedule_uid = Some(schedule.uid);
         }
         Ok(Some(filter))
     }
+}
+
+/// A moment in a filter, in microseconds since the epoch.
+fn moment(text: &str) -> Result<i64, FieldError> {
+    let read = chrono::DateTime::parse_from_rfc3339(text);
+    let refused = |_| FieldError::new("filter", text, "a time such as 2026-03-29T03:00:00Z");
+    read.map(|at| at.timestamp_micros()).map_err(refused)
 }
 
 impl Shared {
@@ -386,9 +447,12 @@ fn outcome(state: v1::EventState) -> Option<Outcome> {
 
 async fn one_of_many(
     shared: Shared,
-    request: v1::ReleaseTokenRequest,
+    access: &Access,
+    parent: Option<Traceparent>,
+    mut request: v1::ReleaseTokenRequest,
 ) -> Result<(String, v1::ReleaseTokenResponse), Status> {
     let name = request.name.clone();
-    let response = shared.release(request).await.into_item()?;
+    request.name = shared.to_release(access, request.name);
+    let response = shared.release(request, parent).await.into_item()?;
     Ok((name, response))
 }

@@ -39,9 +39,15 @@ impl Trust {
 
     /// A heartbeat has been written, by a call that began at `began_us` (monotonic).
     pub(crate) fn renew(&self, began_us: i64) {
-        if self.now_us() > self.state.until_us.load(SeqCst) {
+        let until_us = self.state.until_us.load(SeqCst);
+        if self.now_us() > until_us {
             // Before the new term, so that whoever sees the term sees the lapse.
             self.state.lapses.fetch_add(1, SeqCst);
+            if until_us > i64::MIN {
+                tracing::warn!(
+                    "no sign of life for too long: what was decided meanwhile is not done, and the shards are loaded anew"
+                );
+            }
         }
         self.state.until_us.fetch_max(began_us.saturating_add(self.term_us), SeqCst);
     }

@@ -14,7 +14,7 @@ use tollgate_store::handle::Member;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request, Response, Status};
 
 use super::{Asked, DEADLINE, PeerKey};
@@ -72,9 +72,13 @@ struct Wakes {
 
 impl Peer {
     /// None where its address makes no sense.
-    pub(super) fn new(member: &Member, key: &PeerKey) -> Option<Self> {
+    pub(super) fn new(member: &Member, key: &PeerKey, tls: &ClientTlsConfig) -> Option<Self> {
         let credential = Credential(key.credential(&member.process)?);
-        let endpoint = match Endpoint::from_shared(member.address.clone()) {
+        let endpoint = Endpoint::from_shared(member.address.clone());
+        let endpoint = match endpoint.and_then(|endpoint| {
+            let secure = member.address.starts_with("https:");
+            if secure { endpoint.tls_config(tls.clone()) } else { Ok(endpoint) }
+        }) {
             Ok(endpoint) => endpoint,
             Err(error) => {
                 tracing::warn!(process = member.process, address = member.address, %error, "no address");

@@ -1,12 +1,13 @@
 //! Why an event waits, in words.
 
 use tollgate_core::handle::{Explanation, Holder, Place, Reason};
-use tollgate_core::model::{EventRef, Pause};
+use tollgate_core::model::{EventRef, Pause, Sent};
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::v1;
 use tonic::Status;
 
 use crate::Shared;
+use crate::attempts::Attempt;
 use crate::routes::Input;
 
 impl Shared {
@@ -16,11 +17,11 @@ impl Shared {
             return Ok(explanation);
         }
         let (event, shown) = self.find_event_row(name).await?;
-        if ended(&shown) {
-            return Ok(without_memory(shown));
-        }
         if let Some(explanation) = self.peers.explain(event.shard, name).await {
             return Ok(explanation);
+        }
+        if ended(&shown) {
+            return Ok(without_memory(shown));
         }
         let message =
             format!("the owner of queue shard {:02x} does not answer, or there is none", event.shard);
@@ -31,6 +32,7 @@ impl Shared {
             holders: Vec::new(),
             place_in_line: -1,
             freed_by: "Wait until a handler owns the shard.".to_owned(),
+            attempts: Vec::new(),
         })
     }
 
@@ -38,37 +40,44 @@ impl Shared {
     pub(crate) async fn explain_here(&self, name: &str) -> Result<Option<v1::Explanation>, Status> {
         let (event, mut shown) = self.find_event_row(name).await?;
         let ask = |reply| Input::Explain { run: event.run, index: event.index, reply };
-        Ok(match self.peers.routes().ask(event.shard, ask).await {
+        let mut told = match self.peers.routes().ask(event.shard, ask).await {
             Some(Some(explained)) => {
                 shown.state = state(explained.place).into();
-                Some(self.in_words(event, shown, explained))
+                let now_us = self.clock.wall_us();
+                v1::Explanation { event: Some(shown), ..self.why(event.shard, &explained, now_us) }
             }
-            Some(None) => Some(without_memory(shown)),
-            None => None,
-        })
+            Some(None) => without_memory(shown),
+            None => return Ok(None),
+        };
+        if let Some(event) = &told.event {
+            told.attempts = self.targets.of(&event.event_id).into_iter().map(attempt).collect();
+        }
+        Ok(Some(told))
     }
 
-    fn in_words(&self, event: EventRef, shown: v1::Event, explained: Explanation) -> v1::Explanation {
-        let now_us = self.clock.wall_us();
+    /// What the owner knows of an event, in words, without the event itself.
+    pub(super) fn why(&self, shard: u16, explained: &Explanation, now_us: i64) -> v1::Explanation {
         let mut reasons: Vec<v1::Reason> = explained.reasons.iter().map(|r| in_words(r, now_us)).collect();
         if reasons.is_empty() {
-            reasons.push(in_flight(explained.place, &explained));
+            reasons.push(in_flight(explained.place, explained));
         }
-        let holders = explained.holders.iter().map(|h| self.holder(event.shard, h, now_us)).collect();
+        let holders = explained.holders.iter().map(|h| self.holder(shard, h, now_us)).collect();
         let place_in_line = explained.ahead.map_or(-1, |ahead| i64::try_from(ahead).unwrap_or(i64::MAX));
-        let freed_by = freed_by(&explained);
+        let freed_by = freed_by(explained);
         let first = reasons.first().map(|r| r.message.clone()).unwrap_or_default();
         let summary = match (explained.place, place_in_line) {
             (Place::Waiting | Place::Retrying, ahead) if ahead > 0 => {
-                format!("It waits: {first}. {ahead} events go before it.")
+                let before =
+                    if ahead == 1 { "1 event goes".to_owned() } else { format!("{ahead} events go") };
+                format!("It waits: {first}. {before} before it.")
             }
             (Place::Waiting | Place::Retrying | Place::Scheduled, _) => format!("It waits: {first}."),
             _ => format!("It is in flight: {first}."),
         };
-        v1::Explanation { event: Some(shown), summary, reasons, holders, place_in_line, freed_by }
+        v1::Explanation { summary, reasons, holders, place_in_line, freed_by, ..v1::Explanation::default() }
     }
 
-    fn holder(&self, shard: u16, holder: &Holder, now_us: i64) -> v1::Holder {
+    pub(super) fn holder(&self, shard: u16, holder: &Holder, now_us: i64) -> v1::Holder {
         let id = self.keyring.id(EventRef { shard, run: holder.run, index: holder.index });
         let (namespace, schedule) = &holder.schedule;
         v1::Holder {
@@ -114,6 +123,22 @@ fn without_memory(event: v1::Event) -> v1::Explanation {
         holders: Vec::new(),
         place_in_line: -1,
         freed_by: String::new(),
+        attempts: Vec::new(),
+    }
+}
+
+fn attempt(made: Attempt) -> v1::Attempt {
+    let (answer, message) = match made.sent {
+        Sent::Accepted => (v1::AttemptAnswer::Accepted, String::new()),
+        Sent::Refused { message, .. } => (v1::AttemptAnswer::Refused, message),
+        Sent::Unclear { message, .. } => (v1::AttemptAnswer::Unclear, message),
+    };
+    v1::Attempt {
+        attempt: made.attempt,
+        start_time: Some(convert::timestamp(made.start_us)),
+        duration: Some(convert::duration_of_ms(made.took_us / 1_000)),
+        answer: answer.into(),
+        message,
     }
 }
 
@@ -166,7 +191,8 @@ fn in_words(given: &Reason, now_us: i64) -> v1::Reason {
             )
         }
         Reason::RunRetrying { retrying } => {
-            reason(Code::BackingOff, format!("{retrying} events of its run wait for another attempt"))
+            let events = if *retrying == 1 { "event of its run waits" } else { "events of its run wait" };
+            reason(Code::BackingOff, format!("{retrying} {events} for another attempt"))
         }
         Reason::PolicyUnknown => {
             reason(Code::NoOwner, "its queue shard has not been told of its policy".to_owned())

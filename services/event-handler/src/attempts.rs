@@ -1,0 +1,131 @@
+//! Remembers what targets said of deliveries, for people who ask why an event is where it is.
+//!
+//! In: every delivery on its way to its target. Out: the attempts of one event.
+//! Invariants: memory is bounded, the oldest goes first; a first delivery that is taken, which nearly all are, costs
+//! nothing and leaves nothing. Not here: anything that decides: nothing is read back but to be shown, and what a handler
+//! remembers ends with it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tollgate_clock::Clock;
+use tollgate_core::model::{Delivery, Sent};
+use tollgate_target::Targets;
+
+/// So many attempts are remembered, of all events together.
+const KEPT_MAX: usize = 20_000;
+/// So many characters of an answer are.
+const MESSAGE_CHARS: usize = 500;
+
+/// What was made of one delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Attempt {
+    /// Its number.
+    pub(crate) attempt: u32,
+    /// When it began (wall clock).
+    pub(crate) start_us: i64,
+    /// How long the answer took, in microseconds.
+    pub(crate) took_us: i64,
+    /// What the target said.
+    pub(crate) sent: Sent,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    by_event: HashMap<String, Vec<Attempt>>,
+    /// The events of all attempts, earliest first.
+    order: VecDeque<String>,
+}
+
+/// The targets, and what they said. Clones share everything.
+#[derive(Clone, Debug)]
+pub(crate) struct Witness {
+    targets: Targets,
+    clock: Clock,
+    log: Arc<Mutex<Log>>,
+}
+
+impl Witness {
+    /// Nothing is remembered yet.
+    pub(crate) fn new(targets: Targets, clock: Clock) -> Self {
+        Self { targets, clock, log: Arc::default() }
+    }
+
+    /// Delivers one event once.
+    pub(crate) async fn send(&self, delivery: Delivery) -> Sent {
+        let (attempt, began) = (delivery.attempt, self.clock.now());
+        let event_id = delivery.event_id.clone();
+        let sent = self.targets.send(delivery).await;
+        if attempt > 1 || sent != Sent::Accepted {
+            let took_us = self.clock.now().mono_us - began.mono_us;
+            let sent = clipped(sent.clone());
+            let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+            log.note(event_id.as_str(), Attempt { attempt, start_us: began.wall_us, took_us, sent });
+        }
+        sent
+    }
+
+    /// The remembered attempts of an event, earliest first.
+    pub(crate) fn of(&self, event_id: &str) -> Vec<Attempt> {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.by_event.get(event_id).cloned().unwrap_or_default()
+    }
+}
+
+impl Log {
+    fn note(&mut self, event_id: &str, attempt: Attempt) {
+        self.by_event.entry(event_id.to_owned()).or_default().push(attempt);
+        self.order.push_back(event_id.to_owned());
+        if self.order.len() <= KEPT_MAX {
+            return;
+        }
+        let Some(oldest) = self.order.pop_front() else { return };
+        if let Some(attempts) = self.by_event.get_mut(&oldest) {
+            attempts.remove(0);
+            if attempts.is_empty() {
+                self.by_event.remove(&oldest);
+            }
+        }
+    }
+}
+
+fn clipped(mut sent: Sent) -> Sent {
+    if let Sent::Refused { message, .. } | Sent::Unclear { message, .. } = &mut sent
+        && let Some((end, _)) = message.char_indices().nth(MESSAGE_CHARS)
+    {
+        message.truncate(end);
+        message.push('…');
+    }
+    sent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(attempt: u32) -> Attempt {
+        Attempt { attempt, start_us: 0, took_us: 0, sent: Sent::Accepted }
+    }
+
+    #[test]
+    fn the_oldest_attempt_is_forgotten_first() {
+        let mut log = Log::default();
+        log.note("a", attempt(1));
+        log.note("a", attempt(2));
+        for _ in 0..KEPT_MAX - 1 {
+            log.note("b", attempt(1));
+        }
+        assert_eq!(log.by_event["a"], [attempt(2)]);
+        log.note("b", attempt(2));
+        assert!(!log.by_event.contains_key("a"));
+        assert_eq!((log.order.len(), log.by_event["b"].len()), (KEPT_MAX, KEPT_MAX));
+    }
+
+    #[test]
+    fn long_answers_are_cut() {
+        let sent = Sent::Unclear { message: "ü".repeat(MESSAGE_CHARS + 1), retry_after_ms: None };
+        let Sent::Unclear { message, .. } = clipped(sent) else { unreachable!() };
+        assert_eq!(message.chars().count(), MESSAGE_CHARS + 1);
+        assert!(message.ends_with('…'));
+    }
+}

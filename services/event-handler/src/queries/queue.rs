@@ -1,0 +1,263 @@
+//! Who holds a policy's tokens, and who waits for them in which order.
+//!
+//! In: a policy's name. Out: rows of the store, and from the owner's memory what no row says: suspect tokens, when
+//! something happens by itself, places in line. Invariants: so many runs, tokens and questions at most, and what was
+//! left out is said; the owner is asked only about what is shown.
+
+use std::collections::BTreeMap;
+
+use futures::StreamExt;
+use tollgate_core::handle::change::{TokenRow, TokenState};
+use tollgate_core::model::{EventRef, Policy, Run, RunSpec, RunState, SECOND_US};
+use tollgate_proto::convert::{self, event, names};
+use tollgate_proto::{FieldError, v1};
+use tollgate_status::status as store_status;
+use tonic::Status;
+use uuid::Uuid;
+
+use crate::Shared;
+use crate::routes::Input;
+
+/// So many unfinished runs of a policy are read.
+const RUNS_MAX: u32 = 2_000;
+/// So many tokens.
+const TOKENS_MAX: u32 = 20_000;
+/// So many runs' tokens at once.
+const AT_ONCE: usize = 8;
+const SHOWN_DEFAULT: usize = 50;
+const SHOWN_MAX: usize = 200;
+/// For so many waiting schedules the owner is asked: it looks at every token for each.
+const ASKED_MAX: usize = 12;
+/// Holds of runs that ended longer ago say nothing about now.
+const SAMPLED_US: i64 = 3_600 * SECOND_US;
+/// So many runs are looked at for how long tokens were held.
+const SAMPLED_RUNS: u32 = 20;
+/// So many events of each.
+const SAMPLED_EVENTS: u32 = 200;
+
+/// A token that is held, with its run.
+struct Held<'a> {
+    run: &'a Run,
+    row: TokenRow,
+}
+
+impl Shared {
+    /// The queue of one policy.
+    pub(crate) async fn policy_queue(
+        &self,
+        request: v1::GetPolicyQueueRequest,
+    ) -> Result<v1::PolicyQueue, Status> {
+        let name = names::policy("name", &request.name)?;
+        let holders_max = shown("holders_max", request.holders_max)?;
+        let waiters_max = shown("waiters_max", request.waiters_max)?;
+        let policy = self.store.policy(&name.namespace, &name.id).await.map_err(store_status)?;
+        let policy = policy
+            .ok_or_else(|| Status::not_found(format!("name: there is no policy {:?}", request.name)))?;
+        let now_us = self.clock.wall_us();
+        let runs = self.store.policy_runs_open(policy.shard, policy.uid, now_us.saturating_add(1), RUNS_MAX);
+        let runs = runs.await.map_err(store_status)?;
+        let (held, all_read) = self.held(&runs).await?;
+        let (holders, waiters, holds) = futures::future::join3(
+            self.holders(&held, holders_max, now_us),
+            self.waiters(&runs, waiters_max, now_us),
+            self.holds(&policy, &runs, now_us),
+        )
+        .await;
+        let ((waiters, waiting), mut holds) = (waiters?, holds?);
+        holds.sort_unstable();
+        let part = |percent: usize| {
+            let place = (holds.len() * percent).div_ceil(100).saturating_sub(1);
+            holds.get(place).map(|us| convert::duration_of_ms(us / 1_000))
+        };
+        Ok(v1::PolicyQueue {
+            name: request.name,
+            holders,
+            holders_read_count: count(held.len()),
+            waiters,
+            waiters_read_count: count(waiting),
+            incomplete: !all_read || runs.len() >= RUNS_MAX as usize,
+            hold_p50: part(50),
+            hold_p99: part(99),
+            holds_sampled_count: count(holds.len()),
+        })
+    }
+
+    /// The tokens that are held, longest first, and whether all were read.
+    async fn held<'a>(&self, runs: &'a [Run]) -> Result<(Vec<Held<'a>>, bool), Status> {
+        let mut reads = Vec::new();
+        for run in runs.iter().filter(|run| run.cursor > run.counts.total()) {
+            reads.push(async move { (run, self.store.tokens(run.shard, run.id, 0, TOKENS_MAX).await) });
+        }
+        let mut reads = futures::stream::iter(reads).buffered(AT_ONCE);
+        let (mut held, mut read) = (Vec::new(), 0);
+        while read < TOKENS_MAX as usize
+            && let Some((run, rows)) = reads.next().await
+        {
+            let rows = rows.map_err(store_status)?;
+            read += rows.len();
+            let in_flight = rows.into_iter().filter(|row| row.state != TokenState::Waiting);
+            held.extend(in_flight.map(|row| Held { run, row }));
+        }
+        drop(reads);
+        held.sort_by_key(|held| (held.row.acquired_us, held.row.index));
+        Ok((held, read < TOKENS_MAX as usize))
+    }
+
+    async fn holders(&self, held: &[Held<'_>], max: usize, now_us: i64) -> Vec<v1::Holder> {
+        let asked = held.iter().take(max).map(|held| self.held_token(held, now_us));
+        futures::future::join_all(asked).await
+    }
+
+    /// As its owner knows it; where that does not answer, as its row says.
+    async fn held_token(&self, held: &Held<'_>, now_us: i64) -> v1::Holder {
+        let (run, row) = (held.run, &held.row);
+        let id = self.keyring.id(EventRef { shard: run.shard, run: run.id, index: row.index });
+        let shown = event::to_message(&id, run, row.index, 0, event::Place::Token { row, suspect: false });
+        let ask = |reply| Input::Explain { run: run.id, index: row.index, reply };
+        let known = match self.peers.routes().ask(run.shard, ask).await {
+            Some(explained) => explained
+                .and_then(|explained| explained.holders.into_iter().next())
+                .map(|holder| self.holder(run.shard, &holder, now_us)),
+            None => {
+                let explained = self.peers.explain(run.shard, &shown.name).await;
+                explained.and_then(|explained| {
+                    explained.holders.into_iter().find(|holder| holder.event == shown.name)
+                })
+            }
+        };
+        known.unwrap_or_else(|| v1::Holder {
+            event: shown.name.clone(),
+            schedule: shown.schedule.clone(),
+            state: shown.state,
+            age: Some(convert::duration_of_ms((now_us - row.acquired_us).max(0) / 1_000)),
+            expire_time: None,
+        })
+    }
+
+    /// The schedules that wait, in the order in which they go, and how many there are.
+    async fn waiters(
+        &self,
+        runs: &[Run],
+        max: usize,
+        now_us: i64,
+    ) -> Result<(Vec<v1::PolicyWaiter>, usize), Status> {
+        // Runs come earliest first, so that the first of each schedule is the one that goes next.
+        let mut by_schedule: BTreeMap<Uuid, (&Run, u32, u64)> = BTreeMap::new();
+        for run in runs.iter().filter(|run| run.cursor < run.events) {
+            let (_, runs_count, waiting) = by_schedule.entry(run.schedule_uid).or_insert((run, 0, 0));
+            *runs_count += 1;
+            *waiting += u64::from(run.events - run.cursor);
+        }
+        let waiting = by_schedule.len();
+        let mut all: Vec<(&Run, u32, u64)> = by_schedule.into_values().collect();
+        all.sort_by_key(|(run, ..)| (std::cmp::Reverse(run.priority), run.launch_us, run.id));
+        all.truncate(max);
+        let specs = self.specs_of(all.iter().map(|(run, ..)| *run)).await?;
+        let told = all.into_iter().enumerate().map(|(place, (run, runs_count, waiting_count))| {
+            let finish_by_s =
+                specs.get(&(run.schedule_uid, run.generation)).and_then(|spec| spec.finish_by_s);
+            async move {
+                let mut waiter = self.waiter(run, finish_by_s);
+                (waiter.runs_count, waiter.waiting_count) = (runs_count, waiting_count);
+                if place < ASKED_MAX {
+                    self.ask_place(run, &mut waiter, now_us).await;
+                }
+                waiter
+            }
+        });
+        let mut waiters = futures::future::join_all(told).await;
+        // Whoever is not known to be in line comes after those that are.
+        let place = |waiter: &v1::PolicyWaiter| u64::try_from(waiter.place_in_line).unwrap_or(u64::MAX);
+        waiters.sort_by_key(|waiter| (std::cmp::Reverse(waiter.priority), place(waiter)));
+        Ok((waiters, waiting))
+    }
+
+    fn waiter(&self, run: &Run, finish_by_s: Option<i64>) -> v1::PolicyWaiter {
+        let id = self.keyring.id(EventRef { shard: run.shard, run: run.id, index: run.cursor });
+        let end_us = finish_by_s.map(|after| run.launch_us.saturating_add(after.saturating_mul(SECOND_US)));
+        v1::PolicyWaiter {
+            schedule: names::of_schedule(&run.namespace, &run.schedule_id),
+            run: names::of_run(&run.namespace, run.shard, run.id),
+            launch_time: Some(convert::timestamp(run.launch_us)),
+            finish_by_time: end_us.map(convert::timestamp),
+            priority: u32::from(run.priority),
+            event: names::of_event(&run.namespace, id.as_str()),
+            place_in_line: -1,
+            ..v1::PolicyWaiter::default()
+        }
+    }
+
+    /// Asks the owner for the next event's place in line, and why it waits.
+    async fn ask_place(&self, run: &Run, waiter: &mut v1::PolicyWaiter, now_us: i64) {
+        let ask = |reply| Input::Explain { run: run.id, index: run.cursor, reply };
+        match self.peers.routes().ask(run.shard, ask).await {
+            Some(Some(explained)) => {
+                let told = self.why(run.shard, &explained, now_us);
+                (waiter.place_in_line, waiter.summary) = (told.place_in_line, told.summary);
+            }
+            // It has started since its row was read.
+            Some(None) => {}
+            None => {
+                if let Some(told) = self.peers.explain(run.shard, &waiter.event).await {
+                    (waiter.place_in_line, waiter.summary) = (told.place_in_line, told.summary);
+                }
+            }
+        }
+    }
+
+    /// How long tokens were held lately, in microseconds: of the latest events of runs that run, or ended lately.
+    async fn holds(&self, policy: &Policy, open: &[Run], now_us: i64) -> Result<Vec<i64>, Status> {
+        let since_us = now_us - SAMPLED_US;
+        let ended = self.store.policy_runs_ended(policy.shard, policy.uid, since_us, SAMPLED_RUNS).await;
+        let ended = ended.map_err(store_status)?;
+        let running =
+            open.iter().rev().filter(|run| run.state == RunState::Running && run.counts.total() > 0);
+        let sampled = running.chain(&ended).take(SAMPLED_RUNS as usize);
+        let reads = sampled.map(|run| {
+            let from = run.cursor.saturating_sub(SAMPLED_EVENTS);
+            self.store.history(run.shard, run.id, from, None, SAMPLED_EVENTS)
+        });
+        let mut holds = Vec::new();
+        for rows in futures::future::join_all(reads).await {
+            let rows = rows.map_err(store_status)?;
+            holds.extend(rows.iter().filter_map(|row| Some((row.finished_us - row.acquired_us?).max(0))));
+        }
+        Ok(holds)
+    }
+
+    /// The specs of runs, each shard asked once.
+    pub(crate) async fn specs_of(
+        &self,
+        runs: impl Iterator<Item = &Run>,
+    ) -> Result<BTreeMap<(Uuid, i64), RunSpec>, Status> {
+        let mut by_shard: BTreeMap<u16, Vec<(Uuid, i64)>> = BTreeMap::new();
+        for run in runs {
+            by_shard.entry(run.shard).or_default().push((run.schedule_uid, run.generation));
+        }
+        let mut reads = Vec::new();
+        for (shard, mut keys) in by_shard {
+            keys.sort_unstable();
+            keys.dedup();
+            reads.push(async move { self.store.specs(shard, &keys).await });
+        }
+        let mut reads = futures::stream::iter(reads).buffer_unordered(AT_ONCE);
+        let mut specs = BTreeMap::new();
+        while let Some(read) = reads.next().await {
+            let read = read.map_err(store_status)?;
+            specs.extend(read.into_iter().map(|spec| ((spec.schedule_uid, spec.generation), spec)));
+        }
+        Ok(specs)
+    }
+}
+
+fn shown(field: &str, given: i32) -> Result<usize, FieldError> {
+    match usize::try_from(given) {
+        Ok(0) => Ok(SHOWN_DEFAULT),
+        Ok(given) => Ok(given.min(SHOWN_MAX)),
+        Err(_) => Err(FieldError::new(field, given, "0 or more")),
+    }
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
