@@ -88,6 +88,15 @@ impl Browser {
         page
     }
 
+    /// A page that shows a text, if not at once, then soon.
+    async fn in_time(&self, path: &str, text: &str) -> Page {
+        wait_for(text, 20, async || {
+            let page = self.page(path).await;
+            page.text.contains(text).then_some(page)
+        })
+        .await
+    }
+
     fn form(&self, path: &str, fields: &[(&str, &str)]) -> hyper::http::request::Builder {
         assert!(!fields.is_empty());
         Request::builder()
@@ -194,9 +203,12 @@ async fn pages_show_what_is_there() {
     let why = service.handler().explain_event(request).await.unwrap().into_inner();
     page.shows(&["Why it is where it is", "limit reached", &why.reasons[0].message]);
 
-    let page = browser.page("/n/default/calendar").await;
-    page.shows(&["From 2 schedules", "24 hours"]);
-    browser.page("/n/default/calendar?span=week").await.shows(&["slots of 3 hours", "Where most will wait"]);
+    browser.in_time("/n/default/calendar", "exact from the launch index").await;
+    let week = browser.in_time("/n/default/calendar?span=week", "Where most will wait").await;
+    week.shows(&["Every column is ten minutes"]);
+    let page = browser.page("/n/default/schedules/nightly/edit").await;
+    page.shows(&["0 3 * * MON-FRI", "Europe/Berlin", "All of it, as JSON", "&quot;has_secret&quot;: true"]);
+    assert!(!page.text.contains("whsec_"), "a secret is shown");
     let page = browser.page("/n/default/audit").await;
     page.shows(&["create", "max_in_flight", ">nightly</a>"]);
     let page = browser.page("/n/default/audit?resource=policy/gentle").await;
@@ -213,7 +225,7 @@ async fn what_is_not_there_is_said() {
     browser.page("/").await.shows(&["No policies yet", "tollgate apply -f FILE", "Nothing runs"]);
     browser.page("/n/default/schedules").await.shows(&["No schedules yet."]);
     browser.page("/n/default/runs").await.shows(&["Nothing has run yet."]);
-    browser.page("/n/default/calendar").await.shows(&["No schedules yet"]);
+    browser.in_time("/n/default/calendar", "Nothing falls due in this time.").await;
     browser.page("/n/default/audit").await.shows(&["Nothing has been changed"]);
     for (path, status) in [
         ("/n/default/policies/none", StatusCode::NOT_FOUND),

@@ -9,8 +9,8 @@ use tollgate_tests::{Cli, Database, Kind, Service, binary};
 const DOCKERFILE: &str = include_str!("../../docker/Dockerfile");
 const COMPOSE: &str = include_str!("../../docker/compose.yaml");
 /// Variables of the client commands, and the one that names the file of settings.
-const OTHER_VARIABLES: [&str; 4] =
-    ["TOLLGATE_CONFIG", "TOLLGATE_SERVER", "TOLLGATE_NAMESPACE", "TOLLGATE_ACTOR"];
+const OTHER_VARIABLES: [&str; 5] =
+    ["TOLLGATE_CONFIG", "TOLLGATE_SECRET_KEYS", "TOLLGATE_SERVER", "TOLLGATE_NAMESPACE", "TOLLGATE_ACTOR"];
 
 #[test]
 fn every_variable_is_a_setting() {

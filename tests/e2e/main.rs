@@ -19,8 +19,10 @@ macro_rules! on_both_stores {
     };
 }
 
+mod ahead;
 mod attacks;
 mod bad_input;
+mod browser;
 mod by_hand;
 mod change;
 mod cluster;
@@ -29,13 +31,19 @@ mod container;
 mod corrupt;
 mod crash;
 mod examples;
+mod image;
 mod main_job;
 mod metrics;
 mod operation_files;
+mod quotas;
 mod reflection;
 mod releases;
 mod rest;
+mod secrets;
+mod security;
 mod seed_example;
+mod shell;
 mod ten_million;
 mod throttle;
 mod times;
+mod traces;

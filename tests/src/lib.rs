@@ -3,12 +3,14 @@
 //! - [`Database`]: an empty SQLite file or PostgreSQL database.
 //! - [`Service`]: `tollgate serve` as a process, to be stopped or killed; [`Cli`]: the client commands.
 //! - [`Consumer`], [`SqsConsumer`]: take events, check their form, count distinct events in flight, release by gRPC.
+//! - [`browser`]: Chromium, for the pages of the console.
 //! - [`resources`]: policies, schedules and the calls that tests make often.
 //!
 //! Invariants: nothing here knows how the service works inside; what a consumer counts, it counts itself. Whatever
 //! fails, fails the test, so nothing here returns errors.
 #![expect(clippy::unwrap_used, reason = "whatever fails in the harness, fails the test")]
 
+pub mod browser;
 mod cli;
 mod cloud_event;
 mod consumer;

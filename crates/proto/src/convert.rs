@@ -20,6 +20,7 @@ use tollgate_core::model::Pause;
 use tollgate_core::plan::PlanError;
 
 pub use names::Name;
+pub use target::is_credential;
 
 use crate::field::FieldError;
 use crate::v1;

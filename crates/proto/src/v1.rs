@@ -14,3 +14,14 @@
 )]
 
 tonic::include_proto!("tollgate.v1");
+
+impl std::fmt::Debug for HttpTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpTarget")
+            .field("url", &self.url)
+            .field("headers", &self.headers.keys())
+            .field("has_secret", &(self.has_secret || !self.secret.is_empty()))
+            .field("deadline", &self.deadline)
+            .finish()
+    }
+}

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use tollgate_core::model::{CatchUp, Schedule, Target};
 use tollgate_proto::convert::{self, Name, names, policy, schedule};
-use tollgate_proto::json::from_json;
+use tollgate_proto::json::{from_json, to_json};
 use tollgate_proto::{FieldError, v1};
 
 const SECRET: &str = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz";
@@ -358,4 +358,29 @@ fn the_planners_refusals_name_the_fields_of_the_message() {
         let refusal = tollgate_core::plan::Plan::compile(&timing, b"seed").unwrap_err();
         assert_eq!(convert::plan_refusal("schedule", refusal).field, field);
     }
+}
+
+#[test]
+fn credentials_in_headers_are_hidden_and_kept() {
+    let with = |headers: Value| given(&http(json!({"headers": headers})));
+    let convert = |message: &v1::Schedule, stored: Option<&Schedule>| {
+        schedule::to_core(message, &name(), stored).unwrap()
+    };
+    let stored =
+        convert(&with(json!({"Authorization": "Bearer a", "X-Api-Key": "b", "X-Tenant": "c"})), None);
+    let shown = schedule::to_message(&stored);
+    let headers = to_json(&shown)["target"]["http"]["headers"].clone();
+    assert_eq!(headers, json!({"Authorization": "***", "X-Api-Key": "***", "X-Tenant": "c"}));
+    // What is given back as it is shown is kept; what is given in clear replaces it.
+    assert_eq!(convert(&shown, Some(&stored)).target, stored.target);
+    let changed = convert(&with(json!({"Authorization": "Bearer d", "X-Api-Key": "***"})), Some(&stored));
+    let Target::Http { http: changed, .. } = changed.target else { panic!("not HTTP") };
+    let kept = [("Authorization", "Bearer d"), ("X-Api-Key", "b")];
+    assert_eq!(changed.headers, kept.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+    // Nothing is kept where nothing is stored; and elsewhere, three stars are three stars.
+    let refused = schedule::to_core(&with(json!({"X-Api-Key": "***"})), &name(), None).unwrap_err();
+    assert_eq!(refused[0].field, "schedule.target.http.headers.X-Api-Key");
+    assert!(schedule::to_core(&with(json!({"X-Tenant": "***"})), &name(), None).is_ok());
+    let text = format!("{stored:?} {shown:?}");
+    assert!(!text.contains("Bearer a"), "{text}");
 }

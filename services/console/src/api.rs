@@ -19,13 +19,19 @@ const CALL_MAX: Duration = Duration::from_secs(10);
 /// A page of schedules with large payloads is large.
 const ANSWER_MAX_BYTES: usize = 128 * 1024 * 1024;
 
-/// Adds the caller's name and the time limit to each call.
+/// Adds the caller's name, the visitor's key and the time limit to each call.
 #[derive(Clone)]
-pub(crate) struct Caller(MetadataValue<Ascii>);
+pub(crate) struct Caller {
+    actor: MetadataValue<Ascii>,
+    bearer: Option<MetadataValue<Ascii>>,
+}
 
 impl Interceptor for Caller {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        request.metadata_mut().insert("tollgate-actor", self.0.clone());
+        request.metadata_mut().insert("tollgate-actor", self.actor.clone());
+        if let Some(bearer) = &self.bearer {
+            request.metadata_mut().insert("authorization", bearer.clone());
+        }
         request.set_timeout(CALL_MAX);
         Ok(request)
     }
@@ -38,10 +44,11 @@ type Wire = InterceptedService<Channel, Caller>;
 pub(crate) struct Api(Wire);
 
 impl Api {
-    /// Over this channel, as `actor`; one that cannot be a header is `console`.
-    pub(crate) fn new(channel: Channel, actor: &str) -> Self {
+    /// Over this channel, as `actor`, with the key that the visitor has shown; a name that cannot be a header is `console`.
+    pub(crate) fn new(channel: Channel, actor: &str, key: Option<&str>) -> Self {
         let actor = actor.parse().unwrap_or_else(|_| MetadataValue::from_static("console"));
-        Self(InterceptedService::new(channel, Caller(actor)))
+        let bearer = key.and_then(|key| format!("Bearer {key}").parse().ok());
+        Self(InterceptedService::new(channel, Caller { actor, bearer }))
     }
 
     /// The Schedule Master.

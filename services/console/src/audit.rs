@@ -112,7 +112,7 @@ fn row(visit: &Visit, entry: &v1::AuditEntry, with_resource: bool) -> Markup {
                     @match collection {
                         "policies" | "schedules" | "runs" => {
                             span.mute { (collection.trim_end_matches('s').replace("policie", "policy")) " " }
-                            a href=(to(&entry.resource)) { (crate::policy::clipped(id)) }
+                            a href=(to(&entry.resource)) { (crate::bucket::clipped(id)) }
                         }
                         _ => { (entry.resource) }
                     }

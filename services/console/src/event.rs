@@ -6,11 +6,16 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use tollgate_proto::v1;
 
-use crate::policy::clipped;
+use crate::bucket::clipped;
 use crate::problem::Problem;
 use crate::shell::Section;
-use crate::show::{count, duration, event_state, exact, fine, reason_code, seen, short, span_us, us};
+use crate::show::{counted, duration, event_state, exact, fine, reason_code, seen, short, span_us, tag, us};
 use crate::visit::{Body, Visit, to};
+
+/// So many of the latest attempts that were not taken are in the timeline.
+const IN_TIMELINE: usize = 5;
+/// So many of the latest attempts are in their table.
+const IN_TABLE: usize = 25;
 
 /// The event's id in a path.
 #[derive(Deserialize)]
@@ -104,8 +109,8 @@ async fn body(visit: &Visit, name: &str, problem: Option<Problem>) -> Result<Bod
         p.id { code { (event.event_id) } }
         div #live data-refresh=[open.then_some("3")] {
             (reasons(&why, open))
-            (timeline(visit.now_us, &steps(visit.now_us, &event, run.as_ref())))
-            (attempts(visit.now_us, &event))
+            (timeline(visit.now_us, &steps(visit.now_us, &why, run.as_ref())))
+            (attempts(visit.now_us, &why))
             (holders(visit.now_us, &why))
         }
         @if holds { (free(visit, &event)) }
@@ -125,7 +130,8 @@ fn reasons(why: &v1::Explanation, open: bool) -> Markup {
                     }
                     @match why.place_in_line {
                         0 => { li { "It is next in line." } }
-                        ahead @ 1.. => { li { (count(ahead.unsigned_abs())) " events start before it." } }
+                        1 => { li { "1 event starts before it." } }
+                        ahead @ 2.. => { li { (counted(ahead.unsigned_abs(), "event")) " start before it." } }
                         _ => {}
                     }
                 }
@@ -142,7 +148,8 @@ pub(crate) struct Step {
     pub(crate) note: String,
 }
 
-fn steps(now_us: i64, event: &v1::Event, run: Option<&v1::Run>) -> Vec<Step> {
+fn steps(now_us: i64, why: &v1::Explanation, run: Option<&v1::Run>) -> Vec<Step> {
+    let event = &why.event.clone().unwrap_or_default();
     let at = |label: &'static str, time: Option<&prost_types::Timestamp>, note: &str| {
         time.map(|time| Step { label, at_us: us(time), note: note.to_owned() })
     };
@@ -166,6 +173,19 @@ fn steps(now_us: i64, event: &v1::Event, run: Option<&v1::Run>) -> Vec<Step> {
     .into_iter()
     .flatten()
     .collect();
+    for made in why.attempts.iter().rev().take(IN_TIMELINE) {
+        let label = match made.answer() {
+            v1::AttemptAnswer::Refused => "attempt refused",
+            v1::AttemptAnswer::Unclear => "attempt unclear",
+            _ => continue,
+        };
+        let Some(at) = &made.start_time else { continue };
+        steps.push(Step {
+            label,
+            at_us: us(at),
+            note: format!("attempt {}: {}", made.attempt, made.message),
+        });
+    }
     steps.sort_by_key(|step| step.at_us);
     if event.finish_time.is_none() && event.launch_time.as_ref().is_some_and(|launch| us(launch) <= now_us) {
         let label = match event.state() {
@@ -201,7 +221,10 @@ pub(crate) fn timeline(now_us: i64, steps: &[Step]) -> Markup {
     }
 }
 
-fn attempts(now_us: i64, event: &v1::Event) -> Markup {
+fn attempts(now_us: i64, why: &v1::Explanation) -> Markup {
+    let event = why.event.clone().unwrap_or_default();
+    let known = why.attempts.iter().map(|made| made.attempt).collect::<std::collections::BTreeSet<_>>().len();
+    let untold = (event.attempt as usize).saturating_sub(known);
     html! {
         section aria-labelledby="h-attempts" {
             h2 #h-attempts { "Attempts" }
@@ -215,8 +238,56 @@ fn attempts(now_us: i64, event: &v1::Event) -> Markup {
                     dt { "Last message or answer" }
                     dd { @if event.message.is_empty() { span.mute { "none" } } @else { (event.message) } }
                 }
+                @if !why.attempts.is_empty() { (attempt_table(now_us, &why.attempts)) }
+                @if untold > 0 && event.attempt > 1 {
+                    p.mute {
+                        (counted(untold as u64, "attempt")) " more: taken at once, or made by a handler that has ended since."
+                    }
+                }
             }
         }
+    }
+}
+
+fn attempt_table(now_us: i64, attempts: &[v1::Attempt]) -> Markup {
+    html! {
+        @if attempts.len() > IN_TABLE { p.mute { "The latest " (IN_TABLE) " of " (attempts.len()) " that are remembered." } }
+        div.scroll role="group" aria-labelledby="h-attempts" tabindex="0" {
+            table.wide {
+                thead {
+                    tr {
+                        th.n scope="col" { "Attempt" }
+                        th scope="col" { "Began" }
+                        th.n scope="col" { "Answer after" }
+                        th scope="col" { "Answer" }
+                        th scope="col" { "In words" }
+                    }
+                }
+                tbody {
+                    @for made in attempts.iter().rev().take(IN_TABLE) {
+                        tr {
+                            td.n { (made.attempt) }
+                            td { @if let Some(at) = &made.start_time {
+                                time.num datetime=(exact(us(at))) { (fine(us(at)).get(11..).unwrap_or_default()) }
+                                " " span.mute { (seen(now_us, us(at))) }
+                            } }
+                            td.n { (duration(made.duration.as_ref())) }
+                            td { (answer(made.answer())) }
+                            td.text { (made.message) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn answer(answer: v1::AttemptAnswer) -> Markup {
+    match answer {
+        v1::AttemptAnswer::Accepted => tag("taken", "ok"),
+        v1::AttemptAnswer::Refused => tag("refused", "bad"),
+        v1::AttemptAnswer::Unclear => tag("unclear", "warn"),
+        v1::AttemptAnswer::Unspecified => tag("not known", "mute"),
     }
 }
 
@@ -296,9 +367,17 @@ mod tests {
             ..v1::Event::default()
         };
         let run = v1::Run { emit_time: at(1), ..v1::Run::default() };
-        let steps = steps(20_000_000, &event, Some(&run));
+        let refused = v1::Attempt {
+            start_time: Some(Timestamp { seconds: 12, nanos: 500_000_000 }),
+            answer: v1::AttemptAnswer::Refused.into(),
+            ..v1::Attempt::default()
+        };
+        let why =
+            v1::Explanation { event: Some(event), attempts: vec![refused], ..v1::Explanation::default() };
+        let steps = steps(20_000_000, &why, Some(&run));
         let labels: Vec<&str> = steps.iter().map(|step| step.label).collect();
-        assert_eq!(labels, ["emitted", "due", "token acquired", "delivered", "holds its token until now"]);
+        let last = ["attempt refused", "delivered", "holds its token until now"];
+        assert_eq!(labels, [&["emitted", "due", "token acquired"][..], &last].concat());
         let drawn = timeline(20_000_000, &steps).into_string();
         assert!(drawn.contains("+2.0s") && drawn.contains("+7.0s"), "{drawn}");
     }

@@ -56,11 +56,13 @@ pub(crate) async fn find(visit: Visit, Query(sought): Query<Sought>) -> Response
     let problem = Problem {
         status: http::StatusCode::NOT_FOUND,
         title: format!("Nothing here is called {text:?}."),
-        lines: vec![
-            "Names are found whole; the lists can be narrowed by policy, state and label.".to_owned(),
-        ],
+        lines: vec!["Below are the schedules whose names begin so, if there are any.".to_owned()],
+        fields: Vec::new(),
     };
-    let body = schedules::body(&visit, &Wanted::default(), Some(problem)).await;
+    // Perhaps it was the beginning of a name.
+    let wanted = Wanted { name: text.to_owned(), ..Wanted::default() };
+    let wanted = if names::is_id(text) { wanted } else { Wanted::default() };
+    let body = schedules::body(&visit, &wanted, Some(problem)).await;
     visit.respond(Ok(body))
 }
 
@@ -82,6 +84,15 @@ fn body(visit: &Visit, problem: Option<Problem>) -> Body {
                 }
                 button type="submit" { "Use this name" }
                 p.hint { "Kept in this browser. Nobody checks it: it says who, it does not prove it." }
+            }
+        }
+        @if let Some(session) = &visit.session {
+            section.actions aria-labelledby="h-key" {
+                h2 #h-key { "Your key" }
+                form method="post" action="/console/logout" {
+                    p { "You act with the key of " strong { (session.visitor.name) } "; the audit log says " (visit.signature()) "." }
+                    button type="submit" { "Log out" }
+                }
             }
         }
         section.actions aria-labelledby="h-ns" {

@@ -9,12 +9,17 @@
 mod api;
 mod assets;
 mod audit;
+mod bucket;
 mod calendar;
 mod cron;
+mod edit;
 mod event;
 mod go;
 mod guard;
+mod heat;
+mod history;
 mod live;
+mod login;
 mod now;
 mod past;
 mod picture;
@@ -36,13 +41,15 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::routing::get;
+use axum::routing::{get, post};
 use tokio_util::sync::CancellationToken;
 use tollgate_clock::Clock;
 use tonic::transport::Channel;
 
-/// The largest form that is taken, in bytes: a reason of 4 KiB, encoded, fits.
-const FORM_MAX_BYTES: usize = 64 * 1024;
+pub use login::{Admit, Login, Visitor};
+
+/// The largest form that is taken, in bytes: a schedule with the largest payload, encoded, fits.
+const FORM_MAX_BYTES: usize = 1024 * 1024;
 
 /// How a console is set up.
 #[derive(Clone, Debug)]
@@ -55,6 +62,8 @@ pub struct Options {
     /// console on a loopback address names them, so that no foreign page reaches it under a name of its own
     /// (DNS rebinding).
     pub hosts: Option<Vec<String>>,
+    /// How visitors log in; none where they need not.
+    pub login: Option<Login>,
 }
 
 /// What all pages share.
@@ -65,12 +74,26 @@ pub(crate) struct Console {
     pub(crate) stop: CancellationToken,
     pub(crate) feeds: Arc<live::Feeds>,
     pub(crate) calendars: Arc<calendar::Calendars>,
+    pub(crate) histories: Arc<history::Histories>,
+    pub(crate) login: Option<Login>,
 }
 
-/// The console's routes: `/`, and everything below `/n/` and `/console/`. What they show comes over `channel`.
+/// The console's routes: `/`, and everything below `/n/` and `/console/`. What they show comes over `channel`. Inside a
+/// runtime it begins to watch the buckets, until `options.stop`.
 pub fn router(channel: Channel, options: Options) -> Router {
-    let Options { clock, stop, hosts } = options;
-    let console = Console { channel, clock, stop, feeds: Arc::default(), calendars: Arc::default() };
+    let Options { clock, stop, hosts, login } = options;
+    let console = Console {
+        channel,
+        clock,
+        stop,
+        feeds: Arc::default(),
+        calendars: Arc::default(),
+        histories: Arc::default(),
+        login,
+    };
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(history::sample(console.clone()));
+    }
     Router::new()
         .route("/", get(now::page))
         .route("/n/{ns}", get(now::page).post(now::act))
@@ -81,13 +104,17 @@ pub fn router(channel: Channel, options: Options) -> Router {
         .route("/n/{ns}/policies/{id}", get(policy::page).post(policy::act))
         .route("/n/{ns}/schedules", get(schedules::page))
         .route("/n/{ns}/schedules/{id}", get(schedule::page).post(schedule::act))
+        .route("/n/{ns}/schedules/{id}/edit", get(edit::page).post(edit::act))
         .route("/n/{ns}/runs", get(runs::page))
         .route("/n/{ns}/runs/{id}", get(run::page).post(run::act))
         .route("/n/{ns}/events/{id}", get(event::page).post(event::act))
         .route("/n/{ns}/calendar", get(calendar::page))
         .route("/n/{ns}/audit", get(audit::page))
         .route("/console/{file}", get(assets::file))
-        .with_state(console)
+        .route("/console/login", get(login::page).post(login::enter))
+        .route("/console/logout", post(login::leave))
+        .with_state(console.clone())
+        .layer(axum::middleware::from_fn_with_state(console, login::guard))
         .layer(DefaultBodyLimit::max(FORM_MAX_BYTES))
         .layer(axum::middleware::from_fn_with_state(Arc::new(guard::Hosts(hosts)), guard::guard))
 }

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use tokio::sync::{Mutex, Semaphore};
 
+use crate::login::Session;
 use crate::now;
 use crate::visit::Visit;
 
@@ -48,12 +49,14 @@ impl Default for Feeds {
 impl Feeds {
     /// The piece of the page that changes, not older than it may be.
     pub(crate) async fn latest(&self, visit: &Visit) -> Arc<str> {
+        // What a key may see is not for another key.
+        let of = format!("{} {}", visit.ns, visit.session.as_ref().map_or("", Session::key_id));
         let feed = {
             let mut feeds = self.feeds.lock().await;
-            if feeds.len() >= FEEDS_MAX && !feeds.contains_key(&visit.ns) {
+            if feeds.len() >= FEEDS_MAX && !feeds.contains_key(&of) {
                 feeds.clear();
             }
-            feeds.entry(visit.ns.clone()).or_default().clone()
+            feeds.entry(of).or_default().clone()
         };
         let mut feed = feed.lock().await;
         if let Some((at, took, text)) = &feed.read

@@ -80,7 +80,10 @@ pub(crate) async fn act(State(_): State<Console>, visit: Visit, Form(order): For
 pub(crate) async fn live(visit: &Visit) -> Markup {
     let (handler, emitter) =
         futures::future::join(visit.api.handler_status(visit.parent()), visit.api.emitter_status()).await;
-    let due = due(&visit.api, &visit.parent(), visit.now_us, None, handler.as_ref().ok()).await;
+    if let Ok(handler) = &handler {
+        visit.console.histories.note(visit.now_us, &handler.policies);
+    }
+    let due = due(&visit.api, &visit.parent(), visit.now_us, handler.as_ref().ok()).await;
     html! {
         (warnings(visit.now_us, handler.as_ref(), emitter.as_ref()))
         @if let (Ok(handler), Ok(due)) = (&handler, &due) {

@@ -66,7 +66,7 @@ fn verdict(run: &v1::Run, launch_us: i64, start_us: Option<i64>) -> (&'static st
 }
 
 /// One bar for each trigger, as high as it took long.
-pub(crate) fn strip(visit: &Visit, past: &[Past]) -> Markup {
+pub(crate) fn strip(past: &[Past]) -> Markup {
     let longest = past.iter().filter_map(|past| past.took_us).max().unwrap_or(1).max(1);
     let width = past.len().max(30) * 12;
     html! {
@@ -97,17 +97,29 @@ pub(crate) fn strip(visit: &Visit, past: &[Past]) -> Markup {
                             }
                         }
                     }
+                    @if let Some(usual) = usual(past) {
+                        @let y = 60 - (usual * 56 / longest).clamp(6, 56);
+                        line.usual x1="0" x2=(width) y1=(y) y2=(y) {}
+                    }
                 }
                 p.legend {
-                    "Earliest left; the height is how long it took, at most " (span_us(longest)) ". "
+                    "Earliest left; the height is how long it took, at most " (span_us(longest))
+                    @if let Some(usual) = usual(past) { "; the line is at half of them, " (span_us(usual)) } ". "
                     span.key.ok { "done" } " " span.key.go { "running" } " " span.key.warn { "late, cancelled or skipped" } " "
                     span.key.bad { "not all well, or missed" }
                 }
                 @if let Some(line) = compared(past) { p.mute { (line) } }
             }
-            p.hidden { "As of " (clock(visit.now_us)) }
         }
     }
+}
+
+/// How long half of the finished runs took at most, where there are enough of them.
+fn usual(past: &[Past]) -> Option<i64> {
+    let finished = |past: &&Past| past.run.as_ref().is_some_and(|run| run.state() == v1::RunState::Finished);
+    let mut took: Vec<i64> = past.iter().filter(finished).filter_map(|past| past.took_us).collect();
+    took.sort_unstable();
+    (took.len() > 3).then(|| took[took.len() / 2])
 }
 
 /// How long the latest finished run took, beside those before it.

@@ -29,6 +29,9 @@ pub(crate) struct Wanted {
     /// A policy's id or empty.
     #[serde(default)]
     pub(crate) policy: String,
+    /// How the id begins, or empty.
+    #[serde(default)]
+    pub(crate) name: String,
     /// The page's token.
     #[serde(default)]
     pub(crate) page: String,
@@ -38,6 +41,10 @@ impl Wanted {
     /// The filter in the API's words.
     pub(crate) fn filter(&self) -> String {
         let mut terms = Vec::new();
+        let name = self.name.trim().trim_end_matches('*');
+        if !name.is_empty() {
+            terms.push(format!("name={name}*"));
+        }
         if !self.state.is_empty() {
             terms.push(format!("state={}", self.state));
         }
@@ -57,7 +64,8 @@ impl Wanted {
 
     /// The address of a page of the same list.
     pub(crate) fn at(&self, path: &str, page: &str) -> String {
-        let parts = [("state", &self.state), ("label", &self.label), ("policy", &self.policy)];
+        let parts =
+            [("name", &self.name), ("state", &self.state), ("label", &self.label), ("policy", &self.policy)];
         let mut query: Vec<String> = parts
             .into_iter()
             .filter(|(_, value)| !value.is_empty())
@@ -80,6 +88,10 @@ impl Wanted {
 pub(crate) fn filters(path: &str, wanted: &Wanted, by_policy: bool) -> Markup {
     html! {
         form.filters method="get" action=(path) {
+            div {
+                label for="name" { "Name begins with" }
+                input #name name="name" value=(wanted.name) autocomplete="off" spellcheck="false" maxlength="63";
+            }
             div {
                 label for="state" { "State" }
                 select #state name="state" {
@@ -218,12 +230,13 @@ mod tests {
             state: "PAUSED".to_owned(),
             label: " team=a b ".to_owned(),
             policy: "imports".to_owned(),
+            name: "night*".to_owned(),
             page: "x".to_owned(),
         };
-        assert_eq!(wanted.filter(), "state=PAUSED AND policy=imports AND label.team=a b");
+        assert_eq!(wanted.filter(), "name=night* AND state=PAUSED AND policy=imports AND label.team=a b");
         assert_eq!(
             wanted.at("/n/a/schedules", "t+/"),
-            "/n/a/schedules?state=PAUSED&label=%20team%3Da%20b%20&policy=imports&page=t%2B%2F"
+            "/n/a/schedules?name=night%2A&state=PAUSED&label=%20team%3Da%20b%20&policy=imports&page=t%2B%2F"
         );
         assert!(!Wanted::default().narrows());
     }

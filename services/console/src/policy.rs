@@ -2,27 +2,20 @@
 
 use axum::extract::{Form, Path};
 use axum::response::Response;
-use futures::future::join_all;
 use maud::{Markup, html};
 use serde::Deserialize;
 use tollgate_proto::v1;
 
 use crate::audit;
+use crate::bucket::{holders, waiters};
 use crate::event;
-use crate::now::{progress, reason};
+use crate::history::chart;
 use crate::picture::gauge;
 use crate::problem::Problem;
 use crate::shell::Section;
-use crate::show::{active, count, dated, duration, event_state, moment, rate, seen, short, span_us, tag, us};
+use crate::show::{active, count, dated, duration, moment, rate, short};
 use crate::visit::{Body, Visit, to};
-use crate::waiting::{Due, Line, due};
 
-/// So many runs are asked who holds their tokens.
-const RUNS_ASKED: usize = 10;
-/// So many events of each state are read of each of them.
-const EVENTS_READ: i32 = 50;
-/// So many holders are shown.
-const HOLDERS_MAX: usize = 50;
 /// So many changes are shown.
 const CHANGES: i32 = 8;
 
@@ -118,28 +111,19 @@ fn number<N: std::str::FromStr>(field: &str, text: &str, expected: &str) -> Resu
     }
 }
 
-/// An event that holds a token of the policy.
-struct Holding {
-    event: String,
-    schedule: String,
-    state: v1::EventState,
-    since_us: i64,
-    expire_us: Option<i64>,
-    delivered: bool,
-}
-
 async fn body(visit: &Visit, name: &str, problem: Option<Problem>) -> Result<Body, Problem> {
-    let mut master = visit.api.master();
-    let (policy, status, changes) = futures::future::join3(
+    let (mut master, mut handler) = (visit.api.master(), visit.api.handler());
+    let asked = v1::GetPolicyQueueRequest { name: name.to_owned(), ..v1::GetPolicyQueueRequest::default() };
+    let (policy, status, queue, changes) = futures::future::join4(
         master.get_policy(v1::GetPolicyRequest { name: name.to_owned() }),
         visit.api.handler_status(visit.parent()),
+        handler.get_policy_queue(asked),
         visit.api.audit(visit.parent(), name, CHANGES, ""),
     )
     .await;
     let policy = policy?.into_inner();
-    let due = due(&visit.api, &visit.parent(), visit.now_us, Some(name), status.as_ref().ok()).await;
-    let (due, gauges) = (due.unwrap_or_default(), status.map(|status| status.policies).unwrap_or_default());
-    let holding = holding(visit, &due).await;
+    let gauges = status.map(|status| status.policies).unwrap_or_default();
+    visit.console.histories.note(visit.now_us, &gauges);
     let now = gauges.iter().find(|gauge| gauge.policy == name);
     let content = html! {
         p.crumb { a href=(visit.link("policies")) { "Policies" } }
@@ -151,8 +135,17 @@ async fn body(visit: &Visit, name: &str, problem: Option<Problem>) -> Result<Bod
                     @if !pause.reason.is_empty() { ": " (pause.reason) } ". Nothing under it starts." }
             }
             (bucket(&policy, now))
-            (holders(visit, &policy, now, &holding))
-            (waiters(visit, &due))
+            @match queue {
+                Ok(queue) => {
+                    @let queue = queue.into_inner();
+                    (holders(visit, &policy, &queue))
+                    (waiters(visit, &queue, now))
+                }
+                Err(status) => {
+                    p.notice.bad { "Who holds tokens and who waits cannot be shown: " (Problem::from(status).text()) }
+                }
+            }
+            (chart(&visit.console, name, visit.now_us))
         }
         (actions(visit, &policy))
         section aria-labelledby="h-changes" {
@@ -183,186 +176,6 @@ fn bucket(policy: &v1::Policy, now: Option<&v1::PolicyGauge>) -> Markup {
             (part("Started per second", rate(now.map_or(0.0, |now| now.started_per_second)), ""))
             @if let Some(limit) = policy.rate_per_second { (part("Rate limit/s", rate(limit), "")) }
             (part("Tokens suspect", count(suspect), if suspect > 0 { "warn" } else { "" }))
-        }
-    }
-}
-
-/// Who holds tokens, longest first: there is no list of holders, so the unfinished runs are asked, and an event that waits
-/// knows when the oldest ten come back by themselves.
-async fn holding(visit: &Visit, due: &Due) -> Vec<Holding> {
-    let asked = due.running.iter().filter(|line| line.run.in_flight_count > 0).take(RUNS_ASKED);
-    let read = asked.flat_map(|line| {
-        ["state=HELD", "state=ACQUIRED"]
-            .map(|filter| visit.api.events(&line.run.name, filter, EVENTS_READ, ""))
-    });
-    let pages = join_all(read).await;
-    let events = pages.into_iter().flatten().flat_map(|page| page.events);
-    let mut all: Vec<Holding> = events
-        .map(|event| Holding {
-            state: event.state(),
-            since_us: event.acquire_time.as_ref().map_or(visit.now_us, us),
-            expire_us: None,
-            delivered: event.deliver_time.is_some(),
-            event: event.name,
-            schedule: event.schedule,
-        })
-        .collect();
-    all.sort_by_key(|holding| holding.since_us);
-    all.truncate(HOLDERS_MAX);
-    // What waits is told who holds what it waits for.
-    let told = due.running.iter().chain(&due.waiting).find_map(|line| line.why.as_ref());
-    let own = match (told, all.first()) {
-        (None, Some(oldest)) => visit.api.explain(&oldest.event).await.ok(),
-        _ => None,
-    };
-    for holder in told.or(own.as_ref()).into_iter().flat_map(|why| &why.holders) {
-        if let Some(known) = all.iter_mut().find(|known| known.event == holder.event) {
-            known.state = holder.state();
-            known.expire_us = holder.expire_time.as_ref().map(us);
-        }
-    }
-    all
-}
-
-fn holders(visit: &Visit, policy: &v1::Policy, now: Option<&v1::PolicyGauge>, all: &[Holding]) -> Markup {
-    let held = now.map_or(0, |now| now.held_count);
-    html! {
-        section aria-labelledby="h-holders" {
-            h2 #h-holders { "Who holds tokens, longest first" }
-            @if all.is_empty() {
-                p.mute {
-                    @if held > 0 { "Nobody that could be read just now; " (count(held)) " tokens are held." }
-                    @else { "Nobody." }
-                }
-            } @else {
-                div.scroll role="group" aria-labelledby="h-holders" tabindex="0" {
-                    table.wide {
-                        thead {
-                            tr {
-                                th scope="col" { "Event" }
-                                th scope="col" { "Schedule" }
-                                th scope="col" { "State" }
-                                th.n scope="col" { "Held for" }
-                                th.opt scope="col" { "If it stays silent" }
-                                th scope="col" { span.hidden { "Action" } }
-                            }
-                        }
-                        tbody { @for holding in all { (holder_row(visit, policy, holding)) } }
-                    }
-                }
-                @if held > all.len() as u64 {
-                    p.mute { (all.len()) " of about " (count(held)) " are shown, from the runs that have been due longest." }
-                }
-            }
-        }
-    }
-}
-
-fn holder_row(visit: &Visit, policy: &v1::Policy, holding: &Holding) -> Markup {
-    let id = short(&holding.event);
-    html! {
-        tr id={ "h-" (id) } {
-            th.id scope="row" { a href=(to(&holding.event)) title=(id) { (clipped(id)) } }
-            td { a href=(to(&holding.schedule)) { (short(&holding.schedule)) } }
-            td {
-                (event_state(holding.state))
-                @if !holding.delivered { " " span.mute { "delivery under way" } }
-            }
-            td.n { (span_us(visit.now_us - holding.since_us)) }
-            td.opt {
-                @match (holding.expire_us, policy.reclaim()) {
-                    (Some(at), _) => { (seen(visit.now_us, at)) }
-                    (None, v1::Reclaim::Never) => { span.mute { "nothing: an operator frees it" } }
-                    (None, _) => {}
-                }
-            }
-            td {
-                details.free id={ "f-" (id) } {
-                    summary { "Free…" span.hidden { " the token of " (id) } }
-                    form method="post" action=(to(&policy.name)) data-keep {
-                        input type="hidden" name="event" value=(holding.event);
-                        (event::outcome_field(id))
-                        label for={ "m-" (id) } { "Reason" }
-                        input id={ "m-" (id) } name="reason" required maxlength="1000" autocomplete="off";
-                        button.danger type="submit" name="action" value="release" { "Free the token" }
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// An id's beginning and end; the whole stands in its page.
-pub(crate) fn clipped(id: &str) -> String {
-    let chars: Vec<char> = id.chars().collect();
-    if chars.len() <= 20 {
-        return id.to_owned();
-    }
-    let (start, end) = (&chars[..8], &chars[chars.len() - 8..]);
-    format!("{}…{}", start.iter().collect::<String>(), end.iter().collect::<String>())
-}
-
-fn waiters(visit: &Visit, due: &Due) -> Markup {
-    let mut lines: Vec<&Line> =
-        due.running.iter().chain(&due.waiting).filter(|line| line.run.waiting_count > 0).collect();
-    let place = |line: &Line| line.why.as_ref().map(|why| why.place_in_line).filter(|place| *place >= 0);
-    lines.sort_by_key(|line| {
-        let launch_us = line.run.launch_time.as_ref().map(us);
-        (std::cmp::Reverse(line.run.priority), place(line).unwrap_or(i64::MAX), launch_us)
-    });
-    html! {
-        section aria-labelledby="h-waiters" {
-            h2 #h-waiters { "Who waits, in the order in which they go" }
-            @if lines.is_empty() {
-                p.mute { "Nobody: all that is due under this policy has started." }
-            } @else {
-                div.scroll role="group" aria-labelledby="h-waiters" tabindex="0" {
-                    table.wide {
-                        thead {
-                            tr {
-                                th.n scope="col" { "Priority" }
-                                th scope="col" { "Schedule" }
-                                th scope="col" { "Run, due" }
-                                th.gauge-cell.opt scope="col" { "Progress" }
-                                th.n scope="col" { "Waiting" }
-                                th.n scope="col" { "Before its next" }
-                                th.opt scope="col" { "Why" }
-                            }
-                        }
-                        tbody {
-                            @for line in &lines {
-                                tr id={ "w-" (short(&line.run.name)) } {
-                                    td.n { (line.run.priority) }
-                                    th scope="row" { a href=(to(&line.run.schedule)) { (short(&line.run.schedule)) } }
-                                    td {
-                                        a href=(to(&line.run.name)) { (moment(visit.now_us, line.run.launch_time.as_ref())) }
-                                        @if line.at_risk { " " (tag("at risk", "bad")) }
-                                    }
-                                    td.gauge-cell.opt { (progress(&line.run)) }
-                                    td.n {
-                                        (count(u64::from(line.run.waiting_count) + line.behind.1))
-                                        @if line.behind.0 > 0 {
-                                            " " span.mute { "in " (line.behind.0 + 1) " runs" }
-                                        }
-                                    }
-                                    td.n {
-                                        @match place(line) {
-                                            Some(0) => { "next" }
-                                            Some(ahead) => { (count(ahead.unsigned_abs())) }
-                                            None => { span.mute { "–" } }
-                                        }
-                                    }
-                                    td.opt.text { (reason(line)) }
-                                }
-                            }
-                        }
-                    }
-                }
-                p.mute { "Higher priorities go first; schedules of the same priority take turns." }
-                @if due.running_cut || due.waiting_cut {
-                    p.mute { "There are more runs in the namespace than were read: some may be missing here." }
-                }
-            }
         }
     }
 }
@@ -445,6 +258,5 @@ mod tests {
         assert!(number::<u32>("a", "", "").is_ok_and(|none| none.is_none()));
         let refused = number::<u32>("a", "-1", "more").map_err(|problem| problem.text());
         assert_eq!(refused, Err("a: \"-1\" is not allowed, expected more".to_owned()));
-        assert_eq!(clipped("0a-0123456789abcdef0123456789abcdef-17-x"), "0a-01234…def-17-x");
     }
 }

@@ -4,6 +4,28 @@ use http::StatusCode;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
+/// What is wrong with one field of a form or of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Field {
+    /// As the service names it: `schedule.time_zone`, `triggers[0].cron`.
+    pub(crate) name: String,
+    /// What is wrong, and what is allowed.
+    pub(crate) message: String,
+}
+
+impl Field {
+    /// Its path inside the resource.
+    pub(crate) fn path(&self) -> &str {
+        ["schedule.", "policy."].iter().find_map(|start| self.name.strip_prefix(start)).unwrap_or(&self.name)
+    }
+
+    /// Whether it is this field of the resource, or something in it.
+    pub(crate) fn is_of(&self, name: &str) -> bool {
+        let rest = self.path().strip_prefix(name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    }
+}
+
 /// Why a page cannot be shown, or an action was not taken.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
@@ -13,6 +35,8 @@ pub(crate) struct Problem {
     pub(crate) title: String,
     /// What is wrong, field by field where fields are named.
     pub(crate) lines: Vec<String>,
+    /// The fields that are named.
+    pub(crate) fields: Vec<Field>,
 }
 
 impl Problem {
@@ -22,6 +46,23 @@ impl Problem {
             status: StatusCode::UNPROCESSABLE_ENTITY,
             title: "Not changed.".to_owned(),
             lines: vec![format!("{field}: {value:?} is not allowed, expected {expected}")],
+            fields: Vec::new(),
+        }
+    }
+
+    /// As [`Problem::invalid`], to be said at the field.
+    pub(crate) fn at_field(field: &str, value: &str, expected: &str) -> Self {
+        let message = format!("{value:?} is not allowed, expected {expected}");
+        Self::of_fields(vec![Field { name: field.to_owned(), message }])
+    }
+
+    /// Fields that are wrong.
+    pub(crate) fn of_fields(fields: Vec<Field>) -> Self {
+        Self {
+            status: StatusCode::UNPROCESSABLE_ENTITY,
+            title: "Not changed.".to_owned(),
+            lines: fields.iter().map(|field| format!("{}: {}", field.name, field.message)).collect(),
+            fields,
         }
     }
 
@@ -33,10 +74,12 @@ impl Problem {
 
 impl From<Status> for Problem {
     fn from(status: Status) -> Self {
-        let fields = status.get_details_bad_request().map(|details| details.field_violations);
-        let fields = fields.unwrap_or_default();
+        let details = status.get_details_bad_request().map(|details| details.field_violations);
+        let details = details.unwrap_or_default().into_iter();
+        let fields: Vec<Field> =
+            details.map(|field| Field { name: field.field, message: field.description }).collect();
         let mut lines: Vec<String> =
-            fields.into_iter().map(|field| format!("{}: {}", field.field, field.description)).collect();
+            fields.iter().map(|field| format!("{}: {}", field.name, field.message)).collect();
         if lines.is_empty() && !status.message().is_empty() {
             lines.push(status.message().to_owned());
         }
@@ -62,7 +105,7 @@ impl From<Status> for Problem {
             ),
             _ => (StatusCode::BAD_GATEWAY, "The service could not do it."),
         };
-        Self { status: http, title: title.to_owned(), lines }
+        Self { status: http, title: title.to_owned(), lines, fields }
     }
 }
 

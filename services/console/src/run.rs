@@ -6,9 +6,9 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use tollgate_proto::v1;
 
+use crate::bucket::clipped;
 use crate::event::{Step, timeline};
 use crate::now::progress;
-use crate::policy::clipped;
 use crate::problem::Problem;
 use crate::runs::kind;
 use crate::shell::{Section, pager};
@@ -102,6 +102,7 @@ async fn body(visit: &Visit, name: &str, wanted: &Wanted, problem: Option<Proble
         Ok(events) => (events, None),
         Err(problem) => (v1::ListEventsResponse::default(), Some(problem)),
     };
+    let waits = if run.waiting_count > 0 { next_waiting(visit, name).await } else { None };
     let open = run.finish_time.is_none() && run.state() != v1::RunState::Skipped;
     let content = html! {
         p.crumb {
@@ -113,6 +114,7 @@ async fn body(visit: &Visit, name: &str, wanted: &Wanted, problem: Option<Proble
             @if !run.reason.is_empty() { p.notice.warn { (run.reason) } }
             div.big-gauge { (progress(&run)) }
             (numbers(&run))
+            @if let Some(why) = &waits { (waiting(why)) }
             (timeline(visit.now_us, &steps(&run)))
             (facts(&run))
             section aria-labelledby="h-events" {
@@ -125,6 +127,23 @@ async fn body(visit: &Visit, name: &str, wanted: &Wanted, problem: Option<Proble
     };
     let problem = problem.or(refused);
     Ok(Body { problem, ..Body::new(format!("Run of {}", short(&run.schedule)), Section::Runs, content) })
+}
+
+/// Why the next event of a run waits; none where none does, or it cannot be said now.
+async fn next_waiting(visit: &Visit, name: &str) -> Option<v1::Explanation> {
+    let events = visit.api.events(name, "state=WAITING", 1, "").await.ok()?.events;
+    visit.api.explain(&events.first()?.name).await.ok()
+}
+
+fn waiting(why: &v1::Explanation) -> Markup {
+    let event = why.event.as_ref().map(|event| to(&event.name)).unwrap_or_default();
+    html! {
+        section aria-labelledby="h-why" {
+            h2 #h-why { "Why its next event waits" }
+            p.lead { a href=(event) { (why.summary) } }
+            @if !why.freed_by.is_empty() { p { strong { "What would let it go on: " } (why.freed_by) } }
+        }
+    }
 }
 
 fn numbers(run: &v1::Run) -> Markup {

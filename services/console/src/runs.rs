@@ -9,7 +9,7 @@ use tollgate_proto::v1;
 use crate::now::progress;
 use crate::problem::Problem;
 use crate::shell::{Section, empty, pager};
-use crate::show::{count, dated, encode, run_state, short, us};
+use crate::show::{count, dated, encode, exact, run_state, short, us};
 use crate::visit::{Body, Visit, to};
 
 /// So many are on a page.
@@ -31,27 +31,54 @@ pub(crate) struct Wanted {
     schedule: String,
     #[serde(default)]
     state: String,
+    /// `all`, `ahead`, or nothing for what is due.
+    #[serde(default)]
+    when: String,
+    /// Now, as it was when the first page was made, in microseconds since the epoch.
+    #[serde(default)]
+    at: Option<i64>,
     #[serde(default)]
     page: String,
 }
 
 impl Wanted {
-    fn filter(&self) -> String {
-        let terms = [("schedule", self.schedule.trim()), ("state", &self.state)];
+    /// The filter in the API's words.
+    fn filter(&self, now_us: i64) -> String {
+        let at = exact(self.at.unwrap_or(now_us));
+        let (due, ahead) = match self.when.as_str() {
+            "all" => ("", ""),
+            "ahead" => ("", at.as_str()),
+            _ => (at.as_str(), ""),
+        };
+        let terms = [
+            ("schedule", self.schedule.trim()),
+            ("state", &self.state),
+            ("launch_time<", due),
+            ("launch_time>", ahead),
+        ];
         let terms = terms.into_iter().filter(|(_, value)| !value.is_empty());
         terms.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" AND ")
     }
 
-    fn at(&self, path: &str, page: &str) -> String {
+    /// Whether it is not what the page shows by itself.
+    fn narrows(&self) -> bool {
+        !(self.schedule.trim().is_empty() && self.state.is_empty() && self.when.is_empty())
+    }
+
+    fn link(&self, path: &str, now_us: i64, page: &str) -> String {
         let schedule = encode(self.schedule.trim());
-        format!("{path}?schedule={schedule}&state={}&page={}", encode(&self.state), encode(page))
+        let (state, when) = (encode(&self.state), encode(&self.when));
+        let first = format!("{path}?schedule={schedule}&state={state}&when={when}");
+        // A page goes on from the same moment as the one before it.
+        let at = self.at.unwrap_or(now_us);
+        if page.is_empty() { first } else { format!("{first}&at={at}&page={}", encode(page)) }
     }
 }
 
 /// The page.
 pub(crate) async fn page(visit: Visit, Query(wanted): Query<Wanted>) -> Response {
     let path = visit.link("runs");
-    let list = visit.api.runs(visit.parent(), &wanted.filter(), PAGE, &wanted.page).await;
+    let list = visit.api.runs(visit.parent(), &wanted.filter(visit.now_us), PAGE, &wanted.page).await;
     let (list, problem): (Option<v1::ListRunsResponse>, Option<Problem>) = match list {
         Ok(list) => (Some(list), None),
         Err(problem) => (None, Some(problem)),
@@ -61,7 +88,7 @@ pub(crate) async fn page(visit: Visit, Query(wanted): Query<Wanted>) -> Response
         (filters(&path, &wanted))
         @if let Some(list) = &list {
             @if list.runs.is_empty() {
-                @if wanted.filter().is_empty() {
+                @if !wanted.narrows() {
                     (empty("Nothing has run yet.", html! {
                         "A schedule makes a run each time it fires; " code { "tollgate trigger NAME" }
                         " makes one now."
@@ -73,8 +100,8 @@ pub(crate) async fn page(visit: Visit, Query(wanted): Query<Wanted>) -> Response
                 (table(&visit, &list.runs))
                 @let next = &list.next_page_token;
                 (pager(
-                    (!next.is_empty()).then(|| wanted.at(&path, next)),
-                    (!wanted.page.is_empty()).then(|| wanted.at(&path, "")),
+                    (!next.is_empty()).then(|| wanted.link(&path, visit.now_us, next)),
+                    (!wanted.page.is_empty()).then(|| wanted.link(&path, visit.now_us, "")),
                 ))
             }
         }
@@ -96,8 +123,16 @@ fn filters(path: &str, wanted: &Wanted) -> Markup {
                     @for (value, name) in STATES { option value=(value) selected[wanted.state == value] { (name) } }
                 }
             }
+            div {
+                label for="when" { "When" }
+                select #when name="when" {
+                    @for (value, name) in [("", "due"), ("ahead", "emitted ahead"), ("all", "all")] {
+                        option value=(value) selected[wanted.when == value] { (name) }
+                    }
+                }
+            }
             button type="submit" { "Show" }
-            @if !wanted.filter().is_empty() { a href=(path) { "Show all" } }
+            @if wanted.narrows() { a href=(path) { "Show all" } }
         }
     }
 }
@@ -160,8 +195,15 @@ mod tests {
     #[test]
     fn the_filter_is_the_apis() {
         let wanted =
-            Wanted { schedule: " nightly ".to_owned(), state: "RUNNING".to_owned(), page: String::new() };
-        assert_eq!(wanted.filter(), "schedule=nightly AND state=RUNNING");
-        assert_eq!(wanted.at("/r", "a/b"), "/r?schedule=nightly&state=RUNNING&page=a%2Fb");
+            Wanted { schedule: " nightly ".to_owned(), state: "RUNNING".to_owned(), ..Wanted::default() };
+        assert_eq!(
+            wanted.filter(0),
+            "schedule=nightly AND state=RUNNING AND launch_time<=1970-01-01T00:00:00Z"
+        );
+        assert_eq!(wanted.link("/r", 5, "a/b"), "/r?schedule=nightly&state=RUNNING&when=&at=5&page=a%2Fb");
+        let ahead = Wanted { when: "ahead".to_owned(), at: Some(1_000_000), ..Wanted::default() };
+        assert_eq!(ahead.filter(0), "launch_time>=1970-01-01T00:00:01Z");
+        assert_eq!(ahead.link("/r", 5, ""), "/r?schedule=&state=&when=ahead");
+        assert_eq!(Wanted { when: "all".to_owned(), ..Wanted::default() }.filter(0), "");
     }
 }

@@ -17,6 +17,8 @@ use crate::zone::{Change, next_change};
 
 /// So many runs and skipped triggers are read.
 const PAST: i32 = 60;
+/// So many index entries are read.
+const CHILDREN: i32 = 100;
 const HOUR_US: i64 = 3_600_000_000;
 
 /// The schedule's id in a path.
@@ -88,14 +90,22 @@ async fn body(visit: &Visit, name: &str, problem: Option<Problem>) -> Result<Bod
         page_token: String::new(),
     };
     let mut master = visit.api.master();
-    let filter = format!("schedule={}", short(name));
-    let (next, change, runs, skipped) = futures::future::join4(
-        preview(visit, name, None, 10),
-        around_change(visit, &schedule),
+    // Runs are emitted ahead, and those that are still to come are not its past.
+    let filter = format!("schedule={} AND launch_time<={}", short(name), exact(visit.now_us));
+    let children = v1::ListScheduleChildrenRequest {
+        parent: name.to_owned(),
+        page_size: CHILDREN,
+        page_token: String::new(),
+    };
+    let mut index = visit.api.master();
+    let around = futures::future::join(preview(visit, name, None, 10), around_change(visit, &schedule));
+    let stored = futures::future::join3(
         visit.api.runs(visit.parent(), &filter, PAST, ""),
         master.list_skipped_triggers(skipped),
-    )
-    .await;
+        index.list_schedule_children(children),
+    );
+    let ((next, change), (runs, skipped, children)) =
+        futures::future::join(Box::pin(around), Box::pin(stored)).await;
     let past = past(
         visit.now_us,
         &runs.map(|page| page.runs).unwrap_or_default(),
@@ -138,12 +148,13 @@ async fn body(visit: &Visit, name: &str, problem: Option<Problem>) -> Result<Bod
             }
         }
         div #live data-refresh="5" {
-            (strip(visit, &past))
+            (strip(&past))
             (latest(visit, &past))
         }
         p { a href={ (visit.link("runs")) "?schedule=" (encode(short(name))) } { "All runs of this schedule" } }
         (actions(visit, &schedule))
         (facts(visit, &schedule))
+        @if let Ok(children) = children { (index_entries(&schedule, &children.into_inner().children)) }
     };
     Ok(Body { problem, ..Body::new(short(name), Section::Schedules, content) })
 }
@@ -224,6 +235,7 @@ fn actions(visit: &Visit, schedule: &v1::Schedule) -> Markup {
     html! {
         section.actions aria-labelledby="h-actions" {
             h2 #h-actions { "Act" }
+            p { a.button href={ (path) "/edit" } { "Edit this schedule" } }
             form method="post" action=(path) {
                 div {
                     label for="events" { "Events" }
@@ -248,6 +260,49 @@ fn actions(visit: &Visit, schedule: &v1::Schedule) -> Markup {
             }
         }
         p.mute { "It will stand in the audit log as done by " (visit.actor) ". " a href=(visit.link("you")) { "Another name" } }
+    }
+}
+
+/// How the emitter finds it.
+fn index_entries(schedule: &v1::Schedule, children: &[v1::ScheduleChild]) -> Markup {
+    let all = counted(schedule.children_count, "entry").replace("entrys", "entries");
+    html! {
+        section aria-labelledby="h-children" {
+            h2 #h-children { "Children" }
+            p.mute {
+                "The emitter finds it by " (all) " of the launch index, of class " (schedule.launch_classes.join(", ")) "."
+            }
+            details #children {
+                summary { "Show the entries" }
+                div.scroll role="group" aria-labelledby="h-children" tabindex="0" {
+                    table.fires {
+                        thead {
+                            tr {
+                                th scope="col" { "Class" }
+                                th scope="col" { "Launch expression" }
+                                th.n scope="col" { "Slot" }
+                                th scope="col" { "Time zone" }
+                                th scope="col" { "Rule" }
+                            }
+                        }
+                        tbody {
+                            @for child in children {
+                                tr {
+                                    td { (child.launch_class) }
+                                    td { code { (child.launch_expression) } }
+                                    td.n { (child.slot) }
+                                    td { (child.time_zone) }
+                                    td { code { (child.rule) } }
+                                }
+                            }
+                        }
+                    }
+                }
+                @if schedule.children_count as usize > children.len() {
+                    p.mute { "The first " (children.len()) " of " (all) "." }
+                }
+            }
+        }
     }
 }
 
@@ -292,9 +347,6 @@ fn facts(visit: &Visit, schedule: &v1::Schedule) -> Markup {
                 dt { "If a run is unfinished" } dd { (overlap) }
                 dt { "Missed in an outage" } dd { (catch_up) }
                 @for (key, value) in &schedule.labels { dt { "Label " (key) } dd { (value) } }
-                dt { "Index" }
-                dd { (counted(schedule.children_count, "entry").replace("entrys", "entries")) " of class "
-                    (schedule.launch_classes.join(", ")) }
                 dt { "Changed" } dd { (dated(visit.now_us, schedule.update_time.as_ref()))
                     " · " a href={ (visit.link("audit")) "?resource=" (encode(&schedule.name)) } { "history" } }
             }

@@ -41,6 +41,7 @@ pub(crate) fn done(code: &str) -> Option<&'static str> {
         "triggered" => "This run was made just now.",
         "cancelled" => "What the run had not started is cancelled.",
         "retried" => "The dead events will be tried again.",
+        "edited" => "The schedule has been changed.",
         "named" => "Your name will stand in the audit log.",
         _ => return None,
     })
@@ -113,7 +114,7 @@ fn head(visit: &Visit, section: Section) -> Markup {
                 }
                 p.who {
                     a href=(visit.link("you")) {
-                        span.mute { "in " } (visit.ns) span.mute { " as " } (visit.actor)
+                        span.mute { "in " } (visit.ns) span.mute { " as " } (visit.signature())
                     }
                 }
             }

@@ -10,6 +10,7 @@ use maud::{Markup, html};
 
 use crate::Console;
 use crate::api::Api;
+use crate::login::Session;
 use crate::problem::Problem;
 use crate::shell::{self, Section};
 use crate::show::encode;
@@ -29,6 +30,8 @@ pub(crate) struct Visit {
     pub(crate) ns: String,
     /// The visitor's name.
     pub(crate) actor: String,
+    /// With which key; none where nobody is asked for one.
+    pub(crate) session: Option<Session>,
     /// Now, in microseconds since the epoch.
     pub(crate) now_us: i64,
     /// The `done` of the query: what the visitor has just done.
@@ -64,9 +67,11 @@ impl FromRequestParts<Console> for Visit {
         let actor = name(&parts.headers);
         let query = parts.uri.query().unwrap_or_default();
         let done = query.split('&').find_map(|pair| pair.strip_prefix("done=")).map(str::to_owned);
-        let api = Api::new(console.channel.clone(), &actor);
+        let session = parts.extensions.get::<Session>().cloned();
+        let api =
+            Api::new(console.channel.clone(), &actor, session.as_ref().map(|session| session.key.as_str()));
         let now_us = console.clock.wall_us();
-        Ok(Self { console: console.clone(), api, ns, actor, now_us, done })
+        Ok(Self { console: console.clone(), api, ns, actor, session, now_us, done })
     }
 }
 
@@ -90,12 +95,21 @@ impl Visit {
         format!("namespaces/{}", self.ns)
     }
 
+    /// As whom the visitor acts, as the audit log will say it.
+    pub(crate) fn signature(&self) -> String {
+        match &self.session {
+            Some(session) => format!("{}/{}", session.visitor.name, self.actor),
+            None => self.actor.clone(),
+        }
+    }
+
     /// The same request, now.
     pub(crate) fn again(&self) -> Self {
-        let Self { console, api, ns, actor, .. } = self;
+        let Self { console, api, ns, actor, session, .. } = self;
         let (console, api, ns, actor) = (console.clone(), api.clone(), ns.clone(), actor.clone());
+        let session = session.clone();
         let now_us = console.clock.wall_us();
-        Self { console, api, ns, actor, now_us, done: None }
+        Self { console, api, ns, actor, session, now_us, done: None }
     }
 
     /// A resource's full name.

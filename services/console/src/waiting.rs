@@ -7,12 +7,12 @@ use tollgate_proto::v1;
 
 use crate::api::Api;
 use crate::problem::Problem;
-use crate::show::{ms, us};
+use crate::show::{exact, ms, us};
 
 /// So many runs that have started are read.
 const RUNS_READ: i32 = 100;
-/// At most so many that have not: the latest come first, and so those that are not due.
-pub(crate) const WAITING_READ_MAX: i32 = 1_000;
+/// So many that are due and have not.
+pub(crate) const WAITING_READ_MAX: i32 = 500;
 /// For so many waiting runs it is asked why they wait.
 const ASKED_MAX: usize = 12;
 /// So many schedules are read for their `finish_by`.
@@ -46,13 +46,12 @@ pub(crate) struct Due {
     pub(crate) waiting_cut: bool,
 }
 
-/// What is due in a namespace, of one policy where `policy` is its full name. `status`, where it is known, says how fast
-/// events start, how many runs lie ahead, and whether there is anything to read at all.
+/// What is due in a namespace. `status`, where it is known, says how fast events start, and whether there is anything to
+/// read at all.
 pub(crate) async fn due(
     api: &Api,
     parent: &str,
     now_us: i64,
-    policy: Option<&str>,
     status: Option<&v1::HandlerStatus>,
 ) -> Result<Due, Problem> {
     // A handler that says nothing may have anything.
@@ -62,11 +61,12 @@ pub(crate) async fn due(
     if launched == 0 {
         return Ok(Due::default());
     }
-    let running = api.runs(parent.to_owned(), "state=RUNNING", RUNS_READ, "").await?;
+    let due_now = format!("launch_time<={}", exact(now_us));
+    let running = format!("state=RUNNING AND {due_now}");
+    let running = api.runs(parent.to_owned(), &running, RUNS_READ, "").await?;
     let waiting = if launched > running.runs.len() as u64 {
-        let ahead = status.map_or(0, |status| status.scheduled_runs_count);
-        let read = i32::try_from(ahead).unwrap_or(i32::MAX).saturating_add(RUNS_READ).min(WAITING_READ_MAX);
-        api.runs(parent.to_owned(), "state=WAITING", read, "").await?
+        let waiting = format!("state=WAITING AND {due_now}");
+        api.runs(parent.to_owned(), &waiting, WAITING_READ_MAX, "").await?
     } else {
         v1::ListRunsResponse::default()
     };
@@ -75,11 +75,9 @@ pub(crate) async fn due(
         waiting_cut: !waiting.next_page_token.is_empty(),
         ..Due::default()
     };
-    let wanted = |run: &v1::Run| policy.is_none_or(|policy| run.policy == policy);
-    let launched = |run: &v1::Run| run.launch_time.as_ref().is_some_and(|launch| us(launch) <= now_us);
     let line = |run| Line { run, deadline_us: None, at_risk: false, behind: (0, 0), why: None };
-    due.running = running.runs.into_iter().filter(|run| wanted(run)).map(line).collect();
-    due.waiting = waiting.runs.into_iter().filter(|run| wanted(run) && launched(run)).map(line).collect();
+    due.running = running.runs.into_iter().map(line).collect();
+    due.waiting = waiting.runs.into_iter().map(line).collect();
     due.running.reverse();
     due.waiting.reverse();
     due.waiting = by_schedule(due.waiting);
@@ -120,7 +118,7 @@ fn by_schedule(lines: Vec<Line>) -> Vec<Line> {
 
 /// Whether `waiting` events that start at this rate do not start before the deadline. A bucket that has not started
 /// anything in the last minute says nothing, unless the deadline is less than a minute away.
-fn at_risk(now_us: i64, deadline_us: i64, waiting: u64, started_per_s: f64) -> bool {
+pub(crate) fn at_risk(now_us: i64, deadline_us: i64, waiting: u64, started_per_s: f64) -> bool {
     let left_s = deadline_us.saturating_sub(now_us) as f64 / 1_000_000.0;
     if waiting == 0 {
         return false;

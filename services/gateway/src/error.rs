@@ -30,6 +30,11 @@ pub(crate) fn refusal(status: &Status) -> Response<Body> {
     let details = details(status.details()).unwrap_or_default();
     let body = json!({"code": i32::from(status.code()), "message": status.message(), "details": details});
     let mut response = answer(http_status(status.code()), &body);
+    if let Some(wait) =
+        status.metadata().get("retry-after").and_then(|wait| wait.to_str().ok()?.parse::<u64>().ok())
+    {
+        response.headers_mut().insert(header::RETRY_AFTER, wait.into());
+    }
     if status.code() == Code::Unauthenticated {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }

@@ -20,6 +20,9 @@ const HEADERS_MAX: usize = 64;
 const HEADER_VALUE_MAX_BYTES: usize = 4_096;
 const GROUP_MAX_BYTES: usize = 128;
 const REGION_MAX_BYTES: usize = 64;
+/// Stands for the value of a header that is likely to be a credential where a target is shown; given back, it keeps
+/// what is stored.
+const HIDDEN: &str = "***";
 /// What the service sets itself, in lower case.
 const HEADERS_OWN: [&str; 9] = [
     "content-type",
@@ -33,7 +36,7 @@ const HEADERS_OWN: [&str; 9] = [
     "expect",
 ];
 
-/// The target of a schedule. A secret that the message says to keep is taken from `stored`.
+/// The target of a schedule. A secret or header value that the message says to keep is taken from `stored`.
 pub(super) fn to_core(
     check: &mut Check,
     message: Option<&v1::Target>,
@@ -56,7 +59,7 @@ pub(super) fn to_core(
         }
         Some(Kind::Http(given)) => {
             let stored = match stored {
-                Some(Target::Http { http, .. }) => http.secret.as_deref(),
+                Some(Target::Http { http, .. }) => Some(http),
                 _ => None,
             };
             Some(Target::Http { http: http(check, given, stored), release })
@@ -65,13 +68,13 @@ pub(super) fn to_core(
     }
 }
 
-fn http(check: &mut Check, message: &v1::HttpTarget, stored_secret: Option<&str>) -> HttpTarget {
+fn http(check: &mut Check, message: &v1::HttpTarget, stored: Option<&HttpTarget>) -> HttpTarget {
     url(check, "target.http.url", &message.url);
     headers(check, &message.headers);
     HttpTarget {
         url: message.url.clone(),
-        headers: message.headers.clone(),
-        secret: secret(check, message, stored_secret),
+        headers: kept(check, &message.headers, stored),
+        secret: secret(check, message, stored.and_then(|stored| stored.secret.as_deref())),
         deadline_ms: check.ms(
             "target.http.deadline",
             message.deadline.as_ref(),
@@ -122,6 +125,35 @@ fn headers(check: &mut Check, headers: &BTreeMap<String, String>) {
             );
         }
     }
+}
+
+/// The headers, with what is stored for those that were given as they are shown.
+fn kept(
+    check: &mut Check,
+    given: &BTreeMap<String, String>,
+    stored: Option<&HttpTarget>,
+) -> BTreeMap<String, String> {
+    let mut headers = given.clone();
+    for (name, value) in &mut headers {
+        if value != HIDDEN || !is_credential(name) {
+            continue;
+        }
+        match stored.and_then(|stored| stored.headers.get(name)) {
+            Some(stored) => stored.clone_into(value),
+            None => check.refuse(
+                &format!("target.http.headers.{name}"),
+                HIDDEN,
+                "the value itself, because none is stored that this could keep",
+            ),
+        }
+    }
+    headers
+}
+
+/// Whether a header's value is likely to be a credential, by the header's name.
+pub fn is_credential(header: &str) -> bool {
+    let header = header.to_ascii_lowercase();
+    ["auth", "cookie", "key", "secret", "token", "password"].iter().any(|word| header.contains(word))
 }
 
 fn sqs(check: &mut Check, message: &v1::SqsTarget) -> SqsTarget {
@@ -184,13 +216,20 @@ fn given(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// A target as callers see it, without its secret.
+/// A target as callers see it, without its secret and without the values of headers that are likely to be credentials.
 pub(super) fn to_message(target: &Target) -> v1::Target {
     let (kind, release) = match target {
         Target::Http { http, release } => (
             Kind::Http(v1::HttpTarget {
                 url: http.url.clone(),
-                headers: http.headers.clone(),
+                headers: http
+                    .headers
+                    .iter()
+                    .map(|(name, value)| {
+                        let shown = if is_credential(name) { HIDDEN } else { value };
+                        (name.clone(), shown.to_owned())
+                    })
+                    .collect(),
                 secret: String::new(),
                 has_secret: http.secret.is_some(),
                 deadline: Some(duration_of_ms(http.deadline_ms)),

@@ -1,0 +1,146 @@
+//! Every page in light and dark, on a desk and on a phone: nothing is said to the console, nothing comes from elsewhere,
+//! nothing is wider than its window, and axe-core finds no serious barrier. A picture of each is kept.
+
+use std::path::PathBuf;
+
+use tollgate_proto::v1::EventState;
+use tollgate_tests::browser::{Browser, LOOKS, Look};
+
+use super::world::{World, page_of};
+
+/// A page: its picture's name, its path, and what it must show.
+type Page = (&'static str, String, Vec<&'static str>);
+
+fn pictures() -> PathBuf {
+    let built = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/screenshots"));
+    std::env::var_os("TOLLGATE_TEST_SCREENSHOTS").map_or_else(built, PathBuf::from)
+}
+
+async fn pages(world: &World) -> Vec<Page> {
+    let of = |collection: &str, id: &str| format!("/n/default/{collection}/{id}");
+    let held = world.event("batch", EventState::Held).await;
+    let waiting = world.event("batch", EventState::Waiting).await;
+    let retrying = world.event("flaky", EventState::Retrying).await;
+    let dead = world.event("hopeless", EventState::Dead).await;
+    let (batch, hopeless) = (world.run("batch").await, world.run("hopeless").await);
+    let hour = (tollgate_tests::now_us() / 1_000_000 / 86_400 + 1) * 86_400 - 3_600;
+    vec![
+        ("now", "/".to_owned(), vec!["Policies", "Running", "Due, not started", "Windows at risk"]),
+        ("policies", "/n/default/policies".to_owned(), vec!["gentle", "paused"]),
+        ("schedules", "/n/default/schedules".to_owned(), vec!["every day at 02:30 in Berlin", "nightly"]),
+        ("schedules-found", "/n/default/schedules?name=ni".to_owned(), vec!["nightly"]),
+        (
+            "schedule",
+            of("schedules", "nightly"),
+            vec![
+                "500 events every day at 02:30 in Berlin",
+                "Next fires",
+                "Around the next clock change",
+                "Children",
+                "Trigger now",
+            ],
+        ),
+        (
+            "schedule-runs",
+            of("schedules", "done"),
+            vec!["Past runs", "the height is how long it took", "every 2 seconds"],
+        ),
+        (
+            "schedule-missed",
+            of("schedules", "missed"),
+            vec!["missed in an outage", "the schedule was paused"],
+        ),
+        ("schedule-paused", of("schedules", "resting"), vec!["until the move", "Resume"]),
+        (
+            "schedule-edit",
+            format!("{}/edit", of("schedules", "nightly")),
+            vec!["Fires at", "Save", "Check only"],
+        ),
+        ("runs", "/n/default/runs".to_owned(), vec!["finished", "running"]),
+        (
+            "run",
+            page_of(&batch.name),
+            vec!["Why its next event waits", "Timeline", "Cancel what has not started"],
+        ),
+        ("run-dead", page_of(&hopeless.name), vec!["Dead", "Try the dead events again"]),
+        ("run-expired", page_of(&world.run("hasty").await.name), vec!["Expired"]),
+        ("event-held", page_of(&held.name), vec!["holds its token until now", "Free its token"]),
+        (
+            "event-waiting",
+            page_of(&waiting.name),
+            vec!["Why it is where it is", "all tokens of its policy are held"],
+        ),
+        ("event-retrying", page_of(&retrying.name), vec!["attempt refused", "503", "Answer after"]),
+        ("event-dead", page_of(&dead.name), vec!["given up", "Attempts", "400"]),
+        (
+            "calendar",
+            "/n/default/calendar".to_owned(),
+            vec!["exact from the launch index", "Where most will wait"],
+        ),
+        ("calendar-week", "/n/default/calendar?span=week".to_owned(), vec!["ten minutes", "gentle"]),
+        (
+            "calendar-hour",
+            format!("/n/default/calendar?span=hour&at={hour}"),
+            vec!["gentle", "The fullest minutes"],
+        ),
+        ("audit", "/n/default/audit".to_owned(), vec!["create", "pause", "the disk of b7 is full"]),
+        ("you", "/n/default/you".to_owned(), vec!["Name in the audit log"]),
+        ("nothing", "/n/other/schedules".to_owned(), vec!["No schedules yet."]),
+        (
+            "policy",
+            of("policies", "gentle"),
+            vec![
+                "Who holds tokens",
+                "Who waits",
+                "urgent",
+                "as this console saw it every 5 seconds",
+                "Free…",
+            ],
+        ),
+        ("policy-quick", of("policies", "quick"), vec!["99 of 100", "Who holds tokens"]),
+        ("policy-paused", of("policies", "stopped"), vec!["the disk of b7 is full", "Resume"]),
+        ("not-there", of("policies", "none"), vec!["There is no such thing here."]),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_page_is_sound_in_every_look() {
+    let world = World::start().await;
+    let mut wrong = Vec::new();
+    let pages = pages(&world).await;
+    // So that the charts have something to show.
+    world.limit("quick", 12).await;
+    for look in LOOKS {
+        world.browser.look(look).await;
+        for page in &pages {
+            wrong.extend(faults(&world.browser, world.service.url(), page, look).await);
+        }
+    }
+    assert!(wrong.is_empty(), "{} faults:\n{}", wrong.len(), wrong.join("\n"));
+    world.stop().await;
+}
+
+async fn faults(browser: &Browser, base: &str, (name, path, shown): &Page, look: Look) -> Vec<String> {
+    let mut wrong = Vec::new();
+    browser.noise().await;
+    browser.open(path).await;
+    for text in shown {
+        browser.sees(text, 20).await;
+    }
+    let file = format!("{name}-{}.png", look.name);
+    browser.screenshot(&pictures().join(&file)).await;
+    let noise = browser.noise().await;
+    // A page that is not there is a refusal, which the browser notes as one.
+    let errors = noise.errors.into_iter().filter(|error| !(*name == "not-there" && error.contains("404")));
+    wrong.extend(errors.map(|error| format!("{file}: {error}")));
+    assert!(!noise.requests.is_empty(), "{file}: no request is seen, so nothing is known of them");
+    let foreign =
+        noise.requests.into_iter().filter(|url| !url.starts_with(base) && !url.starts_with("data:"));
+    wrong.extend(foreign.map(|url| format!("{file}: asks for {url}")));
+    let overflow = browser.overflow().await;
+    if overflow > 0 {
+        wrong.push(format!("{file}: {overflow} pixels wider than the window"));
+    }
+    wrong.extend(browser.axe().await.into_iter().map(|barrier| format!("{file}: {barrier}")));
+    wrong
+}

@@ -1,0 +1,172 @@
+//! A service with something of everything in it: held tokens, what waits, runs that ended in every way, pauses.
+
+use tollgate_proto::v1::trigger::Trigger as Rule;
+use tollgate_proto::v1::{
+    Event, EventState, PausePolicyRequest, PauseScheduleRequest, Policy, RetryPolicy, Run, RunState,
+    Schedule, Trigger, UpdatePolicyRequest,
+};
+use tollgate_tests::browser::Browser;
+use tollgate_tests::resources::{every, http, ms, once, policy, policy_name, schedule_name, soon};
+use tollgate_tests::{Arrival, Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
+
+/// What runs while a test looks.
+pub(super) struct World {
+    pub(super) service: Service,
+    pub(super) browser: Browser,
+    consumer: Consumer,
+    _database: Database,
+}
+
+fn cron(text: &str) -> Vec<Trigger> {
+    vec![Trigger { trigger: Some(Rule::Cron(text.to_owned())) }]
+}
+
+/// Each schedule's name says what becomes of its events.
+fn conduct(arrival: &Arrival) -> Conduct {
+    match arrival.schedule.as_str() {
+        "done" => Conduct::work(20..60),
+        "flaky" => Conduct::Answer(503),
+        "hopeless" => Conduct::Answer(400),
+        _ => Conduct::keep(),
+    }
+}
+
+impl World {
+    /// Everything, and a browser before it.
+    pub(super) async fn start() -> Self {
+        Box::pin(Self::make()).await
+    }
+
+    async fn make() -> Self {
+        let database = Database::new(Kind::Sqlite).await;
+        let service = Service::start(&database).await;
+        let consumer = Consumer::start(service.link(), Releases::Unary, conduct).await;
+        policies(&service).await;
+        Box::pin(schedules(&service, &consumer)).await;
+        let missed = service.create_schedule("missed", nightly(&consumer)).await.unwrap();
+        let uid = missed.uid.replace('-', "");
+        for (ago_s, reason) in [(86_400, "MISSED"), (172_800, "PAUSED"), (259_200, "OVERLAP")] {
+            let at_us = tollgate_tests::now_us() - ago_s * 1_000_000;
+            database
+                .sql(&format!("INSERT INTO skipped_triggers VALUES (x'{uid}', {at_us}, '{reason}', {at_us})"))
+                .await;
+        }
+        wait_for("two held tokens", 30, async || (held(&service, "batch").await.len() == 2).then_some(()))
+            .await;
+        for (schedule, ended) in [("done", 3), ("hopeless", 1), ("hasty", 1)] {
+            wait_for(&format!("runs of {schedule} that have ended"), 40, async || {
+                let runs = service.runs(schedule).await;
+                let finished = runs.iter().filter(|run| run.state() == RunState::Finished);
+                (finished.count() >= ended).then_some(())
+            })
+            .await;
+        }
+        let browser = Browser::start(service.url()).await;
+        Self { service, browser, consumer, _database: database }
+    }
+
+    /// Changes a policy's limit.
+    pub(super) async fn limit(&self, policy: &str, max_in_flight: u32) {
+        let policy =
+            Policy { name: policy_name(policy), max_in_flight: Some(max_in_flight), ..Policy::default() };
+        let paths = vec!["max_in_flight".to_owned()];
+        let update = UpdatePolicyRequest {
+            policy: Some(policy),
+            update_mask: Some(prost_types::FieldMask { paths }),
+            ..UpdatePolicyRequest::default()
+        };
+        self.service.master().update_policy(update).await.unwrap();
+    }
+
+    /// The first run of a schedule.
+    pub(super) async fn run(&self, schedule: &str) -> Run {
+        self.service.runs(schedule).await.into_iter().next().unwrap()
+    }
+
+    /// An event of a schedule's first run in a state.
+    pub(super) async fn event(&self, schedule: &str, state: EventState) -> Event {
+        wait_for(&format!("an event of {schedule} that is {state:?}"), 30, async || {
+            let run = self.service.runs(schedule).await.into_iter().next()?;
+            self.service.events(&run.name).await.into_iter().find(|event| event.state() == state)
+        })
+        .await
+    }
+
+    /// Ends it all, and asks the consumer whether all was as it must be.
+    pub(super) async fn stop(self) {
+        drop(self.browser);
+        self.consumer.notes.assert_sound();
+        self.service.stop().await;
+    }
+}
+
+/// The events of a schedule that hold tokens.
+pub(super) async fn held(service: &Service, schedule: &str) -> Vec<Event> {
+    let runs = service.runs(schedule).await;
+    let Some(run) = runs.first() else { return Vec::new() };
+    let events = service.events(&run.name).await;
+    events.into_iter().filter(|event| event.state() == EventState::Held).collect()
+}
+
+/// The last part of a name.
+pub(super) fn short(name: &str) -> &str {
+    name.rsplit('/').next().unwrap()
+}
+
+/// Where a resource's page is.
+pub(super) fn page_of(name: &str) -> String {
+    format!("/n/default/{}", name.strip_prefix("namespaces/default/").unwrap())
+}
+
+async fn policies(service: &Service) {
+    let gentle = Policy { description: "Two at a time: <the import host is small>".to_owned(), ..policy(2) };
+    service.create_policy("gentle", gentle).await.unwrap();
+    service.create_policy("idle", policy(50)).await.unwrap();
+    let rated = Policy { rate_per_second: Some(5.0), ..Policy::default() };
+    service.create_policy("rated", rated).await.unwrap();
+    service.create_policy("quick", policy(8)).await.unwrap();
+    service.create_policy("stopped", policy(4)).await.unwrap();
+    let reason = "the disk of b7 is full".to_owned();
+    service.master().pause_policy(PausePolicyRequest { name: policy_name("stopped"), reason }).await.unwrap();
+}
+
+fn nightly(consumer: &Consumer) -> Schedule {
+    Schedule {
+        triggers: cron("30 2 * * *"),
+        time_zone: "Europe/Berlin".to_owned(),
+        description: "Nightly backups of all devices".to_owned(),
+        ..once(soon(300), 500, "gentle", http(consumer))
+    }
+}
+
+async fn schedules(service: &Service, consumer: &Consumer) {
+    let target = || http(consumer);
+    let now = || soon(300);
+    let retry = |attempts: u32| RetryPolicy {
+        max_attempts: Some(attempts),
+        min_backoff: Some(ms(200)),
+        max_backoff: Some(ms(400)),
+        ..RetryPolicy::default()
+    };
+    let all = [
+        // Two hold the tokens, eight wait, and a more urgent schedule waits before them.
+        ("batch", Schedule { finish_by: Some(ms(120_000)), ..once(now(), 10, "gentle", target()) }),
+        ("urgent", Schedule { priority: Some(9), ..once(soon(2_500), 3, "gentle", target()) }),
+        // Runs again and again, and well.
+        ("done", every(2, now(), 4, "quick", target())),
+        ("flaky", Schedule { retry: Some(retry(500)), ..once(now(), 2, "quick", target()) }),
+        ("hopeless", Schedule { retry: Some(retry(2)), ..once(now(), 3, "quick", target()) }),
+        // What it starts must start within a second, and cannot.
+        ("hasty", Schedule { finish_by: Some(ms(1_000)), ..once(now(), 3, "stopped", target()) }),
+        ("stuck", once(now(), 6, "stopped", target())),
+        ("nightly", nightly(consumer)),
+        ("weekdays", Schedule { triggers: cron("*/15 9-17 * * MON-FRI"), ..nightly(consumer) }),
+        ("herd", Schedule { triggers: cron("0 0 * * *"), events: Some(100_000), ..nightly(consumer) }),
+        ("resting", Schedule { triggers: cron("0 12 * * SUN"), ..nightly(consumer) }),
+    ];
+    for (name, schedule) in all {
+        service.create_schedule(name, schedule).await.unwrap();
+    }
+    let pause = PauseScheduleRequest { name: schedule_name("resting"), reason: "until the move".to_owned() };
+    service.master().pause_schedule(pause).await.unwrap();
+}
