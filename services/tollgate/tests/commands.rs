@@ -148,7 +148,7 @@ async fn wrong_use_exits_with_2() {
         vec!["list", "colours"],
         vec!["config", "--window", "soon"],
         vec!["serve", "--listen", "here"],
-        vec!["status", "--server", "https://x"],
+        vec!["status", "--server", "ftp://x"],
         vec!["status", "--actor", "Zoë"],
     ] {
         let output = run(nowhere, &words, "").await;
