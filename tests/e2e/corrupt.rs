@@ -40,7 +40,9 @@ const OTHERS: [&str; 3] = [
     "UPDATE schedules SET spec = 'null' WHERE id = 'unread'",
     "UPDATE schedule_children SET rule = 'sometimes' \
      WHERE schedule_uid = (SELECT uid FROM schedules WHERE id = 'childish')",
-    "UPDATE shard_inbox SET body = '{\"kind\": \"dance\"}'",
+    // A stop may leave messages that are sound: this one is put in by hand.
+    "INSERT INTO shard_inbox (shard_id, message_id, body) SELECT 7, lease_id, '{\"kind\": \"dance\"}' \
+     FROM queue_shards WHERE shard_id = 7",
 ];
 
 struct World {
@@ -157,10 +159,7 @@ async fn holding(kind: Kind) -> (World, BTreeMap<&'static str, Vec<String>>) {
 
 async fn a_corrupt_row_stops_what_it_describes_and_nothing_else(kind: Kind) {
     let (world, held) = holding(kind).await;
-    // An inbox is empty between two messages: one is put in by hand.
-    let message = "INSERT INTO shard_inbox (shard_id, message_id, body) SELECT 7, lease_id, 'x' FROM queue_shards \
-                   WHERE shard_id = 7";
-    let breaks: Vec<&str> = VICTIMS.iter().map(|(_, sql)| *sql).chain([message]).chain(OTHERS).collect();
+    let breaks: Vec<&str> = VICTIMS.iter().map(|(_, sql)| *sql).chain(OTHERS).collect();
     let world = world.while_stopped(&breaks).await;
 
     // Everything else goes on, and so does the emitter.
