@@ -111,6 +111,7 @@ async fn limits_and_pauses_of_policies_take_effect_at_once(kind: Kind) {
     wait_for("the higher limit", 20, async || (notes.in_flight() > 20).then_some(())).await;
     let request = PausePolicyRequest { name: policy_name("p"), reason: "a test".to_owned() };
     service.master().pause_policy(request).await.unwrap();
+    wait_for("nothing held", 20, async || (service.held_count().await == 0).then_some(())).await;
     wait_for("quiet", 10, async || (notes.in_flight() == 0).then_some(())).await;
     let seen = notes.arrivals_count();
     pass(500).await;

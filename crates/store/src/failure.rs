@@ -9,6 +9,8 @@ pub(crate) enum Failure {
     Store(StoreError),
     /// To be judged by the driver.
     Sql(sqlx::Error),
+    /// The fence let nothing through.
+    Fenced,
 }
 
 impl From<StoreError> for Failure {
@@ -28,8 +30,6 @@ impl From<sqlx::Error> for Failure {
 pub(crate) enum Ended {
     /// Nothing was committed.
     RolledBack(Failure),
-    /// The fence let nothing through; nothing was committed.
-    Fenced,
     /// COMMIT itself failed, or its answer did not come.
     AtCommit(sqlx::Error),
     /// No answer came for too long; nobody knows what was committed.

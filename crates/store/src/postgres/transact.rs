@@ -134,7 +134,7 @@ impl Postgres {
             let passed = done.map_err(Ended::AtCommit)?;
             recent.keep(connection, pool.options().get_max_connections());
             if !passed {
-                return Err(Ended::Fenced);
+                return Err(Ended::RolledBack(Failure::Fenced));
             }
             tollgate_fault_points::pass("store.commit.after");
             Ok(())
@@ -151,7 +151,7 @@ impl Postgres {
     fn judge_commit(&self, name: &'static str, done: Result<(), Ended>) -> Result<(), CommitError> {
         let Err(ended) = done else { return Ok(()) };
         match ended {
-            Ended::Fenced => Err(CommitError::Fenced),
+            Ended::RolledBack(Failure::Fenced) => Err(CommitError::Fenced),
             Ended::RolledBack(_) => Err(CommitError::Failed(self.ended(name, ended))),
             // The server said no: it has rolled back.
             Ended::AtCommit(sqlx::Error::Database(ref error))
@@ -185,7 +185,7 @@ impl Postgres {
         match ended {
             Ended::RolledBack(Failure::Store(error)) => error,
             Ended::RolledBack(Failure::Sql(error)) | Ended::AtCommit(error) => self.error(error),
-            Ended::Fenced => StoreError::Internal(format!("{name}: fenced")),
+            Ended::RolledBack(Failure::Fenced) => StoreError::Internal(format!("{name}: fenced")),
             Ended::Silent => self.silent(),
             Ended::Lost(why) => StoreError::Internal(format!("{name}: the transaction's task ended: {why}")),
         }
@@ -303,7 +303,7 @@ async fn behind(connection: &mut PgConnection, fence: Option<Fence>) -> Result<(
             tollgate_fault_points::pass("store.fence.after");
             Ok(())
         }
-        Ok(_) => Err(Ended::Fenced),
+        Ok(_) => Err(Ended::RolledBack(Failure::Fenced)),
         Err(error) => Err(Ended::RolledBack(error.into())),
     }
 }

@@ -4,15 +4,34 @@ use sqlx::SqliteConnection;
 use uuid::Uuid;
 
 use super::emit::{insert_runs, insert_skipped};
+use super::plain;
 use crate::failure::Failure;
 use crate::rows::{ChangeRows, EventKey, json};
 
-/// Writes all changes of a shard. What goes, goes first, so that it may come again in the same commit.
+/// Who an owner claims to be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fence {
+    pub(super) shard: i32,
+    pub(super) lease_id: Uuid,
+    pub(super) seq: i64,
+}
+
+/// Writes all changes of a shard behind the fence. What goes, goes first, so that it may come again in the same commit.
 pub(super) async fn write(
     connection: &mut SqliteConnection,
-    shard: i32,
+    fence: Fence,
     rows: &ChangeRows,
 ) -> Result<(), Failure> {
+    tollgate_fault_points::pass("store.fence.before");
+    if plain::is_for(rows) {
+        return plain::write(connection, fence, rows).await;
+    }
+    let Fence { shard, lease_id, seq } = fence;
+    let query = sqlx::query(sql!("fence")).bind(shard).bind(lease_id).bind(seq);
+    if query.execute(&mut *connection).await?.rows_affected() != 1 {
+        return Err(Failure::Fenced);
+    }
+    tollgate_fault_points::pass("store.fence.after");
     write_runs(connection, shard, rows).await?;
     write_events(connection, shard, rows).await?;
     write_plan(connection, shard, rows).await?;

@@ -11,8 +11,8 @@ use tollgate_core::model::{Run, RunId, RunSpec};
 use uuid::Uuid;
 
 use super::Sqlite;
+use super::commit::Fence;
 use super::load::decoded;
-use super::transact::Fence;
 use crate::failure::Failure;
 use crate::handle::{HandleStore, Lease, LoadedShard, Member};
 use crate::rows::{
@@ -77,9 +77,9 @@ impl HandleStore for Sqlite {
             self.post_rows(shard, messages).await.map_err(CommitError::Failed)?;
         }
         let fence = Fence { shard: i32::from(lease.shard), lease_id: lease.lease_id, seq: lease.seq };
-        self.run_fenced("commit", fence, move |connection| {
+        self.run_fenced("commit", move |connection| {
             let rows = Arc::clone(&rows);
-            async move { super::commit::write(connection, fence.shard, &rows).await }.boxed()
+            async move { super::commit::write(connection, fence, &rows).await }.boxed()
         })
         .await?;
         lease.seq += 1;

@@ -19,6 +19,7 @@ mod history;
 mod keys;
 mod load;
 mod open;
+mod plain;
 mod plan;
 mod quota;
 mod seal;

@@ -5,19 +5,10 @@
 
 use futures::future::BoxFuture;
 use sqlx::{Connection as _, SqliteConnection, SqlitePool};
-use uuid::Uuid;
 
 use super::Sqlite;
 use crate::failure::{Ended, Failure};
 use crate::{CommitError, StoreError};
-
-/// Who an owner claims to be.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Fence {
-    pub(super) shard: i32,
-    pub(super) lease_id: Uuid,
-    pub(super) seq: i64,
-}
 
 impl Sqlite {
     /// Carries out a transaction. One connection writes, so that nothing is lost against another transaction.
@@ -26,7 +17,7 @@ impl Sqlite {
         T: Send + 'static,
         F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
     {
-        let done = transact(self.writer.clone(), "BEGIN IMMEDIATE", None, work).await;
+        let done = transact(self.writer.clone(), "BEGIN IMMEDIATE", work).await;
         done.map_err(|ended| self.ended(name, ended))
     }
 
@@ -36,25 +27,19 @@ impl Sqlite {
         T: Send + 'static,
         F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
     {
-        let done = transact(self.readers.clone(), "BEGIN DEFERRED", None, work).await;
+        let done = transact(self.readers.clone(), "BEGIN DEFERRED", work).await;
         done.map_err(|ended| self.ended(name, ended))
     }
 
-    /// Carries out an owner's transaction behind the fence.
-    pub(super) async fn run_fenced<F>(
-        &self,
-        name: &'static str,
-        fence: Fence,
-        work: F,
-    ) -> Result<(), CommitError>
+    /// Carries out an owner's transaction, whose work asks for the fence.
+    pub(super) async fn run_fenced<F>(&self, name: &'static str, work: F) -> Result<(), CommitError>
     where
         F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(), Failure>> + Send + Sync + 'static,
     {
-        let Err(ended) = transact(self.writer.clone(), "BEGIN IMMEDIATE", Some(fence), work).await else {
-            return Ok(());
-        };
+        let done = transact(self.writer.clone(), "BEGIN IMMEDIATE", work).await;
+        let Err(ended) = done else { return Ok(()) };
         match ended {
-            Ended::Fenced => Err(CommitError::Fenced),
+            Ended::RolledBack(Failure::Fenced) => Err(CommitError::Fenced),
             Ended::RolledBack(_) => Err(CommitError::Failed(self.ended(name, ended))),
             Ended::AtCommit(_) | Ended::Silent | Ended::Lost(_) => {
                 Err(CommitError::Unknown(self.ended(name, ended)))
@@ -67,7 +52,7 @@ impl Sqlite {
         match ended {
             Ended::RolledBack(Failure::Store(error)) => error,
             Ended::RolledBack(Failure::Sql(error)) | Ended::AtCommit(error) => self.error(error),
-            Ended::Fenced => StoreError::Internal(format!("{name}: fenced")),
+            Ended::RolledBack(Failure::Fenced) => StoreError::Internal(format!("{name}: fenced")),
             Ended::Silent => StoreError::Unreachable(format!("{name}: no answer")),
             Ended::Lost(why) => StoreError::Internal(format!("{name}: the transaction's task ended: {why}")),
         }
@@ -83,31 +68,21 @@ impl Sqlite {
     }
 }
 
-async fn transact<T, F>(
-    pool: SqlitePool,
-    begin: &'static str,
-    fence: Option<Fence>,
-    work: F,
-) -> Result<T, Ended>
+async fn transact<T, F>(pool: SqlitePool, begin: &'static str, work: F) -> Result<T, Ended>
 where
     T: Send + 'static,
     F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
 {
-    let task = tokio::spawn(carry_out(pool, begin, fence, work));
+    let task = tokio::spawn(carry_out(pool, begin, work));
     task.await.unwrap_or_else(|gone| Err(Ended::Lost(gone.to_string())))
 }
 
-async fn carry_out<T, F>(
-    pool: SqlitePool,
-    begin: &'static str,
-    fence: Option<Fence>,
-    work: F,
-) -> Result<T, Ended>
+async fn carry_out<T, F>(pool: SqlitePool, begin: &'static str, work: F) -> Result<T, Ended>
 where
     F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>>,
 {
     let mut connection = pool.acquire().await.map_err(|error| Ended::RolledBack(error.into()))?;
-    let (done, is_over) = within(&mut connection, begin, fence, work).await;
+    let (done, is_over) = within(&mut connection, begin, work).await;
     if !is_over {
         // SQLite ends some transactions by itself, on a full disk for one, and sqlx goes on counting them: a connection
         // on which a commit or a rollback failed would refuse every later transaction. Nothing hangs on how it closes.
@@ -120,7 +95,6 @@ where
 async fn within<T, F>(
     connection: &mut SqliteConnection,
     begin: &'static str,
-    fence: Option<Fence>,
     work: F,
 ) -> (Result<T, Ended>, bool)
 where
@@ -130,11 +104,7 @@ where
         Ok(transaction) => transaction,
         Err(error) => return (Err(Ended::RolledBack(error.into())), false),
     };
-    let done = match behind(&mut transaction, fence).await {
-        Ok(()) => work(&mut transaction).await.map_err(Ended::RolledBack),
-        Err(ended) => Err(ended),
-    };
-    match done {
+    match work(&mut transaction).await {
         Ok(value) => {
             tollgate_fault_points::pass("store.commit.before");
             if let Err(error) = transaction.commit().await {
@@ -143,27 +113,12 @@ where
             tollgate_fault_points::pass("store.commit.after");
             (Ok(value), true)
         }
-        Err(ended) => {
+        Err(failure) => {
             let rolled_back = transaction.rollback().await;
             if let Err(error) = &rolled_back {
                 tracing::debug!(%error, "a rollback failed; closing the connection does it");
             }
-            (Err(ended), rolled_back.is_ok())
+            (Err(Ended::RolledBack(failure)), rolled_back.is_ok())
         }
-    }
-}
-
-/// The fence, written once: the first statement of an owner's transaction.
-async fn behind(connection: &mut SqliteConnection, fence: Option<Fence>) -> Result<(), Ended> {
-    let Some(Fence { shard, lease_id, seq }) = fence else { return Ok(()) };
-    tollgate_fault_points::pass("store.fence.before");
-    let query = sqlx::query(sql!("fence")).bind(shard).bind(lease_id).bind(seq);
-    match query.execute(connection).await {
-        Ok(done) if done.rows_affected() == 1 => {
-            tollgate_fault_points::pass("store.fence.after");
-            Ok(())
-        }
-        Ok(_) => Err(Ended::Fenced),
-        Err(error) => Err(Ended::RolledBack(error.into())),
     }
 }
