@@ -9,6 +9,7 @@
 mod answer;
 mod connector;
 mod pauses;
+mod places;
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tollgate_core::model::{Delivery, HttpTarget, Sent};
 
 use crate::address::{AddressRefused, Guard};
-use crate::check::{check_header, parse_url};
+use crate::check::check_header;
 use crate::cloud_event::{self, Origin};
 use crate::{TargetError, TargetOptions, causes, chain, refused, refused_for_good, signature, span, unclear};
 
@@ -34,8 +35,14 @@ pub(crate) use answer::is_gateway_doubt;
 use answer::Answer;
 use connector::Connector;
 use pauses::Pauses;
+use places::Places;
 
 const TOLLGATE: &str = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 /// How long an unused connection is kept. Common servers close theirs after five seconds or more, and a request that
 /// meets a connection as it closes ends as unclear.
@@ -44,7 +51,7 @@ const IDLE_MAX: Duration = Duration::from_secs(4);
 /// All HTTP targets.
 pub(crate) struct Http {
     client: Client<Connector, Full<Bytes>>,
-    guard: Guard,
+    places: Places,
     origin: Arc<Origin>,
     pauses: Pauses,
     answer_max_bytes: usize,
@@ -53,7 +60,7 @@ pub(crate) struct Http {
 impl fmt::Debug for Http {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Http")
-            .field("guard", &self.guard)
+            .field("places", &self.places)
             .field("pauses", &self.pauses)
             .finish_non_exhaustive()
     }
@@ -73,28 +80,26 @@ impl Http {
             .pool_max_idle_per_host(options.idle_connections_per_host_max)
             .build(connector);
         let answer_max_bytes = options.answer_max_bytes;
-        Ok(Self { client, guard, origin, pauses: Pauses::default(), answer_max_bytes })
+        let places = Places::new(guard);
+        Ok(Self { client, places, origin, pauses: Pauses::default(), answer_max_bytes })
     }
 
     /// Delivers one event once.
     pub(crate) async fn send(&self, delivery: &Delivery, target: &HttpTarget) -> Sent {
-        let url = match parse_url("url", &target.url) {
-            Ok(url) => url,
+        let place = match self.places.of(&target.url) {
+            Ok(place) => place,
             Err(message) => return refused_for_good(message),
         };
-        if let Err(refusal) = self.guard.check_host(url.host().unwrap_or("")) {
-            return refused_for_good(refusal.to_string());
-        }
-        let host = host_and_port(&url);
-        if let Some(left) = self.pauses.remaining(&host, Instant::now()) {
+        let host = &place.host;
+        if let Some(left) = self.pauses.remaining(host, Instant::now()) {
             let left_ms = i64::try_from(left.as_millis()).unwrap_or(i64::MAX).max(1);
             return refused(
                 format!("not sent: {host} asked for a pause (Retry-After), {left_ms} ms of it are left"),
                 Some(left_ms),
             );
         }
-        match self.request(delivery, target, url) {
-            Ok(request) => self.exchange(request, span(target.deadline_ms), &host).await,
+        match self.request(delivery, target, place.url.clone()) {
+            Ok(request) => self.exchange(request, span(target.deadline_ms), host).await,
             Err(message) => refused_for_good(message),
         }
     }
@@ -112,25 +117,25 @@ impl Http {
             .header(USER_AGENT, TOLLGATE)
             .body(Full::new(body.clone()))
             .map_err(|error| format!("url: {error}"))?;
-        let mut set = |name: &str, value: &str| -> Result<(), String> {
-            let name = HeaderName::from_bytes(name.as_bytes())
-                .map_err(|error| format!("header `{name}`: {error}"))?;
+        let mut set = |name: HeaderName, value: &str| -> Result<(), String> {
             let value = HeaderValue::from_str(value).map_err(|error| format!("header `{name}`: {error}"))?;
             request.headers_mut().insert(name, value);
             Ok(())
         };
         for (name, value) in &target.headers {
             check_header(name, value)?;
+            let name = HeaderName::from_bytes(name.as_bytes())
+                .map_err(|error| format!("header `{name}`: {error}"))?;
             set(name, value)?;
         }
         if let Some(traceparent) = &traceparent {
-            set("traceparent", traceparent)?;
+            set(TRACEPARENT, traceparent)?;
         }
         let (id, timestamp_s) = (delivery.event_id.as_str(), Utc::now().timestamp());
-        set("webhook-id", id)?;
-        set("webhook-timestamp", &timestamp_s.to_string())?;
+        set(WEBHOOK_ID, id)?;
+        set(WEBHOOK_TIMESTAMP, &timestamp_s.to_string())?;
         if let Some(secret) = &target.secret {
-            set("webhook-signature", &signature::sign(secret, id, timestamp_s, &body)?)?;
+            set(WEBHOOK_SIGNATURE, &signature::sign(secret, id, timestamp_s, &body)?)?;
         }
         Ok(request)
     }
@@ -206,10 +211,4 @@ impl Failure {
             }
         }
     }
-}
-
-/// Whom a pause concerns.
-fn host_and_port(url: &Uri) -> String {
-    let port = url.port_u16().unwrap_or(if url.scheme_str() == Some("https") { 443 } else { 80 });
-    format!("{}:{port}", url.host().unwrap_or("").to_ascii_lowercase())
 }

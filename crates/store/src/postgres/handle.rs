@@ -1,6 +1,7 @@
 //! Queue shards: leases, inboxes, commits behind the fence.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
@@ -76,7 +77,7 @@ impl HandleStore for Postgres {
         let fence = Fence { shard: i32::from(lease.shard), lease_id: lease.lease_id, seq: lease.seq };
         let plain = Arc::clone(&rows);
         let written = rows.is_plain()
-            && !self.pooled
+            && !self.in_steps.load(Ordering::Relaxed)
             && self
                 .run_fenced_statement("commit", move |connection| {
                     async move { super::commit::write_plain(connection, fence, &plain).await }.boxed()

@@ -43,6 +43,7 @@ mod seal;
 mod transact;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
@@ -58,6 +59,8 @@ pub struct Postgres {
     pool: PgPool,
     /// For owners' commits.
     recent: Arc<Recent>,
+    /// Commits take several statements: through a pooler, and where the server does not take the one.
+    in_steps: AtomicBool,
     /// Host, port and database, for errors. Never the password.
     place: String,
     /// There is a pooler between, which lends its connections for one transaction.
@@ -82,7 +85,8 @@ impl Postgres {
             }
         };
         let (recent, corruption) = (Arc::default(), Corruption::default());
-        let store = Self { pool, recent, place, pooled, installation, corruption };
+        let in_steps = AtomicBool::new(pooled);
+        let store = Self { pool, recent, in_steps, place, pooled, installation, corruption };
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         store.make_partitions(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)).await?;
         Ok(store)
@@ -102,7 +106,9 @@ impl Store for Postgres {
     }
 
     async fn close(&self) {
+        // From here on nothing is kept.
+        let closed = self.pool.close();
         drop(self.recent.take());
-        self.pool.close().await;
+        closed.await;
     }
 }

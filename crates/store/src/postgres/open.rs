@@ -10,6 +10,8 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, PgPool};
 use uuid::Uuid;
 
+use crate::handle::Member;
+use crate::rows::MemberRow;
 use crate::{Installation, StoreError};
 
 /// What a transaction does for itself: it removes the statements that others have prepared on the connection, whose names
@@ -21,6 +23,11 @@ macro_rules! pooled_settings {
          SET LOCAL enable_mergejoin = off; SET LOCAL jit = off"
     };
 }
+
+/// The oldest schema whose processes can work beside this version's. As `oldest` of the newest migration.
+const BESIDE: i64 = 8;
+/// Within this a process that is alive has written a heartbeat, if its lease is not far longer than the default.
+const LOOK: Duration = Duration::from_secs(3);
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/postgres");
 
@@ -133,6 +140,9 @@ pub(super) async fn prepare(pool: &PgPool, place: &str, pooled: bool) -> Result<
                         .to_owned(),
             });
         }
+        if found.is_some_and(|found| found < BESIDE) {
+            nobody_is_at_work(pool).await.map_err(|error| store_error(place, error))??;
+        }
         migrate(pool).await.map_err(|error| migrate_error(place, known, error))?;
     }
     identify(pool, pooled).await.map_err(|error| store_error(place, error))?.ok_or_else(|| {
@@ -143,6 +153,27 @@ pub(super) async fn prepare(pool: &PgPool, place: &str, pooled: bool) -> Result<
             message: "32 bytes of secret and 1 to 65535 shards are expected".to_owned(),
         }
     })
+}
+
+/// Versions that do not know batches would go on counting tokens without them: they must have ended.
+async fn nobody_is_at_work(pool: &PgPool) -> Result<Result<(), StoreError>, sqlx::Error> {
+    let members = async || sqlx::query_as::<_, MemberRow>(sql!("members_list")).fetch_all(pool).await;
+    let before: Vec<Member> = members().await?.into_iter().map(Member::from).collect();
+    if before.is_empty() {
+        return Ok(Ok(()));
+    }
+    tokio::time::sleep(LOOK).await;
+    let now: Vec<Member> = members().await?.into_iter().map(Member::from).collect();
+    let at_work: Vec<String> =
+        now.into_iter().filter(|member| !before.contains(member)).map(|member| member.process).collect();
+    if at_work.is_empty() {
+        return Ok(Ok(()));
+    }
+    let what = format!(
+        "processes of an older version are at work, which cannot live beside this one: stop them first: {}",
+        at_work.join(", ")
+    );
+    Ok(Err(StoreError::InUse { what }))
 }
 
 /// Whoever comes first locks the others out. A large table may take its time, and so may another process.

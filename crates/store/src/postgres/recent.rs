@@ -7,6 +7,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use sqlx::PgPool;
 use sqlx::pool::PoolConnection;
 
 use super::open::IDLE_UNTESTED;
@@ -33,10 +34,12 @@ impl Recent {
     }
 
     /// Keeps a connection that has just been used without a failure.
-    pub(super) fn keep(&self, connection: PoolConnection<sqlx::Postgres>, pool_max: u32) {
-        if pool_max >= POOL_MIN {
+    pub(super) fn keep(&self, connection: PoolConnection<sqlx::Postgres>, pool: &PgPool) {
+        let mut kept = self.lock();
+        // A pool that is closed waits for what it has lent.
+        if pool.options().get_max_connections() >= POOL_MIN && !pool.is_closed() {
             // Another one goes back to the pool.
-            *self.lock() = Some(Kept { connection, since: Instant::now() });
+            *kept = Some(Kept { connection, since: Instant::now() });
         }
     }
 

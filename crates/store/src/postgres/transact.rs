@@ -4,6 +4,7 @@
 //! dropped at any time. For the same reason a connection on which the server has fallen silent is closed, never returned.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -23,6 +24,8 @@ const TRIES_MAX: u32 = 5;
 const SILENT_AFTER: Duration = Duration::from_secs(65);
 /// The same for owners' commits, heartbeats and single statements. Longer than the wait for a lock.
 const QUICK_SILENT_AFTER: Duration = Duration::from_secs(12);
+/// SQLSTATE `feature_not_supported`.
+const NOT_SUPPORTED: &str = "0A000";
 
 /// Who an owner claims to be.
 #[derive(Clone, Copy, Debug)]
@@ -109,7 +112,8 @@ impl Postgres {
     /// Carries out an owner's transaction that is one statement with the fence in it: false where that let nothing
     /// through. Not through a pooler, for which a statement must be prepared in the transaction that carries it out.
     ///
-    /// The answer is false, and nothing was written, where a row was there that is inserted.
+    /// The answer is false, and nothing was written, where a row was there that is inserted, and where the server does not
+    /// do this at all: on Citus, it may not plan the function's statements.
     pub(super) async fn run_fenced_statement<F>(
         &self,
         name: &'static str,
@@ -132,7 +136,7 @@ impl Postgres {
                 return Err(Ended::Silent);
             };
             let passed = done.map_err(Ended::AtCommit)?;
-            recent.keep(connection, pool.options().get_max_connections());
+            recent.keep(connection, &pool);
             if !passed {
                 return Err(Ended::RolledBack(Failure::Fenced));
             }
@@ -140,10 +144,15 @@ impl Postgres {
             Ok(())
         });
         let done = task.await.unwrap_or_else(|gone| Err(Ended::Lost(gone.to_string())));
-        if let Err(Ended::AtCommit(sqlx::Error::Database(error))) = &done
-            && error.is_unique_violation()
-        {
-            return Ok(false);
+        if let Err(Ended::AtCommit(sqlx::Error::Database(error))) = &done {
+            if error.is_unique_violation() {
+                return Ok(false);
+            }
+            if error.code().as_deref() == Some(NOT_SUPPORTED) {
+                tracing::warn!(%error, "commits take several statements: the server does not do it in one");
+                self.in_steps.store(true, Ordering::Relaxed);
+                return Ok(false);
+            }
         }
         self.judge_commit(name, done).map(|()| true)
     }

@@ -1,13 +1,16 @@
 //! PostgreSQL's own ways to fail: what a caller learns of them.
 
-use sqlx::AssertSqlSafe;
-use tollgate_core::handle::change::Changes;
-use tollgate_core::model::{SkipReason, Skipped};
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, Executor as _};
+use tollgate_core::handle::batch::TokenBatch;
+use tollgate_core::handle::change::{Changes, Outcome};
+use tollgate_core::model::{Run, SkipReason, Skipped};
 use tollgate_store::{CommitError, Store, StoreError};
 use uuid::Uuid;
 
 use super::place::Place;
-use super::samples::{NOON_US, schedule, skipped, take, waiting};
+use super::samples::{NOON_US, commit, ended, schedule, skipped, take, waiting};
 
 fn changes() -> Changes {
     let one = schedule("one");
@@ -248,5 +251,91 @@ async fn plans_made_on_an_empty_table_look_up_by_key() {
             assert!(plan.contains("Index Cond"), "{state}: {name}\n{plan}");
         }
     }
+    place.remove().await;
+}
+
+/// A commit of events only, which is one statement.
+fn plain(run: &Run) -> Changes {
+    let outcome = Outcome::Succeeded;
+    let history = vec![ended(run.id, 1, outcome)];
+    Changes { batches_new: vec![TokenBatch::of(run.id, 0, NOON_US)], history, ..Changes::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closing_ends_although_a_commit_is_under_way() {
+    let place = Place::postgres().await;
+    let store = place.open().await;
+    let one = waiting(&schedule("one"), 5, NOON_US);
+    let mut lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..Changes::default() }).await;
+    let mut other = place.postgres_connection().await;
+    other.execute("BEGIN; SELECT 1 FROM queue_shards WHERE shard_id = 5 FOR UPDATE").await.unwrap();
+    let (committing, changes) = (store.clone(), plain(&one));
+    let commit = tokio::spawn(async move { committing.commit(&mut lease, &changes).await });
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    while place.number(waits).await == 0 {}
+    let closing = store.close();
+    let release = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        other.execute("ROLLBACK").await.unwrap();
+        commit.await.unwrap().unwrap();
+    };
+    let both = futures::future::join(closing, release);
+    assert!(tokio::time::timeout(Duration::from_secs(10), both).await.is_ok(), "closing does not end");
+    place.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_that_does_not_take_the_one_statement_gets_several() {
+    let place = Place::postgres().await;
+    let store = place.open().await;
+    let one = waiting(&schedule("one"), 5, NOON_US);
+    let mut lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..Changes::default() }).await;
+    // As Citus says it.
+    let body = "RAISE EXCEPTION 'could not create distributed plan' USING ERRCODE = 'feature_not_supported'";
+    place
+        .sql(&format!(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 IF current_query() LIKE '%commit_events%' THEN {body}; END IF; RETURN NULL; END $$;
+             CREATE TRIGGER refuse AFTER INSERT ON token_batches FOR EACH ROW EXECUTE FUNCTION refuse()"
+        ))
+        .await;
+    store.commit(&mut lease, &plain(&one)).await.unwrap();
+    let loaded = store.load_shard(5).await.unwrap();
+    assert_eq!(loaded.batches.len(), 1, "it is written");
+    assert_eq!(store.history(5, one.id, 0, None, 10).await.unwrap().len(), 1);
+    // From then on it is not tried again.
+    place.sql("DROP FUNCTION commit_events").await;
+    let gone = Changes { batches_gone: vec![(one.id, 0)], ..Changes::default() };
+    store.commit(&mut lease, &gone).await.unwrap();
+    assert!(store.load_shard(5).await.unwrap().batches.is_empty());
+    place.remove().await;
+}
+
+/// What a version before batches left.
+const BEFORE_BATCHES: &str = "DROP TABLE token_batches; DROP TABLE api_keys; DROP FUNCTION commit_events;
+    UPDATE schema_compatibility SET oldest = 6; DELETE FROM _sqlx_migrations WHERE version > 6";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn schema_is_not_raised_under_versions_that_cannot_live_with_it() {
+    let place = Place::postgres().await;
+    place.open().await.close().await;
+    place.sql(BEFORE_BATCHES).await;
+    place.sql("INSERT INTO members VALUES ('dead', 'master', '', 3), ('old-1', 'handler', '', 7)").await;
+    let beats = async {
+        loop {
+            place.sql("UPDATE members SET heartbeat = heartbeat + 1 WHERE process = 'old-1'").await;
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+    };
+    let opened = tokio::select! {
+        opened = tollgate_store::open(&place.url, 2) => opened,
+        () = beats => unreachable!("it beats on"),
+    };
+    let Err(StoreError::InUse { what }) = opened else { panic!("an old version is at work") };
+    assert!(what.ends_with("stop them first: old-1"), "{what}");
+    assert_eq!(place.number("SELECT max(version) FROM _sqlx_migrations").await, 6, "nothing is changed");
+    // Without a planned stop its row stays, and does not move.
+    let store = place.open().await;
+    assert_eq!(store.leases().await.unwrap().len(), 64);
     place.remove().await;
 }

@@ -1,0 +1,85 @@
+//! Where URLs lead, and whether anything may be sent there.
+//!
+//! In: a URL as it was written. Out: the URL, parsed and checked, and whom a pause concerns. Many events go to few URLs, so what
+//! was found is remembered, refusals excepted. What a name resolves to is checked by the connector, each time.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ::http::Uri;
+
+use crate::address::Guard;
+use crate::check::parse_url;
+
+/// URLs that are remembered.
+const KNOWN_MAX: usize = 4_096;
+
+/// Where a URL leads.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) url: Uri,
+    /// Whom a pause concerns: host and port.
+    pub(super) host: String,
+}
+
+/// URLs seen.
+#[derive(Debug)]
+pub(super) struct Places {
+    guard: Guard,
+    known: Mutex<HashMap<String, Arc<Place>>>,
+}
+
+impl Places {
+    pub(super) fn new(guard: Guard) -> Self {
+        Self { guard, known: Mutex::default() }
+    }
+
+    /// The place that a URL names.
+    ///
+    /// # Errors
+    /// What is wrong with it, or that nothing may be sent to its host.
+    pub(super) fn of(&self, text: &str) -> Result<Arc<Place>, String> {
+        // Each change is one call on the map, so a panic elsewhere leaves nothing half done.
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = known.get(text) {
+            return Ok(Arc::clone(place));
+        }
+        let url = parse_url("url", text)?;
+        self.guard.check_host(url.host().unwrap_or("")).map_err(|refusal| refusal.to_string())?;
+        if known.len() >= KNOWN_MAX {
+            known.clear();
+        }
+        let place = Arc::new(Place { host: host_and_port(&url), url });
+        known.insert(text.to_owned(), Arc::clone(&place));
+        Ok(place)
+    }
+}
+
+fn host_and_port(url: &Uri) -> String {
+    let port = url.port_u16().unwrap_or(if url.scheme_str() == Some("https") { 443 } else { 80 });
+    format!("{}:{port}", url.host().unwrap_or("").to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::PrivateAddresses;
+
+    #[test]
+    fn a_place_is_found_once_and_a_refusal_each_time() {
+        let places = Places::new(Guard::new(PrivateAddresses::Refuse));
+        let first = places.of("https://Example.com/a").unwrap();
+        assert_eq!((first.host.as_str(), first.url.path()), ("example.com:443", "/a"));
+        assert!(Arc::ptr_eq(&first, &places.of("https://Example.com/a").unwrap()));
+        assert_eq!(places.of("http://example.com:81/").unwrap().host, "example.com:81");
+        for refused in ["http://127.0.0.1/", "ftp://example.com/"] {
+            assert!(places.of(refused).is_err() && places.of(refused).is_err(), "{refused}");
+        }
+        for n in 0..=KNOWN_MAX {
+            places.of(&format!("http://example.com/{n}")).unwrap();
+        }
+        assert!(places.known.lock().unwrap().len() <= KNOWN_MAX);
+    }
+}
