@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
-use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Row as _};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Row as _, SqliteConnection};
 use tempfile::TempDir;
 
 use crate::process;
@@ -96,6 +96,63 @@ impl Database {
             sqlx::raw_sql("CHECKPOINT").execute(&mut **connection).await.context("CHECKPOINT")?;
         }
         Ok(())
+    }
+
+    /// Gives a database that has been opened once and holds nothing so many queue shards. Nobody may have it open.
+    ///
+    /// There is no setting for it: the number is written with the identity of an installation, and stays for ever.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub(crate) async fn set_shards(&mut self, shards: u16) -> anyhow::Result<()> {
+        let mut sql = format!(
+            "UPDATE installation SET shards = {shards}; DELETE FROM queue_shards WHERE shard_id >= {shards};"
+        );
+        if let Self::Postgres { connection, .. } = self {
+            // Those that are missing are made at the next start.
+            sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut **connection).await?;
+            return Ok(());
+        }
+        // Here every start makes those of a new installation, whatever the number is.
+        sql.push_str(&format!(
+            "CREATE TRIGGER no_more_shards BEFORE INSERT ON queue_shards WHEN NEW.shard_id >= {shards}
+             BEGIN SELECT RAISE(IGNORE); END;"
+        ));
+        for shard in 0..shards {
+            sql.push_str(&format!(
+                "INSERT OR IGNORE INTO queue_shards (shard_id, owner, lease_id, epoch, seq)
+                 VALUES ({shard}, '', zeroblob(16), 0, 0);"
+            ));
+        }
+        let mut connection = SqliteConnection::connect(&self.url()).await?;
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await?;
+        Ok(connection.close().await?)
+    }
+
+    /// Makes it what it would be some quiet minutes after much was stored. Nobody may have it open.
+    ///
+    /// What is in the audit log of the last ten minutes is repaired at a start, before anything else; here that would be
+    /// all there is.
+    ///
+    /// # Errors
+    /// What database and disk say.
+    pub(crate) async fn age(&mut self) -> anyhow::Result<()> {
+        let (forget, url) = ("DELETE FROM audit_log", self.url());
+        match self {
+            Self::Sqlite(folder) => {
+                let mut connection = SqliteConnection::connect(&url).await?;
+                sqlx::raw_sql(forget).execute(&mut connection).await?;
+                connection.close().await?;
+                for entry in fs::read_dir(folder.path())? {
+                    fs::File::open(entry?.path())?.sync_all()?;
+                }
+            }
+            Self::Postgres { connection, .. } => {
+                sqlx::raw_sql(forget).execute(&mut **connection).await?;
+                sqlx::raw_sql("VACUUM (ANALYZE)").execute(&mut **connection).await.context("VACUUM")?;
+            }
+        }
+        self.settle().await
     }
 
     /// Bytes of log written so far.

@@ -53,9 +53,7 @@ impl Load<'_> {
     pub(crate) fn resources(&self, start_s: i64) -> Vec<Resource> {
         let mut all = Vec::new();
         for number in 0..self.policies_count() {
-            let name = format!("namespaces/{NAMESPACE}/policies/{}", self.policy_id(number));
-            let policy = Policy { name, max_in_flight: self.variant.max_in_flight, ..Policy::default() };
-            all.push(Resource::Policy(policy));
+            all.push(Resource::Policy(self.policy(number)));
         }
         all.extend(
             (0..self.schedules_count()).map(|number| Resource::Schedule(self.schedule(number, start_s))),
@@ -74,10 +72,17 @@ impl Load<'_> {
     }
 
     fn policy_id(&self, number: u32) -> String {
-        format!("{}-{number}", self.variant.name)
+        format!("{}-{number}", self.variant.policy.as_ref().unwrap_or(&self.variant.name))
     }
 
-    fn schedule(&self, number: u64, start_s: i64) -> Schedule {
+    /// The policy with this number.
+    pub(crate) fn policy(&self, number: u32) -> Policy {
+        let name = format!("namespaces/{NAMESPACE}/policies/{}", self.policy_id(number));
+        Policy { name, max_in_flight: self.variant.max_in_flight, ..Policy::default() }
+    }
+
+    /// The schedule with this number. The first launch of all is at the second `start_s`.
+    pub(crate) fn schedule(&self, number: u64, start_s: i64) -> Schedule {
         let Variant { kind, events, per_second, seconds, every_s, .. } = *self.variant;
         let number_s = i64::try_from(number).unwrap_or(0);
         let group = if self.policies_count() > 0 { number % u64::from(self.policies_count()) } else { 0 };
@@ -142,7 +147,8 @@ impl Load<'_> {
 /// Schedules that share evenly spaced events.
 const SPACED_SCHEDULES: u64 = 10;
 
-fn moment(second: i64) -> Timestamp {
+/// A whole second.
+pub(crate) fn moment(second: i64) -> Timestamp {
     Timestamp { seconds: second, nanos: 0 }
 }
 

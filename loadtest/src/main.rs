@@ -4,6 +4,7 @@ mod consumer;
 mod database;
 mod figures;
 mod generate;
+mod growth;
 mod load;
 mod peers;
 mod process;
@@ -30,6 +31,8 @@ struct Cli {
 enum Command {
     /// Carry scenarios out and print their figures; exit status 1 if a promise was broken
     Run(run::RunArgs),
+    /// Measure what costs more the more there is: runs that wait, policies, schedules, queue shards, processes
+    Growth(growth::GrowthArgs),
     /// Run other programs that do the same work, as far as they are installed
     Peers(peers::PeersArgs),
     /// Write a file with policies and schedules for `tollgate apply`
@@ -43,6 +46,7 @@ enum Command {
 fn main() -> anyhow::Result<ExitCode> {
     let clean = match Cli::parse().command {
         Command::Run(args) => run::run(&args)?,
+        Command::Growth(args) => growth::run(&args)?,
         Command::Peers(args) => peers::run(&args).map(|()| true)?,
         Command::Generate(args) => generate::run(&args).map(|()| true)?,
         Command::Sink(args) => sink::run(&args).map(|()| true)?,

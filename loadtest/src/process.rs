@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 use std::{fs, io};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 /// Ticks a second of the times in `/proc/PID/stat`: the same on every Linux, as part of its interface.
 const TICKS: f64 = 100.0;
@@ -25,6 +26,21 @@ impl Process {
 
     pub(crate) fn pid(&self) -> u32 {
         self.0.id()
+    }
+
+    /// Asks it to end, and waits for that.
+    ///
+    /// # Errors
+    /// One that does not.
+    pub(crate) async fn terminate(&mut self, patience: Duration) -> anyhow::Result<()> {
+        let asked = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status();
+        ensure!(asked.context("kill")?.success(), "kill -TERM {} failed", self.pid());
+        let end = Instant::now() + patience;
+        while self.0.try_wait()?.is_none() {
+            ensure!(Instant::now() < end, "a process does not end within {} s", patience.as_secs());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
     }
 
     pub(crate) fn inner(&mut self) -> &mut Child {
@@ -121,7 +137,7 @@ mod tests {
     #[test]
     fn the_kernel_answers_about_this_process() {
         let own = std::process::id();
-        let (before, start) = (cpu_s(own), std::time::Instant::now());
+        let (before, start) = (cpu_s(own), Instant::now());
         while start.elapsed().as_millis() < 200 {}
         assert!(cpu_s(own) >= before + 0.1);
         assert!(peak_bytes(own).unwrap() > 1 << 20);

@@ -157,23 +157,34 @@ impl Report {
     }
 
     /// Takes a round in, and prints it.
-    pub(crate) fn add(&mut self, mut rows: Vec<Row>) -> io::Result<()> {
-        let rate = |row: &Row| row.figures.as_ref().map(|figures| figures.events_per_s);
-        let yardstick = rows.iter().find(|row| row.who == Row::YARDSTICK).and_then(rate);
-        for row in &mut rows {
-            row.ratio = rate(row).zip(yardstick).map(|(rate, yardstick)| rate / yardstick);
-        }
+    pub(crate) fn add(&mut self, rows: Vec<Row>) -> io::Result<()> {
+        let from = self.rows.len();
+        self.take(rows);
         let mut out = io::stdout().lock();
-        for row in &rows {
+        for row in &self.rows[from..] {
             let name = format!("{} {}", row.who, row.round);
             writeln!(out, "{}", line(&name, &self.columns, |name| row.figure(name)))?;
             for text in row.notes.iter().chain(&row.broken) {
                 writeln!(out, "    {text}")?;
             }
         }
+        Ok(())
+    }
+
+    /// Takes a round in.
+    pub(crate) fn take(&mut self, mut rows: Vec<Row>) {
+        let rate = |row: &Row| row.figures.as_ref().map(|figures| figures.events_per_s);
+        let yardstick = rows.iter().find(|row| row.who == Row::YARDSTICK).and_then(rate);
+        for row in &mut rows {
+            row.ratio = rate(row).zip(yardstick).map(|(rate, yardstick)| rate / yardstick);
+        }
         self.rows.extend(rows);
         self.judge();
-        Ok(())
+    }
+
+    /// Promises that were not kept, with who did not.
+    pub(crate) fn broken(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.rows.iter().flat_map(|row| row.broken.iter().map(|text| (row.who.as_str(), text.as_str())))
     }
 
     /// Whether no promise was broken.
@@ -192,7 +203,8 @@ impl Report {
         all
     }
 
-    fn median(&self, who: &str, figure: &str) -> Option<f64> {
+    /// Of a figure over all rounds.
+    pub(crate) fn median(&self, who: &str, figure: &str) -> Option<f64> {
         let rows = self.rows.iter().filter(|row| row.who == who);
         let mut values: Vec<f64> = rows.filter_map(|row| row.figure(figure)).collect();
         values.sort_by(f64::total_cmp);

@@ -4,7 +4,7 @@
 //! compared. A scenario has its own database, service and sink.
 
 mod meter;
-mod round;
+pub(crate) mod round;
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use crate::process;
 use crate::report::{self, Report, Row};
 use crate::scenario::Scenario;
 use crate::service::Service;
-pub(crate) use meter::Used;
+pub(crate) use meter::{Reading, Used};
 use round::Stage;
 
 /// Arguments of `run`.
@@ -65,10 +65,18 @@ pub(crate) struct RunArgs {
 /// # Errors
 /// What keeps a scenario from running.
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<bool> {
+    to_its_end(run_all(args))
+}
+
+/// Whether all went well, unless a signal comes first.
+///
+/// # Errors
+/// Those of the work, and the signal.
+pub(crate) fn to_its_end(work: impl Future<Output = anyhow::Result<bool>>) -> anyhow::Result<bool> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     runtime.block_on(async {
         tokio::select! {
-            clean = Box::pin(run_all(args)) => clean,
+            clean = Box::pin(work) => clean,
             // What was started ends with the future that is dropped here.
             signal = interrupted() => bail!("{} received", signal?),
         }
@@ -151,7 +159,7 @@ async fn carry_out(scenario: Scenario, program: &Path, args: &RunArgs) -> anyhow
     let sink = Sink::start(&scenario.lanes(), &service.url)?;
     let mut report = Report::new(&scenario, database.kind());
     report::print_head(&report)?;
-    let mut stage = Stage { database, service, sink };
+    let mut stage = Stage { database, service, others: Vec::new(), sink, crowd: None };
     stage.warm_up(&scenario).await?;
     for round in 1..=scenario.rounds {
         let mut rows: Vec<Row> = Vec::new();
@@ -164,7 +172,7 @@ async fn carry_out(scenario: Scenario, program: &Path, args: &RunArgs) -> anyhow
         report.add(rows)?;
     }
     report::print_end(&report)?;
-    let Stage { database, service, sink } = stage;
+    let Stage { database, service, sink, .. } = stage;
     drop((service, sink));
     database.remove().await;
     Ok(report)

@@ -72,6 +72,9 @@ pub(crate) struct Variant {
     /// How many policies; they matter with `max_in_flight` only.
     #[serde(default = "one")]
     pub(crate) policies: u32,
+    /// What they are called, before `-` and a number; as the variant by default. Variants may share them.
+    #[serde(default)]
+    pub(crate) policy: Option<String>,
     /// m; absent means no policy.
     #[serde(default)]
     pub(crate) max_in_flight: Option<u32>,

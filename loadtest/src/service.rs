@@ -1,5 +1,6 @@
 //! `tollgate serve` as a process, and the calls that a load test makes.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,6 +24,12 @@ pub(crate) const NAMESPACE: &str = "default";
 const LISTENING: &str = "listening on ";
 const START_MAX: Duration = Duration::from_secs(60);
 const DRAIN_MAX: Duration = Duration::from_secs(30);
+/// A planned stop takes 10 s of grace at most.
+const STOP_MAX: Duration = Duration::from_secs(30);
+/// When the queue shards of several processes have stayed where they are for so long, they are divided.
+const REST: Duration = Duration::from_secs(3);
+/// No policy is of this namespace: a status without the buckets, of which there may be many.
+const NO_BUCKETS: &str = "namespaces/none";
 
 /// A running service; killed when dropped.
 pub(crate) struct Service {
@@ -38,6 +45,20 @@ impl Service {
     /// # Errors
     /// A service that does not come up.
     pub(crate) async fn start(program: &Path, store: &str, flags: &[String]) -> anyhow::Result<Self> {
+        let service = Self::launch(program, store, flags).await?;
+        let end = Instant::now() + START_MAX;
+        while !service.owns_all().await? {
+            ensure!(Instant::now() < end, "not every queue shard has an owner");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(service)
+    }
+
+    /// Starts one more process of the same store, which owns nothing yet.
+    ///
+    /// # Errors
+    /// A service that does not come up.
+    pub(crate) async fn launch(program: &Path, store: &str, flags: &[String]) -> anyhow::Result<Self> {
         let log = NamedTempFile::new()?;
         let mut process = Process::start(
             Command::new(program)
@@ -50,13 +71,45 @@ impl Service {
         )?;
         let url = listening(&mut process, log.path())?;
         let channel = Endpoint::from_shared(url.clone())?.connect().await?;
-        let service = Self { process, url, channel, _log: log };
-        let end = Instant::now() + START_MAX;
-        while !service.owns_all().await? {
-            ensure!(Instant::now() < end, "not every queue shard has an owner");
-            tokio::time::sleep(Duration::from_millis(20)).await;
+        Ok(Self { process, url, channel, _log: log })
+    }
+
+    /// Ends as planned.
+    ///
+    /// # Errors
+    /// A service that does not.
+    pub(crate) async fn stop(&mut self) -> anyhow::Result<()> {
+        self.process.terminate(STOP_MAX).await.context("tollgate serve")
+    }
+
+    /// Waits until so many processes share the queue shards, and no shard moves any more.
+    ///
+    /// # Errors
+    /// Shards that do not come to rest.
+    pub(crate) async fn divided(&self, processes: usize) -> anyhow::Result<()> {
+        let (end, mut since, mut last) = (Instant::now() + START_MAX, Instant::now(), Vec::new());
+        loop {
+            let owners: Vec<String> =
+                self.status().await?.shards.into_iter().map(|shard| shard.owner).collect();
+            let distinct: BTreeSet<&String> = owners.iter().filter(|owner| !owner.is_empty()).collect();
+            let complete =
+                distinct.len() == processes.min(owners.len()) && owners.iter().all(|o| !o.is_empty());
+            if owners != last || !complete {
+                (last, since) = (owners, Instant::now());
+            } else if since.elapsed() >= REST {
+                return Ok(());
+            }
+            ensure!(Instant::now() < end, "{processes} processes do not divide the queue shards");
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        Ok(service)
+    }
+
+    /// Runs that are due and unfinished.
+    ///
+    /// # Errors
+    /// A service that does not answer.
+    pub(crate) async fn launched_runs(&self) -> anyhow::Result<u64> {
+        Ok(self.status().await?.launched_runs_count)
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -72,18 +125,21 @@ impl Service {
     async fn status(&self) -> anyhow::Result<HandlerStatus> {
         let mut handler =
             EventHandlerServiceClient::new(self.channel.clone()).max_decoding_message_size(64 << 20);
-        Ok(handler.get_handler_status(GetHandlerStatusRequest::default()).await?.into_inner())
+        Ok(handler
+            .get_handler_status(GetHandlerStatusRequest { parent: NO_BUCKETS.to_owned() })
+            .await?
+            .into_inner())
     }
 
-    /// Waits until nothing is in flight and nothing is due.
+    /// Waits until nothing is in flight, and no more events are due than wait for good.
     ///
     /// # Errors
     /// A service that does not answer.
-    pub(crate) async fn drained(&self) -> anyhow::Result<bool> {
+    pub(crate) async fn drained(&self, waiting: u64) -> anyhow::Result<bool> {
         let end = Instant::now() + DRAIN_MAX;
         loop {
             let status = self.status().await?;
-            if status.held_count == 0 && status.waiting_count == 0 {
+            if status.held_count == 0 && status.waiting_count <= waiting {
                 return Ok(true);
             }
             if Instant::now() > end {

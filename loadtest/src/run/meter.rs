@@ -7,7 +7,7 @@ use crate::process;
 
 /// Readings at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+pub(crate) struct Reading {
     service_cpu_s: f64,
     database_cpu_s: Option<f64>,
     sink_cpu_s: f64,
@@ -28,27 +28,28 @@ pub(crate) struct Used {
     pub(crate) wal_bytes: Option<f64>,
     /// Written by the service itself, for an event; with SQLite that is the database.
     pub(crate) disk_bytes: Option<f64>,
-    /// Of the service.
+    /// Of the service; of several processes, the sum.
     pub(crate) peak_mib: Option<f64>,
 }
 
 impl Reading {
-    pub(super) async fn take(stage: &mut Stage) -> anyhow::Result<Self> {
-        let pid = stage.service.pid();
+    pub(crate) async fn take(stage: &mut Stage) -> anyhow::Result<Self> {
+        let pids = stage.pids();
         Ok(Self {
             wal_bytes: stage.database.wal_bytes().await?,
-            disk_bytes: process::written_bytes(pid),
-            service_cpu_s: process::cpu_s(pid),
+            disk_bytes: pids.iter().map(|pid| process::written_bytes(*pid)).sum(),
+            service_cpu_s: pids.iter().map(|pid| process::cpu_s(*pid)).sum(),
             database_cpu_s: stage.database.cpu_s(),
             sink_cpu_s: stage.sink.cpu_s(),
         })
     }
 
     /// What a round of so many events used that ends now.
-    pub(super) async fn used(self, stage: &mut Stage, events: u64) -> anyhow::Result<Used> {
+    pub(crate) async fn used(self, stage: &mut Stage, events: u64) -> anyhow::Result<Used> {
         let now = Self::take(stage).await?;
         let each = |total: f64| (events > 0).then(|| total / events as f64);
         let per_100k = |total: f64| each(total * 1e5);
+        let peak_bytes: Option<u64> = stage.pids().into_iter().map(process::peak_bytes).sum();
         let service_cpu_s = now.service_cpu_s - self.service_cpu_s;
         let database_cpu_s = now.database_cpu_s.zip(self.database_cpu_s).map(|(now, then)| now - then);
         Ok(Used {
@@ -61,12 +62,12 @@ impl Reading {
                 .disk_bytes
                 .zip(self.disk_bytes)
                 .and_then(|(now, then)| each(now.saturating_sub(then) as f64)),
-            peak_mib: process::peak_bytes(stage.service.pid()).map(|bytes| bytes as f64 / f64::from(1 << 20)),
+            peak_mib: peak_bytes.map(|bytes| bytes as f64 / f64::from(1 << 20)),
         })
     }
 
     /// CPU seconds of service and database until now.
-    pub(super) async fn cpu_s(self, stage: &mut Stage) -> anyhow::Result<f64> {
+    pub(crate) async fn cpu_s(self, stage: &mut Stage) -> anyhow::Result<f64> {
         let now = Self::take(stage).await?;
         let database_s = now.database_cpu_s.zip(self.database_cpu_s).map_or(0.0, |(now, then)| now - then);
         Ok(now.service_cpu_s - self.service_cpu_s + database_s)

@@ -28,15 +28,25 @@ const WARM_UP_EVENTS: u32 = 2_000;
 const LAZY: Duration = Duration::from_millis(100);
 
 /// The processes of a scenario.
-pub(super) struct Stage {
-    pub(super) database: Database,
-    pub(super) service: Service,
-    pub(super) sink: Sink,
+pub(crate) struct Stage {
+    pub(crate) database: Database,
+    pub(crate) service: Service,
+    /// More processes of the same store.
+    pub(crate) others: Vec<Service>,
+    pub(crate) sink: Sink,
+    /// Where more is stored than the load needs: how many events wait for good. To ask how many are held costs more than
+    /// the load itself then, and is done after the readings.
+    pub(crate) crowd: Option<u64>,
 }
 
 impl Stage {
+    /// All processes of the service.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        std::iter::once(&self.service).chain(&self.others).map(Service::pid).collect()
+    }
+
     /// Runs a little of the first variant and of the yardstick.
-    pub(super) async fn warm_up(&mut self, scenario: &Scenario) -> anyhow::Result<()> {
+    pub(crate) async fn warm_up(&mut self, scenario: &Scenario) -> anyhow::Result<()> {
         if matches!(scenario.variants[0].kind, Kind::Apply | Kind::Windows) {
             return Ok(());
         }
@@ -55,7 +65,7 @@ impl Stage {
     }
 
     /// Runs a variant.
-    pub(super) async fn variant(
+    pub(crate) async fn variant(
         &mut self,
         scenario: &Scenario,
         at: usize,
@@ -87,17 +97,21 @@ impl Stage {
             "{count} resources took {apply_ms:.0} ms to apply: the first launch time has passed"
         );
         tokio::time::sleep(Duration::from_micros(u64::try_from(wait_us)?)).await;
-        process::reset_peak(self.service.pid())?;
+        self.pids().into_iter().try_for_each(process::reset_peak)?;
         let reading = Reading::take(self).await?;
         if variant.kind == Kind::Triggered {
             self.trigger(load).await?;
         }
         self.wait(variant, lane).await?;
-        let drained = self.service.drained().await?;
+        let asked = if self.crowd.is_none() { Some(self.service.drained(0).await?) } else { None };
         let releases =
             if variant.release == Release::OnResponse { None } else { Some(self.sink.finish().await?) };
         tokio::time::sleep(LAZY).await;
         let used = reading.used(self, variant.expected()).await?;
+        let drained = match asked {
+            Some(drained) => drained,
+            None => self.service.drained(self.crowd.unwrap_or(0)).await?,
+        };
         let records = self.sink.records().await?;
         let (own, others): (Vec<_>, Vec<_>) =
             records.into_iter().partition(|record| usize::from(record.lane) == lane);
@@ -161,7 +175,7 @@ impl Stage {
     }
 
     /// Runs the yardstick.
-    pub(super) async fn yardstick(
+    pub(crate) async fn yardstick(
         &mut self,
         scenario: &Scenario,
         yardstick: &Yardstick,
