@@ -3,25 +3,28 @@
 //! In: what a driver read. Out: the words of the core, or [`StoreError::Corrupt`] that names table, key and column.
 //! Invariant: nothing that a driver read reaches the core unchecked. Not here: statements.
 
+mod batch;
 mod emit;
 mod handle;
 mod key;
 mod load;
 mod plan;
 mod run;
+mod stand_in;
 mod word;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub(crate) use batch::{BatchRecord, batches_from, batches_limit, tokens_of};
 pub(crate) use emit::{
     ClaimRow, FrontierRow, ScanRow, TaskRow, WindowRecord, in_task_order, scan_ranges, scanned, task_rows,
     window_tasks,
 };
 pub(crate) use handle::{
-    BatchRecord, BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow,
-    ScheduleBodyRow, SpecKey, SpecRecord, TokenRecord, batches_from, batches_limit, group_by_shard,
-    message_rows, read_spec, run_rows, shard_keys, skipped_rows, spec_keys, tokens_of,
+    BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, ScheduleBodyRow, SpecKey,
+    SpecRecord, TokenRecord, group_by_shard, message_rows, read_spec, run_rows, shard_keys, skipped_rows,
+    spec_keys,
 };
 pub(crate) use key::KeyRecord;
 pub(crate) use load::{Assembly, emitted, emitted_specs};

@@ -10,6 +10,7 @@ mod handover;
 mod heard;
 mod load;
 mod perform;
+mod syncs;
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -32,6 +33,7 @@ use gather::Gather;
 use handover::Closing;
 use heard::Heard;
 use load::{Loaded, News};
+use syncs::Syncs;
 
 /// Inputs taken at once, before anything else is looked after.
 const INPUTS_AT_ONCE: usize = 256;
@@ -79,10 +81,8 @@ pub(crate) struct Owner {
     more: bool,
     /// When the last read began (monotonic).
     read_began_us: i64,
-    /// Syncs that wait for a read to begin, for the read under way, and for a commit.
-    syncs_new: Vec<oneshot::Sender<()>>,
-    syncs_read: Vec<oneshot::Sender<()>>,
-    syncs_commit: Vec<(u64, oneshot::Sender<()>)>,
+    /// Who waits until the inbox has been carried out.
+    syncs: Syncs,
 }
 
 type CommitTask = JoinHandle<(Lease, Result<(), CommitError>)>;
@@ -131,9 +131,7 @@ impl Owner {
             heard: Heard::default(),
             more: false,
             read_began_us: 0,
-            syncs_new: Vec::new(),
-            syncs_read: Vec::new(),
-            syncs_commit: Vec::new(),
+            syncs: Syncs::default(),
         }
     }
 
@@ -154,6 +152,7 @@ impl Owner {
                 Left::Reload(under_way) => {
                     self.under_way = under_way;
                     self.refuse_waiting();
+                    self.syncs.machine_lost();
                     if !self.take_over_from_self().await {
                         return (shard, Ended::Lost);
                     }
@@ -243,7 +242,7 @@ impl Owner {
             match input {
                 Input::Wake => beside.read_due = Instant::now(),
                 Input::Sync { reply } => {
-                    self.syncs_new.push(reply);
+                    self.syncs.asked(reply);
                     beside.read_due = Instant::now();
                 }
                 input => {
@@ -326,7 +325,7 @@ impl Owner {
         if self.is_trusted() {
             let effects = machine.committed();
             self.perform(effects);
-            self.resolve_syncs(machine);
+            self.syncs.durable(machine.commits());
             return None;
         }
         tracing::warn!(shard = self.lease.shard, "a commit outlived the lease; what it allows is not done");

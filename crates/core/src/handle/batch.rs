@@ -61,6 +61,24 @@ impl TokenBatch {
         Ok(Self { run, first, count, acquired_us, delivered_us, gone, held })
     }
 
+    /// What a batch counts for of which only the key can be read: its consumers have all events that are not `elsewhere`.
+    /// The nearest allowed `count` is taken.
+    pub fn held_unless(
+        (run, first, count): (RunId, u32, u32),
+        (acquired_us, delivered_us): (i64, Option<i64>),
+        elsewhere: impl Fn(u32) -> bool,
+    ) -> Self {
+        let count = count.clamp(1, BATCH_MAX);
+        let bytes = vec![0; count.div_ceil(8) as usize];
+        let (gone, held) = (bytes.clone(), bytes);
+        let mut batch = Self { run, first, count, acquired_us, delivered_us, gone, held };
+        for at in 0..count {
+            let bits = if elsewhere(first + at) { &mut batch.gone } else { &mut batch.held };
+            set(bits, at);
+        }
+        batch
+    }
+
     /// Its key.
     pub fn key(&self) -> (RunId, u32) {
         (self.run, self.first)

@@ -5,12 +5,15 @@
 
 use std::collections::BTreeMap;
 
+use uuid::Uuid;
+
+use super::batch::TokenBatch;
 use super::bucket::Bucket;
 use super::change::{TokenRow, TokenState};
 use super::live::{LiveRun, LiveToken};
 use super::planted::Planted;
 use super::shard::{Shard, State, WallTimer};
-use crate::model::{Now, Run, RunState};
+use crate::model::{Now, Run, RunId, RunState};
 
 impl Shard {
     /// Takes in what the store knew of the shard. What happened to it meanwhile happens now.
@@ -33,18 +36,13 @@ impl Shard {
                 unfit.insert(id, policy);
             }
         }
-        let batches = state.batches;
-        let batched = batches.iter().flat_map(|b| b.rows().map(|row| (row, Some(b.first))));
-        for (token, batch) in batched.chain(state.tokens.into_iter().map(|row| (row, None))) {
-            match unfit.get(&token.run) {
-                // Nobody can work on the run, and the consumer may well have the event.
-                Some(policy) if token.state != TokenState::Waiting => self.bucket(*policy, now).held += 1,
-                Some(_) => {}
-                None => self.restore_token(token, batch, now),
-            }
+        // Rows of their own first: they say more than a batch.
+        for token in state.tokens {
+            self.restore_any(token, None, &unfit, now);
         }
-        let fit = batches.into_iter().filter(|b| self.runs.contains_key(&b.run));
-        self.batches = fit.map(|b| (b.key(), b)).collect();
+        for batch in state.batches {
+            self.restore_batch(batch, &unfit, now);
+        }
         for (policy, tokens) in state.counted {
             self.bucket(policy, now).held += tokens;
         }
@@ -70,6 +68,41 @@ impl Shard {
         } else {
             self.schedules.entry(schedule).or_default();
             self.wall_timers.insert((launch_us, WallTimer::Launch(id)));
+        }
+    }
+
+    /// What a batch says of an event that is elsewhere already does not count; the next commit puts it right, and drops a
+    /// batch of which nothing is left.
+    fn restore_batch(&mut self, mut batch: TokenBatch, unfit: &BTreeMap<RunId, Option<Uuid>>, now: Now) {
+        let key = batch.key();
+        for row in batch.rows().collect::<Vec<_>>() {
+            if self.tokens.contains_key(&(row.run, row.index)) {
+                batch.leave(row.index);
+                self.dirty_batches.insert(key);
+            } else {
+                self.restore_any(row, Some(batch.first), unfit, now);
+            }
+        }
+        if batch.is_empty() {
+            self.dirty_batches.insert(key);
+        }
+        if self.runs.contains_key(&batch.run) {
+            self.batches.insert(key, batch);
+        }
+    }
+
+    fn restore_any(
+        &mut self,
+        token: TokenRow,
+        batch: Option<u32>,
+        unfit: &BTreeMap<RunId, Option<Uuid>>,
+        now: Now,
+    ) {
+        match unfit.get(&token.run) {
+            // Nobody can work on the run, and the consumer may well have the event.
+            Some(policy) if token.state != TokenState::Waiting => self.bucket(*policy, now).held += 1,
+            Some(_) => {}
+            None => self.restore_token(token, batch, now),
         }
     }
 

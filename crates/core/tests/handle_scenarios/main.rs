@@ -2,14 +2,18 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod batches;
 mod change;
 mod explain;
+mod fuzz;
 #[path = "../handle_world/mod.rs"]
 mod handle_world;
 mod handover;
 mod limits;
 mod moves;
 mod overlap;
+#[path = "../handle_simulation/random.rs"]
+mod random;
 mod release;
 mod retry;
 mod tokens;

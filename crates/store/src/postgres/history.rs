@@ -108,18 +108,18 @@ impl HistoryStore for Postgres {
         from_index: u32,
         limit: u32,
     ) -> Result<Vec<TokenRow>, StoreError> {
-        let query = sqlx::query_as::<_, TokenRecord>(sql!("tokens_list"))
-            .bind(i32::from(shard))
-            .bind(run.0)
-            .bind(i32::try_from(from_index).unwrap_or(i32::MAX))
-            .bind(i64::from(limit));
-        let own = self.judge(rows!(self, query))?;
         let query = sqlx::query_as::<_, BatchRecord>(sql!("batches_list"))
             .bind(i32::from(shard))
             .bind(run.0)
             .bind(batches_from(from_index))
             .bind(batches_limit(limit));
         let batches = self.judge(rows!(self, query))?;
+        let query = sqlx::query_as::<_, TokenRecord>(sql!("tokens_list"))
+            .bind(i32::from(shard))
+            .bind(run.0)
+            .bind(i32::try_from(from_index).unwrap_or(i32::MAX))
+            .bind(i64::from(limit));
+        let own = self.judge(rows!(self, query))?;
         tokens_of(batches, own, from_index, limit)
     }
 

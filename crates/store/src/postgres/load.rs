@@ -6,7 +6,9 @@ use uuid::Uuid;
 use crate::corrupt::CorruptRow;
 use crate::failure::Failure;
 use crate::handle::LoadedShard;
-use crate::rows::{Assembly, BatchRecord, BodyRow, RunRow, ScheduleBodyRow, SpecRecord, TokenRecord};
+use crate::rows::{
+    Assembly, BatchRecord, BodyRow, HistoryRecord, RunRow, ScheduleBodyRow, SpecRecord, TokenRecord,
+};
 
 /// How many specs, or runs by their ids, one statement reads.
 const KEYS_AT_ONCE: usize = 1000;
@@ -46,6 +48,12 @@ pub(super) async fn load(
     assembly.tokens(tokens.fetch_all(&mut *connection).await?);
     let batches = sqlx::query_as::<_, BatchRecord>(sql!("batches_load")).bind(shard);
     assembly.batches(batches.fetch_all(&mut *connection).await?);
+    for (number, (run, first, limit)) in assembly.doubtful().into_iter().enumerate() {
+        let ended =
+            sqlx::query_as::<_, HistoryRecord>(sql!("history_list")).bind(shard).bind(run).bind(first);
+        let ended = ended.bind(None::<&str>).bind(limit);
+        assembly.ended(number, &ended.fetch_all(&mut *connection).await?);
+    }
     let paused = sqlx::query_scalar::<_, Option<String>>(sql!("shard_pause_read")).bind(shard);
     assembly.pause(paused.fetch_optional(&mut *connection).await?.flatten());
     for keys in assembly.spec_keys().chunks(KEYS_AT_ONCE) {

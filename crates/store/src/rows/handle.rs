@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use sqlx::FromRow;
-use tollgate_core::handle::batch::{BATCH_MAX, TokenBatch};
 use tollgate_core::handle::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow};
 use tollgate_core::handle::control::Message;
 use tollgate_core::model::{Pause, Policy, Run, RunId, RunSpec, Skipped};
 use uuid::Uuid;
 
+use super::batch::BatchRecord;
 use super::{RunRow, SkippedRow, Word, corrupt, count, int, json, parse, shard_of, text};
 use crate::StoreError;
 use crate::handle::{Lease, Member};
@@ -105,79 +105,6 @@ impl TryFrom<TokenRecord> for TokenRow {
         };
         read().map_err(corrupt("tokens", || format!("run {run}, index {index}")))
     }
-}
-
-/// A row of `token_batches`.
-#[derive(Clone, Debug, FromRow, Serialize)]
-pub(crate) struct BatchRecord {
-    pub(crate) run_id: Uuid,
-    pub(crate) first_idx: i32,
-    pub(crate) events: i32,
-    pub(crate) acquired_us: i64,
-    #[serde(serialize_with = "hexadecimal")]
-    pub(crate) gone: Vec<u8>,
-    #[serde(serialize_with = "hexadecimal")]
-    pub(crate) held: Vec<u8>,
-    pub(crate) delivered_us: Option<i64>,
-}
-
-impl From<&TokenBatch> for BatchRecord {
-    fn from(batch: &TokenBatch) -> Self {
-        Self {
-            run_id: batch.run.0,
-            first_idx: int(batch.first),
-            events: int(batch.count),
-            acquired_us: batch.acquired_us,
-            gone: batch.gone().to_vec(),
-            held: batch.held().to_vec(),
-            delivered_us: batch.delivered_us,
-        }
-    }
-}
-
-impl TryFrom<BatchRecord> for TokenBatch {
-    type Error = StoreError;
-
-    fn try_from(row: BatchRecord) -> Result<Self, StoreError> {
-        let (run, first) = (RunId(row.run_id), row.first_idx);
-        let read = move || {
-            let batch = (run, count("first_idx", row.first_idx)?, count("events", row.events)?);
-            Self::restore(batch, (row.acquired_us, row.delivered_us), (row.gone, row.held))
-        };
-        read().map_err(corrupt("token_batches", || format!("run {run}, first index {first}")))
-    }
-}
-
-fn hexadecimal<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| DIGITS[usize::from(digit)]);
-    serializer.collect_str(&String::from_iter(digits.map(char::from)))
-}
-
-/// The events of a run from an index on that are acquired and unfinished, in a batch or not.
-pub(crate) fn tokens_of(
-    batches: Vec<BatchRecord>,
-    own: Vec<TokenRecord>,
-    from_index: u32,
-    limit: u32,
-) -> Result<Vec<TokenRow>, StoreError> {
-    let mut tokens = super::all::<_, TokenRow>(own)?;
-    for batch in super::all::<_, TokenBatch>(batches)? {
-        tokens.extend(batch.rows().filter(|row| row.index >= from_index));
-    }
-    tokens.sort_by_key(|row| row.index);
-    tokens.truncate(limit as usize);
-    Ok(tokens)
-}
-
-/// Batches that may hold an event of this index begin after it by less than their size.
-pub(crate) fn batches_from(index: u32) -> i32 {
-    i32::try_from(index).unwrap_or(i32::MAX) - int(BATCH_MAX)
-}
-
-/// How many batches hold so many events, with those before the first one.
-pub(crate) fn batches_limit(limit: u32) -> i64 {
-    i64::from(limit) + i64::from(BATCH_MAX)
 }
 
 /// A row of `event_history`.

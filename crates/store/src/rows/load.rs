@@ -5,6 +5,8 @@
 //! - a policy is left out, and events of an unknown policy wait;
 //! - a schedule is taken as paused, until its next change brings a sound row;
 //! - a token counts as held until its consumer or an operator releases it;
+//! - a batch is what is nowhere else of it, all of that delivered;
+//! - a token or a batch of which not even the key can be read counts, and its run is left out;
 //! - a run is left out, and its tokens still count against its policy; so it is with a run without its spec.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,15 +16,14 @@ use tollgate_core::handle::change::{ShardPause, ShardSchedule, TokenRow, TokenSt
 use tollgate_core::model::{Pause, Policy, Run, RunId, RunSpec, RunState};
 use uuid::Uuid;
 
-use super::handle::{BatchRecord, BodyRow, ScheduleBodyRow, SpecRecord, TokenRecord, pause, spec_keys};
-use super::int;
+use super::batch::BatchRecord;
+use super::handle::{BodyRow, HistoryRecord, ScheduleBodyRow, SpecRecord, TokenRecord, pause, spec_keys};
 use super::run::RunRow;
+use super::stand_in::{Doubtful, events_of};
 use crate::StoreError;
 use crate::corrupt::CorruptRow;
 use crate::handle::LoadedShard;
 
-/// A silence that does not end: a hundred years, in milliseconds.
-const NEVER_MS: i64 = 100 * 366 * 86_400_000;
 /// Who pauses what cannot be read.
 const ACTOR: &str = "tollgate";
 
@@ -33,6 +34,11 @@ pub(crate) struct Assembly {
     loaded: LoadedShard,
     batches: Vec<TokenBatch>,
     tokens: Vec<TokenRow>,
+    /// Batches that cannot be read, and events that are in none of them.
+    doubtful: Vec<Doubtful>,
+    elsewhere: BTreeSet<(RunId, u32)>,
+    /// How many tokens there are of which no more than their run is known.
+    nameless: Vec<(RunId, u32)>,
     /// Runs that cannot be worked on, and their policies.
     unfit: BTreeMap<RunId, Option<Uuid>>,
     found: Vec<CorruptRow>,
@@ -86,13 +92,59 @@ impl Assembly {
         }
     }
 
+    /// A token of which the columns that are not of its key may hold anything.
+    pub(crate) fn token_stands_in(&mut self, row: &TokenRecord, message: String) {
+        self.tokens.push(row.stands_in(message));
+    }
+
     pub(crate) fn batches(&mut self, rows: Vec<BatchRecord>) {
         for row in rows {
-            let batch = TokenBatch::try_from(row.clone());
-            let stand_in = batch.as_ref().err().map(|error| row.stand_in(&error.to_string()));
-            self.tokens.extend(stand_in.into_iter().flatten());
-            let batch = self.sound(batch);
-            self.batches.extend(batch);
+            match self.sound(TokenBatch::try_from(row.clone())) {
+                Some(batch) => self.batches.push(batch),
+                None => self.batch_stands_in(&row),
+            }
+        }
+    }
+
+    /// A batch of which the columns that are not of its key may hold anything.
+    pub(crate) fn batch_stands_in(&mut self, row: &BatchRecord) {
+        match Doubtful::of(row) {
+            Some(doubtful) => self.doubtful.push(doubtful),
+            None => self.nameless_batch(Some(row.run_id), row.events),
+        }
+    }
+
+    /// A token of which not even the key can be read. To be called once runs are known.
+    pub(crate) fn nameless_token(&mut self, run: Option<Uuid>) {
+        self.nameless(run, 1);
+    }
+
+    /// A batch of which not even the key can be read, and its column `events`.
+    pub(crate) fn nameless_batch(&mut self, run: Option<Uuid>, events: i32) {
+        self.nameless(run, events_of(events).unwrap_or(BATCH_MAX));
+    }
+
+    /// Whichever events they are of, their run must not go on, nor end, without them.
+    fn nameless(&mut self, run: Option<Uuid>, tokens: u32) {
+        let id = RunId(run.unwrap_or_default());
+        self.nameless.push((id, tokens));
+        if let Some(at) = self.loaded.runs.iter().position(|run| run.id == id) {
+            let run = self.loaded.runs.remove(at);
+            self.unfit(id, run.policy_uid);
+        } else if run.is_none() {
+            self.unfit(id, None);
+        }
+    }
+
+    /// Where to look for events that have ended and may be in batches that cannot be read.
+    pub(crate) fn doubtful(&self) -> Vec<(Uuid, i32, i64)> {
+        self.doubtful.iter().map(Doubtful::place).collect()
+    }
+
+    /// What was in the place of this number.
+    pub(crate) fn ended(&mut self, number: usize, rows: &[HistoryRecord]) {
+        if let Some(doubtful) = self.doubtful.get(number) {
+            doubtful.ended(rows, &mut self.elsewhere);
         }
     }
 
@@ -137,6 +189,8 @@ impl Assembly {
         note_missing(self.shard, &self.loaded.runs, &self.loaded.specs, &mut self.found);
         let known: BTreeSet<RunId> = self.loaded.runs.iter().map(|run| run.id).collect();
         let strays = self.tokens.iter().map(|token| token.run).chain(self.batches.iter().map(|b| b.run));
+        let strays = strays.chain(self.doubtful.iter().map(|batch| batch.run));
+        let strays = strays.chain(self.nameless.iter().map(|(run, _)| *run));
         let strays = strays.filter(|run| !known.contains(run) && !self.unfit.contains_key(run));
         strays.map(|run| run.0).collect::<BTreeSet<_>>().into_iter().collect()
     }
@@ -159,6 +213,7 @@ impl Assembly {
 
     /// The shard, and what cannot be read of it.
     pub(crate) fn finish(mut self) -> (LoadedShard, Vec<CorruptRow>) {
+        self.stand_ins();
         let known: BTreeSet<RunId> = self.loaded.runs.iter().map(|run| run.id).collect();
         let mut counted: BTreeMap<Option<Uuid>, u32> = BTreeMap::new();
         for batch in self.batches {
@@ -175,8 +230,30 @@ impl Assembly {
                 *counted.entry(self.unfit.get(&token.run).copied().flatten()).or_default() += 1;
             }
         }
+        for (run, tokens) in self.nameless {
+            *counted.entry(self.unfit.get(&run).copied().flatten()).or_default() += tokens;
+        }
         self.loaded.counted = counted.into_iter().collect();
         (self.loaded, self.found)
+    }
+
+    /// What is left of the batches that cannot be read, once it is known where all other events are.
+    fn stand_ins(&mut self) {
+        if self.doubtful.is_empty() {
+            return;
+        }
+        let of: BTreeSet<RunId> = self.doubtful.iter().map(|batch| batch.run).collect();
+        let own = self.tokens.iter().map(|token| (token.run, token.index));
+        self.elsewhere.extend(own.filter(|(run, _)| of.contains(run)));
+        let batches = self.batches.iter().filter(|batch| of.contains(&batch.run));
+        self.elsewhere.extend(batches.flat_map(TokenBatch::rows).map(|row| (row.run, row.index)));
+        for doubtful in std::mem::take(&mut self.doubtful) {
+            let run = self.loaded.runs.iter().find(|run| run.id == doubtful.run);
+            let batch = doubtful.stand_in(run.map(|run| run.cursor), &self.elsewhere);
+            self.elsewhere.extend(batch.rows().map(|row| (row.run, row.index)));
+            self.batches.push(batch);
+        }
+        self.batches.sort_by_key(TokenBatch::key);
     }
 
     fn token_without_run(&mut self, run: RunId, message: String) {
@@ -246,49 +323,6 @@ pub(crate) fn emitted_specs(
     }
     note_missing(shard, runs, &specs, found);
     specs
-}
-
-impl TokenRecord {
-    /// A token that counts as held and waits for whoever releases it.
-    fn stands_in(&self, message: String) -> TokenRow {
-        let number = |value: i32| u32::try_from(value).unwrap_or_default();
-        TokenRow {
-            run: RunId(self.run_id),
-            // An index that cannot be read is one that no event has.
-            index: self.idx.cast_unsigned(),
-            state: TokenState::Held,
-            attempt: number(self.attempt).max(1),
-            failures: number(self.failures),
-            checks: number(self.checks),
-            due_us: self.due_us,
-            acquired_us: self.acquired_us,
-            delivered_us: self.delivered_us,
-            heartbeat_ttl_ms: Some(NEVER_MS),
-            message,
-        }
-    }
-}
-
-impl BatchRecord {
-    /// Its events count as held and wait for whoever releases them, as far as can be told how many they are.
-    fn stand_in(&self, message: &str) -> Vec<TokenRow> {
-        let number = |value: i32| u32::try_from(value).unwrap_or_default();
-        let (first, count) = (number(self.first_idx), number(self.events).clamp(1, BATCH_MAX));
-        let row = |index| TokenRecord {
-            run_id: self.run_id,
-            idx: int(index),
-            state: String::new(),
-            attempt: 1,
-            failures: 0,
-            checks: 0,
-            due_us: 0,
-            acquired_us: self.acquired_us,
-            delivered_us: self.delivered_us,
-            heartbeat_ttl_ms: None,
-            message: String::new(),
-        };
-        (first..first.saturating_add(count)).map(|index| row(index).stands_in(message.to_owned())).collect()
-    }
 }
 
 /// A schedule of which nothing starts until it is changed.

@@ -10,7 +10,8 @@ use crate::corrupt::CorruptRow;
 use crate::failure::Failure;
 use crate::handle::LoadedShard;
 use crate::rows::{
-    Assembly, BatchRecord, BodyRow, RunRow, ScheduleBodyRow, SpecKey, SpecRecord, TokenRecord, json,
+    Assembly, BatchRecord, BodyRow, HistoryRecord, RunRow, ScheduleBodyRow, SpecKey, SpecRecord, TokenRecord,
+    json,
 };
 
 /// How many specs, or runs by their ids, one statement reads.
@@ -44,11 +45,17 @@ pub(super) async fn load(
     let unknown = runs_of(&mut assembly, shard, &rows);
     assembly.unknown_states(unknown);
     let rows = sqlx::query(sql!("tokens_load")).bind(shard).fetch_all(&mut *connection).await?;
-    let tokens = note(&mut assembly, decoded::<TokenRecord>("tokens", shard, &rows));
+    let tokens = tokens_of(&mut assembly, shard, &rows);
     assembly.tokens(tokens);
     let rows = sqlx::query(sql!("batches_load")).bind(shard).fetch_all(&mut *connection).await?;
-    let batches = note(&mut assembly, decoded::<BatchRecord>("token_batches", shard, &rows));
+    let batches = batches_of(&mut assembly, shard, &rows);
     assembly.batches(batches);
+    for (number, (run, first, limit)) in assembly.doubtful().into_iter().enumerate() {
+        let query = sqlx::query(sql!("history_list")).bind(shard).bind(run).bind(first);
+        let rows = query.bind(None::<&str>).bind(limit).fetch_all(&mut *connection).await?;
+        let ended = note(&mut assembly, decoded::<HistoryRecord>("event_history", shard, &rows));
+        assembly.ended(number, &ended);
+    }
     let paused = sqlx::query_scalar::<_, Option<String>>(sql!("shard_pause_read")).bind(shard);
     assembly.pause(paused.fetch_optional(&mut *connection).await?.flatten());
     for keys in assembly.spec_keys().chunks(KEYS_AT_ONCE) {
@@ -73,6 +80,60 @@ fn runs_of(assembly: &mut Assembly, shard: i32, rows: &[SqliteRow]) -> Vec<RunRo
         }
     }
     note(assembly, decoded("runs", shard, rows))
+}
+
+/// Rows of `tokens`. One that cannot be taken apart counts by its key.
+fn tokens_of(assembly: &mut Assembly, shard: i32, rows: &[SqliteRow]) -> Vec<TokenRecord> {
+    let broken = rows.iter().filter_map(|row| Some((row, TokenRecord::from_row(row).err()?)));
+    for (row, error) in broken {
+        let (Ok(run_id), Ok(idx)) = (row.try_get("run_id"), row.try_get("idx")) else {
+            assembly.nameless_token(row.try_get("run_id").ok());
+            continue;
+        };
+        let token = TokenRecord {
+            run_id,
+            idx,
+            state: String::new(),
+            attempt: number(row, "attempt"),
+            failures: number(row, "failures"),
+            checks: number(row, "checks"),
+            due_us: number(row, "due_us"),
+            acquired_us: number(row, "acquired_us"),
+            delivered_us: row.try_get("delivered_us").unwrap_or_default(),
+            heartbeat_ttl_ms: None,
+            message: String::new(),
+        };
+        assembly.token_stands_in(&token, error.to_string());
+    }
+    note(assembly, decoded("tokens", shard, rows))
+}
+
+/// Rows of `token_batches`. One that cannot be taken apart counts by its key.
+fn batches_of(assembly: &mut Assembly, shard: i32, rows: &[SqliteRow]) -> Vec<BatchRecord> {
+    for row in rows.iter().filter(|row| BatchRecord::from_row(*row).is_err()) {
+        let (Ok(run_id), Ok(first_idx)) = (row.try_get("run_id"), row.try_get("first_idx")) else {
+            assembly.nameless_batch(row.try_get("run_id").ok(), number(row, "events"));
+            continue;
+        };
+        assembly.batch_stands_in(&BatchRecord {
+            run_id,
+            first_idx,
+            events: number(row, "events"),
+            acquired_us: number(row, "acquired_us"),
+            gone: Vec::new(),
+            held: Vec::new(),
+            delivered_us: row.try_get("delivered_us").unwrap_or_default(),
+        });
+    }
+    note(assembly, decoded("token_batches", shard, rows))
+}
+
+/// A column's number; zero where it cannot be read.
+fn number<'r, N>(row: &'r SqliteRow, column: &str) -> N
+where
+    N: Default + sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
+{
+    row.try_get(column).unwrap_or_default()
 }
 
 fn note<R>(assembly: &mut Assembly, (rows, found): (Vec<R>, Vec<CorruptRow>)) -> Vec<R> {

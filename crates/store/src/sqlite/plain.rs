@@ -1,8 +1,9 @@
 //! What nearly every commit of an owner consists of, in one command to the thread that has the connection.
 //!
 //! In: runs, batches and the done queue as they are now. Out: one text of several statements with one list of values, the
-//! fence first. Few different texts are prepared: there are as many places for rows as the next size has, and NULLs in those
-//! that are left over, which find and insert nothing. Not here: the transaction around it.
+//! fence first; no statement fails on rows that are there, so that the fence is what is judged. Few different texts are
+//! prepared: there are as many places for rows as the next size has, and NULLs in those that are left over, which find and
+//! insert nothing. Not here: the transaction around it.
 
 use sqlx::query::QueryScalar;
 use sqlx::sqlite::SqliteArguments;
@@ -25,7 +26,9 @@ const BATCH_CHANGED: &str = "UPDATE token_batches SET gone = ?, held = ?, delive
                              WHERE shard_id = ? AND run_id = ? AND first_idx = ?;";
 const BATCH_NEW: &str = "INSERT INTO token_batches (shard_id, run_id, first_idx, events, acquired_us, gone, held) \
                          SELECT column1, column2, column3, column4, column5, column6, column7 \
-                         FROM (VALUES (?, ?, ?, ?, ?, ?, ?)) WHERE column2 IS NOT NULL;";
+                         FROM (VALUES (?, ?, ?, ?, ?, ?, ?)) WHERE column2 IS NOT NULL \
+                         ON CONFLICT (shard_id, run_id, first_idx) DO UPDATE SET \
+                         gone = excluded.gone, held = excluded.held, delivered_us = NULL;";
 const HISTORY: &str = "INSERT INTO event_history (shard_id, run_id, idx, events, outcome, attempt, acquired_us, \
                        delivered_us, finished_us, message) \
                        SELECT ?, column1, column2, column3, column4, column5, column6, column7, column8, column9 \

@@ -134,10 +134,57 @@ pub(crate) async fn events_are_listed_from_batches_and_rows(place: &Place) {
     assert_eq!(store.tokens(5, two.id, 0, 9).await.unwrap(), rows(&batches[2..]));
 }
 
+/// Lists while events leave their batch one by one, each for a row of its own.
+pub(crate) async fn an_event_that_moves_is_always_listed(place: &Place) {
+    const EVENTS: u32 = 128;
+    let store = place.open().await;
+    let one = waiting(&schedule("one"), 5, NOON_US);
+    let mut gone = vec![0; 16];
+    let all = batch(one.id, 0, EVENTS, &gone, &[0; 16]);
+    let changes = Changes { runs_new: vec![one.clone()], ..plain(&[all], &[], &[]) };
+    let mut lease = commit(&*store, 5, changes).await;
+    let moves = {
+        let store = store.clone();
+        tokio::spawn(async move {
+            for index in 0..EVENTS {
+                gone[index as usize / 8] |= 1 << (index % 8);
+                let own = TokenRow { attempt: 2, ..token(one.id, index) };
+                let left = batch(one.id, 0, EVENTS, &gone, &[0; 16]);
+                let changes = Changes { tokens_put: vec![own], ..plain(&[], &[left], &[]) };
+                store.commit(&mut lease, &changes).await.unwrap();
+            }
+        })
+    };
+    let mut attempts = 0;
+    while attempts < 2 * EVENTS {
+        let over = moves.is_finished();
+        let listed = store.tokens(5, one.id, 0, 1000).await.unwrap();
+        let indexes: Vec<u32> = listed.iter().map(|row| row.index).collect();
+        assert_eq!(indexes, Vec::from_iter(0..EVENTS));
+        let before = std::mem::replace(&mut attempts, listed.iter().map(|row| row.attempt).sum());
+        assert!(before <= attempts, "an own row is the newer one");
+        assert!(!over || attempts == 2 * EVENTS);
+    }
+    moves.await.unwrap();
+}
+
+/// A batch behind those that are asked for is not even looked at.
+pub(crate) async fn a_list_reads_no_further_than_it_must(place: &Place) {
+    let store = place.open().await;
+    let one = waiting(&schedule("one"), 5, NOON_US);
+    let batches = [batch(one.id, 0, 5, &[0b10], &[0]), batch(one.id, 5, 3, &[0], &[0])];
+    commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..plain(&batches, &[], &[]) }).await;
+    place.sql("UPDATE token_batches SET gone = substr(gone, 1, 0) WHERE first_idx = 5").await;
+    let first = rows(&batches[..1]);
+    assert_eq!(store.tokens(5, one.id, 0, 4).await.unwrap(), first);
+    assert_eq!(store.tokens(5, one.id, 2, 2).await.unwrap(), first[1..3]);
+    assert!(store.tokens(5, one.id, 2, 4).await.is_err(), "one of them cannot be read");
+}
+
 /// What cannot be read counts as held; what belongs to a run that cannot be read counts against its policy.
 pub(crate) async fn corrupt_batches_are_named_and_count(place: &Place) {
     let store = place.open().await;
-    let runs = ["good", "bad"].map(|id| waiting(&schedule(id), 5, NOON_US));
+    let runs = ["good", "bad"].map(|id| Run { cursor: 8, ..waiting(&schedule(id), 5, NOON_US) });
     let [good, bad] = &runs;
     let batches = [
         batch(good.id, 0, 3, &[0], &[0]),
@@ -146,14 +193,12 @@ pub(crate) async fn corrupt_batches_are_named_and_count(place: &Place) {
     ];
     commit(&*store, 5, Changes { runs_new: runs.to_vec(), ..plain(&batches, &[], &[]) }).await;
     place.sql("UPDATE runs SET next_index = -1 WHERE schedule_id = 'bad'").await;
-    place.sql("UPDATE token_batches SET held = gone, gone = '' WHERE first_idx = 3").await;
+    place.sql("UPDATE token_batches SET held = gone, gone = substr(gone, 1, 0) WHERE first_idx = 3").await;
     let loaded = store.load_shard(5).await.unwrap();
-    assert_eq!(loaded.batches, batches[..1]);
-    let held =
-        |row: &TokenRow| row.state == TokenState::Held && row.heartbeat_ttl_ms > Some(86_400_000 * 365);
-    assert!(loaded.tokens.iter().all(held), "{:?}", loaded.tokens);
-    let indexes: Vec<u32> = loaded.tokens.iter().map(|row| row.index).collect();
-    assert_eq!(indexes, [3, 4, 5, 6, 7], "more may be held than are, never fewer");
+    assert_eq!((&loaded.batches[..1], loaded.tokens.len()), (&batches[..1], 0));
+    let stands_in: Vec<_> = loaded.batches[1].rows().map(|row| (row.index, row.state)).collect();
+    let held = Vec::from_iter((3..8).map(|index| (index, TokenState::Held)));
+    assert_eq!(stands_in, held, "more may be held than are, never fewer");
     assert_eq!(loaded.counted, [(bad.policy_uid, 4)]);
     let named = store.corrupt_rows();
     let (table, key) = ("token_batches", good.id.to_string());

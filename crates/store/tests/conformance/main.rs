@@ -4,15 +4,24 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod batches;
+mod corrupt;
 mod emit;
 mod faults;
+#[path = "../../../core/tests/handle_scenarios/fuzz.rs"]
+mod fuzz;
 mod handle;
+#[path = "../../../core/tests/handle_world/mod.rs"]
+#[expect(dead_code, reason = "what only other tests need")]
+mod handle_world;
 mod history;
 mod keys;
 mod open;
 mod place;
 mod plan;
 mod prune;
+#[path = "../../../core/tests/handle_simulation/random.rs"]
+mod random;
+mod replay;
 mod samples;
 mod seal;
 mod shard;
@@ -45,7 +54,7 @@ macro_rules! conformance {
 
 conformance! {
     open: identity_is_made_once_and_stays several_may_open_at_once_or_are_told newer_schema_is_refused newer_schema_that_this_version_can_live_with_is_taken
-        modified_identity_is_named sixty_four_shards_have_no_owner ping_answers closed_store_is_unreachable;
+        modified_identity_is_named sixty_four_shards_have_no_owner every_table_is_strict ping_answers closed_store_is_unreachable;
     plan: schedule_is_read_as_written taken_name_conflicts stale_etag_conflicts_and_names_both
         missing_schedule_is_not_found missing_policy_is_not_found policy_in_use_cannot_go policy_goes_and_tells_its_shard
         policy_is_replaced_and_tells_its_shard all_or_nothing children_are_replaced_in_order registry_counts_children
@@ -54,7 +63,11 @@ conformance! {
         audit_is_read_from_a_moment_on deleting_keeps_runs ten_thousand_schedules concurrent_writers_keep_the_registry corrupt_schedule_is_named
         text_survives;
     batches: batches_round_trip plain_commit_writes_runs_and_ends plain_commit_is_fenced
-        events_are_listed_from_batches_and_rows corrupt_batches_are_named_and_count;
+        events_are_listed_from_batches_and_rows an_event_that_moves_is_always_listed
+        a_list_reads_no_further_than_it_must corrupt_batches_are_named_and_count;
+    corrupt: corrupt_batch_is_what_is_nowhere_else corrupt_batch_is_repaired_by_its_next_change
+        batch_without_a_key_holds_its_run_back undecodable_rows_count;
+    replay: what_a_machine_commits_is_what_is_loaded;
     emit: announced_window_gets_its_tasks_later announcement_does_not_go_back first_windows_leave_no_gap frontier_starts_empty_and_moves window_opens_once window_without_tasks_is_complete tasks_are_claimed_once
         lease_of_a_task_runs_out checkpoint_is_kept_while_the_lease_is window_is_complete_with_its_last_task
         concurrent_completion_completes_the_window window_behind_an_open_one_does_not_count

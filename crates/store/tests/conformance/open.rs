@@ -78,6 +78,18 @@ pub(crate) async fn sixty_four_shards_have_no_owner(place: &Place) {
     assert!(leases.iter().all(|lease| lease.owner.is_empty() && lease.epoch == 0 && lease.seq == 0));
 }
 
+/// SQLite keeps text in integer columns where nobody forbids it.
+pub(crate) async fn every_table_is_strict(place: &Place) {
+    if place.is_postgres() {
+        return;
+    }
+    place.open().await;
+    let of_ours = "FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite%' \
+                   AND name <> '_sqlx_migrations'";
+    assert!(place.number(&format!("SELECT count(*) {of_ours}")).await > 20);
+    assert_eq!(place.number(&format!("SELECT count(*) {of_ours} AND NOT strict")).await, 0);
+}
+
 pub(crate) async fn ping_answers(place: &Place) {
     place.open().await.ping().await.unwrap();
 }

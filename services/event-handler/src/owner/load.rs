@@ -122,7 +122,7 @@ impl Owner {
     pub(super) fn begin_read(&mut self, machine: &mut Shard) -> JoinHandle<Result<News, StoreError>> {
         machine.begin_read();
         self.read_began_us = self.shared.clock.now().mono_us;
-        self.syncs_read.append(&mut self.syncs_new);
+        self.syncs.read_begins();
         let (store, shard) = (self.shared.store.clone(), self.lease.shard);
         let until_us = self.shared.clock.wall_us() + self.shared.options.load_ahead_s * SECOND_US;
         tokio::spawn(async move { read_news(&*store, shard, until_us).await })
@@ -136,26 +136,14 @@ impl Owner {
             machine.control(message, context, now);
         }
         machine.adopt(news.runs, news.specs, now);
-        if !news.full {
-            machine.caught_up(self.read_began_us);
-        }
         if news.full {
-            // A sync waits for the rest, too.
-            self.syncs_new.append(&mut self.syncs_read);
+            self.syncs.read_goes_on();
         } else {
-            let after = machine.durable_after().unwrap_or_default();
-            self.syncs_commit.extend(self.syncs_read.drain(..).map(|reply| (after, reply)));
+            machine.caught_up(self.read_began_us);
+            self.syncs.read_ended(machine.durable_after().unwrap_or_default());
         }
-        self.resolve_syncs(machine);
+        self.syncs.durable(machine.commits());
         news.full
-    }
-
-    pub(super) fn resolve_syncs(&mut self, machine: &Shard) {
-        let durable = machine.commits();
-        for (_, reply) in self.syncs_commit.extract_if(.., |(after, _)| *after <= durable) {
-            // A caller that has gone needs no answer.
-            let _gone = reply.send(());
-        }
     }
 }
 
