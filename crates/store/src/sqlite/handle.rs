@@ -70,18 +70,14 @@ impl HandleStore for Sqlite {
     }
 
     async fn commit(&self, lease: &mut Lease, changes: &Changes) -> Result<(), CommitError> {
-        let rows = Arc::new(ChangeRows::of(changes).map_err(CommitError::Failed)?);
+        let rows = ChangeRows::of(changes).map_err(CommitError::Failed)?;
         let forwards = changes.forwards.iter().map(|(shard, message)| (*shard, message));
         for (shard, messages) in group_by_shard(forwards) {
             let messages = message_rows(messages).map_err(CommitError::Failed)?;
             self.post_rows(shard, messages).await.map_err(CommitError::Failed)?;
         }
         let fence = Fence { shard: i32::from(lease.shard), lease_id: lease.lease_id, seq: lease.seq };
-        self.run_fenced("commit", move |connection| {
-            let rows = Arc::clone(&rows);
-            async move { super::commit::write(connection, fence, &rows).await }.boxed()
-        })
-        .await?;
+        self.commit_in_line(fence, rows).await?;
         lease.seq += 1;
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! SQLite, embedded: one process with all roles.
 //!
-//! In: the calls of the four traits. Out: one transaction each, through `run_tx`, `run_fenced` or (for reads of one
+//! In: the calls of the four traits. Out: one transaction each, through `run_tx`, the line of commits or (for reads of one
 //! moment) `run_read`. Invariants: one connection writes, and a lock file keeps other processes out; a dropped future
 //! never leaves a transaction half way; what is committed is on the disk (`synchronous = FULL`). Not here: what rows mean
 //! (`rows`), statements (`queries/`).
@@ -17,6 +17,7 @@ mod emit;
 mod handle;
 mod history;
 mod keys;
+mod line;
 mod load;
 mod open;
 mod plain;
@@ -27,13 +28,14 @@ mod transact;
 
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use sqlx::SqlitePool;
 
 use crate::corrupt::Corruption;
 use crate::{Installation, Store, StoreError};
+use line::Line;
 
 /// A store in a file of its own.
 pub struct Sqlite {
@@ -43,6 +45,8 @@ pub struct Sqlite {
     readers: SqlitePool,
     /// Held as long as the store is open; none beside a process that holds it.
     lock: Mutex<Option<File>>,
+    /// Commits of owners that wait for it.
+    line: Arc<Line>,
     path: PathBuf,
     installation: Installation,
     corruption: Corruption,
@@ -98,7 +102,7 @@ impl Sqlite {
     ) -> Result<Self, StoreError> {
         let readers = open::connect_readers(&path).await?;
         let (lock, corruption) = (Mutex::new(lock), Corruption::default());
-        Ok(Self { writer, readers, lock, path, installation, corruption })
+        Ok(Self { writer, readers, lock, line: Arc::default(), path, installation, corruption })
     }
 }
 

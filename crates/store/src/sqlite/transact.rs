@@ -1,9 +1,10 @@
-//! The door to transactions: `run_tx` for all, `run_fenced` for a shard's owner, `run_read` for reads of one moment.
+//! The door to transactions: `run_tx` for all, `run_read` for reads of one moment. Commits of owners stand in `line`.
 //!
 //! Each transaction runs in a task of its own: sqlx 0.9.0 poisons its pool when `begin` is cancelled, and a caller may be
 //! dropped at any time.
 
 use futures::future::BoxFuture;
+use sqlx::pool::PoolConnection;
 use sqlx::{Connection as _, SqliteConnection, SqlitePool};
 
 use super::Sqlite;
@@ -31,12 +32,12 @@ impl Sqlite {
         done.map_err(|ended| self.ended(name, ended))
     }
 
-    /// Carries out an owner's transaction, whose work asks for the fence.
-    pub(super) async fn run_fenced<F>(&self, name: &'static str, work: F) -> Result<(), CommitError>
-    where
-        F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(), Failure>> + Send + Sync + 'static,
-    {
-        let done = transact(self.writer.clone(), "BEGIN IMMEDIATE", work).await;
+    /// What the end of a commit is to its owner.
+    pub(super) fn judge_commit(
+        &self,
+        name: &'static str,
+        done: Result<(), Ended>,
+    ) -> Result<(), CommitError> {
         let Err(ended) = done else { return Ok(()) };
         match ended {
             Ended::RolledBack(Failure::Fenced) => Err(CommitError::Fenced),
@@ -77,22 +78,28 @@ where
     task.await.unwrap_or_else(|gone| Err(Ended::Lost(gone.to_string())))
 }
 
-async fn carry_out<T, F>(pool: SqlitePool, begin: &'static str, work: F) -> Result<T, Ended>
+/// Carries out a transaction on the next connection that is free.
+pub(super) async fn carry_out<T, F>(pool: SqlitePool, begin: &'static str, work: F) -> Result<T, Ended>
 where
     F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>>,
 {
     let mut connection = pool.acquire().await.map_err(|error| Ended::RolledBack(error.into()))?;
     let (done, is_over) = within(&mut connection, begin, work).await;
     if !is_over {
-        // SQLite ends some transactions by itself, on a full disk for one, and sqlx goes on counting them: a connection
-        // on which a commit or a rollback failed would refuse every later transaction. Nothing hangs on how it closes.
-        let _ = connection.close().await;
+        forget(connection).await;
     }
     done
 }
 
+/// SQLite ends some transactions by itself, on a full disk for one, and sqlx goes on counting them: a connection on which
+/// a commit or a rollback failed would refuse every later transaction.
+pub(super) async fn forget(connection: PoolConnection<sqlx::Sqlite>) {
+    // Nothing hangs on how it closes.
+    let _ = connection.close().await;
+}
+
 /// A transaction on this connection, and whether its end is certain.
-async fn within<T, F>(
+pub(super) async fn within<T, F>(
     connection: &mut SqliteConnection,
     begin: &'static str,
     work: F,

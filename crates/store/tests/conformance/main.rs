@@ -78,7 +78,7 @@ conformance! {
         schedules_are_counted_as_far_as_asked events_that_have_not_started_are_counted;
     shard: takeover_race_has_one_winner takeover_of_a_row_that_moved_fails give_up_fences_the_former_owner
         wrong_lease_is_fenced wrong_seq_is_fenced seq_grows_with_each_commit fenced_commit_writes_nothing
-        failed_commit_writes_nothing members_come_and_go;
+        failed_commit_writes_nothing commits_of_many_shards_at_once_stand_or_fall_alone members_come_and_go;
     handle: runs_round_trip run_changes_round_trip existing_run_stays withdrawn_run_may_come_again
         change_does_not_bring_a_withdrawn_run_back tokens_round_trip
         tokens_go_by_whole_key schedules_and_policies_round_trip pause_round_trips specs_come_with_runs_and_schedules

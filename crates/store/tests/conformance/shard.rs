@@ -113,3 +113,33 @@ pub(crate) async fn members_come_and_go(place: &Place) {
     store.forget_member("a").await.unwrap();
     assert_eq!(store.members().await.unwrap(), [member("b", 2)]);
 }
+
+/// Commits that come at once may share a transaction; each stands or falls alone.
+pub(crate) async fn commits_of_many_shards_at_once_stand_or_fall_alone(place: &Place) {
+    const STALE: u16 = 7;
+    let store = place.open().await;
+    let one = schedule("one");
+    let mut leases = Vec::new();
+    for shard in 0..40 {
+        leases.push(take(&*store, shard).await);
+    }
+    let current = take(&*store, STALE).await;
+    for (round, launch_us) in [NOON_US, NOON_US + 60_000_000].into_iter().enumerate() {
+        let commits = leases.iter_mut().map(async |lease| {
+            let runs_new = vec![waiting(&one, lease.shard, launch_us)];
+            let changes = Changes { runs_new, ..Changes::default() };
+            (lease.shard, store.commit(lease, &changes).await)
+        });
+        for (shard, done) in futures::future::join_all(commits).await {
+            match done {
+                Err(CommitError::Fenced) => assert_eq!((shard, round), (STALE, 0)),
+                done => done.unwrap(),
+            }
+        }
+        for shard in 0..40 {
+            let expected = if shard == STALE { round } else { round + 1 };
+            assert_eq!(store.load_shard(shard).await.unwrap().runs.len(), expected, "shard {shard}");
+        }
+        leases[usize::from(STALE)] = current.clone();
+    }
+}
