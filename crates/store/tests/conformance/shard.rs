@@ -130,7 +130,7 @@ pub(crate) async fn commits_of_many_shards_at_once_stand_or_fall_alone(place: &P
             let changes = Changes { runs_new, ..Changes::default() };
             (lease.shard, store.commit(lease, &changes).await)
         });
-        for (shard, done) in futures::future::join_all(commits).await {
+        for (shard, done) in join_all(commits).await {
             match done {
                 Err(CommitError::Fenced) => assert_eq!((shard, round), (STALE, 0)),
                 done => done.unwrap(),
