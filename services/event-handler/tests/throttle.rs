@@ -253,6 +253,10 @@ async fn a_batch_goes_through_its_tokens_and_nothing_else() {
     let run = due_run(&*world.store, address).await;
     let shown = wait_for(&mut world.client, &run, v1::RunState::Finished).await;
     assert_eq!(shown.counts.unwrap().succeeded, EVENTS);
+    // The run is finished before its last consumers have heard that they released.
+    while seen.lock().unwrap().statuses.values().sum::<u32>() < EVENTS {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     {
         let seen = seen.lock().unwrap();
         assert_eq!(seen.attempts.len(), EVENTS as usize);

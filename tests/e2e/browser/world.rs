@@ -150,7 +150,7 @@ async fn schedules(service: &Service, consumer: &Consumer) {
     };
     let all = [
         // Two hold the tokens, eight wait, and a more urgent schedule waits before them.
-        ("batch", Schedule { finish_by: Some(ms(120_000)), ..once(now(), 10, "gentle", target()) }),
+        ("batch", Schedule { finish_by: Some(ms(1_200_000)), ..once(now(), 10, "gentle", target()) }),
         ("urgent", Schedule { priority: Some(9), ..once(soon(2_500), 3, "gentle", target()) }),
         // Runs again and again, and well.
         ("done", every(2, now(), 4, "quick", target())),
