@@ -280,6 +280,10 @@ async fn readiness_follows_the_database() {
         (scraped.value("tollgate_store_failures_total{role=\"handler\"}") > 0.0).then_some(())
     })
     .await;
+    wait_for("a heartbeat that has met it", 30, async || {
+        service.log().contains("the heartbeat cannot be written").then_some(())
+    })
+    .await;
     proxy.set(Mode::Pass);
     becomes(&service, 200).await;
     // 64 shards have met it; the process has said it once, and once that it is over.
