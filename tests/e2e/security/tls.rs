@@ -146,7 +146,7 @@ async fn a_certificate_says_who_calls() {
         cli(&served.url, &all)
     };
     let own = Some(&authority);
-    assert_eq!(call(&["ping"], own).code, 0);
+    wait_for("readiness", 20, async || (call(&["ping"], own).code == 0).then_some(())).await;
     assert_eq!(call(&["pause", "all", "--reason", "drill"], own).code, 0);
     let policy = "kind: Policy\nid: p\nmaxInFlight: 1\n";
     let file = authority.path("p.yaml");
