@@ -100,7 +100,10 @@ async fn the_port_speaks_tls_and_takes_a_new_certificate_up() {
     let ca = authority.path("ca.pem");
     let status = |ca: &str| cli(&served.url, &["status", "--ca", ca, "--api-key", &admin]);
     assert_eq!(status(&ca).code, 0, "{:?}", status(&ca));
-    assert_eq!(cli(&served.url, &["ping", "--ca", &ca]).out, "ready\n");
+    wait_for("readiness", 20, async || {
+        (cli(&served.url, &["ping", "--ca", &ca]).out == "ready\n").then_some(())
+    })
+    .await;
     // Who does not know the authority, or speaks without TLS, gets nowhere.
     let stranger = cli(&served.url, &["ping"]);
     assert_eq!(stranger.code, 1);
