@@ -13,6 +13,7 @@ mod bucket;
 pub mod change;
 pub mod control;
 mod dispatch;
+mod exchange;
 mod explain;
 mod finish;
 mod handover;
@@ -27,7 +28,8 @@ mod steer;
 #[cfg(test)]
 mod testing;
 
+pub use exchange::{Commit, Context, Deadline, Effect, Needs, Options, Send, State};
 pub use explain::{Explanation, Gauge, Holder, Place, Reason, Status};
 #[cfg(feature = "planted-bugs")]
 pub use planted::Planted;
-pub use shard::{Commit, Context, Deadline, Effect, Needs, Options, Send, Shard, State};
+pub use shard::Shard;

@@ -134,17 +134,7 @@ async fn body(visit: &Visit, name: &str, problem: Option<Problem>) -> Result<Bod
                 }
             }
             @if let Some((change, around)) = &change {
-                section aria-labelledby="h-change" {
-                    h2 #h-change { "Around the next clock change" }
-                    p {
-                        "The clocks in " (schedule.time_zone) " go "
-                        @if change.by_s > 0 { "forward" } @else { "back" }
-                        " by " (span(u64::from(change.by_s.unsigned_abs()) * 1_000)) " "
-                        (seen(visit.now_us, change.at_s * 1_000_000))
-                        ", at " span.num { (clock(change.at_s * 1_000_000)) } " UTC."
-                    }
-                    (fires(visit.now_us, around, Some(change)))
-                }
+                (clock_change(visit, &schedule, change, around))
             }
         }
         div #live data-refresh="5" {
@@ -157,6 +147,27 @@ async fn body(visit: &Visit, name: &str, problem: Option<Problem>) -> Result<Bod
         @if let Ok(children) = children { (index_entries(&schedule, &children.into_inner().children)) }
     };
     Ok(Body { problem, ..Body::new(short(name), Section::Schedules, content) })
+}
+
+fn clock_change(
+    visit: &Visit,
+    schedule: &v1::Schedule,
+    change: &Change,
+    around: &[v1::LaunchTime],
+) -> Markup {
+    html! {
+        section aria-labelledby="h-change" {
+            h2 #h-change { "Around the next clock change" }
+            p {
+                "The clocks in " (schedule.time_zone) " go "
+                @if change.by_s > 0 { "forward" } @else { "back" }
+                " by " (span(u64::from(change.by_s.unsigned_abs()) * 1_000)) " "
+                (seen(visit.now_us, change.at_s * 1_000_000))
+                ", at " span.num { (clock(change.at_s * 1_000_000)) } " UTC."
+            }
+            (fires(visit.now_us, around, Some(change)))
+        }
+    }
 }
 
 async fn preview(

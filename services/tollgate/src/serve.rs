@@ -190,12 +190,7 @@ impl Parts {
             roles.push(tokio::spawn(async move { peers.watch(token).await }));
         }
         if config.roles.contains(&Role::Emitter) {
-            let options = tollgate_event_emitter::Options {
-                window_s: config.window_s,
-                ahead_s: config.ahead_s,
-                ..tollgate_event_emitter::Options::default()
-            };
-            let emitter = Emitter::new(store.clone(), clock.clone(), wake.clone(), options);
+            let emitter = Emitter::new(store.clone(), clock.clone(), wake.clone(), emitter_options(config));
             let emitter = Arc::new(emitter.with_traces(traces.clone()));
             services.add_service(EventEmitterServiceServer::new(emitter.service()));
             health.set_serving::<EventEmitterServiceServer<tollgate_event_emitter::EmitterService>>().await;
@@ -204,13 +199,7 @@ impl Parts {
             roles.push(tokio::spawn(async move { emitter.run(token).await }));
         }
         if config.roles.contains(&Role::Master) {
-            let options = tollgate_schedule_master::Options {
-                retention_s: i64::from(config.retention_days) * 86_400,
-                metrics: metrics.clone(),
-                keys: keys.clone(),
-                quotas: config.quotas.clone(),
-                ..tollgate_schedule_master::Options::default()
-            };
+            let options = master_options(config, &metrics, &keys);
             let master = ScheduleMaster::new(store.clone(), clock.clone(), wake, options).await?;
             master.repair().await?;
             let service = ScheduleMasterServiceServer::new(master);
@@ -332,6 +321,28 @@ fn handler_options(
         },
         metrics: metrics.clone(),
         ..tollgate_event_handler::Options::default()
+    }
+}
+
+fn emitter_options(config: &ServeConfig) -> tollgate_event_emitter::Options {
+    tollgate_event_emitter::Options {
+        window_s: config.window_s,
+        ahead_s: config.ahead_s,
+        ..tollgate_event_emitter::Options::default()
+    }
+}
+
+fn master_options(
+    config: &ServeConfig,
+    metrics: &Metrics,
+    keys: &Arc<Keys>,
+) -> tollgate_schedule_master::Options {
+    tollgate_schedule_master::Options {
+        retention_s: i64::from(config.retention_days) * 86_400,
+        metrics: metrics.clone(),
+        keys: keys.clone(),
+        quotas: config.quotas.clone(),
+        ..tollgate_schedule_master::Options::default()
     }
 }
 

@@ -98,21 +98,8 @@ async fn a_token_releases_its_own_event_and_nothing_else_does() {
     };
     wait_for("four tokens", 10, async || (held().await == 4).then_some(())).await;
 
-    // Forged: another index under the same seal, a seal of nothing, no seal.
-    let (bare, seal) = tokens[0].rsplit_once('-').unwrap();
-    let (bare, seal) = if bare.matches('-').count() == 2 { (bare, seal) } else { cut(&tokens[0]) };
-    let next = format!("{}-9-{seal}", bare.rsplit_once('-').unwrap().0);
+    forgeries_are_unknown(&service, &tokens[0]).await;
     let mut nobody = handler(&service, None);
-    for forged in [next.as_str(), &format!("{bare}-AAAAAAAAAAA"), bare] {
-        let refused = nobody.release_token(release(forged)).await.unwrap_err();
-        assert_eq!(refused.code(), Code::NotFound, "{forged}: {refused}");
-        let batch = BatchReleaseTokensRequest { releases: vec![release(forged)] };
-        let answers = nobody.batch_release_tokens(batch).await.unwrap().into_inner().responses;
-        assert_eq!(answers[0].status(), ReleaseStatus::Unknown, "{answers:?}");
-        let extend = ExtendTokenRequest { name: forged.to_owned(), ..ExtendTokenRequest::default() };
-        assert_eq!(nobody.extend_token(extend).await.unwrap_err().code(), Code::NotFound);
-        assert_eq!(rest(service.url(), "POST", &format!("/v1/events/{forged}:release"), None).0, 404);
-    }
     // A token gives no look at what it releases.
     let look = GetEventRequest { name: tokens[0].clone() };
     assert_eq!(nobody.get_event(look.clone()).await.unwrap_err().code(), Code::Unauthenticated);
@@ -122,42 +109,13 @@ async fn a_token_releases_its_own_event_and_nothing_else_does() {
     let refused = handler(&service, Some(&bad)).release_token(release(&tokens[0])).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unauthenticated);
 
-    // Who may read sees events without their tokens, and cannot release what it sees.
-    let mut sees = handler(&service, Some(&reader));
-    let runs =
-        sees.list_runs(ListRunsRequest { parent: PARENT.to_owned(), ..Default::default() }).await.unwrap();
-    let run = runs.into_inner().runs[0].name.clone();
-    let events = ListEventsRequest { parent: run, ..ListEventsRequest::default() };
-    let seen: Vec<String> = sees
-        .list_events(events.clone())
-        .await
-        .unwrap()
-        .into_inner()
-        .events
-        .into_iter()
-        .map(|event| event.event_id)
-        .collect();
-    assert_eq!(seen.len(), 4);
-    for name in &seen {
-        assert_eq!(name.matches('-').count(), 2, "a token is shown to one who may read only: {name}");
-        let event = sees.get_event(GetEventRequest { name: name.clone() }).await.unwrap().into_inner();
-        assert_eq!(event.event_id, *name);
-        let told = sees.explain_event(ExplainEventRequest { name: name.clone() }).await.unwrap().into_inner();
-        let told = format!("{told:?}");
-        assert!(tokens.iter().all(|token| !told.contains(token.as_str())), "{told}");
-        for key in [Some(reader.as_str()), Some(other.as_str()), None] {
-            let refused = handler(&service, key).release_token(release(name)).await.unwrap_err();
-            assert_eq!(refused.code(), Code::NotFound, "{refused}");
-        }
-        // The event of another namespace is as unknown as one that there is not.
-        let foreign = handler(&service, Some(&other)).get_event(GetEventRequest { name: name.clone() }).await;
-        assert_eq!(foreign.unwrap_err().code(), Code::NotFound);
-    }
+    let seen = readers_see_no_tokens(&service, &reader, &other, &tokens).await;
     assert_eq!(held().await, 4, "something was released");
 
     // With the scope for it, the token is seen, and may be left out.
     let mut medic = handler(&service, Some(&releaser));
-    let shown = medic.list_events(events).await.unwrap().into_inner().events;
+    let shown =
+        medic.list_events(events_of_the_run(&service, &releaser).await).await.unwrap().into_inner().events;
     assert!(shown.iter().all(|event| tokens.contains(&event.event_id)), "{shown:?}");
     let freed = medic.release_token(release(&seen[1])).await.unwrap().into_inner();
     assert_eq!(freed.status(), ReleaseStatus::Released);
@@ -176,6 +134,66 @@ async fn a_token_releases_its_own_event_and_nothing_else_does() {
     assert_eq!(freed.status(), ReleaseStatus::Released);
     wait_for("no tokens", 10, async || (held().await == 0).then_some(())).await;
     service.stop().await;
+}
+
+/// Another index under the same seal, a seal of nothing, no seal.
+async fn forgeries_are_unknown(service: &Service, token: &str) {
+    let (bare, seal) = token.rsplit_once('-').unwrap();
+    let (bare, seal) = if bare.matches('-').count() == 2 { (bare, seal) } else { cut(token) };
+    let next = format!("{}-9-{seal}", bare.rsplit_once('-').unwrap().0);
+    let mut nobody = handler(service, None);
+    for forged in [next.as_str(), &format!("{bare}-AAAAAAAAAAA"), bare] {
+        let refused = nobody.release_token(release(forged)).await.unwrap_err();
+        assert_eq!(refused.code(), Code::NotFound, "{forged}: {refused}");
+        let batch = BatchReleaseTokensRequest { releases: vec![release(forged)] };
+        let answers = nobody.batch_release_tokens(batch).await.unwrap().into_inner().responses;
+        assert_eq!(answers[0].status(), ReleaseStatus::Unknown, "{answers:?}");
+        let extend = ExtendTokenRequest { name: forged.to_owned(), ..ExtendTokenRequest::default() };
+        assert_eq!(nobody.extend_token(extend).await.unwrap_err().code(), Code::NotFound);
+        assert_eq!(rest(service.url(), "POST", &format!("/v1/events/{forged}:release"), None).0, 404);
+    }
+}
+
+async fn events_of_the_run(service: &Service, key: &str) -> ListEventsRequest {
+    let all = ListRunsRequest { parent: PARENT.to_owned(), ..ListRunsRequest::default() };
+    let runs = handler(service, Some(key)).list_runs(all).await.unwrap().into_inner().runs;
+    ListEventsRequest { parent: runs[0].name.clone(), ..ListEventsRequest::default() }
+}
+
+/// Who may read sees events without their tokens, and cannot release what it sees: their names.
+async fn readers_see_no_tokens(
+    service: &Service,
+    reader: &str,
+    other: &str,
+    tokens: &[String],
+) -> Vec<String> {
+    let mut sees = handler(service, Some(reader));
+    let seen: Vec<String> = sees
+        .list_events(events_of_the_run(service, reader).await)
+        .await
+        .unwrap()
+        .into_inner()
+        .events
+        .into_iter()
+        .map(|event| event.event_id)
+        .collect();
+    assert_eq!(seen.len(), 4);
+    for name in &seen {
+        assert_eq!(name.matches('-').count(), 2, "a token is shown to one who may read only: {name}");
+        let event = sees.get_event(GetEventRequest { name: name.clone() }).await.unwrap().into_inner();
+        assert_eq!(event.event_id, *name);
+        let told = sees.explain_event(ExplainEventRequest { name: name.clone() }).await.unwrap().into_inner();
+        let told = format!("{told:?}");
+        assert!(tokens.iter().all(|token| !told.contains(token.as_str())), "{told}");
+        for key in [Some(reader), Some(other), None] {
+            let refused = handler(service, key).release_token(release(name)).await.unwrap_err();
+            assert_eq!(refused.code(), Code::NotFound, "{refused}");
+        }
+        // The event of another namespace is as unknown as one that there is not.
+        let foreign = handler(service, Some(other)).get_event(GetEventRequest { name: name.clone() }).await;
+        assert_eq!(foreign.unwrap_err().code(), Code::NotFound);
+    }
+    seen
 }
 
 /// An id and its seal, which may hold dashes itself.

@@ -1,10 +1,11 @@
 //! From due to acquired: launches, lanes, tokens.
 
 use super::change::{HistoryRow, Outcome, TokenRow, TokenState};
+use super::exchange::{Effect, Send};
 use super::live::{LiveRun, LiveToken};
 use super::planted::Planted;
 use super::queue::Work;
-use super::shard::{Effect, Send, Shard, WallTimer};
+use super::shard::{Shard, WallTimer};
 use crate::model::{Now, OverlapRule, Run, RunId, RunKind, RunState, SkipReason, Skipped};
 
 /// Why the runs of a deleted schedule are cancelled.

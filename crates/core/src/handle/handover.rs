@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 
 use super::change::TokenState;
 use super::control::UnderWay;
-use super::shard::{Effect, Shard};
+use super::exchange::Effect;
+use super::shard::Shard;
 use crate::model::{Now, RunId, Target};
 
 /// Added to the time for which an answer is waited for: the way through the inbox.

@@ -10,9 +10,10 @@ use uuid::Uuid;
 use super::batch::TokenBatch;
 use super::bucket::Bucket;
 use super::change::{TokenRow, TokenState};
+use super::exchange::State;
 use super::live::{LiveRun, LiveToken};
 use super::planted::Planted;
-use super::shard::{Shard, State, WallTimer};
+use super::shard::{Shard, WallTimer};
 use crate::model::{Now, Run, RunId, RunState};
 
 impl Shard {

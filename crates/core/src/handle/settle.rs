@@ -4,10 +4,11 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::change::{Outcome, TokenState};
+use super::exchange::Effect;
 use super::live::LiveToken;
 use super::planted::Planted;
 use super::release::{Answer, Release, ReleaseOutcome};
-use super::shard::{Effect, MonoTimer, Shard, WallTimer};
+use super::shard::{MonoTimer, Shard, WallTimer};
 use crate::model::{Now, Policy, Reclaim, RunId, SECOND_US, Sent, Target, TtlFrom};
 
 /// How long a resend waits to be asked again while its schedule or policy is paused, in microseconds.

@@ -6,9 +6,10 @@ use uuid::Uuid;
 
 use super::change::{HistoryRow, Outcome, ShardPause, ShardSchedule, TokenRow, TokenState};
 use super::control::{Control, Message};
+use super::exchange::{Context, Needs};
 use super::live::{LiveRun, LiveToken};
 use super::planted::Planted;
-use super::shard::{Context, Needs, Shard, WallTimer};
+use super::shard::{Shard, WallTimer};
 use crate::model::{Counts, DAY_US, Now, Policy, Run, RunId, RunKind, RunState};
 
 impl Needs {

@@ -263,3 +263,18 @@ pub(super) fn ends_the_connection(error: &dyn DatabaseError) -> bool {
 fn is_a_standby(error: &dyn DatabaseError) -> bool {
     error.code().is_some_and(|code| code == "25006")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_that_cannot_live_beside_this_one_are_those_that_the_migrations_name() {
+        let mut raises = MIGRATIONS.iter().filter_map(|migration| {
+            let sql = migration.sql.as_str();
+            let (_, value) = sql.rsplit_once("UPDATE schema_compatibility SET oldest = ")?;
+            value.trim_end().trim_end_matches(';').parse::<i64>().ok()
+        });
+        assert_eq!(raises.next_back(), Some(BESIDE));
+    }
+}

@@ -126,3 +126,67 @@ async fn together(mut connection: PoolConnection<sqlx::Sqlite>, head: Vec<Waitin
     }
     Vec::new()
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use tollgate_core::handle::change::{Changes, ShardPause};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::handle::HandleStore as _;
+
+    type Answers = Vec<oneshot::Receiver<Result<(), Ended>>>;
+
+    /// Commits of shards 0 to 3, of which those from `stale` on have lost their leases.
+    async fn commits(store: &Sqlite, stale: usize) -> (Vec<Waiting>, Answers) {
+        let mut commits = (Vec::new(), Vec::new());
+        for (at, seen) in store.leases().await.unwrap().into_iter().take(4).enumerate() {
+            let lease = store.take_shard(&seen, "me").await.unwrap().unwrap();
+            let lease_id = if at < stale { lease.lease_id } else { Uuid::nil() };
+            let changes = Changes { pause: Some(ShardPause::default()), ..Changes::default() };
+            let (done, answer) = oneshot::channel();
+            let fence = Fence { shard: i32::from(lease.shard), lease_id, seq: lease.seq };
+            commits.0.push(Waiting { fence, rows: Arc::new(ChangeRows::of(&changes).unwrap()), done });
+            commits.1.push(answer);
+        }
+        commits
+    }
+
+    async fn numbers(store: &Sqlite) -> Vec<i64> {
+        store.leases().await.unwrap().iter().take(4).map(|lease| lease.seq).collect()
+    }
+
+    #[tokio::test]
+    async fn all_go_together_or_are_given_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Sqlite::open(folder.path().join("t.db").to_str().unwrap()).await.unwrap();
+        let before = numbers(&store).await;
+        let (head, answers) = commits(&store, 3).await;
+        let alone = together(store.writer.acquire().await.unwrap(), head).await;
+        assert_eq!(alone.len(), 4, "one of them is fenced");
+        assert_eq!(numbers(&store).await, before, "nothing of the others is left");
+        assert!(answers.into_iter().all(|mut answer| answer.try_recv().is_err()), "nobody was told anything");
+
+        let (head, answers) = commits(&store, 4).await;
+        assert!(together(store.writer.acquire().await.unwrap(), head).await.is_empty());
+        assert!(answers.into_iter().all(|mut answer| answer.try_recv().unwrap().is_ok()));
+        assert_eq!(numbers(&store).await, before.iter().map(|seq| seq + 1).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn a_line_is_taken_in_parts() {
+        let line = Line::default();
+        let rows = Arc::new(ChangeRows::default());
+        for at in 0..=TOGETHER_MAX {
+            let fence = Fence { shard: 0, lease_id: Uuid::nil(), seq: 0 };
+            let is_first = line.join(Waiting { fence, rows: Arc::clone(&rows), done: oneshot::channel().0 });
+            assert_eq!(is_first, at == 0);
+        }
+        let (head, more) = line.head();
+        assert_eq!((head.len(), more), (TOGETHER_MAX, true));
+        let (rest, more) = line.head();
+        assert_eq!((rest.len(), more), (1, false));
+    }
+}

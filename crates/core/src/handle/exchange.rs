@@ -1,0 +1,145 @@
+//! What the machine of a shard and its driver give each other.
+//!
+//! In: how it is tuned, what the store knew, what was read for a message. Out: what to write, what to do once that is
+//! durable, when to come back, what to read first. Not here: what is said of it in between.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::batch::TokenBatch;
+use super::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow};
+#[cfg(feature = "planted-bugs")]
+use super::planted::Planted;
+use super::release::Answer;
+use crate::model::{Policy, Run, RunId, RunSpec};
+
+/// Tuning of the machine.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Deliveries under way at once, per shard, where no `max_in_flight` bounds them.
+    pub sends_max: u32,
+    /// While so many events of a run wait for another attempt, it starts no new ones.
+    pub retrying_max: u32,
+    /// How long a change that nobody waits for may wait for company, in microseconds.
+    pub lazy_us: i64,
+    /// The rule that is broken on purpose.
+    #[cfg(feature = "planted-bugs")]
+    pub planted: Option<Planted>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            sends_max: 1024,
+            retrying_max: 1000,
+            lazy_us: 20_000,
+            #[cfg(feature = "planted-bugs")]
+            planted: None,
+        }
+    }
+}
+
+/// What the store knew of the shard when it was taken over.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// Its policies.
+    pub policies: Vec<Policy>,
+    /// Its schedules.
+    pub schedules: Vec<ShardSchedule>,
+    /// Runs in the states WAITING and RUNNING. One without its spec is passed over, and its tokens count.
+    pub runs: Vec<Run>,
+    /// Their tokens in batches.
+    pub batches: Vec<TokenBatch>,
+    /// Their other tokens.
+    pub tokens: Vec<TokenRow>,
+    /// How many further tokens count against each policy: those of runs that cannot be read. They are never freed.
+    pub counted: Vec<(Option<Uuid>, u32)>,
+    /// Their specs.
+    pub specs: Vec<RunSpec>,
+    /// The shard's pause.
+    pub pause: ShardPause,
+}
+
+/// One delivery to make.
+#[derive(Clone, Debug)]
+pub struct Send {
+    /// The run.
+    pub run: RunId,
+    /// The event's index.
+    pub index: u32,
+    /// The attempt, already committed.
+    pub attempt: u32,
+    /// How many events the run has.
+    pub events: u32,
+    /// The event's own launch time.
+    pub launch_us: i64,
+    /// From an earlier run of the schedule.
+    pub cursor: Option<String>,
+    /// Whether the consumer must release.
+    pub explicit_release: bool,
+    /// Schedule, target, payload.
+    pub spec: Arc<RunSpec>,
+}
+
+/// What to do once a commit is durable.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Deliver an event.
+    Send(Send),
+    /// Answer a release or heartbeat.
+    Reply {
+        /// The number that came with the request.
+        reply: u64,
+        /// The answer.
+        answer: Answer,
+    },
+}
+
+impl Effect {
+    /// The event that it delivers.
+    pub(super) fn delivers(&self) -> Option<(RunId, u32)> {
+        match self {
+            Self::Send(send) => Some((send.run, send.index)),
+            Self::Reply { .. } => None,
+        }
+    }
+}
+
+/// What to write, in one fenced transaction.
+#[derive(Clone, Debug)]
+pub struct Commit {
+    /// The rows.
+    pub changes: Changes,
+}
+
+/// When the machine wants to be polled again, at the latest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deadline {
+    /// By the wall clock.
+    pub wall_us: Option<i64>,
+    /// By the monotonic clock.
+    pub mono_us: Option<i64>,
+}
+
+/// What the driver must read before it hands a message over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Specs by schedule and generation.
+    pub specs: Vec<(Uuid, i64)>,
+    /// Runs by id.
+    pub runs: Vec<RunId>,
+    /// Dead events of a run (all where no index is named).
+    pub dead: Option<(RunId, Vec<u32>)>,
+}
+
+/// What the driver read for a message.
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    /// Specs that [`Needs::specs`] named, and those of the runs.
+    pub specs: Vec<RunSpec>,
+    /// Runs that [`Needs::runs`] named and that exist.
+    pub runs: Vec<Run>,
+    /// Dead events that [`Needs::dead`] named.
+    pub dead: Vec<HistoryRow>,
+}
