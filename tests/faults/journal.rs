@@ -104,8 +104,6 @@ impl Journal {
         let latest = self.latest.entry(number).or_default();
         *latest = attempt.max(*latest);
         let enters = !is_done;
-        // Work that has been done is taken, whatever the consumer had in mind.
-        let met = if is_done { Met::Taken } else { met };
         self.entries.push(Entry { at_us, event: number, what: What::Arrived { attempt, met, enters } });
         if is_done {
             return (number, Task::ReleaseAgain);
@@ -147,6 +145,11 @@ impl Journal {
     /// The service has said RELEASED.
     pub(crate) fn released(&mut self, event: u32, at_us: i64) {
         self.entries.push(Entry { at_us, event, what: What::Released });
+    }
+
+    /// Whether the work on an event has been done.
+    pub(crate) fn is_done(&self, id: &str) -> bool {
+        self.numbers.get(id).is_some_and(|number| self.done.contains(number))
     }
 
     /// Counts a misbehaviour.

@@ -110,7 +110,9 @@ impl Sink {
             if let Some(kind) = conduct.misbehaviour() {
                 journal.misbehaves(kind);
             }
-            journal.arrived(&event, attempt, conduct.met(), tollgate_tests::now_us())
+            // Work that has been done is taken, whatever the consumer had in mind.
+            let met = if journal.is_done(&event.id) { Met::Taken } else { conduct.met() };
+            journal.arrived(&event, attempt, met, tollgate_tests::now_us())
         };
         if task == Task::ReleaseAgain {
             return Ok(self.already_done(number, event, attempt, on_response));

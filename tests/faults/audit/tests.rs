@@ -195,6 +195,23 @@ fn repetitions_after_refusals_and_doubts_are_allowed() {
     }
 }
 
+/// The service cannot know that the work has been done while the calls that say so fail.
+#[test]
+fn doubt_about_an_event_that_has_been_done_allows_a_repetition_too() {
+    let at_us = LAUNCH_US + 3_000;
+    for (met, is_kept) in [(Met::Doubtful, true), (Met::Taken, false)] {
+        let mut world = World::new();
+        world.journal = Journal::default();
+        for index in 0..4 {
+            let (number, _) = world.journal.arrived(&event(index), 1, Met::Doubtful, at_us);
+            world.journal.finishes(number, at_us + 50);
+            world.journal.arrived(&event(index), 2, met, at_us + 100);
+            world.deliver(index, 3, at_us + 200);
+        }
+        assert_eq!(world.verdict().is_kept(), is_kept, "{met:?}");
+    }
+}
+
 #[test]
 fn attempts_grow() {
     let mut world = World::new();

@@ -67,29 +67,29 @@ impl Sink {
     fn entry(&self, call: Call, delivery: Delivery) -> bool {
         let now_us = tollgate_tests::now_us();
         let Delivery { event, attempt, .. } = delivery;
+        let mut journal = self.journal();
         let drawn = conduct::draw(self.seed, &event.id, attempt) % 1_000;
-        let fails = call == Call::Taken && attempt < 4 && drawn < 50;
+        // Work that has been done is taken, unless the whole call ends otherwise.
+        let fails = call == Call::Taken && attempt < 4 && drawn < 50 && !journal.is_done(&event.id);
         let met = match call {
             Call::Taken if !fails => Met::Taken,
             Call::Taken | Call::Throttled => Met::Refused,
             Call::Failed | Call::Hangs => Met::Doubtful,
         };
-        let mut journal = self.journal();
         if fails {
             journal.misbehaves("SQS: failed entry");
         }
         let (number, task) = journal.arrived(&event, attempt, met, now_us);
-        if task == Task::ReleaseAgain {
-            journal.answers(number, attempt, now_us);
-            drop(journal);
-            let sink = self.clone();
-            tokio::spawn(async move { sink.release(number, &event).await });
-            return true;
-        }
         match met {
             Met::Refused => journal.refuses(number, now_us),
             Met::Taken => journal.answers(number, attempt, now_us),
             Met::Doubtful | Met::Abandoned => {}
+        }
+        if task == Task::ReleaseAgain {
+            drop(journal);
+            let sink = self.clone();
+            tokio::spawn(async move { sink.release(number, &event).await });
+            return met == Met::Taken;
         }
         let works = task == Task::Work || (call == Call::Failed && journal.begins_work(number));
         drop(journal);
