@@ -1,6 +1,6 @@
 //! Opens connections, to addresses that may be reached and within the connect timeout.
 //!
-//! The timeout covers name resolution, TCP and TLS. What is not here: which connection a request gets (the client's pool);
+//! The timeout covers name resolution, TCP and TLS. What is not here: which connection a request gets;
 //! hosts that are addresses, which no resolver sees and which are checked before each request.
 
 use std::net::SocketAddr;
@@ -19,7 +19,9 @@ use tower_service::Service;
 use crate::TargetError;
 use crate::address::Guard;
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+/// An open connection.
+pub(super) type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
 /// How long a connection may be silent before the kernel asks whether the other side lives.
@@ -50,7 +52,7 @@ impl Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
+    type Response = Stream;
     type Error = BoxError;
     type Future = Boxed<Self::Response>;
 

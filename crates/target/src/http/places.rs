@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ::http::Uri;
+use ::http::{HeaderValue, Uri};
 
 use crate::address::Guard;
 use crate::check::parse_url;
@@ -18,8 +18,14 @@ const KNOWN_MAX: usize = 4_096;
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) url: Uri,
+    /// What of it a request names: path and query.
+    pub(super) path: Uri,
+    /// What a request's header `host` says.
+    pub(super) authority: HeaderValue,
     /// Whom a pause concerns: host and port.
     pub(super) host: String,
+    /// Whose connections may be used: scheme, host and port.
+    pub(super) origin: String,
 }
 
 /// URLs seen.
@@ -49,15 +55,25 @@ impl Places {
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
-        let place = Arc::new(Place { host: host_and_port(&url), url });
+        let place = Arc::new(Place::new(url).map_err(|error| format!("url: `{text}`: {error}"))?);
         known.insert(text.to_owned(), Arc::clone(&place));
         Ok(place)
     }
 }
 
-fn host_and_port(url: &Uri) -> String {
-    let port = url.port_u16().unwrap_or(if url.scheme_str() == Some("https") { 443 } else { 80 });
-    format!("{}:{port}", url.host().unwrap_or("").to_ascii_lowercase())
+impl Place {
+    fn new(url: Uri) -> Result<Self, ::http::Error> {
+        let (scheme, name) = (url.scheme_str().unwrap_or("http"), url.host().unwrap_or(""));
+        let usual_port = if scheme == "https" { 443 } else { 80 };
+        let authority = match url.port_u16() {
+            Some(port) if port != usual_port => HeaderValue::try_from(format!("{name}:{port}"))?,
+            _ => HeaderValue::try_from(name)?,
+        };
+        let path = url.path_and_query().map_or("/", |path| path.as_str()).parse()?;
+        let host = format!("{}:{}", name.to_ascii_lowercase(), url.port_u16().unwrap_or(usual_port));
+        let origin = format!("{scheme}://{host}");
+        Ok(Self { url, path, authority, host, origin })
+    }
 }
 
 #[cfg(test)]
@@ -73,7 +89,17 @@ mod tests {
         let first = places.of("https://Example.com/a").unwrap();
         assert_eq!((first.host.as_str(), first.url.path()), ("example.com:443", "/a"));
         assert!(Arc::ptr_eq(&first, &places.of("https://Example.com/a").unwrap()));
-        assert_eq!(places.of("http://example.com:81/").unwrap().host, "example.com:81");
+        let odd = places.of("http://Example.com:81/a/b?c=d").unwrap();
+        assert_eq!((odd.host.as_str(), odd.origin.as_str()), ("example.com:81", "http://example.com:81"));
+        assert_eq!(
+            (odd.path.to_string().as_str(), odd.authority.to_str().unwrap()),
+            ("/a/b?c=d", "Example.com:81")
+        );
+        for usual in ["https://[2606:4700::1111]:443", "https://[2606:4700::1111]/"] {
+            let usual = places.of(usual).unwrap();
+            assert_eq!((usual.path.path(), usual.authority.to_str().unwrap()), ("/", "[2606:4700::1111]"));
+            assert_eq!(usual.origin, "https://[2606:4700::1111]:443");
+        }
         for refused in ["http://127.0.0.1/", "ftp://example.com/"] {
             assert!(places.of(refused).is_err() && places.of(refused).is_err(), "{refused}");
         }

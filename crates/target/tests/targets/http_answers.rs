@@ -144,6 +144,23 @@ async fn a_kept_connection_that_the_server_closed_costs_nothing() {
 }
 
 #[tokio::test]
+async fn connections_that_nobody_uses_are_closed_after_a_while() {
+    let server = Server::new(|_| answer(200, "", "taken")).await;
+    let targets = with(|options| options.idle_connections_per_host_max = 3);
+    let deliveries = (0..5).map(|_| targets.send(delivery(http(server.url()))));
+    assert!(join_all(deliveries).await.iter().all(|sent| *sent == Sent::Accepted));
+    let until = async |open: usize| {
+        while server.open() != open {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    // So many are kept, and after some seconds none.
+    tokio::time::timeout(Duration::from_secs(2), until(3)).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(20), until(0)).await.unwrap();
+    assert_eq!(targets.send(delivery(http(server.url()))).await, Sent::Accepted);
+}
+
+#[tokio::test]
 async fn many_at_once_are_all_delivered_once() {
     let server = Server::always(answer(200, "", "ok")).await;
     let targets = targets();

@@ -39,6 +39,8 @@ pub(crate) struct Request {
 #[derive(Default)]
 struct Seen {
     connections: usize,
+    /// How many of them have ended.
+    ended: usize,
     requests: Vec<Request>,
 }
 
@@ -62,7 +64,11 @@ impl Server {
             while let Ok((stream, _)) = listener.accept().await {
                 let connection = all.lock().unwrap().connections;
                 all.lock().unwrap().connections += 1;
-                tokio::spawn(serve(stream, connection, all.clone(), script.clone()));
+                let (seen, script) = (all.clone(), script.clone());
+                tokio::spawn(async move {
+                    serve(stream, connection, seen.clone(), script).await;
+                    seen.lock().unwrap().ended += 1;
+                });
             }
         });
         Self { port, seen }
@@ -82,6 +88,12 @@ impl Server {
 
     pub(crate) fn connections(&self) -> usize {
         self.seen.lock().unwrap().connections
+    }
+
+    /// Connections that are open.
+    pub(crate) fn open(&self) -> usize {
+        let seen = self.seen.lock().unwrap();
+        seen.connections - seen.ended
     }
 }
 
