@@ -1,12 +1,16 @@
-//! The one place where services read the time, so that tests can move it.
+//! The one place where services read the time, so that tests can move it, and wait for it where milliseconds count.
 //!
-//! A [`Clock`] yields both clocks at once, as the core wants them. Not here: sleeping.
+//! A [`Clock`] yields both clocks at once, as the core wants them. [`Alarms`] wake at an instant.
+
+mod alarms;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tollgate_core::model::Now;
+
+pub use alarms::Alarms;
 
 /// A source of time; cheap to clone, all clones agree.
 #[derive(Clone, Debug)]

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tollgate_clock::Clock;
+use tollgate_clock::{Alarms, Clock};
 use tollgate_core::handle;
 use tollgate_core::model::EventKeyring;
 use tollgate_metrics::Metrics;
@@ -86,6 +86,7 @@ pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) targets: Witness,
     pub(crate) clock: Clock,
+    pub(crate) alarms: Alarms,
     pub(crate) keyring: EventKeyring,
     pub(crate) peers: Peers,
     pub(crate) options: Arc<Options>,
@@ -125,6 +126,7 @@ impl EventHandler {
             store,
             targets: Witness::new(targets, clock.clone()),
             clock,
+            alarms: Alarms::start(),
             keyring: EventKeyring::new(&installation.secret),
             peers,
             options: Arc::new(options),

@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tollgate_clock::Alarms;
 use tollgate_core::handle::Shard;
 use tollgate_core::handle::change::Changes;
 use tollgate_core::handle::control::UnderWay;
@@ -104,6 +105,23 @@ struct Beside {
     read_due: Instant,
     closing: Option<Closing>,
     gather: Gather,
+}
+
+/// When to look again without any input.
+enum WakeAt {
+    /// To the millisecond.
+    About(Instant),
+    /// As exactly as can be: something launches.
+    Sharp(Instant),
+}
+
+impl WakeAt {
+    async fn sleep(self, alarms: &Alarms) {
+        match self {
+            Self::About(at) => tokio::time::sleep_until(at).await,
+            Self::Sharp(at) => alarms.at(at.into_std()).await,
+        }
+    }
 }
 
 impl Owner {
@@ -257,7 +275,7 @@ impl Owner {
         }
     }
 
-    async fn next_event(&mut self, beside: &mut Beside, wake_at: Instant) -> Event {
+    async fn next_event(&mut self, beside: &mut Beside, wake_at: WakeAt) -> Event {
         let stopping = beside.closing.is_some();
         let closed = beside.closing.as_ref().is_some_and(Closing::is_closed);
         tokio::select! {
@@ -278,30 +296,34 @@ impl Owner {
                 Event::Read(done.unwrap_or_else(|e| Err(StoreError::Internal(e.to_string()))))
             }
             () = self.stop.cancelled(), if !stopping => Event::Stop,
-            () = tokio::time::sleep_until(wake_at) => Event::Deadline,
+            () = wake_at.sleep(&self.shared.alarms) => Event::Deadline,
         }
     }
 
     /// When to look again without any input.
-    fn wake_at(&self, machine: &Shard, beside: &Beside, trusted: bool) -> Instant {
+    fn wake_at(&self, machine: &Shard, beside: &Beside, trusted: bool) -> WakeAt {
         let now = self.shared.clock.now();
         let base = Instant::now();
         let deadline = machine.next_deadline();
-        let waits = [deadline.wall_us.map(|t| t - now.wall_us), deadline.mono_us.map(|t| t - now.mono_us)];
-        let first = waits.into_iter().flatten().min().filter(|_| trusted);
-        let wanted = first.map(|us| base + Duration::from_micros(u64::try_from(us).unwrap_or_default()));
+        let in_us = |us: i64| base + Duration::from_micros(u64::try_from(us).unwrap_or_default());
+        let launch = deadline.wall_us.filter(|_| trusted).map(|at_us| in_us(at_us - now.wall_us));
+        let timer = deadline.mono_us.filter(|_| trusted).map(|at_us| in_us(at_us - now.mono_us));
         let distrust = (!trusted).then_some(base + DISTRUST_LOOK);
-        let closing = beside.closing.as_ref().map(Closing::deadline);
-        let read = if beside.closing.is_some() { None } else { Some(beside.read_due) };
-        let soon = base + Duration::from_millis(1);
         if beside.commit.is_none()
             && let Some(until) = beside.gather.until()
         {
             // What is due waits for the answers that are gathered.
-            return distrust.map_or(until, |at| at.min(until));
+            return WakeAt::About(distrust.map_or(until, |at| at.min(until)));
         }
-        let at = [wanted, distrust, closing, read.map(|due| due.max(soon))].into_iter().flatten().min();
-        at.unwrap_or(base + DISTRUST_LOOK)
+        let closing = beside.closing.as_ref().map(Closing::deadline);
+        let soon = base + Duration::from_millis(1);
+        let read = if beside.closing.is_some() { None } else { Some(beside.read_due.max(soon)) };
+        let about = [timer, distrust, closing, read].into_iter().flatten().min();
+        match (launch, about) {
+            (Some(launch), Some(about)) if launch > about => WakeAt::About(about),
+            (Some(launch), _) => WakeAt::Sharp(launch),
+            (None, about) => WakeAt::About(about.unwrap_or(base + DISTRUST_LOOK)),
+        }
     }
 
     fn is_trusted(&self) -> bool {
