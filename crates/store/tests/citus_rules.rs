@@ -171,14 +171,15 @@ fn insert_order(statement: &str) -> Option<String> {
 
 /// The text without the function that may be there.
 fn without_functions(text: &str) -> String {
-    let Some((before, rest)) = text.split_once(FUNCTION) else { return text.to_owned() };
+    let text = text.replace("create or replace ", "create ");
+    let Some((before, rest)) = text.split_once(FUNCTION) else { return text };
     let after = rest.split("$$").nth(2).unwrap();
     format!("{before}{after}")
 }
 
 /// The statements in the function's body, each as it would stand on its own.
 fn statements_of_function(text: &str) -> Vec<String> {
-    let Some((_, rest)) = text.split_once(FUNCTION) else { return Vec::new() };
+    let Some((_, rest)) = text.split_once(FUNCTION.trim_start_matches("create ")) else { return Vec::new() };
     let body = rest.split("$$").nth(1).unwrap();
     let starts = ["update ", "delete from ", "insert into ", "select "];
     let parts = body.split(';').filter_map(|part| {
