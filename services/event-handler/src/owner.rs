@@ -34,6 +34,7 @@ use gather::Gather;
 use handover::Closing;
 use heard::Heard;
 use load::{Loaded, News};
+use perform::Outgoing;
 use syncs::Syncs;
 
 /// Inputs taken at once, before anything else is looked after.
@@ -72,6 +73,8 @@ pub(crate) struct Owner {
     reply_next: u64,
     /// Deliveries that this process has begun and has no answer of: run, index, attempt.
     begun: HashSet<(RunId, u32, u32)>,
+    /// Some of them that wait for their turn.
+    outgoing: Outgoing,
     /// What the machine before this one waited for.
     under_way: Vec<UnderWay>,
     /// Answers that no commit has recorded yet.
@@ -145,6 +148,7 @@ impl Owner {
             replies: HashMap::new(),
             reply_next: 1,
             begun: HashSet::new(),
+            outgoing: Outgoing::default(),
             under_way: Vec::new(),
             heard: Heard::default(),
             more: false,
@@ -164,7 +168,9 @@ impl Owner {
                     return (shard, self.hand_over(under_way).await);
                 }
             };
-            match self.drive(machine).await {
+            let left = self.drive(machine).await;
+            self.outgoing.begin_all();
+            match left {
                 Left::Drained(under_way) => return (shard, self.hand_over(under_way).await),
                 Left::Lost => return (shard, Ended::Lost),
                 Left::Reload(under_way) => {
@@ -186,6 +192,7 @@ impl Owner {
         let gather = Gather::default();
         let mut beside = Beside { commit: None, read: None, read_due, closing: None, gather };
         loop {
+            self.outgoing.begin_some();
             if self.shared.trust.lapses() != self.lapses {
                 tracing::debug!(shard = self.lease.shard, "the lease was not to be trusted for a while");
                 return self.reload(&machine);
@@ -296,6 +303,7 @@ impl Owner {
                 Event::Read(done.unwrap_or_else(|e| Err(StoreError::Internal(e.to_string()))))
             }
             () = self.stop.cancelled(), if !stopping => Event::Stop,
+            () = tokio::task::yield_now(), if !self.outgoing.is_empty() => Event::Deadline,
             () = wake_at.sleep(&self.shared.alarms) => Event::Deadline,
         }
     }

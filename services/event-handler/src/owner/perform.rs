@@ -1,5 +1,12 @@
 //! Inputs into the machine, effects out of it.
+//!
+//! A commit may allow a thousand deliveries. They are begun a few at a time, so that what falls due in other shards meanwhile does
+//! not stand behind all of them at each of its steps.
 
+use std::collections::VecDeque;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 use tollgate_core::handle::release::{Answer, Release};
 use tollgate_core::handle::{Effect, Send, Shard};
@@ -7,6 +14,42 @@ use tollgate_core::model::{Delivery, EventRef, RunId, Sent};
 
 use super::Owner;
 use crate::routes::{Input, Replied};
+
+/// So many deliveries are begun before others have their turn.
+const SENDS_AT_ONCE: usize = 32;
+
+/// Deliveries that a commit has allowed and that have not been begun yet, in their order.
+#[derive(Default)]
+pub(super) struct Outgoing {
+    waiting: VecDeque<BoxFuture<'static, ()>>,
+    /// How many have been begun in this turn.
+    begun: usize,
+}
+
+impl Outgoing {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// It is this owner's turn again.
+    pub(super) fn begin_some(&mut self) {
+        self.begun = self.waiting.len().min(SENDS_AT_ONCE);
+        self.waiting.drain(..self.begun).for_each(|delivery| drop(tokio::spawn(delivery)));
+    }
+
+    pub(super) fn begin_all(&mut self) {
+        self.waiting.drain(..).for_each(|delivery| drop(tokio::spawn(delivery)));
+    }
+
+    fn push(&mut self, delivery: impl Future<Output = ()> + std::marker::Send + 'static) {
+        if self.waiting.is_empty() && self.begun < SENDS_AT_ONCE {
+            self.begun += 1;
+            tokio::spawn(delivery);
+        } else {
+            self.waiting.push_back(delivery.boxed());
+        }
+    }
+}
 
 impl Owner {
     /// One input that does not concern the store.
@@ -134,7 +177,7 @@ impl Owner {
         let (trust, lapses) = (self.shared.trust.clone(), self.lapses);
         let (run, index, attempt) = (send.run, send.index, send.attempt);
         self.begun.insert((run, index, attempt));
-        tokio::spawn(async move {
+        self.outgoing.push(async move {
             // The process may have been frozen since the commit, and the shard be another's by now.
             let input = if trust.holds(lapses) {
                 tollgate_fault_points::pass("handler.send.before");
