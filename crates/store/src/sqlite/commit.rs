@@ -4,7 +4,7 @@ use sqlx::SqliteConnection;
 use uuid::Uuid;
 
 use super::emit::{insert_runs, insert_skipped};
-use super::plain;
+use crate::StoreError;
 use crate::failure::Failure;
 use crate::rows::{ChangeRows, EventKey, json};
 
@@ -22,10 +22,6 @@ pub(super) async fn write(
     fence: Fence,
     rows: &ChangeRows,
 ) -> Result<(), Failure> {
-    tollgate_fault_points::pass("store.fence.before");
-    if plain::is_for(rows) {
-        return plain::write(connection, fence, rows).await;
-    }
     let Fence { shard, lease_id, seq } = fence;
     let query = sqlx::query(sql!("fence")).bind(shard).bind(lease_id).bind(seq);
     if query.execute(&mut *connection).await?.rows_affected() != 1 {
@@ -47,7 +43,11 @@ async fn write_runs(connection: &mut SqliteConnection, shard: i32, rows: &Change
     insert_runs(connection, shard, &rows.runs_new).await?;
     if !rows.runs_changed.is_empty() {
         let query = sqlx::query(sql!("runs_update")).bind(shard).bind(json(&rows.runs_changed)?);
-        query.execute(connection).await?;
+        let found = query.execute(connection).await?.rows_affected();
+        if rows.is_plain() && found != rows.runs_changed.len() as u64 {
+            let runs: Vec<_> = rows.runs_changed.iter().map(|run| run.run_id).collect();
+            return Err(StoreError::Internal(format!("shard {shard} lacks one of the runs {runs:?}")).into());
+        }
     }
     Ok(())
 }

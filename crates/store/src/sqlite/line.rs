@@ -9,15 +9,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use sqlx::SqlitePool;
 use sqlx::pool::PoolConnection;
+use sqlx::{SqliteConnection, SqlitePool};
 use tokio::sync::oneshot;
 
 use super::Sqlite;
 use super::commit::{Fence, write};
-use super::transact::{carry_out, forget, within};
+use super::plain::{self, Ends};
+use super::transact::{carry_out, forget};
 use crate::CommitError;
-use crate::failure::Ended;
+use crate::failure::{Ended, Failure};
 use crate::rows::ChangeRows;
 
 /// Commits in one transaction, so that the first does not wait for too many.
@@ -93,25 +94,19 @@ fn see_to(pool: SqlitePool, line: Arc<Line>) -> BoxFuture<'static, ()> {
 
 /// Those that have to be tried alone.
 async fn together(mut connection: PoolConnection<sqlx::Sqlite>, head: Vec<Waiting>) -> Vec<Waiting> {
-    let jobs: Vec<_> = head.iter().map(|waiting| (waiting.fence, Arc::clone(&waiting.rows))).collect();
-    let jobs = Arc::new(jobs);
-    let (ended, is_over) = within(&mut connection, "BEGIN IMMEDIATE", move |connection| {
-        let jobs = Arc::clone(&jobs);
-        async move {
-            for (fence, rows) in jobs.iter() {
-                write(connection, *fence, rows).await?;
-            }
-            Ok(())
+    let written = write_all(&mut connection, &head).await;
+    let ended = match written {
+        Ok(()) => Ok(()),
+        // What can be rolled back has not been committed.
+        Err(_) if sqlx::raw_sql("ROLLBACK").execute(&mut *connection).await.is_ok() => return head,
+        Err(failure) => {
+            forget(connection).await;
+            Err(match failure {
+                Failure::Sql(error) => Ended::AtCommit(error),
+                failure => Ended::Lost(format!("{failure:?}")),
+            })
         }
-        .boxed()
-    })
-    .await;
-    if !is_over {
-        forget(connection).await;
-    }
-    if head.len() > 1 && matches!(ended, Err(Ended::RolledBack(_))) {
-        return head;
-    }
+    };
     // Only one has the error itself; what it means is the same for all: nobody knows.
     let why = ended.as_ref().err().map(|ended| format!("{ended:?}"));
     let mut ended = Some(ended);
@@ -127,11 +122,36 @@ async fn together(mut connection: PoolConnection<sqlx::Sqlite>, head: Vec<Waitin
     Vec::new()
 }
 
+/// One transaction, begun and committed by the commands that write.
+async fn write_all(connection: &mut SqliteConnection, head: &[Waiting]) -> Result<(), Failure> {
+    let last = head.len().saturating_sub(1);
+    for (at, Waiting { fence, rows, .. }) in head.iter().enumerate() {
+        let ends = Ends { begins: at == 0, commits: at == last };
+        tollgate_fault_points::pass("store.fence.before");
+        if plain::is_for(rows) {
+            tollgate_fault_points::pass("store.commit.before");
+            plain::write(connection, *fence, rows, ends).await?;
+            continue;
+        }
+        if ends.begins {
+            sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await?;
+        }
+        write(connection, *fence, rows).await?;
+        if ends.commits {
+            tollgate_fault_points::pass("store.commit.before");
+            sqlx::raw_sql("COMMIT").execute(&mut *connection).await?;
+        }
+    }
+    tollgate_fault_points::pass("store.commit.after");
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
-    use tollgate_core::handle::change::{Changes, ShardPause};
+    use tollgate_core::handle::change::{Changes, HistoryRow, Outcome, ShardPause};
+    use tollgate_core::model::RunId;
     use uuid::Uuid;
 
     use super::*;
@@ -139,13 +159,25 @@ mod tests {
 
     type Answers = Vec<oneshot::Receiver<Result<(), Ended>>>;
 
-    /// Commits of shards 0 to 3, of which those from `stale` on have lost their leases.
-    async fn commits(store: &Sqlite, stale: usize) -> (Vec<Waiting>, Answers) {
+    /// Commits of shards 0 to 3, of which those from `stale` on have lost their leases. The first `general` are not for one command.
+    async fn commits(store: &Sqlite, stale: usize, general: usize) -> (Vec<Waiting>, Answers) {
         let mut commits = (Vec::new(), Vec::new());
         for (at, seen) in store.leases().await.unwrap().into_iter().take(4).enumerate() {
             let lease = store.take_shard(&seen, "me").await.unwrap().unwrap();
             let lease_id = if at < stale { lease.lease_id } else { Uuid::nil() };
-            let changes = Changes { pause: Some(ShardPause::default()), ..Changes::default() };
+            let pause = (at < general).then(ShardPause::default);
+            let history = (0..600).map(|index| HistoryRow {
+                run: RunId(Uuid::nil()),
+                index,
+                count: 1,
+                outcome: Outcome::Succeeded,
+                attempt: 1,
+                acquired_us: None,
+                delivered_us: None,
+                finished_us: lease.seq,
+                message: String::new(),
+            });
+            let changes = Changes { pause, history: history.collect(), ..Changes::default() };
             let (done, answer) = oneshot::channel();
             let fence = Fence { shard: i32::from(lease.shard), lease_id, seq: lease.seq };
             commits.0.push(Waiting { fence, rows: Arc::new(ChangeRows::of(&changes).unwrap()), done });
@@ -162,17 +194,21 @@ mod tests {
     async fn all_go_together_or_are_given_back() {
         let folder = tempfile::tempdir().unwrap();
         let store = Sqlite::open(folder.path().join("t.db").to_str().unwrap()).await.unwrap();
-        let before = numbers(&store).await;
-        let (head, answers) = commits(&store, 3).await;
-        let alone = together(store.writer.acquire().await.unwrap(), head).await;
-        assert_eq!(alone.len(), 4, "one of them is fenced");
-        assert_eq!(numbers(&store).await, before, "nothing of the others is left");
-        assert!(answers.into_iter().all(|mut answer| answer.try_recv().is_err()), "nobody was told anything");
-
-        let (head, answers) = commits(&store, 4).await;
-        assert!(together(store.writer.acquire().await.unwrap(), head).await.is_empty());
-        assert!(answers.into_iter().all(|mut answer| answer.try_recv().unwrap().is_ok()));
-        assert_eq!(numbers(&store).await, before.iter().map(|seq| seq + 1).collect::<Vec<_>>());
+        for general in 0..=4 {
+            let before = numbers(&store).await;
+            for stale in 0..4 {
+                let (head, answers) = commits(&store, stale, general).await;
+                assert_eq!(head.iter().filter(|waiting| !plain::is_for(&waiting.rows)).count(), general);
+                let alone = together(store.writer.acquire().await.unwrap(), head).await;
+                assert_eq!(alone.len(), 4, "one of them is fenced");
+                assert_eq!(numbers(&store).await, before, "nothing of the others is left");
+                assert!(answers.into_iter().all(|mut answer| answer.try_recv().is_err()), "nobody was told");
+            }
+            let (head, answers) = commits(&store, 4, general).await;
+            assert!(together(store.writer.acquire().await.unwrap(), head).await.is_empty());
+            assert!(answers.into_iter().all(|mut answer| answer.try_recv().unwrap().is_ok()));
+            assert_eq!(numbers(&store).await, before.iter().map(|seq| seq + 1).collect::<Vec<_>>());
+        }
     }
 
     #[tokio::test]

@@ -1,26 +1,30 @@
 //! What nearly every commit of an owner consists of, in one command to the thread that has the connection.
 //!
-//! In: runs, batches and the done queue as they are now. Out: one text of several statements with one list of values, the
-//! fence first; no statement fails on rows that are there, so that the fence is what is judged. Few different texts are
-//! prepared: there are as many places for rows as the next size has, and NULLs in those that are left over, which find and
-//! insert nothing. Not here: the transaction around it.
+//! In: runs, batches and the done queue as they are now. Out: one text of several statements with one list of values, begin,
+//! fence and commit among them; the first that does not find what it must fails, and nothing after it is carried out. Few
+//! different texts are prepared: there are as many places for rows as the next size has, and NULLs in those that are left over,
+//! which find and insert nothing. Not here: what an error means (`line`).
 
-use sqlx::query::QueryScalar;
+use sqlx::query::Query;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{AssertSqlSafe, Sqlite, SqliteConnection};
 
 use super::commit::Fence;
-use crate::StoreError;
-use crate::failure::Failure;
 use crate::rows::{BatchRecord, ChangeRows, EventKey, HistoryRecord, RunRow};
 
-const FENCE: &str =
-    "UPDATE queue_shards SET seq = seq + 1 WHERE shard_id = ? AND lease_id = ? AND seq = ? RETURNING seq;";
+const BEGIN: &str = "BEGIN IMMEDIATE;";
+const COMMIT: &str = "COMMIT;";
+/// Fails, as what is no JSON has no length, unless the shard was there.
+const FENCE: &str = "UPDATE queue_shards SET seq = seq + 1 WHERE shard_id = ? AND lease_id = ? AND seq = ?; \
+                     SELECT json_array_length(CASE changes() WHEN 1 THEN '[]' ELSE 'fenced' END);";
+/// Fails likewise unless so many of the runs are there.
+const RUNS_THERE: &str = "SELECT json_array_length(CASE count(*) WHEN ? THEN '[]' ELSE 'no run' END) \
+                          FROM runs WHERE shard_id = ? AND run_id IN (";
 /// Schedule, namespace, launch time, kind and emission never change.
 const RUN: &str = "UPDATE runs SET generation = ?, policy_uid = ?, events = ?, priority = ?, state = ?, reason = ?, \
                    next_index = ?, succeeded = ?, failed = ?, dead = ?, expired = ?, cancelled = ?, lost = ?, \
                    cursor_in = ?, cursor_out = ?, started_us = ?, finished_us = ? \
-                   WHERE shard_id = ? AND run_id = ? RETURNING -1;";
+                   WHERE shard_id = ? AND run_id = ?;";
 const BATCH_GONE: &str = "DELETE FROM token_batches WHERE shard_id = ? AND run_id = ? AND first_idx = ?;";
 const BATCH_CHANGED: &str = "UPDATE token_batches SET gone = ?, held = ?, delivered_us = ? \
                              WHERE shard_id = ? AND run_id = ? AND first_idx = ?;";
@@ -42,37 +46,47 @@ const HISTORY_MAX: usize = 512;
 /// Runs and batches of each sort; more go the general way.
 const FEW_MAX: usize = 32;
 
-type Command = QueryScalar<'static, Sqlite, i64, SqliteArguments>;
+type Command = Query<'static, Sqlite, SqliteArguments>;
+
+/// Which ends of a transaction lie with a commit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends {
+    pub(super) begins: bool,
+    pub(super) commits: bool,
+}
 
 /// Whether [`write`] is for these changes.
 pub(super) fn is_for(rows: &ChangeRows) -> bool {
     rows.is_plain() && most(rows) <= FEW_MAX
 }
 
-/// Writes changes for which [`is_for`] holds, behind the fence.
+/// Writes changes for which [`is_for`] holds, behind the fence; begins the transaction, and commits it, where told to.
+///
+/// # Errors
+/// Also where the fence let nothing through, or a run is not there; the transaction is then still open.
 pub(super) async fn write(
     connection: &mut SqliteConnection,
     fence: Fence,
     rows: &ChangeRows,
-) -> Result<(), Failure> {
+    ends: Ends,
+) -> Result<(), sqlx::Error> {
     let mut chunks = rows.history.chunks(HISTORY_MAX);
-    let first = chunks.next().unwrap_or_default();
-    let found: Vec<i64> = command(fence, rows, first).fetch_all(&mut *connection).await?;
-    if found.first().is_none_or(|seq| *seq < 0) {
-        return Err(Failure::Fenced);
+    let mut chunk = chunks.next().unwrap_or_default();
+    let mut is_first = true;
+    loop {
+        let next = chunks.next();
+        let end = if ends.commits && next.is_none() { COMMIT } else { "" };
+        let command = if is_first {
+            let begin = if ends.begins { BEGIN } else { "" };
+            command(fence, rows, chunk, (begin, end))
+        } else {
+            let text = [&history_text(size(chunk.len())), end].concat();
+            bind_history(sqlx::query(AssertSqlSafe(text)), fence.shard, chunk)
+        };
+        command.execute(&mut *connection).await?;
+        let Some(next) = next else { return Ok(()) };
+        (chunk, is_first) = (next, false);
     }
-    if found.len() != 1 + rows.runs_changed.len() {
-        let (shard, runs) = (fence.shard, rows.runs_changed.iter().map(|run| run.run_id).collect::<Vec<_>>());
-        return Err(StoreError::Internal(format!("shard {shard} lacks one of the runs {runs:?}")).into());
-    }
-    tollgate_fault_points::pass("store.fence.after");
-    for chunk in chunks {
-        let text = history_text(size(chunk.len()));
-        bind_history(sqlx::query_scalar(AssertSqlSafe(text)), fence.shard, chunk)
-            .fetch_all(&mut *connection)
-            .await?;
-    }
-    Ok(())
 }
 
 /// The largest number of rows of one sort, other than those of the done queue.
@@ -103,19 +117,32 @@ fn history_text(places: usize) -> String {
     [HISTORY, &vec![HISTORY_ROW; places].join(","), HISTORY_END].concat()
 }
 
-fn command(fence: Fence, rows: &ChangeRows, history: &[HistoryRecord]) -> Command {
+fn command(
+    fence: Fence,
+    rows: &ChangeRows,
+    history: &[HistoryRecord],
+    (begin, end): (&str, &str),
+) -> Command {
     let few = most(rows).next_power_of_two().max(2);
     let text = [
+        begin,
         FENCE,
+        RUNS_THERE,
+        &vec!["?"; few].join(","),
+        ");",
         &RUN.repeat(few),
         &BATCH_GONE.repeat(few),
         &BATCH_CHANGED.repeat(few),
         &BATCH_NEW.repeat(few),
         &history_text(size(history.len())),
+        end,
     ]
     .concat();
-    let mut command =
-        sqlx::query_scalar(AssertSqlSafe(text)).bind(fence.shard).bind(fence.lease_id).bind(fence.seq);
+    let mut command = sqlx::query(AssertSqlSafe(text)).bind(fence.shard).bind(fence.lease_id).bind(fence.seq);
+    command = command.bind(rows.runs_changed.len() as i64).bind(fence.shard);
+    for place in 0..few {
+        command = command.bind(rows.runs_changed.get(place).map(|run| run.run_id));
+    }
     for place in 0..few {
         command = bind_run(command, fence.shard, rows.runs_changed.get(place));
     }
