@@ -19,6 +19,8 @@ use crate::sink::lane::{Protocol, Release};
 const NEVER_S: i64 = 300 * 86_400;
 /// Schedules that the service can surely apply in a second.
 const APPLIED_PER_S: u64 = 1_000;
+/// The same of such as fire every few seconds: their runs within the emitted horizon are made at once.
+const INTERVALS_APPLIED_PER_S: u64 = 200;
 
 /// One round of one variant.
 pub(crate) struct Load<'a> {
@@ -33,7 +35,9 @@ impl Load<'_> {
     /// Time that is needed before the first launch, in milliseconds.
     pub(crate) fn lead_ms(&self) -> i64 {
         let schedules = self.schedules_count();
-        2_500 + i64::try_from(schedules * 1_000 / APPLIED_PER_S).unwrap_or(i64::MAX)
+        let is_frequent = self.variant.kind == Kind::Intervals;
+        let applied_per_s = if is_frequent { INTERVALS_APPLIED_PER_S } else { APPLIED_PER_S };
+        2_500 + i64::try_from(schedules * 1_000 / applied_per_s).unwrap_or(i64::MAX)
     }
 
     fn schedules_count(&self) -> u64 {

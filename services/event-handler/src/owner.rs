@@ -188,7 +188,9 @@ impl Owner {
     async fn drive(&mut self, mut machine: Shard) -> Left {
         let poll = Duration::from_millis(self.shared.options.poll_ms);
         let now = Instant::now();
-        let read_due = if self.more { now } else { now + poll };
+        // All shards are taken at once, and would all read at once from then on.
+        let turn = poll * (u32::from(self.lease.shard) + 1) / u32::from(self.shared.shards).max(1);
+        let read_due = if self.more { now } else { now + turn };
         let gather = Gather::default();
         let mut beside = Beside { commit: None, read: None, read_due, closing: None, gather };
         loop {
