@@ -150,19 +150,17 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn alarms_ring_in_order_and_never_early() {
+    async fn alarms_ring_and_never_early() {
         let alarms = Alarms::start();
         let start = Instant::now();
-        let order = Mutex::new(Vec::new());
         let wait = async |after_ms: u64| {
             let at = start + Duration::from_millis(after_ms);
             alarms.at(at).await;
             assert!(Instant::now() >= at, "{after_ms}");
-            order.lock().unwrap_or_else(PoisonError::into_inner).push(after_ms);
         };
         // The last is set first, and one has passed already.
-        tokio::join!(wait(60), wait(2), wait(20), wait(0), wait(40));
-        assert_eq!(*order.lock().unwrap_or_else(PoisonError::into_inner), [0, 2, 20, 40, 60]);
+        let all = async { tokio::join!(wait(60), wait(2), wait(20), wait(0), wait(2), wait(40)) };
+        assert!(tokio::time::timeout(Duration::from_secs(10), all).await.is_ok());
     }
 
     #[tokio::test]

@@ -1,9 +1,12 @@
 //! What it means that there is no complete answer: refused as long as nothing can have been written, unclear after.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use tollgate_core::model::Sent;
+
 use crate::samples::{delivery, doubt, http, refusal, targets, with};
-use crate::server::{FullPort, Reply, Server, closed_port};
+use crate::server::{FullPort, Reply, Server, answer, closed_port};
 
 #[tokio::test]
 async fn a_closed_port_is_a_refusal() {
@@ -57,6 +60,25 @@ async fn a_connection_that_ends_before_the_answer_is_unclear() {
         let message = doubt(targets().send(delivery(http(server.url()))).await);
         assert!(message.starts_with("no answer: "), "{message}");
         assert_eq!(server.connections(), 1, "it is sent once");
+    }
+}
+
+#[tokio::test]
+async fn what_was_written_to_a_kept_connection_is_not_sent_again() {
+    for last in [Reply::Reset, Reply::WriteAndClose(Vec::new()), Reply::WriteAndClose("HTTP/1.1 2".into())] {
+        let before = AtomicUsize::new(0);
+        let server = Server::new(move |request| match (request.line.as_str(), &last) {
+            // Whether it closes at once is asked before there is a request.
+            ("", _) => answer(200, "", "ok"),
+            _ if before.fetch_add(1, Ordering::SeqCst) == 0 => answer(200, "", "ok"),
+            (_, last) => last.clone(),
+        })
+        .await;
+        let targets = targets();
+        assert_eq!(targets.send(delivery(http(server.url()))).await, Sent::Accepted);
+        let message = doubt(targets.send(delivery(http(server.url()))).await);
+        assert!(message.starts_with("no answer: "), "{message}");
+        assert_eq!((server.requests().len(), server.connections()), (2, 1), "it is sent once");
     }
 }
 

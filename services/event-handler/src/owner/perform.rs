@@ -196,3 +196,33 @@ impl Owner {
 fn is_foreign(machine: &Shard, run: RunId, namespace: Option<&str>) -> bool {
     namespace.is_some_and(|given| machine.namespace_of(run).is_some_and(|own| own != given))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex, PoisonError};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn deliveries_begin_a_few_at_a_time_in_their_order_and_at_the_end_all() {
+        let begun = Arc::new(Mutex::new(Vec::new()));
+        let mut outgoing = Outgoing::default();
+        for number in 0..3 * SENDS_AT_ONCE {
+            let begun = Arc::clone(&begun);
+            outgoing.push(async move { begun.lock().unwrap_or_else(PoisonError::into_inner).push(number) });
+        }
+        let so_many = async |expected: usize| {
+            // One thread: what has been spawned runs now.
+            tokio::task::yield_now().await;
+            let begun = begun.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            assert_eq!(begun, (0..expected).collect::<Vec<_>>());
+        };
+        so_many(SENDS_AT_ONCE).await;
+        outgoing.begin_some();
+        so_many(2 * SENDS_AT_ONCE).await;
+        assert!(!outgoing.is_empty());
+        outgoing.begin_all();
+        so_many(3 * SENDS_AT_ONCE).await;
+        assert!(outgoing.is_empty());
+    }
+}
