@@ -42,12 +42,17 @@ async fn write_runs(connection: &mut SqliteConnection, shard: i32, rows: &Change
     delete(connection, sql!("runs_delete"), shard, &rows.runs_withdrawn).await?;
     insert_runs(connection, shard, &rows.runs_new).await?;
     if !rows.runs_changed.is_empty() {
-        let query = sqlx::query(sql!("runs_update")).bind(shard).bind(json(&rows.runs_changed)?);
-        let found = query.execute(connection).await?.rows_affected();
-        if rows.is_plain() && found != rows.runs_changed.len() as u64 {
-            let runs: Vec<_> = rows.runs_changed.iter().map(|run| run.run_id).collect();
-            return Err(StoreError::Internal(format!("shard {shard} lacks one of the runs {runs:?}")).into());
+        // It would put a run that is missing there; in what is nothing but changes, that is an error.
+        if rows.is_plain() {
+            let runs: Vec<Uuid> = rows.runs_changed.iter().map(|run| run.run_id).collect();
+            let query = sqlx::query(sql!("runs_by_ids")).bind(shard).bind(json(&runs)?);
+            if query.fetch_all(&mut *connection).await?.len() != runs.len() {
+                let why = format!("shard {shard} lacks one of the runs {runs:?}");
+                return Err(StoreError::Internal(why).into());
+            }
         }
+        let query = sqlx::query(sql!("runs_update")).bind(shard).bind(json(&rows.runs_changed)?);
+        query.execute(connection).await?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! In: the changes of any number of shards, each behind its own fence. Out: what became of each. Those that wait when the
 //! connection is free go in one transaction, and onto the disk by one sync: with many policies, whose shards commit a few
 //! events each, that is what counts. Where one of them cannot be written, none is, and each is tried alone: nobody pays for
-//! another's fence. Not here: what is written (`commit`).
+//! another's fence. Not here: what is written (`plain`, or `commit` for what is not plain).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -107,6 +107,25 @@ pub(crate) async fn plain_commit_is_fenced(place: &Place) {
     assert_eq!(store.load_shard(5).await.unwrap().batches, [new]);
 }
 
+pub(crate) async fn plain_commit_of_a_run_that_is_not_there_writes_nothing(place: &Place) {
+    let store = place.open().await;
+    let one = waiting(&schedule("one"), 5, NOON_US);
+    let mut lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..Changes::default() }).await;
+    let changed = Run { priority: one.priority + 1, ..one.clone() };
+    let missing = waiting(&schedule("two"), 5, NOON_US);
+    let history = vec![ended(one.id, 0, Outcome::Succeeded)];
+    let runs_changed = vec![changed.clone(), missing.clone()];
+    let changes = Changes { runs_changed, history: history.clone(), ..Changes::default() };
+    let error = store.commit(&mut lease, &changes).await.expect_err("a run is missing");
+    let named = missing.id.0.to_string();
+    assert!(matches!(&error, CommitError::Failed(error) if error.to_string().contains(&named)), "{error}");
+    assert_eq!(store.runs(5, &[one.id, missing.id]).await.unwrap(), std::slice::from_ref(&one));
+    assert!(store.history(5, one.id, 0, None, 10).await.unwrap().is_empty());
+    let changes = Changes { runs_changed: vec![changed.clone()], history, ..Changes::default() };
+    store.commit(&mut lease, &changes).await.unwrap();
+    assert_eq!(store.runs(5, &[one.id]).await.unwrap(), [changed]);
+}
+
 pub(crate) async fn events_are_listed_from_batches_and_rows(place: &Place) {
     let store = place.open().await;
     let (one, two) = (waiting(&schedule("one"), 5, NOON_US), waiting(&schedule("two"), 5, NOON_US));

@@ -63,6 +63,7 @@ conformance! {
         audit_is_read_from_a_moment_on deleting_keeps_runs ten_thousand_schedules concurrent_writers_keep_the_registry corrupt_schedule_is_named
         text_survives;
     batches: batches_round_trip plain_commit_writes_runs_and_ends plain_commit_is_fenced
+        plain_commit_of_a_run_that_is_not_there_writes_nothing
         events_are_listed_from_batches_and_rows an_event_that_moves_is_always_listed
         a_list_reads_no_further_than_it_must corrupt_batches_are_named_and_count;
     corrupt: corrupt_batch_is_what_is_nowhere_else corrupt_batch_is_repaired_by_its_next_change
