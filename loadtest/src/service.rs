@@ -22,6 +22,8 @@ use crate::process::Process;
 /// The namespace of all load.
 pub(crate) const NAMESPACE: &str = "default";
 const LISTENING: &str = "listening on ";
+/// Resources that the service takes in one call.
+const APPLIED_MAX: usize = 100_000;
 const START_MAX: Duration = Duration::from_secs(60);
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 /// A planned stop takes 10 s of grace at most.
@@ -149,17 +151,24 @@ impl Service {
         }
     }
 
-    /// Applies resources by stream. Returns how many were made or changed.
+    /// Applies resources by streams. Returns how many were made or changed.
     ///
     /// # Errors
     /// The refusals.
     pub(crate) async fn apply(&self, resources: Vec<Resource>) -> anyhow::Result<u32> {
-        let requests = resources.into_iter().map(|resource| ApplyResourcesRequest {
+        let mut changed = 0;
+        let mut requests = resources.into_iter().map(|resource| ApplyResourcesRequest {
             namespace: NAMESPACE.to_owned(),
             resource: Some(resource),
             ..ApplyResourcesRequest::default()
         });
-        let requests: Vec<_> = requests.collect();
+        while requests.len() > 0 {
+            changed += self.apply_some(requests.by_ref().take(APPLIED_MAX).collect()).await?;
+        }
+        Ok(changed)
+    }
+
+    async fn apply_some(&self, requests: Vec<ApplyResourcesRequest>) -> anyhow::Result<u32> {
         let answer = self.master().apply_resources(tokio_stream::iter(requests)).await?.into_inner();
         if let Some(error) = answer.errors.first() {
             bail!(

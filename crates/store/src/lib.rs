@@ -15,6 +15,7 @@ mod corrupt;
 mod error;
 mod failure;
 mod installation;
+mod line;
 mod rows;
 
 pub mod emit;

@@ -50,7 +50,7 @@ const FORBIDDEN_IN_TABLES: [&str; 6] =
     ["serial", "identity", "sequence", "autoincrement", "function", "default now"];
 
 /// What may stand in migrations besides tables, and is read statement by statement.
-const FUNCTION: &str = "create function commit_events(";
+const FUNCTION: &str = "create function commit_";
 
 /// Statements that delete by less than the whole key, each with its reason in its file.
 const SHORT_KEYS: [&str; 1] = ["history_delete"];
@@ -187,7 +187,20 @@ fn statements_of_function(text: &str) -> Vec<String> {
         // A loop's query ends where the loop's first statement begins.
         Some(part[at..].split(" loop ").map(str::to_owned).collect::<Vec<_>>())
     });
-    parts.flatten().map(|part| part.trim().to_owned()).collect()
+    parts.flatten().map(|part| of_one_shard(part.trim())).collect()
+}
+
+/// A statement whose shard comes from an array, an element for each row, as one for a single shard.
+fn of_one_shard(statement: &str) -> String {
+    let mut parts = statement.split("shard_id = $");
+    let first = parts.next().unwrap().to_owned();
+    parts.fold(first, |text, part| {
+        let place = part.trim_start_matches(|character: char| character.is_ascii_digit());
+        match place.strip_prefix("[i]") {
+            Some(rest) => text + "shard_id = $1" + rest,
+            None => text + "shard_id = $" + part,
+        }
+    })
 }
 
 /// The columns of each table's primary key; panics over what tables may not have.
@@ -238,11 +251,9 @@ fn statements_keep_to_one_shard() {
             functions.values().flat_map(|text| statements_of_function(&bare(text))).collect();
         assert!(driver == "sqlite" || bodies.len() > 6, "{bodies:?}");
         for statement in bodies {
-            let text = format!("-- commit_events: a part of it\n{statement}");
+            let text = format!("-- commit: a part of it\n{statement}");
             all.extend(
-                faults("commit_events", &text, &keys)
-                    .into_iter()
-                    .map(|fault| format!("{statement}: {fault}")),
+                faults("commit", &text, &keys).into_iter().map(|fault| format!("{statement}: {fault}")),
             );
         }
         for (name, text) in sql_files(&format!("src/{driver}/queries")) {
@@ -286,7 +297,7 @@ fn both_drivers_have_the_same_statements_and_use_them() {
     let own: Vec<&String> = postgres.symmetric_difference(&sqlite).collect();
     assert!(
         own.iter().all(|name| name.starts_with("partition")
-            || ["windows_lock", "commit_events", "scrub"].contains(&name.as_str())),
+            || ["windows_lock", "commit_shards", "scrub"].contains(&name.as_str())),
         "{own:?}"
     );
     let migrations =

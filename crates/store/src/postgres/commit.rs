@@ -4,8 +4,8 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::emit::{insert_runs, insert_skipped};
-use super::transact::Fence;
 use crate::failure::Failure;
+use crate::line::Waiting;
 use crate::rows::{ChangeRows, EventKey};
 
 /// Writes all changes of a shard. What goes, goes first, so that it may come again in the same commit.
@@ -24,24 +24,41 @@ pub(super) async fn write(
     delete(connection, sql!("inbox_delete"), shard, &rows.inbox_done).await
 }
 
-/// Writes what nearly every commit consists of, and the fence with it: one statement. False where somebody else owns the
-/// shard.
+/// Writes what nearly every commit consists of, for any number of shards, and their fences with it: one statement, all or
+/// nothing.
 pub(super) async fn write_plain(
     connection: &mut PgConnection,
-    fence: Fence,
-    rows: &ChangeRows,
-) -> Result<bool, sqlx::Error> {
-    let query =
-        sqlx::query_scalar(sql!("commit_events")).bind(fence.shard).bind(fence.lease_id).bind(fence.seq);
-    let query = columns!(query, rows.runs_changed;
+    commits: &[Waiting],
+) -> Result<(), sqlx::Error> {
+    macro_rules! columns_of {
+        ($query:expr, $rows:ident; $($column:ident)+) => {{
+            let count = commits.iter().map(|commit| commit.rows.$rows.len()).sum();
+            let rows = || commits.iter().flat_map(|commit| &commit.rows.$rows);
+            let mut shards: Vec<i32> = Vec::with_capacity(count);
+            for commit in commits {
+                shards.resize(shards.len() + commit.rows.$rows.len(), commit.fence.shard);
+            }
+            $query.bind(shards)$(.bind({
+                let mut column = Vec::with_capacity(count);
+                column.extend(rows().map(|row| row.$column.to_owned()));
+                column
+            }))+
+        }};
+    }
+    let fences = || commits.iter().map(|commit| commit.fence);
+    let query = sqlx::query(sql!("commit_shards"))
+        .bind(fences().map(|fence| fence.shard).collect::<Vec<_>>())
+        .bind(fences().map(|fence| fence.lease_id).collect::<Vec<_>>())
+        .bind(fences().map(|fence| fence.seq).collect::<Vec<_>>());
+    let query = columns_of!(query, runs_changed;
         run_id generation policy_uid events priority state reason next_index succeeded failed dead expired cancelled
         lost cursor_in cursor_out started_us finished_us);
-    let query = columns!(query, rows.batches_gone; run_id idx);
-    let query = columns!(query, rows.batches_changed; run_id first_idx gone held delivered_us);
-    let query = columns!(query, rows.batches_new; run_id first_idx events acquired_us gone held);
-    let query = columns!(query, rows.history;
+    let query = columns_of!(query, batches_gone; run_id idx);
+    let query = columns_of!(query, batches_changed; run_id first_idx gone held delivered_us);
+    let query = columns_of!(query, batches_new; run_id first_idx events acquired_us gone held);
+    let query = columns_of!(query, history;
         run_id idx events outcome attempt acquired_us delivered_us finished_us message);
-    query.fetch_one(connection).await
+    query.execute(connection).await.map(drop)
 }
 
 async fn write_runs(connection: &mut PgConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {

@@ -12,9 +12,9 @@ use tollgate_core::model::{Run, RunId, RunSpec};
 use uuid::Uuid;
 
 use super::Postgres;
-use super::transact::Fence;
 use crate::failure::Failure;
 use crate::handle::{HandleStore, Lease, LoadedShard, Member};
+use crate::line::Fence;
 use crate::rows::{
     BodyRow, ChangeRows, HistoryRecord, LeaseRow, MemberRow, MessageRow, RunRow, all, emitted, emitted_specs,
     group_by_shard, message_rows, sound, spec_keys,
@@ -75,14 +75,9 @@ impl HandleStore for Postgres {
             self.post_rows(shard, messages).await.map_err(CommitError::Failed)?;
         }
         let fence = Fence { shard: i32::from(lease.shard), lease_id: lease.lease_id, seq: lease.seq };
-        let plain = Arc::clone(&rows);
         let written = rows.is_plain()
             && !self.in_steps.load(Ordering::Relaxed)
-            && self
-                .run_fenced_statement("commit", move |connection| {
-                    async move { super::commit::write_plain(connection, fence, &plain).await }.boxed()
-                })
-                .await?;
+            && self.commit_plain(fence, Arc::clone(&rows)).await?;
         if !written {
             self.run_fenced("commit", fence, move |connection| {
                 let rows = Arc::clone(&rows);

@@ -33,6 +33,7 @@ mod emit;
 mod handle;
 mod history;
 mod keys;
+mod line;
 mod load;
 mod open;
 mod partitions;
@@ -52,7 +53,11 @@ use sqlx::PgPool;
 use recent::Recent;
 
 use crate::corrupt::Corruption;
+use crate::line::Line;
 use crate::{Installation, Store, StoreError};
+
+/// Owners' commits under way at once: a second one only where the first takes long.
+const LANES_MAX: usize = 2;
 
 /// A store in PostgreSQL.
 pub struct Postgres {
@@ -61,6 +66,8 @@ pub struct Postgres {
     recent: Arc<Recent>,
     /// Commits take several statements: through a pooler, and where the server does not take the one.
     in_steps: AtomicBool,
+    /// Owners' commits that take one.
+    line: Arc<Line>,
     /// Host, port and database, for errors. Never the password.
     place: String,
     /// There is a pooler between, which lends its connections for one transaction.
@@ -86,7 +93,8 @@ impl Postgres {
         };
         let (recent, corruption) = (Arc::default(), Corruption::default());
         let in_steps = AtomicBool::new(pooled);
-        let store = Self { pool, recent, in_steps, place, pooled, installation, corruption };
+        let line = Arc::new(Line::new(LANES_MAX));
+        let store = Self { pool, recent, in_steps, line, place, pooled, installation, corruption };
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         store.make_partitions(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)).await?;
         Ok(store)

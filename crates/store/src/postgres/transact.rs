@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use sqlx::{Connection as _, PgConnection, PgPool};
-use uuid::Uuid;
 
 use super::Postgres;
 use super::open::{BEGIN_POOLED, READ_POOLED};
 use crate::failure::{Ended, Failure};
+use crate::line::Fence;
+use crate::rows::ChangeRows;
 use crate::{CommitError, StoreError};
 
 /// How often a transaction is tried that lost against another.
@@ -23,17 +24,9 @@ const TRIES_MAX: u32 = 5;
 /// word. Longer than a statement may take.
 const SILENT_AFTER: Duration = Duration::from_secs(65);
 /// The same for owners' commits, heartbeats and single statements. Longer than the wait for a lock.
-const QUICK_SILENT_AFTER: Duration = Duration::from_secs(12);
+pub(super) const QUICK_SILENT_AFTER: Duration = Duration::from_secs(12);
 /// SQLSTATE `feature_not_supported`.
 const NOT_SUPPORTED: &str = "0A000";
-
-/// Who an owner claims to be.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Fence {
-    pub(super) shard: i32,
-    pub(super) lease_id: Uuid,
-    pub(super) seq: i64,
-}
 
 impl Postgres {
     /// Carries out a transaction; again if it lost against another one. `work` may run more than once.
@@ -109,42 +102,18 @@ impl Postgres {
         self.judge_commit(name, done)
     }
 
-    /// Carries out an owner's transaction that is one statement with the fence in it: false where that let nothing
-    /// through. Not through a pooler, for which a statement must be prepared in the transaction that carries it out.
+    /// Writes a commit by one statement with the fence in it. Not through a pooler, for which a statement must be prepared in
+    /// the transaction that carries it out.
     ///
     /// The answer is false, and nothing was written, where a row was there that is inserted, and where the server does not
     /// do this at all: on Citus, it may not plan the function's statements.
-    pub(super) async fn run_fenced_statement<F>(
+    pub(super) async fn commit_plain(
         &self,
-        name: &'static str,
-        work: F,
-    ) -> Result<bool, CommitError>
-    where
-        F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<bool, sqlx::Error>> + Send + 'static,
-    {
-        let (pool, recent) = (self.pool.clone(), Arc::clone(&self.recent));
-        let task = tokio::spawn(async move {
-            let mut connection = match recent.take() {
-                Some(connection) => connection,
-                None => pool.acquire().await.map_err(|error| Ended::RolledBack(error.into()))?,
-            };
-            tollgate_fault_points::pass("store.fence.before");
-            tollgate_fault_points::pass("store.commit.before");
-            let done = tokio::time::timeout(QUICK_SILENT_AFTER, work(&mut connection)).await;
-            let Ok(done) = done else {
-                connection.close_on_drop();
-                return Err(Ended::Silent);
-            };
-            let passed = done.map_err(Ended::AtCommit)?;
-            recent.keep(connection, &pool);
-            if !passed {
-                return Err(Ended::RolledBack(Failure::Fenced));
-            }
-            tollgate_fault_points::pass("store.commit.after");
-            Ok(())
-        });
-        let done = task.await.unwrap_or_else(|gone| Err(Ended::Lost(gone.to_string())));
-        if let Err(Ended::AtCommit(sqlx::Error::Database(error))) = &done {
+        fence: Fence,
+        rows: Arc<ChangeRows>,
+    ) -> Result<bool, CommitError> {
+        let done = self.commit_in_line(fence, rows).await;
+        if let Err(Ended::RolledBack(Failure::Sql(sqlx::Error::Database(error)))) = &done {
             if error.is_unique_violation() {
                 return Ok(false);
             }
@@ -154,7 +123,7 @@ impl Postgres {
                 return Ok(false);
             }
         }
-        self.judge_commit(name, done).map(|()| true)
+        self.judge_commit("commit", done).map(|()| true)
     }
 
     fn judge_commit(&self, name: &'static str, done: Result<(), Ended>) -> Result<(), CommitError> {

@@ -6,15 +6,8 @@ use uuid::Uuid;
 use super::emit::{insert_runs, insert_skipped};
 use crate::StoreError;
 use crate::failure::Failure;
+use crate::line::Fence;
 use crate::rows::{ChangeRows, EventKey, json};
-
-/// Who an owner claims to be.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Fence {
-    pub(super) shard: i32,
-    pub(super) lease_id: Uuid,
-    pub(super) seq: i64,
-}
 
 /// Writes all changes of a shard behind the fence. What goes, goes first, so that it may come again in the same commit.
 pub(super) async fn write(

@@ -11,10 +11,10 @@ use tollgate_core::model::{Run, RunId, RunSpec};
 use uuid::Uuid;
 
 use super::Sqlite;
-use super::commit::Fence;
 use super::load::decoded;
 use crate::failure::Failure;
 use crate::handle::{HandleStore, Lease, LoadedShard, Member};
+use crate::line::Fence;
 use crate::rows::{
     BodyRow, ChangeRows, HistoryRecord, LeaseRow, MemberRow, MessageRow, RunRow, SpecRecord, all, emitted,
     emitted_specs, group_by_shard, json, message_rows, sound, spec_keys,

@@ -1,95 +1,55 @@
-//! Commits of shards' owners, in line for the one connection that writes.
+//! Commits of shards' owners, many in one transaction of the one connection that writes.
 //!
-//! In: the changes of any number of shards, each behind its own fence. Out: what became of each. Those that wait when the
-//! connection is free go in one transaction, and onto the disk by one sync: with many policies, whose shards commit a few
-//! events each, that is what counts. Where one of them cannot be written, none is, and each is tried alone: nobody pays for
-//! another's fence. Not here: what is written (`plain`, or `commit` for what is not plain).
+//! In: those whose turn it is when the connection is free. Out: what became of each. Where one of them cannot be written, none
+//! is, and each is tried alone: nobody pays for another's fence. Not here: who goes together (`crate::line`), what is written
+//! (`plain`, or `commit` for what is not plain).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use sqlx::pool::PoolConnection;
 use sqlx::{SqliteConnection, SqlitePool};
-use tokio::sync::oneshot;
 
 use super::Sqlite;
-use super::commit::{Fence, write};
+use super::commit::write;
 use super::plain::{self, Ends};
 use super::transact::{carry_out, forget};
 use crate::CommitError;
 use crate::failure::{Ended, Failure};
+use crate::line::{Fence, Lane, Waiting, tell_all};
 use crate::rows::ChangeRows;
-
-/// Commits in one transaction, so that the first does not wait for too many.
-const TOGETHER_MAX: usize = 32;
-
-struct Waiting {
-    fence: Fence,
-    rows: Arc<ChangeRows>,
-    done: oneshot::Sender<Result<(), Ended>>,
-}
-
-/// Those that wait.
-#[derive(Default)]
-pub(super) struct Line(Mutex<Vec<Waiting>>);
-
-impl Line {
-    /// Whether it is the first, for which somebody must see to the line.
-    fn join(&self, waiting: Waiting) -> bool {
-        let mut line = self.lock();
-        line.push(waiting);
-        line.len() == 1
-    }
-
-    /// Those at the head, and whether others are left.
-    fn head(&self) -> (Vec<Waiting>, bool) {
-        let mut line = self.lock();
-        let count = line.len().min(TOGETHER_MAX);
-        (line.drain(..count).collect(), !line.is_empty())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Waiting>> {
-        // Each change is one call, so a panic elsewhere leaves nothing half done.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl Sqlite {
     /// Commits the changes of one shard behind its fence, perhaps together with those of others.
     pub(super) async fn commit_in_line(&self, fence: Fence, rows: ChangeRows) -> Result<(), CommitError> {
-        let (done, answer) = oneshot::channel();
-        if self.line.join(Waiting { fence, rows: Arc::new(rows), done }) {
+        let (waiting, answer) = Waiting::new(fence, Arc::new(rows));
+        if let Some(lane) = self.line.join(waiting) {
             // A task of its own: whoever waits here may be dropped, and others wait as well.
-            tokio::spawn(see_to(self.writer.clone(), Arc::clone(&self.line)));
+            tokio::spawn(see_to(self.writer.clone(), lane));
         }
         let done = answer.await.unwrap_or_else(|gone| Err(Ended::Lost(gone.to_string())));
         self.judge_commit("commit", done)
     }
 }
 
-fn see_to(pool: SqlitePool, line: Arc<Line>) -> BoxFuture<'static, ()> {
-    async move {
+async fn see_to(pool: SqlitePool, mut lane: Lane) {
+    loop {
         // They gather until the connection is free.
         let connection = pool.acquire().await;
-        let (head, more) = line.head();
-        if more {
-            tokio::spawn(see_to(pool.clone(), line));
-        }
+        let Some(head) = lane.next() else { return };
         let alone = match connection {
             Ok(connection) => together(connection, head).await,
             Err(_) => head,
         };
-        for Waiting { fence, rows, done } in alone {
+        for waiting in alone {
+            let (fence, rows) = (waiting.fence, Arc::clone(&waiting.rows));
             let ended = carry_out(pool.clone(), "BEGIN IMMEDIATE", move |connection| {
                 let rows = Arc::clone(&rows);
                 async move { write(connection, fence, &rows).await }.boxed()
             });
-            // A caller that has gone needs no answer.
-            let _gone = done.send(ended.await);
+            waiting.tell(ended.await);
         }
     }
-    .boxed()
 }
 
 /// Those that have to be tried alone.
@@ -107,18 +67,7 @@ async fn together(mut connection: PoolConnection<sqlx::Sqlite>, head: Vec<Waitin
             })
         }
     };
-    // Only one has the error itself; what it means is the same for all: nobody knows.
-    let why = ended.as_ref().err().map(|ended| format!("{ended:?}"));
-    let mut ended = Some(ended);
-    for waiting in head {
-        let ended = match (ended.take(), &why) {
-            (Some(ended), _) => ended,
-            (None, None) => Ok(()),
-            (None, Some(why)) => Err(Ended::Lost(why.clone())),
-        };
-        // A caller that has gone needs no answer.
-        let _gone = waiting.done.send(ended);
-    }
+    tell_all(head, ended);
     Vec::new()
 }
 
@@ -150,6 +99,7 @@ async fn write_all(connection: &mut SqliteConnection, head: &[Waiting]) -> Resul
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
+    use tokio::sync::oneshot;
     use tollgate_core::handle::change::{Changes, HistoryRow, Outcome, ShardPause};
     use tollgate_core::model::RunId;
     use uuid::Uuid;
@@ -178,9 +128,9 @@ mod tests {
                 message: String::new(),
             });
             let changes = Changes { pause, history: history.collect(), ..Changes::default() };
-            let (done, answer) = oneshot::channel();
             let fence = Fence { shard: i32::from(lease.shard), lease_id, seq: lease.seq };
-            commits.0.push(Waiting { fence, rows: Arc::new(ChangeRows::of(&changes).unwrap()), done });
+            let (waiting, answer) = Waiting::new(fence, Arc::new(ChangeRows::of(&changes).unwrap()));
+            commits.0.push(waiting);
             commits.1.push(answer);
         }
         commits
@@ -209,20 +159,5 @@ mod tests {
             assert!(answers.into_iter().all(|mut answer| answer.try_recv().unwrap().is_ok()));
             assert_eq!(numbers(&store).await, before.iter().map(|seq| seq + 1).collect::<Vec<_>>());
         }
-    }
-
-    #[tokio::test]
-    async fn a_line_is_taken_in_parts() {
-        let line = Line::default();
-        let rows = Arc::new(ChangeRows::default());
-        for at in 0..=TOGETHER_MAX {
-            let fence = Fence { shard: 0, lease_id: Uuid::nil(), seq: 0 };
-            let is_first = line.join(Waiting { fence, rows: Arc::clone(&rows), done: oneshot::channel().0 });
-            assert_eq!(is_first, at == 0);
-        }
-        let (head, more) = line.head();
-        assert_eq!((head.len(), more), (TOGETHER_MAX, true));
-        let (rest, more) = line.head();
-        assert_eq!((rest.len(), more), (1, false));
     }
 }

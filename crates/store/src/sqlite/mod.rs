@@ -34,8 +34,8 @@ use async_trait::async_trait;
 use sqlx::SqlitePool;
 
 use crate::corrupt::Corruption;
+use crate::line::Line;
 use crate::{Installation, Store, StoreError};
-use line::Line;
 
 /// A store in a file of its own.
 pub struct Sqlite {
@@ -102,7 +102,8 @@ impl Sqlite {
     ) -> Result<Self, StoreError> {
         let readers = open::connect_readers(&path).await?;
         let (lock, corruption) = (Mutex::new(lock), Corruption::default());
-        Ok(Self { writer, readers, lock, line: Arc::default(), path, installation, corruption })
+        let line = Arc::new(Line::new(1));
+        Ok(Self { writer, readers, lock, line, path, installation, corruption })
     }
 }
 

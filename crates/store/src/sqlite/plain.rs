@@ -9,7 +9,7 @@ use sqlx::query::Query;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{AssertSqlSafe, Sqlite, SqliteConnection};
 
-use super::commit::Fence;
+use crate::line::Fence;
 use crate::rows::{BatchRecord, ChangeRows, EventKey, HistoryRecord, RunRow};
 
 const BEGIN: &str = "BEGIN IMMEDIATE;";

@@ -107,6 +107,58 @@ pub(crate) async fn plain_commit_is_fenced(place: &Place) {
     assert_eq!(store.load_shard(5).await.unwrap().batches, [new]);
 }
 
+/// Plain commits that come at once may share a statement: each writes its own, whatever becomes of the others.
+pub(crate) async fn plain_commits_of_many_shards_at_once_stand_or_fall_alone(place: &Place) {
+    const STALE: u16 = 7;
+    const NO_RUN: u16 = 20;
+    const THERE_ALREADY: u16 = 33;
+    let store = place.open().await;
+    let mut owners = Vec::new();
+    for shard in 0..40 {
+        let run = waiting(&schedule("one"), shard, NOON_US);
+        let runs_new = if shard == NO_RUN { Vec::new() } else { vec![run.clone()] };
+        let lease = commit(&*store, shard, Changes { runs_new, ..Changes::default() }).await;
+        owners.push((lease, run));
+    }
+    take(&*store, STALE).await;
+    let there = batch(owners[usize::from(THERE_ALREADY)].1.id, 0, 2, &[0], &[0]);
+    store.commit(&mut owners[usize::from(THERE_ALREADY)].0, &plain(&[there], &[], &[])).await.unwrap();
+    let of = |run: &Run, round: u32| {
+        let run = Run { cursor: round * 100 + u32::from(run.shard), ..run.clone() };
+        let (first, second) = (batch(run.id, 0, 2, &[0], &[0]), batch(run.id, 2, 2, &[0b01], &[0b10]));
+        let batches = match round {
+            1 => plain(&[first, batch(run.id, 2, 2, &[0], &[0])], &[], &[]),
+            _ => plain(&[], std::slice::from_ref(&second), &[first.key()]),
+        };
+        let history = vec![ended(run.id, round, Outcome::Succeeded)];
+        (second, Changes { runs_changed: vec![run], history, ..batches })
+    };
+    for round in [1, 2] {
+        let commits =
+            owners.iter_mut().map(async |(lease, run)| store.commit(lease, &of(run, round).1).await);
+        let done = futures::future::join_all(commits).await;
+        for (shard, done) in (0..).zip(done) {
+            match shard {
+                STALE => assert!(matches!(done, Err(CommitError::Fenced)), "{done:?}"),
+                NO_RUN => assert!(matches!(done, Err(CommitError::Failed(_))), "{done:?}"),
+                _ => done.unwrap(),
+            }
+        }
+    }
+    for (shard, (_, run)) in (0..).zip(&owners) {
+        let (left, changes) = of(run, 2);
+        let loaded = store.load_shard(shard).await.unwrap();
+        let history = store.history(shard, run.id, 0, None, 10).await.unwrap();
+        if [STALE, NO_RUN].contains(&shard) {
+            assert_eq!((loaded.batches.len(), history.len()), (0, 0), "shard {shard}");
+            assert!(loaded.runs.iter().all(|loaded| loaded == run), "shard {shard}");
+        } else {
+            assert_eq!((loaded.batches, loaded.runs), (vec![left], changes.runs_changed), "shard {shard}");
+            assert_eq!(history.iter().map(|row| row.index).collect::<Vec<_>>(), [1, 2], "shard {shard}");
+        }
+    }
+}
+
 pub(crate) async fn plain_commit_of_a_run_that_is_not_there_writes_nothing(place: &Place) {
     let store = place.open().await;
     let one = waiting(&schedule("one"), 5, NOON_US);

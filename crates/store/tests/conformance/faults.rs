@@ -295,7 +295,7 @@ async fn server_that_does_not_take_the_one_statement_gets_several() {
     place
         .sql(&format!(
             "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-                 IF current_query() LIKE '%commit_events%' THEN {body}; END IF; RETURN NULL; END $$;
+                 IF current_query() LIKE '%commit_shards%' THEN {body}; END IF; RETURN NULL; END $$;
              CREATE TRIGGER refuse AFTER INSERT ON token_batches FOR EACH ROW EXECUTE FUNCTION refuse()"
         ))
         .await;
@@ -304,7 +304,7 @@ async fn server_that_does_not_take_the_one_statement_gets_several() {
     assert_eq!(loaded.batches.len(), 1, "it is written");
     assert_eq!(store.history(5, one.id, 0, None, 10).await.unwrap().len(), 1);
     // From then on it is not tried again.
-    place.sql("DROP FUNCTION commit_events").await;
+    place.sql("DROP FUNCTION commit_shards").await;
     let gone = Changes { batches_gone: vec![(one.id, 0)], ..Changes::default() };
     store.commit(&mut lease, &gone).await.unwrap();
     assert!(store.load_shard(5).await.unwrap().batches.is_empty());
@@ -312,7 +312,8 @@ async fn server_that_does_not_take_the_one_statement_gets_several() {
 }
 
 /// What a version before batches left.
-const BEFORE_BATCHES: &str = "DROP TABLE token_batches; DROP TABLE api_keys; DROP FUNCTION commit_events;
+const BEFORE_BATCHES: &str =
+    "DROP TABLE token_batches; DROP TABLE api_keys; DROP FUNCTION commit_events; DROP FUNCTION commit_shards;
     UPDATE schema_compatibility SET oldest = 6; DELETE FROM _sqlx_migrations WHERE version > 6";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

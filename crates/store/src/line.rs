@@ -1,0 +1,203 @@
+//! Commits of shards' owners, in line for what writes them.
+//!
+//! In: the rows of any number of shards' commits, each with its fence. Out: those that go together in one transaction, and
+//! onto the disk by one sync: with many policies, whose shards commit a few events each, that is what counts. Invariant:
+//! whoever waits is told once. Not here: the transaction itself, and what becomes of the others where one cannot be written
+//! (the drivers).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use crate::failure::Ended;
+use crate::rows::ChangeRows;
+
+/// Commits in one transaction, so that the first does not wait for too many.
+const TOGETHER_MAX: usize = 32;
+/// Nobody waits behind a transaction that has been under way for longer, where another one may go beside it.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+/// Who an owner claims to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fence {
+    pub(crate) shard: i32,
+    pub(crate) lease_id: Uuid,
+    pub(crate) seq: i64,
+}
+
+/// A commit that waits.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) fence: Fence,
+    pub(crate) rows: Arc<ChangeRows>,
+    done: oneshot::Sender<Result<(), Ended>>,
+}
+
+impl Waiting {
+    /// The commit, and where it is told how it ended.
+    pub(crate) fn new(fence: Fence, rows: Arc<ChangeRows>) -> (Self, oneshot::Receiver<Result<(), Ended>>) {
+        let (done, answer) = oneshot::channel();
+        (Self { fence, rows, done }, answer)
+    }
+
+    pub(crate) fn tell(self, ended: Result<(), Ended>) {
+        // A caller that has gone needs no answer.
+        let _gone = self.done.send(ended);
+    }
+}
+
+/// Tells all of them how their transaction ended.
+pub(crate) fn tell_all(together: Vec<Waiting>, ended: Result<(), Ended>) {
+    // Only one has the error itself; what it means is the same for all.
+    let why = ended.as_ref().err().map(|ended| format!("{ended:?}"));
+    let mut ended = Some(ended);
+    for waiting in together {
+        waiting.tell(ended.take().unwrap_or_else(|| match &why {
+            Some(why) => Err(Ended::Lost(why.clone())),
+            None => Ok(()),
+        }));
+    }
+}
+
+/// Commits that wait, and the lanes that take them: one after the other, each as many as wait by then.
+#[derive(Debug)]
+pub(crate) struct Line {
+    lanes_max: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<Waiting>,
+    lanes: usize,
+    /// When somebody last left the line.
+    moved: Option<Instant>,
+}
+
+/// A turn at the line, until nobody waits.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    line: Arc<Line>,
+    is_open: bool,
+}
+
+impl Line {
+    /// `lanes_max`: transactions that may be under way at once.
+    pub(crate) fn new(lanes_max: usize) -> Self {
+        Self { lanes_max, state: Mutex::default() }
+    }
+
+    /// A lane, where somebody must see to the line.
+    pub(crate) fn join(self: &Arc<Self>, waiting: Waiting) -> Option<Lane> {
+        let mut state = self.lock();
+        state.waiting.push_back(waiting);
+        let stands = state.moved.is_some_and(|moved| moved.elapsed() > PATIENCE);
+        if state.lanes > 0 && !(stands && state.lanes < self.lanes_max) {
+            return None;
+        }
+        state.lanes += 1;
+        state.moved = Some(Instant::now());
+        Some(Lane { line: Arc::clone(self), is_open: true })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing between two changes can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lane {
+    /// Those whose turn it is. None where nobody waits: the lane is closed then.
+    pub(crate) fn next(&mut self) -> Option<Vec<Waiting>> {
+        let mut state = self.line.lock();
+        if state.waiting.is_empty() {
+            state.lanes -= 1;
+            self.is_open = false;
+            return None;
+        }
+        state.moved = Some(Instant::now());
+        let count = state.waiting.len().min(TOGETHER_MAX);
+        Some(state.waiting.drain(..count).collect())
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.line.lock().lanes -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn commit(shard: usize) -> Waiting {
+        let fence = Fence { shard: i32::try_from(shard).unwrap(), lease_id: Uuid::nil(), seq: 0 };
+        Waiting::new(fence, Arc::default()).0
+    }
+
+    fn shards(head: Option<Vec<Waiting>>) -> Vec<i32> {
+        head.unwrap().iter().map(|waiting| waiting.fence.shard).collect()
+    }
+
+    #[test]
+    fn those_that_wait_go_together_in_their_order_and_in_parts() {
+        let line = Arc::new(Line::new(1));
+        let mut lane = line.join(commit(0)).unwrap();
+        assert!((1..TOGETHER_MAX + 2).all(|shard| line.join(commit(shard)).is_none()), "somebody sees to it");
+        let all: Vec<i32> = (0..34).collect();
+        assert_eq!(shards(lane.next()), all[..TOGETHER_MAX]);
+        assert_eq!(shards(lane.next()), all[TOGETHER_MAX..]);
+        assert!(lane.next().is_none());
+        drop(lane);
+        assert!(line.join(commit(0)).is_some(), "nobody sees to it any more");
+    }
+
+    #[test]
+    fn a_lane_that_is_given_up_leaves_the_line_to_who_comes_next() {
+        let line = Arc::new(Line::new(1));
+        drop(line.join(commit(0)).unwrap());
+        let mut lane = line.join(commit(1)).unwrap();
+        assert_eq!(shards(lane.next()), [0, 1]);
+    }
+
+    #[test]
+    fn another_lane_opens_where_the_line_stands() {
+        for lanes_max in [1, 2] {
+            let line = Arc::new(Line::new(lanes_max));
+            let mut lane = line.join(commit(0)).unwrap();
+            assert_eq!(shards(lane.next()), [0]);
+            assert!(line.join(commit(1)).is_none(), "it moves");
+            line.lock().moved = Instant::now().checked_sub(2 * PATIENCE);
+            let second = line.join(commit(2));
+            assert_eq!(second.is_some(), lanes_max == 2);
+            assert!(line.join(commit(3)).is_none(), "no third one, and the second has just begun");
+            if let Some(mut second) = second {
+                assert_eq!(shards(second.next()), [1, 2, 3]);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn all_are_told_what_became_of_them() {
+        let commits =
+            || (0..3).map(|_| Waiting::new(commit(0).fence, Arc::default())).collect::<(Vec<_>, Vec<_>)>();
+        let (together, answers) = commits();
+        tell_all(together, Ok(()));
+        for answer in answers {
+            assert!(answer.await.unwrap().is_ok());
+        }
+        let (together, answers) = commits();
+        tell_all(together, Err(Ended::Silent));
+        for answer in answers {
+            assert!(matches!(answer.await.unwrap(), Err(Ended::Silent | Ended::Lost(_))));
+        }
+    }
+}

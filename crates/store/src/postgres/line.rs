@@ -1,0 +1,103 @@
+//! Commits of shards' owners, many in one statement.
+//!
+//! In: those whose turn it is. Out: what became of each. Where one of them cannot be written, none is, and each is tried alone:
+//! nobody pays for another's fence. Not here: who goes together (`crate::line`), what is written (`commit`).
+
+use std::sync::Arc;
+
+use sqlx::PgPool;
+use sqlx::pool::PoolConnection;
+
+use super::Postgres;
+use super::recent::Recent;
+use super::transact::QUICK_SILENT_AFTER;
+use crate::failure::{Ended, Failure};
+use crate::line::{Fence, Lane, Waiting, tell_all};
+use crate::rows::ChangeRows;
+
+/// What `commit_shards` answers where a fence lets nothing through.
+const FENCED: &str = "TG001";
+
+/// Where the connections come from.
+struct Writer {
+    pool: PgPool,
+    recent: Arc<Recent>,
+}
+
+impl Postgres {
+    /// Commits the changes of one shard behind its fence, perhaps together with those of others.
+    pub(super) async fn commit_in_line(&self, fence: Fence, rows: Arc<ChangeRows>) -> Result<(), Ended> {
+        let (waiting, answer) = Waiting::new(fence, rows);
+        if let Some(lane) = self.line.join(waiting) {
+            let writer = Writer { pool: self.pool.clone(), recent: Arc::clone(&self.recent) };
+            // A task of its own: whoever waits here may be dropped, and others wait as well.
+            tokio::spawn(writer.see_to(lane));
+        }
+        answer.await.unwrap_or_else(|gone| Err(Ended::Lost(gone.to_string())))
+    }
+}
+
+impl Writer {
+    async fn see_to(self, mut lane: Lane) {
+        while let Some(head) = lane.next() {
+            match self.connection().await {
+                Ok(connection) => self.carry_out(connection, head).await,
+                Err(error) => tell_all(head, Err(Ended::RolledBack(error.into()))),
+            }
+        }
+    }
+
+    async fn connection(&self) -> Result<PoolConnection<sqlx::Postgres>, sqlx::Error> {
+        match self.recent.take() {
+            Some(connection) => Ok(connection),
+            None => self.pool.acquire().await,
+        }
+    }
+
+    async fn carry_out(&self, connection: PoolConnection<sqlx::Postgres>, commits: Vec<Waiting>) {
+        let (ended, mut connection) = write(connection, &commits).await;
+        if !matches!(ended, Err(Ended::RolledBack(_))) || commits.len() == 1 {
+            tell_all(commits, ended);
+        } else {
+            for waiting in commits {
+                let Some(usable) = connection.take() else {
+                    waiting.tell(Err(Ended::Lost("the connection failed before its turn came".to_owned())));
+                    continue;
+                };
+                let ended;
+                (ended, connection) = write(usable, std::slice::from_ref(&waiting)).await;
+                waiting.tell(ended);
+            }
+        }
+        if let Some(connection) = connection {
+            self.recent.keep(connection, &self.pool);
+        }
+    }
+}
+
+/// All of them, or none. The connection comes back where it can be used again.
+async fn write(
+    mut connection: PoolConnection<sqlx::Postgres>,
+    commits: &[Waiting],
+) -> (Result<(), Ended>, Option<PoolConnection<sqlx::Postgres>>) {
+    tollgate_fault_points::pass("store.fence.before");
+    tollgate_fault_points::pass("store.commit.before");
+    let written = super::commit::write_plain(&mut connection, commits);
+    match tokio::time::timeout(QUICK_SILENT_AFTER, written).await {
+        Ok(Ok(())) => {
+            tollgate_fault_points::pass("store.commit.after");
+            (Ok(()), Some(connection))
+        }
+        // The server said no: it has rolled back.
+        Ok(Err(sqlx::Error::Database(error))) if !super::open::ends_the_connection(error.as_ref()) => {
+            let is_fenced = error.code().as_deref() == Some(FENCED);
+            let failure = if is_fenced { Failure::Fenced } else { sqlx::Error::Database(error).into() };
+            (Err(Ended::RolledBack(failure)), Some(connection))
+        }
+        Ok(Err(error)) => (Err(Ended::AtCommit(error)), None),
+        Err(_) => {
+            connection.close_on_drop();
+            (Err(Ended::Silent), None)
+        }
+    }
+}
