@@ -73,19 +73,22 @@ async fn together(mut connection: PoolConnection<sqlx::Sqlite>, head: Vec<Waitin
 
 /// One transaction, begun and committed by the commands that write.
 async fn write_all(connection: &mut SqliteConnection, head: &[Waiting]) -> Result<(), Failure> {
-    let last = head.len().saturating_sub(1);
-    for (at, Waiting { fence, rows, .. }) in head.iter().enumerate() {
-        let ends = Ends { begins: at == 0, commits: at == last };
+    let mut left = head;
+    while let Some(first) = left.first() {
+        let so_many = plain::so_many(left);
+        let (these, others) = left.split_at(so_many.max(1));
+        let ends = Ends { begins: left.len() == head.len(), commits: others.is_empty() };
+        left = others;
         tollgate_fault_points::pass("store.fence.before");
-        if plain::is_for(rows) {
+        if so_many > 0 {
             tollgate_fault_points::pass("store.commit.before");
-            plain::write(connection, *fence, rows, ends).await?;
+            plain::write(connection, these, ends).await?;
             continue;
         }
         if ends.begins {
             sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await?;
         }
-        write(connection, *fence, rows).await?;
+        write(connection, first.fence, &first.rows).await?;
         if ends.commits {
             tollgate_fault_points::pass("store.commit.before");
             sqlx::raw_sql("COMMIT").execute(&mut *connection).await?;
@@ -148,7 +151,7 @@ mod tests {
             let before = numbers(&store).await;
             for stale in 0..4 {
                 let (head, answers) = commits(&store, stale, general).await;
-                assert_eq!(head.iter().filter(|waiting| !plain::is_for(&waiting.rows)).count(), general);
+                assert_eq!(head.iter().filter(|waiting| !waiting.rows.is_plain()).count(), general);
                 let alone = together(store.writer.acquire().await.unwrap(), head).await;
                 assert_eq!(alone.len(), 4, "one of them is fenced");
                 assert_eq!(numbers(&store).await, before, "nothing of the others is left");

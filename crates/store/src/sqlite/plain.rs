@@ -1,7 +1,7 @@
-//! What nearly every commit of an owner consists of, in one command to the thread that has the connection.
+//! What nearly every commit of an owner consists of, for several owners in one command to the thread that has the connection.
 //!
 //! In: runs, batches and the done queue as they are now. Out: one text of several statements with one list of values, begin,
-//! fence and commit among them; the first that does not find what it must fails, and nothing after it is carried out. Few
+//! fences and commit among them; the first that does not find what it must fails, and nothing after it is carried out. Few
 //! different texts are prepared: there are as many places for rows as the next size has, and NULLs in those that are left over,
 //! which find and insert nothing. Not here: what an error means (`line`).
 
@@ -9,17 +9,15 @@ use sqlx::query::Query;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{AssertSqlSafe, Sqlite, SqliteConnection};
 
-use crate::line::Fence;
+use crate::line::{Fence, Waiting};
 use crate::rows::{BatchRecord, ChangeRows, EventKey, HistoryRecord, RunRow};
 
 const BEGIN: &str = "BEGIN IMMEDIATE;";
 const COMMIT: &str = "COMMIT;";
-/// Fails, as what is no JSON has no length, unless the shard was there.
-const FENCE: &str = "UPDATE queue_shards SET seq = seq + 1 WHERE shard_id = ? AND lease_id = ? AND seq = ?; \
-                     SELECT json_array_length(CASE changes() WHEN 1 THEN '[]' ELSE 'fenced' END);";
-/// Fails likewise unless so many of the runs are there.
-const RUNS_THERE: &str = "SELECT json_array_length(CASE count(*) WHEN ? THEN '[]' ELSE 'no run' END) \
-                          FROM runs WHERE shard_id = ? AND run_id IN (";
+const FENCE: &str = "UPDATE queue_shards SET seq = seq + 1 WHERE shard_id = ? AND lease_id = ? AND seq = ?;";
+/// Fails, as what is no JSON has no length, unless the statement before found so many rows: one, or none for a place that is left
+/// over.
+const FOUND: &str = "SELECT json_array_length(CASE changes() WHEN ? THEN '[]' ELSE 'not there' END);";
 /// Schedule, namespace, launch time, kind and emission never change.
 const RUN: &str = "UPDATE runs SET generation = ?, policy_uid = ?, events = ?, priority = ?, state = ?, reason = ?, \
                    next_index = ?, succeeded = ?, failed = ?, dead = ?, expired = ?, cancelled = ?, lost = ?, \
@@ -35,15 +33,15 @@ const BATCH_NEW: &str = "INSERT INTO token_batches (shard_id, run_id, first_idx,
                          gone = excluded.gone, held = excluded.held, delivered_us = NULL;";
 const HISTORY: &str = "INSERT INTO event_history (shard_id, run_id, idx, events, outcome, attempt, acquired_us, \
                        delivered_us, finished_us, message) \
-                       SELECT ?, column1, column2, column3, column4, column5, column6, column7, column8, column9 \
+                       SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10 \
                        FROM (VALUES ";
-const HISTORY_ROW: &str = "(?,?,?,?,?,?,?,?,?)";
+const HISTORY_ROW: &str = "(?,?,?,?,?,?,?,?,?,?)";
 const HISTORY_END: &str =
     ") WHERE column1 IS NOT NULL ON CONFLICT (shard_id, run_id, idx, finished_us) DO NOTHING;";
 
 /// Rows of the done queue in one command.
 const HISTORY_MAX: usize = 512;
-/// Runs and batches of each sort; more go the general way.
+/// Owners, runs, and batches of each sort in one command; what has more goes the general way.
 const FEW_MAX: usize = 32;
 
 type Command = Query<'static, Sqlite, SqliteArguments>;
@@ -55,22 +53,54 @@ pub(super) struct Ends {
     pub(super) commits: bool,
 }
 
-/// Whether [`write`] is for these changes.
-pub(super) fn is_for(rows: &ChangeRows) -> bool {
-    rows.is_plain() && most(rows) <= FEW_MAX
+/// How many of these commits, from the first on, are for [`write`] together. None where the first has to go the general way.
+pub(super) fn so_many(commits: &[Waiting]) -> usize {
+    let mut sum = Count::default();
+    let fits = commits.iter().take_while(|commit| {
+        sum.add(&commit.rows);
+        commit.rows.is_plain() && sum.most() <= FEW_MAX
+    });
+    fits.count()
 }
 
-/// Writes changes for which [`is_for`] holds, behind the fence; begins the transaction, and commits it, where told to.
+/// Rows of each sort, other than those of the done queue.
+#[derive(Default)]
+struct Count([usize; 5]);
+
+impl Count {
+    fn of(commits: &[Waiting]) -> Self {
+        let mut sum = Self::default();
+        commits.iter().for_each(|commit| sum.add(&commit.rows));
+        sum
+    }
+
+    fn add(&mut self, rows: &ChangeRows) {
+        let batches = [rows.batches_gone.len(), rows.batches_changed.len(), rows.batches_new.len()];
+        let more = [1, rows.runs_changed.len()].into_iter().chain(batches);
+        self.0.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+    }
+
+    fn most(&self) -> usize {
+        self.0.into_iter().max().unwrap_or_default()
+    }
+}
+
+/// Writes commits, of which [`so_many`] says that they go together, each behind its fence; begins the transaction, and
+/// commits it, where told to.
 ///
 /// # Errors
-/// Also where the fence let nothing through, or a run is not there; the transaction is then still open.
+/// Also where a fence let nothing through, or a run is not there; the transaction is then still open.
 pub(super) async fn write(
     connection: &mut SqliteConnection,
-    fence: Fence,
-    rows: &ChangeRows,
+    commits: &[Waiting],
     ends: Ends,
 ) -> Result<(), sqlx::Error> {
-    let mut chunks = rows.history.chunks(HISTORY_MAX);
+    let of = |commit: &'_ Waiting| commit.rows.history.len();
+    let mut history = Vec::with_capacity(commits.iter().map(of).sum());
+    for commit in commits {
+        history.extend(commit.rows.history.iter().map(|row| (commit.fence.shard, row)));
+    }
+    let mut chunks = history.chunks(HISTORY_MAX);
     let mut chunk = chunks.next().unwrap_or_default();
     let mut is_first = true;
     loop {
@@ -78,26 +108,15 @@ pub(super) async fn write(
         let end = if ends.commits && next.is_none() { COMMIT } else { "" };
         let command = if is_first {
             let begin = if ends.begins { BEGIN } else { "" };
-            command(fence, rows, chunk, (begin, end))
+            command(commits, chunk, (begin, end))
         } else {
             let text = [&history_text(size(chunk.len())), end].concat();
-            bind_history(sqlx::query(AssertSqlSafe(text)), fence.shard, chunk)
+            bind_history(sqlx::query(AssertSqlSafe(text)), chunk)
         };
         command.execute(&mut *connection).await?;
         let Some(next) = next else { return Ok(()) };
         (chunk, is_first) = (next, false);
     }
-}
-
-/// The largest number of rows of one sort, other than those of the done queue.
-fn most(rows: &ChangeRows) -> usize {
-    let lengths = [
-        rows.runs_changed.len(),
-        rows.batches_gone.len(),
-        rows.batches_changed.len(),
-        rows.batches_new.len(),
-    ];
-    lengths.into_iter().max().unwrap_or_default()
 }
 
 /// How many places there are for so many rows of the done queue.
@@ -117,20 +136,12 @@ fn history_text(places: usize) -> String {
     [HISTORY, &vec![HISTORY_ROW; places].join(","), HISTORY_END].concat()
 }
 
-fn command(
-    fence: Fence,
-    rows: &ChangeRows,
-    history: &[HistoryRecord],
-    (begin, end): (&str, &str),
-) -> Command {
-    let few = most(rows).next_power_of_two().max(2);
+fn command(commits: &[Waiting], history: &[(i32, &HistoryRecord)], (begin, end): (&str, &str)) -> Command {
+    let few = Count::of(commits).most().next_power_of_two().max(2);
     let text = [
         begin,
-        FENCE,
-        RUNS_THERE,
-        &vec!["?"; few].join(","),
-        ");",
-        &RUN.repeat(few),
+        &[FENCE, FOUND].concat().repeat(few),
+        &[RUN, FOUND].concat().repeat(few),
         &BATCH_GONE.repeat(few),
         &BATCH_CHANGED.repeat(few),
         &BATCH_NEW.repeat(few),
@@ -138,24 +149,35 @@ fn command(
         end,
     ]
     .concat();
-    let mut command = sqlx::query(AssertSqlSafe(text)).bind(fence.shard).bind(fence.lease_id).bind(fence.seq);
-    command = command.bind(rows.runs_changed.len() as i64).bind(fence.shard);
-    for place in 0..few {
-        command = command.bind(rows.runs_changed.get(place).map(|run| run.run_id));
+    let mut command = sqlx::query(AssertSqlSafe(text));
+    command =
+        bind(command, few, commits.iter().map(|commit| (commit.fence.shard, &commit.fence)), bind_fence);
+    command = bind(command, few, rows(commits, |rows| &rows.runs_changed), bind_run);
+    command = bind(command, few, rows(commits, |rows| &rows.batches_gone), bind_batch_gone);
+    command = bind(command, few, rows(commits, |rows| &rows.batches_changed), bind_batch_changed);
+    command = bind(command, few, rows(commits, |rows| &rows.batches_new), bind_batch_new);
+    bind_history(command, history)
+}
+
+/// The rows of one sort, with their shards.
+fn rows<'a, T: 'a>(
+    commits: &'a [Waiting],
+    of: impl Fn(&ChangeRows) -> &Vec<T>,
+) -> impl Iterator<Item = (i32, &'a T)> {
+    commits.iter().flat_map(move |commit| of(&commit.rows).iter().map(|row| (commit.fence.shard, row)))
+}
+
+/// So many places, the first of them with these rows.
+fn bind<'r, T: 'r>(
+    mut command: Command,
+    places: usize,
+    mut rows: impl Iterator<Item = (i32, &'r T)>,
+    bind: impl Fn(Command, Option<(i32, &T)>) -> Command,
+) -> Command {
+    for _ in 0..places {
+        command = bind(command, rows.next());
     }
-    for place in 0..few {
-        command = bind_run(command, fence.shard, rows.runs_changed.get(place));
-    }
-    for place in 0..few {
-        command = bind_batch_gone(command, fence.shard, rows.batches_gone.get(place));
-    }
-    for place in 0..few {
-        command = bind_batch_changed(command, fence.shard, rows.batches_changed.get(place));
-    }
-    for place in 0..few {
-        command = bind_batch_new(command, fence.shard, rows.batches_new.get(place));
-    }
-    bind_history(command, fence.shard, history)
+    command
 }
 
 /// NULL for each column.
@@ -166,8 +188,13 @@ fn nothing(mut command: Command, columns: usize) -> Command {
     command
 }
 
-fn bind_run(command: Command, shard: i32, run: Option<&RunRow>) -> Command {
-    let Some(run) = run else { return nothing(command, 19) };
+fn bind_fence(command: Command, fence: Option<(i32, &Fence)>) -> Command {
+    let Some((shard, fence)) = fence else { return nothing(command, 3).bind(0) };
+    command.bind(shard).bind(fence.lease_id).bind(fence.seq).bind(1)
+}
+
+fn bind_run(command: Command, run: Option<(i32, &RunRow)>) -> Command {
+    let Some((shard, run)) = run else { return nothing(command, 19).bind(0) };
     command
         .bind(run.generation)
         .bind(run.policy_uid)
@@ -188,17 +215,18 @@ fn bind_run(command: Command, shard: i32, run: Option<&RunRow>) -> Command {
         .bind(run.finished_us)
         .bind(shard)
         .bind(run.run_id)
+        .bind(1)
 }
 
-fn bind_batch_gone(command: Command, shard: i32, batch: Option<&EventKey>) -> Command {
+fn bind_batch_gone(command: Command, batch: Option<(i32, &EventKey)>) -> Command {
     match batch {
-        Some(batch) => command.bind(shard).bind(batch.run_id).bind(batch.idx),
+        Some((shard, batch)) => command.bind(shard).bind(batch.run_id).bind(batch.idx),
         None => nothing(command, 3),
     }
 }
 
-fn bind_batch_changed(command: Command, shard: i32, batch: Option<&BatchRecord>) -> Command {
-    let Some(batch) = batch else { return nothing(command, 6) };
+fn bind_batch_changed(command: Command, batch: Option<(i32, &BatchRecord)>) -> Command {
+    let Some((shard, batch)) = batch else { return nothing(command, 6) };
     command
         .bind(batch.gone.clone())
         .bind(batch.held.clone())
@@ -208,8 +236,8 @@ fn bind_batch_changed(command: Command, shard: i32, batch: Option<&BatchRecord>)
         .bind(batch.first_idx)
 }
 
-fn bind_batch_new(command: Command, shard: i32, batch: Option<&BatchRecord>) -> Command {
-    let Some(batch) = batch else { return nothing(command, 7) };
+fn bind_batch_new(command: Command, batch: Option<(i32, &BatchRecord)>) -> Command {
+    let Some((shard, batch)) = batch else { return nothing(command, 7) };
     command
         .bind(shard)
         .bind(batch.run_id)
@@ -220,14 +248,10 @@ fn bind_batch_new(command: Command, shard: i32, batch: Option<&BatchRecord>) -> 
         .bind(batch.held.clone())
 }
 
-fn bind_history(mut command: Command, shard: i32, rows: &[HistoryRecord]) -> Command {
-    let places = size(rows.len());
-    if places == 0 {
-        return command;
-    }
-    command = command.bind(shard);
-    for row in rows {
+fn bind_history(mut command: Command, rows: &[(i32, &HistoryRecord)]) -> Command {
+    for (shard, row) in rows {
         command = command
+            .bind(*shard)
             .bind(row.run_id)
             .bind(row.idx)
             .bind(row.events)
@@ -238,7 +262,7 @@ fn bind_history(mut command: Command, shard: i32, rows: &[HistoryRecord]) -> Com
             .bind(row.finished_us)
             .bind(row.message.clone());
     }
-    nothing(command, 9 * (places - rows.len()))
+    nothing(command, 10 * (size(rows.len()) - rows.len()))
 }
 
 #[cfg(test)]
