@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use mimalloc::MiMalloc;
 
-/// A third less CPU than the C library's where much is applied at once, and no more memory.
+/// A third less CPU than with the C library's where much is applied at once.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

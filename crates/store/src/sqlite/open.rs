@@ -43,7 +43,7 @@ fn options(path: &Path) -> SqliteConnectOptions {
         .foreign_keys(true)
         .busy_timeout(Duration::from_secs(5))
         .statement_cache_capacity(200)
-        .pragma("cache_size", "-12288")
+        .pragma("cache_size", "-16384")
         .pragma("temp_store", "memory")
 }
 
