@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tollgate_proto::v1::CreateScheduleRequest;
 use tollgate_tests::resources::PARENT;
-use tollgate_tests::{Database, Kind, Service};
+use tollgate_tests::{Database, Kind, Service, wait_for};
 use tonic::Code;
 
 use super::curl;
@@ -69,7 +69,10 @@ async fn silent_connections_are_closed_and_their_number_is_bounded() {
     let mut ninth = TcpStream::connect(address(&service)).await.unwrap();
     assert!(rest_of(&mut ninth).await.is_empty());
     assert!(began.elapsed() < Duration::from_millis(900), "it was not closed at once");
-    assert!(service.log().contains("connections are open, connections_max"), "{}", service.log());
+    wait_for("the warning", 5, async || {
+        service.log().contains("connections are open, connections_max").then_some(())
+    })
+    .await;
     for mut stream in silent {
         let _goodbye = rest_of(&mut stream).await;
     }
