@@ -118,8 +118,10 @@ impl Postgres {
                 return Ok(false);
             }
             if error.code().as_deref() == Some(NOT_SUPPORTED) {
-                tracing::warn!(%error, "commits take several statements: the server does not do it in one");
-                self.in_steps.store(true, Ordering::Relaxed);
+                // Those that were written together learn it one by one.
+                if !self.in_steps.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%error, "commits take several statements: the server does not do it in one");
+                }
                 return Ok(false);
             }
         }
