@@ -1,7 +1,8 @@
 //! The state machine of one queue shard: what is due, who gets a token, what is tried again.
 //!
 //! [`Shard`] takes inputs with `now` and is polled: after each batch of inputs call [`Shard::poll_commit`]; write
-//! what it returns; call [`Shard::committed`] and perform the effects; sleep until [`Shard::next_deadline`] at most.
+//! what it returns; call [`Shard::committed`] and perform the effects, and those of [`Shard::due`]; sleep until
+//! [`Shard::next_deadline`] at most.
 //! If a commit fails, drop the machine and make a new one from the store.
 //!
 //! Invariants: an event is sent only by an effect of the commit that recorded its acquisition and attempt; a token
@@ -13,6 +14,7 @@ mod bucket;
 pub mod change;
 pub mod control;
 mod dispatch;
+mod early;
 mod exchange;
 mod explain;
 mod finish;

@@ -75,6 +75,9 @@ pub trait HandleStore: Send + Sync {
     /// # Errors
     /// See [`CommitError`] for what the caller must do.
     async fn commit(&self, lease: &mut Lease, changes: &Changes) -> Result<(), CommitError>;
+    /// The shards, in order, with messages in their inboxes or runs in the state EMITTED with a launch time below
+    /// `until_us`.
+    async fn shards_with_news(&self, until_us: i64) -> Result<Vec<u16>, StoreError>;
     /// Runs in the state EMITTED with a launch time below `until_us`, oldest first, and their specs.
     async fn emitted_runs(
         &self,

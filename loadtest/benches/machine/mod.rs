@@ -40,7 +40,7 @@ impl Machine {
 
     /// It is written.
     pub(crate) fn committed(&mut self) -> usize {
-        for effect in self.shard.committed() {
+        for effect in self.shard.committed(self.now) {
             if let Effect::Send(send) = effect {
                 self.sends.push(send);
             }

@@ -11,6 +11,7 @@
 mod answers;
 mod attempts;
 mod membership;
+mod news;
 mod outage;
 mod owner;
 mod peer_service;
@@ -52,7 +53,7 @@ pub struct Options {
     pub exclusive_store: bool,
     /// A member whose heartbeat has not changed for so long (by the observer's clock) has lost its shards.
     pub lease_ttl_ms: i64,
-    /// How often a shard's inbox and emitted runs are looked up without being told of anything.
+    /// How often the store is asked, without being told of anything, which shards have something to be read.
     pub poll_ms: u64,
     /// Runs are loaded so long before they launch.
     pub load_ahead_s: i64,
@@ -156,6 +157,7 @@ impl EventHandler {
 
     /// Owns and drives shards until `stop`; then hands them over, and waits for the answers of what is under way.
     pub async fn run(&self, stop: CancellationToken) {
-        membership::Membership::new(self.shared.clone()).run(stop).await;
+        let membership = membership::Membership::new(self.shared.clone());
+        tokio::join!(membership.run(stop.clone()), news::watch(self.shared.clone(), stop));
     }
 }

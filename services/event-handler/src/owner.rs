@@ -40,6 +40,10 @@ use syncs::Syncs;
 /// Inputs taken at once, before anything else is looked after.
 const INPUTS_AT_ONCE: usize = 256;
 /// How soon an owner looks again whether its lease is to be trusted.
+/// When a read that failed is tried again.
+const READ_AGAIN: Duration = Duration::from_secs(1);
+/// When to look again where nothing is known that could happen by itself.
+const IDLE_LOOK: Duration = Duration::from_secs(10);
 const DISTRUST_LOOK: Duration = Duration::from_millis(50);
 
 /// How an owner ended.
@@ -105,7 +109,8 @@ enum Event {
 struct Beside {
     commit: Option<CommitTask>,
     read: Option<ReadTask>,
-    read_due: Instant,
+    /// When to look for news, where there may be some.
+    read_due: Option<Instant>,
     closing: Option<Closing>,
     gather: Gather,
 }
@@ -119,6 +124,14 @@ enum WakeAt {
 }
 
 impl WakeAt {
+    /// Whichever comes first.
+    fn first(sharp: Option<Instant>, about: Instant) -> Self {
+        match sharp {
+            Some(sharp) if sharp <= about => Self::Sharp(sharp),
+            _ => Self::About(about),
+        }
+    }
+
     async fn sleep(self, alarms: &Alarms) {
         match self {
             Self::About(at) => tokio::time::sleep_until(at).await,
@@ -186,11 +199,7 @@ impl Owner {
     }
 
     async fn drive(&mut self, mut machine: Shard) -> Left {
-        let poll = Duration::from_millis(self.shared.options.poll_ms);
-        let now = Instant::now();
-        // All shards are taken at once, and would all read at once from then on.
-        let turn = poll * (u32::from(self.lease.shard) + 1) / u32::from(self.shared.shards).max(1);
-        let read_due = if self.more { now } else { now + turn };
+        let read_due = self.more.then(Instant::now);
         let gather = Gather::default();
         let mut beside = Beside { commit: None, read: None, read_due, closing: None, gather };
         loop {
@@ -200,6 +209,10 @@ impl Owner {
                 return self.reload(&machine);
             }
             let trusted = self.is_trusted();
+            if trusted {
+                let due = machine.due(self.shared.clock.now());
+                self.perform(due);
+            }
             if beside.commit.is_none()
                 && trusted
                 && beside.gather.is_enough(self.begun.len(), Instant::now())
@@ -214,9 +227,11 @@ impl Owner {
             if let Some(left) = self.close(&mut machine, &mut beside) {
                 return left;
             }
-            if beside.read.is_none() && beside.closing.is_none() && Instant::now() >= beside.read_due {
+            if beside.read.is_none()
+                && beside.closing.is_none()
+                && beside.read_due.take_if(|due| *due <= Instant::now()).is_some()
+            {
                 beside.read = Some(self.begin_read(&mut machine));
-                beside.read_due = Instant::now() + poll;
             }
             let wake_at = self.wake_at(&machine, &beside, trusted);
             let event = self.next_event(&mut beside, wake_at).await;
@@ -243,10 +258,11 @@ impl Owner {
             }
             Event::Read(Ok(news)) => {
                 if self.take_in(machine, news) {
-                    beside.read_due = Instant::now();
+                    beside.read_due = Some(Instant::now());
                 }
             }
             Event::Read(Err(error)) => {
+                beside.read_due = Some(Instant::now() + READ_AGAIN);
                 self.shared.options.metrics.store_failed(Role::Handler);
                 outage::note(self.lease.shard, &error, "the shard's news cannot be read");
             }
@@ -267,10 +283,15 @@ impl Owner {
         let mut left = INPUTS_AT_ONCE;
         while let Some(input) = next {
             match input {
-                Input::Wake => beside.read_due = Instant::now(),
+                // A read that is under way, or due, says more.
+                Input::NoNews { began_us } if beside.read.is_none() && beside.read_due.is_none() => {
+                    machine.caught_up(began_us);
+                }
+                Input::NoNews { .. } => {}
+                Input::Wake => beside.read_due = Some(Instant::now()),
                 Input::Sync { reply } => {
                     self.syncs.asked(reply);
-                    beside.read_due = Instant::now();
+                    beside.read_due = Some(Instant::now());
                 }
                 input => {
                     if matches!(input, Input::Sent { .. }) {
@@ -316,24 +337,24 @@ impl Owner {
         let base = Instant::now();
         let deadline = machine.next_deadline();
         let in_us = |us: i64| base + Duration::from_micros(u64::try_from(us).unwrap_or_default());
-        let launch = deadline.wall_us.filter(|_| trusted).map(|at_us| in_us(at_us - now.wall_us));
+        let in_wall_us = |at_us: i64| in_us(at_us - now.wall_us);
+        let send = deadline.due_us.filter(|_| trusted).map(in_wall_us);
+        let launch = deadline.wall_us.filter(|_| trusted).map(in_wall_us);
         let timer = deadline.mono_us.filter(|_| trusted).map(|at_us| in_us(at_us - now.mono_us));
         let distrust = (!trusted).then_some(base + DISTRUST_LOOK);
         if beside.commit.is_none()
             && let Some(until) = beside.gather.until()
         {
-            // What is due waits for the answers that are gathered.
-            return WakeAt::About(distrust.map_or(until, |at| at.min(until)));
+            // What starts waits for the answers that are gathered.
+            let about = distrust.map_or(until, |at| at.min(until));
+            return WakeAt::first(send, about);
         }
         let closing = beside.closing.as_ref().map(Closing::deadline);
         let soon = base + Duration::from_millis(1);
-        let read = if beside.closing.is_some() { None } else { Some(beside.read_due.max(soon)) };
+        let read = beside.read_due.filter(|_| beside.closing.is_none()).map(|due| due.max(soon));
         let about = [timer, distrust, closing, read].into_iter().flatten().min();
-        match (launch, about) {
-            (Some(launch), Some(about)) if launch > about => WakeAt::About(about),
-            (Some(launch), _) => WakeAt::Sharp(launch),
-            (None, about) => WakeAt::About(about.unwrap_or(base + DISTRUST_LOOK)),
-        }
+        let sharp = [send, launch].into_iter().flatten().min();
+        WakeAt::first(sharp, about.unwrap_or(base + IDLE_LOOK))
     }
 
     fn is_trusted(&self) -> bool {
@@ -355,14 +376,14 @@ impl Owner {
     fn committed(&mut self, machine: &mut Shard) -> Option<Left> {
         tollgate_fault_points::pass("handler.acquire.after");
         if self.is_trusted() {
-            let effects = machine.committed();
+            let effects = machine.committed(self.shared.clock.now());
             self.perform(effects);
             self.syncs.durable(machine.commits());
             return None;
         }
         tracing::warn!(shard = self.lease.shard, "a commit outlived the lease; what it allows is not done");
         let left = self.reload(machine);
-        let effects = machine.committed();
+        let effects = machine.committed(self.shared.clock.now());
         self.answer(effects);
         Some(left)
     }

@@ -13,6 +13,8 @@ use tollgate_core::model::{RunId, Sent};
 pub(crate) enum Input {
     /// There is something new in the store.
     Wake,
+    /// There was nothing new in the store, at that moment (monotonic) or soon after it.
+    NoNews { began_us: i64 },
     /// A consumer releases an event.
     Release { release: Release, namespace: Option<String>, reply: oneshot::Sender<Replied> },
     /// A consumer is still at work.

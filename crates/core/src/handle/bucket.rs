@@ -118,6 +118,21 @@ impl Bucket {
         (at_us > now.mono_us).then_some(at_us)
     }
 
+    /// Whether nothing may start for now.
+    pub(super) fn is_paused(&self) -> bool {
+        self.unknown || self.policy.as_ref().is_some_and(|policy| policy.pause.is_some())
+    }
+
+    /// Whether so many events may start before their time: half of the tokens stay free for what is due. Where a rate
+    /// is asked for, each starts in its time.
+    pub(super) fn has_plenty(&self, events: u32, sends_max: u32) -> bool {
+        let (taken, limit) = match self.policy.as_ref().and_then(|policy| policy.limits.max_in_flight) {
+            Some(limit) => (self.held, limit),
+            None => (self.sending, sends_max),
+        };
+        !self.is_paused() && self.rate().is_none() && taken.saturating_add(events) <= limit / 2
+    }
+
     fn rate(&self) -> Option<f64> {
         self.policy.as_ref().and_then(|p| p.limits.rate_per_s)
     }

@@ -1,5 +1,7 @@
 //! From due to acquired: launches, lanes, tokens.
 
+use uuid::Uuid;
+
 use super::change::{HistoryRow, Outcome, TokenRow, TokenState};
 use super::exchange::{Effect, Send};
 use super::live::{LiveRun, LiveToken};
@@ -35,7 +37,7 @@ impl Shard {
         self.bucket(run.policy_uid, now).runs += 1;
         self.schedules.entry(run.schedule_uid).or_default();
         run.state = RunState::Waiting;
-        self.wall_timers.insert((run.launch_us, WallTimer::Launch(run.id)));
+        self.wall_timers.insert((run.launch_us - self.options.early_us, WallTimer::Launch(run.id)));
         self.dirty_runs.insert(run.id);
         let (id, uid) = (run.id, run.schedule_uid);
         self.runs.insert(id, LiveRun::new(run, spec));
@@ -107,21 +109,27 @@ impl Shard {
 
     /// Puts a run into its lane or takes it out, as its state says.
     pub(super) fn sync_lane(&mut self, id: RunId, now: Now) {
-        let early = self.has(Planted::SpreadIgnored);
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        let wants = run.launched
-            && !run.cancelled
-            && run.row.cursor < run.row.events
-            && run.retrying < self.options.retrying_max;
-        let due = run.next_is_due(now.wall_us) || early;
+        let Some(run) = self.runs.get(&id) else { return };
+        let wants = run.wants(self.options.retrying_max);
+        let due = run.next_is_due(now.wall_us, self.options.early_us);
         if wants && !due {
-            self.wall_timers.insert((run.launch_of(run.row.cursor), WallTimer::Spread(id)));
+            let near_us = run.launch_of(run.row.cursor) - self.options.early_us;
+            if near_us <= now.wall_us {
+                self.near.insert(id);
+            } else {
+                self.wall_timers.insert((near_us, WallTimer::Spread(id)));
+            }
         }
-        let wants = wants && due;
-        if !wants {
+        if wants && due {
+            self.join_lane(id);
+        } else {
             self.leave_lane(id);
-        } else if !run.in_lane {
-            run.in_lane = true;
+        }
+    }
+
+    pub(super) fn join_lane(&mut self, id: RunId) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        if !std::mem::replace(&mut run.in_lane, true) {
             let row = &run.row;
             let queue = self.queues.entry(row.policy_uid).or_default();
             queue.push_run(row.priority, row.schedule_uid, row.launch_us, id);
@@ -156,7 +164,7 @@ impl Shard {
     }
 
     /// A schedule that is paused, or whose target asked for a pause, takes no turns.
-    pub(super) fn park_if_needed(&mut self, uid: uuid::Uuid) {
+    pub(super) fn park_if_needed(&mut self, uid: Uuid) {
         let parked = self.schedules.get(&uid).is_some_and(super::live::LiveSchedule::is_parked);
         for (policy, queue) in &mut self.queues {
             queue.park(uid, parked);
@@ -214,22 +222,25 @@ impl Shard {
         if self.pause.pause.is_some() && !self.has(Planted::PauseIgnored) || self.draining {
             return;
         }
-        let sends_max = self.options.sends_max;
         for policy in std::mem::take(&mut self.ready) {
-            let mut capacity = self.bucket(policy, now).capacity(now, sends_max);
-            while capacity > 0 {
-                let Some(work) = self.queues.get_mut(&policy).and_then(super::queue::Queue::next) else {
-                    break;
-                };
-                capacity -= u32::from(self.start(work, now));
-            }
-            if capacity == 0
-                && let Some(uid) = policy
-                && self.queues.get(&policy).is_some_and(|q| q.lanes().next().is_some())
-                && let Some(at_us) = self.bucket(policy, now).next_permit_us(now)
-            {
-                self.mono_timers.insert((at_us, super::shard::MonoTimer::Permit(uid)));
-            }
+            self.dispatch_from(policy, now);
+        }
+    }
+
+    /// Hands out the tokens of one bucket.
+    pub(super) fn dispatch_from(&mut self, policy: Option<Uuid>, now: Now) {
+        let sends_max = self.options.sends_max;
+        let mut capacity = self.bucket(policy, now).capacity(now, sends_max);
+        while capacity > 0 {
+            let Some(work) = self.queues.get_mut(&policy).and_then(super::queue::Queue::next) else { break };
+            capacity -= u32::from(self.start(work, now));
+        }
+        if capacity == 0
+            && let Some(uid) = policy
+            && self.queues.get(&policy).is_some_and(|q| q.lanes().next().is_some())
+            && let Some(at_us) = self.bucket(policy, now).next_permit_us(now)
+        {
+            self.mono_timers.insert((at_us, super::shard::MonoTimer::Permit(uid)));
         }
     }
 
@@ -256,7 +267,7 @@ impl Shard {
                 run.row.cursor += 1;
                 run.outstanding += 1;
                 if run.row.started_us.is_none() {
-                    run.row.started_us = Some(now.wall_us);
+                    run.row.started_us = Some(now.wall_us.max(run.row.launch_us));
                     run.row.state = RunState::Running;
                     let schedule = self.schedules.get(&run.row.schedule_uid);
                     run.row.cursor_in = schedule.and_then(|s| s.row.as_ref()).and_then(|r| r.cursor.clone());
@@ -271,7 +282,7 @@ impl Shard {
                     failures: 0,
                     checks: 0,
                     due_us: 0,
-                    acquired_us: now.wall_us,
+                    acquired_us: now.wall_us.max(run.launch_of(index)),
                     delivered_us: None,
                     heartbeat_ttl_ms: None,
                     message: String::new(),

@@ -23,6 +23,9 @@ pub struct Options {
     pub retrying_max: u32,
     /// How long a change that nobody waits for may wait for company, in microseconds.
     pub lazy_us: i64,
+    /// How long before its launch time a run may take its tokens, in microseconds: longer than most commits take, so that
+    /// what they allow waits for the launch time and not for them. Nothing is sent before it.
+    pub early_us: i64,
     /// The rule that is broken on purpose.
     #[cfg(feature = "planted-bugs")]
     pub planted: Option<Planted>,
@@ -34,9 +37,19 @@ impl Default for Options {
             sends_max: 1024,
             retrying_max: 1000,
             lazy_us: 20_000,
+            early_us: 8_000,
             #[cfg(feature = "planted-bugs")]
             planted: None,
         }
+    }
+}
+
+impl Options {
+    /// Until when a change of this moment (monotonic) may wait for company: the next of moments that are the same in all
+    /// shards, whose commits then go together.
+    pub(super) fn lazy_until_us(&self, mono_us: i64) -> i64 {
+        let pace_us = self.lazy_us.max(1);
+        (mono_us.div_euclid(pace_us) + 1) * pace_us
     }
 }
 
@@ -120,6 +133,8 @@ pub struct Deadline {
     pub wall_us: Option<i64>,
     /// By the monotonic clock.
     pub mono_us: Option<i64>,
+    /// When to ask for [`Shard::due`](super::Shard::due), by the wall clock, also while a commit is under way.
+    pub due_us: Option<i64>,
 }
 
 /// What the driver must read before it hands a message over.

@@ -311,7 +311,7 @@ impl Shard {
         let own = |lane: &Lane| {
             let Some(index) = index else { return 0 };
             let older =
-                lane.runs.range(..(run.row.launch_us, run.row.id)).map(|(_, r)| self.due(*r)).sum::<u64>();
+                lane.runs.range(..(run.row.launch_us, run.row.id)).map(|(_, r)| self.due_of(*r)).sum::<u64>();
             lane.retries.len() as u64 + older + u64::from(index.saturating_sub(run.row.cursor))
         };
         let mine = queue
@@ -332,11 +332,11 @@ impl Shard {
     }
 
     fn lane_len(&self, lane: &Lane) -> u64 {
-        lane.retries.len() as u64 + lane.runs.iter().map(|(_, r)| self.due(*r)).sum::<u64>()
+        lane.retries.len() as u64 + lane.runs.iter().map(|(_, r)| self.due_of(*r)).sum::<u64>()
     }
 
     /// Events of a run from its cursor on.
-    fn due(&self, id: RunId) -> u64 {
+    fn due_of(&self, id: RunId) -> u64 {
         self.runs.get(&id).map_or(0, |r| u64::from(r.row.events - r.row.cursor))
     }
 
@@ -346,7 +346,7 @@ impl Shard {
         for run in self.runs.values().filter(|r| r.launched && !r.cancelled) {
             let (waiting, oldest) = all.entry(run.row.policy_uid).or_default();
             *waiting += u64::from(run.retrying);
-            if run.next_is_due(now.wall_us) {
+            if run.next_is_due(now.wall_us, self.options.early_us) {
                 *waiting += self.due_now(run, now);
                 let since = run.launch_of(run.row.cursor);
                 *oldest = Some(oldest.map_or(since, |o| o.min(since)));

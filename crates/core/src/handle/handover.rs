@@ -20,7 +20,8 @@ impl Shard {
     /// answers are waited for at most `wait_ms`.
     pub fn under_way(&self, wait_ms: i64, now: Now) -> Vec<UnderWay> {
         let pending = self.effects.iter().chain(self.committing.iter().flatten());
-        let not_made: BTreeSet<(RunId, u32)> = pending.filter_map(Effect::delivers).collect();
+        let not_due = self.early.keys().map(|(_, run, index)| (*run, *index));
+        let not_made: BTreeSet<(RunId, u32)> = pending.filter_map(Effect::delivers).chain(not_due).collect();
         let waited_for = self.tokens.iter().filter(|(_, t)| t.row.state == TokenState::Acquired);
         waited_for
             .filter(|(key, _)| !not_made.contains(key))

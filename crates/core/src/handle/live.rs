@@ -46,9 +46,15 @@ impl LiveRun {
         Some(self.row.launch_us.saturating_add(finish_by_s.saturating_mul(SECOND_US)))
     }
 
-    /// Whether its next event is due.
-    pub(super) fn next_is_due(&self, wall_us: i64) -> bool {
-        self.row.cursor < self.row.events && self.launch_of(self.row.cursor) <= wall_us
+    /// Whether more of it is to start, once that is due.
+    pub(super) fn wants(&self, retrying_max: u32) -> bool {
+        self.launched && !self.cancelled && self.row.cursor < self.row.events && self.retrying < retrying_max
+    }
+
+    /// Whether its next event is due, or, where all fall due at once, will be within `early_us`.
+    pub(super) fn next_is_due(&self, wall_us: i64, early_us: i64) -> bool {
+        let early_us = if self.spec.spread_s.is_none() { early_us } else { 0 };
+        self.row.cursor < self.row.events && self.launch_of(self.row.cursor) <= wall_us + early_us
     }
 }
 

@@ -42,8 +42,8 @@ pub enum Planted {
     PauseIgnored,
     /// A heartbeat is answered and forgotten.
     HeartbeatIgnored,
-    /// A run's events start without regard to the spread.
-    SpreadIgnored,
+    /// What is acquired before its launch time is sent at once.
+    SentEarly,
     /// An answer says what is pending as if it were durable.
     AnswerBeforeDurable,
     /// An event that gets a row of its own stays in its batch.
@@ -73,7 +73,7 @@ impl Planted {
         Self::GoneForgotten,
         Self::PauseIgnored,
         Self::HeartbeatIgnored,
-        Self::SpreadIgnored,
+        Self::SentEarly,
         Self::AnswerBeforeDurable,
         Self::BatchKept,
         Self::BatchHoldForgotten,

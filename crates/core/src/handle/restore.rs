@@ -68,7 +68,7 @@ impl Shard {
             self.set_launched(id, now);
         } else {
             self.schedules.entry(schedule).or_default();
-            self.wall_timers.insert((launch_us, WallTimer::Launch(id)));
+            self.wall_timers.insert((launch_us - self.options.early_us, WallTimer::Launch(id)));
         }
     }
 

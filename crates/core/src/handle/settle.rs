@@ -135,7 +135,10 @@ impl Shard {
         if explicit {
             self.hold(key, now);
         } else {
+            // Nobody waits for it: whoever takes its token makes the commit urgent.
+            let urgent = self.urgent;
             self.finish(key, Outcome::Succeeded, String::new(), now);
+            self.urgent = urgent;
         }
     }
 
@@ -178,7 +181,7 @@ impl Shard {
     }
 
     /// Gives the token back; the event stays and waits.
-    fn wait(&mut self, key: (RunId, u32), due_us: i64, message: String) {
+    pub(super) fn wait(&mut self, key: (RunId, u32), due_us: i64, message: String) {
         self.arm(key, None);
         let Some(token) = self.tokens.remove(&key) else { return };
         self.uncount(&token);

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::batch::{self, TokenBatch};
 use super::bucket::Bucket;
 use super::change::{Changes, ShardPause, TokenState};
-use super::exchange::{Commit, Deadline, Effect, Options, State};
+use super::exchange::{Commit, Deadline, Effect, Options, Send, State};
 use super::live::{LiveRun, LiveSchedule, LiveToken};
 use super::planted::Planted;
 use super::queue::Queue;
@@ -81,6 +81,10 @@ pub struct Shard {
     pub(super) caught_up_us: i64,
     lazy_until_us: Option<i64>,
     pub(super) committing: Option<Vec<Effect>>,
+    /// Runs of which something falls due within a moment.
+    pub(super) near: BTreeSet<RunId>,
+    /// Deliveries that a durable commit allows and whose launch times have not come.
+    pub(super) early: BTreeMap<(i64, RunId, u32), Send>,
     commits: u64,
     random: u64,
 }
@@ -120,6 +124,8 @@ impl Shard {
             caught_up_us: i64::MIN,
             lazy_until_us: None,
             committing: None,
+            near: BTreeSet::new(),
+            early: BTreeMap::new(),
             commits: 0,
             random: seed,
         };
@@ -206,11 +212,12 @@ impl Shard {
         self.advance(now);
         self.hand_over();
         self.dispatch(now);
+        self.start_early(now);
         if !self.is_pending() {
             self.lazy_until_us = None;
             return None;
         }
-        let lazy_until_us = *self.lazy_until_us.get_or_insert(now.mono_us + self.options.lazy_us);
+        let lazy_until_us = *self.lazy_until_us.get_or_insert(self.options.lazy_until_us(now.mono_us));
         if !self.urgent && now.mono_us < lazy_until_us {
             return None;
         }
@@ -221,19 +228,29 @@ impl Shard {
         Some(Commit { changes })
     }
 
-    /// The commit under way is durable: what may be done now.
-    pub fn committed(&mut self) -> Vec<Effect> {
-        let Some(mut effects) = self.committing.take() else { return Vec::new() };
+    /// The commit under way is durable: what may be done now. What it allows for launch times to come is kept for
+    /// [`Self::due`].
+    pub fn committed(&mut self, now: Now) -> Vec<Effect> {
+        let Some(effects) = self.committing.take() else { return Vec::new() };
         self.commits += 1;
-        // An event may have been released meanwhile, by a consumer of an earlier delivery.
-        effects.retain(|effect| match effect {
-            Effect::Send(send) => self
-                .tokens
-                .get(&(send.run, send.index))
-                .is_some_and(|t| t.sending && t.row.attempt == send.attempt),
-            Effect::Reply { .. } => true,
-        });
-        effects
+        let sent_early = self.has(Planted::SentEarly);
+        let mut ready = Vec::with_capacity(effects.len());
+        for effect in effects {
+            match effect {
+                Effect::Send(send) if send.launch_us > now.wall_us && !sent_early => {
+                    self.early.insert((send.launch_us, send.run, send.index), send);
+                }
+                Effect::Send(send) if !self.is_wanted(&send) => {}
+                effect => ready.push(effect),
+            }
+        }
+        ready
+    }
+
+    /// An event may have been released since its delivery was decided, by a consumer of an earlier one.
+    pub(super) fn is_wanted(&self, send: &Send) -> bool {
+        let token = self.tokens.get(&(send.run, send.index));
+        token.is_some_and(|t| t.sending && t.row.attempt == send.attempt)
     }
 
     /// The number of the commit that will carry the pending changes.
@@ -241,15 +258,16 @@ impl Shard {
         self.commits + 1 + u64::from(self.committing.is_some())
     }
 
-    /// When to poll again, if no input comes before. Nothing while a commit is under way.
+    /// When to poll again, if no input comes before. While a commit is under way there is nothing to poll for.
     pub fn next_deadline(&self) -> Deadline {
+        let due_us = self.early.first_key_value().map(|((at_us, ..), _)| *at_us);
         if self.committing.is_some() {
-            return Deadline::default();
+            return Deadline { due_us, ..Deadline::default() };
         }
         let timer = self.mono_timers.first().map(|t| t.0);
         let lazy = if self.is_pending() { Some(self.lazy_until_us.unwrap_or(0)) } else { None };
         let mono_us = [timer, lazy].into_iter().flatten().min();
-        Deadline { wall_us: self.wall_timers.first().map(|t| t.0), mono_us }
+        Deadline { wall_us: self.wall_timers.first().map(|t| t.0), mono_us, due_us }
     }
 
     /// The next number of a SplitMix64 sequence (Steele, Lea, Flood 2014), as a fraction in [0, 1).
@@ -366,6 +384,9 @@ impl Shard {
             }
             self.wall_timers.pop_first();
             match timer {
+                WallTimer::Launch(run) | WallTimer::Spread(run) if self.is_near(run, now) => {
+                    self.near.insert(run);
+                }
                 WallTimer::Launch(run) => self.launch(run, now),
                 WallTimer::Spread(run) => self.sync_lane(run, now),
                 WallTimer::FinishBy(run) => self.window_ended(run, now),

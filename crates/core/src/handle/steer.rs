@@ -290,7 +290,9 @@ impl Shard {
     fn withdraw(&mut self, id: RunId, now: Now) -> Option<LiveRun> {
         self.leave_lane(id);
         let run = self.runs.remove(&id)?;
-        self.wall_timers.remove(&(run.row.launch_us, WallTimer::Launch(id)));
+        for early_us in [0, self.options.early_us] {
+            self.wall_timers.remove(&(run.row.launch_us - early_us, WallTimer::Launch(id)));
+        }
         self.leave_bucket(run.row.policy_uid);
         if let Some(schedule) = self.schedules.get_mut(&run.row.schedule_uid) {
             schedule.active.remove(&id);

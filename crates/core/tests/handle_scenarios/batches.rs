@@ -43,7 +43,7 @@ fn an_event_in_a_batch_and_in_a_row_of_its_own_counts_once() {
     let changes = world.shard.poll_commit(world.now).unwrap().changes;
     assert_eq!(changes.batches_changed, [left], "the next commit puts it right");
     world.store.apply(&changes);
-    world.shard.committed();
+    world.shard.committed(world.now);
     let answer = world.extend((id, 1), None, None);
     assert_eq!(answer, Answer::Extended { remaining_ms: 200_000 }, "its own row counts");
     for send in &sends {

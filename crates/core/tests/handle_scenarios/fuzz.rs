@@ -135,7 +135,9 @@ impl World {
     fn committed(&mut self, changes: Changes) {
         self.store(changes);
         self.committing.clear();
-        for effect in self.shard.committed() {
+        let mut effects = self.shard.committed(self.now);
+        effects.append(&mut self.shard.due(self.now));
+        for effect in effects {
             if let Effect::Send(send) = effect {
                 let row = &self.store.tokens[&(send.run, send.index)];
                 assert_eq!((row.state, row.attempt), (TokenState::Acquired, send.attempt));

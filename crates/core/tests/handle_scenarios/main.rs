@@ -4,6 +4,7 @@
 
 mod batches;
 mod change;
+mod early;
 mod explain;
 mod fuzz;
 #[path = "../handle_world/mod.rs"]

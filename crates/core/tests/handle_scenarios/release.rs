@@ -83,7 +83,7 @@ fn a_freed_token_is_handed_on_in_the_commit_that_frees_it() {
     assert_eq!(changes.tokens_put.iter().map(|t| t.index).collect::<Vec<_>>(), [1]);
     assert!(world.shard.poll_commit(world.now).is_none(), "one commit at a time");
     world.store.apply(&commit.changes);
-    let effects = world.shard.committed();
+    let effects = world.shard.committed(world.now);
     let replies =
         effects.iter().filter(|e| matches!(e, Effect::Reply { reply: 1, answer: Answer::Released }));
     assert_eq!(replies.count(), 1);
@@ -102,7 +102,7 @@ fn a_delivery_that_was_released_meanwhile_is_not_made() {
     let commit = world.shard.poll_commit(world.now).unwrap();
     assert_eq!(world.shard.release(Release { attempt: None, ..done(&send) }, 1, world.now), None);
     world.store.apply(&commit.changes);
-    assert_eq!(world.shard.committed().len(), 0);
+    assert_eq!(world.shard.committed(world.now).len(), 0);
     world.settle();
     assert_eq!(world.replies, [(1, Answer::Released)]);
     assert_eq!(world.row(id).state, RunState::Finished);

@@ -318,7 +318,7 @@ fn a_heartbeat_with_a_time_to_live_of_its_own_is_answered_once_that_is_durable()
     assert_eq!(world.shard.extend((id, 0), Some(1), None, 3, world.now), None, "while it is under way");
     assert!(world.replies.is_empty());
     world.store.apply(&commit.changes);
-    let answered: Vec<_> = world.shard.committed().into_iter().collect();
+    let answered: Vec<_> = world.shard.committed(world.now).into_iter().collect();
     assert_eq!(answered.len(), 2);
     world.settle();
     let extended = Answer::Extended { remaining_ms: 90_000 };

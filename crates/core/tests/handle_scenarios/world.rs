@@ -50,21 +50,34 @@ impl World {
         if self.inbox_is_read {
             self.shard.caught_up(self.now.mono_us);
         }
+        self.send_due();
         while let Some(commit) = self.shard.poll_commit(self.now) {
             self.forwards.extend(commit.changes.forwards.clone());
             self.store.apply(&commit.changes);
-            for effect in self.shard.committed() {
-                match effect {
-                    Effect::Send(send) => {
-                        let row = &self.store.tokens[&(send.run, send.index)];
-                        assert_eq!((row.state, row.attempt), (TokenState::Acquired, send.attempt));
-                        assert!(send.launch_us <= self.now.wall_us, "{send:?} before its launch time");
-                        self.sends.push(send);
-                    }
-                    Effect::Reply { reply, answer } => self.replies.push((reply, answer)),
+            let effects = self.shard.committed(self.now);
+            self.perform(effects);
+            self.send_due();
+        }
+    }
+
+    fn perform(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Send(send) => {
+                    let row = &self.store.tokens[&(send.run, send.index)];
+                    assert_eq!((row.state, row.attempt), (TokenState::Acquired, send.attempt));
+                    assert!(send.launch_us <= self.now.wall_us, "{send:?} before its launch time");
+                    self.sends.push(send);
                 }
+                Effect::Reply { reply, answer } => self.replies.push((reply, answer)),
             }
         }
+    }
+
+    /// What was acquired before its launch time.
+    fn send_due(&mut self) {
+        let due = self.shard.due(self.now);
+        self.perform(due);
     }
 
     /// Commits what could wait for company, too.
@@ -86,7 +99,8 @@ impl World {
             let deadline = self.shard.next_deadline();
             let wall = deadline.wall_us.map(|w| w - self.now.wall_us);
             let mono = deadline.mono_us.map(|m| m - self.now.mono_us);
-            let wait = wall.into_iter().chain(mono).min().unwrap_or(i64::MAX).max(0);
+            let due = deadline.due_us.map(|w| w - self.now.wall_us);
+            let wait = wall.into_iter().chain(mono).chain(due).min().unwrap_or(i64::MAX).max(0);
             if wait > end - self.now.mono_us {
                 break;
             }

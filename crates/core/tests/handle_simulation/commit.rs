@@ -2,6 +2,7 @@
 
 use tollgate_core::handle::Effect;
 use tollgate_core::handle::change::Changes;
+use tollgate_core::model::Now;
 
 use crate::bug::Bug;
 use crate::owner::Owner;
@@ -24,7 +25,8 @@ impl World {
             self.forward(&changes);
         }
         self.numbers += 1;
-        let (number, bug, decided_us) = (self.numbers, self.bug, self.now.mono_us);
+        let (number, bug, now) = (self.numbers, self.bug, self.now);
+        let decided_us = now.mono_us;
         let seq = self.leases[usize::from(at.shard)].seq;
         let Some(owner) = self.owner(at) else { return };
         owner.commit = Some(number);
@@ -33,7 +35,7 @@ impl World {
         }
         let lease = owner.lease.clone();
         let early = match &mut owner.machine {
-            Some(machine) if bug == Bug::FireBeforeCommit => machine.committed(),
+            Some(machine) if bug == Bug::FireBeforeCommit => machine.committed(now),
             _ => Vec::new(),
         };
         self.flights.insert(number, Flight { at, lease, changes, fate, decided_us, held: false });
@@ -160,8 +162,22 @@ impl World {
     }
 
     fn perform_all(&mut self, at: At) {
+        let now = self.now;
         let Some(Owner { machine: Some(machine), .. }) = self.living(at) else { return };
-        for effect in machine.committed() {
+        for effect in machine.committed(now) {
+            self.perform(at, effect);
+        }
+    }
+
+    /// What was acquired before its launch time, unless the owner does not trust its lease.
+    pub(crate) fn send_due(&mut self, at: At, now: Now) {
+        if !self.is_trusted(at.slot) {
+            return;
+        }
+        let Some(Owner { machine: Some(machine), .. }) = self.living(at) else { return };
+        let due = machine.due(now);
+        for effect in due {
+            self.count(Seen::SentAtLaunch);
             self.perform(at, effect);
         }
     }

@@ -21,6 +21,8 @@ pub(crate) type Key = (RunId, u32);
 struct Flying {
     policy: Option<Uuid>,
     attempt: u32,
+    /// The attempt with which it took its token.
+    first: u32,
     /// The target took it, and the answer releases.
     over: bool,
     /// The target did not take it, and no earlier delivery is unclear.
@@ -200,7 +202,9 @@ impl Model {
             );
             let called =
                 self.called.contains(&(key, Some(flying.attempt))) || self.called.contains(&(key, None));
-            if called || flying.over || flying.refused {
+            // Called off before its launch time, which nobody has seen.
+            let unseen = self.sent.get(&key).is_none_or(|attempt| *attempt < flying.first);
+            if called || flying.over || flying.refused || unseen {
                 continue;
             }
             let silent_us = decided_us - sign_us;
@@ -244,6 +248,7 @@ impl Model {
                     let flying = Flying {
                         policy,
                         attempt: row.attempt,
+                        first: row.attempt,
                         over: false,
                         refused: false,
                         unclear: false,

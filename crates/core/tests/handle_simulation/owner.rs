@@ -174,6 +174,7 @@ impl World {
         options.sends_max = self.wait_us(&[3, 50]) as u32;
         options.retrying_max = self.wait_us(&[2, 1000]) as u32;
         options.lazy_us = self.wait_us(&[0, 20_000, 500_000]);
+        options.early_us = self.wait_us(&[0, 5_000, 2 * SECOND_US]);
         #[cfg(feature = "planted-bugs")]
         if let Bug::Core(bug) = self.bug {
             options.planted = Some(bug);
@@ -260,21 +261,27 @@ impl World {
         let (at, now, free) = (owner.at(slot, id, shard), self.now_of(owner.loaded), owner.commit.is_none());
         let Some(owner) = self.living(at).filter(|o| o.ready) else { return };
         owner.deadline_us = None;
+        self.send_due(at, now);
+        let Some(owner) = self.living(at) else { return };
         let Some(machine) = &mut owner.machine else { return };
         if free && let Some(commit) = machine.poll_commit(now) {
             self.begin_commit(at, commit.changes);
-            return;
-        }
-        if let Some(grace_us) = owner.grace_us {
+        } else if let Some(grace_us) = owner.grace_us {
             self.hand_over(at, grace_us, free);
         }
-        let Some(owner) = self.living(at).filter(|o| o.commit.is_none()) else { return };
+        let trusted = self.is_trusted(slot);
+        let Some(owner) = self.living(at) else { return };
         let Some(machine) = &owner.machine else { return };
         let deadline = machine.next_deadline();
-        let wall_us = deadline.wall_us.map(|at_us| at_us - now.wall_us + now.mono_us);
+        let in_wall_us = |at_us: i64| at_us - now.wall_us + now.mono_us;
+        // Whoever does not trust its lease looks again.
+        let due_us =
+            deadline.due_us.map(|at_us| if trusted { in_wall_us(at_us) } else { now.mono_us + 100_000 });
+        let (wall_us, grace_us) = (deadline.wall_us.map(in_wall_us), owner.grace_us);
         // A machine whose deadline has passed has been polled: what is left waits for its commit or its grace.
-        let at_us = [wall_us, deadline.mono_us, owner.grace_us].into_iter().flatten().min();
-        owner.deadline_us = at_us.map(|at_us| at_us.max(now.mono_us + 1));
+        let free = owner.commit.is_none();
+        let at_us = [wall_us, deadline.mono_us, grace_us].into_iter().flatten().filter(|_| free);
+        owner.deadline_us = at_us.chain(due_us).min().map(|at_us| at_us.max(now.mono_us + 1));
     }
 
     /// Gives the shard up, once nothing is pending and either all answers have come or time is up.

@@ -32,6 +32,12 @@ impl HandleStore for Sqlite {
         Ok(leases)
     }
 
+    async fn shards_with_news(&self, until_us: i64) -> Result<Vec<u16>, StoreError> {
+        let query = sqlx::query_scalar::<_, i32>(sql!("news")).bind(until_us);
+        let shards = self.judge(query.fetch_all(&self.readers).await)?;
+        Ok(shards.into_iter().filter_map(|shard| u16::try_from(shard).ok()).collect())
+    }
+
     async fn take_shard(&self, seen: &Lease, owner: &str) -> Result<Option<Lease>, StoreError> {
         let lease_id = Uuid::new_v4();
         let (old, name) = (seen.clone(), owner.to_owned());

@@ -223,6 +223,27 @@ pub(crate) async fn emitted_runs_come_by_launch(place: &Place) {
     assert_eq!(found.len(), 4, "none at the end of the range");
 }
 
+pub(crate) async fn shards_with_news_are_those_with_something_to_read(place: &Place) {
+    let store = place.open().await;
+    let one = schedule("one");
+    store.write_plan(vec![put(&one, None, vec![])]).await.unwrap();
+    assert!(store.shards_with_news(i64::MAX).await.unwrap().is_empty());
+    let runs = [run(&one, 7, NOON_US), run(&one, 5, NOON_US + 1), waiting(&one, 6, NOON_US)];
+    store.emit(&runs, &[]).await.unwrap();
+    let (read, left) = (message(), message());
+    store.post(9, std::slice::from_ref(&read)).await.unwrap();
+    store.post(8, &[left]).await.unwrap();
+    assert_eq!(
+        store.shards_with_news(NOON_US).await.unwrap(),
+        [8, 9],
+        "a launch at the end is not before it"
+    );
+    assert_eq!(store.shards_with_news(NOON_US + 1).await.unwrap(), [7, 8, 9]);
+    assert_eq!(store.shards_with_news(NOON_US + 2).await.unwrap(), [5, 7, 8, 9]);
+    commit(&*store, 9, Changes { inbox_done: vec![read.id], ..changes() }).await;
+    assert_eq!(store.shards_with_news(NOON_US + 2).await.unwrap(), [5, 7, 8]);
+}
+
 pub(crate) async fn inbox_is_idempotent(place: &Place) {
     let store = place.open().await;
     let (a, b) = (message(), message());

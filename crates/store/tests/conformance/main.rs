@@ -84,7 +84,7 @@ conformance! {
     handle: runs_round_trip run_changes_round_trip existing_run_stays withdrawn_run_may_come_again
         change_does_not_bring_a_withdrawn_run_back tokens_round_trip
         tokens_go_by_whole_key schedules_and_policies_round_trip pause_round_trips specs_come_with_runs_and_schedules
-        emitted_runs_come_by_launch inbox_is_idempotent inbox_done_deletes_exactly forwards_are_posted_before
+        emitted_runs_come_by_launch shards_with_news_are_those_with_something_to_read inbox_is_idempotent inbox_done_deletes_exactly forwards_are_posted_before
         forwards_survive_a_fenced_commit corrupt_run_is_left_out corrupt_emitted_run_is_left_out corrupt_policy_is_left_out corrupt_rows_are_named_and_count
         corrupt_message_is_left_out shards_do_not_see_each_other dropped_commit_is_whole all_messages_round_trip;
     history: history_round_trips_in_order history_starts_with_the_covering_range history_filters_by_outcome

@@ -56,7 +56,7 @@ impl Owner {
     pub(super) fn handle(&mut self, machine: &mut Shard, input: Input) {
         let now = self.shared.clock.now();
         match input {
-            Input::Wake | Input::Sync { .. } => {}
+            Input::Wake | Input::NoNews { .. } | Input::Sync { .. } => {}
             Input::Sent { run, index, attempt, sent } => {
                 self.begun.remove(&(run, index, attempt));
                 self.watch.answered(run, &sent);

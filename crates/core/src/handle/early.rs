@@ -1,0 +1,105 @@
+//! Tokens that are taken a moment before the launch time, so that what is sent then does not wait for a commit.
+//!
+//! In: runs whose launch time is near, durable acquisitions. Out: the deliveries, once their launch time has come.
+//! Invariants: nothing is sent before its launch time by the wall clock; what has been paused or cancelled by then is
+//! not sent; work that is due never finds more than half of a policy's tokens taken by what is not.
+
+use super::bucket::Bucket;
+use super::change::Outcome;
+use super::exchange::{Effect, Send};
+use super::live::{LiveRun, LiveSchedule};
+use super::shard::{Shard, WallTimer};
+use crate::model::{Now, OverlapRule, RunId};
+
+impl Shard {
+    /// Whether what falls due next in a run does so soon, and not yet.
+    pub(super) fn is_near(&self, id: RunId, now: Now) -> bool {
+        self.runs.get(&id).is_some_and(|run| run.launch_of(run.row.cursor) > now.wall_us)
+    }
+
+    /// Whether its schedule's overlap rule lets a run go before its launch time: nothing that may end until then has a
+    /// say in it.
+    fn may_launch_early(&self, run: &LiveRun) -> bool {
+        let schedule = self.schedules.get(&run.row.schedule_uid);
+        schedule.is_none_or(|s| s.active.is_empty()) || run.spec.overlap == OverlapRule::Allow
+    }
+
+    /// Whether what falls due next in a run may take its tokens now: its time is near, nothing else waits for them, and
+    /// more than enough are free.
+    fn may_start_early(&self, run: &LiveRun, now: Now) -> bool {
+        let (policy, cursor) = (run.row.policy_uid, run.row.cursor);
+        let due_us = run.launch_of(cursor);
+        let near = due_us - now.wall_us <= self.options.early_us;
+        let within = run.window_end_us().is_none_or(|end_us| due_us < end_us);
+        let parked = self.schedules.get(&run.row.schedule_uid).is_some_and(LiveSchedule::is_parked);
+        if !near || !within || parked || self.draining || self.pause.pause.is_some() {
+            return false;
+        }
+        if self.queues.get(&policy).is_some_and(|queue| queue.lanes().next().is_some()) {
+            return false;
+        }
+        let events = if run.spec.spread_s.is_some() { 1 } else { run.row.events - cursor };
+        self.buckets.get(&policy).is_some_and(|bucket| bucket.has_plenty(events, self.options.sends_max))
+    }
+
+    /// Starts what falls due within a moment, as far as it may; the rest waits for its time. To be called when all that is
+    /// due has been dealt with.
+    pub(super) fn start_early(&mut self, now: Now) {
+        while let Some(id) = self.near.pop_first() {
+            let Some(run) = self.runs.get(&id) else { continue };
+            if run.in_lane || run.launched && !run.wants(self.options.retrying_max) {
+                continue;
+            }
+            let may_launch = run.launched || self.may_launch_early(run);
+            if !may_launch || !self.may_start_early(run, now) {
+                let timer = if run.launched { WallTimer::Spread(id) } else { WallTimer::Launch(id) };
+                self.wall_timers.insert((run.launch_of(run.row.cursor), timer));
+                continue;
+            }
+            let policy = run.row.policy_uid;
+            if run.launched {
+                self.join_lane(id);
+            } else {
+                self.set_launched(id, now);
+            }
+            self.dispatch_from(policy, now);
+        }
+    }
+
+    /// The deliveries whose launch times have come since their commits. To be asked for whenever time has passed,
+    /// whether or not a commit is under way.
+    pub fn due(&mut self, now: Now) -> Vec<Effect> {
+        let mut due = Vec::new();
+        while let Some(first) = self.early.first_entry().filter(|first| first.key().0 <= now.wall_us) {
+            let send = first.remove();
+            if self.is_wanted(&send) && !self.is_called_off(&send, now) {
+                due.push(Effect::Send(send));
+            }
+        }
+        due
+    }
+
+    /// Whether a pause or a cancel came first. The event gives its token back, unless a delivery before this one may have
+    /// reached its consumer.
+    fn is_called_off(&mut self, send: &Send, now: Now) -> bool {
+        let key = (send.run, send.index);
+        let (Some(run), Some(token)) = (self.runs.get(&send.run), self.tokens.get_mut(&key)) else {
+            return true;
+        };
+        let parked = self.schedules.get(&run.row.schedule_uid).is_some_and(LiveSchedule::is_parked);
+        let policy_paused = self.buckets.get(&token.policy).is_some_and(Bucket::is_paused);
+        if !(run.cancelled || parked || policy_paused || self.pause.pause.is_some()) {
+            return false;
+        }
+        if token.doubtful {
+            token.sending = false;
+            self.arm(key, Some(now.mono_us));
+        } else if run.cancelled {
+            self.finish(key, Outcome::Cancelled, String::new(), now);
+        } else {
+            self.wait(key, send.launch_us, String::new());
+            self.sync_lane(send.run, now);
+        }
+        true
+    }
+}
