@@ -13,7 +13,8 @@ use tollgate_proto::v1::event_emitter_service_client::EventEmitterServiceClient;
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
 use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceClient;
 use tollgate_proto::v1::{
-    ApplyResourcesRequest, GetHandlerStatusRequest, HandlerStatus, ListWindowsRequest, Window,
+    ApplyResourcesRequest, GetHandlerStatusRequest, HandlerStatus, ListWindowsRequest, PauseDispatchRequest,
+    Window,
 };
 use tonic::transport::{Channel, Endpoint};
 
@@ -116,6 +117,16 @@ impl Service {
 
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
+    }
+
+    /// Nothing is sent from now on.
+    ///
+    /// # Errors
+    /// A service that does not answer.
+    pub(crate) async fn pause_dispatch(&self) -> anyhow::Result<()> {
+        let mut handler = EventHandlerServiceClient::new(self.channel.clone());
+        handler.pause_dispatch(PauseDispatchRequest { reason: "load test".to_owned() }).await?;
+        Ok(())
     }
 
     async fn owns_all(&self) -> anyhow::Result<bool> {

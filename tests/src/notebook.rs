@@ -4,7 +4,7 @@
 //! it. That lies within the time in which the service must count it, so the service's own count is never smaller.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -89,6 +89,8 @@ struct Book {
     in_flight_max: usize,
     releases: Vec<(String, ReleaseStatus)>,
     problems: Vec<String>,
+    /// What went wrong and was tried again.
+    troubles: Vec<String>,
 }
 
 impl Notes {
@@ -210,6 +212,23 @@ impl Notes {
 
     pub(crate) fn answered(&self, event_id: String, status: ReleaseStatus) {
         self.book().releases.push((event_id, status));
+    }
+
+    pub(crate) fn trouble(&self, text: String) {
+        self.book().troubles.push(text);
+    }
+
+    /// What there is to say when a test has failed.
+    pub(crate) fn show(&self) {
+        let book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (arrivals, in_flight) = (book.arrivals.len(), book.in_flight.len());
+        #[expect(clippy::print_stderr, reason = "shown with the failed test")]
+        {
+            eprintln!(
+                "a consumer: {arrivals} arrivals, {in_flight} in flight, {:?}, {:?}",
+                book.problems, book.troubles
+            );
+        }
     }
 
     pub(crate) fn problem(&self, text: String) {

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::{DeleteMessageBatchRequestEntry, Message};
@@ -49,6 +50,9 @@ impl SqsConsumer {
 impl Drop for SqsConsumer {
     fn drop(&mut self) {
         self.pollers.iter().for_each(JoinHandle::abort);
+        if std::thread::panicking() {
+            self.notes.show();
+        }
     }
 }
 
@@ -69,7 +73,12 @@ async fn poll(desk: Desk, script: impl Fn(&Arrival) -> Conduct) {
         let receive = desk.client.receive_message().queue_url(&desk.queue_url).max_number_of_messages(10);
         let received = match receive.wait_time_seconds(1).message_attribute_names("All").send().await {
             Ok(received) => received,
-            Err(error) => return desk.notes.problem(format!("receive: {error:?}")),
+            // As consumers do: what it would have received comes again.
+            Err(error) => {
+                desk.notes.trouble(format!("receive: {error:?}"));
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                continue;
+            }
         };
         let mut delete = Vec::new();
         for (at, message) in received.messages().iter().enumerate() {
