@@ -84,7 +84,8 @@ async fn work(stage: &mut Stage, scenario: &Scenario, line: &mut Line) -> anyhow
     stage.warm_up(scenario).await?;
     let reading = Reading::take(stage).await?;
     tokio::time::sleep(IDLE).await;
-    line.idle_cpu_ms_per_s = Some(reading.cpu_s(stage).await? * 1e3 / IDLE.as_secs_f64());
+    let (service_s, database_s) = reading.cpu_s(stage).await?;
+    line.idle_cpu_ms_per_s = Some((service_s + database_s) * 1e3 / IDLE.as_secs_f64());
     let bursts = |at: &usize| scenario.variants[*at].kind == Kind::Burst;
     let (bursts, singles): (Vec<usize>, Vec<usize>) = (0..scenario.variants.len()).partition(bursts);
     for round in 1..=scenario.rounds {

@@ -66,10 +66,10 @@ impl Reading {
         })
     }
 
-    /// CPU seconds of service and database until now.
-    pub(crate) async fn cpu_s(self, stage: &mut Stage) -> anyhow::Result<f64> {
+    /// CPU seconds of the service, and of the database, until now.
+    pub(crate) async fn cpu_s(self, stage: &mut Stage) -> anyhow::Result<(f64, f64)> {
         let now = Self::take(stage).await?;
         let database_s = now.database_cpu_s.zip(self.database_cpu_s).map_or(0.0, |(now, then)| now - then);
-        Ok(now.service_cpu_s - self.service_cpu_s + database_s)
+        Ok((now.service_cpu_s - self.service_cpu_s, database_s))
     }
 }
