@@ -40,11 +40,11 @@ use syncs::Syncs;
 /// Inputs taken at once, before anything else is looked after.
 const INPUTS_AT_ONCE: usize = 256;
 /// How soon an owner looks again whether its lease is to be trusted.
-/// When a read that failed is tried again.
-const READ_AGAIN: Duration = Duration::from_secs(1);
+const DISTRUST_LOOK: Duration = Duration::from_millis(50);
 /// When to look again where nothing is known that could happen by itself.
 const IDLE_LOOK: Duration = Duration::from_secs(10);
-const DISTRUST_LOOK: Duration = Duration::from_millis(50);
+/// When a read that failed is tried again.
+const READ_AGAIN: Duration = Duration::from_secs(1);
 
 /// How an owner ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -120,13 +120,14 @@ impl Shard {
                 self.wall_timers.insert((near_us, WallTimer::Spread(id)));
             }
         }
-        if wants && due {
-            self.join_lane(id);
-        } else {
+        if !(wants && due) {
             self.leave_lane(id);
+        } else if !run.in_lane {
+            self.join_lane(id);
         }
     }
 
+    /// Puts a run into its lane.
     pub(super) fn join_lane(&mut self, id: RunId) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         if !std::mem::replace(&mut run.in_lane, true) {

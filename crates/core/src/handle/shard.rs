@@ -157,7 +157,7 @@ impl Shard {
     /// Everything that was in the inbox at `began_us` (monotonic) has been handed over. To be called after every read
     /// that left nothing: no token is reclaimed before the inbox has been read after its time came.
     pub fn caught_up(&mut self, began_us: i64) {
-        self.caught_up_us = began_us;
+        self.caught_up_us = self.caught_up_us.max(began_us);
     }
 
     /// From now on nothing starts: the owner wants to give the shard up. What is pending is not put off.
@@ -231,20 +231,22 @@ impl Shard {
     /// The commit under way is durable: what may be done now. What it allows for launch times to come is kept for
     /// [`Self::due`].
     pub fn committed(&mut self, now: Now) -> Vec<Effect> {
-        let Some(effects) = self.committing.take() else { return Vec::new() };
+        let Some(mut effects) = self.committing.take() else { return Vec::new() };
         self.commits += 1;
-        let sent_early = self.has(Planted::SentEarly);
-        let mut ready = Vec::with_capacity(effects.len());
-        for effect in effects {
-            match effect {
-                Effect::Send(send) if send.launch_us > now.wall_us && !sent_early => {
-                    self.early.insert((send.launch_us, send.run, send.index), send);
-                }
-                Effect::Send(send) if !self.is_wanted(&send) => {}
-                effect => ready.push(effect),
+        let holds = !self.has(Planted::SentEarly);
+        let is_early = |effect: &mut Effect| {
+            holds && matches!(effect, Effect::Send(send) if send.launch_us > now.wall_us)
+        };
+        for effect in effects.extract_if(.., is_early) {
+            if let Effect::Send(send) = effect {
+                self.early.insert((send.launch_us, send.run, send.index), send);
             }
         }
-        ready
+        effects.retain(|effect| match effect {
+            Effect::Send(send) => self.is_wanted(send),
+            Effect::Reply { .. } => true,
+        });
+        effects
     }
 
     /// An event may have been released since its delivery was decided, by a consumer of an earlier one.

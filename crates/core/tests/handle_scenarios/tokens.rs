@@ -1,9 +1,9 @@
 //! Time to live, heartbeats, suspicion and reclaim; restarts in every state; clocks that jump.
 
-use tollgate_core::handle::Place;
 use tollgate_core::handle::change::{Outcome, TokenState};
 use tollgate_core::handle::control::Control;
 use tollgate_core::handle::release::{Answer, Release};
+use tollgate_core::handle::{Options, Place};
 use tollgate_core::model::*;
 
 use crate::handle_world::*;
@@ -330,4 +330,26 @@ fn a_heartbeat_with_a_time_to_live_of_its_own_is_answered_once_that_is_durable()
     assert_eq!(world.shard.place(id, 0), Some(Place::Held));
     world.sleep_s(1);
     assert_eq!(world.shard.place(id, 0), Some(Place::Suspect));
+}
+
+#[test]
+fn an_answer_hurries_the_commit_only_where_somebody_waits_for_the_token() {
+    let options = Options { sends_max: 1, ..Options::default() };
+    let lazy_us = options.lazy_us;
+    let mut world = World::with(options, Vec::new());
+    let s = spec(10, None);
+    let id = world.emit(run(&s, START_US, 2), &s);
+    let first = world.take_sends().remove(0);
+    world.shard.sent(first.run, first.index, first.attempt, Sent::Accepted, world.now);
+    world.settle();
+    let second = world.take_sends().remove(0);
+    assert_eq!((second.index, world.row(id).counts.succeeded), (1, 1), "the second event waited for it");
+    world.shard.sent(second.run, second.index, second.attempt, Sent::Accepted, world.now);
+    world.settle();
+    assert_eq!(world.row(id).state, RunState::Running, "nobody waits");
+    let due_us = world.shard.next_deadline().mono_us.unwrap();
+    assert_eq!(due_us % lazy_us, 0, "a moment that is the same in all shards");
+    assert!(due_us > world.now.mono_us && due_us <= world.now.mono_us + lazy_us);
+    world.sleep_us(lazy_us);
+    assert_eq!(world.row(id).state, RunState::Finished);
 }
