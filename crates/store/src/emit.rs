@@ -115,7 +115,7 @@ pub trait EmitStore: Send + Sync {
         limit: u32,
     ) -> Result<ScanPage, StoreError>;
     /// Hands runs over to their shards, and records triggers that make none. What is there already stays as it is.
-    /// Returns how many runs were new. May use one transaction per shard.
+    /// Returns how many runs were new. May use several transactions.
     async fn emit(&self, runs: &[Run], skipped: &[Skipped]) -> Result<u32, StoreError>;
     /// Moves a task's checkpoint, if the lease is still ours.
     async fn checkpoint(

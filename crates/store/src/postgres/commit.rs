@@ -63,7 +63,7 @@ pub(super) async fn write_plain(
 
 async fn write_runs(connection: &mut PgConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
     delete(connection, sql!("runs_delete"), shard, &rows.runs_withdrawn).await?;
-    insert_runs(connection, shard, &rows.runs_new).await?;
+    insert_runs(connection, &rows.runs_new).await?;
     if !rows.runs_changed.is_empty() {
         let query = columns!(sqlx::query(sql!("runs_update")).bind(shard), rows.runs_changed;
             run_id schedule_uid generation namespace schedule_id policy_uid launch_us events priority kind state reason

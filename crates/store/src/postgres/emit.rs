@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
@@ -14,8 +15,8 @@ use super::Postgres;
 use crate::emit::{ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
 use crate::failure::Failure;
 use crate::rows::{
-    ClaimRow, FrontierRow, RunRow, ScanRow, SkippedRow, TaskRow, WindowRecord, Word as _, all,
-    group_by_shard, in_task_order, run_rows, scan_ranges, scanned, skipped_rows, task_rows, window_tasks,
+    ClaimRow, FrontierRow, RunRow, ScanRow, SkippedRow, TaskRow, WindowRecord, Word as _, all, in_task_order,
+    run_rows, scan_ranges, scanned, skipped_rows, task_rows, window_tasks,
 };
 use crate::{CorruptRow, StoreError};
 
@@ -126,12 +127,15 @@ impl EmitStore for Postgres {
 
     async fn emit(&self, runs: &[Run], skipped: &[Skipped]) -> Result<u32, StoreError> {
         let mut new = 0;
-        for (shard, runs) in group_by_shard(runs.iter().map(|run| (run.shard, run))) {
-            let rows = Arc::new(run_rows(runs));
+        let rows = run_rows(runs);
+        // Where a transaction of several shards costs more than several transactions, each has its own.
+        let by_shard = self.in_steps.load(Ordering::Relaxed);
+        for rows in rows.chunk_by(|a, b| !by_shard || a.shard_id == b.shard_id) {
+            let rows: Arc<[RunRow]> = Arc::from(rows);
             let inserted = self
                 .run_tx("emit", move |connection| {
                     let rows = Arc::clone(&rows);
-                    async move { insert_runs(connection, i32::from(shard), &rows).await }.boxed()
+                    async move { insert_runs(connection, &rows).await }.boxed()
                 })
                 .await?;
             new += u32::try_from(inserted).unwrap_or(u32::MAX);
@@ -265,17 +269,13 @@ async fn count(connection: &mut PgConnection, start_us: i64, runs: u32) -> Resul
     Ok(())
 }
 
-/// Adds runs of one shard. Answers how many were new.
-pub(super) async fn insert_runs(
-    connection: &mut PgConnection,
-    shard: i32,
-    runs: &[RunRow],
-) -> Result<u64, Failure> {
+/// Adds runs. Answers how many were new.
+pub(super) async fn insert_runs(connection: &mut PgConnection, runs: &[RunRow]) -> Result<u64, Failure> {
     if runs.is_empty() {
         return Ok(0);
     }
-    let query = columns!(sqlx::query(sql!("runs_insert")).bind(shard), runs;
-        run_id schedule_uid generation namespace schedule_id policy_uid launch_us events priority kind state reason
+    let query = columns!(sqlx::query(sql!("runs_insert")), runs;
+        shard_id run_id schedule_uid generation namespace schedule_id policy_uid launch_us events priority kind state reason
         next_index succeeded failed dead expired cancelled lost cursor_in cursor_out emitted_us started_us
         finished_us);
     Ok(query.execute(connection).await?.rows_affected())

@@ -14,6 +14,9 @@ use super::{RunRow, SkippedRow, Word, corrupt, count, int, json, parse, shard_of
 use crate::StoreError;
 use crate::handle::{Lease, Member};
 
+/// So many runs alone are written one by one.
+const RUNS_FEW: usize = 64;
+
 /// A row of `queue_shards`.
 #[derive(Debug, FromRow)]
 pub(crate) struct LeaseRow {
@@ -330,14 +333,16 @@ impl ChangeRows {
         })
     }
 
-    /// Whether there is nothing but runs, batches and the done queue: what nearly every commit consists of.
+    /// Whether there is nothing but runs, batches and the done queue: what nearly every commit consists of. Many runs, and
+    /// nothing else, are quicker as one statement.
     pub(crate) fn is_plain(&self) -> bool {
         let of_events = !(self.history.is_empty()
             && self.batches_new.is_empty()
             && self.batches_changed.is_empty()
             && self.batches_gone.is_empty());
+        let of_few_runs = (1..=RUNS_FEW).contains(&self.runs_changed.len());
         let more = [&self.inbox_done, &self.runs_withdrawn, &self.schedules_gone, &self.policies_gone];
-        of_events
+        (of_events || of_few_runs)
             && more.iter().all(|uids| uids.is_empty())
             && (self.runs_new.is_empty() && self.tokens_put.is_empty() && self.tokens_gone.is_empty())
             && (self.history_gone.is_empty() && self.schedules.is_empty() && self.policies.is_empty())
@@ -363,7 +368,7 @@ fn policy_body(policy: &Policy) -> Result<PolicyBody, StoreError> {
 /// The rows of runs, in the order of their key.
 pub(crate) fn run_rows<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<RunRow> {
     let mut rows: Vec<RunRow> = runs.into_iter().map(RunRow::from).collect();
-    rows.sort_by_key(|row| row.run_id);
+    rows.sort_by_key(|row| (row.shard_id, row.run_id));
     rows
 }
 

@@ -33,7 +33,7 @@ pub(super) async fn write(
 
 async fn write_runs(connection: &mut SqliteConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
     delete(connection, sql!("runs_delete"), shard, &rows.runs_withdrawn).await?;
-    insert_runs(connection, shard, &rows.runs_new).await?;
+    insert_runs(connection, &rows.runs_new).await?;
     if !rows.runs_changed.is_empty() {
         // It would put a run that is missing there; in what is nothing but changes, that is an error.
         if rows.is_plain() {

@@ -14,9 +14,8 @@ use super::Sqlite;
 use crate::emit::{ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
 use crate::failure::Failure;
 use crate::rows::{
-    ClaimRow, FrontierRow, RunRow, ScanRow, SkippedRow, TaskRow, WindowRecord, Word as _, all,
-    group_by_shard, in_task_order, json, run_rows, scan_ranges, scanned, skipped_rows, task_rows,
-    window_tasks,
+    ClaimRow, FrontierRow, RunRow, ScanRow, SkippedRow, TaskRow, WindowRecord, Word as _, all, in_task_order,
+    json, run_rows, scan_ranges, scanned, skipped_rows, task_rows, window_tasks,
 };
 use crate::{CorruptRow, StoreError};
 
@@ -121,26 +120,17 @@ impl EmitStore for Sqlite {
     }
 
     async fn emit(&self, runs: &[Run], skipped: &[Skipped]) -> Result<u32, StoreError> {
-        let mut new = 0;
-        for (shard, runs) in group_by_shard(runs.iter().map(|run| (run.shard, run))) {
-            let rows = Arc::new(run_rows(runs));
-            let inserted = self
-                .run_tx("emit", move |connection| {
-                    let rows = Arc::clone(&rows);
-                    async move { insert_runs(connection, i32::from(shard), &rows).await }.boxed()
-                })
-                .await?;
-            new += u32::try_from(inserted).unwrap_or(u32::MAX);
-        }
-        if !skipped.is_empty() {
-            let rows = Arc::new(skipped_rows(skipped));
-            self.run_tx("emit_skipped", move |connection| {
-                let rows = Arc::clone(&rows);
-                async move { insert_skipped(connection, &rows).await }.boxed()
-            })
-            .await?;
-        }
-        Ok(new)
+        let (runs, skipped) = (Arc::new(run_rows(runs)), Arc::new(skipped_rows(skipped)));
+        self.run_tx("emit", move |connection| {
+            let (runs, skipped) = (Arc::clone(&runs), Arc::clone(&skipped));
+            async move {
+                let new = insert_runs(connection, &runs).await?;
+                insert_skipped(connection, &skipped).await?;
+                Ok(u32::try_from(new).unwrap_or(u32::MAX))
+            }
+            .boxed()
+        })
+        .await
     }
 
     async fn checkpoint(
@@ -260,16 +250,12 @@ async fn count(connection: &mut SqliteConnection, start_us: i64, runs: u32) -> R
     Ok(())
 }
 
-/// Adds runs of one shard. Answers how many were new.
-pub(super) async fn insert_runs(
-    connection: &mut SqliteConnection,
-    shard: i32,
-    runs: &[RunRow],
-) -> Result<u64, Failure> {
+/// Adds runs. Answers how many were new.
+pub(super) async fn insert_runs(connection: &mut SqliteConnection, runs: &[RunRow]) -> Result<u64, Failure> {
     if runs.is_empty() {
         return Ok(0);
     }
-    let query = sqlx::query(sql!("runs_insert")).bind(shard).bind(json(runs)?);
+    let query = sqlx::query(sql!("runs_insert")).bind(json(runs)?);
     Ok(query.execute(connection).await?.rows_affected())
 }
 

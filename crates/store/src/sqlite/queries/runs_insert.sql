@@ -1,15 +1,16 @@
--- runs_insert: new runs of a shard; one that is there stays as it is.
+-- runs_insert: new runs; one that is there stays as it is.
 INSERT INTO runs (
     shard_id, run_id, schedule_uid, generation, namespace, schedule_id, policy_uid, launch_us, events, priority, kind,
     state, reason, next_index, succeeded, failed, dead, expired, cancelled, lost, cursor_in, cursor_out, emitted_us,
     started_us, finished_us
 )
 SELECT
-    $1, run_id, schedule_uid, generation, namespace, schedule_id, policy_uid, launch_us, events, priority, kind,
+    shard_id, run_id, schedule_uid, generation, namespace, schedule_id, policy_uid, launch_us, events, priority, kind,
     state, reason, next_index, succeeded, failed, dead, expired, cancelled, lost, cursor_in, cursor_out, emitted_us,
     started_us, finished_us
 FROM (
     SELECT
+        value ->> 'shard_id' AS shard_id,
         unhex(value ->> 'run_id', '-') AS run_id,
         unhex(value ->> 'schedule_uid', '-') AS schedule_uid,
         value ->> 'generation' AS generation,
@@ -34,7 +35,7 @@ FROM (
         value ->> 'emitted_us' AS emitted_us,
         value ->> 'started_us' AS started_us,
         value ->> 'finished_us' AS finished_us
-    FROM json_each($2)
+    FROM json_each($1)
 ) AS new
 WHERE true
 ON CONFLICT (shard_id, run_id) DO NOTHING
