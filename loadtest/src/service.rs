@@ -31,8 +31,6 @@ const DRAIN_MAX: Duration = Duration::from_secs(30);
 const STOP_MAX: Duration = Duration::from_secs(30);
 /// When the queue shards of several processes have stayed where they are for so long, they are divided.
 const REST: Duration = Duration::from_secs(3);
-/// No policy is of this namespace: a status without the buckets, of which there may be many.
-const NO_BUCKETS: &str = "namespaces/none";
 
 /// A running service; killed when dropped.
 pub(crate) struct Service {
@@ -139,7 +137,7 @@ impl Service {
         let mut handler =
             EventHandlerServiceClient::new(self.channel.clone()).max_decoding_message_size(64 << 20);
         Ok(handler
-            .get_handler_status(GetHandlerStatusRequest { parent: NO_BUCKETS.to_owned() })
+            .get_handler_status(GetHandlerStatusRequest { parent: String::new(), busy_only: true })
             .await?
             .into_inner())
     }

@@ -68,8 +68,14 @@ impl Api {
 
     /// The buckets, and what the handlers do.
     pub(crate) async fn handler_status(&self, parent: String) -> Result<v1::HandlerStatus, Problem> {
-        let answer = self.handler().get_handler_status(v1::GetHandlerStatusRequest { parent }).await;
-        Ok(answer?.into_inner())
+        let asked = v1::GetHandlerStatusRequest { parent, busy_only: false };
+        Ok(self.handler().get_handler_status(asked).await?.into_inner())
+    }
+
+    /// The buckets of all namespaces that do something.
+    pub(crate) async fn busy(&self) -> Result<v1::HandlerStatus, Problem> {
+        let asked = v1::GetHandlerStatusRequest { parent: String::new(), busy_only: true };
+        Ok(self.handler().get_handler_status(asked).await?.into_inner())
     }
 
     /// How far the emitter is; none where the process that answers plays no emitter.

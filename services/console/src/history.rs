@@ -1,9 +1,10 @@
 //! Remembers how full each bucket was, and draws it.
 //!
 //! In: the buckets, every few seconds, from a sampler of this console and from whoever looks. Out: a chart for a policy.
-//! Invariants: a value is kept when it changes, so that a quiet policy costs nothing; an hour at most, and so many
-//! points and policies; what was not seen is a gap in the chart, never a line through it; a reading that takes long is
-//! followed by a pause that is longer. Not here: anything durable: what a console remembers begins and ends with it.
+//! Invariants: a value is kept when it changes, and the sampler asks for busy policies only, so that a quiet one costs
+//! nothing; an hour at most, and so many points and policies; what was not seen is a gap in the chart, never a line through
+//! it; a reading that takes long is followed by a pause that is longer. Not here: anything durable: what a console
+//! remembers begins and ends with it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -57,9 +58,26 @@ impl Histories {
             if rings.len() >= POLICIES_MAX && !rings.contains_key(&gauge.policy) {
                 continue;
             }
-            add(rings.entry(gauge.policy.clone()).or_default(), now_us, gauge);
+            let ring = rings.entry(gauge.policy.clone()).or_default();
+            add(ring, now_us, gauge.held_count, gauge.max_in_flight);
         }
         rings.retain(|_, ring| ring.back().is_some_and(|last| now_us - last.until_us < SPAN_US));
+    }
+
+    /// Takes in what is so now, where policies that are not among these hold nothing.
+    pub(crate) fn note_busy(&self, now_us: i64, busy: &[v1::PolicyGauge]) {
+        self.note(now_us, busy);
+        let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        for ring in rings.values_mut() {
+            // Those that were noted just now stay as they are.
+            if let Some(limit) = ring.back().map(|last| last.limit) {
+                add(ring, now_us, 0, limit);
+            }
+        }
+        // One that has been quiet for as long as is remembered makes room.
+        rings.retain(|_, ring| {
+            ring.len() > 1 || ring.back().is_some_and(|last| last.held > 0 || now_us - last.at_us < SPAN_US)
+        });
     }
 
     fn of(&self, policy: &str) -> Vec<Point> {
@@ -68,8 +86,7 @@ impl Histories {
     }
 }
 
-fn add(ring: &mut VecDeque<Point>, now_us: i64, gauge: &v1::PolicyGauge) {
-    let (held, limit) = (gauge.held_count, gauge.max_in_flight);
+fn add(ring: &mut VecDeque<Point>, now_us: i64, held: u64, limit: Option<u32>) {
     match ring.back_mut() {
         // Two who look at once may come in either order.
         Some(last) if last.until_us >= now_us => return,
@@ -102,8 +119,13 @@ pub(crate) async fn sample(console: Console) {
         }
         let began = Instant::now();
         // Whoever cannot be asked leaves a gap, which says enough.
-        if let Ok(status) = api.handler_status(String::new()).await {
-            console.histories.note(console.clock.wall_us(), &status.policies);
+        if let Ok(status) = api.busy().await {
+            let now_us = console.clock.wall_us();
+            if status.silent_handlers.is_empty() {
+                console.histories.note_busy(now_us, &status.policies);
+            } else {
+                console.histories.note(now_us, &status.policies);
+            }
         }
         pause = EVERY.max(began.elapsed() * PAUSE);
     }
@@ -124,7 +146,9 @@ fn show(histories: &Histories, how: &str, policy: &str, now_us: i64) -> Markup {
     html! {
         section aria-labelledby="h-history" {
             h2 #h-history { "Limit and tokens held" }
-            @if points.len() < 2 && now_us - from_us < 2 * 5_000_000 {
+            @if points.is_empty() {
+                p.mute { "Nothing was held while this console watched." }
+            } @else if points.len() < 2 && now_us - from_us < 2 * 5_000_000 {
                 p.mute { "Not watched for long enough yet." }
             } @else {
                 (drawn(&points, from_us, now_us))
@@ -217,6 +241,25 @@ mod tests {
         assert_eq!(spans, [(0, 15, 1), (15, 20, 2), (60, 60, 2)]);
         histories.note(8 * SPAN_US, &[]);
         assert!(histories.of("namespaces/a/policies/p").is_empty());
+    }
+
+    #[test]
+    fn who_is_not_among_the_busy_holds_nothing_and_is_forgotten_after_an_hour() {
+        let (histories, second) = (Histories::default(), 1_000_000);
+        histories.note_busy(0, &[gauge(3, 4)]);
+        histories.note_busy(5 * second, &[]);
+        histories.note_busy(10 * second, &[]);
+        let points = || histories.of("namespaces/a/policies/p");
+        let spans: Vec<_> =
+            points().iter().map(|p| (p.at_us / second, p.until_us / second, p.held, p.limit)).collect();
+        assert_eq!(spans, [(0, 5, 3, Some(4)), (5, 10, 0, Some(4))]);
+        for at in (10..3 * SPAN_US / second).step_by(10) {
+            histories.note_busy(at * second, &[]);
+        }
+        assert!(points().is_empty());
+        assert!(
+            show(&histories, "", "namespaces/a/policies/p", 0).into_string().contains("Nothing was held")
+        );
     }
 
     #[test]

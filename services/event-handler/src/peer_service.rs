@@ -106,9 +106,9 @@ impl HandlerPeerService for PeerService {
         &self,
         request: Request<v1::ReadHandlerStatusRequest>,
     ) -> Result<Response<v1::ReadHandlerStatusResponse>, Status> {
-        let parent = request.into_inner().parent;
+        let v1::ReadHandlerStatusRequest { parent, busy_only } = request.into_inner();
         let namespace = if parent.is_empty() { None } else { Some(names::namespace("parent", &parent)?) };
-        let (status, order) = self.shared.status_here(namespace.as_deref()).await;
+        let (status, order) = self.shared.status_here(namespace.as_deref(), busy_only).await;
         let pause_order = order.as_bytes().to_vec();
         Ok(Response::new(v1::ReadHandlerStatusResponse { status: Some(status), pause_order }))
     }

@@ -35,7 +35,7 @@ pub(crate) enum Input {
     /// Tokens in flight, and events waiting for another attempt, of a run.
     Outstanding { run: RunId, reply: oneshot::Sender<Option<(u32, u32)>> },
     /// The shard at a glance.
-    Status { reply: oneshot::Sender<Status> },
+    Status { busy_only: bool, reply: oneshot::Sender<Status> },
     /// Answered once everything that was in the store before has been taken in and is durable.
     Sync { reply: oneshot::Sender<()> },
 }

@@ -343,7 +343,7 @@ impl EventHandlerService for HandlerService {
         request: Request<v1::GetHandlerStatusRequest>,
     ) -> Result<Response<v1::HandlerStatus>, Status> {
         let access = admitted(&request)?;
-        let status = self.shared.status(&request.into_inner().parent).await?;
+        let status = self.shared.status(request.into_inner()).await?;
         Ok(Response::new(veil::status(&access, status)))
     }
 

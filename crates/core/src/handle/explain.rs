@@ -206,23 +206,31 @@ impl Shard {
 
     /// The shard at a glance. Takes time in proportion to its unfinished runs.
     pub fn status(&self, now: Now) -> Status {
-        let all_waiting = self.waiting_by_policy(now);
-        let gauges = self
-            .buckets
-            .iter()
-            .map(|(policy, bucket)| {
-                let (waiting, since_us) = all_waiting.get(policy).copied().unwrap_or_default();
-                Gauge {
-                    policy: bucket.policy.clone(),
-                    held: bucket.held,
-                    suspect: bucket.suspect,
-                    waiting,
-                    started_per_s: bucket.started_per_s(now),
-                    oldest_wait_us: since_us.map_or(0, |since| (now.wall_us - since).max(0)),
-                }
+        self.glance(now, false)
+    }
+
+    /// As [`Self::status`], with only those policies that hold tokens, that events wait for, or that started some within
+    /// the last minute.
+    pub fn busy_status(&self, now: Now) -> Status {
+        self.glance(now, true)
+    }
+
+    fn glance(&self, now: Now, busy_only: bool) -> Status {
+        let (launched, all_waiting) = self.waiting_by_policy(now);
+        let gauges = self.buckets.iter().filter_map(|(policy, bucket)| {
+            let (waiting, since_us) = all_waiting.get(policy).copied().unwrap_or_default();
+            let started_per_s = bucket.started_per_s(now);
+            let busy = bucket.held > 0 || waiting > 0 || started_per_s > 0.0;
+            (busy || !busy_only).then(|| Gauge {
+                policy: bucket.policy.clone(),
+                held: bucket.held,
+                suspect: bucket.suspect,
+                waiting,
+                started_per_s,
+                oldest_wait_us: since_us.map_or(0, |since| (now.wall_us - since).max(0)),
             })
-            .collect();
-        let launched = self.runs.values().filter(|r| r.launched).count() as u64;
+        });
+        let gauges = gauges.collect();
         let upcoming = self.runs.len() as u64 - launched;
         let super::change::ShardPause { order, pause } = self.pause.clone();
         Status { gauges, runs_launched: launched, runs_upcoming: upcoming, pause, pause_order: order }
@@ -340,10 +348,15 @@ impl Shard {
         self.runs.get(&id).map_or(0, |r| u64::from(r.row.events - r.row.cursor))
     }
 
-    /// How many events wait under each policy, and since when the oldest has.
-    fn waiting_by_policy(&self, now: Now) -> BTreeMap<Option<Uuid>, (u64, Option<i64>)> {
+    /// How many runs have launched; how many events wait under each policy, and since when the oldest has.
+    fn waiting_by_policy(&self, now: Now) -> (u64, BTreeMap<Option<Uuid>, (u64, Option<i64>)>) {
         let mut all: BTreeMap<_, (u64, Option<i64>)> = BTreeMap::new();
-        for run in self.runs.values().filter(|r| r.launched && !r.cancelled) {
+        let mut launched = 0;
+        for run in self.runs.values().filter(|r| r.launched) {
+            launched += 1;
+            if run.cancelled {
+                continue;
+            }
             let (waiting, oldest) = all.entry(run.row.policy_uid).or_default();
             *waiting += u64::from(run.retrying);
             if run.next_is_due(now.wall_us, self.options.early_us) {
@@ -352,7 +365,7 @@ impl Shard {
                 *oldest = Some(oldest.map_or(since, |o| o.min(since)));
             }
         }
-        all
+        (launched, all)
     }
 
     /// Events of a run that are due and have not started.

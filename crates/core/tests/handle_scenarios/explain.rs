@@ -131,6 +131,26 @@ fn what_goes_before_an_event_counts_priorities_turns_and_its_own_run() {
 }
 
 #[test]
+fn busy_policies_hold_tokens_or_keep_events_waiting_or_have_just_started_some() {
+    let policies: Vec<_> = (1..=3).map(|number| policy(number, at_most(1))).collect();
+    let mut world = World::with(Options::default(), policies.clone());
+    let busy = |world: &World| {
+        let status = world.shard.busy_status(world.now);
+        let named = status.gauges.iter().filter_map(|gauge| Some((gauge.policy.as_ref()?.uid, gauge.held)));
+        (named.collect::<Vec<_>>(), status.runs_launched)
+    };
+    assert_eq!(busy(&world), (Vec::new(), 0));
+    assert_eq!(world.shard.status(world.now).gauges.len(), 1 + policies.len());
+    let s = spec(10, Some(&policies[1]));
+    world.emit(run(&s, START_US, 2), &s);
+    assert_eq!(busy(&world), (vec![(policies[1].uid, 1)], 1));
+    world.work_off();
+    assert_eq!(busy(&world), (vec![(policies[1].uid, 0)], 0), "it has started some within the last minute");
+    world.sleep_s(120);
+    assert_eq!(busy(&world), (Vec::new(), 0));
+}
+
+#[test]
 fn the_gauges_speak_of_the_last_minute() {
     let p = policy(1, at_most(100));
     let mut world = World::with_policy(&p);

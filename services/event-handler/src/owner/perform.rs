@@ -44,7 +44,8 @@ impl Outgoing {
     fn push(&mut self, delivery: impl Future<Output = ()> + std::marker::Send + 'static) {
         if self.waiting.is_empty() && self.begun < SENDS_AT_ONCE {
             self.begun += 1;
-            tokio::spawn(delivery);
+            // Boxed as well: the runtime moves a task several times.
+            tokio::spawn(delivery.boxed());
         } else {
             self.waiting.push_back(delivery.boxed());
         }
@@ -87,8 +88,9 @@ impl Owner {
             Input::Outstanding { run, reply } => {
                 let _gone = reply.send(machine.outstanding(run));
             }
-            Input::Status { reply } => {
-                let _gone = reply.send(machine.status(now));
+            Input::Status { busy_only, reply } => {
+                let status = if busy_only { machine.busy_status(now) } else { machine.status(now) };
+                let _gone = reply.send(status);
             }
         }
     }

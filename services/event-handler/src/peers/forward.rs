@@ -98,11 +98,12 @@ impl Peers {
     pub(crate) async fn statuses(
         &self,
         parent: &str,
+        busy_only: bool,
     ) -> Vec<(String, Option<v1::ReadHandlerStatusResponse>)> {
         self.refresh().await;
         let calls = self.owners().into_iter().map(|(process, peer)| async move {
             let Some(peer) = peer else { return (process, None) };
-            let request = v1::ReadHandlerStatusRequest { parent: parent.to_owned() };
+            let request = v1::ReadHandlerStatusRequest { parent: parent.to_owned(), busy_only };
             let asked =
                 peer.line().call(|mut client| async move { client.read_handler_status(request).await }).await;
             (process, asked.answer())

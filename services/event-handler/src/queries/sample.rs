@@ -16,9 +16,8 @@ impl Shared {
     pub(crate) async fn sample(&self) -> HandlerSample {
         let routes = self.peers.routes();
         let shards = routes.shards();
-        let asked = shards.iter().map(|shard| {
-            tokio::time::timeout(ANSWER_MAX, routes.ask(*shard, |reply| Input::Status { reply }))
-        });
+        let ask = |reply| Input::Status { busy_only: false, reply };
+        let asked = shards.iter().map(|shard| tokio::time::timeout(ANSWER_MAX, routes.ask(*shard, ask)));
         let answers = futures::future::join_all(asked).await;
         let mut sample = HandlerSample { shards_owned: shards.len() as u64, ..HandlerSample::default() };
         let mut unthrottled = PolicySample { policy: NO_POLICY.to_owned(), ..PolicySample::default() };

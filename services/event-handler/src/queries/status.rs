@@ -15,10 +15,14 @@ use crate::routes::Input;
 
 impl Shared {
     /// Buckets and shards of all handlers; policies of one namespace if given. Runs without a policy make one line.
-    pub(crate) async fn status(&self, parent: &str) -> Result<v1::HandlerStatus, Status> {
-        let namespace = if parent.is_empty() { None } else { Some(names::namespace("parent", parent)?) };
-        let (mut status, _) = self.status_here(namespace.as_deref()).await;
-        for (process, answer) in self.peers.statuses(parent).await {
+    pub(crate) async fn status(
+        &self,
+        asked: v1::GetHandlerStatusRequest,
+    ) -> Result<v1::HandlerStatus, Status> {
+        let v1::GetHandlerStatusRequest { parent, busy_only } = asked;
+        let namespace = if parent.is_empty() { None } else { Some(names::namespace("parent", &parent)?) };
+        let (mut status, _) = self.status_here(namespace.as_deref(), busy_only).await;
+        for (process, answer) in self.peers.statuses(&parent, busy_only).await {
             match answer.and_then(|answer| answer.status) {
                 Some(other) => merge(&mut status, other),
                 None => status.silent_handlers.push(process),
@@ -43,20 +47,26 @@ impl Shared {
 
     /// The latest order to pause or resume that any owner that answers has seen.
     pub(crate) async fn pause_order(&self) -> Uuid {
-        let (_, here) = self.status_here(None).await;
-        let elsewhere = self.peers.statuses("").await.into_iter().filter_map(|(_, answer)| answer);
+        let (_, here) = self.status_here(None, true).await;
+        let elsewhere = self.peers.statuses("", true).await.into_iter().filter_map(|(_, answer)| answer);
         let orders = elsewhere.filter_map(|answer| Uuid::from_slice(&answer.pause_order).ok());
         orders.fold(here, Ord::max)
     }
 
     /// Of the shards that this process owns, and the latest order to pause or resume that they have seen.
-    pub(crate) async fn status_here(&self, namespace: Option<&str>) -> (v1::HandlerStatus, Uuid) {
+    pub(crate) async fn status_here(
+        &self,
+        namespace: Option<&str>,
+        busy_only: bool,
+    ) -> (v1::HandlerStatus, Uuid) {
         let mut status = v1::HandlerStatus { handler: self.process.clone(), ..v1::HandlerStatus::default() };
         let mut unthrottled = v1::PolicyGauge::default();
         let mut order = Uuid::nil();
         let routes = self.peers.routes();
         for shard in routes.shards() {
-            let Some(shown) = routes.ask(shard, |reply| Input::Status { reply }).await else { continue };
+            let Some(shown) = routes.ask(shard, |reply| Input::Status { busy_only, reply }).await else {
+                continue;
+            };
             status.scheduled_runs_count += shown.runs_upcoming;
             status.launched_runs_count += shown.runs_launched;
             order = order.max(shown.pause_order);

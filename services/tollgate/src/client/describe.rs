@@ -96,7 +96,7 @@ async fn around_schedule(session: &Session, name: &str) -> anyhow::Result<()> {
 }
 
 async fn around_policy(session: &Session, name: &str) -> anyhow::Result<()> {
-    let request = v1::GetHandlerStatusRequest { parent: session.parent() };
+    let request = v1::GetHandlerStatusRequest { parent: session.parent(), busy_only: false };
     let Ok(answer) = session.handler().get_handler_status(request).await else { return Ok(()) };
     let Some(gauge) = answer.get_ref().policies.iter().find(|gauge| gauge.policy == name) else {
         return Ok(());

@@ -33,7 +33,8 @@ pub(crate) struct StatusArgs {
 /// What the service says, unless it does not play the role; those of writing.
 pub(crate) async fn run(session: Session, args: StatusArgs) -> anyhow::Result<()> {
     let parent = if args.all_namespaces { String::new() } else { session.parent() };
-    let handler = session.handler().get_handler_status(v1::GetHandlerStatusRequest { parent }).await;
+    let asked = v1::GetHandlerStatusRequest { parent, busy_only: false };
+    let handler = session.handler().get_handler_status(asked).await;
     let emitter = session.emitter().get_emitter_status(v1::GetEmitterStatusRequest {}).await;
     let handler = played(&session, "read the handler's status", handler)?;
     // It is about all namespaces; a key of one of them sees its own buckets.
