@@ -3,6 +3,7 @@
 //! In: a variant, the round, the consumer's ports. Out: resources to apply, and when they fall due. Every round has
 //! schedules of its own, so that one round's runs are never another's.
 
+use chrono_tz::TZ_VARIANTS;
 use prost_types::value::Kind as Json;
 use prost_types::{Duration, Struct, Timestamp, Value};
 use tollgate_proto::v1::apply_resources_request::Resource;
@@ -113,7 +114,11 @@ impl Load<'_> {
             Kind::Apply | Kind::Windows => {
                 let minute = number % 1_440;
                 let cron = Rule::Cron(format!("{} {} * * *", minute % 60, minute / 60));
-                let zone = ZONES[usize::try_from(number / 1_440).unwrap_or(0) % ZONES.len()];
+                let day = usize::try_from(number / 1_440).unwrap_or(0);
+                let zone = match self.variant.zones {
+                    Some(zones) => TZ_VARIANTS[day % zones].name(),
+                    None => ZONES[day % ZONES.len()],
+                };
                 let triggers = vec![Trigger { trigger: Some(cron) }];
                 Schedule { time_zone: zone.to_owned(), ..self.named(&id, triggers, events, target) }
             }

@@ -78,6 +78,9 @@ pub(crate) struct Variant {
     /// m; absent means no policy.
     #[serde(default)]
     pub(crate) max_in_flight: Option<u32>,
+    /// Time zones of schedules that are stored, the first so many of all; absent: 48 of all continents.
+    #[serde(default)]
+    pub(crate) zones: Option<usize>,
     #[serde(default)]
     pub(crate) every_s: u32,
     #[serde(default)]
@@ -160,7 +163,7 @@ impl Scenario {
 
     fn check(&self) -> anyhow::Result<()> {
         ensure!(!self.variants.is_empty(), "variants: at least one is needed");
-        for Variant { name, kind, every_s, seconds, per_second, .. } in &self.variants {
+        for Variant { name, kind, zones, every_s, seconds, per_second, .. } in &self.variants {
             let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             ensure!(
                 !name.is_empty() && name.chars().all(fits),
@@ -170,6 +173,11 @@ impl Scenario {
             ensure!(!paced || *per_second > 0, "{name}: per_second: at least 1 is needed");
             let timed = paced || matches!(kind, Kind::Intervals | Kind::Windows);
             ensure!(!timed || *seconds > 0, "{name}: seconds: at least 1 is needed");
+            let zones_max = chrono_tz::TZ_VARIANTS.len();
+            ensure!(
+                zones.is_none_or(|zones| (1..=zones_max).contains(&zones)),
+                "{name}: zones: {zones:?}: 1 to {zones_max} are allowed"
+            );
             ensure!(*kind != Kind::Intervals || *every_s > 0, "{name}: every_s: at least 1 is needed");
         }
         for bar in &self.bars {

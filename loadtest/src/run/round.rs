@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use tokio::task::JoinSet;
 use tollgate_proto::v1::{TriggerScheduleRequest, Window, WindowState};
 
@@ -27,10 +27,14 @@ const WARM_UP_EVENTS: u32 = 2_000;
 /// What nobody waits for is written within this time.
 const LAZY: Duration = Duration::from_millis(100);
 
-/// So long the CPU of a service is read that has nothing to do.
-const IDLE: Duration = Duration::from_secs(20);
+/// So long, between two windows, the CPU of a service is read that has nothing to do.
+const IDLE: Duration = Duration::from_secs(40);
 /// A minute after much has been stored, PostgreSQL looks through it.
 const REST: Duration = Duration::from_secs(100);
+/// No window takes longer.
+const WINDOW_MAX: Duration = Duration::from_secs(120);
+/// So far from the end of a window readings are taken.
+const ASIDE: Duration = Duration::from_secs(10);
 
 /// The processes of a scenario.
 pub(crate) struct Stage {
@@ -229,17 +233,17 @@ impl Stage {
     /// the emitter's.
     async fn watch_windows(&mut self, load: &Load<'_>) -> anyhow::Result<Row> {
         self.service.pause_dispatch().await?;
-        tokio::time::sleep(LAZY).await;
-        let (idle, began) = (Reading::take(self).await?, Instant::now());
-        tokio::time::sleep(IDLE).await;
-        let (service_s, database_s) = idle.cpu_s(self).await?;
-        let idle_cpu = (service_s + database_s) / began.elapsed().as_secs_f64();
         let mut row = self.apply(load).await?;
         tokio::time::sleep(REST).await;
+        self.database.settle().await?;
+        let before = self.after_a_window().await?;
         let began = Instant::now();
-        let before = self.complete_windows().await?;
         let (reading, rows) = (Reading::take(self).await?, self.database.children_read().await?);
-        tokio::time::sleep(Duration::from_secs(u64::from(load.variant.seconds))).await;
+        tokio::time::sleep(IDLE).await;
+        let (service_s, database_s) = reading.cpu_s(self).await?;
+        let idle_cpu = (service_s + database_s) / began.elapsed().as_secs_f64();
+        let watched = Duration::from_secs(u64::from(load.variant.seconds));
+        tokio::time::sleep(watched.saturating_sub(began.elapsed())).await;
         let (service_s, database_s) = reading.cpu_s(self).await?;
         let cpu_s = service_s + database_s - idle_cpu * began.elapsed().as_secs_f64();
         // The server's counts come a second late.
@@ -253,13 +257,29 @@ impl Stage {
         row.window_cpu_ms = Some(cpu_s * 1e3 / new.len() as f64);
         row.rows_read_per_run = read.map(|read| read as f64 / runs as f64);
         row.notes.push(format!(
-            "{} windows with {runs} runs; service {:.0} ms, database {:.0} ms, less {:.1} ms a second when idle",
+            "{} windows with {runs} runs; service {:.0} ms, database {:.0} ms, less {:.1} ms a second between windows",
             new.len(),
             service_s * 1e3,
             database_s * 1e3,
             idle_cpu * 1e3
         ));
         Ok(row)
+    }
+
+    /// The windows that are complete, a moment after one more is.
+    async fn after_a_window(&self) -> anyhow::Result<Vec<Window>> {
+        let newest = |windows: &[Window]| {
+            windows.iter().filter_map(|window| window.start_time).map(|time| time.seconds).max()
+        };
+        let (before, began) = (newest(&self.complete_windows().await?), Instant::now());
+        while began.elapsed() < WINDOW_MAX {
+            tokio::time::sleep(ASIDE / 10).await;
+            if newest(&self.complete_windows().await?) > before {
+                tokio::time::sleep(ASIDE).await;
+                return self.complete_windows().await;
+            }
+        }
+        bail!("no window was completed within {} s", WINDOW_MAX.as_secs())
     }
 
     async fn complete_windows(&self) -> anyhow::Result<Vec<Window>> {
