@@ -121,6 +121,8 @@ async fn a_consumer_with_nothing_but_curl_releases() {
         (&json!("namespaces/default/policies/p"), &json!(1))
     );
     let target = json!({"http": {"url": consumer.url(), "secret": SECRET}});
+    let busy = || curl(&[&at("handlerStatus?busyOnly=true")])["policies"].as_array().map_or(0, Vec::len);
+    assert_eq!(busy(), 0);
     let schedule =
         json!({"triggers": [{"cron": "0 0 1 1 *"}], "policy": "p", "target": target, "payload": {"a": 1}});
     let schedule = post(at("namespaces/default/schedules?scheduleId=s"), schedule);
@@ -132,6 +134,7 @@ async fn a_consumer_with_nothing_but_curl_releases() {
     assert_eq!(event.data, json!({"a": 1}));
     let status = curl(&[&at("handlerStatus")]);
     assert_eq!(status["heldCount"], "1", "a 64-bit number is a text: {status}");
+    assert_eq!(busy(), 1);
     // Without a body, without a header: the id is all that is needed.
     let release = at(&format!("events/{}:release", event.event_id));
     assert_eq!(curl(&["-X", "POST", &release])["status"], "RELEASE_STATUS_RELEASED");

@@ -155,6 +155,14 @@ pub struct Status {
     pub pause_order: Uuid,
 }
 
+/// What waits under a policy.
+#[derive(Clone, Copy, Default)]
+struct Waiting {
+    events: u64,
+    /// When the oldest fell due.
+    since_us: Option<i64>,
+}
+
 impl Shard {
     /// Why an event of an unfinished run is where it is; none if the run or the event has ended, or is not known.
     pub fn explain(&self, id: RunId, index: u32, now: Now) -> Option<Explanation> {
@@ -218,7 +226,7 @@ impl Shard {
     fn glance(&self, now: Now, busy_only: bool) -> Status {
         let (launched, all_waiting) = self.waiting_by_policy(now);
         let gauges = self.buckets.iter().filter_map(|(policy, bucket)| {
-            let (waiting, since_us) = all_waiting.get(policy).copied().unwrap_or_default();
+            let Waiting { events: waiting, since_us } = all_waiting.get(policy).copied().unwrap_or_default();
             let started_per_s = bucket.started_per_s(now);
             let busy = bucket.held > 0 || waiting > 0 || started_per_s > 0.0;
             (busy || !busy_only).then(|| Gauge {
@@ -349,20 +357,20 @@ impl Shard {
     }
 
     /// How many runs have launched; how many events wait under each policy, and since when the oldest has.
-    fn waiting_by_policy(&self, now: Now) -> (u64, BTreeMap<Option<Uuid>, (u64, Option<i64>)>) {
-        let mut all: BTreeMap<_, (u64, Option<i64>)> = BTreeMap::new();
+    fn waiting_by_policy(&self, now: Now) -> (u64, BTreeMap<Option<Uuid>, Waiting>) {
+        let mut all: BTreeMap<_, Waiting> = BTreeMap::new();
         let mut launched = 0;
         for run in self.runs.values().filter(|r| r.launched) {
             launched += 1;
             if run.cancelled {
                 continue;
             }
-            let (waiting, oldest) = all.entry(run.row.policy_uid).or_default();
-            *waiting += u64::from(run.retrying);
+            let waiting = all.entry(run.row.policy_uid).or_default();
+            waiting.events += u64::from(run.retrying);
             if run.next_is_due(now.wall_us, self.options.early_us) {
-                *waiting += self.due_now(run, now);
-                let since = run.launch_of(run.row.cursor);
-                *oldest = Some(oldest.map_or(since, |o| o.min(since)));
+                waiting.events += self.due_now(run, now);
+                let since_us = run.launch_of(run.row.cursor);
+                waiting.since_us = Some(waiting.since_us.map_or(since_us, |oldest| oldest.min(since_us)));
             }
         }
         (launched, all)
