@@ -239,11 +239,17 @@ mod tests {
 
     use super::*;
 
+    fn yaml(folder: &Path) -> Vec<std::path::PathBuf> {
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        files.filter(|path| path.extension() == Some("yaml".as_ref())).collect()
+    }
+
     #[test]
     fn every_scenario_can_be_read() {
+        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios"));
         let mut count = 0;
-        for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios")).unwrap() {
-            let scenario = Scenario::read(&entry.unwrap().path()).unwrap();
+        for path in [folder.to_owned(), folder.join("large")].into_iter().flat_map(|folder| yaml(&folder)) {
+            let scenario = Scenario::read(&path).unwrap();
             assert_eq!(
                 scenario.lanes().len(),
                 2 * scenario.variants.len() + usize::from(scenario.yardstick.is_some())

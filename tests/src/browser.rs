@@ -25,6 +25,8 @@ use crate::wait_for;
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 /// The driver says so when it listens.
 const STARTED: &str = "started successfully on port ";
+/// So often a driver is started until one finds a port.
+const DRIVER_TRIES: u32 = 5;
 /// Enter, for [`Browser::keys`].
 pub const ENTER: &str = "\u{e007}";
 /// Tab, for [`Browser::keys`].
@@ -73,6 +75,30 @@ fn program(variable: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("{variable} names no file. Run the tests with ./tests/run, which sets it"))
 }
 
+/// A driver and its port. None where it ended: the port that it found free for one family of addresses may be taken for
+/// the other.
+fn start_driver() -> Option<(Child, String)> {
+    let mut driver = Command::new(program("TOLLGATE_TEST_CHROMEDRIVER"))
+        .args(["--port=0", "--log-level=WARNING"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+    let port = lines.by_ref().map_while(Result::ok).find_map(|line| {
+        let (_, port) = line.split_once(STARTED)?;
+        Some(port.trim_matches(|c: char| !c.is_ascii_digit()).to_owned())
+    });
+    let Some(port) = port else {
+        driver.wait().unwrap();
+        return None;
+    };
+    // Whoever writes into a pipe that nobody reads stops some day.
+    std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+    Some((driver, port))
+}
+
 impl Browser {
     /// A browser that opens paths of the console at this address.
     ///
@@ -80,24 +106,9 @@ impl Browser {
     /// When the driver or the browser does not start.
     pub async fn start(base: &str) -> Self {
         let axe = std::fs::read_to_string(program("TOLLGATE_TEST_AXE")).unwrap();
-        let mut driver = Command::new(program("TOLLGATE_TEST_CHROMEDRIVER"))
-            .args(["--port=0", "--log-level=WARNING"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
-        let port = lines
-            .by_ref()
-            .map_while(Result::ok)
-            .find_map(|line| {
-                let (_, port) = line.split_once(STARTED)?;
-                Some(port.trim_matches(|c: char| !c.is_ascii_digit()).to_owned())
-            })
+        let (driver, port) = (0..DRIVER_TRIES)
+            .find_map(|_| start_driver())
             .expect("chromedriver does not say on which port it listens");
-        // Whoever writes into a pipe that nobody reads stops some day.
-        std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
         let client = Client::builder(TokioExecutor::new()).build_http();
         let mut browser = Self {
             driver,

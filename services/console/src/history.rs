@@ -92,13 +92,12 @@ fn add(ring: &mut VecDeque<Point>, now_us: i64, held: u64, limit: Option<u32>) {
         Some(last) if last.until_us >= now_us => return,
         Some(last) if now_us - last.until_us < GAP_US => {
             last.until_us = now_us;
-            if (last.held, last.limit) == (held, limit) {
-                return;
+            if (last.held, last.limit) != (held, limit) {
+                ring.push_back(Point { at_us: now_us, until_us: now_us, held, limit });
             }
         }
-        _ => {}
+        _ => ring.push_back(Point { at_us: now_us, until_us: now_us, held, limit }),
     }
-    ring.push_back(Point { at_us: now_us, until_us: now_us, held, limit });
     while ring.len() > POINTS_MAX || ring.front().is_some_and(|first| first.until_us < now_us - SPAN_US) {
         ring.pop_front();
     }
