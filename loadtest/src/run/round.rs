@@ -31,6 +31,10 @@ const LAZY: Duration = Duration::from_millis(100);
 const IDLE: Duration = Duration::from_secs(40);
 /// A minute after much has been stored, PostgreSQL looks through it.
 const REST: Duration = Duration::from_secs(100);
+/// With much more it takes longer.
+const QUIET_MAX: Duration = Duration::from_secs(1_800);
+/// CPU seconds a second of a service and a database that have nothing to do are fewer.
+const QUIET: f64 = 0.05;
 /// No window takes longer.
 const WINDOW_MAX: Duration = Duration::from_secs(120);
 /// So far from the end of a window readings are taken.
@@ -236,6 +240,7 @@ impl Stage {
         let mut row = self.apply(load).await?;
         tokio::time::sleep(REST).await;
         self.database.settle().await?;
+        self.quiet().await?;
         let before = self.after_a_window().await?;
         let began = Instant::now();
         let (reading, rows) = (Reading::take(self).await?, self.database.children_read().await?);
@@ -264,6 +269,20 @@ impl Stage {
             idle_cpu * 1e3
         ));
         Ok(row)
+    }
+
+    /// Waits until the database no longer looks through what is new.
+    async fn quiet(&mut self) -> anyhow::Result<()> {
+        let began = Instant::now();
+        while began.elapsed() < QUIET_MAX {
+            let reading = Reading::take(self).await?;
+            tokio::time::sleep(ASIDE).await;
+            let (service_s, database_s) = reading.cpu_s(self).await?;
+            if service_s + database_s < QUIET * ASIDE.as_secs_f64() {
+                return Ok(());
+            }
+        }
+        bail!("the database was still busy after {} s", QUIET_MAX.as_secs())
     }
 
     /// The windows that are complete, a moment after one more is.
