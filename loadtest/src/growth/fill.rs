@@ -1,7 +1,8 @@
 //! Brings about what there is beside the load: by the calls that users make, so that it is what theirs would be.
 //!
 //! Runs that wait are those that a paused policy has held up: schedules of every minute, whose runs of the last minutes
-//! are made by backfill. Schedules are like those of `windows-500k`, in fewer zones; what falls due of them goes to a lane of its own.
+//! are made by backfill. Schedules are like those of `windows-500k`, in fewer zones; what falls due of them goes to a lane
+//! of its own.
 
 use std::time::{Duration, Instant};
 

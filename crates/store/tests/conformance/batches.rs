@@ -107,6 +107,33 @@ pub(crate) async fn plain_commit_is_fenced(place: &Place) {
     assert_eq!(store.load_shard(5).await.unwrap().batches, [new]);
 }
 
+/// As an owner takes in what an emitter has handed over: few runs go one by one, many by one statement.
+pub(crate) async fn commit_of_runs_alone_is_fenced(place: &Place) {
+    let store = place.open().await;
+    let one = schedule("one");
+    let emitted: Vec<Run> = (0..100).map(|i| run(&one, 5, NOON_US + i)).collect();
+    let ids: Vec<RunId> = emitted.iter().map(|run| run.id).collect();
+    store.emit(&emitted, &[]).await.unwrap();
+    let read = async |count: usize| {
+        let mut runs = store.runs(5, &ids[..count]).await.unwrap();
+        runs.sort_by_key(|run| run.id);
+        runs
+    };
+    for count in [1, 64, 65, 100] {
+        let old = take(&*store, 5).await;
+        let mut lease = take(&*store, 5).await;
+        let before = read(count).await;
+        let priority = u8::try_from(count).unwrap();
+        let runs_changed: Vec<Run> = before.iter().map(|run| Run { priority, ..run.clone() }).collect();
+        let changes = Changes { runs_changed, ..Changes::default() };
+        let mut zombie = old.clone();
+        assert!(matches!(store.commit(&mut zombie, &changes).await, Err(CommitError::Fenced)), "{count}");
+        assert_eq!(read(count).await, before, "{count}");
+        store.commit(&mut lease, &changes).await.unwrap();
+        assert_eq!(read(count).await, changes.runs_changed, "{count}");
+    }
+}
+
 /// Plain commits that come at once may share a statement: each writes its own, whatever becomes of the others.
 pub(crate) async fn plain_commits_of_many_shards_at_once_stand_or_fall_alone(place: &Place) {
     const STALE: u16 = 7;

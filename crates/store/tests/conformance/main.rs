@@ -62,7 +62,7 @@ conformance! {
         list_filters_hold_together policies_are_listed_and_filtered audit_is_newest_first_by_page
         audit_is_read_from_a_moment_on deleting_keeps_runs ten_thousand_schedules concurrent_writers_keep_the_registry corrupt_schedule_is_named
         text_survives;
-    batches: batches_round_trip plain_commit_writes_runs_and_ends plain_commit_is_fenced
+    batches: batches_round_trip plain_commit_writes_runs_and_ends plain_commit_is_fenced commit_of_runs_alone_is_fenced
         plain_commit_of_a_run_that_is_not_there_writes_nothing
         plain_commits_of_many_shards_at_once_stand_or_fall_alone
         events_are_listed_from_batches_and_rows an_event_that_moves_is_always_listed
