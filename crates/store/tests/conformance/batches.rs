@@ -123,8 +123,9 @@ pub(crate) async fn commit_of_runs_alone_is_fenced(place: &Place) {
         let old = take(&*store, 5).await;
         let mut lease = take(&*store, 5).await;
         let before = read(count).await;
-        let priority = u8::try_from(count).unwrap();
-        let runs_changed: Vec<Run> = before.iter().map(|run| Run { priority, ..run.clone() }).collect();
+        let reason = count.to_string();
+        let runs_changed: Vec<Run> =
+            before.iter().map(|run| Run { reason: reason.clone(), ..run.clone() }).collect();
         let changes = Changes { runs_changed, ..Changes::default() };
         let mut zombie = old.clone();
         assert!(matches!(store.commit(&mut zombie, &changes).await, Err(CommitError::Fenced)), "{count}");
