@@ -207,53 +207,6 @@ async fn unreachable_server_is_named_without_its_password() {
     assert!(matches!(error, StoreError::Invalid { .. }), "{error}");
 }
 
-/// What the planner makes of statements once and for all, in the states that a young table goes through.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plans_made_on_an_empty_table_look_up_by_key() {
-    const STATEMENTS: [(&str, &str); 11] = [
-        ("tokens_delete", include_str!("../../src/postgres/queries/tokens_delete.sql")),
-        ("history_delete", include_str!("../../src/postgres/queries/history_delete.sql")),
-        ("runs_delete", include_str!("../../src/postgres/queries/runs_delete.sql")),
-        ("inbox_delete", include_str!("../../src/postgres/queries/inbox_delete.sql")),
-        ("shard_schedules_delete", include_str!("../../src/postgres/queries/shard_schedules_delete.sql")),
-        ("shard_policies_delete", include_str!("../../src/postgres/queries/shard_policies_delete.sql")),
-        ("specs_by_keys", include_str!("../../src/postgres/queries/specs_by_keys.sql")),
-        ("runs_emitted", include_str!("../../src/postgres/queries/runs_emitted.sql")),
-        ("tokens_list", include_str!("../../src/postgres/queries/tokens_list.sql")),
-        ("history_list", include_str!("../../src/postgres/queries/history_list.sql")),
-        ("scan", include_str!("../../src/postgres/queries/scan.sql")),
-    ];
-    let place = Place::postgres().await;
-    let store = place.open().await;
-    store.close().await;
-    let mut connection = place.postgres_connection().await;
-    let settings = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
-                    SET plan_cache_mode = force_generic_plan";
-    sqlx::raw_sql(settings).execute(&mut connection).await.unwrap();
-    for state in ["SELECT 1", "VACUUM ANALYZE"] {
-        sqlx::raw_sql(state).execute(&mut connection).await.unwrap();
-        for (name, text) in STATEMENTS {
-            let parameters = (1..10).take_while(|n| text.contains(&format!("${n}"))).count();
-            let nulls = vec!["NULL"; parameters].join(", ");
-            let prepare = format!("DEALLOCATE ALL; PREPARE {name} AS {text}");
-            sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut connection).await.unwrap();
-            let explain = format!("EXPLAIN (COSTS OFF) EXECUTE {name} ({nulls})");
-            let plan: Vec<String> = sqlx::query_scalar(AssertSqlSafe(explain))
-                .persistent(false)
-                .fetch_all(&mut connection)
-                .await
-                .unwrap();
-            let plan = plan.join("\n");
-            assert!(!plan.contains("Join Filter") && !plan.contains("Seq Scan"), "{state}: {name}\n{plan}");
-            let by_shard_alone = plan.lines().any(|line| line.trim() == "Index Cond: (shard_id = $1)");
-            assert!(!by_shard_alone, "{state}: {name}\n{plan}");
-            assert!(!plan.contains("Filter: (shard_id"), "{state}: {name}\n{plan}");
-            assert!(plan.contains("Index Cond"), "{state}: {name}\n{plan}");
-        }
-    }
-    place.remove().await;
-}
-
 /// A commit of events only, which is one statement.
 fn plain(run: &Run) -> Changes {
     let outcome = Outcome::Succeeded;

@@ -18,6 +18,7 @@ mod keys;
 mod open;
 mod place;
 mod plan;
+mod plans;
 mod prune;
 #[path = "../../../core/tests/handle_simulation/random.rs"]
 mod random;

@@ -87,7 +87,7 @@ impl Place {
         sqlx::PgConnection::connect(&self.url).await.unwrap()
     }
 
-    async fn sqlite_connection(&self) -> sqlx::SqliteConnection {
+    pub(crate) async fn sqlite_connection(&self) -> sqlx::SqliteConnection {
         sqlx::SqliteConnection::connect(&self.url).await.unwrap()
     }
 

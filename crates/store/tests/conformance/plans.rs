@@ -1,0 +1,136 @@
+//! Which way statements go: by key to the rows that they need, whatever else a table holds.
+
+use std::fs;
+use std::path::Path;
+
+use sqlx::{AssertSqlSafe, Connection as _, Row as _};
+
+use super::place::Place;
+
+/// What SQLite may read from one end to the other: tables with few rows, whatever is stored, and results of a part of the
+/// same statement.
+const SHORT: [&str; 11] = [
+    "CONSTANT",
+    "api_keys",
+    "counted",
+    "free",
+    "launch_shards",
+    "members",
+    "queue_shards",
+    "scan_tasks",
+    "scan_windows",
+    "sqlite_schema",
+    "unfinished",
+];
+
+/// Statements that read a whole shard (or what a partial index has of it), or a table in the order of an index, because
+/// that is what they are for.
+const WHOLE: [&str; 17] = [
+    "audit_list",
+    "audit_since",
+    "batches_load",
+    "inbox_list",
+    "news",
+    "prune_specs",
+    "prune_windows",
+    "runs_list_open",
+    "runs_load",
+    "runs_policy_open",
+    "runs_unknown",
+    "runs_waiting",
+    "schedules_count",
+    "shard_policies_load",
+    "shard_schedules_load",
+    "specs_stored",
+    "tokens_load",
+];
+
+/// What is wrong with a step of SQLite's plan.
+fn detour(step: &str) -> bool {
+    if let Some(table) = step.strip_prefix("SCAN ") {
+        return !table.contains("VIRTUAL TABLE") && !SHORT.contains(&table.split(' ').next().unwrap());
+    }
+    // Indexes of part of a table are made for it.
+    let partial = ["runs_emitted", "runs_open", "runs_unknown"].iter().any(|index| step.contains(index));
+    (step.ends_with("(shard_id=?)") && !partial) || step.ends_with("(namespace=?)")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sqlite_looks_up_by_key() {
+    let place = Place::sqlite();
+    place.open().await.close().await;
+    let mut connection = place.sqlite_connection().await;
+    let mut detours = Vec::new();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite/queries");
+    let mut whole = WHOLE.to_vec();
+    for file in fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let text = fs::read_to_string(&path).unwrap();
+        // Without parameters, all are NULL; nothing is carried out.
+        let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {text}"));
+        let rows = sqlx::raw_sql(explain).fetch_all(&mut connection).await.unwrap();
+        let steps: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
+        assert!(!steps.is_empty() || text.contains("VALUES") || !text.contains("FROM"), "{name}");
+        let of_it: Vec<&String> = steps.iter().filter(|step| detour(step)).collect();
+        if let Some(at) = whole.iter().position(|whole| *whole == name) {
+            whole.swap_remove(at);
+        } else {
+            detours.extend(of_it.iter().map(|step| format!("{name}: {step}")));
+        }
+        // Not even those look at a shard's runs for each row of something else.
+        let walks_runs = steps.iter().any(|step| step.starts_with("SEARCH runs ") && detour(step));
+        assert!(!walks_runs, "{name}: {steps:?}");
+    }
+    assert!(detours.is_empty(), "{}", detours.join("\n"));
+    assert!(whole.is_empty(), "no such statements: {whole:?}");
+    connection.close().await.unwrap();
+    place.remove().await;
+}
+
+/// What the planner makes of statements once and for all, in the states that a young table goes through.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plans_made_on_an_empty_table_look_up_by_key() {
+    const STATEMENTS: [(&str, &str); 11] = [
+        ("tokens_delete", include_str!("../../src/postgres/queries/tokens_delete.sql")),
+        ("history_delete", include_str!("../../src/postgres/queries/history_delete.sql")),
+        ("runs_delete", include_str!("../../src/postgres/queries/runs_delete.sql")),
+        ("inbox_delete", include_str!("../../src/postgres/queries/inbox_delete.sql")),
+        ("shard_schedules_delete", include_str!("../../src/postgres/queries/shard_schedules_delete.sql")),
+        ("shard_policies_delete", include_str!("../../src/postgres/queries/shard_policies_delete.sql")),
+        ("specs_by_keys", include_str!("../../src/postgres/queries/specs_by_keys.sql")),
+        ("runs_emitted", include_str!("../../src/postgres/queries/runs_emitted.sql")),
+        ("tokens_list", include_str!("../../src/postgres/queries/tokens_list.sql")),
+        ("history_list", include_str!("../../src/postgres/queries/history_list.sql")),
+        ("scan", include_str!("../../src/postgres/queries/scan.sql")),
+    ];
+    let place = Place::postgres().await;
+    let store = place.open().await;
+    store.close().await;
+    let mut connection = place.postgres_connection().await;
+    let settings = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
+                    SET plan_cache_mode = force_generic_plan";
+    sqlx::raw_sql(settings).execute(&mut connection).await.unwrap();
+    for state in ["SELECT 1", "VACUUM ANALYZE"] {
+        sqlx::raw_sql(state).execute(&mut connection).await.unwrap();
+        for (name, text) in STATEMENTS {
+            let parameters = (1..10).take_while(|n| text.contains(&format!("${n}"))).count();
+            let nulls = vec!["NULL"; parameters].join(", ");
+            let prepare = format!("DEALLOCATE ALL; PREPARE {name} AS {text}");
+            sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut connection).await.unwrap();
+            let explain = format!("EXPLAIN (COSTS OFF) EXECUTE {name} ({nulls})");
+            let plan: Vec<String> = sqlx::query_scalar(AssertSqlSafe(explain))
+                .persistent(false)
+                .fetch_all(&mut connection)
+                .await
+                .unwrap();
+            let plan = plan.join("\n");
+            assert!(!plan.contains("Join Filter") && !plan.contains("Seq Scan"), "{state}: {name}\n{plan}");
+            let by_shard_alone = plan.lines().any(|line| line.trim() == "Index Cond: (shard_id = $1)");
+            assert!(!by_shard_alone, "{state}: {name}\n{plan}");
+            assert!(!plan.contains("Filter: (shard_id"), "{state}: {name}\n{plan}");
+            assert!(plan.contains("Index Cond"), "{state}: {name}\n{plan}");
+        }
+    }
+    place.remove().await;
+}
