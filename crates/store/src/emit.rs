@@ -36,6 +36,9 @@ pub struct WindowRow {
     pub runs: u32,
 }
 
+/// The (slot, schedule, ordinal) of a child that has been read, to go on after.
+pub type Checkpoint = (i32, Uuid, u32);
+
 /// A scan task that an emitter has claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimedTask {
@@ -43,8 +46,8 @@ pub struct ClaimedTask {
     pub window: Window,
     /// What to read.
     pub task: Task,
-    /// The last (slot, schedule, ordinal) that has been emitted, to go on after.
-    pub checkpoint: Option<(i32, Uuid, u32)>,
+    /// The last child that has been emitted.
+    pub checkpoint: Option<Checkpoint>,
 }
 
 /// A child that may fire, with the schedule that it belongs to.
@@ -60,13 +63,13 @@ pub struct ScannedChild {
     pub shard: u16,
 }
 
-/// Part of a scan.
+/// What a scan read of one task.
 #[derive(Clone, Debug)]
 pub struct ScanPage {
     /// In the order (slot, schedule, ordinal); fewer than were asked for where rows are corrupt.
     pub children: Vec<ScannedChild>,
     /// The last row that was read, corrupt or not, to go on after; none where nothing follows.
-    pub next: Option<(i32, Uuid, u32)>,
+    pub next: Option<Checkpoint>,
     /// How many rows could not be read. Each has been named in the log.
     pub corrupt: u32,
 }
@@ -106,14 +109,13 @@ pub trait EmitStore: Send + Sync {
         now_us: i64,
         limit: u32,
     ) -> Result<Vec<ClaimedTask>, StoreError>;
-    /// The children of a task in the order (slot, schedule, ordinal), after `checkpoint`: exactly those of its zone,
-    /// launch expression and slots. Reads at most `limit`, at least 1.
+    /// The children of each task in the order (slot, schedule, ordinal), after its checkpoint: exactly those of its zone,
+    /// launch expression and slots. Of each at most `limit`, at least 1.
     async fn scan(
         &self,
-        task: &Task,
-        checkpoint: Option<(i32, Uuid, u32)>,
+        tasks: &[(&Task, Option<Checkpoint>)],
         limit: u32,
-    ) -> Result<ScanPage, StoreError>;
+    ) -> Result<Vec<ScanPage>, StoreError>;
     /// Hands runs over to their shards, and records triggers that make none. What is there already stays as it is.
     /// Returns how many runs were new. May use several transactions.
     async fn emit(&self, runs: &[Run], skipped: &[Skipped]) -> Result<u32, StoreError>;
@@ -122,7 +124,7 @@ pub trait EmitStore: Send + Sync {
         &self,
         task: &ClaimedTask,
         lease_id: Uuid,
-        checkpoint: (i32, Uuid, u32),
+        checkpoint: Checkpoint,
     ) -> Result<(), StoreError>;
     /// Tasks are done; a window whose last task is done is complete, and its task rows go. `runs` are the runs that
     /// the tasks emitted, for the window's count.

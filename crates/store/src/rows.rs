@@ -18,8 +18,8 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use batch::{BatchRecord, batches_from, batches_limit, tokens_of};
 pub(crate) use emit::{
-    ClaimRow, FrontierRow, ScanRow, TaskRow, WindowRecord, in_task_order, scan_ranges, scanned, task_rows,
-    window_tasks,
+    ClaimRow, FrontierRow, ScanRow, TaskRow, WindowRecord, in_task_order, range_rows, scan_ranges, scanned,
+    task_rows, window_tasks,
 };
 pub(crate) use handle::{
     BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, ScheduleBodyRow, SpecKey,

@@ -42,7 +42,7 @@ pub struct Options {
     pub window_s: i64,
     /// How far ahead of now windows are opened, in seconds.
     pub ahead_s: i64,
-    /// How many children are read at once.
+    /// How many children of a scan task are read at once.
     pub page: u32,
     /// How many scan tasks are claimed at once.
     pub claim: u32,
@@ -60,7 +60,7 @@ impl Default for Options {
             window_s: 60,
             ahead_s: 300,
             page: 1_000,
-            claim: 64,
+            claim: 128,
             lease_s: 30,
             late_after_s: 60,
             catch_up_s: 3_600,

@@ -12,12 +12,15 @@ use tokio_util::sync::CancellationToken;
 use tollgate_core::emit;
 use tollgate_core::model::SECOND_US;
 use tollgate_store::StoreError;
-use tollgate_store::emit::{ClaimedTask, ScannedChild};
+use tollgate_store::emit::{ClaimedTask, ScanPage, ScannedChild};
 use uuid::Uuid;
 
 use crate::batch::Batch;
 use crate::judge::{Fate, Judge};
 use crate::{Emitter, RoundReport};
+
+/// So many children of each task are read together with those of the others.
+const FIRST_PAGE: u32 = 32;
 
 /// How a task was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,11 +73,14 @@ impl Emitter {
     ) -> Result<(), StoreError> {
         let mut batch = Batch::new(again);
         let mut done = Vec::new();
-        for task in tasks {
+        // The first children of all tasks at once: most tasks have no more.
+        let from: Vec<_> = tasks.iter().map(|claimed| (&claimed.task, claimed.checkpoint)).collect();
+        let pages = self.store.scan(&from, self.options.page.clamp(1, FIRST_PAGE)).await?;
+        for (task, page) in tasks.iter_mut().zip(pages) {
             if stop.is_cancelled() || self.clock.wall_us() >= lease.until_us {
                 break;
             }
-            match self.scan_task(task, lease, &mut batch, report, stop).await {
+            match self.scan_task(task, page, lease, &mut batch, report, stop).await {
                 Ok(Left::Done) => done.push(task.clone()),
                 Ok(Left::Unfinished) => break,
                 Err(error @ StoreError::Corrupt { .. }) => {
@@ -100,27 +106,35 @@ impl Emitter {
         Ok(())
     }
 
+    /// Carries out a task whose first page has been read.
     async fn scan_task(
         &self,
         claimed: &mut ClaimedTask,
+        mut page: ScanPage,
         lease: Lease,
         batch: &mut Batch,
         report: &mut RoundReport,
         stop: &CancellationToken,
     ) -> Result<Left, StoreError> {
         let limit = self.options.page.max(1);
+        let mut is_first = true;
         loop {
-            let page = self.store.scan(&claimed.task, claimed.checkpoint, limit).await?;
             self.judge_page(claimed, &page.children, batch, report).await?;
             report.corrupt += page.corrupt;
             self.stats.corrupt.fetch_add(page.corrupt.into(), Ordering::Relaxed);
             let Some(checkpoint) = page.next else { return Ok(Left::Done) };
-            self.flush(batch, report).await?;
-            self.store.checkpoint(claimed, lease.id, checkpoint).await?;
             claimed.checkpoint = Some(checkpoint);
+            // To read the first page again costs less than a checkpoint after it.
+            if !is_first {
+                self.flush(batch, report).await?;
+                self.store.checkpoint(claimed, lease.id, checkpoint).await?;
+            }
             if stop.is_cancelled() || self.clock.wall_us() >= lease.until_us {
                 return Ok(Left::Unfinished);
             }
+            let pages = self.store.scan(&[(&claimed.task, claimed.checkpoint)], limit).await?;
+            let Some(next) = pages.into_iter().next() else { return Ok(Left::Done) };
+            (page, is_first) = (next, false);
         }
     }
 

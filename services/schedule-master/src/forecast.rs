@@ -150,7 +150,8 @@ impl ScheduleMaster {
         let mut groups: HashMap<Child, Together> = HashMap::new();
         let mut checkpoint = None;
         loop {
-            let page = self.store().scan(task, checkpoint, PAGE).await.map_err(status)?;
+            let pages = self.store().scan(&[(task, checkpoint)], PAGE).await.map_err(status)?;
+            let Some(page) = pages.into_iter().next() else { return Ok(groups) };
             count.left_out = count.left_out.saturating_add(page.corrupt);
             for scanned in page.children {
                 let schedule = &scanned.schedule;

@@ -12,11 +12,11 @@ use tollgate_core::model::{Run, SkipReason, Skipped};
 use uuid::Uuid;
 
 use super::Postgres;
-use crate::emit::{ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
+use crate::emit::{Checkpoint, ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
 use crate::failure::Failure;
 use crate::rows::{
     ClaimRow, FrontierRow, RunRow, ScanRow, SkippedRow, TaskRow, WindowRecord, Word as _, all, in_task_order,
-    run_rows, scan_ranges, scanned, skipped_rows, task_rows, window_tasks,
+    range_rows, run_rows, scanned, skipped_rows, task_rows, window_tasks,
 };
 use crate::{CorruptRow, StoreError};
 
@@ -94,35 +94,19 @@ impl EmitStore for Postgres {
 
     async fn scan(
         &self,
-        task: &Task,
-        checkpoint: Option<(i32, Uuid, u32)>,
+        tasks: &[(&Task, Option<Checkpoint>)],
         limit: u32,
-    ) -> Result<ScanPage, StoreError> {
-        let mut rows: Vec<ScanRow> = Vec::new();
-        for range in scan_ranges(&task.slots, checkpoint) {
-            let left = (limit as usize).saturating_sub(rows.len());
-            if left == 0 {
-                break;
-            }
-            let (slot, uid, ordinal) = range.after;
-            let query = sqlx::query_as(sql!("scan"))
-                .bind(task.zone.clone())
-                .bind(task.launch_expression.clone())
-                .bind(slot)
-                .bind(uid)
-                .bind(ordinal)
-                .bind(range.last)
-                .bind(left as i64);
-            rows.extend(self.judge(rows!(self, query))?);
-        }
-        let (page, found) = scanned(task, rows, limit);
-        let part = ("children", format!("{} {}", task.zone, task.launch_expression));
-        if checkpoint.is_none() {
-            self.corruption.found(part, found);
-        } else {
-            self.corruption.also(part, found);
-        }
-        Ok(page)
+    ) -> Result<Vec<ScanPage>, StoreError> {
+        let ranges = range_rows(tasks);
+        let query = columns!(sqlx::query_as::<_, ScanRow>(sql!("scan")), ranges;
+            task zone launch_expression slot schedule_uid ordinal last);
+        let rows = self.judge(rows!(self, query.bind(i64::from(limit))))?;
+        let mut rows = rows.into_iter().peekable();
+        let pages = (0..).zip(tasks).map(|(number, &(task, checkpoint))| {
+            let of_it = std::iter::from_fn(|| rows.next_if(|row| row.task == number)).collect();
+            scanned(&self.corruption, task, checkpoint, of_it, limit)
+        });
+        Ok(pages.collect())
     }
 
     async fn emit(&self, runs: &[Run], skipped: &[Skipped]) -> Result<u32, StoreError> {
@@ -155,7 +139,7 @@ impl EmitStore for Postgres {
         &self,
         task: &ClaimedTask,
         lease_id: Uuid,
-        (slot, uid, ordinal): (i32, Uuid, u32),
+        (slot, uid, ordinal): Checkpoint,
     ) -> Result<(), StoreError> {
         let (start_us, task) = (task.window.start_us, task.task.clone());
         self.run_tx("checkpoint", move |connection| {

@@ -14,8 +14,8 @@ use uuid::Uuid;
 use super::plan::read_schedule;
 use super::{corrupt, count, json, parse, shard_of};
 use crate::StoreError;
-use crate::corrupt::CorruptRow;
-use crate::emit::{ClaimedTask, Frontier, ScanPage, ScannedChild, WindowRow};
+use crate::corrupt::{CorruptRow, Corruption};
+use crate::emit::{Checkpoint, ClaimedTask, Frontier, ScanPage, ScannedChild, WindowRow};
 
 /// How far the emitters are.
 #[derive(Debug, FromRow)]
@@ -144,10 +144,7 @@ pub(crate) struct ScanRange {
 }
 
 /// The reads that make a scan from a checkpoint on: ranges that lie before it are done.
-pub(crate) fn scan_ranges(
-    slots: &[RangeInclusive<i32>],
-    checkpoint: Option<(i32, Uuid, u32)>,
-) -> Vec<ScanRange> {
+pub(crate) fn scan_ranges(slots: &[RangeInclusive<i32>], checkpoint: Option<Checkpoint>) -> Vec<ScanRange> {
     let mut sorted: Vec<_> = slots.iter().filter(|range| !range.is_empty()).collect();
     sorted.sort_by_key(|range| *range.start());
     let checkpoint = checkpoint.map(|(slot, uid, ordinal)| (slot, uid, super::int(ordinal)));
@@ -170,9 +167,40 @@ pub(crate) fn scan_ranges(
     ranges
 }
 
+/// A read of a scan for a statement that does several at once.
+#[derive(Debug)]
+pub(crate) struct RangeRow {
+    /// The task's place among those that are asked for.
+    pub(crate) task: i32,
+    pub(crate) zone: String,
+    pub(crate) launch_expression: String,
+    pub(crate) slot: i32,
+    pub(crate) schedule_uid: Uuid,
+    pub(crate) ordinal: i32,
+    pub(crate) last: i32,
+}
+
+/// The reads of scans of several tasks.
+pub(crate) fn range_rows(tasks: &[(&Task, Option<Checkpoint>)]) -> Vec<RangeRow> {
+    let ranges = (0..).zip(tasks).flat_map(|(number, &(task, checkpoint))| {
+        scan_ranges(&task.slots, checkpoint).into_iter().map(move |range| RangeRow {
+            task: number,
+            zone: task.zone.clone(),
+            launch_expression: task.launch_expression.clone(),
+            slot: range.after.0,
+            schedule_uid: range.after.1,
+            ordinal: range.after.2,
+            last: range.last,
+        })
+    });
+    ranges.collect()
+}
+
 /// A row of a scan.
 #[derive(Debug, FromRow)]
 pub(crate) struct ScanRow {
+    /// The place of its task among those that were asked for.
+    pub(crate) task: i32,
     pub(crate) slot: i32,
     pub(crate) schedule_uid: Uuid,
     pub(crate) ordinal: i32,
@@ -181,10 +209,18 @@ pub(crate) struct ScanRow {
     pub(crate) shard: i32,
 }
 
-/// Makes children of a task's rows, which were read with this limit. A schedule with many children is read once.
+/// Makes children of a task's rows: at most `limit`, of each range of which so many were read. A schedule with many
+/// children is read once.
 ///
 /// What cannot be read is named and left out: one bad row must not stop the others of its minute.
-pub(crate) fn scanned(task: &Task, rows: Vec<ScanRow>, limit: u32) -> (ScanPage, Vec<CorruptRow>) {
+pub(crate) fn scanned(
+    corruption: &Corruption,
+    task: &Task,
+    checkpoint: Option<Checkpoint>,
+    mut rows: Vec<ScanRow>,
+    limit: u32,
+) -> ScanPage {
+    rows.truncate(limit as usize);
     let last = rows.last().filter(|_| rows.len() >= limit as usize);
     let next = last.map(|row| (row.slot, row.schedule_uid, u32::try_from(row.ordinal).unwrap_or_default()));
     let mut known: HashMap<Uuid, Option<Arc<Schedule>>> = HashMap::new();
@@ -209,7 +245,13 @@ pub(crate) fn scanned(task: &Task, rows: Vec<ScanRow>, limit: u32) -> (ScanPage,
             }
         }
     }
-    (page, found)
+    let part = ("children", format!("{} {}", task.zone, task.launch_expression));
+    if checkpoint.is_none() {
+        corruption.found(part, found);
+    } else {
+        corruption.also(part, found);
+    }
+    page
 }
 
 fn scanned_child(task: &Task, row: ScanRow, schedule: &Schedule) -> Result<ScannedChild, StoreError> {

@@ -11,7 +11,7 @@ use tollgate_core::model::{Run, SkipReason, Skipped};
 use uuid::Uuid;
 
 use super::Sqlite;
-use crate::emit::{ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
+use crate::emit::{Checkpoint, ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
 use crate::failure::Failure;
 use crate::rows::{
     ClaimRow, FrontierRow, RunRow, ScanRow, SkippedRow, TaskRow, WindowRecord, Word as _, all, in_task_order,
@@ -88,35 +88,31 @@ impl EmitStore for Sqlite {
 
     async fn scan(
         &self,
-        task: &Task,
-        checkpoint: Option<(i32, Uuid, u32)>,
+        tasks: &[(&Task, Option<Checkpoint>)],
         limit: u32,
-    ) -> Result<ScanPage, StoreError> {
-        let mut rows: Vec<ScanRow> = Vec::new();
-        for range in scan_ranges(&task.slots, checkpoint) {
-            let left = (limit as usize).saturating_sub(rows.len());
-            if left == 0 {
-                break;
+    ) -> Result<Vec<ScanPage>, StoreError> {
+        let mut pages = Vec::with_capacity(tasks.len());
+        for &(task, checkpoint) in tasks {
+            let mut rows: Vec<ScanRow> = Vec::new();
+            for range in scan_ranges(&task.slots, checkpoint) {
+                let left = (limit as usize).saturating_sub(rows.len());
+                if left == 0 {
+                    break;
+                }
+                let (slot, uid, ordinal) = range.after;
+                let query = sqlx::query_as(sql!("scan"))
+                    .bind(&task.zone)
+                    .bind(&task.launch_expression)
+                    .bind(slot)
+                    .bind(uid)
+                    .bind(ordinal)
+                    .bind(range.last)
+                    .bind(left as i64);
+                rows.extend(self.judge(query.fetch_all(&self.readers).await)?);
             }
-            let (slot, uid, ordinal) = range.after;
-            let query = sqlx::query_as(sql!("scan"))
-                .bind(&task.zone)
-                .bind(&task.launch_expression)
-                .bind(slot)
-                .bind(uid)
-                .bind(ordinal)
-                .bind(range.last)
-                .bind(left as i64);
-            rows.extend(self.judge(query.fetch_all(&self.readers).await)?);
+            pages.push(scanned(&self.corruption, task, checkpoint, rows, limit));
         }
-        let (page, found) = scanned(task, rows, limit);
-        let part = ("children", format!("{} {}", task.zone, task.launch_expression));
-        if checkpoint.is_none() {
-            self.corruption.found(part, found);
-        } else {
-            self.corruption.also(part, found);
-        }
-        Ok(page)
+        Ok(pages)
     }
 
     async fn emit(&self, runs: &[Run], skipped: &[Skipped]) -> Result<u32, StoreError> {
@@ -137,7 +133,7 @@ impl EmitStore for Sqlite {
         &self,
         task: &ClaimedTask,
         lease_id: Uuid,
-        (slot, uid, ordinal): (i32, Uuid, u32),
+        (slot, uid, ordinal): Checkpoint,
     ) -> Result<(), StoreError> {
         let (start_us, task) = (task.window.start_us, task.task.clone());
         self.run_tx("checkpoint", move |connection| {

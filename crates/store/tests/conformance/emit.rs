@@ -5,7 +5,7 @@ use tollgate_core::emit::{Task, Window};
 use tollgate_core::model::{Run, RunState, SkipReason};
 use tollgate_core::plan::Child;
 use tollgate_store::Store;
-use tollgate_store::emit::{ClaimedTask, Frontier, ScannedChild};
+use tollgate_store::emit::{Checkpoint, ClaimedTask, Frontier, ScanPage, ScannedChild};
 use uuid::Uuid;
 
 use super::place::Place;
@@ -217,9 +217,16 @@ async fn sixty(store: &dyn Store) -> Vec<Uuid> {
     schedules.iter().map(|schedule| schedule.uid).collect()
 }
 
+/// A page of a scan of one task.
+async fn page(store: &dyn Store, task: &Task, checkpoint: Option<Checkpoint>, limit: u32) -> ScanPage {
+    let mut pages = store.scan(&[(task, checkpoint)], limit).await.unwrap();
+    assert_eq!(pages.len(), 1);
+    pages.remove(0)
+}
+
 /// All that one page of a scan reads.
 async fn scan(store: &dyn Store, task: &Task) -> Vec<ScannedChild> {
-    let page = store.scan(task, None, 1000).await.unwrap();
+    let page = page(store, task, None, 1000).await;
     assert_eq!((page.next, page.corrupt), (None, 0));
     page.children
 }
@@ -251,7 +258,7 @@ pub(crate) async fn scan_goes_on_after_a_checkpoint(place: &Place) {
     let mut checkpoint = None;
     let mut pieces = Vec::new();
     loop {
-        let page = store.scan(&task, checkpoint, 7).await.unwrap();
+        let page = page(&*store, &task, checkpoint, 7).await;
         pieces.extend(page.children.iter().map(key));
         checkpoint = page.next;
         if checkpoint.is_none() || pieces.len() > whole.len() {
@@ -260,6 +267,37 @@ pub(crate) async fn scan_goes_on_after_a_checkpoint(place: &Place) {
     }
     assert_eq!(pieces, whole.iter().map(key).collect::<Vec<_>>());
     assert!(pieces.is_sorted());
+}
+
+pub(crate) async fn scan_reads_several_tasks(place: &Place) {
+    let store = place.open().await;
+    sixty(&*store).await;
+    let tasks = [
+        task("H.2", &[7..=9]),
+        task("H.3", &[0..=59]),
+        task("H.1", &[0..=0, 5..=9, 50..=59]),
+        task("H.1", &[30..=30]),
+        task("H.1", &[0..=1]),
+    ];
+    let half_way = page(&*store, &tasks[4], None, 3).await.next;
+    assert_eq!(half_way.map(|(slot, ..)| slot), Some(1));
+    let from: Vec<_> = tasks.iter().zip([None, None, None, None, half_way]).collect();
+    for limit in [1, 3, 4, 7, 100] {
+        let pages = store.scan(&from, limit).await.unwrap();
+        assert_eq!(pages.len(), tasks.len());
+        for (&(task, checkpoint), got) in from.iter().zip(pages) {
+            let alone = page(&*store, task, checkpoint, limit).await;
+            let key = |scanned: &ScannedChild| (scanned.child.clone(), scanned.schedule.uid, scanned.ordinal);
+            let keys = |page: &ScanPage| page.children.iter().map(key).collect::<Vec<_>>();
+            assert_eq!((keys(&got), got.next), (keys(&alone), alone.next), "{limit} of {task:?}");
+            assert!(got.children.len() <= limit as usize);
+        }
+    }
+    let all = store.scan(&from, 100).await.unwrap();
+    let count = all.iter().map(|page| page.children.len()).collect::<Vec<_>>();
+    assert_eq!(count, [3, 0, 32, 2, 1]);
+    assert!(all.iter().all(|page| page.next.is_none()));
+    assert!(store.scan(&[], 5).await.unwrap().is_empty());
 }
 
 pub(crate) async fn scan_brings_the_schedule(place: &Place) {
@@ -288,7 +326,7 @@ pub(crate) async fn scan_leaves_a_corrupt_schedule_out(place: &Place) {
     let mut found = Vec::new();
     let (mut checkpoint, mut corrupt, mut pages) = (None, 0, 0);
     loop {
-        let page = store.scan(&task("H.1", &[3..=3]), checkpoint, 1).await.unwrap();
+        let page = page(&*store, &task("H.1", &[3..=3]), checkpoint, 1).await;
         found.extend(page.children.into_iter().map(|scanned| scanned.schedule.id));
         (corrupt, pages) = (corrupt + page.corrupt, pages + 1);
         checkpoint = page.next;

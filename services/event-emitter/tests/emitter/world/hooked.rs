@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use tollgate_core::emit::{Task, Window};
 use tollgate_core::model::{Run, SkipReason, Skipped};
-use tollgate_store::emit::{ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
+use tollgate_store::emit::{Checkpoint, ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
 use tollgate_store::{Store, StoreError};
 use uuid::Uuid;
 
@@ -78,11 +78,10 @@ impl EmitStore for Hooked {
     }
     async fn scan(
         &self,
-        task: &Task,
-        checkpoint: Option<(i32, Uuid, u32)>,
+        tasks: &[(&Task, Option<Checkpoint>)],
         limit: u32,
-    ) -> Result<ScanPage, StoreError> {
-        self.around("scan", self.inner.scan(task, checkpoint, limit)).await
+    ) -> Result<Vec<ScanPage>, StoreError> {
+        self.around("scan", self.inner.scan(tasks, limit)).await
     }
     async fn emit(&self, runs: &[Run], skipped: &[Skipped]) -> Result<u32, StoreError> {
         self.around("emit", self.inner.emit(runs, skipped)).await
@@ -91,7 +90,7 @@ impl EmitStore for Hooked {
         &self,
         task: &ClaimedTask,
         lease_id: Uuid,
-        checkpoint: (i32, Uuid, u32),
+        checkpoint: Checkpoint,
     ) -> Result<(), StoreError> {
         self.around("checkpoint", self.inner.checkpoint(task, lease_id, checkpoint)).await
     }
