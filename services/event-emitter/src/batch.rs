@@ -7,7 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::Ordering;
 
-use tollgate_core::model::{Counts, MINUTE_US, Run, RunId, RunKind, RunState, SkipReason, Skipped};
+use tollgate_core::model::{
+    Counts, MINUTE_US, Run, RunId, RunKind, RunState, SECOND_US, SkipReason, Skipped,
+};
 use tollgate_store::StoreError;
 use tollgate_store::emit::ScannedChild;
 use uuid::Uuid;
@@ -16,8 +18,9 @@ use crate::{Emitter, RoundReport};
 
 /// So many rows are handed over at once.
 const ROWS_MAX: usize = 1_000;
-/// A shard's owner is woken for runs that launch so soon; it finds later ones by itself.
-const SOON_US: i64 = 5 * MINUTE_US;
+/// A shard's owner is woken for runs that launch so soon. Later ones it finds within a second or two by itself, all that a
+/// round has emitted at once.
+const SOON_US: i64 = 30 * SECOND_US;
 
 /// What falls due so soon after a change may have a run in an earlier home of its schedule: longer than windows are
 /// opened ahead, with masters whose clocks disagree.

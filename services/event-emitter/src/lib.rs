@@ -60,7 +60,7 @@ impl Default for Options {
             window_s: 60,
             ahead_s: 300,
             page: 1_000,
-            claim: 128,
+            claim: 512,
             lease_s: 30,
             late_after_s: 60,
             catch_up_s: 3_600,

@@ -20,7 +20,7 @@ use crate::judge::{Fate, Judge};
 use crate::{Emitter, RoundReport};
 
 /// So many children of each task are read together with those of the others.
-const FIRST_PAGE: u32 = 32;
+const FIRST_PAGE: u32 = 16;
 
 /// How a task was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
