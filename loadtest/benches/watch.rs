@@ -29,7 +29,6 @@ fn delivery(run: RunId) -> Delivery {
     Delivery {
         event_id: EventKeyring::new(&[7; 32]).id(EventRef { shard: 0, run, index: 0 }),
         attempt: 1,
-        run: format!("00-{run}"),
         index: 0,
         events: EVENTS,
         launch_us: 0,

@@ -38,20 +38,25 @@ impl Clock {
 
     /// Both clocks now.
     pub fn now(&self) -> Now {
-        match &self.0 {
-            Source::System { start } => {
-                let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                Now { wall_us: micros(wall.as_micros()), mono_us: micros(start.elapsed().as_micros()) }
-            }
-            Source::Manual { wall_us, mono_us } => {
-                Now { wall_us: wall_us.load(Ordering::SeqCst), mono_us: mono_us.load(Ordering::SeqCst) }
-            }
-        }
+        Now { wall_us: self.wall_us(), mono_us: self.mono_us() }
     }
 
     /// The wall clock, in microseconds since the Unix epoch.
     pub fn wall_us(&self) -> i64 {
-        self.now().wall_us
+        match &self.0 {
+            Source::System { .. } => {
+                micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros())
+            }
+            Source::Manual { wall_us, .. } => wall_us.load(Ordering::SeqCst),
+        }
+    }
+
+    /// The monotonic clock, in microseconds since this clock was made.
+    pub fn mono_us(&self) -> i64 {
+        match &self.0 {
+            Source::System { start } => micros(start.elapsed().as_micros()),
+            Source::Manual { mono_us, .. } => mono_us.load(Ordering::SeqCst),
+        }
     }
 
     /// Moves a manual clock ahead; a system clock goes its own way.

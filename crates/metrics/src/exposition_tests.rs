@@ -134,7 +134,6 @@ fn delivery(policy: Option<Uuid>, explicit_release: bool) -> Delivery {
     Delivery {
         event_id: keyring.id(EventRef { shard: 0, run, index: 0 }),
         attempt: 1,
-        run: format!("00-{run}"),
         index: 0,
         events: 9,
         launch_us: 0,

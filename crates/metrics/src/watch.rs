@@ -71,11 +71,10 @@ impl DeliveryWatch {
         let sent = send.await;
         let (counts, durations) = instruments.deliveries(self.kind);
         counts.add(Delivered::of(&sent), 1);
-        let ended = self.clock.now();
-        durations.observe_us(ended.mono_us - began.mono_us);
+        durations.observe_us(self.clock.mono_us() - began.mono_us);
         if let Some(traced) = &self.traced {
             let Traced { trace, delivery, committed_us } = &**traced;
-            let fired_us = (began.wall_us, ended.wall_us);
+            let fired_us = (began.wall_us, self.clock.wall_us());
             let fired = Fired { delivery, committed_us: *committed_us, fired_us, sent: &sent };
             self.metrics.traces().fired(trace, &fired);
         }

@@ -4,6 +4,8 @@
 //! again: it was checked when the schedule was written. Names of extension attributes are lower-case letters and
 //! digits, as the specification wants. What is not here: transport headers, signatures.
 
+use std::io::Write as _;
+
 use chrono::{DateTime, SecondsFormat, Timelike as _, Utc};
 use tollgate_core::model::{Delivery, RunSpec};
 use tollgate_trace::Traces;
@@ -27,7 +29,7 @@ pub(crate) struct Origin {
 impl Origin {
     /// The span of a delivery; none while traces are off.
     pub(crate) fn traceparent(&self, delivery: &Delivery) -> Option<String> {
-        let trace = self.traces.event_of(&delivery.run, delivery.index)?;
+        let trace = self.traces.event_of(delivery.event_id.run(), delivery.index)?;
         Some(trace.traceparent(delivery.attempt).to_string())
     }
 }
@@ -35,32 +37,32 @@ impl Origin {
 /// The event of a delivery as JSON. `traceparent`: the extension attribute of that name.
 pub(crate) fn write(delivery: &Delivery, origin: &Origin, traceparent: Option<&str>) -> Vec<u8> {
     let spec = &*delivery.spec;
-    let schedule = schedule_name(spec);
+    let schedule @ [kind, namespace, kinds, id] = schedule_name(spec);
     let mut event = Object::with_room(spec.payload.json.len() + 1024);
-    event.text("specversion", "1.0");
-    event.text("id", delivery.event_id.as_str());
-    event.text("source", &format!("{}/{schedule}", origin.source.trim_end_matches('/')));
-    event.text("type", TYPE);
-    event.text("subject", &format!("namespaces/{}/events/{}", spec.namespace, delivery.event_id));
-    event.text("time", &rfc3339(delivery.launch_us));
-    event.text("datacontenttype", "application/json");
-    event.raw("attempt", &delivery.attempt.to_string());
-    event.text("schedule", &schedule);
-    event.text("run", &run_name(delivery));
-    event.raw("index", &delivery.index.to_string());
-    event.raw("count", &delivery.events.to_string());
-    if let Some(policy) = policy_name(spec) {
-        event.text("policy", &policy);
+    event.text("specversion", ["1.0"]);
+    event.text("id", [delivery.event_id.as_str()]);
+    event.text("source", [origin.source.trim_end_matches('/'), "/", kind, namespace, kinds, id]);
+    event.text("type", [TYPE]);
+    event.text("subject", ["namespaces/", &spec.namespace, "/events/", delivery.event_id.as_str()]);
+    event.text("time", [&rfc3339(delivery.launch_us)]);
+    event.text("datacontenttype", ["application/json"]);
+    event.number("attempt", delivery.attempt);
+    event.text("schedule", schedule);
+    event.text("run", run_name(delivery));
+    event.number("index", delivery.index);
+    event.number("count", delivery.events);
+    if let Some(policy) = &spec.policy_id {
+        event.text("policy", policy_name(spec, policy));
     }
     if let Some(cursor) = &delivery.cursor {
-        event.text("cursor", cursor);
+        event.text("cursor", [cursor]);
     }
-    event.text("release", if delivery.explicit_release { "explicit" } else { "on_response" });
+    event.text("release", [if delivery.explicit_release { "explicit" } else { "on_response" }]);
     if let (true, Some(url)) = (delivery.explicit_release, &origin.release_url) {
-        event.text("releaseurl", url);
+        event.text("releaseurl", [url]);
     }
     if let Some(traceparent) = traceparent {
-        event.text("traceparent", traceparent);
+        event.text("traceparent", [traceparent]);
     }
     if !spec.payload.json.is_empty() {
         event.raw("data", &spec.payload.json);
@@ -68,19 +70,19 @@ pub(crate) fn write(delivery: &Delivery, origin: &Origin, traceparent: Option<&s
     event.end()
 }
 
-/// `namespaces/{namespace}/schedules/{schedule}`.
-pub(crate) fn schedule_name(spec: &RunSpec) -> String {
-    format!("namespaces/{}/schedules/{}", spec.namespace, spec.schedule_id)
+/// `namespaces/{namespace}/schedules/{schedule}`, in parts.
+pub(crate) fn schedule_name(spec: &RunSpec) -> [&str; 4] {
+    ["namespaces/", &spec.namespace, "/schedules/", &spec.schedule_id]
 }
 
-/// `namespaces/{namespace}/runs/{run}`.
-pub(crate) fn run_name(delivery: &Delivery) -> String {
-    format!("namespaces/{}/runs/{}", delivery.spec.namespace, delivery.run)
+/// `namespaces/{namespace}/runs/{run}`, in parts.
+pub(crate) fn run_name(delivery: &Delivery) -> [&str; 4] {
+    ["namespaces/", &delivery.spec.namespace, "/runs/", delivery.event_id.run()]
 }
 
-/// `namespaces/{namespace}/policies/{policy}`.
-pub(crate) fn policy_name(spec: &RunSpec) -> Option<String> {
-    spec.policy_id.as_ref().map(|policy| format!("namespaces/{}/policies/{policy}", spec.namespace))
+/// `namespaces/{namespace}/policies/{policy}`, in parts.
+pub(crate) fn policy_name<'a>(spec: &'a RunSpec, policy: &'a str) -> [&'a str; 4] {
+    ["namespaces/", &spec.namespace, "/policies/", policy]
 }
 
 /// UTC, with microseconds only where there are some.
@@ -105,11 +107,26 @@ impl Object {
         self.0.extend_from_slice(json.as_bytes());
     }
 
-    fn text(&mut self, name: &'static str, value: &str) {
+    fn number(&mut self, name: &'static str, value: u32) {
         self.name(name);
-        // A string goes into a buffer: neither side of this can fail.
-        let written = serde_json::to_writer(&mut self.0, value);
-        debug_assert!(written.is_ok(), "{written:?}");
+        // A buffer takes all that is written into it.
+        let _written = write!(self.0, "{value}");
+    }
+
+    /// A member whose value is the text of all parts.
+    fn text<const PARTS: usize>(&mut self, name: &'static str, parts: [&str; PARTS]) {
+        self.name(name);
+        self.0.push(b'"');
+        for part in parts {
+            if part.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+                self.0.extend_from_slice(part.as_bytes());
+            } else {
+                // With quotation marks around it, as a text of its own has them.
+                let escaped = serde_json::Value::from(part).to_string();
+                self.0.extend_from_slice(escaped.get(1..escaped.len() - 1).unwrap_or_default().as_bytes());
+            }
+        }
+        self.0.push(b'"');
     }
 
     fn name(&mut self, name: &'static str) {

@@ -12,11 +12,12 @@ mod pauses;
 mod places;
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::http::Request;
 use ::http::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT};
+use ::http::{HeaderMap, Method, Request};
 use bytes::Bytes;
 use chrono::Utc;
 use http_body_util::Full;
@@ -37,6 +38,8 @@ use places::{Place, Places};
 
 const TOLLGATE: &str = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
 
+/// What a request has at most beside what its target asks for, `content-length` among them.
+const OWN_HEADERS_MAX: usize = 8;
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
@@ -80,7 +83,7 @@ impl Http {
             Ok(place) => place,
             Err(message) => return refused_for_good(message),
         };
-        if let Some(left) = self.pauses.remaining(&place.host, Instant::now()) {
+        if let Some(left) = self.pauses.remaining(&place.host, Instant::now) {
             let host = &place.host;
             let left_ms = i64::try_from(left.as_millis()).unwrap_or(i64::MAX).max(1);
             return refused(
@@ -102,15 +105,13 @@ impl Http {
     ) -> Result<Request<Full<Bytes>>, String> {
         let traceparent = self.origin.traceparent(delivery);
         let body = Bytes::from(cloud_event::write(delivery, &self.origin, traceparent.as_deref()));
-        let mut request = Request::post(place.path.clone())
-            .header(HOST, place.authority.clone())
-            .header(CONTENT_TYPE, cloud_event::CONTENT_TYPE)
-            .header(USER_AGENT, TOLLGATE)
-            .body(Full::new(body.clone()))
-            .map_err(|error| format!("url: {error}"))?;
+        let mut headers = HeaderMap::with_capacity(OWN_HEADERS_MAX + target.headers.len());
+        headers.insert(HOST, place.authority.clone());
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(cloud_event::CONTENT_TYPE));
+        headers.insert(USER_AGENT, HeaderValue::from_static(TOLLGATE));
         let mut set = |name: HeaderName, value: &str| -> Result<(), String> {
             let value = HeaderValue::from_str(value).map_err(|error| format!("header `{name}`: {error}"))?;
-            request.headers_mut().insert(name, value);
+            headers.insert(name, value);
             Ok(())
         };
         for (name, value) in &target.headers {
@@ -128,14 +129,23 @@ impl Http {
         if let Some(secret) = &target.secret {
             set(WEBHOOK_SIGNATURE, &signature::sign(secret, id, timestamp_s, &body)?)?;
         }
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = place.path.clone();
+        *request.headers_mut() = headers;
         Ok(request)
     }
 
     /// Writes the request and reads the answer, within the deadline.
     async fn exchange(&self, request: Request<Full<Bytes>>, deadline: Duration, place: &Place) -> Sent {
         let mut written = false;
-        let exchange = self.connections.exchange(place, request, self.answer_max_bytes, &mut written);
-        match tokio::time::timeout(deadline, exchange).await {
+        let exchanged = {
+            // Pinned where it is made: it is large, and would be moved several times.
+            let exchange =
+                pin!(self.connections.exchange(place, request, self.answer_max_bytes, &mut written));
+            tokio::time::timeout(deadline, exchange).await
+        };
+        match exchanged {
             Ok(Ok(answer)) => self.judge(&answer, &place.host),
             Ok(Err(failure)) => failure.verdict(),
             Err(_) if written => unclear(format!("no complete answer within {} ms", deadline.as_millis())),
@@ -144,7 +154,7 @@ impl Http {
     }
 
     fn judge(&self, answer: &Answer, host: &str) -> Sent {
-        let sent = answer.verdict(Utc::now());
+        let sent = answer.verdict(Utc::now);
         if let (429 | 503, Sent::Refused { retry_after_ms: Some(wish_ms @ 1..), .. }) =
             (answer.status.as_u16(), &sent)
         {

@@ -85,7 +85,7 @@ pub(crate) fn fire(trace: &EventTrace, fired: &Fired<'_>) -> [Option<SpanData>; 
     fire.attributes = of_event(trace, delivery.attempt);
     fire.attributes.extend([
         KeyValue::new("tollgate.event", delivery.event_id.to_string()),
-        KeyValue::new("tollgate.run", delivery.run.clone()),
+        KeyValue::new("tollgate.run", delivery.event_id.run().to_owned()),
         KeyValue::new("tollgate.namespace", delivery.spec.namespace.clone()),
         KeyValue::new("tollgate.schedule", delivery.spec.schedule_id.clone()),
         KeyValue::new("tollgate.target", kind.0),

@@ -281,6 +281,8 @@ impl Owner {
     fn take_inputs(&mut self, machine: &mut Shard, beside: &mut Beside, first: Input) {
         let mut next = Some(first);
         let mut left = INPUTS_AT_ONCE;
+        // The same for all of them: it is asked for often enough otherwise.
+        let (now, instant) = (self.shared.clock.now(), Instant::now());
         while let Some(input) = next {
             match input {
                 // A read that is under way, or due, says more.
@@ -295,9 +297,9 @@ impl Owner {
                 }
                 input => {
                     if matches!(input, Input::Sent { .. }) {
-                        beside.gather.answered(Instant::now());
+                        beside.gather.answered(instant);
                     }
-                    self.handle(machine, input);
+                    self.handle(machine, input, now);
                 }
             }
             left -= 1;

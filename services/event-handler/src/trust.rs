@@ -63,7 +63,7 @@ impl Trust {
     }
 
     fn now_us(&self) -> i64 {
-        self.clock.now().mono_us
+        self.clock.mono_us()
     }
 }
 

@@ -147,7 +147,6 @@ fn delivery(address: &str) -> Delivery {
     Delivery {
         event_id: EventKeyring::new(&[9; 32]).id(EventRef { shard: 4, run, index: 3 }),
         attempt: 2,
-        run: format!("04-{run}"),
         index: 3,
         events: 7,
         launch_us: 1_780_000_000_000_000,

@@ -13,8 +13,6 @@ pub struct Delivery {
     pub event_id: EventId,
     /// 1 for the first delivery; grows.
     pub attempt: u32,
-    /// The run's id as in resource names: `<shard>-<run>`.
-    pub run: String,
     /// The event's index in its run.
     pub index: u32,
     /// How many events the run has.

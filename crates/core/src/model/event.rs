@@ -1,6 +1,6 @@
 //! Event ids: where an event's token is kept, in the id itself, so that a release needs no look-up.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,6 +10,8 @@ use uuid::Uuid;
 
 use super::RunId;
 
+/// Characters of an id, at most.
+const ID_MAX: usize = 80;
 /// Bytes of the authenticator in an id.
 const SEAL_BYTES: usize = 8;
 
@@ -36,6 +38,12 @@ impl EventId {
         &self.0
     }
 
+    /// The run, as resource names have it: `<shard>-<run>`.
+    pub fn run(&self) -> &str {
+        let end = self.0.match_indices('-').nth(1).map_or(self.0.len(), |(end, _)| end);
+        self.0.get(..end).unwrap_or_default()
+    }
+
     /// An id without its seal, `<shard>-<run>-<index>`: it names the event, and authorises nothing. None where the text has
     /// no seal.
     pub fn without_seal(id: &str) -> Option<&str> {
@@ -57,7 +65,14 @@ impl EventId {
 }
 
 fn unsealed(event: EventRef) -> String {
-    format!("{:02x}-{}-{}", event.shard, event.run, event.index)
+    let mut id = String::with_capacity(ID_MAX);
+    write_unsealed(&mut id, event);
+    id
+}
+
+fn write_unsealed(id: &mut String, event: EventRef) {
+    // A string takes all that is written into it.
+    let _written = write!(id, "{:02x}-{}-{}", event.shard, event.run, event.index);
 }
 
 impl fmt::Display for EventId {
@@ -105,7 +120,11 @@ impl EventKeyring {
 
     /// The id of an event.
     pub fn id(&self, event: EventRef) -> EventId {
-        EventId(format!("{}-{}", unsealed(event), self.seal(event)))
+        let mut id = String::with_capacity(ID_MAX);
+        write_unsealed(&mut id, event);
+        id.push('-');
+        URL_SAFE_NO_PAD.encode_string(&self.sealed(event).finalize().into_bytes()[..SEAL_BYTES], &mut id);
+        EventId(id)
     }
 
     /// Which event an id names.
@@ -133,10 +152,6 @@ impl EventKeyring {
         Ok(event)
     }
 
-    fn seal(&self, event: EventRef) -> String {
-        URL_SAFE_NO_PAD.encode(&self.sealed(event).finalize().into_bytes()[..SEAL_BYTES])
-    }
-
     fn sealed(&self, event: EventRef) -> Hmac<Sha256> {
         self.mac
             .clone()
@@ -159,7 +174,8 @@ mod tests {
         let keys = EventKeyring::new(&[7; 32]);
         let id = keys.id(event());
         assert_eq!(keys.open(id.as_str()), Ok(event()));
-        assert!(id.as_str().len() <= 80, "{id}");
+        assert_eq!(id.run(), format!("3f-{}", event().run));
+        assert!(id.as_str().len() <= ID_MAX, "{id}");
         assert!(id.as_str().bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_'), "{id}");
     }
 

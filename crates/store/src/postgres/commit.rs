@@ -1,6 +1,7 @@
 //! What one commit of a shard's owner writes.
 
 use sqlx::PgConnection;
+use sqlx::postgres::PgBindIterExt as _;
 use uuid::Uuid;
 
 use super::emit::{insert_runs, insert_skipped};
@@ -32,24 +33,18 @@ pub(super) async fn write_plain(
 ) -> Result<(), sqlx::Error> {
     macro_rules! columns_of {
         ($query:expr, $rows:ident; $($column:ident)+) => {{
-            let count = commits.iter().map(|commit| commit.rows.$rows.len()).sum();
             let rows = || commits.iter().flat_map(|commit| &commit.rows.$rows);
-            let mut shards: Vec<i32> = Vec::with_capacity(count);
-            for commit in commits {
-                shards.resize(shards.len() + commit.rows.$rows.len(), commit.fence.shard);
-            }
-            $query.bind(shards)$(.bind({
-                let mut column = Vec::with_capacity(count);
-                column.extend(rows().map(|row| row.$column.to_owned()));
-                column
-            }))+
+            let shards = commits.iter().flat_map(|commit| {
+                std::iter::repeat_n(commit.fence.shard, commit.rows.$rows.len())
+            });
+            $query.bind(shards.bind_iter())$(.bind(rows().map(|row| &row.$column).bind_iter()))+
         }};
     }
     let fences = || commits.iter().map(|commit| commit.fence);
     let query = sqlx::query(sql!("commit_shards"))
-        .bind(fences().map(|fence| fence.shard).collect::<Vec<_>>())
-        .bind(fences().map(|fence| fence.lease_id).collect::<Vec<_>>())
-        .bind(fences().map(|fence| fence.seq).collect::<Vec<_>>());
+        .bind(fences().map(|fence| fence.shard).bind_iter())
+        .bind(fences().map(|fence| fence.lease_id).bind_iter())
+        .bind(fences().map(|fence| fence.seq).bind_iter());
     let query = columns_of!(query, runs_changed;
         run_id generation policy_uid events priority state reason next_index succeeded failed dead expired cancelled
         lost cursor_in cursor_out started_us finished_us);

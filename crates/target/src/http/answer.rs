@@ -24,12 +24,12 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// The verdict.
-    pub(super) fn verdict(&self, now: DateTime<Utc>) -> Sent {
+    /// The verdict. The time is asked for where it matters.
+    pub(super) fn verdict(&self, now: impl FnOnce() -> DateTime<Utc>) -> Sent {
         if self.status.is_success() {
             return Sent::Accepted;
         }
-        let (message, retry_after_ms) = (self.message(), retry_after_ms(&self.headers, now));
+        let (message, retry_after_ms) = (self.message(), retry_after_ms(&self.headers, now()));
         if is_gateway_doubt(self.status.as_u16()) {
             return Sent::Unclear { message, retry_after_ms };
         }

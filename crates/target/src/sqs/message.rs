@@ -53,7 +53,10 @@ impl Message {
         }
         let fifo = target.queue_url.ends_with(".fifo").then(|| Fifo {
             group: group(
-                target.message_group_id.as_deref().unwrap_or(&cloud_event::schedule_name(&delivery.spec)),
+                target
+                    .message_group_id
+                    .as_deref()
+                    .unwrap_or(&cloud_event::schedule_name(&delivery.spec).concat()),
             ),
             deduplication: deduplication(delivery),
         });
@@ -106,13 +109,13 @@ fn attributes(
     };
     add("tollgate-event-id", "String", delivery.event_id.to_string())?;
     add("tollgate-attempt", "Number", delivery.attempt.to_string())?;
-    add("tollgate-schedule", "String", cloud_event::schedule_name(spec))?;
-    add("tollgate-run", "String", cloud_event::run_name(delivery))?;
+    add("tollgate-schedule", "String", cloud_event::schedule_name(spec).concat())?;
+    add("tollgate-run", "String", cloud_event::run_name(delivery).concat())?;
     add("tollgate-index", "Number", delivery.index.to_string())?;
     add("tollgate-count", "Number", delivery.events.to_string())?;
     add("tollgate-launch-time", "String", cloud_event::rfc3339(delivery.launch_us))?;
-    if let Some(policy) = cloud_event::policy_name(spec) {
-        add("tollgate-policy", "String", policy)?;
+    if let Some(policy) = &spec.policy_id {
+        add("tollgate-policy", "String", cloud_event::policy_name(spec, policy).concat())?;
     }
     // The body has the cursor in any case; an attribute cannot hold every text.
     if let Some(cursor) = delivery.cursor.as_deref().filter(|cursor| is_attribute_text(cursor)) {

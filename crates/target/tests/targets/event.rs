@@ -29,7 +29,7 @@ async fn an_event_without_extras_has_exactly_these_members() {
         received(|url| changed(delivery(http(url)), |spec| spec.payload = Payload::default()), targets())
             .await;
     let sample = delivery(http("http://x/"));
-    let (id, run) = (sample.event_id.to_string(), sample.run);
+    let (id, run) = (sample.event_id.to_string(), sample.event_id.run());
     let event: Value = serde_json::from_slice(&request.body).unwrap();
     assert_eq!(
         event,

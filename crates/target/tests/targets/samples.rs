@@ -63,7 +63,6 @@ pub(crate) fn event(target: impl Into<AnyTarget>, index: u32) -> Delivery {
     Delivery {
         event_id: EventKeyring::new(&[9; 32]).id(EventRef { shard: 4, run, index }),
         attempt: 2,
-        run: format!("04-{run}"),
         index,
         events: 7,
         launch_us: LAUNCH_US,

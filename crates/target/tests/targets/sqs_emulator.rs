@@ -84,7 +84,7 @@ async fn a_standard_queue_gets_every_event_once() {
             ("tollgate-event-id", text(expected.event_id.as_str())),
             ("tollgate-attempt", number(2)),
             ("tollgate-schedule", text("namespaces/acme/schedules/nightly")),
-            ("tollgate-run", text(&format!("namespaces/acme/runs/{}", expected.run))),
+            ("tollgate-run", text(&format!("namespaces/acme/runs/{}", expected.event_id.run()))),
             ("tollgate-index", number(index)),
             ("tollgate-count", number(7)),
             ("tollgate-launch-time", text("2026-05-28T20:26:40.250000Z")),

@@ -4,13 +4,14 @@
 //! not stand behind all of them at each of its steps.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 use tollgate_core::handle::release::{Answer, Release};
 use tollgate_core::handle::{Effect, Send, Shard};
-use tollgate_core::model::{Delivery, EventRef, RunId, Sent};
+use tollgate_core::model::{Delivery, EventRef, Now, RunId, Sent};
 
 use super::Owner;
 use crate::routes::{Input, Replied};
@@ -54,8 +55,7 @@ impl Outgoing {
 
 impl Owner {
     /// One input that does not concern the store.
-    pub(super) fn handle(&mut self, machine: &mut Shard, input: Input) {
-        let now = self.shared.clock.now();
+    pub(super) fn handle(&mut self, machine: &mut Shard, input: Input, now: Now) {
         match input {
             Input::Wake | Input::NoNews { .. } | Input::Sync { .. } => {}
             Input::Sent { run, index, attempt, sent } => {
@@ -72,7 +72,9 @@ impl Owner {
                 self.begun.remove(&(run, index, attempt));
                 machine.unsent(run, index, attempt, now);
             }
-            Input::Release { release, namespace, reply } => self.release(machine, release, namespace, reply),
+            Input::Release { release, namespace, reply } => {
+                self.release(machine, (release, namespace), reply, now);
+            }
             Input::Extend { run, index, namespace, attempt, ttl_ms, reply } => {
                 if is_foreign(machine, run, namespace.as_deref()) {
                     let _gone = reply.send(Replied::Foreign);
@@ -98,9 +100,9 @@ impl Owner {
     fn release(
         &mut self,
         machine: &mut Shard,
-        release: Release,
-        namespace: Option<String>,
+        (release, namespace): (Release, Option<String>),
         reply: oneshot::Sender<Replied>,
+        now: Now,
     ) {
         if is_foreign(machine, release.run, namespace.as_deref()) {
             let _gone = reply.send(Replied::Foreign);
@@ -109,7 +111,7 @@ impl Owner {
         self.watch.released(release.run);
         tollgate_fault_points::pass("handler.release.before");
         let number = self.next_reply();
-        let answer = machine.release(release, number, self.shared.clock.now());
+        let answer = machine.release(release, number, now);
         self.answer_or_keep(number, answer, reply);
     }
 
@@ -166,7 +168,6 @@ impl Owner {
         let delivery = Delivery {
             event_id,
             attempt: send.attempt,
-            run: format!("{shard:02x}-{}", send.run),
             index: send.index,
             events: send.events,
             launch_us: send.launch_us,
@@ -183,7 +184,9 @@ impl Owner {
             // The process may have been frozen since the commit, and the shard be another's by now.
             let input = if trust.holds(lapses) {
                 tollgate_fault_points::pass("handler.send.before");
-                let sent = watch.over(targets.send(delivery)).await;
+                // Pinned where it is made: it is large, and would be moved several times.
+                let send = pin!(targets.send(delivery));
+                let sent = watch.over(send).await;
                 tollgate_fault_points::pass("handler.send.after");
                 Input::Sent { run, index, attempt, sent }
             } else {
