@@ -98,7 +98,8 @@ pub trait HistoryStore: Send + Sync {
         limit: u32,
     ) -> Result<Vec<HistoryRow>, StoreError>;
     /// Removes what ended before `before_us`, in small transactions, and makes room for the days to come (daily
-    /// partitions from today to the day after tomorrow, on PostgreSQL).
+    /// partitions from today to the day after tomorrow, on PostgreSQL). Rows of the done queue go by whole days of their
+    /// own ends on PostgreSQL, and with their runs on SQLite.
     async fn prune(&self, before_us: i64, now_us: i64) -> Result<Pruned, StoreError>;
 }
 

@@ -143,11 +143,11 @@ impl HistoryStore for Sqlite {
         let mut pruned = Pruned::default();
         let spare_us = now_us.saturating_sub(PRUNE_SPARE_US);
         for shard in 0..i32::from(self.installation.shards) {
-            let shard = Some(shard);
-            pruned.events +=
-                self.prune_table("prune_history", sql!("prune_history"), shard, before_us).await?;
-            pruned.runs += self.prune_table("prune_runs", sql!("prune_runs"), shard, before_us).await?;
-            pruned.other += self.prune_table("prune_specs", sql!("prune_specs"), shard, spare_us).await?;
+            let (events, runs) = self.prune_runs(shard, before_us).await?;
+            pruned.events += events;
+            pruned.runs += runs;
+            pruned.other +=
+                self.prune_table("prune_specs", sql!("prune_specs"), Some(shard), spare_us).await?;
         }
         pruned.skipped = self.prune_table("prune_skipped", sql!("prune_skipped"), None, before_us).await?;
         pruned.audit = self.prune_table("prune_audit", sql!("prune_audit"), None, before_us).await?;
@@ -157,6 +157,35 @@ impl HistoryStore for Sqlite {
 }
 
 impl Sqlite {
+    /// Deletes a shard's runs that ended before `before_us`, each after what the done queue has of it, some of either a
+    /// transaction. Answers how many rows of the done queue went, and how many runs.
+    async fn prune_runs(&self, shard: i32, before_us: i64) -> Result<(u64, u64), StoreError> {
+        let at_once = u64::from(PRUNE_AT_ONCE);
+        let mut all = (0, 0);
+        loop {
+            let (events, runs) = self
+                .run_tx("prune_runs", move |connection| {
+                    let some = move |statement| {
+                        sqlx::query(statement).bind(shard).bind(before_us).bind(i64::from(PRUNE_AT_ONCE))
+                    };
+                    async move {
+                        let events =
+                            some(sql!("prune_history")).execute(&mut *connection).await?.rows_affected();
+                        if events == at_once {
+                            return Ok((events, 0));
+                        }
+                        Ok((events, some(sql!("prune_runs")).execute(connection).await?.rows_affected()))
+                    }
+                    .boxed()
+                })
+                .await?;
+            all = (all.0 + events, all.1 + runs);
+            if events < at_once && runs < at_once {
+                return Ok(all);
+            }
+        }
+    }
+
     /// Deletes what is older than `before_us`, of one shard or (tables without shards) of all, a batch a transaction.
     async fn prune_table(
         &self,

@@ -9,13 +9,14 @@ use super::place::Place;
 
 /// What SQLite may read from one end to the other: tables with few rows, whatever is stored, and results of a part of the
 /// same statement.
-const SHORT: [&str; 11] = [
+const SHORT: [&str; 12] = [
     "CONSTANT",
     "api_keys",
     "counted",
     "free",
     "launch_shards",
     "members",
+    "old",
     "queue_shards",
     "scan_tasks",
     "scan_windows",

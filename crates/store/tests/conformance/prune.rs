@@ -20,22 +20,52 @@ pub(crate) async fn old_history_goes(place: &Place) {
     for days in [-20, -10, 0] {
         store.prune(0, NOON_US + days * DAY_US).await.unwrap();
     }
-    let one = run(&schedule("one"), 5, NOON_US).id;
-    let at =
-        |index: u32, finished_us: i64| HistoryRow { finished_us, ..ended(one, index, Outcome::Succeeded) };
-    let rows = vec![
-        at(0, NOON_US - 20 * DAY_US),
-        at(1, NOON_US - 40 * DAY_US),
-        at(2, NOON_US - 9 * DAY_US),
-        at(3, NOON_US),
-        at(4, NOON_US + 400 * DAY_US),
-    ];
-    commit(&*store, 5, Changes { history: rows.clone(), ..Changes::default() }).await;
-    assert_eq!(store.history(5, one, 0, None, 10).await.unwrap(), rows);
+    // Runs of one event each, that end as it does.
+    let one = schedule("one");
+    let ends = [-20, -40, -9, 0, 400].map(|days| NOON_US + days * DAY_US);
+    let runs = ends.map(|end_us| Run { finished_us: Some(end_us), ..finished(&one, 5, end_us) });
+    store.emit(&runs, &[]).await.unwrap();
+    let row = |run: &Run| HistoryRow {
+        finished_us: run.finished_us.unwrap(),
+        ..ended(run.id, 0, Outcome::Succeeded)
+    };
+    let history = runs.iter().map(row).collect();
+    commit(&*store, 5, Changes { history, ..Changes::default() }).await;
+    let left = async || {
+        let mut left = Vec::new();
+        for run in &runs {
+            left.push(store.history(5, run.id, 0, None, 10).await.unwrap() == [row(run)]);
+        }
+        left
+    };
+    assert_eq!(left().await, [true; 5]);
     let pruned = store.prune(BEFORE_US, NOON_US).await.unwrap();
     assert!(pruned.events >= 2, "{pruned:?}");
-    assert_eq!(store.history(5, one, 0, None, 10).await.unwrap(), rows[2..]);
+    assert_eq!(left().await, [false, false, true, true, true]);
     assert_eq!(store.prune(BEFORE_US, NOON_US).await.unwrap().events, 0);
+}
+
+pub(crate) async fn history_of_many_events_goes_with_its_run(place: &Place) {
+    let store = place.open().await;
+    let (one, old_us) = (schedule("one"), NOON_US - 20 * DAY_US);
+    store.prune(0, old_us).await.unwrap();
+    let old = finished(&one, 5, old_us);
+    let open = Run { finished_us: None, ..waiting(&one, 5, old_us + 1) };
+    store.emit(&[old.clone(), open.clone()], &[]).await.unwrap();
+    let rows = |run: &Run, events: u32| -> Vec<HistoryRow> {
+        let at = |index| HistoryRow { finished_us: old_us, ..ended(run.id, index, Outcome::Succeeded) };
+        (0..events).map(at).collect()
+    };
+    let mut history = rows(&old, 2500);
+    history.extend(rows(&open, 3));
+    commit(&*store, 5, Changes { history, ..Changes::default() }).await;
+    let pruned = store.prune(BEFORE_US, NOON_US).await.unwrap();
+    assert_eq!(pruned.runs, 1);
+    assert_eq!(store.history(5, old.id, 0, None, 10).await.unwrap(), []);
+    if !place.is_postgres() {
+        assert_eq!(pruned.events, 2500, "in several transactions, and nothing of the run that goes on");
+        assert_eq!(store.history(5, open.id, 0, None, 10).await.unwrap(), rows(&open, 3));
+    }
 }
 
 pub(crate) async fn old_runs_go_when_finished(place: &Place) {

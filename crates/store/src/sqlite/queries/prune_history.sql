@@ -1,7 +1,13 @@
--- prune_history: rows of the done queue that are too old.
+-- prune_history: what the done queue has of the runs that prune_runs deletes next.
 DELETE FROM event_history
 WHERE shard_id = $1 AND (run_id, idx, finished_us) IN (
-    SELECT run_id, idx, finished_us FROM event_history
-    WHERE shard_id = $1 AND finished_us < $2
+    SELECT event.run_id, event.idx, event.finished_us
+    FROM (
+        SELECT run_id FROM runs
+        WHERE shard_id = $1 AND finished_us < $2 AND state IN ('FINISHED', 'CANCELLED', 'SKIPPED')
+        ORDER BY finished_us, rowid
+        LIMIT $3
+    ) AS old
+    CROSS JOIN event_history AS event ON event.shard_id = $1 AND event.run_id = old.run_id
     LIMIT $3
 )

@@ -3,6 +3,6 @@ DELETE FROM runs
 WHERE shard_id = $1 AND run_id IN (
     SELECT run_id FROM runs
     WHERE shard_id = $1 AND finished_us < $2 AND state IN ('FINISHED', 'CANCELLED', 'SKIPPED')
-    ORDER BY finished_us
+    ORDER BY finished_us, rowid
     LIMIT $3
 )

@@ -1,0 +1,2 @@
+-- Nothing here: retention drops whole days of the done queue. On SQLite it goes by runs from this version on, and an index
+-- with it.
