@@ -103,7 +103,7 @@ pub trait HistoryStore: Send + Sync {
     async fn prune(&self, before_us: i64, now_us: i64) -> Result<Pruned, StoreError>;
 }
 
-/// How many rows one transaction of [`HistoryStore::prune`] removes at most.
+/// How many rows of a sort one transaction of [`HistoryStore::prune`] removes at most.
 pub(crate) const PRUNE_AT_ONCE: u32 = 1000;
 
 /// How long complete windows, and run specs that nothing needs, are kept all the same: a day.

@@ -144,7 +144,20 @@ impl Object {
 
 #[cfg(test)]
 mod tests {
-    use super::rfc3339;
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::{Object, rfc3339};
+
+    #[test]
+    fn a_text_in_parts_is_written_as_the_whole() {
+        for c in ('\0'..='\u{7f}').chain(['\u{2028}', 'ü', '😀']) {
+            let part = format!("<{c}>");
+            let mut object = Object::with_room(0);
+            object.text("x", ["a", &part, "b"]);
+            let whole = serde_json::to_string(&["a", &part, "b"].concat()).unwrap();
+            assert_eq!(String::from_utf8(object.end()).unwrap(), format!("{{\"x\":{whole}}}"));
+        }
+    }
 
     #[test]
     fn times_show_microseconds_only_where_there_are_some() {

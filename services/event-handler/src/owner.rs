@@ -23,7 +23,7 @@ use tollgate_clock::Alarms;
 use tollgate_core::handle::Shard;
 use tollgate_core::handle::change::Changes;
 use tollgate_core::handle::control::UnderWay;
-use tollgate_core::model::RunId;
+use tollgate_core::model::{RunId, Sent};
 use tollgate_metrics::{OwnerWatch, Role};
 use tollgate_store::handle::Lease;
 use tollgate_store::{CommitError, StoreError};
@@ -281,8 +281,7 @@ impl Owner {
     fn take_inputs(&mut self, machine: &mut Shard, beside: &mut Beside, first: Input) {
         let mut next = Some(first);
         let mut left = INPUTS_AT_ONCE;
-        // The same for all of them: it is asked for often enough otherwise.
-        let (now, instant) = (self.shared.clock.now(), Instant::now());
+        let (mut now, instant) = (self.shared.clock.now(), Instant::now());
         while let Some(input) = next {
             match input {
                 // A read that is under way, or due, says more.
@@ -298,6 +297,10 @@ impl Owner {
                 input => {
                     if matches!(input, Input::Sent { .. }) {
                         beside.gather.answered(instant);
+                    }
+                    // For all that were taken, the moment of the first will do.
+                    if !matches!(input, Input::Sent { sent: Sent::Accepted, .. }) {
+                        now = self.shared.clock.now();
                     }
                     self.handle(machine, input, now);
                 }

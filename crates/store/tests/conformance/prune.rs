@@ -160,10 +160,18 @@ pub(crate) async fn specs_go_when_nothing_needs_them(place: &Place) {
 pub(crate) async fn pruning_goes_on_beyond_a_batch(place: &Place) {
     let store = place.open().await;
     let one = schedule("one");
-    let runs: Vec<Run> = (0..2500).map(|i| finished(&one, 5, NOON_US - 20 * DAY_US + i)).collect();
+    let old_us = NOON_US - 20 * DAY_US;
+    store.prune(0, old_us).await.unwrap();
+    // All end at the same moment: what goes with a run is not told by its end.
+    let at = |i| Run { finished_us: Some(old_us), ..finished(&one, 5, old_us - i) };
+    let runs: Vec<Run> = (0..2500).map(at).collect();
     store.emit(&runs, &[]).await.unwrap();
+    let row = |run: &Run| HistoryRow { finished_us: old_us, ..ended(run.id, 0, Outcome::Succeeded) };
+    let history = runs.iter().map(row).collect();
+    commit(&*store, 5, Changes { history, ..Changes::default() }).await;
     assert_eq!(store.prune(BEFORE_US, NOON_US).await.unwrap().runs, 2500);
     assert_eq!(place.number("SELECT count(*) FROM runs").await, 0);
+    assert_eq!(place.number("SELECT count(*) FROM event_history").await, 0);
 }
 
 pub(crate) async fn days_to_come_have_room(place: &Place) {

@@ -256,7 +256,7 @@ pub(crate) static SETTINGS: [Setting; 34] = [
         key: "retention",
         flag: "retention",
         placeholder: "DURATION",
-        meaning: "How long finished events and runs are kept.",
+        meaning: "How long finished events and runs are kept (on SQLite, an event as long as its run).",
         expected: "whole days from 1day to 3650days",
         is_map: false,
         set: |config, text| whole(text, DAY_MS, 1..=3_650).map(|days| config.retention_days = days),

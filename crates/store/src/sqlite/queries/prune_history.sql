@@ -7,7 +7,7 @@ WHERE shard_id = $1 AND (run_id, idx, finished_us) IN (
         WHERE shard_id = $1 AND finished_us < $2 AND state IN ('FINISHED', 'CANCELLED', 'SKIPPED')
         ORDER BY finished_us, rowid
         LIMIT $3
-    ) AS old
-    CROSS JOIN event_history AS event ON event.shard_id = $1 AND event.run_id = old.run_id
+    ) AS leaving
+    CROSS JOIN event_history AS event ON event.shard_id = $1 AND event.run_id = leaving.run_id
     LIMIT $3
 )
