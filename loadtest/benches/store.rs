@@ -1,4 +1,4 @@
-//! What a commit costs: 500 events that ended and 500 that are acquired in their place, behind the fence.
+//! What a commit costs: 500 events that ended and 500 that are acquired in their place, behind the fence; and the emission of a run.
 //!
 //! PostgreSQL is the one at `TOLLGATE_TEST_POSTGRES`, whose user may create databases; without it only SQLite is measured.
 
@@ -13,6 +13,7 @@ use divan::counter::ItemsCount;
 use machine::Machine;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tokio::runtime::Runtime;
+use tollgate_core::model::{Run, RunId};
 use tollgate_store::Store;
 use tollgate_store::handle::Lease;
 
@@ -26,6 +27,7 @@ struct Owner {
     store: Arc<dyn Store>,
     lease: Lease,
     machine: Machine,
+    run: Run,
 }
 
 impl Owner {
@@ -40,7 +42,7 @@ impl Owner {
             store.emit(std::slice::from_ref(&run), &[]).await.unwrap();
             (store, lease)
         });
-        let mut owner = Self { runtime, store, lease, machine };
+        let mut owner = Self { runtime, store, lease, machine, run };
         // The first commits only acquire.
         (0..3).for_each(|_| owner.cycle());
         owner
@@ -56,17 +58,45 @@ impl Owner {
         bencher.counter(ItemsCount::new(events)).bench_local(|| self.cycle());
         self.runtime.block_on(self.store.close());
     }
+
+    /// A run is one row, however many events it has.
+    fn bench_emission(mut self, bencher: Bencher<'_, '_>) {
+        bencher.bench_local(|| {
+            self.run.launch_us += 1;
+            self.run.id = RunId::derive(self.run.schedule_uid, self.run.launch_us);
+            self.runtime.block_on(self.store.emit(std::slice::from_ref(&self.run), &[])).unwrap()
+        });
+        self.runtime.block_on(self.store.close());
+    }
 }
 
 #[divan::bench(args = [64, 500], sample_count = 200, sample_size = 1)]
 fn sqlite(bencher: Bencher, events: u32) {
-    let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("bench.db").display());
-    Owner::new(&url, events).bench(bencher, events);
+    on_sqlite(events, |owner| owner.bench(bencher, events));
 }
 
 #[divan::bench(args = [64, 500], sample_count = 200, sample_size = 1)]
 fn postgres(bencher: Bencher, events: u32) {
+    on_postgres(events, |owner| owner.bench(bencher, events));
+}
+
+#[divan::bench(sample_count = 200, sample_size = 1)]
+fn sqlite_emission(bencher: Bencher) {
+    on_sqlite(64, |owner| owner.bench_emission(bencher));
+}
+
+#[divan::bench(sample_count = 200, sample_size = 1)]
+fn postgres_emission(bencher: Bencher) {
+    on_postgres(64, |owner| owner.bench_emission(bencher));
+}
+
+fn on_sqlite(max_in_flight: u32, bench: impl FnOnce(Owner)) {
+    let folder = tempfile::tempdir().unwrap();
+    bench(Owner::new(&format!("sqlite:{}", folder.path().join("bench.db").display()), max_in_flight));
+}
+
+/// Nothing where no server is named.
+fn on_postgres(max_in_flight: u32, bench: impl FnOnce(Owner)) {
     let Ok(server) = std::env::var("TOLLGATE_TEST_POSTGRES") else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let execute = |sql: String| {
@@ -78,6 +108,6 @@ fn postgres(bencher: Bencher, events: u32) {
     let name = format!("tollgate_{}", uuid::Uuid::now_v7().simple());
     execute(format!("CREATE DATABASE {name}"));
     let (base, _) = server.rsplit_once('/').unwrap();
-    Owner::new(&format!("{base}/{name}"), events).bench(bencher, events);
+    bench(Owner::new(&format!("{base}/{name}"), max_in_flight));
     execute(format!("DROP DATABASE {name} WITH (FORCE)"));
 }
