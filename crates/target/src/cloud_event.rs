@@ -118,11 +118,7 @@ impl Object {
         self.name(name);
         self.0.push(b'"');
         for part in parts {
-            // Without a way out of the loop, it takes many bytes at once.
-            let is_plain = part
-                .bytes()
-                .fold(true, |plain, byte| plain & (byte >= b' ') & (byte != b'"') & (byte != b'\\'));
-            if is_plain {
+            if part.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
                 self.0.extend_from_slice(part.as_bytes());
             } else {
                 // With quotation marks around it, as a text of its own has them.

@@ -235,11 +235,6 @@ impl Owner {
             }
             let wake_at = self.wake_at(&machine, &beside, trusted);
             let event = self.next_event(&mut beside, wake_at).await;
-            if matches!(event, Event::Input(Input::Sent { .. })) {
-                // The runtime runs next whoever is told of something. Answers that have come as well are told first, so
-                // that one look at everything does for all of them.
-                tokio::task::yield_now().await;
-            }
             if let Some(left) = self.take_event(&mut machine, &mut beside, event) {
                 return left;
             }
