@@ -65,14 +65,11 @@ impl EventId {
 }
 
 fn unsealed(event: EventRef) -> String {
+    // With room for the seal.
     let mut id = String::with_capacity(ID_MAX);
-    write_unsealed(&mut id, event);
-    id
-}
-
-fn write_unsealed(id: &mut String, event: EventRef) {
     // A string takes all that is written into it.
     let _written = write!(id, "{:02x}-{}-{}", event.shard, event.run, event.index);
+    id
 }
 
 impl fmt::Display for EventId {
@@ -120,8 +117,7 @@ impl EventKeyring {
 
     /// The id of an event.
     pub fn id(&self, event: EventRef) -> EventId {
-        let mut id = String::with_capacity(ID_MAX);
-        write_unsealed(&mut id, event);
+        let mut id = unsealed(event);
         id.push('-');
         URL_SAFE_NO_PAD.encode_string(&self.sealed(event).finalize().into_bytes()[..SEAL_BYTES], &mut id);
         EventId(id)

@@ -73,7 +73,7 @@ impl Owner {
                 machine.unsent(run, index, attempt, now);
             }
             Input::Release { release, namespace, reply } => {
-                self.release(machine, (release, namespace), reply, now);
+                self.release(machine, release, namespace, reply, now);
             }
             Input::Extend { run, index, namespace, attempt, ttl_ms, reply } => {
                 if is_foreign(machine, run, namespace.as_deref()) {
@@ -100,7 +100,8 @@ impl Owner {
     fn release(
         &mut self,
         machine: &mut Shard,
-        (release, namespace): (Release, Option<String>),
+        release: Release,
+        namespace: Option<String>,
         reply: oneshot::Sender<Replied>,
         now: Now,
     ) {
