@@ -203,7 +203,6 @@ impl Owner {
         let gather = Gather::default();
         let mut beside = Beside { commit: None, read: None, read_due, closing: None, gather };
         loop {
-            self.outgoing.begin_some();
             if self.shared.trust.lapses() != self.lapses {
                 tracing::debug!(shard = self.lease.shard, "the lease was not to be trusted for a while");
                 return self.reload(&machine);
@@ -224,6 +223,8 @@ impl Owner {
                 beside.gather.commit_begins(Instant::now());
                 self.heard.commit_begins();
             }
+            // After the commit: the store writes while they are sent.
+            self.outgoing.begin_some();
             if let Some(left) = self.close(&mut machine, &mut beside) {
                 return left;
             }

@@ -23,8 +23,6 @@ const SENDS_AT_ONCE: usize = 32;
 #[derive(Default)]
 pub(super) struct Outgoing {
     waiting: VecDeque<BoxFuture<'static, ()>>,
-    /// How many have been begun in this turn.
-    begun: usize,
 }
 
 impl Outgoing {
@@ -32,10 +30,10 @@ impl Outgoing {
         self.waiting.is_empty()
     }
 
-    /// It is this owner's turn again.
+    /// Some of them have their turn.
     pub(super) fn begin_some(&mut self) {
-        self.begun = self.waiting.len().min(SENDS_AT_ONCE);
-        self.waiting.drain(..self.begun).for_each(|delivery| drop(tokio::spawn(delivery)));
+        let some = self.waiting.len().min(SENDS_AT_ONCE);
+        self.waiting.drain(..some).for_each(|delivery| drop(tokio::spawn(delivery)));
     }
 
     pub(super) fn begin_all(&mut self) {
@@ -43,13 +41,8 @@ impl Outgoing {
     }
 
     fn push(&mut self, delivery: impl Future<Output = ()> + std::marker::Send + 'static) {
-        if self.waiting.is_empty() && self.begun < SENDS_AT_ONCE {
-            self.begun += 1;
-            // Boxed as well: the runtime moves a task several times.
-            tokio::spawn(delivery.boxed());
-        } else {
-            self.waiting.push_back(delivery.boxed());
-        }
+        // Boxed: the runtime would move it several times.
+        self.waiting.push_back(delivery.boxed());
     }
 }
 
@@ -223,6 +216,8 @@ mod tests {
             let begun = begun.lock().unwrap_or_else(PoisonError::into_inner).clone();
             assert_eq!(begun, (0..expected).collect::<Vec<_>>());
         };
+        so_many(0).await;
+        outgoing.begin_some();
         so_many(SENDS_AT_ONCE).await;
         outgoing.begin_some();
         so_many(2 * SENDS_AT_ONCE).await;
