@@ -1,5 +1,7 @@
 //! What has ended, and what is kept of it: reads for users, retention for operators.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use tollgate_core::handle::change::{HistoryRow, Outcome, TokenRow};
 use tollgate_core::model::{Run, RunId, RunState, Skipped};
@@ -99,12 +101,51 @@ pub trait HistoryStore: Send + Sync {
     ) -> Result<Vec<HistoryRow>, StoreError>;
     /// Removes what ended before `before_us`, in small transactions, and makes room for the days to come (daily
     /// partitions from today to the day after tomorrow, on PostgreSQL). Rows of the done queue go by whole days of their
-    /// own ends on PostgreSQL, and with their runs on SQLite.
+    /// own ends on PostgreSQL, and with their runs on SQLite. Run specs go when it is their shard's turn
+    /// ([`prunes_specs_of`]).
     async fn prune(&self, before_us: i64, now_us: i64) -> Result<Pruned, StoreError>;
 }
 
 /// How many rows of a sort one transaction of [`HistoryStore::prune`] removes at most.
 pub(crate) const PRUNE_AT_ONCE: u32 = 1000;
 
-/// How long complete windows, and run specs that nothing needs, are kept all the same: a day.
+/// How long complete windows, and run specs that nothing needs, are kept all the same: a day at least.
 pub(crate) const PRUNE_SPARE_US: i64 = tollgate_core::model::DAY_US;
+
+/// How often [`HistoryStore::prune`] is to be called.
+pub const PRUNE_EVERY: Duration = Duration::from_secs(600);
+
+/// After so many prunings each shard's run specs have been looked through once. It is a prime, and a little more than a day's
+/// prunings, so that a service that runs at the same hours every day comes to all shards.
+const TURNS: i64 = 149;
+
+/// Whether a pruning at this moment looks through the run specs of this shard, of so many. No index tells those that nothing
+/// needs any more, so each is looked at, and not every time.
+pub fn prunes_specs_of(shard: u16, shards: u16, now_us: i64) -> bool {
+    let turn = now_us.div_euclid(PRUNE_EVERY_US).rem_euclid(TURNS);
+    turn == i64::from(shard) * TURNS / i64::from(shards)
+}
+
+const PRUNE_EVERY_US: i64 = PRUNE_EVERY.as_secs() as i64 * 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_shard_has_one_turn_and_no_turn_more_than_its_share() {
+        for shards in [1, 2, 64, 149, 200, 4_096] {
+            let mut had = vec![0; usize::from(shards)];
+            for turn in -7..TURNS - 7 {
+                let at = |now_us| -> Vec<u16> {
+                    (0..shards).filter(|shard| prunes_specs_of(*shard, shards, now_us)).collect()
+                };
+                let now = at(turn * PRUNE_EVERY_US);
+                assert_eq!(now, at((turn + 1) * PRUNE_EVERY_US - 1));
+                assert!(now.len() as i64 <= (i64::from(shards) + TURNS - 1) / TURNS, "{now:?} of {shards}");
+                now.iter().for_each(|shard| had[usize::from(*shard)] += 1);
+            }
+            assert!(had.iter().all(|turns| *turns == 1), "{shards}: {had:?}");
+        }
+    }
+}

@@ -210,7 +210,10 @@ impl Owner {
             let trusted = self.is_trusted();
             if trusted {
                 let due = machine.due(self.shared.clock.now());
-                self.perform(due);
+                if !due.is_empty() {
+                    self.perform(due);
+                    self.outgoing.begin_some();
+                }
             }
             if beside.commit.is_none()
                 && trusted
@@ -223,7 +226,7 @@ impl Owner {
                 beside.gather.commit_begins(Instant::now());
                 self.heard.commit_begins();
             }
-            // After the commit: the store writes while they are sent.
+            // What the last commit allowed, and only now: the store writes the next one meanwhile.
             self.outgoing.begin_some();
             if let Some(left) = self.close(&mut machine, &mut beside) {
                 return left;

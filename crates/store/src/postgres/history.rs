@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::Postgres;
 use crate::StoreError;
-use crate::history::{HistoryStore, PRUNE_AT_ONCE, PRUNE_SPARE_US, Pruned, RunFilter};
+use crate::history::{HistoryStore, PRUNE_AT_ONCE, PRUNE_SPARE_US, Pruned, RunFilter, prunes_specs_of};
 use crate::rows::{
     BatchRecord, HistoryRecord, RunRow, SkippedRow, TokenRecord, Word as _, all, batches_from, batches_limit,
     sound, sound_page, tokens_of,
@@ -144,12 +144,15 @@ impl HistoryStore for Postgres {
         self.make_partitions(now_us).await?;
         let mut pruned = Pruned { events: self.drop_partitions(before_us).await?, ..Pruned::default() };
         let spare_us = now_us.saturating_sub(PRUNE_SPARE_US);
-        for shard in 0..i32::from(self.installation.shards) {
-            let shard = Some(shard);
+        let shards = self.installation.shards;
+        for number in 0..shards {
+            let shard = Some(i32::from(number));
             pruned.events +=
                 self.prune_table("prune_history", sql!("prune_history"), shard, before_us).await?;
             pruned.runs += self.prune_table("prune_runs", sql!("prune_runs"), shard, before_us).await?;
-            pruned.other += self.prune_table("prune_specs", sql!("prune_specs"), shard, spare_us).await?;
+            if prunes_specs_of(number, shards, now_us) {
+                pruned.other += self.prune_table("prune_specs", sql!("prune_specs"), shard, spare_us).await?;
+            }
         }
         pruned.skipped = self.prune_table("prune_skipped", sql!("prune_skipped"), None, before_us).await?;
         pruned.audit = self.prune_table("prune_audit", sql!("prune_audit"), None, before_us).await?;

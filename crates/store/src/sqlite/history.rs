@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::Sqlite;
 use crate::StoreError;
-use crate::history::{HistoryStore, PRUNE_AT_ONCE, PRUNE_SPARE_US, Pruned, RunFilter};
+use crate::history::{HistoryStore, PRUNE_AT_ONCE, PRUNE_SPARE_US, Pruned, RunFilter, prunes_specs_of};
 use crate::rows::{
     BatchRecord, HistoryRecord, RunRow, SkippedRow, TokenRecord, Word as _, all, batches_from, batches_limit,
     json, sound, sound_page, tokens_of,
@@ -142,12 +142,16 @@ impl HistoryStore for Sqlite {
     async fn prune(&self, before_us: i64, now_us: i64) -> Result<Pruned, StoreError> {
         let mut pruned = Pruned::default();
         let spare_us = now_us.saturating_sub(PRUNE_SPARE_US);
-        for shard in 0..i32::from(self.installation.shards) {
+        let shards = self.installation.shards;
+        for number in 0..shards {
+            let shard = i32::from(number);
             let (events, runs) = self.prune_runs(shard, before_us).await?;
             pruned.events += events;
             pruned.runs += runs;
-            pruned.other +=
-                self.prune_table("prune_specs", sql!("prune_specs"), Some(shard), spare_us).await?;
+            if prunes_specs_of(number, shards, now_us) {
+                pruned.other +=
+                    self.prune_table("prune_specs", sql!("prune_specs"), Some(shard), spare_us).await?;
+            }
         }
         pruned.skipped = self.prune_table("prune_skipped", sql!("prune_skipped"), None, before_us).await?;
         pruned.audit = self.prune_table("prune_audit", sql!("prune_audit"), None, before_us).await?;

@@ -3,6 +3,7 @@
 use tollgate_core::emit::{Task, Window};
 use tollgate_core::handle::change::{Changes, HistoryRow, Outcome};
 use tollgate_core::model::{DAY_US, Run, RunState, Schedule, SkipReason};
+use tollgate_store::history::{PRUNE_EVERY, prunes_specs_of};
 use tollgate_store::plan::PlanWrite;
 
 use super::place::Place;
@@ -144,7 +145,13 @@ pub(crate) async fn specs_go_when_nothing_needs_them(place: &Place) {
         ..Changes::default()
     };
     commit(&*store, 5, changes).await;
-    assert_eq!(store.prune(BEFORE_US, NOON_US).await.unwrap().other, 2);
+    let shards = store.installation().await.unwrap().shards;
+    let turn_us = |shard| {
+        let mut before_noon = (0..).map(|ago| NOON_US - ago * PRUNE_EVERY.as_micros() as i64);
+        before_noon.find(|at_us| prunes_specs_of(shard, shards, *at_us)).unwrap()
+    };
+    assert_eq!(store.prune(BEFORE_US, turn_us(4)).await.unwrap().other, 0, "it is another shard's turn");
+    assert_eq!(store.prune(BEFORE_US, turn_us(5)).await.unwrap().other, 2);
     let keys =
         [(current.uid, 1), (current.uid, 2), (used.uid, 1), (known.uid, 1), (gone.uid, 1), (fresh.uid, 1)];
     let mut left: Vec<(String, i64)> = store

@@ -30,7 +30,7 @@ impl Outgoing {
         self.waiting.is_empty()
     }
 
-    /// Some of them have their turn.
+    /// Begins the first [`SENDS_AT_ONCE`] of them.
     pub(super) fn begin_some(&mut self) {
         let some = self.waiting.len().min(SENDS_AT_ONCE);
         self.waiting.drain(..some).for_each(|delivery| drop(tokio::spawn(delivery)));
@@ -41,7 +41,6 @@ impl Outgoing {
     }
 
     fn push(&mut self, delivery: impl Future<Output = ()> + std::marker::Send + 'static) {
-        // Boxed: the runtime would move it several times.
         self.waiting.push_back(delivery.boxed());
     }
 }
