@@ -114,6 +114,7 @@ pub(crate) const PRUNE_SPARE_US: i64 = tollgate_core::model::DAY_US;
 
 /// How often [`HistoryStore::prune`] is to be called.
 pub const PRUNE_EVERY: Duration = Duration::from_secs(600);
+const PRUNE_EVERY_US: i64 = PRUNE_EVERY.as_secs() as i64 * 1_000_000;
 
 /// After so many prunings each shard's run specs have been looked through once. It is a prime, and a little more than a day's
 /// prunings, so that a service that runs at the same hours every day comes to all shards.
@@ -125,8 +126,6 @@ pub fn prunes_specs_of(shard: u16, shards: u16, now_us: i64) -> bool {
     let turn = now_us.div_euclid(PRUNE_EVERY_US).rem_euclid(TURNS);
     turn == i64::from(shard) * TURNS / i64::from(shards)
 }
-
-const PRUNE_EVERY_US: i64 = PRUNE_EVERY.as_secs() as i64 * 1_000_000;
 
 #[cfg(test)]
 mod tests {

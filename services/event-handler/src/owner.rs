@@ -210,6 +210,7 @@ impl Owner {
             let trusted = self.is_trusted();
             if trusted {
                 let due = machine.due(self.shared.clock.now());
+                // It does not wait for the next commit.
                 if !due.is_empty() {
                     self.perform(due);
                     self.outgoing.begin_some();

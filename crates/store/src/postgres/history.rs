@@ -145,13 +145,12 @@ impl HistoryStore for Postgres {
         let mut pruned = Pruned { events: self.drop_partitions(before_us).await?, ..Pruned::default() };
         let spare_us = now_us.saturating_sub(PRUNE_SPARE_US);
         let shards = self.installation.shards;
-        for number in 0..shards {
-            let shard = Some(i32::from(number));
-            pruned.events +=
-                self.prune_table("prune_history", sql!("prune_history"), shard, before_us).await?;
-            pruned.runs += self.prune_table("prune_runs", sql!("prune_runs"), shard, before_us).await?;
-            if prunes_specs_of(number, shards, now_us) {
-                pruned.other += self.prune_table("prune_specs", sql!("prune_specs"), shard, spare_us).await?;
+        for shard in 0..shards {
+            let key = Some(i32::from(shard));
+            pruned.events += self.prune_table("prune_history", sql!("prune_history"), key, before_us).await?;
+            pruned.runs += self.prune_table("prune_runs", sql!("prune_runs"), key, before_us).await?;
+            if prunes_specs_of(shard, shards, now_us) {
+                pruned.other += self.prune_table("prune_specs", sql!("prune_specs"), key, spare_us).await?;
             }
         }
         pruned.skipped = self.prune_table("prune_skipped", sql!("prune_skipped"), None, before_us).await?;

@@ -143,14 +143,14 @@ impl HistoryStore for Sqlite {
         let mut pruned = Pruned::default();
         let spare_us = now_us.saturating_sub(PRUNE_SPARE_US);
         let shards = self.installation.shards;
-        for number in 0..shards {
-            let shard = i32::from(number);
-            let (events, runs) = self.prune_runs(shard, before_us).await?;
+        for shard in 0..shards {
+            let key = i32::from(shard);
+            let (events, runs) = self.prune_runs(key, before_us).await?;
             pruned.events += events;
             pruned.runs += runs;
-            if prunes_specs_of(number, shards, now_us) {
+            if prunes_specs_of(shard, shards, now_us) {
                 pruned.other +=
-                    self.prune_table("prune_specs", sql!("prune_specs"), Some(shard), spare_us).await?;
+                    self.prune_table("prune_specs", sql!("prune_specs"), Some(key), spare_us).await?;
             }
         }
         pruned.skipped = self.prune_table("prune_skipped", sql!("prune_skipped"), None, before_us).await?;

@@ -1,0 +1,44 @@
+//! Published migrations never change: a store that was migrated with other bytes, be it a comment's, refuses the next
+//! migration, and with it the version that brings it.
+
+use sqlx::migrate::Migrator;
+
+/// The first 64 bits of each migration's checksum (SHA-384), in their order. A new migration adds a line here.
+const POSTGRES: [&str; 11] = [
+    "bf0570182c2de113",
+    "2be0e4bd07895bbe",
+    "c32db5868f17785e",
+    "5b8aa53fcb57dd16",
+    "36de0f7442569958",
+    "ecc2ab320e4a5056",
+    "b565595ab4d2f97b",
+    "b12604ab6e83a4aa",
+    "ed514aa8fab0f975",
+    "04e9fb2bb94bd2a6",
+    "4621f795fcd15344",
+];
+/// As [`POSTGRES`].
+const SQLITE: [&str; 11] = [
+    "b16b9ad3d625a4c3",
+    "ea735384898d9ff7",
+    "8f076406529b4447",
+    "4f518597d24b63e3",
+    "36de0f7442569958",
+    "9c1d36c8a4a5b0da",
+    "804ce49e8da31776",
+    "2158a538fd17bdb1",
+    "c522da0f37d31c06",
+    "c522da0f37d31c06",
+    "2a9aa71779f68898",
+];
+
+fn checksums(migrations: &Migrator) -> Vec<String> {
+    let first = |checksum: &[u8]| checksum.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    migrations.iter().map(|migration| first(&migration.checksum)).collect()
+}
+
+#[test]
+fn published_migrations_are_as_they_were() {
+    assert_eq!(checksums(&sqlx::migrate!("../../migrations/postgres")), POSTGRES);
+    assert_eq!(checksums(&sqlx::migrate!("../../migrations/sqlite")), SQLITE);
+}
