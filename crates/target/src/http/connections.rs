@@ -2,12 +2,15 @@
 //!
 //! In: a request, and the place it goes to. Out: the answer, and whether the request may have been written. Invariants: one
 //! request at a time on a connection; a request is written at most once; one is kept only if its last answer was read to the
-//! end.
+//! end; no more than so many new ones wait for their first answer at an origin.
+//!
+//! What falls due at one instant would otherwise open as many at once: more than common servers let wait to be accepted, and the
+//! kernel tries those that do not fit again after a second. Who may not open one yet takes the first that becomes free.
 //!
 //! A connection has no task of its own: the delivery that uses it drives it, so that an answer wakes one task and not two. While it
 //! is idle nobody does; that its other side has closed it is found when it is used next, before anything is written.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,6 +22,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::{TrySendError, http1};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tower_service::Service as _;
 
 use super::answer::Answer;
@@ -28,6 +32,11 @@ use super::places::Place;
 /// How long an unused connection is kept. Common servers close theirs after five seconds or more, and a request that
 /// meets a connection as it closes ends as unclear.
 const IDLE_MAX: Duration = Duration::from_secs(4);
+
+/// So many are new at an origin: being opened, or without an answer yet. Common servers let as many, or more, wait to be accepted.
+const NEW_MAX: usize = 128;
+/// After that one no longer counts as new: it will have been accepted, and the answer takes its time, or nobody is there.
+const NEW_FOR: Duration = Duration::from_millis(100);
 
 /// What is sent.
 type Body = Full<Bytes>;
@@ -45,18 +54,39 @@ pub(super) enum Failure {
 /// The connections of all targets.
 pub(super) struct Connections {
     connector: Connector,
-    idle: Arc<Mutex<Idle>>,
-    /// How many are kept for each origin.
+    origins: Arc<Mutex<Origins>>,
+    /// How many that nobody uses are kept for each origin.
     idle_max: usize,
 }
 
-/// Connections that nobody uses.
 #[derive(Default)]
-struct Idle {
-    /// By origin, those that were used last at the end.
-    kept: HashMap<String, Vec<(Box<Connection>, Instant)>>,
-    /// Somebody comes to close those that have been idle for too long.
-    is_swept: bool,
+struct Origins {
+    by_name: HashMap<String, Origin>,
+    /// Somebody comes to close what has been idle for too long.
+    are_swept: bool,
+}
+
+/// Connections to one origin that nobody uses, and who waits for one.
+struct Origin {
+    /// Those that were used last at the end.
+    kept: Vec<(Box<Connection>, Instant)>,
+    /// Turns to have a new one.
+    turns: Arc<Semaphore>,
+    /// Those who wait for such a turn, longest first; some have got it.
+    waiting: VecDeque<oneshot::Sender<Box<Connection>>>,
+}
+
+/// A connection counts as new until this is dropped, or [`NEW_FOR`] is over.
+struct New {
+    _until: oneshot::Sender<()>,
+}
+
+/// How a request gets its connection.
+enum Way {
+    Kept(Box<Connection>),
+    Open(OwnedSemaphorePermit),
+    /// Whichever comes first.
+    Wait(oneshot::Receiver<Box<Connection>>, Arc<Semaphore>),
 }
 
 /// One connection.
@@ -69,7 +99,7 @@ struct Connection {
 
 impl Connections {
     pub(super) fn new(connector: Connector, idle_max: usize) -> Self {
-        Self { connector, idle: Arc::default(), idle_max }
+        Self { connector, origins: Arc::default(), idle_max }
     }
 
     /// Sends a request and reads its answer, of whose body at most so many bytes. `written` tells whether the request may have
@@ -82,13 +112,16 @@ impl Connections {
         written: &mut bool,
     ) -> Result<Answer, Failure> {
         loop {
-            let (mut connection, is_fresh) = match self.take(&place.origin) {
-                Some(connection) => (connection, false),
+            let (mut connection, new) = match self.with(&place.origin, Origin::way) {
+                Way::Kept(connection) => (connection, None),
                 // Boxed: it is far larger than the rest, and rare.
-                None => (Box::pin(self.connect(place)).await?, true),
+                way => Box::pin(self.obtain(place, way)).await?,
             };
             *written = true;
-            let response = match connection.send(request).await {
+            let sent = connection.send(request).await;
+            let is_fresh = new.is_some();
+            drop(new);
+            let response = match sent {
                 Ok(response) => response,
                 Err(mut failed) => {
                     let Some(unsent) = failed.take_message() else {
@@ -113,6 +146,21 @@ impl Connections {
         }
     }
 
+    /// A connection, and whether it is new.
+    async fn obtain(&self, place: &Place, way: Way) -> Result<(Box<Connection>, Option<New>), Failure> {
+        let turn = match way {
+            Way::Kept(connection) => return Ok((connection, None)),
+            Way::Open(turn) => turn,
+            Way::Wait(freed, turns) => tokio::select! {
+                biased;
+                Ok(connection) = freed => return Ok((connection, None)),
+                turn = turns.acquire_owned() => turn.map_err(|error| Failure::Unsent(error.into()))?,
+            },
+        };
+        let new = New::now(turn);
+        Ok((self.connect(place).await?, Some(new)))
+    }
+
     async fn connect(&self, place: &Place) -> Result<Box<Connection>, Failure> {
         let mut connector = self.connector.clone();
         poll_fn(|cx| connector.poll_ready(cx)).await.map_err(Failure::Unsent)?;
@@ -122,34 +170,78 @@ impl Connections {
         Ok(Box::new(Connection { sender, driver, is_over: false }))
     }
 
-    fn idle(&self) -> MutexGuard<'_, Idle> {
-        lock(&self.idle)
-    }
-
-    /// The one that was used last.
-    fn take(&self, origin: &str) -> Option<Box<Connection>> {
-        let mut idle = self.idle();
-        let (connection, since) = idle.kept.get_mut(origin)?.pop()?;
-        // The others have been idle for longer yet; whoever sweeps closes them.
-        (since.elapsed() < IDLE_MAX).then_some(connection)
-    }
-
-    /// Keeps a connection, if it can take another request.
+    /// Keeps a connection, if it can take another request, or gives it to who waits for one.
     fn keep(&self, origin: &str, mut connection: Box<Connection>) {
-        if !connection.rests() {
-            return;
+        if connection.rests() {
+            self.with(origin, |origin| origin.put(connection, self.idle_max));
         }
-        let mut idle = self.idle();
-        match idle.kept.get_mut(origin) {
-            Some(kept) if kept.len() >= self.idle_max => return,
-            Some(kept) => kept.push((connection, Instant::now())),
-            None => {
-                idle.kept.insert(origin.to_owned(), vec![(connection, Instant::now())]);
+    }
+
+    fn with<T>(&self, origin: &str, work: impl FnOnce(&mut Origin) -> T) -> T {
+        let mut origins = lock(&self.origins);
+        let done = match origins.by_name.get_mut(origin) {
+            Some(origin) => work(origin),
+            None => work(origins.by_name.entry(origin.to_owned()).or_default()),
+        };
+        if !std::mem::replace(&mut origins.are_swept, true) {
+            tokio::spawn(sweep(Arc::downgrade(&self.origins)));
+        }
+        done
+    }
+}
+
+impl New {
+    fn now(turn: OwnedSemaphorePermit) -> Self {
+        let (until, over) = oneshot::channel();
+        tokio::spawn(async move {
+            // Either way it is over.
+            let _over = tokio::time::timeout(NEW_FOR, over).await;
+            drop(turn);
+        });
+        Self { _until: until }
+    }
+}
+
+impl Default for Origin {
+    fn default() -> Self {
+        Self { kept: Vec::new(), turns: Arc::new(Semaphore::new(NEW_MAX)), waiting: VecDeque::new() }
+    }
+}
+
+impl Origin {
+    fn way(&mut self) -> Way {
+        if let Some((connection, since)) = self.kept.pop()
+            && since.elapsed() < IDLE_MAX
+        {
+            return Way::Kept(connection);
+        }
+        // The others have been idle for longer yet; whoever sweeps closes them.
+        if let Ok(turn) = Arc::clone(&self.turns).try_acquire_owned() {
+            return Way::Open(turn);
+        }
+        while self.waiting.front().is_some_and(oneshot::Sender::is_closed) {
+            self.waiting.pop_front();
+        }
+        let (sender, freed) = oneshot::channel();
+        self.waiting.push_back(sender);
+        Way::Wait(freed, Arc::clone(&self.turns))
+    }
+
+    fn put(&mut self, mut connection: Box<Connection>, kept_max: usize) {
+        while let Some(first) = self.waiting.pop_front() {
+            match first.send(connection) {
+                Ok(()) => return,
+                Err(back) => connection = back,
             }
         }
-        if !std::mem::replace(&mut idle.is_swept, true) {
-            tokio::spawn(sweep(Arc::downgrade(&self.idle)));
+        if self.kept.len() < kept_max {
+            self.kept.push((connection, Instant::now()));
         }
+    }
+
+    fn is_used(&self) -> bool {
+        let is_awaited = self.waiting.iter().any(|sender| !sender.is_closed());
+        is_awaited || !self.kept.is_empty() || self.turns.available_permits() < NEW_MAX
     }
 }
 
@@ -214,26 +306,26 @@ fn drive(driver: &mut http1::Connection<Stream, Body>, is_over: &mut bool, cx: &
     }
 }
 
-/// Each change of the map is one call, so a panic elsewhere leaves nothing half done.
-fn lock(idle: &Mutex<Idle>) -> MutexGuard<'_, Idle> {
-    idle.lock().unwrap_or_else(PoisonError::into_inner)
+/// Each change leaves what is there whole, so a panic elsewhere leaves nothing half done.
+fn lock(origins: &Mutex<Origins>) -> MutexGuard<'_, Origins> {
+    origins.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Closes what has been idle for too long, until nothing is idle.
-async fn sweep(idle: Weak<Mutex<Idle>>) {
+/// Closes what has been idle for too long, until there is nothing.
+async fn sweep(origins: Weak<Mutex<Origins>>) {
     loop {
         tokio::time::sleep(IDLE_MAX / 2).await;
-        let Some(idle) = idle.upgrade() else { return };
+        let Some(origins) = origins.upgrade() else { return };
         let mut closed = Vec::new();
-        let mut idle = lock(&idle);
-        for kept in idle.kept.values_mut() {
+        let mut origins = lock(&origins);
+        for Origin { kept, .. } in origins.by_name.values_mut() {
             let old = kept.partition_point(|(_, since)| since.elapsed() >= IDLE_MAX);
             closed.extend(kept.drain(..old));
         }
-        idle.kept.retain(|_, kept| !kept.is_empty());
-        idle.is_swept = !idle.kept.is_empty();
-        let is_last = !idle.is_swept;
-        drop(idle);
+        origins.by_name.retain(|_, origin| origin.is_used());
+        origins.are_swept = !origins.by_name.is_empty();
+        let is_last = !origins.are_swept;
+        drop(origins);
         drop(closed);
         if is_last {
             return;

@@ -4,6 +4,7 @@
 mod addresses;
 mod event;
 mod http_answers;
+mod http_crowd;
 mod http_failures;
 mod samples;
 mod server;

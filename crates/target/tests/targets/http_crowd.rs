@@ -1,0 +1,82 @@
+//! Many deliveries to one place at the same instant: how many connections they open, and how fast.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use tollgate_core::model::{HttpTarget, Sent};
+
+use crate::samples::{event, http, targets};
+use crate::server::{Reply, Server, answer};
+
+/// So many may be new at once, and for so long.
+const NEW_MAX: u32 = 128;
+const NEW_FOR: Duration = Duration::from_millis(100);
+/// Answers at `/now`, and nowhere else.
+async fn server() -> Server {
+    Server::new(|request| if request.line.contains("/now") { answer(200, "", "") } else { Reply::Hang }).await
+}
+
+fn now(server: &Server) -> HttpTarget {
+    http(format!("{}/now", server.origin()))
+}
+
+fn never(server: &Server, deadline_ms: i64) -> HttpTarget {
+    HttpTarget { deadline_ms, ..http(format!("{}/never", server.origin())) }
+}
+
+/// Waits until so many connections have been accepted.
+async fn accepted(server: &Server, connections: u32) {
+    while server.connections() < usize::try_from(connections).unwrap() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn new_connections_are_opened_so_many_at_a_time() {
+    let (server, targets) = (server().await, targets());
+    let began = Instant::now();
+    let all = join_all((0..3 * NEW_MAX).map(|index| targets.send(event(never(&server, 2_000), index))));
+    let watch = async {
+        for turn in 1..3 {
+            accepted(&server, turn * NEW_MAX + 1).await;
+            let took = began.elapsed();
+            assert!(took >= turn * NEW_FOR, "{} after {took:?}", server.connections());
+        }
+        accepted(&server, 3 * NEW_MAX).await;
+        began.elapsed()
+    };
+    let (_, took) = futures::future::join(all, watch).await;
+    assert!(took < Duration::from_millis(1_500), "those that have no answer hold others up: {took:?}");
+}
+
+#[tokio::test]
+async fn who_may_not_open_one_takes_what_becomes_free() {
+    let (server, targets) = (server().await, targets());
+    let hanging = join_all((1..NEW_MAX).map(|index| targets.send(event(never(&server, 1_000), index))));
+    let quick = async {
+        accepted(&server, NEW_MAX - 1).await;
+        let began = Instant::now();
+        let sent = (0..50).map(|index| targets.send(event(now(&server), index)));
+        assert_eq!(join_all(sent).await, vec![Sent::Accepted; 50]);
+        (server.connections(), began.elapsed())
+    };
+    let (_, (connections, took)) = futures::future::join(hanging, quick).await;
+    // Not one each: an answer gives its connection to one of them, and a turn to another. On a busy machine the others may have
+    // stopped being new meanwhile.
+    assert!(connections < 128 + 25 || took >= NEW_FOR / 2, "{connections} after {took:?}");
+}
+
+#[tokio::test]
+async fn who_gives_up_waiting_costs_nobody_anything() {
+    let (server, targets) = (server().await, targets());
+    let hanging = join_all((0..NEW_MAX).map(|index| targets.send(event(never(&server, 400), index))));
+    let hasty = async {
+        accepted(&server, NEW_MAX).await;
+        join_all((0..10).map(|index| targets.send(event(never(&server, 20), index)))).await
+    };
+    let (_, gave_up) = futures::future::join(hanging, hasty).await;
+    assert!(gave_up.iter().all(|sent| *sent != Sent::Accepted));
+    let all = join_all((0..3 * NEW_MAX).map(|index| targets.send(event(now(&server), index))));
+    let all = tokio::time::timeout(Duration::from_secs(5), all).await.unwrap();
+    assert!(all.iter().all(|sent| *sent == Sent::Accepted));
+}
