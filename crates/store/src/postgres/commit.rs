@@ -9,6 +9,9 @@ use crate::failure::Failure;
 use crate::line::Waiting;
 use crate::rows::{ChangeRows, EventKey};
 
+/// From so many rows on that a commit looks up, a statement for all of a kind is quicker than one for each.
+const MANY: usize = 16;
+
 /// Writes all changes of a shard. What goes, goes first, so that it may come again in the same commit.
 pub(super) async fn write(
     connection: &mut PgConnection,
@@ -25,11 +28,17 @@ pub(super) async fn write(
     delete(connection, sql!("inbox_delete"), shard, &rows.inbox_done).await
 }
 
+/// Whether commits look up so many rows that it is quicker to do so for all of a kind.
+pub(super) fn are_many(commits: &[Waiting]) -> bool {
+    commits.iter().map(|commit| 1 + commit.rows.looked_up()).sum::<usize>() >= MANY
+}
+
 /// Writes what nearly every commit consists of, for any number of shards, and their fences with it: one statement, all or
 /// nothing.
 pub(super) async fn write_plain(
     connection: &mut PgConnection,
     commits: &[Waiting],
+    are_many: bool,
 ) -> Result<(), sqlx::Error> {
     macro_rules! columns_of {
         ($query:expr, $rows:ident; $($column:ident)+) => {{
@@ -41,7 +50,7 @@ pub(super) async fn write_plain(
         }};
     }
     let fences = || commits.iter().map(|commit| commit.fence);
-    let query = sqlx::query(sql!("commit_shards"))
+    let query = sqlx::query(if are_many { sql!("commit_many") } else { sql!("commit_shards") })
         .bind(fences().map(|fence| fence.shard).bind_iter())
         .bind(fences().map(|fence| fence.lease_id).bind_iter())
         .bind(fences().map(|fence| fence.seq).bind_iter());

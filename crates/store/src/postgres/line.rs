@@ -4,24 +4,29 @@
 //! nobody pays for another's fence. Not here: who goes together (`crate::line`), what is written (`commit`).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sqlx::PgPool;
 use sqlx::pool::PoolConnection;
 
 use super::Postgres;
+use super::commit::{are_many, write_plain};
 use super::recent::Recent;
 use super::transact::QUICK_SILENT_AFTER;
 use crate::failure::{Ended, Failure};
 use crate::line::{Fence, Lane, Waiting, tell_all};
 use crate::rows::ChangeRows;
 
-/// What `commit_shards` answers where a fence lets nothing through.
+/// SQLSTATE `feature_not_supported`.
+const NOT_SUPPORTED: &str = "0A000";
+/// What `commit_shards` and `commit_many` answer where a fence lets nothing through.
 const FENCED: &str = "TG001";
 
-/// Where the connections come from.
+/// Where the connections come from, and what the server takes.
 struct Writer {
     pool: PgPool,
     recent: Arc<Recent>,
+    one_by_one: Arc<AtomicBool>,
 }
 
 impl Postgres {
@@ -29,7 +34,8 @@ impl Postgres {
     pub(super) async fn commit_in_line(&self, fence: Fence, rows: Arc<ChangeRows>) -> Result<(), Ended> {
         let (waiting, answer) = Waiting::new(fence, rows);
         if let Some(lane) = self.line.join(waiting) {
-            let writer = Writer { pool: self.pool.clone(), recent: Arc::clone(&self.recent) };
+            let (recent, one_by_one) = (Arc::clone(&self.recent), Arc::clone(&self.one_by_one));
+            let writer = Writer { pool: self.pool.clone(), recent, one_by_one };
             // A task of its own: whoever waits here may be dropped, and others wait as well.
             tokio::spawn(writer.see_to(lane));
         }
@@ -55,7 +61,7 @@ impl Writer {
     }
 
     async fn carry_out(&self, connection: PoolConnection<sqlx::Postgres>, commits: Vec<Waiting>) {
-        let (ended, mut connection) = write(connection, &commits).await;
+        let (ended, mut connection) = self.write(connection, &commits).await;
         if !matches!(ended, Err(Ended::RolledBack(_))) || commits.len() == 1 {
             tell_all(commits, ended);
         } else {
@@ -65,7 +71,7 @@ impl Writer {
                     continue;
                 };
                 let ended;
-                (ended, connection) = write(usable, std::slice::from_ref(&waiting)).await;
+                (ended, connection) = self.write(usable, std::slice::from_ref(&waiting)).await;
                 waiting.tell(ended);
             }
         }
@@ -73,16 +79,43 @@ impl Writer {
             self.recent.keep(connection, &self.pool);
         }
     }
+
+    /// All of them, or none. The connection comes back where it can be used again.
+    async fn write(
+        &self,
+        connection: PoolConnection<sqlx::Postgres>,
+        commits: &[Waiting],
+    ) -> (Result<(), Ended>, Option<PoolConnection<sqlx::Postgres>>) {
+        let are_many = are_many(commits) && !self.one_by_one.load(Ordering::Relaxed);
+        let (ended, connection) = write(connection, commits, are_many).await;
+        match connection {
+            Some(connection) if are_many && is_not_supported(&ended) => {
+                if !self.one_by_one.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(
+                        "commits look rows up one by one: the server does not do it for many at once"
+                    );
+                }
+                write(connection, commits, false).await
+            }
+            connection => (ended, connection),
+        }
+    }
 }
 
-/// All of them, or none. The connection comes back where it can be used again.
+/// Whether the server refused the statement as such. It has rolled back then.
+pub(super) fn is_not_supported(ended: &Result<(), Ended>) -> bool {
+    let Err(Ended::RolledBack(Failure::Sql(sqlx::Error::Database(error)))) = ended else { return false };
+    error.code().as_deref() == Some(NOT_SUPPORTED)
+}
+
 async fn write(
     mut connection: PoolConnection<sqlx::Postgres>,
     commits: &[Waiting],
+    are_many: bool,
 ) -> (Result<(), Ended>, Option<PoolConnection<sqlx::Postgres>>) {
     tollgate_fault_points::pass("store.fence.before");
     tollgate_fault_points::pass("store.commit.before");
-    let written = super::commit::write_plain(&mut connection, commits);
+    let written = write_plain(&mut connection, commits, are_many);
     match tokio::time::timeout(QUICK_SILENT_AFTER, written).await {
         Ok(Ok(())) => {
             tollgate_fault_points::pass("store.commit.after");

@@ -66,6 +66,8 @@ pub struct Postgres {
     recent: Arc<Recent>,
     /// Commits take several statements: through a pooler, and where the server does not take the one.
     in_steps: AtomicBool,
+    /// Those that take one look up one row at a time: the server does not take a statement for many.
+    one_by_one: Arc<AtomicBool>,
     /// Owners' commits that take one.
     line: Arc<Line>,
     /// Host, port and database, for errors. Never the password.
@@ -91,10 +93,11 @@ impl Postgres {
                 return Err(error);
             }
         };
-        let (recent, corruption) = (Arc::default(), Corruption::default());
+        let (recent, one_by_one, corruption) = (Arc::default(), Arc::default(), Corruption::default());
         let in_steps = AtomicBool::new(pooled);
         let line = Arc::new(Line::new(LANES_MAX));
-        let store = Self { pool, recent, in_steps, line, place, pooled, installation, corruption };
+        let store =
+            Self { pool, recent, in_steps, one_by_one, line, place, pooled, installation, corruption };
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         store.make_partitions(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)).await?;
         Ok(store)

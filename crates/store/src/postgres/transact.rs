@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use sqlx::{Connection as _, PgConnection, PgPool};
 
 use super::Postgres;
+use super::line::is_not_supported;
 use super::open::{BEGIN_POOLED, READ_POOLED};
 use crate::failure::{Ended, Failure};
 use crate::line::Fence;
@@ -25,8 +26,6 @@ const TRIES_MAX: u32 = 5;
 const SILENT_AFTER: Duration = Duration::from_secs(65);
 /// The same for owners' commits, heartbeats and single statements. Longer than the wait for a lock.
 pub(super) const QUICK_SILENT_AFTER: Duration = Duration::from_secs(12);
-/// SQLSTATE `feature_not_supported`.
-const NOT_SUPPORTED: &str = "0A000";
 
 impl Postgres {
     /// Carries out a transaction; again if it lost against another one. `work` may run more than once.
@@ -113,17 +112,17 @@ impl Postgres {
         rows: Arc<ChangeRows>,
     ) -> Result<bool, CommitError> {
         let done = self.commit_in_line(fence, rows).await;
-        if let Err(Ended::RolledBack(Failure::Sql(sqlx::Error::Database(error)))) = &done {
-            if error.is_unique_violation() {
-                return Ok(false);
+        if is_not_supported(&done) {
+            // Those that were written together learn it one by one.
+            if !self.in_steps.swap(true, Ordering::Relaxed) {
+                tracing::warn!("commits take several statements: the server does not do it in one");
             }
-            if error.code().as_deref() == Some(NOT_SUPPORTED) {
-                // Those that were written together learn it one by one.
-                if !self.in_steps.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(%error, "commits take several statements: the server does not do it in one");
-                }
-                return Ok(false);
-            }
+            return Ok(false);
+        }
+        if let Err(Ended::RolledBack(Failure::Sql(sqlx::Error::Database(error)))) = &done
+            && error.is_unique_violation()
+        {
+            return Ok(false);
         }
         self.judge_commit("commit", done).map(|()| true)
     }

@@ -333,6 +333,11 @@ impl ChangeRows {
         })
     }
 
+    /// Rows of what is plain that are there and change, or go.
+    pub(crate) fn looked_up(&self) -> usize {
+        self.runs_changed.len() + self.batches_changed.len() + self.batches_gone.len()
+    }
+
     /// Whether there is nothing but runs, batches and the done queue: what nearly every commit consists of. Many runs, and
     /// nothing else, are quicker as one statement.
     pub(crate) fn is_plain(&self) -> bool {

@@ -264,9 +264,44 @@ async fn server_that_does_not_take_the_one_statement_gets_several() {
     place.remove().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_that_does_not_look_up_many_rows_at_once_does_so_one_by_one() {
+    let place = Place::postgres().await;
+    let store = place.open().await;
+    let runs: Vec<Run> = (0..30).map(|i| waiting(&schedule("one"), 5, NOON_US + i)).collect();
+    let mut lease = commit(&*store, 5, Changes { runs_new: runs.clone(), ..Changes::default() }).await;
+    let changed = |reason: &str| {
+        let runs_changed = runs.iter().map(|run| Run { reason: reason.to_owned(), ..run.clone() }).collect();
+        Changes { runs_changed, ..Changes::default() }
+    };
+    let written = async || {
+        place.number("SELECT count(DISTINCT reason) + count(*) * 10 FROM runs WHERE reason > ''").await
+    };
+    store.commit(&mut lease, &changed("at once")).await.unwrap();
+    place.sql("ALTER FUNCTION commit_shards RENAME TO was_commit_shards").await;
+    store.commit(&mut lease, &changed("at once again")).await.unwrap();
+    assert_eq!(written().await, 301, "by the other function");
+    place.sql("ALTER FUNCTION was_commit_shards RENAME TO commit_shards").await;
+    let body = "RAISE EXCEPTION 'could not create distributed plan' USING ERRCODE = 'feature_not_supported'";
+    place
+        .sql(&format!(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 IF current_query() LIKE '%commit_many%' THEN {body}; END IF; RETURN NULL; END $$;
+             CREATE TRIGGER refuse AFTER UPDATE ON runs FOR EACH STATEMENT EXECUTE FUNCTION refuse()"
+        ))
+        .await;
+    store.commit(&mut lease, &changed("one by one")).await.unwrap();
+    // From then on it is not tried again.
+    place.sql("DROP FUNCTION commit_many").await;
+    store.commit(&mut lease, &changed("one by one again")).await.unwrap();
+    assert_eq!(written().await, 301);
+    place.remove().await;
+}
+
 /// What a version before batches left.
 const BEFORE_BATCHES: &str =
     "DROP TABLE token_batches; DROP TABLE api_keys; DROP FUNCTION commit_events; DROP FUNCTION commit_shards;
+    DROP FUNCTION commit_many;
     UPDATE schema_compatibility SET oldest = 6; DELETE FROM _sqlx_migrations WHERE version > 6";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -128,3 +128,38 @@ async fn plans_made_on_an_empty_table_look_up_by_key() {
     }
     place.remove().await;
 }
+
+/// The same of a function's statements, of which a caller sees nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plans_of_a_commit_of_many_rows_find_each_row_by_its_key() {
+    let place = Place::postgres().await;
+    place.open().await.close().await;
+    let mut connection = place.postgres_connection().await;
+    let ask = "SELECT prosrc, pg_get_function_identity_arguments(oid), array_to_string(proconfig, ';')
+               FROM pg_proc WHERE proname = 'commit_many'";
+    let (body, types, settings): (String, String, String) =
+        sqlx::query_as(ask).fetch_one(&mut connection).await.unwrap();
+    let settings: String = settings.split(';').map(|setting| format!("SET {setting};")).collect();
+    sqlx::raw_sql(AssertSqlSafe(settings)).execute(&mut connection).await.unwrap();
+    let nulls = vec!["NULL"; types.split(',').count()].join(", ");
+    let changes = |text: &&str| ["UPDATE", "DELETE"].iter().any(|verb| text.starts_with(verb));
+    let statements: Vec<&str> =
+        body.split(';').map(|text| text.trim().trim_start_matches("BEGIN").trim()).filter(changes).collect();
+    assert_eq!(statements.len(), 4, "fences, runs, batches that go, batches that change");
+    for state in ["SELECT 1", "VACUUM ANALYZE"] {
+        sqlx::raw_sql(state).execute(&mut connection).await.unwrap();
+        for text in &statements {
+            let prepare = format!("DEALLOCATE ALL; PREPARE part ({types}) AS {text}");
+            sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut connection).await.unwrap();
+            let explain = AssertSqlSafe(format!("EXPLAIN (COSTS OFF) EXECUTE part ({nulls})"));
+            let plan: Vec<String> =
+                sqlx::query_scalar(explain).persistent(false).fetch_all(&mut connection).await.unwrap();
+            let has = |what: &str| plan.iter().any(|line| line.contains(what));
+            let key = if text.contains("queue_shards") { "shard_id = " } else { "run_id = " };
+            let by_key = plan.iter().any(|line| line.contains("Index Cond: (") && line.contains(key));
+            assert!(has("Tid Scan on") && by_key, "{state}\n{}", plan.join("\n"));
+            assert!(!has("Seq Scan") && !has("Join Filter"), "{state}\n{}", plan.join("\n"));
+        }
+    }
+    place.remove().await;
+}
