@@ -28,7 +28,9 @@ BEGIN
             SELECT ctid AS place FROM queue_shards
             WHERE shard_id = fence.shard_id AND lease_id = fence.lease_id AND seq = fence.seq OFFSET 0
         ) AS found
-    WHERE queue_shards.ctid = found.place;
+    -- Lease and number again: of what a new owner changed meanwhile, some minor versions of PostgreSQL look at this line alone.
+    WHERE queue_shards.ctid = found.place AND queue_shards.lease_id = fence.lease_id
+        AND queue_shards.seq = fence.seq;
     GET DIAGNOSTICS written = ROW_COUNT;
     IF written < cardinality($1) THEN
         RAISE EXCEPTION 'one of the shards % has another owner', $1 USING ERRCODE = 'TG001';

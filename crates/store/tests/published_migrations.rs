@@ -16,7 +16,7 @@ const POSTGRES: [&str; 12] = [
     "ed514aa8fab0f975",
     "04e9fb2bb94bd2a6",
     "4621f795fcd15344",
-    "755020b045379bb4",
+    "ada715f6180d438a",
 ];
 /// As [`POSTGRES`].
 const SQLITE: [&str; 12] = [

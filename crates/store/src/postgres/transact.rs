@@ -115,7 +115,7 @@ impl Postgres {
         if is_not_supported(&done) {
             // Those that were written together learn it one by one.
             if !self.in_steps.swap(true, Ordering::Relaxed) {
-                tracing::warn!("commits take several statements: the server does not do it in one");
+                tracing::warn!(?done, "commits take several statements: the server does not do it in one");
             }
             return Ok(false);
         }

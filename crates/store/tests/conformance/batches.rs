@@ -86,6 +86,48 @@ pub(crate) async fn plain_commit_writes_runs_and_ends(place: &Place) {
     assert_eq!(store.load_shard(5).await.unwrap().batches, [new]);
 }
 
+/// Each column of many rows, which are looked up in another way than those of few.
+pub(crate) async fn plain_commit_of_many_rows_writes_each_column(place: &Place) {
+    let store = place.open().await;
+    let one = schedule("one");
+    let old: Vec<Run> = (0..20).map(|i| waiting(&one, 5, NOON_US + i)).collect();
+    let batches = |gone: u8, held: u8| -> Vec<TokenBatch> {
+        old.iter().map(|run| batch(run.id, 0, 8, &[gone], &[held])).collect()
+    };
+    let runs_new = Changes { runs_new: old.clone(), ..Changes::default() };
+    let mut lease = commit(&*store, 5, runs_new).await;
+    store.commit(&mut lease, &plain(&batches(0, 0), &[], &[])).await.unwrap();
+    let changed = |(run, i): (&Run, u32)| {
+        let mut run = Run {
+            state: tollgate_core::model::RunState::Running,
+            cursor: 100 + i,
+            generation: run.generation + i64::from(i),
+            events: 200 + i,
+            priority: 7,
+            reason: format!("reason {i}"),
+            cursor_in: Some(format!("in {i}")),
+            cursor_out: Some(format!("out {i}")),
+            started_us: Some(NOON_US + 300 + i64::from(i)),
+            finished_us: Some(NOON_US + 400 + i64::from(i)),
+            ..run.clone()
+        };
+        let counts = &mut run.counts;
+        (counts.succeeded, counts.failed, counts.dead) = (i + 1, i + 2, i + 3);
+        (counts.expired, counts.cancelled, counts.lost) = (i + 4, i + 5, i + 6);
+        run
+    };
+    let runs_changed: Vec<Run> = old.iter().zip(0..).map(changed).collect();
+    let mut batches_left = batches(0b10, 0b1);
+    let gone: Vec<_> = batches_left.drain(..5).map(|batch| batch.key()).collect();
+    let changes = Changes { runs_changed: runs_changed.clone(), ..plain(&[], &batches_left, &gone) };
+    store.commit(&mut lease, &changes).await.unwrap();
+    let mut loaded = store.load_shard(5).await.unwrap();
+    loaded.runs.sort_by_key(|run| run.launch_us);
+    loaded.batches.sort_by_key(|batch| batch.key());
+    batches_left.sort_by_key(|batch| batch.key());
+    assert_eq!((loaded.runs, loaded.batches), (runs_changed, batches_left));
+}
+
 pub(crate) async fn plain_commit_is_fenced(place: &Place) {
     let store = place.open().await;
     let one = waiting(&schedule("one"), 5, NOON_US);

@@ -38,6 +38,9 @@ const NEW_MAX: usize = 128;
 /// After that one no longer counts as new: it will have been accepted, and the answer takes its time, or nobody is there.
 const NEW_FOR: Duration = Duration::from_millis(100);
 
+/// How long a request waits for its turn, at a target that answers nothing to very many.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
+
 /// What is sent.
 type Body = Full<Bytes>;
 
@@ -82,15 +85,20 @@ struct New {
 }
 
 /// How a request gets its connection.
-enum Way {
+pub(super) enum Way {
     Kept(Box<Connection>),
     Open(OwnedSemaphorePermit),
+}
+
+/// The same, where it may have to wait for it.
+enum Turn {
+    Now(Way),
     /// Whichever comes first.
     Wait(oneshot::Receiver<Box<Connection>>, Arc<Semaphore>),
 }
 
 /// One connection.
-struct Connection {
+pub(super) struct Connection {
     sender: http1::SendRequest<Body>,
     driver: http1::Connection<Stream, Body>,
     /// The driver has ended.
@@ -102,20 +110,32 @@ impl Connections {
         Self { connector, origins: Arc::default(), idle_max }
     }
 
+    /// Waits until a request may go to a place.
+    pub(super) async fn turn(&self, place: &Place) -> Result<Way, Failure> {
+        match self.with(&place.origin, Origin::turn) {
+            Turn::Now(way) => Ok(way),
+            // Boxed, as below: it is far larger than the rest, and rare.
+            Turn::Wait(freed, turns) => Box::pin(wait(freed, turns)).await,
+        }
+    }
+
     /// Sends a request and reads its answer, of whose body at most so many bytes. `written` tells whether the request may have
     /// been written, also when this is dropped before its end.
     pub(super) async fn exchange(
         &self,
         place: &Place,
+        mut way: Way,
         mut request: Request<Body>,
         body_max_bytes: usize,
         written: &mut bool,
     ) -> Result<Answer, Failure> {
         loop {
-            let (mut connection, new) = match self.with(&place.origin, Origin::way) {
+            let (mut connection, new) = match way {
                 Way::Kept(connection) => (connection, None),
-                // Boxed: it is far larger than the rest, and rare.
-                way => Box::pin(self.obtain(place, way)).await?,
+                Way::Open(turn) => {
+                    let new = New::now(turn);
+                    (Box::pin(self.connect(place)).await?, Some(new))
+                }
             };
             *written = true;
             let sent = connection.send(request).await;
@@ -133,6 +153,7 @@ impl Connections {
                     }
                     // It had been closed while it was idle.
                     request = unsent;
+                    way = self.turn(place).await?;
                     continue;
                 }
             };
@@ -144,21 +165,6 @@ impl Connections {
             }
             return Ok(answer);
         }
-    }
-
-    /// A connection, and whether it is new.
-    async fn obtain(&self, place: &Place, way: Way) -> Result<(Box<Connection>, Option<New>), Failure> {
-        let turn = match way {
-            Way::Kept(connection) => return Ok((connection, None)),
-            Way::Open(turn) => turn,
-            Way::Wait(freed, turns) => tokio::select! {
-                biased;
-                Ok(connection) = freed => return Ok((connection, None)),
-                turn = turns.acquire_owned() => turn.map_err(|error| Failure::Unsent(error.into()))?,
-            },
-        };
-        let new = New::now(turn);
-        Ok((self.connect(place).await?, Some(new)))
     }
 
     async fn connect(&self, place: &Place) -> Result<Box<Connection>, Failure> {
@@ -209,22 +215,22 @@ impl Default for Origin {
 }
 
 impl Origin {
-    fn way(&mut self) -> Way {
+    fn turn(&mut self) -> Turn {
         if let Some((connection, since)) = self.kept.pop()
             && since.elapsed() < IDLE_MAX
         {
-            return Way::Kept(connection);
+            return Turn::Now(Way::Kept(connection));
         }
         // The others have been idle for longer yet; whoever sweeps closes them.
         if let Ok(turn) = Arc::clone(&self.turns).try_acquire_owned() {
-            return Way::Open(turn);
+            return Turn::Now(Way::Open(turn));
         }
         while self.waiting.front().is_some_and(oneshot::Sender::is_closed) {
             self.waiting.pop_front();
         }
         let (sender, freed) = oneshot::channel();
         self.waiting.push_back(sender);
-        Way::Wait(freed, Arc::clone(&self.turns))
+        Turn::Wait(freed, Arc::clone(&self.turns))
     }
 
     fn put(&mut self, mut connection: Box<Connection>, kept_max: usize) {
@@ -304,6 +310,21 @@ fn drive(driver: &mut http1::Connection<Stream, Body>, is_over: &mut bool, cx: &
     if !*is_over {
         *is_over = Pin::new(driver).poll(cx).is_ready();
     }
+}
+
+/// Waits for a connection that becomes free, or a turn to open one.
+async fn wait(mut freed: oneshot::Receiver<Box<Connection>>, turns: Arc<Semaphore>) -> Result<Way, Failure> {
+    let either = async {
+        tokio::select! {
+            biased;
+            Ok(connection) = &mut freed => Ok(Way::Kept(connection)),
+            turn = turns.acquire_owned() => turn.map(Way::Open).map_err(|error| Failure::Unsent(error.into())),
+        }
+    };
+    let waited_s = TURN_WAIT_MAX.as_secs();
+    let too_long =
+        |_| Err(Failure::Unsent(format!("too many connections have no answer, for {waited_s} s").into()));
+    tokio::time::timeout(TURN_WAIT_MAX, either).await.unwrap_or_else(too_long)
 }
 
 /// Each change leaves what is there whole, so a panic elsewhere leaves nothing half done.
