@@ -136,18 +136,14 @@ impl Http {
         Ok(request)
     }
 
-    /// Writes the request and reads the answer, within the deadline. It begins when the request may go: that many others are
-    /// on their way is not the target's fault.
+    /// Gets a connection, writes the request and reads the answer, all within the deadline: whoever takes the shard over counts on
+    /// it that nothing is written later.
     async fn exchange(&self, request: Request<Full<Bytes>>, deadline: Duration, place: &Place) -> Sent {
-        let way = match self.connections.turn(place).await {
-            Ok(way) => way,
-            Err(failure) => return failure.verdict(),
-        };
         let mut written = false;
         let exchanged = {
             // Pinned where it is made: it is large, and would be moved several times.
             let exchange =
-                pin!(self.connections.exchange(place, way, request, self.answer_max_bytes, &mut written));
+                pin!(self.connections.exchange(place, request, self.answer_max_bytes, &mut written));
             tokio::time::timeout(deadline, exchange).await
         };
         match exchanged {

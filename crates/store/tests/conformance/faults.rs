@@ -237,21 +237,25 @@ async fn closing_ends_although_a_commit_is_under_way() {
     place.remove().await;
 }
 
+/// The server no longer takes a function that does this, and says so as Citus does.
+async fn refuse(place: &Place, function: &str, what: &str) {
+    let body = "RAISE EXCEPTION 'could not create distributed plan' USING ERRCODE = 'feature_not_supported'";
+    place
+        .sql(&format!(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 IF current_query() LIKE '%{function}%' THEN {body}; END IF; RETURN NULL; END $$;
+             CREATE TRIGGER refuse AFTER {what} FOR EACH ROW EXECUTE FUNCTION refuse()"
+        ))
+        .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_that_does_not_take_the_one_statement_gets_several() {
     let place = Place::postgres().await;
     let store = place.open().await;
     let one = waiting(&schedule("one"), 5, NOON_US);
     let mut lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..Changes::default() }).await;
-    // As Citus says it.
-    let body = "RAISE EXCEPTION 'could not create distributed plan' USING ERRCODE = 'feature_not_supported'";
-    place
-        .sql(&format!(
-            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-                 IF current_query() LIKE '%commit_shards%' THEN {body}; END IF; RETURN NULL; END $$;
-             CREATE TRIGGER refuse AFTER INSERT ON token_batches FOR EACH ROW EXECUTE FUNCTION refuse()"
-        ))
-        .await;
+    refuse(&place, "commit_shards", "INSERT ON token_batches").await;
     store.commit(&mut lease, &plain(&one)).await.unwrap();
     let loaded = store.load_shard(5).await.unwrap();
     assert_eq!(loaded.batches.len(), 1, "it is written");
@@ -282,14 +286,7 @@ async fn server_that_does_not_look_up_many_rows_at_once_does_so_one_by_one() {
     store.commit(&mut lease, &changed("at once again")).await.unwrap();
     assert_eq!(written().await, 301, "by the other function");
     place.sql("ALTER FUNCTION was_commit_shards RENAME TO commit_shards").await;
-    let body = "RAISE EXCEPTION 'could not create distributed plan' USING ERRCODE = 'feature_not_supported'";
-    place
-        .sql(&format!(
-            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-                 IF current_query() LIKE '%commit_many%' THEN {body}; END IF; RETURN NULL; END $$;
-             CREATE TRIGGER refuse AFTER UPDATE ON runs FOR EACH STATEMENT EXECUTE FUNCTION refuse()"
-        ))
-        .await;
+    refuse(&place, "commit_many", "UPDATE ON runs").await;
     store.commit(&mut lease, &changed("one by one")).await.unwrap();
     // From then on it is not tried again.
     place.sql("DROP FUNCTION commit_many").await;

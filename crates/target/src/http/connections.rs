@@ -38,9 +38,6 @@ const NEW_MAX: usize = 128;
 /// After that one no longer counts as new: it will have been accepted, and the answer takes its time, or nobody is there.
 const NEW_FOR: Duration = Duration::from_millis(100);
 
-/// How long a request waits for its turn, at a target that answers nothing to very many.
-const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
-
 /// What is sent.
 type Body = Full<Bytes>;
 
@@ -85,7 +82,7 @@ struct New {
 }
 
 /// How a request gets its connection.
-pub(super) enum Way {
+enum Way {
     Kept(Box<Connection>),
     Open(OwnedSemaphorePermit),
 }
@@ -98,7 +95,7 @@ enum Turn {
 }
 
 /// One connection.
-pub(super) struct Connection {
+struct Connection {
     sender: http1::SendRequest<Body>,
     driver: http1::Connection<Stream, Body>,
     /// The driver has ended.
@@ -111,7 +108,7 @@ impl Connections {
     }
 
     /// Waits until a request may go to a place.
-    pub(super) async fn turn(&self, place: &Place) -> Result<Way, Failure> {
+    async fn turn(&self, place: &Place) -> Result<Way, Failure> {
         match self.with(&place.origin, Origin::turn) {
             Turn::Now(way) => Ok(way),
             // Boxed, as below: it is far larger than the rest, and rare.
@@ -124,13 +121,12 @@ impl Connections {
     pub(super) async fn exchange(
         &self,
         place: &Place,
-        mut way: Way,
         mut request: Request<Body>,
         body_max_bytes: usize,
         written: &mut bool,
     ) -> Result<Answer, Failure> {
         loop {
-            let (mut connection, new) = match way {
+            let (mut connection, new) = match self.turn(place).await? {
                 Way::Kept(connection) => (connection, None),
                 Way::Open(turn) => {
                     let new = New::now(turn);
@@ -153,7 +149,6 @@ impl Connections {
                     }
                     // It had been closed while it was idle.
                     request = unsent;
-                    way = self.turn(place).await?;
                     continue;
                 }
             };
@@ -313,18 +308,12 @@ fn drive(driver: &mut http1::Connection<Stream, Body>, is_over: &mut bool, cx: &
 }
 
 /// Waits for a connection that becomes free, or a turn to open one.
-async fn wait(mut freed: oneshot::Receiver<Box<Connection>>, turns: Arc<Semaphore>) -> Result<Way, Failure> {
-    let either = async {
-        tokio::select! {
-            biased;
-            Ok(connection) = &mut freed => Ok(Way::Kept(connection)),
-            turn = turns.acquire_owned() => turn.map(Way::Open).map_err(|error| Failure::Unsent(error.into())),
-        }
-    };
-    let waited_s = TURN_WAIT_MAX.as_secs();
-    let too_long =
-        |_| Err(Failure::Unsent(format!("too many connections have no answer, for {waited_s} s").into()));
-    tokio::time::timeout(TURN_WAIT_MAX, either).await.unwrap_or_else(too_long)
+async fn wait(freed: oneshot::Receiver<Box<Connection>>, turns: Arc<Semaphore>) -> Result<Way, Failure> {
+    tokio::select! {
+        biased;
+        Ok(connection) = freed => Ok(Way::Kept(connection)),
+        turn = turns.acquire_owned() => turn.map(Way::Open).map_err(|error| Failure::Unsent(error.into())),
+    }
 }
 
 /// Each change leaves what is there whole, so a panic elsewhere leaves nothing half done.

@@ -1,16 +1,17 @@
-//! Many deliveries to one place at the same instant: how many connections they open, and how fast.
+//! Many deliveries to one place at the same instant: how many connections they open, and who waits for one.
 
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use tollgate_core::model::{HttpTarget, Sent};
 
-use crate::samples::{doubt, event, http, targets};
+use crate::samples::{doubt, event, http, refusal, targets};
 use crate::server::{Reply, Server, answer};
 
 /// So many may be new at once, and for so long.
 const NEW_MAX: u32 = 128;
 const NEW_FOR: Duration = Duration::from_millis(100);
+
 /// Answers at `/now`, and nowhere else.
 async fn server() -> Server {
     Server::new(|request| if request.line.contains("/now") { answer(200, "", "") } else { Reply::Hang }).await
@@ -48,7 +49,6 @@ async fn new_connections_are_opened_so_many_at_a_time() {
         }
     };
     let (all, ()) = futures::future::join(all, watch).await;
-    // Their deadlines begin with their turns.
     assert!(all.into_iter().all(|sent| doubt(sent).starts_with("no complete answer within 2000 ms")));
 }
 
@@ -69,17 +69,20 @@ async fn who_may_not_open_one_takes_what_becomes_free() {
     assert!(connections < 128 + 25 || took >= NEW_FOR, "{connections} after {took:?}");
 }
 
+/// Whoever takes a shard over counts on it that nothing is written after its deadline.
 #[tokio::test]
-async fn a_deadline_does_not_run_while_others_have_their_turn() {
+async fn a_deadline_runs_while_others_have_their_turn() {
     let (server, targets) = (server().await, targets());
+    let began = Instant::now();
     let hanging = join_all((0..NEW_MAX).map(|index| targets.send(event(never(&server, 400), index))));
     let hasty = async {
         accepted(&server, NEW_MAX).await;
-        let target = HttpTarget { deadline_ms: 50, ..now(&server) };
-        join_all((0..10).map(|index| targets.send(event(target.clone(), index)))).await
+        let sent = targets.send(event(never(&server, 20), 1)).await;
+        (sent, began.elapsed())
     };
-    let (_, hasty) = futures::future::join(hanging, hasty).await;
-    assert_eq!(hasty, vec![Sent::Accepted; 10]);
+    let (_, (sent, took)) = futures::future::join(hanging, hasty).await;
+    // On a busy machine the others may have stopped being new meanwhile.
+    assert!(took >= NEW_FOR || refusal(sent).0 == "not sent: no connection within 20 ms", "after {took:?}");
 }
 
 #[tokio::test]
