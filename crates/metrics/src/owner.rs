@@ -55,7 +55,7 @@ impl OwnerWatch {
 
     /// A consumer's release has been heard.
     pub fn released(&mut self, run: RunId) {
-        self.tokens.freed(run, self.clock.now().mono_us);
+        self.tokens.freed(run, self.clock.mono_us());
     }
 
     /// A target's answer has been heard. It frees a token where the answer releases, or says no.

@@ -159,14 +159,15 @@ fn traced(traces: &Traces, history: &[HistoryRow]) -> Vec<Ended> {
 pub struct ReleaseWatch {
     metrics: Metrics,
     clock: Clock,
-    began: Now,
+    /// Monotonic.
+    began_us: i64,
     traced: Option<(EventTrace, Option<u32>, Option<Traceparent>)>,
 }
 
 impl ReleaseWatch {
     pub(crate) fn new(metrics: Metrics, clock: Clock) -> Self {
-        let began = clock.now();
-        Self { metrics, clock, began, traced: None }
+        let began_us = clock.mono_us();
+        Self { metrics, clock, began_us, traced: None }
     }
 
     /// Which event it is about, under which attempt, where it is asked for: nobody needs it while traces are off.
@@ -190,10 +191,11 @@ impl ReleaseWatch {
     pub fn ended(self, answer: ReleaseAnswer) {
         let instruments = self.metrics.instruments();
         instruments.releases.add(answer, 1);
-        let now = self.clock.now();
-        instruments.release.observe_us(now.mono_us - self.began.mono_us);
+        let took_us = self.clock.mono_us() - self.began_us;
+        instruments.release.observe_us(took_us);
         if let Some((trace, attempt, parent)) = self.traced {
-            let span_us = (self.began.wall_us, now.wall_us);
+            let now_us = self.clock.wall_us();
+            let span_us = (now_us - took_us, now_us);
             let is_error = matches!(answer, ReleaseAnswer::Invalid | ReleaseAnswer::Failed);
             let released = Released { attempt, parent, span_us, answer: answer.text(), is_error };
             self.metrics.traces().released(&trace, &released);

@@ -80,15 +80,16 @@ impl Shared {
 
     async fn try_release(&self, request: v1::ReleaseTokenRequest) -> Result<Released, Released> {
         let (at, release) = self.understand(&request)?;
+        // What is boxed here and below is rare and far larger than the rest, for which each of a thousand releases would have room.
         match self.release_anywhere(&request, &at, &release).await {
-            Asked::Answer(Replied::Answer(Answer::NotHeld)) => self.ended(&at).await,
+            Asked::Answer(Replied::Answer(Answer::NotHeld)) => Box::pin(self.ended(&at)).await,
             Asked::Answer(Replied::Answer(answer)) => answered(answer),
             Asked::Answer(Replied::Foreign) => Err(unknown(at.event)),
             Asked::Answer(Replied::TryAgain) => Err(Released::Failed(Status::unavailable(
                 "the store did not confirm the release; try again, with the attempt",
             ))),
-            Asked::Nobody => self.post_release(&at, release).await,
-            Asked::Unclear if is_repeatable(&release) => self.post_release(&at, release).await,
+            Asked::Nobody => Box::pin(self.post_release(&at, release)).await,
+            Asked::Unclear if is_repeatable(&release) => Box::pin(self.post_release(&at, release)).await,
             Asked::Unclear => Err(Released::Failed(Status::unavailable(
                 "the event's handler did not answer; try again, with the attempt",
             ))),
@@ -106,7 +107,7 @@ impl Shared {
             if let Some(replied) = self.release_here(at, release).await {
                 return Asked::Answer(replied);
             }
-            match self.peers.release(at.event.shard, request).await {
+            match Box::pin(self.peers.release(at.event.shard, request)).await {
                 Asked::Answer(forwarded) => {
                     if let Some(replied) = released_from_wire(forwarded) {
                         return Asked::Answer(replied);
@@ -115,7 +116,7 @@ impl Shared {
                 Asked::Nobody => {}
                 Asked::Unclear => return Asked::Unclear,
             }
-            if attempt + 1 == ASKED_MAX || !self.peers.has_moved(at.event.shard).await {
+            if attempt + 1 == ASKED_MAX || !Box::pin(self.peers.has_moved(at.event.shard)).await {
                 break;
             }
         }

@@ -53,14 +53,15 @@ impl Witness {
 
     /// Delivers one event once.
     pub(crate) async fn send(&self, delivery: Delivery) -> Sent {
-        let (attempt, began) = (delivery.attempt, self.clock.now());
+        let (attempt, began_us) = (delivery.attempt, self.clock.mono_us());
         let event_id = delivery.event_id.clone();
         let sent = self.targets.send(delivery).await;
         if attempt > 1 || sent != Sent::Accepted {
-            let took_us = self.clock.now().mono_us - began.mono_us;
-            let sent = clipped(sent.clone());
+            let now = self.clock.now();
+            let took_us = now.mono_us - began_us;
+            let (start_us, sent) = (now.wall_us - took_us, clipped(sent.clone()));
             let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-            log.note(event_id.as_str(), Attempt { attempt, start_us: began.wall_us, took_us, sent });
+            log.note(event_id.as_str(), Attempt { attempt, start_us, took_us, sent });
         }
         sent
     }

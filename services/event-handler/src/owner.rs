@@ -303,8 +303,8 @@ impl Owner {
                     if matches!(input, Input::Sent { .. }) {
                         beside.gather.answered(instant);
                     }
-                    // For all that were taken, the moment of the first will do.
-                    if !matches!(input, Input::Sent { sent: Sent::Accepted, .. }) {
+                    // For all that were taken or released, the moment of the first will do.
+                    if !matches!(input, Input::Sent { sent: Sent::Accepted, .. } | Input::Release { .. }) {
                         now = self.shared.clock.now();
                     }
                     self.handle(machine, input, now);

@@ -1,7 +1,6 @@
 //! The gRPC service `tollgate.v1.EventHandlerService`.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -159,14 +158,13 @@ impl EventHandlerService for HandlerService {
         let mut stream = request.into_inner();
         let mut tally = Tally::default();
         let mut waiting = VecDeque::new();
-        let mut running = FuturesUnordered::<Pin<Box<dyn Future<Output = _> + Send>>>::new();
+        let mut running = FuturesUnordered::new();
         let mut open = true;
         while open || !running.is_empty() || !waiting.is_empty() {
             while running.len() < STREAM_MAX
                 && let Some(release) = waiting.pop_front()
             {
-                let (shared, access) = (self.shared.clone(), access.clone());
-                running.push(Box::pin(async move { one_of_many(shared, &access, parent, release).await }));
+                running.push(one_of_many(&self.shared, &access, parent, release));
             }
             tokio::select! {
                 message = stream.message(), if open && waiting.is_empty() => match message? {
@@ -193,8 +191,7 @@ impl EventHandlerService for HandlerService {
         let parent = self.shared.parent(&request);
         let releases = request.into_inner().releases;
         batch_size("releases", releases.len())?;
-        let all =
-            releases.into_iter().map(|release| one_of_many(self.shared.clone(), &access, parent, release));
+        let all = releases.into_iter().map(|release| one_of_many(&self.shared, &access, parent, release));
         let responses: Result<Vec<_>, Status> = futures::future::join_all(all).await.into_iter().collect();
         let responses = responses?.into_iter().map(|(_, response)| response).collect();
         Ok(Response::new(v1::BatchReleaseTokensResponse { responses }))
@@ -446,7 +443,7 @@ fn outcome(state: v1::EventState) -> Option<Outcome> {
 }
 
 async fn one_of_many(
-    shared: Shared,
+    shared: &Shared,
     access: &Access,
     parent: Option<Traceparent>,
     mut request: v1::ReleaseTokenRequest,
