@@ -25,6 +25,7 @@ mod bad_input;
 mod browser;
 mod by_hand;
 mod change;
+mod churn;
 mod cluster;
 mod console;
 mod container;

@@ -47,10 +47,7 @@ impl Database {
         let statement = AssertSqlSafe(sql.to_owned());
         match self {
             Self::Sqlite(folder) => {
-                let options = SqliteConnectOptions::new()
-                    .filename(folder.path().join("tollgate.db"))
-                    .busy_timeout(Duration::from_secs(10));
-                let mut connection = SqliteConnection::connect_with(&options).await.unwrap();
+                let mut connection = SqliteConnection::connect_with(&file(folder)).await.unwrap();
                 let done = sqlx::raw_sql(statement).execute(&mut connection).await.unwrap();
                 connection.close().await.unwrap();
                 done.rows_affected()
@@ -58,6 +55,39 @@ impl Database {
             Self::Postgres(_) | Self::Elsewhere(_) => {
                 let mut connection = PgConnection::connect(&self.url()).await.unwrap();
                 sqlx::raw_sql(statement).execute(&mut connection).await.unwrap().rows_affected()
+            }
+        }
+    }
+
+    /// The names of all tables, without partitions and without those of the migrations.
+    pub async fn tables(&self) -> Vec<String> {
+        let sqlite = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '\\_sqlx%' ESCAPE '\\' \
+                      AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
+        let postgres = "SELECT relname::text FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition \
+                        AND relnamespace = 'public'::regnamespace AND relname NOT LIKE '\\_sqlx%'";
+        match self {
+            Self::Sqlite(folder) => {
+                let mut connection = SqliteConnection::connect_with(&file(folder)).await.unwrap();
+                sqlx::query_scalar(sqlite).fetch_all(&mut connection).await.unwrap()
+            }
+            Self::Postgres(_) | Self::Elsewhere(_) => {
+                let mut connection = PgConnection::connect(&self.url()).await.unwrap();
+                sqlx::query_scalar(postgres).fetch_all(&mut connection).await.unwrap()
+            }
+        }
+    }
+
+    /// How many rows a table has.
+    pub async fn count(&self, table: &str) -> i64 {
+        let statement = AssertSqlSafe(format!("SELECT count(*) FROM {table}"));
+        match self {
+            Self::Sqlite(folder) => {
+                let mut connection = SqliteConnection::connect_with(&file(folder)).await.unwrap();
+                sqlx::query_scalar(statement).fetch_one(&mut connection).await.unwrap()
+            }
+            Self::Postgres(_) | Self::Elsewhere(_) => {
+                let mut connection = PgConnection::connect(&self.url()).await.unwrap();
+                sqlx::query_scalar(statement).fetch_one(&mut connection).await.unwrap()
             }
         }
     }
@@ -91,6 +121,13 @@ impl Drop for Database {
             let _ = dropping.join();
         }
     }
+}
+
+/// How to open the file beside the service.
+fn file(folder: &TempDir) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(folder.path().join("tollgate.db"))
+        .busy_timeout(Duration::from_secs(10))
 }
 
 fn server() -> String {
