@@ -3,12 +3,14 @@
 //! Where a process finds its keys is decided here for `serve` as well.
 
 use std::fs;
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use chrono::Utc;
 use clap::{Args, Subcommand};
 use tollgate_schedule_master::reseal;
-use tollgate_secrets::{Keys, generate_line};
+use tollgate_secrets::{Keys, generate_line, is_installation_clear};
+use tollgate_store::Store;
 
 use crate::cli::Usage;
 use crate::client::output::{Format, Printer};
@@ -69,6 +71,29 @@ pub(crate) fn keys(config: &ServeConfig) -> anyhow::Result<Keys> {
     Ok(keys)
 }
 
+/// The installation's secret in clear. A new installation's is sealed before anything is made with it; that of an older one
+/// is for [`rotate`], which nobody is to run while processes are at work that could not read it.
+///
+/// # Errors
+/// A secret that these keys do not open, and those of the store.
+pub(crate) async fn of_installation(store: &Arc<dyn Store>, keys: &Keys) -> anyhow::Result<[u8; 32]> {
+    let installation = store.installation().await?;
+    let (id, stored) = (installation.id, &installation.secret);
+    let secret = keys.open_installation(id, stored)?;
+    if installation.is_new {
+        if let Some(sealed) = keys.reseal_installation(id, stored)? {
+            store.replace_installation_secret(stored, &sealed).await?;
+            store.scrub().await?;
+        }
+    } else if !keys.is_empty() && is_installation_clear(stored) {
+        tracing::warn!(
+            "the installation's secret, which seals event ids, is stored in clear; once all processes are of this version, \
+             `tollgate secrets rotate` seals it"
+        );
+    }
+    Ok(secret)
+}
+
 #[cfg(unix)]
 fn warn_of_readers(file: &str) {
     use std::os::unix::fs::PermissionsExt as _;
@@ -94,7 +119,7 @@ async fn rotate(config: &ServeConfig) -> anyhow::Result<()> {
     store.close().await;
     let done = done?;
     let mut text =
-        format!("{} rows hold schedules; {} were brought under key {first:?}\n", done.rows, done.resealed);
+        format!("{} rows hold secrets; {} were brought under key {first:?}\n", done.rows, done.resealed);
     if !done.rewritten {
         text.push_str(
             "the database is in use or a server's: what the file, backups and logs held before is still there\n",

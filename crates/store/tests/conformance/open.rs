@@ -1,6 +1,6 @@
 //! Opening, closing, the schema, the installation.
 
-use tollgate_store::StoreError;
+use tollgate_store::{Installation, StoreError};
 
 use super::place::Place;
 
@@ -12,7 +12,9 @@ pub(crate) async fn identity_is_made_once_and_stays(place: &Place) {
     store.close().await;
     drop(store);
     let again = place.open().await;
-    assert!(again.installation().await.unwrap() == first);
+    let again = again.installation().await.unwrap();
+    assert!(first.is_new && !again.is_new);
+    assert!(again == Installation { is_new: false, ..first });
 }
 
 pub(crate) async fn several_may_open_at_once_or_are_told(place: &Place) {
@@ -68,6 +70,20 @@ pub(crate) async fn modified_identity_is_named(place: &Place) {
     place.sql("UPDATE installation SET shards = 0").await;
     let error = tollgate_store::open(&place.url, 2).await.err().expect("no shards");
     assert!(matches!(error, StoreError::Corrupt { table: "installation", .. }), "{error}");
+}
+
+/// The secret may be sealed, which is for others to open; once only, whoever tries.
+pub(crate) async fn the_secret_may_be_stored_in_another_form(place: &Place) {
+    let store = place.open().await;
+    let first = store.installation().await.unwrap();
+    let sealed = b"enc:v1:k1:AAAA";
+    assert!(store.replace_installation_secret(&first.secret, sealed).await.unwrap());
+    assert!(!store.replace_installation_secret(&first.secret, b"enc:v1:k2:").await.unwrap());
+    assert!(store.stored_installation().await.unwrap() == (first.id, sealed.to_vec()));
+    store.close().await;
+    drop(store);
+    let again = place.open().await.installation().await.unwrap();
+    assert!(again.id == first.id && again.secret == sealed);
 }
 
 pub(crate) async fn sixty_four_shards_have_no_owner(place: &Place) {
