@@ -97,6 +97,8 @@ mod tests {
         for text in ["x", "e30", "not base64!", &token[1..]] {
             assert_eq!(Token::<Position>::decode(text, &query).unwrap_err().field, "page_token", "{text}");
         }
+        let nothing = Token::<Position>::encode((7, "a\0".to_owned()), &query);
+        assert_eq!(Token::<Position>::decode(&nothing, &query).unwrap_err().field, "page_token");
         let other_list = Token::<String>::encode("x".to_owned(), &query);
         assert!(Token::<Position>::decode(&other_list, &query).is_err());
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use tollgate_auth::{Access, Aim, Named};
+use tollgate_auth::{Access, Aim, Named, Standing};
 use tollgate_core::handle::change::Outcome;
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::{Pause, RunId};
@@ -153,6 +153,8 @@ impl EventHandlerService for HandlerService {
         request: Request<Streaming<v1::ReleaseTokensRequest>>,
     ) -> Result<Response<v1::ReleaseTokensResponse>, Status> {
         let access = Access::of(request.extensions());
+        // A stream may stay open for longer than its key is good.
+        let standing = request.extensions().get::<Standing>().cloned();
         let parent = self.shared.parent(&request);
         let mut stream = request.into_inner();
         let mut tally = Tally::default();
@@ -168,6 +170,7 @@ impl EventHandlerService for HandlerService {
             tokio::select! {
                 message = stream.message(), if open && waiting.is_empty() => match message? {
                     Some(message) => {
+                        Standing::check(standing.as_ref())?;
                         batch_size("releases", message.releases.len())?;
                         waiting.extend(message.releases);
                     }
