@@ -78,6 +78,9 @@ async fn deliver(service: &Service, consumer: &Consumer, wanted: usize) {
 async fn nothing_secret_is_on_disk_or_in_the_log() {
     let (database, keys) = (Database::new(Kind::Sqlite).await, tempfile::tempdir().unwrap());
     let file = key_file(&keys, &[&new_key("k1")]);
+    // Also where an installation was there before its first process.
+    let first = ["key", "create", "ops", "--scopes", "admin", "--all-namespaces", "--store", &database.url()];
+    assert_eq!(Cli::new("").run(&first).code, 0);
     let flags = ["--secret-keys-file", &file, "--log", "debug"];
     let service = Service::start_with(&database, &flags).await;
     let consumer = consumer(&service).await;
@@ -122,7 +125,10 @@ async fn what_was_in_clear_is_sealed_by_a_rotation() {
         assert_ne!(files_with(&folder(&database), hidden), [""; 0], "{hidden} can be found");
     }
     let secret = installation_secret(&database).await;
-    assert!(secret.len() == 32 && files_hold(&folder(&database), &secret), "what is searched for can be found");
+    assert!(
+        secret.len() == 32 && files_hold(&folder(&database), &secret),
+        "what is searched for can be found"
+    );
     let (cli, store) = (Cli::new("http://127.0.0.1:1"), database.url());
     let refused = cli.run(&["secrets", "rotate", "--store", &store]);
     assert_eq!(refused.code, 2, "{refused:?}");
@@ -232,7 +238,11 @@ async fn nobody_else_on_the_machine_reads_the_database() {
     }
     let service = Service::start(&database).await;
     let of_database = modes().into_iter().filter(|(name, _)| !name.ends_with(".lock"));
-    assert!(of_database.clone().count() >= 3 && of_database.clone().all(|(_, mode)| mode == 0o640), "{:?}", modes());
+    assert!(
+        of_database.clone().count() >= 3 && of_database.clone().all(|(_, mode)| mode == 0o640),
+        "{:?}",
+        modes()
+    );
     service.stop().await;
 }
 

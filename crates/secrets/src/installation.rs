@@ -72,10 +72,7 @@ mod tests {
         assert_eq!(old.open_installation(id, &sealed).unwrap(), secret);
         assert_eq!(old.reseal_installation(id, &sealed).unwrap(), None, "it is so already");
         assert!(matches!(none.open_installation(id, &sealed), Err(SecretError::NoKey { .. })));
-        assert!(matches!(
-            old.open_installation(Uuid::from_u128(8), &sealed),
-            Err(SecretError::Wrong { .. })
-        ));
+        assert!(matches!(old.open_installation(Uuid::from_u128(8), &sealed), Err(SecretError::Wrong { .. })));
         let both = Keys::parse(&format!("{}\n{}", generate_line("new").unwrap(), lines[0])).unwrap();
         let anew = both.reseal_installation(id, &sealed).unwrap().unwrap();
         assert!(anew.starts_with(b"enc:v1:new:"));

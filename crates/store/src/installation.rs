@@ -18,13 +18,13 @@ impl Installation {
         let mut secret = [0_u8; 32];
         secret[..16].copy_from_slice(Uuid::new_v4().as_bytes());
         secret[16..].copy_from_slice(Uuid::new_v4().as_bytes());
-        Self { id: Uuid::new_v4(), secret: secret.to_vec(), shards: SHARDS, is_new: true }
+        Self { id: Uuid::new_v4(), secret: secret.to_vec(), shards: SHARDS }
     }
 
-    /// One from its row; none if the row is corrupt. `is_new`: whether the row has just been made.
-    pub(crate) fn read(id: Uuid, secret: Vec<u8>, shards: i32, is_new: bool) -> Option<Self> {
+    /// One from its row; none if the row is corrupt.
+    pub(crate) fn read(id: Uuid, secret: Vec<u8>, shards: i32) -> Option<Self> {
         let shards = u16::try_from(shards).ok().filter(|shards| *shards > 0)?;
         let readable = secret.len() == SECRET_BYTES || secret.starts_with(SEALED);
-        readable.then_some(Self { id, secret, shards, is_new })
+        readable.then_some(Self { id, secret, shards })
     }
 }

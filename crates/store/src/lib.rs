@@ -45,8 +45,6 @@ pub struct Installation {
     pub secret: Vec<u8>,
     /// How many queue shards there are.
     pub shards: u16,
-    /// Whether it was made when this store was opened.
-    pub is_new: bool,
 }
 
 /// A store: all its parts, and what belongs to none of them.

@@ -124,7 +124,8 @@ mod tests {
         let own = Hosts::only(vec!["node-1".to_owned()]);
         let paths = ["/", "/n/default", "/v1/dispatch:pause", "/metrics", "/tollgate.v1.X/Y"];
         for path in paths {
-            for known in ["localhost:7411", "LOCALHOST", "127.0.0.1", "[::1]:7411", "Node-1:7411", "a.localhost"]
+            for known in
+                ["localhost:7411", "LOCALHOST", "127.0.0.1", "[::1]:7411", "Node-1:7411", "a.localhost"]
             {
                 assert_eq!(refused(&own, "POST", path, &[("host", known)]), None, "{known}");
             }

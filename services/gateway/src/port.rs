@@ -9,9 +9,9 @@ use std::task::{Context, Poll, ready};
 
 use axum::Router;
 use http::{HeaderMap, Request, Response, StatusCode, Uri, header};
-use tonic::{Code, Status};
 use tonic::body::Body;
 use tonic::service::Routes;
+use tonic::{Code, Status};
 use tonic_web::GrpcWebLayer;
 use tower_service::Service;
 

@@ -94,11 +94,7 @@ async fn pass(store: &dyn Store, keys: &Keys) -> Result<Resealing, StoreError> {
 }
 
 /// The installation's own secret. Nobody but this changes how it is stored.
-async fn reseal_installation(
-    store: &dyn Store,
-    keys: &Keys,
-    done: &mut Resealing,
-) -> Result<(), StoreError> {
+async fn reseal_installation(store: &dyn Store, keys: &Keys, done: &mut Resealing) -> Result<(), StoreError> {
     let (id, stored) = store.stored_installation().await?;
     done.rows += 1;
     match keys.reseal_installation(id, &stored) {

@@ -71,8 +71,8 @@ pub(crate) fn keys(config: &ServeConfig) -> anyhow::Result<Keys> {
     Ok(keys)
 }
 
-/// The installation's secret in clear. A new installation's is sealed before anything is made with it; that of an older one
-/// is for [`rotate`], which nobody is to run while processes are at work that could not read it.
+/// The installation's secret in clear. It is sealed before anything is made with it: until a queue shard has had an owner.
+/// Later that is for [`rotate`], as processes of an older version may be at work, which could not read it when they start again.
 ///
 /// # Errors
 /// A secret that these keys do not open, and those of the store.
@@ -80,12 +80,15 @@ pub(crate) async fn of_installation(store: &Arc<dyn Store>, keys: &Keys) -> anyh
     let installation = store.installation().await?;
     let (id, stored) = (installation.id, &installation.secret);
     let secret = keys.open_installation(id, stored)?;
-    if installation.is_new {
-        if let Some(sealed) = keys.reseal_installation(id, stored)? {
+    if !keys.is_empty() && is_installation_clear(stored) {
+        if store.leases().await?.iter().all(|lease| lease.epoch == 0)
+            && let Some(sealed) = keys.reseal_installation(id, stored)?
+        {
+            // Whoever else starts now has sealed it as well as this process.
             store.replace_installation_secret(stored, &sealed).await?;
             store.scrub().await?;
+            return Ok(secret);
         }
-    } else if !keys.is_empty() && is_installation_clear(stored) {
         tracing::warn!(
             "the installation's secret, which seals event ids, is stored in clear; once all processes are of this version, \
              `tollgate secrets rotate` seals it"

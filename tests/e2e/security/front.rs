@@ -52,7 +52,9 @@ async fn a_page_that_has_its_name_lead_here_gets_nothing() {
     let service = Service::start_with(&database, &["--advertise", "http://node-1.example:7411"]).await;
     let url = service.url();
     for path in PATHS {
-        for foreign in ["evil.example", "evil.example:7411", "127.0.0.1.evil.example", "localhost.evil.example"] {
+        for foreign in
+            ["evil.example", "evil.example:7411", "127.0.0.1.evil.example", "localhost.evil.example"]
+        {
             assert_eq!(get(url, path, foreign), 421, "{path} {foreign}");
         }
         for own in ["localhost:1", "LOCALHOST", "a.localhost", "127.0.0.1", "[::1]:7411", "node-1.example"] {
@@ -80,7 +82,10 @@ async fn a_page_that_has_its_name_lead_here_gets_nothing() {
     };
     let refused = ask("http://evil.example").await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied);
-    assert!(refused.message().contains("evil.example") && refused.message().contains("advertise"), "{refused}");
+    assert!(
+        refused.message().contains("evil.example") && refused.message().contains("advertise"),
+        "{refused}"
+    );
     let status = ask("http://localhost:7411").await.unwrap().into_inner();
     assert!(!format!("{status:?}").contains("evil"), "nothing was paused: {status:?}");
     // A program that names no host is no browser.

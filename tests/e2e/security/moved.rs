@@ -85,7 +85,10 @@ async fn a_target_that_is_moved_needs_its_secrets_again() {
                 assert_eq!(status, 400, "{answer}");
                 hidden(&answer);
                 let text = answer.to_string();
-                assert!(text.contains("schedule.target.http.") || text.contains("schedule.payload"), "{text}");
+                assert!(
+                    text.contains("schedule.target.http.") || text.contains("schedule.payload"),
+                    "{text}"
+                );
             }
         }
     }
@@ -176,7 +179,11 @@ async fn a_revoked_key_s_stream_writes_nothing() {
     };
     // One that goes on, and one that only ends.
     for goes_on in [true, false] {
-        let writer = if goes_on { writer.clone() } else { key(&database, "ci2", "read,schedule:write", Some("default")) };
+        let writer = if goes_on {
+            writer.clone()
+        } else {
+            key(&database, "ci2", "read,schedule:write", Some("default"))
+        };
         let name = "nonsense".to_owned();
         wait_for("the key", 10, async || {
             let request = GetPolicyRequest { name: name.clone() };

@@ -153,8 +153,10 @@ async fn the_port_speaks_tls_and_takes_a_new_certificate_up() {
     }
     // A broken file changes nothing.
     std::fs::write(authority.path("node.pem"), "no certificate").unwrap();
-    wait_for("the warning", 15, async || served.log().contains("node.pem\" holds no certificate").then_some(()))
-        .await;
+    wait_for("the warning", 15, async || {
+        served.log().contains("node.pem\" holds no certificate").then_some(())
+    })
+    .await;
     assert_eq!(status(&other.path("ca.pem")).code, 0);
 }
 

@@ -77,7 +77,8 @@ struct Stored<'s> {
 }
 
 /// Why a secret must be given again.
-const ELSEWHERE: &str = "because the target has another scheme, host or port than the one that it was stored for";
+const ELSEWHERE: &str =
+    "because the target has another scheme, host or port than the one that it was stored for";
 
 fn http(check: &mut Check, message: &v1::HttpTarget, stored: Option<&HttpTarget>) -> HttpTarget {
     url(check, "target.http.url", &message.url);
@@ -150,11 +151,7 @@ fn headers(check: &mut Check, headers: &BTreeMap<String, String>) {
 }
 
 /// The headers, with what is stored for those that were given as they are shown.
-fn kept(
-    check: &mut Check,
-    given: &BTreeMap<String, String>,
-    stored: Stored<'_>,
-) -> BTreeMap<String, String> {
+fn kept(check: &mut Check, given: &BTreeMap<String, String>, stored: Stored<'_>) -> BTreeMap<String, String> {
     let mut headers = given.clone();
     for (name, value) in headers.iter_mut().filter(|(_, value)| *value == HIDDEN) {
         let field = format!("target.http.headers.{name}");

@@ -213,7 +213,7 @@ pub(super) fn begin(pooled: bool) -> &'static str {
 async fn identify(pool: &PgPool, pooled: bool) -> Result<Option<Installation>, sqlx::Error> {
     let fresh = Installation::fresh();
     let mut transaction = pool.begin_with(begin(pooled)).await?;
-    let made = sqlx::query(sql!("installation_insert"))
+    sqlx::query(sql!("installation_insert"))
         .bind(fresh.id)
         .bind(fresh.secret)
         .bind(i32::from(fresh.shards))
@@ -225,7 +225,7 @@ async fn identify(pool: &PgPool, pooled: bool) -> Result<Option<Installation>, s
     let insert = sqlx::query(sql!("shards_insert")).bind(Uuid::nil()).bind(shard_ids);
     insert.execute(&mut *transaction).await?;
     transaction.commit().await?;
-    Ok(Installation::read(id, secret, shards, made.rows_affected() == 1))
+    Ok(Installation::read(id, secret, shards))
 }
 
 fn migrate_error(place: &str, known: i64, error: MigrateError) -> StoreError {

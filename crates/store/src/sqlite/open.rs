@@ -170,7 +170,7 @@ async fn schema(pool: &SqlitePool) -> Result<Option<i64>, sqlx::Error> {
 /// Reads the installation, and makes it first if it is new.
 async fn identify(pool: &SqlitePool, shard_ids: String) -> Result<Option<Installation>, sqlx::Error> {
     let fresh = Installation::fresh();
-    let made = sqlx::query(sql!("installation_insert"))
+    sqlx::query(sql!("installation_insert"))
         .bind(fresh.id)
         .bind(fresh.secret)
         .bind(i32::from(fresh.shards))
@@ -179,7 +179,7 @@ async fn identify(pool: &SqlitePool, shard_ids: String) -> Result<Option<Install
     sqlx::query(sql!("shards_insert")).bind(Uuid::nil()).bind(shard_ids).execute(pool).await?;
     let (id, secret, shards): (Uuid, Vec<u8>, i32) =
         sqlx::query_as(sql!("installation_read")).fetch_one(pool).await?;
-    Ok(Installation::read(id, secret, shards, made.rows_affected() == 1))
+    Ok(Installation::read(id, secret, shards))
 }
 
 fn migrate_error(path: &Path, known: i64, error: MigrateError) -> StoreError {
