@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{Connection as _, SqliteConnection};
 use tollgate_tests::{Cli, Conduct, Consumer, Database, Kind, Releases, SECRET, Service, wait_for};
 
 const BEARER: &str = "Bearer 5e6f70a1b2c3";
@@ -34,6 +36,22 @@ fn files_with(folder: &Path, text: &str) -> Vec<String> {
     found
 }
 
+/// What is stored as the installation's secret.
+async fn installation_secret(database: &Database) -> Vec<u8> {
+    let options = SqliteConnectOptions::new().filename(folder(database).join("tollgate.db"));
+    let mut connection = SqliteConnection::connect_with(&options).await.unwrap();
+    let secret = sqlx::query_scalar("SELECT secret FROM installation").fetch_one(&mut connection).await;
+    connection.close().await.unwrap();
+    secret.unwrap()
+}
+
+fn files_hold(folder: &Path, bytes: &[u8]) -> bool {
+    std::fs::read_dir(folder).unwrap().any(|entry| {
+        let file = std::fs::read(entry.unwrap().path()).unwrap();
+        file.windows(bytes.len()).any(|window| window == bytes)
+    })
+}
+
 /// A new key's line, and the file that holds these lines.
 fn new_key(id: &str) -> String {
     Cli::new("http://127.0.0.1:1").ok(&["secrets", "generate-key", id])
@@ -60,6 +78,9 @@ async fn deliver(service: &Service, consumer: &Consumer, wanted: usize) {
 async fn nothing_secret_is_on_disk_or_in_the_log() {
     let (database, keys) = (Database::new(Kind::Sqlite).await, tempfile::tempdir().unwrap());
     let file = key_file(&keys, &[&new_key("k1")]);
+    // Also where an installation was there before its first process.
+    let first = ["key", "create", "ops", "--scopes", "admin", "--all-namespaces", "--store", &database.url()];
+    assert_eq!(Cli::new("").run(&first).code, 0);
     let flags = ["--secret-keys-file", &file, "--log", "debug"];
     let service = Service::start_with(&database, &flags).await;
     let consumer = consumer(&service).await;
@@ -88,6 +109,7 @@ async fn nothing_secret_is_on_disk_or_in_the_log() {
     for hidden in [&SECRET[6..], BEARER, PASSWORD] {
         assert_eq!(files_with(&folder(&database), hidden), [""; 0], "{hidden}");
     }
+    assert!(installation_secret(&database).await.starts_with(b"enc:v1:k1:"), "with it, tokens can be made");
     assert_ne!(files_with(&folder(&database), "enc:v1:k1:"), [""; 0], "the search finds what is there");
 }
 
@@ -102,6 +124,11 @@ async fn what_was_in_clear_is_sealed_by_a_rotation() {
     for hidden in [&SECRET[6..], BEARER] {
         assert_ne!(files_with(&folder(&database), hidden), [""; 0], "{hidden} can be found");
     }
+    let secret = installation_secret(&database).await;
+    assert!(
+        secret.len() == 32 && files_hold(&folder(&database), &secret),
+        "what is searched for can be found"
+    );
     let (cli, store) = (Cli::new("http://127.0.0.1:1"), database.url());
     let refused = cli.run(&["secrets", "rotate", "--store", &store]);
     assert_eq!(refused.code, 2, "{refused:?}");
@@ -109,11 +136,12 @@ async fn what_was_in_clear_is_sealed_by_a_rotation() {
     let file = key_file(&keys, &[&new_key("k1")]);
     let rotate = ["secrets", "rotate", "--store", &store, "--secret-keys-file", &file];
     let done = cli.ok(&rotate);
-    assert_eq!(done, "2 rows hold schedules; 2 were brought under key \"k1\"\n");
-    assert_eq!(cli.ok(&rotate), "2 rows hold schedules; 0 were brought under key \"k1\"\n");
+    assert_eq!(done, "3 rows hold secrets; 3 were brought under key \"k1\"\n");
+    assert_eq!(cli.ok(&rotate), "3 rows hold secrets; 0 were brought under key \"k1\"\n");
     for hidden in [&SECRET[6..], BEARER] {
         assert_eq!(files_with(&folder(&database), hidden), [""; 0], "{hidden}");
     }
+    assert!(!files_hold(&folder(&database), &secret), "the installation's secret is in clear");
     let service = Service::start_with(&database, &["--secret-keys-file", &file]).await;
     deliver(&service, &consumer, 2).await;
     service.stop().await;
@@ -122,9 +150,12 @@ async fn what_was_in_clear_is_sealed_by_a_rotation() {
 async fn keys_are_rotated_while_it_runs(kind: Kind) {
     let (database, keys) = (Database::new(kind).await, tempfile::tempdir().unwrap());
     let (old, new) = (new_key("k1"), new_key("k2"));
+    // An installation of before there were keys.
+    Service::start(&database).await.stop().await;
     let service = Service::start_with(&database, &["--secret-keys-file", &key_file(&keys, &[&old])]).await;
     let consumer = consumer(&service).await;
     assert_eq!(Cli::new(service.url()).apply(&yaml(&consumer)).code, 0);
+    assert!(service.log().contains("`tollgate secrets rotate` seals it"), "{}", service.log());
     deliver(&service, &consumer, 2).await;
     service.stop().await;
 
@@ -158,17 +189,60 @@ async fn keys_are_rotated_while_it_runs(kind: Kind) {
         "--secret-keys-file",
         &file,
     ]);
-    assert!(done.starts_with("2 rows hold schedules; 2 were brought under key \"k2\"\n"), "{done}");
+    assert!(done.starts_with("3 rows hold secrets; 3 were brought under key \"k2\"\n"), "{done}");
     assert!(done.contains("in use"), "{done}");
     service.stop().await;
 
-    // The old key may go.
+    // The old key may go, and is of no use any more.
+    let only_old = key_file(&keys, &[&old]);
+    let store = database.url();
+    let serve = ["serve", "--store", &store, "--listen", "127.0.0.1:0", "--secret-keys-file", &only_old];
+    let refused = Cli::new("").run(&serve);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains("the installation's secret is sealed with key \"k2\""), "{refused:?}");
     let file = key_file(&keys, &[&new]);
     let service = Service::start_with(&database, &["--secret-keys-file", &file]).await;
     let consumer_again = Consumer::start(service.link(), Releases::Unary, |_| Conduct::work(1..2)).await;
     let moved = yaml(&consumer_again);
     assert_eq!(Cli::new(service.url()).apply(&moved).code, 0);
     deliver(&service, &consumer_again, 2).await;
+    service.stop().await;
+}
+
+/// Whoever reads the database can make tokens where nothing seals the installation's secret.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_else_on_the_machine_reads_the_database() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let database = Database::new(Kind::Sqlite).await;
+    let modes = || {
+        let entries = std::fs::read_dir(folder(&database)).unwrap().map(Result::unwrap);
+        let mut modes: Vec<(String, u32)> = entries
+            .map(|entry| {
+                let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+                (entry.file_name().to_str().unwrap().to_owned(), mode)
+            })
+            .filter(|(name, _)| name.starts_with("tollgate.db"))
+            .collect();
+        modes.sort();
+        modes
+    };
+    let service = Service::start(&database).await;
+    assert!(modes().len() >= 4, "{:?}", modes());
+    assert!(modes().iter().all(|(_, mode)| *mode == 0o600), "{:?}", modes());
+    service.stop().await;
+    // One that an older version made; its group keeps what it may.
+    for (name, mode) in modes() {
+        assert_eq!(mode, 0o600, "{name}");
+        let open = std::fs::Permissions::from_mode(0o644);
+        std::fs::set_permissions(folder(&database).join(name), open).unwrap();
+    }
+    let service = Service::start(&database).await;
+    let of_database = modes().into_iter().filter(|(name, _)| !name.ends_with(".lock"));
+    assert!(
+        of_database.clone().count() >= 3 && of_database.clone().all(|(_, mode)| mode == 0o640),
+        "{:?}",
+        modes()
+    );
     service.stop().await;
 }
 

@@ -1,7 +1,10 @@
 //! Who may call what: keys, scopes, namespaces, events' tokens, TLS, limits; each attack from outside, on real processes.
 
+mod front;
 mod keys;
 mod limits;
+mod moved;
+mod names;
 mod pages;
 mod start;
 mod tls;

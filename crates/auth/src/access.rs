@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tollgate_core::model::{EventId, EventRef};
+use tollgate_proto::FieldError;
 use tollgate_proto::convert::names;
 use tonic::Status;
 
@@ -33,6 +34,42 @@ pub enum Access {
     Holder(Arc<Principal>),
 }
 
+/// What a caller wants of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aim {
+    /// To look at it, or to steer it: for keys.
+    Read,
+    /// To release its token, or to keep it: for keys, and for whoever has the token.
+    Release,
+}
+
+/// An event as a caller has named it, where the caller may name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedEvent {
+    /// The namespace in which it must lie; none where the id alone counts.
+    pub namespace: Option<String>,
+    /// Which one.
+    pub id: NamedId,
+}
+
+/// Which event is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NamedId {
+    /// The id as given: whether its token is a good one is for the keyring to say.
+    Given(String),
+    /// This one, whose token was left out by one who needs none.
+    Event(EventRef),
+}
+
+/// Why a caller may not name an event.
+#[derive(Clone, Debug)]
+pub enum EventRefusal {
+    /// It is no event's name.
+    Name(FieldError),
+    /// The caller's key does not reach its namespace: PERMISSION_DENIED.
+    Foreign(Status),
+}
+
 impl Access {
     /// Of a request.
     pub fn of(extensions: &http::Extensions) -> Self {
@@ -47,45 +84,71 @@ impl Access {
         }
     }
 
+    /// Whether it may look at what is there.
+    pub fn reads(&self) -> bool {
+        match self {
+            Self::Open => true,
+            Self::Nobody => false,
+            Self::Holder(principal) => principal.scopes.allow(Scope::Read),
+        }
+    }
+
     /// Whether every name in a request lies in the caller's namespace. Asked before anything is looked up, so that the
     /// answer is the same whether a thing exists or not. Texts that are no names are for the service to refuse.
     ///
     /// # Errors
     /// PERMISSION_DENIED, or UNAUTHENTICATED for one who has shown nothing.
     pub fn admit(&self, request: &impl Named) -> Result<(), Status> {
-        let principal = match self {
-            Self::Open => return Ok(()),
+        match self {
             Self::Nobody => return Err(crate::door::no_key()),
-            Self::Holder(principal) => principal,
-        };
-        let Some(own) = &principal.namespace else { return Ok(()) };
-        let mut foreign = false;
-        request.named(&mut |name| foreign |= namespace_of(name).is_some_and(|given| given != own));
-        if foreign { Err(confined(principal, own)) } else { Ok(()) }
-    }
-
-    /// The name by which the service looks an event up, for one who reads: a holder of a key may leave the token out, and
-    /// a bare id means one of the key's own namespace.
-    pub fn event_to_read(&self, name: String, seal: impl FnOnce(EventRef) -> EventId) -> String {
-        match self {
-            Self::Open | Self::Nobody => name,
-            Self::Holder(principal) => completed(principal, name, seal),
+            Self::Holder(principal) if principal.namespace.is_some() => {}
+            Self::Open | Self::Holder(_) => return Ok(()),
         }
-    }
-
-    /// As [`Access::event_to_read`], for one who releases: the token may be left out with the scope for that. Where the
-    /// id has its token, the token alone authorises, whatever key came with it.
-    pub fn event_to_release(&self, name: String, seal: impl FnOnce(EventRef) -> EventId) -> String {
-        match self {
-            Self::Holder(principal) if principal.scopes.allow(Scope::TokenRelease) => {
-                if EventId::read_unsealed(bare(&name)).is_some() {
-                    completed(principal, name, seal)
-                } else {
-                    name
-                }
+        let mut admitted = Ok(());
+        request.named(&mut |name| {
+            if admitted.is_ok() {
+                admitted = self.confine(name);
             }
-            _ => name,
+        });
+        admitted
+    }
+
+    /// Whether a name lies in the namespace that the caller's key reaches: the one place where they are compared.
+    fn confine(&self, name: &str) -> Result<(), Status> {
+        let Self::Holder(principal) = self else { return Ok(()) };
+        let Some(own) = &principal.namespace else { return Ok(()) };
+        match namespace_of(name) {
+            Some(given) if given != own => Err(Status::permission_denied(format!(
+                "{} ({}) reaches the namespace {own} only",
+                principal.name, principal.credential
+            ))),
+            _ => Ok(()),
         }
+    }
+
+    /// Which event a caller means by a name or a bare id. A key does not need the token, nor does it need the namespace
+    /// where it reaches one only. One who releases by an id with its token needs no key: the token alone authorises,
+    /// whatever key came with it.
+    ///
+    /// # Errors
+    /// What is wrong with the name, or that the key does not reach it: before anything is looked up or completed.
+    pub fn event(&self, field: &str, name: &str, aim: Aim) -> Result<NamedEvent, EventRefusal> {
+        let (namespace, id) = names::event(field, name).map_err(EventRefusal::Name)?;
+        let principal = match self {
+            Self::Holder(principal) => principal,
+            Self::Open | Self::Nobody => return Ok(NamedEvent { namespace, id: NamedId::Given(id) }),
+        };
+        if aim == Aim::Release && EventId::without_seal(&id).is_some() {
+            return Ok(NamedEvent { namespace, id: NamedId::Given(id) });
+        }
+        self.confine(name).map_err(EventRefusal::Foreign)?;
+        let namespace = namespace.or_else(|| principal.namespace.clone());
+        let may_leave_it_out = aim == Aim::Read || principal.scopes.allow(Scope::TokenRelease);
+        let id = match EventId::read_unsealed(&id) {
+            Some(event) if may_leave_it_out => NamedId::Event(event),
+            _ => NamedId::Given(id),
+        };
+        Ok(NamedEvent { namespace, id })
     }
 
     /// An event's id or name as this caller may see it: with its token only where it may release.
@@ -112,25 +175,6 @@ fn bare(name: &str) -> &str {
 fn namespace_of(name: &str) -> Option<&str> {
     let rest = name.strip_prefix("namespaces/")?;
     Some(rest.split_once('/').map_or(rest, |(namespace, _)| namespace))
-}
-
-fn confined(principal: &Principal, own: &str) -> Status {
-    Status::permission_denied(format!(
-        "{} ({}) reaches the namespace {own} only",
-        principal.name, principal.credential
-    ))
-}
-
-fn completed(principal: &Principal, name: String, seal: impl FnOnce(EventRef) -> EventId) -> String {
-    let id = match EventId::read_unsealed(bare(&name)) {
-        Some(event) => seal(event).to_string(),
-        None => bare(&name).to_owned(),
-    };
-    match (name.rsplit_once('/'), &principal.namespace) {
-        (Some((place, _)), _) => format!("{place}/{id}"),
-        (None, Some(own)) => names::of_event(own, &id),
-        (None, None) => id,
-    }
 }
 
 #[cfg(test)]
@@ -186,7 +230,6 @@ mod tests {
         let event = EventRef { shard: 31, run: RunId::derive(Uuid::nil(), 5), index: 17 };
         let sealed = keys.id(event).to_string();
         let unsealed = format!("1f-{}-17", event.run);
-        let seal = |event| keys.id(event);
         let shown = |access: &Access, name: &str| {
             let mut name = name.to_owned();
             access.shown_event(&mut name);
@@ -200,18 +243,127 @@ mod tests {
         assert_eq!(shown(&releaser, &full), full);
         assert_eq!(shown(&Access::Open, &full), full);
         assert_eq!(shown(&Access::Nobody, &sealed), unsealed);
-        assert_eq!(reader.event_to_read(unsealed.clone(), seal), full);
-        assert_eq!(reader.event_to_read(sealed.clone(), seal), full, "a bare id is the own namespace's");
-        assert_eq!(holder(None, &[]).event_to_read(unsealed.clone(), seal), sealed);
-        assert_eq!(
-            Access::Open.event_to_read(unsealed.clone(), seal),
-            unsealed,
-            "without keys an id has its token"
-        );
-        assert_eq!(releaser.event_to_release(unsealed.clone(), seal), full);
-        assert_eq!(releaser.event_to_release(sealed.clone(), seal), sealed, "the token alone authorises");
-        for other in [reader, Access::Nobody, Access::Open] {
-            assert_eq!(other.event_to_release(unsealed.clone(), seal), unsealed, "{other:?}");
+    }
+
+    /// What every kind of caller comes to with every form of an event's name.
+    #[test]
+    fn an_event_s_name_is_compared_before_it_is_completed() {
+        let keys = EventKeyring::new(&[7; 32]);
+        let event = EventRef { shard: 31, run: RunId::derive(Uuid::nil(), 5), index: 17 };
+        let sealed = keys.id(event).to_string();
+        let unsealed = format!("1f-{}-17", event.run);
+        let within = |namespace: &str, id: &str| format!("namespaces/{namespace}/events/{id}");
+        let named = |access: &Access, name: &str, aim: Aim| match access.event("name", name, aim) {
+            Ok(NamedEvent { namespace, id: NamedId::Event(read) }) => {
+                assert_eq!(read, event);
+                format!("event in {}", namespace.as_deref().unwrap_or("any"))
+            }
+            Ok(NamedEvent { namespace, id: NamedId::Given(id) }) => {
+                assert!(name.ends_with(&id), "nothing is completed: {id}");
+                format!("given in {}", namespace.as_deref().unwrap_or("any"))
+            }
+            Err(EventRefusal::Foreign(status)) => {
+                assert_eq!(status.code(), Code::PermissionDenied);
+                "foreign".to_owned()
+            }
+            Err(EventRefusal::Name(error)) => {
+                assert_eq!(error.value, name, "the caller's own text");
+                "no name".to_owned()
+            }
+        };
+        let reader = holder(Some("team"), &[Scope::Read]);
+        let releaser = holder(Some("team"), &[Scope::TokenRelease]);
+        let admin = holder(Some("team"), &[Scope::Admin]);
+        let all = holder(None, &[Scope::Admin]);
+        let callers = [&reader, &releaser, &admin, &all, &Access::Nobody, &Access::Open];
+        let cases: [(String, Aim, [&str; 6]); 8] = [
+            (
+                unsealed.clone(),
+                Aim::Release,
+                [
+                    "given in team",
+                    "event in team",
+                    "event in team",
+                    "event in any",
+                    "given in any",
+                    "given in any",
+                ],
+            ),
+            (sealed.clone(), Aim::Release, ["given in any"; 6]),
+            (
+                within("team", &unsealed),
+                Aim::Release,
+                [
+                    "given in team",
+                    "event in team",
+                    "event in team",
+                    "event in team",
+                    "given in team",
+                    "given in team",
+                ],
+            ),
+            (
+                within("other", &unsealed),
+                Aim::Release,
+                ["foreign", "foreign", "foreign", "event in other", "given in other", "given in other"],
+            ),
+            // Whoever has the token needs no key, so a key beside it takes nothing away.
+            (within("other", &sealed), Aim::Release, ["given in other"; 6]),
+            (
+                within("other", &sealed),
+                Aim::Read,
+                ["foreign", "foreign", "foreign", "given in other", "given in other", "given in other"],
+            ),
+            (
+                sealed.clone(),
+                Aim::Read,
+                [
+                    "given in team",
+                    "given in team",
+                    "given in team",
+                    "given in any",
+                    "given in any",
+                    "given in any",
+                ],
+            ),
+            (
+                unsealed.clone(),
+                Aim::Read,
+                [
+                    "event in team",
+                    "event in team",
+                    "event in team",
+                    "event in any",
+                    "given in any",
+                    "given in any",
+                ],
+            ),
+        ];
+        for (name, aim, expected) in cases {
+            for (caller, expected) in callers.into_iter().zip(expected) {
+                assert_eq!(named(caller, &name, aim), expected, "{name} {aim:?} {caller:?}");
+            }
+        }
+        let odd = [
+            format!("x/{unsealed}"),
+            format!("namespaces/team/eventz/{unsealed}"),
+            format!("namespaces/team/events/x/{unsealed}"),
+            format!("namespaces//events/{unsealed}"),
+            format!("namespaces/team/events//{unsealed}"),
+            format!("/{unsealed}"),
+            format!("{unsealed}/"),
+            format!(" {unsealed}"),
+        ];
+        for name in &odd {
+            for caller in callers {
+                for aim in [Aim::Read, Aim::Release] {
+                    assert_eq!(named(caller, name, aim), "no name", "{name} {aim:?} {caller:?}");
+                }
+            }
+        }
+        // An id of another form is looked up as it was given, and found by nobody.
+        for id in [unsealed.to_uppercase(), format!("{unsealed}-"), unsealed.replace("-17", "-017")] {
+            assert!(named(&admin, &id, Aim::Release).starts_with("given"), "{id}");
         }
     }
 }

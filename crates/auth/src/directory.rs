@@ -78,6 +78,19 @@ impl Directory {
         }
         Ok(known.principal.clone())
     }
+
+    /// Whether the key of this id, which has been verified before, is still good.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub fn verify_again(&self, id: &str, now_us: i64) -> Result<(), Refusal> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = keys.get(id).ok_or(Refusal::Unknown)?;
+        if known.expires_us.is_some_and(|expires_us| expires_us <= now_us) {
+            return Err(Refusal::Expired);
+        }
+        Ok(())
+    }
 }
 
 fn known(entry: Entry) -> Known {
@@ -119,8 +132,11 @@ mod tests {
         assert_eq!(verify(&one, 1_000), Ok("ci".to_owned()));
         assert_eq!(verify(&two, 99), Ok("ci".to_owned()));
         assert_eq!(verify(&two, 100), Err(Refusal::Expired));
+        let again = |key: &KeyText, now_us| directory.verify_again(key.id(), now_us);
+        assert_eq!((again(&one, 1_000), again(&two, 100)), (Ok(()), Err(Refusal::Expired)));
         directory.replace(vec![entry(&two, None)]);
         assert_eq!(verify(&one, 0), Err(Refusal::Unknown), "revoked");
+        assert_eq!(directory.verify_again(one.id(), 0), Err(Refusal::Unknown));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use tower_service::Service;
 
 use crate::access::{Access, Principal};
 use crate::directory::Directory;
+use crate::key::KeyText;
 use crate::scope::{Scope, Scopes};
 use crate::table::{Needs, is_stream, needs};
 
@@ -44,6 +45,25 @@ pub enum Origin {
     Certificate(Arc<str>),
     /// That it comes from this process itself.
     Inside,
+}
+
+/// Whether the key that opened a stream is still good; among the extensions of a stream's request, where a key was shown.
+#[derive(Clone)]
+pub struct Standing {
+    directory: Directory,
+    now_us: Arc<dyn Fn() -> i64 + Send + Sync>,
+    key: String,
+}
+
+impl Standing {
+    /// Whether the key of a stream's request is still good; always where no key was shown.
+    ///
+    /// # Errors
+    /// UNAUTHENTICATED once the key has been revoked, or has expired.
+    pub fn check(standing: Option<&Self>) -> Result<(), Status> {
+        let Some(Self { directory, now_us, key }) = standing else { return Ok(()) };
+        directory.verify_again(key, now_us()).map_err(|_| bad_key())
+    }
 }
 
 /// The door; a tower layer, cheap to clone.
@@ -79,7 +99,13 @@ impl Door {
             Mode::Keys(directory, now_us) => (directory, now_us, false),
             Mode::Certificates(directory, now_us) => (directory, now_us, true),
         };
-        if let Some(given) = headers.get(header::AUTHORIZATION) {
+        let mut given = headers.get_all(header::AUTHORIZATION).iter();
+        if let Some(first) = given.next() {
+            // Whoever stands before this port may have looked at another one.
+            if given.next().is_some() {
+                return Err(two_keys());
+            }
+            let given = first;
             let principal = directory.verify(bearer(given).ok_or_else(no_bearer)?, now_us());
             return principal.map(Access::Holder).map_err(|_| bad_key());
         }
@@ -90,6 +116,15 @@ impl Door {
             Some(Origin::Inside) => own("console", Scopes::from_iter([Scope::Read]), "this process"),
             _ => Access::Nobody,
         })
+    }
+
+    /// What the key of a request with these headers, which has been identified, has to be asked again while its stream goes on.
+    fn standing(&self, headers: &HeaderMap) -> Option<Standing> {
+        let (Mode::Keys(directory, now_us) | Mode::Certificates(directory, now_us)) = &self.mode else {
+            return None;
+        };
+        let key = KeyText::parse(bearer(headers.get(header::AUTHORIZATION)?)?).ok()?;
+        Some(Standing { directory: directory.clone(), now_us: now_us.clone(), key: key.id().to_owned() })
     }
 
     /// Who may call an RPC with this head.
@@ -129,6 +164,10 @@ impl Door {
 /// The refusal of a call without a key.
 pub(crate) fn no_key() -> Status {
     Status::unauthenticated("no key: this call needs the header authorization: Bearer tgk_…")
+}
+
+fn two_keys() -> Status {
+    Status::unauthenticated("authorization: several are given, expected one")
 }
 
 fn no_bearer() -> Status {
@@ -212,6 +251,9 @@ where
             request.extensions_mut().insert(access);
         }
         let bounded = !is_stream(request.uri().path());
+        if !bounded && let Some(standing) = self.door.standing(request.headers()) {
+            request.extensions_mut().insert(standing);
+        }
         let (answer, deadline) = (self.inner.call(request), self.door.deadline);
         if !bounded {
             return Box::pin(answer);
@@ -240,7 +282,6 @@ mod tests {
 
     use super::*;
     use crate::directory::Entry;
-    use crate::key::KeyText;
 
     const GET: &str = "/tollgate.v1.ScheduleMasterService/GetSchedule";
     const RELEASE: &str = "/tollgate.v1.EventHandlerService/ReleaseToken";
@@ -353,6 +394,38 @@ mod tests {
         let answer = call(&door, RELEASE, &[("tollgate-actor", "root")], Origin::Plain).await;
         assert_eq!(answer.headers()["tollgate-actor"], "anonymous");
         assert_eq!(Access::of(answer.extensions()), Access::Nobody);
+    }
+
+    #[tokio::test]
+    async fn two_keys_are_none() {
+        let (one, first) = key(None, "admin");
+        let (two, second) = key(Some("team"), "read");
+        let door = keys(vec![first, second]);
+        let (one, two) = (format!("Bearer {}", one.reveal()), format!("Bearer {}", two.reveal()));
+        for (first, second) in [(&one, &two), (&two, &one), (&one, &one)] {
+            let given = [("authorization", first.as_str()), ("authorization", second.as_str())];
+            for path in [GET, RELEASE] {
+                assert_eq!(code(&call(&door, path, &given, Origin::Plain).await), Code::Unauthenticated);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stream_s_key_is_asked_again() {
+        let (writer, entry) = key(None, "schedule:write");
+        let directory = Directory::default();
+        directory.replace(vec![entry]);
+        let door = Door::new(Mode::Keys(directory.clone(), Arc::new(|| 0)), Duration::from_secs(60));
+        let bearer = format!("Bearer {}", writer.reveal());
+        let given = [("authorization", bearer.as_str())];
+        let apply = "/tollgate.v1.ScheduleMasterService/ApplyResources";
+        let answer = call(&door, apply, &given, Origin::Plain).await;
+        let standing = answer.extensions().get::<Standing>();
+        assert!(standing.is_some() && Standing::check(standing).is_ok());
+        directory.replace(Vec::new());
+        let refused = Standing::check(standing).err().map(|status| status.code());
+        assert_eq!(refused, Some(Code::Unauthenticated));
+        assert!(Standing::check(None).is_ok(), "no key was shown");
     }
 
     #[tokio::test]

@@ -16,9 +16,9 @@ mod named;
 mod scope;
 mod table;
 
-pub use access::{Access, Principal};
+pub use access::{Access, Aim, EventRefusal, NamedEvent, NamedId, Principal};
 pub use directory::{Directory, Entry, Refusal};
-pub use door::{Door, Guarded, Mode, Origin};
+pub use door::{Door, Guarded, Mode, Origin, Standing};
 pub use key::{KeyError, KeyText};
 pub use named::Named;
 pub use scope::{Scope, ScopeError, Scopes};

@@ -112,3 +112,129 @@ impl Named for v1::ApplyResourcesRequest {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Value};
+
+    use super::*;
+    use crate::table::{Needs, needs};
+
+    /// Texts of requests that name no resource outside of what the request names otherwise. Filters may; what they name is
+    /// looked for in the request's own namespace only.
+    const NO_NAMES: [&str; 28] = [
+        "cron",
+        "cursor",
+        "day_of_month",
+        "day_of_week",
+        "description",
+        "endpoint_url",
+        "etag",
+        "filter",
+        "headers",
+        "hour",
+        "labels",
+        "launch_class",
+        "launch_expression",
+        "message",
+        "message_group_id",
+        "minute",
+        "month",
+        "page_token",
+        "policy_id",
+        "queue_url",
+        "reason",
+        "region",
+        "schedule_id",
+        "secret",
+        "source",
+        "time_zone",
+        "uid",
+        "url",
+    ];
+    /// Nor do these, which only answers have.
+    const OF_ANSWERS: [&str; 3] = ["actor", "launch_classes", "time_zones"];
+
+    macro_rules! shown {
+        ($($request:ident)+) => {
+            fn shown(message: &DynamicMessage) -> Vec<String> {
+                let mut names = Vec::new();
+                let mut each = |name: &str| names.push(name.to_owned());
+                match message.descriptor().name() {
+                    $(stringify!($request) => {
+                        message.transcode_to::<v1::$request>().unwrap().named(&mut each);
+                    })+
+                    other => panic!("{other}: nobody has said what it names"),
+                }
+                names
+            }
+        };
+    }
+
+    shown! {
+        CreateScheduleRequest GetScheduleRequest ListSchedulesRequest UpdateScheduleRequest DeleteScheduleRequest
+        PauseScheduleRequest ResumeScheduleRequest CreatePolicyRequest GetPolicyRequest ListPoliciesRequest
+        UpdatePolicyRequest DeletePolicyRequest PausePolicyRequest ResumePolicyRequest TriggerScheduleRequest
+        BackfillScheduleRequest PreviewScheduleRequest ForecastDemandRequest ListScheduleChildrenRequest
+        ListSkippedTriggersRequest ListAuditEntriesRequest ApplyResourcesRequest GetEventRequest ListEventsRequest
+        GetRunRequest ListRunsRequest CancelRunRequest RetryDeadEventsRequest ExplainEventRequest
+        GetPolicyQueueRequest GetHandlerStatusRequest
+    }
+
+    /// The paths to all texts of a message.
+    fn texts(of: &MessageDescriptor, before: &[FieldDescriptor], found: &mut Vec<Vec<FieldDescriptor>>) {
+        for field in of.fields() {
+            let path = [before, &[field.clone()]].concat();
+            match field.kind() {
+                Kind::String => found.push(path),
+                _ if field.is_map() => found.push(path),
+                Kind::Message(inner) if !inner.full_name().starts_with("google.") && path.len() < 6 => {
+                    texts(&inner, &path, found);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A message with this text alone.
+    fn with(of: &MessageDescriptor, path: &[FieldDescriptor], text: &str) -> DynamicMessage {
+        let mut message = DynamicMessage::new(of.clone());
+        let Some((field, rest)) = path.split_first() else { return message };
+        let value = match field.kind() {
+            Kind::Message(inner) => Value::Message(with(&inner, rest, text)),
+            _ => Value::String(text.to_owned()),
+        };
+        let value = if field.is_list() { Value::List(vec![value]) } else { value };
+        message.set_field(field, value);
+        message
+    }
+
+    #[test]
+    fn every_name_of_every_request_is_shown() {
+        let mut count = 0;
+        for service in tollgate_proto::descriptor_pool().services() {
+            for method in service.methods() {
+                let path = format!("/{}/{}", service.full_name(), method.name());
+                // Where a token counts, `Access::event` decides; the others are about no namespace.
+                let Some(Needs::Key(_)) = needs(&path) else { continue };
+                let mut found = Vec::new();
+                texts(&method.input(), &[], &mut found);
+                for text in found {
+                    let names: Vec<&str> = text.iter().map(FieldDescriptor::name).collect();
+                    let last = *names.last().unwrap();
+                    if NO_NAMES.contains(&last) || OF_ANSWERS.contains(&last) {
+                        continue;
+                    }
+                    let given = if last == "namespace" { "other" } else { "namespaces/other/things/x" };
+                    let message = with(&method.input(), &text, given);
+                    let shown = shown(&message);
+                    let expected = if last == "namespace" { "namespaces/other" } else { given };
+                    assert_eq!(shown.iter().filter(|name| *name == expected).count(), 1, "{path} {names:?}");
+                    count += 1;
+                }
+            }
+        }
+        assert!(count >= 40, "{count}");
+    }
+}

@@ -20,7 +20,7 @@ use tollgate_core::model::Pause;
 use tollgate_core::plan::PlanError;
 
 pub use names::Name;
-pub use target::is_credential;
+pub use target::{hide_headers, is_credential, is_elsewhere};
 
 use crate::field::FieldError;
 use crate::v1;

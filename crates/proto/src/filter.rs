@@ -20,6 +20,10 @@ pub struct Term {
 /// The first term that is wrong, in `filter`, with the keys that are allowed.
 pub fn parse(filter: &str, allowed: &[&str]) -> Result<Vec<Term>, FieldError> {
     let mut terms: Vec<Term> = Vec::new();
+    // Nothing that is stored has such a character, and a database may not take it.
+    if filter.chars().any(|character| character.is_control() && !character.is_whitespace()) {
+        return Err(FieldError::new("filter", filter, "no control characters"));
+    }
     let mut rest = filter.trim();
     while !rest.is_empty() {
         let refused = |what: &str| FieldError::new("filter", rest, what);
@@ -112,6 +116,9 @@ mod tests {
             "state=\"A",
             "state=\"A\\",
             "state=A AND state=B",
+            "label.a=\0",
+            "label.a\0=b",
+            "label.a=\"b\u{1b}\"",
         ] {
             assert_eq!(parse(text, &KEYS).unwrap_err().field, "filter", "{text}");
         }

@@ -41,6 +41,15 @@ pub fn apply_mask<M: Message + Name + Default + Clone>(
     masked.transcode_to().map_err(|error| FieldError::new("update_mask", error, "fields of the message"))
 }
 
+/// Whether a mask names a field, or what holds it: all fields where it is empty or `*`.
+pub fn names(mask: Option<&prost_types::FieldMask>, field: &str) -> bool {
+    let paths = mask.map(|mask| mask.paths.as_slice()).unwrap_or_default();
+    let holds = |path: &String| {
+        field.strip_prefix(path.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    paths.is_empty() || paths == ["*"] || paths.iter().any(holds)
+}
+
 /// Sets the field at `names` to what it is in `update`; says what is allowed where there is no such field.
 fn set(masked: &mut DynamicMessage, update: Option<&DynamicMessage>, names: &[&str]) -> Result<(), String> {
     let descriptor = masked.descriptor();

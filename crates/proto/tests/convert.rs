@@ -206,6 +206,43 @@ fn a_secret_is_kept_replaced_or_removed_and_never_shown() {
 }
 
 #[test]
+fn what_is_kept_goes_to_no_other_place() {
+    let at = |url: &str| {
+        let headers = json!({"X-Api-Key": "b", "X-Tenant": "c"});
+        let http = json!({"url": url, "secret": SECRET, "headers": headers});
+        schedule::to_core(&given(&json!({"target": {"http": http}})), &name(), None).unwrap()
+    };
+    let refused = |stored: &Schedule, url: &str| {
+        let headers = json!({"X-Api-Key": "***", "X-Tenant": "***"});
+        let http = json!({"url": url, "has_secret": true, "headers": headers});
+        let again = schedule::to_core(&given(&json!({"target": {"http": http}})), &name(), Some(stored));
+        let fields = again.map(|again| assert_eq!(target_parts(&again), target_parts(stored)));
+        fields.err().unwrap_or_default().into_iter().map(|error| error.field).collect::<Vec<_>>()
+    };
+    let stored = at("http://a.example/x");
+    for same in ["http://a.example/y?z", "http://a.example:80/x", "HTTP://A.Example/x"] {
+        assert_eq!(refused(&stored, same), [""; 0], "{same}");
+    }
+    for other in [
+        "https://a.example/x",
+        "http://a.example:81/x",
+        "http://b.example/x",
+        "http://a.example./x",
+        "http://a.example.b.example/x",
+        "http://[::1]/x",
+    ] {
+        let fields = ["headers.X-Api-Key", "headers.X-Tenant", "secret"];
+        assert_eq!(refused(&stored, other), fields.map(|field| format!("schedule.target.http.{field}")));
+    }
+    assert_eq!(refused(&at("https://a.example:443/x"), "https://a.example/x"), [""; 0]);
+}
+
+fn target_parts(schedule: &Schedule) -> (Option<String>, Vec<String>) {
+    let Target::Http { http, .. } = &schedule.target else { panic!("not HTTP") };
+    (http.secret.clone(), http.headers.values().cloned().collect())
+}
+
+#[test]
 fn what_only_the_service_decides_comes_from_the_stored_schedule() {
     let mut stored = schedule::to_core(&given(&json!({"policy": "p"})), &name(), None).unwrap();
     stored.uid = uuid::Uuid::from_u128(7);

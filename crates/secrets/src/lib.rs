@@ -5,10 +5,13 @@
 //! The additional data is the schedule's uid and the field's path, so an envelope that is copied to another schedule
 //! or field does not open. Invariants: envelopes travel through store, inbox and audit log as they are, and are opened
 //! in two places only: where a schedule is shown to a caller, and where its event is sent; no error, log line or `Debug`
-//! text holds a secret or a key. Without keys everything stays in clear. Not here: where keys come from.
+//! text holds a secret or a key. The installation's own secret is sealed in the same way, bound to the installation's id.
+//! Without keys everything stays in clear. Not here: where keys come from.
 
+mod installation;
 mod keys;
 mod parts;
 
+pub use installation::is_installation_clear;
 pub use keys::{ENVELOPE, Keys, KeysError, SecretError, generate_line, is_sealed};
 pub use parts::{Resealed, has_sealed};

@@ -6,6 +6,10 @@ use crate::Installation;
 
 /// How many queue shards a new installation has.
 const SHARDS: u16 = 64;
+/// Bytes of a secret that is stored in clear.
+const SECRET_BYTES: usize = 32;
+/// What one begins with that is sealed.
+const SEALED: &[u8] = b"enc:";
 
 impl Installation {
     /// A new one.
@@ -14,12 +18,13 @@ impl Installation {
         let mut secret = [0_u8; 32];
         secret[..16].copy_from_slice(Uuid::new_v4().as_bytes());
         secret[16..].copy_from_slice(Uuid::new_v4().as_bytes());
-        Self { id: Uuid::new_v4(), secret, shards: SHARDS }
+        Self { id: Uuid::new_v4(), secret: secret.to_vec(), shards: SHARDS }
     }
 
     /// One from its row; none if the row is corrupt.
-    pub(crate) fn read(id: Uuid, secret: &[u8], shards: i32) -> Option<Self> {
+    pub(crate) fn read(id: Uuid, secret: Vec<u8>, shards: i32) -> Option<Self> {
         let shards = u16::try_from(shards).ok().filter(|shards| *shards > 0)?;
-        Some(Self { id, secret: secret.try_into().ok()?, shards })
+        let readable = secret.len() == SECRET_BYTES || secret.starts_with(SEALED);
+        readable.then_some(Self { id, secret, shards })
     }
 }

@@ -36,13 +36,13 @@ use uuid::Uuid;
 pub use corrupt::CorruptRow;
 pub use error::{CommitError, StoreError};
 
-/// What every process of an installation shares; made with the first migration, never changed.
+/// What every process of an installation shares; made with the first migration. Only how its secret is stored may change.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Installation {
     /// Its id.
     pub id: Uuid,
-    /// Key of the event ids' seals.
-    pub secret: [u8; 32],
+    /// Key of the event ids' seals, as it is stored: 32 bytes in clear, or an envelope of `tollgate-secrets`.
+    pub secret: Vec<u8>,
     /// How many queue shards there are.
     pub shards: u16,
 }

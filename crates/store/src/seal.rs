@@ -84,6 +84,10 @@ pub trait SealStore: Send + Sync {
     /// As [`SealStore::replace_schedules`], for rows of one shard.
     async fn replace_specs(&self, shard: u16, rows: Vec<(StoredSpec, StoredSpec)>)
     -> Result<u64, StoreError>;
+    /// The installation's id, and its secret as it is stored now.
+    async fn stored_installation(&self) -> Result<(Uuid, Vec<u8>), StoreError>;
+    /// Replaces the installation's secret as it is stored, which is as `old` says; answers whether it was.
+    async fn replace_installation_secret(&self, old: &[u8], new: &[u8]) -> Result<bool, StoreError>;
     /// Has the database let go of what was replaced, as far as it can, and answers whether nothing of it is left: SQLite
     /// rewrites its file, unless another process has it open.
     async fn scrub(&self) -> Result<bool, StoreError>;

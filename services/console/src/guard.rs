@@ -2,10 +2,7 @@
 //!
 //! In: a request's method and headers. Out: a refusal, or the answer with the headers that keep a page to itself.
 //! Invariants: what changes something was posted by a page of this console (`Sec-Fetch-Site`, and `Origin` against
-//! `Host`); a page may load nothing but what the console serves.
-
-use std::net::IpAddr;
-use std::sync::Arc;
+//! `Host`); a page may load nothing but what the console serves. Not here: under which names the port may be asked for.
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -16,16 +13,17 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
                               connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// The names under which the console may be asked for; none for any.
-pub(crate) struct Hosts(pub(crate) Option<Vec<String>>);
+/// How long a browser asks for pages over TLS only, once it has seen one.
+const SECURE: &str = "max-age=31536000";
+
+/// Whether the port speaks TLS.
+#[derive(Clone, Copy)]
+pub(crate) struct Secure(pub(crate) bool);
 
 /// Refuses what must not be done, and protects what is answered.
-pub(crate) async fn guard(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(State(Secure(secure)): State<Secure>, request: Request, next: Next) -> Response {
     let host = authority(&request);
-    let mut response = if !hosts.know(&host) {
-        let text = "The console does not answer under this name. Ask for it by its address.\n";
-        (StatusCode::MISDIRECTED_REQUEST, text).into_response()
-    } else if !harmless(request.method()) && !own(request.headers(), &host) {
+    let mut response = if !harmless(request.method()) && !own(request.headers(), &host) {
         let text = "Refused: this was not sent by a page of the console.\n";
         (StatusCode::FORBIDDEN, text).into_response()
     } else {
@@ -42,6 +40,10 @@ pub(crate) async fn guard(State(hosts): State<Arc<Hosts>>, request: Request, nex
     }
     headers.insert("cross-origin-opener-policy", HeaderValue::from_static("same-origin"));
     headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
+    // A browser would take `localhost` for all ports of the machine.
+    if secure && !is_local(&host) {
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static(SECURE));
+    }
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
@@ -70,18 +72,10 @@ fn own(headers: &HeaderMap, host: &str) -> bool {
     }
 }
 
-impl Hosts {
-    fn know(&self, authority: &str) -> bool {
-        let Some(named) = &self.0 else { return true };
-        let host = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            Some((host, _)) => host,
-            None => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
-        };
-        host == "localhost"
-            || host.ends_with(".localhost")
-            || host.parse::<IpAddr>().is_ok()
-            || named.iter().any(|name| name.eq_ignore_ascii_case(host))
-    }
+/// Whether `HOST` or `HOST:PORT` is this machine by its usual name.
+fn is_local(authority: &str) -> bool {
+    let host = authority.split(':').next().unwrap_or_default();
+    host == "localhost" || host.ends_with(".localhost")
 }
 
 #[cfg(test)]
@@ -111,14 +105,17 @@ mod tests {
     }
 
     #[test]
-    fn foreign_names_are_not_answered() {
-        let hosts = Hosts(Some(vec!["node-1".to_owned()]));
-        for known in ["localhost:7411", "127.0.0.1", "[::1]:7411", "node-1:7411", "a.localhost"] {
-            assert!(hosts.know(known), "{known}");
+    fn the_machine_s_own_name_is_known() {
+        for (host, local) in [
+            ("localhost:7411", true),
+            ("localhost", true),
+            ("a.localhost:1", true),
+            ("127.0.0.1:7411", false),
+            ("tollgate.example", false),
+            ("localhost.example", false),
+            ("[::1]:7411", false),
+        ] {
+            assert_eq!(is_local(host), local, "{host}");
         }
-        for foreign in ["evil.example:7411", "", "127.0.0.1.evil.example", "localhost.evil.example:80"] {
-            assert!(!hosts.know(foreign), "{foreign}");
-        }
-        assert!(Hosts(None).know("anything"));
     }
 }

@@ -58,10 +58,8 @@ pub struct Options {
     pub clock: Clock,
     /// Ends the streams of open pages, which would otherwise keep the server from stopping.
     pub stop: CancellationToken,
-    /// The names under which the console may be asked for, beside addresses and `localhost`; none for any name. A
-    /// console on a loopback address names them, so that no foreign page reaches it under a name of its own
-    /// (DNS rebinding).
-    pub hosts: Option<Vec<String>>,
+    /// Whether the port speaks TLS: browsers are told to stay with it.
+    pub secure: bool,
     /// How visitors log in; none where they need not.
     pub login: Option<Login>,
 }
@@ -81,7 +79,7 @@ pub(crate) struct Console {
 /// The console's routes: `/`, and everything below `/n/` and `/console/`. What they show comes over `channel`. Inside a
 /// runtime it begins to watch the buckets, until `options.stop`.
 pub fn router(channel: Channel, options: Options) -> Router {
-    let Options { clock, stop, hosts, login } = options;
+    let Options { clock, stop, secure, login } = options;
     let console = Console {
         channel,
         clock,
@@ -116,5 +114,5 @@ pub fn router(channel: Channel, options: Options) -> Router {
         .with_state(console.clone())
         .layer(axum::middleware::from_fn_with_state(console, login::guard))
         .layer(DefaultBodyLimit::max(FORM_MAX_BYTES))
-        .layer(axum::middleware::from_fn_with_state(Arc::new(guard::Hosts(hosts)), guard::guard))
+        .layer(axum::middleware::from_fn_with_state(guard::Secure(secure), guard::guard))
 }

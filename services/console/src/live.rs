@@ -1,17 +1,18 @@
 //! Decides how often what happens now is read, and sends it to the pages that show it.
 //!
-//! Invariants: however many pages are open, a namespace is read once for all of them; a reading that takes long is
+//! Invariants: however many pages are open, a namespace is read once for all of them; one visitor's pages take no place from
+//! another's; a reading that takes long is
 //! followed by a pause that is longer; nothing is read while nobody looks.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Mutex;
 
 use crate::login::Session;
 use crate::now;
@@ -25,8 +26,10 @@ const FRESH: Duration = Duration::from_millis(1_500);
 const PAUSE: u32 = 10;
 /// Feeds that are kept; there is one for each namespace that somebody looks at.
 const FEEDS_MAX: usize = 64;
+/// Pages of one visitor, by its key, that are told at once: of everybody where nobody logs in.
+const STREAMS_OF_ONE_MAX: usize = 100;
 /// Pages that are told at once.
-const STREAMS_MAX: usize = 200;
+const STREAMS_MAX: usize = 2_000;
 
 /// What happens now in a namespace, as a piece of the page, and what it was made from.
 #[derive(Default)]
@@ -35,14 +38,41 @@ struct Feed {
 }
 
 /// What is read for all pages together.
+#[derive(Default)]
 pub(crate) struct Feeds {
     feeds: Mutex<HashMap<String, Arc<Mutex<Feed>>>>,
-    streams: Arc<Semaphore>,
+    streams: Arc<Streams>,
 }
 
-impl Default for Feeds {
-    fn default() -> Self {
-        Self { feeds: Mutex::default(), streams: Arc::new(Semaphore::new(STREAMS_MAX)) }
+/// How many pages of each visitor are open.
+type Streams = std::sync::Mutex<HashMap<String, usize>>;
+
+/// The place of an open page.
+struct Place {
+    streams: Arc<Streams>,
+    of: String,
+}
+
+impl Place {
+    /// None where the visitor has too many, or all visitors together.
+    fn take(streams: &Arc<Streams>, of: &str) -> Option<Self> {
+        let mut open = streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = open.get(of).copied().unwrap_or_default();
+        if own >= STREAMS_OF_ONE_MAX || open.values().sum::<usize>() >= STREAMS_MAX {
+            return None;
+        }
+        open.insert(of.to_owned(), own + 1);
+        Some(Self { streams: streams.clone(), of: of.to_owned() })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        match open.get_mut(&self.of) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(open.remove(&self.of)),
+        }
     }
 }
 
@@ -73,7 +103,8 @@ impl Feeds {
 
 /// Tells a page what happens now, until it is closed or the service stops.
 pub(crate) async fn stream(visit: Visit) -> Response {
-    let Ok(place) = visit.console.feeds.streams.clone().try_acquire_owned() else {
+    let of = visit.session.as_ref().map_or("", Session::key_id);
+    let Some(place) = Place::take(&visit.console.feeds.streams, of) else {
         return (StatusCode::SERVICE_UNAVAILABLE, "Too many pages are open.\n").into_response();
     };
     let stop = visit.console.stop.clone();
@@ -92,4 +123,28 @@ pub(crate) async fn stream(visit: Visit) -> Response {
     });
     let texts = futures::StreamExt::take_until(texts, stop.cancelled_owned());
     Sse::new(texts).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_visitor_s_pages_leave_room_for_others() {
+        let streams = Arc::default();
+        let mut open: Vec<Place> = std::iter::from_fn(|| Place::take(&streams, "tgk_1")).collect();
+        assert_eq!(open.len(), STREAMS_OF_ONE_MAX);
+        let other = Place::take(&streams, "tgk_2");
+        assert!(other.is_some());
+        open.pop();
+        let again = Place::take(&streams, "tgk_1");
+        assert!(again.is_some() && Place::take(&streams, "tgk_1").is_none());
+        drop((open, other, again));
+        assert!(streams.lock().unwrap_or_else(PoisonError::into_inner).is_empty(), "nothing is kept");
+        let all: Vec<Place> = (0..STREAMS_MAX)
+            .filter_map(|number| Place::take(&streams, &(number / STREAMS_OF_ONE_MAX).to_string()))
+            .collect();
+        assert_eq!(all.len(), STREAMS_MAX);
+        assert!(Place::take(&streams, "one more").is_none());
+    }
 }

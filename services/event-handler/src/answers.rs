@@ -2,6 +2,7 @@
 
 mod wire;
 
+use tollgate_auth::{Access, Aim, EventRefusal, NamedId};
 use tollgate_core::handle::change::{Outcome, TokenState};
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::handle::release::{Answer, Release, ReleaseOutcome};
@@ -25,6 +26,8 @@ const ASKED_MAX: u32 = 3;
 pub(crate) struct Addressed {
     pub(crate) event: EventRef,
     pub(crate) namespace: Option<String>,
+    /// Whether the caller left the token out: what other processes are told has it.
+    by_key: bool,
 }
 
 /// What a release came to, before it is put into the form of the call.
@@ -32,28 +35,54 @@ pub(crate) enum Released {
     Status(v1::ReleaseTokenResponse),
     Unknown(String),
     Invalid(Vec<FieldError>),
+    /// The caller's key does not reach the namespace.
+    Denied(Status),
     Failed(Status),
 }
 
 impl Shared {
-    /// Which event a name or bare id means.
-    pub(crate) fn address(&self, field: &str, name: &str) -> Result<Addressed, Released> {
-        let (namespace, id) = names::event(field, name).map_err(|error| Released::Invalid(vec![error]))?;
-        match self.keyring.open(&id) {
-            Ok(event) if event.shard < self.shards => Ok(Addressed { event, namespace }),
-            Ok(_) => {
-                Err(Released::Unknown(format!("{field}: {name:?} is not an event of this installation")))
+    /// Which event a caller means by a name or bare id. Errors repeat the caller's own text, and never more of an id than
+    /// that.
+    pub(crate) fn address(
+        &self,
+        (access, aim): (&Access, Aim),
+        field: &str,
+        name: &str,
+    ) -> Result<Addressed, Released> {
+        let named = access.event(field, name, aim).map_err(|refusal| match refusal {
+            EventRefusal::Name(error) => Released::Invalid(vec![error]),
+            EventRefusal::Foreign(status) => Released::Denied(status),
+        })?;
+        let (event, by_key) = match named.id {
+            NamedId::Event(event) => (event, true),
+            NamedId::Given(id) => {
+                let unknown =
+                    |error| Released::Unknown(format!("{field}: {name:?} is not an event: {error}"));
+                (self.keyring.open(&id).map_err(unknown)?, false)
             }
-            Err(error) => Err(Released::Unknown(format!("{field}: {name:?} is not an event: {error}"))),
+        };
+        if event.shard >= self.shards {
+            return Err(Released::Unknown(format!("{field}: {name:?} is not an event of this installation")));
         }
+        Ok(Addressed { event, namespace: named.namespace, by_key })
+    }
+
+    /// The name by which another process knows what a caller has addressed; none where that is what the caller gave.
+    fn completed(&self, at: &Addressed) -> Option<String> {
+        let id = at.by_key.then(|| self.keyring.id(at.event))?;
+        Some(match &at.namespace {
+            Some(namespace) => names::of_event(namespace, id.as_str()),
+            None => id.into(),
+        })
     }
 
     /// What a release asks for.
     pub(crate) fn understand(
         &self,
+        access: &Access,
         request: &v1::ReleaseTokenRequest,
     ) -> Result<(Addressed, Release), Released> {
-        let at = self.address("name", &request.name)?;
+        let at = self.address((access, Aim::Release), "name", &request.name)?;
         let release = convert::event::release_to_core("", request, (at.event.run, at.event.index))
             .map_err(Released::Invalid)?;
         Ok((at, release))
@@ -68,18 +97,29 @@ impl Shared {
     /// Carries out one release, and waits until it is durable. `parent`: the caller's span.
     pub(crate) async fn release(
         &self,
+        access: &Access,
         request: v1::ReleaseTokenRequest,
         parent: Option<Traceparent>,
     ) -> Released {
-        let event = || self.address("name", &request.name).ok().map(|at| (at.event, request.attempt));
+        let event = || {
+            let at = self.address((access, Aim::Release), "name", &request.name).ok()?;
+            Some((at.event, request.attempt))
+        };
         let watch = self.options.metrics.release(&self.clock).about(parent, event);
-        let (Ok(released) | Err(released)) = self.try_release(request).await;
+        let (Ok(released) | Err(released)) = self.try_release(access, request).await;
         watch.ended(released.kind());
         released
     }
 
-    async fn try_release(&self, request: v1::ReleaseTokenRequest) -> Result<Released, Released> {
-        let (at, release) = self.understand(&request)?;
+    async fn try_release(
+        &self,
+        access: &Access,
+        mut request: v1::ReleaseTokenRequest,
+    ) -> Result<Released, Released> {
+        let (at, release) = self.understand(access, &request)?;
+        if let Some(completed) = self.completed(&at) {
+            request.name = completed;
+        }
         // What is boxed here and below is rare and far larger than the rest, for which each of a thousand releases would have room.
         match self.release_anywhere(&request, &at, &release).await {
             Asked::Answer(Replied::Answer(Answer::NotHeld)) => Box::pin(self.ended(&at)).await,
@@ -194,6 +234,7 @@ impl Shared {
     /// What a heartbeat asks for: the event, and the time to live.
     pub(crate) fn understand_extend(
         &self,
+        access: &Access,
         request: &v1::ExtendTokenRequest,
     ) -> Result<(Addressed, Option<i64>), Status> {
         let ttl_ms = convert::heartbeat_ttl_ms(request)?;
@@ -202,15 +243,20 @@ impl Shared {
                 FieldError::new("attempt", 0, "at least 1, or nothing for the attempt in flight").into()
             );
         }
-        Ok((self.address("name", &request.name).map_err(Released::into_status)?, ttl_ms))
+        let at = self.address((access, Aim::Release), "name", &request.name);
+        Ok((at.map_err(Released::into_status)?, ttl_ms))
     }
 
     /// A consumer's heartbeat.
     pub(crate) async fn extend(
         &self,
-        request: v1::ExtendTokenRequest,
+        access: &Access,
+        mut request: v1::ExtendTokenRequest,
     ) -> Result<v1::ExtendTokenResponse, Status> {
-        let (at, ttl_ms) = self.understand_extend(&request)?;
+        let (at, ttl_ms) = self.understand_extend(access, &request)?;
+        if let Some(completed) = self.completed(&at) {
+            request.name = completed;
+        }
         match self.extend_anywhere(&request, &at, ttl_ms).await {
             Some(Replied::Answer(Answer::Extended { remaining_ms })) => {
                 Ok(v1::ExtendTokenResponse { remaining: Some(convert::duration_of_ms(remaining_ms)) })
@@ -279,7 +325,7 @@ impl Released {
                 ReleaseStatus::Unknown => ReleaseAnswer::Unknown,
                 ReleaseStatus::Invalid | ReleaseStatus::Unspecified => ReleaseAnswer::Invalid,
             },
-            Self::Unknown(_) => ReleaseAnswer::Unknown,
+            Self::Unknown(_) | Self::Denied(_) => ReleaseAnswer::Unknown,
             Self::Invalid(_) => ReleaseAnswer::Invalid,
             Self::Failed(_) => ReleaseAnswer::Failed,
         }
@@ -298,7 +344,7 @@ impl Released {
             Self::Status(response) => Status::internal(response.message),
             Self::Unknown(message) => Status::not_found(message),
             Self::Invalid(errors) => tollgate_proto::field::invalid_argument(&errors),
-            Self::Failed(status) => status,
+            Self::Denied(status) | Self::Failed(status) => status,
         }
     }
 
@@ -310,6 +356,8 @@ impl Released {
         let (status, message) = match self {
             Self::Status(response) => return Ok(response),
             Self::Unknown(message) => (v1::ReleaseStatus::Unknown, message),
+            // The others of the batch are answered all the same.
+            Self::Denied(status) => (v1::ReleaseStatus::Unknown, status.message().to_owned()),
             Self::Invalid(errors) => {
                 let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
                 (v1::ReleaseStatus::Invalid, errors.join("; "))

@@ -128,7 +128,7 @@ impl EventHandler {
             targets: Witness::new(targets, clock.clone()),
             clock,
             alarms: Alarms::start(),
-            keyring: EventKeyring::new(&installation.secret),
+            keyring: EventKeyring::new(peers.secret()),
             peers,
             options: Arc::new(options),
             process,

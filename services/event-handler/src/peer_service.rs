@@ -3,6 +3,7 @@
 //! Invariants: nothing is done for a caller without the credential; nothing is passed on: what is not owned here is said
 //! to be not owned.
 
+use tollgate_auth::{Access, Aim};
 use tollgate_core::model::RunId;
 use tollgate_proto::convert::names;
 use tollgate_proto::v1;
@@ -13,7 +14,7 @@ use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 use crate::Shared;
-use crate::answers::{extended_to_wire, released_to_wire};
+use crate::answers::{Released, extended_to_wire, released_to_wire};
 use crate::peers::PeerKey;
 use crate::routes::Input;
 
@@ -58,7 +59,7 @@ impl HandlerPeerService for PeerService {
         request: Request<v1::ForwardReleasesRequest>,
     ) -> Result<Response<v1::ForwardReleasesResponse>, Status> {
         let all = request.into_inner().releases.into_iter().map(|request| async move {
-            let replied = match self.shared.understand(&request) {
+            let replied = match self.shared.understand(&Access::Open, &request) {
                 Ok((at, release)) => self.shared.release_here(&at, &release).await,
                 // The caller has understood it, so this process is another version: the caller finds another way.
                 Err(_) => None,
@@ -74,7 +75,7 @@ impl HandlerPeerService for PeerService {
         request: Request<v1::ForwardExtendRequest>,
     ) -> Result<Response<v1::ForwardExtendResponse>, Status> {
         let extend = request.into_inner().extend.unwrap_or_default();
-        let (at, ttl_ms) = self.shared.understand_extend(&extend)?;
+        let (at, ttl_ms) = self.shared.understand_extend(&Access::Open, &extend)?;
         Ok(Response::new(extended_to_wire(self.shared.extend_here(&at, extend.attempt, ttl_ms).await)))
     }
 
@@ -82,7 +83,9 @@ impl HandlerPeerService for PeerService {
         &self,
         request: Request<v1::ForwardExplainRequest>,
     ) -> Result<Response<v1::ForwardExplainResponse>, Status> {
-        let explanation = self.shared.explain_here(&request.into_inner().name).await?;
+        let name = request.into_inner().name;
+        let at = self.shared.address((&Access::Open, Aim::Read), "name", &name);
+        let explanation = self.shared.explain_here(&name, &at.map_err(Released::into_status)?).await?;
         Ok(Response::new(v1::ForwardExplainResponse { explanation }))
     }
 

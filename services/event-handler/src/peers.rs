@@ -44,6 +44,8 @@ pub struct Peers {
 struct Shared {
     store: Arc<dyn Store>,
     routes: Routes,
+    /// The installation's.
+    secret: [u8; 32],
     key: PeerKey,
     /// For addresses that begin with https.
     tls: ClientTlsConfig,
@@ -65,24 +67,27 @@ struct Known {
 }
 
 impl Peers {
-    /// Knows nobody yet.
+    /// Knows nobody yet. For an installation whose secret is stored in clear.
     ///
     /// # Errors
-    /// What the store says when asked for the installation.
+    /// What the store says when asked for the installation; [`StoreError::Invalid`] where its secret is sealed.
     pub async fn new(store: Arc<dyn Store>) -> Result<Self, StoreError> {
-        Self::with_tls(store, ClientTlsConfig::new().with_enabled_roots()).await
+        let sealed = |_| StoreError::Invalid {
+            field: "installation".to_owned(),
+            message: "its secret is sealed".to_owned(),
+        };
+        let secret = store.installation().await?.secret.try_into().map_err(sealed)?;
+        Ok(Self::with_tls(store, secret, ClientTlsConfig::new().with_enabled_roots()))
     }
 
-    /// As [`Peers::new`]; processes that others reach by https are spoken to like this.
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn with_tls(store: Arc<dyn Store>, tls: ClientTlsConfig) -> Result<Self, StoreError> {
-        let key = PeerKey::new(&store.installation().await?.secret);
+    /// As [`Peers::new`], with the installation's secret in clear; processes that others reach by https are spoken to like
+    /// this.
+    pub fn with_tls(store: Arc<dyn Store>, secret: [u8; 32], tls: ClientTlsConfig) -> Self {
         let shared = Shared {
+            key: PeerKey::new(&secret),
+            secret,
             store,
             routes: Routes::default(),
-            key,
             tls,
             own: OnceLock::new(),
             known: RwLock::default(),
@@ -90,7 +95,12 @@ impl Peers {
             placement: Notify::new(),
             calls: TaskTracker::new(),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The installation's secret in clear.
+    pub(crate) fn secret(&self) -> &[u8; 32] {
+        &self.shared.secret
     }
 
     /// Tells a shard's owner, wherever it is, that there is something new for it in the store. Returns at once.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use tollgate_auth::{Access, Named};
+use tollgate_auth::{Access, Aim, Named, Standing};
 use tollgate_core::handle::change::Outcome;
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::{Pause, RunId};
@@ -18,6 +18,7 @@ use tollgate_store::plan::{Audit, PlanWrite};
 use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
 
+use crate::answers::Released;
 use crate::{Shared, veil};
 
 /// How many releases one batch, or one message of a stream, may have.
@@ -144,9 +145,7 @@ impl EventHandlerService for HandlerService {
     ) -> Result<Response<v1::ReleaseTokenResponse>, Status> {
         let access = Access::of(request.extensions());
         let parent = self.shared.parent(&request);
-        let mut release = request.into_inner();
-        release.name = self.shared.to_release(&access, release.name);
-        self.shared.release(release, parent).await.into_response().map(Response::new)
+        self.shared.release(&access, request.into_inner(), parent).await.into_response().map(Response::new)
     }
 
     async fn release_tokens(
@@ -154,6 +153,8 @@ impl EventHandlerService for HandlerService {
         request: Request<Streaming<v1::ReleaseTokensRequest>>,
     ) -> Result<Response<v1::ReleaseTokensResponse>, Status> {
         let access = Access::of(request.extensions());
+        // A stream may stay open for longer than its key is good.
+        let standing = request.extensions().get::<Standing>().cloned();
         let parent = self.shared.parent(&request);
         let mut stream = request.into_inner();
         let mut tally = Tally::default();
@@ -169,6 +170,7 @@ impl EventHandlerService for HandlerService {
             tokio::select! {
                 message = stream.message(), if open && waiting.is_empty() => match message? {
                     Some(message) => {
+                        Standing::check(standing.as_ref())?;
                         batch_size("releases", message.releases.len())?;
                         waiting.extend(message.releases);
                     }
@@ -202,15 +204,14 @@ impl EventHandlerService for HandlerService {
         request: Request<v1::ExtendTokenRequest>,
     ) -> Result<Response<v1::ExtendTokenResponse>, Status> {
         let access = Access::of(request.extensions());
-        let mut extend = request.into_inner();
-        extend.name = self.shared.to_release(&access, extend.name);
-        self.shared.extend(extend).await.map(Response::new)
+        self.shared.extend(&access, request.into_inner()).await.map(Response::new)
     }
 
     async fn get_event(&self, request: Request<v1::GetEventRequest>) -> Result<Response<v1::Event>, Status> {
         let access = admitted(&request)?;
-        let name = self.shared.to_read(&access, request.into_inner().name);
-        let event = self.shared.find_event(&name).await?;
+        let name = request.into_inner().name;
+        let at = self.shared.address((&access, Aim::Read), "name", &name).map_err(Released::into_status)?;
+        let event = self.shared.find_event(&name, &at).await?;
         Ok(Response::new(veil::event(&access, event)))
     }
 
@@ -289,9 +290,9 @@ impl EventHandlerService for HandlerService {
         }
         let mut indexes = Vec::with_capacity(request.events.len());
         for name in &request.events {
-            let name = self.shared.to_read(&access, name.clone());
-            let event = self.shared.address("events", &name).map_err(|refusal| refusal.into_status())?.event;
-            if event.run != run.id {
+            let at = self.shared.address((&access, Aim::Read), "events", name);
+            let event = at.map_err(Released::into_status)?.event;
+            if (event.run, event.shard) != (run.id, run.shard) {
                 return Err(FieldError::new("events", name, format!("an event of {}", request.parent)).into());
             }
             indexes.push(event.index);
@@ -321,8 +322,9 @@ impl EventHandlerService for HandlerService {
         request: Request<v1::ExplainEventRequest>,
     ) -> Result<Response<v1::Explanation>, Status> {
         let access = admitted(&request)?;
-        let name = self.shared.to_read(&access, request.into_inner().name);
-        let told = self.shared.explain(&name).await?;
+        let name = request.into_inner().name;
+        let at = self.shared.address((&access, Aim::Read), "name", &name).map_err(Released::into_status)?;
+        let told = self.shared.explain(&name, &at).await?;
         Ok(Response::new(veil::explanation(&access, told)))
     }
 
@@ -446,10 +448,9 @@ async fn one_of_many(
     shared: &Shared,
     access: &Access,
     parent: Option<Traceparent>,
-    mut request: v1::ReleaseTokenRequest,
+    request: v1::ReleaseTokenRequest,
 ) -> Result<(String, v1::ReleaseTokenResponse), Status> {
     let name = request.name.clone();
-    request.name = shared.to_release(access, request.name);
-    let response = shared.release(request, parent).await.into_item()?;
+    let response = shared.release(access, request, parent).await.into_item()?;
     Ok((name, response))
 }

@@ -1,41 +1,36 @@
 //! Decides what a caller with a key sees of events and of the installation: no event's token without the scope for it, and
 //! nothing of other namespaces.
 //!
-//! In: requests as they came, answers as they would go. Out: requests with whole event ids, answers without what is not the
-//! caller's. Where nobody is asked for a key, both stay as they are. Invariant: nothing is looked up here.
+//! In: answers as they would go. Out: answers without what is not the caller's. Where nobody is asked for a key, they stay as
+//! they are. Invariant: nothing is looked up here.
 
 use tollgate_auth::Access;
-use tollgate_core::model::{EventId, EventRef};
 use tollgate_proto::v1;
-
-use crate::Shared;
-
-impl Shared {
-    fn sealed(&self, event: EventRef) -> EventId {
-        self.keyring.id(event)
-    }
-
-    /// An event's name as the service looks it up, for one who reads.
-    pub(crate) fn to_read(&self, access: &Access, name: String) -> String {
-        access.event_to_read(name, |event| self.sealed(event))
-    }
-
-    /// An event's name as the service looks it up, for one who releases or extends.
-    pub(crate) fn to_release(&self, access: &Access, name: String) -> String {
-        access.event_to_release(name, |event| self.sealed(event))
-    }
-}
 
 /// An event, as this caller may see it.
 pub(crate) fn event(access: &Access, mut event: v1::Event) -> v1::Event {
+    let sealed = event.event_id.clone();
     access.shown_event(&mut event.name);
     access.shown_event(&mut event.event_id);
+    quoted(&mut event.message, &sealed, &event.event_id);
     event
+}
+
+/// A consumer's own words may quote the id that it got.
+fn quoted(text: &mut String, sealed: &str, shown: &str) {
+    if sealed != shown && text.contains(sealed) {
+        *text = text.replace(sealed, shown);
+    }
 }
 
 /// An explanation, as this caller may see it.
 pub(crate) fn explanation(access: &Access, mut told: v1::Explanation) -> v1::Explanation {
+    let sealed = told.event.as_ref().map(|event| event.event_id.clone()).unwrap_or_default();
     told.event = told.event.map(|shown| event(access, shown));
+    let shown = told.event.as_ref().map(|event| event.event_id.as_str()).unwrap_or_default();
+    told.attempts.iter_mut().for_each(|attempt| quoted(&mut attempt.message, &sealed, shown));
+    told.reasons.iter_mut().for_each(|reason| quoted(&mut reason.message, &sealed, shown));
+    quoted(&mut told.summary, &sealed, shown);
     told.holders.iter_mut().for_each(|holder| access.shown_event(&mut holder.event));
     told
 }

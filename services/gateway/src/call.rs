@@ -26,10 +26,12 @@ pub(crate) async fn unary(
 ) -> Result<DynamicMessage, Status> {
     let mut request = Request::new(message);
     for name in PASSED_ON {
-        let Some(value) = headers.get(name) else { continue };
-        let value = MetadataValue::<Ascii>::try_from(value.as_bytes())
-            .map_err(|_| Status::invalid_argument(format!("the header {name} is not plain text")))?;
-        request.metadata_mut().insert(name, value);
+        // All of them: the door refuses two keys.
+        for value in headers.get_all(name) {
+            let value = MetadataValue::<Ascii>::try_from(value.as_bytes())
+                .map_err(|_| Status::invalid_argument(format!("the header {name} is not plain text")))?;
+            request.metadata_mut().append(name, value);
+        }
     }
     *request.extensions_mut() = extensions;
     // What is in this process already is not too large for it.

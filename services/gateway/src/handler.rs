@@ -114,8 +114,12 @@ async fn read_body(
         let message = format!("the body did not arrive within {} s", BODY_MAX.as_secs());
         return Err(error::plain(StatusCode::REQUEST_TIMEOUT, Code::DeadlineExceeded, &message));
     };
-    // Nobody is there to read of a failure: the connection broke.
-    let body = read.map_err(|_| too_large())?.ok_or_else(too_large)?;
+    // Where the connection broke, nobody is there to read this.
+    let broken = |_| {
+        let message = "the body is not as its head says: broken off, or chunks that are none";
+        error::plain(StatusCode::BAD_REQUEST, Code::InvalidArgument, message)
+    };
+    let body = read.map_err(broken)?.ok_or_else(too_large)?;
     if !body.is_empty() && !is_json(head) {
         let message = "the body must be JSON, and the header content-type say so: application/json";
         return Err(error::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::InvalidArgument, message));

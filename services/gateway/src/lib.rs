@@ -12,6 +12,7 @@
 mod call;
 mod error;
 mod handler;
+mod hosts;
 mod mask;
 mod openapi;
 mod port;
@@ -27,6 +28,7 @@ use axum::routing::any;
 use bytes::Bytes;
 use tonic::service::Routes;
 
+pub use hosts::Hosts;
 pub use port::{Answer, Port};
 pub use same_origin::is_cross_site;
 

@@ -1,6 +1,7 @@
 //! Decides who answers a request on the port: gRPC, gRPC-Web, or the routers of plain HTTP, by its content type.
 //!
-//! Invariant: a gRPC request passes nothing here but the comparison of that one header.
+//! Invariants: a gRPC request passes nothing here but the comparison of that one header and of the host; whatever comes, the
+//! host is looked at first.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -8,13 +9,14 @@ use std::task::{Context, Poll, ready};
 
 use axum::Router;
 use http::{HeaderMap, Request, Response, StatusCode, Uri, header};
-use tonic::Code;
 use tonic::body::Body;
 use tonic::service::Routes;
+use tonic::{Code, Status};
 use tonic_web::GrpcWebLayer;
 use tower_service::Service;
 
 use crate::error;
+use crate::hosts::{Hosts, Refusal};
 
 type Web = tonic_web::GrpcWebService<Routes>;
 type Boxed = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
@@ -25,15 +27,17 @@ pub struct Port {
     grpc: Routes,
     web: Web,
     http: Router,
+    hosts: Hosts,
 }
 
 impl Port {
-    /// gRPC and gRPC-Web by `grpc`, everything else by `http`; what that does not know is 404, whatever fallback it has.
-    pub fn new(grpc: Routes, http: Router) -> Self {
+    /// gRPC and gRPC-Web by `grpc`, everything else by `http`; what that does not know is 404, whatever fallback it has. All
+    /// of it under `hosts` only.
+    pub fn new(grpc: Routes, http: Router, hosts: Hosts) -> Self {
         let grpc = grpc.prepare();
         let web = tower_layer(&grpc);
         // `with_state` is what makes a router ready to be cloned for each request.
-        Self { grpc, web, http: http.fallback(no_such_path).with_state(()) }
+        Self { grpc, web, http: http.fallback(no_such_path).with_state(()), hosts }
     }
 }
 
@@ -74,7 +78,14 @@ impl Service<Request<Body>> for Port {
     }
 
     fn call(&mut self, request: Request<Body>) -> Answer {
-        match protocol(request.headers()) {
+        let (head, body) = request.into_parts();
+        let protocol = protocol(&head.headers);
+        if let Some(refusal) = self.hosts.refuse(&head) {
+            let refused = refused(protocol, refusal);
+            return Answer(Under::Boxed(Box::pin(std::future::ready(Ok(refused)))));
+        }
+        let request = Request::from_parts(head, body);
+        match protocol {
             Protocol::Grpc => Answer(Under::Grpc(self.grpc.call(request))),
             Protocol::GrpcWeb => Answer(Under::Boxed(Box::pin(self.web.call(request)))),
             Protocol::Http => {
@@ -83,6 +94,16 @@ impl Service<Request<Body>> for Port {
             }
         }
     }
+}
+
+/// A refusal in the caller's protocol; all of them have the HTTP status.
+fn refused(protocol: Protocol, Refusal { http, code, text }: Refusal) -> Response<Body> {
+    if protocol == Protocol::Http {
+        return error::plain(http, code, &text).map(Body::new);
+    }
+    let mut response = Status::new(code, text).into_http();
+    *response.status_mut() = http;
+    response
 }
 
 /// The answer of a [`Port`], to come.

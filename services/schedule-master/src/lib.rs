@@ -25,6 +25,7 @@ mod runs;
 mod schedules;
 mod secrets;
 mod service;
+mod veil;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

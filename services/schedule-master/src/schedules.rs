@@ -4,7 +4,7 @@
 //! else was faster, it is read and made again.
 
 use prost_types::FieldMask;
-use tollgate_core::model::{Pause, Schedule};
+use tollgate_core::model::{Pause, Schedule, Target};
 use tollgate_proto::convert::{self, Name, names};
 use tollgate_proto::{FieldError, mask, v1};
 use tonic::Status;
@@ -32,6 +32,35 @@ pub(crate) fn check_etag(resource: &str, given: Option<i64>, stored: i64) -> Res
 /// Whether a change that failed like this can be made to what is stored now.
 pub(crate) fn again(try_number: u32, etag: Option<i64>, failed: &Status) -> bool {
     try_number < TRIES && etag.is_none() && is_conflict(failed)
+}
+
+/// Refuses to send to another place what a caller who may not read has not given.
+fn unseen_stays(
+    stored: &Schedule,
+    message: &v1::Schedule,
+    update_mask: Option<&FieldMask>,
+) -> Result<(), FieldError> {
+    let target = mask::apply_mask(&convert::schedule::to_message(stored), message, update_mask)?.target;
+    if !target.is_some_and(|target| convert::is_elsewhere(&stored.target, &target)) {
+        return Ok(());
+    }
+    let again = |field: &str| {
+        let expected = "it again, among the fields of update_mask: the target is another one, and a key without the scope \
+                        read sends nothing there that it has not given";
+        Err(FieldError::new(format!("schedule.{field}"), "", expected))
+    };
+    let given = |field: &str| mask::names(update_mask, field);
+    if !stored.payload.json.is_empty() && !given("payload") {
+        return again("payload");
+    }
+    let Target::Http { http, .. } = &stored.target else { return Ok(()) };
+    for header in http.headers.keys() {
+        let field = format!("target.http.headers.{header}");
+        if !given(&field) {
+            return again(&field);
+        }
+    }
+    Ok(())
 }
 
 impl ScheduleMaster {
@@ -68,20 +97,26 @@ impl ScheduleMaster {
         Ok(self.shown(&schedule, None))
     }
 
+    /// `reads`: whether the caller may see what it does not give.
     pub(crate) async fn update_schedule(
         &self,
         request: v1::UpdateScheduleRequest,
         actor: String,
+        reads: bool,
     ) -> Result<v1::Schedule, Status> {
         let message = request.schedule.ok_or_else(|| FieldError::new("schedule", "", "a schedule"))?;
         let name = names::schedule("schedule.name", &message.name)?;
         let etag = convert::etag("schedule.etag", &message.etag)?;
+        let mask = request.update_mask.as_ref();
         let mut try_number = 1;
         loop {
             let stored = self.stored_schedule(&name).await?;
             check_etag(&message.name, etag, stored.generation)?;
             let opened = self.opened(&stored).map_err(|error| sealed_status(&stored, &error))?;
-            let mut draft = self.masked(&opened, &name, &message, request.update_mask.as_ref()).await?;
+            if !reads {
+                unseen_stays(&opened, &message, mask)?;
+            }
+            let mut draft = self.masked(&opened, &name, &message, mask).await?;
             if draft.schedule == opened {
                 return Ok(self.shown(&stored, Some(&draft.plan)));
             }

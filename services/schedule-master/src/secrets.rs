@@ -57,6 +57,7 @@ pub async fn reseal(store: &dyn Store, keys: &Keys) -> Result<Resealing, StoreEr
         }
     };
     done.resealed = resealed;
+    reseal_installation(store, keys, &mut done).await?;
     done.rewritten = store.scrub().await?;
     Ok(done)
 }
@@ -90,6 +91,24 @@ async fn pass(store: &dyn Store, keys: &Keys) -> Result<Resealing, StoreError> {
         reseal_shard(store, keys, shard, &mut done).await?;
     }
     Ok(done)
+}
+
+/// The installation's own secret. Nobody but this changes how it is stored.
+async fn reseal_installation(store: &dyn Store, keys: &Keys, done: &mut Resealing) -> Result<(), StoreError> {
+    let (id, stored) = store.stored_installation().await?;
+    done.rows += 1;
+    match keys.reseal_installation(id, &stored) {
+        Ok(None) => {}
+        Ok(Some(sealed)) => {
+            if store.replace_installation_secret(&stored, &sealed).await? {
+                done.resealed += 1;
+            } else {
+                done.overtaken += 1;
+            }
+        }
+        Err(error) => done.failed("installation".to_owned(), &error),
+    }
+    Ok(())
 }
 
 async fn reseal_shard(

@@ -6,7 +6,7 @@
 use std::future::Future;
 
 use tokio_stream::StreamExt as _;
-use tollgate_auth::{Access, Named};
+use tollgate_auth::{Access, Named, Standing};
 use tollgate_metrics::{Metrics, Role};
 use tollgate_proto::v1;
 use tollgate_proto::v1::schedule_master_service_server::ScheduleMasterService;
@@ -14,6 +14,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::ScheduleMaster;
 use crate::audit::actor;
+use crate::veil;
 
 /// Runs a call where its caller's leaving does not stop it.
 async fn carried<T: Send + 'static>(
@@ -56,6 +57,14 @@ macro_rules! change {
     }};
 }
 
+/// A call that changes a schedule and shows it, as far as its caller may see it.
+macro_rules! change_schedule {
+    ($self:ident, $request:ident, $call:ident) => {{
+        let access = Access::of($request.extensions());
+        change!($self, $request, $call).map(|answer| answer.map(|schedule| veil::schedule(&access, schedule)))
+    }};
+}
+
 /// A call that reads.
 macro_rules! read {
     ($self:ident, $request:ident, $call:ident) => {{
@@ -72,7 +81,7 @@ impl ScheduleMasterService for ScheduleMaster {
         &self,
         request: Request<v1::CreateScheduleRequest>,
     ) -> Result<Response<v1::Schedule>, Status> {
-        change!(self, request, create_schedule)
+        change_schedule!(self, request, create_schedule)
     }
 
     async fn get_schedule(
@@ -98,7 +107,14 @@ impl ScheduleMasterService for ScheduleMaster {
         &self,
         request: Request<v1::UpdateScheduleRequest>,
     ) -> Result<Response<v1::Schedule>, Status> {
-        change!(self, request, update_schedule)
+        admit(&request)?;
+        let access = Access::of(request.extensions());
+        let (master, actor) = (self.clone(), actor(request.metadata()));
+        carried(master.options().metrics.clone(), async move {
+            let changed = master.update_schedule(request.into_inner(), actor, access.reads()).await?;
+            Ok(veil::schedule(&access, changed))
+        })
+        .await
     }
 
     async fn delete_schedule(
@@ -112,14 +128,14 @@ impl ScheduleMasterService for ScheduleMaster {
         &self,
         request: Request<v1::PauseScheduleRequest>,
     ) -> Result<Response<v1::Schedule>, Status> {
-        change!(self, request, pause_schedule)
+        change_schedule!(self, request, pause_schedule)
     }
 
     async fn resume_schedule(
         &self,
         request: Request<v1::ResumeScheduleRequest>,
     ) -> Result<Response<v1::Schedule>, Status> {
-        change!(self, request, resume_schedule)
+        change_schedule!(self, request, resume_schedule)
     }
 
     async fn create_policy(
@@ -229,12 +245,16 @@ impl ScheduleMasterService for ScheduleMaster {
         let actor = actor(request.metadata());
         // A caller that leaves before its stream ends has asked for nothing yet.
         let access = Access::of(request.extensions());
+        // A stream may stay open for longer than its key is good.
+        let standing = request.extensions().get::<Standing>().cloned();
         let admitted = request.into_inner().map(|given| {
             let given = given?;
+            Standing::check(standing.as_ref())?;
             access.admit(&given)?;
             Ok(given)
         });
         let given = self.gather(admitted).await?;
+        Standing::check(standing.as_ref())?;
         let master = self.clone();
         carried(master.options().metrics.clone(), async move { master.apply(given, actor).await }).await
     }

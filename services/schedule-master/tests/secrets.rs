@@ -94,10 +94,14 @@ async fn keys_that_come_later_leave_no_old_secret_in_the_log() {
     plain.create("one", given).await.unwrap();
     let keys = Keys::parse(&key).unwrap();
     let done = reseal(&*plain.store, &keys).await.unwrap();
-    // The schedule and its run spec.
-    assert_eq!((done.rows, done.resealed, done.failed.len(), done.rewritten), (2, 2, 0, true), "{done:?}");
+    // The schedule, its run spec and the installation's own.
+    assert_eq!((done.rows, done.resealed, done.failed.len(), done.rewritten), (3, 3, 0, true), "{done:?}");
     let again = reseal(&*plain.store, &keys).await.unwrap();
-    assert_eq!((again.rows, again.resealed), (2, 0), "it may be repeated");
+    assert_eq!((again.rows, again.resealed, again.overtaken), (3, 0, 0), "it may be repeated");
+    let (id, secret) = plain.store.stored_installation().await.unwrap();
+    assert!(secret.starts_with(b"enc:v1:k1:"));
+    let clear = plain.store.installation().await.unwrap().secret;
+    assert_eq!(keys.open_installation(id, &secret).unwrap().to_vec(), clear);
     let stored = serde_json::to_string(&plain.store.schedules("default", &["one".to_owned()]).await.unwrap());
     assert_eq!(stored.unwrap().matches("enc:v1:k1:").count(), 4);
     // A change under a key does not write down what was in clear before it.
@@ -129,7 +133,7 @@ async fn without_its_key_a_schedule_is_listed_and_not_changed() {
     // What needs no secret goes on.
     assert!(other.pause("one", "no key").await.pause.is_some());
     let failed = reseal(&*world.store, &Keys::parse(&new).unwrap()).await.unwrap();
-    assert_eq!((failed.resealed, failed.failed.len()), (0, 3), "{failed:?}");
+    assert_eq!((failed.resealed, failed.failed.len()), (1, 3), "{failed:?}");
     assert!(failed.failed[0].contains("\"k1\""), "{failed:?}");
     // With both, everything is brought under the first.
     let both = Keys::parse(&format!("{new}\n{old}")).unwrap();

@@ -3,12 +3,14 @@
 //! Where a process finds its keys is decided here for `serve` as well.
 
 use std::fs;
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use chrono::Utc;
 use clap::{Args, Subcommand};
 use tollgate_schedule_master::reseal;
-use tollgate_secrets::{Keys, generate_line};
+use tollgate_secrets::{Keys, generate_line, is_installation_clear};
+use tollgate_store::Store;
 
 use crate::cli::Usage;
 use crate::client::output::{Format, Printer};
@@ -69,6 +71,32 @@ pub(crate) fn keys(config: &ServeConfig) -> anyhow::Result<Keys> {
     Ok(keys)
 }
 
+/// The installation's secret in clear. It is sealed before anything is made with it: until a queue shard has had an owner.
+/// Later that is for [`rotate`], as processes of an older version may be at work, which could not read it when they start again.
+///
+/// # Errors
+/// A secret that these keys do not open, and those of the store.
+pub(crate) async fn of_installation(store: &Arc<dyn Store>, keys: &Keys) -> anyhow::Result<[u8; 32]> {
+    let installation = store.installation().await?;
+    let (id, stored) = (installation.id, &installation.secret);
+    let secret = keys.open_installation(id, stored)?;
+    if !keys.is_empty() && is_installation_clear(stored) {
+        if store.leases().await?.iter().all(|lease| lease.epoch == 0)
+            && let Some(sealed) = keys.reseal_installation(id, stored)?
+        {
+            // Whoever else starts now has sealed it as well as this process.
+            store.replace_installation_secret(stored, &sealed).await?;
+            store.scrub().await?;
+            return Ok(secret);
+        }
+        tracing::warn!(
+            "the installation's secret, which seals event ids, is stored in clear; once all processes are of this version, \
+             `tollgate secrets rotate` seals it"
+        );
+    }
+    Ok(secret)
+}
+
 #[cfg(unix)]
 fn warn_of_readers(file: &str) {
     use std::os::unix::fs::PermissionsExt as _;
@@ -94,7 +122,7 @@ async fn rotate(config: &ServeConfig) -> anyhow::Result<()> {
     store.close().await;
     let done = done?;
     let mut text =
-        format!("{} rows hold schedules; {} were brought under key {first:?}\n", done.rows, done.resealed);
+        format!("{} rows hold secrets; {} were brought under key {first:?}\n", done.rows, done.resealed);
     if !done.rewritten {
         text.push_str(
             "the database is in use or a server's: what the file, backups and logs held before is still there\n",

@@ -22,7 +22,7 @@ use tollgate_auth::Door;
 use tollgate_clock::Clock;
 use tollgate_event_emitter::Emitter;
 use tollgate_event_handler::{EventHandler, Peers};
-use tollgate_gateway::Port;
+use tollgate_gateway::{Hosts, Port};
 use tollgate_metrics::trace::Traces;
 use tollgate_metrics::{Metrics, Sources};
 use tollgate_proto::v1::event_emitter_service_server::EventEmitterServiceServer;
@@ -159,7 +159,8 @@ impl Parts {
         let traces = sight::traces(config, address)?;
         let metrics = Metrics::with_traces(traces.clone());
         let mut sources = sight::sources(&metrics, &clock, store.clone(), stop.clone());
-        let peers = Peers::with_tls(store.clone(), tls::to_others(config)?).await?;
+        let secret = crate::secrets::of_installation(&store, &keys).await?;
+        let peers = Peers::with_tls(store.clone(), secret, tls::to_others(config)?);
         let wake: Arc<dyn Fn(u16) + Send + Sync> = {
             let peers = peers.clone();
             Arc::new(move |shard| peers.wake(shard))
@@ -226,7 +227,7 @@ fn port(
     grpc: Routes,
     sources: Sources,
     console: Option<axum::Router>,
-    door: &Door,
+    (door, hosts): (&Door, Hosts),
     config: &ServeConfig,
 ) -> anyhow::Result<Port> {
     let grpc = Routes::from(grpc.into_axum_router().layer(door.clone()));
@@ -234,7 +235,7 @@ fn port(
     let metrics = door::metrics(tollgate_metrics::router(sources), door, config.metrics_open);
     let http = axum::Router::new().merge(rest).merge(metrics);
     let http = http.merge(console.unwrap_or_default());
-    Ok(Port::new(grpc, http))
+    Ok(Port::new(grpc, http, hosts))
 }
 
 async fn serve(
@@ -247,7 +248,9 @@ async fn serve(
     // Consumers release while deliveries under way come to their end, so the door closes last.
     let close = CancellationToken::new();
     let Entrance { listener, tls, door, connections, incoming } = entrance;
-    let port = port(parts.routes, parts.sources, parts.console, &door, &config)?;
+    let address = listener.local_addr()?;
+    let hosts = door::hosts(&config, address, &door);
+    let port = port(parts.routes, parts.sources, parts.console, (&door, hosts), &config)?;
     if let Some(tls) = &tls {
         tokio::spawn(tls.clone().watch(stop.clone()));
     }
@@ -285,7 +288,7 @@ fn secret_keys(config: &ServeConfig) -> anyhow::Result<Arc<Keys>> {
     let keys = crate::secrets::keys(config)?;
     if keys.is_empty() && config.store != ServeConfig::default().store {
         tracing::warn!(
-            "signing secrets, header values and payloads are stored in clear; `tollgate secrets generate-key` prints a \
+            "the installation's secret, signing secrets, header values and payloads are stored in clear; `tollgate secrets generate-key` prints a \
              key for --secret-keys-file"
         );
     }

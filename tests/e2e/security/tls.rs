@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use chrono::Datelike as _;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType,
 };
@@ -45,11 +46,24 @@ impl Authority {
 
     /// `{name}.pem` and `{name}.key`, good for 127.0.0.1, and for a client by this name.
     fn issue(&self, name: &str, to: &Path) {
+        self.issue_for(name, to, None);
+    }
+
+    /// As [`Authority::issue`], good in these days from today on only.
+    fn issue_for(&self, name: &str, to: &Path, days: Option<std::ops::Range<i64>>) {
         let mut params = CertificateParams::new(vec![name.to_owned(), "localhost".to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
         params.subject_alt_names.push(SanType::IpAddress([127, 0, 0, 1].into()));
         params.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        if let Some(days) = days {
+            let day = |days: i64| {
+                let day = (chrono::Utc::now() + chrono::TimeDelta::days(days)).date_naive();
+                let (month, of_month) = (u8::try_from(day.month()), u8::try_from(day.day()));
+                rcgen::date_time_ymd(day.year(), month.unwrap(), of_month.unwrap())
+            };
+            (params.not_before, params.not_after) = (day(days.start), day(days.end));
+        }
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         std::fs::write(to.join(format!("{name}.pem")), certificate.pem()).unwrap();
@@ -126,10 +140,51 @@ async fn the_port_speaks_tls_and_takes_a_new_certificate_up() {
     assert_eq!(status(&ca).code, 1, "the old one is still shown");
     let mut handler = EventHandlerServiceClient::new(wire(open, Some(&format!("Bearer {admin}"))));
     handler.get_handler_status(tollgate_proto::v1::GetHandlerStatusRequest::default()).await.unwrap();
+    // One that has expired, or is not good yet, is not taken, and named.
+    let files = ["node.pem", "node.key"].map(|file| (authority.path(file), authority.text(file)));
+    for (word, days) in [("has expired", -400..-30), ("is not valid yet", 30..400)] {
+        other.issue_for("node", authority.folder.path(), Some(days));
+        wait_for("the warning", 15, async || served.log().contains(word).then_some(())).await;
+        assert!(served.log().contains("stay as they were: tls_cert"), "{}", served.log());
+        assert_eq!(status(&other.path("ca.pem")).code, 0, "the one before is shown no more");
+    }
+    for (path, text) in files {
+        std::fs::write(path, text).unwrap();
+    }
     // A broken file changes nothing.
     std::fs::write(authority.path("node.pem"), "no certificate").unwrap();
-    wait_for("the warning", 15, async || served.log().contains("stay as they were").then_some(())).await;
+    wait_for("the warning", 15, async || {
+        served.log().contains("node.pem\" holds no certificate").then_some(())
+    })
+    .await;
     assert_eq!(status(&other.path("ca.pem")).code, 0);
+}
+
+/// Browsers that have seen a page over TLS stay with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_over_tls_say_so() {
+    let database = Database::new(Kind::Sqlite).await;
+    let authority = Authority::with(&["node"]);
+    let served = serve(&database, &authority.node(), &["--auth", "keys", "--advertise", "https://node:1"]);
+    let ca = authority.path("ca.pem");
+    let port = served.url.rsplit_once(':').unwrap().1;
+    let page = |host: &str| {
+        let (to, url) = (format!("{host}:{port}:127.0.0.1"), format!("https://{host}:{port}/console/login"));
+        curl(&["-i", "--cacert", &ca, "--resolve", &to, &url])
+    };
+    let (code, answer) = page("node");
+    assert_eq!(code, 200, "{answer}");
+    assert!(answer.to_lowercase().contains("strict-transport-security: max-age="), "{answer}");
+    // That would be all ports of the machine.
+    let (code, answer) = page("localhost");
+    assert_eq!(code, 200, "{answer}");
+    assert!(!answer.to_lowercase().contains("strict-transport-security"), "{answer}");
+    drop(served);
+    let plain = Service::join(&database, &["--auth", "keys"]).await;
+    let (code, answer) = curl(&["-i", &format!("{}/console/login", plain.url())]);
+    assert_eq!(code, 200, "{answer}");
+    assert!(!answer.to_lowercase().contains("strict-transport-security"), "{answer}");
+    plain.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

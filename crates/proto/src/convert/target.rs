@@ -68,13 +68,27 @@ pub(super) fn to_core(
     }
 }
 
+/// What is stored of a target, and whether the message leads elsewhere. What callers do not get to see goes nowhere but
+/// where it was meant to.
+#[derive(Clone, Copy)]
+struct Stored<'s> {
+    http: Option<&'s HttpTarget>,
+    elsewhere: bool,
+}
+
+/// Why a secret must be given again.
+const ELSEWHERE: &str =
+    "because the target has another scheme, host or port than the one that it was stored for";
+
 fn http(check: &mut Check, message: &v1::HttpTarget, stored: Option<&HttpTarget>) -> HttpTarget {
     url(check, "target.http.url", &message.url);
     headers(check, &message.headers);
+    let elsewhere = stored.is_some_and(|stored| origin(&stored.url) != origin(&message.url));
+    let stored = Stored { http: stored, elsewhere };
     HttpTarget {
         url: message.url.clone(),
         headers: kept(check, &message.headers, stored),
-        secret: secret(check, message, stored.and_then(|stored| stored.secret.as_deref())),
+        secret: secret(check, message, stored),
         deadline_ms: check.ms(
             "target.http.deadline",
             message.deadline.as_ref(),
@@ -84,16 +98,25 @@ fn http(check: &mut Check, message: &v1::HttpTarget, stored: Option<&HttpTarget>
     }
 }
 
-fn secret(check: &mut Check, message: &v1::HttpTarget, stored: Option<&str>) -> Option<String> {
+fn secret(check: &mut Check, message: &v1::HttpTarget, stored: Stored<'_>) -> Option<String> {
     if message.secret.is_empty() {
-        if message.has_secret && stored.is_none() {
-            check.refuse(
+        let before = stored.http.and_then(|stored| stored.secret.as_deref()).filter(|_| message.has_secret);
+        match before {
+            Some(_) if stored.elsewhere => {
+                check.refuse(
+                    "target.http.secret",
+                    "",
+                    format!("the secret again, or has_secret false, {ELSEWHERE}"),
+                );
+            }
+            None if message.has_secret => check.refuse(
                 "target.http.secret",
                 "",
                 "the secret, because none is stored that has_secret could keep",
-            );
+            ),
+            _ => {}
         }
-        return stored.filter(|_| message.has_secret).map(str::to_owned);
+        return before.map(str::to_owned);
     }
     let bytes = message.secret.strip_prefix("whsec_").and_then(|text| STANDARD.decode(text).ok());
     if !bytes.is_some_and(|bytes| (24..=64).contains(&bytes.len())) {
@@ -128,26 +151,49 @@ fn headers(check: &mut Check, headers: &BTreeMap<String, String>) {
 }
 
 /// The headers, with what is stored for those that were given as they are shown.
-fn kept(
-    check: &mut Check,
-    given: &BTreeMap<String, String>,
-    stored: Option<&HttpTarget>,
-) -> BTreeMap<String, String> {
+fn kept(check: &mut Check, given: &BTreeMap<String, String>, stored: Stored<'_>) -> BTreeMap<String, String> {
     let mut headers = given.clone();
-    for (name, value) in &mut headers {
-        if value != HIDDEN || !is_credential(name) {
-            continue;
-        }
-        match stored.and_then(|stored| stored.headers.get(name)) {
-            Some(stored) => stored.clone_into(value),
-            None => check.refuse(
-                &format!("target.http.headers.{name}"),
-                HIDDEN,
-                "the value itself, because none is stored that this could keep",
-            ),
+    for (name, value) in headers.iter_mut().filter(|(_, value)| *value == HIDDEN) {
+        let field = format!("target.http.headers.{name}");
+        match stored.http.and_then(|stored| stored.headers.get(name)) {
+            Some(before) if !stored.elsewhere => before.clone_into(value),
+            // Stored as it looks.
+            Some(before) if before == HIDDEN => {}
+            Some(_) => check.refuse(&field, HIDDEN, format!("the value itself, {ELSEWHERE}")),
+            None if is_credential(name) => {
+                check.refuse(&field, HIDDEN, "the value itself, because none is stored that this could keep");
+            }
+            None => {}
         }
     }
     headers
+}
+
+/// The scheme, host and port of a URL; none of a text that is none.
+fn origin(url: &str) -> Option<(String, String, u16)> {
+    let uri: http::Uri = url.parse().ok()?;
+    let scheme = uri.scheme_str()?.to_ascii_lowercase();
+    let port = uri.port_u16().unwrap_or(if scheme == "https" { 443 } else { 80 });
+    Some((scheme, uri.host()?.to_ascii_lowercase(), port))
+}
+
+/// Whether a target leads elsewhere than the one that is stored: to another scheme, host or port, or another queue.
+pub fn is_elsewhere(stored: &Target, given: &v1::Target) -> bool {
+    match (stored, &given.target) {
+        (Target::Http { http, .. }, Some(Kind::Http(given))) => origin(&http.url) != origin(&given.url),
+        (Target::Sqs { sqs, .. }, Some(Kind::Sqs(given))) => {
+            sqs.queue_url != given.queue_url
+                || sqs.endpoint_url.as_deref().unwrap_or_default() != given.endpoint_url
+        }
+        _ => true,
+    }
+}
+
+/// Hides the values of all headers of a target, as those of credentials are hidden anyway.
+pub fn hide_headers(target: &mut v1::Target) {
+    if let Some(Kind::Http(http)) = &mut target.target {
+        http.headers.values_mut().for_each(|value| HIDDEN.clone_into(value));
+    }
 }
 
 /// Whether a header's value is likely to be a credential, by the header's name.

@@ -150,7 +150,7 @@ pub(super) async fn prepare(pool: &PgPool, place: &str, pooled: bool) -> Result<
             table: "installation",
             key: "1".to_owned(),
             column: "secret",
-            message: "32 bytes of secret and 1 to 65535 shards are expected".to_owned(),
+            message: "32 bytes of secret, or a sealed one, and 1 to 65535 shards are expected".to_owned(),
         }
     })
 }
@@ -215,7 +215,7 @@ async fn identify(pool: &PgPool, pooled: bool) -> Result<Option<Installation>, s
     let mut transaction = pool.begin_with(begin(pooled)).await?;
     sqlx::query(sql!("installation_insert"))
         .bind(fresh.id)
-        .bind(fresh.secret.to_vec())
+        .bind(fresh.secret)
         .bind(i32::from(fresh.shards))
         .execute(&mut *transaction)
         .await?;
@@ -225,7 +225,7 @@ async fn identify(pool: &PgPool, pooled: bool) -> Result<Option<Installation>, s
     let insert = sqlx::query(sql!("shards_insert")).bind(Uuid::nil()).bind(shard_ids);
     insert.execute(&mut *transaction).await?;
     transaction.commit().await?;
-    Ok(Installation::read(id, &secret, shards))
+    Ok(Installation::read(id, secret, shards))
 }
 
 fn migrate_error(place: &str, known: i64, error: MigrateError) -> StoreError {
@@ -243,7 +243,9 @@ pub(super) fn store_error(place: &str, error: sqlx::Error) -> StoreError {
     use sqlx::Error::{BeginFailed, Database, Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
     match error {
         Database(ref database)
-            if ends_the_connection(database.as_ref()) || is_a_standby(database.as_ref()) =>
+            if ends_the_connection(database.as_ref())
+                || is_a_standby(database.as_ref())
+                || is_held_up(database.as_ref()) =>
         {
             StoreError::Unreachable(format!("{place}: {database}"))
         }
@@ -257,6 +259,13 @@ pub(super) fn store_error(place: &str, error: sqlx::Error) -> StoreError {
 /// Connection exceptions, shutdowns and too many connections: the server speaks, and does nothing more.
 pub(super) fn ends_the_connection(error: &dyn DatabaseError) -> bool {
     error.code().is_some_and(|code| code.starts_with("08") || code.starts_with("57P") || code == "53300")
+}
+
+/// Somebody else has what is needed for too long, or the server lacks room: later it may go.
+fn is_held_up(error: &dyn DatabaseError) -> bool {
+    // Lock and statement time-outs, deadlocks and races lost again and again; no memory, no disk.
+    let held_up = ["55P03", "57014", "40P01", "40001"];
+    error.code().is_some_and(|code| held_up.contains(&code.as_ref()) || code.starts_with("53"))
 }
 
 /// A server that only reads: the one that writes is another by now.

@@ -47,7 +47,7 @@ impl Postgres {
             .await;
         match made {
             // Rows of that day are in the default partition already; they stay there, and others of that day follow.
-            Err(StoreError::Internal(why)) => {
+            Err(StoreError::Internal(why) | StoreError::Unreachable(why)) => {
                 tracing::warn!(
                     partition = name,
                     why,

@@ -92,6 +92,21 @@ impl SealStore for Postgres {
         .await
     }
 
+    async fn stored_installation(&self) -> Result<(Uuid, Vec<u8>), StoreError> {
+        let query = sqlx::query_as::<_, (Uuid, Vec<u8>, i32)>(sql!("installation_read"));
+        let row = self.ask(move |connection| Box::pin(query.fetch_one(connection))).await;
+        self.judge(row).map(|(id, secret, _)| (id, secret))
+    }
+
+    async fn replace_installation_secret(&self, old: &[u8], new: &[u8]) -> Result<bool, StoreError> {
+        let (old, new) = (old.to_vec(), new.to_vec());
+        self.run_tx("replace_installation_secret", move |connection| {
+            let query = sqlx::query(sql!("installation_seal")).bind(old.clone()).bind(new.clone());
+            async move { Ok(query.execute(connection).await?.rows_affected() == 1) }.boxed()
+        })
+        .await
+    }
+
     /// Autovacuum frees replaced rows; nothing that a client may say makes the server forget them at once.
     async fn scrub(&self) -> Result<bool, StoreError> {
         Ok(false)

@@ -1,6 +1,8 @@
 //! The lock, the connections, the schema, the installation; what an error of the database is to the caller.
 
 use std::ffi::OsString;
+#[cfg(unix)]
+use std::fs::Permissions;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,13 +29,62 @@ pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
     name.push(".lock");
     let name = PathBuf::from(name);
     let refused = |error: std::io::Error| StoreError::Unreachable(format!("{}: {error}", name.display()));
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&name).map_err(refused)?;
+    let file = private().open(&name).map_err(refused)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked { path: path.display().to_string() }),
         Err(TryLockError::Error(error)) => Err(refused(error)),
     }
 }
+
+/// Opens a file that may be there, and that its owner alone may read where it is made.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(0o600);
+    }
+    options
+}
+
+/// Keeps a database from all who are neither its owner nor of its group: what is in it releases events. It is made for its
+/// owner alone, and the files beside it get its mode; one that is there already keeps what its group may do.
+fn keep_private(path: &Path) -> Result<(), StoreError> {
+    // Names such as `:memory:` stand for no file.
+    if path.to_string_lossy().starts_with(':') {
+        return Ok(());
+    }
+    let refused = |error: std::io::Error| StoreError::Unreachable(format!("{}: {error}", path.display()));
+    drop(private().open(path).map_err(refused)?);
+    for end in ["", "-wal", "-shm"] {
+        let mut name = OsString::from(path);
+        name.push(end);
+        close_to_others(Path::new(&name));
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn close_to_others(file: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let Ok(metadata) = std::fs::metadata(file) else { return };
+    let mode = metadata.permissions().mode() & 0o7777;
+    if mode & 0o007 == 0 || !metadata.is_file() {
+        return;
+    }
+    let closed = Permissions::from_mode(mode & !0o007);
+    match std::fs::set_permissions(file, closed) {
+        Ok(()) => tracing::info!("{} is no longer open to everybody on this machine", file.display()),
+        Err(error) => {
+            tracing::warn!("everybody on this machine may read {}: {error}", file.display());
+        }
+    }
+}
+
+#[cfg(not(unix))]
+fn close_to_others(_: &Path) {}
 
 fn options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
@@ -49,6 +100,7 @@ fn options(path: &Path) -> SqliteConnectOptions {
 
 /// Opens the connection that writes, and makes the file if there is none.
 pub(super) async fn connect_writer(path: &Path) -> Result<SqlitePool, StoreError> {
+    keep_private(path)?;
     connect(path, 1, options(path).create_if_missing(true)).await
 }
 
@@ -93,7 +145,7 @@ pub(super) async fn prepare(pool: &SqlitePool, path: &Path) -> Result<Installati
             table: "installation",
             key: "1".to_owned(),
             column: "secret",
-            message: "32 bytes of secret and 1 to 65535 shards are expected".to_owned(),
+            message: "32 bytes of secret, or a sealed one, and 1 to 65535 shards are expected".to_owned(),
         }
     })
 }
@@ -120,14 +172,14 @@ async fn identify(pool: &SqlitePool, shard_ids: String) -> Result<Option<Install
     let fresh = Installation::fresh();
     sqlx::query(sql!("installation_insert"))
         .bind(fresh.id)
-        .bind(fresh.secret.to_vec())
+        .bind(fresh.secret)
         .bind(i32::from(fresh.shards))
         .execute(pool)
         .await?;
     sqlx::query(sql!("shards_insert")).bind(Uuid::nil()).bind(shard_ids).execute(pool).await?;
     let (id, secret, shards): (Uuid, Vec<u8>, i32) =
         sqlx::query_as(sql!("installation_read")).fetch_one(pool).await?;
-    Ok(Installation::read(id, &secret, shards))
+    Ok(Installation::read(id, secret, shards))
 }
 
 fn migrate_error(path: &Path, known: i64, error: MigrateError) -> StoreError {

@@ -96,6 +96,25 @@ impl SealStore for Sqlite {
         .await
     }
 
+    async fn stored_installation(&self) -> Result<(Uuid, Vec<u8>), StoreError> {
+        let row = sqlx::query_as::<_, (Uuid, Vec<u8>, i32)>(sql!("installation_read"));
+        self.judge(row.fetch_one(&self.readers).await).map(|(id, secret, _)| (id, secret))
+    }
+
+    async fn replace_installation_secret(&self, old: &[u8], new: &[u8]) -> Result<bool, StoreError> {
+        let (old, new) = (old.to_vec(), new.to_vec());
+        self.run_tx("replace_installation_secret", move |connection| {
+            let query = sqlx::query(sql!("installation_seal")).bind(old.clone()).bind(new.clone());
+            async move {
+                // What is replaced is overwritten, not only given up.
+                sqlx::query("PRAGMA secure_delete = ON").execute(&mut *connection).await?;
+                Ok(query.execute(connection).await?.rows_affected() == 1)
+            }
+            .boxed()
+        })
+        .await
+    }
+
     async fn scrub(&self) -> Result<bool, StoreError> {
         let alone = self.lock.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         if alone {

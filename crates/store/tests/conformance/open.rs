@@ -70,6 +70,20 @@ pub(crate) async fn modified_identity_is_named(place: &Place) {
     assert!(matches!(error, StoreError::Corrupt { table: "installation", .. }), "{error}");
 }
 
+/// The secret may be sealed, which is for others to open; once only, whoever tries.
+pub(crate) async fn the_secret_may_be_stored_in_another_form(place: &Place) {
+    let store = place.open().await;
+    let first = store.installation().await.unwrap();
+    let sealed = b"enc:v1:k1:AAAA";
+    assert!(store.replace_installation_secret(&first.secret, sealed).await.unwrap());
+    assert!(!store.replace_installation_secret(&first.secret, b"enc:v1:k2:").await.unwrap());
+    assert!(store.stored_installation().await.unwrap() == (first.id, sealed.to_vec()));
+    store.close().await;
+    drop(store);
+    let again = place.open().await.installation().await.unwrap();
+    assert!(again.id == first.id && again.secret == sealed);
+}
+
 pub(crate) async fn sixty_four_shards_have_no_owner(place: &Place) {
     let store = place.open().await;
     let leases = store.leases().await.unwrap();

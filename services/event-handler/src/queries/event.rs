@@ -28,9 +28,10 @@ impl Shared {
         Ok(RunView { spread_s: specs.first().and_then(|s: &RunSpec| s.spread_s), run })
     }
 
-    /// One event by name or bare id, as its owner knows it.
-    pub(crate) async fn find_event(&self, name: &str) -> Result<v1::Event, Status> {
-        let (event, mut shown) = self.find_event_row(name).await?;
+    /// One event, as its owner knows it. `name` is the caller's own text.
+    pub(crate) async fn find_event(&self, name: &str, at: &Addressed) -> Result<v1::Event, Status> {
+        let event = at.event;
+        let mut shown = self.find_event_row(name, at).await?;
         // The owner's memory knows what no row says: a suspect token.
         if shown.state() != v1::EventState::Held {
             return Ok(shown);
@@ -39,7 +40,7 @@ impl Shared {
         let suspect = match self.peers.routes().ask(event.shard, ask).await {
             Some(explained) => explained.is_some_and(|explained| explained.place == Place::Suspect),
             None => {
-                let explained = self.peers.explain(event.shard, name).await.and_then(|e| e.event);
+                let explained = self.peers.explain(event.shard, &shown.name).await.and_then(|e| e.event);
                 explained.is_some_and(|event| event.state() == v1::EventState::Suspect)
             }
         };
@@ -49,19 +50,18 @@ impl Shared {
         Ok(shown)
     }
 
-    /// One event by name or bare id, as the store knows it.
-    pub(crate) async fn find_event_row(&self, name: &str) -> Result<(EventRef, v1::Event), Status> {
-        let Addressed { event, namespace } =
-            self.address("name", name).map_err(|refusal| refusal.into_status())?;
+    /// One event, as the store knows it. `name` is the caller's own text.
+    pub(crate) async fn find_event_row(&self, name: &str, at: &Addressed) -> Result<v1::Event, Status> {
+        let Addressed { event, namespace, .. } = at;
         let unknown = || Status::not_found(format!("name: there is no event {name:?}"));
         let runs = self.store.runs(event.shard, &[event.run]).await.map_err(store_status)?;
         let run = runs.into_iter().next().ok_or_else(unknown)?;
-        if event.index >= run.events || namespace.is_some_and(|given| given != run.namespace) {
+        if event.index >= run.events || namespace.as_ref().is_some_and(|given| *given != run.namespace) {
             return Err(unknown());
         }
         let view = self.view(run).await?;
         let events = self.events(&view, event.index, 1).await?;
-        Ok((event, events.into_iter().next().ok_or_else(unknown)?))
+        events.into_iter().next().ok_or_else(unknown)
     }
 
     /// Up to `limit` events of a run from `from_index` on.

@@ -7,17 +7,19 @@ use tollgate_proto::v1;
 use tonic::Status;
 
 use crate::Shared;
+use crate::answers::Addressed;
 use crate::attempts::Attempt;
 use crate::routes::Input;
 
 impl Shared {
-    /// Everything that is known of why an event is where it is.
-    pub(crate) async fn explain(&self, name: &str) -> Result<v1::Explanation, Status> {
-        if let Some(explanation) = self.explain_here(name).await? {
+    /// Everything that is known of why an event is where it is. `name` is the caller's own text.
+    pub(crate) async fn explain(&self, name: &str, at: &Addressed) -> Result<v1::Explanation, Status> {
+        if let Some(explanation) = self.explain_here(name, at).await? {
             return Ok(explanation);
         }
-        let (event, shown) = self.find_event_row(name).await?;
-        if let Some(explanation) = self.peers.explain(event.shard, name).await {
+        let event = at.event;
+        let shown = self.find_event_row(name, at).await?;
+        if let Some(explanation) = self.peers.explain(event.shard, &shown.name).await {
             return Ok(explanation);
         }
         if ended(&shown) {
@@ -37,8 +39,13 @@ impl Shared {
     }
 
     /// By the owner in this process; none where it has none.
-    pub(crate) async fn explain_here(&self, name: &str) -> Result<Option<v1::Explanation>, Status> {
-        let (event, mut shown) = self.find_event_row(name).await?;
+    pub(crate) async fn explain_here(
+        &self,
+        name: &str,
+        at: &Addressed,
+    ) -> Result<Option<v1::Explanation>, Status> {
+        let event = at.event;
+        let mut shown = self.find_event_row(name, at).await?;
         let ask = |reply| Input::Explain { run: event.run, index: event.index, reply };
         let mut told = match self.peers.routes().ask(event.shard, ask).await {
             Some(Some(explained)) => {

@@ -1,4 +1,4 @@
-//! Decides what the web console is given: a channel to the API, and the names under which it may be asked for.
+//! Decides what the web console is given: a channel to the API, and how visitors log in.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(super) fn router(
 ) -> anyhow::Result<axum::Router> {
     let wrong = "the console's server is no URL";
     let channel = match &config.console_server {
-        None => Endpoint::from_static("http://console.inside").connect_with_connector_lazy(inside),
+        None => Endpoint::from_static("http://console.localhost").connect_with_connector_lazy(inside),
         Some(server) => {
             let mut endpoint = Endpoint::from_shared(server.clone()).context(wrong)?;
             if server.starts_with("https:") {
@@ -42,14 +42,10 @@ pub(super) fn router(
             endpoint.connect_timeout(CONNECT_TIMEOUT).tcp_nodelay(true).connect_lazy()
         }
     };
-    let hosts = address.ip().is_loopback().then(|| {
-        let named = config.advertise.as_deref().and_then(|url| url.parse::<http::Uri>().ok());
-        named.as_ref().and_then(http::Uri::host).map(str::to_owned).into_iter().collect()
-    });
     tracing::info!("the console is at {}://{}/", config.scheme(), own(address));
     let secure = config.tls_cert.is_some();
     let (clock, stop) = (Clock::system(), stop.child_token());
-    let options = Options { clock, stop, hosts, login: login(door).map(|admit| Login { admit, secure }) };
+    let options = Options { clock, stop, secure, login: login(door).map(|admit| Login { admit, secure }) };
     Ok(tollgate_console::router(channel, options))
 }
 

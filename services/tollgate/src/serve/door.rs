@@ -4,6 +4,7 @@
 //! a port that others can reach is never open unasked; a key that was made or revoked counts so everywhere within two
 //! seconds; while the store is away, the keys that were last read go on to count until they expire.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use http::{StatusCode, header};
 use tokio_util::sync::CancellationToken;
 use tollgate_auth::{Access, Directory, Door, Entry, Mode, Scope};
 use tollgate_clock::Clock;
+use tollgate_gateway::Hosts;
 use tollgate_store::{Store, StoreError};
 
 use crate::cli::Usage;
@@ -131,6 +133,17 @@ async fn keep_reading(store: Arc<dyn Store>, clock: Clock, directory: Directory,
         }
         failing = read.is_err();
     }
+}
+
+/// Under which names the port may be asked for. Where only this machine reaches it, no foreign page shall come under a name
+/// of its own that leads here (DNS rebinding).
+pub(super) fn hosts(config: &ServeConfig, address: SocketAddr, door: &Door) -> Hosts {
+    if !address.ip().is_loopback() {
+        return Hosts::any();
+    }
+    let advertised = config.advertise.as_deref().and_then(|url| url.parse::<http::Uri>().ok());
+    let names = advertised.as_ref().and_then(http::Uri::host).map(str::to_owned).into_iter().collect();
+    if door.is_open() { Hosts::only(names) } else { Hosts::only_for_pages(names) }
 }
 
 /// The pages of `crates/metrics`, of which `/metrics` names policies: only for those who may read everything, unless it is

@@ -1,19 +1,20 @@
 //! Decides with which certificate the port speaks, whose certificates it takes, and what other processes are shown.
 //!
 //! In: PEM files. Out: a rustls configuration for each handshake, read anew within seconds when a file has changed; and how
-//! this process speaks to others. Invariant: files that cannot be used change nothing, and are named in the log.
+//! this process speaks to others. Invariant: files that cannot be used, a certificate that has expired among them, change
+//! nothing, and are named in the log.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use sha2::{Digest as _, Sha256};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use tokio_util::sync::CancellationToken;
@@ -78,6 +79,10 @@ impl Tls {
     pub(super) fn load(files: Files) -> anyhow::Result<Self> {
         let texts = files.read()?;
         let config = server_config(&files, &texts)?;
+        // There is no other one to stay with, and events are to be fired all the same.
+        if let Err(error) = good_now(&files, &texts, UnixTime::now()) {
+            tracing::error!("clients will refuse to connect: {error:#}");
+        }
         Ok(Self { files, current: RwLock::new((texts, config)) })
     }
 
@@ -118,6 +123,7 @@ impl Tls {
             return Ok(false);
         }
         let config = server_config(&self.files, &texts)?;
+        good_now(&self.files, &texts, UnixTime::now())?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = (texts, config);
         Ok(true)
     }
@@ -128,6 +134,30 @@ fn certificates(setting: &str, file: &str, text: &[u8]) -> anyhow::Result<Vec<Ce
     let found = found.map_err(|error| anyhow::anyhow!("{setting}: {file:?} is not PEM: {error}"))?;
     ensure!(!found.is_empty(), "{setting}: {file:?} holds no certificate");
     Ok(found)
+}
+
+/// Whether the port's certificate is good at a time, whoever signed it.
+fn good_now(files: &Files, texts: &Texts, now: UnixTime) -> anyhow::Result<()> {
+    let chain = certificates("tls_cert", &files.certificate, &texts.certificate)?;
+    let Some(own) = chain.first() else { return Ok(()) };
+    let parsed = EndEntityCert::try_from(own)
+        .with_context(|| format!("tls_cert: {:?} cannot be read", files.certificate))?;
+    let usage = webpki::KeyUsage::server_auth();
+    // Its time is looked at first, and nobody's signature is known here.
+    match parsed.verify_for_usage(&[], &[], &[], now, usage, None, None) {
+        Err(webpki::Error::CertExpired { not_after, .. }) => {
+            bail!("tls_cert: {:?} has expired, at {}", files.certificate, moment(not_after))
+        }
+        Err(webpki::Error::CertNotValidYet { not_before, .. }) => {
+            bail!("tls_cert: {:?} is not valid yet, but from {} on", files.certificate, moment(not_before))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn moment(at: UnixTime) -> String {
+    let at = i64::try_from(at.as_secs()).ok().and_then(|at| chrono::DateTime::from_timestamp(at, 0));
+    at.map_or_else(|| "a time far away".to_owned(), |at| at.to_rfc3339())
 }
 
 fn server_config(files: &Files, texts: &Texts) -> anyhow::Result<Arc<ServerConfig>> {
