@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use tollgate_core::handle::release::{Answer, Release};
 use tollgate_core::handle::{Effect, Send, Shard};
 use tollgate_core::model::{Delivery, EventRef, Now, RunId, Sent};
+use tollgate_target::Leave;
 
 use super::Owner;
 use crate::routes::{Input, Replied};
@@ -171,6 +172,11 @@ impl Owner {
         let watch = self.watch.delivery(send.run, &delivery);
         let (targets, loopback) = (self.shared.targets.clone(), self.loopback.clone());
         let (trust, lapses) = (self.shared.trust.clone(), self.lapses);
+        // The deadline begins here, where the shard is known to be this process's own: whoever has it next counts on that.
+        let leave = {
+            let trust = trust.clone();
+            Leave::now(move || trust.holds(lapses))
+        };
         let (run, index, attempt) = (send.run, send.index, send.attempt);
         self.begun.insert((run, index, attempt));
         self.outgoing.push(async move {
@@ -178,7 +184,7 @@ impl Owner {
             let input = if trust.holds(lapses) {
                 tollgate_fault_points::pass("handler.send.before");
                 // Pinned where it is made: it is large, and would be moved several times.
-                let send = pin!(targets.send(delivery));
+                let send = pin!(targets.send(delivery, leave));
                 let sent = watch.over(send).await;
                 tollgate_fault_points::pass("handler.send.after");
                 Input::Sent { run, index, attempt, sent }
