@@ -6,36 +6,51 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 /// A delivery's leave to be sent. Clones are the same one.
 #[derive(Clone)]
-pub struct Leave {
+pub struct Leave(Arc<Inner>);
+
+struct Inner {
     began: Instant,
-    trusted: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
+    trusted: Option<Trusted>,
+    is_revoked: AtomicBool,
 }
+
+type Trusted = Box<dyn Fn() -> bool + Send + Sync>;
 
 impl Leave {
     /// Begins now, when whoever gives it has just looked whether it may. `trusted` looks again.
     pub fn now(trusted: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Self { began: Instant::now(), trusted: Some(Arc::new(trusted)) }
+        Self::new(Some(Box::new(trusted)))
     }
 
-    /// Begins now and is never taken back.
+    /// Begins now, and asks nobody.
     pub fn always() -> Self {
-        Self { began: Instant::now(), trusted: None }
+        Self::new(None)
+    }
+
+    fn new(trusted: Option<Trusted>) -> Self {
+        Self(Arc::new(Inner { began: Instant::now(), trusted, is_revoked: AtomicBool::new(false) }))
+    }
+
+    /// Takes it back: nobody wants the delivery any more. One that has begun to be written goes on.
+    pub fn revoke(&self) {
+        self.0.is_revoked.store(true, Ordering::Release);
     }
 
     /// When a deadline of this length is over. Nothing is written later.
     pub(crate) fn until(&self, deadline: Duration) -> Instant {
-        self.began + deadline
+        self.0.began + deadline
     }
 
     /// By when a delivery must have had its turn: the rest is its target's.
     pub(crate) fn turn_until(&self, deadline: Duration) -> Instant {
-        self.began + deadline / 2
+        self.0.began + deadline / 2
     }
 
     /// Whether it may still leave.
@@ -46,7 +61,10 @@ impl Leave {
         if Instant::now() >= self.until(deadline) {
             return Err(Withheld::Late);
         }
-        match &self.trusted {
+        if self.0.is_revoked.load(Ordering::Acquire) {
+            return Err(Withheld::Revoked);
+        }
+        match &self.0.trusted {
             Some(trusted) if !trusted() => Err(Withheld::Lost),
             _ => Ok(()),
         }
@@ -55,7 +73,7 @@ impl Leave {
 
 impl fmt::Debug for Leave {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leave").field("began", &self.began).finish_non_exhaustive()
+        f.debug_struct("Leave").field("began", &self.0.began).finish_non_exhaustive()
     }
 }
 
@@ -65,6 +83,9 @@ pub(crate) enum Withheld {
     /// Its deadline is over.
     #[error("its deadline was over before its turn came")]
     Late,
+    /// Its event has been released meanwhile.
+    #[error("its event was released before its turn came")]
+    Revoked,
     /// The shard may be another process's by now.
     #[error("this process may have lost the queue shard meanwhile")]
     Lost,

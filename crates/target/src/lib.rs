@@ -186,7 +186,8 @@ fn not_sent(message: impl Into<String>) -> Sent {
 fn is_own(error: &(dyn std::error::Error + 'static)) -> bool {
     causes(error).any(|cause| {
         let lookup = cause.downcast_ref::<NoAddress>().is_some_and(|error| !error.is_answer());
-        let system = cause.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+        let inner = |error: &io::Error| error.get_ref()?.downcast_ref::<io::Error>()?.raw_os_error();
+        let system = cause.downcast_ref::<io::Error>().and_then(|e| e.raw_os_error().or_else(|| inner(e)));
         lookup || system.is_some_and(|code| SHORTAGES.contains(&code))
     })
 }
@@ -197,4 +198,20 @@ const SHORTAGES: &[i32] = if cfg!(target_os = "macos") { &[23, 24, 12, 55, 49] }
 
 fn unclear(message: impl Into<String>) -> Sent {
     Sent::Unclear { message: message.into(), retry_after_ms: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_want_of_files_is_our_own_and_a_closed_port_is_not() {
+        let failed = |code| io::Error::other(io::Error::from_raw_os_error(code));
+        for code in SHORTAGES {
+            assert!(is_own(&failed(*code)) && is_own(&io::Error::from_raw_os_error(*code)), "{code}");
+        }
+        // ECONNREFUSED: Linux, macOS.
+        assert!(!is_own(&failed(111)) && !is_own(&failed(61)));
+        assert!(is_own(&NoAddress::Late("a".into(), 1)) && !is_own(&NoAddress::Unknown("a".into(), "b".into())));
+    }
 }

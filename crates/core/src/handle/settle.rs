@@ -176,8 +176,9 @@ impl Shard {
             self.finish(key, last, message, now);
             return;
         }
+        let elsewhere_us = self.elsewhere_left_us(key, now);
         let wait_us = self.backoff_us(key.0, failures).max(wait_ms.unwrap_or(0).saturating_mul(1000));
-        self.wait(key, now.wall_us.saturating_add(wait_us), message);
+        self.wait(key, now.wall_us.saturating_add(wait_us.max(elsewhere_us)), message);
         if let Some(token) = self.tokens.get_mut(&key) {
             token.row.failures = failures;
         }
@@ -429,7 +430,8 @@ impl Shard {
             self.finish(key, Outcome::Cancelled, message, now);
             return;
         }
-        self.wait(key, at_us, message);
+        let elsewhere_us = self.elsewhere_left_us(key, now);
+        self.wait(key, at_us.max(now.wall_us.saturating_add(elsewhere_us)), message);
         if let Some(token) = self.tokens.get_mut(&key) {
             token.row.checks += 1;
             token.row.failures = 0;

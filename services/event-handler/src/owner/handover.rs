@@ -105,7 +105,7 @@ impl Owner {
         tracing::debug!(shard, under_way = under_way.len(), "gave the shard up");
         shared.peers.placement_changed();
         // Former owners report what they have begun.
-        let own = under_way.into_iter().filter(|u| begun.contains(&(u.run, u.index, u.attempt)));
+        let own = under_way.into_iter().filter(|u| begun.contains_key(&(u.run, u.index, u.attempt)));
         let own: BTreeMap<_, _> = own.map(|one| ((one.run, one.index), one)).collect();
         if !own.is_empty() {
             let reports = shared.reports.clone();
