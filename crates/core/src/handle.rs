@@ -29,6 +29,7 @@ mod shard;
 mod steer;
 #[cfg(test)]
 mod testing;
+mod unsent;
 
 pub use exchange::{Commit, Context, Deadline, Effect, Needs, Options, Send, State};
 pub use explain::{Explanation, Gauge, Holder, Place, Reason, Status};

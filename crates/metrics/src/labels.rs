@@ -119,6 +119,7 @@ pub(crate) enum Delivered {
     Accepted,
     Refused,
     Unclear,
+    NotSent,
 }
 
 impl Delivered {
@@ -127,6 +128,7 @@ impl Delivered {
             Sent::Accepted => Self::Accepted,
             Sent::Refused { .. } => Self::Refused,
             Sent::Unclear { .. } => Self::Unclear,
+            Sent::NotSent { .. } => Self::NotSent,
         }
     }
 }
@@ -154,7 +156,7 @@ labels!(TargetKind: Http = "http", Sqs = "sqs");
 labels!(ReleaseAnswer: Released = "released", ComesAgain = "comes_again", AlreadyReleased = "already_released",
     Late = "late", Unknown = "unknown", Invalid = "invalid", Failed = "failed");
 labels!(TakenFrom: Nobody = "nobody", Dead = "dead", Itself = "itself");
-labels!(Delivered: Accepted = "accepted", Refused = "refused", Unclear = "unclear");
+labels!(Delivered: Accepted = "accepted", Refused = "refused", Unclear = "unclear", NotSent = "not_sent");
 labels!(CommitFailure: Fenced = "fenced", Failed = "failed", Unknown = "unknown");
 labels!(Outcome: Succeeded = "succeeded", Failed = "failed", Dead = "dead", Expired = "expired",
     Cancelled = "cancelled", Lost = "lost");

@@ -6,11 +6,13 @@
 //! addresses never reach a resolver, so they are checked on their own. What is not here: which ports, which schemes.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use aws_smithy_runtime_api::client::dns::{DnsFuture, ResolveDns, ResolveDnsError};
+
+use crate::names::Names;
 
 /// Whether deliveries may go to addresses that are not public.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -120,59 +122,65 @@ impl Guard {
         text.parse().map_or(Ok(()), |address| self.check(host, address))
     }
 
-    /// The addresses of a name that may be connected to.
-    pub(crate) async fn resolve(
-        &self,
-        host: &str,
-    ) -> Result<Vec<SocketAddr>, Box<dyn std::error::Error + Send + Sync>> {
-        self.admit(host, tokio::net::lookup_host((host, 0)).await?)
-    }
-
-    /// Those of the addresses to which a name resolved now that may be connected to; what was found before counts for
-    /// nothing.
-    fn admit(
-        &self,
-        host: &str,
-        found: impl Iterator<Item = SocketAddr>,
-    ) -> Result<Vec<SocketAddr>, Box<dyn std::error::Error + Send + Sync>> {
+    /// Those of the addresses of a name that may be connected to. They are judged each time.
+    pub(crate) fn admit(&self, host: &str, found: &[IpAddr]) -> Result<Vec<IpAddr>, AddressRefused> {
         let mut refused = None;
         let mut allowed = Vec::new();
         for address in found {
-            match self.check(host, address.ip()) {
-                Ok(()) => allowed.push(address),
+            match self.check(host, *address) {
+                Ok(()) => allowed.push(*address),
                 Err(refusal) => refused = Some(refusal),
             }
         }
         match refused {
-            Some(refusal) if allowed.is_empty() => Err(refusal.into()),
+            Some(refusal) if allowed.is_empty() => Err(refusal),
             _ => Ok(allowed),
         }
     }
 
     fn check(&self, host: &str, address: IpAddr) -> Result<(), AddressRefused> {
         let address = address.to_canonical();
+        let Some(kind) = kind(address) else { return Ok(()) };
+        // What gives out a machine's credentials is opened by its own name only, not by a network around it.
+        let opens = |network: &Network| {
+            network.contains(address) && (kind != METADATA || network.prefix == bits(address))
+        };
         let allowed = match &*self.0 {
             PrivateAddresses::Allow => true,
             PrivateAddresses::Refuse => false,
-            PrivateAddresses::AllowNetworks(networks) => {
-                networks.iter().any(|network| network.contains(address))
-            }
+            PrivateAddresses::AllowNetworks(networks) => networks.iter().any(opens),
         };
-        match kind(address) {
-            Some(kind) if !allowed => Err(AddressRefused { host: host.to_owned(), address, kind }),
-            _ => Ok(()),
-        }
+        if allowed { Ok(()) } else { Err(AddressRefused { host: host.to_owned(), address, kind }) }
     }
 }
 
-impl ResolveDns for Guard {
-    fn resolve_dns<'a>(&'a self, name: &'a str) -> DnsFuture<'a> {
-        DnsFuture::new(async move {
-            let found = self.resolve(name).await.map_err(ResolveDnsError::new)?;
-            Ok(found.into_iter().map(|address| address.ip()).collect())
-        })
+/// Names, of whose addresses only those that may be reached are found.
+#[derive(Clone, Debug)]
+pub(crate) struct GuardedNames {
+    pub(crate) guard: Guard,
+    pub(crate) names: Names,
+}
+
+impl GuardedNames {
+    /// The addresses of a name that may be connected to, at the charge of a namespace.
+    pub(crate) async fn resolve(
+        &self,
+        host: &str,
+        namespace: &str,
+    ) -> Result<Vec<IpAddr>, Box<dyn std::error::Error + Send + Sync>> {
+        let found = self.names.find(host, namespace).await?;
+        Ok(self.guard.admit(host, &found)?)
     }
 }
+
+impl ResolveDns for GuardedNames {
+    fn resolve_dns<'a>(&'a self, name: &'a str) -> DnsFuture<'a> {
+        DnsFuture::new(async move { self.resolve(name, "").await.map_err(ResolveDnsError::new) })
+    }
+}
+
+/// Where clouds tell a machine its credentials.
+const METADATA: &str = "cloud metadata";
 
 /// IANA's special-purpose IPv4 registry, as far as an address there is not globally reachable.
 const SPECIAL_V4: &[(Ipv4Addr, u8, &str)] = &[
@@ -180,6 +188,9 @@ const SPECIAL_V4: &[(Ipv4Addr, u8, &str)] = &[
     (Ipv4Addr::new(10, 0, 0, 0), 8, "private"),
     (Ipv4Addr::new(100, 64, 0, 0), 10, "carrier NAT"),
     (Ipv4Addr::new(127, 0, 0, 0), 8, "loopback"),
+    // Azure's, though it lies among the public ones; the others are link-local.
+    (Ipv4Addr::new(168, 63, 129, 16), 32, METADATA),
+    (Ipv4Addr::new(169, 254, 169, 254), 32, METADATA),
     (Ipv4Addr::new(169, 254, 0, 0), 16, "link-local"),
     (Ipv4Addr::new(172, 16, 0, 0), 12, "private"),
     (Ipv4Addr::new(192, 0, 0, 0), 24, "protocol"),
@@ -203,6 +214,8 @@ const SPECIAL_V6: &[(Ipv6Addr, u8, &str)] = &[
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32, "documentation"),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, "documentation"),
     (Ipv6Addr::new(0x5f00, 0, 0, 0, 0, 0, 0, 0), 16, "segment routing"),
+    // Amazon's.
+    (Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254), 128, METADATA),
     (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7, "unique-local"),
     (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10, "link-local"),
     (Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0), 10, "site-local"),
@@ -265,6 +278,8 @@ mod tests {
             "100.64.0.1",
             "100.127.255.255",
             "169.254.169.254",
+            "168.63.129.16",
+            "[::ffff:168.63.129.16]",
             "172.16.0.1",
             "172.31.255.255",
             "192.168.0.1",
@@ -303,6 +318,8 @@ mod tests {
         }
         for host in [
             "1.1.1.1",
+            "168.63.129.15",
+            "168.63.129.17",
             "100.63.255.255",
             "100.128.0.0",
             "172.15.0.1",
@@ -323,8 +340,11 @@ mod tests {
     #[test]
     fn a_name_is_judged_by_what_it_resolves_to_now() {
         let guard = Guard::new(PrivateAddresses::Refuse);
-        let at = |ip: &str| SocketAddr::new(ip.parse().unwrap(), 0);
-        let admit = |ips: &[&str]| guard.admit("rebind.example", ips.iter().map(|ip| at(ip)));
+        let at = |ip: &str| ip.parse::<IpAddr>().unwrap();
+        let admit = |ips: &[&str]| {
+            let found: Vec<IpAddr> = ips.iter().map(|ip| at(ip)).collect();
+            guard.admit("rebind.example", &found)
+        };
         assert_eq!(admit(&["1.1.1.1"]).unwrap(), [at("1.1.1.1")]);
         // The same name, a second later.
         let refusal = admit(&["127.0.0.1"]).unwrap_err().to_string();
@@ -344,6 +364,7 @@ mod tests {
             ("127.0.0.2", false),
             ("[::ffff:10.0.0.1]", true),
             ("[fd12::1]", true),
+            ("[fd00:ec2::254]", false),
             ("[fc00::1]", false),
             ("[::1]", false),
             ("192.168.0.1", false),
@@ -352,6 +373,11 @@ mod tests {
             assert_eq!(guard.check_host(host).is_ok(), allowed, "{host}");
         }
         assert!(Guard::new(PrivateAddresses::Allow).check_host("[::1]").is_ok());
+        let wide = Guard::new("169.254.0.0/16,168.0.0.0/8".parse().unwrap());
+        assert!(wide.check_host("169.254.1.1").is_ok());
+        assert!(wide.check_host("169.254.169.254").is_err() && wide.check_host("168.63.129.16").is_err());
+        let named = Guard::new("169.254.169.254".parse().unwrap());
+        assert!(named.check_host("169.254.169.254").is_ok());
     }
 
     #[test]

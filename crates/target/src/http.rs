@@ -23,17 +23,21 @@ use chrono::Utc;
 use http_body_util::Full;
 use tollgate_core::model::{Delivery, HttpTarget, Sent};
 
-use crate::address::{AddressRefused, Guard};
+use crate::address::{AddressRefused, GuardedNames};
 use crate::check::check_header;
 use crate::cloud_event::{self, Origin};
-use crate::{TargetError, TargetOptions, causes, chain, refused, refused_for_good, signature, span, unclear};
+use crate::leave::Leave;
+use crate::{
+    TargetError, TargetOptions, causes, chain, is_own, not_sent, refused, refused_for_good, signature, span,
+    unclear,
+};
 
 pub(crate) use answer::is_gateway_doubt;
 
 use answer::Answer;
-use connections::{Connections, Failure};
+use connections::{Connections, Failure, Sender, Stage};
 use connector::Connector;
-use pauses::Pauses;
+use pauses::{PAUSE_MAX, Pauses};
 use places::{Place, Places};
 
 const TOLLGATE: &str = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
@@ -67,32 +71,42 @@ impl Http {
     pub(crate) fn new(
         options: &TargetOptions,
         connect_timeout: Duration,
-        guard: Guard,
+        names: GuardedNames,
         origin: Arc<Origin>,
     ) -> Result<Self, TargetError> {
-        let connector = Connector::new(guard.clone(), connect_timeout)?;
-        let connections = Connections::new(connector, options.idle_connections_per_host_max);
+        let connector = Connector::new(names.clone(), connect_timeout)?;
+        let places = Places::new(names.guard.clone());
+        let idle_max = options.idle_connections_per_host_max;
+        let connections = Connections::new(connector, names, options.connections_max, idle_max);
         let answer_max_bytes = options.answer_max_bytes;
-        let places = Places::new(guard);
         Ok(Self { connections, places, origin, pauses: Pauses::default(), answer_max_bytes })
     }
 
     /// Delivers one event once.
-    pub(crate) async fn send(&self, delivery: &Delivery, target: &HttpTarget) -> Sent {
+    pub(crate) async fn send(&self, delivery: &Delivery, target: &HttpTarget, leave: &Leave) -> Sent {
         let place = match self.places.of(&target.url) {
             Ok(place) => place,
             Err(message) => return refused_for_good(message),
         };
-        if let Some(left) = self.pauses.remaining(&place.host, Instant::now) {
+        let namespace = &*delivery.spec.namespace;
+        if let Some(left) = self.pauses.remaining(namespace, &place.host, Instant::now) {
             let host = &place.host;
             let left_ms = i64::try_from(left.as_millis()).unwrap_or(i64::MAX).max(1);
-            return refused(
-                format!("not sent: {host} asked for a pause (Retry-After), {left_ms} ms of it are left"),
-                Some(left_ms),
-            );
+            return Sent::NotSent {
+                message: format!(
+                    "not sent: {host} asked for a pause (Retry-After), {left_ms} ms of it are left"
+                ),
+                retry_after_ms: Some(left_ms),
+            };
         }
+        let sender = Sender {
+            namespace,
+            schedule: delivery.spec.schedule_uid,
+            leave,
+            deadline: span(target.deadline_ms),
+        };
         match self.request(delivery, target, &place) {
-            Ok(request) => self.exchange(request, span(target.deadline_ms), &place).await,
+            Ok(request) => self.exchange(request, sender, &place).await,
             Err(message) => refused_for_good(message),
         }
     }
@@ -138,29 +152,47 @@ impl Http {
 
     /// Gets a connection, writes the request and reads the answer, all within the deadline: whoever takes the shard over counts on
     /// it that nothing is written later.
-    async fn exchange(&self, request: Request<Full<Bytes>>, deadline: Duration, place: &Place) -> Sent {
-        let mut written = false;
+    async fn exchange(&self, request: Request<Full<Bytes>>, sender: Sender<'_>, place: &Place) -> Sent {
+        let mut stage = Stage::default();
         let exchanged = {
             // Pinned where it is made: it is large, and would be moved several times.
-            let exchange =
-                pin!(self.connections.exchange(place, request, self.answer_max_bytes, &mut written));
-            tokio::time::timeout(deadline, exchange).await
+            let exchange = pin!(self.connections.exchange(
+                place,
+                request,
+                sender,
+                self.answer_max_bytes,
+                &mut stage
+            ));
+            tokio::time::timeout_at(sender.leave.until(sender.deadline), exchange).await
         };
+        let deadline_ms = sender.deadline.as_millis();
         match exchanged {
-            Ok(Ok(answer)) => self.judge(&answer, &place.host),
+            Ok(Ok(answer)) => self.judge(&answer, sender.namespace, &place.host),
             Ok(Err(failure)) => failure.verdict(),
-            Err(_) if written => unclear(format!("no complete answer within {} ms", deadline.as_millis())),
-            Err(_) => refused(format!("not sent: no connection within {} ms", deadline.as_millis()), None),
+            Err(_) => match stage {
+                Stage::Written => unclear(format!("no complete answer within {deadline_ms} ms")),
+                Stage::Connecting => {
+                    refused(format!("not sent: no connection within {deadline_ms} ms"), None)
+                }
+                Stage::LookingUp => not_sent(format!(
+                    "not sent: no answer of a name server within {deadline_ms} ms"
+                )),
+                Stage::Waiting => not_sent(format!("not sent: no turn within {deadline_ms} ms")),
+            },
         }
     }
 
-    fn judge(&self, answer: &Answer, host: &str) -> Sent {
+    fn judge(&self, answer: &Answer, namespace: &str, host: &str) -> Sent {
         let sent = answer.verdict(Utc::now);
-        if let (429 | 503, Sent::Refused { retry_after_ms: Some(wish_ms @ 1..), .. }) =
-            (answer.status.as_u16(), &sent)
-        {
-            self.pauses.pause(host, span(*wish_ms), Instant::now());
-            tracing::info!(host, wish_ms, status = answer.status.as_u16(), "a target asked for a pause");
+        match (answer.status.as_u16(), &sent) {
+            (429 | 503, Sent::Refused { retry_after_ms: Some(wish_ms @ 1..), .. }) => {
+                self.pauses.pause(namespace, host, span(*wish_ms), Instant::now());
+                let pause_s = span(*wish_ms).min(PAUSE_MAX).as_secs_f64();
+                let status = answer.status.as_u16();
+                tracing::info!(namespace, host, wish_ms, pause_s, status, "a target asked for a pause");
+            }
+            (_, Sent::Accepted) => self.pauses.end(namespace, host),
+            _ => {}
         }
         sent
     }
@@ -169,10 +201,12 @@ impl Http {
 impl Failure {
     fn verdict(&self) -> Sent {
         match self {
+            Self::NotSent(message) => not_sent(message.clone()),
             Self::Unsent(error) => {
                 let error: &(dyn std::error::Error + 'static) = error.as_ref();
                 match causes(error).find_map(|cause| cause.downcast_ref::<AddressRefused>()) {
                     Some(refusal) => refused_for_good(refusal.to_string()),
+                    None if is_own(error) => not_sent(format!("not sent: {}", chain(error))),
                     None => refused(format!("not sent: {}", chain(error)), None),
                 }
             }

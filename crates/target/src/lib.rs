@@ -9,10 +9,14 @@ mod address;
 mod check;
 mod cloud_event;
 mod http;
+mod leave;
+mod names;
 mod opening;
+mod shares;
 mod signature;
 mod sqs;
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,10 +26,13 @@ use tollgate_trace::Traces;
 
 pub use address::{Network, PrivateAddresses};
 pub use check::{DEADLINE_MAX_MS, check_header, check_target};
+pub use leave::Leave;
+pub use names::Lookup;
 pub use signature::check_secret;
 
-use address::Guard;
+use address::{Guard, GuardedNames};
 use cloud_event::Origin;
+use names::{Names, NoAddress};
 use opening::Opener;
 
 /// How deliveries are made.
@@ -38,8 +45,17 @@ pub struct TargetOptions {
     /// Idle connections that are kept for each host. With fewer than deliveries under way at once, each delivery pays
     /// for a connection.
     pub idle_connections_per_host_max: usize,
-    /// For name resolution, TCP and TLS together, in milliseconds; the target's own deadline holds as well.
+    /// For TCP and TLS together, and again for the lookup of the name, in milliseconds; the target's own deadline holds as well.
     pub connect_timeout_ms: u64,
+    /// Connections to HTTP targets in use at once, and SQS calls; no schedule, target or namespace gets all of them. A quarter
+    /// more may be idle.
+    pub connections_max: usize,
+    /// Names that are looked up at once, each by a thread; no namespace gets all of them.
+    pub lookups_max: usize,
+    /// How names are looked up.
+    pub lookup: Lookup,
+    /// The endpoints that SQS targets may name; any where absent. Each gets a request signed with the process's credentials.
+    pub sqs_endpoints: Option<Vec<String>>,
     /// Stands before `/namespaces/{namespace}/schedules/{schedule}` in the event's `source`; may be empty.
     pub source: String,
     /// Where consumers can call ReleaseToken; `releaseurl` in events that wait for it.
@@ -57,6 +73,10 @@ impl Default for TargetOptions {
             answer_max_bytes: 64 * 1024,
             idle_connections_per_host_max: 1_024,
             connect_timeout_ms: 5_000,
+            connections_max: 8_192,
+            lookups_max: 64,
+            lookup: Lookup::default(),
+            sqs_endpoints: None,
             source: String::new(),
             release_url: None,
             traces: Traces::default(),
@@ -72,7 +92,7 @@ pub enum TargetError {
     #[error(
         "no root certificates: install the system's ca-certificates, or name a file in SSL_CERT_FILE: {0}"
     )]
-    Roots(#[source] std::io::Error),
+    Roots(#[source] io::Error),
 }
 
 /// All targets. Clones share connections, pauses and SQS queues.
@@ -97,23 +117,30 @@ impl Targets {
             traces: options.traces.clone(),
         });
         let connect_timeout = Duration::from_millis(options.connect_timeout_ms.max(1));
-        let http = http::Http::new(&options, connect_timeout, guard.clone(), origin.clone())?;
-        let sqs = sqs::Sqs::new(guard, origin, connect_timeout);
+        let names = Names::new(options.lookup.clone(), options.lookups_max, connect_timeout);
+        let names = GuardedNames { guard, names };
+        let http = http::Http::new(&options, connect_timeout, names.clone(), origin.clone())?;
+        let sqs = sqs::Sqs::new(&options, names, origin, connect_timeout);
         let opener = Arc::new(Opener::new(options.keys));
         Ok(Self { http: Arc::new(http), sqs: Arc::new(sqs), opener })
     }
 
-    /// Delivers one event once. What is sealed in it is opened for as long as that takes; where that fails, nothing is
-    /// sent, and the event is tried again like after any refusal.
+    /// Delivers one event once, beginning now.
     pub async fn send(&self, delivery: Delivery) -> Sent {
+        self.send_by_leave(delivery, Leave::always()).await
+    }
+
+    /// Delivers one event once, as long as it has leave: its deadline counts from the beginning of that. What is sealed in it is
+    /// opened for as long as that takes; where that fails, nothing is sent.
+    pub async fn send_by_leave(&self, delivery: Delivery, leave: Leave) -> Sent {
         let delivery = match self.opener.open(delivery) {
             Ok(delivery) => delivery,
-            Err(error) => return refused(format!("not sent: {error}"), None),
+            Err(error) => return not_sent(format!("not sent: {error}")),
         };
         match &delivery.spec.target {
-            Target::Http { http, .. } => self.http.send(&delivery, http).await,
+            Target::Http { http, .. } => self.http.send(&delivery, http, &leave).await,
             // Boxed: its future is far larger, and every delivery would be moved about with room for it.
-            Target::Sqs { sqs, .. } => Box::pin(self.sqs.send(&delivery, sqs)).await,
+            Target::Sqs { sqs, .. } => Box::pin(self.sqs.send(&delivery, sqs, leave)).await,
         }
     }
 }
@@ -151,6 +178,40 @@ fn refused_for_good(message: impl Into<String>) -> Sent {
     Sent::Refused { message: message.into(), retry_after_ms: None, permanent: true }
 }
 
+fn not_sent(message: impl Into<String>) -> Sent {
+    Sent::NotSent { message: message.into(), retry_after_ms: None }
+}
+
+/// Whether something failed for want of what this process shares among all targets, or on the way to a name server.
+fn is_own(error: &(dyn std::error::Error + 'static)) -> bool {
+    causes(error).any(|cause| {
+        let lookup = cause.downcast_ref::<NoAddress>().is_some_and(|error| !error.is_answer());
+        let inner = |error: &io::Error| error.get_ref()?.downcast_ref::<io::Error>()?.raw_os_error();
+        let system = cause.downcast_ref::<io::Error>().and_then(|e| e.raw_os_error().or_else(|| inner(e)));
+        lookup || system.is_some_and(|code| SHORTAGES.contains(&code))
+    })
+}
+
+/// Of the system's errors those that say that the process or the machine has too little of something: file descriptors (ENFILE,
+/// EMFILE), memory (ENOMEM), buffers (ENOBUFS: Linux, macOS), local ports (EADDRNOTAVAIL: Linux, macOS).
+const SHORTAGES: &[i32] = if cfg!(target_os = "macos") { &[23, 24, 12, 55, 49] } else { &[23, 24, 12, 105, 99] };
+
 fn unclear(message: impl Into<String>) -> Sent {
     Sent::Unclear { message: message.into(), retry_after_ms: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_want_of_files_is_our_own_and_a_closed_port_is_not() {
+        let failed = |code| io::Error::other(io::Error::from_raw_os_error(code));
+        for code in SHORTAGES {
+            assert!(is_own(&failed(*code)) && is_own(&io::Error::from_raw_os_error(*code)), "{code}");
+        }
+        // ECONNREFUSED: Linux, macOS.
+        assert!(!is_own(&failed(111)) && !is_own(&failed(61)));
+        assert!(is_own(&NoAddress::Late("a".into(), 1)) && !is_own(&NoAddress::Unknown("a".into(), "b".into())));
+    }
 }

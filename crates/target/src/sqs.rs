@@ -3,24 +3,30 @@
 //! In: a delivery to an SQS target. Out: a [`Sent`]. Each queue has a task while it has work. It takes what is waiting, up to ten
 //! messages, and sends it at once: nothing waits for a batch to fill, and batches fill by themselves when deliveries come
 //! faster than calls end. A FIFO queue has one call under way at a time, so that its messages keep their order; others
-//! have several. What is not here: retries; the pace of a consumer, which its policy sets.
+//! have several. The time until a message is in a call counts towards its deadline, of which half is left for the call: one
+//! whose turn does not come in time is not sent. What is not here: retries; the pace of a consumer, which its policy sets.
 
 mod account;
 mod batch;
 mod message;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
 use tollgate_core::model::{Delivery, Sent, SqsTarget};
 
-use crate::address::Guard;
+use crate::address::GuardedNames;
 use crate::cloud_event::Origin;
-use crate::{refused, refused_for_good, span, unclear};
+use crate::leave::Leave;
+use crate::shares::{Claim, Place, Shares, key_of};
+use crate::{TargetOptions, not_sent, refused, refused_for_good, span, unclear};
 
 use account::{Account, NoClient};
+use batch::Held;
 use message::Message;
 
 /// Entries that SQS takes in a batch.
@@ -41,19 +47,43 @@ pub(crate) struct Sqs {
 }
 
 impl Sqs {
-    pub(crate) fn new(guard: Guard, origin: Arc<Origin>, connect_timeout: Duration) -> Self {
-        Self { account: Arc::new(Account::new(guard, connect_timeout)), origin, queues: Arc::default() }
+    pub(crate) fn new(
+        options: &TargetOptions,
+        names: GuardedNames,
+        origin: Arc<Origin>,
+        connect_timeout: Duration,
+    ) -> Self {
+        let account = Account::new(names, connect_timeout, options.sqs_endpoints.clone());
+        let shares = Shares::new((options.connections_max / 4).max(1));
+        let queues = Arc::new(Queues { by_key: Mutex::default(), shares });
+        Self { account: Arc::new(account), origin, queues }
     }
 
     /// Delivers one event once, in a batch with others of its queue.
-    pub(crate) async fn send(&self, delivery: &Delivery, target: &SqsTarget) -> Sent {
+    pub(crate) async fn send(&self, delivery: &Delivery, target: &SqsTarget, leave: Leave) -> Sent {
         let message = match Message::new(delivery, target, &self.origin) {
             Ok(message) => message,
             Err(message) => return refused_for_good(message),
         };
-        let (reply, answer) = oneshot::channel();
-        self.queues.put(target, Waiting { message, reply }, &self.account);
-        answer.await.unwrap_or_else(|_| unclear("SQS: the task that sent the batch ended without an answer"))
+        let turn_until = leave.turn_until(span(target.deadline_ms));
+        let (reply, mut answer) = oneshot::channel();
+        let taken = Arc::new(AtomicBool::new(false));
+        let namespace = key_of(("namespace", &delivery.spec.namespace));
+        let waiting = Waiting { message, reply, leave, taken: taken.clone(), namespace };
+        self.queues.put(target, waiting, &self.account);
+        let answered = tokio::time::timeout_at(turn_until, &mut answer).await;
+        // Whoever is the first to take it decides.
+        let had_no_turn = !matches!(answered, Ok(Ok(_))) && !taken.swap(true, Ordering::AcqRel);
+        let sent = match answered {
+            Ok(sent) => sent,
+            Err(_) if !had_no_turn => answer.await,
+            Err(_) => return not_sent("not sent to SQS: the queue's calls are too slow for its deadline"),
+        };
+        match sent {
+            Ok(sent) => sent,
+            Err(_) if had_no_turn => not_sent("not sent to SQS: the task that sends batches has ended"),
+            Err(_) => unclear("SQS: the task that sent the batch ended without an answer"),
+        }
     }
 }
 
@@ -70,11 +100,28 @@ struct QueueKey {
 struct Waiting {
     message: Message,
     reply: oneshot::Sender<Sent>,
+    leave: Leave,
+    /// It has been taken into a batch, or given up.
+    taken: Arc<AtomicBool>,
+    /// The key of its namespace.
+    namespace: u64,
+}
+
+impl Waiting {
+    /// Takes it into a batch, if its time has not passed.
+    fn take(self, deadline: Duration) -> Option<Self> {
+        let is_late = Instant::now() >= self.leave.turn_until(deadline);
+        (!is_late && !self.taken.swap(true, Ordering::AcqRel)).then_some(self)
+    }
 }
 
 /// The queues that have a task, each with the way to it.
-#[derive(Debug, Default)]
-struct Queues(Mutex<HashMap<QueueKey, mpsc::UnboundedSender<Waiting>>>);
+#[derive(Debug)]
+struct Queues {
+    by_key: Mutex<HashMap<QueueKey, mpsc::UnboundedSender<Waiting>>>,
+    /// Who may have how many calls at once.
+    shares: Shares,
+}
 
 impl Queues {
     /// Hands a message to its queue's task; starts one where there is none.
@@ -111,7 +158,7 @@ impl Queues {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<QueueKey, mpsc::UnboundedSender<Waiting>>> {
         // Each change is one call on the map, so a panic elsewhere leaves nothing half done.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -138,33 +185,50 @@ impl Queue {
                     Err(_) => continue,
                 },
             };
-            if first.reply.is_closed() {
+            let deadline = span(self.key.deadline_ms);
+            let turn = self.turn(&calls, first.namespace);
+            let Ok(Some(turn)) = tokio::time::timeout_at(first.leave.turn_until(deadline), turn).await else {
+                // Whoever sent it has given it up, too; the others behind it may have longer.
                 continue;
-            }
-            let Ok(call) = calls.clone().acquire_owned().await else { return };
+            };
             // Lets the others of a burst arrive, and costs no time where there are none.
             tokio::task::yield_now().await;
-            let (batch, left) = gather(first, &mut arriving);
+            let Some(first) = first.take(deadline) else { continue };
+            let (batch, left) = gather(first, &mut arriving, deadline);
             held = left;
             let queue = self.clone();
             tokio::spawn(async move {
                 queue.send(batch).await;
-                drop(call);
+                drop(turn);
             });
         }
     }
 
+    /// A call of the queue's own, and of those of all queues.
+    async fn turn(&self, calls: &Arc<Semaphore>, namespace: u64) -> Option<(OwnedSemaphorePermit, Place)> {
+        let call = calls.clone().acquire_owned().await.ok()?;
+        let queue = &self.key.queue_url;
+        let claims = [Claim::most_of(namespace), Claim::half(("queue", queue)), Claim::half(queue)];
+        Some((call, self.queues.shares.take(claims).await?))
+    }
+
+    /// Makes one call, within the deadline of each of its messages.
     async fn send(&self, batch: Vec<Waiting>) {
         let messages: Vec<&Message> = batch.iter().map(|waiting| &waiting.message).collect();
+        let leaves: Vec<Leave> = batch.iter().map(|waiting| waiting.leave.clone()).collect();
         let deadline = span(self.key.deadline_ms);
-        let sent = match tokio::time::timeout(deadline, self.account.client(&self.target)).await {
-            Ok(Ok(client)) => batch::send(&client, &self.key.queue_url, &messages, deadline).await,
+        let first = leaves.iter().map(|leave| leave.until(deadline)).min();
+        let until = first.unwrap_or_else(|| Instant::now() + deadline);
+        let sent = match tokio::time::timeout_at(until, self.account.client(&self.target)).await {
+            Ok(Ok(client)) => {
+                let held = Held { leaves, deadline, until };
+                batch::send(&client, &self.key.queue_url, &messages, held).await
+            }
             Ok(Err(NoClient::Target(message))) => vec![refused_for_good(message); messages.len()],
             Ok(Err(NoClient::Region(message))) => vec![refused(message, None); messages.len()],
-            Err(_) => vec![
-                refused("not sent to SQS: no AWS configuration within the deadline", None);
-                messages.len()
-            ],
+            Err(_) => {
+                vec![not_sent("not sent to SQS: no AWS configuration within the deadline"); messages.len()]
+            }
         };
         for (waiting, sent) in batch.into_iter().zip(sent) {
             // Whoever waited may have gone; then nobody wants to know.
@@ -177,20 +241,20 @@ impl Queue {
 fn gather(
     first: Waiting,
     arriving: &mut mpsc::UnboundedReceiver<Waiting>,
+    deadline: Duration,
 ) -> (Vec<Waiting>, Option<Waiting>) {
     let mut bytes = first.message.bytes;
     let mut batch = vec![first];
     while batch.len() < BATCH_MAX_ENTRIES
         && let Ok(next) = arriving.try_recv()
     {
-        if next.reply.is_closed() {
-            continue;
-        }
-        bytes += next.message.bytes;
-        if bytes > BATCH_MAX_BYTES {
+        if bytes + next.message.bytes > BATCH_MAX_BYTES {
             return (batch, Some(next));
         }
-        batch.push(next);
+        if let Some(next) = next.take(deadline) {
+            bytes += next.message.bytes;
+            batch.push(next);
+        }
     }
     (batch, None)
 }
@@ -201,11 +265,17 @@ mod tests {
 
     #[test]
     fn a_queue_retires_only_when_nothing_waits() {
-        let queues = Queues::default();
+        let queues = Queues { by_key: Mutex::default(), shares: Shares::new(1) };
         let key = QueueKey { queue_url: "q".into(), region: None, endpoint_url: None, deadline_ms: 1 };
         let (queue, mut arriving) = mpsc::unbounded_channel();
         queues.lock().insert(key.clone(), queue.clone());
-        let put = queue.send(Waiting { message: Message::default(), reply: oneshot::channel().0 });
+        let put = queue.send(Waiting {
+            message: Message::default(),
+            reply: oneshot::channel().0,
+            leave: Leave::always(),
+            taken: Arc::default(),
+            namespace: 0,
+        });
         assert!(put.is_ok() && !queues.retire(&key, &arriving));
         assert!(arriving.try_recv().is_ok() && queues.retire(&key, &arriving));
         assert!(queues.lock().is_empty());

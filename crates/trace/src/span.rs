@@ -97,6 +97,7 @@ pub(crate) fn fire(trace: &EventTrace, fired: &Fired<'_>) -> [Option<SpanData>; 
         Sent::Accepted => Status::Unset,
         Sent::Refused { message, .. } => Status::error(format!("refused: {message}")),
         Sent::Unclear { message, .. } => Status::error(format!("unclear: {message}")),
+        Sent::NotSent { message, .. } => Status::error(message.clone()),
     };
     [wait, Some(acquire), Some(fire)]
 }

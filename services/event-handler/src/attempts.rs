@@ -6,11 +6,13 @@
 //! remembers ends with it.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tollgate_clock::Clock;
-use tollgate_core::model::{Delivery, Sent};
-use tollgate_target::Targets;
+use tollgate_core::model::{Delivery, MINUTE_US, Sent};
+use tollgate_target::{Leave, Targets};
 
 /// So many attempts are remembered, of all events together.
 const KEPT_MAX: usize = 20_000;
@@ -43,19 +45,25 @@ pub(crate) struct Witness {
     targets: Targets,
     clock: Clock,
     log: Arc<Mutex<Log>>,
+    /// When the log was told last of events that could not be sent (monotonic).
+    complained_us: Arc<AtomicI64>,
 }
 
 impl Witness {
     /// Nothing is remembered yet.
     pub(crate) fn new(targets: Targets, clock: Clock) -> Self {
-        Self { targets, clock, log: Arc::default() }
+        let complained_us = Arc::new(AtomicI64::new(i64::MIN));
+        Self { targets, clock, log: Arc::default(), complained_us }
     }
 
     /// Delivers one event once.
-    pub(crate) async fn send(&self, delivery: Delivery) -> Sent {
+    pub(crate) async fn send(&self, delivery: Delivery, leave: Leave) -> Sent {
         let (attempt, began_us) = (delivery.attempt, self.clock.mono_us());
         let event_id = delivery.event_id.clone();
-        let sent = self.targets.send(delivery).await;
+        let sent = self.targets.send_by_leave(delivery, leave).await;
+        if let Sent::NotSent { message, retry_after_ms: None } = &sent {
+            self.complain(message);
+        }
         if attempt > 1 || sent != Sent::Accepted {
             let now = self.clock.now();
             let took_us = now.mono_us - began_us;
@@ -64,6 +72,20 @@ impl Witness {
             log.note(event_id.as_str(), Attempt { attempt, start_us, took_us, sent });
         }
         sent
+    }
+
+    /// One line a minute, however many events there are.
+    fn complain(&self, message: &str) {
+        let now_us = self.clock.mono_us();
+        let last_us = self.complained_us.load(Relaxed);
+        let is_due = now_us.saturating_sub(last_us) >= MINUTE_US;
+        if is_due && self.complained_us.compare_exchange(last_us, now_us, Relaxed, Relaxed).is_ok() {
+            tracing::warn!(
+                message,
+                "events could not be sent, for reasons that are not their targets'; they are tried again, and no \
+                 failure is counted"
+            );
+        }
     }
 
     /// The remembered attempts of an event, earliest first.
@@ -91,7 +113,8 @@ impl Log {
 }
 
 fn clipped(mut sent: Sent) -> Sent {
-    if let Sent::Refused { message, .. } | Sent::Unclear { message, .. } = &mut sent
+    if let Sent::Refused { message, .. } | Sent::Unclear { message, .. } | Sent::NotSent { message, .. } =
+        &mut sent
         && let Some((end, _)) = message.char_indices().nth(MESSAGE_CHARS)
     {
         message.truncate(end);

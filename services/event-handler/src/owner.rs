@@ -12,7 +12,7 @@ mod load;
 mod perform;
 mod syncs;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -27,6 +27,7 @@ use tollgate_core::model::{RunId, Sent};
 use tollgate_metrics::{OwnerWatch, Role};
 use tollgate_store::handle::Lease;
 use tollgate_store::{CommitError, StoreError};
+use tollgate_target::Leave;
 
 use crate::routes::{Input, Replied};
 use crate::{Shared, outage};
@@ -76,7 +77,7 @@ pub(crate) struct Owner {
     replies: HashMap<u64, oneshot::Sender<Replied>>,
     reply_next: u64,
     /// Deliveries that this process has begun and has no answer of: run, index, attempt.
-    begun: HashSet<(RunId, u32, u32)>,
+    begun: HashMap<(RunId, u32, u32), Leave>,
     /// Some of them that wait for their turn.
     outgoing: Outgoing,
     /// What the machine before this one waited for.
@@ -160,7 +161,7 @@ impl Owner {
             stop,
             replies: HashMap::new(),
             reply_next: 1,
-            begun: HashSet::new(),
+            begun: HashMap::new(),
             outgoing: Outgoing::default(),
             under_way: Vec::new(),
             heard: Heard::default(),

@@ -26,6 +26,8 @@ struct State {
     /// Monotonic.
     until_us: AtomicI64,
     lapses: AtomicU64,
+    /// Nothing is sent later, whatever this process still has (monotonic).
+    sends_until_us: AtomicI64,
 }
 
 impl Trust {
@@ -33,7 +35,11 @@ impl Trust {
     pub(crate) fn new(clock: Clock, lease_ttl_ms: i64, exclusive: bool) -> Self {
         let margin_ms = MARGIN_MAX_MS.min(lease_ttl_ms / 4);
         let until_us = AtomicI64::new(if exclusive { i64::MAX } else { i64::MIN });
-        let state = Arc::new(State { until_us, lapses: AtomicU64::new(0) });
+        let state = Arc::new(State {
+            until_us,
+            lapses: AtomicU64::new(0),
+            sends_until_us: AtomicI64::new(i64::MAX),
+        });
         Self { clock, term_us: (lease_ttl_ms - margin_ms) * 1000, state }
     }
 
@@ -60,6 +66,17 @@ impl Trust {
     /// Whether what was decided after so many lapses may still be carried out.
     pub(crate) fn holds(&self, lapses: u64) -> bool {
         self.now_us() <= self.state.until_us.load(SeqCst) && self.lapses() == lapses
+    }
+
+    /// The same for a delivery that is about to go out.
+    pub(crate) fn may_send(&self, lapses: u64) -> bool {
+        self.holds(lapses) && self.now_us() <= self.state.sends_until_us.load(SeqCst)
+    }
+
+    /// A process that leaves sends nothing after so long: whoever gets its shards waits no longer.
+    pub(crate) fn end_sends_in(&self, grace_ms: u64) {
+        let grace_us = i64::try_from(grace_ms).unwrap_or(i64::MAX).saturating_mul(1000);
+        self.state.sends_until_us.store(self.now_us().saturating_add(grace_us), SeqCst);
     }
 
     fn now_us(&self) -> i64 {
@@ -92,6 +109,18 @@ mod tests {
         assert!(trust.holds(trust.lapses()));
         clock.advance_us(1);
         assert!(!trust.holds(trust.lapses()));
+    }
+
+    #[test]
+    fn a_process_that_leaves_sends_nothing_after_its_grace() {
+        let clock = Clock::manual(0);
+        let trust = Trust::new(clock.clone(), 6_000, true);
+        assert!(trust.may_send(0));
+        trust.end_sends_in(2);
+        clock.advance_us(2_000);
+        assert!(trust.may_send(0));
+        clock.advance_us(1);
+        assert!(!trust.may_send(0) && trust.holds(0), "it may still commit");
     }
 
     #[test]

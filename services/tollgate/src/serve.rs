@@ -4,6 +4,7 @@
 
 mod console;
 mod door;
+mod files;
 mod listen;
 mod sight;
 mod tls;
@@ -35,7 +36,8 @@ use tollgate_target::{TargetOptions, Targets};
 use tonic::service::{Routes, RoutesBuilder};
 use tonic::transport::Server;
 
-use crate::config::{Role, ServeConfig};
+use crate::config::{Auth, Role, ServeConfig};
+use files::Files;
 use listen::Limits;
 use tls::Tls;
 
@@ -104,6 +106,7 @@ async fn until_interrupted(config: ServeConfig) -> anyhow::Result<()> {
 /// A store that cannot be opened, an address that cannot be listened on.
 pub(crate) async fn start(config: ServeConfig) -> anyhow::Result<Running> {
     let auth = door::chosen(&config)?;
+    let files = files::divide(&config);
     let tls = tls::Files::of(&config).map(Tls::load).transpose()?.map(Arc::new);
     let store = tollgate_store::open(&config.store, config.store_connections)
         .await
@@ -120,8 +123,10 @@ pub(crate) async fn start(config: ServeConfig) -> anyhow::Result<Running> {
     let door = door::open(auth, &config, &store, &Clock::system(), &stop).await?;
     let (connections, incoming) = listen::queue();
     let inside = listen::Inside(connections.clone());
-    let parts = Parts::start(&config, store.clone(), address, &stop, (&door, inside)).await?;
-    let entrance = Entrance { listener, tls, door, connections, incoming };
+    let targets = target_options(&config, auth, files);
+    let parts = Parts::start(&config, targets, store.clone(), address, &stop, (&door, inside)).await?;
+    let entrance =
+        Entrance { listener, tls, door, connections, incoming, connections_max: files.connections_max };
     let task = tokio::spawn(serve(parts, entrance, config, stop.clone(), store));
     Ok(Running { address, scheme, stop, task })
 }
@@ -133,6 +138,7 @@ struct Entrance {
     door: Door,
     connections: listen::Sender,
     incoming: listen::Receiver,
+    connections_max: usize,
 }
 
 /// What a process runs.
@@ -149,6 +155,7 @@ struct Parts {
 impl Parts {
     async fn start(
         config: &ServeConfig,
+        targets: TargetOptions,
         store: Arc<dyn Store>,
         address: SocketAddr,
         stop: &CancellationToken,
@@ -173,7 +180,8 @@ impl Parts {
         if config.roles.contains(&Role::Handler) {
             let handler = EventHandler::new(
                 store.clone(),
-                targets(config, &traces, &keys)?,
+                Targets::new(TargetOptions { traces: traces.clone(), keys: keys.clone(), ..targets })
+                    .context("cannot set up HTTP and SQS")?,
                 clock.clone(),
                 peers.clone(),
                 handler_options(config, address, &metrics),
@@ -247,7 +255,7 @@ async fn serve(
 ) -> anyhow::Result<()> {
     // Consumers release while deliveries under way come to their end, so the door closes last.
     let close = CancellationToken::new();
-    let Entrance { listener, tls, door, connections, incoming } = entrance;
+    let Entrance { listener, tls, door, connections, incoming, connections_max } = entrance;
     let address = listener.local_addr()?;
     let hosts = door::hosts(&config, address, &door);
     let port = port(parts.routes, parts.sources, parts.console, (&door, hosts), &config)?;
@@ -255,7 +263,7 @@ async fn serve(
         tokio::spawn(tls.clone().watch(stop.clone()));
     }
     let patience = Duration::from_millis(config.handshake_timeout_ms);
-    let limits = Limits { connections_max: config.connections_max, patience };
+    let limits = Limits { connections_max, patience };
     tokio::spawn(listen::accept(listener, tls, limits, connections, close.clone()));
     let server = Server::builder()
         .accept_http1(true)
@@ -295,14 +303,13 @@ fn secret_keys(config: &ServeConfig) -> anyhow::Result<Arc<Keys>> {
     Ok(Arc::new(keys))
 }
 
-fn targets(config: &ServeConfig, traces: &Traces, keys: &Arc<Keys>) -> anyhow::Result<Targets> {
-    let options = TargetOptions {
-        allow_private_addresses: config.allow_private_addresses.clone(),
-        traces: traces.clone(),
-        keys: keys.clone(),
+fn target_options(config: &ServeConfig, auth: Auth, files: Files) -> TargetOptions {
+    TargetOptions {
+        allow_private_addresses: config.private_addresses(auth),
+        sqs_endpoints: config.allowed_endpoints(auth),
+        connections_max: files.targets_max,
         ..TargetOptions::default()
-    };
-    Targets::new(options).context("cannot set up HTTP and SQS")
+    }
 }
 
 fn handler_options(

@@ -66,9 +66,10 @@ async fn silent_connections_are_closed_and_their_number_is_bounded() {
     }
     let began = Instant::now();
     tokio::time::sleep(Duration::from_millis(100)).await;
-    let mut ninth = TcpStream::connect(address(&service)).await.unwrap();
-    assert!(rest_of(&mut ninth).await.is_empty());
-    assert!(began.elapsed() < Duration::from_millis(900), "it was not closed at once");
+    // For one that has something to say, the oldest of those is closed: nobody is kept out by who says nothing.
+    for _ in 0..3 {
+        assert_eq!(curl(&[&format!("{}/livez", service.url())]).0, 200, "there is no room");
+    }
     wait_for("the warning", 5, async || {
         service.log().contains("connections are open, connections_max").then_some(())
     })

@@ -54,6 +54,18 @@ impl Shard {
         }
     }
 
+    /// The attempt of an event that is being delivered, here or by a former owner: it may not have left yet.
+    pub fn attempt_under_way(&self, run: RunId, index: u32) -> Option<u32> {
+        let token = self.tokens.get(&(run, index)).filter(|t| t.row.state == TokenState::Acquired)?;
+        (token.sending || token.elsewhere_us.is_some()).then_some(token.row.attempt)
+    }
+
+    /// How long a former owner may still send the event: no later attempt may overtake that one. In microseconds.
+    pub(super) fn elsewhere_left_us(&self, key: (RunId, u32), now: Now) -> i64 {
+        let until_us = self.tokens.get(&key).and_then(|t| t.elsewhere_us);
+        until_us.map_or(0, |until_us| (until_us - now.mono_us).max(0))
+    }
+
     /// A former owner has these under way: they are not made again before their time is over.
     pub(super) fn under_way_elsewhere(&mut self, deliveries: Vec<UnderWay>, now: Now) {
         for UnderWay { run, index, attempt, doubtful, grace_ms } in deliveries {

@@ -84,6 +84,8 @@ pub(super) struct LiveToken {
     pub elsewhere_us: Option<i64>,
     /// The commit that carries its latest heartbeat's own time to live.
     pub ttl_commit: u64,
+    /// How often in a row its delivery has not left the process, and since when (monotonic).
+    pub unsent: Option<(u32, i64)>,
 }
 
 impl LiveToken {
@@ -101,6 +103,7 @@ impl LiveToken {
             queued: false,
             elsewhere_us: None,
             ttl_commit: 0,
+            unsent: None,
         }
     }
 

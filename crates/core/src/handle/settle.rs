@@ -26,6 +26,9 @@ impl Shard {
         }
         token.sending = false;
         token.elsewhere_us = None;
+        if !matches!(sent, Sent::NotSent { .. }) {
+            token.unsent = None;
+        }
         match sent {
             Sent::Accepted => self.accepted(key, now),
             Sent::Refused { message, retry_after_ms, permanent } => {
@@ -45,6 +48,7 @@ impl Shard {
                 self.failed(key, message, retry_after_ms, Outcome::Dead, now);
             }
             Sent::Unclear { message, retry_after_ms } => self.unclear(key, message, retry_after_ms, now),
+            Sent::NotSent { message, retry_after_ms } => self.not_sent(key, message, retry_after_ms, now),
         }
     }
 
@@ -143,7 +147,7 @@ impl Shard {
     }
 
     /// From now on the event is its consumer's.
-    fn hold(&mut self, key: (RunId, u32), now: Now) {
+    pub(super) fn hold(&mut self, key: (RunId, u32), now: Now) {
         let Some(token) = self.tokens.get_mut(&key) else { return };
         token.row.state = TokenState::Held;
         token.sign_us = now.mono_us;
@@ -172,8 +176,9 @@ impl Shard {
             self.finish(key, last, message, now);
             return;
         }
+        let elsewhere_us = self.elsewhere_left_us(key, now);
         let wait_us = self.backoff_us(key.0, failures).max(wait_ms.unwrap_or(0).saturating_mul(1000));
-        self.wait(key, now.wall_us.saturating_add(wait_us), message);
+        self.wait(key, now.wall_us.saturating_add(wait_us.max(elsewhere_us)), message);
         if let Some(token) = self.tokens.get_mut(&key) {
             token.row.failures = failures;
         }
@@ -362,7 +367,7 @@ impl Shard {
     }
 
     /// Exponential back-off with equal jitter (Brooker, "Exponential Backoff and Jitter", 2015), in microseconds.
-    fn backoff_us(&mut self, run: RunId, failures: u32) -> i64 {
+    pub(super) fn backoff_us(&mut self, run: RunId, failures: u32) -> i64 {
         let Some(run) = self.runs.get(&run) else { return SECOND_US };
         let (min_ms, max_ms) = (run.spec.retry.backoff_min_ms, run.spec.retry.backoff_max_ms);
         let factor = 1_i64 << failures.saturating_sub(1).min(40);
@@ -374,7 +379,7 @@ impl Shard {
     }
 
     /// The schedule's target asked for a pause: nothing more of the schedule starts until it is over.
-    fn block_schedule(&mut self, run: RunId, wait_ms: i64, now: Now) {
+    pub(super) fn block_schedule(&mut self, run: RunId, wait_ms: i64, now: Now) {
         let Some(run) = self.runs.get(&run) else { return };
         let uid = run.row.schedule_uid;
         let until_us = now.mono_us.saturating_add(wait_ms.saturating_mul(1000));
@@ -425,7 +430,8 @@ impl Shard {
             self.finish(key, Outcome::Cancelled, message, now);
             return;
         }
-        self.wait(key, at_us, message);
+        let elsewhere_us = self.elsewhere_left_us(key, now);
+        self.wait(key, at_us.max(now.wall_us.saturating_add(elsewhere_us)), message);
         if let Some(token) = self.tokens.get_mut(&key) {
             token.row.checks += 1;
             token.row.failures = 0;

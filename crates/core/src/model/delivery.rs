@@ -43,6 +43,14 @@ pub enum Sent {
         /// It makes no sense to try again (an address that is refused, a body that is too large).
         permanent: bool,
     },
+    /// Nothing left this process, for a reason that is not the target's: no place, no answer of a name server, no file
+    /// descriptor, a deadline or a lease that ended first. It says nothing about the target, so it counts as no failure.
+    NotSent {
+        /// For people.
+        message: String,
+        /// So long nothing is sent to the target: it asked for a pause.
+        retry_after_ms: Option<i64>,
+    },
     /// Nobody knows whether the consumer has it: time-out or reset after the request was written, a gateway's
     /// error, an SQS 5xx. The token stays.
     Unclear {

@@ -67,6 +67,12 @@ pub(crate) enum Bug {
     DoubtIgnored,
     /// A task is done before its runs are handed over.
     DoneBeforeHandOver,
+    /// A sender does not look at its owner's trust again before it writes.
+    TrustNotLookedAtAgain,
+    /// A sender's deadline begins when its turn has come.
+    DeadlineFromTurn,
+    /// A delivery that waits for its turn goes out though its event has been released.
+    ReleasedIsSent,
     /// The machine's own.
     #[cfg(feature = "planted-bugs")]
     Core(Planted),
@@ -105,6 +111,9 @@ impl Bug {
             Self::EmissionOverwrites,
             Self::DoubtIgnored,
             Self::DoneBeforeHandOver,
+            Self::TrustNotLookedAtAgain,
+            Self::DeadlineFromTurn,
+            Self::ReleasedIsSent,
         ];
         #[cfg(feature = "planted-bugs")]
         all.extend(Planted::ALL.into_iter().map(Self::Core));

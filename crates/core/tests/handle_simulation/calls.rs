@@ -1,7 +1,7 @@
 //! What targets and consumers say, on its way to the owner.
 
 use tollgate_core::handle::change::TokenState;
-use tollgate_core::handle::control::Control;
+use tollgate_core::handle::control::{Control, UnderWay};
 use tollgate_core::handle::release::{Answer, Release};
 use tollgate_core::model::*;
 
@@ -33,7 +33,16 @@ impl World {
             }
             self.count(Seen::AnswerReported);
             self.model.reported(key, attempt);
-            self.post_later(at.shard, Control::Sent { run: key.0, index: key.1, attempt, sent });
+            let control = match sent {
+                // As the driver does, for versions that do not know the answer.
+                Sent::NotSent { .. } => {
+                    let (run, index) = key;
+                    let none = UnderWay { run, index, attempt, doubtful: true, grace_ms: 0 };
+                    Control::UnderWay { deliveries: vec![none] }
+                }
+                sent => Control::Sent { run: key.0, index: key.1, attempt, sent },
+            };
+            self.post_later(at.shard, control);
         } else {
             self.count(Seen::AnswerLost);
         }

@@ -7,13 +7,70 @@ use tollgate_core::handle::release::{Release, ReleaseOutcome};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
+use crate::bug::Bug;
 use crate::totals::Seen;
 use crate::world::{At, Event, SHARDS, World};
 
+/// Until when, and before which loss of trust, a delivery may go out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leave {
+    until_us: i64,
+    lapses: u32,
+}
+
+fn deadline_us(target: &Target) -> i64 {
+    1_000
+        * match target {
+            Target::Http { http, .. } => http.deadline_ms,
+            Target::Sqs { sqs, .. } => sqs.deadline_ms,
+        }
+}
+
 impl World {
-    /// A delivery goes out: the target answers, and the consumer may have it.
+    /// A delivery begins: it waits for a queue, a slot, a lookup, a connection, a handshake and a socket, each of which may take
+    /// its time, and which together have one deadline.
     pub(crate) fn deliver(&mut self, at: At, send: Send) {
+        let process = &self.processes[at.slot];
+        let until_us = self.now.mono_us + deadline_us(&send.spec.target);
+        let leave = Leave { until_us, lapses: process.lapses };
+        let mut wait_us = 0;
+        if self.chaos && self.troubles.senders {
+            for _stage in 0..6 {
+                wait_us += self.wait_us(&[0, 0, 0, 0, 1_000, 20_000, 300_000, 1_500_000]);
+            }
+        }
+        if wait_us == 0 {
+            self.arrive(at, send);
+        } else {
+            self.count(Seen::SentSlowly);
+            self.after(wait_us, Event::Write(at, Box::new(send), leave));
+        }
+    }
+
+    /// Its turn has come: it goes out, if it still may.
+    pub(crate) fn write_out(&mut self, at: At, send: Send, leave: Leave) {
+        let late = self.now.mono_us >= leave.until_us && self.bug != Bug::DeadlineFromTurn;
+        let lapsed = self.processes[at.slot].lapses != leave.lapses;
+        let lost = (lapsed || !self.is_trusted(at.slot)) && self.bug != Bug::TrustNotLookedAtAgain;
+        let key = (send.run, send.index);
+        let living = self.living(at).and_then(|owner| owner.machine.as_ref());
+        let other = living.is_some_and(|machine| machine.attempt_under_way(key.0, key.1) != Some(send.attempt));
+        let released = other && self.bug != Bug::ReleasedIsSent;
+        if !late && !lost && !released {
+            self.arrive(at, send);
+            return;
+        }
+        self.count(if lost { Seen::WithheldUntrusted } else { Seen::WithheldLate });
+        self.model.withheld(key, send.attempt);
+        let sent = Sent::NotSent { message: "withheld".to_owned(), retry_after_ms: None };
+        let (run, index, attempt) = (send.run, send.index, send.attempt);
+        self.after(0, Event::Answer { at, run, index, attempt, sent });
+    }
+
+    /// The target answers, and the consumer may have it.
+    fn arrive(&mut self, at: At, send: Send) {
         let (sent, arrives) = self.temper();
+        self.model.written(&send);
         self.model.delivered(&send, &sent, arrives);
         let event = Event::Answer { at, run: send.run, index: send.index, attempt: send.attempt, sent };
         let wait_us = self.wait_us(&[1_000, 20_000, 2 * SECOND_US]);

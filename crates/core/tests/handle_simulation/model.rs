@@ -48,6 +48,8 @@ pub(crate) struct Model {
     acknowledged: BTreeMap<(Key, u32), Outcome>,
     /// The latest delivery of each event, and the shard it came from.
     pub(crate) sent: BTreeMap<Key, u32>,
+    /// The latest attempt of each event whose bytes have gone out.
+    written: BTreeMap<Key, u32>,
     pub(crate) shard_of: BTreeMap<RunId, u16>,
     /// Runs that must exist in the end, and launches that may have one.
     pub(crate) expected: BTreeMap<RunId, (Uuid, i64, RunKind)>,
@@ -126,6 +128,24 @@ impl Model {
         }
     }
 
+    /// A delivery's bytes go out. Whatever the consumer has seen, it never sees an earlier attempt after it.
+    pub(crate) fn written(&mut self, send: &Send) {
+        let last = self.written.insert((send.run, send.index), send.attempt).unwrap_or(0);
+        assert!(
+            send.attempt > last,
+            "attempt {} of {:?} arrives after attempt {last}: it was overtaken",
+            send.attempt,
+            (send.run, send.index)
+        );
+    }
+
+    /// A delivery did not go out.
+    pub(crate) fn withheld(&mut self, key: Key, attempt: u32) {
+        if let Some(flying) = self.flying.get_mut(&key).filter(|f| f.attempt == attempt) {
+            flying.refused = !flying.unclear;
+        }
+    }
+
     /// A delivery, and what becomes of it, known here before anybody else.
     pub(crate) fn delivered(&mut self, send: &Send, sent: &Sent, arrives: bool) {
         let key = (send.run, send.index);
@@ -134,6 +154,7 @@ impl Model {
             Sent::Accepted => flying.over |= !send.explicit_release,
             Sent::Refused { .. } => flying.refused = !flying.unclear,
             Sent::Unclear { .. } => flying.unclear = true,
+            Sent::NotSent { .. } => {}
         }
         if arrives {
             self.working.entry(flying.policy).or_default().insert(key);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::handle::change::TokenState;
-use tollgate_core::handle::control::{Control, Message};
+use tollgate_core::handle::control::{Control, Message, UnderWay};
 use tollgate_core::handle::release::Release;
 use tollgate_core::handle::{Context, Needs, Options, Shard};
 use tollgate_core::model::*;
@@ -44,6 +44,8 @@ pub(crate) struct Owner {
     /// Bug: how far it has read the inbox; that it takes the store's seq for its own.
     cursor: u64,
     pub(crate) unsure: bool,
+    /// What the machine before this one had under way.
+    under_way: Vec<UnderWay>,
 }
 
 impl Owner {
@@ -62,6 +64,7 @@ impl Owner {
             deadline_us: None,
             cursor: 0,
             unsure: false,
+            under_way: Vec::new(),
         }
     }
 
@@ -184,7 +187,9 @@ impl World {
 
     /// Drops the machine and takes the shard over from itself.
     pub(crate) fn reload(&mut self, at: At) {
+        let now = self.now;
         let Some(owner) = self.owner(at).filter(|o| o.machine.is_some()) else { return };
+        owner.under_way = owner.machine.as_ref().map_or_else(Vec::new, |m| m.under_way(i64::MAX, now));
         (owner.machine, owner.commit, owner.read, owner.deadline_us) = (None, None, None, None);
         let replies = std::mem::take(&mut owner.replies);
         self.ask_again(at.shard, replies);
@@ -383,6 +388,7 @@ impl World {
                 machine.control(message, context, now);
             }
             machine.adopt(runs, specs, now);
+            machine.wait_for(std::mem::take(&mut owner.under_way), now);
             machine.caught_up(if bug == Bug::CaughtUpBlindly { i64::MAX } else { began_us });
             owner.ready = true;
             wait_us = pause_us;

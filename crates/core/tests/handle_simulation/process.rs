@@ -26,6 +26,8 @@ pub(crate) struct Process {
     seen: BTreeMap<u32, (i64, i64)>,
     /// Until then nobody has taken its shards.
     trust_us: i64,
+    /// How often it had ended before it was renewed.
+    pub(crate) lapses: u32,
     pub(crate) frozen_until_us: Option<i64>,
     pub(crate) cut_until_us: i64,
     stopping: bool,
@@ -97,6 +99,7 @@ impl World {
             }
         }
         let had_trust = now_us < process.trust_us;
+        process.lapses += u32::from(!had_trust);
         process.trust_us = began_us + TTL_US - MARGIN_US;
         for shard in 0..SHARDS {
             let lease = self.leases[usize::from(shard)].clone();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tollgate_core::handle::Send;
 use tollgate_core::handle::change::Changes;
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::handle::release::Release;
@@ -9,6 +10,7 @@ use tollgate_core::model::*;
 use uuid::Uuid;
 
 use crate::bug::Bug;
+use crate::consumer::Leave;
 use crate::emitter::{Emitter, Window};
 use crate::fence::Lease;
 use crate::handle_world::Store;
@@ -40,6 +42,7 @@ pub(crate) struct Troubles {
     pub(crate) emitters: bool,
     pub(crate) masters: bool,
     pub(crate) pauses: bool,
+    pub(crate) senders: bool,
 }
 
 impl Troubles {
@@ -58,6 +61,7 @@ impl Troubles {
             emitters: some(),
             masters: some(),
             pauses: some(),
+            senders: some(),
         }
     }
 }
@@ -127,6 +131,8 @@ pub(crate) enum Event {
     GiveUp(At),
     /// A transaction reaches its end in the database.
     Durable(u64),
+    /// A sender's turn has come.
+    Write(At, Box<Send>, Leave),
     /// A target answers.
     Answer {
         at: At,
@@ -171,6 +177,7 @@ impl Event {
             | Self::Heard(at, ..)
             | Self::Retake(at)
             | Self::GiveUp(at)
+            | Self::Write(at, ..)
             | Self::Answer { at, .. } => Some((at.slot, at.id)),
             _ => None,
         }
@@ -394,6 +401,7 @@ impl World {
             Event::Heard(at, number, heard) => self.hear(at, number, heard),
             Event::Retake(at) => self.retake(at),
             Event::GiveUp(at) => self.give_up(at),
+            Event::Write(at, send, leave) => self.write_out(at, *send, leave),
             Event::Durable(number) => self.end_transaction(number),
             Event::Answer { at, run, index, attempt, sent } => self.answer(at, (run, index), attempt, sent),
             Event::Release { shard, release, inbox, tries } => self.release(shard, release, inbox, tries),

@@ -1,8 +1,9 @@
 //! Connections to HTTP targets: which one a request gets, and the exchange on it.
 //!
-//! In: a request, and the place it goes to. Out: the answer, and whether the request may have been written. Invariants: one
-//! request at a time on a connection; a request is written at most once; one is kept only if its last answer was read to the
-//! end; no more than so many new ones wait for their first answer at an origin.
+//! In: a request, the place it goes to, and whose it is. Out: the answer, and how far the request came. Invariants: one
+//! request at a time on a connection; a request is written at most once, and not after its leave has ended; one is kept only
+//! if its last answer was read to the end; no more than so many new ones wait for their first answer at an origin; no schedule,
+//! origin or namespace uses all that may be used at once.
 //!
 //! What falls due at one instant would otherwise open as many at once: more than common servers let wait to be accepted, and the
 //! kernel tries those that do not fit again after a second. Who may not open one yet takes the first that becomes free.
@@ -24,10 +25,14 @@ use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::{TrySendError, http1};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tower_service::Service as _;
+use uuid::Uuid;
 
 use super::answer::Answer;
 use super::connector::{BoxError, Connector, Stream};
 use super::places::Place;
+use crate::address::GuardedNames;
+use crate::leave::Leave;
+use crate::shares::{Claim, Place as Share, Shares};
 
 /// How long an unused connection is kept. Common servers close theirs after five seconds or more, and a request that
 /// meets a connection as it closes ends as unclear.
@@ -41,8 +46,33 @@ const NEW_FOR: Duration = Duration::from_millis(100);
 /// What is sent.
 type Body = Full<Bytes>;
 
+/// How far an exchange has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It waits for its turn.
+    #[default]
+    Waiting,
+    /// Its host's name is being looked up.
+    LookingUp,
+    /// It connects.
+    Connecting,
+    /// The request may have been written.
+    Written,
+}
+
+/// Whose event it is, and until when it may be sent.
+#[derive(Clone, Copy)]
+pub(super) struct Sender<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) schedule: Uuid,
+    pub(super) leave: &'a Leave,
+    pub(super) deadline: Duration,
+}
+
 /// Why there is no complete answer.
 pub(super) enum Failure {
+    /// It had no turn, or has lost its leave.
+    NotSent(String),
     /// There is no connection, or it took nothing.
     Unsent(BoxError),
     /// After the request was written, perhaps in part, and before the head of the answer was there.
@@ -54,14 +84,19 @@ pub(super) enum Failure {
 /// The connections of all targets.
 pub(super) struct Connections {
     connector: Connector,
+    names: GuardedNames,
+    /// Who may have how many at once.
+    shares: Shares,
     origins: Arc<Mutex<Origins>>,
-    /// How many that nobody uses are kept for each origin.
-    idle_max: usize,
+    /// How many that nobody uses are kept for each origin, and for all together.
+    idle_max: (usize, usize),
 }
 
 #[derive(Default)]
 struct Origins {
     by_name: HashMap<String, Origin>,
+    /// Those that nobody uses, of all.
+    kept: usize,
     /// Somebody comes to close what has been idle for too long.
     are_swept: bool,
 }
@@ -103,8 +138,15 @@ struct Connection {
 }
 
 impl Connections {
-    pub(super) fn new(connector: Connector, idle_max: usize) -> Self {
-        Self { connector, origins: Arc::default(), idle_max }
+    pub(super) fn new(
+        connector: Connector,
+        names: GuardedNames,
+        connections_max: usize,
+        idle_max: usize,
+    ) -> Self {
+        // Those that nobody uses come on top.
+        let idle_max = (idle_max, (connections_max / 4).max(1));
+        Self { connector, names, shares: Shares::new(connections_max), origins: Arc::default(), idle_max }
     }
 
     /// Waits until a request may go to a place.
@@ -116,24 +158,58 @@ impl Connections {
         }
     }
 
-    /// Sends a request and reads its answer, of whose body at most so many bytes. `written` tells whether the request may have
-    /// been written, also when this is dropped before its end.
+    /// Waits until there is one for this sender among the connections that may be used at once.
+    async fn share(&self, place: &Place, sender: Sender<'_>) -> Result<Share, Failure> {
+        let claims = [
+            Claim::most(("namespace", sender.namespace)),
+            Claim::most(("origin", &place.origin)),
+            Claim::half(("schedule", sender.schedule)),
+        ];
+        if let Some(share) = self.shares.try_take(claims) {
+            return Ok(share);
+        }
+        in_turn(sender, "the connections of its schedule, target or namespace are all in use", async {
+            Ok(Box::pin(self.shares.take(claims)).await)
+        })
+        .await?
+        .ok_or_else(|| Failure::NotSent("not sent: the process ends".to_owned()))
+    }
+
+    /// Sends a request and reads its answer, of whose body at most so many bytes. `stage` tells how far it came, also when this
+    /// is dropped before its end.
     pub(super) async fn exchange(
         &self,
         place: &Place,
         mut request: Request<Body>,
+        sender: Sender<'_>,
         body_max_bytes: usize,
-        written: &mut bool,
+        stage: &mut Stage,
     ) -> Result<Answer, Failure> {
+        // Before it takes anything that others may want: a name may take its time.
+        if let Some(name) = &place.name
+            && !self.with(&place.origin, |origin| origin.has_kept())
+        {
+            *stage = Stage::LookingUp;
+            Box::pin(self.names.resolve(name, sender.namespace)).await.map_err(Failure::Unsent)?;
+            *stage = Stage::Waiting;
+        }
+        let _share = self.share(place, sender).await?;
         loop {
-            let (mut connection, new) = match self.turn(place).await? {
+            let way = in_turn(sender, "too many connections to its target are being opened", self.turn(place));
+            let (mut connection, new) = match way.await? {
                 Way::Kept(connection) => (connection, None),
                 Way::Open(turn) => {
                     let new = New::now(turn);
+                    *stage = Stage::Connecting;
                     (Box::pin(self.connect(place)).await?, Some(new))
                 }
             };
-            *written = true;
+            // Nothing is waited for between this look and the first bytes.
+            if let Err(why) = sender.leave.check(sender.deadline) {
+                self.keep(&place.origin, connection);
+                return Err(Failure::NotSent(format!("not sent: {why}")));
+            }
+            *stage = Stage::Written;
             let sent = connection.send(request).await;
             let is_fresh = new.is_some();
             drop(new);
@@ -143,7 +219,7 @@ impl Connections {
                     let Some(unsent) = failed.take_message() else {
                         return Err(Failure::NoAnswer(failed.into_error()));
                     };
-                    *written = false;
+                    *stage = Stage::Waiting;
                     if is_fresh {
                         return Err(Failure::Unsent(failed.into_error().into()));
                     }
@@ -173,17 +249,30 @@ impl Connections {
 
     /// Keeps a connection, if it can take another request, or gives it to who waits for one.
     fn keep(&self, origin: &str, mut connection: Box<Connection>) {
-        if connection.rests() {
-            self.with(origin, |origin| origin.put(connection, self.idle_max));
+        if !connection.rests() {
+            return;
+        }
+        let (each, all) = self.idle_max;
+        let mut origins = lock(&self.origins);
+        let room = origins.kept < all;
+        let Some(origin) = origins.by_name.get_mut(origin) else { return };
+        if origin.put(connection, if room { each } else { 0 }) {
+            origins.kept += 1;
         }
     }
 
     fn with<T>(&self, origin: &str, work: impl FnOnce(&mut Origin) -> T) -> T {
         let mut origins = lock(&self.origins);
-        let done = match origins.by_name.get_mut(origin) {
-            Some(origin) => work(origin),
-            None => work(origins.by_name.entry(origin.to_owned()).or_default()),
+        let count = |origin: &mut Origin| {
+            let before = origin.kept.len();
+            let done = work(origin);
+            (done, before - origin.kept.len())
         };
+        let (done, taken) = match origins.by_name.get_mut(origin) {
+            Some(origin) => count(origin),
+            None => count(origins.by_name.entry(origin.to_owned()).or_default()),
+        };
+        origins.kept -= taken;
         if !std::mem::replace(&mut origins.are_swept, true) {
             tokio::spawn(sweep(Arc::downgrade(&self.origins)));
         }
@@ -228,16 +317,23 @@ impl Origin {
         Turn::Wait(freed, Arc::clone(&self.turns))
     }
 
-    fn put(&mut self, mut connection: Box<Connection>, kept_max: usize) {
+    fn has_kept(&self) -> bool {
+        self.kept.last().is_some_and(|(_, since)| since.elapsed() < IDLE_MAX)
+    }
+
+    /// Whether it is kept.
+    fn put(&mut self, mut connection: Box<Connection>, kept_max: usize) -> bool {
         while let Some(first) = self.waiting.pop_front() {
             match first.send(connection) {
-                Ok(()) => return,
+                Ok(()) => return false,
                 Err(back) => connection = back,
             }
         }
-        if self.kept.len() < kept_max {
-            self.kept.push((connection, Instant::now()));
+        if self.kept.len() >= kept_max {
+            return false;
         }
+        self.kept.push((connection, Instant::now()));
+        true
     }
 
     fn is_used(&self) -> bool {
@@ -307,6 +403,23 @@ fn drive(driver: &mut http1::Connection<Stream, Body>, is_over: &mut bool, cx: &
     }
 }
 
+/// Waits for a turn as long as its sender may; `why` it has none.
+async fn in_turn<T>(
+    sender: Sender<'_>,
+    why: &str,
+    turn: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let mut turn = pin!(turn);
+    // Most have it at once.
+    if let Poll::Ready(turn) = poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx))).await {
+        return turn;
+    }
+    let until = sender.leave.turn_until(sender.deadline);
+    tokio::time::timeout_at(until, turn)
+        .await
+        .unwrap_or_else(|_| Err(Failure::NotSent(format!("not sent: {why}"))))
+}
+
 /// Waits for a connection that becomes free, or a turn to open one.
 async fn wait(freed: oneshot::Receiver<Box<Connection>>, turns: Arc<Semaphore>) -> Result<Way, Failure> {
     tokio::select! {
@@ -332,6 +445,7 @@ async fn sweep(origins: Weak<Mutex<Origins>>) {
             let old = kept.partition_point(|(_, since)| since.elapsed() >= IDLE_MAX);
             closed.extend(kept.drain(..old));
         }
+        origins.kept -= closed.len();
         origins.by_name.retain(|_, origin| origin.is_used());
         origins.are_swept = !origins.by_name.is_empty();
         let is_last = !origins.are_swept;

@@ -1,6 +1,6 @@
 //! Opens connections, to addresses that may be reached and within the connect timeout.
 //!
-//! The timeout covers name resolution, TCP and TLS. What is not here: which connection a request gets;
+//! The timeout covers TCP and TLS. What is not here: which connection a request gets;
 //! hosts that are addresses, which no resolver sees and which are checked before each request.
 
 use std::net::SocketAddr;
@@ -17,7 +17,8 @@ use tokio::net::TcpStream;
 use tower_service::Service;
 
 use crate::TargetError;
-use crate::address::Guard;
+use crate::address::GuardedNames;
+use crate::names::without_port;
 
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// An open connection.
@@ -35,8 +36,8 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    pub(super) fn new(guard: Guard, timeout: Duration) -> Result<Self, TargetError> {
-        let mut tcp = HttpConnector::new_with_resolver(Resolver(guard));
+    pub(super) fn new(names: GuardedNames, timeout: Duration) -> Result<Self, TargetError> {
+        let mut tcp = HttpConnector::new_with_resolver(Resolver(names));
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(KEEPALIVE));
@@ -71,9 +72,10 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// The guard in the form that the TCP connector wants.
+/// Names in the form that the TCP connector wants. Whoever connects has had the name looked up a moment before, for its
+/// namespace.
 #[derive(Clone)]
-pub(super) struct Resolver(Guard);
+pub(super) struct Resolver(GuardedNames);
 
 impl Service<Name> for Resolver {
     type Response = std::vec::IntoIter<SocketAddr>;
@@ -85,7 +87,10 @@ impl Service<Name> for Resolver {
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        let guard = self.0.clone();
-        Box::pin(async move { Ok(guard.resolve(name.as_str()).await?.into_iter()) })
+        let names = self.0.clone();
+        Box::pin(async move {
+            let found = names.resolve(name.as_str(), "").await?;
+            Ok(without_port(&found).collect::<Vec<_>>().into_iter())
+        })
     }
 }

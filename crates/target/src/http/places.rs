@@ -4,6 +4,7 @@
 //! was found is remembered, refusals excepted. What a name resolves to is checked by the connector, each time.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::http::{HeaderValue, Uri};
@@ -26,6 +27,8 @@ pub(super) struct Place {
     pub(super) host: String,
     /// Whose connections may be used: scheme, host and port.
     pub(super) origin: String,
+    /// What has to be looked up; none where the host is an address.
+    pub(super) name: Option<String>,
 }
 
 /// URLs seen.
@@ -72,7 +75,9 @@ impl Place {
         let path = url.path_and_query().map_or("/", |path| path.as_str()).parse()?;
         let host = format!("{}:{}", name.to_ascii_lowercase(), url.port_u16().unwrap_or(usual_port));
         let origin = format!("{scheme}://{host}");
-        Ok(Self { url, path, authority, host, origin })
+        let bare = name.trim_start_matches('[').trim_end_matches(']');
+        let name = bare.parse::<IpAddr>().is_err().then(|| bare.to_owned());
+        Ok(Self { url, path, authority, host, origin, name })
     }
 }
 

@@ -19,7 +19,7 @@ use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use tokio::sync::OnceCell;
 use tollgate_core::model::SqsTarget;
 
-use crate::address::Guard;
+use crate::address::{Guard, GuardedNames};
 use crate::check::{check_region, parse_url};
 
 /// How long an unused connection is kept: less than SQS keeps it.
@@ -41,6 +41,8 @@ type ClientKey = (Option<String>, Option<String>);
 #[derive(Debug)]
 pub(super) struct Account {
     guard: Guard,
+    /// What targets may name; anything where absent.
+    endpoints: Option<Vec<String>>,
     connect_timeout: Duration,
     /// For AWS's own hosts, and for credentials: the instance's own are at a link-local address.
     plain: SharedHttpClient,
@@ -54,13 +56,18 @@ pub(super) struct Account {
 }
 
 impl Account {
-    pub(super) fn new(guard: Guard, connect_timeout: Duration) -> Self {
+    pub(super) fn new(
+        names: GuardedNames,
+        connect_timeout: Duration,
+        endpoints: Option<Vec<String>>,
+    ) -> Self {
         let builder =
             || Builder::new().pool_idle_timeout(IDLE_MAX).tls_provider(Provider::Rustls(CryptoMode::Ring));
         Self {
-            plain: builder().build_https(),
-            guarded: builder().build_with_resolver(guard.clone()),
-            guard,
+            plain: builder().build_with_resolver(names.names.clone()),
+            guard: names.guard.clone(),
+            guarded: builder().build_with_resolver(names),
+            endpoints,
             connect_timeout,
             with_region: OnceCell::new(),
             by_default: OnceCell::new(),
@@ -79,6 +86,7 @@ impl Account {
             check_region(region).map_err(NoClient::Target)?;
         }
         if let Some(endpoint) = &target.endpoint_url {
+            self.check_endpoint(endpoint).map_err(NoClient::Target)?;
             let url = parse_url("endpoint_url", endpoint).map_err(NoClient::Target)?;
             self.guard
                 .check_host(url.host().unwrap_or(""))
@@ -87,6 +95,17 @@ impl Account {
         let client = self.make(region, target.endpoint_url.as_deref()).await?;
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).insert(key, client.clone());
         Ok(client)
+    }
+
+    /// An endpoint gets the process's key id and a request that is signed with its credentials.
+    fn check_endpoint(&self, endpoint: &str) -> Result<(), String> {
+        let bare = |url: &str| url.trim_end_matches('/').to_ascii_lowercase();
+        match &self.endpoints {
+            Some(known) if !known.iter().any(|one| bare(one) == bare(endpoint)) => Err(format!(
+                "endpoint_url: `{endpoint}` is not one that the service may use; allowed are those of its setting sqs_endpoints"
+            )),
+            _ => Ok(()),
+        }
     }
 
     async fn make(&self, region: Option<String>, endpoint: Option<&str>) -> Result<Client, NoClient> {

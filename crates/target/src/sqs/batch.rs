@@ -4,7 +4,9 @@
 //! failed: an entry that it lists as failed was not enqueued, one that it lists nowhere is unclear. A call that fails as a
 //! whole is unclear, unless nothing was written or SQS refused it with 4xx.
 
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use aws_sdk_sqs::Client;
@@ -14,14 +16,21 @@ use aws_sdk_sqs::operation::send_message_batch::{SendMessageBatchError, SendMess
 use aws_sdk_sqs::types::BatchResultErrorEntry;
 use aws_smithy_runtime_api::box_error::BoxError;
 use aws_smithy_runtime_api::client::connection::CaptureSmithyConnection;
-use aws_smithy_runtime_api::client::interceptors::context::BeforeTransmitInterceptorContextRef;
+use aws_smithy_runtime_api::client::interceptors::context::{
+    BeforeTransmitInterceptorContextMut, BeforeTransmitInterceptorContextRef,
+};
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use aws_smithy_types::body::SdkBody;
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::time::Instant;
 use tollgate_core::model::Sent;
 
 use super::message::Message;
 use crate::address::AddressRefused;
 use crate::http::is_gateway_doubt;
-use crate::{causes, chain, refused, refused_for_good, unclear};
+use crate::leave::{Leave, Withheld};
+use crate::{causes, chain, is_own, not_sent, refused, refused_for_good, unclear};
 
 type CallError = SdkError<SendMessageBatchError, HttpResponse>;
 
@@ -38,12 +47,20 @@ const PERMANENT_CODES: &[&str] = &[
     "UnsupportedOperation",
 ];
 
+/// Until when, and by whose leave, a call may be made.
+pub(super) struct Held {
+    pub(super) leaves: Vec<Leave>,
+    pub(super) deadline: Duration,
+    /// The earliest end of a deadline among them.
+    pub(super) until: Instant,
+}
+
 /// Sends the messages; the answer has one verdict for each.
 pub(super) async fn send(
     client: &Client,
     queue_url: &str,
     messages: &[&Message],
-    deadline: Duration,
+    Held { leaves, deadline, until }: Held,
 ) -> Vec<Sent> {
     let entries: Result<Vec<_>, _> =
         messages.iter().enumerate().map(|(id, message)| message.entry(id)).collect();
@@ -52,15 +69,19 @@ pub(super) async fn send(
         Err(error) => return vec![refused_for_good(error.to_string()); messages.len()],
     };
     let progress = Progress::default();
+    let gate = Gate { leaves: leaves.into(), deadline, withheld: Arc::default() };
     let call = client
         .send_message_batch()
         .queue_url(queue_url)
         .set_entries(Some(entries))
         .customize()
         .interceptor(progress.clone())
+        .interceptor(gate.clone())
         .send();
-    let sent = match tokio::time::timeout(deadline, Box::pin(call)).await {
+    let called = tokio::time::timeout_at(until, Box::pin(call)).await;
+    let sent = match called {
         Ok(Ok(output)) => return each(&output, messages.len()),
+        _ if let Some(why) = gate.withheld.get() => not_sent(format!("not sent to SQS: {why}")),
         Ok(Err(error)) => failed(&error, progress.may_be_written()),
         Err(_) if progress.may_be_written() => {
             unclear(format!("SQS: no answer within {} ms", deadline.as_millis()))
@@ -106,8 +127,13 @@ fn failed(error: &CallError, may_be_written: bool) -> Sent {
     let could_not_connect = causes(error)
         .filter_map(|cause| cause.downcast_ref::<hyper_util::client::legacy::Error>())
         .any(hyper_util::client::legacy::Error::is_connect);
-    if could_not_connect || !may_be_written {
-        return refused(format!("not sent to SQS: {}", chain(error)), None);
+    let message = || format!("not sent to SQS: {}", chain(error));
+    match (could_not_connect, may_be_written) {
+        (true, _) | (_, false) if is_own(error) => return not_sent(message()),
+        (true, _) => return refused(message(), None),
+        // It did not come as far as to a connection: no credentials, for example.
+        (_, false) => return not_sent(message()),
+        (false, true) => {}
     }
     let message = match (error.code(), error.raw_response()) {
         (Some(code), Some(raw)) => {
@@ -151,5 +177,74 @@ impl Intercept for Progress {
         // The SDK puts the capture there to be able to close bad connections.
         self.0.get_or_init(|| config.load::<CaptureSmithyConnection>().cloned());
         Ok(())
+    }
+}
+
+/// Looks at the leave of a call's messages right before its bytes: when the connection asks for the first of them. Where one
+/// has lost it, the connection is closed, and what SQS may have of the call is not a whole one.
+#[derive(Clone, Debug)]
+struct Gate {
+    leaves: Arc<[Leave]>,
+    deadline: Duration,
+    withheld: Arc<OnceLock<Withheld>>,
+}
+
+impl Gate {
+    fn look(&self) -> Result<(), Withheld> {
+        let checked = self.leaves.iter().try_for_each(|leave| leave.check(self.deadline));
+        checked.inspect_err(|why| {
+            // The first look stands.
+            let _known = self.withheld.set(*why);
+        })
+    }
+}
+
+impl Intercept for Gate {
+    fn name(&self) -> &'static str {
+        "Gate"
+    }
+
+    fn modify_before_transmit(
+        &self,
+        context: &mut BeforeTransmitInterceptorContextMut<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let body = context.request_mut().body_mut();
+        let inner = std::mem::replace(body, SdkBody::taken());
+        *body = SdkBody::from_body_1_x(Gated { inner, gate: Some(self.clone()) });
+        Ok(())
+    }
+}
+
+/// A body behind its gate.
+struct Gated {
+    inner: SdkBody,
+    /// None once it has been passed.
+    gate: Option<Gate>,
+}
+
+impl Body for Gated {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Some(gate) = self.gate.take()
+            && let Err(why) = gate.look()
+        {
+            return Poll::Ready(Some(Err(why.into())));
+        }
+        Pin::new(&mut self.inner).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.gate.is_none() && self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        Body::size_hint(&self.inner)
     }
 }

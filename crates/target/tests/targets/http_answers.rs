@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use tollgate_core::model::Sent;
 
-use crate::samples::{delivery, doubt, event, http, refusal, targets, with};
+use crate::samples::{delivery, doubt, event, http, not_sent, refusal, targets, with};
 use crate::server::{Reply, Server, answer, closed_port};
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn a_host_that_asks_for_a_pause_gets_it() {
         assert_eq!(refused, (format!("HTTP {status}: busy"), Some(30_000)));
         // Another path, and another spelling of the same port, are the same host.
         let (message, wish_ms) =
-            refusal(targets.clone().send(delivery(http(format!("{}/x", server.origin())))).await);
+            not_sent(targets.clone().send(delivery(http(format!("{}/x", server.origin())))).await);
         assert!(message.contains("asked for a pause"), "{message}");
         assert!((1..=30_000).contains(&wish_ms.unwrap()), "{wish_ms:?}");
         assert_eq!(server.requests().len(), 1);
@@ -68,6 +68,9 @@ async fn a_host_that_asks_for_a_pause_gets_it() {
             Sent::Accepted,
             "another port is another host"
         );
+        let mut neighbour = delivery(http(server.url()));
+        std::sync::Arc::make_mut(&mut neighbour.spec).namespace = "neighbour".into();
+        assert_eq!(refusal(targets.send(neighbour).await).0, format!("HTTP {status}: busy"), "it has not asked for one");
     }
 }
 
@@ -88,7 +91,7 @@ async fn a_pause_ends() {
         match targets.send(delivery(http(server.url()))).await {
             Sent::Accepted => break,
             refused => {
-                let (_, wish_ms) = refusal(refused);
+                let (_, wish_ms) = not_sent(refused);
                 tokio::time::sleep(Duration::from_millis(wish_ms.unwrap().unsigned_abs())).await;
             }
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use tollgate_core::model::{HttpTarget, Sent};
 
-use crate::samples::{doubt, event, http, refusal, targets};
+use crate::samples::{doubt, event, http, not_sent, targets};
 use crate::server::{Reply, Server, answer};
 
 /// So many may be new at once, and for so long.
@@ -82,7 +82,7 @@ async fn a_deadline_runs_while_others_have_their_turn() {
     };
     let (_, (sent, took)) = futures::future::join(hanging, hasty).await;
     // On a busy machine the others may have stopped being new meanwhile.
-    assert!(took >= NEW_FOR || refusal(sent).0 == "not sent: no connection within 20 ms", "after {took:?}");
+    assert!(took >= NEW_FOR || not_sent(sent).0.contains("are being opened"), "after {took:?}");
 }
 
 #[tokio::test]

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use tollgate_core::model::Sent;
 
-use crate::samples::{delivery, doubt, http, refusal, targets, with};
+use tollgate_target::Lookup;
+
+use crate::samples::{delivery, doubt, http, not_sent, refusal, targets, with};
 use crate::server::{FullPort, Reply, Server, answer, closed_port};
 
 #[tokio::test]
@@ -18,9 +20,16 @@ async fn a_closed_port_is_a_refusal() {
 
 #[tokio::test]
 async fn a_name_that_does_not_resolve_is_a_refusal() {
-    let targets = with(|options| options.connect_timeout_ms = 3_000);
+    let says = |words: &'static str| {
+        with(move |options| options.lookup = Lookup::by(move |_| Err(std::io::Error::other(words))))
+    };
+    let targets = says("failed to lookup address information: Name or service not known");
     let (message, _) = refusal(targets.send(delivery(http("http://no-such-host.invalid/"))).await);
-    assert!(message.starts_with("not sent: "), "{message}");
+    assert!(message.starts_with("not sent: ") && message.contains("no-such-host.invalid"), "{message}");
+    // A name server that is away says nothing about the name.
+    let targets = says("failed to lookup address information: Temporary failure in name resolution");
+    let (message, _) = not_sent(targets.send(delivery(http("http://no-such-host.invalid/"))).await);
+    assert!(message.contains("Temporary failure"), "{message}");
 }
 
 #[tokio::test]

@@ -6,6 +6,8 @@ mod event;
 mod http_answers;
 mod http_crowd;
 mod http_failures;
+mod leave;
+mod neighbours;
 mod samples;
 mod server;
 mod sqs_answers;

@@ -112,3 +112,12 @@ pub(crate) fn doubt(sent: Sent) -> String {
         other => panic!("not unclear: {other:?}"),
     }
 }
+
+/// The message and the wait of what did not leave, for no reason of its target's.
+#[track_caller]
+pub(crate) fn not_sent(sent: Sent) -> (String, Option<i64>) {
+    match sent {
+        Sent::NotSent { message, retry_after_ms } => (message, retry_after_ms),
+        other => panic!("not unsent: {other:?}"),
+    }
+}

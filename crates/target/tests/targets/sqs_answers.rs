@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tollgate_core::model::{Delivery, Sent, SqsTarget};
 use tollgate_target::{TargetOptions, Targets};
 
-use crate::samples::{delivery, doubt, event, permanent, refusal, sqs, targets, with};
+use crate::samples::{delivery, doubt, event, not_sent, permanent, refusal, sqs, targets, with};
 use crate::server::{FullPort, Reply, Request, Server, answer, closed_port};
 use crate::sqs_environment::{has_keys, has_no_keys};
 
@@ -132,7 +132,7 @@ async fn without_credentials_nothing_is_sent() {
         return;
     }
     let server = Server::new(takes_all).await;
-    let (message, _) = refusal(targets().send(delivery(target(&server))).await);
+    let (message, _) = not_sent(targets().send(delivery(target(&server))).await);
     assert!(message.starts_with("not sent to SQS: ") && message.contains("credentials"), "{message}");
     let mut nowhere = target(&server);
     (nowhere.region, nowhere.queue_url) = (None, format!("{}/1/q", server.origin()));
@@ -224,4 +224,18 @@ async fn a_queue_has_at_most_eight_calls_under_way_and_a_fifo_queue_one() {
         assert!(ended.is_err());
         assert_eq!(server.requests().len(), calls);
     }
+}
+
+#[tokio::test]
+async fn only_endpoints_that_are_set_up_get_a_request() {
+    if !has_keys() {
+        return;
+    }
+    let (own, other) = (Server::new(takes_all).await, Server::new(takes_all).await);
+    let known = own.origin();
+    let targets = with(|options| options.sqs_endpoints = Some(vec![format!("{known}/")]));
+    assert_eq!(targets.send(delivery(target(&own))).await, Sent::Accepted);
+    let message = permanent(targets.send(delivery(target(&other))).await);
+    assert!(message.contains("sqs_endpoints") && message.contains(&other.origin()), "{message}");
+    assert_eq!(other.connections(), 0);
 }

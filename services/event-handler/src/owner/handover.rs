@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tollgate_core::handle::Shard;
 use tollgate_core::handle::control::{Control, Message, UnderWay};
-use tollgate_core::model::RunId;
+use tollgate_core::model::{RunId, Sent};
 
 use super::{Beside, Ended, Left, Owner};
 use crate::Shared;
@@ -105,7 +105,7 @@ impl Owner {
         tracing::debug!(shard, under_way = under_way.len(), "gave the shard up");
         shared.peers.placement_changed();
         // Former owners report what they have begun.
-        let own = under_way.into_iter().filter(|u| begun.contains(&(u.run, u.index, u.attempt)));
+        let own = under_way.into_iter().filter(|u| begun.contains_key(&(u.run, u.index, u.attempt)));
         let own: BTreeMap<_, _> = own.map(|one| ((one.run, one.index), one)).collect();
         if !own.is_empty() {
             let reports = shared.reports.clone();
@@ -156,13 +156,14 @@ async fn report(
 
 fn answered(waiting: &mut BTreeMap<(RunId, u32), UnderWay>, input: Input) -> Option<Message> {
     let control = match input {
+        // Versions before this one do not know the answer; that nobody waits for the delivery any more says the same.
+        Input::Sent { run, index, sent: Sent::NotSent { .. }, .. } | Input::Unsent { run, index, .. } => {
+            let one = waiting.remove(&(run, index))?;
+            Control::UnderWay { deliveries: vec![UnderWay { grace_ms: 0, ..one }] }
+        }
         Input::Sent { run, index, attempt, sent } => {
             waiting.remove(&(run, index))?;
             Control::Sent { run, index, attempt, sent }
-        }
-        Input::Unsent { run, index, .. } => {
-            let one = waiting.remove(&(run, index))?;
-            Control::UnderWay { deliveries: vec![UnderWay { grace_ms: 0, ..one }] }
         }
         _ => return None,
     };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tollgate_core::handle::control::Message;
+use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::handle::{Context, Needs, Shard, State};
 use tollgate_core::model::{Run, RunSpec, SECOND_US, Sent};
 use tollgate_metrics::Role;
@@ -133,7 +133,15 @@ impl Owner {
         let now = self.shared.clock.now();
         // Messages first: a run may need the policy or the fence that they bring.
         for (message, context) in news.messages {
+            let released = match &message.control {
+                Control::Release { release } => Some((release.run, release.index)),
+                _ => None,
+            };
+            let under_way = released.and_then(|(run, index)| machine.attempt_under_way(run, index));
             machine.control(message, context, now);
+            if let Some((run, index)) = released {
+                self.revoke(machine, run, index, under_way);
+            }
         }
         machine.adopt(news.runs, news.specs, now);
         if news.full {

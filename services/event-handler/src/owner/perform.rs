@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use tollgate_core::handle::release::{Answer, Release};
 use tollgate_core::handle::{Effect, Send, Shard};
 use tollgate_core::model::{Delivery, EventRef, Now, RunId, Sent};
+use tollgate_target::Leave;
 
 use super::Owner;
 use crate::routes::{Input, Replied};
@@ -104,8 +105,22 @@ impl Owner {
         self.watch.released(release.run);
         tollgate_fault_points::pass("handler.release.before");
         let number = self.next_reply();
+        let (run, index) = (release.run, release.index);
+        let under_way = machine.attempt_under_way(run, index);
         let answer = machine.release(release, number, now);
+        self.revoke(machine, run, index, under_way);
         self.answer_or_keep(number, answer, reply);
+    }
+
+    /// A delivery that the machine has no use for any more does not go out, if it still waits for its turn: the next attempt
+    /// is not to be overtaken by it.
+    pub(super) fn revoke(&self, machine: &Shard, run: RunId, index: u32, under_way: Option<u32>) {
+        if let Some(attempt) = under_way
+            && machine.attempt_under_way(run, index) != under_way
+            && let Some(leave) = self.begun.get(&(run, index, attempt))
+        {
+            leave.revoke();
+        }
     }
 
     fn next_reply(&mut self) -> u64 {
@@ -171,14 +186,19 @@ impl Owner {
         let watch = self.watch.delivery(send.run, &delivery);
         let (targets, loopback) = (self.shared.targets.clone(), self.loopback.clone());
         let (trust, lapses) = (self.shared.trust.clone(), self.lapses);
+        // The deadline begins here, where the shard is known to be this process's own: whoever has it next counts on that.
+        let leave = {
+            let trust = trust.clone();
+            Leave::now(move || trust.may_send(lapses))
+        };
         let (run, index, attempt) = (send.run, send.index, send.attempt);
-        self.begun.insert((run, index, attempt));
+        self.begun.insert((run, index, attempt), leave.clone());
         self.outgoing.push(async move {
             // The process may have been frozen since the commit, and the shard be another's by now.
-            let input = if trust.holds(lapses) {
+            let input = if trust.may_send(lapses) {
                 tollgate_fault_points::pass("handler.send.before");
                 // Pinned where it is made: it is large, and would be moved several times.
-                let send = pin!(targets.send(delivery));
+                let send = pin!(targets.send(delivery, leave));
                 let sent = watch.over(send).await;
                 tollgate_fault_points::pass("handler.send.after");
                 Input::Sent { run, index, attempt, sent }

@@ -137,7 +137,9 @@ fn without_memory(event: v1::Event) -> v1::Explanation {
 fn attempt(made: Attempt) -> v1::Attempt {
     let (answer, message) = match made.sent {
         Sent::Accepted => (v1::AttemptAnswer::Accepted, String::new()),
-        Sent::Refused { message, .. } => (v1::AttemptAnswer::Refused, message),
+        Sent::Refused { message, .. } | Sent::NotSent { message, .. } => {
+            (v1::AttemptAnswer::Refused, message)
+        }
         Sent::Unclear { message, .. } => (v1::AttemptAnswer::Unclear, message),
     };
     v1::Attempt {

@@ -64,6 +64,11 @@ pub(crate) enum Auth {
 impl Auth {
     /// All of them.
     pub(crate) const ALL: [Self; 4] = [Self::Keys, Self::Mtls, Self::Off, Self::Insecure];
+
+    /// Whether callers are asked who they are.
+    pub(crate) fn asks(self) -> bool {
+        matches!(self, Self::Keys | Self::Mtls)
+    }
 }
 
 impl fmt::Display for Auth {
@@ -106,8 +111,8 @@ pub(crate) struct ServeConfig {
     pub(crate) message_max: usize,
     /// Calls under way on one connection.
     pub(crate) streams_max: u32,
-    /// Connections that may be open.
-    pub(crate) connections_max: usize,
+    /// Connections that may be open; by the limit of open files where absent.
+    pub(crate) connections_max: Option<usize>,
     /// How long a call that is no stream may take, in milliseconds.
     pub(crate) request_timeout_ms: u64,
     /// How long a connection may take to its first request, in milliseconds.
@@ -126,8 +131,12 @@ pub(crate) struct ServeConfig {
     pub(crate) retrying_max: u32,
     /// A process that has shown no sign of life for so long has lost its shards, in milliseconds.
     pub(crate) lease_ttl_ms: i64,
-    /// Whether deliveries may go to addresses that are not public.
-    pub(crate) allow_private_addresses: PrivateAddresses,
+    /// Whether deliveries may go to addresses that are not public; by `auth` where absent.
+    pub(crate) allow_private_addresses: Option<PrivateAddresses>,
+    /// Connections to HTTP targets in use at once; by the limit of open files where absent.
+    pub(crate) target_connections_max: Option<usize>,
+    /// The endpoints that SQS targets may name; by `auth` where there are none.
+    pub(crate) sqs_endpoints: Vec<String>,
     /// File with the keys that seal secrets at rest; `secret_keys` where absent.
     pub(crate) secret_keys_file: Option<String>,
     /// Such keys themselves, from the environment only.
@@ -162,7 +171,7 @@ impl Default for ServeConfig {
             metrics_open: false,
             message_max: 4 * 1024 * 1024,
             streams_max: 1_024,
-            connections_max: 10_000,
+            connections_max: None,
             request_timeout_ms: 120_000,
             handshake_timeout_ms: 10_000,
             store_connections: 8,
@@ -172,7 +181,9 @@ impl Default for ServeConfig {
             sends_max: 1_024,
             retrying_max: 1_000,
             lease_ttl_ms: 6_000,
-            allow_private_addresses: loopback(),
+            allow_private_addresses: None,
+            target_connections_max: None,
+            sqs_endpoints: Vec::new(),
             secret_keys_file: None,
             secret_keys: Keys::default(),
             quotas: Quotas::default(),
@@ -186,6 +197,18 @@ impl Default for ServeConfig {
 }
 
 impl ServeConfig {
+    /// Whether deliveries may go to addresses that are not public. Who may make schedules may make this machine send
+    /// requests and read the start of the answers: so not to its own ports, unless whoever asks is on it anyway.
+    pub(crate) fn private_addresses(&self, auth: Auth) -> PrivateAddresses {
+        let default = || if auth.asks() { PrivateAddresses::Refuse } else { loopback() };
+        self.allow_private_addresses.clone().unwrap_or_else(default)
+    }
+
+    /// The endpoints that SQS targets may name; any where absent.
+    pub(crate) fn allowed_endpoints(&self, auth: Auth) -> Option<Vec<String>> {
+        (auth.asks() || !self.sqs_endpoints.is_empty()).then(|| self.sqs_endpoints.clone())
+    }
+
     /// What the port speaks.
     pub(crate) fn scheme(&self) -> &'static str {
         if self.tls_cert.is_some() { "https" } else { "http" }

@@ -13,8 +13,8 @@ use tollgate_target::PrivateAddresses;
 
 use super::{LogFormat, ServeConfig};
 use words::{
-    advertise, auth, duration, filter, joined, log_format, number, otlp_endpoint, overrides, path, roles,
-    store, trace_ratio, whole, without_password,
+    advertise, auth, duration, endpoints, filter, joined, log_format, maybe, number, otlp_endpoint, overrides,
+    path, private, roles, shown, store, trace_ratio, whole, without_password,
 };
 
 /// One row of the table.
@@ -61,7 +61,7 @@ impl Setting {
 }
 
 /// Every setting of `tollgate serve`.
-pub(crate) static SETTINGS: [Setting; 34] = [
+pub(crate) static SETTINGS: [Setting; 36] = [
     Setting {
         key: "store",
         flag: "store",
@@ -196,11 +196,11 @@ pub(crate) static SETTINGS: [Setting; 34] = [
         key: "connections_max",
         flag: "connections-max",
         placeholder: "N",
-        meaning: "Connections that may be open at once; more are closed at once.",
-        expected: "a whole number from 1 to 1000000",
+        meaning: "Connections that may be open at once; for one more, the oldest that has not begun a request is closed, or it is itself. Where empty: by the limit of open files, at most 10000.",
+        expected: "a whole number from 1 to 1000000 or nothing",
         is_map: false,
-        set: |config, text| number(text, 1..=1_000_000).map(|n| config.connections_max = n),
-        show: |config| config.connections_max.to_string(),
+        set: |config, text| maybe(text, 1..=1_000_000).map(|n| config.connections_max = n),
+        show: |config| shown(config.connections_max),
     },
     Setting {
         key: "request_timeout",
@@ -296,15 +296,36 @@ pub(crate) static SETTINGS: [Setting; 34] = [
         key: "allow_private_addresses",
         flag: "allow-private-addresses",
         placeholder: "WHICH",
-        meaning: "Whether deliveries may go to addresses that are not public: by default to this machine only.",
-        expected: "allow, refuse, or a comma list of networks such as 10.0.0.0/8,fd00::/8",
+        meaning: "Whether deliveries may go to addresses that are not public. Where empty: to this machine only while nobody is asked for a key, else to none.",
+        expected: "allow, refuse, a comma list of networks such as 10.0.0.0/8,fd00::/8, or nothing",
         is_map: false,
-        set: |config, text| text.parse().ok().map(|which| config.allow_private_addresses = which),
+        set: |config, text| private(text).map(|which| config.allow_private_addresses = which),
         show: |config| match &config.allow_private_addresses {
-            PrivateAddresses::Allow => "allow".to_owned(),
-            PrivateAddresses::Refuse => "refuse".to_owned(),
-            PrivateAddresses::AllowNetworks(networks) => joined(networks),
+            None => String::new(),
+            Some(PrivateAddresses::Allow) => "allow".to_owned(),
+            Some(PrivateAddresses::Refuse) => "refuse".to_owned(),
+            Some(PrivateAddresses::AllowNetworks(networks)) => joined(networks),
         },
+    },
+    Setting {
+        key: "target_connections_max",
+        flag: "target-connections-max",
+        placeholder: "N",
+        meaning: "Connections to HTTP targets in use at once; no schedule, target or namespace gets all of them. Half as many more may be idle or SQS calls. Where empty: by the limit of open files, at most 8192.",
+        expected: "a whole number from 1 to 1000000 or nothing",
+        is_map: false,
+        set: |config, text| maybe(text, 1..=1_000_000).map(|n| config.target_connections_max = n),
+        show: |config| shown(config.target_connections_max),
+    },
+    Setting {
+        key: "sqs_endpoints",
+        flag: "sqs-endpoints",
+        placeholder: "LIST",
+        meaning: "The endpoints that SQS targets may name: each gets this process's key id and a signed request. Where empty: any while nobody is asked for a key, else none but AWS's own.",
+        expected: "a comma list of http://HOST:PORT or https://HOST or nothing",
+        is_map: false,
+        set: |config, text| endpoints(text).map(|list| config.sqs_endpoints = list),
+        show: |config| joined(&config.sqs_endpoints),
     },
     Setting {
         key: "secret_keys_file",

@@ -2,12 +2,14 @@
 //! long they may say nothing.
 //!
 //! In: a listener. Out: connections for the HTTP server, each with what it has shown of its other end. Invariants: a
-//! handshake delays no other connection; one that has not begun a request in time is closed, so that connections which
-//! nobody uses do not add up. Not here: requests.
+//! handshake delays no other connection; one that has not begun a request in time is closed, and before that if somebody
+//! else needs its place, so that connections which nobody uses keep nobody out. Not here: requests.
 
+use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ use http::Uri;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Sleep;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
@@ -37,7 +39,7 @@ const BREATH: Duration = Duration::from_millis(50);
 /// How many connections, and how patient.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Open at once; more are closed at once.
+    /// Open at once.
     pub(super) connections_max: usize,
     /// From a connection to the beginning of its first request.
     pub(super) patience: Duration,
@@ -57,10 +59,63 @@ pub(super) fn queue() -> (Sender, Receiver) {
 pub(super) struct Connection {
     io: Io,
     origin: Origin,
-    /// Until its first request has begun: how much of it is missing, and when it is too late.
-    beginning: Option<(usize, Pin<Box<Sleep>>)>,
+    /// Until its first request has begun.
+    beginning: Option<Beginning>,
     /// Its place among those that may be open.
     _place: Option<OwnedSemaphorePermit>,
+}
+
+/// A connection that has not begun a request.
+struct Beginning {
+    /// Bytes that are missing.
+    missing: usize,
+    /// When it is too late.
+    late: Pin<Box<Sleep>>,
+    /// Somebody else gets its place.
+    evicted: oneshot::Receiver<()>,
+}
+
+impl Beginning {
+    fn now(patience: Duration, idle: &Idle) -> Self {
+        let late = Box::pin(tokio::time::sleep(patience));
+        Self { missing: BEGINNING_BYTES, late, evicted: idle.add() }
+    }
+
+    /// Why it is over, if it is.
+    fn poll_over(&mut self, context: &mut Context<'_>) -> Poll<&'static str> {
+        if let Poll::Ready(Ok(())) = Pin::new(&mut self.evicted).poll(context) {
+            return Poll::Ready("no request has begun, and others need the place");
+        }
+        ready!(self.late.as_mut().poll(context));
+        Poll::Ready("no request has begun in time")
+    }
+}
+
+/// Connections that have not begun a request, oldest first; some have, or have gone.
+#[derive(Clone, Default)]
+struct Idle(Arc<Mutex<VecDeque<oneshot::Sender<()>>>>);
+
+impl Idle {
+    fn add(&self) -> oneshot::Receiver<()> {
+        let (sender, evicted) = oneshot::channel();
+        let mut all = self.lock();
+        while all.front().is_some_and(oneshot::Sender::is_closed) {
+            all.pop_front();
+        }
+        all.push_back(sender);
+        evicted
+    }
+
+    /// Closes the oldest; false where there is none.
+    fn evict(&self) -> bool {
+        let mut all = self.lock();
+        std::iter::from_fn(|| all.pop_front()).any(|oldest| oldest.send(()).is_ok())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<oneshot::Sender<()>>> {
+        // Each change is one call on the queue, so a panic elsewhere leaves nothing half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 enum Io {
@@ -75,6 +130,15 @@ impl Connection {
     }
 }
 
+/// What a connection needs on its way to the server.
+#[derive(Clone)]
+struct Way {
+    tls: Option<Arc<Tls>>,
+    patience: Duration,
+    idle: Idle,
+    sender: Sender,
+}
+
 /// Accepts until `close`.
 pub(super) async fn accept(
     listener: TcpListener,
@@ -84,6 +148,7 @@ pub(super) async fn accept(
     close: CancellationToken,
 ) {
     let places = Arc::new(Semaphore::new(limits.connections_max));
+    let way = Way { tls, patience: limits.patience, idle: Idle::default(), sender };
     let mut full = false;
     loop {
         let accepted = tokio::select! {
@@ -98,58 +163,66 @@ pub(super) async fn accept(
                 continue;
             }
         };
-        let Ok(place) = places.clone().try_acquire_owned() else {
-            if !std::mem::replace(&mut full, true) {
-                tracing::warn!(
-                    "{} connections are open, connections_max; more are closed at once",
-                    limits.connections_max
-                );
-            }
-            continue;
-        };
-        full = false;
         // Small answers are not to wait for more; where it cannot be set, they do.
         let _as_it_is = stream.set_nodelay(true);
-        match &tls {
-            None => {
-                let late = Box::pin(tokio::time::sleep(limits.patience));
-                let beginning = Some((BEGINNING_BYTES, late));
-                let connection = Connection {
-                    io: Io::Plain(stream),
-                    origin: Origin::Plain,
-                    beginning,
-                    _place: Some(place),
-                };
-                if sender.send(Ok(connection)).await.is_err() {
-                    return;
+        if let Ok(place) = places.clone().try_acquire_owned() {
+            full = false;
+            let begun = Beginning::now(way.patience, &way.idle);
+            if way.tls.is_some() {
+                tokio::spawn(way.clone().go(stream, place, begun));
+            } else if !way.clone().go(stream, place, begun).await {
+                return;
+            }
+            continue;
+        }
+        if !std::mem::replace(&mut full, true) {
+            tracing::warn!(
+                "{} connections are open, connections_max; for one more, the oldest that has not begun a request is closed, or \
+                 it is itself",
+                limits.connections_max
+            );
+        }
+        // Whoever says nothing is not to keep out who does.
+        if way.idle.evict() {
+            let (places, way) = (places.clone(), way.clone());
+            tokio::spawn(async move {
+                let begun = Beginning::now(way.patience, &way.idle);
+                if let Ok(Ok(place)) = tokio::time::timeout(way.patience, places.acquire_owned()).await {
+                    way.go(stream, place, begun).await;
                 }
-            }
-            Some(tls) => {
-                tokio::spawn(shake_hands(tls.clone(), stream, place, limits.patience, sender.clone()));
-            }
+            });
         }
     }
 }
 
-async fn shake_hands(
-    tls: Arc<Tls>,
-    stream: TcpStream,
-    place: OwnedSemaphorePermit,
-    patience: Duration,
-    sender: Sender,
-) {
-    let late = Box::pin(tokio::time::sleep(patience));
-    let stream = match tokio::time::timeout(patience, tls.acceptor().accept(stream)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
-        Err(_) => return tracing::debug!("a TLS handshake took too long"),
-    };
-    let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).map(tls::name_of);
-    let origin = shown.map_or(Origin::Plain, Origin::Certificate);
-    let beginning = Some((BEGINNING_BYTES, late));
-    let connection = Connection { io: Io::Tls(Box::new(stream)), origin, beginning, _place: Some(place) };
-    // The server may have stopped.
-    let _gone = sender.send(Ok(connection)).await;
+impl Way {
+    /// Brings a connection to the server; false if that has stopped.
+    async fn go(self, stream: TcpStream, place: OwnedSemaphorePermit, mut begun: Beginning) -> bool {
+        let Some(tls) = self.tls else {
+            let (io, origin) = (Io::Plain(stream), Origin::Plain);
+            let connection = Connection { io, origin, beginning: Some(begun), _place: Some(place) };
+            return self.sender.send(Ok(connection)).await.is_ok();
+        };
+        let shaken = tokio::select! {
+            shaken = tls.acceptor().accept(stream) => shaken,
+            why = poll_fn(|context| begun.poll_over(context)) => {
+                tracing::debug!(why, "a TLS handshake took too long");
+                return true;
+            }
+        };
+        let stream = match shaken {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::debug!(%error, "a TLS handshake failed");
+                return true;
+            }
+        };
+        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).map(tls::name_of);
+        let origin = shown.map_or(Origin::Plain, Origin::Certificate);
+        let io = Io::Tls(Box::new(stream));
+        let connection = Connection { io, origin, beginning: Some(begun), _place: Some(place) };
+        self.sender.send(Ok(connection)).await.is_ok()
+    }
 }
 
 impl Connected for Connection {
@@ -173,16 +246,16 @@ impl AsyncRead for Connection {
             Io::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
             Io::Inside(stream) => Pin::new(stream).poll_read(context, buffer),
         };
-        let Some((missing, late)) = &mut this.beginning else { return read };
+        let Some(beginning) = &mut this.beginning else { return read };
         if read.is_ready() {
-            *missing = missing.saturating_sub(buffer.filled().len() - before);
-            if *missing == 0 {
+            beginning.missing = beginning.missing.saturating_sub(buffer.filled().len() - before);
+            if beginning.missing == 0 {
                 this.beginning = None;
             }
             return read;
         }
-        ready!(late.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "no request has begun in time")))
+        let why = ready!(beginning.poll_over(context));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, why)))
     }
 }
 

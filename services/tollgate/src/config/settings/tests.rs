@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use super::*;
 
 /// A value other than the default, and one that is refused.
-const CASES: [(&str, &str, &str); 34] = [
+const CASES: [(&str, &str, &str); 36] = [
     ("store", "postgres://me@db/tollgate", "mysql://db"),
     ("roles", "master,handler", "master,butler"),
     ("console_server", "http://node-2:7411", "node-2:7411"),
@@ -28,6 +28,8 @@ const CASES: [(&str, &str, &str); 34] = [
     ("retrying_max", "8", "many"),
     ("lease_ttl", "2s", "10ms"),
     ("allow_private_addresses", "10.0.0.0/8", "10.0.0.0/99"),
+    ("target_connections_max", "60", "0"),
+    ("sqs_endpoints", "http://sqs:9324,https://sqs.internal", "sqs:9324"),
     ("secret_keys_file", "/etc/tollgate/keys", "a\0"),
     ("quota_schedules", "10", "-1"),
     ("quota_waiting_events", "1000", "many"),
@@ -68,6 +70,8 @@ fn every_field_is_in_the_table() {
         retrying_max: _,
         lease_ttl_ms: _,
         allow_private_addresses: _,
+        target_connections_max: _,
+        sqs_endpoints: _,
         secret_keys_file: _,
         // From the environment only.
         secret_keys: _,
@@ -79,7 +83,7 @@ fn every_field_is_in_the_table() {
         shutdown_grace_ms: _,
     } = ServeConfig::default();
     let keys: BTreeSet<&str> = SETTINGS.iter().map(|setting| setting.key).collect();
-    assert_eq!(keys.len(), 34);
+    assert_eq!(keys.len(), 36);
     assert_eq!(keys, CASES.iter().map(|(key, _, _)| *key).collect());
 }
 

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use tollgate_schedule_master::QuotaOverride;
+use tollgate_target::PrivateAddresses;
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Auth, LogFormat, Role};
@@ -77,6 +78,30 @@ pub(super) fn overrides(text: &str) -> Option<BTreeMap<String, QuotaOverride>> {
 
 pub(super) fn number<N: FromStr + PartialOrd>(text: &str, allowed: RangeInclusive<N>) -> Option<N> {
     text.parse().ok().filter(|n| allowed.contains(n))
+}
+
+/// A number, or none.
+pub(super) fn maybe<N: FromStr + PartialOrd>(text: &str, allowed: RangeInclusive<N>) -> Option<Option<N>> {
+    if text.is_empty() { Some(None) } else { number(text, allowed).map(Some) }
+}
+
+pub(super) fn shown(number: Option<impl Display>) -> String {
+    number.map(|number| number.to_string()).unwrap_or_default()
+}
+
+pub(super) fn private(text: &str) -> Option<Option<PrivateAddresses>> {
+    if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) }
+}
+
+pub(super) fn endpoints(text: &str) -> Option<Vec<String>> {
+    let items = text.split(',').map(str::trim).filter(|_| !text.is_empty());
+    items
+        .map(|item| {
+            let uri: http::Uri = item.parse().ok()?;
+            let known = matches!(uri.scheme_str(), Some("http" | "https"));
+            (known && uri.host().is_some_and(|host| !host.is_empty())).then(|| item.to_owned())
+        })
+        .collect()
 }
 
 /// A duration such as `5m`, in whole units of so many milliseconds.
