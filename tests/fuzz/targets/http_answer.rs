@@ -82,6 +82,7 @@ pub(crate) fn target(data: &[u8]) -> u64 {
                 *world.targets.lock().unwrap() = self::targets();
             }
         }
+        Sent::NotSent { message, .. } => panic!("it was sent, and yet: {message}"),
         Sent::Unclear { message, retry_after_ms } => bounded(message, *retry_after_ms),
     }
     kind(&format!("{sent:?}").chars().take(60).collect::<String>())
