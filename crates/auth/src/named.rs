@@ -116,7 +116,9 @@ impl Named for v1::ApplyResourcesRequest {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
-    use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Value};
+    use prost_reflect::{
+        DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, ReflectMessage as _, Value,
+    };
 
     use super::*;
     use crate::table::{Needs, needs};
@@ -185,7 +187,7 @@ mod tests {
     /// The paths to all texts of a message.
     fn texts(of: &MessageDescriptor, before: &[FieldDescriptor], found: &mut Vec<Vec<FieldDescriptor>>) {
         for field in of.fields() {
-            let path = [before, &[field.clone()]].concat();
+            let path = [before, std::slice::from_ref(&field)].concat();
             match field.kind() {
                 Kind::String => found.push(path),
                 _ if field.is_map() => found.push(path),

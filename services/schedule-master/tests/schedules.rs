@@ -169,10 +169,13 @@ async fn secrets_are_kept_and_never_shown() {
     let made = world.create("a", target(&one, "Bearer first")).await.unwrap();
     assert_eq!(to_json(&made)["target"]["http"]["has_secret"], json!(true));
     assert!(!format!("{made:?}").contains(&one));
-    world
-        .update("a", json!({"target": {"http": {"url": "http://127.0.0.1:8/"}}}), &["target.http.url"])
-        .await
-        .unwrap();
+    let moved = |url: &str| json!({"target": {"http": {"url": url}}});
+    let refused = world.update("a", moved("http://127.0.0.1:8/"), &["target.http.url"]).await.unwrap_err();
+    assert_eq!(
+        world::fields(&refused),
+        ["schedule.target.http.headers.Authorization", "schedule.target.http.secret"]
+    );
+    world.update("a", moved("http://127.0.0.1:9/b"), &["target.http.url"]).await.unwrap();
     let stored = world.store.schedule("default", "a").await.unwrap().unwrap();
     assert!(serde_json::to_string(&stored.target).unwrap().contains(&one));
     assert!(!format!("{stored:?}").contains(&one), "it is not shown by accident");
