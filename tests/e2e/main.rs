@@ -44,6 +44,7 @@ mod secrets;
 mod security;
 mod seed_example;
 mod shell;
+mod slow_queue;
 mod ten_million;
 mod throttle;
 mod times;

@@ -2,7 +2,7 @@
 //!
 //! The system's own lookup knows every way that the machine is set up for, and cannot be called off. So each runs on a thread
 //! of its own, which ends with the process. Invariants: one lookup at a time for a name, whoever asks; no more threads than
-//! there are places, of which no namespace takes all; nobody waits longer than the patience, and nobody at all for a name
+//! there are places, of which no namespace or zone takes all; nobody waits longer than the patience, and nobody at all for a name
 //! whose lookup has taken longer than that. What was found is remembered for a moment.
 //! Not here: which of the addresses may be reached.
 
@@ -17,7 +17,7 @@ use aws_smithy_runtime_api::client::dns::{DnsFuture, ResolveDns, ResolveDnsError
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::shares::{Claim, Claims, Shares};
+use crate::shares::{Claim, Claims, Shares, key_of};
 
 /// How long addresses are remembered. Short: a name that moves is followed.
 const FOUND_FOR: Duration = Duration::from_secs(5);
@@ -152,8 +152,9 @@ impl Names {
         known.insert(name.to_owned(), asked.clone());
         drop(known);
         let (names, name) = (self.clone(), name.to_owned());
-        // A name has one lookup at a time, so it is its namespace's share that bounds anything.
-        let claims = [Claim::half(("namespace", namespace)), Claim::most(("name", &name)), Claim::most(&name)];
+        // Many names of one zone hang together, and a name has one lookup at a time.
+        let namespace = Claim::nearly_all(key_of(("namespace", namespace)));
+        let claims = [namespace, Claim::half(("zone", zone(&name))), Claim::most(("name", &name))];
         tokio::spawn(names.look_up(name, claims, sender, now));
         asked
     }
@@ -199,6 +200,12 @@ impl Names {
         // Each change is one call on the map, so a panic elsewhere leaves nothing half done.
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The last two labels of a name: as a rule, whose name servers answer for it.
+fn zone(name: &str) -> &str {
+    let name = name.trim_end_matches('.');
+    name.rmatch_indices('.').nth(1).map_or(name, |(dot, _)| &name[dot + 1..])
 }
 
 fn judged(name: &str, error: &io::Error) -> NoAddress {
@@ -263,19 +270,28 @@ mod tests {
         assert!(failed.is_answer() && failed.to_string().starts_with("host no-a: "), "{failed}");
     }
 
+    #[test]
+    fn a_zone_is_the_last_two_labels() {
+        for (name, expected) in
+            [("a.b.example.com", "example.com"), ("example.com.", "example.com"), ("localhost", "localhost")]
+        {
+            assert_eq!(zone(name), expected);
+        }
+    }
+
     #[tokio::test]
     async fn names_that_hang_stop_no_others() {
         let (names, asked, release) = names(8, 300);
-        // Of one namespace, a hundred names, each asked for by several.
+        // Of one zone, a hundred names, each asked for by several.
         let hung = join_all((0..300).map(|n| {
             let names = names.clone();
-            async move { names.find(&format!("hangs-{}", n % 100), "bad").await }
+            async move { names.find(&format!("hangs-{}.bad.test", n % 100), "n").await }
         }));
         let healthy = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
             let mut found = Vec::new();
             for n in 0..20 {
-                found.push(names.find(&format!("ok-{n}"), "good").await.is_ok());
+                found.push(names.find(&format!("ok-{n}.good.test"), "n").await.is_ok());
             }
             found
         };
@@ -285,7 +301,7 @@ mod tests {
         let threads = asked.lock().unwrap().iter().filter(|name| name.starts_with("hangs")).count();
         assert_eq!(threads, 4, "half of the places");
         // Who comes later does not wait as long again.
-        let late = tokio::time::timeout(Duration::from_millis(100), names.find("hangs-0", "bad")).await;
+        let late = tokio::time::timeout(Duration::from_millis(100), names.find("hangs-0.bad.test", "n")).await;
         assert!(matches!(late, Ok(Err(NoAddress::Late(..) | NoAddress::Busy(_)))), "{late:?}");
         drop(release);
     }

@@ -25,12 +25,12 @@ impl Claim {
 
     /// At most three quarters of what others leave, so that it is not one of its own that takes all of it.
     pub(crate) fn most(key: impl Hash) -> Self {
-        Self::most_of(key_of(key))
+        Self { key: key_of(key), part: (3, 4) }
     }
 
-    /// The same, for a key that has been made before.
-    pub(crate) fn most_of(key: u64) -> Self {
-        Self { key, part: (3, 4) }
+    /// At most seven eighths of what others leave: for a namespace, whose targets may have most of it.
+    pub(crate) fn nearly_all(key: u64) -> Self {
+        Self { key, part: (7, 8) }
     }
 }
 
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     fn of(namespace: &str, origin: &str, schedule: u32) -> Claims {
-        [Claim::most((0, namespace)), Claim::most((1, origin)), Claim::half((2, schedule))]
+        [Claim::nearly_all(key_of((0, namespace))), Claim::most((1, origin)), Claim::half((2, schedule))]
     }
 
     fn all(shares: &Shares, claims: Claims) -> Vec<Place> {
@@ -216,16 +216,21 @@ mod tests {
         // A second schedule of the same namespace and target has its part, and so has one that has nothing to do with both.
         let second = all(&shares, of("a", "hung", 2));
         assert_eq!(second.len(), 16);
-        assert_eq!(all(&shares, of("a", "hung", 3)).len(), 0, "target and namespace have their part");
-        let other = all(&shares, of("b", "other", 4));
-        assert_eq!(other.len(), 8);
+        assert_eq!(all(&shares, of("a", "hung", 3)).len(), 0, "the target has its part");
+        // Another target of the same namespace, and another namespace.
+        let same = all(&shares, of("a", "fine", 4));
+        assert_eq!(same.len(), 8);
+        assert_eq!(all(&shares, of("a", "third", 5)).len(), 0, "the namespace has its part");
+        let other = all(&shares, of("b", "other", 6));
+        assert_eq!(other.len(), 4);
         let mut last = Vec::new();
-        for schedule in 5..30 {
+        for schedule in 7..30 {
             last.extend(shares.try_take(of(&format!("n{schedule}"), &format!("o{schedule}"), schedule)));
         }
-        assert_eq!(last.len(), 8, "no more than there are");
-        drop((hung, second, other, last));
-        assert_eq!((shares.lock().used, shares.lock().held.len()), (0, 0));
+        assert_eq!(last.len(), 4, "no more than there are");
+        drop((hung, second, same, other, last));
+        let state = shares.lock();
+        assert_eq!((state.used, state.held.len()), (0, 0));
     }
 
     #[test]

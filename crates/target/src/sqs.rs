@@ -208,7 +208,7 @@ impl Queue {
     async fn turn(&self, calls: &Arc<Semaphore>, namespace: u64) -> Option<(OwnedSemaphorePermit, Place)> {
         let call = calls.clone().acquire_owned().await.ok()?;
         let queue = &self.key.queue_url;
-        let claims = [Claim::most_of(namespace), Claim::half(("queue", queue)), Claim::half(queue)];
+        let claims = [Claim::nearly_all(namespace), Claim::half(("queue", queue)), Claim::half(queue)];
         Some((call, self.queues.shares.take(claims).await?))
     }
 

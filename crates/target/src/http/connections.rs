@@ -32,7 +32,7 @@ use super::connector::{BoxError, Connector, Stream};
 use super::places::Place;
 use crate::address::GuardedNames;
 use crate::leave::Leave;
-use crate::shares::{Claim, Place as Share, Shares};
+use crate::shares::{Claim, Place as Share, Shares, key_of};
 
 /// How long an unused connection is kept. Common servers close theirs after five seconds or more, and a request that
 /// meets a connection as it closes ends as unclear.
@@ -161,7 +161,7 @@ impl Connections {
     /// Waits until there is one for this sender among the connections that may be used at once.
     async fn share(&self, place: &Place, sender: Sender<'_>) -> Result<Share, Failure> {
         let claims = [
-            Claim::most(("namespace", sender.namespace)),
+            Claim::nearly_all(key_of(("namespace", sender.namespace))),
             Claim::most(("origin", &place.origin)),
             Claim::half(("schedule", sender.schedule)),
         ];
