@@ -34,6 +34,7 @@ mod examples;
 mod image;
 mod main_job;
 mod metrics;
+mod neighbours;
 mod operation_files;
 mod quotas;
 mod reflection;

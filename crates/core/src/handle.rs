@@ -20,6 +20,7 @@ mod explain;
 mod finish;
 mod handover;
 mod live;
+mod places;
 mod planted;
 mod queue;
 pub mod release;
@@ -31,7 +32,7 @@ mod steer;
 mod testing;
 
 pub use exchange::{Commit, Context, Deadline, Effect, Needs, Options, Send, State};
-pub use explain::{Explanation, Gauge, Holder, Place, Reason, Status};
+pub use explain::{Explanation, Gauge, Holder, Place, Reason, Remembered, Status};
 #[cfg(feature = "planted-bugs")]
 pub use planted::Planted;
 pub use shard::Shard;

@@ -18,4 +18,5 @@ mod random;
 mod release;
 mod retry;
 mod tokens;
+mod unreadable;
 mod world;
