@@ -35,6 +35,7 @@ mod examples;
 mod image;
 mod main_job;
 mod metrics;
+mod neighbours;
 mod operation_files;
 mod quotas;
 mod reflection;

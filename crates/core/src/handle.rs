@@ -20,6 +20,7 @@ mod explain;
 mod finish;
 mod handover;
 mod live;
+mod places;
 mod planted;
 mod queue;
 pub mod release;
@@ -32,7 +33,7 @@ mod testing;
 mod unsent;
 
 pub use exchange::{Commit, Context, Deadline, Effect, Needs, Options, Send, State};
-pub use explain::{Explanation, Gauge, Holder, Place, Reason, Status};
+pub use explain::{Explanation, Gauge, Holder, Place, Reason, Remembered, Status};
 #[cfg(feature = "planted-bugs")]
 pub use planted::Planted;
 pub use shard::Shard;

@@ -282,6 +282,16 @@ impl Scrape {
         to.gauge("tollgate_runs_upcoming", upcoming, handler.runs_upcoming as f64)?;
         let corrupt = "Rows of owned shards that cannot be read";
         to.gauge("tollgate_corrupt_rows", corrupt, handler.corrupt_rows as f64)?;
+        let unreadable = "Runs of owned shards that are passed over, as they or their specs cannot be read";
+        to.gauge("tollgate_runs_unreadable", unreadable, handler.runs_unreadable as f64)?;
+        let unreadable = "Messages to owned shards that are passed over, as they cannot be read";
+        to.gauge("tollgate_messages_unreadable", unreadable, handler.messages_unreadable as f64)?;
+        let schedules = "Schedules that owned shards remember: runs, a pause, a cursor, or a change of the last day";
+        to.gauge("tollgate_schedules_remembered", schedules, handler.schedules_remembered as f64)?;
+        let specs = "Run specs, with their payloads, that owned shards keep in memory";
+        to.gauge("tollgate_specs_remembered", specs, handler.specs_remembered as f64)?;
+        let policies = "Policies that owned shards keep in memory";
+        to.gauge("tollgate_policies_remembered", policies, handler.policies_remembered as f64)?;
         let left_out = "Policies of owned shards without series of their own";
         to.gauge("tollgate_policies_left_out", left_out, self.policies_left_out as f64)?;
         let all = &handler.policies;

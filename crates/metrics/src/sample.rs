@@ -24,6 +24,16 @@ pub struct HandlerSample {
     pub runs_upcoming: u64,
     /// Rows that cannot be read.
     pub corrupt_rows: u64,
+    /// Runs that are passed over as they, or their specs, cannot be read.
+    pub runs_unreadable: u64,
+    /// Messages that are passed over as they, or what they are about, cannot be read.
+    pub messages_unreadable: u64,
+    /// Schedules that are remembered: for their runs, a pause, a cursor, or a change of the last day.
+    pub schedules_remembered: u64,
+    /// Run specs, with their payloads, that are kept in memory.
+    pub specs_remembered: u64,
+    /// Policies that are.
+    pub policies_remembered: u64,
     /// By policy.
     pub policies: Vec<PolicySample>,
 }

@@ -69,6 +69,11 @@ impl Corruption {
         }
     }
 
+    /// Takes what a page of a part has found: of the first page, or beside what the pages before it have.
+    pub(crate) fn page(&self, part: Part, rows: Vec<CorruptRow>, first: bool) {
+        if first { self.found(part, rows) } else { self.also(part, rows) }
+    }
+
     /// All of it, in order, each row once.
     pub(crate) fn rows(&self) -> Vec<CorruptRow> {
         let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -42,6 +42,8 @@ pub struct Member {
 pub struct LoadedShard {
     /// Its policies.
     pub policies: Vec<Policy>,
+    /// Those of them that have been deleted, and when (wall clock).
+    pub policies_deleted: Vec<(Uuid, i64)>,
     /// The schedules that it knows of.
     pub schedules: Vec<ShardSchedule>,
     /// Runs in the states WAITING and RUNNING.
@@ -52,10 +54,34 @@ pub struct LoadedShard {
     pub tokens: Vec<TokenRow>,
     /// How many further tokens count against each policy: those of runs that cannot be read.
     pub counted: Vec<(Option<Uuid>, u32)>,
-    /// The specs of those runs, and of the schedules' current generations.
+    /// The specs of those runs.
     pub specs: Vec<RunSpec>,
     /// The shard's own pause.
     pub pause: ShardPause,
+}
+
+/// Runs that no owner has taken in, as one read finds them.
+#[derive(Clone, Debug, Default)]
+pub struct UntakenRuns {
+    /// Those that can be read.
+    pub runs: Vec<Run>,
+    /// Their specs, as far as they can be.
+    pub specs: Vec<RunSpec>,
+    /// How many rows there were, readable or not.
+    pub rows: usize,
+    /// The id of the last row that has one.
+    pub last: Option<RunId>,
+}
+
+/// Messages of an inbox, as one read finds them.
+#[derive(Clone, Debug, Default)]
+pub struct Inbox {
+    /// Those that can be read.
+    pub messages: Vec<Message>,
+    /// The ids of the others.
+    pub unreadable: Vec<Uuid>,
+    /// How many rows there were, readable or not.
+    pub rows: usize,
 }
 
 /// The handler's part of a store. All but [`HandleStore::post`] and the reads go through the fence.
@@ -78,21 +104,27 @@ pub trait HandleStore: Send + Sync {
     /// The shards, in order, with messages in their inboxes or runs in the state EMITTED with a launch time below
     /// `until_us`.
     async fn shards_with_news(&self, until_us: i64) -> Result<Vec<u16>, StoreError>;
-    /// Runs in the state EMITTED with a launch time below `until_us`, oldest first, and their specs.
-    async fn emitted_runs(
-        &self,
-        shard: u16,
-        until_us: i64,
-        limit: u32,
-    ) -> Result<(Vec<Run>, Vec<RunSpec>), StoreError>;
+    /// At most `limit` runs in the state EMITTED with a launch time below `until_us`, oldest first, and their specs. Rows
+    /// that cannot be read are marked UNREADABLE, so that they are in nobody's way.
+    async fn emitted_runs(&self, shard: u16, until_us: i64, limit: u32) -> Result<UntakenRuns, StoreError>;
+    /// At most `limit` runs in the state UNREADABLE with ids above `after`, in the order of their ids, and their specs.
+    async fn unreadable_runs(&self, shard: u16, after: RunId, limit: u32) -> Result<UntakenRuns, StoreError>;
     /// Runs by id, whatever their state.
     async fn runs(&self, shard: u16, ids: &[RunId]) -> Result<Vec<Run>, StoreError>;
     /// Specs by schedule and generation.
     async fn specs(&self, shard: u16, keys: &[(Uuid, i64)]) -> Result<Vec<RunSpec>, StoreError>;
-    /// Messages of a shard's inbox, any order.
-    async fn inbox(&self, shard: u16, limit: u32) -> Result<Vec<Message>, StoreError>;
+    /// At most `limit` messages of a shard's inbox, the first ones by id that are not among `except`, and the ids of those
+    /// that cannot be read.
+    async fn inbox_except(&self, shard: u16, except: &[Uuid], limit: u32) -> Result<Inbox, StoreError>;
+    /// Messages of a shard's inbox, the first ones by id, without those that cannot be read.
+    async fn inbox(&self, shard: u16, limit: u32) -> Result<Vec<Message>, StoreError> {
+        Ok(self.inbox_except(shard, &[], limit).await?.messages)
+    }
     /// Puts messages into a shard's inbox; one that is there already stays.
     async fn post(&self, shard: u16, messages: &[Message]) -> Result<(), StoreError>;
+    /// As [`HandleStore::post`], as long as the shard has not changed hands since `lease` was read: whoever takes it over
+    /// later finds the messages. False, and nothing is posted, if it has.
+    async fn post_under(&self, lease: &Lease, messages: &[Message]) -> Result<bool, StoreError>;
     /// Dead events of a run: all, or those of `indexes`.
     async fn dead_events(
         &self,

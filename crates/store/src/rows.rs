@@ -22,12 +22,11 @@ pub(crate) use emit::{
     task_rows, window_tasks,
 };
 pub(crate) use handle::{
-    BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, ScheduleBodyRow, SpecKey,
-    SpecRecord, TokenRecord, group_by_shard, message_rows, read_spec, run_rows, shard_keys, skipped_rows,
-    spec_keys,
+    BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, ScheduleBodyRow, ShardPolicyRow,
+    SpecKey, SpecRecord, TokenRecord, group_by_shard, message_rows, read_spec, run_rows, shard_keys, skipped_rows,
 };
 pub(crate) use key::KeyRecord;
-pub(crate) use load::{Assembly, emitted, emitted_specs};
+pub(crate) use load::{Assembly, Untaken, read_inbox};
 pub(crate) use plan::{
     AuditRow, ChildRow, CountRow, PolicyNew, PolicyRow, Registry, ScheduleNew, ScheduleRow, SpecRow, audit,
     id_range, read_schedule,

@@ -52,6 +52,7 @@ fn verdict(run: &v1::Run, launch_us: i64, start_us: Option<i64>) -> (&'static st
     match run.state() {
         v1::RunState::Cancelled => ("cancelled", "warn"),
         v1::RunState::Skipped => ("skipped", "warn"),
+        v1::RunState::Unreadable => ("unreadable", "bad"),
         v1::RunState::Running => ("running", "go"),
         v1::RunState::Finished if counts.dead + counts.lost + counts.failed > 0 => {
             ("done, not all well", "bad")

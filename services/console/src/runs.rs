@@ -14,7 +14,7 @@ use crate::visit::{Body, Visit, to};
 
 /// So many are on a page.
 const PAGE: i32 = 50;
-const STATES: [(&str, &str); 7] = [
+const STATES: [(&str, &str); 8] = [
     ("", "all"),
     ("WAITING", "waiting"),
     ("RUNNING", "running"),
@@ -22,6 +22,7 @@ const STATES: [(&str, &str); 7] = [
     ("CANCELLED", "cancelled"),
     ("SKIPPED", "skipped"),
     ("EMITTED", "emitted"),
+    ("UNREADABLE", "unreadable"),
 ];
 
 /// What the list is asked for.

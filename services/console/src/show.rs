@@ -143,6 +143,7 @@ pub(crate) fn run_state(state: RunState) -> Markup {
         RunState::Running => "go",
         RunState::Finished => "ok",
         RunState::Cancelled | RunState::Skipped => "warn",
+        RunState::Unreadable => "bad",
         _ => "mute",
     };
     tag(&word(state.as_str_name(), "RUN_STATE_"), class)

@@ -21,6 +21,8 @@ pub(crate) use wire::{extended_from_wire, extended_to_wire, released_from_wire, 
 
 /// How often the owner of an event is looked for.
 const ASKED_MAX: u32 = 3;
+/// How often a release is put into the inbox of a shard that changes hands meanwhile.
+const POSTED_MAX: u32 = 3;
 
 /// A request for one event that has been understood.
 pub(crate) struct Addressed {
@@ -122,16 +124,25 @@ impl Shared {
         }
         // What is boxed here and below is rare and far larger than the rest, for which each of a thousand releases would have room.
         match self.release_anywhere(&request, &at, &release).await {
-            Asked::Answer(Replied::Answer(Answer::NotHeld)) => Box::pin(self.ended(&at)).await,
-            Asked::Answer(Replied::Answer(answer)) => answered(answer),
-            Asked::Answer(Replied::Foreign) => Err(unknown(at.event)),
-            Asked::Answer(Replied::TryAgain) => Err(Released::Failed(Status::unavailable(
-                "the store did not confirm the release; try again, with the attempt",
-            ))),
-            Asked::Nobody => Box::pin(self.post_release(&at, release)).await,
-            Asked::Unclear if is_repeatable(&release) => Box::pin(self.post_release(&at, release)).await,
+            Asked::Answer(replied) => self.replied(&at, replied).await,
+            Asked::Nobody => Box::pin(self.post_release(&request, &at, release)).await,
+            Asked::Unclear if is_repeatable(&release) => {
+                Box::pin(self.post_release(&request, &at, release)).await
+            }
             Asked::Unclear => Err(Released::Failed(Status::unavailable(
                 "the event's handler did not answer; try again, with the attempt",
+            ))),
+        }
+    }
+
+    /// What an owner's answer is to the caller.
+    async fn replied(&self, at: &Addressed, replied: Replied) -> Result<Released, Released> {
+        match replied {
+            Replied::Answer(Answer::NotHeld) => Box::pin(self.ended(at)).await,
+            Replied::Answer(answer) => answered(answer),
+            Replied::Foreign => Err(unknown(at.event)),
+            Replied::TryAgain => Err(Released::Failed(Status::unavailable(
+                "the store did not confirm the release; try again, with the attempt",
             ))),
         }
     }
@@ -170,23 +181,43 @@ impl Shared {
         self.peers.routes().ask(at.event.shard, ask).await
     }
 
-    /// The owner cannot be reached: its shard's inbox takes the release, durably, for the attempt that is in flight now.
-    async fn post_release(&self, at: &Addressed, mut release: Release) -> Result<Released, Released> {
+    /// The owner cannot be reached: its shard's inbox takes the release, durably, for the attempt that is in flight now. If
+    /// the shard has changed hands meanwhile, its new owner is asked: it may have read the inbox already.
+    async fn post_release(
+        &self,
+        request: &v1::ReleaseTokenRequest,
+        at: &Addressed,
+        release: Release,
+    ) -> Result<Released, Released> {
         let event = at.event;
-        let tokens = self.store.tokens(event.shard, event.run, event.index, 1).await.map_err(failed)?;
-        let Some(token) = tokens.first().filter(|t| t.index == event.index) else {
-            return self.ended(at).await;
-        };
-        self.check_namespace(at).await?;
-        if token.state == TokenState::Waiting || release.attempt.is_some_and(|a| a < token.attempt) {
-            return answered(Answer::Late);
+        for _ in 0..POSTED_MAX {
+            // Before the look at the event: what a later owner does to it is seen, or the lease is another one.
+            let leases = self.store.leases().await.map_err(failed)?;
+            let Some(lease) = leases.into_iter().find(|lease| lease.shard == event.shard) else { break };
+            let tokens = self.store.tokens(event.shard, event.run, event.index, 1).await.map_err(failed)?;
+            let Some(token) = tokens.first().filter(|t| t.index == event.index) else {
+                return self.ended(at).await;
+            };
+            self.check_namespace(at).await?;
+            // An attempt is durable before it is delivered: there is no later one.
+            if token.state == TokenState::Waiting || release.attempt.is_some_and(|a| a != token.attempt) {
+                return answered(Answer::Late);
+            }
+            let release = Release { attempt: Some(token.attempt), ..release.clone() };
+            let message = Message { id: uuid::Uuid::now_v7(), control: Control::Release { release } };
+            tollgate_fault_points::pass("handler.post.before");
+            if self.store.post_under(&lease, &[message]).await.map_err(failed)? {
+                self.peers.wake(event.shard);
+                let message = "recorded; the handler that owns the event carries it out".to_owned();
+                return Ok(status(v1::ReleaseStatus::Released, message));
+            }
+            if let Asked::Answer(replied) = self.release_anywhere(request, at, &release).await {
+                return self.replied(at, replied).await;
+            }
         }
-        release.attempt = release.attempt.or(Some(token.attempt));
-        let message = Message { id: uuid::Uuid::now_v7(), control: Control::Release { release } };
-        self.store.post(event.shard, &[message]).await.map_err(failed)?;
-        self.peers.wake(event.shard);
-        let message = "recorded; the handler that owns the event carries it out".to_owned();
-        Ok(status(v1::ReleaseStatus::Released, message))
+        Err(Released::Failed(Status::unavailable(
+            "the event's shard is changing hands; try again, with the attempt",
+        )))
     }
 
     async fn check_namespace(&self, at: &Addressed) -> Result<(), Released> {

@@ -24,6 +24,7 @@ mod veil;
 
 use std::sync::Arc;
 
+use dashmap::DashMap;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tollgate_clock::{Alarms, Clock};
@@ -99,6 +100,8 @@ pub(crate) struct Shared {
     pub(crate) leaving: CancellationToken,
     /// Answers that are waited for although their shards have been handed over.
     pub(crate) reports: TaskTracker,
+    /// How many runs, and how many messages, of a shard cannot be read.
+    pub(crate) passed_over: Arc<DashMap<u16, (usize, usize)>>,
 }
 
 /// A handler process.
@@ -136,6 +139,7 @@ impl EventHandler {
             trust,
             leaving: CancellationToken::new(),
             reports: TaskTracker::new(),
+            passed_over: Arc::default(),
         };
         Ok(Self { shared })
     }

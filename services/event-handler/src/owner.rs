@@ -34,7 +34,7 @@ use crate::{Shared, outage};
 use gather::Gather;
 use handover::Closing;
 use heard::Heard;
-use load::{Loaded, News};
+use load::{Loaded, News, PassedOver, Taken};
 use perform::Outgoing;
 use syncs::Syncs;
 
@@ -88,6 +88,8 @@ pub(crate) struct Owner {
     watch: OwnerWatch,
     /// The last read did not read everything.
     more: bool,
+    /// What cannot be read.
+    passed_over: PassedOver,
     /// When the last read began (monotonic).
     read_began_us: i64,
     /// Who waits until the inbox has been carried out.
@@ -166,6 +168,7 @@ impl Owner {
             under_way: Vec::new(),
             heard: Heard::default(),
             more: false,
+            passed_over: PassedOver::new(),
             read_began_us: 0,
             syncs: Syncs::default(),
         }
@@ -233,6 +236,9 @@ impl Owner {
             if let Some(left) = self.close(&mut machine, &mut beside) {
                 return left;
             }
+            if self.passed_over.again() <= Instant::now() {
+                beside.read_due.get_or_insert_with(Instant::now);
+            }
             if beside.read.is_none()
                 && beside.closing.is_none()
                 && beside.read_due.take_if(|due| *due <= Instant::now()).is_some()
@@ -263,8 +269,10 @@ impl Owner {
                 return Some(self.commit_failed(machine, error));
             }
             Event::Read(Ok(news)) => {
-                if self.take_in(machine, news) {
-                    beside.read_due = Some(Instant::now());
+                match self.take_in(machine, news) {
+                    Taken::All { more: true } => beside.read_due = Some(Instant::now()),
+                    Taken::All { more: false } => {}
+                    Taken::Wants(rest) => beside.read = Some(rest),
                 }
             }
             Event::Read(Err(error)) => {
@@ -362,7 +370,9 @@ impl Owner {
         }
         let closing = beside.closing.as_ref().map(Closing::deadline);
         let soon = base + Duration::from_millis(1);
-        let read = beside.read_due.filter(|_| beside.closing.is_none()).map(|due| due.max(soon));
+        let read_due = beside.read_due.unwrap_or(self.passed_over.again());
+        let reads = beside.read.is_none() && beside.closing.is_none();
+        let read = reads.then_some(read_due.max(soon));
         let about = [timer, distrust, closing, read].into_iter().flatten().min();
         let sharp = [send, launch].into_iter().flatten().min();
         WakeAt::first(sharp, about.unwrap_or(base + IDLE_LOOK))

@@ -6,17 +6,43 @@ mod queue;
 mod sample;
 mod status;
 
-use tollgate_core::model::{Run, RunId, RunState};
+use tollgate_core::model::{Run, RunId, RunSpec, RunState};
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::v1;
 use tollgate_status::status as store_status;
+use tollgate_store::{Store, StoreError};
 use tonic::Status;
+use uuid::Uuid;
 
 use crate::Shared;
 use crate::routes::Input;
 
 /// The longest wait for an owner in this process.
 const SYNC: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// Specs, as far as they can be read.
+///
+/// # Errors
+/// The store's, but for rows that are corrupt.
+pub(crate) async fn readable_specs(
+    store: &dyn Store,
+    shard: u16,
+    keys: &[(Uuid, i64)],
+) -> Result<Vec<RunSpec>, StoreError> {
+    match store.specs(shard, keys).await {
+        Err(StoreError::Corrupt { .. }) => {}
+        read => return read,
+    }
+    let mut specs = Vec::with_capacity(keys.len());
+    for key in keys {
+        match store.specs(shard, &[*key]).await {
+            Ok(read) => specs.extend(read),
+            Err(error @ StoreError::Corrupt { .. }) => tracing::debug!(shard, %error, "a spec is passed over"),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(specs)
+}
 
 impl Shared {
     /// A run by its resource name.

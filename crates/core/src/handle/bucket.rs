@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use super::places::Places;
 use crate::model::{Now, Policy, SECOND_US};
 
 /// Over how many seconds starts are counted for people.
@@ -15,7 +16,7 @@ const RATE_WINDOW_S: i64 = 60;
 pub(super) struct Bucket {
     /// None for runs without a policy.
     pub policy: Option<Policy>,
-    /// It has been deleted and goes when nothing needs it.
+    /// It has been deleted, and goes a day later, when nothing needs it.
     pub deleted: bool,
     /// A run names a policy that the shard has not been told of yet: nothing starts.
     pub unknown: bool,
@@ -23,8 +24,8 @@ pub(super) struct Bucket {
     pub runs: u32,
     /// Tokens held.
     pub held: u32,
-    /// Held tokens whose delivery is not known yet.
-    pub sending: u32,
+    /// Deliveries under way, where no `max_in_flight` bounds them.
+    pub places: Places,
     /// Held tokens that have been silent for too long.
     pub suspect: u32,
     level: f64,
@@ -41,7 +42,7 @@ impl Bucket {
             unknown: false,
             runs: 0,
             held: 0,
-            sending: 0,
+            places: Places::default(),
             suspect: 0,
             level: 1.0,
             level_at_us: now.mono_us,
@@ -55,14 +56,14 @@ impl Bucket {
             return 0;
         }
         let Some(policy) = &self.policy else {
-            return sends_max.saturating_sub(self.sending);
+            return sends_max.saturating_sub(self.places.taken());
         };
         if policy.pause.is_some() {
             return 0;
         }
         let in_flight = match policy.limits.max_in_flight {
             Some(limit) => limit.saturating_sub(self.held),
-            None => sends_max.saturating_sub(self.sending),
+            None => sends_max.saturating_sub(self.places.taken()),
         };
         if policy.limits.rate_per_s.is_none() {
             return in_flight;
@@ -76,7 +77,6 @@ impl Bucket {
     /// One event starts.
     pub(super) fn take(&mut self, now: Now) {
         self.held += 1;
-        self.sending += 1;
         let second = now.mono_us.div_euclid(SECOND_US);
         match self.starts.back_mut() {
             Some((last, count)) if *last == second => *count += 1,
@@ -85,9 +85,19 @@ impl Bucket {
         while self.starts.front().is_some_and(|(s, _)| *s <= second - RATE_WINDOW_S) {
             self.starts.pop_front();
         }
+        self.spend();
+    }
+
+    /// An event that holds its token is sent again.
+    pub(super) fn spend(&mut self) {
         if self.rate().is_some() {
             self.level -= 1.0;
         }
+    }
+
+    /// Whether a number of tokens bounds it, and no places.
+    pub(super) fn has_limit(&self) -> bool {
+        self.policy.as_ref().is_some_and(|policy| policy.limits.max_in_flight.is_some())
     }
 
     /// Events started per second, over the last minute.
@@ -128,7 +138,7 @@ impl Bucket {
     pub(super) fn has_plenty(&self, events: u32, sends_max: u32) -> bool {
         let (taken, limit) = match self.policy.as_ref().and_then(|policy| policy.limits.max_in_flight) {
             Some(limit) => (self.held, limit),
-            None => (self.sending, sends_max),
+            None => (self.places.taken(), sends_max),
         };
         !self.is_paused() && self.rate().is_none() && taken.saturating_add(events) <= limit / 2
     }

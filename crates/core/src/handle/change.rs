@@ -11,6 +11,8 @@ use crate::model::{DAY_US, Pause, Policy, Run, RunId, Skipped};
 
 /// How many earlier generations of a schedule a shard remembers.
 const EARLIER_MAX: usize = 64;
+/// For how long a shard remembers where a schedule has gone: longer than dead events can be tried again by default.
+const AWAY_DAYS: i64 = 60;
 
 /// Where an acquired, unfinished event stands. It has a row as long as it is one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -130,6 +132,12 @@ impl ShardSchedule {
         all.filter(|(later, _)| *later > generation).map(|(_, changed_us)| changed_us).min()
     }
 
+    /// When nothing stale can come any more for which the row would have to be kept.
+    pub(super) fn forget_us(&self) -> i64 {
+        let kept_us = if self.home.is_some() { AWAY_DAYS * DAY_US } else { DAY_US };
+        self.until_us.max(self.changed_us).saturating_add(kept_us)
+    }
+
     /// Whether the shard has been told of this generation.
     pub(super) fn knows(&self, generation: i64) -> bool {
         self.generation == generation || self.earlier.iter().any(|(known, _)| *known == generation)
@@ -193,6 +201,8 @@ pub struct Changes {
     pub schedules_gone: Vec<Uuid>,
     /// Policies as the shard knows them now.
     pub policies: Vec<Policy>,
+    /// Policies that have been deleted, and when (wall clock): kept for a while for what comes late.
+    pub policies_deleted: Vec<(Uuid, i64)>,
     /// Policies that the shard forgets.
     pub policies_gone: Vec<Uuid>,
     /// Triggers that made no run.

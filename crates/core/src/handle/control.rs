@@ -48,7 +48,7 @@ pub enum Control {
         /// As it is now.
         policy: Policy,
     },
-    /// A policy was deleted; it is forgotten when no run needs it any more.
+    /// A policy was deleted; it is forgotten a day later, once no run needs it any more. May come before its last change.
     PolicyDeleted {
         /// Which one.
         uid: Uuid,

@@ -1,5 +1,7 @@
 //! From due to acquired: launches, lanes, tokens.
 
+use std::collections::BTreeSet;
+
 use uuid::Uuid;
 
 use super::change::{HistoryRow, Outcome, TokenRow, TokenState};
@@ -26,11 +28,19 @@ impl Shard {
                 self.record_withdrawn(run.id);
                 return;
             }
-            if stale && self.specs.contains_key(&(run.schedule_uid, current.0)) {
+            if stale {
                 (run.generation, run.events, run.priority) = current;
             }
+            if row.deleted {
+                self.cancel_untaken(run, DELETED.to_owned(), now);
+                return;
+            }
         }
-        let Some(spec) = self.specs.get(&(run.schedule_uid, run.generation)).cloned() else { return };
+        let Some(spec) = self.specs.get(&(run.schedule_uid, run.generation)).cloned() else {
+            self.pass_over(run);
+            return;
+        };
+        run.reason.clear();
         if run.kind == RunKind::Scheduled {
             run.policy_uid = spec.policy_uid;
         }
@@ -39,11 +49,51 @@ impl Shard {
         run.state = RunState::Waiting;
         self.wall_timers.insert((run.launch_us - self.options.early_us, WallTimer::Launch(run.id)));
         self.dirty_runs.insert(run.id);
-        let (id, uid) = (run.id, run.schedule_uid);
-        self.runs.insert(id, LiveRun::new(run, spec));
-        if self.schedules.get(&uid).and_then(|s| s.row.as_ref()).is_some_and(|r| r.deleted) {
-            self.cancel(id, DELETED.to_owned(), now);
+        self.runs.insert(run.id, LiveRun::new(run, spec));
+    }
+
+    /// The specs, besides their own, that runs need which an emitter has handed over: those of the generations that have
+    /// taken the place of theirs. To be asked before [`Self::adopt`].
+    pub fn specs_wanted(&self, runs: &[Run]) -> Vec<(Uuid, i64)> {
+        let current = |run: &Run| {
+            let row = self.schedules.get(&run.schedule_uid)?.row.as_ref()?;
+            let wanted = (row.uid, row.generation);
+            (row.generation > run.generation && !self.specs.contains_key(&wanted)).then_some(wanted)
+        };
+        runs.iter().filter_map(current).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Nobody can work on the run without its spec. It is marked, so that it is in nobody's way.
+    fn pass_over(&mut self, mut run: Run) {
+        if run.state == RunState::Emitted {
+            run.state = RunState::Unreadable;
+            run.reason = format!("the spec of its schedule's generation {} cannot be read", run.generation);
+            self.changes.runs_changed.push(run);
+            self.urgent = true;
         }
+    }
+
+    /// Ends a run that no owner has taken in, without anything of it having started.
+    pub(super) fn cancel_untaken(&mut self, mut run: Run, reason: String, now: Now) {
+        run.state = RunState::Cancelled;
+        run.reason = if reason.is_empty() { "cancelled".to_owned() } else { reason };
+        self.changes.history.push(HistoryRow {
+            run: run.id,
+            index: run.cursor,
+            count: run.events - run.cursor,
+            outcome: Outcome::Cancelled,
+            attempt: 0,
+            acquired_us: None,
+            delivered_us: None,
+            finished_us: now.wall_us,
+            message: run.reason.clone(),
+        });
+        run.counts.cancelled += run.events - run.cursor;
+        run.cursor = run.events;
+        run.finished_us = Some(now.wall_us);
+        self.gone.insert(run.id, (self.pending_commit(), false));
+        self.changes.runs_changed.push(run);
+        self.urgent = true;
     }
 
     /// A run's launch time has come: its schedule's overlap rule decides.
@@ -233,8 +283,11 @@ impl Shard {
         let sends_max = self.options.sends_max;
         let mut capacity = self.bucket(policy, now).capacity(now, sends_max);
         while capacity > 0 {
-            let Some(work) = self.queues.get_mut(&policy).and_then(super::queue::Queue::next) else { break };
+            let Some(work) = self.next_work(policy) else { break };
             capacity -= u32::from(self.start(work, now));
+        }
+        if let Some(queue) = self.queues.get_mut(&policy) {
+            queue.end_round();
         }
         if capacity == 0
             && let Some(uid) = policy
@@ -245,12 +298,26 @@ impl Shard {
         }
     }
 
+    /// What may start next under a policy: where places bound it, nobody takes those of the others.
+    fn next_work(&mut self, policy: Option<Uuid>) -> Option<Work> {
+        let (runs, bucket) = (&self.runs, self.buckets.get(&policy)?);
+        let sends_max = self.options.sends_max;
+        let has_place = |work: Work| {
+            runs.get(&work.run()).is_none_or(|run| bucket.places.allow(&run.sharer, sends_max))
+        };
+        let has_limit = bucket.has_limit();
+        self.queues.get_mut(&policy)?.next(|work| has_limit || has_place(work))
+    }
+
     /// Acquires a token for one piece of work. False where the work has vanished.
     fn start(&mut self, work: Work, now: Now) -> bool {
         let (key, policy) = match work {
             Work::Retry(id, index) => {
                 let Some(token) = self.tokens.get_mut(&(id, index)) else { return false };
                 token.queued = false;
+                if token.row.state == TokenState::Acquired {
+                    return self.start_again((id, index), now);
+                }
                 token.row.state = TokenState::Acquired;
                 token.row.attempt += 1;
                 token.row.delivered_us = None;
@@ -294,8 +361,36 @@ impl Shard {
             }
         };
         self.bucket(policy, now).take(now);
+        self.take_place(key);
         self.send(key);
         true
+    }
+
+    /// Sends an event that holds its token again. False where that is not to be done any more, or not yet.
+    fn start_again(&mut self, key: (RunId, u32), now: Now) -> bool {
+        let (Some(run), Some(token)) = (self.runs.get(&key.0), self.tokens.get(&key)) else { return false };
+        if token.sending || token.again_us.is_none() {
+            return false;
+        }
+        if run.cancelled {
+            self.hold(key, now);
+            return false;
+        }
+        let policy = token.policy;
+        self.bucket(policy, now).spend();
+        self.send_again(key);
+        self.take_place(key);
+        self.sync_lane(key.0, now);
+        true
+    }
+
+    /// Where places bound what starts, it has one from now on.
+    fn take_place(&mut self, key: (RunId, u32)) {
+        let (Some(run), Some(token)) = (self.runs.get(&key.0), self.tokens.get_mut(&key)) else { return };
+        if let Some(bucket) = self.buckets.get_mut(&token.policy).filter(|bucket| !bucket.has_limit()) {
+            bucket.places.take(&run.sharer);
+            token.placed = true;
+        }
     }
 
     /// Sends once the pending changes are durable.

@@ -93,7 +93,8 @@ impl Shard {
         }
         if token.doubtful {
             token.sending = false;
-            self.arm(key, Some(now.mono_us));
+            self.give_place_back(key);
+            self.send_again_at(key, now.mono_us);
         } else if run.cancelled {
             self.finish(key, Outcome::Cancelled, String::new(), now);
         } else {

@@ -58,6 +58,8 @@ impl Options {
 pub struct State {
     /// Its policies.
     pub policies: Vec<Policy>,
+    /// Those of them that have been deleted, and when (wall clock).
+    pub policies_deleted: Vec<(Uuid, i64)>,
     /// Its schedules.
     pub schedules: Vec<ShardSchedule>,
     /// Runs in the states WAITING and RUNNING. One without its spec is passed over, and its tokens count.

@@ -61,7 +61,8 @@ pub enum Reason {
         /// From now, in microseconds.
         wait_us: i64,
     },
-    /// So many deliveries are under way that no more start without a limit of their own.
+    /// So many deliveries are under way where no limit of their own bounds them that its schedule, target or namespace has
+    /// its share of them.
     SendsFull {
         /// Deliveries under way.
         sending: u32,
@@ -153,6 +154,19 @@ pub struct Status {
     pub pause: Option<Pause>,
     /// The latest message that paused or resumed it.
     pub pause_order: Uuid,
+    /// What it remembers.
+    pub remembered: Remembered,
+}
+
+/// How much a shard remembers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Remembered {
+    /// Schedules: for their runs, a pause, a cursor, or a change of the last day.
+    pub schedules: usize,
+    /// Run specs.
+    pub specs: usize,
+    /// Policies.
+    pub policies: usize,
 }
 
 /// What waits under a policy.
@@ -241,7 +255,8 @@ impl Shard {
         let gauges = gauges.collect();
         let upcoming = self.runs.len() as u64 - launched;
         let super::change::ShardPause { order, pause } = self.pause.clone();
-        Status { gauges, runs_launched: launched, runs_upcoming: upcoming, pause, pause_order: order }
+        let remembered = self.remembered();
+        Status { gauges, runs_launched: launched, runs_upcoming: upcoming, pause, pause_order: order, remembered }
     }
 
     fn waiting(
@@ -291,8 +306,9 @@ impl Shard {
                 reasons.push(Reason::Buffered { behind: *behind });
             }
         }
-        if run.retrying >= self.options.retrying_max {
-            reasons.push(Reason::RunRetrying { retrying: run.retrying });
+        let retrying = run.retrying + run.unclear;
+        if retrying >= self.options.retrying_max {
+            reasons.push(Reason::RunRetrying { retrying });
         }
         if let Some(bucket) = self.buckets.get(&run.row.policy_uid) {
             if bucket.unknown {
@@ -305,8 +321,8 @@ impl Shard {
                 Some(limit) if bucket.held >= limit => {
                     reasons.push(Reason::PolicyFull { held: bucket.held, limit });
                 }
-                None if bucket.sending >= self.options.sends_max => {
-                    reasons.push(Reason::SendsFull { sending: bucket.sending });
+                None if !bucket.places.allow(&run.sharer, self.options.sends_max) => {
+                    reasons.push(Reason::SendsFull { sending: bucket.places.taken() });
                 }
                 _ => {}
             }

@@ -1,6 +1,5 @@
 //! The ends of things: events, runs, and what nobody needs any more.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -15,6 +14,8 @@ impl Shard {
     /// Takes an event out of memory and gives its token back.
     pub(super) fn drop_token(&mut self, key: (RunId, u32)) -> Option<LiveToken> {
         self.arm(key, None);
+        self.leave_queue(key);
+        self.give_place_back(key);
         let token = self.tokens.remove(&key)?;
         self.dirty_tokens.remove(&key);
         match token.batch {
@@ -28,15 +29,35 @@ impl Shard {
             if token.row.state == TokenState::Waiting {
                 run.retrying -= 1;
                 self.wall_timers.remove(&(token.row.due_us, WallTimer::Retry(key.0, key.1)));
-                if token.queued {
-                    let (priority, schedule) = (run.row.priority, run.row.schedule_uid);
-                    if let Some(queue) = self.queues.get_mut(&token.policy) {
-                        queue.remove_retry(priority, schedule, token.row.due_us, key.0, key.1);
-                    }
-                }
             }
         }
         Some(token)
+    }
+
+    /// It is not to be sent again, or not yet. Whether it was.
+    pub(super) fn leave_queue(&mut self, key: (RunId, u32)) -> bool {
+        let Some(token) = self.tokens.get_mut(&key).filter(|t| t.queued || t.again_us.is_some()) else {
+            return false;
+        };
+        let Some(run) = self.runs.get_mut(&key.0) else { return false };
+        let again = token.again_us.take().is_some();
+        run.unclear -= u32::from(again);
+        if std::mem::take(&mut token.queued)
+            && let Some(queue) = self.queues.get_mut(&token.policy)
+        {
+            queue.remove_retry(run.row.priority, run.row.schedule_uid, token.row.due_us, key.0, key.1);
+        }
+        again
+    }
+
+    /// A delivery is over, or put off: its place is free.
+    pub(super) fn give_place_back(&mut self, key: (RunId, u32)) {
+        let Some(token) = self.tokens.get_mut(&key).filter(|token| token.placed) else { return };
+        token.placed = false;
+        if let (Some(run), Some(bucket)) = (self.runs.get(&key.0), self.buckets.get_mut(&token.policy)) {
+            bucket.places.give_back(&run.sharer);
+            self.ready.insert(token.policy);
+        }
     }
 
     /// The bucket no longer counts this token.
@@ -47,9 +68,6 @@ impl Shard {
         let twice = self.has(Planted::FreedTwice);
         if let Some(bucket) = self.buckets.get_mut(&token.policy) {
             bucket.held -= 1 + u32::from(twice && bucket.held > 1);
-            if token.row.state == TokenState::Acquired {
-                bucket.sending -= 1;
-            }
             if token.suspect {
                 bucket.suspect -= 1;
             }
@@ -116,17 +134,13 @@ impl Shard {
         self.leave_bucket(policy);
     }
 
-    /// A run is gone; with the last one, its deleted policy goes too.
+    /// A run is gone; with the last one, what is kept for a policy that nobody has told of.
     pub(super) fn leave_bucket(&mut self, policy: Option<Uuid>) {
         let Some(bucket) = self.buckets.get_mut(&policy) else { return };
         bucket.runs -= 1;
-        if let Some(uid) = policy
-            && bucket.deleted
-            && bucket.runs == 0
-        {
+        if bucket.unknown && bucket.runs == 0 && bucket.held == 0 {
             self.buckets.remove(&policy);
             self.queues.remove(&policy);
-            self.changes.policies_gone.push(uid);
         }
     }
 
@@ -152,19 +166,14 @@ impl Shard {
     /// it waits until that has doubled.
     pub(super) fn sweep(&mut self) {
         for key in std::mem::take(&mut self.idle_specs) {
-            let current = self.schedules.get(&key.0).and_then(|s| s.row.as_ref()).map(|r| r.generation);
-            if current != Some(key.1) && self.specs.get(&key).is_some_and(|spec| Arc::strong_count(spec) == 1)
-            {
+            if self.specs.get(&key).is_some_and(|spec| Arc::strong_count(spec) == 1) {
                 self.specs.remove(&key);
             }
         }
         if self.specs.len().max(self.schedules.len()) < self.sweep_at {
             return;
         }
-        let mut used: BTreeSet<_> =
-            self.runs.values().map(|r| (r.row.schedule_uid, r.row.generation)).collect();
-        used.extend(self.schedules.values().filter_map(|s| s.row.as_ref()).map(|r| (r.uid, r.generation)));
-        self.specs.retain(|key, _| used.contains(key));
+        self.specs.retain(|_, spec| Arc::strong_count(spec) > 1);
         self.schedules.retain(|_, s| {
             s.row.is_some() || s.blocked_us.is_some() || s.buffered.is_some() || !s.active.is_empty()
         });

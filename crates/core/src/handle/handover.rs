@@ -50,7 +50,8 @@ impl Shard {
         if token.row.state == TokenState::Acquired && token.row.attempt == attempt {
             token.sending = false;
             token.elsewhere_us = None;
-            self.arm((run, index), Some(now.mono_us));
+            self.give_place_back((run, index));
+            self.send_again_at((run, index), now.mono_us);
         }
     }
 
@@ -79,7 +80,7 @@ impl Shard {
             let until_us = token.elsewhere_us.map_or(until_us, |known| known.min(until_us));
             token.elsewhere_us = Some(until_us);
             token.doubtful = doubtful;
-            self.arm(key, Some(until_us));
+            self.send_again_at(key, until_us);
         }
     }
 

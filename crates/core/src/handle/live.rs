@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::change::{ShardSchedule, TokenRow, TokenState};
+use super::places::Sharer;
 use crate::model::{Run, RunId, RunKind, RunSpec, SECOND_US};
 
 /// An unfinished run.
@@ -21,12 +22,27 @@ pub(super) struct LiveRun {
     pub outstanding: u32,
     /// Those that wait for another attempt.
     pub retrying: u32,
+    /// Those whose delivery is unclear, and that wait to be sent again.
+    pub unclear: u32,
+    /// With whom it shares places.
+    pub sharer: Sharer,
 }
 
 impl LiveRun {
     pub(super) fn new(row: Run, spec: Arc<RunSpec>) -> Self {
         let cancelled = row.cursor == row.events && !row.reason.is_empty();
-        Self { row, spec, launched: false, cancelled, in_lane: false, outstanding: 0, retrying: 0 }
+        let sharer = Sharer::of(&row, &spec);
+        Self {
+            row,
+            spec,
+            launched: false,
+            cancelled,
+            in_lane: false,
+            outstanding: 0,
+            retrying: 0,
+            unclear: 0,
+            sharer,
+        }
     }
 
     /// When the event of this index falls due: the launch time, or its place in the spread.
@@ -48,7 +64,8 @@ impl LiveRun {
 
     /// Whether more of it is to start, once that is due.
     pub(super) fn wants(&self, retrying_max: u32) -> bool {
-        self.launched && !self.cancelled && self.row.cursor < self.row.events && self.retrying < retrying_max
+        let again = self.retrying + self.unclear;
+        self.launched && !self.cancelled && self.row.cursor < self.row.events && again < retrying_max
     }
 
     /// Whether its next event is due, or, where all fall due at once, will be within `early_us`.
@@ -66,6 +83,10 @@ pub(super) struct LiveToken {
     pub policy: Option<uuid::Uuid>,
     /// A delivery is under way.
     pub sending: bool,
+    /// It has one of its bucket's places.
+    pub placed: bool,
+    /// It is to be sent again, from then on (monotonic).
+    pub again_us: Option<i64>,
     /// An earlier delivery of it is unclear, so that a refusal of a later one proves nothing.
     pub doubtful: bool,
     /// Silent for longer than its time to live.
@@ -78,7 +99,7 @@ pub(super) struct LiveToken {
     pub stored: bool,
     /// The first index of the batch that it is stored in, where it has no row of its own.
     pub batch: Option<u32>,
-    /// It stands in its queue (waiting, and its time has come).
+    /// It stands in its queue: it waits for a token, or for a place to be sent again, and its time has come.
     pub queued: bool,
     /// A former owner waits for the answer of its delivery, until then (monotonic).
     pub elsewhere_us: Option<i64>,
@@ -94,6 +115,8 @@ impl LiveToken {
             row,
             policy,
             sending: false,
+            placed: false,
+            again_us: None,
             doubtful: false,
             suspect: false,
             sign_us: mono_us,

@@ -50,12 +50,16 @@ pub enum Planted {
     BatchKept,
     /// That a consumer has an event is not written into its batch.
     BatchHoldForgotten,
+    /// An unclear event keeps its place while it waits to be sent again, and for good.
+    PlaceKept,
+    /// A release that was recorded in the inbox is dropped if the event has been sent again since.
+    RecordedReleaseDropped,
 }
 
 #[cfg(feature = "planted-bugs")]
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::FreedTwice,
         Self::UnclearFrees,
         Self::WallClockTtl,
@@ -77,6 +81,8 @@ impl Planted {
         Self::AnswerBeforeDurable,
         Self::BatchKept,
         Self::BatchHoldForgotten,
+        Self::PlaceKept,
+        Self::RecordedReleaseDropped,
     ];
 }
 

@@ -11,7 +11,7 @@ use crate::model::RunId;
 /// What may start next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// An event that waited for another attempt.
+    /// An event that waited for another attempt, or to be sent again.
     Retry(RunId, u32),
     /// The next event of a run; the run stays in its lane.
     Next(RunId),
@@ -30,6 +30,15 @@ impl Lane {
     }
 }
 
+impl Work {
+    /// The run that it is of.
+    pub(super) fn run(self) -> RunId {
+        match self {
+            Self::Retry(run, _) | Self::Next(run) => run,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Level {
     /// The schedules that take turns: those with a lane, less the parked ones.
@@ -43,6 +52,8 @@ pub(super) struct Queue {
     levels: BTreeMap<Reverse<u8>, Level>,
     /// Schedules that wait for something else than a token.
     parked: BTreeSet<Uuid>,
+    /// Schedules that were passed over since the round began, and their priorities.
+    passed: Vec<(u8, Uuid)>,
 }
 
 impl Queue {
@@ -85,15 +96,24 @@ impl Queue {
         }
     }
 
-    /// Takes the next piece of work. A retry leaves its lane; a run stays until [`Queue::remove_run`].
-    pub(super) fn next(&mut self) -> Option<Work> {
-        let level = self.levels.values_mut().find(|level| !level.ring.is_empty())?;
+    /// Takes the next piece of work that may start. A retry leaves its lane; a run stays until [`Queue::remove_run`]. A
+    /// schedule whose next piece may not start takes no turns until [`Queue::end_round`].
+    pub(super) fn next(&mut self, may_start: impl Fn(Work) -> bool) -> Option<Work> {
+        let (Reverse(priority), level) = self.levels.iter_mut().find(|(_, level)| !level.ring.is_empty())?;
         let schedule = level.ring.pop_front()?;
         let lane = level.lanes.get_mut(&schedule)?;
-        let work = match lane.retries.pop_first() {
+        let retry = lane.retries.first().copied();
+        let work = match retry {
             Some((_, run, index)) => Work::Retry(run, index),
             None => Work::Next(lane.runs.first()?.1),
         };
+        if !may_start(work) {
+            self.passed.push((*priority, schedule));
+            return self.next(may_start);
+        }
+        if let Some(retry) = retry {
+            lane.retries.remove(&retry);
+        }
         if lane.is_empty() {
             level.lanes.remove(&schedule);
         } else {
@@ -101,6 +121,19 @@ impl Queue {
         }
         self.levels.retain(|_, level| !level.lanes.is_empty());
         Some(work)
+    }
+
+    /// Whoever was passed over is first in the next round.
+    pub(super) fn end_round(&mut self) {
+        for (priority, schedule) in std::mem::take(&mut self.passed).into_iter().rev() {
+            if let Some(level) = self.levels.get_mut(&Reverse(priority))
+                && level.lanes.contains_key(&schedule)
+                && !self.parked.contains(&schedule)
+                && !level.ring.contains(&schedule)
+            {
+                level.ring.push_front(schedule);
+            }
+        }
     }
 
     /// Lanes in the order of their priority, for explanations: (priority, schedule, lane).
@@ -146,13 +179,27 @@ mod tests {
         queue.push_run(5, b, 0, run(20));
         queue.push_run(9, a, 0, run(90));
         queue.push_retry(5, b, 0, run(20), 7);
-        assert_eq!(queue.next(), Some(Work::Next(run(90))));
+        assert_eq!(queue.next(|_| true), Some(Work::Next(run(90))));
         queue.remove_run(9, a, 0, run(90));
-        let order: Vec<_> = (0..4).filter_map(|_| queue.next()).collect();
+        let order: Vec<_> = (0..4).filter_map(|_| queue.next(|_| true)).collect();
         assert_eq!(
             order,
             [Work::Next(run(10)), Work::Retry(run(20), 7), Work::Next(run(10)), Work::Next(run(20))]
         );
+    }
+
+    #[test]
+    fn who_may_not_start_is_passed_over_until_the_next_round() {
+        let (a, b) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let mut queue = Queue::default();
+        queue.push_run(9, a, 0, run(10));
+        queue.push_run(5, b, 0, run(20));
+        let not_a = |work: Work| work.run() != run(10);
+        assert_eq!(queue.next(not_a), Some(Work::Next(run(20))), "of a lower priority");
+        queue.remove_run(5, b, 0, run(20));
+        assert_eq!(queue.next(not_a), None);
+        queue.end_round();
+        assert_eq!(queue.next(|_| true), Some(Work::Next(run(10))));
     }
 
     #[test]
@@ -162,11 +209,11 @@ mod tests {
         queue.push_run(5, a, 0, run(10));
         queue.park(a, true);
         queue.push_run(5, b, 0, run(20));
-        assert_eq!(queue.next(), Some(Work::Next(run(20))));
-        assert_eq!(queue.next(), Some(Work::Next(run(20))));
+        assert_eq!(queue.next(|_| true), Some(Work::Next(run(20))));
+        assert_eq!(queue.next(|_| true), Some(Work::Next(run(20))));
         queue.push_run(5, a, 1, run(11));
         queue.park(a, false);
-        assert_eq!(queue.next(), Some(Work::Next(run(20))));
-        assert_eq!(queue.next(), Some(Work::Next(run(10))));
+        assert_eq!(queue.next(|_| true), Some(Work::Next(run(20))));
+        assert_eq!(queue.next(|_| true), Some(Work::Next(run(10))));
     }
 }

@@ -14,7 +14,7 @@ use super::exchange::State;
 use super::live::{LiveRun, LiveToken};
 use super::planted::Planted;
 use super::shard::{Shard, WallTimer};
-use crate::model::{Now, Run, RunId, RunState};
+use crate::model::{DAY_US, Now, Run, RunId, RunState};
 
 impl Shard {
     /// Takes in what the store knew of the shard. What happened to it meanwhile happens now.
@@ -22,6 +22,12 @@ impl Shard {
         self.pause = state.pause;
         for policy in state.policies {
             self.buckets.insert(Some(policy.uid), Bucket::new(Some(policy), now));
+        }
+        for (uid, deleted_us) in state.policies_deleted {
+            if let Some(bucket) = self.buckets.get_mut(&Some(uid)) {
+                bucket.deleted = true;
+                self.wall_timers.insert((deleted_us + DAY_US, WallTimer::ForgetPolicy(uid)));
+            }
         }
         self.keep_specs(state.specs);
         for row in state.schedules {
@@ -131,8 +137,7 @@ impl Shard {
             TokenState::Acquired => {
                 let bucket = self.bucket(policy, now);
                 bucket.held += 1;
-                bucket.sending += 1;
-                self.arm(key, Some(now.mono_us));
+                self.send_again_at(key, now.mono_us);
             }
             TokenState::Held => {
                 self.bucket(policy, now).held += 1;

@@ -3,6 +3,7 @@
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
+use super::bucket::Bucket;
 use super::change::{Outcome, TokenState};
 use super::exchange::Effect;
 use super::live::LiveToken;
@@ -29,6 +30,10 @@ impl Shard {
         if !matches!(sent, Sent::NotSent { .. }) {
             token.unsent = None;
         }
+        let again = self.leave_queue(key);
+        if !(matches!(sent, Sent::Unclear { .. }) && self.has(Planted::PlaceKept)) {
+            self.give_place_back(key);
+        }
         match sent {
             Sent::Accepted => self.accepted(key, now),
             Sent::Refused { message, retry_after_ms, permanent } => {
@@ -49,6 +54,9 @@ impl Shard {
             }
             Sent::Unclear { message, retry_after_ms } => self.unclear(key, message, retry_after_ms, now),
             Sent::NotSent { message, retry_after_ms } => self.not_sent(key, message, retry_after_ms, now),
+        }
+        if again {
+            self.sync_lane(run, now);
         }
     }
 
@@ -148,15 +156,15 @@ impl Shard {
 
     /// From now on the event is its consumer's.
     pub(super) fn hold(&mut self, key: (RunId, u32), now: Now) {
+        let again = self.leave_queue(key);
         let Some(token) = self.tokens.get_mut(&key) else { return };
         token.row.state = TokenState::Held;
         token.sign_us = now.mono_us;
         self.dirty_tokens.insert(key);
-        if let Some(bucket) = self.buckets.get_mut(&token.policy) {
-            bucket.sending -= 1;
-            self.ready.insert(token.policy);
-        }
         self.arm_silence(key, now);
+        if again {
+            self.sync_lane(key.0, now);
+        }
     }
 
     fn is_explicit(&self, key: (RunId, u32)) -> bool {
@@ -188,6 +196,8 @@ impl Shard {
     /// Gives the token back; the event stays and waits.
     pub(super) fn wait(&mut self, key: (RunId, u32), due_us: i64, message: String) {
         self.arm(key, None);
+        self.leave_queue(key);
+        self.give_place_back(key);
         let Some(token) = self.tokens.remove(&key) else { return };
         self.uncount(&token);
         let mut row = token.row;
@@ -205,8 +215,8 @@ impl Shard {
         }
     }
 
-    /// Nobody knows whether the consumer has it: the token stays, the same id is sent again. After the last attempt
-    /// it counts as held, so that only a release, the time to live or an operator frees it.
+    /// Nobody knows whether the consumer has it: the token stays, the same id is sent again; meanwhile it needs no place.
+    /// After the last attempt it counts as held, so that only a release, the time to live or an operator frees it.
     fn unclear(&mut self, key: (RunId, u32), message: String, wait_ms: Option<i64>, now: Now) {
         let Some(run) = self.runs.get(&key.0) else { return };
         let (attempts_max, cancelled) = (run.spec.retry.attempts_max, run.cancelled);
@@ -221,7 +231,17 @@ impl Shard {
             return;
         }
         let wait_us = self.backoff_us(key.0, failures).max(wait_ms.unwrap_or(0).saturating_mul(1000));
-        self.arm(key, Some(now.mono_us.saturating_add(wait_us)));
+        self.send_again_at(key, now.mono_us.saturating_add(wait_us));
+        self.sync_lane(key.0, now);
+    }
+
+    /// It is to be sent again, from then on (monotonic).
+    pub(super) fn send_again_at(&mut self, key: (RunId, u32), at_us: i64) {
+        self.leave_queue(key);
+        let (Some(run), Some(token)) = (self.runs.get_mut(&key.0), self.tokens.get_mut(&key)) else { return };
+        token.again_us = Some(at_us);
+        run.unclear += 1;
+        self.arm(key, Some(at_us));
     }
 
     /// A refusal says nothing about an earlier delivery that was unclear: the consumer may be at work on that one.
@@ -260,23 +280,39 @@ impl Shard {
         let Some(run) = self.runs.get(&key.0) else { return };
         let parked =
             self.schedules.get(&run.row.schedule_uid).is_some_and(super::live::LiveSchedule::is_parked);
-        let (cancelled, same) = (run.cancelled, self.has(Planted::AttemptNotRaised));
+        let (cancelled, priority, uid) = (run.cancelled, run.row.priority, run.row.schedule_uid);
         let Some(token) = self.tokens.get_mut(&key) else { return };
-        let policy_paused = self
-            .buckets
-            .get(&token.policy)
-            .is_some_and(|b| b.policy.as_ref().is_some_and(|p| p.pause.is_some()) || b.unknown);
+        let bucket = self.buckets.get(&token.policy);
+        let paused = parked || bucket.is_some_and(Bucket::is_paused) || self.pause.pause.is_some();
         if cancelled {
             self.hold(key, now);
-        } else if parked || policy_paused || self.pause.pause.is_some() || self.draining {
+        } else if paused || self.draining {
             self.arm(key, Some(now.mono_us + PAUSED_RESEND_US));
+        } else if token.again_us.is_some_and(|again_us| self.caught_up_us < again_us) {
+            // A release that was acknowledged may wait in the inbox.
+            self.unread.insert(key);
+        } else if bucket.is_some_and(Bucket::has_limit) {
+            self.send_again(key);
+            self.sync_lane(key.0, now);
         } else {
-            token.row.attempt += u32::from(!same);
-            // Nobody knows any more what became of the delivery before.
-            token.doubtful = true;
-            token.elsewhere_us = None;
-            self.send(key);
+            token.queued = true;
+            let (policy, due_us) = (token.policy, token.row.due_us);
+            self.queues.entry(policy).or_default().push_retry(priority, uid, due_us, key.0, key.1);
+            self.ready.insert(policy);
+            self.park_if_needed(uid);
         }
+    }
+
+    /// Sends an event that holds its token with its next attempt.
+    pub(super) fn send_again(&mut self, key: (RunId, u32)) {
+        self.leave_queue(key);
+        let same = self.has(Planted::AttemptNotRaised);
+        let Some(token) = self.tokens.get_mut(&key) else { return };
+        token.row.attempt += u32::from(!same);
+        // Nobody knows any more what became of the delivery before.
+        token.doubtful = true;
+        token.elsewhere_us = None;
+        self.send(key);
     }
 
     /// held -> suspect -> reclaimed.

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::batch::{self, TokenBatch};
 use super::bucket::Bucket;
 use super::change::{Changes, ShardPause, TokenState};
+use super::explain::Remembered;
 use super::exchange::{Commit, Deadline, Effect, Options, Send, State};
 use super::live::{LiveRun, LiveSchedule, LiveToken};
 use super::planted::Planted;
@@ -24,8 +25,10 @@ pub(super) enum WallTimer {
     Spread(RunId),
     FinishBy(RunId),
     Retry(RunId, u32),
-    /// Nothing stale of a deleted schedule can come any more.
+    /// Nothing stale of a schedule can come any more.
     Forget(Uuid),
+    /// Nothing of a deleted policy can come any more.
+    ForgetPolicy(Uuid),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +48,8 @@ pub struct Shard {
     pub(super) buckets: BTreeMap<Option<Uuid>, Bucket>,
     pub(super) queues: BTreeMap<Option<Uuid>, Queue>,
     pub(super) schedules: BTreeMap<Uuid, LiveSchedule>,
+    /// Policies whose deletion has come before anything else of them, and when (wall clock).
+    pub(super) policies_ended: BTreeMap<Uuid, i64>,
     pub(super) specs: BTreeMap<(Uuid, i64), Arc<RunSpec>>,
     pub(super) runs: BTreeMap<RunId, LiveRun>,
     pub(super) tokens: BTreeMap<(RunId, u32), LiveToken>,
@@ -77,6 +82,8 @@ pub struct Shard {
     pub(super) sweep_at: usize,
     /// Tokens of silent consumers taken back since somebody asked.
     pub(super) reclaimed: u64,
+    /// Events that are to be sent again once the inbox has been read.
+    pub(super) unread: BTreeSet<(RunId, u32)>,
     /// When the last read began that left nothing in the inbox (monotonic).
     pub(super) caught_up_us: i64,
     lazy_until_us: Option<i64>,
@@ -99,6 +106,7 @@ impl Shard {
             buckets: BTreeMap::from([(None, Bucket::new(None, now))]),
             queues: BTreeMap::new(),
             schedules: BTreeMap::new(),
+            policies_ended: BTreeMap::new(),
             specs: BTreeMap::new(),
             runs: BTreeMap::new(),
             tokens: BTreeMap::new(),
@@ -121,6 +129,7 @@ impl Shard {
             idle_specs: BTreeSet::new(),
             sweep_at: 2 * SWEEP_MIN,
             reclaimed: 0,
+            unread: BTreeSet::new(),
             caught_up_us: i64::MIN,
             lazy_until_us: None,
             committing: None,
@@ -155,9 +164,15 @@ impl Shard {
     }
 
     /// Everything that was in the inbox at `began_us` (monotonic) has been handed over. To be called after every read
-    /// that left nothing: no token is reclaimed before the inbox has been read after its time came.
+    /// that left nothing: no token is reclaimed, and nothing sent again, before the inbox has been read after its time
+    /// came.
     pub fn caught_up(&mut self, began_us: i64) {
         self.caught_up_us = self.caught_up_us.max(began_us);
+        for key in std::mem::take(&mut self.unread) {
+            if self.tokens.get(&key).is_some_and(|token| token.again_us.is_some() && !token.queued) {
+                self.arm(key, Some(began_us));
+            }
+        }
     }
 
     /// From now on nothing starts: the owner wants to give the shard up. What is pending is not put off.
@@ -197,6 +212,12 @@ impl Shard {
     /// How many commits are durable.
     pub fn commits(&self) -> u64 {
         self.commits
+    }
+
+    /// How much the machine remembers.
+    pub fn remembered(&self) -> Remembered {
+        let policies = self.buckets.keys().flatten().count();
+        Remembered { schedules: self.schedules.len(), specs: self.specs.len(), policies }
     }
 
     /// How many runs the machine holds, launched or not.
@@ -394,6 +415,7 @@ impl Shard {
                 WallTimer::FinishBy(run) => self.window_ended(run, now),
                 WallTimer::Retry(run, index) => self.retry_is_due(run, index),
                 WallTimer::Forget(schedule) => self.forget_schedule(schedule, now),
+                WallTimer::ForgetPolicy(policy) => self.forget_policy(policy, now),
             }
         }
         while let Some(&(at_us, timer)) = self.mono_timers.first() {

@@ -49,7 +49,7 @@ impl Shard {
         self.keep_specs(context.specs.clone());
         match message.control {
             Control::PolicyChanged { policy } => self.policy_changed(policy, now),
-            Control::PolicyDeleted { uid } => self.policy_deleted(uid),
+            Control::PolicyDeleted { uid } => self.policy_deleted(uid, now),
             Control::ScheduleChanged { schedule, namespace, schedule_id, policy_uid, onward } => {
                 let template = Template { namespace, schedule_id, policy_uid };
                 if onward.is_empty() {
@@ -62,8 +62,11 @@ impl Shard {
                 self.cursor_left(schedule_uid, cursor, message.id);
             }
             Control::CancelRun { run, reason } => {
-                self.adopt(context.runs.into_iter().filter(is_emitted).collect(), Vec::new(), now);
-                self.cancel(run, reason, now);
+                let untaken = context.runs.into_iter().find(|r| r.id == run && is_untaken(r));
+                match untaken.filter(|_| !self.has_been(run)) {
+                    Some(run) => self.cancel_untaken(run, reason, now),
+                    None => self.cancel(run, reason, now),
+                }
             }
             Control::RetryDead { run, .. } => self.retry_dead(run, context, now),
             Control::PauseShard { pause } if message.id >= self.pause.order => {
@@ -74,7 +77,15 @@ impl Shard {
             Control::PauseShard { .. } => {}
             Control::UnderWay { deliveries } => self.under_way_elsewhere(deliveries, now),
             Control::Sent { run, index, attempt, sent } => self.sent(run, index, attempt, sent, now),
-            Control::Release { release } => {
+            Control::Release { mut release } => {
+                // It was answered as recorded while the attempt that it names was in flight. An owner that had not read it
+                // yet may have sent the event again since.
+                let token = self.tokens.get(&(release.run, release.index));
+                if !self.has(Planted::RecordedReleaseDropped)
+                    && token.is_some_and(|t| t.in_flight() && release.attempt.is_some_and(|a| a < t.row.attempt))
+                {
+                    release.attempt = None;
+                }
                 // Nobody waits for an answer any more: what it says is in the store.
                 if let Some(_unchanged) = self.release(release, 0, now) {}
             }
@@ -110,6 +121,9 @@ impl Shard {
             }
             self.finish(key, Outcome::Cancelled, message.clone(), now);
         }
+        for key in self.queued_again(|(run, _), _| *run == id) {
+            self.hold(key, now);
+        }
         self.finish_if_done(id, now);
     }
 
@@ -122,7 +136,17 @@ impl Shard {
         bucket.unknown = false;
         bucket.change(policy.clone(), now);
         self.changes.policies.push(policy);
+        if let Some(deleted_us) = self.policies_ended.remove(&uid)
+            && let Some(bucket) = self.buckets.get_mut(&Some(uid))
+        {
+            bucket.deleted = true;
+            self.changes.policies_deleted.push((uid, deleted_us));
+        }
         self.ready.insert(Some(uid));
+        // What holds a token needs a place only as long as no limit bounds them.
+        for key in self.queued_again(|_, token| token.policy == Some(uid)) {
+            self.send_again_at(key, now.mono_us);
+        }
         // A time to live may have become shorter or longer, and a suspect token may be reclaimed from now on.
         let held: Vec<_> = self
             .tokens
@@ -135,14 +159,37 @@ impl Shard {
         }
     }
 
-    fn policy_deleted(&mut self, uid: Uuid) {
-        let Some(bucket) = self.buckets.get_mut(&Some(uid)) else { return };
-        bucket.deleted = true;
-        if bucket.runs == 0 {
-            self.buckets.remove(&Some(uid));
-            self.queues.remove(&Some(uid));
-            self.changes.policies_gone.push(uid);
+    /// Events that stand in their queues to be sent again.
+    fn queued_again(&self, of: impl Fn(&(RunId, u32), &LiveToken) -> bool) -> Vec<(RunId, u32)> {
+        let queued = self.tokens.iter().filter(|(key, t)| t.queued && t.again_us.is_some() && of(key, t));
+        queued.map(|(key, _)| *key).collect()
+    }
+
+    /// It is kept for a day, for runs that were made before and come late. A change may come late as well.
+    fn policy_deleted(&mut self, uid: Uuid, now: Now) {
+        match self.buckets.get_mut(&Some(uid)).filter(|bucket| bucket.policy.is_some()) {
+            Some(bucket) if bucket.deleted => return,
+            Some(bucket) => {
+                bucket.deleted = true;
+                self.changes.policies_deleted.push((uid, now.wall_us));
+            }
+            None => {
+                self.policies_ended.entry(uid).or_insert(now.wall_us);
+            }
         }
+        self.wall_timers.insert((now.wall_us + DAY_US, WallTimer::ForgetPolicy(uid)));
+    }
+
+    pub(super) fn forget_policy(&mut self, uid: Uuid, now: Now) {
+        self.policies_ended.remove(&uid);
+        let Some(bucket) = self.buckets.get(&Some(uid)).filter(|bucket| bucket.deleted) else { return };
+        if bucket.runs > 0 || bucket.held > 0 {
+            self.wall_timers.insert((now.wall_us + DAY_US, WallTimer::ForgetPolicy(uid)));
+            return;
+        }
+        self.buckets.remove(&Some(uid));
+        self.queues.remove(&Some(uid));
+        self.changes.policies_gone.push(uid);
     }
 
     /// The schedule has a new generation: what was emitted for the time after the change is put right. One that is
@@ -169,6 +216,7 @@ impl Shard {
                 return;
             }
             row.follow(old);
+            self.wall_timers.remove(&(old.forget_us(), WallTimer::Forget(uid)));
         }
         let deleted = row.deleted;
         schedule.row = Some(row.clone());
@@ -186,25 +234,27 @@ impl Shard {
         self.park_if_needed(uid);
     }
 
-    /// The fence of a deleted schedule is kept for a day beyond the last window that could hold something stale.
+    /// A schedule's fence is kept for a day beyond the last window that could hold something stale.
     pub(super) fn forget_later(&mut self, row: &ShardSchedule) {
-        if row.deleted {
-            let at_us = row.until_us.max(row.changed_us) + DAY_US;
-            self.wall_timers.insert((at_us, WallTimer::Forget(row.uid)));
-        }
+        self.wall_timers.insert((row.forget_us(), WallTimer::Forget(row.uid)));
     }
 
+    /// What a schedule's next run needs, its pause and its cursor, is kept as long as the schedule is.
     pub(super) fn forget_schedule(&mut self, uid: Uuid, now: Now) {
-        let Some(schedule) = self.schedules.get(&uid) else { return };
-        let Some(row) = schedule.row.as_ref().filter(|row| row.deleted) else { return };
+        let Some(schedule) = self.schedules.get_mut(&uid) else { return };
+        let Some(row) = &schedule.row else { return };
+        if row.forget_us() > now.wall_us || !row.deleted && (row.pause.is_some() || row.cursor.is_some()) {
+            return;
+        }
         if !schedule.active.is_empty() || schedule.buffered.is_some() {
             self.wall_timers.insert((now.wall_us + DAY_US, WallTimer::Forget(uid)));
             return;
         }
-        let generation = row.generation;
-        self.schedules.remove(&uid);
+        schedule.row = None;
+        if schedule.blocked_us.is_none() {
+            self.schedules.remove(&uid);
+        }
         self.dirty_schedules.remove(&uid);
-        self.specs.remove(&(uid, generation));
         self.changes.schedules_gone.push(uid);
     }
 
@@ -219,7 +269,7 @@ impl Shard {
             }
             if known.contains(&id) {
                 // One that a later generation's emitter handed over is that generation's.
-                let unread = |r: &&Run| r.id == id && is_emitted(r) && r.generation <= row.generation;
+                let unread = |r: &&Run| r.id == id && is_untaken(r) && r.generation <= row.generation;
                 if let Some(mut run) = read.iter().find(unread).cloned() {
                     (run.generation, run.events, run.priority) = (row.generation, row.events, row.priority);
                     self.adopt_run(run, now);
@@ -327,7 +377,7 @@ impl Shard {
             ..row.clone()
         };
         self.schedule_changed(here, &template, read, now);
-        let started = |r: &Run| !matches!(r.state, RunState::Emitted | RunState::Waiting);
+        let started = |r: &Run| !(is_untaken(r) || r.state == RunState::Waiting);
         let settled: BTreeSet<RunId> = read.iter().filter(|r| started(r)).map(|r| r.id).collect();
         row.launches_us.retain(|launch_us| {
             let run = RunId::derive(row.uid, *launch_us);
@@ -427,8 +477,8 @@ impl Shard {
     }
 }
 
-fn is_emitted(run: &Run) -> bool {
-    run.state == RunState::Emitted
+fn is_untaken(run: &Run) -> bool {
+    run.state.is_untaken()
 }
 
 /// A schedule to be passed on to another shard.

@@ -39,7 +39,8 @@ impl Shard {
             if is_cancelled || is_hopeless {
                 self.hold(key, now);
             } else {
-                self.arm(key, Some(now.mono_us.saturating_add(wait_us)));
+                self.send_again_at(key, now.mono_us.saturating_add(wait_us));
+                self.sync_lane(key.0, now);
             }
         } else if is_cancelled {
             self.finish(key, Outcome::Cancelled, message, now);

@@ -11,7 +11,7 @@ use super::{CheckAgain, OverlapRule, Payload, RetryPolicy, Schedule, Target};
 /// Id of a run, derived from its schedule and launch time, so that emitting twice is harmless.
 ///
 /// The first 48 bits are the launch time in milliseconds, so that ids sort by time; the others are a hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RunId(pub Uuid);
 
@@ -63,6 +63,15 @@ pub enum RunState {
     Cancelled,
     /// Not run at all by its schedule's overlap rule.
     Skipped,
+    /// Passed over by the owner, which cannot read it or its spec; tried again now and then.
+    Unreadable,
+}
+
+impl RunState {
+    /// Whether no owner has taken the run in yet.
+    pub fn is_untaken(self) -> bool {
+        matches!(self, Self::Emitted | Self::Unreadable)
+    }
 }
 
 /// How many of a run's events ended how.

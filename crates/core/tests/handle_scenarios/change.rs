@@ -327,3 +327,65 @@ fn specs_that_no_run_needs_are_forgotten() {
     let kept = format!("{:?}", world.shard).matches(&long).count();
     assert!(kept < 200, "{kept} of 500 specs are kept");
 }
+
+#[test]
+fn what_was_changed_is_forgotten_a_day_later_and_its_spec_at_once() {
+    let mut world = World::new();
+    for number in 0..500 {
+        let s = RunSpec { generation: 2, ..spec(1_000 + number, None) };
+        world.store.specs.insert((s.schedule_uid, 2), s.clone());
+        let mut row = fence(&s, world.now.wall_us, world.now.wall_us + MINUTE_US, Vec::new());
+        row.generation = 2;
+        // Of some, the next run needs something.
+        match number {
+            0 => row.pause = Some(pause()),
+            1 => row.cursor = Some("page 7".to_owned()),
+            _ => {}
+        }
+        world.tell(Control::ScheduleChanged {
+            schedule: row,
+            namespace: "default".into(),
+            schedule_id: s.schedule_id,
+            policy_uid: None,
+            onward: Vec::new(),
+        });
+    }
+    world.shard.begin_read();
+    let remembered = world.shard.remembered();
+    assert_eq!((remembered.schedules, remembered.specs), (500, 0));
+    world.restart_after_s(1);
+    assert_eq!(world.shard.remembered().specs, 0);
+    world.sleep_s(86_400 + 120);
+    world.flush();
+    assert_eq!((world.shard.remembered().schedules, world.store.schedules.len()), (2, 2));
+}
+
+#[test]
+fn a_stale_run_that_comes_late_brings_the_spec_of_the_current_generation() {
+    let mut world = World::new();
+    let (old, new) = (spec(10, None), RunSpec { generation: 2, finish_by_s: Some(600), ..spec(10, None) });
+    world.store.specs.insert((new.schedule_uid, 2), new.clone());
+    let launch_us = START_US + 10 * SECOND_US;
+    let mut row = fence(&new, START_US, START_US + MINUTE_US, vec![launch_us]);
+    (row.generation, row.events) = (2, 4);
+    // The message came before the run, whose emitter was late; the run it made itself is known.
+    world.tell(Control::ScheduleChanged {
+        schedule: row,
+        namespace: "default".into(),
+        schedule_id: "s10".into(),
+        policy_uid: None,
+        onward: Vec::new(),
+    });
+    world.sleep_s(20);
+    assert_eq!(world.work_off(), 4);
+    world.shard.begin_read();
+    assert_eq!(world.shard.remembered().specs, 0);
+    let late_us = START_US + 30 * SECOND_US;
+    let mut row = world.store.schedules[&new.schedule_uid].clone();
+    row.launches_us.push(late_us);
+    world.store.schedules.insert(row.uid, row);
+    world.restart_after_s(0);
+    let id = world.emit(run(&old, late_us, 1), &old);
+    world.sleep_s(40);
+    assert_eq!((world.work_off(), world.row(id).generation), (4, 2));
+}

@@ -1,6 +1,6 @@
 //! max_in_flight, rate and burst, live changes of both, pauses, priority and turns, and how small a large batch stays.
 
-use tollgate_core::handle::Options;
+use tollgate_core::handle::{Options, Place};
 use tollgate_core::handle::change::Outcome;
 use tollgate_core::handle::control::Control;
 use tollgate_core::model::*;
@@ -58,7 +58,7 @@ fn without_a_policy_the_answer_releases_and_only_deliveries_under_way_are_bounde
     let mut world = World::with(options, Vec::new());
     let s = spec(10, None);
     let id = world.emit(run(&s, START_US, 12), &s);
-    assert_eq!(world.sends.len(), 5);
+    assert_eq!(world.sends.len(), 4, "one place is left for whoever comes next");
     assert!(!world.sends[0].explicit_release);
     assert_eq!(world.work_off(), 12);
     assert_eq!((world.row(id).counts.succeeded, world.row(id).state), (12, RunState::Finished));
@@ -73,9 +73,9 @@ fn a_policy_with_a_rate_only_lets_held_events_grow_but_not_deliveries() {
     world.sleep_s(1);
     let s = spec(10, Some(&p));
     world.emit(run(&s, START_US, 12), &s);
-    assert_eq!(world.accept_all().len(), 5);
-    assert_eq!(world.accept_all().len(), 5, "held events do not count");
-    assert_eq!((world.sends.len(), world.held(&p)), (2, 12));
+    assert_eq!(world.accept_all().len(), 4);
+    assert_eq!(world.accept_all().len(), 4, "held events do not count");
+    assert_eq!((world.sends.len(), world.held(&p)), (4, 12));
 }
 
 #[test]
@@ -218,20 +218,100 @@ fn an_unknown_policy_lets_nothing_through_until_the_shard_is_told() {
 }
 
 #[test]
-fn a_deleted_policy_is_forgotten_with_its_last_run() {
+fn a_deleted_policy_is_forgotten_a_day_later_once_no_run_needs_it() {
     let p = policy(1, at_most(2));
     let mut world = World::with_policy(&p);
     let s = spec(10, Some(&p));
     let id = world.emit(run(&s, START_US, 5), &s);
     world.tell(Control::PolicyDeleted { uid: p.uid });
+    world.sleep_s(2 * 86_400);
     assert!(world.store.policies.contains_key(&p.uid), "its run still needs it");
     assert_eq!(world.work_off(), 5);
     assert_eq!(world.row(id).state, RunState::Finished);
-    assert!(world.store.policies.is_empty());
+    let late = world.emit(run(&s, START_US + 1, 5), &s);
+    assert_eq!(world.sends.len(), 2, "what was made before and comes late runs under its last limits");
+    world.work_off();
+    world.restart_after_s(1);
+    assert_eq!(world.row(late).state, RunState::Finished);
+    assert!(world.store.policies.contains_key(&p.uid));
+    world.sleep_s(3 * 86_400);
+    assert!(world.store.policies.is_empty() && world.store.policies_deleted.is_empty());
+    assert_eq!(world.shard.remembered().policies, 0);
+}
+
+#[test]
+fn a_deletion_that_comes_before_the_last_change_is_not_forgotten() {
+    let mut world = World::new();
     let q = policy(2, at_most(2));
-    world.tell(Control::PolicyChanged { policy: q.clone() });
     world.tell(Control::PolicyDeleted { uid: q.uid });
+    world.tell(Control::PolicyChanged { policy: q.clone() });
+    assert!(world.store.policies_deleted.contains_key(&q.uid));
+    world.restart_after_s(1);
+    world.sleep_s(2 * 86_400);
     assert!(world.store.policies.is_empty());
+    assert_eq!(world.shard.remembered().policies, 0);
+}
+
+/// Another schedule than `s`, at the same target or another one.
+fn neighbour(s: &RunSpec, number: u128, url: &str) -> RunSpec {
+    let Target::Http { mut http, release } = s.target.clone() else { unreachable!() };
+    http.url = url.to_owned();
+    RunSpec { target: Target::Http { http, release }, ..spec(number, None) }
+}
+
+#[test]
+fn a_consumer_that_says_nothing_stops_no_other_schedule_without_a_policy() {
+    let mut world = World::new();
+    let s = spec(10, None);
+    world.emit(run(&s, START_US, 5_000), &s);
+    let hung = world.take_sends();
+    assert!((400..600).contains(&hung.len()), "about half of all places: {}", hung.len());
+    for (number, url) in [(11, "http://elsewhere.example/x"), (12, "http://127.0.0.1/other")] {
+        let other = neighbour(&s, number, url);
+        world.emit(run(&other, START_US, 300), &other);
+        let sent = world.take_sends();
+        assert!(sent.len() > 50 && sent.iter().all(|send| send.spec == other.clone().into()), "{}", sent.len());
+        for send in &sent {
+            world.answer(send, Sent::Accepted);
+        }
+        while !world.accept_all().is_empty() {}
+    }
+    // An unclear delivery needs no place while it waits to be sent again, and needs one then.
+    let (mut next, mut all) = (hung, 0);
+    while !next.is_empty() {
+        all += next.len();
+        for send in &next {
+            world.answer(send, unclear());
+        }
+        next = world.take_sends();
+    }
+    assert!((1_000..1_600).contains(&all), "others of the run take their places, up to a thousand: {all}");
+    world.sleep_s(4_000);
+    let again = world.take_sends();
+    assert!((400..600).contains(&again.len()) && again.iter().all(|s| s.attempt == 2), "{}", again.len());
+    world.store.runs.values().for_each(|run| assert_ne!(run.state, RunState::Finished));
+}
+
+#[test]
+fn what_waits_for_a_place_to_be_sent_again_goes_on_under_a_limit_and_when_it_is_cancelled() {
+    let mut p = policy(1, Limits { max_in_flight: None, rate_per_s: Some(1e6), burst: Some(1_000_000) });
+    let options = Options { sends_max: 2, ..Options::default() };
+    let mut world = World::with(options, vec![p.clone()]);
+    world.sleep_s(1);
+    let (s, t) = (spec(10, Some(&p)), spec(11, Some(&p)));
+    let id = world.emit(run(&s, START_US, 2), &s);
+    for send in world.take_sends() {
+        world.answer(&send, unclear());
+    }
+    // The other schedule has both places when the first one's events are to be sent again.
+    world.emit(run(&t, START_US + 1, 9), &t);
+    assert_eq!(world.take_sends().len(), 2);
+    world.sleep_s(4_000);
+    assert_eq!(world.take_sends().len(), 0);
+    assert_eq!(world.shard.place(id, 0), Some(Place::Acquired));
+    world.change_policy(&mut p, |p| p.limits = at_most(2));
+    let again = world.take_sends();
+    assert_eq!(again.iter().map(|s| (s.run, s.attempt)).collect::<Vec<_>>(), [(id, 2), (id, 2)]);
 }
 
 #[test]

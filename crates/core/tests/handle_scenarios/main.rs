@@ -19,4 +19,5 @@ mod release;
 mod retry;
 mod tokens;
 mod unsent;
+mod unreadable;
 mod world;

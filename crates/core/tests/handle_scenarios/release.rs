@@ -242,3 +242,53 @@ fn a_cancelled_event_does_not_come_again() {
     world.sleep_s(120);
     assert_eq!(world.sends.len(), 0);
 }
+
+#[test]
+fn a_release_that_was_recorded_counts_although_the_event_has_been_sent_again() {
+    let p = policy(1, at_most(1));
+    let mut world = World::with_policy(&p);
+    let s = spec(10, Some(&p));
+    let id = world.emit(run(&s, START_US, 2), &s);
+    let first = world.take_sends().remove(0);
+    // The owner dies; the next one has read the inbox and sends again before the release gets there.
+    world.restart_after_s(1);
+    let second = world.take_sends().remove(0);
+    assert_eq!((second.index, second.attempt), (0, 2));
+    world.tell(Control::Release { release: done(&first) });
+    assert_eq!(world.ended(id, 0).map(|row| (row.outcome, row.attempt)), Some((Outcome::Succeeded, 2)));
+    assert_eq!(world.take_sends().iter().map(|s| s.index).collect::<Vec<_>>(), [1], "its token is free");
+    world.answer(&second, Sent::Accepted);
+    assert_eq!(world.release(done(&second)), Answer::NotHeld);
+}
+
+#[test]
+fn nothing_is_sent_again_before_the_inbox_has_been_read() {
+    let p = policy(1, at_most(1));
+    let mut world = World::with_policy(&p);
+    let s = spec(10, Some(&p));
+    let id = world.emit(run(&s, START_US, 1), &s);
+    let first = world.take_sends().remove(0);
+    world.answer(&first, unclear());
+    world.inbox_is_read = false;
+    world.sleep_s(60);
+    assert_eq!(world.sends.len(), 0);
+    world.tell(Control::Release { release: done(&first) });
+    world.inbox_is_read = true;
+    world.sleep_s(60);
+    assert_eq!((world.sends.len(), world.row(id).state), (0, RunState::Finished));
+}
+
+#[test]
+fn an_inbox_that_was_read_late_puts_off_what_is_to_be_sent_again() {
+    let mut world = World::new();
+    let s = spec(10, None);
+    world.emit(run(&s, START_US, 1), &s);
+    let first = world.take_sends().remove(0);
+    world.answer(&first, unclear());
+    world.inbox_is_read = false;
+    world.sleep_s(60);
+    assert_eq!(world.sends.len(), 0);
+    world.inbox_is_read = true;
+    world.sleep_s(1);
+    assert_eq!(world.take_sends().iter().map(|s| s.attempt).collect::<Vec<_>>(), [2]);
+}

@@ -132,7 +132,11 @@ impl World {
 
     pub(crate) fn read_runs(&mut self) {
         self.shard.begin_read();
-        let (runs, specs) = self.store.emitted(i64::MAX);
+        let (mut runs, mut specs) = self.store.emitted(i64::MAX);
+        let (more, their) = self.store.unreadable();
+        runs.extend(more);
+        specs.extend(their);
+        specs.extend(self.store.specs_of(&[], &self.shard.specs_wanted(&runs)));
         self.shard.adopt(runs, specs, self.now);
         self.flush();
     }

@@ -1,9 +1,10 @@
 //! What targets and consumers say, on its way to the owner.
 
 use tollgate_core::handle::change::TokenState;
-use tollgate_core::handle::control::{Control, UnderWay};
+use tollgate_core::handle::control::{Control, Message, UnderWay};
 use tollgate_core::handle::release::{Answer, Release};
 use tollgate_core::model::*;
+use uuid::Uuid;
 
 use crate::bug::Bug;
 use crate::totals::Seen;
@@ -76,12 +77,33 @@ impl World {
         let key = (release.run, release.index);
         let row = self.stores[usize::from(shard)].tokens.get(&key).filter(|t| t.state != TokenState::Waiting);
         let Some(attempt) = row.map(|t| t.attempt) else { return };
-        if release.attempt.is_some_and(|given| given < attempt) {
+        if release.attempt.is_some_and(|given| given != attempt) {
             return;
         }
         self.count(Seen::ReleasedByInbox);
         let release = Release { attempt: release.attempt.or(Some(attempt)), ..release };
-        self.post_later(shard, Control::Release { release });
+        let lease_id = self.leases[usize::from(shard)].lease_id;
+        self.numbers += 1;
+        let id = Uuid::from_u64_pair(self.numbers, 0);
+        self.sequence.insert(id, self.numbers);
+        let late_us = if self.chaos { self.wait_us(&[0, 0, 1_000, 30_000, SECOND_US]) } else { 0 };
+        let message = Box::new(Message { id, control: Control::Release { release } });
+        self.after(late_us, Event::PostUnder(shard, lease_id, message));
+    }
+
+    /// A release is put into the inbox, and answered as recorded; unless the shard has changed hands since it was looked
+    /// at, and its new owner is to be asked.
+    pub(crate) fn post_under(&mut self, shard: u16, lease_id: u64, message: Message) {
+        let Control::Release { release } = &message.control else { return };
+        if self.leases[usize::from(shard)].lease_id != lease_id {
+            self.count(Seen::PostedTooLate);
+            let release = release.clone();
+            self.after(0, Event::Release { shard, release, inbox: false, tries: 0 });
+            return;
+        }
+        self.model.promise(release, self.now);
+        self.model.record(message.id, release);
+        self.stores[usize::from(shard)].inbox.insert(message.id, message);
     }
 
     /// False if this process does not take it.

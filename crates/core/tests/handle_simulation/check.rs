@@ -26,6 +26,7 @@ impl World {
         }
         store.apply(whole);
         self.model.committed(store, changes);
+        self.model.check_recorded(store, changes);
         for policy in store.policies.values() {
             let in_flight = self.model.in_flight(Some(policy.uid));
             let old = before.iter().find(|(uid, ..)| *uid == policy.uid);

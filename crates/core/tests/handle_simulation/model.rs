@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tollgate_core::handle::Send;
 use tollgate_core::handle::change::{Changes, Outcome, TokenRow, TokenState};
 use tollgate_core::handle::control::UnderWay;
-use tollgate_core::handle::release::Release;
+use tollgate_core::handle::release::{Release, ReleaseOutcome};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
@@ -44,6 +44,8 @@ pub(crate) struct Model {
     pub(crate) forged: BTreeSet<(Key, u32)>,
     /// Releases of attempts in flight that wait in an inbox, and since when (monotonic).
     promised: BTreeMap<(Key, u32), i64>,
+    /// The messages that carry releases which end their events.
+    recorded: BTreeMap<Uuid, Key>,
     /// Releases that were answered as recorded.
     acknowledged: BTreeMap<(Key, u32), Outcome>,
     /// The latest delivery of each event, and the shard it came from.
@@ -180,6 +182,26 @@ impl Model {
             && release.next_check_us.is_none()
         {
             self.promised.entry((key, attempt)).or_insert(now.mono_us);
+        }
+    }
+
+    /// A release that was answered as recorded is in the inbox.
+    pub(crate) fn record(&mut self, message: Uuid, release: &Release) {
+        let key = (release.run, release.index);
+        let ends = release.next_check_us.is_none() && release.outcome != ReleaseOutcome::Retry;
+        let of_flying =
+            self.flying.get(&key).is_some_and(|flying| release.attempt.is_some_and(|a| a <= flying.attempt));
+        if ends && of_flying && release.attempt.is_some_and(|a| !self.forged.contains(&(key, a))) {
+            self.recorded.insert(message, key);
+        }
+    }
+
+    /// Messages have been carried out: what was answered as released holds no token any more.
+    pub(crate) fn check_recorded(&mut self, store: &Store, changes: &Changes) {
+        for message in &changes.inbox_done {
+            let Some(key) = self.recorded.remove(message) else { continue };
+            let token = store.tokens.get(&key).filter(|t| t.state != TokenState::Waiting);
+            assert!(token.is_none(), "{key:?} was released by its inbox, and the store has {token:?}");
         }
     }
 

@@ -387,6 +387,8 @@ impl World {
             for (message, context) in messages {
                 machine.control(message, context, now);
             }
+            let mut specs = specs;
+            specs.extend(self.stores[usize::from(at.shard)].specs_of(&[], &machine.specs_wanted(&runs)));
             machine.adopt(runs, specs, now);
             machine.wait_for(std::mem::take(&mut owner.under_way), now);
             machine.caught_up(if bug == Bug::CaughtUpBlindly { i64::MAX } else { began_us });

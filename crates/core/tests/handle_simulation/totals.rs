@@ -20,7 +20,7 @@ states! {
     TakeoverLost, RetakenFromOneself, EffectsWithoutTrust, TrustLostAtLook, HandOver, HandOverWithNote, NotedTwice,
     AnswerReported, AnswerLost, NothingOwnsIt,
     // Consumers.
-    Released, ComesAgain, Late, NotHeld, Refused, Extended, ReleasedByInbox, ReleaseAskedAgain, ForgedRelease,
+    Released, ComesAgain, Late, NotHeld, Refused, Extended, ReleasedByInbox, PostedTooLate, ReleaseAskedAgain, ForgedRelease,
     LateAfterReclaim, Suspect, Reclaimed, FreedByOperator,
     // Ends.
     Succeeded, Failed, Dead, Expired, Cancelled, Lost, Skipped,

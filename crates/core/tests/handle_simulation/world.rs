@@ -158,6 +158,8 @@ pub(crate) enum Event {
     },
     /// A message becomes visible in an inbox.
     Post(u16, Box<Message>),
+    /// As [`Event::Post`], if the shard has not changed hands since.
+    PostUnder(u16, u64, Box<Message>),
     /// An emission by hand reaches its shard.
     Emit(u16, Box<(Run, RunSpec)>),
     /// An emitter goes on.
@@ -185,7 +187,15 @@ impl Event {
 
     /// Whether the world is not at rest before it has happened.
     fn is_work(&self) -> bool {
-        matches!(self, Self::Emit(..) | Self::Post(..) | Self::Tell(_) | Self::Repair(_) | Self::Durable(_))
+        matches!(
+            self,
+            Self::Emit(..)
+                | Self::Post(..)
+                | Self::PostUnder(..)
+                | Self::Tell(_)
+                | Self::Repair(_)
+                | Self::Durable(_)
+        )
     }
 
     fn number(&self) -> u64 {
@@ -414,6 +424,7 @@ impl World {
                 }
                 self.stores[usize::from(shard)].inbox.insert(message.id, *message);
             }
+            Event::PostUnder(shard, lease_id, message) => self.post_under(shard, lease_id, *message),
             Event::Emit(shard, emission) => {
                 let (run, spec) = *emission;
                 self.stores[usize::from(shard)].emit(run, &spec);

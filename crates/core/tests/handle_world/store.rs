@@ -18,6 +18,8 @@ pub(crate) struct Store {
     pub(crate) batches: BTreeMap<(RunId, u32), TokenBatch>,
     pub(crate) history: BTreeMap<(RunId, u32), HistoryRow>,
     pub(crate) policies: BTreeMap<Uuid, Policy>,
+    /// When policies were deleted.
+    pub(crate) policies_deleted: BTreeMap<Uuid, i64>,
     pub(crate) schedules: BTreeMap<Uuid, ShardSchedule>,
     pub(crate) specs: BTreeMap<(Uuid, i64), RunSpec>,
     pub(crate) skipped: BTreeMap<(Uuid, i64), Skipped>,
@@ -40,6 +42,14 @@ impl Store {
         (runs, specs)
     }
 
+    /// Runs that have been passed over, and their specs, as far as there are any.
+    pub(crate) fn unreadable(&self) -> (Vec<Run>, Vec<RunSpec>) {
+        let runs = self.runs.values().filter(|r| r.state == RunState::Unreadable);
+        let runs: Vec<Run> = runs.cloned().collect();
+        let specs = self.specs_of(&runs, &[]);
+        (runs, specs)
+    }
+
     /// What a message needs.
     pub(crate) fn context(&self, needs: &Needs) -> Context {
         let runs: Vec<Run> = needs.runs.iter().filter_map(|id| self.runs.get(id)).cloned().collect();
@@ -55,14 +65,14 @@ impl Store {
     pub(crate) fn state(&self) -> State {
         let live = |r: &&Run| matches!(r.state, RunState::Waiting | RunState::Running);
         let runs: Vec<Run> = self.runs.values().filter(live).cloned().collect();
-        let current: Vec<_> = self.schedules.values().map(|s| (s.uid, s.generation)).collect();
         State {
             policies: self.policies.values().cloned().collect(),
+            policies_deleted: self.policies_deleted.iter().map(|(uid, at_us)| (*uid, *at_us)).collect(),
             schedules: self.schedules.values().cloned().collect(),
             tokens: self.tokens.values().filter(|t| !self.is_batched(t)).cloned().collect(),
             batches: self.batches.values().cloned().collect(),
             counted: Vec::new(),
-            specs: self.specs_of(&runs, &current),
+            specs: self.specs_of(&runs, &[]),
             runs,
             pause: self.pause.clone(),
         }
@@ -157,8 +167,13 @@ impl Store {
             let old = self.policies.insert(policy.uid, policy.clone());
             assert!(old.is_none_or(|o| o.generation < policy.generation), "{policy:?} goes back");
         }
+        for (uid, deleted_us) in &changes.policies_deleted {
+            assert!(self.policies.contains_key(uid), "a policy without a row is deleted: {uid}");
+            self.policies_deleted.insert(*uid, *deleted_us);
+        }
         for uid in &changes.policies_gone {
             self.policies.remove(uid);
+            self.policies_deleted.remove(uid);
         }
         for skipped in &changes.skipped {
             let key = (skipped.schedule_uid, skipped.launch_us);
@@ -179,7 +194,7 @@ impl Store {
                     run.started_us.is_none() && run.cursor == 0,
                     "a run that has started is withdrawn: {run:?}"
                 );
-                let unfinished = matches!(run.state, RunState::Emitted | RunState::Waiting);
+                let unfinished = run.state.is_untaken() || run.state == RunState::Waiting;
                 assert!(unfinished, "a run that has ended is withdrawn: {run:?}");
             }
         }
@@ -232,7 +247,7 @@ impl Store {
         assert!(tokens.is_none(), "{run:?} has ended and has a token: {tokens:?}");
     }
 
-    fn specs_of(&self, runs: &[Run], more: &[(Uuid, i64)]) -> Vec<RunSpec> {
+    pub(crate) fn specs_of(&self, runs: &[Run], more: &[(Uuid, i64)]) -> Vec<RunSpec> {
         let keys: BTreeSet<_> =
             runs.iter().map(|r| (r.schedule_uid, r.generation)).chain(more.iter().copied()).collect();
         keys.iter().filter_map(|key| self.specs.get(key)).cloned().collect()

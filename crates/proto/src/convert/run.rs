@@ -56,6 +56,7 @@ fn state(state: RunState) -> v1::RunState {
         RunState::Finished => v1::RunState::Finished,
         RunState::Cancelled => v1::RunState::Cancelled,
         RunState::Skipped => v1::RunState::Skipped,
+        RunState::Unreadable => v1::RunState::Unreadable,
     }
 }
 
@@ -64,19 +65,20 @@ fn state(state: RunState) -> v1::RunState {
 /// # Errors
 /// Any other text, in `filter`.
 pub fn state_in_filter(text: &str) -> Result<RunState, FieldError> {
-    const ALL: [RunState; 6] = [
+    const ALL: [RunState; 7] = [
         RunState::Emitted,
         RunState::Waiting,
         RunState::Running,
         RunState::Finished,
         RunState::Cancelled,
         RunState::Skipped,
+        RunState::Unreadable,
     ];
     let name = text.to_ascii_uppercase();
     let name = name.strip_prefix("RUN_STATE_").unwrap_or(&name);
     let named = |found: &RunState| state(*found).as_str_name().strip_prefix("RUN_STATE_") == Some(name);
     ALL.into_iter().find(named).ok_or_else(|| {
-        let expected = "state=EMITTED, WAITING, RUNNING, FINISHED, CANCELLED or SKIPPED";
+        let expected = "state=EMITTED, WAITING, RUNNING, FINISHED, CANCELLED, SKIPPED or UNREADABLE";
         FieldError::new("filter", text, expected)
     })
 }

@@ -113,7 +113,11 @@ async fn write_plan(connection: &mut PgConnection, shard: i32, rows: &ChangeRows
     if !rows.policies.is_empty() {
         let query =
             columns!(sqlx::query(sql!("shard_policies_put")).bind(shard), rows.policies; policy_uid body);
-        query.execute(connection).await?;
+        query.execute(&mut *connection).await?;
+    }
+    for (uid, deleted_us) in &rows.policies_deleted {
+        let query = sqlx::query(sql!("shard_policies_end")).bind(shard).bind(uid).bind(deleted_us);
+        query.execute(&mut *connection).await?;
     }
     Ok(())
 }

@@ -13,11 +13,12 @@ use uuid::Uuid;
 
 use super::Postgres;
 use crate::failure::Failure;
-use crate::handle::{HandleStore, Lease, LoadedShard, Member};
+use crate::corrupt::CorruptRow;
+use crate::handle::{HandleStore, Inbox, Lease, LoadedShard, Member, UntakenRuns};
 use crate::line::Fence;
 use crate::rows::{
-    BodyRow, ChangeRows, HistoryRecord, LeaseRow, MemberRow, MessageRow, RunRow, all, emitted, emitted_specs,
-    group_by_shard, message_rows, sound, spec_keys,
+    BodyRow, ChangeRows, HistoryRecord, LeaseRow, MemberRow, MessageRow, RunRow, Untaken, all,
+    group_by_shard, message_rows, read_inbox, sound,
 };
 use crate::{CommitError, StoreError};
 
@@ -40,6 +41,7 @@ impl HandleStore for Postgres {
         let (old, name) = (seen.clone(), owner.to_owned());
         let taken = self
             .run_quick("take_shard", move |connection| {
+                let lock = sqlx::query(sql!("shard_lock")).bind(i32::from(old.shard));
                 let query = sqlx::query(sql!("shard_take"))
                     .bind(i32::from(old.shard))
                     .bind(old.lease_id)
@@ -47,7 +49,11 @@ impl HandleStore for Postgres {
                     .bind(old.seq)
                     .bind(name.clone())
                     .bind(lease_id);
-                async move { Ok(query.execute(connection).await?.rows_affected() == 1) }.boxed()
+                async move {
+                    lock.execute(&mut *connection).await?;
+                    Ok(query.execute(connection).await?.rows_affected() == 1)
+                }
+                .boxed()
             })
             .await?;
         let lease = Lease { owner: owner.to_owned(), lease_id, epoch: seen.epoch + 1, ..seen.clone() };
@@ -94,26 +100,36 @@ impl HandleStore for Postgres {
         Ok(())
     }
 
-    async fn emitted_runs(
-        &self,
-        shard: u16,
-        until_us: i64,
-        limit: u32,
-    ) -> Result<(Vec<Run>, Vec<RunSpec>), StoreError> {
+    async fn emitted_runs(&self, shard: u16, until_us: i64, limit: u32) -> Result<UntakenRuns, StoreError> {
         let query = sqlx::query_as::<_, RunRow>(sql!("runs_emitted"))
             .bind(i32::from(shard))
             .bind(until_us)
             .bind(i64::from(limit));
-        let (runs, mut found) = emitted(shard, self.judge(rows!(self, query))?, Vec::new());
-        let keys = spec_keys(&runs, &[]);
-        let mut records = Vec::new();
-        if !keys.is_empty() {
-            let query = super::load::specs_query(i32::from(shard), &keys);
-            records = self.judge(rows!(self, query))?;
+        let mut untaken = Untaken::new(shard);
+        untaken.runs(self.judge(rows!(self, query))?);
+        if !untaken.unfit.is_empty() {
+            let (shard, ids) = (i32::from(shard), untaken.unfit.clone());
+            self.run_quick("pass_over", move |connection| {
+                let query = sqlx::query(sql!("runs_pass_over")).bind(shard).bind(ids.clone());
+                async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
+            })
+            .await?;
         }
-        let specs = emitted_specs(shard, &runs, records, &mut found);
+        let (read, found) = self.with_specs(untaken).await?;
         self.corruption.found(("emitted runs", shard.to_string()), found);
-        Ok((runs, specs))
+        Ok(read)
+    }
+
+    async fn unreadable_runs(&self, shard: u16, after: RunId, limit: u32) -> Result<UntakenRuns, StoreError> {
+        let query = sqlx::query_as::<_, RunRow>(sql!("runs_unreadable"))
+            .bind(i32::from(shard))
+            .bind(after.0)
+            .bind(i64::from(limit));
+        let mut untaken = Untaken::new(shard);
+        untaken.runs(self.judge(rows!(self, query))?);
+        let (read, found) = self.with_specs(untaken).await?;
+        self.corruption.page(("unreadable runs", shard.to_string()), found, after == RunId::default());
+        Ok(read)
     }
 
     async fn runs(&self, shard: u16, ids: &[RunId]) -> Result<Vec<Run>, StoreError> {
@@ -130,16 +146,37 @@ impl HandleStore for Postgres {
         all(self.judge(rows!(self, query))?)
     }
 
-    async fn inbox(&self, shard: u16, limit: u32) -> Result<Vec<Message>, StoreError> {
-        let query =
-            sqlx::query_as::<_, BodyRow>(sql!("inbox_list")).bind(i32::from(shard)).bind(i64::from(limit));
-        let (messages, found) = sound(Some(shard), self.judge(rows!(self, query))?);
-        self.corruption.found(("inbox", shard.to_string()), found);
-        Ok(messages)
+    async fn inbox_except(&self, shard: u16, except: &[Uuid], limit: u32) -> Result<Inbox, StoreError> {
+        let query = sqlx::query_as::<_, BodyRow>(sql!("inbox_list"))
+            .bind(i32::from(shard))
+            .bind(except.to_vec())
+            .bind(i64::from(limit));
+        let rows = self.judge(rows!(self, query))?;
+        let (read, found) = read_inbox(shard, rows);
+        self.corruption.page(("inbox", shard.to_string()), found, except.is_empty());
+        Ok(read)
     }
 
     async fn post(&self, shard: u16, messages: &[Message]) -> Result<(), StoreError> {
         self.post_rows(shard, message_rows(messages)?).await
+    }
+
+    async fn post_under(&self, lease: &Lease, messages: &[Message]) -> Result<bool, StoreError> {
+        let (shard, lease_id) = (i32::from(lease.shard), lease.lease_id);
+        let messages = Arc::new(message_rows(messages)?);
+        self.run_quick("post_under", move |connection| {
+            let messages = Arc::clone(&messages);
+            let query = sqlx::query(sql!("shard_share")).bind(shard).bind(lease_id);
+            async move {
+                if query.fetch_optional(&mut *connection).await?.is_none() {
+                    return Ok(false);
+                }
+                insert_messages(connection, shard, &messages).await?;
+                Ok(true)
+            }
+            .boxed()
+        })
+        .await
     }
 
     async fn dead_events(
@@ -188,6 +225,15 @@ impl HandleStore for Postgres {
 }
 
 impl Postgres {
+    async fn with_specs(&self, mut untaken: Untaken) -> Result<(UntakenRuns, Vec<CorruptRow>), StoreError> {
+        let keys = untaken.spec_keys();
+        if !keys.is_empty() {
+            let query = super::load::specs_query(untaken.shard_id(), &keys);
+            untaken.specs(self.judge(rows!(self, query))?, Vec::new());
+        }
+        Ok(untaken.finish())
+    }
+
     async fn post_rows(&self, shard: u16, messages: Vec<MessageRow>) -> Result<(), StoreError> {
         if messages.is_empty() {
             return Ok(());

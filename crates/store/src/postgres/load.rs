@@ -7,7 +7,7 @@ use crate::corrupt::CorruptRow;
 use crate::failure::Failure;
 use crate::handle::LoadedShard;
 use crate::rows::{
-    Assembly, BatchRecord, BodyRow, HistoryRecord, RunRow, ScheduleBodyRow, SpecRecord, TokenRecord,
+    Assembly, BatchRecord, HistoryRecord, ShardPolicyRow, RunRow, ScheduleBodyRow, SpecRecord, TokenRecord,
 };
 
 /// How many specs, or runs by their ids, one statement reads.
@@ -36,7 +36,7 @@ pub(super) async fn load(
     shard: i32,
 ) -> Result<(LoadedShard, Vec<CorruptRow>), Failure> {
     let mut assembly = Assembly::new(shard);
-    let policies = sqlx::query_as::<_, BodyRow>(sql!("shard_policies_load")).bind(shard);
+    let policies = sqlx::query_as::<_, ShardPolicyRow>(sql!("shard_policies_load")).bind(shard);
     assembly.policies(policies.fetch_all(&mut *connection).await?);
     let schedules = sqlx::query_as::<_, ScheduleBodyRow>(sql!("shard_schedules_load")).bind(shard);
     assembly.schedules(schedules.fetch_all(&mut *connection).await?);

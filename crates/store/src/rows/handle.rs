@@ -162,17 +162,26 @@ impl TryFrom<HistoryRecord> for HistoryRow {
     }
 }
 
-/// JSON under a uid: a policy as a shard knows it, or a message.
+/// JSON under a uid: a message.
 #[derive(Clone, Debug, FromRow)]
 pub(crate) struct BodyRow {
     pub(crate) uid: Uuid,
     pub(crate) body: String,
 }
 
-impl TryFrom<BodyRow> for Policy {
+/// A policy as a shard knows it.
+#[derive(Clone, Debug, FromRow)]
+pub(crate) struct ShardPolicyRow {
+    pub(crate) uid: Uuid,
+    pub(crate) body: String,
+    /// When it was deleted.
+    pub(crate) deleted_us: Option<i64>,
+}
+
+impl TryFrom<ShardPolicyRow> for Policy {
     type Error = StoreError;
 
-    fn try_from(row: BodyRow) -> Result<Self, StoreError> {
+    fn try_from(row: ShardPolicyRow) -> Result<Self, StoreError> {
         parse("body", &row.body).map_err(corrupt("shard_policies", || format!("policy {}", row.uid)))
     }
 }
@@ -292,6 +301,7 @@ pub(crate) struct ChangeRows {
     pub(crate) schedules: Vec<ScheduleBody>,
     pub(crate) schedules_gone: Vec<Uuid>,
     pub(crate) policies: Vec<PolicyBody>,
+    pub(crate) policies_deleted: Vec<(Uuid, i64)>,
     pub(crate) policies_gone: Vec<Uuid>,
     pub(crate) skipped: Vec<SkippedRow>,
     pub(crate) pause: Option<String>,
@@ -327,6 +337,7 @@ impl ChangeRows {
             schedules,
             schedules_gone: changes.schedules_gone.clone(),
             policies,
+            policies_deleted: changes.policies_deleted.clone(),
             policies_gone: changes.policies_gone.clone(),
             skipped: skipped_rows(&changes.skipped),
             pause: changes.pause.as_ref().map(json).transpose()?,
@@ -351,7 +362,7 @@ impl ChangeRows {
             && more.iter().all(|uids| uids.is_empty())
             && (self.runs_new.is_empty() && self.tokens_put.is_empty() && self.tokens_gone.is_empty())
             && (self.history_gone.is_empty() && self.schedules.is_empty() && self.policies.is_empty())
-            && (self.skipped.is_empty() && self.pause.is_none())
+            && (self.skipped.is_empty() && self.pause.is_none() && self.policies_deleted.is_empty())
     }
 }
 
@@ -395,11 +406,10 @@ pub(crate) fn group_by_shard<'a, T>(
     groups
 }
 
-/// The keys of the specs that runs and the current generations of schedules need, each once.
-pub(crate) fn spec_keys(runs: &[Run], schedules: &[ShardSchedule]) -> Vec<(Uuid, i64)> {
-    let of_runs = runs.iter().map(|run| (run.schedule_uid, run.generation));
-    let of_schedules = schedules.iter().map(|schedule| (schedule.uid, schedule.generation));
-    of_runs.chain(of_schedules).collect::<BTreeSet<_>>().into_iter().collect()
+/// The keys of the specs that runs need, each once.
+pub(crate) fn spec_keys(runs: &[Run]) -> Vec<(Uuid, i64)> {
+    let keys = runs.iter().map(|run| (run.schedule_uid, run.generation));
+    keys.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// What the column `pause` may hold.

@@ -13,16 +13,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::handle::batch::{BATCH_MAX, TokenBatch};
 use tollgate_core::handle::change::{ShardPause, ShardSchedule, TokenRow, TokenState};
-use tollgate_core::model::{Pause, Policy, Run, RunId, RunSpec, RunState};
+use tollgate_core::handle::control::Message;
+use tollgate_core::model::{Pause, Policy, Run, RunId, RunSpec};
 use uuid::Uuid;
 
 use super::batch::BatchRecord;
-use super::handle::{BodyRow, HistoryRecord, ScheduleBodyRow, SpecRecord, TokenRecord, pause, spec_keys};
+use super::handle::{BodyRow, HistoryRecord, ShardPolicyRow, ScheduleBodyRow, SpecRecord, TokenRecord, pause, spec_keys};
 use super::run::RunRow;
 use super::stand_in::{Doubtful, events_of};
 use crate::StoreError;
 use crate::corrupt::CorruptRow;
-use crate::handle::LoadedShard;
+use crate::handle::{Inbox, LoadedShard, UntakenRuns};
 
 /// Who pauses what cannot be read.
 const ACTOR: &str = "tollgate";
@@ -55,10 +56,12 @@ impl Assembly {
         self.found.extend(rows);
     }
 
-    pub(crate) fn policies(&mut self, rows: Vec<BodyRow>) {
+    pub(crate) fn policies(&mut self, rows: Vec<ShardPolicyRow>) {
         for row in rows {
+            let deleted = row.deleted_us.map(|deleted_us| (row.uid, deleted_us));
             if let Some(policy) = self.sound(Policy::try_from(row)) {
                 self.loaded.policies.push(policy);
+                self.loaded.policies_deleted.extend(deleted);
             }
         }
     }
@@ -173,7 +176,7 @@ impl Assembly {
 
     /// The specs that are needed.
     pub(crate) fn spec_keys(&self) -> Vec<(Uuid, i64)> {
-        spec_keys(&self.loaded.runs, &self.loaded.schedules)
+        spec_keys(&self.loaded.runs)
     }
 
     pub(crate) fn specs(&mut self, rows: Vec<SpecRecord>) {
@@ -287,42 +290,86 @@ fn note_missing(shard: u16, runs: &[Run], specs: &[RunSpec], found: &mut Vec<Cor
     }
 }
 
-/// Emitted runs that can be worked on and their specs, and what cannot be read.
-pub(crate) fn emitted(
+/// Runs that no owner has taken in, as they are read.
+#[derive(Debug, Default)]
+pub(crate) struct Untaken {
     shard: u16,
-    runs: Vec<RunRow>,
-    mut found: Vec<CorruptRow>,
-) -> (Vec<Run>, Vec<CorruptRow>) {
-    let mut sound = Vec::with_capacity(runs.len());
-    for row in runs {
-        match Run::try_from(row) {
-            Ok(run) => sound.push(run),
-            Err(error) => found.extend(CorruptRow::of(Some(shard), &error)),
-        }
-    }
-    debug_assert!(
-        sound.iter().all(|run: &Run| run.state == RunState::Emitted),
-        "the statement asks for EMITTED"
-    );
-    (sound, found)
+    read: UntakenRuns,
+    /// Runs whose rows cannot be read.
+    pub(crate) unfit: Vec<Uuid>,
+    found: Vec<CorruptRow>,
 }
 
-/// The specs of emitted runs, and what is corrupt or missing among them.
-pub(crate) fn emitted_specs(
-    shard: u16,
-    runs: &[Run],
-    rows: Vec<SpecRecord>,
-    found: &mut Vec<CorruptRow>,
-) -> Vec<RunSpec> {
-    let mut specs = Vec::with_capacity(rows.len());
-    for row in rows {
-        match RunSpec::try_from(row) {
-            Ok(spec) => specs.push(spec),
-            Err(error) => found.extend(CorruptRow::of(Some(shard), &error)),
+impl Untaken {
+    /// Nothing yet.
+    pub(crate) fn new(shard: u16) -> Self {
+        Self { shard, ..Self::default() }
+    }
+
+    pub(crate) fn shard_id(&self) -> i32 {
+        i32::from(self.shard)
+    }
+
+    /// Rows that could not even be taken apart, and the ids of those that have one.
+    pub(crate) fn undecodable(&mut self, rows: Vec<CorruptRow>, ids: Vec<Uuid>) {
+        self.read.rows += rows.len();
+        self.found.extend(rows);
+        self.read.last = self.read.last.max(ids.iter().copied().map(RunId).max());
+        self.unfit.extend(ids);
+    }
+
+    pub(crate) fn runs(&mut self, rows: Vec<RunRow>) {
+        self.read.rows += rows.len();
+        for row in rows {
+            let id = row.run_id;
+            self.read.last = self.read.last.max(Some(RunId(id)));
+            match Run::try_from(row) {
+                Ok(run) => self.read.runs.push(run),
+                Err(error) => {
+                    self.found.extend(CorruptRow::of(Some(self.shard), &error));
+                    self.unfit.push(id);
+                }
+            }
         }
     }
-    note_missing(shard, runs, &specs, found);
-    specs
+
+    /// The specs that are needed.
+    pub(crate) fn spec_keys(&self) -> Vec<(Uuid, i64)> {
+        spec_keys(&self.read.runs)
+    }
+
+    /// The specs as far as they can be read, and those that could not even be taken apart.
+    pub(crate) fn specs(&mut self, rows: Vec<SpecRecord>, undecodable: Vec<CorruptRow>) {
+        self.found.extend(undecodable);
+        for row in rows {
+            match RunSpec::try_from(row) {
+                Ok(spec) => self.read.specs.push(spec),
+                Err(error) => self.found.extend(CorruptRow::of(Some(self.shard), &error)),
+            }
+        }
+    }
+
+    /// What can be read, and what cannot.
+    pub(crate) fn finish(mut self) -> (UntakenRuns, Vec<CorruptRow>) {
+        note_missing(self.shard, &self.read.runs, &self.read.specs, &mut self.found);
+        (self.read, self.found)
+    }
+}
+
+/// The messages of an inbox, and what cannot be read of it.
+pub(crate) fn read_inbox(shard: u16, rows: Vec<BodyRow>) -> (Inbox, Vec<CorruptRow>) {
+    let (mut inbox, mut found) = (Inbox { rows: rows.len(), ..Inbox::default() }, Vec::new());
+    for row in rows {
+        let id = row.uid;
+        match Message::try_from(row) {
+            Ok(message) => inbox.messages.push(message),
+            Err(error) => {
+                inbox.unreadable.push(id);
+                found.extend(CorruptRow::of(Some(shard), &error));
+            }
+        }
+    }
+    (inbox, found)
 }
 
 /// A schedule of which nothing starts until it is changed.

@@ -33,6 +33,7 @@ impl Word for RunState {
         (Self::Finished, "FINISHED"),
         (Self::Cancelled, "CANCELLED"),
         (Self::Skipped, "SKIPPED"),
+        (Self::Unreadable, "UNREADABLE"),
     ];
 }
 

@@ -83,7 +83,11 @@ async fn write_plan(connection: &mut SqliteConnection, shard: i32, rows: &Change
     delete(connection, sql!("shard_policies_delete"), shard, &rows.policies_gone).await?;
     if !rows.policies.is_empty() {
         let query = sqlx::query(sql!("shard_policies_put")).bind(shard).bind(json(&rows.policies)?);
-        query.execute(connection).await?;
+        query.execute(&mut *connection).await?;
+    }
+    for (uid, deleted_us) in &rows.policies_deleted {
+        let query = sqlx::query(sql!("shard_policies_end")).bind(shard).bind(uid).bind(deleted_us);
+        query.execute(&mut *connection).await?;
     }
     Ok(())
 }

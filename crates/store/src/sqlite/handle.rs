@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use sqlx::{FromRow as _, SqliteConnection};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{FromRow as _, Row as _, SqliteConnection};
 use tollgate_core::handle::change::{Changes, HistoryRow};
 use tollgate_core::handle::control::Message;
 use tollgate_core::model::{Run, RunId, RunSpec};
@@ -12,12 +13,13 @@ use uuid::Uuid;
 
 use super::Sqlite;
 use super::load::decoded;
+use crate::corrupt::CorruptRow;
 use crate::failure::Failure;
-use crate::handle::{HandleStore, Lease, LoadedShard, Member};
+use crate::handle::{HandleStore, Inbox, Lease, LoadedShard, Member, UntakenRuns};
 use crate::line::Fence;
 use crate::rows::{
-    BodyRow, ChangeRows, HistoryRecord, LeaseRow, MemberRow, MessageRow, RunRow, SpecRecord, all, emitted,
-    emitted_specs, group_by_shard, json, message_rows, sound, spec_keys,
+    BodyRow, ChangeRows, HistoryRecord, LeaseRow, MemberRow, MessageRow, RunRow, SpecRecord, Untaken, all,
+    group_by_shard, json, message_rows, read_inbox, sound,
 };
 use crate::{CommitError, StoreError};
 
@@ -88,27 +90,29 @@ impl HandleStore for Sqlite {
         Ok(())
     }
 
-    async fn emitted_runs(
-        &self,
-        shard: u16,
-        until_us: i64,
-        limit: u32,
-    ) -> Result<(Vec<Run>, Vec<RunSpec>), StoreError> {
+    async fn emitted_runs(&self, shard: u16, until_us: i64, limit: u32) -> Result<UntakenRuns, StoreError> {
         let id = i32::from(shard);
         let query = sqlx::query(sql!("runs_emitted")).bind(id).bind(until_us).bind(i64::from(limit));
-        let (rows, found) = decoded("runs", id, &self.judge(query.fetch_all(&self.readers).await)?);
-        let (runs, mut found) = emitted(shard, rows, found);
-        let keys = spec_keys(&runs, &[]);
-        let mut records = Vec::new();
-        if !keys.is_empty() {
-            let rows = self.judge(super::load::specs_query(id, &keys)?.fetch_all(&self.readers).await)?;
-            let (read, undecodable) = decoded("run_specs", id, &rows);
-            records = read;
-            found.extend(undecodable);
+        let untaken = untaken(shard, &self.judge(query.fetch_all(&self.readers).await)?);
+        if !untaken.unfit.is_empty() {
+            let ids = json(&untaken.unfit)?;
+            self.run_tx("pass_over", move |connection| {
+                let query = sqlx::query(sql!("runs_pass_over")).bind(id).bind(ids.clone());
+                async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
+            })
+            .await?;
         }
-        let specs = emitted_specs(shard, &runs, records, &mut found);
+        let (read, found) = self.with_specs(untaken).await?;
         self.corruption.found(("emitted runs", shard.to_string()), found);
-        Ok((runs, specs))
+        Ok(read)
+    }
+
+    async fn unreadable_runs(&self, shard: u16, after: RunId, limit: u32) -> Result<UntakenRuns, StoreError> {
+        let query = sqlx::query(sql!("runs_unreadable")).bind(i32::from(shard)).bind(after.0);
+        let rows = query.bind(i64::from(limit)).fetch_all(&self.readers).await;
+        let (read, found) = self.with_specs(untaken(shard, &self.judge(rows)?)).await?;
+        self.corruption.page(("unreadable runs", shard.to_string()), found, after == RunId::default());
+        Ok(read)
     }
 
     async fn runs(&self, shard: u16, ids: &[RunId]) -> Result<Vec<Run>, StoreError> {
@@ -126,19 +130,39 @@ impl HandleStore for Sqlite {
         rows.iter().map(|row| self.judge(SpecRecord::from_row(row)).and_then(RunSpec::try_from)).collect()
     }
 
-    async fn inbox(&self, shard: u16, limit: u32) -> Result<Vec<Message>, StoreError> {
+    async fn inbox_except(&self, shard: u16, except: &[Uuid], limit: u32) -> Result<Inbox, StoreError> {
         let id = i32::from(shard);
-        let query = sqlx::query(sql!("inbox_list")).bind(id).bind(i64::from(limit));
+        let query = sqlx::query(sql!("inbox_list")).bind(id).bind(json(except)?).bind(i64::from(limit));
         let rows = self.judge(query.fetch_all(&self.readers).await)?;
-        let (rows, mut found) = decoded::<BodyRow>("shard_inbox", id, &rows);
-        let (messages, corrupt) = sound(Some(shard), rows);
+        let (sound, mut found) = decoded::<BodyRow>("shard_inbox", id, &rows);
+        let (mut read, corrupt) = read_inbox(shard, sound);
+        let broken = rows.iter().filter(|row| BodyRow::from_row(row).is_err());
+        read.unreadable.extend(broken.filter_map(|row| row.try_get::<Uuid, _>("uid").ok()));
         found.extend(corrupt);
-        self.corruption.found(("inbox", shard.to_string()), found);
-        Ok(messages)
+        self.corruption.page(("inbox", shard.to_string()), found, except.is_empty());
+        Ok(read)
     }
 
     async fn post(&self, shard: u16, messages: &[Message]) -> Result<(), StoreError> {
         self.post_rows(shard, message_rows(messages)?).await
+    }
+
+    async fn post_under(&self, lease: &Lease, messages: &[Message]) -> Result<bool, StoreError> {
+        let (shard, lease_id) = (i32::from(lease.shard), lease.lease_id);
+        let messages = Arc::new(message_rows(messages)?);
+        self.run_tx("post_under", move |connection| {
+            let messages = Arc::clone(&messages);
+            let query = sqlx::query(sql!("shard_share")).bind(shard).bind(lease_id);
+            async move {
+                if query.fetch_optional(&mut *connection).await?.is_none() {
+                    return Ok(false);
+                }
+                insert_messages(connection, shard, &messages).await?;
+                Ok(true)
+            }
+            .boxed()
+        })
+        .await
     }
 
     async fn dead_events(
@@ -186,7 +210,28 @@ impl HandleStore for Sqlite {
     }
 }
 
+/// Runs as they are read, with the ids of those that cannot be taken apart.
+fn untaken(shard: u16, rows: &[SqliteRow]) -> Untaken {
+    let (sound, found) = decoded::<RunRow>("runs", i32::from(shard), rows);
+    let broken = rows.iter().filter(|row| RunRow::from_row(row).is_err());
+    let ids = broken.filter_map(|row| row.try_get("run_id").ok()).collect();
+    let mut untaken = Untaken::new(shard);
+    untaken.undecodable(found, ids);
+    untaken.runs(sound);
+    untaken
+}
+
 impl Sqlite {
+    async fn with_specs(&self, mut untaken: Untaken) -> Result<(UntakenRuns, Vec<CorruptRow>), StoreError> {
+        let (id, keys) = (untaken.shard_id(), untaken.spec_keys());
+        if !keys.is_empty() {
+            let rows = self.judge(super::load::specs_query(id, &keys)?.fetch_all(&self.readers).await)?;
+            let (specs, undecodable) = decoded("run_specs", id, &rows);
+            untaken.specs(specs, undecodable);
+        }
+        Ok(untaken.finish())
+    }
+
     async fn post_rows(&self, shard: u16, messages: Vec<MessageRow>) -> Result<(), StoreError> {
         if messages.is_empty() {
             return Ok(());

@@ -10,7 +10,7 @@ use crate::corrupt::CorruptRow;
 use crate::failure::Failure;
 use crate::handle::LoadedShard;
 use crate::rows::{
-    Assembly, BatchRecord, BodyRow, HistoryRecord, RunRow, ScheduleBodyRow, SpecKey, SpecRecord, TokenRecord,
+    Assembly, BatchRecord, HistoryRecord, ShardPolicyRow, RunRow, ScheduleBodyRow, SpecKey, SpecRecord, TokenRecord,
     json,
 };
 
@@ -33,7 +33,7 @@ pub(super) async fn load(
 ) -> Result<(LoadedShard, Vec<CorruptRow>), Failure> {
     let mut assembly = Assembly::new(shard);
     let rows = sqlx::query(sql!("shard_policies_load")).bind(shard).fetch_all(&mut *connection).await?;
-    let policies = note(&mut assembly, decoded::<BodyRow>("shard_policies", shard, &rows));
+    let policies = note(&mut assembly, decoded::<ShardPolicyRow>("shard_policies", shard, &rows));
     assembly.policies(policies);
     let rows = sqlx::query(sql!("shard_schedules_load")).bind(shard).fetch_all(&mut *connection).await?;
     let schedules = note(&mut assembly, decoded::<ScheduleBodyRow>("shard_schedules", shard, &rows));

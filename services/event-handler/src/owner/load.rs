@@ -1,21 +1,38 @@
 //! What an owner reads: all of its shard after a takeover, news later.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::handle::{Context, Needs, Shard, State};
-use tollgate_core::model::{Run, RunSpec, SECOND_US, Sent};
+use tollgate_core::model::{Run, RunId, RunSpec, SECOND_US, Sent};
 use tollgate_metrics::Role;
 use tollgate_store::{Store, StoreError};
+use uuid::Uuid;
 
 use super::Owner;
 use crate::outage;
+use crate::queries::readable_specs;
 
 /// How many emitted runs, and how many messages, one read takes.
 const READ_MAX: u32 = 2_000;
+/// When what could not be read is tried again, at the earliest.
+const TRY_AGAIN: Duration = Duration::from_secs(60);
 /// Waits between tries to load a shard, in milliseconds.
 const RETRY_MS: [u64; 5] = [100, 500, 1_000, 2_000, 5_000];
+
+/// What became of news.
+pub(super) enum Taken {
+    /// The machine has them.
+    All {
+        /// There may be more.
+        more: bool,
+    },
+    /// The machine needs specs first: the same news with them.
+    Wants(JoinHandle<Result<News, StoreError>>),
+}
 
 pub(super) enum Loaded {
     Machine(Box<Shard>),
@@ -27,8 +44,66 @@ pub(super) struct News {
     runs: Vec<Run>,
     specs: Vec<RunSpec>,
     messages: Vec<(Message, Context)>,
+    /// Messages that cannot be read, or whose context cannot.
+    unreadable: Vec<Uuid>,
+    /// Runs that had been passed over and were read again: how many, and the last one's id.
+    again: Option<(usize, RunId)>,
     /// There may be more.
     full: bool,
+    /// The specs are there that the machine has asked for.
+    complete: bool,
+}
+
+/// What is passed over because it cannot be read, and when it is tried again.
+pub(super) struct PassedOver {
+    /// Messages of the inbox.
+    messages: BTreeSet<Uuid>,
+    /// Runs that the look under way has come across.
+    runs: usize,
+    /// Up to which id it has looked; none where none is under way.
+    looked: Option<RunId>,
+    began: Instant,
+    again: Instant,
+}
+
+impl PassedOver {
+    pub(super) fn new() -> Self {
+        let now = Instant::now();
+        Self { messages: BTreeSet::new(), runs: 0, looked: Some(RunId::default()), began: now, again: now }
+    }
+
+    /// When to look again.
+    pub(super) fn again(&self) -> Instant {
+        self.again
+    }
+
+    /// Begins to look again, if it is time.
+    fn begin(&mut self, now: Instant) {
+        if self.looked.is_none() && now >= self.again {
+            self.messages.clear();
+            (self.looked, self.runs, self.began) = (Some(RunId::default()), 0, now);
+        }
+    }
+
+    /// Takes what a read has found. True where there is more to be looked at.
+    fn found(&mut self, news: &News, now: Instant) -> bool {
+        self.messages.extend(news.unreadable.iter().copied());
+        let Some((rows, last)) = news.again else { return false };
+        self.runs += rows;
+        if rows >= READ_MAX as usize {
+            self.looked = Some(last);
+            return true;
+        }
+        self.looked = None;
+        // Many of them take their time, and do not get more than a part of it.
+        self.again = now + TRY_AGAIN.max((now - self.began) * 20);
+        false
+    }
+
+    /// How many runs, and how many messages, as of the last look.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.runs, self.messages.len())
+    }
 }
 
 impl Owner {
@@ -60,6 +135,7 @@ impl Owner {
         let loaded = self.shared.store.load_shard(self.lease.shard).await?;
         let state = State {
             policies: loaded.policies,
+            policies_deleted: loaded.policies_deleted,
             schedules: loaded.schedules,
             runs: loaded.runs,
             batches: loaded.batches,
@@ -70,9 +146,18 @@ impl Owner {
         };
         let (options, now) = (self.shared.options.machine.clone(), self.shared.clock.now());
         let mut machine = Box::new(Shard::new(self.lease.shard, options, state, rand::random(), now));
-        let news = self.begin_read(&mut machine).await;
-        let news = news.map_err(|error| StoreError::Internal(error.to_string()))??;
-        self.more = self.take_in(&mut machine, news);
+        self.passed_over = PassedOver::new();
+        let mut read = self.begin_read(&mut machine);
+        loop {
+            let news = read.await.map_err(|error| StoreError::Internal(error.to_string()))??;
+            match self.take_in(&mut machine, news) {
+                Taken::All { more } => {
+                    self.more = more;
+                    break;
+                }
+                Taken::Wants(rest) => read = rest,
+            }
+        }
         let now = self.shared.clock.now();
         machine.wait_for(std::mem::take(&mut self.under_way), now);
         for (run, index, attempt) in self.heard.unrecorded() {
@@ -125,14 +210,17 @@ impl Owner {
         self.syncs.read_begins();
         let (store, shard) = (self.shared.store.clone(), self.lease.shard);
         let until_us = self.shared.clock.wall_us() + self.shared.options.load_ahead_s * SECOND_US;
-        tokio::spawn(async move { read_news(&*store, shard, until_us).await })
+        self.passed_over.begin(Instant::now());
+        let except: Vec<Uuid> = self.passed_over.messages.iter().copied().collect();
+        let again = self.passed_over.looked;
+        tokio::spawn(async move { read_news(&*store, shard, until_us, &except, again).await })
     }
 
-    /// Hands news to the machine. True if there may be more.
-    pub(super) fn take_in(&mut self, machine: &mut Shard, news: News) -> bool {
+    /// Hands news to the machine.
+    pub(super) fn take_in(&mut self, machine: &mut Shard, mut news: News) -> Taken {
         let now = self.shared.clock.now();
         // Messages first: a run may need the policy or the fence that they bring.
-        for (message, context) in news.messages {
+        for (message, context) in std::mem::take(&mut news.messages) {
             let released = match &message.control {
                 Control::Release { release } => Some((release.run, release.index)),
                 _ => None,
@@ -143,6 +231,18 @@ impl Owner {
                 self.revoke(machine, run, index, under_way);
             }
         }
+        if !std::mem::replace(&mut news.complete, true) {
+            news.full |= self.passed_over.found(&news, Instant::now());
+            self.shared.passed_over.insert(self.lease.shard, self.passed_over.counts());
+            let wanted = machine.specs_wanted(&news.runs);
+            if !wanted.is_empty() {
+                let (store, shard) = (self.shared.store.clone(), self.lease.shard);
+                return Taken::Wants(tokio::spawn(async move {
+                    news.specs.extend(readable_specs(&*store, shard, &wanted).await?);
+                    Ok(news)
+                }));
+            }
+        }
         machine.adopt(news.runs, news.specs, now);
         if news.full {
             self.syncs.read_goes_on();
@@ -151,39 +251,58 @@ impl Owner {
             self.syncs.read_ended(machine.durable_after().unwrap_or_default());
         }
         self.syncs.durable(machine.commits());
-        news.full
+        Taken::All { more: news.full }
     }
 }
 
-/// Emitted runs are read before messages, so that what a run needs is among the messages.
-async fn read_news(store: &dyn Store, shard: u16, until_us: i64) -> Result<News, StoreError> {
-    let (runs, specs) = store.emitted_runs(shard, until_us, READ_MAX).await?;
-    let inbox = store.inbox(shard, READ_MAX).await?;
-    let full = runs.len() == READ_MAX as usize || inbox.len() == READ_MAX as usize;
-    let mut messages = Vec::with_capacity(inbox.len());
-    for message in inbox {
-        match read_context(store, shard, &Needs::of(&message.control)).await {
+/// Emitted runs are read before messages, so that what a run needs is among the messages. `except`: messages that have been
+/// passed over. `again`: look again at runs that have been, from this id on.
+async fn read_news(
+    store: &dyn Store,
+    shard: u16,
+    until_us: i64,
+    except: &[Uuid],
+    again: Option<RunId>,
+) -> Result<News, StoreError> {
+    let mut untaken = store.emitted_runs(shard, until_us, READ_MAX).await?;
+    let mut full = untaken.rows >= READ_MAX as usize;
+    let mut looked = None;
+    if let Some(after) = again {
+        let passed_over = store.unreadable_runs(shard, after, READ_MAX).await?;
+        looked = Some((passed_over.rows, passed_over.last.unwrap_or(after)));
+        untaken.runs.extend(passed_over.runs);
+        untaken.specs.extend(passed_over.specs);
+    }
+    let inbox = store.inbox_except(shard, except, READ_MAX).await?;
+    full |= inbox.rows >= READ_MAX as usize;
+    let (mut messages, mut unreadable) = (Vec::with_capacity(inbox.messages.len()), inbox.unreadable);
+    for message in inbox.messages {
+        match read_context(store, shard, &message.control).await {
             Ok(context) => messages.push((message, context)),
             // It stays in the inbox until what it is about can be read; the others go on.
             Err(error @ StoreError::Corrupt { .. }) => {
                 tracing::debug!(shard, message = %message.id, %error, "a message waits");
+                unreadable.push(message.id);
             }
             Err(error) => return Err(error),
         }
     }
-    Ok(News { runs, specs, messages, full })
+    let (runs, specs) = (untaken.runs, untaken.specs);
+    Ok(News { runs, specs, messages, unreadable, again: looked, full, complete: false })
 }
 
-async fn read_context(store: &dyn Store, shard: u16, needs: &Needs) -> Result<Context, StoreError> {
+async fn read_context(store: &dyn Store, shard: u16, control: &Control) -> Result<Context, StoreError> {
+    let needs = Needs::of(control);
     let mut context = Context::default();
     if !needs.runs.is_empty() {
         context.runs = store.runs(shard, &needs.runs).await?;
     }
-    let mut keys = needs.specs.clone();
-    keys.extend(context.runs.iter().map(|r| (r.schedule_uid, r.generation)));
-    keys.sort_unstable();
-    keys.dedup();
-    if !keys.is_empty() {
+    // What is cancelled needs no spec.
+    if !matches!(control, Control::CancelRun { .. }) {
+        let mut keys = needs.specs.clone();
+        keys.extend(context.runs.iter().map(|r| (r.schedule_uid, r.generation)));
+        keys.sort_unstable();
+        keys.dedup();
         context.specs = store.specs(shard, &keys).await?;
     }
     if let Some((run, indexes)) = &needs.dead {

@@ -185,7 +185,10 @@ fn in_words(given: &Reason, now_us: i64) -> v1::Reason {
         ),
         Reason::SendsFull { sending } => reason(
             Code::TargetSlowed,
-            format!("{sending} deliveries are under way, and nothing else limits them"),
+            format!(
+                "{sending} deliveries are under way without a limit of their own, and its schedule, target or \
+                 namespace has its share of them"
+            ),
         ),
         Reason::TargetAskedToWait { wait_us } => reason(
             Code::TargetSlowed,

@@ -238,7 +238,7 @@ impl Shared {
         for (shard, mut keys) in by_shard {
             keys.sort_unstable();
             keys.dedup();
-            reads.push(async move { self.store.specs(shard, &keys).await });
+            reads.push(async move { super::readable_specs(&*self.store, shard, &keys).await });
         }
         let mut reads = futures::stream::iter(reads).buffer_unordered(AT_ONCE);
         let mut specs = BTreeMap::new();

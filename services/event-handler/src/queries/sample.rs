@@ -31,6 +31,12 @@ impl Shared {
         let corrupt = self.store.corrupt_rows().into_iter();
         sample.corrupt_rows =
             corrupt.filter(|row| row.shard.is_some_and(|s| shards.contains(&s))).count() as u64;
+        for shard in &shards {
+            if let Some(passed_over) = self.passed_over.get(shard) {
+                sample.runs_unreadable += passed_over.0 as u64;
+                sample.messages_unreadable += passed_over.1 as u64;
+            }
+        }
         sample
     }
 }
@@ -39,6 +45,9 @@ fn add(sample: &mut HandlerSample, unthrottled: &mut PolicySample, status: Statu
     sample.runs_launched += status.runs_launched;
     sample.runs_upcoming += status.runs_upcoming;
     sample.shards_paused += u64::from(status.pause.is_some());
+    sample.schedules_remembered += status.remembered.schedules as u64;
+    sample.specs_remembered += status.remembered.specs as u64;
+    sample.policies_remembered += status.remembered.policies as u64;
     for gauge in status.gauges {
         match policy(&gauge) {
             Some(policy) => sample.policies.push(policy),

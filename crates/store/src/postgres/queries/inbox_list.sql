@@ -1,5 +1,5 @@
--- inbox_list: messages of a shard's inbox.
+-- inbox_list: messages of a shard's inbox, without those that have been passed over.
 SELECT message_id AS uid, body FROM shard_inbox
-WHERE shard_id = $1
+WHERE shard_id = $1 AND message_id <> ALL($2::uuid[])
 ORDER BY message_id
-LIMIT $2
+LIMIT $3

@@ -5,5 +5,6 @@ SELECT shard_id, run_id, schedule_uid, generation, namespace, schedule_id, polic
     started_us, finished_us
 FROM runs
 WHERE shard_id = $1 AND state NOT IN ('EMITTED', 'WAITING', 'RUNNING', 'FINISHED', 'CANCELLED', 'SKIPPED')
+    AND state <> 'UNREADABLE'
 ORDER BY run_id
 LIMIT 1000

@@ -1,0 +1,155 @@
+//! Places: deliveries under way at once where no policy bounds them, and who may take the next one.
+//!
+//! In: who a run shares with, what begins and what ends. Out: whether one more may begin. Invariants: a delivery has a
+//! place from its commit on until its answer, and none while it waits to be sent again; a namespace, within it a
+//! target, and within that a schedule takes at most four fifths of what all others leave free, so that something is
+//! left for whoever comes next, however many consumers say nothing.
+//!
+//! The bound moves with what is free, as the thresholds of shared packet buffers do (Choudhury and Hahne, "Dynamic
+//! Queue Length Thresholds", 1998): who is alone has about half of all places.
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::model::{Run, RunSpec, Target};
+
+/// Of what is free, one part in so many is left to others, at each level.
+const LEFT_TO_OTHERS: u32 = 5;
+
+/// With whom a run shares places: its namespace, its target within that, its schedule within that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sharer([u128; 3]);
+
+impl Sharer {
+    pub(super) fn of(run: &Run, spec: &RunSpec) -> Self {
+        let mut digest = Sha256::new();
+        let mut level = |name: &[u8]| {
+            digest.update((name.len() as u64).to_be_bytes());
+            digest.update(name);
+            let hash = digest.clone().finalize();
+            hash.iter().take(16).fold(0_u128, |number, byte| number << 8 | u128::from(*byte))
+        };
+        let target = match &spec.target {
+            Target::Http { http, .. } => origin(&http.url),
+            Target::Sqs { sqs, .. } => &sqs.queue_url,
+        };
+        Self([
+            level(run.namespace.as_bytes()),
+            level(target.as_bytes()),
+            level(run.schedule_uid.as_bytes()),
+        ])
+    }
+}
+
+/// Scheme, host and port of a URL.
+fn origin(url: &str) -> &str {
+    let host = url.find("://").map_or(0, |at| at + 3);
+    let end = url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at);
+    &url[..end]
+}
+
+/// The places of one bucket.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    taken: u32,
+    by: BTreeMap<u128, u32>,
+}
+
+impl Places {
+    /// Deliveries under way.
+    pub(super) fn taken(&self) -> u32 {
+        self.taken
+    }
+
+    /// Whether one more delivery may begin, of `places_max` in all.
+    pub(super) fn allow(&self, sharer: &Sharer, places_max: u32) -> bool {
+        let (mut room, mut taken) = (places_max, self.taken);
+        sharer.0.iter().all(|level| {
+            let own = self.by.get(level).copied().unwrap_or_default();
+            let free = room.saturating_sub(taken - own);
+            (room, taken) = (free - free / LEFT_TO_OTHERS, own);
+            own < room
+        })
+    }
+
+    pub(super) fn take(&mut self, sharer: &Sharer) {
+        self.taken += 1;
+        for level in sharer.0 {
+            *self.by.entry(level).or_default() += 1;
+        }
+    }
+
+    pub(super) fn give_back(&mut self, sharer: &Sharer) {
+        self.taken -= 1;
+        for level in sharer.0 {
+            if let Some(own) = self.by.get_mut(&level) {
+                *own -= 1;
+                if *own == 0 {
+                    self.by.remove(&level);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sharer(namespace: u128, target: u128, schedule: u128) -> Sharer {
+        let target = namespace << 32 | target << 16;
+        Sharer([namespace, target | 1 << 64, target | schedule | 1 << 65])
+    }
+
+    /// Takes all that it may.
+    fn fill(places: &mut Places, sharer: &Sharer, places_max: u32) -> u32 {
+        let mut taken = 0;
+        while places.taken() < places_max && places.allow(sharer, places_max) {
+            places.take(sharer);
+            taken += 1;
+        }
+        taken
+    }
+
+    #[test]
+    fn who_is_alone_has_half_and_who_comes_next_finds_a_place() {
+        let mut places = Places::default();
+        assert_eq!(fill(&mut places, &sharer(1, 1, 1), 1_024), 526);
+        // Of the same target, of another one, of another namespace.
+        for next in [sharer(1, 1, 2), sharer(1, 2, 3), sharer(2, 1, 1)] {
+            assert!(fill(&mut places, &next, 1_024) > 50);
+        }
+        for _ in 0..526 {
+            places.give_back(&sharer(1, 1, 1));
+        }
+        assert!(fill(&mut places, &sharer(1, 1, 1), 1_024) > 250, "what was given back can be had again");
+    }
+
+    #[test]
+    fn many_that_take_all_they_may_leave_something() {
+        let mut places = Places::default();
+        for schedule in 0..50 {
+            fill(&mut places, &sharer(1, 1, schedule), 1_024);
+        }
+        for target in 2..50 {
+            fill(&mut places, &sharer(1, target, 1), 1_024);
+        }
+        assert!(places.allow(&sharer(2, 1, 1), 1_024));
+        assert!(fill(&mut places, &sharer(2, 1, 1), 1_024) > 50, "{}", places.taken());
+    }
+
+    #[test]
+    fn a_single_place_can_be_had() {
+        let mut places = Places::default();
+        assert_eq!(fill(&mut places, &sharer(1, 1, 1), 1), 1);
+        places.give_back(&sharer(1, 1, 1));
+        assert_eq!((places.taken(), places.by.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_target_is_an_origin() {
+        let origins = ["http://a:1/x/y", "http://a:1?x", "http://a:1"].map(origin);
+        assert_eq!(origins, ["http://a:1"; 3]);
+    }
+}
