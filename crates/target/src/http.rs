@@ -156,13 +156,8 @@ impl Http {
         let mut stage = Stage::default();
         let exchanged = {
             // Pinned where it is made: it is large, and would be moved several times.
-            let exchange = pin!(self.connections.exchange(
-                place,
-                request,
-                sender,
-                self.answer_max_bytes,
-                &mut stage
-            ));
+            let exchange =
+                pin!(self.connections.exchange(place, request, sender, self.answer_max_bytes, &mut stage));
             tokio::time::timeout_at(sender.leave.until(sender.deadline), exchange).await
         };
         let deadline_ms = sender.deadline.as_millis();
@@ -174,9 +169,9 @@ impl Http {
                 Stage::Connecting => {
                     refused(format!("not sent: no connection within {deadline_ms} ms"), None)
                 }
-                Stage::LookingUp => not_sent(format!(
-                    "not sent: no answer of a name server within {deadline_ms} ms"
-                )),
+                Stage::LookingUp => {
+                    not_sent(format!("not sent: no answer of a name server within {deadline_ms} ms"))
+                }
                 Stage::Waiting => not_sent(format!("not sent: no turn within {deadline_ms} ms")),
             },
         }

@@ -194,7 +194,8 @@ fn is_own(error: &(dyn std::error::Error + 'static)) -> bool {
 
 /// Of the system's errors those that say that the process or the machine has too little of something: file descriptors (ENFILE,
 /// EMFILE), memory (ENOMEM), buffers (ENOBUFS: Linux, macOS), local ports (EADDRNOTAVAIL: Linux, macOS).
-const SHORTAGES: &[i32] = if cfg!(target_os = "macos") { &[23, 24, 12, 55, 49] } else { &[23, 24, 12, 105, 99] };
+const SHORTAGES: &[i32] =
+    if cfg!(target_os = "macos") { &[23, 24, 12, 55, 49] } else { &[23, 24, 12, 105, 99] };
 
 fn unclear(message: impl Into<String>) -> Sent {
     Sent::Unclear { message: message.into(), retry_after_ms: None }
@@ -212,6 +213,8 @@ mod tests {
         }
         // ECONNREFUSED: Linux, macOS.
         assert!(!is_own(&failed(111)) && !is_own(&failed(61)));
-        assert!(is_own(&NoAddress::Late("a".into(), 1)) && !is_own(&NoAddress::Unknown("a".into(), "b".into())));
+        assert!(
+            is_own(&NoAddress::Late("a".into(), 1)) && !is_own(&NoAddress::Unknown("a".into(), "b".into()))
+        );
     }
 }

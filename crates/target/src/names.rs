@@ -301,7 +301,8 @@ mod tests {
         let threads = asked.lock().unwrap().iter().filter(|name| name.starts_with("hangs")).count();
         assert_eq!(threads, 4, "half of the places");
         // Who comes later does not wait as long again.
-        let late = tokio::time::timeout(Duration::from_millis(100), names.find("hangs-0.bad.test", "n")).await;
+        let late =
+            tokio::time::timeout(Duration::from_millis(100), names.find("hangs-0.bad.test", "n")).await;
         assert!(matches!(late, Ok(Err(NoAddress::Late(..) | NoAddress::Busy(_)))), "{late:?}");
         drop(release);
     }

@@ -81,7 +81,8 @@ impl Shares {
     /// A place, if there is one for them now and nobody of theirs waits.
     pub(crate) fn try_take(&self, claims: Claims) -> Option<Place> {
         let mut state = self.lock();
-        if !state.fits(&claims) || state.waiting.iter().any(|group| group.claims == claims && group.is_used()) {
+        if !state.fits(&claims) || state.waiting.iter().any(|group| group.claims == claims && group.is_used())
+        {
             return None;
         }
         state.take(&claims);

@@ -35,11 +35,8 @@ impl Trust {
     pub(crate) fn new(clock: Clock, lease_ttl_ms: i64, exclusive: bool) -> Self {
         let margin_ms = MARGIN_MAX_MS.min(lease_ttl_ms / 4);
         let until_us = AtomicI64::new(if exclusive { i64::MAX } else { i64::MIN });
-        let state = Arc::new(State {
-            until_us,
-            lapses: AtomicU64::new(0),
-            sends_until_us: AtomicI64::new(i64::MAX),
-        });
+        let state =
+            Arc::new(State { until_us, lapses: AtomicU64::new(0), sends_until_us: AtomicI64::new(i64::MAX) });
         Self { clock, term_us: (lease_ttl_ms - margin_ms) * 1000, state }
     }
 

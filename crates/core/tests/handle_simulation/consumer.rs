@@ -36,7 +36,7 @@ impl World {
         let mut wait_us = 0;
         if self.chaos && self.troubles.senders {
             for _stage in 0..6 {
-                wait_us += self.wait_us(&[0, 0, 0, 0, 1_000, 20_000, 300_000, 1_500_000]);
+                wait_us += self.wait_us(&[0, 0, 0, 0, 1_000, 20_000, 300_000, 2_500_000]);
             }
         }
         if wait_us == 0 {
@@ -49,12 +49,14 @@ impl World {
 
     /// Its turn has come: it goes out, if it still may.
     pub(crate) fn write_out(&mut self, at: At, send: Send, leave: Leave) {
-        let late = self.now.mono_us >= leave.until_us && self.bug != Bug::DeadlineFromTurn;
+        let end_us = self.processes[at.slot].sends_until_us.unwrap_or(i64::MAX);
+        let late = self.now.mono_us >= leave.until_us.min(end_us) && self.bug != Bug::DeadlineFromTurn;
         let lapsed = self.processes[at.slot].lapses != leave.lapses;
         let lost = (lapsed || !self.is_trusted(at.slot)) && self.bug != Bug::TrustNotLookedAtAgain;
         let key = (send.run, send.index);
         let living = self.living(at).and_then(|owner| owner.machine.as_ref());
-        let other = living.is_some_and(|machine| machine.attempt_under_way(key.0, key.1) != Some(send.attempt));
+        let other =
+            living.is_some_and(|machine| machine.attempt_under_way(key.0, key.1) != Some(send.attempt));
         let released = other && self.bug != Bug::ReleasedIsSent;
         if !late && !lost && !released {
             self.arrive(at, send);

@@ -189,6 +189,10 @@ impl World {
             deleted: false,
         };
         plan.spec.generation = 0;
+        if let Target::Http { http, .. } = &mut plan.spec.target {
+            // Shorter than the time for which a dead process's shards have no owner, and longer.
+            http.deadline_ms = self.wait_us(&[1_000, 4_000, 10_000]);
+        }
         self.alter(&mut plan);
         plan.shard = self.settle_policy(&mut plan);
         self.publish(plan);

@@ -14,8 +14,8 @@ use crate::fence::Lease;
 use crate::totals::Seen;
 use crate::world::{At, Event, World};
 
-/// How long a former owner waits for answers, in milliseconds.
-const ANSWERS_MS: i64 = 2_500;
+/// How long a process that ends waits for answers, in milliseconds.
+pub(crate) const ANSWERS_MS: i64 = 2_500;
 
 /// A read of a shard's news, step by step: each part is a snapshot of another moment.
 #[derive(Default)]
@@ -292,6 +292,7 @@ impl World {
     /// Gives the shard up, once nothing is pending and either all answers have come or time is up.
     fn hand_over(&mut self, at: At, grace_us: i64, free: bool) {
         let (now, bug, cut) = (self.now, self.bug, self.is_cut(at.slot));
+        let wait_ms = if self.is_stopping(at.slot) { ANSWERS_MS } else { i64::MAX };
         let random = self.random.next();
         let Some(Owner { machine: Some(machine), .. }) = self.living(at) else { return };
         let settled = free && machine.durable_after().is_none();
@@ -304,7 +305,7 @@ impl World {
             }
             return;
         }
-        let deliveries = machine.under_way(ANSWERS_MS, now);
+        let deliveries = machine.under_way(wait_ms, now);
         let lease_id = self.leases[usize::from(at.shard)].lease_id;
         let Some(owner) = self.owner(at) else { return };
         let overtaken = owner.lease.lease_id != lease_id;

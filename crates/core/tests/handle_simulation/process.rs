@@ -7,7 +7,7 @@ use tollgate_core::model::SECOND_US;
 
 use crate::bug::Bug;
 use crate::fence::Lease;
-use crate::owner::Owner;
+use crate::owner::{ANSWERS_MS, Owner};
 use crate::totals::Seen;
 use crate::world::{At, Event, SHARDS, World};
 
@@ -31,6 +31,8 @@ pub(crate) struct Process {
     pub(crate) frozen_until_us: Option<i64>,
     pub(crate) cut_until_us: i64,
     stopping: bool,
+    /// It is about to end, and sends nothing later.
+    pub(crate) sends_until_us: Option<i64>,
     pub(crate) owners: BTreeMap<u16, Owner>,
     /// Owners that gave up their shards, and whose deliveries may still be answered.
     pub(crate) former: BTreeMap<u64, u16>,
@@ -240,6 +242,7 @@ impl World {
             return;
         }
         self.processes[slot].stopping = true;
+        self.processes[slot].sends_until_us = Some(self.now.mono_us + ANSWERS_MS * 1_000);
         if let Some(member) = self.members.get_mut(&id) {
             member.1 = true;
         }

@@ -195,7 +195,8 @@ impl Connections {
         }
         let _share = self.share(place, sender).await?;
         loop {
-            let way = in_turn(sender, "too many connections to its target are being opened", self.turn(place));
+            let way =
+                in_turn(sender, "too many connections to its target are being opened", self.turn(place));
             let (mut connection, new) = match way.await? {
                 Way::Kept(connection) => (connection, None),
                 Way::Open(turn) => {

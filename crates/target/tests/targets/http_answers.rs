@@ -70,7 +70,11 @@ async fn a_host_that_asks_for_a_pause_gets_it() {
         );
         let mut neighbour = delivery(http(server.url()));
         std::sync::Arc::make_mut(&mut neighbour.spec).namespace = "neighbour".into();
-        assert_eq!(refusal(targets.send(neighbour).await).0, format!("HTTP {status}: busy"), "it has not asked for one");
+        assert_eq!(
+            refusal(targets.send(neighbour).await).0,
+            format!("HTTP {status}: busy"),
+            "it has not asked for one"
+        );
     }
 }
 

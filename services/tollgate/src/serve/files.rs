@@ -67,7 +67,10 @@ mod tests {
         let config = ServeConfig::default();
         for limit in [512, 1_024, 4_096, 20_000, 1_048_576] {
             let (files, is_enough) = divided(limit, &config);
-            assert!(is_enough && files.connections_max >= 100 && files.targets_max >= 50, "{limit}: {files:?}");
+            assert!(
+                is_enough && files.connections_max >= 100 && files.targets_max >= 50,
+                "{limit}: {files:?}"
+            );
         }
         let (files, _) = divided(1_048_576, &config);
         assert_eq!(files, Files { connections_max: MOST.0, targets_max: MOST.1 });
