@@ -92,7 +92,7 @@ async fn runs_that_cannot_be_read_stop_no_other_schedule_of_their_shard(kind: Ki
     // Counted, named and listed.
     wait_for("the count of what is passed over", 20, async || {
         let metrics = page(&service, "/metrics", "text/plain").await.body;
-        metrics.contains(&format!("\ntollgate_runs_unreadable {UNREADABLE}\n")).then_some(())
+        metrics.contains(&format!("\ntollgate_runs_unreadable {UNREADABLE}.0\n")).then_some(())
     })
     .await;
     let status = service.handler().get_handler_status(GetHandlerStatusRequest::default()).await;

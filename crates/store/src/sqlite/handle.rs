@@ -136,7 +136,7 @@ impl HandleStore for Sqlite {
         let rows = self.judge(query.fetch_all(&self.readers).await)?;
         let (sound, mut found) = decoded::<BodyRow>("shard_inbox", id, &rows);
         let (mut read, corrupt) = read_inbox(shard, sound);
-        let broken = rows.iter().filter(|row| BodyRow::from_row(row).is_err());
+        let broken = rows.iter().filter(|row| BodyRow::from_row(*row).is_err());
         read.unreadable.extend(broken.filter_map(|row| row.try_get::<Uuid, _>("uid").ok()));
         found.extend(corrupt);
         self.corruption.page(("inbox", shard.to_string()), found, except.is_empty());
@@ -213,7 +213,7 @@ impl HandleStore for Sqlite {
 /// Runs as they are read, with the ids of those that cannot be taken apart.
 fn untaken(shard: u16, rows: &[SqliteRow]) -> Untaken {
     let (sound, found) = decoded::<RunRow>("runs", i32::from(shard), rows);
-    let broken = rows.iter().filter(|row| RunRow::from_row(row).is_err());
+    let broken = rows.iter().filter(|row| RunRow::from_row(*row).is_err());
     let ids = broken.filter_map(|row| row.try_get("run_id").ok()).collect();
     let mut untaken = Untaken::new(shard);
     untaken.undecodable(found, ids);
