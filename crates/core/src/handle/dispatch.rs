@@ -69,6 +69,7 @@ impl Shard {
             run.state = RunState::Unreadable;
             run.reason = format!("the spec of its schedule's generation {} cannot be read", run.generation);
             self.changes.runs_changed.push(run);
+            self.passed_over += 1;
             self.urgent = true;
         }
     }
