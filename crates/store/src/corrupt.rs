@@ -137,7 +137,8 @@ mod tests {
     #[test]
     fn a_part_in_pages_is_known_with_its_last_one() {
         let corruption = Corruption::default();
-        let page = |key: &str, first, last| corruption.page(("inbox", String::new()), vec![row(key)], first, last);
+        let page =
+            |key: &str, first, last| corruption.page(("inbox", String::new()), vec![row(key)], first, last);
         page("a", true, false);
         page("b", false, true);
         assert_eq!(corruption.rows(), [row("a"), row("b")]);

@@ -34,11 +34,7 @@ impl Sharer {
             Target::Http { http, .. } => origin(&http.url),
             Target::Sqs { sqs, .. } => &sqs.queue_url,
         };
-        Self([
-            level(run.namespace.as_bytes()),
-            level(target.as_bytes()),
-            level(run.schedule_uid.as_bytes()),
-        ])
+        Self([level(run.namespace.as_bytes()), level(target.as_bytes()), level(run.schedule_uid.as_bytes())])
     }
 }
 

@@ -1,8 +1,8 @@
 //! max_in_flight, rate and burst, live changes of both, pauses, priority and turns, and how small a large batch stays.
 
-use tollgate_core::handle::{Options, Place};
 use tollgate_core::handle::change::Outcome;
 use tollgate_core::handle::control::Control;
+use tollgate_core::handle::{Options, Place};
 use tollgate_core::model::*;
 
 use crate::handle_world::*;
@@ -270,7 +270,11 @@ fn a_consumer_that_says_nothing_stops_no_other_schedule_without_a_policy() {
         let other = neighbour(&s, number, url);
         world.emit(run(&other, START_US, 300), &other);
         let sent = world.take_sends();
-        assert!(sent.len() > 50 && sent.iter().all(|send| send.spec == other.clone().into()), "{}", sent.len());
+        assert!(
+            sent.len() > 50 && sent.iter().all(|send| send.spec == other.clone().into()),
+            "{}",
+            sent.len()
+        );
         for send in &sent {
             world.answer(send, Sent::Accepted);
         }

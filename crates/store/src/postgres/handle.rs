@@ -12,8 +12,8 @@ use tollgate_core::model::{Run, RunId, RunSpec};
 use uuid::Uuid;
 
 use super::Postgres;
-use crate::failure::Failure;
 use crate::corrupt::CorruptRow;
+use crate::failure::Failure;
 use crate::handle::{HandleStore, Inbox, Lease, LoadedShard, Member, UntakenRuns};
 use crate::line::Fence;
 use crate::rows::{

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tollgate_core::handle::control::Control;
 use tollgate_core::handle::control::Message;
 use tollgate_core::handle::{Context, Needs, Shard, State};
-use tollgate_core::handle::control::Control;
 use tollgate_core::model::{Run, RunId, RunSpec, SECOND_US, Sent};
 use tollgate_metrics::Role;
 use tollgate_store::{Store, StoreError};
