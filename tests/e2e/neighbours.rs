@@ -56,8 +56,7 @@ async fn a_consumer_that_says_nothing_stops_no_other_schedule_of_its_shard(kind:
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
     let silent = Consumer::start(service.link(), Releases::Unary, |_| Conduct::Hang).await;
-    let good =
-        Consumer::start(service.link(), Releases::Unary, |_| Conduct::Answers(Duration::ZERO)).await;
+    let good = Consumer::start(service.link(), Releases::Unary, |_| Conduct::Answers(Duration::ZERO)).await;
     service.create_schedule("silent", by_hand(http(&silent))).await.unwrap();
     let hung = trigger(&service, "silent", SILENT).await;
     let healthy = neighbour(&service, shard(&hung), &http(&good)).await;
@@ -92,7 +91,7 @@ async fn runs_that_cannot_be_read_stop_no_other_schedule_of_their_shard(kind: Ki
     // Counted, named and listed.
     wait_for("the count of what is passed over", 20, async || {
         let metrics = page(&service, "/metrics", "text/plain").await.body;
-        metrics.contains(&format!("\ntollgate_runs_unreadable {UNREADABLE}\n")).then_some(())
+        metrics.contains(&format!("\ntollgate_runs_unreadable {UNREADABLE}.0\n")).then_some(())
     })
     .await;
     let status = service.handler().get_handler_status(GetHandlerStatusRequest::default()).await;
@@ -126,7 +125,9 @@ async fn runs_that_cannot_be_read_stop_no_other_schedule_of_their_shard(kind: Ki
 /// Emitted runs of the one that is there, each with a generation and a spec of its own that cannot be read.
 fn unreadable(kind: Kind) -> [String; 2] {
     let (numbers, id) = match kind {
-        Kind::Postgres => (format!("generate_series(2, {}) AS n (number)", UNREADABLE + 1), "gen_random_uuid()"),
+        Kind::Postgres => {
+            (format!("generate_series(2, {}) AS n (number)", UNREADABLE + 1), "gen_random_uuid()")
+        }
         Kind::Sqlite => (
             format!(
                 "(WITH RECURSIVE n (number) AS (SELECT 2 UNION ALL SELECT number + 1 FROM n WHERE number <= {UNREADABLE}) \

@@ -286,7 +286,8 @@ impl Scrape {
         to.gauge("tollgate_runs_unreadable", unreadable, handler.runs_unreadable as f64)?;
         let unreadable = "Messages to owned shards that are passed over, as they cannot be read";
         to.gauge("tollgate_messages_unreadable", unreadable, handler.messages_unreadable as f64)?;
-        let schedules = "Schedules that owned shards remember: runs, a pause, a cursor, or a change of the last day";
+        let schedules =
+            "Schedules that owned shards remember: runs, a pause, a cursor, or a change of the last day";
         to.gauge("tollgate_schedules_remembered", schedules, handler.schedules_remembered as f64)?;
         let specs = "Run specs, with their payloads, that owned shards keep in memory";
         to.gauge("tollgate_specs_remembered", specs, handler.specs_remembered as f64)?;

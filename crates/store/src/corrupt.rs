@@ -9,6 +9,9 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::StoreError;
 
+/// So many rows are named in the log at once.
+const LOGGED_MAX: usize = 20;
+
 /// A row that is passed over.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CorruptRow {
@@ -38,30 +41,43 @@ pub(crate) type Part = (&'static str, String);
 
 /// What is known to be corrupt.
 #[derive(Debug, Default)]
-pub(crate) struct Corruption(Mutex<BTreeMap<Part, Vec<CorruptRow>>>);
+pub(crate) struct Corruption {
+    known: Mutex<BTreeMap<Part, Vec<CorruptRow>>>,
+    /// Of parts that are read in pages: what the pages so far have found.
+    pages: Mutex<BTreeMap<Part, Vec<CorruptRow>>>,
+}
 
 impl Corruption {
     /// Takes what a read of a part has found, and logs what it had not found before.
     pub(crate) fn found(&self, part: Part, mut rows: Vec<CorruptRow>) {
         rows.sort();
         rows.dedup();
-        let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parts = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let before = if rows.is_empty() { parts.remove(&part) } else { parts.insert(part, rows.clone()) };
         drop(parts);
         let before = before.unwrap_or_default();
-        for row in rows.iter().filter(|row| !before.contains(row)) {
+        // Both are in order.
+        let new: Vec<&CorruptRow> = rows.iter().filter(|row| before.binary_search(row).is_err()).collect();
+        for row in new.iter().take(LOGGED_MAX) {
             let CorruptRow { table, shard, key, column, message } = row;
             tracing::error!(table, shard, key, column, message, "a corrupt row is passed over");
         }
-        for row in before.iter().filter(|row| !rows.contains(row)) {
+        if let Some(more) = new.len().checked_sub(LOGGED_MAX).filter(|more| *more > 0) {
+            tracing::error!(more, "more corrupt rows are passed over; the status names them");
+        }
+        let gone: Vec<&CorruptRow> = before.iter().filter(|row| rows.binary_search(row).is_err()).collect();
+        for row in gone.iter().take(LOGGED_MAX) {
             let CorruptRow { table, shard, key, .. } = row;
             tracing::info!(table, shard, key, "a row is no longer corrupt, or gone");
+        }
+        if let Some(more) = gone.len().checked_sub(LOGGED_MAX).filter(|more| *more > 0) {
+            tracing::info!(more, "more rows are no longer corrupt, or gone");
         }
     }
 
     /// Takes what the next read of a part has found, beside what the reads before it have.
     pub(crate) fn also(&self, part: Part, mut rows: Vec<CorruptRow>) {
-        let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let parts = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         rows.extend(parts.get(&part).into_iter().flatten().cloned());
         drop(parts);
         if !rows.is_empty() {
@@ -69,14 +85,28 @@ impl Corruption {
         }
     }
 
-    /// Takes what a page of a part has found: of the first page, or beside what the pages before it have.
-    pub(crate) fn page(&self, part: Part, rows: Vec<CorruptRow>, first: bool) {
-        if first { self.found(part, rows) } else { self.also(part, rows) }
+    /// Takes what one page of a part has found. The part has been read as a whole with its last page; what is found beyond
+    /// that adds to it.
+    pub(crate) fn page(&self, part: Part, rows: Vec<CorruptRow>, first: bool, last: bool) {
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        if first {
+            pages.insert(part.clone(), Vec::new());
+        }
+        let Some(so_far) = pages.get_mut(&part) else {
+            drop(pages);
+            return self.also(part, rows);
+        };
+        so_far.extend(rows);
+        let whole = if last { pages.remove(&part) } else { None };
+        drop(pages);
+        if let Some(rows) = whole {
+            self.found(part, rows);
+        }
     }
 
     /// All of it, in order, each row once.
     pub(crate) fn rows(&self) -> Vec<CorruptRow> {
-        let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let parts = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut rows: Vec<CorruptRow> = parts.values().flatten().cloned().collect();
         rows.sort();
         rows.dedup();
@@ -102,5 +132,21 @@ mod tests {
         assert_eq!(corruption.rows(), [row("a"), row("b"), row("c")]);
         corruption.found(part("3"), Vec::new());
         assert_eq!(corruption.rows(), [row("a"), row("c")]);
+    }
+
+    #[test]
+    fn a_part_in_pages_is_known_with_its_last_one() {
+        let corruption = Corruption::default();
+        let page =
+            |key: &str, first, last| corruption.page(("inbox", String::new()), vec![row(key)], first, last);
+        page("a", true, false);
+        page("b", false, true);
+        assert_eq!(corruption.rows(), [row("a"), row("b")]);
+        page("c", false, true);
+        assert_eq!(corruption.rows(), [row("a"), row("b"), row("c")], "found later");
+        page("b", true, false);
+        assert_eq!(corruption.rows().len(), 3, "the others may be on the next page");
+        page("d", false, true);
+        assert_eq!(corruption.rows(), [row("b"), row("d")]);
     }
 }

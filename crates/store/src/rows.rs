@@ -22,8 +22,9 @@ pub(crate) use emit::{
     task_rows, window_tasks,
 };
 pub(crate) use handle::{
-    BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, ScheduleBodyRow, ShardPolicyRow,
-    SpecKey, SpecRecord, TokenRecord, group_by_shard, message_rows, read_spec, run_rows, shard_keys, skipped_rows,
+    BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, ScheduleBodyRow,
+    ShardPolicyRow, SpecKey, SpecRecord, TokenRecord, group_by_shard, message_rows, read_spec, run_rows,
+    shard_keys, skipped_rows,
 };
 pub(crate) use key::KeyRecord;
 pub(crate) use load::{Assembly, Untaken, read_inbox};

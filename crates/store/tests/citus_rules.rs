@@ -301,7 +301,8 @@ fn both_drivers_have_the_same_statements_and_use_them() {
     let own: Vec<&String> = postgres.symmetric_difference(&sqlite).collect();
     assert!(
         own.iter().all(|name| name.starts_with("partition")
-            || ["windows_lock", "shard_lock", "commit_shards", "commit_many", "scrub"].contains(&name.as_str())),
+            || ["windows_lock", "shard_lock", "commit_shards", "commit_many", "scrub"]
+                .contains(&name.as_str())),
         "{own:?}"
     );
     let migrations =

@@ -203,9 +203,9 @@ impl Shared {
             if token.state == TokenState::Waiting || release.attempt.is_some_and(|a| a != token.attempt) {
                 return answered(Answer::Late);
             }
-            let release = Release { attempt: Some(token.attempt), ..release.clone() };
-            let message = Message { id: uuid::Uuid::now_v7(), control: Control::Release { release } };
-            tollgate_fault_points::pass("handler.post.before");
+            let recorded = Release { attempt: Some(token.attempt), ..release.clone() };
+            let control = Control::Release { release: recorded };
+            let message = Message { id: uuid::Uuid::now_v7(), control };
             if self.store.post_under(&lease, &[message]).await.map_err(failed)? {
                 self.peers.wake(event.shard);
                 let message = "recorded; the handler that owns the event carries it out".to_owned();

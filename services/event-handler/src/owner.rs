@@ -268,13 +268,11 @@ impl Owner {
                 self.lease = lease;
                 return Some(self.commit_failed(machine, error));
             }
-            Event::Read(Ok(news)) => {
-                match self.take_in(machine, news) {
-                    Taken::All { more: true } => beside.read_due = Some(Instant::now()),
-                    Taken::All { more: false } => {}
-                    Taken::Wants(rest) => beside.read = Some(rest),
-                }
-            }
+            Event::Read(Ok(news)) => match self.take_in(machine, news) {
+                Taken::All { more: true } => beside.read_due = Some(Instant::now()),
+                Taken::All { more: false } => {}
+                Taken::Wants(rest) => beside.read = Some(rest),
+            },
             Event::Read(Err(error)) => {
                 beside.read_due = Some(Instant::now() + READ_AGAIN);
                 self.shared.options.metrics.store_failed(Role::Handler);

@@ -37,7 +37,9 @@ pub(crate) async fn readable_specs(
     for key in keys {
         match store.specs(shard, &[*key]).await {
             Ok(read) => specs.extend(read),
-            Err(error @ StoreError::Corrupt { .. }) => tracing::debug!(shard, %error, "a spec is passed over"),
+            Err(error @ StoreError::Corrupt { .. }) => {
+                tracing::debug!(shard, %error, "a spec is passed over")
+            }
             Err(error) => return Err(error),
         }
     }

@@ -69,6 +69,7 @@ impl Shard {
             run.state = RunState::Unreadable;
             run.reason = format!("the spec of its schedule's generation {} cannot be read", run.generation);
             self.changes.runs_changed.push(run);
+            self.passed_over += 1;
             self.urgent = true;
         }
     }
@@ -302,9 +303,8 @@ impl Shard {
     fn next_work(&mut self, policy: Option<Uuid>) -> Option<Work> {
         let (runs, bucket) = (&self.runs, self.buckets.get(&policy)?);
         let sends_max = self.options.sends_max;
-        let has_place = |work: Work| {
-            runs.get(&work.run()).is_none_or(|run| bucket.places.allow(&run.sharer, sends_max))
-        };
+        let has_place =
+            |work: Work| runs.get(&work.run()).is_none_or(|run| bucket.places.allow(&run.sharer, sends_max));
         let has_limit = bucket.has_limit();
         self.queues.get_mut(&policy)?.next(|work| has_limit || has_place(work))
     }

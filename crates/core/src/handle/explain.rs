@@ -256,7 +256,14 @@ impl Shard {
         let upcoming = self.runs.len() as u64 - launched;
         let super::change::ShardPause { order, pause } = self.pause.clone();
         let remembered = self.remembered();
-        Status { gauges, runs_launched: launched, runs_upcoming: upcoming, pause, pause_order: order, remembered }
+        Status {
+            gauges,
+            runs_launched: launched,
+            runs_upcoming: upcoming,
+            pause,
+            pause_order: order,
+            remembered,
+        }
     }
 
     fn waiting(

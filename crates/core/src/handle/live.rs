@@ -154,3 +154,29 @@ impl LiveSchedule {
         self.blocked_us.is_some() || self.row.as_ref().is_some_and(|r| r.pause.is_some())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handle::batch::TokenBatch;
+    use crate::handle::bucket::Bucket;
+    use crate::model::RunSpec;
+
+    /// Without what they refer to: texts, payloads, bitmaps, and their places in the maps.
+    #[test]
+    #[expect(clippy::print_stdout, reason = "the numbers are for the docs")]
+    fn what_is_kept_by_the_thousand_is_small() {
+        let sizes = [
+            ("run", size_of::<LiveRun>(), 512),
+            ("event", size_of::<LiveToken>(), 256),
+            ("batch", size_of::<TokenBatch>(), 128),
+            ("schedule", size_of::<LiveSchedule>(), 320),
+            ("policy", size_of::<Bucket>(), 512),
+            ("spec", size_of::<RunSpec>(), 640),
+        ];
+        for (what, bytes, most) in sizes {
+            println!("{what}: {bytes} bytes");
+            assert!(bytes <= most, "{what}: {bytes} bytes, more than {most}");
+        }
+    }
+}

@@ -8,8 +8,8 @@ use uuid::Uuid;
 use super::batch::{self, TokenBatch};
 use super::bucket::Bucket;
 use super::change::{Changes, ShardPause, TokenState};
-use super::explain::Remembered;
 use super::exchange::{Commit, Deadline, Effect, Options, Send, State};
+use super::explain::Remembered;
 use super::live::{LiveRun, LiveSchedule, LiveToken};
 use super::planted::Planted;
 use super::queue::Queue;
@@ -82,6 +82,8 @@ pub struct Shard {
     pub(super) sweep_at: usize,
     /// Tokens of silent consumers taken back since somebody asked.
     pub(super) reclaimed: u64,
+    /// Runs that have been passed over since somebody asked.
+    pub(super) passed_over: u64,
     /// Events that are to be sent again once the inbox has been read.
     pub(super) unread: BTreeSet<(RunId, u32)>,
     /// When the last read began that left nothing in the inbox (monotonic).
@@ -129,6 +131,7 @@ impl Shard {
             idle_specs: BTreeSet::new(),
             sweep_at: 2 * SWEEP_MIN,
             reclaimed: 0,
+            passed_over: 0,
             unread: BTreeSet::new(),
             caught_up_us: i64::MIN,
             lazy_until_us: None,
@@ -207,6 +210,11 @@ impl Shard {
     /// How many tokens of silent consumers have been taken back since the last call.
     pub fn take_reclaimed(&mut self) -> u64 {
         std::mem::take(&mut self.reclaimed)
+    }
+
+    /// How many runs have been passed over, as their specs cannot be read, since the last call.
+    pub fn take_passed_over(&mut self) -> u64 {
+        std::mem::take(&mut self.passed_over)
     }
 
     /// How many commits are durable.

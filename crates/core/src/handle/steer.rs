@@ -82,7 +82,8 @@ impl Shard {
                 // yet may have sent the event again since.
                 let token = self.tokens.get(&(release.run, release.index));
                 if !self.has(Planted::RecordedReleaseDropped)
-                    && token.is_some_and(|t| t.in_flight() && release.attempt.is_some_and(|a| a < t.row.attempt))
+                    && token
+                        .is_some_and(|t| t.in_flight() && release.attempt.is_some_and(|a| a < t.row.attempt))
                 {
                     release.attempt = None;
                 }

@@ -151,7 +151,7 @@ fn a_failing_run_stops_starting_events_and_goes_on_when_retries_are_through() {
     };
     world.emit(run(&s, START_US, 5000), &s);
     let first = world.take_sends();
-    assert_eq!(first.len(), 1024);
+    assert_eq!(first.len(), 525);
     for send in &first[..3] {
         world.answer(send, refused());
     }
@@ -161,7 +161,7 @@ fn a_failing_run_stops_starting_events_and_goes_on_when_retries_are_through() {
     }
     assert_eq!(world.sends.len(), 2, "nothing new while three wait");
     world.sleep_s(10);
-    assert_eq!(world.work_off(), 5000 - 1021);
+    assert_eq!(world.work_off(), 5000 - 522);
 }
 
 #[test]

@@ -44,8 +44,8 @@ pub(crate) struct Model {
     pub(crate) forged: BTreeSet<(Key, u32)>,
     /// Releases of attempts in flight that wait in an inbox, and since when (monotonic).
     promised: BTreeMap<(Key, u32), i64>,
-    /// The messages that carry releases which end their events.
-    recorded: BTreeMap<Uuid, Key>,
+    /// The messages that carry releases which were answered as recorded, and whether they end their events.
+    recorded: BTreeMap<Uuid, (Key, bool)>,
     /// Releases that were answered as recorded.
     acknowledged: BTreeMap<(Key, u32), Outcome>,
     /// The latest delivery of each event, and the shard it came from.
@@ -191,15 +191,15 @@ impl Model {
         let ends = release.next_check_us.is_none() && release.outcome != ReleaseOutcome::Retry;
         let of_flying =
             self.flying.get(&key).is_some_and(|flying| release.attempt.is_some_and(|a| a <= flying.attempt));
-        if ends && of_flying && release.attempt.is_some_and(|a| !self.forged.contains(&(key, a))) {
-            self.recorded.insert(message, key);
+        if of_flying && release.attempt.is_some_and(|a| !self.forged.contains(&(key, a))) {
+            self.recorded.insert(message, (key, ends));
         }
     }
 
     /// Messages have been carried out: what was answered as released holds no token any more.
     pub(crate) fn check_recorded(&mut self, store: &Store, changes: &Changes) {
         for message in &changes.inbox_done {
-            let Some(key) = self.recorded.remove(message) else { continue };
+            let Some((key, true)) = self.recorded.remove(message) else { continue };
             let token = store.tokens.get(&key).filter(|t| t.state != TokenState::Waiting);
             assert!(token.is_none(), "{key:?} was released by its inbox, and the store has {token:?}");
         }
@@ -247,7 +247,9 @@ impl Model {
                 self.called.contains(&(key, Some(flying.attempt))) || self.called.contains(&(key, None));
             // Called off before its launch time, which nobody has seen.
             let unseen = self.sent.get(&key).is_none_or(|attempt| *attempt < flying.first);
-            if called || flying.over || flying.refused || unseen {
+            let carried_out = changes.inbox_done.iter().filter_map(|id| self.recorded.get(id));
+            let recorded = carried_out.map(|(key, _)| *key).any(|of| of == key);
+            if called || recorded || flying.over || flying.refused || unseen {
                 continue;
             }
             let silent_us = decided_us - sign_us;

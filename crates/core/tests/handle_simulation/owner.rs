@@ -361,7 +361,11 @@ impl World {
             Read { began_us: now.mono_us, ..Read::default() }
         });
         if read.runs.is_none() {
-            read.runs = Some(store.emitted(now.wall_us + ahead_us));
+            let (mut runs, mut specs) = store.emitted(now.wall_us + ahead_us);
+            let (again, their) = store.unreadable();
+            runs.extend(again);
+            specs.extend(their);
+            read.runs = Some((runs, specs));
         } else if read.inbox.is_none() {
             let mut inbox: Vec<Message> = store.inbox.values().cloned().collect();
             if bug == Bug::InboxCursor {

@@ -12,8 +12,8 @@ use tollgate_core::model::{Run, RunId, RunSpec};
 use uuid::Uuid;
 
 use super::Postgres;
-use crate::failure::Failure;
 use crate::corrupt::CorruptRow;
+use crate::failure::Failure;
 use crate::handle::{HandleStore, Inbox, Lease, LoadedShard, Member, UntakenRuns};
 use crate::line::Fence;
 use crate::rows::{
@@ -116,7 +116,7 @@ impl HandleStore for Postgres {
             .await?;
         }
         let (read, found) = self.with_specs(untaken).await?;
-        self.corruption.found(("emitted runs", shard.to_string()), found);
+        self.corruption.also(("unreadable runs", shard.to_string()), found);
         Ok(read)
     }
 
@@ -128,7 +128,8 @@ impl HandleStore for Postgres {
         let mut untaken = Untaken::new(shard);
         untaken.runs(self.judge(rows!(self, query))?);
         let (read, found) = self.with_specs(untaken).await?;
-        self.corruption.page(("unreadable runs", shard.to_string()), found, after == RunId::default());
+        let (first, last) = (after == RunId::default(), read.rows < limit as usize);
+        self.corruption.page(("unreadable runs", shard.to_string()), found, first, last);
         Ok(read)
     }
 
@@ -153,7 +154,8 @@ impl HandleStore for Postgres {
             .bind(i64::from(limit));
         let rows = self.judge(rows!(self, query))?;
         let (read, found) = read_inbox(shard, rows);
-        self.corruption.page(("inbox", shard.to_string()), found, except.is_empty());
+        let last = read.rows < limit as usize;
+        self.corruption.page(("inbox", shard.to_string()), found, except.is_empty(), last);
         Ok(read)
     }
 

@@ -7,7 +7,7 @@ use crate::corrupt::CorruptRow;
 use crate::failure::Failure;
 use crate::handle::LoadedShard;
 use crate::rows::{
-    Assembly, BatchRecord, HistoryRecord, ShardPolicyRow, RunRow, ScheduleBodyRow, SpecRecord, TokenRecord,
+    Assembly, BatchRecord, HistoryRecord, RunRow, ScheduleBodyRow, ShardPolicyRow, SpecRecord, TokenRecord,
 };
 
 /// How many specs, or runs by their ids, one statement reads.

@@ -18,7 +18,9 @@ use tollgate_core::model::{Pause, Policy, Run, RunId, RunSpec};
 use uuid::Uuid;
 
 use super::batch::BatchRecord;
-use super::handle::{BodyRow, HistoryRecord, ShardPolicyRow, ScheduleBodyRow, SpecRecord, TokenRecord, pause, spec_keys};
+use super::handle::{
+    BodyRow, HistoryRecord, ScheduleBodyRow, ShardPolicyRow, SpecRecord, TokenRecord, pause, spec_keys,
+};
 use super::run::RunRow;
 use super::stand_in::{Doubtful, events_of};
 use crate::StoreError;

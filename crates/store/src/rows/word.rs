@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn words_are_those_of_json() {
         as_in_json::<RunKind>(3);
-        as_in_json::<RunState>(6);
+        as_in_json::<RunState>(7);
         as_in_json::<SkipReason>(3);
         as_in_json::<TokenState>(3);
         as_in_json::<Outcome>(6);

@@ -103,7 +103,7 @@ impl HandleStore for Sqlite {
             .await?;
         }
         let (read, found) = self.with_specs(untaken).await?;
-        self.corruption.found(("emitted runs", shard.to_string()), found);
+        self.corruption.also(("unreadable runs", shard.to_string()), found);
         Ok(read)
     }
 
@@ -111,7 +111,8 @@ impl HandleStore for Sqlite {
         let query = sqlx::query(sql!("runs_unreadable")).bind(i32::from(shard)).bind(after.0);
         let rows = query.bind(i64::from(limit)).fetch_all(&self.readers).await;
         let (read, found) = self.with_specs(untaken(shard, &self.judge(rows)?)).await?;
-        self.corruption.page(("unreadable runs", shard.to_string()), found, after == RunId::default());
+        let (first, last) = (after == RunId::default(), read.rows < limit as usize);
+        self.corruption.page(("unreadable runs", shard.to_string()), found, first, last);
         Ok(read)
     }
 
@@ -136,10 +137,11 @@ impl HandleStore for Sqlite {
         let rows = self.judge(query.fetch_all(&self.readers).await)?;
         let (sound, mut found) = decoded::<BodyRow>("shard_inbox", id, &rows);
         let (mut read, corrupt) = read_inbox(shard, sound);
-        let broken = rows.iter().filter(|row| BodyRow::from_row(row).is_err());
+        let broken = rows.iter().filter(|row| BodyRow::from_row(*row).is_err());
         read.unreadable.extend(broken.filter_map(|row| row.try_get::<Uuid, _>("uid").ok()));
         found.extend(corrupt);
-        self.corruption.page(("inbox", shard.to_string()), found, except.is_empty());
+        let last = read.rows < limit as usize;
+        self.corruption.page(("inbox", shard.to_string()), found, except.is_empty(), last);
         Ok(read)
     }
 
@@ -213,7 +215,7 @@ impl HandleStore for Sqlite {
 /// Runs as they are read, with the ids of those that cannot be taken apart.
 fn untaken(shard: u16, rows: &[SqliteRow]) -> Untaken {
     let (sound, found) = decoded::<RunRow>("runs", i32::from(shard), rows);
-    let broken = rows.iter().filter(|row| RunRow::from_row(row).is_err());
+    let broken = rows.iter().filter(|row| RunRow::from_row(*row).is_err());
     let ids = broken.filter_map(|row| row.try_get("run_id").ok()).collect();
     let mut untaken = Untaken::new(shard);
     untaken.undecodable(found, ids);

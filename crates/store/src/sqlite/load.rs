@@ -10,8 +10,8 @@ use crate::corrupt::CorruptRow;
 use crate::failure::Failure;
 use crate::handle::LoadedShard;
 use crate::rows::{
-    Assembly, BatchRecord, HistoryRecord, ShardPolicyRow, RunRow, ScheduleBodyRow, SpecKey, SpecRecord, TokenRecord,
-    json,
+    Assembly, BatchRecord, HistoryRecord, RunRow, ScheduleBodyRow, ShardPolicyRow, SpecKey, SpecRecord,
+    TokenRecord, json,
 };
 
 /// How many specs, or runs by their ids, one statement reads.

@@ -158,7 +158,8 @@ pub(crate) async fn schedules_and_policies_round_trip(place: &Place) {
         ..changes()
     };
     let mut lease = commit(&*store, 5, first).await;
-    again(&*store, &mut lease, Changes { policies_deleted: vec![(p.uid, NOON_US), (q.uid, 9)], ..changes() }).await;
+    again(&*store, &mut lease, Changes { policies_deleted: vec![(p.uid, NOON_US), (q.uid, 9)], ..changes() })
+        .await;
     assert_eq!(load(&*store).await.policies_deleted.len(), 2);
     let changed = ShardSchedule { generation: 2, cursor: Some("8".to_owned()), pause: None, ..one };
     let wider = Policy { generation: 2, token_ttl_ms: 1, ..p };
@@ -171,7 +172,11 @@ pub(crate) async fn schedules_and_policies_round_trip(place: &Place) {
     };
     again(&*store, &mut lease, second).await;
     let loaded = load(&*store).await;
-    assert_eq!(loaded.policies_deleted, [(wider.uid, NOON_US)], "a change that comes late changes nothing of that");
+    assert_eq!(
+        loaded.policies_deleted,
+        [(wider.uid, NOON_US)],
+        "a change that comes late changes nothing of that"
+    );
     assert_eq!((loaded.schedules, loaded.policies), (vec![changed], vec![wider]));
 }
 
@@ -378,7 +383,10 @@ pub(crate) async fn what_is_posted_under_a_lease_is_there_for_the_next_owner(pla
     assert!(store.post_under(&lease, std::slice::from_ref(&early)).await.unwrap());
     let mut owner = lease.clone();
     store.commit(&mut owner, &Changes { policies: vec![policy("p")], ..changes() }).await.unwrap();
-    assert!(store.post_under(&lease, std::slice::from_ref(&early)).await.unwrap(), "commits change nothing of it");
+    assert!(
+        store.post_under(&lease, std::slice::from_ref(&early)).await.unwrap(),
+        "commits change nothing of it"
+    );
     let next = store.take_shard(&owner, "next").await.unwrap().expect("it is as it was seen");
     assert!(!store.post_under(&lease, std::slice::from_ref(&late)).await.unwrap());
     assert_eq!(store.inbox(5, 9).await.unwrap(), [early]);

@@ -18,6 +18,8 @@ use crate::queries::readable_specs;
 
 /// How many emitted runs, and how many messages, one read takes.
 const READ_MAX: u32 = 2_000;
+/// When what has been passed over is counted.
+const SOON: Duration = Duration::from_secs(2);
 /// When what could not be read is tried again, at the earliest.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
 /// Waits between tries to load a shard, in milliseconds.
@@ -48,6 +50,8 @@ pub(super) struct News {
     unreadable: Vec<Uuid>,
     /// Runs that had been passed over and were read again: how many, and the last one's id.
     again: Option<(usize, RunId)>,
+    /// Rows of runs cannot be read, and have been marked.
+    broken: bool,
     /// There may be more.
     full: bool,
     /// The specs are there that the machine has asked for.
@@ -98,6 +102,11 @@ impl PassedOver {
         // Many of them take their time, and do not get more than a part of it.
         self.again = now + TRY_AGAIN.max((now - self.began) * 20);
         false
+    }
+
+    /// More has been passed over: it is to be counted and named, once its marks are durable.
+    fn look_soon(&mut self, now: Instant) {
+        self.again = self.again.min(now + SOON);
     }
 
     /// How many runs, and how many messages, as of the last look.
@@ -244,6 +253,9 @@ impl Owner {
             }
         }
         machine.adopt(news.runs, news.specs, now);
+        if machine.take_passed_over() > 0 || news.broken {
+            self.passed_over.look_soon(Instant::now());
+        }
         if news.full {
             self.syncs.read_goes_on();
         } else {
@@ -266,6 +278,7 @@ async fn read_news(
 ) -> Result<News, StoreError> {
     let mut untaken = store.emitted_runs(shard, until_us, READ_MAX).await?;
     let mut full = untaken.rows >= READ_MAX as usize;
+    let broken = untaken.rows > untaken.runs.len();
     let mut looked = None;
     if let Some(after) = again {
         let passed_over = store.unreadable_runs(shard, after, READ_MAX).await?;
@@ -288,7 +301,7 @@ async fn read_news(
         }
     }
     let (runs, specs) = (untaken.runs, untaken.specs);
-    Ok(News { runs, specs, messages, unreadable, again: looked, full, complete: false })
+    Ok(News { runs, specs, messages, unreadable, again: looked, broken, full, complete: false })
 }
 
 async fn read_context(store: &dyn Store, shard: u16, control: &Control) -> Result<Context, StoreError> {
