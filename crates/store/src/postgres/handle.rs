@@ -24,30 +24,38 @@ use crate::{CommitError, StoreError};
 #[async_trait]
 impl HandleStore for Postgres {
     async fn leases(&self) -> Result<Vec<Lease>, StoreError> {
-        let rows = rows!(self, sqlx::query_as::<_, LeaseRow>(sql!("leases")));
-        let (leases, found) = sound(None, self.judge(rows)?);
+        let rows = rows!(self.pulse, sqlx::query_as::<_, LeaseRow>(sql!("leases")));
+        let (leases, found) = sound(None, self.work.judge(rows)?);
         self.corruption.found(("leases", String::new()), found);
         Ok(leases)
     }
 
     async fn shards_with_news(&self, until_us: i64) -> Result<Vec<u16>, StoreError> {
-        let shards = rows!(self, sqlx::query_scalar::<_, i32>(sql!("news")).bind(until_us));
-        Ok(self.judge(shards)?.into_iter().filter_map(|shard| u16::try_from(shard).ok()).collect())
+        let look = self.backlog.look(None, until_us);
+        let query = sqlx::query_scalar::<_, i32>(sql!("news")).bind(until_us).bind(look.from_us());
+        let shards = self.work.judge(rows!(self.work, query));
+        look.took();
+        Ok(shards?.into_iter().filter_map(|shard| u16::try_from(shard).ok()).collect())
     }
 
     async fn take_shard(&self, seen: &Lease, owner: &str) -> Result<Option<Lease>, StoreError> {
         let lease_id = Uuid::new_v4();
         let (old, name) = (seen.clone(), owner.to_owned());
         let taken = self
+            .work
             .run_quick("take_shard", move |connection| {
                 let query = sqlx::query(sql!("shard_take"))
                     .bind(i32::from(old.shard))
                     .bind(old.lease_id)
                     .bind(old.epoch)
-                    .bind(old.seq)
                     .bind(name.clone())
                     .bind(lease_id);
-                async move { Ok(query.execute(connection).await?.rows_affected() == 1) }.boxed()
+                let lock = sqlx::query(sql!("shard_lock")).bind(i32::from(old.shard));
+                async move {
+                    lock.execute(&mut *connection).await?;
+                    Ok(query.execute(connection).await?.rows_affected() == 1)
+                }
+                .boxed()
             })
             .await?;
         let lease = Lease { owner: owner.to_owned(), lease_id, epoch: seen.epoch + 1, ..seen.clone() };
@@ -56,41 +64,44 @@ impl HandleStore for Postgres {
 
     async fn give_up_shard(&self, lease: &Lease) -> Result<(), StoreError> {
         let (shard, lease_id, fresh) = (i32::from(lease.shard), lease.lease_id, Uuid::new_v4());
-        self.run_quick("give_up_shard", move |connection| {
-            let query = sqlx::query(sql!("shard_give_up")).bind(shard).bind(lease_id).bind(fresh);
-            async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
-        })
-        .await
+        self.work
+            .run_quick("give_up_shard", move |connection| {
+                let query = sqlx::query(sql!("shard_give_up")).bind(shard).bind(lease_id).bind(fresh);
+                async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
+            })
+            .await
     }
 
     async fn load_shard(&self, shard: u16) -> Result<LoadedShard, StoreError> {
         let shard = i32::from(shard);
-        let read =
-            self.run_read("load_shard", move |connection| super::load::load(connection, shard).boxed()).await;
+        let read = self
+            .work
+            .run_read("load_shard", move |connection| super::load::load(connection, shard).boxed())
+            .await;
         let (loaded, found) = read?;
         self.corruption.found(("load", shard.to_string()), found);
         Ok(loaded)
     }
 
-    async fn commit(&self, lease: &mut Lease, changes: &Changes) -> Result<(), CommitError> {
+    async fn commit(&self, lease: &Lease, changes: &Changes) -> Result<(), CommitError> {
         let rows = Arc::new(ChangeRows::of(changes).map_err(CommitError::Failed)?);
         let forwards = changes.forwards.iter().map(|(shard, message)| (*shard, message));
         for (shard, messages) in group_by_shard(forwards) {
             let messages = message_rows(messages).map_err(CommitError::Failed)?;
             self.post_rows(shard, messages).await.map_err(CommitError::Failed)?;
         }
-        let fence = Fence { shard: i32::from(lease.shard), lease_id: lease.lease_id, seq: lease.seq };
+        let fence = Fence { shard: i32::from(lease.shard), lease_id: lease.lease_id };
         let written = rows.is_plain()
             && !self.in_steps.load(Ordering::Relaxed)
             && self.commit_plain(fence, Arc::clone(&rows)).await?;
         if !written {
+            let in_steps = self.in_steps.load(Ordering::Relaxed);
             self.run_fenced("commit", fence, move |connection| {
                 let rows = Arc::clone(&rows);
-                async move { super::commit::write(connection, fence.shard, &rows).await }.boxed()
+                async move { super::commit::write(connection, fence.shard, &rows, in_steps).await }.boxed()
             })
             .await?;
         }
-        lease.seq += 1;
         Ok(())
     }
 
@@ -100,16 +111,20 @@ impl HandleStore for Postgres {
         until_us: i64,
         limit: u32,
     ) -> Result<(Vec<Run>, Vec<RunSpec>), StoreError> {
+        let look = self.backlog.look(Some(shard), until_us);
         let query = sqlx::query_as::<_, RunRow>(sql!("runs_emitted"))
             .bind(i32::from(shard))
             .bind(until_us)
-            .bind(i64::from(limit));
-        let (runs, mut found) = emitted(shard, self.judge(rows!(self, query))?, Vec::new());
+            .bind(i64::from(limit))
+            .bind(look.from_us());
+        let records = self.work.judge(rows!(self.work, query));
+        look.took();
+        let (runs, mut found) = emitted(shard, records?, Vec::new());
         let keys = spec_keys(&runs, &[]);
         let mut records = Vec::new();
         if !keys.is_empty() {
             let query = super::load::specs_query(i32::from(shard), &keys);
-            records = self.judge(rows!(self, query))?;
+            records = self.work.judge(rows!(self.work, query))?;
         }
         let specs = emitted_specs(shard, &runs, records, &mut found);
         self.corruption.found(("emitted runs", shard.to_string()), found);
@@ -119,7 +134,7 @@ impl HandleStore for Postgres {
     async fn runs(&self, shard: u16, ids: &[RunId]) -> Result<Vec<Run>, StoreError> {
         let ids: Vec<Uuid> = ids.iter().map(|run| run.0).collect();
         let query = super::load::runs_query(i32::from(shard), &ids);
-        all(self.judge(rows!(self, query))?)
+        all(self.work.judge(rows!(self.work, query))?)
     }
 
     async fn specs(&self, shard: u16, keys: &[(Uuid, i64)]) -> Result<Vec<RunSpec>, StoreError> {
@@ -127,13 +142,13 @@ impl HandleStore for Postgres {
             return Ok(Vec::new());
         }
         let query = super::load::specs_query(i32::from(shard), keys);
-        all(self.judge(rows!(self, query))?)
+        all(self.work.judge(rows!(self.work, query))?)
     }
 
     async fn inbox(&self, shard: u16, limit: u32) -> Result<Vec<Message>, StoreError> {
         let query =
             sqlx::query_as::<_, BodyRow>(sql!("inbox_list")).bind(i32::from(shard)).bind(i64::from(limit));
-        let (messages, found) = sound(Some(shard), self.judge(rows!(self, query))?);
+        let (messages, found) = sound(Some(shard), self.work.judge(rows!(self.work, query))?);
         self.corruption.found(("inbox", shard.to_string()), found);
         Ok(messages)
     }
@@ -156,34 +171,36 @@ impl HandleStore for Postgres {
             .bind(i64::from(limit));
         let indexes: Vec<i32> = indexes.iter().filter_map(|index| i32::try_from(*index).ok()).collect();
         let query = if statement == sql!("history_dead") { query } else { query.bind(indexes) };
-        all(self.judge(rows!(self, query))?)
+        all(self.work.judge(rows!(self.work, query))?)
     }
 
     async fn heartbeat(&self, member: &Member) -> Result<(), StoreError> {
         let member = member.clone();
-        self.run_quick("heartbeat", move |connection| {
-            let query = sqlx::query(sql!("members_put"))
-                .bind(member.process.clone())
-                .bind(member.roles.clone())
-                .bind(member.address.clone())
-                .bind(member.heartbeat);
-            async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
-        })
-        .await
+        self.pulse
+            .run_quick("heartbeat", move |connection| {
+                let query = sqlx::query(sql!("members_put"))
+                    .bind(member.process.clone())
+                    .bind(member.roles.clone())
+                    .bind(member.address.clone())
+                    .bind(member.heartbeat);
+                async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
+            })
+            .await
     }
 
     async fn members(&self) -> Result<Vec<Member>, StoreError> {
-        let rows = rows!(self, sqlx::query_as::<_, MemberRow>(sql!("members_list")));
-        Ok(self.judge(rows)?.into_iter().map(Member::from).collect())
+        let rows = rows!(self.pulse, sqlx::query_as::<_, MemberRow>(sql!("members_list")));
+        Ok(self.work.judge(rows)?.into_iter().map(Member::from).collect())
     }
 
     async fn forget_member(&self, process: &str) -> Result<(), StoreError> {
         let process = process.to_owned();
-        self.run_quick("forget_member", move |connection| {
-            let query = sqlx::query(sql!("members_delete")).bind(process.clone());
-            async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
-        })
-        .await
+        self.pulse
+            .run_quick("forget_member", move |connection| {
+                let query = sqlx::query(sql!("members_delete")).bind(process.clone());
+                async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
+            })
+            .await
     }
 }
 
@@ -193,11 +210,12 @@ impl Postgres {
             return Ok(());
         }
         let messages = Arc::new(messages);
-        self.run_quick("post", move |connection| {
-            let messages = Arc::clone(&messages);
-            async move { insert_messages(connection, i32::from(shard), &messages).await }.boxed()
-        })
-        .await
+        self.work
+            .run_quick("post", move |connection| {
+                let messages = Arc::clone(&messages);
+                async move { insert_messages(connection, i32::from(shard), &messages).await }.boxed()
+            })
+            .await
     }
 }
 
