@@ -209,7 +209,7 @@ fn without_functions(text: &str) -> String {
 /// The statements in the function's body, each as it would stand on its own.
 fn statements_of_function(text: &str) -> Vec<String> {
     let Some((_, rest)) = text.split_once(FUNCTION.trim_start_matches("create ")) else { return Vec::new() };
-    let body = rest.split("$$").nth(1).unwrap();
+    let body = rest.split("$$").nth(1).unwrap().replace("perform from ", "select 1 from ");
     let starts = ["update ", "delete from ", "insert into ", "select "];
     let parts = body.split(';').filter_map(|part| {
         let at = starts.iter().filter_map(|start| part.find(start)).min()?;
@@ -284,7 +284,7 @@ fn statements_keep_to_one_shard() {
         for (file, text) in functions {
             let bodies = statements_of_function(&bare(&text));
             let is_one = driver == "postgres" && text.contains("FUNCTION commit_");
-            assert!(!is_one || bodies.len() > 6, "{file}: {bodies:?}");
+            assert!(!is_one || bodies.len() >= 6, "{file}: {bodies:?}");
             for statement in bodies {
                 if SUBSCRIPTS.contains(&file.as_str()) && subscripted(&statement) {
                     continue;

@@ -13,7 +13,9 @@ use sqlx::{Connection as _, PgConnection};
 use super::Postgres;
 use super::door::{Door, GivenUp, NotDone};
 use super::line::is_not_supported;
-use super::open::{BEGIN_PEOPLE, BEGIN_POOLED, BEGIN_POOLED_PEOPLE, READ_POOLED, is_a_standby};
+use super::open::{
+    BEGIN_PEOPLE, BEGIN_POOLED, BEGIN_POOLED_PEOPLE, READ_POOLED, ends_the_connection, is_a_standby,
+};
 use super::recent::Recent;
 use crate::failure::{Ended, Failure};
 use crate::line::Fence;
@@ -103,7 +105,7 @@ impl Door {
         let worked = self.lend(within, kept, move |connection, given_up| {
             async move {
                 let done = on(connection, begin, fence, work, &given_up).await;
-                let is_of_no_use = done.as_ref().is_err_and(is_read_only);
+                let is_of_no_use = done.as_ref().is_err_and(is_of_no_use);
                 (done, is_of_no_use)
             }
             .boxed()
@@ -150,8 +152,7 @@ impl Door {
         let worked = self.lend(QUICK_SILENT_AFTER, None, move |connection, _given_up| {
             async move {
                 let done = single(connection, begin, work).await;
-                let is_of_no_use =
-                    matches!(&done, Err(sqlx::Error::Database(error)) if is_a_standby(error.as_ref()));
+                let is_of_no_use = done.as_ref().is_err_and(ends_its_connection);
                 (done, is_of_no_use)
             }
             .boxed()
@@ -302,10 +303,20 @@ async fn behind(connection: &mut PgConnection, fence: Option<Fence>) -> Result<(
     }
 }
 
-/// Whether the connection leads to a server that only reads.
-fn is_read_only(ended: &Ended) -> bool {
+/// Whether the connection has ended with this, or leads to a server that only reads.
+fn is_of_no_use(ended: &Ended) -> bool {
     let (Ended::RolledBack(Failure::Sql(error)) | Ended::AtCommit(error)) = ended else { return false };
-    error.as_database_error().is_some_and(is_a_standby)
+    ends_its_connection(error)
+}
+
+/// As [`is_of_no_use`], of a statement's error.
+pub(super) fn ends_its_connection(error: &sqlx::Error) -> bool {
+    use sqlx::Error::{BeginFailed, Io, Protocol, Tls, WorkerCrashed};
+    match error {
+        sqlx::Error::Database(error) => ends_the_connection(error.as_ref()) || is_a_standby(error.as_ref()),
+        Io(_) | Tls(_) | Protocol(_) | BeginFailed | WorkerCrashed => true,
+        _ => false,
+    }
 }
 
 /// Serialisation failures and deadlocks.
