@@ -31,6 +31,7 @@ mod console;
 mod container;
 mod corrupt;
 mod crash;
+mod database;
 mod examples;
 mod image;
 mod main_job;

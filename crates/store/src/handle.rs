@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::{CommitError, StoreError};
 
-/// A shard's row: who owns it, and how often it has been written.
+/// A shard's row: who owns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The shard.
@@ -20,8 +20,6 @@ pub struct Lease {
     pub lease_id: Uuid,
     /// Grows by one at every takeover.
     pub epoch: i64,
-    /// Grows by one with every commit of the owner.
-    pub seq: i64,
 }
 
 /// A process that takes part.
@@ -96,11 +94,12 @@ pub trait HandleStore: Send + Sync {
     /// Reads all of a shard, after a takeover. Corrupt rows are passed over, and listed by
     /// [`EmitStore::corrupt_rows`](crate::emit::EmitStore::corrupt_rows).
     async fn load_shard(&self, shard: u16) -> Result<LoadedShard, StoreError>;
-    /// Commits an owner's changes behind the fence; the lease's `seq` grows.
+    /// Commits an owner's changes behind the fence: if the lease is still in the shard's row. After any error the owner takes
+    /// the shard over from itself, for a fresh lease, before it commits again.
     ///
     /// # Errors
     /// See [`CommitError`] for what the caller must do.
-    async fn commit(&self, lease: &mut Lease, changes: &Changes) -> Result<(), CommitError>;
+    async fn commit(&self, lease: &Lease, changes: &Changes) -> Result<(), CommitError>;
     /// The shards, in order, with messages in their inboxes or runs in the state EMITTED with a launch time below
     /// `until_us`.
     async fn shards_with_news(&self, until_us: i64) -> Result<Vec<u16>, StoreError>;

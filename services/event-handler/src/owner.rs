@@ -96,13 +96,13 @@ pub(crate) struct Owner {
     syncs: Syncs,
 }
 
-type CommitTask = JoinHandle<(Lease, Result<(), CommitError>)>;
+type CommitTask = JoinHandle<Result<(), CommitError>>;
 type ReadTask = JoinHandle<Result<News, StoreError>>;
 
 /// What happened next.
 enum Event {
     Input(Input),
-    Committed(Lease, Result<(), CommitError>),
+    Committed(Result<(), CommitError>),
     Read(Result<News, StoreError>),
     Deadline,
     Stop,
@@ -256,18 +256,14 @@ impl Owner {
     fn take_event(&mut self, machine: &mut Shard, beside: &mut Beside, event: Event) -> Option<Left> {
         match event {
             Event::Input(input) => self.take_inputs(machine, beside, input),
-            Event::Committed(lease, Ok(())) => {
-                self.lease = lease;
+            Event::Committed(Ok(())) => {
                 beside.gather.commit_ends(Instant::now());
                 self.heard.recorded();
                 if let Some(left) = self.committed(machine) {
                     return Some(left);
                 }
             }
-            Event::Committed(lease, Err(error)) => {
-                self.lease = lease;
-                return Some(self.commit_failed(machine, error));
-            }
+            Event::Committed(Err(error)) => return Some(self.commit_failed(machine, error)),
             Event::Read(Ok(news)) => match self.take_in(machine, news) {
                 Taken::All { more: true } => beside.read_due = Some(Instant::now()),
                 Taken::All { more: false } => {}
@@ -329,13 +325,9 @@ impl Owner {
             biased;
             done = finished(&mut beside.commit) => {
                 beside.commit = None;
-                match done {
-                    Ok((lease, result)) => Event::Committed(lease, result),
-                    Err(error) => {
-                        let error = StoreError::Internal(error.to_string());
-                        Event::Committed(self.lease.clone(), Err(CommitError::Unknown(error)))
-                    }
-                }
+                Event::Committed(done.unwrap_or_else(|error| {
+                    Err(CommitError::Unknown(StoreError::Internal(error.to_string())))
+                }))
             }
             Some(input) = self.inputs.recv(), if !closed => Event::Input(input),
             done = finished(&mut beside.read) => {
@@ -381,13 +373,13 @@ impl Owner {
     }
 
     fn begin_commit(&mut self, changes: Changes) -> CommitTask {
-        let (store, mut lease) = (self.shared.store.clone(), self.lease.clone());
+        let (store, lease) = (self.shared.store.clone(), self.lease.clone());
         let watch = self.watch.commit(&changes);
         // A task of its own: a commit must not be cancelled half-way.
         tokio::spawn(async move {
-            let result = store.commit(&mut lease, &changes).await;
+            let result = store.commit(&lease, &changes).await;
             watch.ended(&result);
-            (lease, result)
+            result
         })
     }
 

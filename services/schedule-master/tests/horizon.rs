@@ -177,8 +177,8 @@ async fn drain(world: &World) {
         if inbox_done.is_empty() {
             continue;
         }
-        let mut lease = world.store.take_shard(&lease, "test").await.unwrap().unwrap();
-        world.store.commit(&mut lease, &Changes { inbox_done, ..Changes::default() }).await.unwrap();
+        let lease = world.store.take_shard(&lease, "test").await.unwrap().unwrap();
+        world.store.commit(&lease, &Changes { inbox_done, ..Changes::default() }).await.unwrap();
     }
 }
 

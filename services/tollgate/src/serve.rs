@@ -36,13 +36,15 @@ use tollgate_target::{TargetOptions, Targets};
 use tonic::service::{Routes, RoutesBuilder};
 use tonic::transport::Server;
 
-use crate::config::{Auth, Role, ServeConfig};
+use crate::config::{Auth, Role, ServeConfig, without_password};
 use files::Files;
 use listen::Limits;
 use tls::Tls;
 
 /// How long open connections may take to end once everything else has stopped.
 const CONNECTIONS_GRACE: Duration = Duration::from_secs(2);
+/// What a stop may take beyond its grace: to hand shards over and to close. A database that does not answer gets no more.
+const STOP_SPARE: Duration = Duration::from_secs(5);
 
 /// A service that runs.
 pub(crate) struct Running {
@@ -66,7 +68,11 @@ impl Running {
 /// # Errors
 /// What keeps it from starting, or from going on.
 pub(crate) fn run(config: ServeConfig) -> anyhow::Result<()> {
-    runtime()?.block_on(until_interrupted(config))
+    let runtime = runtime()?;
+    let done = runtime.block_on(until_interrupted(config));
+    // What does not come to its end (a look-up of a name, a database that is silent) keeps nobody from leaving.
+    runtime.shutdown_background();
+    done
 }
 
 /// The runtime. A core is left to the others, the database among them: on two cores that is faster than to take both, and
@@ -86,13 +92,27 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 async fn until_interrupted(config: ServeConfig) -> anyhow::Result<()> {
     // Before anybody can know that it is there, and end it.
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    let mut running = start(config).await?;
+    let patience = Duration::from_millis(config.shutdown_grace_ms) + STOP_SPARE;
+    let mut running = tokio::select! {
+        running = start(config) => running?,
+        signal = interrupted(&mut terminate) => {
+            tracing::info!("{} received before the service had started", signal?);
+            return Ok(());
+        }
+    };
     let Running { scheme, address, .. } = &running;
     tracing::info!("listening on {scheme}://{address}");
     tokio::select! {
         signal = interrupted(&mut terminate) => {
             tracing::info!("{} received, stopping", signal?);
-            running.stop().await?;
+            match tokio::time::timeout(patience, running.stop()).await {
+                Ok(stopped) => stopped?,
+                // As after a crash: what was acknowledged is in the store, and others take the shards over when the lease ends.
+                Err(_) => tracing::warn!(
+                    "the stop has not come to its end within {} s: does the database answer? The process ends",
+                    patience.as_secs()
+                ),
+            }
             tracing::info!("stopped");
             Ok(())
         }
@@ -369,32 +389,9 @@ fn add_reflection(services: &mut RoutesBuilder) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A store's URL as it may be logged.
-fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    match rest.rsplit_once('@') {
-        Some((user, host)) => {
-            let user = user.split(':').next().unwrap_or_default();
-            format!("{scheme}://{user}@{host}")
-        }
-        None => url.to_owned(),
-    }
-}
-
 async fn interrupted(terminate: &mut tokio::signal::unix::Signal) -> anyhow::Result<&'static str> {
     tokio::select! {
         result = tokio::signal::ctrl_c() => result.map(|()| "SIGINT").map_err(Into::into),
         _ = terminate.recv() => Ok("SIGTERM"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::without_password;
-
-    #[test]
-    fn a_password_is_not_logged() {
-        assert_eq!(without_password("postgres://me:se:cr@t@db:5432/x"), "postgres://me@db:5432/x");
-        assert_eq!(without_password("sqlite:tollgate.db"), "sqlite:tollgate.db");
     }
 }

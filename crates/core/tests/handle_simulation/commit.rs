@@ -27,12 +27,8 @@ impl World {
         self.numbers += 1;
         let (number, bug, now) = (self.numbers, self.bug, self.now);
         let decided_us = now.mono_us;
-        let seq = self.leases[usize::from(at.shard)].seq;
         let Some(owner) = self.owner(at) else { return };
         owner.commit = Some(number);
-        if std::mem::take(&mut owner.unsure) {
-            owner.lease.seq = seq;
-        }
         let lease = owner.lease.clone();
         let early = match &mut owner.machine {
             Some(machine) if bug == Bug::FireBeforeCommit => machine.committed(now),
@@ -95,7 +91,7 @@ impl World {
     /// The fence decides.
     fn write(&mut self, flight: &Flight, fate: Fate) -> Heard {
         let (shard, bug) = (flight.at.shard, self.bug);
-        let row = &mut self.leases[usize::from(shard)];
+        let row = &self.leases[usize::from(shard)];
         let passes = match bug {
             Bug::NoFence => true,
             Bug::EpochOnly => row.epoch == flight.lease.epoch,
@@ -105,7 +101,6 @@ impl World {
             self.count(if fate == Fate::UnknownLate { Seen::FencedLateCommit } else { Seen::FencedZombie });
             return Heard::Fenced;
         }
-        row.seq += 1;
         self.make_durable(shard, &flight.changes, flight.decided_us);
         match fate {
             Fate::UnknownDurable => self.count(Seen::UnknownDurable),
@@ -148,12 +143,10 @@ impl World {
             Heard::Failed if bug == Bug::EffectsOfFailedCommits => self.perform_all(at),
             Heard::Failed | Heard::Unknown => self.reload(at),
             Heard::Durable if !trusted => {
-                owner.lease.seq += 1;
                 self.count(Seen::EffectsWithoutTrust);
                 self.reload(at);
             }
             Heard::Durable => {
-                owner.lease.seq += 1;
                 self.perform_all(at);
                 self.compare(at);
             }

@@ -1,6 +1,9 @@
 //! Who may write to a shard: the shard's row, and what an owner remembers of it.
+//!
+//! The lease's id is all that a commit is asked for, and a commit leaves the row as it is: an owner that does not know how its last
+//! commit ended takes the shard over from itself, and a fresh id keeps out whatever is still on its way.
 
-/// Who owns a shard, and how often it has been written.
+/// Who owns a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lease {
     /// 0 where it has none.
@@ -8,14 +11,12 @@ pub(crate) struct Lease {
     /// Made anew at every takeover.
     pub(crate) lease_id: u64,
     pub(crate) epoch: u64,
-    /// Grows by one with every commit.
-    pub(crate) seq: u64,
 }
 
 impl Lease {
     /// Whether a transaction of an owner with this lease may go on.
     pub(crate) fn passes(&self, lease: &Self) -> bool {
-        self.lease_id == lease.lease_id && self.seq == lease.seq
+        self.lease_id == lease.lease_id
     }
 
     /// Takes the shard over, if its row is still as `seen`.
@@ -23,7 +24,7 @@ impl Lease {
         if self != seen {
             return None;
         }
-        *self = Self { owner, lease_id: fresh, epoch: seen.epoch + 1, seq: seen.seq };
+        *self = Self { owner, lease_id: fresh, epoch: seen.epoch + 1 };
         Some(self.clone())
     }
 

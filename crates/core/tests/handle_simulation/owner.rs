@@ -41,9 +41,8 @@ pub(crate) struct Owner {
     grace_us: Option<i64>,
     loaded: Now,
     pub(crate) deadline_us: Option<i64>,
-    /// Bug: how far it has read the inbox; that it takes the store's seq for its own.
+    /// Bug: how far it has read the inbox.
     cursor: u64,
-    pub(crate) unsure: bool,
     /// What the machine before this one had under way.
     under_way: Vec<UnderWay>,
 }
@@ -63,7 +62,6 @@ impl Owner {
             loaded: Now { wall_us: 0, mono_us: 0 },
             deadline_us: None,
             cursor: 0,
-            unsure: false,
             under_way: Vec::new(),
         }
     }
@@ -220,7 +218,6 @@ impl World {
         }
         let Some(owner) = self.owner(at) else { return };
         owner.lease = lease;
-        owner.unsure = bug == Bug::UnknownTakenAsFailed;
         self.count(Seen::RetakenFromOneself);
         self.load(at);
     }

@@ -1,7 +1,7 @@
 //! What one commit of a shard's owner writes.
 
-use sqlx::PgConnection;
-use sqlx::postgres::PgBindIterExt as _;
+use sqlx::postgres::{PgArguments, PgBindIterExt as _};
+use sqlx::{Execute as _, PgConnection};
 use uuid::Uuid;
 
 use super::emit::{insert_runs, insert_skipped};
@@ -12,13 +12,15 @@ use crate::rows::{ChangeRows, EventKey};
 /// From so many rows on that a commit looks up, a statement for all of a kind is quicker than one for each.
 const MANY: usize = 16;
 
-/// Writes all changes of a shard. What goes, goes first, so that it may come again in the same commit.
+/// Writes all changes of a shard. What goes, goes first, so that it may come again in the same commit. `in_steps`: the server may
+/// not take more than plain look-ups by key.
 pub(super) async fn write(
     connection: &mut PgConnection,
     shard: i32,
     rows: &ChangeRows,
+    in_steps: bool,
 ) -> Result<(), Failure> {
-    write_runs(connection, shard, rows).await?;
+    write_runs(connection, shard, rows, in_steps).await?;
     write_events(connection, shard, rows).await?;
     write_plan(connection, shard, rows).await?;
     insert_skipped(connection, &rows.skipped).await?;
@@ -33,13 +35,9 @@ pub(super) fn are_many(commits: &[Waiting]) -> bool {
     commits.iter().map(|commit| 1 + commit.rows.looked_up()).sum::<usize>() >= MANY
 }
 
-/// Writes what nearly every commit consists of, for any number of shards, and their fences with it: one statement, all or
-/// nothing.
-pub(super) async fn write_plain(
-    connection: &mut PgConnection,
-    commits: &[Waiting],
-    are_many: bool,
-) -> Result<(), sqlx::Error> {
+/// What nearly every commit consists of, for any number of shards, and their fences with it: one statement with its arguments, all
+/// or nothing.
+pub(super) fn plain(commits: &[Waiting], are_many: bool) -> Result<(&'static str, PgArguments), sqlx::Error> {
     macro_rules! columns_of {
         ($query:expr, $rows:ident; $($column:ident)+) => {{
             let rows = || commits.iter().flat_map(|commit| &commit.rows.$rows);
@@ -50,30 +48,44 @@ pub(super) async fn write_plain(
         }};
     }
     let fences = || commits.iter().map(|commit| commit.fence);
-    let query = sqlx::query(if are_many { sql!("commit_many") } else { sql!("commit_shards") })
+    let text = if are_many { sql!("commit_at_once") } else { sql!("commit_one_by_one") };
+    let query = sqlx::query(text)
         .bind(fences().map(|fence| fence.shard).bind_iter())
-        .bind(fences().map(|fence| fence.lease_id).bind_iter())
-        .bind(fences().map(|fence| fence.seq).bind_iter());
+        .bind(fences().map(|fence| fence.lease_id).bind_iter());
     let query = columns_of!(query, runs_changed;
         run_id generation policy_uid events priority state reason next_index succeeded failed dead expired cancelled
         lost cursor_in cursor_out started_us finished_us);
     let query = columns_of!(query, batches_gone; run_id idx);
     let query = columns_of!(query, batches_changed; run_id first_idx gone held delivered_us);
     let query = columns_of!(query, batches_new; run_id first_idx events acquired_us gone held);
-    let query = columns_of!(query, history;
+    let mut query = columns_of!(query, history;
         run_id idx events outcome attempt acquired_us delivered_us finished_us message);
-    query.execute(connection).await.map(drop)
+    let arguments = query.take_arguments().map_err(sqlx::Error::Encode)?;
+    Ok((text, arguments.unwrap_or_default()))
 }
 
-async fn write_runs(connection: &mut PgConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
+async fn write_runs(
+    connection: &mut PgConnection,
+    shard: i32,
+    rows: &ChangeRows,
+    in_steps: bool,
+) -> Result<(), Failure> {
     delete(connection, sql!("runs_delete"), shard, &rows.runs_withdrawn).await?;
     insert_runs(connection, &rows.runs_new).await?;
     if !rows.runs_changed.is_empty() {
-        let query = columns!(sqlx::query(sql!("runs_update")).bind(shard), rows.runs_changed;
-            run_id schedule_uid generation namespace schedule_id policy_uid launch_us events priority kind state reason
-            next_index succeeded failed dead expired cancelled lost cursor_in cursor_out emitted_us started_us
-            finished_us);
-        query.execute(connection).await?;
+        let change = |statement: &'static str| {
+            columns!(sqlx::query(statement).bind(shard), rows.runs_changed;
+                run_id schedule_uid generation namespace schedule_id policy_uid launch_us events priority kind state reason
+                next_index succeeded failed dead expired cancelled lost cursor_in cursor_out emitted_us started_us
+                finished_us)
+        };
+        if !in_steps {
+            let changed = change(sql!("runs_change")).execute(&mut *connection).await?.rows_affected();
+            if changed == rows.runs_changed.len() as u64 {
+                return Ok(());
+            }
+        }
+        change(sql!("runs_update")).execute(connection).await?;
     }
     Ok(())
 }

@@ -28,45 +28,49 @@ impl EmitStore for Postgres {
 
     async fn frontier(&self) -> Result<Frontier, StoreError> {
         let query = sqlx::query_as::<_, FrontierRow>(sql!("frontier"));
-        let row = self.ask(move |connection| Box::pin(query.fetch_one(connection))).await;
-        self.judge(row).map(Frontier::from)
+        let row = self.work.ask(move |connection| Box::pin(query.fetch_one(connection))).await;
+        self.work.judge(row).map(Frontier::from)
     }
 
     async fn registry(&self, eligible: &[String]) -> Result<Vec<(String, String)>, StoreError> {
-        self.judge(rows!(self, sqlx::query_as(sql!("registry_list")).bind(eligible.to_vec())))
+        self.work.judge(rows!(self.work, sqlx::query_as(sql!("registry_list")).bind(eligible.to_vec())))
     }
 
     async fn zones(&self) -> Result<Vec<String>, StoreError> {
-        self.judge(rows!(self, sqlx::query_scalar(sql!("zones_list"))))
+        self.work.judge(rows!(self.work, sqlx::query_scalar(sql!("zones_list"))))
     }
 
     async fn announce_window(&self, window: Window, now_us: i64) -> Result<bool, StoreError> {
-        self.run_tx("announce_window", move |connection| {
-            let query =
-                sqlx::query(sql!("windows_announce")).bind(window.start_us).bind(window.end_us).bind(now_us);
-            async move {
-                sqlx::query(sql!("windows_lock")).execute(&mut *connection).await?;
-                Ok(query.execute(connection).await?.rows_affected() == 1)
-            }
-            .boxed()
-        })
-        .await
+        self.work
+            .run_tx("announce_window", move |connection| {
+                let query = sqlx::query(sql!("windows_announce"))
+                    .bind(window.start_us)
+                    .bind(window.end_us)
+                    .bind(now_us);
+                async move {
+                    sqlx::query(sql!("windows_lock")).execute(&mut *connection).await?;
+                    Ok(query.execute(connection).await?.rows_affected() == 1)
+                }
+                .boxed()
+            })
+            .await
     }
 
     async fn open_window(&self, window: Window, tasks: &[Task], now_us: i64) -> Result<bool, StoreError> {
         let tasks = Arc::new(window_tasks(window, tasks)?);
-        self.run_tx("open_window", move |connection| {
-            let tasks = Arc::clone(&tasks);
-            async move { open_window(connection, window, &tasks, now_us).await }.boxed()
-        })
-        .await
+        self.work
+            .run_tx("open_window", move |connection| {
+                let tasks = Arc::clone(&tasks);
+                async move { open_window(connection, window, &tasks, now_us).await }.boxed()
+            })
+            .await
     }
 
     async fn windows(&self, complete: u32) -> Result<Vec<WindowRow>, StoreError> {
-        let open = rows!(self, sqlx::query_as::<_, WindowRecord>(sql!("windows_open")));
-        let mut rows = self.judge(open)?;
+        let open = rows!(self.work, sqlx::query_as::<_, WindowRecord>(sql!("windows_open")));
+        let mut rows = self.work.judge(open)?;
         let query = sqlx::query_as(sql!("windows_complete")).bind(i64::from(complete));
-        rows.extend(self.judge(rows!(self, query))?);
+        rows.extend(self.work.judge(rows!(self.work, query))?);
         all(rows)
     }
 
@@ -78,6 +82,7 @@ impl EmitStore for Postgres {
         limit: u32,
     ) -> Result<Vec<ClaimedTask>, StoreError> {
         let rows = self
+            .work
             .run_tx("claim_tasks", move |connection| {
                 let query = sqlx::query_as::<_, ClaimRow>(sql!("tasks_claim"))
                     .bind(lease_id)
@@ -100,7 +105,7 @@ impl EmitStore for Postgres {
         let ranges = range_rows(tasks);
         let query = columns!(sqlx::query_as::<_, ScanRow>(sql!("scan")), ranges;
             task zone launch_expression slot schedule_uid ordinal last);
-        let rows = self.judge(rows!(self, query.bind(i64::from(limit))))?;
+        let rows = self.work.judge(rows!(self.work, query.bind(i64::from(limit))))?;
         let mut rows = rows.into_iter().peekable();
         let pages = (0..).zip(tasks).map(|(number, &(task, checkpoint))| {
             let of_it = std::iter::from_fn(|| rows.next_if(|row| row.task == number)).collect();
@@ -117,6 +122,7 @@ impl EmitStore for Postgres {
         for rows in rows.chunk_by(|a, b| !by_shard || a.shard_id == b.shard_id) {
             let rows: Arc<[RunRow]> = Arc::from(rows);
             let inserted = self
+                .work
                 .run_tx("emit", move |connection| {
                     let rows = Arc::clone(&rows);
                     async move { insert_runs(connection, &rows).await }.boxed()
@@ -126,11 +132,12 @@ impl EmitStore for Postgres {
         }
         if !skipped.is_empty() {
             let rows = Arc::new(skipped_rows(skipped));
-            self.run_tx("emit_skipped", move |connection| {
-                let rows = Arc::clone(&rows);
-                async move { insert_skipped(connection, &rows).await }.boxed()
-            })
-            .await?;
+            self.work
+                .run_tx("emit_skipped", move |connection| {
+                    let rows = Arc::clone(&rows);
+                    async move { insert_skipped(connection, &rows).await }.boxed()
+                })
+                .await?;
         }
         Ok(new)
     }
@@ -142,18 +149,19 @@ impl EmitStore for Postgres {
         (slot, uid, ordinal): Checkpoint,
     ) -> Result<(), StoreError> {
         let (start_us, task) = (task.window.start_us, task.task.clone());
-        self.run_tx("checkpoint", move |connection| {
-            let query = sqlx::query(sql!("tasks_checkpoint"))
-                .bind(start_us)
-                .bind(task.zone.clone())
-                .bind(task.launch_expression.clone())
-                .bind(lease_id)
-                .bind(slot)
-                .bind(uid)
-                .bind(i32::try_from(ordinal).unwrap_or(i32::MAX));
-            async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
-        })
-        .await
+        self.work
+            .run_tx("checkpoint", move |connection| {
+                let query = sqlx::query(sql!("tasks_checkpoint"))
+                    .bind(start_us)
+                    .bind(task.zone.clone())
+                    .bind(task.launch_expression.clone())
+                    .bind(lease_id)
+                    .bind(slot)
+                    .bind(uid)
+                    .bind(i32::try_from(ordinal).unwrap_or(i32::MAX));
+                async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
+            })
+            .await
     }
 
     async fn complete_tasks(
@@ -164,11 +172,12 @@ impl EmitStore for Postgres {
         now_us: i64,
     ) -> Result<(), StoreError> {
         let tasks = Arc::new(task_rows(tasks)?);
-        self.run_tx("complete_tasks", move |connection| {
-            let tasks = Arc::clone(&tasks);
-            async move { complete(connection, &tasks, lease_id, runs, now_us).await }.boxed()
-        })
-        .await
+        self.work
+            .run_tx("complete_tasks", move |connection| {
+                let tasks = Arc::clone(&tasks);
+                async move { complete(connection, &tasks, lease_id, runs, now_us).await }.boxed()
+            })
+            .await
     }
 
     async fn launches_with_runs(
@@ -178,7 +187,7 @@ impl EmitStore for Postgres {
         to_us: i64,
     ) -> Result<Vec<i64>, StoreError> {
         let query = sqlx::query_scalar(sql!("launches_list")).bind(schedule_uid).bind(from_us).bind(to_us);
-        self.judge(rows!(self, query))
+        self.work.judge(rows!(self.work, query))
     }
 
     async fn forget_skipped(
@@ -188,15 +197,16 @@ impl EmitStore for Postgres {
         after_us: i64,
         until_us: i64,
     ) -> Result<(), StoreError> {
-        self.run_tx("forget_skipped", move |connection| {
-            let query = sqlx::query(sql!("skipped_forget"))
-                .bind(schedule_uid)
-                .bind(after_us)
-                .bind(until_us)
-                .bind(reason.word());
-            async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
-        })
-        .await
+        self.work
+            .run_tx("forget_skipped", move |connection| {
+                let query = sqlx::query(sql!("skipped_forget"))
+                    .bind(schedule_uid)
+                    .bind(after_us)
+                    .bind(until_us)
+                    .bind(reason.word());
+                async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
+            })
+            .await
     }
 }
 

@@ -25,28 +25,31 @@ use crate::{CommitError, StoreError};
 #[async_trait]
 impl HandleStore for Postgres {
     async fn leases(&self) -> Result<Vec<Lease>, StoreError> {
-        let rows = rows!(self, sqlx::query_as::<_, LeaseRow>(sql!("leases")));
-        let (leases, found) = sound(None, self.judge(rows)?);
+        let rows = rows!(self.pulse, sqlx::query_as::<_, LeaseRow>(sql!("leases")));
+        let (leases, found) = sound(None, self.work.judge(rows)?);
         self.corruption.found(("leases", String::new()), found);
         Ok(leases)
     }
 
     async fn shards_with_news(&self, until_us: i64) -> Result<Vec<u16>, StoreError> {
-        let shards = rows!(self, sqlx::query_scalar::<_, i32>(sql!("news")).bind(until_us));
-        Ok(self.judge(shards)?.into_iter().filter_map(|shard| u16::try_from(shard).ok()).collect())
+        let look = self.backlog.look(None, until_us);
+        let query = sqlx::query_scalar::<_, i32>(sql!("news")).bind(until_us).bind(look.from_us());
+        let shards = self.work.judge(rows!(self.work, query));
+        look.took();
+        Ok(shards?.into_iter().filter_map(|shard| u16::try_from(shard).ok()).collect())
     }
 
     async fn take_shard(&self, seen: &Lease, owner: &str) -> Result<Option<Lease>, StoreError> {
         let lease_id = Uuid::new_v4();
         let (old, name) = (seen.clone(), owner.to_owned());
         let taken = self
+            .work
             .run_quick("take_shard", move |connection| {
                 let lock = sqlx::query(sql!("shard_lock")).bind(i32::from(old.shard));
                 let query = sqlx::query(sql!("shard_take"))
                     .bind(i32::from(old.shard))
                     .bind(old.lease_id)
                     .bind(old.epoch)
-                    .bind(old.seq)
                     .bind(name.clone())
                     .bind(lease_id);
                 async move {
@@ -62,58 +65,66 @@ impl HandleStore for Postgres {
 
     async fn give_up_shard(&self, lease: &Lease) -> Result<(), StoreError> {
         let (shard, lease_id, fresh) = (i32::from(lease.shard), lease.lease_id, Uuid::new_v4());
-        self.run_quick("give_up_shard", move |connection| {
-            let query = sqlx::query(sql!("shard_give_up")).bind(shard).bind(lease_id).bind(fresh);
-            async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
-        })
-        .await
+        self.work
+            .run_quick("give_up_shard", move |connection| {
+                let query = sqlx::query(sql!("shard_give_up")).bind(shard).bind(lease_id).bind(fresh);
+                async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
+            })
+            .await
     }
 
     async fn load_shard(&self, shard: u16) -> Result<LoadedShard, StoreError> {
         let shard = i32::from(shard);
-        let read =
-            self.run_read("load_shard", move |connection| super::load::load(connection, shard).boxed()).await;
+        let read = self
+            .work
+            .run_read("load_shard", move |connection| super::load::load(connection, shard).boxed())
+            .await;
         let (loaded, found) = read?;
         self.corruption.found(("load", shard.to_string()), found);
         Ok(loaded)
     }
 
-    async fn commit(&self, lease: &mut Lease, changes: &Changes) -> Result<(), CommitError> {
+    async fn commit(&self, lease: &Lease, changes: &Changes) -> Result<(), CommitError> {
         let rows = Arc::new(ChangeRows::of(changes).map_err(CommitError::Failed)?);
         let forwards = changes.forwards.iter().map(|(shard, message)| (*shard, message));
         for (shard, messages) in group_by_shard(forwards) {
             let messages = message_rows(messages).map_err(CommitError::Failed)?;
             self.post_rows(shard, messages).await.map_err(CommitError::Failed)?;
         }
-        let fence = Fence { shard: i32::from(lease.shard), lease_id: lease.lease_id, seq: lease.seq };
+        let fence = Fence { shard: i32::from(lease.shard), lease_id: lease.lease_id };
         let written = rows.is_plain()
             && !self.in_steps.load(Ordering::Relaxed)
             && self.commit_plain(fence, Arc::clone(&rows)).await?;
         if !written {
+            let in_steps = self.in_steps.load(Ordering::Relaxed);
             self.run_fenced("commit", fence, move |connection| {
                 let rows = Arc::clone(&rows);
-                async move { super::commit::write(connection, fence.shard, &rows).await }.boxed()
+                async move { super::commit::write(connection, fence.shard, &rows, in_steps).await }.boxed()
             })
             .await?;
         }
-        lease.seq += 1;
         Ok(())
     }
 
     async fn emitted_runs(&self, shard: u16, until_us: i64, limit: u32) -> Result<UntakenRuns, StoreError> {
+        let look = self.backlog.look(Some(shard), until_us);
         let query = sqlx::query_as::<_, RunRow>(sql!("runs_emitted"))
             .bind(i32::from(shard))
             .bind(until_us)
-            .bind(i64::from(limit));
+            .bind(i64::from(limit))
+            .bind(look.from_us());
+        let records = self.work.judge(rows!(self.work, query));
+        look.took();
         let mut untaken = Untaken::new(shard);
-        untaken.runs(self.judge(rows!(self, query))?);
+        untaken.runs(records?);
         if !untaken.unfit.is_empty() {
             let (shard, ids) = (i32::from(shard), untaken.unfit.clone());
-            self.run_quick("pass_over", move |connection| {
-                let query = sqlx::query(sql!("runs_pass_over")).bind(shard).bind(ids.clone());
-                async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
-            })
-            .await?;
+            self.work
+                .run_quick("pass_over", move |connection| {
+                    let query = sqlx::query(sql!("runs_pass_over")).bind(shard).bind(ids.clone());
+                    async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
+                })
+                .await?;
         }
         let (read, found) = self.with_specs(untaken).await?;
         self.corruption.also(("unreadable runs", shard.to_string()), found);
@@ -126,7 +137,7 @@ impl HandleStore for Postgres {
             .bind(after.0)
             .bind(i64::from(limit));
         let mut untaken = Untaken::new(shard);
-        untaken.runs(self.judge(rows!(self, query))?);
+        untaken.runs(self.work.judge(rows!(self.work, query))?);
         let (read, found) = self.with_specs(untaken).await?;
         let (first, last) = (after == RunId::default(), read.rows < limit as usize);
         self.corruption.page(("unreadable runs", shard.to_string()), found, first, last);
@@ -136,7 +147,7 @@ impl HandleStore for Postgres {
     async fn runs(&self, shard: u16, ids: &[RunId]) -> Result<Vec<Run>, StoreError> {
         let ids: Vec<Uuid> = ids.iter().map(|run| run.0).collect();
         let query = super::load::runs_query(i32::from(shard), &ids);
-        all(self.judge(rows!(self, query))?)
+        all(self.work.judge(rows!(self.work, query))?)
     }
 
     async fn specs(&self, shard: u16, keys: &[(Uuid, i64)]) -> Result<Vec<RunSpec>, StoreError> {
@@ -144,7 +155,7 @@ impl HandleStore for Postgres {
             return Ok(Vec::new());
         }
         let query = super::load::specs_query(i32::from(shard), keys);
-        all(self.judge(rows!(self, query))?)
+        all(self.work.judge(rows!(self.work, query))?)
     }
 
     async fn inbox_except(&self, shard: u16, except: &[Uuid], limit: u32) -> Result<Inbox, StoreError> {
@@ -152,7 +163,7 @@ impl HandleStore for Postgres {
             .bind(i32::from(shard))
             .bind(except.to_vec())
             .bind(i64::from(limit));
-        let rows = self.judge(rows!(self, query))?;
+        let rows = self.work.judge(rows!(self.work, query))?;
         let (read, found) = read_inbox(shard, rows);
         let last = read.rows < limit as usize;
         self.corruption.page(("inbox", shard.to_string()), found, except.is_empty(), last);
@@ -166,7 +177,7 @@ impl HandleStore for Postgres {
     async fn post_under(&self, lease: &Lease, messages: &[Message]) -> Result<bool, StoreError> {
         let (shard, lease_id) = (i32::from(lease.shard), lease.lease_id);
         let messages = Arc::new(message_rows(messages)?);
-        self.run_quick("post_under", move |connection| {
+        self.work.run_quick("post_under", move |connection| {
             let messages = Arc::clone(&messages);
             let query = sqlx::query(sql!("shard_share")).bind(shard).bind(lease_id);
             async move {
@@ -195,34 +206,36 @@ impl HandleStore for Postgres {
             .bind(i64::from(limit));
         let indexes: Vec<i32> = indexes.iter().filter_map(|index| i32::try_from(*index).ok()).collect();
         let query = if statement == sql!("history_dead") { query } else { query.bind(indexes) };
-        all(self.judge(rows!(self, query))?)
+        all(self.work.judge(rows!(self.work, query))?)
     }
 
     async fn heartbeat(&self, member: &Member) -> Result<(), StoreError> {
         let member = member.clone();
-        self.run_quick("heartbeat", move |connection| {
-            let query = sqlx::query(sql!("members_put"))
-                .bind(member.process.clone())
-                .bind(member.roles.clone())
-                .bind(member.address.clone())
-                .bind(member.heartbeat);
-            async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
-        })
-        .await
+        self.pulse
+            .run_quick("heartbeat", move |connection| {
+                let query = sqlx::query(sql!("members_put"))
+                    .bind(member.process.clone())
+                    .bind(member.roles.clone())
+                    .bind(member.address.clone())
+                    .bind(member.heartbeat);
+                async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
+            })
+            .await
     }
 
     async fn members(&self) -> Result<Vec<Member>, StoreError> {
-        let rows = rows!(self, sqlx::query_as::<_, MemberRow>(sql!("members_list")));
-        Ok(self.judge(rows)?.into_iter().map(Member::from).collect())
+        let rows = rows!(self.pulse, sqlx::query_as::<_, MemberRow>(sql!("members_list")));
+        Ok(self.work.judge(rows)?.into_iter().map(Member::from).collect())
     }
 
     async fn forget_member(&self, process: &str) -> Result<(), StoreError> {
         let process = process.to_owned();
-        self.run_quick("forget_member", move |connection| {
-            let query = sqlx::query(sql!("members_delete")).bind(process.clone());
-            async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
-        })
-        .await
+        self.pulse
+            .run_quick("forget_member", move |connection| {
+                let query = sqlx::query(sql!("members_delete")).bind(process.clone());
+                async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
+            })
+            .await
     }
 }
 
@@ -231,7 +244,7 @@ impl Postgres {
         let keys = untaken.spec_keys();
         if !keys.is_empty() {
             let query = super::load::specs_query(untaken.shard_id(), &keys);
-            untaken.specs(self.judge(rows!(self, query))?, Vec::new());
+            untaken.specs(self.work.judge(rows!(self.work, query))?, Vec::new());
         }
         Ok(untaken.finish())
     }
@@ -241,11 +254,12 @@ impl Postgres {
             return Ok(());
         }
         let messages = Arc::new(messages);
-        self.run_quick("post", move |connection| {
-            let messages = Arc::clone(&messages);
-            async move { insert_messages(connection, i32::from(shard), &messages).await }.boxed()
-        })
-        .await
+        self.work
+            .run_quick("post", move |connection| {
+                let messages = Arc::clone(&messages);
+                async move { insert_messages(connection, i32::from(shard), &messages).await }.boxed()
+            })
+            .await
     }
 }
 

@@ -1,5 +1,7 @@
 //! What has ended, and retention.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use tollgate_core::handle::change::{HistoryRow, Outcome, TokenRow};
@@ -44,7 +46,7 @@ impl HistoryStore for Postgres {
             Some(uid) => query.bind(uid).bind(filter.policy_uid),
             None => query.bind(filter.policy_uid),
         };
-        let rows = self.judge(rows!(self, query))?;
+        let rows = self.people.judge(rows!(self.people, query))?;
         let place = |row: &RunRow| (row.launch_us, RunId(row.run_id));
         let (mut page, found, rest) = sound_page(rows, limit, place, |row| u16::try_from(row.shard_id).ok());
         self.corruption.also(("runs", namespace.to_owned()), found);
@@ -66,7 +68,7 @@ impl HistoryStore for Postgres {
             .bind(policy_uid)
             .bind(before_us)
             .bind(i64::from(limit));
-        let (runs, found) = sound(Some(shard), self.judge(rows!(self, query))?);
+        let (runs, found) = sound(Some(shard), self.people.judge(rows!(self.people, query))?);
         self.corruption.also(("runs", format!("runs_policy_open {shard}")), found);
         Ok(runs)
     }
@@ -83,7 +85,7 @@ impl HistoryStore for Postgres {
             .bind(policy_uid)
             .bind(since_us)
             .bind(i64::from(limit));
-        let (runs, found) = sound(Some(shard), self.judge(rows!(self, query))?);
+        let (runs, found) = sound(Some(shard), self.people.judge(rows!(self.people, query))?);
         self.corruption.also(("runs", format!("runs_policy_ended {shard}")), found);
         Ok(runs)
     }
@@ -98,7 +100,7 @@ impl HistoryStore for Postgres {
             .bind(schedule_uid)
             .bind(before_us.unwrap_or(i64::MAX))
             .bind(i64::from(limit));
-        all(self.judge(rows!(self, query))?)
+        all(self.people.judge(rows!(self.people, query))?)
     }
 
     async fn tokens(
@@ -113,13 +115,13 @@ impl HistoryStore for Postgres {
             .bind(run.0)
             .bind(batches_from(from_index))
             .bind(batches_limit(limit));
-        let batches = self.judge(rows!(self, query))?;
+        let batches = self.people.judge(rows!(self.people, query))?;
         let query = sqlx::query_as::<_, TokenRecord>(sql!("tokens_list"))
             .bind(i32::from(shard))
             .bind(run.0)
             .bind(i32::try_from(from_index).unwrap_or(i32::MAX))
             .bind(i64::from(limit));
-        let own = self.judge(rows!(self, query))?;
+        let own = self.people.judge(rows!(self.people, query))?;
         tokens_of(batches, own, from_index, limit)
     }
 
@@ -137,7 +139,7 @@ impl HistoryStore for Postgres {
             .bind(i32::try_from(from_index).unwrap_or(i32::MAX))
             .bind(outcome.map(Outcome::word))
             .bind(i64::from(limit));
-        all(self.judge(rows!(self, query))?)
+        all(self.people.judge(rows!(self.people, query))?)
     }
 
     async fn prune(&self, before_us: i64, now_us: i64) -> Result<Pruned, StoreError> {
@@ -150,7 +152,7 @@ impl HistoryStore for Postgres {
             pruned.events += self.prune_table("prune_history", sql!("prune_history"), key, before_us).await?;
             pruned.runs += self.prune_table("prune_runs", sql!("prune_runs"), key, before_us).await?;
             if prunes_specs_of(shard, shards, now_us) {
-                pruned.other += self.prune_table("prune_specs", sql!("prune_specs"), key, spare_us).await?;
+                pruned.other += self.prune_specs(i32::from(shard), spare_us).await?;
             }
         }
         pruned.skipped = self.prune_table("prune_skipped", sql!("prune_skipped"), None, before_us).await?;
@@ -161,6 +163,55 @@ impl HistoryStore for Postgres {
 }
 
 impl Postgres {
+    /// Deletes run specs of a shard that nothing needs: no run, neither the schedule as it is nor as it was a while ago, nor the
+    /// shard. In steps: schedules are not where shards are.
+    async fn prune_specs(&self, shard: i32, before_us: i64) -> Result<u64, StoreError> {
+        let (mut all, mut after) = (0, (Uuid::nil(), i64::MIN));
+        loop {
+            let query = sqlx::query_as::<_, (Uuid, i64)>(sql!("prune_specs_old"))
+                .persistent(false)
+                .bind(shard)
+                .bind(before_us)
+                .bind(after.0)
+                .bind(after.1)
+                .bind(i64::from(PRUNE_AT_ONCE));
+            let old = self.work.judge(rows!(self.work, query))?;
+            let Some(last) = old.last() else { return Ok(all) };
+            after = *last;
+            let is_last = old.len() < PRUNE_AT_ONCE as usize;
+            let uids: BTreeSet<Uuid> = old.iter().map(|(uid, _)| *uid).collect();
+            let query = sqlx::query_as::<_, (Uuid, i64, bool)>(sql!("prune_specs_current"))
+                .bind(uids.into_iter().collect::<Vec<_>>())
+                .bind(before_us);
+            let current = self.work.judge(rows!(self.work, query))?;
+            let current: BTreeMap<Uuid, (i64, bool)> =
+                current.into_iter().map(|(uid, generation, recent)| (uid, (generation, recent))).collect();
+            let is_needed = |(uid, generation): &(Uuid, i64)| {
+                current.get(uid).is_some_and(|(now, recent)| now == generation || *recent)
+            };
+            let gone: Vec<(Uuid, i64)> = old.into_iter().filter(|key| !is_needed(key)).collect();
+            if let (Some(first), Some(last)) = (gone.first().copied(), gone.last().copied()) {
+                let (uids, generations): (Vec<Uuid>, Vec<i64>) = gone.into_iter().unzip();
+                let deleted = self.work.run_tx("prune_specs", move |connection| {
+                    let query = sqlx::query(sql!("prune_specs"))
+                        .persistent(false)
+                        .bind(shard)
+                        .bind(uids.clone())
+                        .bind(generations.clone())
+                        .bind(first.0)
+                        .bind(first.1)
+                        .bind(last.0)
+                        .bind(last.1);
+                    async move { Ok(query.execute(connection).await?.rows_affected()) }.boxed()
+                });
+                all += deleted.await?;
+            }
+            if is_last {
+                return Ok(all);
+            }
+        }
+    }
+
     /// Deletes what is older than `before_us`, of one shard or (tables without shards) of all, a batch a transaction.
     async fn prune_table(
         &self,
@@ -172,6 +223,7 @@ impl Postgres {
         let mut all = 0;
         loop {
             let gone = self
+                .work
                 .run_tx(name, move |connection| {
                     let query = sqlx::query(statement).persistent(false);
                     let query = if let Some(shard) = shard { query.bind(shard) } else { query };

@@ -15,49 +15,51 @@ use crate::rows::{AuditRow, KeyRecord, all, sound};
 impl KeyStore for Postgres {
     async fn create_key(&self, key: &ApiKey, live_max: usize, audit: Audit) -> Result<(), StoreError> {
         let (key, audit) = (key.clone(), AuditRow::new(&audit)?);
-        self.run_tx("create_key", move |connection| {
-            let (key, audit) = (key.clone(), audit.clone());
-            async move {
-                sqlx::query(sql!("keys_lock")).execute(&mut *connection).await?;
-                let live = sqlx::query_as::<_, KeyRecord>(sql!("keys_live")).persistent(false);
-                let live = live.bind(key.created_us).bind(Some(key.name.clone()));
-                let (live, _) = sound::<_, ApiKey>(None, live.fetch_all(&mut *connection).await?);
-                judge_new(&key, &live, live_max)?;
-                insert(connection, KeyRecord::from(&key)).await?;
-                note(connection, audit).await
-            }
-            .boxed()
-        })
-        .await
+        self.people
+            .run_tx("create_key", move |connection| {
+                let (key, audit) = (key.clone(), audit.clone());
+                async move {
+                    sqlx::query(sql!("keys_lock")).execute(&mut *connection).await?;
+                    let live = sqlx::query_as::<_, KeyRecord>(sql!("keys_live")).persistent(false);
+                    let live = live.bind(key.created_us).bind(Some(key.name.clone()));
+                    let (live, _) = sound::<_, ApiKey>(None, live.fetch_all(&mut *connection).await?);
+                    judge_new(&key, &live, live_max)?;
+                    insert(connection, KeyRecord::from(&key)).await?;
+                    note(connection, audit).await
+                }
+                .boxed()
+            })
+            .await
     }
 
     async fn revoke_key(&self, id: &str, at_us: i64, audit: Audit) -> Result<ApiKey, StoreError> {
         let (id, audit) = (id.to_owned(), AuditRow::new(&audit)?);
-        self.run_tx("revoke_key", move |connection| {
-            let (id, audit) = (id.clone(), audit.clone());
-            async move {
-                let revoked = sqlx::query(sql!("keys_revoke")).bind(id.clone()).bind(at_us);
-                if revoked.execute(&mut *connection).await?.rows_affected() > 0 {
-                    note(&mut *connection, audit).await?;
+        self.people
+            .run_tx("revoke_key", move |connection| {
+                let (id, audit) = (id.clone(), audit.clone());
+                async move {
+                    let revoked = sqlx::query(sql!("keys_revoke")).bind(id.clone()).bind(at_us);
+                    if revoked.execute(&mut *connection).await?.rows_affected() > 0 {
+                        note(&mut *connection, audit).await?;
+                    }
+                    let query = sqlx::query_as::<_, KeyRecord>(sql!("keys_get")).bind(id.clone());
+                    let row = query.fetch_optional(connection).await?;
+                    let row = row.ok_or_else(|| StoreError::NotFound { what: format!("key {id}") })?;
+                    Ok(ApiKey::try_from(row)?)
                 }
-                let query = sqlx::query_as::<_, KeyRecord>(sql!("keys_get")).bind(id.clone());
-                let row = query.fetch_optional(connection).await?;
-                let row = row.ok_or_else(|| StoreError::NotFound { what: format!("key {id}") })?;
-                Ok(ApiKey::try_from(row)?)
-            }
-            .boxed()
-        })
-        .await
+                .boxed()
+            })
+            .await
     }
 
     async fn keys(&self) -> Result<Vec<ApiKey>, StoreError> {
         let query = sqlx::query_as::<_, KeyRecord>(sql!("keys_list")).persistent(false);
-        all(self.judge(rows!(self, query))?)
+        all(self.people.judge(rows!(self.people, query))?)
     }
 
     async fn live_keys(&self, now_us: i64) -> Result<Vec<ApiKey>, StoreError> {
         let query = sqlx::query_as::<_, KeyRecord>(sql!("keys_live")).bind(now_us).bind(None::<String>);
-        let (keys, found) = sound(None, self.judge(rows!(self, query))?);
+        let (keys, found) = sound(None, self.work.judge(rows!(self.work, query))?);
         self.corruption.also(("api keys", String::new()), found);
         Ok(keys)
     }

@@ -6,11 +6,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sqlx::PgPool;
+use futures::FutureExt as _;
 use sqlx::pool::PoolConnection;
 
 use super::Postgres;
-use super::commit::{are_many, write_plain};
+use super::commit::{are_many, plain};
+use super::door::{Door, NotDone};
+use super::open::{ends_the_connection, is_a_standby};
 use super::recent::Recent;
 use super::transact::QUICK_SILENT_AFTER;
 use crate::failure::{Ended, Failure};
@@ -19,12 +21,12 @@ use crate::rows::ChangeRows;
 
 /// SQLSTATE `feature_not_supported`.
 const NOT_SUPPORTED: &str = "0A000";
-/// What `commit_shards` and `commit_many` answer where a fence lets nothing through.
+/// What `commit_one_by_one` and `commit_at_once` answer where a fence lets nothing through.
 const FENCED: &str = "TG001";
 
 /// Where the connections come from, and what the server takes.
 struct Writer {
-    pool: PgPool,
+    door: Door,
     recent: Arc<Recent>,
     one_by_one: Arc<AtomicBool>,
 }
@@ -35,7 +37,7 @@ impl Postgres {
         let (waiting, answer) = Waiting::new(fence, rows);
         if let Some(lane) = self.line.join(waiting) {
             let (recent, one_by_one) = (Arc::clone(&self.recent), Arc::clone(&self.one_by_one));
-            let writer = Writer { pool: self.pool.clone(), recent, one_by_one };
+            let writer = Writer { door: self.commits.clone(), recent, one_by_one };
             // A task of its own: whoever waits here may be dropped, and others wait as well.
             tokio::spawn(writer.see_to(lane));
         }
@@ -56,7 +58,7 @@ impl Writer {
     async fn connection(&self) -> Result<PoolConnection<sqlx::Postgres>, sqlx::Error> {
         match self.recent.take() {
             Some(connection) => Ok(connection),
-            None => self.pool.acquire().await,
+            None => self.door.pool.acquire().await,
         }
     }
 
@@ -76,7 +78,7 @@ impl Writer {
             }
         }
         if let Some(connection) = connection {
-            self.recent.keep(connection, &self.pool);
+            self.recent.keep(connection, &self.door.pool);
         }
     }
 
@@ -87,7 +89,7 @@ impl Writer {
         commits: &[Waiting],
     ) -> (Result<(), Ended>, Option<PoolConnection<sqlx::Postgres>>) {
         let are_many = are_many(commits) && !self.one_by_one.load(Ordering::Relaxed);
-        let (ended, connection) = write(connection, commits, are_many).await;
+        let (ended, connection) = write(&self.door, connection, commits, are_many).await;
         match connection {
             Some(connection) if are_many && is_not_supported(&ended) => {
                 if !self.one_by_one.swap(true, Ordering::Relaxed) {
@@ -95,7 +97,7 @@ impl Writer {
                         "commits look rows up one by one: the server does not do it for many at once"
                     );
                 }
-                write(connection, commits, false).await
+                write(&self.door, connection, commits, false).await
             }
             connection => (ended, connection),
         }
@@ -109,28 +111,46 @@ pub(super) fn is_not_supported(ended: &Result<(), Ended>) -> bool {
 }
 
 async fn write(
-    mut connection: PoolConnection<sqlx::Postgres>,
+    door: &Door,
+    connection: PoolConnection<sqlx::Postgres>,
     commits: &[Waiting],
     are_many: bool,
 ) -> (Result<(), Ended>, Option<PoolConnection<sqlx::Postgres>>) {
     tollgate_fault_points::pass("store.fence.before");
     tollgate_fault_points::pass("store.commit.before");
-    let written = write_plain(&mut connection, commits, are_many);
-    match tokio::time::timeout(QUICK_SILENT_AFTER, written).await {
+    let (text, arguments) = match plain(commits, are_many) {
+        Ok(plain) => plain,
+        Err(error) => return (Err(Ended::RolledBack(error.into())), Some(connection)),
+    };
+    let written = door.work_on(QUICK_SILENT_AFTER, connection, move |connection, _given_up| {
+        async move {
+            let done = sqlx::query_with(text, arguments).execute(connection).await.map(drop);
+            let goes_on = match &done {
+                Ok(()) => true,
+                // The server said no: it has rolled back.
+                Err(sqlx::Error::Database(error)) => {
+                    !ends_the_connection(error.as_ref()) && !is_a_standby(error.as_ref())
+                }
+                Err(_) => false,
+            };
+            (done, !goes_on)
+        }
+        .boxed()
+    });
+    let (done, connection) = written.await;
+    let ended = match done {
         Ok(Ok(())) => {
             tollgate_fault_points::pass("store.commit.after");
-            (Ok(()), Some(connection))
+            Ok(())
         }
-        // The server said no: it has rolled back.
-        Ok(Err(sqlx::Error::Database(error))) if !super::open::ends_the_connection(error.as_ref()) => {
+        Ok(Err(sqlx::Error::Database(error))) if !ends_the_connection(error.as_ref()) => {
             let is_fenced = error.code().as_deref() == Some(FENCED);
             let failure = if is_fenced { Failure::Fenced } else { sqlx::Error::Database(error).into() };
-            (Err(Ended::RolledBack(failure)), Some(connection))
+            Err(Ended::RolledBack(failure))
         }
-        Ok(Err(error)) => (Err(Ended::AtCommit(error)), None),
-        Err(_) => {
-            connection.close_on_drop();
-            (Err(Ended::Silent), None)
-        }
-    }
+        Ok(Err(error)) | Err(NotDone::NoConnection(error)) => Err(Ended::AtCommit(error)),
+        Err(NotDone::Silent) => Err(Ended::Silent),
+        Err(NotDone::Lost(why)) => Err(Ended::Lost(why)),
+    };
+    (ended, connection)
 }

@@ -1,7 +1,7 @@
 //! PostgreSQL, for installations of several processes.
 //!
 //! In: the calls of the four traits. Out: one transaction each, through `run_tx`, `run_fenced` or (for reads of one
-//! moment) `run_read`; single reads go to the pool. Invariants: a dropped future never leaves a transaction half way; the
+//! moment) `run_read`, or a single read, each by the door of its kind (`door`): people, who may ask for much, wait for people alone. Invariants: a dropped future never leaves a transaction half way; the
 //! fence is the first statement of an owner's transaction; statements on hot tables obey the rules that let them be
 //! distributed by shard (`tests/citus_rules.rs`); a statement that is planned once finds its rows by key whatever its
 //! table held then, and one that cannot promise that is rare and planned at every call. Not here: what rows mean (`rows`), statements (`queries/`).
@@ -15,9 +15,9 @@ macro_rules! sql {
 
 /// The rows of a single statement, outside of any transaction.
 macro_rules! rows {
-    ($store:expr, $query:expr) => {{
+    ($door:expr, $query:expr) => {{
         let query = $query;
-        $store.ask(move |connection| Box::pin(query.fetch_all(connection))).await
+        $door.ask(move |connection| Box::pin(query.fetch_all(connection))).await
     }};
 }
 
@@ -28,7 +28,9 @@ macro_rules! columns {
     };
 }
 
+mod backlog;
 mod commit;
+mod door;
 mod emit;
 mod handle;
 mod history;
@@ -48,8 +50,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use sqlx::PgPool;
-
+use backlog::Backlog;
+use door::Door;
 use recent::Recent;
 
 use crate::corrupt::Corruption;
@@ -61,19 +63,23 @@ const LANES_MAX: usize = 2;
 
 /// A store in PostgreSQL.
 pub struct Postgres {
-    pool: PgPool,
+    /// Heartbeats, and the look at others.
+    pulse: Door,
+    /// Owners' commits.
+    commits: Door,
+    /// What the roles read and write besides.
+    work: Door,
+    /// What people ask and change.
+    people: Door,
     /// For owners' commits.
     recent: Arc<Recent>,
+    backlog: Backlog,
     /// Commits take several statements: through a pooler, and where the server does not take the one.
     in_steps: AtomicBool,
     /// Those that take one look up one row at a time: the server does not take a statement for many.
     one_by_one: Arc<AtomicBool>,
     /// Owners' commits that take one.
     line: Arc<Line>,
-    /// Host, port and database, for errors. Never the password.
-    place: String,
-    /// There is a pooler between, which lends its connections for one transaction.
-    pooled: bool,
     installation: Installation,
     corruption: Corruption,
 }
@@ -84,20 +90,34 @@ impl Postgres {
     /// # Errors
     /// [`StoreError::Invalid`] for a URL that is none, [`StoreError::Unreachable`], [`StoreError::WrongSchema`].
     pub async fn open(url: &str, connections_max: u32) -> Result<Self, StoreError> {
-        let open::Connected { pool, place, pooled } = open::connect(url, connections_max).await?;
-        let prepared = open::prepare(&pool, &place, pooled).await;
+        let open::Connected { pulse, commits, work, people, has_own_commits } =
+            open::connect(url, connections_max).await?;
+        let prepared = open::prepare(&work.pool, &work.place, work.pooled).await;
         let installation = match prepared {
             Ok(installation) => installation,
             Err(error) => {
-                pool.close().await;
+                work.pool.close().await;
                 return Err(error);
             }
         };
-        let (recent, one_by_one, corruption) = (Arc::default(), Arc::default(), Corruption::default());
-        let in_steps = AtomicBool::new(pooled);
+        let (one_by_one, corruption) = (Arc::default(), Corruption::default());
+        let recent = Arc::new(Recent::new(has_own_commits));
+        let backlog = Backlog::default();
+        let in_steps = AtomicBool::new(work.pooled);
         let line = Arc::new(Line::new(LANES_MAX));
-        let store =
-            Self { pool, recent, in_steps, one_by_one, line, place, pooled, installation, corruption };
+        let store = Self {
+            pulse,
+            commits,
+            work,
+            people,
+            recent,
+            backlog,
+            in_steps,
+            one_by_one,
+            line,
+            installation,
+            corruption,
+        };
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         store.make_partitions(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)).await?;
         Ok(store)
@@ -111,15 +131,18 @@ impl Store for Postgres {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        let query = sqlx::query_scalar::<_, i64>(sql!("ping"));
-        let pong = self.ask(move |connection| Box::pin(query.fetch_one(connection))).await;
-        self.judge(pong).map(drop)
+        let query = sqlx::query_scalar::<_, bool>(sql!("ping"));
+        let pong = self.pulse.ask(move |connection| Box::pin(query.fetch_one(connection))).await;
+        if self.pulse.judge(pong)? {
+            return Err(StoreError::Unreachable(format!("{}: the server only reads", self.pulse.place)));
+        }
+        Ok(())
     }
 
     async fn close(&self) {
         // From here on nothing is kept.
-        let closed = self.pool.close();
+        let pools = [&self.pulse, &self.commits, &self.work, &self.people].map(|door| door.pool.close());
         drop(self.recent.take());
-        closed.await;
+        futures::future::join_all(pools).await;
     }
 }

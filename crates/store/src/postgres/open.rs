@@ -1,15 +1,17 @@
 //! Connecting, the schema, the installation; what an error of the database is to the caller.
 
 use std::str::FromStr as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use sqlx::error::DatabaseError;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions as _, Connection as _, PgPool};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool, Row as _};
 use uuid::Uuid;
 
+use super::door::{Backends, Door, Places};
 use crate::handle::Member;
 use crate::rows::MemberRow;
 use crate::{Installation, StoreError};
@@ -50,9 +52,17 @@ const SETTINGS: [(&str, &str); 11] = [
 /// How a transaction begins behind a pooler that lends connections for one transaction: what each of our own connections
 /// has asked for once, each transaction asks for.
 pub(super) const BEGIN_POOLED: &str = concat!("BEGIN;", pooled_settings!());
+/// As [`BEGIN_POOLED`], for a single statement of people.
+pub(super) const BEGIN_POOLED_PEOPLE: &str =
+    concat!("BEGIN;", pooled_settings!(), "; SET LOCAL statement_timeout = '10s'");
+/// How a transaction of people begins: it may take as long as others, where a single statement may not.
+pub(super) const BEGIN_PEOPLE: &str = "BEGIN; SET LOCAL statement_timeout = '60s'";
 /// As [`BEGIN_POOLED`], to read.
 pub(super) const READ_POOLED: &str =
     concat!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;", pooled_settings!());
+
+/// What a single statement of people may take: the server ends it before it is given up here.
+const PEOPLE: [(&str, &str); 1] = [("statement_timeout", "10s")];
 
 /// In a URL: what stands between the service and the server.
 const POOLER: &str = "pooler";
@@ -65,11 +75,12 @@ pub(super) const IDLE_UNTESTED: Duration = Duration::from_secs(1);
 
 /// What a connection string leads to.
 pub(super) struct Connected {
-    pub(super) pool: PgPool,
-    /// For errors.
-    pub(super) place: String,
-    /// There is a pooler between, which lends its connections for one transaction.
-    pub(super) pooled: bool,
+    pub(super) pulse: Door,
+    pub(super) commits: Door,
+    pub(super) work: Door,
+    pub(super) people: Door,
+    /// Commits share their connections with nobody.
+    pub(super) has_own_commits: bool,
 }
 
 /// Takes `pooler=transaction` out of a URL. It must not reach the server.
@@ -93,17 +104,68 @@ pub(super) async fn connect(url: &str, connections_max: u32) -> Result<Connected
         message: format!("{error}; postgres://user:password@host:port/database is expected"),
     })?;
     let database = options.get_database().unwrap_or_else(|| options.get_username());
-    let place = format!("{}:{}/{database}", options.get_host(), options.get_port());
+    let place: Arc<str> = Arc::from(format!("{}:{}/{database}", options.get_host(), options.get_port()));
     let options = options.application_name("tollgate");
+    let people = if pooled { None } else { Some(options.clone().options(SETTINGS).options(PEOPLE)) };
     let options = if pooled {
         // Neither settings of the connection nor its prepared statements outlive the loan.
         options.extra_float_digits(None).statement_cache_capacity(0)
     } else {
         options.options(SETTINGS)
     };
-    let pool = PgPoolOptions::new()
-        .max_connections(connections_max.max(2))
+    can_write(&options).await.map_err(|error| store_error(&place, error))?;
+    let backends = Arc::new(Backends::new(options.clone(), connections_max.max(2)));
+    let places = Places::of(connections_max);
+    let door = |places: u32, options: &PgConnectOptions, for_people: bool| {
+        let pool = pool(places, options.clone(), Arc::clone(&backends));
+        Door { pool, place: Arc::clone(&place), pooled, for_people, backends: Arc::clone(&backends) }
+    };
+    let work = door(places.work, &options, false);
+    let own = |places: u32| if places > 0 { door(places, &options, false) } else { work.clone() };
+    let (pulse, commits) = (own(places.pulse), own(places.commits));
+    let people = door(places.people, people.as_ref().unwrap_or(&options), true);
+    let mut pools = vec![work.pool.clone(), people.pool.clone()];
+    if places.pulse > 0 {
+        pools.extend([pulse.pool.clone(), commits.pool.clone()]);
+    }
+    backends.are_of(pools);
+    Ok(Connected { pulse, commits, work, people, has_own_commits: places.commits > 0 })
+}
+
+/// Whether there is a server that can be written to.
+async fn can_write(options: &PgConnectOptions) -> Result<(), sqlx::Error> {
+    let connecting = async {
+        let mut connection = options.connect().await?;
+        session(&mut connection).await?;
+        connection.close().await
+    };
+    tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
+}
+
+/// The backend of a new connection. An error where it cannot write: another server does, or this one will, and whoever kept the
+/// connection would not notice.
+async fn session(connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
+    // In one message, for poolers.
+    let row = sqlx::raw_sql(sql!("session")).fetch_one(connection).await?;
+    if row.try_get(1)? {
+        return Err(sqlx::Error::Io(std::io::Error::other("the server only reads")));
+    }
+    row.try_get(0)
+}
+
+/// A pool that opens connections when they are needed.
+fn pool(places: u32, options: PgConnectOptions, backends: Arc<Backends>) -> PgPool {
+    PgPoolOptions::new()
+        .max_connections(places)
         .acquire_timeout(CONNECT_TIMEOUT)
+        .after_connect(move |connection, _new| {
+            let backends = Arc::clone(&backends);
+            async move {
+                backends.opened(session(connection).await?);
+                Ok(())
+            }
+            .boxed()
+        })
         // A connection that has just been used needs no test, which would cost every transaction a round trip.
         .test_before_acquire(false)
         .before_acquire(|connection, used| {
@@ -115,10 +177,7 @@ pub(super) async fn connect(url: &str, connections_max: u32) -> Result<Connected
             }
             .boxed()
         })
-        .connect_with(options)
-        .await
-        .map_err(|error| store_error(&place, error))?;
-    Ok(Connected { pool, place, pooled })
+        .connect_lazy_with(options)
 }
 
 /// Brings the schema up to date, and makes what every installation has: its identity and the queue shards.
@@ -269,7 +328,7 @@ fn is_held_up(error: &dyn DatabaseError) -> bool {
 }
 
 /// A server that only reads: the one that writes is another by now.
-fn is_a_standby(error: &dyn DatabaseError) -> bool {
+pub(super) fn is_a_standby(error: &dyn DatabaseError) -> bool {
     error.code().is_some_and(|code| code == "25006")
 }
 

@@ -1,6 +1,11 @@
 //! Daily partitions of the done queue: made ahead, dropped as a whole.
 //!
 //! The default partition takes what falls on a day that has no partition, so that an insert never fails for lack of one.
+//! Partition work never waits in front of commits: a partition is made as a plain table and attached, which lets inserts go on; what
+//! needs a lock that somebody holds (a dump, a reader in the middle of a transaction) is given up after a tenth of a second, and
+//! tried again in the next round. Partitions are made two days ahead, so that there is time.
+
+use std::sync::Arc;
 
 use futures::FutureExt as _;
 use sqlx::AssertSqlSafe;
@@ -8,10 +13,11 @@ use tollgate_core::model::DAY_US;
 
 use super::Postgres;
 use crate::StoreError;
-use crate::failure::Failure;
 
 /// The names of daily partitions begin with this; eight digits of the date follow.
 const PREFIX: &str = "event_history_";
+/// So many days that are in use, and the others are not tried: each try has others wait for a moment.
+const BUSY_MAX: u32 = 3;
 
 impl Postgres {
     /// Makes the partitions of yesterday to the day after tomorrow.
@@ -28,24 +34,22 @@ impl Postgres {
     }
 
     async fn make_partition(&self, name: String, day: i64) -> Result<(), StoreError> {
-        let statement = sql!("partition_create")
-            .replace("{name}", &name)
-            .replace("{from_us}", &(day * DAY_US).to_string())
-            .replace("{to_us}", &((day + 1) * DAY_US).to_string());
-        let made = self
-            .run_tx("make_partition", move |connection| {
-                // Made of a constant and three numbers.
-                let query = sqlx::query(AssertSqlSafe(statement.clone()));
-                async move {
-                    match query.execute(connection).await {
-                        Err(error) if another_was_first(&error) => Ok(false),
-                        done => Ok(done.map(|_| true)?),
-                    }
-                }
-                .boxed()
-            })
-            .await;
-        match made {
+        let of_the_day = |statement: &str| {
+            statement
+                .replace("{name}", &name)
+                .replace("{from_us}", &(day * DAY_US).to_string())
+                .replace("{to_us}", &((day + 1) * DAY_US).to_string())
+        };
+        let steps = [sql!("partition_create"), sql!("partition_attach")].map(of_the_day);
+        match self.partition_work("make_partition", steps.to_vec()).await {
+            Ok(Done::Yes | Done::ByAnother) => Ok(()),
+            Ok(Done::Busy) => {
+                tracing::info!(
+                    partition = name,
+                    "somebody reads the history; the day's partition is made later"
+                );
+                Ok(())
+            }
             // Rows of that day are in the default partition already; they stay there, and others of that day follow.
             Err(StoreError::Internal(why) | StoreError::Unreachable(why)) => {
                 tracing::warn!(
@@ -55,33 +59,61 @@ impl Postgres {
                 );
                 Ok(())
             }
-            made => made.map(drop),
+            Err(error) => Err(error),
         }
     }
 
-    /// Drops the partitions of days that ended by `before_us`. Answers how many.
+    /// Drops the partitions of days that ended by `before_us`. Answers how many. One that is in use stays until the next time.
     pub(super) async fn drop_partitions(&self, before_us: i64) -> Result<u64, StoreError> {
-        let mut dropped = 0;
+        let (mut dropped, mut busy) = (0, 0);
         let limit = partition_name(before_us.div_euclid(DAY_US));
         for name in self.partitions().await? {
             // Names of one length sort by date.
             if name >= limit {
                 continue;
             }
+            if busy == BUSY_MAX {
+                break;
+            }
             let statement = sql!("partition_drop").replace("{name}", &name);
-            self.run_tx("drop_partition", move |connection| {
-                // Made of a constant and a name that the catalogue gave and `partitions` checked.
-                let query = sqlx::query(AssertSqlSafe(statement.clone()));
-                async move { Ok::<_, Failure>(query.execute(connection).await.map(drop)?) }.boxed()
-            })
-            .await?;
-            dropped += 1;
+            match self.partition_work("drop_partition", vec![statement]).await? {
+                Done::Yes | Done::ByAnother => dropped += 1,
+                Done::Busy => {
+                    busy += 1;
+                    tracing::info!(partition = name, "somebody reads the history; the day is dropped later");
+                }
+            }
         }
         Ok(dropped)
     }
 
+    /// All statements or none, and no long wait for a lock.
+    async fn partition_work(&self, name: &'static str, statements: Vec<String>) -> Result<Done, StoreError> {
+        let statements = Arc::new(statements);
+        let worked = self.work.run_tx(name, move |connection| {
+            let statements = Arc::clone(&statements);
+            async move {
+                sqlx::query(sql!("partition_hurry")).execute(&mut *connection).await?;
+                for statement in statements.iter() {
+                    // Made of a constant, a name that was checked, and numbers.
+                    let query = sqlx::query(AssertSqlSafe(statement.clone())).persistent(false);
+                    match query.execute(&mut *connection).await {
+                        // What was begun is rolled back: the transaction has failed.
+                        Err(error) if another_was_first(&error) => return Ok(Done::ByAnother),
+                        Err(error) if is_busy(&error) => return Ok(Done::Busy),
+                        done => drop(done?),
+                    }
+                }
+                Ok(Done::Yes)
+            }
+            .boxed()
+        });
+        worked.await
+    }
+
     async fn partitions(&self) -> Result<Vec<String>, StoreError> {
-        let names: Vec<String> = self.judge(rows!(self, sqlx::query_scalar(sql!("partitions_list"))))?;
+        let names: Vec<String> =
+            self.work.judge(rows!(self.work, sqlx::query_scalar(sql!("partitions_list"))))?;
         let is_daily = |name: &String| {
             name.strip_prefix(PREFIX)
                 .is_some_and(|date| date.len() == 8 && date.bytes().all(|b| b.is_ascii_digit()))
@@ -90,11 +122,27 @@ impl Postgres {
     }
 }
 
+/// What became of work on a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Done {
+    Yes,
+    /// Another process did the same at the same moment.
+    ByAnother,
+    /// Somebody holds a lock.
+    Busy,
+}
+
 /// Whether another process made the same table at the same moment.
 fn another_was_first(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
-    // duplicate_table, and unique_violation in the catalogue.
-    matches!(code.as_deref(), Some("42P07" | "23505"))
+    // duplicate_table, unique_violation in the catalogue, and wrong_object_type: it is a partition already.
+    matches!(code.as_deref(), Some("42P07" | "23505" | "42809"))
+}
+
+/// Whether a lock was not to be had in time.
+fn is_busy(error: &sqlx::Error) -> bool {
+    // lock_not_available.
+    error.as_database_error().is_some_and(|error| error.code().as_deref() == Some("55P03"))
 }
 
 /// The name of a day's partition; days count from the epoch.

@@ -24,11 +24,12 @@ use crate::rows::{
 impl PlanStore for Postgres {
     async fn write_plan(&self, writes: Vec<PlanWrite>) -> Result<(), StoreError> {
         let batch = Arc::new(Batch::new(writes)?);
-        self.run_tx("write_plan", move |connection| {
-            let batch = Arc::clone(&batch);
-            async move { write(connection, &batch).await }.boxed()
-        })
-        .await
+        self.people
+            .run_tx("write_plan", move |connection| {
+                let batch = Arc::clone(&batch);
+                async move { write(connection, &batch).await }.boxed()
+            })
+            .await
     }
 
     async fn schedule(&self, namespace: &str, id: &str) -> Result<Option<Schedule>, StoreError> {
@@ -39,7 +40,7 @@ impl PlanStore for Postgres {
         let query = sqlx::query_as::<_, ScheduleRow>(sql!("schedules_by_ids"))
             .bind(namespace.to_owned())
             .bind(ids.to_vec());
-        all(self.judge(rows!(self, query))?)
+        all(self.people.judge(rows!(self.people, query))?)
     }
 
     async fn list_schedules(
@@ -61,7 +62,7 @@ impl PlanStore for Postgres {
             .bind(i64::from(limit))
             .bind(filter.policy.clone())
             .bind(filter.time_zone.clone());
-        let rows = self.judge(rows!(self, query))?;
+        let rows = self.people.judge(rows!(self.people, query))?;
         let (mut page, found, rest) = sound_page(rows, limit, |row| row.id.clone(), |_| None);
         self.corruption.also(("schedules", namespace.to_owned()), found);
         if let Some((last, missing)) = rest {
@@ -78,7 +79,7 @@ impl PlanStore for Postgres {
         let query = sqlx::query_as::<_, PolicyRow>(sql!("policies_by_ids"))
             .bind(namespace.to_owned())
             .bind(ids.to_vec());
-        all(self.judge(rows!(self, query))?)
+        all(self.people.judge(rows!(self.people, query))?)
     }
 
     async fn list_policies(
@@ -98,7 +99,7 @@ impl PlanStore for Postgres {
             .bind(filter.labels_json()?)
             .bind(after_id.map(str::to_owned))
             .bind(i64::from(limit));
-        let rows = self.judge(rows!(self, query))?;
+        let rows = self.people.judge(rows!(self.people, query))?;
         let (mut page, found, rest) = sound_page(rows, limit, |row| row.id.clone(), |_| None);
         self.corruption.also(("policies", namespace.to_owned()), found);
         if let Some((last, missing)) = rest {
@@ -117,7 +118,7 @@ impl PlanStore for Postgres {
             .bind(schedule_uid)
             .bind(after.map_or(-1, i64::from))
             .bind(i64::from(limit));
-        all(self.judge(rows!(self, query))?)
+        all(self.people.judge(rows!(self.people, query))?)
     }
 
     async fn audit(
@@ -134,7 +135,7 @@ impl PlanStore for Postgres {
             .bind(before)
             .bind(i64::from(limit));
         let query = if let Some(resource) = resource { query.bind(resource.to_owned()) } else { query };
-        let (entries, found) = audit(self.judge(rows!(self, query))?);
+        let (entries, found) = audit(self.people.judge(rows!(self.people, query))?);
         self.corruption.also(("audit log", String::new()), found);
         Ok(entries)
     }
@@ -149,7 +150,7 @@ impl PlanStore for Postgres {
             .bind(from_us)
             .bind(after)
             .bind(i64::from(limit));
-        let (entries, found) = audit(self.judge(rows!(self, query))?);
+        let (entries, found) = audit(self.people.judge(rows!(self.people, query))?);
         self.corruption.also(("audit log", String::new()), found);
         Ok(entries)
     }

@@ -12,8 +12,8 @@ impl QuotaStore for Postgres {
         let query = sqlx::query_scalar::<_, i64>(sql!("schedules_count"))
             .bind(namespace.to_owned())
             .bind(i64::try_from(up_to).unwrap_or(i64::MAX));
-        let count = self.ask(move |connection| Box::pin(query.fetch_one(connection))).await;
-        Ok(u64::try_from(self.judge(count)?).unwrap_or_default())
+        let count = self.people.ask(move |connection| Box::pin(query.fetch_one(connection))).await;
+        Ok(u64::try_from(self.people.judge(count)?).unwrap_or_default())
     }
 
     async fn waiting_events(&self, namespace: &str) -> Result<u64, StoreError> {
@@ -23,7 +23,7 @@ impl QuotaStore for Postgres {
             .persistent(false)
             .bind(namespace.to_owned())
             .bind(shards);
-        let count = self.ask(move |connection| Box::pin(query.fetch_one(connection))).await;
-        Ok(u64::try_from(self.judge(count)?).unwrap_or_default())
+        let count = self.people.ask(move |connection| Box::pin(query.fetch_one(connection))).await;
+        Ok(u64::try_from(self.people.judge(count)?).unwrap_or_default())
     }
 }

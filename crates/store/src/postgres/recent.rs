@@ -2,7 +2,7 @@
 //!
 //! The pool lends its connections in turn, so that every commit would meet a server process whose plans and caches have
 //! grown cold. Not kept: a connection that failed, one that has been idle for so long that it wants a test, and any where
-//! the pool is too small to spare one.
+//! commits share their pool with others.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -12,9 +12,6 @@ use sqlx::pool::PoolConnection;
 
 use super::open::IDLE_UNTESTED;
 
-/// Pools of fewer connections spare none.
-const POOL_MIN: u32 = 4;
-
 #[derive(Debug)]
 struct Kept {
     connection: PoolConnection<sqlx::Postgres>,
@@ -22,10 +19,18 @@ struct Kept {
 }
 
 /// At most one connection.
-#[derive(Debug, Default)]
-pub(super) struct Recent(Mutex<Option<Kept>>);
+#[derive(Debug)]
+pub(super) struct Recent {
+    kept: Mutex<Option<Kept>>,
+    keeps: bool,
+}
 
 impl Recent {
+    /// `keeps`: the pool is for commits alone.
+    pub(super) fn new(keeps: bool) -> Self {
+        Self { kept: Mutex::default(), keeps }
+    }
+
     /// The connection, if there is one that needs no test.
     pub(super) fn take(&self) -> Option<PoolConnection<sqlx::Postgres>> {
         let kept = self.lock().take()?;
@@ -37,7 +42,7 @@ impl Recent {
     pub(super) fn keep(&self, connection: PoolConnection<sqlx::Postgres>, pool: &PgPool) {
         let mut kept = self.lock();
         // A pool that is closed waits for what it has lent.
-        if pool.options().get_max_connections() >= POOL_MIN && !pool.is_closed() {
+        if self.keeps && !pool.is_closed() {
             // Another one goes back to the pool.
             *kept = Some(Kept { connection, since: Instant::now() });
         }
@@ -45,6 +50,6 @@ impl Recent {
 
     fn lock(&self) -> MutexGuard<'_, Option<Kept>> {
         // Each change is one assignment, so a panic elsewhere leaves nothing half done.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -20,7 +20,7 @@ impl SealStore for Postgres {
         let query = sqlx::query_as::<_, (Uuid, String, String)>(sql!("schedules_stored"))
             .bind(after.unwrap_or_default())
             .bind(i64::from(limit));
-        let rows = self.judge(rows!(self, query))?;
+        let rows = self.people.judge(rows!(self.people, query))?;
         Ok(rows.into_iter().map(|(uid, spec, payload)| StoredSchedule { uid, spec, payload }).collect())
     }
 
@@ -36,7 +36,7 @@ impl SealStore for Postgres {
             .bind(uid)
             .bind(generation)
             .bind(i64::from(limit));
-        let rows = self.judge(rows!(self, query))?;
+        let rows = self.people.judge(rows!(self.people, query))?;
         let stored = |(schedule_uid, generation, body)| StoredSpec { shard, schedule_uid, generation, body };
         Ok(rows.into_iter().map(stored).collect())
     }
@@ -46,24 +46,25 @@ impl SealStore for Postgres {
         rows: Vec<(StoredSchedule, StoredSchedule)>,
     ) -> Result<u64, StoreError> {
         let rows = Arc::new(rows);
-        self.run_tx("replace_schedules", move |connection| {
-            let rows = Arc::clone(&rows);
-            async move {
-                let mut replaced = 0;
-                for (old, new) in rows.iter() {
-                    let query = sqlx::query(sql!("schedules_replace"))
-                        .bind(old.uid)
-                        .bind(&new.spec)
-                        .bind(&new.payload)
-                        .bind(&old.spec)
-                        .bind(&old.payload);
-                    replaced += query.execute(&mut *connection).await?.rows_affected();
+        self.people
+            .run_tx("replace_schedules", move |connection| {
+                let rows = Arc::clone(&rows);
+                async move {
+                    let mut replaced = 0;
+                    for (old, new) in rows.iter() {
+                        let query = sqlx::query(sql!("schedules_replace"))
+                            .bind(old.uid)
+                            .bind(&new.spec)
+                            .bind(&new.payload)
+                            .bind(&old.spec)
+                            .bind(&old.payload);
+                        replaced += query.execute(&mut *connection).await?.rows_affected();
+                    }
+                    Ok(replaced)
                 }
-                Ok(replaced)
-            }
-            .boxed()
-        })
-        .await
+                .boxed()
+            })
+            .await
     }
 
     async fn replace_specs(
@@ -72,35 +73,36 @@ impl SealStore for Postgres {
         rows: Vec<(StoredSpec, StoredSpec)>,
     ) -> Result<u64, StoreError> {
         let rows = Arc::new(rows);
-        self.run_tx("replace_specs", move |connection| {
-            let rows = Arc::clone(&rows);
-            async move {
-                let mut replaced = 0;
-                for (old, new) in rows.iter() {
-                    let query = sqlx::query(sql!("specs_replace"))
-                        .bind(i32::from(shard))
-                        .bind(old.schedule_uid)
-                        .bind(old.generation)
-                        .bind(&new.body)
-                        .bind(&old.body);
-                    replaced += query.execute(&mut *connection).await?.rows_affected();
+        self.people
+            .run_tx("replace_specs", move |connection| {
+                let rows = Arc::clone(&rows);
+                async move {
+                    let mut replaced = 0;
+                    for (old, new) in rows.iter() {
+                        let query = sqlx::query(sql!("specs_replace"))
+                            .bind(i32::from(shard))
+                            .bind(old.schedule_uid)
+                            .bind(old.generation)
+                            .bind(&new.body)
+                            .bind(&old.body);
+                        replaced += query.execute(&mut *connection).await?.rows_affected();
+                    }
+                    Ok(replaced)
                 }
-                Ok(replaced)
-            }
-            .boxed()
-        })
-        .await
+                .boxed()
+            })
+            .await
     }
 
     async fn stored_installation(&self) -> Result<(Uuid, Vec<u8>), StoreError> {
         let query = sqlx::query_as::<_, (Uuid, Vec<u8>, i32)>(sql!("installation_read"));
-        let row = self.ask(move |connection| Box::pin(query.fetch_one(connection))).await;
-        self.judge(row).map(|(id, secret, _)| (id, secret))
+        let row = self.work.ask(move |connection| Box::pin(query.fetch_one(connection))).await;
+        self.work.judge(row).map(|(id, secret, _)| (id, secret))
     }
 
     async fn replace_installation_secret(&self, old: &[u8], new: &[u8]) -> Result<bool, StoreError> {
         let (old, new) = (old.to_vec(), new.to_vec());
-        self.run_tx("replace_installation_secret", move |connection| {
+        self.work.run_tx("replace_installation_secret", move |connection| {
             let query = sqlx::query(sql!("installation_seal")).bind(old.clone()).bind(new.clone());
             async move { Ok(query.execute(connection).await?.rows_affected() == 1) }.boxed()
         })

@@ -1,18 +1,22 @@
-//! The door to transactions: `run_tx` for all, `run_fenced` for a shard's owner, `run_read` for reads of one moment.
+//! Transactions: `run_tx` for all, `run_fenced` for a shard's owner, `run_read` for reads of one moment.
 //!
-//! Each transaction runs in a task of its own: sqlx 0.9.0 poisons its pool when `begin` is cancelled, and a caller may be
-//! dropped at any time. For the same reason a connection on which the server has fallen silent is closed, never returned.
+//! Each has a door's connection, in a task of its own (`door`). One whose caller has given up does not commit.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use sqlx::{Connection as _, PgConnection, PgPool};
+use sqlx::{Connection as _, PgConnection};
 
 use super::Postgres;
+use super::door::{Door, GivenUp, NotDone};
 use super::line::is_not_supported;
-use super::open::{BEGIN_POOLED, READ_POOLED};
+use super::open::{
+    BEGIN_PEOPLE, BEGIN_POOLED, BEGIN_POOLED_PEOPLE, READ_POOLED, ends_the_connection, is_a_standby,
+};
+use super::recent::Recent;
 use crate::failure::{Ended, Failure};
 use crate::line::Fence;
 use crate::rows::ChangeRows;
@@ -21,13 +25,13 @@ use crate::{CommitError, StoreError};
 /// How often a transaction is tried that lost against another.
 const TRIES_MAX: u32 = 5;
 
-/// A server that says nothing for so long is given up, with the connection: it, or the way to it, has gone without a
-/// word. Longer than a statement may take.
+/// A server that says nothing for so long is given up: it, or the way to it, has gone without a word. Longer than a statement may
+/// take.
 const SILENT_AFTER: Duration = Duration::from_secs(65);
 /// The same for owners' commits, heartbeats and single statements. Longer than the wait for a lock.
 pub(super) const QUICK_SILENT_AFTER: Duration = Duration::from_secs(12);
 
-impl Postgres {
+impl Door {
     /// Carries out a transaction; again if it lost against another one. `work` may run more than once.
     pub(super) async fn run_tx<T, F>(&self, name: &'static str, work: F) -> Result<T, StoreError>
     where
@@ -41,7 +45,7 @@ impl Postgres {
         self.run_within(SILENT_AFTER, name, work).await
     }
 
-    /// As [`Postgres::run_tx`], for what is either quick or useless.
+    /// As [`Door::run_tx`], for what is either quick or useless.
     pub(super) async fn run_quick<T, F>(&self, name: &'static str, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -65,7 +69,7 @@ impl Postgres {
     {
         let mut tries = 1;
         loop {
-            match self.transact(within, self.begin(), None, work.clone()).await {
+            match self.transact(within, self.begin(), (None, None), work.clone()).await {
                 Ok(value) => return Ok(value),
                 Err(ended) if tries < TRIES_MAX && lost_a_race(&ended) => {
                     tracing::debug!(name, tries, "the transaction lost against another and is tried again");
@@ -83,10 +87,96 @@ impl Postgres {
         F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
     {
         let begin = if self.pooled { READ_POOLED } else { "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" };
-        let done = self.transact(SILENT_AFTER, begin, None, work).await;
+        let done = self.transact(SILENT_AFTER, begin, (None, None), work).await;
         done.map_err(|ended| self.ended(name, ended))
     }
 
+    async fn transact<T, F>(
+        &self,
+        within: Duration,
+        begin: &'static str,
+        (fence, kept): (Option<Fence>, Option<Arc<Recent>>),
+        work: F,
+    ) -> Result<T, Ended>
+    where
+        T: Send + 'static,
+        F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
+    {
+        let worked = self.lend(within, kept, move |connection, given_up| {
+            async move {
+                let done = on(connection, begin, fence, work, &given_up).await;
+                let is_of_no_use = done.as_ref().is_err_and(is_of_no_use);
+                (done, is_of_no_use)
+            }
+            .boxed()
+        });
+        worked.await.unwrap_or_else(|not_done| {
+            Err(match not_done {
+                NotDone::NoConnection(error) => Ended::RolledBack(error.into()),
+                NotDone::Silent => Ended::Silent,
+                NotDone::Lost(why) => Ended::Lost(why),
+            })
+        })
+    }
+
+    /// What an end is to the caller.
+    pub(super) fn ended(&self, name: &'static str, ended: Ended) -> StoreError {
+        match ended {
+            Ended::RolledBack(Failure::Store(error)) => error,
+            Ended::RolledBack(Failure::Sql(error)) | Ended::AtCommit(error) => self.error(error),
+            Ended::RolledBack(Failure::Fenced) => StoreError::Internal(format!("{name}: fenced")),
+            Ended::Silent => StoreError::Unreachable(format!("{}: no answer", self.place)),
+            Ended::Lost(why) => StoreError::Internal(format!("{name}: the transaction's task ended: {why}")),
+        }
+    }
+
+    fn begin(&self) -> &'static str {
+        match (self.pooled, self.for_people) {
+            (true, _) => BEGIN_POOLED,
+            (false, true) => BEGIN_PEOPLE,
+            (false, false) => "BEGIN",
+        }
+    }
+
+    /// Carries out a single statement, outside of any transaction.
+    pub(super) async fn ask<T, F>(&self, work: F) -> Result<T, sqlx::Error>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<T, sqlx::Error>> + Send + 'static,
+    {
+        let begin = match (self.pooled, self.for_people) {
+            (true, true) => Some(BEGIN_POOLED_PEOPLE),
+            (true, false) => Some(BEGIN_POOLED),
+            (false, _) => None,
+        };
+        let worked = self.lend(QUICK_SILENT_AFTER, None, move |connection, _given_up| {
+            async move {
+                let done = single(connection, begin, work).await;
+                let is_of_no_use = done.as_ref().is_err_and(ends_its_connection);
+                (done, is_of_no_use)
+            }
+            .boxed()
+        });
+        worked.await.unwrap_or_else(|not_done| {
+            Err(match not_done {
+                NotDone::NoConnection(error) => error,
+                NotDone::Silent => sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()),
+                NotDone::Lost(_) => sqlx::Error::WorkerCrashed,
+            })
+        })
+    }
+
+    /// The answer of a single statement, or what its error is to the caller.
+    pub(super) fn judge<T>(&self, answer: Result<T, sqlx::Error>) -> Result<T, StoreError> {
+        answer.map_err(|error| self.error(error))
+    }
+
+    pub(super) fn error(&self, error: sqlx::Error) -> StoreError {
+        super::open::store_error(&self.place, error)
+    }
+}
+
+impl Postgres {
     /// Carries out an owner's transaction behind the fence.
     pub(super) async fn run_fenced<F>(
         &self,
@@ -97,7 +187,10 @@ impl Postgres {
     where
         F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<(), Failure>> + Send + Sync + 'static,
     {
-        let done = self.transact(QUICK_SILENT_AFTER, self.begin(), Some(fence), work).await;
+        let door = &self.commits;
+        let done = door
+            .transact(QUICK_SILENT_AFTER, door.begin(), (Some(fence), Some(Arc::clone(&self.recent))), work)
+            .await;
         self.judge_commit(name, done)
     }
 
@@ -131,114 +224,34 @@ impl Postgres {
         let Err(ended) = done else { return Ok(()) };
         match ended {
             Ended::RolledBack(Failure::Fenced) => Err(CommitError::Fenced),
-            Ended::RolledBack(_) => Err(CommitError::Failed(self.ended(name, ended))),
+            Ended::RolledBack(_) => Err(CommitError::Failed(self.commits.ended(name, ended))),
             // The server said no: it has rolled back.
             Ended::AtCommit(sqlx::Error::Database(ref error))
-                if !super::open::ends_the_connection(error.as_ref()) =>
+                if !ends_the_connection(error.as_ref()) =>
             {
-                Err(CommitError::Failed(self.ended(name, ended)))
+                Err(CommitError::Failed(self.commits.ended(name, ended)))
             }
             Ended::AtCommit(_) | Ended::Silent | Ended::Lost(_) => {
-                Err(CommitError::Unknown(self.ended(name, ended)))
+                Err(CommitError::Unknown(self.commits.ended(name, ended)))
             }
         }
-    }
-
-    async fn transact<T, F>(
-        &self,
-        within: Duration,
-        begin: &'static str,
-        fence: Option<Fence>,
-        work: F,
-    ) -> Result<T, Ended>
-    where
-        T: Send + 'static,
-        F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
-    {
-        let task = tokio::spawn(carry_out(self.pool.clone(), within, begin, fence, work));
-        task.await.unwrap_or_else(|gone| Err(Ended::Lost(gone.to_string())))
-    }
-
-    /// What an end is to the caller.
-    fn ended(&self, name: &'static str, ended: Ended) -> StoreError {
-        match ended {
-            Ended::RolledBack(Failure::Store(error)) => error,
-            Ended::RolledBack(Failure::Sql(error)) | Ended::AtCommit(error) => self.error(error),
-            Ended::RolledBack(Failure::Fenced) => StoreError::Internal(format!("{name}: fenced")),
-            Ended::Silent => self.silent(),
-            Ended::Lost(why) => StoreError::Internal(format!("{name}: the transaction's task ended: {why}")),
-        }
-    }
-
-    fn begin(&self) -> &'static str {
-        super::open::begin(self.pooled)
-    }
-
-    fn silent(&self) -> StoreError {
-        StoreError::Unreachable(format!("{}: no answer", self.place))
-    }
-
-    /// Carries out a single statement, outside of any transaction.
-    pub(super) async fn ask<T, F>(&self, work: F) -> Result<T, sqlx::Error>
-    where
-        T: Send + 'static,
-        F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<T, sqlx::Error>> + Send + 'static,
-    {
-        let (pool, pooled) = (self.pool.clone(), self.pooled);
-        // A task of its own: a connection that is dropped while it waits for an answer may wait for ever.
-        let task = tokio::spawn(async move {
-            let mut connection = pool.acquire().await?;
-            let statement = async {
-                if !pooled {
-                    return work(&mut connection).await;
-                }
-                // A statement is prepared and carried out, and both must happen in one loan.
-                let mut transaction = connection.begin_with(BEGIN_POOLED).await?;
-                let done = work(&mut transaction).await?;
-                transaction.commit().await?;
-                Ok(done)
-            };
-            match tokio::time::timeout(QUICK_SILENT_AFTER, statement).await {
-                Ok(done) => done,
-                Err(_) => {
-                    connection.close_on_drop();
-                    Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()))
-                }
-            }
-        });
-        task.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
-    }
-
-    /// The answer of a single statement, or what its error is to the caller.
-    pub(super) fn judge<T>(&self, answer: Result<T, sqlx::Error>) -> Result<T, StoreError> {
-        answer.map_err(|error| self.error(error))
-    }
-
-    pub(super) fn error(&self, error: sqlx::Error) -> StoreError {
-        super::open::store_error(&self.place, error)
     }
 }
 
-async fn carry_out<T, F>(
-    pool: PgPool,
-    within: Duration,
-    begin: &'static str,
-    fence: Option<Fence>,
+/// A statement, where a pooler is between in a transaction: it is prepared and carried out, and both must happen in one loan.
+async fn single<T, F>(
+    connection: &mut PgConnection,
+    begin: Option<&'static str>,
     work: F,
-) -> Result<T, Ended>
+) -> Result<T, sqlx::Error>
 where
-    F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>>,
+    F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<T, sqlx::Error>>,
 {
-    let rolled_back = |error: sqlx::Error| Ended::RolledBack(error.into());
-    let mut connection = pool.acquire().await.map_err(rolled_back)?;
-    match tokio::time::timeout(within, on(&mut connection, begin, fence, work)).await {
-        Ok(done) => done,
-        Err(_) => {
-            // The pool must not have it back: it would wait for the same answer.
-            connection.close_on_drop();
-            Err(Ended::Silent)
-        }
-    }
+    let Some(begin) = begin else { return work(connection).await };
+    let mut transaction = connection.begin_with(begin).await?;
+    let done = work(&mut transaction).await?;
+    transaction.commit().await?;
+    Ok(done)
 }
 
 async fn on<T, F>(
@@ -246,6 +259,7 @@ async fn on<T, F>(
     begin: &'static str,
     fence: Option<Fence>,
     work: F,
+    given_up: &GivenUp,
 ) -> Result<T, Ended>
 where
     F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>>,
@@ -256,6 +270,7 @@ where
         Ok(()) => work(&mut transaction).await.map_err(Ended::RolledBack),
         Err(ended) => Err(ended),
     };
+    let done = if given_up.holds() { Err(Ended::Silent) } else { done };
     match done {
         Ok(value) => {
             tollgate_fault_points::pass("store.commit.before");
@@ -272,11 +287,12 @@ where
     }
 }
 
-/// The fence, written once: the first statement of an owner's transaction.
+/// The fence, written once: the first statement of an owner's transaction. It locks the shard's row until the end of the
+/// transaction, and asks for nothing but the lease's id (`crate::line::Fence` says why that is enough).
 async fn behind(connection: &mut PgConnection, fence: Option<Fence>) -> Result<(), Ended> {
-    let Some(Fence { shard, lease_id, seq }) = fence else { return Ok(()) };
+    let Some(Fence { shard, lease_id }) = fence else { return Ok(()) };
     tollgate_fault_points::pass("store.fence.before");
-    let query = sqlx::query(sql!("fence")).bind(shard).bind(lease_id).bind(seq);
+    let query = sqlx::query(sql!("fence")).bind(shard).bind(lease_id);
     match query.execute(connection).await {
         Ok(done) if done.rows_affected() == 1 => {
             tollgate_fault_points::pass("store.fence.after");
@@ -284,6 +300,22 @@ async fn behind(connection: &mut PgConnection, fence: Option<Fence>) -> Result<(
         }
         Ok(_) => Err(Ended::RolledBack(Failure::Fenced)),
         Err(error) => Err(Ended::RolledBack(error.into())),
+    }
+}
+
+/// Whether the connection has ended with this, or leads to a server that only reads.
+fn is_of_no_use(ended: &Ended) -> bool {
+    let (Ended::RolledBack(Failure::Sql(error)) | Ended::AtCommit(error)) = ended else { return false };
+    ends_its_connection(error)
+}
+
+/// As [`is_of_no_use`], of a statement's error.
+pub(super) fn ends_its_connection(error: &sqlx::Error) -> bool {
+    use sqlx::Error::{BeginFailed, Io, Protocol, Tls, WorkerCrashed};
+    match error {
+        sqlx::Error::Database(error) => ends_the_connection(error.as_ref()) || is_a_standby(error.as_ref()),
+        Io(_) | Tls(_) | Protocol(_) | BeginFailed | WorkerCrashed => true,
+        _ => false,
     }
 }
 

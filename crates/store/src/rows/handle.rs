@@ -24,7 +24,6 @@ pub(crate) struct LeaseRow {
     owner: String,
     lease_id: Uuid,
     epoch: i64,
-    seq: i64,
 }
 
 impl TryFrom<LeaseRow> for Lease {
@@ -33,7 +32,7 @@ impl TryFrom<LeaseRow> for Lease {
     fn try_from(row: LeaseRow) -> Result<Self, StoreError> {
         let shard = shard_of("shard_id", row.shard_id);
         let shard = shard.map_err(corrupt("queue_shards", || row.shard_id.to_string()))?;
-        Ok(Self { shard, owner: row.owner, lease_id: row.lease_id, epoch: row.epoch, seq: row.seq })
+        Ok(Self { shard, owner: row.owner, lease_id: row.lease_id, epoch: row.epoch })
     }
 }
 

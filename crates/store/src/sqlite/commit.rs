@@ -15,8 +15,8 @@ pub(super) async fn write(
     fence: Fence,
     rows: &ChangeRows,
 ) -> Result<(), Failure> {
-    let Fence { shard, lease_id, seq } = fence;
-    let query = sqlx::query(sql!("fence")).bind(shard).bind(lease_id).bind(seq);
+    let Fence { shard, lease_id } = fence;
+    let query = sqlx::query(sql!("fence")).bind(shard).bind(lease_id);
     if query.execute(&mut *connection).await?.rows_affected() != 1 {
         return Err(Failure::Fenced);
     }

@@ -49,7 +49,6 @@ impl HandleStore for Sqlite {
                     .bind(i32::from(old.shard))
                     .bind(old.lease_id)
                     .bind(old.epoch)
-                    .bind(old.seq)
                     .bind(name.clone())
                     .bind(lease_id);
                 async move { Ok(query.execute(connection).await?.rows_affected() == 1) }.boxed()
@@ -77,17 +76,15 @@ impl HandleStore for Sqlite {
         Ok(loaded)
     }
 
-    async fn commit(&self, lease: &mut Lease, changes: &Changes) -> Result<(), CommitError> {
+    async fn commit(&self, lease: &Lease, changes: &Changes) -> Result<(), CommitError> {
         let rows = ChangeRows::of(changes).map_err(CommitError::Failed)?;
         let forwards = changes.forwards.iter().map(|(shard, message)| (*shard, message));
         for (shard, messages) in group_by_shard(forwards) {
             let messages = message_rows(messages).map_err(CommitError::Failed)?;
             self.post_rows(shard, messages).await.map_err(CommitError::Failed)?;
         }
-        let fence = Fence { shard: i32::from(lease.shard), lease_id: lease.lease_id, seq: lease.seq };
-        self.commit_in_line(fence, rows).await?;
-        lease.seq += 1;
-        Ok(())
+        let fence = Fence { shard: i32::from(lease.shard), lease_id: lease.lease_id };
+        self.commit_in_line(fence, rows).await
     }
 
     async fn emitted_runs(&self, shard: u16, until_us: i64, limit: u32) -> Result<UntakenRuns, StoreError> {

@@ -14,7 +14,7 @@ use crate::rows::{BatchRecord, ChangeRows, EventKey, HistoryRecord, RunRow};
 
 const BEGIN: &str = "BEGIN IMMEDIATE;";
 const COMMIT: &str = "COMMIT;";
-const FENCE: &str = "UPDATE queue_shards SET seq = seq + 1 WHERE shard_id = ? AND lease_id = ? AND seq = ?;";
+const FENCE: &str = "UPDATE queue_shards SET seq = seq + 1 WHERE shard_id = ? AND lease_id = ?;";
 /// Fails, as what is no JSON has no length, unless the statement before found so many rows: one, or none for a place that is left
 /// over.
 const FOUND: &str = "SELECT json_array_length(CASE changes() WHEN ? THEN '[]' ELSE 'not there' END);";
@@ -189,8 +189,8 @@ fn nothing(mut command: Command, columns: usize) -> Command {
 }
 
 fn bind_fence(command: Command, fence: Option<(i32, &Fence)>) -> Command {
-    let Some((shard, fence)) = fence else { return nothing(command, 3).bind(0) };
-    command.bind(shard).bind(fence.lease_id).bind(fence.seq).bind(1)
+    let Some((shard, fence)) = fence else { return nothing(command, 2).bind(0) };
+    command.bind(shard).bind(fence.lease_id).bind(1)
 }
 
 fn bind_run(command: Command, run: Option<(i32, &RunRow)>) -> Command {

@@ -38,18 +38,18 @@ fn rare(changes: Changes) -> Changes {
 pub(crate) async fn batches_round_trip(place: &Place) {
     let store = place.open().await;
     let one = waiting(&schedule("one"), 5, NOON_US);
-    let mut lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..Changes::default() }).await;
+    let lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..Changes::default() }).await;
     for make in [|changes| changes, rare] {
         let first = [batch(one.id, 0, 9, &[0, 0], &[0, 0]), batch(one.id, 9, 1, &[0], &[0])];
-        store.commit(&mut lease, &make(plain(&first, &[], &[]))).await.unwrap();
+        store.commit(&lease, &make(plain(&first, &[], &[]))).await.unwrap();
         assert_eq!(store.load_shard(5).await.unwrap().batches, first);
         let later = batch(one.id, 0, 9, &[0b1000_0001, 1], &[0b10, 0]);
         let change = plain(&[], std::slice::from_ref(&later), &[(one.id, 9)]);
-        store.commit(&mut lease, &make(change)).await.unwrap();
+        store.commit(&lease, &make(change)).await.unwrap();
         assert_eq!(store.load_shard(5).await.unwrap().batches, std::slice::from_ref(&later));
         let left: Vec<(u32, TokenState)> = later.rows().map(|row| (row.index, row.state)).collect();
         assert_eq!((left.len(), left[0]), (6, (1, TokenState::Held)));
-        store.commit(&mut lease, &make(plain(&[], &[], &[(one.id, 0)]))).await.unwrap();
+        store.commit(&lease, &make(plain(&[], &[], &[(one.id, 0)]))).await.unwrap();
         assert!(store.load_shard(5).await.unwrap().batches.is_empty());
     }
 }
@@ -58,7 +58,7 @@ pub(crate) async fn batches_round_trip(place: &Place) {
 pub(crate) async fn plain_commit_writes_runs_and_ends(place: &Place) {
     let store = place.open().await;
     let old = waiting(&schedule("one"), 5, NOON_US);
-    let mut lease = commit(&*store, 5, Changes { runs_new: vec![old.clone()], ..Changes::default() }).await;
+    let lease = commit(&*store, 5, Changes { runs_new: vec![old.clone()], ..Changes::default() }).await;
     let mut run = Run {
         state: tollgate_core::model::RunState::Running,
         cursor: 3,
@@ -73,7 +73,7 @@ pub(crate) async fn plain_commit_writes_runs_and_ends(place: &Place) {
     (run.counts.succeeded, run.counts.dead) = (1, 1);
     let ends = vec![ended(old.id, 0, Outcome::Succeeded), ended(old.id, 1, Outcome::Dead)];
     let changes = Changes { runs_changed: vec![run.clone()], history: ends.clone(), ..Changes::default() };
-    store.commit(&mut lease, &changes).await.unwrap();
+    store.commit(&lease, &changes).await.unwrap();
     assert_eq!(store.runs(5, &[old.id]).await.unwrap(), std::slice::from_ref(&run));
     let found = store.history(5, old.id, 0, None, 10).await.unwrap();
     assert_eq!(found, ends);
@@ -81,7 +81,7 @@ pub(crate) async fn plain_commit_writes_runs_and_ends(place: &Place) {
     let more: Vec<HistoryRow> = ends.iter().cloned().chain([ended(old.id, 2, Outcome::Failed)]).collect();
     let new = batch(old.id, 3, 2, &[0], &[0]);
     let changes = Changes { history: more.clone(), ..plain(std::slice::from_ref(&new), &[], &[]) };
-    store.commit(&mut lease, &changes).await.unwrap();
+    store.commit(&lease, &changes).await.unwrap();
     assert_eq!(store.history(5, old.id, 0, None, 10).await.unwrap(), more);
     assert_eq!(store.load_shard(5).await.unwrap().batches, [new]);
 }
@@ -95,8 +95,8 @@ pub(crate) async fn plain_commit_of_many_rows_writes_each_column(place: &Place) 
         old.iter().map(|run| batch(run.id, 0, 8, &[gone], &[held])).collect()
     };
     let runs_new = Changes { runs_new: old.clone(), ..Changes::default() };
-    let mut lease = commit(&*store, 5, runs_new).await;
-    store.commit(&mut lease, &plain(&batches(0, 0), &[], &[])).await.unwrap();
+    let lease = commit(&*store, 5, runs_new).await;
+    store.commit(&lease, &plain(&batches(0, 0), &[], &[])).await.unwrap();
     let changed = |(run, i): (&Run, u32)| {
         let mut run = Run {
             state: tollgate_core::model::RunState::Running,
@@ -120,7 +120,7 @@ pub(crate) async fn plain_commit_of_many_rows_writes_each_column(place: &Place) 
     let mut batches_left = batches(0b10, 0b1);
     let gone: Vec<_> = batches_left.drain(..5).map(|batch| batch.key()).collect();
     let changes = Changes { runs_changed: runs_changed.clone(), ..plain(&[], &batches_left, &gone) };
-    store.commit(&mut lease, &changes).await.unwrap();
+    store.commit(&lease, &changes).await.unwrap();
     let mut loaded = store.load_shard(5).await.unwrap();
     loaded.runs.sort_by_key(|run| run.launch_us);
     loaded.batches.sort_by_key(|batch| batch.key());
@@ -132,20 +132,21 @@ pub(crate) async fn plain_commit_is_fenced(place: &Place) {
     let store = place.open().await;
     let one = waiting(&schedule("one"), 5, NOON_US);
     let old = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..Changes::default() }).await;
-    let mut lease = take(&*store, 5).await;
+    let lease = take(&*store, 5).await;
     let new = batch(one.id, 0, 8, &[0], &[0]);
     let changes = Changes {
         history: vec![ended(one.id, 9, Outcome::Succeeded)],
         ..plain(std::slice::from_ref(&new), &[], &[])
     };
-    let mut zombie = old.clone();
-    assert!(matches!(store.commit(&mut zombie, &changes).await, Err(CommitError::Fenced)));
+    let zombie = old.clone();
+    assert!(matches!(store.commit(&zombie, &changes).await, Err(CommitError::Fenced)));
     assert_eq!(zombie, old, "its number has not moved");
     assert!(store.load_shard(5).await.unwrap().batches.is_empty());
     assert!(store.history(5, one.id, 0, None, 10).await.unwrap().is_empty());
-    store.commit(&mut lease, &changes).await.unwrap();
-    let mut stale = tollgate_store::handle::Lease { seq: lease.seq - 1, ..lease.clone() };
-    assert!(matches!(store.commit(&mut stale, &changes).await, Err(CommitError::Fenced)));
+    store.commit(&lease, &changes).await.unwrap();
+    let stale = lease.clone();
+    let _lease = take(&*store, 5).await;
+    assert!(matches!(store.commit(&stale, &changes).await, Err(CommitError::Fenced)));
     assert_eq!(store.load_shard(5).await.unwrap().batches, [new]);
 }
 
@@ -163,16 +164,16 @@ pub(crate) async fn commit_of_runs_alone_is_fenced(place: &Place) {
     };
     for count in [1, 64, 65, 100] {
         let old = take(&*store, 5).await;
-        let mut lease = take(&*store, 5).await;
+        let lease = take(&*store, 5).await;
         let before = read(count).await;
         let reason = count.to_string();
         let runs_changed: Vec<Run> =
             before.iter().map(|run| Run { reason: reason.clone(), ..run.clone() }).collect();
         let changes = Changes { runs_changed, ..Changes::default() };
-        let mut zombie = old.clone();
-        assert!(matches!(store.commit(&mut zombie, &changes).await, Err(CommitError::Fenced)), "{count}");
+        let zombie = old.clone();
+        assert!(matches!(store.commit(&zombie, &changes).await, Err(CommitError::Fenced)), "{count}");
         assert_eq!(read(count).await, before, "{count}");
-        store.commit(&mut lease, &changes).await.unwrap();
+        store.commit(&lease, &changes).await.unwrap();
         assert_eq!(read(count).await, changes.runs_changed, "{count}");
     }
 }
@@ -192,7 +193,7 @@ pub(crate) async fn plain_commits_of_many_shards_at_once_stand_or_fall_alone(pla
     }
     take(&*store, STALE).await;
     let there = batch(owners[usize::from(THERE_ALREADY)].1.id, 0, 2, &[0], &[0]);
-    store.commit(&mut owners[usize::from(THERE_ALREADY)].0, &plain(&[there], &[], &[])).await.unwrap();
+    store.commit(&owners[usize::from(THERE_ALREADY)].0, &plain(&[there], &[], &[])).await.unwrap();
     let of = |run: &Run, round: u32| {
         let run = Run { cursor: round * 100 + u32::from(run.shard), ..run.clone() };
         let (first, second) = (batch(run.id, 0, 2, &[0], &[0]), batch(run.id, 2, 2, &[0b01], &[0b10]));
@@ -204,8 +205,7 @@ pub(crate) async fn plain_commits_of_many_shards_at_once_stand_or_fall_alone(pla
         (second, Changes { runs_changed: vec![run], history, ..batches })
     };
     for round in [1, 2] {
-        let commits =
-            owners.iter_mut().map(async |(lease, run)| store.commit(lease, &of(run, round).1).await);
+        let commits = owners.iter().map(async |(lease, run)| store.commit(lease, &of(run, round).1).await);
         let done = futures::future::join_all(commits).await;
         for (shard, done) in (0..).zip(done) {
             match shard {
@@ -232,19 +232,19 @@ pub(crate) async fn plain_commits_of_many_shards_at_once_stand_or_fall_alone(pla
 pub(crate) async fn plain_commit_of_a_run_that_is_not_there_writes_nothing(place: &Place) {
     let store = place.open().await;
     let one = waiting(&schedule("one"), 5, NOON_US);
-    let mut lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..Changes::default() }).await;
+    let lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..Changes::default() }).await;
     let changed = Run { priority: one.priority + 1, ..one.clone() };
     let missing = waiting(&schedule("two"), 5, NOON_US);
     let history = vec![ended(one.id, 0, Outcome::Succeeded)];
     let runs_changed = vec![changed.clone(), missing.clone()];
     let changes = Changes { runs_changed, history: history.clone(), ..Changes::default() };
-    let error = store.commit(&mut lease, &changes).await.expect_err("a run is missing");
+    let error = store.commit(&lease, &changes).await.expect_err("a run is missing");
     let named = missing.id.0.to_string();
     assert!(matches!(&error, CommitError::Failed(error) if error.to_string().contains(&named)), "{error}");
     assert_eq!(store.runs(5, &[one.id, missing.id]).await.unwrap(), std::slice::from_ref(&one));
     assert!(store.history(5, one.id, 0, None, 10).await.unwrap().is_empty());
     let changes = Changes { runs_changed: vec![changed.clone()], history, ..Changes::default() };
-    store.commit(&mut lease, &changes).await.unwrap();
+    store.commit(&lease, &changes).await.unwrap();
     assert_eq!(store.runs(5, &[one.id]).await.unwrap(), [changed]);
 }
 
@@ -283,7 +283,7 @@ pub(crate) async fn an_event_that_moves_is_always_listed(place: &Place) {
     let mut gone = vec![0; 16];
     let all = batch(one.id, 0, EVENTS, &gone, &[0; 16]);
     let changes = Changes { runs_new: vec![one.clone()], ..plain(&[all], &[], &[]) };
-    let mut lease = commit(&*store, 5, changes).await;
+    let lease = commit(&*store, 5, changes).await;
     let moves = {
         let store = store.clone();
         tokio::spawn(async move {
@@ -292,7 +292,7 @@ pub(crate) async fn an_event_that_moves_is_always_listed(place: &Place) {
                 let own = TokenRow { attempt: 2, ..token(one.id, index) };
                 let left = batch(one.id, 0, EVENTS, &gone, &[0; 16]);
                 let changes = Changes { tokens_put: vec![own], ..plain(&[], &[left], &[]) };
-                store.commit(&mut lease, &changes).await.unwrap();
+                store.commit(&lease, &changes).await.unwrap();
             }
         })
     };

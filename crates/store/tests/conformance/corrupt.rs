@@ -85,7 +85,7 @@ pub(crate) async fn corrupt_batch_is_what_is_nowhere_else(place: &Place) {
 
 pub(crate) async fn corrupt_batch_is_repaired_by_its_next_change(place: &Place) {
     let store = place.open().await;
-    let (_, mut lease, _) = some(&*store).await;
+    let (_, lease, _) = some(&*store).await;
     place.sql("UPDATE token_batches SET gone = substr(gone, 1, 0), held = substr(held, 1, 0)").await;
     let loaded = store.load_shard(5).await.unwrap();
     assert_eq!((held(&loaded.batches[1]), named(&*store)), (vec![10, 11, 12], [2, 0]));
@@ -96,7 +96,7 @@ pub(crate) async fn corrupt_batch_is_repaired_by_its_next_change(place: &Place) 
         batches_gone: vec![second.key()],
         ..Changes::default()
     };
-    store.commit(&mut lease, &changes).await.unwrap();
+    store.commit(&lease, &changes).await.unwrap();
     let loaded = store.load_shard(5).await.unwrap();
     assert_eq!((loaded.batches, named(&*store)), (vec![left], [0, 0]));
 }

@@ -37,14 +37,14 @@ async fn runs(store: &dyn Store) -> usize {
 async fn connection_lost_in_commit_leaves_the_outcome_unknown() {
     let place = Place::postgres().await;
     let store = place.open().await;
-    let mut lease = take(&*store, 5).await;
+    let lease = take(&*store, 5).await;
     at_commit(&place, "PERFORM pg_terminate_backend(pg_backend_pid())").await;
-    let error = store.commit(&mut lease, &changes()).await.expect_err("the connection is gone");
+    let error = store.commit(&lease, &changes()).await.expect_err("the connection is gone");
     assert!(matches!(error, CommitError::Unknown(StoreError::Unreachable(_))), "{error}");
     // What its caller does: take over from oneself, and look.
-    let mut lease = take(&*store, 5).await;
+    let lease = take(&*store, 5).await;
     assert_eq!(runs(&*store).await, 0);
-    store.commit(&mut lease, &Changes { skipped: vec![], ..changes() }).await.unwrap();
+    store.commit(&lease, &Changes { skipped: vec![], ..changes() }).await.unwrap();
     assert_eq!(runs(&*store).await, 1);
     place.remove().await;
 }
@@ -53,9 +53,9 @@ async fn connection_lost_in_commit_leaves_the_outcome_unknown() {
 async fn commit_that_the_server_refuses_has_failed() {
     let place = Place::postgres().await;
     let store = place.open().await;
-    let mut lease = take(&*store, 5).await;
+    let lease = take(&*store, 5).await;
     at_commit(&place, "RAISE EXCEPTION 'no'").await;
-    let error = store.commit(&mut lease, &changes()).await.expect_err("it is refused");
+    let error = store.commit(&lease, &changes()).await.expect_err("it is refused");
     assert!(matches!(error, CommitError::Failed(StoreError::Internal(_))), "{error}");
     assert_eq!(runs(&*store).await, 0);
     place.remove().await;
@@ -65,12 +65,12 @@ async fn commit_that_the_server_refuses_has_failed() {
 async fn killed_connections_are_replaced() {
     let place = Place::postgres().await;
     let store = place.open().await;
-    let mut lease = take(&*store, 5).await;
+    let lease = take(&*store, 5).await;
     let kill = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
                 WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'tollgate'";
     assert!(place.number(kill).await > 0, "the store's connections bear its name");
     let mut failures = 0;
-    while let Err(error) = store.commit(&mut lease, &changes()).await {
+    while let Err(error) = store.commit(&lease, &changes()).await {
         assert!(matches!(error, CommitError::Failed(StoreError::Unreachable(_))), "{error}");
         failures += 1;
         assert!(failures < 9, "one for each dead connection at most");
@@ -122,8 +122,8 @@ async fn transaction_of_a_frozen_owner_is_ended_by_the_server() {
     let waited_ms = began.elapsed().as_millis();
     assert!((2_000..5_500).contains(&waited_ms), "the takeover waited {waited_ms} ms");
     assert_eq!(lease.owner, "next");
-    let mut lease = lease;
-    store.commit(&mut lease, &changes()).await.unwrap();
+    let lease = lease;
+    store.commit(&lease, &changes()).await.unwrap();
     drop(holder);
     place.remove().await;
 }
@@ -168,9 +168,9 @@ async fn pooler_in_transaction_mode_is_allowed_for() {
     place.url = pooled;
     assert_eq!(setting(&place).await, "4s");
     let store = place.open().await;
-    let mut lease = take(&*store, 5).await;
-    store.commit(&mut lease, &changes()).await.unwrap();
-    store.commit(&mut lease, &Changes { skipped: vec![], ..changes() }).await.unwrap();
+    let lease = take(&*store, 5).await;
+    store.commit(&lease, &changes()).await.unwrap();
+    store.commit(&lease, &Changes { skipped: vec![], ..changes() }).await.unwrap();
     assert_eq!(runs(&*store).await, 2);
     let wrong = format!("{direct}{mark}pooler=session");
     let error = tollgate_store::open(&wrong, 2).await.err().expect("another pooler");
@@ -183,11 +183,11 @@ async fn pooler_in_transaction_mode_is_allowed_for() {
 async fn silent_server_is_given_up_and_its_connections_are_replaced() {
     let place = Place::postgres().await;
     let store = tollgate_store::open(&place.url, 2).await.unwrap();
-    let mut lease = take(&*store, 5).await;
+    let lease = take(&*store, 5).await;
     // Nobody can silence one connection of a server from outside, but a statement that hangs looks the same.
     at_commit(&place, "PERFORM set_config('statement_timeout', '0', true); PERFORM pg_sleep(60)").await;
     let began = std::time::Instant::now();
-    let error = store.commit(&mut lease, &changes()).await.expect_err("nothing comes");
+    let error = store.commit(&lease, &changes()).await.expect_err("nothing comes");
     assert!(matches!(error, CommitError::Unknown(StoreError::Unreachable(_))), "{error}");
     assert!((10..20).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
     for _ in 0..4 {
@@ -219,11 +219,11 @@ async fn closing_ends_although_a_commit_is_under_way() {
     let place = Place::postgres().await;
     let store = place.open().await;
     let one = waiting(&schedule("one"), 5, NOON_US);
-    let mut lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..Changes::default() }).await;
+    let lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..Changes::default() }).await;
     let mut other = place.postgres_connection().await;
     other.execute("BEGIN; SELECT 1 FROM queue_shards WHERE shard_id = 5 FOR UPDATE").await.unwrap();
     let (committing, changes) = (store.clone(), plain(&one));
-    let commit = tokio::spawn(async move { committing.commit(&mut lease, &changes).await });
+    let commit = tokio::spawn(async move { committing.commit(&lease, &changes).await });
     let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
     while place.number(waits).await == 0 {}
     let closing = store.close();
@@ -254,16 +254,16 @@ async fn server_that_does_not_take_the_one_statement_gets_several() {
     let place = Place::postgres().await;
     let store = place.open().await;
     let one = waiting(&schedule("one"), 5, NOON_US);
-    let mut lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..Changes::default() }).await;
-    refuse(&place, "commit_shards", "INSERT ON token_batches").await;
-    store.commit(&mut lease, &plain(&one)).await.unwrap();
+    let lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..Changes::default() }).await;
+    refuse(&place, "commit_one_by_one", "INSERT ON token_batches").await;
+    store.commit(&lease, &plain(&one)).await.unwrap();
     let loaded = store.load_shard(5).await.unwrap();
     assert_eq!(loaded.batches.len(), 1, "it is written");
     assert_eq!(store.history(5, one.id, 0, None, 10).await.unwrap().len(), 1);
     // From then on it is not tried again.
-    place.sql("DROP FUNCTION commit_shards").await;
+    place.sql("DROP FUNCTION commit_one_by_one").await;
     let gone = Changes { batches_gone: vec![(one.id, 0)], ..Changes::default() };
-    store.commit(&mut lease, &gone).await.unwrap();
+    store.commit(&lease, &gone).await.unwrap();
     assert!(store.load_shard(5).await.unwrap().batches.is_empty());
     place.remove().await;
 }
@@ -273,7 +273,7 @@ async fn server_that_does_not_look_up_many_rows_at_once_does_so_one_by_one() {
     let place = Place::postgres().await;
     let store = place.open().await;
     let runs: Vec<Run> = (0..30).map(|i| waiting(&schedule("one"), 5, NOON_US + i)).collect();
-    let mut lease = commit(&*store, 5, Changes { runs_new: runs.clone(), ..Changes::default() }).await;
+    let lease = commit(&*store, 5, Changes { runs_new: runs.clone(), ..Changes::default() }).await;
     let changed = |reason: &str| {
         let runs_changed = runs.iter().map(|run| Run { reason: reason.to_owned(), ..run.clone() }).collect();
         Changes { runs_changed, ..Changes::default() }
@@ -281,16 +281,16 @@ async fn server_that_does_not_look_up_many_rows_at_once_does_so_one_by_one() {
     let written = async || {
         place.number("SELECT count(DISTINCT reason) + count(*) * 10 FROM runs WHERE reason > ''").await
     };
-    store.commit(&mut lease, &changed("at once")).await.unwrap();
-    place.sql("ALTER FUNCTION commit_shards RENAME TO was_commit_shards").await;
-    store.commit(&mut lease, &changed("at once again")).await.unwrap();
+    store.commit(&lease, &changed("at once")).await.unwrap();
+    place.sql("ALTER FUNCTION commit_one_by_one RENAME TO was_commit_one_by_one").await;
+    store.commit(&lease, &changed("at once again")).await.unwrap();
     assert_eq!(written().await, 301, "by the other function");
-    place.sql("ALTER FUNCTION was_commit_shards RENAME TO commit_shards").await;
-    refuse(&place, "commit_many", "UPDATE ON runs").await;
-    store.commit(&mut lease, &changed("one by one")).await.unwrap();
+    place.sql("ALTER FUNCTION was_commit_one_by_one RENAME TO commit_one_by_one").await;
+    refuse(&place, "commit_at_once", "UPDATE ON runs").await;
+    store.commit(&lease, &changed("one by one")).await.unwrap();
     // From then on it is not tried again.
-    place.sql("DROP FUNCTION commit_many").await;
-    store.commit(&mut lease, &changed("one by one again")).await.unwrap();
+    place.sql("DROP FUNCTION commit_at_once").await;
+    store.commit(&lease, &changed("one by one again")).await.unwrap();
     assert_eq!(written().await, 301);
     place.remove().await;
 }
@@ -312,11 +312,11 @@ async fn commit_that_waits_for_a_take_over_is_fenced() {
             Uuid::from_u128(7)
         );
         other.execute(AssertSqlSafe(take)).await.unwrap();
-        let (mut zombie, taken) = (old.clone(), async {
+        let (zombie, taken) = (old.clone(), async {
             tokio::time::sleep(Duration::from_millis(200)).await;
             other.execute("COMMIT").await.unwrap();
         });
-        let (late, ()) = futures::future::join(store.commit(&mut zombie, &changes), taken).await;
+        let (late, ()) = futures::future::join(store.commit(&zombie, &changes), taken).await;
         assert!(matches!(late, Err(CommitError::Fenced)), "{count}: {late:?}");
         assert_eq!(place.number("SELECT count(*) FROM runs WHERE reason = 'late'").await, 0);
         place.sql("DELETE FROM runs").await;
@@ -327,7 +327,7 @@ async fn commit_that_waits_for_a_take_over_is_fenced() {
 /// What a version before batches left.
 const BEFORE_BATCHES: &str =
     "DROP TABLE token_batches; DROP TABLE api_keys; DROP FUNCTION commit_events; DROP FUNCTION commit_shards;
-    DROP FUNCTION commit_many;
+    DROP FUNCTION commit_many; DROP FUNCTION commit_one_by_one; DROP FUNCTION commit_at_once;
     UPDATE schema_compatibility SET oldest = 6; DELETE FROM _sqlx_migrations WHERE version > 6";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -21,7 +21,7 @@ async fn load(store: &dyn Store) -> LoadedShard {
 }
 
 /// Another commit of the same owner.
-async fn again(store: &dyn Store, lease: &mut Lease, changes: Changes) {
+async fn again(store: &dyn Store, lease: &Lease, changes: Changes) {
     store.commit(lease, &changes).await.unwrap();
 }
 
@@ -81,30 +81,30 @@ pub(crate) async fn run_changes_round_trip(place: &Place) {
 pub(crate) async fn existing_run_stays(place: &Place) {
     let store = place.open().await;
     let one = waiting(&schedule("one"), 5, NOON_US);
-    let mut lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..changes() }).await;
+    let lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..changes() }).await;
     let other = Run { events: 3, ..one.clone() };
-    again(&*store, &mut lease, Changes { runs_new: vec![other], ..changes() }).await;
+    again(&*store, &lease, Changes { runs_new: vec![other], ..changes() }).await;
     assert_eq!(load(&*store).await.runs, [one]);
 }
 
 pub(crate) async fn withdrawn_run_may_come_again(place: &Place) {
     let store = place.open().await;
     let one = waiting(&schedule("one"), 5, NOON_US);
-    let mut lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..changes() }).await;
+    let lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..changes() }).await;
     let other = Run { events: 3, ..one.clone() };
     let withdrawn = Changes { runs_withdrawn: vec![one.id], runs_new: vec![other.clone()], ..changes() };
-    again(&*store, &mut lease, withdrawn).await;
+    again(&*store, &lease, withdrawn).await;
     assert_eq!(load(&*store).await.runs, [other]);
-    again(&*store, &mut lease, Changes { runs_withdrawn: vec![one.id], ..changes() }).await;
+    again(&*store, &lease, Changes { runs_withdrawn: vec![one.id], ..changes() }).await;
     assert!(store.runs(5, &[one.id]).await.unwrap().is_empty());
 }
 
 pub(crate) async fn change_does_not_bring_a_withdrawn_run_back(place: &Place) {
     let store = place.open().await;
     let one = waiting(&schedule("one"), 5, NOON_US);
-    let mut lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..changes() }).await;
+    let lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..changes() }).await;
     let both = Changes { runs_changed: vec![one.clone()], runs_withdrawn: vec![one.id], ..changes() };
-    again(&*store, &mut lease, both).await;
+    again(&*store, &lease, both).await;
     assert!(store.runs(5, &[one.id]).await.unwrap().is_empty());
 }
 
@@ -122,13 +122,13 @@ pub(crate) async fn tokens_round_trip(place: &Place) {
         ..token(one.id, 1)
     };
     let tokens = vec![token(one.id, 0), held.clone()];
-    let mut lease =
+    let lease =
         commit(&*store, 5, Changes { runs_new: vec![one.clone()], tokens_put: tokens.clone(), ..changes() })
             .await;
     assert_eq!(load(&*store).await.tokens, tokens);
     let later = TokenRow { state: TokenState::Waiting, due_us: NOON_US + 99, acquired_us: 7, ..held };
     let earlier = TokenRow { attempt: 77, ..later.clone() };
-    again(&*store, &mut lease, Changes { tokens_put: vec![earlier, later.clone()], ..changes() }).await;
+    again(&*store, &lease, Changes { tokens_put: vec![earlier, later.clone()], ..changes() }).await;
     assert_eq!(load(&*store).await.tokens, [tokens[0].clone(), later]);
 }
 
@@ -138,10 +138,10 @@ pub(crate) async fn tokens_go_by_whole_key(place: &Place) {
     let runs = [waiting(&one, 5, NOON_US), waiting(&one, 5, NOON_US + 1)];
     let tokens: Vec<TokenRow> =
         runs.iter().flat_map(|run| (0..3000).map(|index| token(run.id, index))).collect();
-    let mut lease =
+    let lease =
         commit(&*store, 5, Changes { runs_new: runs.to_vec(), tokens_put: tokens, ..changes() }).await;
     let gone: Vec<(RunId, u32)> = (0..2999).map(|index| (runs[index as usize % 2].id, index)).collect();
-    again(&*store, &mut lease, Changes { tokens_gone: gone.clone(), ..changes() }).await;
+    again(&*store, &lease, Changes { tokens_gone: gone.clone(), ..changes() }).await;
     let left: BTreeSet<(RunId, u32)> =
         load(&*store).await.tokens.iter().map(|token| (token.run, token.index)).collect();
     assert_eq!(left.len(), 6000 - gone.len());
@@ -157,9 +157,8 @@ pub(crate) async fn schedules_and_policies_round_trip(place: &Place) {
         policies: vec![p.clone(), q.clone()],
         ..changes()
     };
-    let mut lease = commit(&*store, 5, first).await;
-    again(&*store, &mut lease, Changes { policies_deleted: vec![(p.uid, NOON_US), (q.uid, 9)], ..changes() })
-        .await;
+    let lease = commit(&*store, 5, first).await;
+    again(&*store, &lease, Changes { policies_deleted: vec![(p.uid, NOON_US), (q.uid, 9)], ..changes() }).await;
     assert_eq!(load(&*store).await.policies_deleted.len(), 2);
     let changed = ShardSchedule { generation: 2, cursor: Some("8".to_owned()), pause: None, ..one };
     let wider = Policy { generation: 2, token_ttl_ms: 1, ..p };
@@ -170,7 +169,7 @@ pub(crate) async fn schedules_and_policies_round_trip(place: &Place) {
         policies_gone: vec![q.uid],
         ..changes()
     };
-    again(&*store, &mut lease, second).await;
+    again(&*store, &lease, second).await;
     let loaded = load(&*store).await;
     assert_eq!(
         loaded.policies_deleted,
@@ -184,12 +183,12 @@ pub(crate) async fn pause_round_trips(place: &Place) {
     let store = place.open().await;
     assert_eq!(load(&*store).await.pause, ShardPause::default());
     let paused = ShardPause { order: Uuid::now_v7(), pause: Some(pause("flood")) };
-    let mut lease = commit(&*store, 5, Changes { pause: Some(paused.clone()), ..changes() }).await;
+    let lease = commit(&*store, 5, Changes { pause: Some(paused.clone()), ..changes() }).await;
     assert_eq!(load(&*store).await.pause, paused);
-    again(&*store, &mut lease, changes()).await;
+    again(&*store, &lease, changes()).await;
     assert_eq!(load(&*store).await.pause, paused, "no change changes nothing");
     let resumed = ShardPause { order: Uuid::now_v7(), pause: None };
-    again(&*store, &mut lease, Changes { pause: Some(resumed.clone()), ..changes() }).await;
+    again(&*store, &lease, Changes { pause: Some(resumed.clone()), ..changes() }).await;
     assert_eq!(load(&*store).await.pause, resumed, "a resume has its place in the order, too");
     place
         .sql(r#"UPDATE queue_shards SET pause = '{"reason":"old","actor":"me","since_us":7}' WHERE shard_id = 5"#)
@@ -286,9 +285,9 @@ pub(crate) async fn forwards_are_posted_before(place: &Place) {
 
 pub(crate) async fn forwards_survive_a_fenced_commit(place: &Place) {
     let store = place.open().await;
-    let mut lease = Lease { seq: 9, ..take(&*store, 5).await };
+    let lease = Lease { lease_id: Uuid::nil(), ..take(&*store, 5).await };
     let changes = Changes { forwards: vec![(6, message())], ..changes() };
-    assert!(matches!(store.commit(&mut lease, &changes).await, Err(CommitError::Fenced)));
+    assert!(matches!(store.commit(&lease, &changes).await, Err(CommitError::Fenced)));
     assert_eq!(store.inbox(6, 10).await.unwrap().len(), 1);
 }
 
@@ -494,7 +493,7 @@ pub(crate) async fn dropped_commit_is_whole(place: &Place) {
         let changes = Changes { tokens_put: vec![token(run.id, 0)], runs_new: vec![run], ..changes() };
         // The caller goes away in the middle.
         let patience = std::time::Duration::from_micros(50 * i as u64);
-        if tokio::time::timeout(patience, store.commit(&mut lease, &changes)).await.is_err() {
+        if tokio::time::timeout(patience, store.commit(&lease, &changes)).await.is_err() {
             // Its outcome is not known: what an owner does then.
             loop {
                 let seen = store.leases().await.unwrap()[5].clone();
@@ -508,7 +507,7 @@ pub(crate) async fn dropped_commit_is_whole(place: &Place) {
         assert_eq!(loaded.runs.len(), loaded.tokens.len());
     }
     let run = waiting(&one, 5, NOON_US - 1);
-    again(&*store, &mut lease, Changes { runs_new: vec![run], ..changes() }).await;
+    again(&*store, &lease, Changes { runs_new: vec![run], ..changes() }).await;
 }
 
 pub(crate) async fn all_messages_round_trip(place: &Place) {

@@ -15,6 +15,7 @@ mod handle;
 mod handle_world;
 mod history;
 mod keys;
+mod neighbours;
 mod open;
 mod place;
 mod plan;
@@ -80,7 +81,7 @@ conformance! {
     seal: stored_rows_come_in_pages_and_in_order secrets_are_replaced_where_nobody_was_faster
         schedules_are_counted_as_far_as_asked events_that_have_not_started_are_counted;
     shard: takeover_race_has_one_winner takeover_of_a_row_that_moved_fails give_up_fences_the_former_owner
-        wrong_lease_is_fenced wrong_seq_is_fenced seq_grows_with_each_commit fenced_commit_writes_nothing
+        wrong_lease_is_fenced lease_from_oneself_fences_the_one_before
         failed_commit_writes_nothing commits_of_many_shards_at_once_stand_or_fall_alone members_come_and_go;
     handle: runs_round_trip run_changes_round_trip existing_run_stays withdrawn_run_may_come_again
         change_does_not_bring_a_withdrawn_run_back tokens_round_trip

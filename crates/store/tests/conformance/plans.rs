@@ -136,7 +136,7 @@ async fn plans_of_a_commit_of_many_rows_find_each_row_by_its_key() {
     place.open().await.close().await;
     let mut connection = place.postgres_connection().await;
     let ask = "SELECT prosrc, pg_get_function_identity_arguments(oid), array_to_string(proconfig, ';')
-               FROM pg_proc WHERE proname = 'commit_many'";
+               FROM pg_proc WHERE proname = 'commit_at_once'";
     let (body, types, settings): (String, String, String) =
         sqlx::query_as(ask).fetch_one(&mut connection).await.unwrap();
     let settings: String = settings.split(';').map(|setting| format!("SET {setting};")).collect();
@@ -145,7 +145,7 @@ async fn plans_of_a_commit_of_many_rows_find_each_row_by_its_key() {
     let changes = |text: &&str| ["UPDATE", "DELETE"].iter().any(|verb| text.starts_with(verb));
     let statements: Vec<&str> =
         body.split(';').map(|text| text.trim().trim_start_matches("BEGIN").trim()).filter(changes).collect();
-    assert_eq!(statements.len(), 4, "fences, runs, batches that go, batches that change");
+    assert_eq!(statements.len(), 3, "runs, batches that go, batches that change");
     for state in ["SELECT 1", "VACUUM ANALYZE"] {
         sqlx::raw_sql(state).execute(&mut connection).await.unwrap();
         for text in &statements {
@@ -155,15 +155,13 @@ async fn plans_of_a_commit_of_many_rows_find_each_row_by_its_key() {
             let plan: Vec<String> =
                 sqlx::query_scalar(explain).persistent(false).fetch_all(&mut connection).await.unwrap();
             let has = |what: &str| plan.iter().any(|line| line.contains(what));
-            let key = if text.contains("queue_shards") { "shard_id = " } else { "run_id = " };
+            let is_run = text.starts_with("UPDATE runs");
+            let key = if is_run { "run_id <= " } else { "run_id = " };
             let by_key = plan.iter().any(|line| line.contains("Index Cond: (") && line.contains(key));
             assert!(has("Tid Scan on") && by_key, "{state}\n{}", plan.join("\n"));
-            // The fence is looked at again where it was found.
-            let again = has(
-                "Join Filter: ((fence.lease_id = queue_shards.lease_id) AND (fence.seq = queue_shards.seq))",
-            );
-            assert_eq!(again, text.contains("queue_shards"), "{state}\n{}", plan.join("\n"));
-            assert!(!has("Seq Scan") && (again || !has("Join Filter")), "{state}\n{}", plan.join("\n"));
+            // From the end, where the latest version is, and not by sorting all of them.
+            assert_eq!(has("Index Scan Backward"), is_run, "{state}\n{}", plan.join("\n"));
+            assert!(!has("Seq Scan") && !has("Join Filter") && !has("Sort"), "{state}\n{}", plan.join("\n"));
         }
     }
     place.remove().await;

@@ -15,14 +15,14 @@ pub(crate) async fn what_a_machine_commits_is_what_is_loaded(place: &Place) {
     let has_all = |played: &crate::fuzz::Played| played.commits.iter().any(|c| !c.history_gone.is_empty());
     let played = SEEDS.map(crate::fuzz::play).find(has_all).unwrap();
     let store = place.open().await;
-    let mut lease = take(&*store, 0).await;
+    let lease = take(&*store, 0).await;
     let emitted = Changes { runs_new: played.runs.clone(), ..Changes::default() };
-    store.commit(&mut lease, &emitted).await.unwrap();
+    store.commit(&lease, &emitted).await.unwrap();
     let mut model = Model::default();
     model.runs.extend(played.runs.iter().map(|run| (run.id, run.clone())));
     let ids: Vec<RunId> = model.runs.keys().copied().collect();
     for (number, changes) in played.commits.iter().enumerate() {
-        store.commit(&mut lease, changes).await.unwrap();
+        store.commit(&lease, changes).await.unwrap();
         model.apply(changes);
         let (loaded, wanted) = (store.load_shard(0).await.unwrap(), model.state());
         assert_eq!(loaded.batches, wanted.batches, "after commit {number}");

@@ -246,7 +246,7 @@ pub(crate) async fn take(store: &dyn Store, shard: u16) -> Lease {
 
 /// Takes a shard over and commits changes to it.
 pub(crate) async fn commit(store: &dyn Store, shard: u16, changes: Changes) -> Lease {
-    let mut lease = take(store, shard).await;
-    store.commit(&mut lease, &changes).await.unwrap();
+    let lease = take(store, shard).await;
+    store.commit(&lease, &changes).await.unwrap();
     lease
 }

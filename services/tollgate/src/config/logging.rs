@@ -7,7 +7,7 @@ use super::{LogFormat, ServeConfig};
 
 /// What the database's client says of each connection is no line: that the store is away is one, of whoever needs it. The
 /// setting may ask for more.
-const LIBRARIES: &str = "sqlx=error,sqlx_core=error";
+const LIBRARIES: &str = "sqlx=error,sqlx_core=error,sqlx_core::pool=off";
 
 /// Starts logging for the rest of the process.
 ///

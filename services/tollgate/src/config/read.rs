@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_saphyr::{Location, Spanned};
 use tollgate_secrets::Keys;
 
-use super::settings::{SETTINGS, Setting};
+use super::settings::{SETTINGS, Setting, without_password};
 use super::{Role, ServeArgs, ServeConfig};
 
 /// The variable that names the file where no flag does.
@@ -100,6 +100,7 @@ pub(crate) fn load(args: &ServeArgs, environment: &BTreeMap<String, String>) -> 
                     loaded.origins.insert(setting.key, origin);
                 }
                 Err(expected) => {
+                    let text = without_password(&text);
                     wrong.push(format!(
                         "{origin}: {}: {text:?} is not allowed, expected {expected}",
                         setting.key

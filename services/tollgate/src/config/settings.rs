@@ -13,9 +13,11 @@ use tollgate_target::PrivateAddresses;
 
 use super::{LogFormat, ServeConfig};
 use words::{
-    advertise, auth, duration, endpoints, filter, joined, log_format, maybe, number, otlp_endpoint,
-    overrides, path, private, roles, shown, store, trace_ratio, whole, without_password,
+    advertise, auth, duration, endpoints, filter, joined, log_format, maybe, number, otlp_endpoint, overrides,
+    path, private, roles, shown, store, trace_ratio, whole,
 };
+
+pub(crate) use words::without_password;
 
 /// One row of the table.
 pub(crate) struct Setting {
@@ -66,7 +68,7 @@ pub(crate) static SETTINGS: [Setting; 36] = [
         key: "store",
         flag: "store",
         placeholder: "URL",
-        meaning: "Where everything is kept. SQLite serves one process with all roles; PostgreSQL serves several.",
+        meaning: "Where everything is kept. SQLite serves one process with all roles; PostgreSQL serves several. A URL with a password belongs into the variable or the file: everybody on the machine sees flags.",
         expected: "sqlite:PATH, sqlite::memory: or postgres://USER@HOST/DATABASE",
         is_map: false,
         set: |config, text| store(text).map(|store| config.store = store),
@@ -226,7 +228,7 @@ pub(crate) static SETTINGS: [Setting; 36] = [
         key: "store_connections",
         flag: "store-connections",
         placeholder: "N",
-        meaning: "The most connections that this process opens to PostgreSQL, at least 2; SQLite has its own.",
+        meaning: "The most connections that this process opens to PostgreSQL, at least 2: from 5 on one for its heartbeat, some for commits, a quarter for what people ask. SQLite has its own.",
         expected: "a whole number from 1 to 1000",
         is_map: false,
         set: |config, text| number(text, 1..=1_000).map(|n| config.store_connections = n),

@@ -1,4 +1,5 @@
 -- fence: the first statement of every transaction of an owner: no row means that somebody else owns the
--- shard.
-UPDATE queue_shards SET seq = seq + 1
-WHERE shard_id = $1 AND lease_id = $2 AND seq = $3
+-- shard. It locks the row and leaves it as it is: old versions of it would pile up while a snapshot is held.
+SELECT shard_id FROM queue_shards
+WHERE shard_id = $1 AND lease_id = $2
+FOR NO KEY UPDATE

@@ -1,2 +1,5 @@
--- shard_lock: whoever takes a shard over waits for what is being posted under its lease, and the other way round.
-SELECT shard_id FROM queue_shards WHERE shard_id = $1 FOR UPDATE
+-- shard_lock: the first statement of a takeover: waits for commits of the owner before, and for whoever posts to the shard and
+-- holds its row so that no takeover comes between.
+SELECT shard_id FROM queue_shards
+WHERE shard_id = $1
+FOR UPDATE

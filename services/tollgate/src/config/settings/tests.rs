@@ -118,5 +118,16 @@ fn defaults_are_texts_that_are_taken() {
 fn passwords_are_not_shown() {
     assert_eq!(without_password("postgres://me:p@ss@db:5432/x?a=b"), "postgres://me:***@db:5432/x?a=b");
     assert_eq!(without_password("postgres://me@db/x"), "postgres://me@db/x");
+    let masked = [
+        ("postgres://db/x?user=me&password=geheim&a=b", "postgres://db/x?user=me&password=***&a=b"),
+        ("postgres://me:s:e@db?PassWord=geheim", "postgres://me:***@db?PassWord=***"),
+        (
+            "postgres://db/x?p%61ssword=geheim&sslpassword=geheim",
+            "postgres://db/x?p%61ssword=***&sslpassword=***",
+        ),
+    ];
+    for (url, shown) in masked {
+        assert_eq!(without_password(url), shown);
+    }
     assert_eq!(without_password("sqlite:a.db"), "sqlite:a.db");
 }

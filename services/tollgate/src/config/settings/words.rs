@@ -19,15 +19,32 @@ pub(super) fn store(text: &str) -> Option<String> {
     known.iter().any(|start| text.len() > start.len() && text.starts_with(start)).then(|| text.to_owned())
 }
 
-pub(super) fn without_password(store: &str) -> String {
-    let hidden = || {
-        let (scheme, rest) = store.split_once("://")?;
-        let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-        let (login, host) = authority.rsplit_once('@')?;
-        let (user, _) = login.split_once(':')?;
-        Some(format!("{scheme}://{user}:***@{host}{path}"))
+/// A store's URL as it may be shown and logged.
+pub(crate) fn without_password(store: &str) -> String {
+    let Some((scheme, rest)) = store.split_once("://") else { return store.to_owned() };
+    let (authority, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let authority = match authority.rsplit_once('@') {
+        Some((login, host)) => match login.split_once(':') {
+            Some((user, _)) => format!("{user}:***@{host}"),
+            None => authority.to_owned(),
+        },
+        None => authority.to_owned(),
     };
-    hidden().unwrap_or_else(|| store.to_owned())
+    let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
+    let masked = query.map(|query| {
+        let part = |part: &str| match part.split_once('=') {
+            Some((name, _)) if is_secret(name) => format!("{name}=***"),
+            _ => part.to_owned(),
+        };
+        format!("?{}", query.split('&').map(part).collect::<Vec<_>>().join("&"))
+    });
+    format!("{scheme}://{authority}{path}{}", masked.unwrap_or_default())
+}
+
+/// Whether a parameter of a URL, whose name may be written with escapes, is a password.
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.contains("pass") || name.contains('%')
 }
 
 pub(super) fn roles(text: &str) -> Option<BTreeSet<Role>> {

@@ -1,0 +1,249 @@
+//! What others do on the same PostgreSQL server (hold a snapshot, read history, ask for much, fall silent), and what it costs owners.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use sqlx::{AssertSqlSafe, Executor as _, PgConnection, Row as _};
+use tollgate_core::handle::change::{Changes, Outcome};
+use tollgate_core::model::{DAY_US, Run, SkipReason};
+use tollgate_store::handle::Member;
+use uuid::Uuid;
+
+use super::place::Place;
+use super::samples::{NOON_US, commit, ended, schedule, skipped, take, waiting};
+
+/// So many commits are made while a snapshot is held.
+const COMMITS: u32 = 3_000;
+
+/// How many buffers a commit by this function touches, that writes one run's row.
+async fn buffers(connection: &mut PgConnection, function: &str, run: &Run) -> u64 {
+    let one = |value: &str, kind: &str| format!("ARRAY[{value}]::{kind}[]");
+    let numbers = vec![one("0", "int"); 7].join(", ");
+    let empty = vec!["'{}'"; 26].join(", ");
+    let call = format!(
+        "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF) SELECT {function}(ARRAY[5],
+            ARRAY[(SELECT lease_id FROM queue_shards WHERE shard_id = 5)], ARRAY[5], {}, {}, {}, {}, {}, {}, {}, {numbers}, {}, {},
+            {}, {}, {empty})",
+        one(&format!("'{}'", run.id.0), "uuid"),
+        one("1", "bigint"),
+        one("NULL", "uuid"),
+        one("1000000", "int"),
+        one("5", "int"),
+        one("'RUNNING'", "text"),
+        one("''", "text"),
+        one("NULL", "text"),
+        one("NULL", "text"),
+        one("1", "bigint"),
+        one("NULL", "bigint"),
+    );
+    let mut touched = 0;
+    // The first times, the function's statements are planned.
+    for _ in 0..3 {
+        let rows = connection.fetch_all(AssertSqlSafe(call.clone())).await.unwrap();
+        let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        let line = plan.iter().find(|line| line.contains("Buffers: shared")).unwrap();
+        let counts = line.split([' ', '=']).filter_map(|word| word.parse::<u64>().ok());
+        touched = counts.sum();
+    }
+    touched
+}
+
+/// A dump, an idle transaction, a standby's feedback: what commits change keeps its old versions as long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_costs_the_same_after_thousands_under_a_held_snapshot() {
+    let place = Place::postgres().await;
+    let store = place.open().await;
+    let run = waiting(&schedule("one"), 5, NOON_US);
+    let lease = commit(&*store, 5, Changes { runs_new: vec![run.clone()], ..Changes::default() }).await;
+    let mut reader = place.postgres_connection().await;
+    reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM queue_shards").await.unwrap();
+    let functions = ["commit_one_by_one", "commit_at_once"];
+    let mut before = Vec::new();
+    for function in functions {
+        before.push(buffers(&mut place.postgres_connection().await, function, &run).await);
+    }
+    for next in 0..COMMITS {
+        let runs_changed = vec![Run { cursor: next, ..run.clone() }];
+        store.commit(&lease, &Changes { runs_changed, ..Changes::default() }).await.unwrap();
+    }
+    for (function, before) in functions.into_iter().zip(before) {
+        let after = buffers(&mut place.postgres_connection().await, function, &run).await;
+        assert!(after <= before + 20, "{function}: {before} buffers before, {after} after {COMMITS} commits");
+    }
+    // The fence has left the row as it was, and the row is the latest.
+    let versions = place.number("SELECT pg_relation_size('queue_shards') / 8192").await;
+    assert!(versions <= 4, "{versions} pages");
+    assert_eq!(store.load_shard(5).await.unwrap().runs.len(), 1);
+    drop(reader);
+    place.remove().await;
+}
+
+async fn partitions(place: &Place) -> i64 {
+    place.number("SELECT count(*) FROM pg_inherits WHERE inhparent = 'event_history'::regclass").await
+}
+
+/// A dump, or somebody in the middle of a transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commits_do_not_wait_for_partition_work_that_waits_for_a_reader() {
+    let place = Place::postgres().await;
+    let store = place.open().await;
+    for days in [-30, -20] {
+        store.prune(0, NOON_US + days * DAY_US).await.unwrap();
+    }
+    let lease = take(&*store, 5).await;
+    let run = waiting(&schedule("one"), 5, NOON_US);
+    let there = partitions(&place).await;
+    let mut reader = place.postgres_connection().await;
+    reader.execute("BEGIN; SELECT count(*) FROM event_history").await.unwrap();
+    // Room for new days, and none for those of a month ago.
+    let pruning = {
+        let store = store.clone();
+        tokio::spawn(async move { store.prune(NOON_US - 10 * DAY_US, NOON_US + 400 * DAY_US).await })
+    };
+    let (mut slowest, mut index) = (Duration::ZERO, 0);
+    while !pruning.is_finished() || index < 50 {
+        let history = vec![ended(run.id, index, Outcome::Succeeded)];
+        let began = Instant::now();
+        store.commit(&lease, &Changes { history, ..Changes::default() }).await.unwrap();
+        slowest = slowest.max(began.elapsed());
+        index += 1;
+    }
+    pruning.await.unwrap().expect("what is in use is left to the next round");
+    assert!(slowest < Duration::from_secs(2), "a commit took {slowest:?}");
+    assert_eq!(partitions(&place).await, there, "the reader has them all");
+    drop(reader);
+    let pruned = store.prune(NOON_US - 10 * DAY_US, NOON_US + 400 * DAY_US).await.unwrap();
+    assert_eq!(pruned.events, 8);
+    assert_eq!(partitions(&place).await, there - 8 + 4);
+    // Whoever has the done queue without its partitions, stops none of it.
+    let mut reader = place.postgres_connection().await;
+    reader.execute("BEGIN; LOCK TABLE ONLY event_history IN ACCESS SHARE MODE").await.unwrap();
+    store.prune(0, NOON_US + 500 * DAY_US).await.unwrap();
+    assert_eq!(partitions(&place).await, there);
+    place.remove().await;
+}
+
+/// Many ask for what takes long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn people_who_wait_keep_neither_heartbeats_nor_commits_waiting() {
+    let place = Place::postgres().await;
+    let store = place.open().await;
+    let lease = take(&*store, 5).await;
+    let mut other = place.postgres_connection().await;
+    other.execute("BEGIN; LOCK TABLE audit_log IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let asking: Vec<_> = (0..40)
+        .map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { store.audit("default", None, None, 10).await })
+        })
+        .collect();
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'audit_log'::regclass";
+    while place.number(waits).await < 2 {}
+    let run = waiting(&schedule("one"), 5, NOON_US);
+    for heartbeat in 0..5 {
+        let began = Instant::now();
+        let member = Member {
+            process: "me".to_owned(),
+            roles: "handler".to_owned(),
+            address: String::new(),
+            heartbeat,
+        };
+        store.heartbeat(&member).await.unwrap();
+        store.leases().await.unwrap();
+        store.ping().await.unwrap();
+        let history = vec![ended(run.id, heartbeat.try_into().unwrap(), Outcome::Succeeded)];
+        store.commit(&lease, &Changes { history, ..Changes::default() }).await.unwrap();
+        store.shards_with_news(NOON_US).await.unwrap();
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    assert!(place.number(waits).await <= 2, "people have so many connections");
+    drop(other);
+    for answer in asking {
+        // Some came too late for a connection.
+        let _answer = answer.await.unwrap();
+    }
+    place.remove().await;
+}
+
+/// As while the only synchronous standby is away: each commit hangs, and is given up, and the next one comes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silent_backends_do_not_grow_in_number() {
+    const CONNECTIONS: u32 = 4;
+    let place = Place::postgres().await;
+    let store = tollgate_store::open(&place.url, CONNECTIONS).await.unwrap();
+    let mut leases = Vec::new();
+    for shard in 5..8 {
+        leases.push(take(&*store, shard).await);
+    }
+    place
+        .sql(
+            "CREATE FUNCTION at_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                PERFORM set_config('statement_timeout', '0', true); PERFORM pg_sleep(100); RETURN NULL; END $$;
+             CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON skipped_triggers DEFERRABLE INITIALLY DEFERRED
+             FOR EACH ROW EXECUTE FUNCTION at_commit()",
+        )
+        .await;
+    let backends = "SELECT count(*) FROM pg_stat_activity
+                    WHERE datname = current_database() AND application_name = 'tollgate'";
+    let mut most = 0;
+    for round in 0..3 {
+        let commits = leases.iter().enumerate().map(async |(number, lease)| {
+            let one = schedule(&format!("s-{round}-{number}"));
+            let skipped = vec![skipped(&one, NOON_US, SkipReason::Overlap)];
+            store.commit(lease, &Changes { skipped, ..Changes::default() }).await
+        });
+        let watch = async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            place.number(backends).await
+        };
+        let (ended, seen) = futures::future::join(join_all(commits), watch).await;
+        assert!(ended.iter().all(Result::is_err), "{ended:?}");
+        most = most.max(seen);
+    }
+    // Those that are in use, as many that are left, and the one that looks after them.
+    assert!(most <= i64::from(2 * CONNECTIONS), "{most} backends");
+    // When the others end, everything goes on.
+    let ends = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                WHERE datname = current_database() AND query LIKE 'COMMIT%' AND pid <> pg_backend_pid()";
+    place.number(ends).await;
+    let began = Instant::now();
+    while store.ping().await.is_err() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it does not come back");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_ne!(take(&*store, 5).await.lease_id, Uuid::nil());
+    place.remove().await;
+}
+
+/// A standby, or a server that was told to take no writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_only_reads_is_left_and_found_again() {
+    let place = Place::postgres().await;
+    let store = place.open().await;
+    let member =
+        Member { process: "me".to_owned(), roles: String::new(), address: String::new(), heartbeat: 1 };
+    store.heartbeat(&member).await.unwrap();
+    let reads_only = async |on: bool| {
+        // Sessions that are there keep what they have: as when connections have come to another server, all are new.
+        let text = format!(
+            "BEGIN READ WRITE; DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = {on}',
+                current_database()); END $$; COMMIT"
+        );
+        place.sql(&text).await;
+    };
+    reads_only(true).await;
+    let ends = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'tollgate'";
+    place.number(ends).await;
+    // Whatever is tried meanwhile fails, and nothing says that all is well.
+    for _ in 0..3 {
+        assert!(store.heartbeat(&member).await.is_err());
+        assert!(store.ping().await.is_err());
+    }
+    assert!(tollgate_store::open(&place.url, 2).await.is_err());
+    reads_only(false).await;
+    store.heartbeat(&member).await.expect("a new connection writes");
+    store.ping().await.unwrap();
+    place.remove().await;
+}

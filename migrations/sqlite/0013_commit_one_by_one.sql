@@ -1,0 +1,1 @@
+-- Nothing here: there is one server process less to speak with, and nobody else's snapshot.

@@ -1,0 +1,1 @@
+-- Nothing here, as in 0013.
