@@ -146,9 +146,13 @@ fn faults(name: &str, text: &str, keys: &BTreeMap<String, Vec<String>>) -> Vec<S
     if subscripted(&statement) {
         faults.push("a column is set to an element of an array".to_owned());
     }
-    let words: BTreeSet<&str> = statement.split(|c: char| c != '_' && !c.is_alphanumeric()).collect();
-    let hot = HOT.iter().find(|table| words.contains(*table));
-    let cold_table = COLD.iter().find(|table| words.contains(*table));
+    let read: Vec<&str> = ["from ", "join ", "update ", "into ", "using "]
+        .iter()
+        .flat_map(|word| statement.split(word).skip(1))
+        .filter_map(|rest| rest.split(|c: char| c != '_' && !c.is_alphanumeric()).next())
+        .collect();
+    let hot = HOT.iter().find(|table| read.contains(*table));
+    let cold_table = COLD.iter().find(|table| read.contains(*table));
     if let (Some(hot), Some(cold_table)) = (hot, cold_table) {
         faults.push(format!("{hot} together with {cold_table}"));
     }
@@ -174,7 +178,7 @@ fn faults(name: &str, text: &str, keys: &BTreeMap<String, Vec<String>>) -> Vec<S
 /// Whether an UPDATE takes a column's value from an array by nothing but a subscript: `SET a = $1[i]`.
 fn subscripted(statement: &str) -> bool {
     let Some((_, set)) = statement.split_once(" set ") else { return false };
-    let set = set.split(" where ").next().unwrap();
+    let set = set.split(" where ").next().unwrap().split(" from ").next().unwrap();
     set.split(", ").any(|column| {
         let value = column.split_once(" = ").map_or("", |(_, value)| value.trim());
         value.ends_with(']') && value.contains('[')

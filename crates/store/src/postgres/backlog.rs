@@ -49,7 +49,7 @@ impl Backlog {
 
 impl Look<'_> {
     /// The first launch time that is looked at.
-    pub(super) fn from_us(&self) -> i64 {
+    pub(super) fn first_us(&self) -> i64 {
         self.from_us
     }
 
@@ -82,16 +82,16 @@ mod tests {
     fn only_a_slow_look_at_everything_puts_the_next_one_off() {
         let backlog = Backlog::default();
         backlog.look(Some(1), UNTIL_US).took_so_long(Duration::from_millis(1));
-        assert_eq!(backlog.look(Some(1), UNTIL_US).from_us(), i64::MIN);
+        assert_eq!(backlog.look(Some(1), UNTIL_US).first_us(), i64::MIN);
         backlog.look(Some(1), UNTIL_US).took_so_long(Duration::from_millis(450));
         let recent = backlog.look(Some(1), UNTIL_US);
-        assert_eq!(recent.from_us(), UNTIL_US - RECENT_US);
-        assert_eq!(backlog.look(None, UNTIL_US).from_us(), i64::MIN, "others look for themselves");
+        assert_eq!(recent.first_us(), UNTIL_US - RECENT_US);
+        assert_eq!(backlog.look(None, UNTIL_US).first_us(), i64::MIN, "others look for themselves");
         // What is recent says nothing of the rest.
         recent.took_so_long(Duration::from_millis(1));
-        assert!(backlog.look(Some(1), UNTIL_US).from_us() > i64::MIN);
+        assert!(backlog.look(Some(1), UNTIL_US).first_us() > i64::MIN);
         let due = backlog.lock().insert(Some(1), Instant::now());
         assert!(due.is_some_and(|due| due > Instant::now() + Duration::from_secs(40)));
-        assert_eq!(backlog.look(Some(1), UNTIL_US).from_us(), i64::MIN);
+        assert_eq!(backlog.look(Some(1), UNTIL_US).first_us(), i64::MIN);
     }
 }

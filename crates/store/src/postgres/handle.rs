@@ -33,7 +33,7 @@ impl HandleStore for Postgres {
 
     async fn shards_with_news(&self, until_us: i64) -> Result<Vec<u16>, StoreError> {
         let look = self.backlog.look(None, until_us);
-        let query = sqlx::query_scalar::<_, i32>(sql!("news")).bind(until_us).bind(look.from_us());
+        let query = sqlx::query_scalar::<_, i32>(sql!("news")).bind(until_us).bind(look.first_us());
         let shards = self.work.judge(rows!(self.work, query));
         look.took();
         Ok(shards?.into_iter().filter_map(|shard| u16::try_from(shard).ok()).collect())
@@ -112,7 +112,7 @@ impl HandleStore for Postgres {
             .bind(i32::from(shard))
             .bind(until_us)
             .bind(i64::from(limit))
-            .bind(look.from_us());
+            .bind(look.first_us());
         let records = self.work.judge(rows!(self.work, query));
         look.took();
         let mut untaken = Untaken::new(shard);

@@ -101,7 +101,9 @@ impl Postgres {
                         // What was begun is rolled back: the transaction has failed.
                         Err(error) if another_was_first(&error) => return Ok(Done::ByAnother),
                         Err(error) if is_busy(&error) => return Ok(Done::Busy),
-                        done => drop(done?),
+                        done => {
+                            done?;
+                        }
                     }
                 }
                 Ok(Done::Yes)

@@ -226,9 +226,7 @@ impl Postgres {
             Ended::RolledBack(Failure::Fenced) => Err(CommitError::Fenced),
             Ended::RolledBack(_) => Err(CommitError::Failed(self.commits.ended(name, ended))),
             // The server said no: it has rolled back.
-            Ended::AtCommit(sqlx::Error::Database(ref error))
-                if !ends_the_connection(error.as_ref()) =>
-            {
+            Ended::AtCommit(sqlx::Error::Database(ref error)) if !ends_the_connection(error.as_ref()) => {
                 Err(CommitError::Failed(self.commits.ended(name, ended)))
             }
             Ended::AtCommit(_) | Ended::Silent | Ended::Lost(_) => {

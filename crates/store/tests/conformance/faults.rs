@@ -75,6 +75,12 @@ async fn killed_connections_are_replaced() {
         failures += 1;
         assert!(failures < 9, "one for each dead connection at most");
     }
+    // Reads have connections of their own.
+    while let Err(error) = store.load_shard(5).await {
+        assert!(matches!(error, StoreError::Unreachable(_)), "{error}");
+        failures += 1;
+        assert!(failures < 9, "one for each dead connection at most");
+    }
     assert_eq!(runs(&*store).await, 1);
     place.remove().await;
 }
