@@ -32,9 +32,13 @@ mod corrupt;
 mod crash;
 mod examples;
 mod image;
+#[path = "../faults/machine.rs"]
+#[expect(dead_code, reason = "what only the campaign breaks")]
+mod machine;
 mod main_job;
 mod metrics;
 mod operation_files;
+mod outbox;
 mod quotas;
 mod reflection;
 mod releases;
@@ -47,3 +51,4 @@ mod ten_million;
 mod throttle;
 mod times;
 mod traces;
+mod wrong_clock;

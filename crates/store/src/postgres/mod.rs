@@ -116,6 +116,11 @@ impl Store for Postgres {
         self.judge(pong).map(drop)
     }
 
+    async fn clock_us(&self) -> Result<Option<i64>, StoreError> {
+        let rows: Vec<i64> = self.judge(rows!(self, sqlx::query_scalar(sql!("clock"))))?;
+        Ok(rows.into_iter().next())
+    }
+
     async fn close(&self) {
         // From here on nothing is kept.
         let closed = self.pool.close();
