@@ -34,10 +34,14 @@ mod crash;
 mod database;
 mod examples;
 mod image;
+#[path = "../faults/machine.rs"]
+#[expect(dead_code, reason = "what only the campaign breaks")]
+mod machine;
 mod main_job;
 mod metrics;
 mod neighbours;
 mod operation_files;
+mod outbox;
 mod quotas;
 mod reflection;
 mod releases;
@@ -51,3 +55,4 @@ mod ten_million;
 mod throttle;
 mod times;
 mod traces;
+mod wrong_clock;

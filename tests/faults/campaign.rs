@@ -174,6 +174,11 @@ impl Campaign {
             process.note("the wall clock jumps an hour ahead");
             process.machine.clock_offset(HOUR_US)?;
         }
+        // One clock that jumps would not be believed.
+        match &self.postgres {
+            Some(postgres) => postgres.machine.clock_offset(HOUR_US)?,
+            None => tokio::time::sleep(Duration::from_secs(65)).await,
+        }
         *self.log.injected.entry("wall clock forward an hour".to_owned()).or_default() += 1;
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::proxy::Mode;
 use crate::sink::Conduct;
 
 /// Where the product can be ended at once, by name.
-pub(crate) const POINTS: [&str; 21] = [
+pub(crate) const POINTS: [&str; 22] = [
     "store.fence.before",
     "store.fence.after",
     "store.commit.before",
@@ -32,6 +32,7 @@ pub(crate) const POINTS: [&str; 21] = [
     "master.commit.before",
     "master.commit.after",
     "master.message.after",
+    "master.outbox.before",
 ];
 
 /// One fault. Victims are numbers of processes.

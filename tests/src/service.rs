@@ -50,6 +50,14 @@ impl Service {
     /// # Panics
     /// When it does not serve within 30 s.
     pub async fn join(database: &Database, flags: &[&str]) -> Self {
+        Self::join_on(database, flags, &[]).await
+    }
+
+    /// As [`Service::join`], with variables of its own.
+    ///
+    /// # Panics
+    /// As there.
+    pub async fn join_on(database: &Database, flags: &[&str], variables: &[(&str, String)]) -> Self {
         let lease = if flags.contains(&"--lease-ttl") { [].as_slice() } else { &["--lease-ttl", "2s"] };
         let mut process = Command::new(binary())
             .args(["serve", "--store", &database.url(), "--listen", "127.0.0.1:0"])
@@ -58,6 +66,7 @@ impl Service {
             .args(if flags.contains(&"--allow-private-addresses") { [].as_slice() } else { &LOOPBACK })
             .args(flags)
             .envs(aws())
+            .envs(variables.iter().map(|(name, value)| (*name, value.as_str())))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

@@ -1,39 +1,58 @@
 //! The one place where services read the time, so that tests can move it, and wait for it where milliseconds count.
 //!
 //! A [`Clock`] yields both clocks at once, as the core wants them. [`Alarms`] wake at an instant.
+//!
+//! The wall clock that a [`Clock`] shows goes with the monotonic one, from what the machine's showed when it was made: a machine
+//! whose clock jumps changes nothing until somebody who has compared it ([`Judge`]) says so ([`Clock::hold`]).
 
 mod alarms;
+mod judge;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tollgate_core::model::Now;
 
 pub use alarms::Alarms;
+pub use judge::{Judge, Look, State, Verdict};
 
 /// A source of time; cheap to clone, all clones agree.
 #[derive(Clone, Debug)]
-pub struct Clock(Source);
+pub struct Clock {
+    source: Source,
+    /// A [`State`].
+    state: Arc<AtomicU8>,
+}
 
 #[derive(Clone, Debug)]
 enum Source {
-    System { start: Instant },
-    Manual { wall_us: Arc<AtomicI64>, mono_us: Arc<AtomicI64> },
+    /// The wall clock is `ahead_us` ahead of the monotonic one.
+    System {
+        start: Instant,
+        ahead_us: Arc<AtomicI64>,
+    },
+    Manual {
+        wall_us: Arc<AtomicI64>,
+        mono_us: Arc<AtomicI64>,
+    },
 }
 
 impl Clock {
     /// The machine's clocks.
     pub fn system() -> Self {
-        Self(Source::System { start: Instant::now() })
+        let start = Instant::now();
+        Self::over(Source::System { start, ahead_us: Arc::new(AtomicI64::new(machine_us())) })
     }
 
     /// A clock that stands at `wall_us` until it is moved.
     pub fn manual(wall_us: i64) -> Self {
-        Self(Source::Manual {
-            wall_us: Arc::new(AtomicI64::new(wall_us)),
-            mono_us: Arc::new(AtomicI64::new(0)),
-        })
+        let (wall_us, mono_us) = (Arc::new(AtomicI64::new(wall_us)), Arc::default());
+        Self::over(Source::Manual { wall_us, mono_us })
+    }
+
+    fn over(source: Source) -> Self {
+        Self { source, state: Arc::new(AtomicU8::new(State::Right as u8)) }
     }
 
     /// Both clocks now.
@@ -43,29 +62,59 @@ impl Clock {
 
     /// The wall clock, in microseconds since the Unix epoch.
     pub fn wall_us(&self) -> i64 {
-        match &self.0 {
-            Source::System { .. } => {
-                micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros())
-            }
+        match &self.source {
+            Source::System { ahead_us, .. } => self.mono_us().saturating_add(ahead_us.load(Ordering::SeqCst)),
             Source::Manual { wall_us, .. } => wall_us.load(Ordering::SeqCst),
         }
     }
 
     /// The monotonic clock, in microseconds since this clock was made.
     pub fn mono_us(&self) -> i64 {
-        match &self.0 {
-            Source::System { start } => micros(start.elapsed().as_micros()),
+        match &self.source {
+            Source::System { start, .. } => micros(start.elapsed().as_micros()),
             Source::Manual { mono_us, .. } => mono_us.load(Ordering::SeqCst),
+        }
+    }
+
+    /// What the machine's wall clock shows, right or wrong.
+    pub fn machine_us(&self) -> i64 {
+        match &self.source {
+            Source::System { .. } => machine_us(),
+            Source::Manual { wall_us, .. } => wall_us.load(Ordering::SeqCst),
+        }
+    }
+
+    /// From now on, the wall clock showed `wall_us` when the monotonic one showed `mono_us`; and this is known of the machine's.
+    pub fn hold(&self, wall_us: i64, mono_us: i64, state: State) {
+        match &self.source {
+            Source::System { ahead_us, .. } => ahead_us.store(wall_us - mono_us, Ordering::SeqCst),
+            Source::Manual { wall_us: shown_us, .. } => {
+                shown_us.store(wall_us + self.mono_us() - mono_us, Ordering::SeqCst);
+            }
+        }
+        self.state.store(state as u8, Ordering::SeqCst);
+    }
+
+    /// What is known of the machine's wall clock. While it is [`State::Unknown`], nothing may be decided by time.
+    pub fn state(&self) -> State {
+        match self.state.load(Ordering::SeqCst) {
+            right if right == State::Right as u8 => State::Right,
+            off if off == State::Off as u8 => State::Off,
+            _ => State::Unknown,
         }
     }
 
     /// Moves a manual clock ahead; a system clock goes its own way.
     pub fn advance_us(&self, by_us: i64) {
-        if let Source::Manual { wall_us, mono_us } = &self.0 {
+        if let Source::Manual { wall_us, mono_us } = &self.source {
             wall_us.fetch_add(by_us, Ordering::SeqCst);
             mono_us.fetch_add(by_us, Ordering::SeqCst);
         }
     }
+}
+
+fn machine_us() -> i64 {
+    micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros())
 }
 
 fn micros(us: u128) -> i64 {

@@ -11,6 +11,7 @@ mod expression;
 mod field;
 mod fires;
 mod launch;
+mod notice;
 mod sources;
 mod zone;
 
@@ -21,6 +22,7 @@ use sha2::{Digest as _, Sha256};
 
 pub use self::child::{Child, CorruptChild};
 pub use self::launch::LaunchClass;
+pub use self::notice::{Notice, message_id, message_ids};
 pub use self::sources::Fires;
 
 pub(crate) use self::calendar::{DAY_MINUTES, civil_from_days, month_days, weekday};

@@ -165,6 +165,13 @@ impl Scrape {
         })?;
         let ready = f64::from(u8::from(self.ready));
         to.gauge("tollgate_ready", "1 where /readyz answers 200, else 0", ready)?;
+        let made = self.metrics.instruments();
+        let offset = "By how much the machine's clock is ahead of the database's or, on SQLite, of the time that is held";
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        let offset_s = made.clock_offset_us.load(relaxed) as f64 / 1e6;
+        to.gauge("tollgate_clock_offset_seconds", offset, offset_s)?;
+        let outbox = "Changes that queue shards have not been told yet, as this process saw them last";
+        to.gauge("tollgate_outbox_waiting", outbox, made.outbox_waiting.load(relaxed) as f64)?;
         let spans = "Spans of traces: taken by the collector, or dropped as it did not take them in time";
         to.family("tollgate_trace_spans", spans, MetricType::Counter, |family| {
             let counts = self.metrics.traces().counts();

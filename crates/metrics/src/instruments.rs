@@ -1,7 +1,7 @@
 //! What the services note as it happens.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use tollgate_clock::Clock;
 use tollgate_core::handle::change::Outcome;
@@ -37,6 +37,8 @@ pub(crate) struct Instruments {
     pub(crate) shards_taken: Counters<TakenFrom>,
     pub(crate) heartbeats: AtomicU64,
     pub(crate) skipped: Counters<SkipReason>,
+    pub(crate) clock_offset_us: AtomicI64,
+    pub(crate) outbox_waiting: AtomicU64,
 }
 
 impl Default for Instruments {
@@ -59,6 +61,8 @@ impl Default for Instruments {
             shards_taken: Counters::default(),
             heartbeats: AtomicU64::new(0),
             skipped: Counters::default(),
+            clock_offset_us: AtomicI64::new(0),
+            outbox_waiting: AtomicU64::new(0),
         }
     }
 }
@@ -116,6 +120,16 @@ impl Metrics {
     /// A sign of life of this process is in the store.
     pub fn heartbeat(&self) {
         self.0.heartbeats.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// By how much the machine's clock is ahead, in microseconds: of the database's, or of the time that is held.
+    pub fn clock_offset(&self, offset_us: i64) {
+        self.0.clock_offset_us.store(offset_us, Ordering::Relaxed);
+    }
+
+    /// How many notices of changes waited in the outbox at the latest look.
+    pub fn outbox_waiting(&self, notices: u64) {
+        self.0.outbox_waiting.store(notices, Ordering::Relaxed);
     }
 
     /// Signs of life so far.

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::StoreError;
 use crate::plan::PlanWrite;
-use crate::rows::{AuditRow, ChildRow, MessageRow, PolicyNew, ScheduleNew, SpecRow, message_rows};
+use crate::rows::{AuditRow, ChildRow, MessageRow, OutboxRow, PolicyNew, ScheduleNew, SpecRow, message_rows};
 
 /// A generation that must still be there.
 #[derive(Clone, Debug)]
@@ -68,6 +68,7 @@ pub(crate) enum Step {
 pub(crate) struct Batch {
     pub(crate) steps: Vec<Step>,
     pub(crate) audit: Vec<AuditRow>,
+    pub(crate) outbox: Vec<OutboxRow>,
 }
 
 impl Batch {
@@ -75,18 +76,20 @@ impl Batch {
     pub(crate) fn new(writes: Vec<PlanWrite>) -> Result<Self, StoreError> {
         let mut batch = Self::default();
         for write in writes {
-            let audit = batch.push(write)?;
-            batch.audit.push(AuditRow::new(&audit)?);
+            if let Some(audit) = batch.push(write)? {
+                batch.audit.push(AuditRow::new(&audit)?);
+            }
         }
         batch.audit.sort_by_key(|row| row.id);
+        batch.outbox.sort_by_key(|row| (row.schedule_uid, row.generation));
         Ok(batch)
     }
 
-    fn push(&mut self, write: PlanWrite) -> Result<crate::plan::Audit, StoreError> {
-        match write {
+    fn push(&mut self, write: PlanWrite) -> Result<Option<crate::plan::Audit>, StoreError> {
+        let audit = match write {
             PlanWrite::PutSchedule { schedule, expected_generation, children, shard, audit } => {
                 self.put_schedule(*schedule, expected_generation, children, shard)?;
-                Ok(audit)
+                audit
             }
             PlanWrite::DeleteSchedule { uid, name, expected_generation, audit } => {
                 let expected = Expected::new(uid, expected_generation, "schedule", &name);
@@ -96,7 +99,7 @@ impl Batch {
                     }
                     _ => self.steps.push(Step::DropSchedules(vec![expected])),
                 }
-                Ok(audit)
+                audit
             }
             PlanWrite::PutPolicy { policy, expected_generation, message, audit } => {
                 let expected = expected_generation
@@ -104,16 +107,21 @@ impl Batch {
                 let (policy, shard) = (PolicyNew::new(&policy)?, i32::from(policy.shard));
                 let messages = one(&message)?;
                 self.steps.push(Step::PutPolicy(PutPolicy { policy, expected, shard, messages }));
-                Ok(audit)
+                audit
             }
             PlanWrite::DeletePolicy { uid, name, shard, expected_generation, message, audit } => {
                 let expected = Expected::new(uid, expected_generation, "policy", &name);
                 let step = DropPolicy { expected, shard: i32::from(shard), messages: one(&message)? };
                 self.steps.push(Step::DropPolicy(step));
-                Ok(audit)
+                audit
             }
-            PlanWrite::Note { audit } => Ok(audit),
-        }
+            PlanWrite::Tell { notice } => {
+                self.outbox.push(OutboxRow::new(&notice)?);
+                return Ok(None);
+            }
+            PlanWrite::Note { audit } => audit,
+        };
+        Ok(Some(audit))
     }
 
     fn put_schedule(

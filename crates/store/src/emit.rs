@@ -119,6 +119,24 @@ pub trait EmitStore: Send + Sync {
     /// Hands runs over to their shards, and records triggers that make none. What is there already stays as it is.
     /// Returns how many runs were new. May use several transactions.
     async fn emit(&self, runs: &[Run], skipped: &[Skipped]) -> Result<u32, StoreError>;
+    /// As [`EmitStore::emit`] of what was read under these tasks, but only while all of them are still claimed under the lease:
+    /// else somebody else may have read them again, and another generation of a schedule, so that nothing (more) is
+    /// handed over, and there is no answer. Nobody else claims them before that is decided.
+    async fn emit_claimed(
+        &self,
+        lease_id: Uuid,
+        tasks: &[ClaimedTask],
+        runs: &[Run],
+        skipped: &[Skipped],
+    ) -> Result<Option<u32>, StoreError>;
+    /// As [`EmitStore::emit`], for runs that somebody makes by hand: only while their policy is there, which does not go before
+    /// they are.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] where the policy (its uid, and its id for the error) has gone.
+    async fn emit_by_hand(&self, runs: &[Run], policy: Option<(Uuid, String)>) -> Result<u32, StoreError>;
+    /// Whether a change of this schedule waits to be heard: in the outbox, or in the inbox of one of these shards.
+    async fn is_unheard(&self, schedule_uid: Uuid, shards: &[u16]) -> Result<bool, StoreError>;
     /// Moves a task's checkpoint, if the lease is still ours.
     async fn checkpoint(
         &self,

@@ -104,6 +104,11 @@ pub trait HistoryStore: Send + Sync {
     /// own ends on PostgreSQL, and with their runs on SQLite. Run specs go when it is their shard's turn
     /// ([`prunes_specs_of`]).
     async fn prune(&self, before_us: i64, now_us: i64) -> Result<Pruned, StoreError>;
+    /// Up to where has been pruned, whoever did it; none before the first time.
+    async fn pruned_before_us(&self) -> Result<Option<i64>, StoreError>;
+    /// Notes that pruning is about to go to `to_us`. Answers false, and notes nothing, where it does not stand at
+    /// `from_us` any more.
+    async fn note_pruning(&self, from_us: Option<i64>, to_us: i64) -> Result<bool, StoreError>;
 }
 
 /// How many rows of a sort one transaction of [`HistoryStore::prune`] removes at most.

@@ -62,6 +62,9 @@ pub trait Store:
     async fn installation(&self) -> Result<Installation, StoreError>;
     /// A cheap query, for readiness.
     async fn ping(&self) -> Result<(), StoreError>;
+    /// What the database's own clock shows, in microseconds since the Unix epoch; none where it has none of its own. Only for
+    /// finding out whether a clock is wrong: nothing is decided by it.
+    async fn clock_us(&self) -> Result<Option<i64>, StoreError>;
     /// Waits for what is under way and closes.
     async fn close(&self);
 }

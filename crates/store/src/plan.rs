@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use serde_json::Value;
 use tollgate_core::handle::control::Message;
-use tollgate_core::model::{Policy, Schedule};
-use tollgate_core::plan::Child;
+use tollgate_core::model::{Policy, Schedule, Skipped};
+use tollgate_core::plan::{Child, Notice};
 use uuid::Uuid;
 
 use crate::StoreError;
@@ -81,6 +81,11 @@ pub enum PlanWrite {
         /// Who.
         audit: Audit,
     },
+    /// Puts what queue shards must be told of a change in the same transaction into the outbox.
+    Tell {
+        /// What.
+        notice: Box<Notice>,
+    },
     /// Something that changes nothing here but is worth a record (a trigger, a backfill, a cancel).
     Note {
         /// Who did what.
@@ -110,6 +115,39 @@ pub struct StoredChild {
     pub ordinal: u32,
     /// The index entry.
     pub child: Child,
+}
+
+/// Notices that wait for one shard, of one namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboxLane {
+    /// The shard that is told first.
+    pub shard: u16,
+    /// The namespace's id.
+    pub namespace: String,
+    /// How many wait.
+    pub waiting: u64,
+}
+
+/// A part of a lane.
+#[derive(Clone, Debug, Default)]
+pub struct OutboxPage {
+    /// Oldest first; fewer than were asked for where rows are corrupt.
+    pub notices: Vec<Notice>,
+    /// The last row that was read, corrupt or not, to go on after; none where nothing follows.
+    pub next: Option<(i64, Uuid)>,
+}
+
+/// A notice that has been delivered, and what follows from it for the recorded skips.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    /// The schedule.
+    pub schedule_uid: Uuid,
+    /// Of the notice.
+    pub generation: i64,
+    /// The span (after, until] in microseconds in which skips of a pause no longer hold.
+    pub taken_back: Option<(i64, i64)>,
+    /// Triggers that the pause leaves out.
+    pub skipped: Vec<Skipped>,
 }
 
 /// The plan's part of a store.
@@ -160,12 +198,19 @@ pub trait PlanStore: Send + Sync {
         before: Option<Uuid>,
         limit: u32,
     ) -> Result<Vec<Audit>, StoreError>;
-    /// The audit log of all namespaces from a moment on, oldest first, from after entry `after` on: for putting right
-    /// what a process that died has left undone.
-    async fn audit_since(
+    /// What waits in the outbox, by lane.
+    async fn outbox_lanes(&self) -> Result<Vec<OutboxLane>, StoreError>;
+    /// Notices that wait in a lane, oldest first, from after a place (time of the change in microseconds, schedule) on.
+    async fn outbox(
         &self,
-        from_us: i64,
-        after: Option<Uuid>,
+        shard: u16,
+        namespace: &str,
+        after: Option<(i64, Uuid)>,
         limit: u32,
-    ) -> Result<Vec<Audit>, StoreError>;
+    ) -> Result<OutboxPage, StoreError>;
+    /// Notices that wait of earlier generations of these (schedule, generation), in this order.
+    async fn outbox_before(&self, told: &[(Uuid, i64)]) -> Result<Vec<Notice>, StoreError>;
+    /// Takes delivered notices out of the outbox and, of those that were still in it, carries out in their order what they
+    /// mean for the recorded skips. Returns how many skips those brought.
+    async fn outbox_delivered(&self, delivered: &[Delivered]) -> Result<u64, StoreError>;
 }

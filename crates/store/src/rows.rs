@@ -29,8 +29,8 @@ pub(crate) use handle::{
 pub(crate) use key::KeyRecord;
 pub(crate) use load::{Assembly, Untaken, read_inbox};
 pub(crate) use plan::{
-    AuditRow, ChildRow, CountRow, PolicyNew, PolicyRow, Registry, ScheduleNew, ScheduleRow, SpecRow, audit,
-    id_range, read_schedule,
+    AuditRow, ChildRow, CountRow, LaneRow, NoticeKey, NoticeRow, OutboxRow, PolicyNew, PolicyRow, Registry,
+    ScheduleNew, ScheduleRow, SpecRow, audit, id_range, outbox_page, read_schedule,
 };
 pub(crate) use run::{RunRow, SkippedRow};
 pub(crate) use word::Word;

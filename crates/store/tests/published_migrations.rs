@@ -4,7 +4,7 @@
 use sqlx::migrate::Migrator;
 
 /// The first 64 bits of each migration's checksum (SHA-384), in their order. A new migration adds a line here.
-const POSTGRES: [&str; 15] = [
+const POSTGRES: [&str; 16] = [
     "bf0570182c2de113",
     "2be0e4bd07895bbe",
     "c32db5868f17785e",
@@ -18,11 +18,12 @@ const POSTGRES: [&str; 15] = [
     "4621f795fcd15344",
     "ada715f6180d438a",
     "8abc12a36446a62d",
+    "a6f26c510e7c3c98",
     "8ab30653d986094c",
     "b644e88711fc2f95",
 ];
 /// As [`POSTGRES`].
-const SQLITE: [&str; 15] = [
+const SQLITE: [&str; 16] = [
     "b16b9ad3d625a4c3",
     "ea735384898d9ff7",
     "8f076406529b4447",
@@ -36,6 +37,7 @@ const SQLITE: [&str; 15] = [
     "2a9aa71779f68898",
     "c522da0f37d31c06",
     "8b5d66b6b58defad",
+    "ca5fc547076d7503",
     "e5323a180e97cb8c",
     "8740d773765d1bc0",
 ];

@@ -21,7 +21,8 @@ use ::http::{HeaderMap, Method, Request};
 use bytes::Bytes;
 use chrono::Utc;
 use http_body_util::Full;
-use tollgate_core::model::{Delivery, HttpTarget, Sent};
+use tollgate_clock::Clock;
+use tollgate_core::model::{Delivery, HttpTarget, SECOND_US, Sent};
 
 use crate::address::{AddressRefused, GuardedNames};
 use crate::check::check_header;
@@ -56,6 +57,7 @@ pub(crate) struct Http {
     origin: Arc<Origin>,
     pauses: Pauses,
     answer_max_bytes: usize,
+    clock: Clock,
 }
 
 impl fmt::Debug for Http {
@@ -79,7 +81,8 @@ impl Http {
         let idle_max = options.idle_connections_per_host_max;
         let connections = Connections::new(connector, names, options.connections_max, idle_max);
         let answer_max_bytes = options.answer_max_bytes;
-        Ok(Self { connections, places, origin, pauses: Pauses::default(), answer_max_bytes })
+        let clock = options.clock.clone();
+        Ok(Self { connections, places, origin, pauses: Pauses::default(), answer_max_bytes, clock })
     }
 
     /// Delivers one event once.
@@ -137,7 +140,7 @@ impl Http {
         if let Some(traceparent) = &traceparent {
             set(TRACEPARENT, traceparent)?;
         }
-        let (id, timestamp_s) = (delivery.event_id.as_str(), Utc::now().timestamp());
+        let (id, timestamp_s) = (delivery.event_id.as_str(), self.clock.wall_us().div_euclid(SECOND_US));
         set(WEBHOOK_ID, id)?;
         set(WEBHOOK_TIMESTAMP, &timestamp_s.to_string())?;
         if let Some(secret) = &target.secret {

@@ -20,6 +20,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tollgate_clock::Clock;
 use tollgate_core::model::{Delivery, Sent, Target};
 use tollgate_secrets::Keys;
 use tollgate_trace::Traces;
@@ -64,6 +65,8 @@ pub struct TargetOptions {
     pub keys: Arc<Keys>,
     /// Whose spans consumers are told of.
     pub traces: Traces,
+    /// What signatures say the time is.
+    pub clock: Clock,
 }
 
 impl Default for TargetOptions {
@@ -81,6 +84,7 @@ impl Default for TargetOptions {
             release_url: None,
             traces: Traces::default(),
             keys: Arc::default(),
+            clock: Clock::system(),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Gathers runs and skips of several children and hands them over together.
 //!
 //! In: judged launches. Out: [`EmitStore::emit`](tollgate_store::emit::EmitStore::emit), and a wake for each shard that
-//! got a run that launches soon. Invariant: a launch that has a run is not recorded as skipped later.
+//! got a run that launches soon. Invariants: a launch that has a run is not recorded as skipped later; nothing is handed over
+//! once the lease on its task is lost; what a former shard of a schedule may still make a run of waits until that shard
+//! has heard of the change.
 //! Not here: judging.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -11,7 +13,7 @@ use tollgate_core::model::{
     Counts, MINUTE_US, Run, RunId, RunKind, RunState, SECOND_US, SkipReason, Skipped,
 };
 use tollgate_store::StoreError;
-use tollgate_store::emit::ScannedChild;
+use tollgate_store::emit::{ClaimedTask, ScannedChild};
 use uuid::Uuid;
 
 use crate::{Emitter, RoundReport};
@@ -26,6 +28,10 @@ const SOON_US: i64 = 30 * SECOND_US;
 /// opened ahead, with masters whose clocks disagree.
 const DOUBT_US: i64 = 60 * MINUTE_US;
 
+/// For so long after its launch time a launch waits for a former shard to hear of a change. A message that cannot be read
+/// must not hold it up for ever.
+const PUT_OFF_US: i64 = 15 * MINUTE_US;
+
 /// What has been judged and not handed over.
 pub(crate) struct Batch {
     runs: Vec<Run>,
@@ -34,13 +40,62 @@ pub(crate) struct Batch {
     again: bool,
     /// Launches whose run may exist in another shard: their schedule lived there.
     doubtful: Vec<(Uuid, i64)>,
+    /// Schedules of which launches have fallen due already, with the shards where they lived and the tasks that found them:
+    /// such a shard may make those launches itself, when it hears of an earlier change.
+    late: BTreeMap<Uuid, (Vec<u16>, BTreeSet<TaskKey>)>,
+    /// Of which tasks it holds something.
+    tasks: BTreeMap<TaskKey, ClaimedTask>,
+    lease_id: Uuid,
+    /// Tasks that must be read again, because a shard had not heard of a change.
+    put_off: BTreeSet<TaskKey>,
+    /// Somebody else has the tasks.
+    lost: bool,
     emitted: u32,
 }
 
+/// A task of a window.
+type TaskKey = (String, String);
+
+fn task_key(claimed: &ClaimedTask) -> TaskKey {
+    (claimed.task.zone.clone(), claimed.task.launch_expression.clone())
+}
+
 impl Batch {
-    /// An empty batch. `again`: its launches may have been judged before.
-    pub(crate) fn new(again: bool) -> Self {
-        Self { runs: Vec::new(), skipped: Vec::new(), again, doubtful: Vec::new(), emitted: 0 }
+    /// An empty batch for tasks of one window. `again`: its launches may have been judged before.
+    pub(crate) fn new(lease_id: Uuid, again: bool) -> Self {
+        Self {
+            runs: Vec::new(),
+            skipped: Vec::new(),
+            again,
+            doubtful: Vec::new(),
+            late: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            lease_id,
+            put_off: BTreeSet::new(),
+            lost: false,
+            emitted: 0,
+        }
+    }
+
+    /// Whether somebody else has the tasks: what is left of them is theirs.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    /// Whether a task must be read again later.
+    pub(crate) fn is_put_off(&self, claimed: &ClaimedTask) -> bool {
+        self.put_off.contains(&task_key(claimed))
+    }
+
+    /// Notes where what is added comes from.
+    fn note(&mut self, claimed: &ClaimedTask, child: &ScannedChild, launch_us: i64, now_us: i64) {
+        let key = task_key(claimed);
+        let schedule = &child.schedule;
+        if !schedule.former_homes.is_empty() && (now_us - PUT_OFF_US..=now_us).contains(&launch_us) {
+            let late = self.late.entry(schedule.uid);
+            late.or_insert_with(|| (schedule.former_homes.clone(), BTreeSet::new())).1.insert(key.clone());
+        }
+        self.tasks.entry(key).or_insert_with(|| claimed.clone());
     }
 
     /// Whether it should be handed over.
@@ -54,7 +109,8 @@ impl Batch {
     }
 
     /// Adds the run of a child's launch.
-    pub(crate) fn run(&mut self, child: &ScannedChild, launch_us: i64, now_us: i64) {
+    pub(crate) fn run(&mut self, claimed: &ClaimedTask, child: &ScannedChild, launch_us: i64, now_us: i64) {
+        self.note(claimed, child, launch_us, now_us);
         let schedule = &child.schedule;
         // What falls due long after the move, the shard where it lived before never had. Of what it had it may have
         // started or ended some before it heard of the move; the rest it passes on by itself.
@@ -87,19 +143,33 @@ impl Batch {
     }
 
     /// Adds a launch that makes no run.
-    pub(crate) fn skip(&mut self, schedule_uid: Uuid, launch_us: i64, reason: SkipReason, now_us: i64) {
+    pub(crate) fn skip(
+        &mut self,
+        claimed: &ClaimedTask,
+        child: &ScannedChild,
+        launch_us: i64,
+        reason: SkipReason,
+        now_us: i64,
+    ) {
+        self.note(claimed, child, launch_us, now_us);
+        let schedule_uid = child.schedule.uid;
         self.skipped.push(Skipped { schedule_uid, launch_us, reason, recorded_us: now_us });
     }
 
-    /// Adds a launch that was missed.
-    pub(crate) fn miss(&mut self, schedule_uid: Uuid, launch_us: i64, now_us: i64) {
-        self.skip(schedule_uid, launch_us, SkipReason::Missed, now_us);
+    /// Empties it.
+    fn clear(&mut self) {
+        self.runs.clear();
+        self.skipped.clear();
+        self.doubtful.clear();
+        self.late.clear();
+        self.tasks.clear();
     }
 }
 
 impl Emitter {
     /// Hands over what a batch holds, and wakes the shards that have something to do soon.
     pub(crate) async fn flush(&self, batch: &mut Batch, report: &mut RoundReport) -> Result<(), StoreError> {
+        self.put_off(batch).await?;
         if batch.again {
             let skipped = batch.skipped.iter().map(|skip| (skip.schedule_uid, skip.launch_us));
             let known = self.known(skipped).await?;
@@ -108,11 +178,22 @@ impl Emitter {
         let known = self.known(batch.doubtful.iter().copied()).await?;
         batch.runs.retain(|run| !known.contains(&(run.schedule_uid, run.launch_us)));
         if batch.runs.is_empty() && batch.skipped.is_empty() {
+            batch.clear();
             return Ok(());
         }
         tollgate_fault_points::pass("emitter.emit.before");
         let began_us = self.clock.wall_us();
-        let new = self.store.emit(&batch.runs, &batch.skipped).await?;
+        let tasks: Vec<ClaimedTask> = batch.tasks.values().cloned().collect();
+        let handed = self.store.emit_claimed(batch.lease_id, &tasks, &batch.runs, &batch.skipped).await?;
+        let Some(new) = handed else {
+            tracing::info!(
+                tasks = tasks.len(),
+                "another emitter has taken scan tasks over: this one was too slow"
+            );
+            batch.clear();
+            batch.lost = true;
+            return Ok(());
+        };
         self.traces.emitted(&batch.runs, began_us, self.clock.wall_us());
         tollgate_fault_points::pass("emitter.emit.after");
         let soon_us = self.clock.wall_us().saturating_add(SOON_US);
@@ -128,9 +209,21 @@ impl Emitter {
         self.stats.runs.fetch_add(new.into(), Ordering::Relaxed);
         self.stats.missed.fetch_add(missed, Ordering::Relaxed);
         self.stats.paused.fetch_add(paused, Ordering::Relaxed);
-        batch.runs.clear();
-        batch.skipped.clear();
-        batch.doubtful.clear();
+        batch.clear();
+        Ok(())
+    }
+
+    /// Takes out what a former shard of its schedule may still make a run of. An emitter that keeps up has nothing of the kind.
+    async fn put_off(&self, batch: &mut Batch) -> Result<(), StoreError> {
+        for (uid, (homes, tasks)) in std::mem::take(&mut batch.late) {
+            if self.store.is_unheard(uid, &homes).await? {
+                tracing::debug!(%uid, ?homes, "late launches wait until a shard has heard of a change");
+                batch.runs.retain(|run| run.schedule_uid != uid);
+                batch.skipped.retain(|skip| skip.schedule_uid != uid);
+                batch.doubtful.retain(|(doubtful, _)| *doubtful != uid);
+                batch.put_off.extend(tasks);
+            }
+        }
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use tollgate_clock::State;
 use tollgate_core::model::SECOND_US;
 
 use crate::{Emitter, RoundReport};
@@ -27,6 +28,11 @@ impl Emitter {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut backoff: Option<Duration> = None;
         while !stop.is_cancelled() {
+            if self.clock.state() == State::Unknown {
+                // Windows that are opened by a wrong clock stay open for all.
+                nap(NAP, &stop).await;
+                continue;
+            }
             match self.round_until(&stop).await {
                 Ok(report) => {
                     if backoff.take().is_some() {

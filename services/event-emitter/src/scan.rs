@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use tokio_util::sync::CancellationToken;
 use tollgate_core::emit;
-use tollgate_core::model::SECOND_US;
+use tollgate_core::model::{SECOND_US, SkipReason};
 use tollgate_store::StoreError;
 use tollgate_store::emit::{ClaimedTask, ScanPage, ScannedChild};
 use uuid::Uuid;
@@ -71,13 +71,13 @@ impl Emitter {
         report: &mut RoundReport,
         stop: &CancellationToken,
     ) -> Result<(), StoreError> {
-        let mut batch = Batch::new(again);
+        let mut batch = Batch::new(lease.id, again);
         let mut done = Vec::new();
         // The first children of all tasks at once: most tasks have no more.
         let from: Vec<_> = tasks.iter().map(|claimed| (&claimed.task, claimed.checkpoint)).collect();
         let pages = self.store.scan(&from, self.options.page.clamp(1, FIRST_PAGE)).await?;
         for (task, page) in tasks.iter_mut().zip(pages) {
-            if stop.is_cancelled() || self.clock.wall_us() >= lease.until_us {
+            if stop.is_cancelled() || batch.is_lost() || self.clock.wall_us() >= lease.until_us {
                 break;
             }
             match self.scan_task(task, page, lease, &mut batch, report, stop).await {
@@ -94,7 +94,8 @@ impl Emitter {
             }
         }
         self.flush(&mut batch, report).await?;
-        if !done.is_empty() {
+        done.retain(|task| !batch.is_put_off(task));
+        if !done.is_empty() && !batch.is_lost() {
             let now_us = self.clock.wall_us();
             tollgate_fault_points::pass("emitter.checkpoint.before");
             self.store.complete_tasks(&done, lease.id, batch.emitted(), now_us).await?;
@@ -127,9 +128,11 @@ impl Emitter {
             // To read the first page again costs less than a checkpoint after it.
             if !is_first {
                 self.flush(batch, report).await?;
-                self.store.checkpoint(claimed, lease.id, checkpoint).await?;
+                if !batch.is_put_off(claimed) && !batch.is_lost() {
+                    self.store.checkpoint(claimed, lease.id, checkpoint).await?;
+                }
             }
-            if stop.is_cancelled() || self.clock.wall_us() >= lease.until_us {
+            if batch.is_lost() || stop.is_cancelled() || self.clock.wall_us() >= lease.until_us {
                 return Ok(Left::Unfinished);
             }
             let pages = self.store.scan(&[(&claimed.task, claimed.checkpoint)], limit).await?;
@@ -159,13 +162,13 @@ impl Emitter {
             };
             for (at, &launch_us) in launches.iter().enumerate() {
                 match judge.fate(schedule, launch_us, launches.get(at + 1).copied()) {
-                    Ok(Fate::Run) => batch.run(child, launch_us, judge.now_us()),
-                    Ok(Fate::Skip(reason)) => batch.skip(schedule.uid, launch_us, reason, judge.now_us()),
+                    Ok(Fate::Run) => batch.run(claimed, child, launch_us, judge.now_us()),
+                    Ok(Fate::Skip(reason)) => batch.skip(claimed, child, launch_us, reason, judge.now_us()),
                     Ok(Fate::Before) => {}
                     Err(error) => {
                         // Whether it is the latest is not known: it is recorded rather than fired out of time.
                         self.corrupt(child, &error, report);
-                        batch.miss(schedule.uid, launch_us, judge.now_us());
+                        batch.skip(claimed, child, launch_us, SkipReason::Missed, judge.now_us());
                     }
                 }
                 if batch.is_full() {

@@ -2,7 +2,8 @@
 //!
 //! A member is dead when its heartbeat has not changed for TTL and margin *by this process's own monotonic clock*;
 //! nobody compares wall clocks. Two processes may disagree for a while: the fence decides then. A process that is about
-//! to end says so in its heartbeat: it keeps what it has until it gives it up itself, and others are told at once.
+//! to end says so in its heartbeat: it keeps what it has until it gives it up itself, and others are told at once. So does one
+//! whose clock is wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
+use tollgate_clock::State;
 use tollgate_metrics::Role;
 use tollgate_store::StoreError;
 use tollgate_store::handle::{Lease, Member};
@@ -27,6 +29,8 @@ const MARGIN_MS: i64 = 500;
 const FORGET_AFTER_TTLS: i64 = 20;
 /// Added to the roles of a process that is about to end: its leases hold, and it is given no more.
 const LEAVING: &str = ",leaving";
+/// Among the roles of a process whose machine's clock is wrong: it makes way for those whose clock is right.
+const CLOCK_OFF: &str = "clock-off";
 /// How many shards are taken at once: few, so that rows that are locked do not use up the store's connections.
 const TAKES_MAX: usize = 2;
 /// How long news of shards are gathered before they are looked at.
@@ -68,6 +72,8 @@ pub(crate) struct Membership {
     /// Shards that are being taken: a row may be locked by an owner that has died a moment ago, and a heartbeat must not
     /// wait for that.
     taking: BTreeSet<u16>,
+    /// Somebody else could own shards whose clock is right, at the latest look.
+    others: bool,
     takes: JoinSet<Taken>,
     take_slots: Arc<Semaphore>,
     failing: bool,
@@ -85,6 +91,7 @@ impl Membership {
             owners: BTreeMap::new(),
             tasks: JoinSet::new(),
             taking: BTreeSet::new(),
+            others: false,
             takes: JoinSet::new(),
             take_slots: Arc::new(Semaphore::new(TAKES_MAX)),
             failing: false,
@@ -141,10 +148,12 @@ impl Membership {
     async fn beat(&mut self) -> Result<(), StoreError> {
         self.heartbeat += 1;
         let options = &self.shared.options;
-        let leaving = if self.shared.leaving.is_cancelled() { LEAVING } else { "" };
+        let is_off = self.shared.clock.state() != State::Right;
+        let clock = if is_off { format!(",{CLOCK_OFF}") } else { String::new() };
+        let leaving = if self.shared.leaving.is_cancelled() || self.makes_way() { LEAVING } else { "" };
         let member = Member {
             process: self.shared.process.clone(),
-            roles: format!("{}{leaving}", options.roles),
+            roles: format!("{}{clock}{leaving}", options.roles),
             address: options.address.clone(),
             heartbeat: self.heartbeat,
         };
@@ -153,6 +162,15 @@ impl Membership {
         self.shared.trust.renew(began_us);
         options.metrics.heartbeat();
         Ok(())
+    }
+
+    /// A process whose clock is wrong leaves its shards to one whose clock is right, and owns none where it knows no time.
+    fn makes_way(&self) -> bool {
+        match self.shared.clock.state() {
+            State::Right => false,
+            State::Off => self.others,
+            State::Unknown => true,
+        }
     }
 
     fn live(&mut self, members: Vec<Member>) -> Live {
@@ -183,12 +201,18 @@ impl Membership {
         };
         let named = |seen: &Seen| seen.member.process.clone();
         let owners: Vec<&Seen> = live.iter().copied().filter(stays).collect();
+        let others = owners.iter().any(|s| {
+            let is_off = s.member.roles.split(',').any(|role| role == CLOCK_OFF);
+            s.member.process != self.shared.process && !is_off
+        });
         let judges = owners.iter().filter(|s| now_us - s.since_us >= dead_after_us);
-        Live {
+        let live = Live {
             all: live.iter().copied().map(named).collect(),
             judges: judges.copied().map(named).collect(),
             owners: owners.into_iter().map(named).collect(),
-        }
+        };
+        self.others = others;
+        live
     }
 
     /// Takes, keeps or gives up one shard.

@@ -2,7 +2,8 @@
 //!
 //! In: a resource before and after. Out: an [`Audit`] whose difference holds each field that changed. Invariants: no
 //! secret is written; a large payload is named by its size and hash. Generation, uid and queue shard are always
-//! noted, also where both sides are the same, because [`crate::repair`] needs them; a list leaves such entries out.
+//! noted, also where both sides are the same, because the version before this one reads them when it starts; a list leaves
+//! such entries out.
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -123,12 +124,6 @@ pub(crate) fn to_message(audit: &Audit) -> v1::AuditEntry {
 /// A number that an entry notes.
 pub(crate) fn number(difference: &Value, key: &str, side: &str) -> Option<i64> {
     difference.get(key)?.get(side)?.as_i64()
-}
-
-/// The queue shards that an entry notes.
-pub(crate) fn shards(difference: &Value, side: &str) -> Vec<u16> {
-    let noted = difference.get("shards").and_then(|sides| sides.get(side)?.as_array());
-    noted.into_iter().flatten().filter_map(|shard| shard.as_u64()?.try_into().ok()).collect()
 }
 
 fn entry(id: Uuid, deed: &Deed, namespace: &str, resource: String, difference: Map<String, Value>) -> Audit {

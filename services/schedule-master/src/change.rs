@@ -1,14 +1,12 @@
-//! One change of one schedule: what is written, and what must be told to its queue shard.
+//! One change of one schedule: what is written, and the notice for its queue shards.
 
-use tollgate_core::handle::change::ShardSchedule;
-use tollgate_core::handle::control::{Control, Message};
-use tollgate_core::model::{Schedule, SkipReason, Skipped};
-use tollgate_core::plan::Plan;
+use tollgate_core::model::Schedule;
+use tollgate_core::plan::{Notice, Plan};
 use tollgate_store::plan::PlanWrite;
 use uuid::Uuid;
 
 use crate::audit::{self, Deed};
-use crate::placement::{home, message_id};
+use crate::placement::home;
 
 /// A schedule before and after a change. At least one side is there.
 #[derive(Clone, Debug)]
@@ -74,70 +72,34 @@ impl Change {
         })
     }
 
-    /// The message for the first of the shards that must be told, where windows have been opened up to
-    /// `opened_until_us`. None where there is nothing to tell: a new schedule that does not fire before.
-    pub(crate) fn message(&self, opened_until_us: Option<i64>, shards: u16) -> Option<(u16, Message)> {
+    /// What the queue shards must hear of it, where no window that ends after `until_us` is open when it is committed. None
+    /// where there is nothing to tell: a new schedule that does not fire before.
+    pub(crate) fn notice(&self, until_us: i64, shards: u16) -> Option<Notice> {
         let schedule = self.schedule()?;
-        let deleted = self.after.is_none();
         let changed_us = self.deed.at_us;
-        let until_us = opened_until_us.unwrap_or(changed_us).max(changed_us);
-        let launches_us = match &self.after {
-            Some((after, plan)) if after.pause.is_none() => {
-                plan.fires_between(changed_us, until_us).collect()
-            }
-            _ => Vec::new(),
-        };
-        if self.before.is_none() && launches_us.is_empty() {
+        if self.before.is_none()
+            && let Some((_, plan)) = &self.after
+            && plan.fires_between(changed_us, until_us).next().is_none()
+        {
             return None;
         }
-        let row = ShardSchedule {
-            uid: schedule.uid,
+        let deleted = self.after.is_none();
+        Some(Notice {
+            schedule_uid: schedule.uid,
             generation: schedule.generation + i64::from(deleted),
+            namespace: schedule.namespace.clone(),
+            schedule_id: schedule.id.clone(),
+            policy_uid: schedule.policy_uid,
             changed_us,
             until_us,
-            launches_us,
+            way: way(schedule, shards),
             events: schedule.events,
             priority: schedule.priority,
             pause: schedule.pause.clone(),
-            deleted,
-            cursor: None,
-            earlier: Vec::new(),
-            home: None,
-        };
-        let mut onward = way(schedule, shards);
-        let first = onward.remove(0);
-        let message = Message {
-            id: message_id(row.uid, row.generation, first),
-            control: Control::ScheduleChanged {
-                schedule: row,
-                namespace: schedule.namespace.clone(),
-                schedule_id: schedule.id.clone(),
-                policy_uid: schedule.policy_uid,
-                onward,
-            },
-        };
-        Some((first, message))
-    }
-
-    /// The triggers that the emitter will not find any more and that the pause leaves out.
-    pub(crate) fn skipped(&self, opened_until_us: Option<i64>, recorded_us: i64) -> Vec<Skipped> {
-        match (&self.after, opened_until_us) {
-            (Some((after, plan)), Some(until_us)) if after.pause.is_some() => plan
-                .fires_between(self.deed.at_us, until_us)
-                .map(|launch_us| Skipped {
-                    schedule_uid: after.uid,
-                    launch_us,
-                    reason: SkipReason::Paused,
-                    recorded_us,
-                })
-                .collect(),
-            _ => Vec::new(),
-        }
-    }
-
-    /// Whether skips may have been recorded for the time after the change that no longer hold.
-    pub(crate) fn takes_skips_back(&self) -> bool {
-        self.before.as_ref().is_some_and(|before| before.pause.is_some())
+            is_new: self.before.is_none(),
+            was_paused: self.before.as_ref().is_some_and(|before| before.pause.is_some()),
+            timing: (!deleted).then(|| schedule.timing.clone()),
+        })
     }
 }
 

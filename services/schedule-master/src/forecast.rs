@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use tokio_util::sync::CancellationToken;
 use tollgate_core::emit::{self, Task, Window};
 use tollgate_core::model::SECOND_US;
 use tollgate_core::plan::Child;
@@ -74,6 +75,7 @@ impl ScheduleMaster {
     pub(crate) async fn forecast_demand(
         &self,
         request: v1::ForecastDemandRequest,
+        gone: CancellationToken,
     ) -> Result<v1::DemandForecast, Status> {
         let asked = self.asked(&request)?;
         let store = self.store();
@@ -86,11 +88,15 @@ impl ScheduleMaster {
         let registry = store.registry(&eligible).await.map_err(status)?;
         let mut count = Count::default();
         for task in emit::tasks(asked.window, registry) {
-            let groups = self.read(&task, &asked, &mut count).await?;
+            let groups = self.read(&task, &asked, &mut count, &gone).await?;
+            let left = gone.clone();
             let (window, minutes) = (asked.window, asked.minutes);
             // Many fires take long to work out; calls that wait for an answer must not wait for that.
             let work = move || {
                 for (child, together) in groups {
+                    if left.is_cancelled() {
+                        break;
+                    }
                     count.add(&child, together, window, minutes);
                 }
                 count
@@ -146,10 +152,14 @@ impl ScheduleMaster {
         task: &Task,
         asked: &Asked,
         count: &mut Count,
+        gone: &CancellationToken,
     ) -> Result<HashMap<Child, Together>, Status> {
         let mut groups: HashMap<Child, Together> = HashMap::new();
         let mut checkpoint = None;
         loop {
+            if gone.is_cancelled() {
+                return Err(Status::cancelled("the caller has gone"));
+            }
             let pages = self.store().scan(&[(task, checkpoint)], PAGE).await.map_err(status)?;
             let Some(page) = pages.into_iter().next() else { return Ok(groups) };
             count.left_out = count.left_out.saturating_add(page.corrupt);

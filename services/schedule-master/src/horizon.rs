@@ -1,121 +1,201 @@
 //! Decides how a change reaches what has been emitted already.
 //!
-//! In: changes. Out: one transaction, and after it the messages to the queue shards and the skips of paused
-//! schedules. Invariants: the emitter's frontier is read after the commit, so that a window is either opened
-//! later, and scanned with the new children, or lies below that frontier, and is put right by the message; the
-//! messages are tried until they are stored. Not here: what was lost with the process ([`crate::repair`]).
+//! In: changes. Out: one transaction with a notice in the outbox for each change that a queue shard must hear of, and after it
+//! the messages to the shards. Invariants: the emitter's frontier is read after the commit, so that a window is either
+//! opened later, and scanned with the new children, or lies below that frontier, and is put right by the message;
+//! a notice leaves the outbox when its message is posted, not before. Not here: notices that were left behind
+//! ([`crate::outbox`]).
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tollgate_core::handle::control::Message;
-use tollgate_core::model::SkipReason;
+use tollgate_core::model::{MINUTE_US, SkipReason};
+use tollgate_core::plan::{Notice, Plan};
 use tollgate_store::StoreError;
+use tollgate_store::plan::{Delivered, PlanWrite};
+use uuid::Uuid;
 
 use crate::ScheduleMaster;
 use crate::change::Change;
+use crate::notice;
 
-const BACKOFF_MIN: Duration = Duration::from_millis(100);
-const BACKOFF_MAX: Duration = Duration::from_secs(10);
+/// Emitters open no more than this between a look at the frontier and the end of a transaction, where they keep up.
+const OPENED_MEANWHILE_US: i64 = 10 * MINUTE_US;
+/// How far ahead of now they may come in that time where they were behind: longer than windows may be opened ahead.
+const OPENED_AT_ONCE_US: i64 = 26 * 60 * MINUTE_US;
+
+/// Plans at hand, by schedule and generation.
+pub(crate) type Plans = HashMap<(Uuid, i64), Plan>;
+
+/// How patiently notices are delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Somebody waits: the first shard that does not take its messages ends it.
+    AnswerSoon,
+    /// Every shard is tried.
+    TryAll,
+}
 
 impl ScheduleMaster {
     /// Writes changes in one transaction and puts right what has been emitted. To be called where the caller's
     /// leaving does not stop it.
     ///
     /// # Errors
-    /// Of the transaction. What comes after it is retried in the background.
+    /// Of the transaction. What comes after it is done by the next sweep of the outbox where it fails here.
     pub(crate) async fn commit(&self, changes: Vec<Change>) -> Result<(), StoreError> {
         let shards = self.inner.shards;
-        let writes = changes
+        let until_us = self.may_be_open_until_us().await?;
+        let notices: Vec<Notice> =
+            changes.iter().filter_map(|change| change.notice(until_us, shards)).collect();
+        let mut writes: Vec<PlanWrite> = changes
             .iter()
             .filter_map(|change| change.write(self.new_id(change.deed.at_us), shards))
             .collect();
+        let tell = |notice: &Notice| PlanWrite::Tell { notice: Box::new(notice.clone()) };
+        writes.extend(notices.iter().map(tell));
         tollgate_fault_points::pass("master.commit.before");
-        match self.store().write_plan(writes).await {
-            Ok(()) => {
-                tollgate_fault_points::pass("master.commit.after");
-                if let Err(error) = self.correct(&changes).await {
-                    tracing::warn!(%error, "emitted runs are not put right yet; trying again");
-                    self.correct_later(changes, false);
-                }
-                Ok(())
-            }
-            Err(error) => {
-                if matches!(error, StoreError::Unreachable(_) | StoreError::Internal(_)) {
-                    // The commit may have happened all the same.
-                    self.correct_later(changes, true);
-                }
-                Err(error)
-            }
+        // A commit whose outcome is not known has left its notices in the outbox, or has not been.
+        self.store().write_plan(writes).await?;
+        tollgate_fault_points::pass("master.commit.after");
+        if notices.is_empty() {
+            return Ok(());
         }
+        let plans = changes.into_iter().filter_map(|change| change.after).map(|(after, plan)| {
+            let key = (after.uid, after.generation);
+            (key, plan)
+        });
+        if let Err(error) = self.deliver(notices, &plans.collect(), Patience::AnswerSoon).await {
+            tracing::warn!(%error, "emitted runs are not put right yet; the outbox holds what is to be told");
+            self.inner.left_over.notify_one();
+        }
+        Ok(())
     }
 
-    /// Tells the queue shards of changes that have been committed. Harmless when repeated.
-    async fn correct(&self, changes: &[Change]) -> Result<(), StoreError> {
+    /// No window that ends later is open when a transaction that begins now ends.
+    async fn may_be_open_until_us(&self) -> Result<i64, StoreError> {
+        let (frontier, now_us) = (self.store().frontier().await?, self.now_us());
+        Ok(match frontier.opened_until_us {
+            Some(opened_until_us) if opened_until_us >= now_us => opened_until_us + OPENED_MEANWHILE_US,
+            _ => now_us + OPENED_AT_ONCE_US,
+        })
+    }
+
+    /// Tells the queue shards of changes that have been committed, after those of the same schedules that have not been
+    /// told yet. Harmless when repeated.
+    ///
+    /// # Errors
+    /// The first one. What was told before is done.
+    pub(crate) async fn deliver(
+        &self,
+        mut notices: Vec<Notice>,
+        plans: &Plans,
+        patience: Patience,
+    ) -> Result<(), StoreError> {
+        let changed: Vec<(Uuid, i64)> = notices.iter().filter(|notice| !notice.is_new).map(key).collect();
+        if !changed.is_empty() {
+            notices.extend(self.store().outbox_before(&changed).await?);
+        }
+        notices.sort_by_key(key);
+        notices.dedup_by_key(|notice| key(notice));
         let opened_until_us = self.store().frontier().await?.opened_until_us;
-        let now_us = self.now_us();
-        let mut posts: BTreeMap<u16, Vec<Message>> = BTreeMap::new();
-        let mut skipped = Vec::new();
-        for change in changes {
-            if let Some((shard, message)) = change.message(opened_until_us, self.inner.shards) {
-                posts.entry(shard).or_default().push(message);
+        let (mut told, mut held_back, mut failed) = (Vec::new(), HashSet::new(), None);
+        'all: for wave in waves(&notices) {
+            for (shard, notices) in wave {
+                let (mut messages, mut done) = (Vec::new(), Vec::new());
+                for notice in notices {
+                    if held_back.contains(&notice.schedule_uid) {
+                        continue;
+                    }
+                    match self.say(notice, plans, opened_until_us) {
+                        Some((message, delivered)) => {
+                            messages.extend(message);
+                            done.push(delivered);
+                        }
+                        None => drop(held_back.insert(notice.schedule_uid)),
+                    }
+                }
+                match self.post(shard, &messages).await {
+                    Ok(()) => told.extend(done),
+                    Err(error) => {
+                        held_back.extend(done.iter().map(|one| one.schedule_uid));
+                        failed.get_or_insert(error);
+                        if patience == Patience::AnswerSoon {
+                            break 'all;
+                        }
+                    }
+                }
             }
-            if let (true, Some(before), Some(until_us)) =
-                (change.takes_skips_back(), &change.before, opened_until_us)
-            {
-                let at_us = change.deed.at_us;
-                self.store().forget_skipped(before.uid, SkipReason::Paused, at_us, until_us).await?;
+        }
+        tollgate_fault_points::pass("master.outbox.before");
+        told.sort_by_key(|one| (one.schedule_uid, one.generation));
+        if !told.is_empty() {
+            let skips = self.store().outbox_delivered(&told).await?;
+            if skips > 0 {
+                self.options().metrics.skipped(SkipReason::Paused, skips);
             }
-            skipped.extend(change.skipped(opened_until_us, now_us));
         }
-        if !skipped.is_empty() {
-            self.store().emit(&[], &skipped).await?;
-            self.options().metrics.skipped(SkipReason::Paused, skipped.len() as u64);
-        }
-        self.post(posts).await
+        failed.map_or(Ok(()), Err)
     }
 
-    /// Puts messages into the inboxes of their shards and wakes the owners.
-    pub(crate) async fn post(&self, posts: BTreeMap<u16, Vec<Message>>) -> Result<(), StoreError> {
-        for (shard, messages) in posts {
-            self.store().post(shard, &messages).await?;
+    /// The message of a notice, if it has one, and what follows once it is posted. None where its timing cannot be read.
+    fn say(
+        &self,
+        notice: &Notice,
+        plans: &Plans,
+        opened_until_us: Option<i64>,
+    ) -> Option<(Option<Message>, Delivered)> {
+        let read;
+        let plan = match (&notice.timing, plans.get(&key(notice))) {
+            (None, _) => None,
+            (Some(_), Some(plan)) => Some(plan),
+            (Some(timing), None) => match Plan::forecast(timing, notice.schedule_uid.as_bytes()) {
+                Ok(plan) => {
+                    read = plan;
+                    Some(&read)
+                }
+                Err(error) => {
+                    let (namespace, schedule) = (&notice.namespace, &notice.schedule_id);
+                    tracing::error!(namespace, schedule, %error, "a notice is passed over: its timing cannot be compiled");
+                    return None;
+                }
+            },
+        };
+        let message = notice::message(notice, plan, opened_until_us);
+        Some((message, notice::delivered(notice, plan, opened_until_us, self.now_us())))
+    }
+
+    /// Puts messages into the inbox of a shard and wakes its owner.
+    async fn post(&self, shard: u16, messages: &[Message]) -> Result<(), StoreError> {
+        if !messages.is_empty() {
+            self.store().post(shard, messages).await?;
             tollgate_fault_points::pass("master.message.after");
             self.wake(shard);
         }
         Ok(())
     }
+}
 
-    /// Corrects until the store takes it; with `verify` only those changes that turn out to be committed.
-    fn correct_later(&self, changes: Vec<Change>, verify: bool) {
-        let master = self.clone();
-        tokio::spawn(async move {
-            let mut pause = BACKOFF_MIN;
-            while let Err(error) = master.correct_committed(&changes, verify).await {
-                tracing::debug!(%error, "emitted runs are not put right yet");
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(BACKOFF_MAX);
-            }
-            tracing::info!(changes = changes.len(), "emitted runs have been put right");
-        });
-    }
+fn key(notice: &Notice) -> (Uuid, i64) {
+    (notice.schedule_uid, notice.generation)
+}
 
-    async fn correct_committed(&self, changes: &[Change], verify: bool) -> Result<(), StoreError> {
-        if !verify {
-            return self.correct(changes).await;
-        }
-        let mut committed = Vec::with_capacity(changes.len());
-        for change in changes {
-            let Some(schedule) = change.schedule() else { continue };
-            let stored = self.store().schedule(&schedule.namespace, &schedule.id).await?;
-            let is_there = match (&change.after, stored) {
-                (Some((after, _)), Some(stored)) => *after == stored,
-                (None, stored) => stored.is_none_or(|stored| stored.uid != schedule.uid),
-                (Some(_), None) => false,
-            };
-            if is_there {
-                committed.push(change.clone());
+/// Notices in the order of schedules and generations as waves, by shard: of one schedule, what another shard hears first
+/// comes in a later wave. Messages to one shard may go together, because an inbox is read in the order of generations.
+fn waves(notices: &[Notice]) -> Vec<BTreeMap<u16, Vec<&Notice>>> {
+    let mut waves: Vec<BTreeMap<u16, Vec<&Notice>>> = Vec::new();
+    let mut before: Option<(&Notice, usize)> = None;
+    for notice in notices {
+        let wave = match before {
+            Some((last, wave)) if last.schedule_uid == notice.schedule_uid => {
+                wave + usize::from(last.first() != notice.first())
             }
+            _ => 0,
+        };
+        if waves.len() <= wave {
+            waves.push(BTreeMap::new());
         }
-        self.correct(&committed).await
+        waves[wave].entry(notice.first()).or_default().push(notice);
+        before = Some((notice, wave));
     }
+    waves
 }

@@ -4,8 +4,8 @@
 //! [`ScheduleChanged`](tollgate_core::handle::control::Control::ScheduleChanged) message to the queue shard of the
 //! schedule, which puts right what the emitter has emitted already.
 //! Invariants: a refused call writes nothing; an update that changes nothing writes nothing; a change that was
-//! begun is carried to its end whether or not its caller waits; a message that was lost with its process is made
-//! again by [`ScheduleMaster::repair`].
+//! begun is carried to its end whether or not its caller waits; what the queue shards must hear of a change is written with it,
+//! and whatever is left is delivered by [`ScheduleMaster::sweep_until`].
 //! Not here: scanning, firing, releases. The Schedule Master never reads tokens and never writes runs but those
 //! that a user asks for.
 
@@ -16,11 +16,12 @@ mod draft;
 mod forecast;
 mod horizon;
 mod lists;
+mod notice;
+mod outbox;
 mod placement;
 mod policies;
 mod preview;
 mod quota;
-mod repair;
 mod runs;
 mod schedules;
 mod secrets;
@@ -53,8 +54,6 @@ pub struct Options {
     pub apply_chunk: usize,
     /// The most resources of one ApplyResources call.
     pub apply_max: usize,
-    /// How far back [`ScheduleMaster::repair`] looks, in seconds.
-    pub repair_s: i64,
     /// What seals signing secrets, header values and payloads.
     pub keys: Arc<Keys>,
     /// How much each namespace may have and do.
@@ -69,7 +68,6 @@ impl Default for Options {
             retention_s: 45 * 24 * 3600,
             apply_chunk: 500,
             apply_max: 100_000,
-            repair_s: 600,
             keys: Arc::default(),
             quotas: Quotas::default(),
             metrics: Metrics::default(),
@@ -97,6 +95,10 @@ struct Inner {
     writes: quota::Writes,
     /// Held by whoever makes schedules where their number is bounded.
     making: tokio::sync::Mutex<()>,
+    /// Told when a notice could not be delivered.
+    left_over: tokio::sync::Notify,
+    /// How much waits in the outbox.
+    waiting: outbox::Waiting,
 }
 
 impl ScheduleMaster {
@@ -122,6 +124,8 @@ impl ScheduleMaster {
             manual_us: AtomicI64::new(0),
             writes: quota::Writes::default(),
             making: tokio::sync::Mutex::default(),
+            left_over: tokio::sync::Notify::default(),
+            waiting: outbox::Waiting::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }

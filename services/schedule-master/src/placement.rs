@@ -18,19 +18,6 @@ pub(crate) fn home(schedule: &Schedule, shards: u16) -> u16 {
     shard_of(schedule.policy_uid.unwrap_or(schedule.uid), shards)
 }
 
-/// The id of the message that tells `shard` of a generation of `uid`, so that telling it twice is harmless.
-pub(crate) fn message_id(uid: Uuid, generation: i64, shard: u16) -> Uuid {
-    let digest = Sha256::new()
-        .chain_update(b"generation")
-        .chain_update(uid.as_bytes())
-        .chain_update(generation.to_be_bytes())
-        .chain_update(shard.to_be_bytes())
-        .finalize();
-    let mut bytes = [0_u8; 16];
-    bytes.copy_from_slice(&digest[..16]);
-    Uuid::from_bytes(bytes)
-}
-
 /// Makes ids that sort by time (UUID v7), also those of one millisecond.
 pub(crate) struct Ids(Mutex<ContextV7>);
 
@@ -72,13 +59,5 @@ mod tests {
         assert!(made.is_sorted());
         assert!(made.windows(2).all(|pair| pair[0] != pair[1]));
         assert!(ids.at(1_780_000_000_001_000) > made[999]);
-    }
-
-    #[test]
-    fn messages_differ_by_generation_and_shard() {
-        let id = message_id(Uuid::nil(), 1, 0);
-        assert_eq!(id, message_id(Uuid::nil(), 1, 0));
-        assert_ne!(id, message_id(Uuid::nil(), 2, 0));
-        assert_ne!(id, message_id(Uuid::nil(), 1, 1));
     }
 }

@@ -6,6 +6,7 @@
 use prost_types::FieldMask;
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::{Pause, Policy};
+use tollgate_core::plan::message_id;
 use tollgate_proto::convert::{self, Name, names, policy};
 use tollgate_proto::{FieldError, field, mask, v1};
 use tollgate_store::plan::PlanWrite;
@@ -13,7 +14,6 @@ use tonic::Status;
 
 use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
-use crate::placement::message_id;
 use crate::schedules::{again, check_etag};
 use tollgate_status::{status, status_of_create};
 
@@ -177,7 +177,7 @@ impl ScheduleMaster {
         let named = (policy.namespace.as_str(), policy.id.as_str());
         let audit = audit::of_policy(self.new_id(deed.at_us), deed, stored, Some(&policy), named);
         let message = Message {
-            id: message_id(policy.uid, policy.generation, policy.shard),
+            id: message_id(policy.uid, policy.generation),
             control: Control::PolicyChanged { policy: policy.clone() },
         };
         let expected_generation = stored.map(|stored| stored.generation);
@@ -194,7 +194,7 @@ impl ScheduleMaster {
             shard: stored.shard,
             expected_generation: stored.generation,
             message: Message {
-                id: message_id(stored.uid, stored.generation + 1, stored.shard),
+                id: message_id(stored.uid, stored.generation + 1),
                 control: Control::PolicyDeleted { uid: stored.uid },
             },
             audit: audit::of_policy(self.new_id(deed.at_us), deed, Some(stored), None, named),

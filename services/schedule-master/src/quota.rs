@@ -112,8 +112,9 @@ impl Writes {
 }
 
 impl ScheduleMaster {
-    /// Takes writes from what a namespace may do in a second.
+    /// Takes writes from what a namespace may do in a second, unless too much of what it changed waits to be told.
     pub(crate) fn admit_writes(&self, namespace: &str, count: usize) -> Result<(), Status> {
+        self.admit_notices(namespace)?;
         let per_s = self.options().quotas.of(namespace).writes;
         if per_s == 0 || count == 0 {
             return Ok(());

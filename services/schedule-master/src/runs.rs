@@ -6,6 +6,7 @@ use serde_json::json;
 use tollgate_core::model::{Counts, DAY_US, EVENTS_MAX, Run, RunId, RunKind, RunState, SECOND_US, Schedule};
 use tollgate_proto::convert::{self, names, run, schedule::PRIORITIES};
 use tollgate_proto::{FieldError, v1};
+use tollgate_store::StoreError;
 use tollgate_store::plan::PlanWrite;
 use tonic::Status;
 
@@ -53,7 +54,7 @@ impl ScheduleMaster {
         ];
         // Noted before it is made: a run without a note would be worse than a note without a run.
         self.note(&schedule, Deed { at_us: launch_us, actor, action: "trigger" }, &details).await?;
-        if self.hand_over(std::slice::from_ref(&made)).await? == 0 {
+        if self.hand_over(&schedule, std::slice::from_ref(&made)).await? == 0 {
             return Err(Status::aborted("a run with this launch time exists already; try again"));
         }
         self.wake(made.shard);
@@ -91,7 +92,7 @@ impl ScheduleMaster {
             ];
             self.note(&schedule, Deed { at_us: now_us, actor, action: "backfill" }, &details).await?;
             for chunk in runs.chunks(CHUNK) {
-                created += self.hand_over(chunk).await?;
+                created += self.hand_over(&schedule, chunk).await?;
             }
             self.wake(home(&schedule, self.inner.shards));
         }
@@ -103,9 +104,16 @@ impl ScheduleMaster {
     }
 
     /// How many of these runs are new.
-    async fn hand_over(&self, runs: &[Run]) -> Result<u32, Status> {
+    async fn hand_over(&self, schedule: &Schedule, runs: &[Run]) -> Result<u32, Status> {
         let began_us = self.now_us();
-        let new = self.store().emit(runs, &[]).await.map_err(status)?;
+        let policy = schedule.policy_uid.zip(schedule.policy.clone());
+        let new = self.store().emit_by_hand(runs, policy).await.map_err(|error| match error {
+            StoreError::NotFound { what } => Status::aborted(format!(
+                "{what} was deleted meanwhile, and {} no longer uses it; try again",
+                names::of_schedule(&schedule.namespace, &schedule.id)
+            )),
+            error => status(error),
+        })?;
         self.options().metrics.traces().emitted(runs, began_us, self.now_us());
         Ok(new)
     }

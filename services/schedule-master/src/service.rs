@@ -6,6 +6,7 @@
 use std::future::Future;
 
 use tokio_stream::StreamExt as _;
+use tokio_util::sync::CancellationToken;
 use tollgate_auth::{Access, Named, Standing};
 use tollgate_metrics::{Metrics, Role};
 use tollgate_proto::v1;
@@ -214,7 +215,13 @@ impl ScheduleMasterService for ScheduleMaster {
         &self,
         request: Request<v1::ForecastDemandRequest>,
     ) -> Result<Response<v1::DemandForecast>, Status> {
-        read!(self, request, forecast_demand)
+        admit(&request)?;
+        // Nothing is left of a forecast whose caller has gone.
+        let gone = CancellationToken::new();
+        let _here = gone.clone().drop_guard();
+        let master = self.clone();
+        let call = async move { master.forecast_demand(request.into_inner(), gone).await };
+        carried(self.options().metrics.clone(), call).await
     }
 
     async fn list_schedule_children(

@@ -4,11 +4,14 @@
 mod world;
 
 use serde_json::json;
+use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::{MINUTE_US, SECOND_US};
+use tollgate_core::plan::Notice;
 use tollgate_proto::v1;
 use tollgate_schedule_master::shard_of;
+use tollgate_store::plan::PlanWrite;
 use uuid::Uuid;
-use world::{NOW_S, NOW_US, Told, World, given_policy, given_schedule};
+use world::{NOW_US, Told, World, given_policy, given_schedule};
 
 const PAUSED: i32 = v1::SkipReason::Paused as i32;
 
@@ -182,56 +185,91 @@ async fn drain(world: &World) {
     }
 }
 
-#[tokio::test]
-async fn a_repair_tells_again_what_was_changed_lately() {
-    let mut world = World::new().await;
-    world.open_window(5).await;
-    world.create("old", json!({})).await.unwrap();
-    world.clock.advance_us(11 * MINUTE_US);
-    let start_us = (NOW_S + 5 * 60) * SECOND_US;
-    let window = tollgate_core::emit::Window { start_us, end_us: start_us + 10 * MINUTE_US };
-    world.store.open_window(window, &[], world.clock.wall_us()).await.unwrap();
-    let made = world.create("made", json!({})).await.unwrap();
-    let moved = world.create("moved", json!({})).await.unwrap();
-    let old = home(&world, &moved.uid);
-    let policy = policy_elsewhere(&mut world, old).await;
-    world.update("moved", json!({"policy": policy.name}), &["policy"]).await.unwrap();
-    world.create("paused", json!({})).await.unwrap();
-    world.pause("paused", "why").await;
-    world.create("gone", json!({})).await.unwrap();
-    world.delete("gone", "").await.unwrap();
-    world.create("later", json!({"triggers": [{"cron": "0 3 * * *"}]})).await.unwrap();
-    let ids = ["made", "moved", "paused", "gone"];
-    let latest = |told: Vec<(u16, tollgate_core::handle::control::Message)>| {
-        ids.map(|id| {
-            let mut found: Vec<_> = told
-                .iter()
-                .filter(|(_, message)| format!("{message:?}").contains(&format!("schedule_id: {id:?}")))
-                .map(|(shard, message)| (format!("{message:?}"), *shard, message.id))
-                .collect();
-            found.sort_by_key(|(text, ..)| text.contains("generation: 2"));
-            found.pop()
-        })
-    };
-    let before = latest(world.inbox().await);
-    assert!(before.iter().all(Option::is_some));
+/// As a process leaves them that dies between the commit of a change and its message.
+async fn leave_behind(world: &World, notices: Vec<Notice>) {
+    let tell = |notice| PlanWrite::Tell { notice: Box::new(notice) };
+    world.store.write_plan(notices.into_iter().map(tell).collect()).await.unwrap();
+}
 
-    world.master.repair().await.unwrap();
-    assert_eq!(latest(world.inbox().await), before, "what waits is not doubled");
-    drain(&world).await;
-    assert!(world.inbox().await.is_empty());
-    world.master.repair().await.unwrap();
-    let again = world.inbox().await;
-    assert_eq!(again.len(), ids.len(), "{again:?}");
-    let again = latest(again);
-    assert_eq!(again[..3], before[..3]);
-    let (gone, deletion) = (again[3].as_ref().unwrap(), before[3].as_ref().unwrap());
-    assert_eq!((gone.1, gone.2), (deletion.1, deletion.2));
-    for part in ["deleted: true", "generation: 2", &format!("until_us: {}", window.end_us)] {
-        assert!(gone.0.contains(part) && deletion.0.contains(part), "{part}: {gone:?} {deletion:?}");
+fn left(uid: Uuid, generation: i64, way: &[u16]) -> Notice {
+    Notice {
+        schedule_uid: uid,
+        generation,
+        namespace: "default".to_owned(),
+        schedule_id: "left".to_owned(),
+        policy_uid: None,
+        changed_us: NOW_US - 10 + generation,
+        until_us: NOW_US + 10 * MINUTE_US,
+        way: way.to_vec(),
+        events: 1,
+        priority: 5,
+        pause: None,
+        is_new: false,
+        was_paused: false,
+        timing: Some(tollgate_core::model::Timing {
+            triggers: vec![tollgate_core::model::Trigger::Interval { every_s: 60, anchor_us: Some(0) }],
+            time_zone: "UTC".to_owned(),
+            ..Default::default()
+        }),
     }
-    assert_eq!(again[0].as_ref().unwrap().1, home(&world, &made.uid));
-    assert_eq!(again[1].as_ref().unwrap().1, home(&world, &moved.uid));
-    assert!(again[1].as_ref().unwrap().0.contains(&format!("onward: [{}]", policy.shard)));
-    assert_eq!(world.skipped("paused").await.len(), 4);
+}
+
+#[tokio::test]
+async fn what_was_left_in_the_outbox_is_told_in_order_and_once() {
+    let mut world = World::new().await;
+    let until_us = world.open_window(3).await;
+    let (paused, gone) = (Uuid::from_u128(7 << 64), Uuid::from_u128(9 << 64));
+    let pause =
+        tollgate_core::model::Pause { reason: "why".to_owned(), actor: "alice".to_owned(), since_us: NOW_US };
+    let resumed = Notice { was_paused: true, ..left(paused, 3, &[4]) };
+    let deleted = Notice { timing: None, ..left(gone, 3, &[5, 6]) };
+    let notices =
+        vec![Notice { pause: Some(pause), ..left(paused, 2, &[4]) }, resumed, left(gone, 2, &[6]), deleted];
+    leave_behind(&world, notices).await;
+    world.master.sweep().await.unwrap();
+    assert!(world.inbox().await.is_empty(), "whoever wrote them a moment ago delivers them");
+    world.clock.advance_us(2 * SECOND_US);
+    world.master.sweep().await.unwrap();
+    let inbox = world.inbox().await;
+    let told: Vec<(u16, i64, bool)> = inbox
+        .iter()
+        .filter_map(|(shard, message)| match &message.control {
+            Control::ScheduleChanged { schedule, .. } => {
+                assert_eq!(schedule.until_us, until_us);
+                Some((*shard, schedule.generation, schedule.deleted))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, [(4, 2, false), (4, 3, false), (5, 3, true), (6, 2, false)], "an inbox has its order");
+    assert!(world.store.list_skipped(paused, None, 9).await.unwrap().is_empty(), "the pause was lifted");
+    assert!(world.store.outbox_lanes().await.unwrap().is_empty());
+    drain(&world).await;
+    world.master.sweep().await.unwrap();
+    assert!(world.inbox().await.is_empty());
+
+    // A change tells first what was left of those before it.
+    let made = world.create("a", json!({})).await.unwrap();
+    let uid: Uuid = made.uid.parse().unwrap();
+    leave_behind(&world, vec![Notice { changed_us: NOW_US, ..left(uid, 0, &[home(&world, &made.uid)]) }])
+        .await;
+    world.pause("a", "why").await;
+    let generations: Vec<i64> = world.inbox().await.iter().filter_map(generation).collect();
+    assert_eq!(generations, [0, 1, 2]);
+    assert!(world.store.outbox_lanes().await.unwrap().is_empty());
+}
+
+fn generation((_, message): &(u16, Message)) -> Option<i64> {
+    match &message.control {
+        Control::ScheduleChanged { schedule, .. } => Some(schedule.generation),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn a_schedule_that_fires_much_later_leaves_no_notice() {
+    let mut world = World::new().await;
+    world.open_window(3).await;
+    world.create("a", json!({"triggers": [{"cron": "0 3 * * *"}]})).await.unwrap();
+    assert!(world.inbox().await.is_empty() && world.store.outbox_lanes().await.unwrap().is_empty());
 }

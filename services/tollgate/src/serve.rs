@@ -7,6 +7,7 @@ mod door;
 mod files;
 mod listen;
 mod sight;
+mod time;
 mod tls;
 mod upkeep;
 
@@ -140,11 +141,12 @@ pub(crate) async fn start(config: ServeConfig) -> anyhow::Result<Running> {
         tracing::warn!("other processes cannot reach {scheme}://{address}; name an address with --advertise");
     }
     let stop = CancellationToken::new();
-    let door = door::open(auth, &config, &store, &Clock::system(), &stop).await?;
+    let clock = Clock::system();
+    let door = door::open(auth, &config, &store, &clock, &stop).await?;
     let (connections, incoming) = listen::queue();
     let inside = listen::Inside(connections.clone());
     let targets = target_options(&config, auth, files);
-    let parts = Parts::start(&config, targets, store.clone(), address, &stop, (&door, inside)).await?;
+    let parts = Parts::start(&config, targets, store.clone(), clock, address, &stop, (&door, inside)).await?;
     let entrance =
         Entrance { listener, tls, door, connections, incoming, connections_max: files.connections_max };
     let task = tokio::spawn(serve(parts, entrance, config, stop.clone(), store));
@@ -177,11 +179,11 @@ impl Parts {
         config: &ServeConfig,
         targets: TargetOptions,
         store: Arc<dyn Store>,
+        clock: Clock,
         address: SocketAddr,
         stop: &CancellationToken,
         (door, inside): (&Door, listen::Inside),
     ) -> anyhow::Result<Self> {
-        let clock = Clock::system();
         let keys = secret_keys(config)?;
         let traces = sight::traces(config, address)?;
         let metrics = Metrics::with_traces(traces.clone());
@@ -192,6 +194,12 @@ impl Parts {
             let peers = peers.clone();
             Arc::new(move |shard| peers.wake(shard))
         };
+        // Before any role looks at the time.
+        let shared = config.store.starts_with("postgres");
+        let tolerance_ms = config.clock_offset_max_ms;
+        let keeper =
+            time::Keeper::start(store.clone(), clock.clone(), metrics.clone(), shared, tolerance_ms).await;
+        tokio::spawn(keeper.run(stop.clone()));
         let (health, health_service) = tonic_health::server::health_reporter();
         let mut services = RoutesBuilder::default();
         services.add_service(health_service);
@@ -200,8 +208,13 @@ impl Parts {
         if config.roles.contains(&Role::Handler) {
             let handler = EventHandler::new(
                 store.clone(),
-                Targets::new(TargetOptions { traces: traces.clone(), keys: keys.clone(), ..targets })
-                    .context("cannot set up HTTP and SQS")?,
+                Targets::new(TargetOptions {
+                    traces: traces.clone(),
+                    keys: keys.clone(),
+                    clock: clock.clone(),
+                    ..targets
+                })
+                .context("cannot set up HTTP and SQS")?,
                 clock.clone(),
                 peers.clone(),
                 handler_options(config, address, &metrics),
@@ -230,15 +243,17 @@ impl Parts {
         if config.roles.contains(&Role::Master) {
             let options = master_options(config, &metrics, &keys);
             let master = ScheduleMaster::new(store.clone(), clock.clone(), wake, options).await?;
-            master.repair().await?;
+            let (sweeper, token) = (master.clone(), stop.clone());
+            roles.push(tokio::spawn(async move { sweeper.sweep_until(token).await }));
             let service = ScheduleMasterServiceServer::new(master);
             services.add_service(service.max_decoding_message_size(config.message_max));
             health.set_serving::<ScheduleMasterServiceServer<ScheduleMaster>>().await;
             let token = stop.clone();
-            roles.push(tokio::spawn(upkeep::run(store, clock, config.retention_days, token)));
+            let (clock, days) = (clock.clone(), config.retention_days);
+            roles.push(tokio::spawn(upkeep::run(store, clock, days, token)));
         }
         let console = if config.roles.contains(&Role::Console) {
-            Some(console::router(config, address, stop, door, inside)?)
+            Some(console::router(config, clock, address, stop, door, inside)?)
         } else {
             None
         };

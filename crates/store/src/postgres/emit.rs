@@ -1,6 +1,6 @@
 //! Windows, scan tasks and the launch index.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -9,9 +9,11 @@ use futures::FutureExt as _;
 use sqlx::PgConnection;
 use tollgate_core::emit::{Task, Window};
 use tollgate_core::model::{Run, SkipReason, Skipped};
+use tollgate_core::plan::message_ids;
 use uuid::Uuid;
 
 use super::Postgres;
+use crate::batch::judge_policies;
 use crate::emit::{Checkpoint, ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
 use crate::failure::Failure;
 use crate::rows::{
@@ -142,6 +144,81 @@ impl EmitStore for Postgres {
         Ok(new)
     }
 
+    async fn emit_claimed(
+        &self,
+        lease_id: Uuid,
+        tasks: &[ClaimedTask],
+        runs: &[Run],
+        skipped: &[Skipped],
+    ) -> Result<Option<u32>, StoreError> {
+        let tasks = Arc::new(task_rows(tasks)?);
+        let (rows, skipped) = (run_rows(runs), Arc::new(skipped_rows(skipped)));
+        // Where a transaction of several shards costs more than several transactions, each has its own.
+        let by_shard = self.in_steps.load(Ordering::Relaxed);
+        let mut parts: Vec<Arc<[RunRow]>> =
+            rows.chunk_by(|a, b| !by_shard || a.shard_id == b.shard_id).map(Arc::from).collect();
+        if parts.is_empty() {
+            parts.push(Arc::from([]));
+        }
+        let (last, mut new) = (parts.len() - 1, 0);
+        for (number, rows) in parts.into_iter().enumerate() {
+            let tasks = Arc::clone(&tasks);
+            let skipped = if number == last { Arc::clone(&skipped) } else { Arc::default() };
+            let inserted = self
+                .run_tx("emit_claimed", move |connection| {
+                    let (tasks, rows, skipped) =
+                        (Arc::clone(&tasks), Arc::clone(&rows), Arc::clone(&skipped));
+                    async move {
+                        if !hold_tasks(connection, lease_id, &tasks).await? {
+                            return Ok(None);
+                        }
+                        let new = insert_runs(connection, &rows).await?;
+                        insert_skipped(connection, &skipped).await?;
+                        Ok(Some(new))
+                    }
+                    .boxed()
+                })
+                .await?;
+            let Some(inserted) = inserted else { return Ok(None) };
+            new += u32::try_from(inserted).unwrap_or(u32::MAX);
+        }
+        Ok(Some(new))
+    }
+
+    async fn emit_by_hand(&self, runs: &[Run], policy: Option<(Uuid, String)>) -> Result<u32, StoreError> {
+        let runs = Arc::new(run_rows(runs));
+        let policy: Arc<BTreeMap<Uuid, String>> = Arc::new(policy.into_iter().collect());
+        self.work.run_tx("emit_by_hand", move |connection| {
+            let (runs, policy) = (Arc::clone(&runs), Arc::clone(&policy));
+            async move {
+                if !policy.is_empty() {
+                    let wanted: Vec<Uuid> = policy.keys().copied().collect();
+                    let query = sqlx::query_scalar(sql!("policies_hold")).bind(wanted);
+                    judge_policies(&policy, &query.fetch_all(&mut *connection).await?)?;
+                }
+                Ok(u32::try_from(insert_runs(connection, &runs).await?).unwrap_or(u32::MAX))
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn is_unheard(&self, schedule_uid: Uuid, shards: &[u16]) -> Result<bool, StoreError> {
+        let query = sqlx::query(sql!("outbox_has")).bind(schedule_uid);
+        if !self.work.judge(rows!(self.work, query))?.is_empty() {
+            return Ok(true);
+        }
+        let ids = message_ids(schedule_uid);
+        for shard in shards {
+            let query =
+                sqlx::query(sql!("inbox_has")).bind(i32::from(*shard)).bind(*ids.start()).bind(*ids.end());
+            if !self.work.judge(rows!(self.work, query))?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     async fn checkpoint(
         &self,
         task: &ClaimedTask,
@@ -261,6 +338,17 @@ async fn complete(
 async fn count(connection: &mut PgConnection, start_us: i64, runs: u32) -> Result<(), Failure> {
     sqlx::query(sql!("windows_count")).bind(start_us).bind(i64::from(runs)).execute(connection).await?;
     Ok(())
+}
+
+/// Whether all tasks are still claimed under the lease. They stay so until the commit.
+async fn hold_tasks(
+    connection: &mut PgConnection,
+    lease_id: Uuid,
+    tasks: &[TaskRow],
+) -> Result<bool, Failure> {
+    let query =
+        columns!(sqlx::query(sql!("tasks_hold")).bind(lease_id), tasks; start_us zone launch_expression);
+    Ok(query.fetch_all(connection).await?.len() == tasks.len())
 }
 
 /// Adds runs. Answers how many were new.

@@ -160,6 +160,19 @@ impl HistoryStore for Postgres {
         pruned.other += self.prune_table("prune_windows", sql!("prune_windows"), None, spare_us).await?;
         Ok(pruned)
     }
+
+    async fn pruned_before_us(&self) -> Result<Option<i64>, StoreError> {
+        let rows: Vec<i64> = self.work.judge(rows!(self.work, sqlx::query_scalar(sql!("pruning_read"))))?;
+        Ok(rows.into_iter().next())
+    }
+
+    async fn note_pruning(&self, from_us: Option<i64>, to_us: i64) -> Result<bool, StoreError> {
+        self.work.run_tx("note_pruning", move |connection| {
+            let query = sqlx::query(sql!("pruning_move")).bind(from_us).bind(to_us);
+            async move { Ok(query.execute(connection).await?.rows_affected() == 1) }.boxed()
+        })
+        .await
+    }
 }
 
 impl Postgres {

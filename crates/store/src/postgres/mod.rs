@@ -139,6 +139,11 @@ impl Store for Postgres {
         Ok(())
     }
 
+    async fn clock_us(&self) -> Result<Option<i64>, StoreError> {
+        let rows: Vec<i64> = self.work.judge(rows!(self.work, sqlx::query_scalar(sql!("clock"))))?;
+        Ok(rows.into_iter().next())
+    }
+
     async fn close(&self) {
         // From here on nothing is kept.
         let pools = [&self.pulse, &self.commits, &self.work, &self.people].map(|door| door.pool.close());

@@ -1,11 +1,13 @@
 //! Schedules, policies and children.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use sqlx::PgConnection;
-use tollgate_core::model::{Policy, Schedule};
+use tollgate_core::model::{Policy, Schedule, SkipReason};
+use tollgate_core::plan::Notice;
 use uuid::Uuid;
 
 use super::Postgres;
@@ -15,9 +17,10 @@ use crate::batch::{
     judge_policies, judge_users,
 };
 use crate::failure::Failure;
-use crate::plan::{Audit, Filter, PlanStore, PlanWrite, StoredChild};
+use crate::plan::{Audit, Delivered, Filter, OutboxLane, OutboxPage, PlanStore, PlanWrite, StoredChild};
 use crate::rows::{
-    AuditRow, ChildRow, CountRow, PolicyRow, Registry, ScheduleRow, all, audit, id_range, sound_page,
+    AuditRow, ChildRow, CountRow, LaneRow, NoticeKey, NoticeRow, PolicyRow, Registry, ScheduleRow, Word as _,
+    all, audit, id_range, outbox_page, skipped_rows, sound, sound_page,
 };
 
 #[async_trait]
@@ -140,20 +143,70 @@ impl PlanStore for Postgres {
         Ok(entries)
     }
 
-    async fn audit_since(
-        &self,
-        from_us: i64,
-        after: Option<Uuid>,
-        limit: u32,
-    ) -> Result<Vec<Audit>, StoreError> {
-        let query = sqlx::query_as::<_, AuditRow>(sql!("audit_since"))
-            .bind(from_us)
-            .bind(after)
-            .bind(i64::from(limit));
-        let (entries, found) = audit(self.people.judge(rows!(self.people, query))?);
-        self.corruption.also(("audit log", String::new()), found);
-        Ok(entries)
+    async fn outbox_lanes(&self) -> Result<Vec<OutboxLane>, StoreError> {
+        let query = sqlx::query_as::<_, LaneRow>(sql!("outbox_lanes"));
+        let (lanes, found) = sound(None, self.work.judge(rows!(self.work, query))?);
+        self.corruption.found(("outbox lanes", String::new()), found);
+        Ok(lanes)
     }
+
+    async fn outbox(
+        &self,
+        shard: u16,
+        namespace: &str,
+        after: Option<(i64, Uuid)>,
+        limit: u32,
+    ) -> Result<OutboxPage, StoreError> {
+        let (after_us, after_uid) = after.unwrap_or((i64::MIN, Uuid::nil()));
+        let query = sqlx::query_as::<_, NoticeRow>(sql!("outbox_page"))
+            .bind(i32::from(shard))
+            .bind(namespace.to_owned())
+            .bind(after_us)
+            .bind(after_uid)
+            .bind(i64::from(limit));
+        let (page, found) = outbox_page(self.work.judge(rows!(self.work, query))?, limit);
+        self.corruption.page(("outbox", format!("{shard} {namespace}")), after.is_none(), found);
+        Ok(page)
+    }
+
+    async fn outbox_before(&self, told: &[(Uuid, i64)]) -> Result<Vec<Notice>, StoreError> {
+        let told = NoticeKey::of(told);
+        let query =
+            columns!(sqlx::query_as::<_, NoticeRow>(sql!("outbox_before")), told; schedule_uid generation);
+        // What cannot be read is named where its lane is.
+        Ok(sound(None, self.work.judge(rows!(self.work, query))?).0)
+    }
+
+    async fn outbox_delivered(&self, delivered: &[Delivered]) -> Result<u64, StoreError> {
+        let delivered: Arc<[Delivered]> = Arc::from(delivered);
+        self.work.run_tx("outbox_delivered", move |connection| {
+            let delivered = Arc::clone(&delivered);
+            async move { take_out(connection, &delivered).await }.boxed()
+        })
+        .await
+    }
+}
+
+async fn take_out(connection: &mut PgConnection, delivered: &[Delivered]) -> Result<u64, Failure> {
+    let keys = NoticeKey::of_delivered(delivered);
+    let query =
+        columns!(sqlx::query_as::<_, (Uuid, i64)>(sql!("outbox_delete")), keys; schedule_uid generation);
+    let gone: BTreeSet<(Uuid, i64)> = query.fetch_all(&mut *connection).await?.into_iter().collect();
+    let mut skips = 0;
+    for one in delivered.iter().filter(|one| gone.contains(&(one.schedule_uid, one.generation))) {
+        if let Some((after_us, until_us)) = one.taken_back {
+            sqlx::query(sql!("skipped_forget"))
+                .bind(one.schedule_uid)
+                .bind(after_us)
+                .bind(until_us)
+                .bind(SkipReason::Paused.word())
+                .execute(&mut *connection)
+                .await?;
+        }
+        super::emit::insert_skipped(connection, &skipped_rows(&one.skipped)).await?;
+        skips += one.skipped.len() as u64;
+    }
+    Ok(skips)
 }
 
 async fn write(connection: &mut PgConnection, batch: &Batch) -> Result<(), Failure> {
@@ -170,6 +223,11 @@ async fn write(connection: &mut PgConnection, batch: &Batch) -> Result<(), Failu
     if !batch.audit.is_empty() {
         let query = columns!(sqlx::query(sql!("audit_insert")), batch.audit;
             id at_us actor namespace resource action difference);
+        query.execute(&mut *connection).await?;
+    }
+    if !batch.outbox.is_empty() {
+        let query = columns!(sqlx::query(sql!("outbox_insert")), batch.outbox;
+            schedule_uid generation shard namespace changed_us body);
         query.execute(connection).await?;
     }
     Ok(())

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use sqlx::FromRow;
 use tollgate_core::model::{Policy, RunSpec, Schedule};
-use tollgate_core::plan::Child;
+use tollgate_core::plan::{Child, Notice};
 use uuid::Uuid;
 
-use super::{corrupt, count, json, parse, text};
+use super::{corrupt, count, json, parse, shard_of, sound, text};
 use crate::StoreError;
 use crate::corrupt::CorruptRow;
-use crate::plan::{Audit, Filter, StoredChild};
+use crate::plan::{Audit, Delivered, Filter, OutboxLane, OutboxPage, StoredChild};
 
 /// A row of `schedules` to be written.
 #[derive(Clone, Debug, Serialize)]
@@ -111,6 +111,105 @@ impl PolicyNew {
             generation: policy.generation,
             updated_us: policy.updated_us,
         })
+    }
+}
+
+/// A row of `plan_outbox` to be written.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct OutboxRow {
+    pub(crate) schedule_uid: Uuid,
+    pub(crate) generation: i64,
+    pub(crate) shard: i32,
+    pub(crate) namespace: String,
+    pub(crate) changed_us: i64,
+    pub(crate) body: String,
+}
+
+impl OutboxRow {
+    /// The row of a notice.
+    pub(crate) fn new(notice: &Notice) -> Result<Self, StoreError> {
+        Ok(Self {
+            schedule_uid: notice.schedule_uid,
+            generation: notice.generation,
+            shard: i32::from(notice.first()),
+            namespace: notice.namespace.clone(),
+            changed_us: notice.changed_us,
+            body: json(notice)?,
+        })
+    }
+}
+
+/// A notice as it is read.
+#[derive(Debug, FromRow)]
+pub(crate) struct NoticeRow {
+    pub(crate) schedule_uid: Uuid,
+    pub(crate) generation: i64,
+    pub(crate) changed_us: i64,
+    pub(crate) body: String,
+}
+
+impl TryFrom<NoticeRow> for Notice {
+    type Error = StoreError;
+
+    fn try_from(row: NoticeRow) -> Result<Self, StoreError> {
+        let key = || format!("schedule {}, generation {}", row.schedule_uid, row.generation);
+        let read = parse("body", &row.body).and_then(|notice: Notice| {
+            let same = (notice.schedule_uid, notice.generation) == (row.schedule_uid, row.generation);
+            if same && !notice.way.is_empty() {
+                Ok(notice)
+            } else {
+                Err(("body", "it is of another change, or names no shard".to_owned()))
+            }
+        });
+        read.map_err(corrupt("plan_outbox", key))
+    }
+}
+
+/// The page that a lane's rows make, and those that cannot be read.
+pub(crate) fn outbox_page(rows: Vec<NoticeRow>, limit: u32) -> (OutboxPage, Vec<CorruptRow>) {
+    let full = rows.len() >= limit as usize;
+    let next = rows.last().filter(|_| full).map(|row| (row.changed_us, row.schedule_uid));
+    let (notices, found) = sound(None, rows);
+    (OutboxPage { notices, next }, found)
+}
+
+/// How many notices wait in a lane.
+#[derive(Debug, FromRow)]
+pub(crate) struct LaneRow {
+    pub(crate) shard: i32,
+    pub(crate) namespace: String,
+    pub(crate) waiting: i64,
+}
+
+impl TryFrom<LaneRow> for OutboxLane {
+    type Error = StoreError;
+
+    fn try_from(row: LaneRow) -> Result<Self, StoreError> {
+        let shard = shard_of("shard", row.shard);
+        let shard = shard.map_err(corrupt("plan_outbox", || format!("notices of {}", row.namespace)))?;
+        Ok(Self { shard, namespace: row.namespace, waiting: u64::try_from(row.waiting).unwrap_or_default() })
+    }
+}
+
+/// The key of a notice.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct NoticeKey {
+    pub(crate) schedule_uid: Uuid,
+    pub(crate) generation: i64,
+}
+
+impl NoticeKey {
+    /// Keys as a statement takes them.
+    pub(crate) fn of(keys: &[(Uuid, i64)]) -> Vec<Self> {
+        keys.iter().map(|&(schedule_uid, generation)| Self { schedule_uid, generation }).collect()
+    }
+
+    /// The keys of delivered notices, in the order in which their rows are locked.
+    pub(crate) fn of_delivered(delivered: &[Delivered]) -> Vec<Self> {
+        let mut keys: Vec<(Uuid, i64)> =
+            delivered.iter().map(|one| (one.schedule_uid, one.generation)).collect();
+        keys.sort_unstable();
+        Self::of(&keys)
     }
 }
 

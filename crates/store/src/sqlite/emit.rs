@@ -1,6 +1,6 @@
 //! Windows, scan tasks and the launch index.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,9 +8,11 @@ use futures::FutureExt as _;
 use sqlx::SqliteConnection;
 use tollgate_core::emit::{Task, Window};
 use tollgate_core::model::{Run, SkipReason, Skipped};
+use tollgate_core::plan::message_ids;
 use uuid::Uuid;
 
 use super::Sqlite;
+use crate::batch::judge_policies;
 use crate::emit::{Checkpoint, ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
 use crate::failure::Failure;
 use crate::rows::{
@@ -127,6 +129,65 @@ impl EmitStore for Sqlite {
             .boxed()
         })
         .await
+    }
+
+    async fn emit_claimed(
+        &self,
+        lease_id: Uuid,
+        tasks: &[ClaimedTask],
+        runs: &[Run],
+        skipped: &[Skipped],
+    ) -> Result<Option<u32>, StoreError> {
+        let tasks = Arc::new(task_rows(tasks)?);
+        let (runs, skipped) = (Arc::new(run_rows(runs)), Arc::new(skipped_rows(skipped)));
+        self.run_tx("emit_claimed", move |connection| {
+            let (tasks, runs, skipped) = (Arc::clone(&tasks), Arc::clone(&runs), Arc::clone(&skipped));
+            async move {
+                let held = sqlx::query(sql!("tasks_hold")).bind(lease_id).bind(json(&*tasks)?);
+                if held.fetch_all(&mut *connection).await?.len() != tasks.len() {
+                    return Ok(None);
+                }
+                let new = insert_runs(connection, &runs).await?;
+                insert_skipped(connection, &skipped).await?;
+                Ok(Some(u32::try_from(new).unwrap_or(u32::MAX)))
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn emit_by_hand(&self, runs: &[Run], policy: Option<(Uuid, String)>) -> Result<u32, StoreError> {
+        let runs = Arc::new(run_rows(runs));
+        let policy: Arc<BTreeMap<Uuid, String>> = Arc::new(policy.into_iter().collect());
+        self.run_tx("emit_by_hand", move |connection| {
+            let (runs, policy) = (Arc::clone(&runs), Arc::clone(&policy));
+            async move {
+                if !policy.is_empty() {
+                    let wanted: Vec<Uuid> = policy.keys().copied().collect();
+                    let query = sqlx::query_scalar(sql!("policies_hold")).bind(json(&wanted)?);
+                    judge_policies(&policy, &query.fetch_all(&mut *connection).await?)?;
+                }
+                Ok(u32::try_from(insert_runs(connection, &runs).await?).unwrap_or(u32::MAX))
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn is_unheard(&self, schedule_uid: Uuid, shards: &[u16]) -> Result<bool, StoreError> {
+        let query = sqlx::query(sql!("outbox_has")).bind(schedule_uid);
+        if self.judge(query.fetch_optional(&self.readers).await)?.is_some() {
+            return Ok(true);
+        }
+        let ids = message_ids(schedule_uid);
+        for shard in shards {
+            let query =
+                sqlx::query(sql!("inbox_has")).bind(i32::from(*shard)).bind(*ids.start()).bind(*ids.end());
+            if self.judge(query.fetch_optional(&self.readers).await)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     async fn checkpoint(

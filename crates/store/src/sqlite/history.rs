@@ -158,6 +158,18 @@ impl HistoryStore for Sqlite {
         pruned.other += self.prune_table("prune_windows", sql!("prune_windows"), None, spare_us).await?;
         Ok(pruned)
     }
+
+    async fn pruned_before_us(&self) -> Result<Option<i64>, StoreError> {
+        self.judge(sqlx::query_scalar(sql!("pruning_read")).fetch_optional(&self.readers).await)
+    }
+
+    async fn note_pruning(&self, from_us: Option<i64>, to_us: i64) -> Result<bool, StoreError> {
+        self.run_tx("note_pruning", move |connection| {
+            let query = sqlx::query(sql!("pruning_move")).bind(from_us).bind(to_us);
+            async move { Ok(query.execute(connection).await?.rows_affected() == 1) }.boxed()
+        })
+        .await
+    }
 }
 
 impl Sqlite {

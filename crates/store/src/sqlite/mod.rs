@@ -118,6 +118,10 @@ impl Store for Sqlite {
         self.judge(pong).map(drop)
     }
 
+    async fn clock_us(&self) -> Result<Option<i64>, StoreError> {
+        Ok(None)
+    }
+
     async fn close(&self) {
         self.readers.close().await;
         self.writer.close().await;

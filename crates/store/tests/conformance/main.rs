@@ -62,7 +62,8 @@ conformance! {
         policy_is_replaced_and_tells_its_shard all_or_nothing children_are_replaced_in_order registry_counts_children
         delete_and_create_again_in_one_transaction several_by_id_leave_out_the_missing list_pages_in_id_order
         list_filters_hold_together policies_are_listed_and_filtered audit_is_newest_first_by_page
-        audit_is_read_from_a_moment_on deleting_keeps_runs ten_thousand_schedules concurrent_writers_keep_the_registry corrupt_schedule_is_named
+        notices_wait_in_their_order_until_they_are_delivered a_corrupt_notice_is_passed_over pruning_is_noted_once
+        deleting_keeps_runs ten_thousand_schedules concurrent_writers_keep_the_registry corrupt_schedule_is_named
         text_survives;
     batches: batches_round_trip plain_commit_writes_runs_and_ends plain_commit_is_fenced commit_of_runs_alone_is_fenced
         plain_commit_of_a_run_that_is_not_there_writes_nothing

@@ -2,8 +2,9 @@
 
 use futures::future::join_all;
 use tollgate_core::handle::control::Control;
-use tollgate_core::model::{Schedule, Target};
-use tollgate_store::plan::{Filter, PlanWrite};
+use tollgate_core::model::{MINUTE_US, Schedule, SkipReason, Skipped, Target};
+use tollgate_core::plan::Notice;
+use tollgate_store::plan::{Delivered, Filter, OutboxLane, PlanWrite};
 use tollgate_store::{Store, StoreError};
 use uuid::Uuid;
 
@@ -308,18 +309,105 @@ pub(crate) async fn audit_is_newest_first_by_page(place: &Place) {
     assert_eq!(store.audit("other", None, None, 10).await.unwrap(), []);
 }
 
-pub(crate) async fn audit_is_read_from_a_moment_on(place: &Place) {
-    let store = place.open().await;
-    let mut notes: Vec<_> = (0..5).map(|_| audit("namespaces/default/schedules/one")).collect();
-    for (i, note) in notes.iter_mut().enumerate() {
-        note.id = Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_0000 + i as u128);
-        note.at_us = NOON_US + i as i64;
-        note.namespace = format!("n-{}", i % 2);
+fn notice(schedule: &Schedule, generation: i64, shard: u16) -> Notice {
+    Notice {
+        schedule_uid: schedule.uid,
+        generation,
+        namespace: schedule.namespace.clone(),
+        schedule_id: schedule.id.clone(),
+        policy_uid: None,
+        changed_us: NOON_US + generation,
+        until_us: NOON_US + MINUTE_US,
+        way: vec![shard, 9],
+        events: 3,
+        priority: 5,
+        pause: None,
+        is_new: generation == 1,
+        was_paused: false,
+        timing: Some(schedule.timing.clone()),
     }
-    write(&*store, notes.iter().map(|audit| PlanWrite::Note { audit: audit.clone() }).collect()).await;
-    let first = store.audit_since(NOON_US + 1, None, 2).await.unwrap();
-    assert_eq!(first, notes[1..3], "of all namespaces, oldest first");
-    assert_eq!(store.audit_since(NOON_US + 1, Some(first[1].id), 9).await.unwrap(), notes[3..]);
+}
+
+fn tell(notice: &Notice) -> PlanWrite {
+    PlanWrite::Tell { notice: Box::new(notice.clone()) }
+}
+
+/// Notices are written with the change or not at all, read lane by lane in their order, and leave once.
+pub(crate) async fn notices_wait_in_their_order_until_they_are_delivered(place: &Place) {
+    let store = place.open().await;
+    let (a, b) = (schedule("a"), schedule("b"));
+    let first = notice(&a, 1, 3);
+    store.write_plan(vec![put(&a, None, vec![]), tell(&first)]).await.unwrap();
+    let taken = schedule("a");
+    let refused = store.write_plan(vec![put(&taken, None, vec![]), tell(&notice(&b, 1, 3))]).await;
+    assert!(matches!(refused, Err(StoreError::Conflict { .. })), "{refused:?}");
+    let later = [notice(&a, 2, 3), notice(&a, 3, 4), notice(&b, 2, 3)];
+    store.write_plan(later.iter().map(tell).collect()).await.unwrap();
+    let lane = |shard, waiting| OutboxLane { shard, namespace: a.namespace.clone(), waiting };
+    assert_eq!(store.outbox_lanes().await.unwrap(), [lane(3, 3), lane(4, 1)]);
+    let page = store.outbox(3, &a.namespace, None, 2).await.unwrap();
+    assert_eq!(page.notices[0], first);
+    let rest = store.outbox(3, &a.namespace, page.next, 2).await.unwrap();
+    let mut seen: Vec<Notice> = page.notices.into_iter().chain(rest.notices).collect();
+    assert_eq!(rest.next, None);
+    seen[1..].sort_by_key(|notice| notice.schedule_uid != a.uid);
+    assert_eq!(seen, [first.clone(), later[0].clone(), later[2].clone()]);
+    assert!(store.outbox(3, "other", None, 9).await.unwrap().notices.is_empty());
+    let before = store.outbox_before(&[(a.uid, 3), (b.uid, 2)]).await.unwrap();
+    assert_eq!(before, [first, later[0].clone()]);
+
+    let skip = |launch_us| Skipped {
+        schedule_uid: a.uid,
+        launch_us,
+        reason: SkipReason::Paused,
+        recorded_us: NOON_US,
+    };
+    let paused = Delivered {
+        schedule_uid: a.uid,
+        generation: 1,
+        taken_back: None,
+        skipped: vec![skip(NOON_US + 10), skip(NOON_US + 20)],
+    };
+    let resumed = Delivered {
+        schedule_uid: a.uid,
+        generation: 2,
+        taken_back: Some((NOON_US + 10, NOON_US + 99)),
+        skipped: vec![],
+    };
+    assert_eq!(store.outbox_delivered(&[paused.clone(), resumed]).await.unwrap(), 2);
+    let skipped = async || store.list_skipped(a.uid, None, 9).await.unwrap();
+    assert_eq!(skipped().await, [skip(NOON_US + 10)]);
+    assert_eq!(store.outbox_delivered(&[paused]).await.unwrap(), 0, "somebody has delivered it");
+    assert_eq!(skipped().await, [skip(NOON_US + 10)]);
+    assert_eq!(store.outbox_lanes().await.unwrap(), [lane(3, 1), lane(4, 1)]);
+    store.close().await;
+}
+
+/// One that cannot be read is named and passed over, and those after it are read.
+pub(crate) async fn a_corrupt_notice_is_passed_over(place: &Place) {
+    let store = place.open().await;
+    let (a, b) = (schedule("a"), schedule("b"));
+    store.write_plan(vec![tell(&notice(&a, 1, 3)), tell(&notice(&b, 2, 3))]).await.unwrap();
+    place.sql("UPDATE plan_outbox SET body = '{}' WHERE generation = 1").await;
+    let page = store.outbox(3, &a.namespace, None, 1).await.unwrap();
+    assert!(page.notices.is_empty());
+    let page = store.outbox(3, &a.namespace, page.next, 1).await.unwrap();
+    assert_eq!(page.notices, [notice(&b, 2, 3)]);
+    let corrupt = store.corrupt_rows();
+    assert_eq!((corrupt.len(), corrupt[0].table), (1, "plan_outbox"));
+    store.close().await;
+}
+
+/// Whoever prunes says how far before; of two that saw the same, one goes on.
+pub(crate) async fn pruning_is_noted_once(place: &Place) {
+    let store = place.open().await;
+    assert_eq!(store.pruned_before_us().await.unwrap(), None);
+    assert!(store.note_pruning(None, 5).await.unwrap());
+    assert!(!store.note_pruning(None, 6).await.unwrap());
+    assert!(!store.note_pruning(Some(4), 6).await.unwrap());
+    assert!(store.note_pruning(Some(5), 6).await.unwrap());
+    assert_eq!(store.pruned_before_us().await.unwrap(), Some(6));
+    store.close().await;
 }
 
 pub(crate) async fn deleting_keeps_runs(place: &Place) {

@@ -27,10 +27,10 @@ const SHORT: [&str; 12] = [
 /// Statements that read a whole shard, or a table in the order of an index, because that is what they are for.
 const WHOLE: [&str; 12] = [
     "audit_list",
-    "audit_since",
     "batches_load",
     "inbox_list",
     "news",
+    "outbox_lanes",
     "prune_specs",
     "prune_windows",
     "runs_list_open",

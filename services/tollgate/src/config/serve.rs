@@ -131,6 +131,8 @@ pub(crate) struct ServeConfig {
     pub(crate) retrying_max: u32,
     /// A process that has shown no sign of life for so long has lost its shards, in milliseconds.
     pub(crate) lease_ttl_ms: i64,
+    /// How far the machine's clock and the database's may differ, in milliseconds; 0: they are not compared.
+    pub(crate) clock_offset_max_ms: i64,
     /// Whether deliveries may go to addresses that are not public; by `auth` where absent.
     pub(crate) allow_private_addresses: Option<PrivateAddresses>,
     /// Connections to HTTP targets in use at once; by the limit of open files where absent.
@@ -181,6 +183,7 @@ impl Default for ServeConfig {
             sends_max: 1_024,
             retrying_max: 1_000,
             lease_ttl_ms: 6_000,
+            clock_offset_max_ms: 5_000,
             allow_private_addresses: None,
             target_connections_max: None,
             sqs_endpoints: Vec::new(),

@@ -63,7 +63,7 @@ impl Setting {
 }
 
 /// Every setting of `tollgate serve`.
-pub(crate) static SETTINGS: [Setting; 36] = [
+pub(crate) static SETTINGS: [Setting; 37] = [
     Setting {
         key: "store",
         flag: "store",
@@ -293,6 +293,16 @@ pub(crate) static SETTINGS: [Setting; 36] = [
         is_map: false,
         set: |config, text| whole(text, 1, 500..=600_000).map(|ms| config.lease_ttl_ms = ms),
         show: |config| duration(config.lease_ttl_ms, 1),
+    },
+    Setting {
+        key: "clock_offset_max",
+        flag: "clock-offset-max",
+        placeholder: "DURATION",
+        meaning: "How far the clocks of this machine and of the database may differ; 0s: they are not compared.",
+        expected: "whole milliseconds from 0s to 1h",
+        is_map: false,
+        set: |config, text| whole(text, 1, 0..=3_600_000).map(|ms| config.clock_offset_max_ms = ms),
+        show: |config| duration(config.clock_offset_max_ms, 1),
     },
     Setting {
         key: "allow_private_addresses",

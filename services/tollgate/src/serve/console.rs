@@ -26,6 +26,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// An address that is none.
 pub(super) fn router(
     config: &ServeConfig,
+    clock: Clock,
     address: SocketAddr,
     stop: &CancellationToken,
     door: &Door,
@@ -44,7 +45,7 @@ pub(super) fn router(
     };
     tracing::info!("the console is at {}://{}/", config.scheme(), own(address));
     let secure = config.tls_cert.is_some();
-    let (clock, stop) = (Clock::system(), stop.child_token());
+    let stop = stop.child_token();
     let options = Options { clock, stop, secure, login: login(door).map(|admit| Login { admit, secure }) };
     Ok(tollgate_console::router(channel, options))
 }

@@ -26,6 +26,7 @@ pub(super) fn sources(
         let store = store.clone();
         async move { store.ping().await.map_err(|_| "the database does not answer; the log says more".to_owned()) }
     }));
+    sources.must(super::time::ready(clock));
     sources.must(check("process", move || {
         let stopping = stop.is_cancelled();
         async move { if stopping { Err("it is being stopped".to_owned()) } else { Ok(()) } }

@@ -86,6 +86,21 @@ impl EmitStore for Hooked {
     async fn emit(&self, runs: &[Run], skipped: &[Skipped]) -> Result<u32, StoreError> {
         self.around("emit", self.inner.emit(runs, skipped)).await
     }
+    async fn emit_claimed(
+        &self,
+        lease_id: Uuid,
+        tasks: &[ClaimedTask],
+        runs: &[Run],
+        skipped: &[Skipped],
+    ) -> Result<Option<u32>, StoreError> {
+        self.around("emit", self.inner.emit_claimed(lease_id, tasks, runs, skipped)).await
+    }
+    async fn emit_by_hand(&self, runs: &[Run], policy: Option<(Uuid, String)>) -> Result<u32, StoreError> {
+        self.around("emit_by_hand", self.inner.emit_by_hand(runs, policy)).await
+    }
+    async fn is_unheard(&self, uid: Uuid, shards: &[u16]) -> Result<bool, StoreError> {
+        self.around("is_unheard", self.inner.is_unheard(uid, shards)).await
+    }
     async fn checkpoint(
         &self,
         task: &ClaimedTask,

@@ -69,6 +69,7 @@ fn every_field_is_in_the_table() {
         sends_max: _,
         retrying_max: _,
         lease_ttl_ms: _,
+        clock_offset_max_ms: _,
         allow_private_addresses: _,
         target_connections_max: _,
         sqs_endpoints: _,
