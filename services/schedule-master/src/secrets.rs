@@ -57,7 +57,10 @@ pub async fn reseal(store: &dyn Store, keys: &Keys) -> Result<Resealing, StoreEr
         }
     };
     done.resealed = resealed;
-    reseal_installation(store, keys, &mut done).await?;
+    // Where a key is missing, these may not be the keys of the processes that are to start with it.
+    if done.failed.is_empty() {
+        reseal_installation(store, keys, &mut done).await?;
+    }
     done.rewritten = store.scrub().await?;
     Ok(done)
 }
