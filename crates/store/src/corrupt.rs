@@ -75,15 +75,6 @@ impl Corruption {
         }
     }
 
-    /// Takes what a page of a part has found: of the first, in place of what was known, else beside it.
-    pub(crate) fn page(&self, part: Part, is_first: bool, rows: Vec<CorruptRow>) {
-        if is_first {
-            self.found(part, rows);
-        } else {
-            self.also(part, rows);
-        }
-    }
-
     /// Takes what the next read of a part has found, beside what the reads before it have.
     pub(crate) fn also(&self, part: Part, mut rows: Vec<CorruptRow>) {
         let parts = self.known.lock().unwrap_or_else(PoisonError::into_inner);

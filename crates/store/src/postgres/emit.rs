@@ -165,6 +165,7 @@ impl EmitStore for Postgres {
             let tasks = Arc::clone(&tasks);
             let skipped = if number == last { Arc::clone(&skipped) } else { Arc::default() };
             let inserted = self
+                .work
                 .run_tx("emit_claimed", move |connection| {
                     let (tasks, rows, skipped) =
                         (Arc::clone(&tasks), Arc::clone(&rows), Arc::clone(&skipped));

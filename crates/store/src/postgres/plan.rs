@@ -165,7 +165,8 @@ impl PlanStore for Postgres {
             .bind(after_uid)
             .bind(i64::from(limit));
         let (page, found) = outbox_page(self.work.judge(rows!(self.work, query))?, limit);
-        self.corruption.page(("outbox", format!("{shard} {namespace}")), after.is_none(), found);
+        let (first, last) = (after.is_none(), page.next.is_none());
+        self.corruption.page(("outbox", format!("{shard} {namespace}")), found, first, last);
         Ok(page)
     }
 

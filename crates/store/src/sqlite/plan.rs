@@ -156,7 +156,8 @@ impl PlanStore for Sqlite {
             .bind(after_uid)
             .bind(i64::from(limit));
         let (page, found) = outbox_page(self.judge(query.fetch_all(&self.readers).await)?, limit);
-        self.corruption.page(("outbox", format!("{shard} {namespace}")), after.is_none(), found);
+        let (first, last) = (after.is_none(), page.next.is_none());
+        self.corruption.page(("outbox", format!("{shard} {namespace}")), found, first, last);
         Ok(page)
     }
 
