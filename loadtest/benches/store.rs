@@ -50,7 +50,7 @@ impl Owner {
 
     fn cycle(&mut self) {
         let Some(commit) = self.machine.answer() else { return };
-        self.runtime.block_on(self.store.commit(&mut self.lease, &commit.changes)).unwrap();
+        self.runtime.block_on(self.store.commit(&self.lease, &commit.changes)).unwrap();
         self.machine.committed();
     }
 

@@ -128,7 +128,6 @@ async fn transaction_of_a_frozen_owner_is_ended_by_the_server() {
     let waited_ms = began.elapsed().as_millis();
     assert!((2_000..5_500).contains(&waited_ms), "the takeover waited {waited_ms} ms");
     assert_eq!(lease.owner, "next");
-    let lease = lease;
     store.commit(&lease, &changes()).await.unwrap();
     drop(holder);
     place.remove().await;
