@@ -77,6 +77,8 @@ pub(crate) struct Journal {
     /// Somebody may work on these, as a delivery of them ended in doubt.
     doubtful: HashSet<u32>,
     working: HashSet<u32>,
+    /// A call that releases these is under way.
+    releasing: HashSet<u32>,
     /// The latest attempt of each event that has come.
     latest: HashMap<u32, u32>,
 }
@@ -139,12 +141,39 @@ impl Journal {
         self.working.remove(&event);
         self.doubtful.remove(&event);
         self.leaves(event, at_us);
-        self.latest.get(&event).copied().unwrap_or(1)
+        self.latest(event)
     }
 
     /// The service has said RELEASED.
     pub(crate) fn released(&mut self, event: u32, at_us: i64) {
         self.entries.push(Entry { at_us, event, what: What::Released });
+    }
+
+    /// A call that releases is to start. False where one is under way.
+    pub(crate) fn begins_release(&mut self, event: u32) -> bool {
+        self.releasing.insert(event)
+    }
+
+    /// It has been answered.
+    pub(crate) fn ends_release(&mut self, event: u32) {
+        self.releasing.remove(&event);
+    }
+
+    /// The latest attempt of an event that has come.
+    pub(crate) fn latest(&self, event: u32) -> u32 {
+        self.latest.get(&event).copied().unwrap_or(1)
+    }
+
+    /// How many events of a schedule have been done.
+    pub(crate) fn done_of(&self, schedule: &str) -> usize {
+        let is_one = |number: &&u32| self.events[**number as usize].schedule.starts_with(schedule);
+        self.done.iter().filter(is_one).count()
+    }
+
+    /// The queue shards from which something of these schedules has come.
+    pub(crate) fn shards_of(&self, kind: &str) -> HashSet<u16> {
+        let of_kind = self.events.iter().filter(|event| event.schedule.starts_with(kind));
+        of_kind.filter_map(Event::shard).collect()
     }
 
     /// Whether the work on an event has been done.

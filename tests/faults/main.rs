@@ -11,6 +11,7 @@ mod campaign;
 mod journal;
 mod load;
 mod machine;
+mod names;
 mod order;
 mod postgres;
 mod process;
@@ -139,7 +140,13 @@ async fn judge(
     campaign.run().await?;
     campaign.heal().await?;
     progress("no more faults; draining");
-    let last_us = campaign.load.ordered().due.iter().map(|due| due.launch_us).max().unwrap_or_default();
+    // So that what fell due last has been fired.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    campaign.load.end_healthy().await;
+    let last_us = {
+        let ordered = campaign.load.ordered();
+        ordered.due.iter().filter(|due| due.required).map(|due| due.launch_us).max().unwrap_or_default()
+    };
     let wait_us = (last_us - tollgate_tests::now_us()).clamp(0, 60_000_000);
     tokio::time::sleep(Duration::from_micros(u64::try_from(wait_us)?)).await;
     // What is still sent again comes to its end first.
@@ -160,6 +167,7 @@ async fn judge(
         journal: &journal,
         records: &records,
         disturbances: &campaign.log.disturbances,
+        watches: &campaign.log.watches,
         ahead: campaign.log.ahead,
     });
     let report = Report { wish, verdict: &verdict, campaign, took_s: began.elapsed().as_secs(), commit };
