@@ -28,7 +28,7 @@ const UNDER_WAY_US: i64 = 300_000;
 /// Deliveries must resume within this time after a fault has ended.
 const RESUME_MAX: Duration = Duration::from_secs(60);
 /// How long healthy work is watched before the first fault.
-const CALM: Duration = Duration::from_secs(6);
+const CALM: Duration = Duration::from_secs(5);
 /// No new wave is made while so many events wait.
 const BACKLOG_MAX: u64 = 2_500;
 /// How far the wall clock is moved.
@@ -272,6 +272,9 @@ impl Campaign {
             Some(victim) => self.shards_of(victim).await,
             None => (None, None),
         };
+        if fault.spares_others() {
+            self.settle_down().await;
+        }
         let (since, began_us) = (self.sink.journal().entries.len(), now_us());
         progress(&format!("{kind}: {fault:?}"));
         for process in &self.processes {

@@ -121,10 +121,10 @@ impl Order {
     /// lost between two processes.
     fn promises_to_others(&mut self, faults: &mut Vec<Fault>) {
         let World { lease, postgres, names, change_point, short, .. } = self.world;
-        let long = self.ms(9_000..13_000);
+        let long = if short { self.ms(6_000..7_000) } else { self.ms(9_000..13_000) };
         faults.push(Fault::BlackHole { events: 1_400, length: long });
         // Longer than what is emitted ahead, so that the message is missed.
-        let down = lease + self.ms(11_000..13_000);
+        let down = self.ms(11_000..13_000);
         if let Some(point) = change_point {
             faults.push(Fault::ChangeLost { victim: self.victim(), how: Loss::Point(point), down });
         }

@@ -86,6 +86,11 @@ pub(crate) async fn free_by_hand(
     Ok(freed)
 }
 
+/// Whether every process answers and every queue shard has an owner among them.
+pub(crate) async fn is_owned(processes: &[Process]) -> bool {
+    statuses(processes).await.is_some_and(|statuses| unowned(&statuses).is_empty())
+}
+
 /// What every process says; none where one does not answer.
 async fn statuses(processes: &[Process]) -> Option<Vec<HandlerStatus>> {
     let mut all = Vec::new();

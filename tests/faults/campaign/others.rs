@@ -10,10 +10,15 @@ use tollgate_tests::resources::PARENT;
 use tonic::transport::Channel;
 
 use super::{Campaign, progress};
+use crate::records;
 use crate::sink::kind;
 
 /// What has been held up comes to its end within this time.
 const DRAIN_MAX: Duration = Duration::from_secs(90);
+/// Queue shards find owners within this time.
+const SETTLED_MAX: Duration = Duration::from_secs(20);
+/// What waited is made up for within this time.
+const SETTLES: Duration = Duration::from_secs(2);
 /// People who read at once, at each process.
 const READERS: usize = 40;
 /// Schedules and events that share one slow queue.
@@ -25,8 +30,8 @@ impl Campaign {
     /// The look-ups of one name hang.
     pub(super) async fn hang_lookups(&self, events: u32, length: Duration) -> Result<bool> {
         let names = self.names.as_ref().context("there is no name server")?;
-        let id = self.load.unnamed(self.number(), events).await;
         names.hang(true);
+        let id = self.load.unnamed(self.number(), events).await;
         tokio::time::sleep(length).await;
         names.hang(false);
         self.drain(&id, events).await;
@@ -132,8 +137,26 @@ impl Campaign {
         self.near = Some(shards.iter().copied().collect());
         self.postgres()?.add_unreadable(&shards).await?;
         tokio::time::sleep(length).await;
-        self.postgres()?.remove_unreadable().await?;
-        Ok(true)
+        // Whoever writes to them at this moment wins.
+        let mut removed = self.postgres()?.remove_unreadable().await;
+        for _ in 0..5 {
+            if removed.is_ok() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            removed = self.postgres()?.remove_unreadable().await;
+        }
+        removed.map(|()| true)
+    }
+
+    /// Waits until every queue shard has an owner and what was held up has been made up for: the next fault is to be seen
+    /// alone.
+    pub(super) async fn settle_down(&self) {
+        let end = Instant::now() + SETTLED_MAX;
+        while !records::is_owned(&self.processes).await && Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        tokio::time::sleep(SETTLES).await;
     }
 
     /// Waits until all of these events have been done, as long as that may take: what is missing then is the auditor's.

@@ -12,8 +12,8 @@ use crate::proxy::Mode;
 
 /// A process whose clock is right again says that it is ready within this time.
 const READY_MAX: Duration = Duration::from_secs(30);
-/// A pause holds until this long before the schedule's end, so that it is seen to go on.
-const LAST_S: i64 = 10;
+/// The point lies right behind the change.
+const POINT_MAX: Duration = Duration::from_secs(3);
 /// Schedules and events that are kept while shards change hands.
 const HANDED: (u32, u32) = (24, 10);
 
@@ -92,18 +92,17 @@ impl Campaign {
         // What it emits ahead has been emitted.
         self.some_of(&id).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
+        // Nobody else changes anything: the point is for this change.
+        let alone = self.load.clock.clone().write_owned().await;
         let asked_us = now_us();
         let channel = self.processes[victim].patient_channel()?;
-        let mut happened = true;
-        match how {
+        let happened = match how {
             Loss::Point(point) => {
                 self.processes[victim].arm(point, 1)?;
                 // Whether it is answered is the point's business.
                 let _ = self.load.pause_at(channel, &id).await;
-                happened = self.processes[victim].disarm()?;
-                if !happened {
-                    self.processes[victim].kill9()?;
-                }
+                self.ends_by_itself(victim).await?;
+                self.processes[victim].disarm()?
             }
             Loss::Locked => {
                 let lock =
@@ -114,30 +113,35 @@ impl Campaign {
                 if let Err(status) = answered {
                     progress(&format!("the pause was refused, which is right, too: {status}"));
                 }
+                true
             }
-        }
+        };
+        drop(alone);
         self.effect_us = Some(now_us());
         // Alone, it must be up to be asked.
-        if self.processes.len() == 1 {
+        if self.processes.len() == 1 && !self.processes[victim].is_up()? {
             self.processes[victim].start().await?;
         }
         let is_acknowledged = self.load.pause(&id).await;
         let paused_us = now_us();
+        tokio::time::sleep(down).await;
         if !self.processes[victim].is_up()? {
-            tokio::time::sleep(down).await;
             self.processes[victim].start().await?;
-        } else {
-            tokio::time::sleep(down).await;
         }
-        let resume_us = (start_s + crate::load::CHANGED_S - LAST_S) * 1_000_000;
-        tokio::time::sleep(Duration::from_micros(u64::try_from(resume_us - now_us()).unwrap_or_default()))
-            .await;
         let until_us = now_us();
-        let is_resumed = self.load.resume(&id).await;
-        let resumed_us = if is_resumed { now_us() } else { i64::MAX / 2 };
+        let resumed_us = if self.load.resume(&id).await { now_us() } else { i64::MAX / 2 };
         let pause = is_acknowledged.then(|| Pause { schedule: id.clone(), from_us: paused_us, until_us });
         self.load.changed(&id, start_s, pause, (asked_us, resumed_us));
         Ok(happened)
+    }
+
+    /// Waits until a process has ended, for a while.
+    async fn ends_by_itself(&mut self, victim: usize) -> Result<()> {
+        let end = Instant::now() + POINT_MAX;
+        while self.processes[victim].is_up()? && Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
     }
 
     /// Events are released through one process, whose network to the database is slow, while the shards of another move: a

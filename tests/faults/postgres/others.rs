@@ -83,7 +83,7 @@ impl Postgres {
         let mut transaction = connection.begin().await?;
         sqlx::query(
             "INSERT INTO run_specs (shard_id, schedule_uid, generation, created_us, body) \
-             SELECT shard_id, md5('unreadable' || shard_id)::uuid, 1, $1, $2 FROM queue_shards",
+             SELECT shard_id, md5('unreadable' || shard_id)::uuid, 1, $1, $2 FROM queue_shards ON CONFLICT DO NOTHING",
         )
         .bind(now_us())
         .bind(UNREADABLE)
