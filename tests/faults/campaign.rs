@@ -106,6 +106,7 @@ impl Campaign {
     /// Starts everything in this folder.
     pub(crate) async fn start(wish: Wish, folder: &Path) -> Result<Self> {
         let library = machine::compile(folder)?;
+        machine::allow_connections()?;
         let mut log = Log::default();
         let names = match Names::start(folder).await {
             Ok(names) => Some(Arc::new(names)),
@@ -139,7 +140,8 @@ impl Campaign {
             let machine = Machine::new(&library, folder.join(format!("machine-{number}")))?;
             let advertise = format!("http://{}", peer.address);
             let names = names.clone();
-            processes.push(Process::new(number, store, port, advertise, wish.lease, folder, machine, names)?);
+            let at = (port, advertise);
+            processes.push(Process::new(number, store, at, wish.lease, folder, machine, names)?);
             peers.push(peer);
         }
         for process in &mut processes {

@@ -42,12 +42,11 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// A place for a process. Nothing is started.
+    /// A place for a process that listens on this port, and that others reach there. Nothing is started.
     pub(crate) fn new(
         number: usize,
         store: String,
-        port: u16,
-        advertise: String,
+        (port, advertise): (u16, String),
         lease: Duration,
         folder: &Path,
         machine: Machine,
