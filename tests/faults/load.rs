@@ -5,8 +5,6 @@
 
 mod special;
 
-pub(crate) use special::CHANGED_S;
-
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
