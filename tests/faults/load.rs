@@ -74,8 +74,7 @@ pub(crate) struct Load {
     sink: SocketAddr,
     ports: Ports,
     ordered: Arc<Mutex<Ordered>>,
-    /// The healthy schedules, and from which second on they fire.
-    healthy_from_s: Arc<Mutex<Vec<(String, i64)>>>,
+    healthy: Arc<Mutex<Vec<special::Healthy>>>,
     /// Held while the wall clock is to be left alone.
     pub(crate) clock: Arc<tokio::sync::RwLock<()>>,
 }
@@ -83,8 +82,8 @@ pub(crate) struct Load {
 impl Load {
     /// Makes the policies.
     pub(crate) async fn start(doors: Doors, sink: SocketAddr, ports: Ports) -> Result<Self, Status> {
-        let (ordered, healthy_from_s, clock) = (Arc::default(), Arc::default(), Arc::default());
-        let load = Self { doors, sink, ports, ordered, healthy_from_s, clock };
+        let (ordered, healthy, clock) = (Arc::default(), Arc::default(), Arc::default());
+        let load = Self { doors, sink, ports, ordered, healthy, clock };
         for lane in LANES.iter().filter(|lane| !lane.policy.is_empty()) {
             let reclaim = if lane.strict { Reclaim::Never } else { Reclaim::AfterTtl };
             let policy = Policy {

@@ -31,7 +31,16 @@ const TRIES: usize = 60;
 /// What takes long may take so long.
 const LONG_MS: i64 = 10_000;
 /// Seconds for which a schedule fires that is paused and resumed meanwhile.
-pub(crate) const CHANGED_S: i64 = 45;
+const CHANGED_S: i64 = 45;
+
+/// A healthy schedule.
+pub(super) struct Healthy {
+    id: String,
+    /// When it fires first.
+    start_s: i64,
+    /// When it was acknowledged.
+    known_us: i64,
+}
 
 impl Load {
     /// Makes the healthy schedules. `named`: the consumer of one of them is known by name.
@@ -58,15 +67,15 @@ impl Load {
         let schedule = every(HEALTHY_EVERY_S, start, 1, "", target);
         // Somebody else's trouble must not cost it its attempts.
         if self.make(id.clone(), few_attempts(schedule), Vec::new(), 1).await {
-            self.healthy_from_s.lock().unwrap_or_else(PoisonError::into_inner).push((id, start_s));
+            let healthy = Healthy { id, start_s, known_us: now_us() };
+            self.healthy.lock().unwrap_or_else(PoisonError::into_inner).push(healthy);
         }
     }
 
     /// Deletes them; what fell due by them is known now.
     pub(crate) async fn end_healthy(&self) {
-        let healthy =
-            std::mem::take(&mut *self.healthy_from_s.lock().unwrap_or_else(PoisonError::into_inner));
-        for (id, start_s) in healthy {
+        let healthy = std::mem::take(&mut *self.healthy.lock().unwrap_or_else(PoisonError::into_inner));
+        for Healthy { id, start_s, known_us } in healthy {
             let certain_us = now_us() - CERTAIN_US;
             let request =
                 DeleteScheduleRequest { name: schedule_name(&id), ..DeleteScheduleRequest::default() };
@@ -80,7 +89,7 @@ impl Load {
             let mut ordered = self.ordered();
             for second in (start_s..until_s).step_by(usize::try_from(HEALTHY_EVERY_S).unwrap_or(1)) {
                 let launch_us = second * 1_000_000;
-                let required = launch_us <= certain_us;
+                let required = launch_us > known_us && launch_us <= certain_us;
                 ordered.due.push(Due { schedule: id.clone(), launch_us, events: 1, required });
             }
         }
