@@ -127,10 +127,10 @@ impl Campaign {
         let (mut processes, mut stores, mut peers) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..if wish.postgres { 3 } else { 1 } {
             let port = free_port()?;
-            let peer = Proxy::start(([127, 0, 0, 1], port).into(), Held::Arrive).await?;
+            let peer = Proxy::start(([127, 0, 0, 1], port).into()).await?;
             let store = match &postgres {
                 Some(postgres) => {
-                    let proxy = Proxy::start(postgres.address(), Held::Arrive).await?;
+                    let proxy = Proxy::start(postgres.address()).await?;
                     let url = format!("postgres://tollgate@{}/tollgate", proxy.address);
                     stores.push(proxy);
                     url
@@ -149,7 +149,7 @@ impl Campaign {
         }
         let doors = Doors(processes.iter().map(|process| process.channel.clone()).collect());
         let (sink, ports) = Sink::start(wish.seed, doors.clone()).await?;
-        let consumer = Proxy::start(ports.common, Held::Lost).await?;
+        let consumer = Proxy::holding(ports.common, Held::Lost).await?;
         let load =
             Load::start(doors, consumer.address, ports).await.context("the policies cannot be made")?;
         Ok(Self {

@@ -46,6 +46,8 @@ pub(crate) enum What {
     Arrived { attempt: u32, met: Met, enters: bool },
     /// The answer to a delivery that was taken is about to be written.
     Answered { attempt: u32 },
+    /// The connection ended right after that answer: whoever was to have it may have gone before.
+    HungUp { attempt: u32 },
     /// A release, or an answer that refuses, is about to be sent.
     Left,
     /// A release was answered with RELEASED.
@@ -133,6 +135,13 @@ impl Journal {
     /// The answer to a delivery that was taken is about to be written.
     pub(crate) fn answers(&mut self, event: u32, attempt: u32, at_us: i64) {
         self.entries.push(Entry { at_us, event, what: What::Answered { attempt } });
+    }
+
+    /// The connection has ended right after the answer to this attempt.
+    pub(crate) fn hung_up(&mut self, id: &str, attempt: u32, at_us: i64) {
+        if let Some(event) = self.numbers.get(id).copied() {
+            self.entries.push(Entry { at_us, event, what: What::HungUp { attempt } });
+        }
     }
 
     /// The work is done, and the call that releases is about to start. Returns the latest attempt that has come.

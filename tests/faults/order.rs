@@ -131,9 +131,6 @@ impl Order {
         if names && !short {
             faults.push(Fault::Lookup { events: 1_500, length: self.ms(12_000..16_000) });
         }
-        if !short {
-            faults.push(Fault::SlowQueue { victim: self.victim(), call: self.ms(90..140) });
-        }
         if !postgres {
             return;
         }
@@ -157,6 +154,7 @@ impl Order {
             Fault::ClockAhead { victim: self.victim(), by_hours: days, length: self.ms(9_000..16_000) },
             Fault::ClockWrong { victim: self.victim(), by_hours: days, length: self.ms(8_000..12_000) },
             Fault::ClockWrong { victim: self.victim(), by_hours: -5, length: self.ms(8_000..12_000) },
+            Fault::SlowQueue { victim: self.victim(), call: self.ms(90..140) },
             Fault::HistoryReader { victim: self.victim(), length: self.ms(8_000..11_000) },
             Fault::Snapshot { length: self.ms(15_000..20_000) },
             Fault::SlowReads { length: self.ms(9_000..12_000) },
@@ -236,7 +234,12 @@ mod tests {
         let world = World { processes: 1, postgres: false, names: false, change_point: None, ..WORLD };
         let faults = Order::new(1, world).round();
         let kinds: BTreeSet<String> = faults.iter().map(Fault::kind).collect();
-        for kind in ["look-up hangs", "snapshot held", "kill between commit and message"] {
+        for kind in [
+            "look-up hangs",
+            "slow SQS queue during a hand-over",
+            "snapshot held",
+            "kill between commit and message",
+        ] {
             assert!(!kinds.contains(kind), "{kind}");
         }
         assert!(kinds.contains("consumer accepts and says nothing"), "{kinds:#?}");

@@ -40,8 +40,13 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on a free port and passes everything on.
-    pub(crate) async fn start(upstream: SocketAddr, held: Held) -> Result<Self> {
+    /// Listens on a free port and passes everything on, however late.
+    pub(crate) async fn start(upstream: SocketAddr) -> Result<Self> {
+        Self::holding(upstream, Held::Arrive).await
+    }
+
+    /// As [`Proxy::start`]; what is held while its sender closes the connection has its own fate.
+    pub(crate) async fn holding(upstream: SocketAddr, held: Held) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a proxy")?;
         let address = listener.local_addr()?;
         let (mode, watched) = watch::channel(Mode::Pass);
@@ -168,7 +173,7 @@ mod tests {
 
     async fn through(held: Held, closes: bool) -> Vec<u8> {
         let upstream = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let proxy = Proxy::start(upstream.local_addr().unwrap(), held).await.unwrap();
+        let proxy = Proxy::holding(upstream.local_addr().unwrap(), held).await.unwrap();
         proxy.set(Mode::Stall);
         let mut near = TcpStream::connect(proxy.address).await.unwrap();
         near.write_all(b"attempt 1").await.unwrap();
@@ -195,5 +200,19 @@ mod tests {
         assert_eq!(through(Held::Arrive, true).await, b"attempt 1");
         assert_eq!(through(Held::Lost, false).await, b"attempt 1");
         assert_eq!(through(Held::Lost, true).await, b"");
+    }
+
+    #[tokio::test]
+    async fn bytes_that_are_late_come_all_the_same() {
+        let upstream = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let proxy = Proxy::start(upstream.local_addr().unwrap()).await.unwrap();
+        proxy.set(Mode::Late(Duration::from_millis(50)));
+        let began = std::time::Instant::now();
+        let mut near = TcpStream::connect(proxy.address).await.unwrap();
+        near.write_all(b"late").await.unwrap();
+        let (mut far, _) = upstream.accept().await.unwrap();
+        let mut bytes = [0; 4];
+        far.read_exact(&mut bytes).await.unwrap();
+        assert!(bytes == *b"late" && began.elapsed() >= Duration::from_millis(50));
     }
 }

@@ -34,6 +34,11 @@ const WORK_MAX_MS: u64 = 120;
 /// The longest work on one that is kept without an answer.
 const KEPT_MAX_MS: u64 = 7_000;
 
+/// A connection that ends so soon after an answer may have been given up before it.
+const HEARD_US: i64 = 250_000;
+/// The healthy schedule whose consumer is known by name. It closes its connections, so that the name is looked up again.
+pub(crate) const NAMED: &str = "healthy-named";
+
 /// A consumer. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Sink {
@@ -93,13 +98,7 @@ impl Sink {
                 // A connection that ended before it was taken is nobody's.
                 let Ok((stream, _)) = listener.accept().await else { continue };
                 let sink = served.clone();
-                tokio::spawn(async move {
-                    let service = service_fn(move |request| take(sink.clone(), request));
-                    // A connection that breaks is the sender's business.
-                    let _ = hyper::server::conn::http1::Builder::new()
-                        .serve_connection(TokioIo::new(stream), service)
-                        .await;
-                });
+                tokio::spawn(serve(sink, stream));
             }
         });
         Ok(address)
@@ -211,14 +210,60 @@ impl Sink {
     }
 }
 
-async fn take(sink: Sink, request: Request<Incoming>) -> Result<Response<Body>, Broken> {
+/// One connection, until it ends. Where that is right after an answer, its sender may not have heard it.
+async fn serve(sink: Sink, stream: tokio::net::TcpStream) {
+    let latest: Arc<Mutex<Latest>> = Arc::default();
+    let service = {
+        let (sink, latest) = (sink.clone(), latest.clone());
+        service_fn(move |request| take(sink.clone(), latest.clone(), request))
+    };
+    // A connection that breaks is the sender's business.
+    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+    let latest = std::mem::take(&mut *latest.lock().unwrap_or_else(PoisonError::into_inner));
+    let now_us = tollgate_tests::now_us();
+    if !latest.closes && latest.at_us + HEARD_US > now_us {
+        for (id, attempt) in latest.attempts {
+            sink.journal().hung_up(&id, attempt, now_us);
+        }
+    }
+}
+
+/// What has been answered last on a connection.
+#[derive(Default)]
+struct Latest {
+    attempts: Vec<(String, u32)>,
+    at_us: i64,
+    /// The connection ends with it, as the answer says.
+    closes: bool,
+}
+
+async fn take(
+    sink: Sink,
+    latest: Arc<Mutex<Latest>>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Broken> {
     let is_sqs = request.headers().contains_key("x-amz-target");
     let body = request.into_body().collect().await?.to_bytes();
+    let answered = |attempts, closes| {
+        let at_us = tollgate_tests::now_us();
+        *latest.lock().unwrap_or_else(PoisonError::into_inner) = Latest { attempts, at_us, closes };
+    };
     if is_sqs {
-        return sink.take_batch(&body).await;
+        let (answer, attempts) = sink.take_batch(&body).await?;
+        answered(attempts, false);
+        return Ok(answer);
     }
     match read(&body) {
-        Ok(delivery) => sink.meet(delivery).await,
+        Ok(delivery) => {
+            let attempts = vec![(delivery.event.id.clone(), delivery.attempt)];
+            let closes = delivery.event.schedule == NAMED;
+            let mut answer = sink.meet(delivery).await?;
+            if closes {
+                answer.headers_mut().insert("connection", hyper::header::HeaderValue::from_static("close"));
+            }
+            answered(attempts, closes);
+            Ok(answer)
+        }
         Err(problem) => {
             sink.journal().problems.push(problem);
             Ok(answer::bad_request())

@@ -16,6 +16,9 @@ const RECLAIM_US: i64 = 2_900_000;
 /// A pause that was acknowledged holds from then on at the latest.
 const PAUSE_US: i64 = 6_000_000;
 
+/// Its deadline was over, or it was killed.
+const UNHEARD: &str = "unclear: the sender had gone before the answer";
+
 /// The last that is known of an event's deliveries.
 #[derive(Clone, Copy)]
 struct Last {
@@ -24,6 +27,8 @@ struct Last {
     /// When it came, and when its answer was written.
     at_us: i64,
     answered_us: Option<i64>,
+    /// The connection ended with the answer.
+    hung_up: bool,
     /// When a release of the event was first answered with RELEASED.
     released_us: Option<i64>,
 }
@@ -38,7 +43,8 @@ pub(super) fn check(evidence: &Evidence<'_>, verdict: &mut Verdict) {
                 check_time(evidence, verdict, event, entry.at_us);
                 let before = last.get(&entry.event).copied();
                 let released_us = before.and_then(|before| before.released_us);
-                let now = Last { attempt, met, at_us: entry.at_us, answered_us: None, released_us };
+                let now =
+                    Last { attempt, met, at_us: entry.at_us, answered_us: None, hung_up: false, released_us };
                 let Some(before) = before else {
                     verdict.distinct += 1;
                     check_pause(evidence, verdict, event, entry.at_us);
@@ -55,6 +61,11 @@ pub(super) fn check(evidence: &Evidence<'_>, verdict: &mut Verdict) {
             What::Answered { attempt } => {
                 if let Some(last) = last.get_mut(&entry.event).filter(|last| last.attempt == attempt) {
                     last.answered_us = Some(entry.at_us);
+                }
+            }
+            What::HungUp { attempt } => {
+                if let Some(last) = last.get_mut(&entry.event).filter(|last| last.attempt == attempt) {
+                    last.hung_up = true;
                 }
             }
             What::Released => {
@@ -137,7 +148,8 @@ fn reason(evidence: &Evidence<'_>, event: &Event, before: Last, now: Last) -> Op
         Met::Taken | Met::Abandoned if is_reclaimed => Some("reclaimed: no sign of life"),
         Met::Taken | Met::Abandoned => match answered_us {
             // The consumer writes its answer down right before it gives it. Then the sender had gone.
-            None => Some("unclear: the sender had gone before the answer"),
+            None => Some(UNHEARD),
+            Some(_) if before.hung_up => Some(UNHEARD),
             Some(at_us) => evidence
                 .disturbances
                 .iter()

@@ -214,6 +214,19 @@ fn a_repetition_needs_a_reason() {
     let unheard = again(false, LAUNCH_US + 4_000).verdict();
     assert!(unheard.is_kept(), "{:#?}", unheard.breaches);
     assert_eq!(unheard.repeats.by_reason["unclear: the sender had gone before the answer"], 4);
+    // It was written, and perhaps read by nobody.
+    let mut unread = again(true, LAUNCH_US + 4_000);
+    let answers: Vec<Entry> = unread.journal.entries.iter().copied().filter(is_first_answer).collect();
+    for answer in answers {
+        let place = unread.journal.entries.iter().position(|entry| *entry == answer).unwrap_or_default();
+        let hung_up = Entry { what: What::HungUp { attempt: 1 }, ..answer };
+        unread.journal.entries.insert(place + 1, hung_up);
+    }
+    assert!(unread.verdict().is_kept(), "{:#?}", unread.verdict().breaches);
+}
+
+fn is_first_answer(entry: &Entry) -> bool {
+    matches!(entry.what, What::Answered { attempt: 1 })
 }
 
 #[test]

@@ -22,7 +22,7 @@ const SETTLES: Duration = Duration::from_secs(2);
 /// People who read at once, at each process.
 const READERS: usize = 40;
 /// Schedules and events that share one slow queue.
-const QUEUE: (u32, u32) = (8, 250);
+const QUEUE: (u32, u32) = (8, 300);
 /// A dead row of a lease is left by a take-over, and not by each commit: so many a second at most.
 pub(super) const DEAD_ROWS_MAX: u64 = 25;
 
@@ -53,18 +53,17 @@ impl Campaign {
         Ok(triggered.is_some())
     }
 
-    /// A queue is slower than the deadline of what waits for it, while a process leaves and comes back.
+    /// A queue is slower than the deadline of what waits for it, when a process joins and takes queue shards from the
+    /// others, who have much to send.
     pub(super) async fn slow_queue(&mut self, victim: usize, call: Duration) -> Result<bool> {
         let (schedules, events) = QUEUE;
-        self.sink.orders().slow_call = call;
-        let prefix = self.load.slow_queue(self.number(), schedules, events).await;
-        self.some_of(&prefix).await;
         self.processes[victim].note("planned stop");
         if let Err(error) = self.processes[victim].stop().await {
             self.log.oddities.push(format!("{error:#}"));
         }
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        // It takes shards from the others, that still have much to send.
+        self.sink.orders().slow_call = call;
+        let prefix = self.load.slow_queue(self.number(), schedules, events).await;
+        self.some_of(&prefix).await;
         self.processes[victim].start().await?;
         self.drain(&prefix, schedules * events).await;
         self.sink.orders().slow_call = Duration::ZERO;

@@ -18,7 +18,7 @@ use tonic::transport::Channel;
 use super::Load;
 use crate::audit::{Due, Pause};
 use crate::names::HUNG;
-use crate::sink::{DEADLINE, kind};
+use crate::sink::{DEADLINE, NAMED, kind};
 
 /// Healthy schedules, over the queue shards as chance has it.
 const HEALTHY: usize = 24;
@@ -57,7 +57,7 @@ impl Load {
         }
         if named {
             let host = format!("good.faults.test:{}", self.ports.healthy.port());
-            self.healthy_one(format!("{}named", kind::HEALTHY), start_s, &host).await;
+            self.healthy_one(NAMED.to_owned(), start_s, &host).await;
         }
     }
 

@@ -21,8 +21,11 @@ enum Call {
 }
 
 impl Sink {
-    /// One SendMessageBatch.
-    pub(super) async fn take_batch(&self, body: &[u8]) -> Result<Response<Body>, Broken> {
+    /// One SendMessageBatch. Also which attempts of which events it held.
+    pub(super) async fn take_batch(
+        &self,
+        body: &[u8],
+    ) -> Result<(Response<Body>, Vec<(String, u32)>), Broken> {
         let request: Value = serde_json::from_slice(body)?;
         let mut batch = Vec::new();
         for entry in request["Entries"].as_array().into_iter().flatten() {
@@ -32,6 +35,8 @@ impl Sink {
                 Err(problem) => self.journal().problems.push(problem),
             }
         }
+        let attempts =
+            batch.iter().map(|(_, delivery)| (delivery.event.id.clone(), delivery.attempt)).collect();
         let call = self.call(&batch);
         if let Some(kind) = call.misbehaviour() {
             self.journal().misbehaves(kind);
@@ -63,21 +68,19 @@ impl Sink {
                 journal.answers(number, attempt, now_us);
             }
         }
-        match call {
-            Call::Taken => {
-                let body = json!({"Successful": successful, "Failed": failed});
-                Ok(answer::json(StatusCode::OK, &body))
-            }
+        let (status, body) = match call {
+            Call::Taken => (StatusCode::OK, json!({"Successful": successful, "Failed": failed})),
             Call::Throttled => {
                 let body = json!({"__type": "com.amazonaws.sqs#RequestThrottled", "message": "slower"});
-                Ok(answer::json(StatusCode::BAD_REQUEST, &body))
+                (StatusCode::BAD_REQUEST, body)
             }
             Call::Failed => {
                 let body = json!({"__type": "com.amazonaws.sqs#InternalFailure", "message": "who knows"});
-                Ok(answer::json(StatusCode::INTERNAL_SERVER_ERROR, &body))
+                (StatusCode::INTERNAL_SERVER_ERROR, body)
             }
             Call::Hangs => std::future::pending().await,
-        }
+        };
+        Ok((answer::json(status, &body), attempts))
     }
 
     /// One entry; its number and attempt where it is taken.
