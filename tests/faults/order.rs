@@ -158,7 +158,8 @@ impl Order {
             Fault::HistoryReader { victim: self.victim(), length: self.ms(8_000..11_000) },
             Fault::Snapshot { length: self.ms(15_000..20_000) },
             Fault::SlowReads { length: self.ms(9_000..12_000) },
-            Fault::BadSpecs { length: self.ms(9_000..12_000) },
+            // Longer than what has been read ahead.
+            Fault::BadSpecs { length: self.ms(24_000..28_000) },
             Fault::ChangeLost { victim: self.victim(), how: Loss::Locked, down },
         ]);
     }
