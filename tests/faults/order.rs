@@ -142,7 +142,7 @@ impl Order {
             },
             Fault::HandedRelease {
                 victim: self.victim(),
-                late: self.ms(120..220),
+                late: self.ms(30..60),
                 length: lease + self.ms(4_000..6_000),
             },
         ]);

@@ -31,8 +31,8 @@ pub(crate) const DEADLINE: Duration = Duration::from_millis(1_000);
 const TOO_LATE: Duration = Duration::from_millis(1_300);
 /// The longest work on one event, in milliseconds.
 const WORK_MAX_MS: u64 = 120;
-/// The longest work on one that is kept without an answer.
-const KEPT_MAX_MS: u64 = 7_000;
+/// Work on one that is kept without an answer ends between these: while the shard's next owner takes it.
+const KEPT_MS: std::ops::Range<u64> = 3_000..7_000;
 
 /// A connection that ends so soon after an answer may have been given up before it.
 const HEARD_US: i64 = 250_000;
@@ -127,7 +127,7 @@ impl Sink {
     fn work_time(&self, event: &Event) -> Duration {
         let drawn = conduct::draw(self.seed, &event.id, 0);
         Duration::from_millis(match &event.schedule {
-            name if name.starts_with(kind::HANDED) => drawn % KEPT_MAX_MS,
+            name if name.starts_with(kind::HANDED) => KEPT_MS.start + drawn % (KEPT_MS.end - KEPT_MS.start),
             name if kind::GOOD.iter().any(|kind| name.starts_with(kind)) => 0,
             _ => drawn % WORK_MAX_MS,
         })

@@ -291,6 +291,9 @@ fn doubt_about_an_event_that_has_been_done_allows_a_repetition_too() {
             let (number, _) = world.journal.arrived(&event(index), 1, Met::Doubtful, at_us);
             world.journal.finishes(number, at_us + 50);
             world.journal.arrived(&event(index), 2, met, at_us + 100);
+            if met == Met::Taken {
+                world.journal.answers(number, 2, at_us + 100);
+            }
             world.deliver(index, 3, at_us + 200);
         }
         assert_eq!(world.verdict().is_kept(), is_kept, "{met:?}");

@@ -15,7 +15,7 @@ const READY_MAX: Duration = Duration::from_secs(30);
 /// The point lies right behind the change.
 const POINT_MAX: Duration = Duration::from_secs(3);
 /// Schedules and events that are kept while shards change hands.
-const HANDED: (u32, u32) = (24, 10);
+const HANDED: (u32, u32) = (16, 12);
 
 impl Campaign {
     /// The wall clock of one process jumps ahead, and comes back.
