@@ -4,6 +4,7 @@
 //! its own (or one over SQLite), gives them work without pause, and injects one fault after the other, in an order that
 //! the seed decides. The [`sink`] takes the deliveries, outside the service, and keeps the [`journal`]; [`load`] keeps the list
 //! of what falls due; [`audit`] compares the two and the service's own records. The verdict is a JSON file and a table.
+//! Without `--minutes`, what takes little time is done once; with `--only`, one kind of fault, however long it takes.
 //! Exit status: 0 when every promise was kept, 1 when one was broken, 2 when the campaign could not be run.
 
 mod audit;
@@ -44,7 +45,7 @@ const SHOWN_CHARS: usize = 400;
     about = "Injects faults into a running Tollgate and judges whether its promises held"
 )]
 struct Arguments {
-    /// Minutes of faults; without it, every kind of fault once (about three minutes)
+    /// Minutes of faults; without it, the kinds that take little time, once (about four minutes)
     #[arg(long)]
     minutes: Option<f64>,
     /// The same seed gives the same faults in the same order
@@ -56,7 +57,7 @@ struct Arguments {
     /// Lease of the processes, in milliseconds: a short one lets more faults fit into an hour
     #[arg(long, default_value_t = 3_000, value_parser = clap::value_parser!(u64).range(500..=60_000))]
     lease_ms: u64,
-    /// Only faults whose kind contains this text, such as `kill -9`
+    /// Only faults whose kind contains this text, such as `kill -9` or `look-up hangs`; without minutes, once
     #[arg(long)]
     only: Option<String>,
     /// Keep logs and journal even when every promise was kept
