@@ -38,7 +38,7 @@ pub(crate) const POINTS: [&str; 21] = [
 ];
 
 /// Where the master ends between the commit of a change and its message; the first that the binary has is used.
-pub(crate) const CHANGE_POINTS: [&str; 2] = ["master.change.committed", "change.committed"];
+pub(crate) const CHANGE_POINTS: [&str; 2] = ["master.change.committed", "master.commit.after"];
 
 /// What faults there can be.
 #[derive(Clone, Copy, Debug)]
