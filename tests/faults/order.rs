@@ -129,7 +129,7 @@ impl Order {
             faults.push(Fault::ChangeLost { victim: self.victim(), how: Loss::Point(point), down });
         }
         if names && !short {
-            faults.push(Fault::Lookup { events: 1_500, length: self.ms(12_000..16_000) });
+            faults.push(Fault::Lookup { events: 2_400, length: self.ms(12_000..16_000) });
         }
         if !postgres {
             return;

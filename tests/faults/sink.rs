@@ -36,8 +36,8 @@ const KEPT_MS: std::ops::Range<u64> = 3_000..7_000;
 
 /// A connection that ends so soon after an answer may have been given up before it.
 const HEARD_US: i64 = 250_000;
-/// The healthy schedule whose consumer is known by name. It closes its connections, so that the name is looked up again.
-pub(crate) const NAMED: &str = "healthy-named";
+/// Healthy schedules whose consumer is known by name. It closes its connections, so that the name is looked up again.
+pub(crate) const NAMED: &str = "healthy-named-";
 
 /// A consumer. Clones share it.
 #[derive(Clone)]
@@ -256,7 +256,7 @@ async fn take(
     match read(&body) {
         Ok(delivery) => {
             let attempts = vec![(delivery.event.id.clone(), delivery.attempt)];
-            let closes = delivery.event.schedule == NAMED;
+            let closes = delivery.event.schedule.starts_with(NAMED);
             let mut answer = sink.meet(delivery).await?;
             if closes {
                 answer.headers_mut().insert("connection", hyper::header::HeaderValue::from_static("close"));

@@ -31,10 +31,10 @@ impl Campaign {
     pub(super) async fn hang_lookups(&self, events: u32, length: Duration) -> Result<bool> {
         let names = self.names.as_ref().context("there is no name server")?;
         names.hang(true);
-        let id = self.load.unnamed(self.number(), events).await;
+        let (prefix, events) = self.load.unnamed(self.number(), events).await;
         tokio::time::sleep(length).await;
         names.hang(false);
-        self.drain(&id, events).await;
+        self.drain(&prefix, events).await;
         Ok(true)
     }
 

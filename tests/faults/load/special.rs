@@ -22,6 +22,10 @@ use crate::sink::{DEADLINE, NAMED, kind};
 
 /// Healthy schedules, over the queue shards as chance has it.
 const HEALTHY: usize = 24;
+/// Those whose consumer is known by name: one in each process, or nearly.
+const HEALTHY_NAMED: usize = 5;
+/// Schedules whose consumer's name is not resolved: some in each process.
+const UNNAMED: u32 = 6;
 /// Seconds between two launches of one.
 const HEALTHY_EVERY_S: i64 = 2;
 /// What a healthy schedule has done so long before its end is certain.
@@ -43,7 +47,7 @@ pub(super) struct Healthy {
 }
 
 impl Load {
-    /// Makes the healthy schedules. `named`: the consumer of one of them is known by name.
+    /// Makes the healthy schedules. `named`: the consumer of some more is known by name.
     pub(crate) async fn healthy(&self, named: bool) {
         let start_s = now_us() / 1_000_000 + 3;
         for number in 0..HEALTHY {
@@ -57,7 +61,9 @@ impl Load {
         }
         if named {
             let host = format!("good.faults.test:{}", self.ports.healthy.port());
-            self.healthy_one(NAMED.to_owned(), start_s, &host).await;
+            for number in 0..HEALTHY_NAMED {
+                self.healthy_one(format!("{NAMED}{number}"), start_s, &host).await;
+            }
         }
     }
 
@@ -123,14 +129,19 @@ impl Load {
         u16::try_from(run.shard).ok()
     }
 
-    /// Events for a consumer whose name is not resolved for a while; the schedule's id.
-    pub(crate) async fn unnamed(&self, number: usize, events: u32) -> String {
-        let id = format!("{}{number}", kind::UNNAMED);
-        let start = in_s(2);
+    /// So many events for a consumer whose name is not resolved for a while. How their schedules' ids begin, and how many
+    /// there are.
+    pub(crate) async fn unnamed(&self, number: usize, events: u32) -> (String, u32) {
+        let prefix = format!("{}{number}-", kind::UNNAMED);
+        let start = in_s(3);
         let host = format!("{HUNG}{number}.faults.test:{}", self.ports.hole.port());
-        let schedule = patient(once(start, events, "", http(&host, ReleaseMode::OnResponse, deadline_ms())));
-        self.make(id.clone(), schedule, vec![us(Some(start))], events).await;
-        id
+        let events = events / UNNAMED;
+        for one in 0..UNNAMED {
+            let target = http(&host, ReleaseMode::OnResponse, deadline_ms());
+            let schedule = patient(once(start, events, "", target));
+            self.make(format!("{prefix}{one}"), schedule, vec![us(Some(start))], events).await;
+        }
+        (prefix, events * UNNAMED)
     }
 
     /// Events for one FIFO queue, from several schedules without a policy. How their ids begin.
