@@ -151,9 +151,17 @@ impl Fault {
         }
     }
 
-    /// Whether it ends with a process that died: then nothing can come of it much later.
+    /// Whether what it excuses ends with a process that died: nothing can come of it much later.
     pub(crate) fn kills(&self) -> bool {
-        matches!(self, Self::Kill { .. } | Self::KillAt { .. } | Self::Limit { .. })
+        matches!(
+            self,
+            Self::Kill { .. }
+                | Self::KillAt { .. }
+                | Self::Limit { .. }
+                | Self::ClockWrong { .. }
+                | Self::ChangeLost { .. }
+                | Self::HandedRelease { .. }
+        )
     }
 
     /// Whether it is somebody's own business, and must not stop anybody else.
