@@ -5,11 +5,12 @@
 
 mod deliveries;
 mod flight;
+mod neighbours;
 mod runs;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::journal::Journal;
 
@@ -34,9 +35,20 @@ pub(crate) struct Limit {
     pub(crate) until_us: i64,
 }
 
+/// A pause of a schedule that was acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pause {
+    pub(crate) schedule: String,
+    /// When it was acknowledged.
+    pub(crate) from_us: i64,
+    /// When it was asked to go on.
+    pub(crate) until_us: i64,
+}
+
 /// What was asked of the service.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ordered {
+    pub(crate) pauses: Vec<Pause>,
     pub(crate) due: Vec<Due>,
     pub(crate) limits: Vec<Limit>,
     /// Schedules that make runs by hand: a call that was not answered may have made one.
@@ -74,9 +86,11 @@ pub(crate) struct Records {
     pub(crate) unowned: Vec<u32>,
 }
 
-/// While it lasted, and shortly before, deliveries could be made without being recorded.
+/// While it lasted, and shortly before, deliveries could be made and answered without being recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Disturbance {
+    /// Why: the verdict counts repetitions by it.
+    pub(crate) reason: &'static str,
     pub(crate) from_us: i64,
     pub(crate) until_us: i64,
 }
@@ -88,12 +102,25 @@ pub(crate) struct Ahead {
     pub(crate) by_us: i64,
 }
 
+/// A fault and its time, for whoever is healthy beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Watch {
+    pub(crate) kind: String,
+    pub(crate) from_us: i64,
+    pub(crate) until_us: i64,
+    /// The queue shards that it concerns; all where nobody knows.
+    pub(crate) shards: Option<HashSet<u16>>,
+    /// It must not stop anybody else.
+    pub(crate) spares_others: bool,
+}
+
 /// Everything that the auditor is told.
 pub(crate) struct Evidence<'a> {
     pub(crate) ordered: &'a Ordered,
     pub(crate) journal: &'a Journal,
     pub(crate) records: &'a Records,
     pub(crate) disturbances: &'a [Disturbance],
+    pub(crate) watches: &'a [Watch],
     pub(crate) ahead: Option<Ahead>,
 }
 
@@ -112,10 +139,20 @@ pub(crate) enum Promise {
     Leaked,
     /// One event, two ids; or one id, two events.
     Identity,
-    /// An attempt did not grow.
+    /// An attempt did not grow, or came after a later one.
     Attempt,
     /// Delivered again although the delivery had been taken, and nothing had happened.
     Duplicate,
+    /// Delivered again although a release had been answered with RELEASED.
+    Released,
+    /// Called missed although its schedule catches up with everything.
+    Missed,
+    /// Ended without a delivery, and nobody had asked for that.
+    Unsent,
+    /// Fired although its schedule had been paused.
+    Paused,
+    /// Healthy work stood still for what was somebody else's business.
+    Neighbour,
     /// Fired though it never fell due.
     NotDue,
     /// The records say something that did not happen.
@@ -136,6 +173,11 @@ impl Promise {
             Self::Identity => "identity",
             Self::Attempt => "attempt",
             Self::Duplicate => "duplicate",
+            Self::Released => "delivered after RELEASED",
+            Self::Missed => "called missed",
+            Self::Unsent => "ended unsent",
+            Self::Paused => "fired while paused",
+            Self::Neighbour => "neighbour stopped",
             Self::NotDue => "not due",
             Self::Records => "records",
             Self::Protocol => "protocol",
@@ -153,18 +195,21 @@ pub(crate) struct Breach {
 /// Deliveries of an event beyond the first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Repeats {
-    /// The one before was refused.
-    pub(crate) after_refusal: u64,
-    /// The one before ended in doubt.
-    pub(crate) after_doubt: u64,
-    /// The one before was taken by a consumer that died.
-    pub(crate) after_silence: u64,
-    /// The one before was taken while a fault could keep that from being recorded.
-    pub(crate) unrecorded: u64,
-    /// None of these.
+    /// How many for which reason.
+    pub(crate) by_reason: BTreeMap<&'static str, u64>,
+    /// For none.
     pub(crate) not_allowed: u64,
     /// Of all of them, those that came when the sink had released the event already.
     pub(crate) of_done: u64,
+}
+
+/// How late healthy work came, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lateness {
+    pub(crate) events: usize,
+    pub(crate) median_ms: i64,
+    pub(crate) p99_ms: i64,
+    pub(crate) max_ms: i64,
 }
 
 /// What the auditor found.
@@ -180,6 +225,10 @@ pub(crate) struct Verdict {
     pub(crate) early: u64,
     pub(crate) leaked: u64,
     pub(crate) repeats: Repeats,
+    /// Of healthy work beside each kind of fault.
+    pub(crate) neighbours: BTreeMap<String, Lateness>,
+    /// Of healthy work while there was no fault.
+    pub(crate) calm: Lateness,
     /// The most in flight, by policy, and the limit that held then.
     pub(crate) in_flight_max: BTreeMap<String, (u64, u64)>,
     pub(crate) breaches: BTreeMap<Promise, Breach>,
@@ -212,5 +261,6 @@ pub(crate) fn audit(evidence: &Evidence<'_>) -> Verdict {
     flight::check(evidence, &mut verdict);
     deliveries::check(evidence, &mut verdict);
     runs::check(evidence, &mut verdict);
+    neighbours::check(evidence, &mut verdict);
     verdict
 }

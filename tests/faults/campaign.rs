@@ -1,29 +1,34 @@
 //! The world of a campaign, and what it does to it: one fault after the other, each followed until deliveries resume.
 
 mod inject;
+mod others;
+mod wrong;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use tollgate_tests::now_us;
 
-use crate::audit::{Ahead, Disturbance};
+use crate::audit::{Ahead, Disturbance, Watch};
 use crate::load::{Load, WAVE};
 use crate::machine::{self, Machine};
-use crate::order::{Fault, Order};
+use crate::names::Names;
+use crate::order::{CHANGE_POINTS, Fault, Order, World};
 use crate::postgres::{Postgres, free_port};
 use crate::process::Process;
-use crate::proxy::{Mode, Proxy};
-use crate::sink::{Doors, Sink};
+use crate::proxy::{Held, Mode, Proxy};
+use crate::sink::{Doors, Orders, Sink};
 
 /// Deliveries that were under way when a fault began are no sign of recovery.
 const UNDER_WAY_US: i64 = 300_000;
 /// Deliveries must resume within this time after a fault has ended.
 const RESUME_MAX: Duration = Duration::from_secs(60);
+/// How long healthy work is watched before the first fault.
+const CALM: Duration = Duration::from_secs(5);
 /// No new wave is made while so many events wait.
 const BACKLOG_MAX: u64 = 2_500;
 /// How far the wall clock is moved.
@@ -64,6 +69,11 @@ pub(crate) struct Log {
     pub(crate) missed_points: BTreeMap<String, u64>,
     pub(crate) recovery: BTreeMap<String, Recovery>,
     pub(crate) disturbances: Vec<Disturbance>,
+    pub(crate) watches: Vec<Watch>,
+    /// Faults that cannot be injected here, and why.
+    pub(crate) left_out: Vec<String>,
+    /// Seconds for which snapshots were held, and how many dead rows of leases there were more at their ends.
+    pub(crate) dead_rows: Vec<(u64, u64)>,
     pub(crate) ahead: Option<Ahead>,
     /// Tokens of cancelled events that an operator had to give back.
     pub(crate) freed_by_hand: u64,
@@ -79,17 +89,36 @@ pub(crate) struct Campaign {
     stores: Vec<Proxy>,
     peers: Vec<Proxy>,
     consumer: Proxy,
+    names: Option<Arc<Names>>,
+    change_point: Option<&'static str>,
     pub(crate) sink: Sink,
     pub(crate) load: Load,
     pub(crate) log: Log,
     /// When the fault under way took effect, where that was not at once.
     effect_us: Option<i64>,
+    /// The queue shards that the fault under way concerns, where it knows better than its victim tells.
+    near: Option<HashSet<u16>>,
+    /// How many faults there have been.
+    count: usize,
 }
 
 impl Campaign {
     /// Starts everything in this folder.
     pub(crate) async fn start(wish: Wish, folder: &Path) -> Result<Self> {
         let library = machine::compile(folder)?;
+        machine::allow_connections()?;
+        let mut log = Log::default();
+        let names = match Names::start(folder).await {
+            Ok(names) => Some(Arc::new(names)),
+            Err(error) => {
+                log.leave_out(format!("look-ups that hang: {error:#}"));
+                None
+            }
+        };
+        let change_point = change_point()?;
+        if change_point.is_none() {
+            log.leave_out(format!("the binary has none of the points {CHANGE_POINTS:?}"));
+        }
         let postgres = if wish.postgres {
             Some(Postgres::start(folder, Machine::new(&library, folder.join("machine-postgres"))?).await?)
         } else {
@@ -110,16 +139,19 @@ impl Campaign {
             };
             let machine = Machine::new(&library, folder.join(format!("machine-{number}")))?;
             let advertise = format!("http://{}", peer.address);
-            processes.push(Process::new(number, store, port, advertise, wish.lease, folder, machine)?);
+            let names = names.clone();
+            let at = (port, advertise);
+            processes.push(Process::new(number, store, at, wish.lease, folder, machine, names)?);
             peers.push(peer);
         }
         for process in &mut processes {
             process.start().await?;
         }
         let doors = Doors(processes.iter().map(|process| process.channel.clone()).collect());
-        let (sink, address) = Sink::start(wish.seed, doors.clone()).await?;
-        let consumer = Proxy::start(address).await?;
-        let load = Load::start(doors, consumer.address).await.context("the policies cannot be made")?;
+        let (sink, ports) = Sink::start(wish.seed, doors.clone()).await?;
+        let consumer = Proxy::holding(ports.common, Held::Lost).await?;
+        let load =
+            Load::start(doors, consumer.address, ports).await.context("the policies cannot be made")?;
         Ok(Self {
             wish,
             processes,
@@ -127,10 +159,14 @@ impl Campaign {
             stores,
             peers,
             consumer,
+            names,
+            change_point,
             sink,
             load,
-            log: Log::default(),
+            log,
             effect_us: None,
+            near: None,
+            count: 0,
         })
     }
 
@@ -139,23 +175,24 @@ impl Campaign {
         let began = Instant::now();
         let enough = Arc::new(AtomicBool::new(false));
         let waves = tokio::spawn(make_waves(self.load.clone(), self.wish.seed, enough.clone()));
+        self.load.healthy(self.names.is_some()).await;
         self.deliveries_begin().await?;
-        let mut order = Order::new(self.wish.seed, self.processes.len(), self.wish.lease, self.wish.postgres);
-        'rounds: loop {
+        tokio::time::sleep(CALM).await;
+        let mut order = Order::new(self.wish.seed, self.world());
+        for round in 0.. {
             let mut faults = order.round();
             if let Some(only) = &self.wish.only {
                 faults.retain(|fault| fault.kind().contains(only));
                 anyhow::ensure!(!faults.is_empty(), "no fault of this round has {only:?} in its name");
             }
-            for fault in faults {
-                if self.wish.length.is_some_and(|length| began.elapsed() >= length) {
-                    break 'rounds;
-                }
-                let pause = order.pause();
-                self.one(fault).await?;
-                tokio::time::sleep(pause).await;
+            // In every second round of a long campaign somebody has an old snapshot.
+            let is_held = self.wish.length.is_some() && self.wish.only.is_none() && round % 2 == 1;
+            let snapshot = if is_held { self.begin_snapshot().await? } else { None };
+            let is_over = self.round(faults, &mut order, began).await?;
+            if let Some(snapshot) = snapshot {
+                self.end_snapshot(snapshot).await;
             }
-            if self.wish.length.is_none() {
+            if is_over || self.wish.length.is_none() {
                 break;
             }
         }
@@ -164,12 +201,63 @@ impl Campaign {
         waves.await.context("the maker of waves broke off")
     }
 
+    /// The faults of a round. True where the time is over.
+    async fn round(&mut self, faults: Vec<Fault>, order: &mut Order, began: Instant) -> Result<bool> {
+        for fault in faults {
+            if self.wish.length.is_some_and(|length| began.elapsed() >= length) {
+                return Ok(true);
+            }
+            let pause = order.pause();
+            self.one(fault).await?;
+            tokio::time::sleep(pause).await;
+        }
+        Ok(false)
+    }
+
+    fn world(&self) -> World {
+        World {
+            processes: self.processes.len(),
+            lease: self.wish.lease,
+            postgres: self.wish.postgres,
+            names: self.names.is_some(),
+            change_point: self.change_point,
+            short: self.wish.length.is_none() && self.wish.only.is_none(),
+        }
+    }
+
+    async fn begin_snapshot(&self) -> Result<Option<OldSnapshot>> {
+        let Some(postgres) = &self.postgres else { return Ok(None) };
+        let held_s = Arc::new(AtomicU64::new(0));
+        let holder = tokio::spawn(postgres.snapshots(held_s.clone()));
+        Ok(Some(OldSnapshot { holder, held_s, dead_rows: postgres.dead_lease_rows().await? }))
+    }
+
+    async fn end_snapshot(&mut self, snapshot: OldSnapshot) {
+        // The statistics of a server that has crashed begin anew, and one that is down tells nothing.
+        let dead = match &self.postgres {
+            Some(postgres) => postgres.dead_lease_rows().await.unwrap_or_default(),
+            None => 0,
+        };
+        snapshot.holder.abort();
+        let held = Duration::from_secs(snapshot.held_s.load(SeqCst));
+        self.judge_dead_rows(dead - snapshot.dead_rows, held);
+    }
+
+    /// The number of the fault under way.
+    fn number(&self) -> usize {
+        self.count
+    }
+
     /// The last step: the wall clock jumps ahead by an hour and stays there. What fell due in that hour fires.
     pub(crate) async fn jump_ahead(&mut self) -> Result<()> {
         self.load.future(1_800).await;
         // What is due before it is due by either clock.
         tokio::time::sleep(Duration::from_secs(2)).await;
         self.log.ahead = Some(Ahead { from_us: now_us(), by_us: HOUR_US });
+        // The database's, too: a process that is alone with its opinion must not fire.
+        if let Some(postgres) = &self.postgres {
+            postgres.machine.clock_offset(HOUR_US)?;
+        }
         for process in &self.processes {
             process.note("the wall clock jumps an hour ahead");
             process.machine.clock_offset(HOUR_US)?;
@@ -186,10 +274,14 @@ impl Campaign {
     /// Injects one fault, undoes it, and waits until deliveries have resumed.
     async fn one(&mut self, fault: Fault) -> Result<()> {
         let kind = fault.kind();
-        let shards = match fault.victim() {
+        self.count += 1;
+        let (shards, owned) = match fault.victim() {
             Some(victim) => self.shards_of(victim).await,
-            None => None,
+            None => (None, None),
         };
+        if fault.spares_others() {
+            self.settle_down().await;
+        }
         let (since, began_us) = (self.sink.journal().entries.len(), now_us());
         progress(&format!("{kind}: {fault:?}"));
         for process in &self.processes {
@@ -203,9 +295,17 @@ impl Campaign {
             *self.log.missed_points.entry(kind.clone()).or_default() += 1;
         }
         let effect_us = self.effect_us.take().unwrap_or(began_us);
-        if fault.disturbs() {
-            self.disturbed(&fault, (began_us, effect_us, ended_us));
+        if let Some(reason) = fault.excuse() {
+            self.disturbed(&fault, reason, (began_us, effect_us, ended_us));
         }
+        let shards_near = self.near.take().or(owned);
+        self.log.watches.push(Watch {
+            kind: kind.clone(),
+            from_us: began_us,
+            until_us: ended_us,
+            shards: shards_near,
+            spares_others: fault.spares_others(),
+        });
         self.look_after_the_dead().await?;
         if happened {
             self.follow(&kind, since, effect_us, ended_us, shards.as_ref()).await;
@@ -215,14 +315,15 @@ impl Campaign {
 
     /// Answers of the last moments before it may not have been recorded. A process that died cannot do more harm later;
     /// after other faults, things need a while.
-    fn disturbed(&mut self, fault: &Fault, (began_us, effect_us, ended_us): (i64, i64, i64)) {
-        let (from_us, until_us) = match fault {
-            Fault::Kill { .. } | Fault::KillAt { .. } | Fault::Limit { .. } => {
-                (effect_us, effect_us + 2_000_000)
-            }
-            _ => (began_us, ended_us + 5_000_000),
-        };
-        self.log.disturbances.push(Disturbance { from_us: from_us - 2_000_000, until_us });
+    fn disturbed(
+        &mut self,
+        fault: &Fault,
+        reason: &'static str,
+        (began_us, effect_us, ended_us): (i64, i64, i64),
+    ) {
+        let (from_us, until_us) =
+            if fault.kills() { (effect_us, effect_us + 2_000_000) } else { (began_us, ended_us + 5_000_000) };
+        self.log.disturbances.push(Disturbance { reason, from_us: from_us - 2_000_000, until_us });
     }
 
     /// Starts again what has ended by itself, and writes that down: no fault explains it.
@@ -277,14 +378,14 @@ impl Campaign {
         recovery.after_end_ms.extend(affected.map(|at_us| (at_us - ended_us).max(0) / 1_000));
     }
 
-    /// The shards of a process that have work all the time; none where nobody says, or it has none.
-    async fn shards_of(&self, victim: usize) -> Option<HashSet<u16>> {
-        let status = self.processes[victim].status().await?;
+    /// The shards of a process that have work all the time, none where nobody says, or it has none; and all of its shards.
+    async fn shards_of(&self, victim: usize) -> (Option<HashSet<u16>>, Option<HashSet<u16>>) {
+        let Some(status) = self.processes[victim].status().await else { return (None, None) };
         let owned = status.shards.iter().filter(|shard| shard.owner == status.handler);
         let owned: HashSet<u16> = owned.filter_map(|shard| u16::try_from(shard.shard).ok()).collect();
         let busy = self.sink.journal().busy_shards();
         let both: HashSet<u16> = owned.intersection(&busy).copied().collect();
-        (!both.is_empty()).then_some(both)
+        ((!both.is_empty()).then_some(both), Some(owned))
     }
 
     async fn deliveries_begin(&self) -> Result<()> {
@@ -298,12 +399,39 @@ impl Campaign {
 
     /// Undoes whatever is still done to the world.
     pub(crate) async fn heal(&mut self) -> Result<()> {
-        self.sink.outage(None);
+        *self.sink.orders() = Orders::default();
+        if let Some(names) = &self.names {
+            names.hang(false);
+        }
         for proxy in self.stores.iter().chain(&self.peers).chain([&self.consumer]) {
             proxy.set(Mode::Pass);
         }
         self.look_after_the_dead().await
     }
+}
+
+/// Somebody's old snapshot.
+struct OldSnapshot {
+    holder: tokio::task::JoinHandle<()>,
+    held_s: Arc<AtomicU64>,
+    /// How many of the leases there were at its beginning.
+    dead_rows: i64,
+}
+
+impl Log {
+    /// Says loudly that something is not tried.
+    fn leave_out(&mut self, what: String) {
+        progress(&format!("LEFT OUT: {what}"));
+        self.left_out.push(what);
+    }
+}
+
+/// The point between the commit of a change and its message that the binary has.
+fn change_point() -> Result<Option<&'static str>> {
+    let path = std::env::var_os("TOLLGATE_FAULTS_BIN").context("TOLLGATE_FAULTS_BIN is not set")?;
+    let binary = std::fs::read(&path).with_context(|| format!("{}", path.display()))?;
+    let finds = |point: &&str| binary.windows(point.len()).any(|part| part == point.as_bytes());
+    Ok(CHANGE_POINTS.into_iter().find(finds))
 }
 
 async fn make_waves(load: Load, seed: u64, enough: Arc<AtomicBool>) {

@@ -46,6 +46,8 @@ pub(crate) enum What {
     Arrived { attempt: u32, met: Met, enters: bool },
     /// The answer to a delivery that was taken is about to be written.
     Answered { attempt: u32 },
+    /// The connection ended right after that answer: whoever was to have it may have gone before.
+    HungUp { attempt: u32 },
     /// A release, or an answer that refuses, is about to be sent.
     Left,
     /// A release was answered with RELEASED.
@@ -77,6 +79,8 @@ pub(crate) struct Journal {
     /// Somebody may work on these, as a delivery of them ended in doubt.
     doubtful: HashSet<u32>,
     working: HashSet<u32>,
+    /// A call that releases these is under way.
+    releasing: HashSet<u32>,
     /// The latest attempt of each event that has come.
     latest: HashMap<u32, u32>,
 }
@@ -133,18 +137,52 @@ impl Journal {
         self.entries.push(Entry { at_us, event, what: What::Answered { attempt } });
     }
 
+    /// The connection has ended right after the answer to this attempt.
+    pub(crate) fn hung_up(&mut self, id: &str, attempt: u32, at_us: i64) {
+        if let Some(event) = self.numbers.get(id).copied() {
+            self.entries.push(Entry { at_us, event, what: What::HungUp { attempt } });
+        }
+    }
+
     /// The work is done, and the call that releases is about to start. Returns the latest attempt that has come.
     pub(crate) fn finishes(&mut self, event: u32, at_us: i64) -> u32 {
         self.done.insert(event);
         self.working.remove(&event);
         self.doubtful.remove(&event);
         self.leaves(event, at_us);
-        self.latest.get(&event).copied().unwrap_or(1)
+        self.latest(event)
     }
 
     /// The service has said RELEASED.
     pub(crate) fn released(&mut self, event: u32, at_us: i64) {
         self.entries.push(Entry { at_us, event, what: What::Released });
+    }
+
+    /// A call that releases is to start. False where one is under way.
+    pub(crate) fn begins_release(&mut self, event: u32) -> bool {
+        self.releasing.insert(event)
+    }
+
+    /// It has been answered.
+    pub(crate) fn ends_release(&mut self, event: u32) {
+        self.releasing.remove(&event);
+    }
+
+    /// The latest attempt of an event that has come.
+    pub(crate) fn latest(&self, event: u32) -> u32 {
+        self.latest.get(&event).copied().unwrap_or(1)
+    }
+
+    /// How many events of a schedule have been done.
+    pub(crate) fn done_of(&self, schedule: &str) -> usize {
+        let is_one = |number: &&u32| self.events[**number as usize].schedule.starts_with(schedule);
+        self.done.iter().filter(is_one).count()
+    }
+
+    /// The queue shards from which something of these schedules has come.
+    pub(crate) fn shards_of(&self, kind: &str) -> HashSet<u16> {
+        let of_kind = self.events.iter().filter(|event| event.schedule.starts_with(kind));
+        of_kind.filter_map(Event::shard).collect()
     }
 
     /// Whether the work on an event has been done.

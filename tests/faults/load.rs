@@ -3,6 +3,8 @@
 //! Schedules are made in waves, each with a beginning and an end, so that what must fire is known without any of the
 //! service's code: moments, whole seconds of an interval, triggers that were answered, past days of a backfill.
 
+mod special;
+
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,9 +16,9 @@ use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
 use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceClient;
 use tollgate_proto::v1::target::Target as Place;
 use tollgate_proto::v1::{
-    BackfillScheduleRequest, CancelRunRequest, CatchUp, CatchUpMode, CreatePolicyRequest,
-    CreateScheduleRequest, GetHandlerStatusRequest, HttpTarget, ListRunsRequest, Policy, Reclaim,
-    ReleaseMode, RetryPolicy, Schedule, SqsTarget, Target, TriggerScheduleRequest, UpdatePolicyRequest,
+    BackfillScheduleRequest, CancelRunRequest, CreatePolicyRequest, CreateScheduleRequest,
+    GetHandlerStatusRequest, HttpTarget, ListRunsRequest, Policy, Reclaim, ReleaseMode, Schedule, SqsTarget,
+    Target, TriggerScheduleRequest, UpdatePolicyRequest,
 };
 use tollgate_tests::now_us;
 use tollgate_tests::resources::{PARENT, every, ms, once, policy_name, schedule_name, us};
@@ -24,7 +26,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use crate::audit::{Due, Limit, Ordered};
-use crate::sink::{DEADLINE, Doors};
+use crate::sink::{DEADLINE, Doors, Ports};
 
 /// Time between the starts of two waves.
 pub(crate) const WAVE: Duration = Duration::from_secs(6);
@@ -70,15 +72,18 @@ const LANES: [Lane; 10] = [
 pub(crate) struct Load {
     doors: Doors,
     sink: SocketAddr,
+    ports: Ports,
     ordered: Arc<Mutex<Ordered>>,
+    healthy: Arc<Mutex<Vec<special::Healthy>>>,
     /// Held while the wall clock is to be left alone.
     pub(crate) clock: Arc<tokio::sync::RwLock<()>>,
 }
 
 impl Load {
     /// Makes the policies.
-    pub(crate) async fn start(doors: Doors, sink: SocketAddr) -> Result<Self, Status> {
-        let load = Self { doors, sink, ordered: Arc::default(), clock: Arc::default() };
+    pub(crate) async fn start(doors: Doors, sink: SocketAddr, ports: Ports) -> Result<Self, Status> {
+        let (ordered, healthy, clock) = (Arc::default(), Arc::default(), Arc::default());
+        let load = Self { doors, sink, ports, ordered, healthy, clock };
         for lane in LANES.iter().filter(|lane| !lane.policy.is_empty()) {
             let reclaim = if lane.strict { Reclaim::Never } else { Reclaim::AfterTtl };
             let policy = Policy {
@@ -338,15 +343,6 @@ impl Load {
     /// What all schedules of the campaign have in common: they never give up, and catch up with everything.
     fn finish(&self, schedule: Schedule, lane: &Lane) -> Schedule {
         debug_assert_eq!(schedule.policy, lane.policy);
-        Schedule {
-            retry: Some(RetryPolicy {
-                max_attempts: Some(1_000),
-                min_backoff: Some(ms(100)),
-                max_backoff: Some(ms(1_000)),
-                retry_lost: Some(true),
-            }),
-            catch_up: Some(CatchUp { mode: CatchUpMode::All.into(), horizon: Some(ms(7_200_000)) }),
-            ..schedule
-        }
+        special::with_attempts(schedule, 1_000)
     }
 }

@@ -180,3 +180,25 @@ int clock_gettime(clockid_t clock, struct timespec *time)
     }
     return status;
 }
+
+/* The clock of PostgreSQL and SQLite. */
+int gettimeofday(struct timeval *restrict now, void *restrict zone)
+{
+    struct timespec time;
+    (void)zone;
+    if (clock_gettime(CLOCK_REALTIME, &time) != 0)
+        return -1;
+    now->tv_sec = time.tv_sec;
+    now->tv_usec = time.tv_nsec / 1000;
+    return 0;
+}
+
+time_t time(time_t *at)
+{
+    struct timespec now;
+    if (clock_gettime(CLOCK_REALTIME, &now) != 0)
+        return (time_t)-1;
+    if (at)
+        *at = now.tv_sec;
+    return now.tv_sec;
+}

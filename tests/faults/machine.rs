@@ -13,6 +13,9 @@ const SLOW_US: u64 = 0;
 const FULL: u64 = 1;
 const OFFSET_US: u64 = 2;
 
+/// Files that may be open.
+const FILES: u64 = 8_192;
+
 /// Compiles the library into a folder.
 pub(crate) fn compile(folder: &Path) -> Result<PathBuf> {
     let library = folder.join("machine.so");
@@ -25,6 +28,21 @@ pub(crate) fn compile(folder: &Path) -> Result<PathBuf> {
         .context("cc does not start; a C compiler is needed")?;
     ensure!(status.success(), "cc could not compile {source}");
     Ok(library)
+}
+
+/// Sees to it that the consumer can take as many connections as a fault makes.
+pub(crate) fn allow_connections() -> Result<()> {
+    let limits = fs::read_to_string("/proc/self/limits")?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    let soft = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    if soft.is_some_and(|soft| soft < FILES) {
+        let status = Command::new("prlimit")
+            .args(["--pid", &std::process::id().to_string(), &format!("--nofile={FILES}:")])
+            .status()
+            .context("prlimit does not start; it raises the limit of open files")?;
+        ensure!(status.success(), "the limit of open files cannot be raised to {FILES}");
+    }
+    Ok(())
 }
 
 /// What one process or group of processes runs on.

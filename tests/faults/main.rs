@@ -4,6 +4,7 @@
 //! its own (or one over SQLite), gives them work without pause, and injects one fault after the other, in an order that
 //! the seed decides. The [`sink`] takes the deliveries, outside the service, and keeps the [`journal`]; [`load`] keeps the list
 //! of what falls due; [`audit`] compares the two and the service's own records. The verdict is a JSON file and a table.
+//! Without `--minutes`, what takes little time is done once; with `--only`, one kind of fault, however long it takes.
 //! Exit status: 0 when every promise was kept, 1 when one was broken, 2 when the campaign could not be run.
 
 mod audit;
@@ -11,6 +12,7 @@ mod campaign;
 mod journal;
 mod load;
 mod machine;
+mod names;
 mod order;
 mod postgres;
 mod process;
@@ -43,7 +45,7 @@ const SHOWN_CHARS: usize = 400;
     about = "Injects faults into a running Tollgate and judges whether its promises held"
 )]
 struct Arguments {
-    /// Minutes of faults; without it, every kind of fault once (about three minutes)
+    /// Minutes of faults; without it, the kinds that take little time, once (about four minutes)
     #[arg(long)]
     minutes: Option<f64>,
     /// The same seed gives the same faults in the same order
@@ -55,7 +57,7 @@ struct Arguments {
     /// Lease of the processes, in milliseconds: a short one lets more faults fit into an hour
     #[arg(long, default_value_t = 3_000, value_parser = clap::value_parser!(u64).range(500..=60_000))]
     lease_ms: u64,
-    /// Only faults whose kind contains this text, such as `kill -9`
+    /// Only faults whose kind contains this text, such as `kill -9` or `look-up hangs`; without minutes, once
     #[arg(long)]
     only: Option<String>,
     /// Keep logs and journal even when every promise was kept
@@ -139,7 +141,13 @@ async fn judge(
     campaign.run().await?;
     campaign.heal().await?;
     progress("no more faults; draining");
-    let last_us = campaign.load.ordered().due.iter().map(|due| due.launch_us).max().unwrap_or_default();
+    // So that what fell due last has been fired.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    campaign.load.end_healthy().await;
+    let last_us = {
+        let ordered = campaign.load.ordered();
+        ordered.due.iter().filter(|due| due.required).map(|due| due.launch_us).max().unwrap_or_default()
+    };
     let wait_us = (last_us - tollgate_tests::now_us()).clamp(0, 60_000_000);
     tokio::time::sleep(Duration::from_micros(u64::try_from(wait_us)?)).await;
     // What is still sent again comes to its end first.
@@ -160,6 +168,7 @@ async fn judge(
         journal: &journal,
         records: &records,
         disturbances: &campaign.log.disturbances,
+        watches: &campaign.log.watches,
         ahead: campaign.log.ahead,
     });
     let report = Report { wish, verdict: &verdict, campaign, took_s: began.elapsed().as_secs(), commit };

@@ -1,5 +1,7 @@
 //! The sequence of faults: a seed gives the same one every time.
 
+mod fault;
+
 use std::time::Duration;
 
 use rand::rngs::StdRng;
@@ -8,6 +10,7 @@ use rand::{Rng as _, SeedableRng as _};
 
 use crate::proxy::Mode;
 use crate::sink::Conduct;
+pub(crate) use fault::{Fault, Loss};
 
 /// Where the product can be ended at once, by name.
 pub(crate) const POINTS: [&str; 22] = [
@@ -35,134 +38,35 @@ pub(crate) const POINTS: [&str; 22] = [
     "master.outbox.before",
 ];
 
-/// One fault. Victims are numbers of processes.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Fault {
-    /// kill -9.
-    Kill { victim: usize, down: Duration },
-    /// The process ends at a named point, at this pass.
-    KillAt { victim: usize, point: &'static str, pass: u32, down: Duration },
-    /// SIGSTOP, and SIGCONT after longer than the lease.
-    Freeze { victim: usize, length: Duration },
-    /// SIGTERM and a new start.
-    Restart { victim: usize },
-    /// The database restarts.
-    StoreRestart,
-    /// The database stops as in a power cut.
-    StoreCrash { down: Duration },
-    /// Connections are ended by the database, those that commit first.
-    EndBackends { count: u32 },
-    /// Every fsync takes so long.
-    SlowDisk { ms: i64, length: Duration },
-    /// No file grows.
-    FullDisk { length: Duration },
-    /// The network between a process and the database. `heals`: connections go on afterwards, else they are reset.
-    CutStore { victim: usize, mode: Mode, heals: bool, length: Duration },
-    /// The network between all processes and the consumer.
-    CutConsumer { mode: Mode, length: Duration },
-    /// The network between a process and the others.
-    CutPeers { victim: usize, mode: Mode, length: Duration },
-    /// Every delivery is met so.
-    Outage { conduct: Conduct, length: Duration },
-    /// The wall clock goes back an hour, and forward an hour later. None: everywhere.
-    Clock { victim: Option<usize>, length: Duration },
-    /// A limit changes; with a victim, while its shards move to others.
-    Limit { lower: bool, victim: Option<usize> },
-    /// A run is cancelled while its events are being released.
-    Cancel { lane: usize, after: Duration },
-}
+/// Where the master ends between the commit of a change and its message; the first that the binary has is used.
+pub(crate) const CHANGE_POINTS: [&str; 2] = ["master.change.committed", "master.commit.after"];
 
-impl Fault {
-    /// The kind, as the verdict counts it.
-    pub(crate) fn kind(&self) -> String {
-        let text = match self {
-            Self::Kill { .. } => "kill -9",
-            Self::KillAt { point, .. } => return format!("kill at {point}"),
-            Self::Freeze { .. } => "SIGSTOP longer than the lease",
-            Self::Restart { .. } => "planned restart",
-            Self::StoreRestart => "PostgreSQL restart",
-            Self::StoreCrash { .. } => "PostgreSQL immediate stop",
-            Self::EndBackends { .. } => "backends ended during COMMIT",
-            Self::SlowDisk { .. } => "slow fsync",
-            Self::FullDisk { .. } => "disk full",
-            Self::CutStore { mode: Mode::Reset, .. } => "network to the database: reset",
-            Self::CutStore { heals: true, .. } => "network to the database: stalls",
-            Self::CutStore { .. } => "network to the database: half open",
-            Self::CutConsumer { mode: Mode::Reset, .. } => "network to the consumer: reset",
-            Self::CutConsumer { .. } => "network to the consumer: stalls",
-            Self::CutPeers { mode: Mode::Reset, .. } => "network to the peers: reset",
-            Self::CutPeers { .. } => "network to the peers: stalls",
-            Self::Outage { conduct: Conduct::Hang, .. } => "consumer outage: hangs",
-            Self::Outage { conduct: Conduct::Reset, .. } => "consumer outage: resets",
-            Self::Outage { .. } => "consumer outage: 500s and throttling",
-            Self::Clock { .. } => "wall clock back an hour, and forward",
-            Self::Limit { victim: None, .. } => "limit changed",
-            Self::Limit { .. } => "limit changed during fail-over",
-            Self::Cancel { .. } => "cancel racing with releases",
-        };
-        text.to_owned()
-    }
-
-    /// Whether a delivery that was taken while it lasted may not have been recorded.
-    pub(crate) fn disturbs(&self) -> bool {
-        match self {
-            Self::Kill { .. }
-            | Self::KillAt { .. }
-            | Self::Freeze { .. }
-            | Self::StoreRestart
-            | Self::StoreCrash { .. }
-            | Self::EndBackends { .. }
-            | Self::FullDisk { .. }
-            | Self::CutStore { .. }
-            | Self::CutConsumer { .. }
-            // A commit may outlive its owner's lease.
-            | Self::SlowDisk { .. }
-            | Self::Limit { victim: Some(_), .. } => true,
-            Self::Restart { .. }
-            | Self::CutPeers { .. }
-            | Self::Outage { .. }
-            | Self::Clock { .. }
-            | Self::Limit { .. }
-            | Self::Cancel { .. } => false,
-        }
-    }
-
-    /// The process that it concerns more than the others.
-    pub(crate) fn victim(&self) -> Option<usize> {
-        match self {
-            Self::Kill { victim, .. }
-            | Self::KillAt { victim, .. }
-            | Self::Freeze { victim, .. }
-            | Self::Restart { victim }
-            | Self::CutStore { victim, .. }
-            | Self::CutPeers { victim, .. } => Some(*victim),
-            Self::Clock { victim, .. } | Self::Limit { victim, .. } => *victim,
-            _ => None,
-        }
-    }
+/// What faults there can be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct World {
+    pub(crate) processes: usize,
+    pub(crate) lease: Duration,
+    pub(crate) postgres: bool,
+    /// Processes ask the campaign's own name server.
+    pub(crate) names: bool,
+    /// Which of [`CHANGE_POINTS`] the binary has.
+    pub(crate) change_point: Option<&'static str>,
+    /// Only what takes little time.
+    pub(crate) short: bool,
 }
 
 /// Rounds of faults; each round has every kind once, in another order, and a third of the points.
 pub(crate) struct Order {
     random: StdRng,
-    processes: usize,
-    lease: Duration,
-    postgres: bool,
+    world: World,
     lower: bool,
     points: Vec<&'static str>,
 }
 
 impl Order {
-    /// The order of this seed, for so many processes with this lease.
-    pub(crate) fn new(seed: u64, processes: usize, lease: Duration, postgres: bool) -> Self {
-        Self {
-            random: StdRng::seed_from_u64(seed),
-            processes,
-            lease,
-            postgres,
-            lower: false,
-            points: Vec::new(),
-        }
+    /// The order of this seed.
+    pub(crate) fn new(seed: u64, world: World) -> Self {
+        Self { random: StdRng::seed_from_u64(seed), world, lower: false, points: Vec::new() }
     }
 
     /// The faults of the next round.
@@ -183,9 +87,9 @@ impl Order {
             self.limit(true),
             Fault::Cancel { lane: self.random.random_range(0..6), after: self.ms(20..400) },
         ];
-        let longer = self.ms(1_000..3_000) + self.lease;
+        let longer = self.ms(1_000..3_000) + self.world.lease;
         faults.push(Fault::Freeze { victim: self.victim(), length: longer });
-        if self.postgres {
+        if self.world.postgres {
             faults.extend([
                 Fault::StoreRestart,
                 Fault::StoreCrash { down: self.ms(100..2_000) },
@@ -209,8 +113,56 @@ impl Order {
             let pass = self.random.random_range(1..if often { 6 } else { 2 });
             faults.push(Fault::KillAt { victim: self.victim(), point, pass, down: self.ms(100..1_500) });
         }
+        self.promises_to_others(&mut faults);
         faults.shuffle(&mut self.random);
         faults
+    }
+
+    /// Where somebody's own trouble, or one process's, could become everybody's; and where what was acknowledged could be
+    /// lost between two processes.
+    fn promises_to_others(&mut self, faults: &mut Vec<Fault>) {
+        let World { lease, postgres, names, change_point, short, .. } = self.world;
+        let long = if short { self.ms(6_000..7_000) } else { self.ms(9_000..13_000) };
+        faults.push(Fault::BlackHole { events: 1_400, length: long });
+        // Longer than what is emitted ahead, so that the message is missed.
+        let down = self.ms(11_000..13_000);
+        if let Some(point) = change_point {
+            faults.push(Fault::ChangeLost { victim: self.victim(), how: Loss::Point(point), down });
+        }
+        if names && !short {
+            faults.push(Fault::Lookup { events: 2_400, length: self.ms(12_000..16_000) });
+        }
+        if !postgres {
+            return;
+        }
+        faults.extend([
+            Fault::ClockAhead {
+                victim: self.victim(),
+                by_hours: self.random.random_range(3..8),
+                length: long,
+            },
+            Fault::HandedRelease {
+                victim: self.victim(),
+                late: self.ms(30..60),
+                length: lease + self.ms(4_000..6_000),
+            },
+        ]);
+        if short {
+            return;
+        }
+        let days = 24 * self.random.random_range(50..80);
+        faults.extend([
+            Fault::ClockAhead { victim: self.victim(), by_hours: days, length: self.ms(9_000..16_000) },
+            Fault::ClockWrong { victim: self.victim(), by_hours: days, length: self.ms(8_000..12_000) },
+            Fault::ClockWrong { victim: self.victim(), by_hours: -5, length: self.ms(8_000..12_000) },
+            Fault::SlowQueue { victim: self.victim(), call: self.ms(90..140) },
+            Fault::HistoryReader { victim: self.victim(), length: self.ms(8_000..11_000) },
+            Fault::Snapshot { length: self.ms(15_000..20_000) },
+            Fault::SlowReads { length: self.ms(9_000..12_000) },
+            // Longer than what has been read ahead.
+            Fault::BadSpecs { length: self.ms(24_000..28_000) },
+            Fault::ChangeLost { victim: self.victim(), how: Loss::Locked, down },
+        ]);
     }
 
     /// How long to wait before the next fault.
@@ -232,7 +184,7 @@ impl Order {
     }
 
     fn victim(&mut self) -> usize {
-        let all: Vec<usize> = (0..self.processes).collect();
+        let all: Vec<usize> = (0..self.world.processes).collect();
         all.choose(&mut self.random).copied().unwrap_or_default()
     }
 
@@ -250,10 +202,19 @@ mod tests {
 
     use super::*;
 
+    const WORLD: World = World {
+        processes: 3,
+        lease: Duration::from_secs(3),
+        postgres: true,
+        names: true,
+        change_point: Some(CHANGE_POINTS[0]),
+        short: false,
+    };
+
     #[test]
     fn a_seed_gives_the_same_faults() {
         let rounds = |seed| {
-            let mut order = Order::new(seed, 3, Duration::from_secs(3), true);
+            let mut order = Order::new(seed, WORLD);
             (0..3).map(|_| order.round()).collect::<Vec<_>>()
         };
         assert_eq!(rounds(7), rounds(7));
@@ -262,12 +223,37 @@ mod tests {
 
     #[test]
     fn three_rounds_have_every_kind_and_every_point() {
-        let mut order = Order::new(1, 3, Duration::from_secs(3), true);
+        let mut order = Order::new(1, WORLD);
         let kinds: BTreeSet<String> = (0..3).flat_map(|_| order.round()).map(|fault| fault.kind()).collect();
         for point in POINTS {
             assert!(kinds.contains(&format!("kill at {point}")), "{point}");
         }
-        assert_eq!(kinds.len(), POINTS.len() + 22, "{kinds:#?}");
+        assert_eq!(kinds.len(), POINTS.len() + 36, "{kinds:#?}");
+    }
+
+    #[test]
+    fn what_cannot_be_done_here_is_left_out() {
+        let world = World { processes: 1, postgres: false, names: false, change_point: None, ..WORLD };
+        let faults = Order::new(1, world).round();
+        let kinds: BTreeSet<String> = faults.iter().map(Fault::kind).collect();
+        for kind in [
+            "look-up hangs",
+            "slow SQS queue during a hand-over",
+            "snapshot held",
+            "kill between commit and message",
+        ] {
+            assert!(!kinds.contains(kind), "{kind}");
+        }
+        assert!(kinds.contains("consumer accepts and says nothing"), "{kinds:#?}");
+        assert!(faults.iter().all(|fault| fault.victim().unwrap_or_default() == 0));
+    }
+
+    /// What is one user's business may neither explain repetitions nor stop others.
+    #[test]
+    fn whoever_must_spare_others_has_no_excuse() {
+        for fault in Order::new(1, WORLD).round().iter().filter(|fault| fault.spares_others()) {
+            assert_eq!(fault.excuse(), None, "{fault:?}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A PostgreSQL of the campaign's own, to be stopped in every way.
 
+mod others;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -93,6 +95,10 @@ impl Postgres {
         let sql = AssertSqlSafe(format!("SELECT pg_terminate_backend({pid})"));
         sqlx::raw_sql(sql).execute(&mut connection).await?;
         Ok(committing.unwrap_or_default())
+    }
+
+    async fn connect(&self) -> Result<PgConnection> {
+        PgConnection::connect(&self.url("tollgate")).await.context("the campaign's own connection")
     }
 
     fn url(&self, database: &str) -> String {

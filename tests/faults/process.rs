@@ -7,16 +7,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
 use tollgate_proto::v1::{GetHandlerStatusRequest, HandlerStatus};
 use tonic::transport::{Channel, Endpoint};
 
 use crate::machine::Machine;
+use crate::names::Names;
 
 /// A planned stop takes at most this long.
 const STOP_MAX: Duration = Duration::from_secs(12);
 /// How long a call may take.
 const CALL_MAX: Duration = Duration::from_secs(5);
+/// How long one may take that waits for a lock.
+const PATIENCE: Duration = Duration::from_secs(25);
 
 /// One process of the service, or the place of one that is down.
 pub(crate) struct Process {
@@ -26,6 +30,7 @@ pub(crate) struct Process {
     advertise: String,
     lease: Duration,
     folder: PathBuf,
+    names: Option<Arc<Names>>,
     child: Option<Child>,
     /// It has served since it was last started.
     ready: bool,
@@ -37,21 +42,18 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// A place for a process. Nothing is started.
+    /// A place for a process that listens on this port, and that others reach there. Nothing is started.
     pub(crate) fn new(
         number: usize,
         store: String,
-        port: u16,
-        advertise: String,
+        (port, advertise): (u16, String),
         lease: Duration,
         folder: &Path,
         machine: Machine,
+        names: Option<Arc<Names>>,
     ) -> Result<Self> {
         let log = std::fs::File::create(folder.join(format!("process-{number}.log")))?;
-        let channel = Endpoint::from_shared(format!("http://127.0.0.1:{port}"))?
-            .timeout(CALL_MAX)
-            .connect_timeout(Duration::from_secs(1))
-            .connect_lazy();
+        let channel = channel(port, CALL_MAX)?;
         Ok(Self {
             number,
             store,
@@ -59,6 +61,7 @@ impl Process {
             advertise,
             lease,
             folder: folder.to_owned(),
+            names,
             child: None,
             ready: false,
             log: Arc::new(Mutex::new(log)),
@@ -84,6 +87,11 @@ impl Process {
             }
         }
         bail!("process {} does not serve within a minute; see its log", self.number)
+    }
+
+    /// Starts it, and waits for nothing.
+    pub(crate) fn start_alone(&mut self) -> Result<()> {
+        self.spawn()
     }
 
     /// Ends it as a power cut would.
@@ -169,6 +177,28 @@ impl Process {
         tokio::time::timeout(Duration::from_secs(3), call).await.ok()?.ok().map(tonic::Response::into_inner)
     }
 
+    /// Whether it says that it is ready; not either where it says nothing.
+    pub(crate) async fn says_ready(&self) -> bool {
+        tokio::time::timeout(Duration::from_secs(2), self.ask_readyz())
+            .await
+            .is_ok_and(|said| said.is_ok_and(|ok| ok))
+    }
+
+    async fn ask_readyz(&self) -> Result<bool> {
+        let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await?;
+        let request =
+            format!("GET /readyz HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nconnection: close\r\n\r\n", self.port);
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await?;
+        Ok(answer.starts_with(b"HTTP/1.1 200"))
+    }
+
+    /// A connection on which calls may take longer.
+    pub(crate) fn patient_channel(&self) -> Result<Channel> {
+        channel(self.port, PATIENCE)
+    }
+
     /// Puts a line of the campaign into its log.
     pub(crate) fn note(&self, text: &str) {
         write(&self.log, &format!("======== {text}, {}", tollgate_tests::now_us()));
@@ -191,7 +221,11 @@ impl Process {
         let binary = std::env::var_os("TOLLGATE_FAULTS_BIN").context(
             "TOLLGATE_FAULTS_BIN is not set; run the campaign with ./tests/run faults, which builds the binary with fault points",
         )?;
-        let mut child = Command::new(binary)
+        let mut command = match &self.names {
+            Some(names) => names.command(binary),
+            None => Command::new(binary),
+        };
+        let mut child = command
             .args(["serve", "--store", &self.store, "--listen", &format!("127.0.0.1:{port}")])
             .args(["--advertise", &self.advertise, "--lease-ttl", &format!("{lease}ms")])
             .args(["--window", "5s", "--ahead", "10s", "--shutdown-grace", "5s"])
@@ -226,6 +260,11 @@ impl Drop for Process {
         // It may have ended.
         let _ = self.kill9();
     }
+}
+
+fn channel(port: u16, patience: Duration) -> Result<Channel> {
+    let endpoint = Endpoint::from_shared(format!("http://127.0.0.1:{port}"))?;
+    Ok(endpoint.timeout(patience).connect_timeout(Duration::from_secs(1)).connect_lazy())
 }
 
 fn write(log: &Mutex<std::fs::File>, line: &str) {

@@ -11,6 +11,7 @@ use tollgate_proto::v1::{
     RunState,
 };
 use tollgate_tests::resources::{PARENT, schedule_name, us};
+use tonic::Code;
 use tonic::transport::Channel;
 
 use crate::audit::{Ordered, Records, RunRecord};
@@ -84,6 +85,11 @@ pub(crate) async fn free_by_hand(
         }
     }
     Ok(freed)
+}
+
+/// Whether every process answers and every queue shard has an owner among them.
+pub(crate) async fn is_owned(processes: &[Process]) -> bool {
+    statuses(processes).await.is_some_and(|statuses| unowned(&statuses).is_empty())
 }
 
 /// What every process says; none where one does not answer.
@@ -187,6 +193,11 @@ async fn skips(channel: &Channel, schedule: &str) -> Result<Vec<i64>> {
         page_size: 1_000,
         ..ListSkippedTriggersRequest::default()
     };
-    let page = master.list_skipped_triggers(request).await.context("ListSkippedTriggers")?.into_inner();
+    let page = match master.list_skipped_triggers(request).await {
+        Ok(page) => page.into_inner(),
+        // It has been deleted, and its records with it.
+        Err(status) if status.code() == Code::NotFound => return Ok(Vec::new()),
+        Err(status) => return Err(status).context("ListSkippedTriggers"),
+    };
     Ok(page.skipped_triggers.iter().map(|skipped| us(skipped.launch_time)).collect())
 }

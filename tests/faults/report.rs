@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::audit::Verdict;
+use crate::audit::{Lateness, Verdict};
 use crate::campaign::{Campaign, Recovery, Wish};
 
 /// What the verdict is about.
@@ -56,13 +56,18 @@ impl Report<'_> {
             "leaked_tokens": verdict.leaked,
             "cancelled_in_doubt_freed_by_hand": log.freed_by_hand,
             "repeats": {
-                "after_refusal": repeats.after_refusal,
-                "after_doubt": repeats.after_doubt,
-                "after_silence": repeats.after_silence,
-                "unrecorded": repeats.unrecorded,
+                "by_reason": repeats.by_reason,
                 "not_allowed": repeats.not_allowed,
                 "of_events_released_already": repeats.of_done,
             },
+            "healthy_without_faults": lateness(verdict.calm),
+            "healthy_beside": verdict.neighbours.iter().map(|(kind, late)| {
+                (kind.clone(), lateness(*late))
+            }).collect::<serde_json::Map<_, _>>(),
+            "left_out": log.left_out,
+            "snapshots": log.dead_rows.iter().map(|(seconds, rows)| {
+                json!({"seconds": seconds, "dead_lease_rows": rows})
+            }).collect::<Vec<_>>(),
             "in_flight_max": verdict.in_flight_max.iter().map(|(policy, (most, limit))| {
                 (policy.clone(), json!({"max": most, "limit": limit}))
             }).collect::<serde_json::Map<_, _>>(),
@@ -99,27 +104,39 @@ impl Report<'_> {
         line("fired early", verdict.early.to_string());
         line("leaked tokens", verdict.leaked.to_string());
         line("cancelled in doubt, freed by hand", log.freed_by_hand.to_string());
-        line("repeated after a refusal", repeats.after_refusal.to_string());
-        line("repeated after doubt", repeats.after_doubt.to_string());
-        line("repeated after silence", repeats.after_silence.to_string());
-        line("duplicates, delivery not recorded", repeats.unrecorded.to_string());
-        line("duplicates, not allowed", repeats.not_allowed.to_string());
+        for (reason, count) in &repeats.by_reason {
+            line("repeated", format!("{count:>7}  {reason}"));
+        }
+        line("repeated without leave", repeats.not_allowed.to_string());
+        line("released, and delivered again", repeats.of_done.to_string());
+        for (seconds, rows) in &log.dead_rows {
+            line("snapshot held", format!("{seconds} s, {rows} dead rows of leases more"));
+        }
+        for what in &log.left_out {
+            line("LEFT OUT", what.clone());
+        }
         line("", String::new());
         line(
             "fault",
-            "count  affected shards: median, max ms   anywhere: max ms   after its end: max ms".to_owned(),
+            "count  affected shards: median, max ms   anywhere: max ms   after its end: max ms   healthy beside it: \
+             p99, max ms"
+                .to_owned(),
         );
+        line("(none)", format!("{:>68} {:>8}", verdict.calm.p99_ms, verdict.calm.max_ms));
         for (kind, count) in &log.injected {
             let one = log.recovery.get(kind).cloned().unwrap_or_default();
+            let healthy = verdict.neighbours.get(kind).copied().unwrap_or_default();
             let shown = |value: Option<i64>| value.map_or("-".to_owned(), |ms| ms.to_string());
             line(
                 kind,
                 format!(
-                    "{count:>5}  {:>8} {:>8} {:>16} {:>16}",
+                    "{count:>5}  {:>8} {:>8} {:>16} {:>16} {:>10} {:>8}",
                     shown(median(&one.affected_ms)),
                     shown(one.affected_ms.iter().max().copied()),
                     shown(one.any_ms.iter().max().copied()),
-                    shown(one.after_end_ms.iter().max().copied())
+                    shown(one.after_end_ms.iter().max().copied()),
+                    healthy.p99_ms,
+                    healthy.max_ms
                 ),
             );
         }
@@ -148,6 +165,10 @@ impl Report<'_> {
     fn store(&self) -> &'static str {
         if self.wish.postgres { "postgres" } else { "sqlite" }
     }
+}
+
+fn lateness(late: Lateness) -> Value {
+    json!({"events": late.events, "median_ms": late.median_ms, "p99_ms": late.p99_ms, "max_ms": late.max_ms})
 }
 
 fn recovery(one: &Recovery) -> Value {

@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 
 use crate::journal::{Event, Journal, Met, Task};
 use answer::{Body, Broken};
-pub(crate) use conduct::{Conduct, SILENT};
+pub(crate) use conduct::{Conduct, SILENT, kind};
 pub(crate) use release::Doors;
 
 /// Schedules of the campaign give up waiting for an answer after this long.
@@ -31,6 +31,13 @@ pub(crate) const DEADLINE: Duration = Duration::from_millis(1_000);
 const TOO_LATE: Duration = Duration::from_millis(1_300);
 /// The longest work on one event, in milliseconds.
 const WORK_MAX_MS: u64 = 120;
+/// Work on one that is kept without an answer ends between these: while the shard's next owner takes it.
+const KEPT_MS: std::ops::Range<u64> = 3_000..7_000;
+
+/// A connection that ends so soon after an answer may have been given up before it.
+const HEARD_US: i64 = 250_000;
+/// Healthy schedules whose consumer is known by name. It closes its connections, so that the name is looked up again.
+pub(crate) const NAMED: &str = "healthy-named-";
 
 /// A consumer. Clones share it.
 #[derive(Clone)]
@@ -38,7 +45,31 @@ pub(crate) struct Sink {
     journal: Arc<Mutex<Journal>>,
     doors: Doors,
     seed: u64,
-    outage: Arc<Mutex<Option<Conduct>>>,
+    orders: Arc<Mutex<Orders>>,
+}
+
+/// What the campaign wants of the consumer at the moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Orders {
+    /// Every delivery is met so.
+    pub(crate) outage: Option<Conduct>,
+    /// Deliveries of [`kind::HOLE`] are taken, and nothing is said.
+    pub(crate) is_hole: bool,
+    /// Each call to the queue of [`kind::SLOW_QUEUE`] takes so long.
+    pub(crate) slow_call: Duration,
+    /// Releases go to this process only.
+    pub(crate) door: Option<usize>,
+}
+
+/// Where the consumer listens: limits of the service that hold for one address do not meet at another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ports {
+    /// For everything that goes through the proxy.
+    pub(crate) common: SocketAddr,
+    /// For what must not be disturbed.
+    pub(crate) healthy: SocketAddr,
+    /// For what may say nothing.
+    pub(crate) hole: SocketAddr,
 }
 
 /// A delivery that has been read.
@@ -50,27 +81,27 @@ struct Delivery {
 }
 
 impl Sink {
-    /// Listens on a free port.
-    pub(crate) async fn start(seed: u64, doors: Doors) -> Result<(Self, SocketAddr)> {
+    /// Listens on free ports.
+    pub(crate) async fn start(seed: u64, doors: Doors) -> Result<(Self, Ports)> {
+        let sink = Self { journal: Arc::default(), doors, seed, orders: Arc::default() };
+        let ports =
+            Ports { common: sink.listen().await?, healthy: sink.listen().await?, hole: sink.listen().await? };
+        Ok((sink, ports))
+    }
+
+    async fn listen(&self) -> Result<SocketAddr> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for the sink")?;
         let address = listener.local_addr()?;
-        let sink = Self { journal: Arc::default(), doors, seed, outage: Arc::default() };
-        let served = sink.clone();
+        let served = self.clone();
         tokio::spawn(async move {
             loop {
                 // A connection that ended before it was taken is nobody's.
                 let Ok((stream, _)) = listener.accept().await else { continue };
                 let sink = served.clone();
-                tokio::spawn(async move {
-                    let service = service_fn(move |request| take(sink.clone(), request));
-                    // A connection that breaks is the sender's business.
-                    let _ = hyper::server::conn::http1::Builder::new()
-                        .serve_connection(TokioIo::new(stream), service)
-                        .await;
-                });
+                tokio::spawn(serve(sink, stream));
             }
         });
-        Ok((sink, address))
+        Ok(address)
     }
 
     /// The journal.
@@ -78,18 +109,28 @@ impl Sink {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on every delivery is met so; none: as usual.
-    pub(crate) fn outage(&self, conduct: Option<Conduct>) {
-        *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = conduct;
+    /// From now on the consumer does as it is told here.
+    pub(crate) fn orders(&self) -> MutexGuard<'_, Orders> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn conduct(&self, delivery: &Delivery) -> Conduct {
-        let outage = *self.outage.lock().unwrap_or_else(PoisonError::into_inner);
+        let orders = *self.orders();
+        let is = |kind: &str| delivery.event.schedule.starts_with(kind);
+        if is(kind::HOLE) && orders.is_hole {
+            return Conduct::Hang;
+        }
+        let outage = orders.outage.filter(|_| !is(kind::HEALTHY));
         outage.unwrap_or_else(|| Conduct::of(self.seed, &delivery.event, delivery.attempt))
     }
 
     fn work_time(&self, event: &Event) -> Duration {
-        Duration::from_millis(conduct::draw(self.seed, &event.id, 0) % WORK_MAX_MS)
+        let drawn = conduct::draw(self.seed, &event.id, 0);
+        Duration::from_millis(match &event.schedule {
+            name if name.starts_with(kind::HANDED) => KEPT_MS.start + drawn % (KEPT_MS.end - KEPT_MS.start),
+            name if kind::GOOD.iter().any(|kind| name.starts_with(kind)) => 0,
+            _ => drawn % WORK_MAX_MS,
+        })
     }
 
     /// Works on an event and releases it, in a task of its own.
@@ -99,6 +140,12 @@ impl Sink {
             tokio::time::sleep(sink.work_time(&event)).await;
             sink.release(number, &event).await;
         });
+    }
+
+    /// Releases again what has been done, unless that is being done.
+    fn release_again(&self, number: u32, event: Event) {
+        let sink = self.clone();
+        tokio::spawn(async move { sink.release(number, &event).await });
     }
 
     /// Meets a delivery by HTTP.
@@ -124,7 +171,7 @@ impl Sink {
                 journal.finishes(number, now_us);
                 journal.answers(number, attempt, now_us);
             }
-            Conduct::Late if !on_response => {
+            Conduct::Late | Conduct::Keep if !on_response => {
                 if self.journal().begins_work(number) {
                     self.work_later(number, event);
                 }
@@ -157,21 +204,66 @@ impl Sink {
     fn already_done(&self, number: u32, event: Event, attempt: u32, on_response: bool) -> Response<Body> {
         self.journal().answers(number, attempt, tollgate_tests::now_us());
         if !on_response {
-            let sink = self.clone();
-            tokio::spawn(async move { sink.release(number, &event).await });
+            self.release_again(number, event);
         }
         answer::accepted()
     }
 }
 
-async fn take(sink: Sink, request: Request<Incoming>) -> Result<Response<Body>, Broken> {
+/// One connection, until it ends. Where that is right after an answer, its sender may not have heard it.
+async fn serve(sink: Sink, stream: tokio::net::TcpStream) {
+    let latest: Arc<Mutex<Latest>> = Arc::default();
+    let service = {
+        let (sink, latest) = (sink.clone(), latest.clone());
+        service_fn(move |request| take(sink.clone(), latest.clone(), request))
+    };
+    // A connection that breaks is the sender's business.
+    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+    let latest = std::mem::take(&mut *latest.lock().unwrap_or_else(PoisonError::into_inner));
+    let now_us = tollgate_tests::now_us();
+    if !latest.closes && latest.at_us + HEARD_US > now_us {
+        for (id, attempt) in latest.attempts {
+            sink.journal().hung_up(&id, attempt, now_us);
+        }
+    }
+}
+
+/// What has been answered last on a connection.
+#[derive(Default)]
+struct Latest {
+    attempts: Vec<(String, u32)>,
+    at_us: i64,
+    /// The connection ends with it, as the answer says.
+    closes: bool,
+}
+
+async fn take(
+    sink: Sink,
+    latest: Arc<Mutex<Latest>>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Broken> {
     let is_sqs = request.headers().contains_key("x-amz-target");
     let body = request.into_body().collect().await?.to_bytes();
+    let answered = |attempts, closes| {
+        let at_us = tollgate_tests::now_us();
+        *latest.lock().unwrap_or_else(PoisonError::into_inner) = Latest { attempts, at_us, closes };
+    };
     if is_sqs {
-        return sink.take_batch(&body).await;
+        let (answer, attempts) = sink.take_batch(&body).await?;
+        answered(attempts, false);
+        return Ok(answer);
     }
     match read(&body) {
-        Ok(delivery) => sink.meet(delivery).await,
+        Ok(delivery) => {
+            let attempts = vec![(delivery.event.id.clone(), delivery.attempt)];
+            let closes = delivery.event.schedule.starts_with(NAMED);
+            let mut answer = sink.meet(delivery).await?;
+            if closes {
+                answer.headers_mut().insert("connection", hyper::header::HeaderValue::from_static("close"));
+            }
+            answered(attempts, closes);
+            Ok(answer)
+        }
         Err(problem) => {
             sink.journal().problems.push(problem);
             Ok(answer::bad_request())

@@ -1,9 +1,23 @@
 //! Each delivery: not before its time, one id for each event, attempts that grow, and no repetition without a reason.
+//!
+//! A later attempt is made only where the one before was refused, ended in doubt, was reclaimed, or was not recorded because
+//! of something that the campaign itself has done. It never comes before an earlier one, and not after a release that was
+//! acknowledged; nothing explains these two.
 
 use std::collections::HashMap;
 
 use super::{Evidence, Promise, Verdict};
 use crate::journal::{Event, Met, What};
+use crate::sink::{DEADLINE, SILENT};
+
+/// The consumer's sign of life is missed after so long, and the token goes to the next attempt: `token_ttl` and the
+/// suspect period of the policy that reclaims, less what an answer takes.
+const RECLAIM_US: i64 = 2_900_000;
+/// A pause that was acknowledged holds from then on at the latest.
+const PAUSE_US: i64 = 6_000_000;
+
+/// Its deadline was over, or it was killed.
+const UNHEARD: &str = "unclear: the sender had gone before the answer";
 
 /// The last that is known of an event's deliveries.
 #[derive(Clone, Copy)]
@@ -13,6 +27,10 @@ struct Last {
     /// When it came, and when its answer was written.
     at_us: i64,
     answered_us: Option<i64>,
+    /// The connection ended with the answer.
+    hung_up: bool,
+    /// When a release of the event was first answered with RELEASED.
+    released_us: Option<i64>,
 }
 
 pub(super) fn check(evidence: &Evidence<'_>, verdict: &mut Verdict) {
@@ -23,17 +41,21 @@ pub(super) fn check(evidence: &Evidence<'_>, verdict: &mut Verdict) {
             What::Arrived { attempt, met, enters } => {
                 verdict.deliveries += 1;
                 check_time(evidence, verdict, event, entry.at_us);
-                let now = Last { attempt, met, at_us: entry.at_us, answered_us: None };
-                match last.insert(entry.event, now) {
-                    None => verdict.distinct += 1,
-                    Some(before) => {
-                        verdict.repeats.of_done += u64::from(!enters);
-                        check_repeat(evidence, verdict, event, before, now);
-                        // The latest attempt counts, in whatever order they come.
-                        if before.attempt > attempt {
-                            last.insert(entry.event, before);
-                        }
-                    }
+                let before = last.get(&entry.event).copied();
+                let released_us = before.and_then(|before| before.released_us);
+                let now =
+                    Last { attempt, met, at_us: entry.at_us, answered_us: None, hung_up: false, released_us };
+                let Some(before) = before else {
+                    verdict.distinct += 1;
+                    check_pause(evidence, verdict, event, entry.at_us);
+                    last.insert(entry.event, now);
+                    continue;
+                };
+                verdict.repeats.of_done += u64::from(!enters);
+                check_repeat(evidence, verdict, event, before, now);
+                // The latest attempt counts, in whatever order they come.
+                if attempt >= before.attempt {
+                    last.insert(entry.event, now);
                 }
             }
             What::Answered { attempt } => {
@@ -41,7 +63,17 @@ pub(super) fn check(evidence: &Evidence<'_>, verdict: &mut Verdict) {
                     last.answered_us = Some(entry.at_us);
                 }
             }
-            What::Left | What::Released => {}
+            What::HungUp { attempt } => {
+                if let Some(last) = last.get_mut(&entry.event).filter(|last| last.attempt == attempt) {
+                    last.hung_up = true;
+                }
+            }
+            What::Released => {
+                if let Some(last) = last.get_mut(&entry.event) {
+                    last.released_us.get_or_insert(entry.at_us);
+                }
+            }
+            What::Left => {}
         }
     }
     check_identity(&evidence.journal.events, verdict);
@@ -57,42 +89,73 @@ fn check_time(evidence: &Evidence<'_>, verdict: &mut Verdict, event: &Event, at_
     }
 }
 
+fn check_pause(evidence: &Evidence<'_>, verdict: &mut Verdict, event: &Event, at_us: i64) {
+    let of_event = evidence.ordered.pauses.iter().filter(|pause| pause.schedule == event.schedule);
+    for pause in of_event {
+        if (pause.from_us + PAUSE_US..pause.until_us).contains(&event.launch_us) {
+            verdict.breach(Promise::Paused, || {
+                format!("{} us after {pause:?}: {event:?} at {at_us}", event.launch_us - pause.from_us)
+            });
+        }
+    }
+}
+
 fn check_repeat(evidence: &Evidence<'_>, verdict: &mut Verdict, event: &Event, before: Last, now: Last) {
-    let is_disturbed = |from_us: i64, until_us: i64| {
-        evidence.disturbances.iter().any(|one| one.from_us <= until_us && from_us <= one.until_us)
-    };
-    // Two deliveries under way at once may overtake each other, where the network or a process stood still.
-    let overtaken = now.attempt < before.attempt && is_disturbed(now.at_us, now.at_us);
-    if now.attempt <= before.attempt && !overtaken {
+    if now.attempt <= before.attempt {
         verdict.breach(Promise::Attempt, || {
             format!("attempt {} after {} at {}: {event:?}", now.attempt, before.attempt, now.at_us)
         });
+        return;
     }
-    let repeats = &mut verdict.repeats;
+    // What was on its way when the release was acknowledged comes within its deadline.
+    let deadline_us = i64::try_from(DEADLINE.as_micros()).unwrap_or(i64::MAX);
+    if let Some(released_us) = before.released_us.filter(|released_us| now.at_us > released_us + deadline_us)
+    {
+        verdict.repeats.not_allowed += 1;
+        verdict.breach(Promise::Released, || {
+            format!(
+                "attempt {} came at {}, RELEASED was said at {released_us}: {event:?}",
+                now.attempt, now.at_us
+            )
+        });
+        return;
+    }
+    if let Some(reason) = reason(evidence, event, before, now) {
+        *verdict.repeats.by_reason.entry(reason).or_default() += 1;
+        return;
+    }
+    verdict.repeats.not_allowed += 1;
+    verdict.breach(Promise::Duplicate, || {
+        let answered_us = before.answered_us.unwrap_or_default();
+        format!(
+            "attempt {} came at {} though {} was taken at {answered_us}: {event:?}",
+            now.attempt, now.at_us, before.attempt
+        )
+    });
+}
+
+/// Why there is another attempt; none where there should not be.
+fn reason(evidence: &Evidence<'_>, event: &Event, before: Last, now: Last) -> Option<&'static str> {
+    let answered_us = before.answered_us;
+    // Whoever was sent away by a clock that everybody follows has waited long enough by that clock.
+    let is_ahead = evidence.ahead.is_some_and(|ahead| now.at_us >= ahead.from_us);
+    let waited_us = now.at_us - answered_us.unwrap_or(before.at_us);
+    let is_reclaimed =
+        event.policy == SILENT && before.released_us.is_none() && (waited_us >= RECLAIM_US || is_ahead);
     match before.met {
-        Met::Refused => repeats.after_refusal += 1,
-        Met::Doubtful => repeats.after_doubt += 1,
-        Met::Abandoned => repeats.after_silence += 1,
-        // Without an answer, whatever kept it from being written lay between the two deliveries.
-        Met::Taken
-            if overtaken
-                || is_disturbed(
-                    before.answered_us.unwrap_or(before.at_us),
-                    before.answered_us.unwrap_or(now.at_us),
-                ) =>
-        {
-            repeats.unrecorded += 1;
-        }
-        Met::Taken => {
-            repeats.not_allowed += 1;
-            verdict.breach(Promise::Duplicate, || {
-                let answered_us = before.answered_us.unwrap_or_default();
-                format!(
-                    "attempt {} came at {} though {} was taken at {answered_us}: {event:?}",
-                    now.attempt, now.at_us, before.attempt
-                )
-            });
-        }
+        Met::Refused => Some("refused"),
+        Met::Doubtful => Some("unclear: no good answer"),
+        Met::Taken | Met::Abandoned if is_reclaimed => Some("reclaimed: no sign of life"),
+        Met::Taken | Met::Abandoned => match answered_us {
+            // The consumer writes its answer down right before it gives it. Then the sender had gone.
+            None => Some(UNHEARD),
+            Some(_) if before.hung_up => Some(UNHEARD),
+            Some(at_us) => evidence
+                .disturbances
+                .iter()
+                .find(|one| (one.from_us..=one.until_us).contains(&at_us))
+                .map(|one| one.reason),
+        },
     }
 }
 

@@ -79,12 +79,19 @@ fn check_due(
     }
     verdict.events_due += events;
     let missing = events.saturating_sub(delivered);
+    if run.is_none() && delivered > 0 {
+        verdict
+            .breach(Promise::Records, || format!("{delivered} delivered, and no run is recorded: {due:?}"));
+    }
     let otherwise = match run {
         // Then it is stuck, and nobody knows what becomes of it.
         Some(run) if !run.ended => return,
         Some(run) => u64::from(run.otherwise),
         None if evidence.records.skipped.contains(&(due.schedule.clone(), due.launch_us)) => {
             verdict.skipped += events;
+            if due.required {
+                verdict.breach(Promise::Missed, || format!("{due:?}"));
+            }
             return;
         }
         None => 0,
@@ -92,6 +99,9 @@ fn check_due(
     let lost = missing.saturating_sub(otherwise);
     verdict.ended_undelivered += missing - lost;
     verdict.lost += lost;
+    if missing > lost && due.required && !evidence.ordered.cancelled.contains(&due.schedule) {
+        verdict.breach(Promise::Unsent, || format!("{} of {due:?}; recorded: {run:?}", missing - lost));
+    }
     if lost > 0 {
         verdict.breach(Promise::Lost, || format!("{lost} of {due:?}; recorded: {run:?}"));
     }

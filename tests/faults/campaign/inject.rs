@@ -80,6 +80,23 @@ impl Campaign {
                 let number = self.log.injected.values().sum::<u64>();
                 return Ok(self.load.cancelled_batch(usize::try_from(number)?, *lane, *after).await);
             }
+            Fault::ClockAhead { victim, by_hours, length } => {
+                return self.clock_ahead(*victim, *by_hours, *length).await;
+            }
+            Fault::ClockWrong { victim, by_hours, length } => {
+                return self.clock_wrong(*victim, *by_hours, *length).await;
+            }
+            Fault::ChangeLost { victim, how, down } => return self.lose_change(*victim, *how, *down).await,
+            Fault::HandedRelease { victim, late, length } => {
+                return self.hand_over_released(*victim, *late, *length).await;
+            }
+            Fault::Lookup { events, length } => return self.hang_lookups(*events, *length).await,
+            Fault::SlowQueue { victim, call } => return self.slow_queue(*victim, *call).await,
+            Fault::HistoryReader { victim, length } => return self.read_history(*victim, *length).await,
+            Fault::Snapshot { length } => return self.hold_snapshot(*length).await,
+            Fault::SlowReads { length } => return self.read_slowly(*length).await,
+            Fault::BadSpecs { length } => return self.spoil_rows(*length).await,
+            Fault::BlackHole { events, length } => return self.black_hole(*events, *length).await,
         }
         Ok(true)
     }
@@ -148,9 +165,9 @@ impl Campaign {
     }
 
     async fn outage(&self, conduct: Conduct, length: Duration) {
-        self.sink.outage(Some(conduct));
+        self.sink.orders().outage = Some(conduct);
         tokio::time::sleep(length).await;
-        self.sink.outage(None);
+        self.sink.orders().outage = None;
     }
 
     /// The wall clock goes back an hour, and forward again.
@@ -159,13 +176,16 @@ impl Campaign {
         let _alone = self.load.clock.clone().write_owned().await;
         let concerned =
             self.processes.iter().enumerate().filter(|(number, _)| victim.is_none_or(|v| v == *number));
-        let machines: Vec<&Machine> = concerned.map(|(_, process)| &process.machine).collect();
+        // Where all clocks go, the database's goes with them.
+        let database = self.postgres.iter().filter(|_| victim.is_none()).map(|postgres| &postgres.machine);
+        let machines: Vec<&Machine> =
+            concerned.map(|(_, process)| &process.machine).chain(database).collect();
         machines.iter().try_for_each(|machine| machine.clock_offset(-HOUR_US))?;
         tokio::time::sleep(length).await;
         machines.iter().try_for_each(|machine| machine.clock_offset(0))
     }
 
-    fn postgres(&self) -> Result<&Postgres> {
+    pub(super) fn postgres(&self) -> Result<&Postgres> {
         self.postgres.as_ref().context("there is no PostgreSQL")
     }
 

@@ -27,7 +27,7 @@ pub(super) async fn of(conduct: Conduct) -> Result<Response<Body>, Broken> {
         Conduct::Refuse(status) => (status, text("not now")),
         Conduct::Redirect => (307, text("")),
         Conduct::Garbage => (200, half()),
-        Conduct::Hang => std::future::pending().await,
+        Conduct::Hang | Conduct::Keep => std::future::pending().await,
         Conduct::Reset => return Err("reset".into()),
     };
     let mut answer = Response::new(body);

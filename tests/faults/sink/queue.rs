@@ -4,7 +4,7 @@ use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::answer::{self, Body, Broken};
-use super::{Conduct, Delivery, Sink, conduct, read};
+use super::{Conduct, Delivery, Sink, conduct, kind, read};
 use crate::journal::{Met, Task};
 
 /// What becomes of a whole call.
@@ -21,8 +21,11 @@ enum Call {
 }
 
 impl Sink {
-    /// One SendMessageBatch.
-    pub(super) async fn take_batch(&self, body: &[u8]) -> Result<Response<Body>, Broken> {
+    /// One SendMessageBatch. Also which attempts of which events it held.
+    pub(super) async fn take_batch(
+        &self,
+        body: &[u8],
+    ) -> Result<(Response<Body>, Vec<(String, u32)>), Broken> {
         let request: Value = serde_json::from_slice(body)?;
         let mut batch = Vec::new();
         for entry in request["Entries"].as_array().into_iter().flatten() {
@@ -32,13 +35,19 @@ impl Sink {
                 Err(problem) => self.journal().problems.push(problem),
             }
         }
+        let attempts =
+            batch.iter().map(|(_, delivery)| (delivery.event.id.clone(), delivery.attempt)).collect();
         let call = self.call(&batch);
         if let Some(kind) = call.misbehaviour() {
             self.journal().misbehaves(kind);
         }
-        let (mut successful, mut failed) = (Vec::new(), Vec::new());
+        let slow = self.orders().slow_call;
+        let is_slow = batch.iter().any(|(_, delivery)| is_slow(delivery));
+        let (mut successful, mut failed, mut taken) = (Vec::new(), Vec::new(), Vec::new());
         for (id, delivery) in batch {
-            if self.entry(call, delivery) {
+            let on_response = delivery.on_response;
+            if let Some((number, attempt)) = self.entry(call, delivery) {
+                taken.push((number, attempt, on_response));
                 successful.push(json!({"Id": id, "MessageId": id, "MD5OfMessageBody": "none"}));
             } else {
                 failed.push(
@@ -46,31 +55,44 @@ impl Sink {
                 );
             }
         }
-        match call {
-            Call::Taken => {
-                let body = json!({"Successful": successful, "Failed": failed});
-                Ok(answer::json(StatusCode::OK, &body))
+        if is_slow {
+            tokio::time::sleep(slow).await;
+        }
+        {
+            // Whoever does not wait any longer does not come here.
+            let (mut journal, now_us) = (self.journal(), tollgate_tests::now_us());
+            for (number, attempt, on_response) in taken {
+                if on_response {
+                    journal.finishes(number, now_us);
+                }
+                journal.answers(number, attempt, now_us);
             }
+        }
+        let (status, body) = match call {
+            Call::Taken => (StatusCode::OK, json!({"Successful": successful, "Failed": failed})),
             Call::Throttled => {
                 let body = json!({"__type": "com.amazonaws.sqs#RequestThrottled", "message": "slower"});
-                Ok(answer::json(StatusCode::BAD_REQUEST, &body))
+                (StatusCode::BAD_REQUEST, body)
             }
             Call::Failed => {
                 let body = json!({"__type": "com.amazonaws.sqs#InternalFailure", "message": "who knows"});
-                Ok(answer::json(StatusCode::INTERNAL_SERVER_ERROR, &body))
+                (StatusCode::INTERNAL_SERVER_ERROR, body)
             }
             Call::Hangs => std::future::pending().await,
-        }
+        };
+        Ok((answer::json(status, &body), attempts))
     }
 
-    /// One entry; whether it is taken.
-    fn entry(&self, call: Call, delivery: Delivery) -> bool {
+    /// One entry; its number and attempt where it is taken.
+    fn entry(&self, call: Call, delivery: Delivery) -> Option<(u32, u32)> {
         let now_us = tollgate_tests::now_us();
-        let Delivery { event, attempt, .. } = delivery;
+        let is_slow = is_slow(&delivery);
+        let Delivery { event, attempt, on_response } = delivery;
         let mut journal = self.journal();
         let drawn = conduct::draw(self.seed, &event.id, attempt) % 1_000;
         // Work that has been done is taken, unless the whole call ends otherwise.
-        let fails = call == Call::Taken && attempt < 4 && drawn < 50 && !journal.is_done(&event.id);
+        let fails =
+            call == Call::Taken && attempt < 4 && drawn < 50 && !is_slow && !journal.is_done(&event.id);
         let met = match call {
             Call::Taken if !fails => Met::Taken,
             Call::Taken | Call::Throttled => Met::Refused,
@@ -80,27 +102,31 @@ impl Sink {
             journal.misbehaves("SQS: failed entry");
         }
         let (number, task) = journal.arrived(&event, attempt, met, now_us);
-        match met {
-            Met::Refused => journal.refuses(number, now_us),
-            Met::Taken => journal.answers(number, attempt, now_us),
-            Met::Doubtful | Met::Abandoned => {}
+        if met == Met::Refused {
+            journal.refuses(number, now_us);
+        }
+        let taken = (met == Met::Taken).then_some((number, attempt));
+        if on_response {
+            return taken;
         }
         if task == Task::ReleaseAgain {
             drop(journal);
-            let sink = self.clone();
-            tokio::spawn(async move { sink.release(number, &event).await });
-            return met == Met::Taken;
+            self.release_again(number, event);
+            return taken;
         }
         let works = task == Task::Work || (call == Call::Failed && journal.begins_work(number));
         drop(journal);
         if works {
             self.work_later(number, event);
         }
-        met == Met::Taken
+        taken
     }
 
     fn call(&self, batch: &[(String, Delivery)]) -> Call {
-        let outage = *self.outage.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if batch.iter().any(|(_, delivery)| is_slow(delivery)) {
+            return Call::Taken;
+        }
+        let outage = self.orders().outage;
         match outage {
             Some(Conduct::Hang) => return Call::Hangs,
             Some(Conduct::Refuse(_)) => return Call::Throttled,
@@ -117,6 +143,10 @@ impl Sink {
             _ => Call::Taken,
         }
     }
+}
+
+fn is_slow(delivery: &Delivery) -> bool {
+    delivery.event.schedule.starts_with(kind::SLOW_QUEUE)
 }
 
 impl Call {

@@ -32,27 +32,42 @@ impl Doors {
 }
 
 impl Sink {
-    /// Starts to release; the event is out of flight from now on. Returns when somebody has answered.
+    /// Starts to release; the event is out of flight from now on. Returns when somebody has answered. What was answered
+    /// with RELEASED stays so: no later attempt of the event is released once more while the call is under way.
     pub(super) async fn release(&self, number: u32, event: &Event) {
-        let attempt = self.journal().finishes(number, tollgate_tests::now_us());
-        let names_attempt = conduct::draw(self.seed, &event.id, attempt).is_multiple_of(2);
-        let request = ReleaseTokenRequest {
-            name: event.id.clone(),
-            attempt: names_attempt.then_some(attempt),
-            ..ReleaseTokenRequest::default()
-        };
+        let mut attempt = self.journal().finishes(number, tollgate_tests::now_us());
+        if !self.journal().begins_release(number) {
+            return;
+        }
         loop {
-            let mut handler = EventHandlerServiceClient::new(self.doors.any());
+            let names_attempt = conduct::draw(self.seed, &event.id, attempt).is_multiple_of(2);
+            let status = self.release_once(event, names_attempt.then_some(attempt)).await;
+            let mut journal = self.journal();
+            if status == Some(ReleaseStatus::Released) {
+                journal.released(number, tollgate_tests::now_us());
+            }
+            let latest = journal.latest(number);
+            // The attempt that was released had been overtaken: a later one came while the call was under way.
+            if status != Some(ReleaseStatus::Late) || latest == attempt {
+                journal.ends_release(number);
+                return;
+            }
+            attempt = latest;
+        }
+    }
+
+    /// What the first process that answers says; none where it refuses.
+    async fn release_once(&self, event: &Event, attempt: Option<u32>) -> Option<ReleaseStatus> {
+        let request =
+            ReleaseTokenRequest { name: event.id.clone(), attempt, ..ReleaseTokenRequest::default() };
+        loop {
+            let door = self.orders().door.and_then(|door| self.doors.0.get(door).cloned());
+            let mut handler = EventHandlerServiceClient::new(door.unwrap_or_else(|| self.doors.any()));
             match handler.release_token(request.clone()).await {
-                Ok(answer) => {
-                    if answer.into_inner().status() == ReleaseStatus::Released {
-                        self.journal().released(number, tollgate_tests::now_us());
-                    }
-                    return;
-                }
+                Ok(answer) => return Some(answer.into_inner().status()),
                 Err(status) if is_refusal(status.code()) => {
                     self.journal().problems.push(format!("release of {}: {status}", event.id));
-                    return;
+                    return None;
                 }
                 Err(_) => tokio::time::sleep(AGAIN).await,
             }
