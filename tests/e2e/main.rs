@@ -31,6 +31,7 @@ mod container;
 mod corrupt;
 mod crash;
 mod examples;
+mod fairness;
 mod image;
 mod main_job;
 mod metrics;

@@ -26,6 +26,10 @@ impl ScheduleMaster {
     /// Of the transaction. What comes after it is retried in the background.
     pub(crate) async fn commit(&self, changes: Vec<Change>) -> Result<(), StoreError> {
         let shards = self.inner.shards;
+        let _turn = match changes.iter().find_map(Change::schedule) {
+            Some(schedule) => Some(self.turn(&schedule.namespace).await),
+            None => None,
+        };
         let writes = changes
             .iter()
             .filter_map(|change| change.write(self.new_id(change.deed.at_us), shards))

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::change::{ShardSchedule, TokenRow, TokenState};
+use super::queue::Of;
 use crate::model::{Run, RunId, RunKind, RunSpec, SECOND_US};
 
 /// An unfinished run.
@@ -27,6 +28,12 @@ impl LiveRun {
     pub(super) fn new(row: Run, spec: Arc<RunSpec>) -> Self {
         let cancelled = row.cursor == row.events && !row.reason.is_empty();
         Self { row, spec, launched: false, cancelled, in_lane: false, outstanding: 0, retrying: 0 }
+    }
+
+    /// Where it waits.
+    pub(super) fn lane(&self) -> Of<'_> {
+        let Run { namespace, priority, schedule_uid, .. } = &self.row;
+        Of { namespace, priority: *priority, schedule: *schedule_uid }
     }
 
     /// When the event of this index falls due: the launch time, or its place in the spread.

@@ -171,9 +171,12 @@ impl Owner {
         let watch = self.watch.delivery(send.run, &delivery);
         let (targets, loopback) = (self.shared.targets.clone(), self.loopback.clone());
         let (trust, lapses) = (self.shared.trust.clone(), self.lapses);
+        let payloads = self.shared.payloads.clone();
         let (run, index, attempt) = (send.run, send.index, send.attempt);
         self.begun.insert((run, index, attempt));
         self.outgoing.push(async move {
+            // Before the look at the trust: however long this takes, nothing of it is in a deadline.
+            let _room = payloads.room(&delivery.spec).await;
             // The process may have been frozen since the commit, and the shard be another's by now.
             let input = if trust.holds(lapses) {
                 tollgate_fault_points::pass("handler.send.before");

@@ -1,0 +1,202 @@
+//! One namespace does all that it may, and another one's few events and calls go on: the attacks of a tenant on its neighbours,
+//! smaller, and measured by what comes before what and by generous bounds.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tollgate_proto::v1::apply_resources_request::Resource;
+use tollgate_proto::v1::target::Target as Place;
+use tollgate_proto::v1::{
+    ApplyResourcesRequest, CreateScheduleRequest, HttpTarget, Schedule, Target, TriggerScheduleRequest,
+};
+use tollgate_tests::resources::{every, http, once, soon};
+use tollgate_tests::{Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for};
+
+/// The namespace that does all that it may. Its victim is in `default`.
+const GREEDY: &str = "namespaces/greedy";
+/// From an event's launch time to its delivery, whatever the neighbour does.
+const LATE_MAX: Duration = Duration::from_secs(10);
+
+async fn consumer(service: &Service) -> Consumer {
+    Consumer::start(service.link(), Releases::Unary, |_| Conduct::work(0..1)).await
+}
+
+async fn create(service: &Service, id: String, schedule: Schedule) {
+    let request = CreateScheduleRequest {
+        parent: GREEDY.to_owned(),
+        schedule_id: id,
+        schedule: Some(schedule),
+        ..CreateScheduleRequest::default()
+    };
+    service.master().create_schedule(request).await.unwrap();
+}
+
+/// A schedule that does not fire by itself for long.
+fn idle(events: u32, target: Target) -> Schedule {
+    once(soon(3_600_000), events, "", target)
+}
+
+/// The latest of the victim's deliveries so far, after its launch time.
+fn latest(consumer: &Consumer) -> Duration {
+    let late = consumer.notes.arrivals().iter().map(|one| one.arrived_us - one.launch_us).max().unwrap_or(0);
+    Duration::from_micros(u64::try_from(late).unwrap_or(0))
+}
+
+/// Many schedules of one namespace, each triggered by hand many times, by many callers at once.
+async fn many_triggers_of_one_namespace_do_not_delay_anothers_events(kind: Kind) {
+    const SCHEDULES: usize = 40;
+    const TRIGGERS: usize = 25;
+    let database = Database::new(kind).await;
+    let service = Service::start(&database).await;
+    let (greedy, own) = (consumer(&service).await, consumer(&service).await);
+    for number in 0..SCHEDULES {
+        create(&service, format!("s{number}"), idle(2, http(&greedy))).await;
+    }
+    let ticks = every(1, soon(1_000), 2, "", http(&own));
+    service.create_schedule("victim", ticks).await.unwrap();
+    let began = Instant::now();
+    let attack = async {
+        let calls = (0..SCHEDULES).map(|number| {
+            let mut master = service.master();
+            async move {
+                let request = TriggerScheduleRequest {
+                    name: format!("{GREEDY}/schedules/s{number}"),
+                    ..TriggerScheduleRequest::default()
+                };
+                for _ in 0..TRIGGERS {
+                    master.trigger_schedule(request.clone()).await.unwrap();
+                }
+            }
+        });
+        join_all(calls).await;
+        began.elapsed()
+    };
+    // The victim's own calls are answered meanwhile.
+    let calls = async {
+        let mut slowest = Duration::ZERO;
+        for _ in 0..5 {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let (request, asked) = (
+                TriggerScheduleRequest {
+                    name: "namespaces/default/schedules/victim".to_owned(),
+                    ..TriggerScheduleRequest::default()
+                },
+                Instant::now(),
+            );
+            service.master().trigger_schedule(request).await.unwrap();
+            slowest = slowest.max(asked.elapsed());
+        }
+        slowest
+    };
+    let (took, slowest) = tokio::join!(attack, calls);
+    wait_for("all that was triggered", 120, async || {
+        (greedy.notes.arrivals_count() >= SCHEDULES * TRIGGERS * 2).then_some(())
+    })
+    .await;
+    assert!(own.notes.arrivals_count() >= 5, "the attack took {took:?}");
+    assert!(latest(&own) < LATE_MAX, "{:?} late; the attack took {took:?}", latest(&own));
+    assert!(slowest < LATE_MAX, "{slowest:?} for one call; the attack took {took:?}");
+    service.stop().await;
+}
+
+/// Thousands of schedules of one namespace are brought in at once.
+async fn a_bulk_of_one_namespace_does_not_delay_anothers_events(kind: Kind) {
+    const SCHEDULES: usize = 1_500;
+    let database = Database::new(kind).await;
+    let service = Service::start(&database).await;
+    let (greedy, own) = (consumer(&service).await, consumer(&service).await);
+    let ticks = every(1, soon(500), 1, "", http(&own));
+    service.create_schedule("victim", ticks).await.unwrap();
+    wait_for("the first event", 20, async || (own.notes.arrivals_count() > 0).then_some(())).await;
+    let given = (0..SCHEDULES).map(|number| {
+        let schedule = Schedule { name: format!("s{number}"), ..idle(1, http(&greedy)) };
+        let triggers = vec![schedule.triggers[0].clone(); 1]
+            .into_iter()
+            .chain((0..20).map(|minute| tollgate_proto::v1::Trigger {
+                trigger: Some(tollgate_proto::v1::trigger::Trigger::Cron(format!("{minute} 3 1 1 *"))),
+            }))
+            .collect();
+        ApplyResourcesRequest {
+            namespace: "greedy".to_owned(),
+            resource: Some(Resource::Schedule(Schedule { triggers, ..schedule })),
+            ..ApplyResourcesRequest::default()
+        }
+    });
+    let began = Instant::now();
+    let mut master = service.master();
+    let bulk = async {
+        let made = master.apply_resources(tokio_stream::iter(given.collect::<Vec<_>>())).await.unwrap();
+        assert_eq!(made.into_inner().created_count as usize, SCHEDULES);
+        began.elapsed()
+    };
+    let calls = async {
+        let mut slowest = Duration::ZERO;
+        for number in 0..5 {
+            let asked = Instant::now();
+            service.create_schedule(&format!("c{number}"), idle(1, http(&own))).await.unwrap();
+            slowest = slowest.max(asked.elapsed());
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        slowest
+    };
+    let (took, slowest) = tokio::join!(bulk, calls);
+    assert!(latest(&own) < LATE_MAX, "{:?} late; the bulk took {took:?}", latest(&own));
+    assert!(slowest < LATE_MAX, "{slowest:?} for one call; the bulk took {took:?}");
+    service.stop().await;
+}
+
+/// Accepts connections, and reads nothing of them.
+async fn deaf() -> (SocketAddr, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let task = tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            open.push(stream);
+        }
+    });
+    (address, task)
+}
+
+/// Large payloads to a consumer that never reads: each delivery under way has a copy, and all of them must not fill memory.
+async fn large_payloads_to_a_deaf_consumer_fill_neither_memory_nor_time(kind: Kind) {
+    const SCHEDULES: usize = 12;
+    const EVENTS: u32 = 100;
+    /// 1,200 payloads of 200 KiB would be 240 MB; a namespace may have 64 MiB of them on their way.
+    const GROWTH_MAX_BYTES: u64 = 190 << 20;
+    let database = Database::new(kind).await;
+    let service = Service::start(&database).await;
+    let own = consumer(&service).await;
+    let (address, task) = deaf().await;
+    let http_target = HttpTarget { url: format!("http://{address}/"), ..HttpTarget::default() };
+    let target = Target { target: Some(Place::Http(http_target)), ..Target::default() };
+    let text = prost_types::value::Kind::StringValue("x".repeat(200 * 1024));
+    let payload = Some(prost_types::Value { kind: Some(text) });
+    let before = service.rss_bytes();
+    let at = soon(3_000);
+    for number in 0..SCHEDULES {
+        let schedule = Schedule { payload: payload.clone(), ..once(at, EVENTS, "", target.clone()) };
+        create(&service, format!("s{number}"), schedule).await;
+    }
+    service.create_schedule("victim", every(1, at, 1, "", http(&own))).await.unwrap();
+    let mut most = 0;
+    while own.notes.arrivals_count() < 8 {
+        most = most.max(service.rss_bytes());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let late = Duration::from_micros(u64::try_from(now_us() - at.seconds * 1_000_000).unwrap_or(0));
+        assert!(late < Duration::from_secs(40), "{} events", own.notes.arrivals_count());
+    }
+    let grown = most.saturating_sub(before);
+    assert!(grown < GROWTH_MAX_BYTES, "{grown} bytes");
+    assert!(latest(&own) < LATE_MAX, "{:?} late", latest(&own));
+    task.abort();
+}
+
+on_both_stores!(
+    many_triggers_of_one_namespace_do_not_delay_anothers_events,
+    a_bulk_of_one_namespace_does_not_delay_anothers_events,
+    large_payloads_to_a_deaf_consumer_fill_neither_memory_nor_time,
+);
