@@ -30,6 +30,7 @@ mod console;
 mod container;
 mod corrupt;
 mod crash;
+mod documents;
 mod examples;
 mod fairness;
 mod image;

@@ -63,7 +63,7 @@ pub(crate) async fn answer(State(gateway): State<Gateway>, request: Request<Body
     let access = match gateway.door.admit(route.path.as_str(), &head.headers, &head.extensions) {
         Ok(access) => access,
         Err(status) => {
-            discard(body, gateway.body_max_bytes).await;
+            discard(&head, body, gateway.body_max_bytes).await;
             return error::refusal(&status);
         }
     };
@@ -207,7 +207,7 @@ async fn read_body(
     } else {
         let room = tokio::time::timeout(ROOM_MAX, gateway.bodies.clone().room(caller, bytes)).await;
         let Ok(room) = room else {
-            discard(body, max).await;
+            discard(head, body, max).await;
             let message = "too many large requests of this caller are under way; try again later";
             return Err(error::refusal(&Status::resource_exhausted(message)));
         };
@@ -226,8 +226,12 @@ async fn read_body(
     Ok((body, room))
 }
 
-/// Reads what is refused anyway, and keeps nothing: a client that is still writing does not read that it shall not.
-async fn discard(mut body: Body, max: usize) {
+/// Reads what is refused anyway, and keeps nothing: a client that is still writing does not read that it shall not. One that
+/// asks before it writes is told without that.
+async fn discard(head: &Parts, mut body: Body, max: usize) {
+    if head.headers.contains_key(header::EXPECT) {
+        return;
+    }
     let read = async {
         let mut length = 0;
         while let Some(Ok(frame)) = body.frame().await {

@@ -19,6 +19,7 @@ mod openapi;
 mod port;
 mod request;
 mod same_origin;
+mod strict;
 mod table;
 mod template;
 mod weight;
