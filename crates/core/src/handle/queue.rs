@@ -4,6 +4,7 @@
 //! retries go before new events, older runs before younger.
 
 use std::cmp::Reverse;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use uuid::Uuid;
@@ -156,9 +157,8 @@ impl Queue {
     fn lane(&mut self, of: Of<'_>) -> &mut Lane {
         let Of { namespace, priority, schedule } = of;
         let level = self.levels.entry(Reverse(priority)).or_default();
-        if !level.lanes.contains_key(&schedule) {
-            let lane = Lane { namespace: namespace.to_owned(), ..Lane::default() };
-            level.lanes.insert(schedule, lane);
+        if let Entry::Vacant(free) = level.lanes.entry(schedule) {
+            free.insert(Lane { namespace: namespace.to_owned(), ..Lane::default() });
             if !self.parked.contains(&schedule) {
                 level.enter(schedule);
             }
