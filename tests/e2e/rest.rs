@@ -390,7 +390,7 @@ fn schemathesis() -> PathBuf {
 /// Settings of Schemathesis. What the document allows is taken; a few operations may also say 400: what they take depends on
 /// the state of things, on two fields together, or on texts with a grammar of their own (cron, URLs, filters, page tokens).
 const SETTINGS: &str = "[[operations]]\n\
-    include-operation-id-regex = \"^(List|Create|Update|Preview|Forecast|Backfill|Trigger|RetryDead|ReleaseToken)\"\n\
+    include-operation-id-regex = \"^(List|Create|Update|Preview|Forecast|Backfill|Trigger|RetryDead|ReleaseToken|ExtendToken)\"\n\
     checks.positive_data_acceptance.expected-statuses = [\"2xx\", 400, 401, 403, 404, 409, 501]\n";
 
 /// Tries the document at `url` with some requests for each operation, in a folder with Schemathesis's settings: what it

@@ -144,7 +144,6 @@ fn count(
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::v1::{
         BatchReleaseTokensRequest, CreateScheduleRequest, ReleaseTokenRequest, RetryDeadEventsRequest,

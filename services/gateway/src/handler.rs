@@ -14,6 +14,7 @@ use prost::Message as _;
 use prost_reflect::DynamicMessage;
 use tokio::sync::Semaphore;
 use tollgate_auth::Door;
+use tollgate_proto::FieldError;
 use tollgate_proto::json::dynamic_to_json;
 use tollgate_room::Room;
 use tonic::service::Routes;
@@ -21,6 +22,7 @@ use tonic::{Code, Status};
 
 use crate::bodies::{Bodies, Caller, SMALL_BYTES};
 use crate::table::{self, Found, Route, Table};
+use crate::weight::Heavy;
 use crate::{call, error, request, same_origin, weight};
 
 /// How long a body may take to arrive.
@@ -89,9 +91,12 @@ async fn read(
 ) -> Result<Bytes, Response<Body>> {
     let (body, room) = read_body(gateway, route, head, body, caller).await?;
     let max = if route.free { weight::FREE_MAX } else { weight::PLAIN_MAX };
-    weight::check(&body, max).map_err(|heavy| {
-        let message = format!("the body is too large: expected {}", heavy.expected(max));
-        error::plain(StatusCode::PAYLOAD_TOO_LARGE, Code::OutOfRange, &message)
+    weight::check(&body, max).map_err(|heavy| match heavy {
+        Heavy::Wide => {
+            let message = format!("the body is too large: expected {}", heavy.expected(max));
+            error::plain(StatusCode::PAYLOAD_TOO_LARGE, Code::OutOfRange, &message)
+        }
+        Heavy::Deep => error::refusal(&Status::from(FieldError::new("", "", heavy.expected(max)))),
     })?;
     let query = head.uri.query().unwrap_or_default().to_owned();
     let read = {

@@ -241,7 +241,9 @@ mod tests {
             (&schedule["events"]["minimum"], &schedule["events"]["maximum"]),
             (&json!(1), &json!(10_000_000))
         );
-        assert_eq!(schedule["triggers"]["type"], "array", "required: not null");
+        let batch = &made["paths"]["/v1/events:batchRelease"]["post"]["requestBody"];
+        let releases = &batch["content"]["application/json"]["schema"]["properties"]["releases"];
+        assert_eq!((&releases["type"], &releases["maxItems"]), (&json!("array"), &json!(1000)), "not null");
         let list = &made["paths"]["/v1/namespaces/{namespace}/runs"]["get"]["parameters"];
         assert_eq!(list[1]["name"], "pageSize");
         assert_eq!(list[1]["schema"]["minimum"], 0);

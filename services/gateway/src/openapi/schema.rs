@@ -48,7 +48,8 @@ impl<'a> Schemas<'a> {
     ) -> Value {
         let mut properties = Map::new();
         for field in fields {
-            properties.insert(field.json_name().to_owned(), self.described(field));
+            let is_required = required.iter().any(|name| name == field.json_name());
+            properties.insert(field.json_name().to_owned(), self.described(field, is_required));
         }
         let description = self.comments.of(&message.parent_file(), message.path());
         let mut schema = json!({
@@ -63,11 +64,11 @@ impl<'a> Schemas<'a> {
         schema
     }
 
-    fn described(&mut self, field: &FieldDescriptor) -> Value {
+    fn described(&mut self, field: &FieldDescriptor, is_required: bool) -> Value {
         let comment = self.comments.of_field(field);
         let mut schema = self.plain(field);
         // Null stands for nothing, as the mapping says; where something must be given, it may not.
-        if !comment.starts_with("Required.") && !comment.starts_with("Output only.") {
+        if !is_required && !comment.starts_with("Output only.") {
             schema = nullable(schema);
         }
         if comment.starts_with("Output only.") {
