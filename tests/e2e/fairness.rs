@@ -2,6 +2,7 @@
 //! smaller, and measured by what comes before what and by generous bounds.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -143,20 +144,24 @@ async fn a_bulk_of_one_namespace_does_not_delay_anothers_events(kind: Kind) {
     service.stop().await;
 }
 
-/// Accepts connections, and reads nothing of them. The system takes little for it either: what is sent stays with the sender.
-async fn deaf() -> (SocketAddr, JoinHandle<()>) {
+/// Accepts connections, of which it keeps the number, and reads nothing of them. The system takes little for it either: what is
+/// sent stays with the sender.
+async fn deaf() -> (SocketAddr, Arc<AtomicUsize>, JoinHandle<()>) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(2048).unwrap();
     socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let listener = socket.listen(1024).unwrap();
     let address = listener.local_addr().unwrap();
+    let count = Arc::<AtomicUsize>::default();
+    let counted = count.clone();
     let task = tokio::spawn(async move {
         let mut open = Vec::new();
         while let Ok((stream, _)) = listener.accept().await {
+            counted.fetch_add(1, Ordering::Relaxed);
             open.push(stream);
         }
     });
-    (address, task)
+    (address, count, task)
 }
 
 /// Large payloads to a consumer that never reads: each delivery under way has a copy, and all of them must not fill memory.
@@ -165,10 +170,12 @@ async fn large_payloads_to_a_deaf_consumer_fill_neither_memory_nor_time(kind: Ki
     const EVENTS: u32 = 60;
     /// 720 payloads of 250 KiB would be 184 MB; a namespace may have 64 MiB of them on their way.
     const GROWTH_MAX_BYTES: u64 = 135 << 20;
+    /// 64 MiB of 250 KiB each are 262 deliveries under way, each on a connection of its own.
+    const UNDER_WAY_MAX: usize = 300;
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
     let own = consumer(&service).await;
-    let (address, task) = deaf().await;
+    let (address, count, task) = deaf().await;
     let http_target = HttpTarget { url: format!("http://{address}/"), ..HttpTarget::default() };
     let target = Target { target: Some(Place::Http(http_target)), ..Target::default() };
     let text = prost_types::value::Kind::StringValue("x".repeat(250 * 1024));
@@ -189,6 +196,8 @@ async fn large_payloads_to_a_deaf_consumer_fill_neither_memory_nor_time(kind: Ki
     }
     let grown = most.saturating_sub(before);
     assert!(grown < GROWTH_MAX_BYTES, "{grown} bytes");
+    let under_way = count.load(Ordering::Relaxed);
+    assert!((1..=UNDER_WAY_MAX).contains(&under_way), "{under_way} deliveries under way");
     assert!(latest(&own) < LATE_MAX, "{:?} late", latest(&own));
     task.abort();
 }
