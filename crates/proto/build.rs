@@ -36,6 +36,7 @@ fn main() -> Result<(), Box<dyn error::Error>> {
     tonic_prost_build::configure()
         .build_client(true)
         .build_server(true)
+        .codec_path("crate::codec::Codec")
         .compile_fds_with_config(compiler.file_descriptor_set(), messages)?;
     Ok(())
 }

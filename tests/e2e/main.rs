@@ -32,7 +32,9 @@ mod container;
 mod corrupt;
 mod crash;
 mod database;
+mod documents;
 mod examples;
+mod fairness;
 mod image;
 #[path = "../faults/machine.rs"]
 #[expect(dead_code, reason = "what only the campaign breaks")]

@@ -1,5 +1,6 @@
 //! Who may call what: keys, scopes, namespaces, events' tokens, TLS, limits; each attack from outside, on real processes.
 
+mod bodies;
 mod front;
 mod keys;
 mod limits;

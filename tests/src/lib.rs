@@ -28,7 +28,7 @@ pub use database::{Database, Kind};
 pub use emulator::Emulator;
 pub use notebook::{Arrival, Conduct, Notes, Work};
 pub use release::{Link, Releases};
-pub use service::{Service, binary};
+pub use service::{Service, binary, rss_bytes_in};
 pub use sqs_consumer::SqsConsumer;
 
 use std::time::{Duration, Instant, SystemTime};

@@ -130,9 +130,12 @@ impl Service {
 
     /// Memory that the process has resident, in bytes.
     pub fn rss_bytes(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
+        rss_bytes_in(&self.memory_file())
+    }
+
+    /// Where the system says how much memory the process has; for [`rss_bytes_in`].
+    pub fn memory_file(&self) -> String {
+        format!("/proc/{}/status", self.process.id())
     }
 
     /// Processor time that the process has used.
@@ -203,6 +206,13 @@ impl Drop for Service {
             }
         }
     }
+}
+
+/// Memory that a process has resident, in bytes; 0 once it has ended.
+pub fn rss_bytes_in(memory_file: &str) -> u64 {
+    let status = std::fs::read_to_string(memory_file).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.split_whitespace().next().map_or(0, |kib| kib.parse::<u64>().unwrap() * 1024)
 }
 
 /// Where the binary is.

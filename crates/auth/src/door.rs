@@ -127,11 +127,11 @@ impl Door {
         Some(Standing { directory: directory.clone(), now_us: now_us.clone(), key: key.id().to_owned() })
     }
 
-    /// Who may call an RPC with this head.
+    /// Who calls the RPC of this path with this head, where it may: asked before a body is read.
     ///
     /// # Errors
     /// UNAUTHENTICATED, PERMISSION_DENIED.
-    fn admit(&self, path: &str, headers: &HeaderMap, extensions: &Extensions) -> Result<Access, Status> {
+    pub fn admit(&self, path: &str, headers: &HeaderMap, extensions: &Extensions) -> Result<Access, Status> {
         let access = self.identify(headers, extensions)?;
         let (needs, principal) = match (needs(path), &access) {
             (Some(Needs::Nothing | Needs::Peer | Needs::Token), _) | (_, Access::Open) => return Ok(access),

@@ -2,12 +2,14 @@
 //! what a caller sends and what the core works with.
 //!
 //! - [`v1`]: generated from `proto/tollgate/v1`.
+//! - [`codec`]: what of a request is looked at before it is decoded.
 //! - [`json`]: messages from and to JSON, for files, the console and the audit log.
 //! - [`convert`]: messages to the core's types, with every check, and back.
 //! - [`mask`]: updates of some fields; what differs between two JSON objects.
 //! - [`filter`], [`page`]: the `filter`, `page_size` and `page_token` of list calls.
 //! - [`field`]: refusals that name the field, the value and what is allowed.
 
+pub mod codec;
 pub mod convert;
 mod descriptors;
 pub mod field;

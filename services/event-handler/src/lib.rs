@@ -14,6 +14,7 @@ mod membership;
 mod news;
 mod outage;
 mod owner;
+mod payloads;
 mod peer_service;
 mod peers;
 mod queries;
@@ -40,6 +41,7 @@ pub use peers::Peers;
 pub use service::HandlerService;
 
 use attempts::Witness;
+use payloads::Payloads;
 use routes::Routes;
 use trust::Trust;
 
@@ -60,6 +62,8 @@ pub struct Options {
     pub load_ahead_s: i64,
     /// How long a planned stop waits for deliveries under way.
     pub stop_grace_ms: u64,
+    /// Bytes of large payloads on their way at once; a quarter of it for one namespace.
+    pub payload_bytes_max: usize,
     /// Tuning of the state machines.
     pub machine: handle::Options,
     /// Where it notes what it does.
@@ -76,6 +80,7 @@ impl Default for Options {
             poll_ms: 1_000,
             load_ahead_s: 300,
             stop_grace_ms: 10_000,
+            payload_bytes_max: 256 * 1024 * 1024,
             machine: handle::Options::default(),
             metrics: Metrics::default(),
         }
@@ -90,6 +95,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) alarms: Alarms,
     pub(crate) keyring: EventKeyring,
+    pub(crate) payloads: Payloads,
     pub(crate) peers: Peers,
     pub(crate) options: Arc<Options>,
     /// This process, made anew at every start.
@@ -132,6 +138,7 @@ impl EventHandler {
             clock,
             alarms: Alarms::start(),
             keyring: EventKeyring::new(peers.secret()),
+            payloads: Payloads::new(options.payload_bytes_max),
             peers,
             options: Arc::new(options),
             process,

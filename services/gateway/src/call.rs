@@ -1,11 +1,10 @@
 //! Decides how a message reaches a gRPC service in this process: through the same door as a call from outside.
 //!
-//! In: a route, a message and the HTTP request's head. Out: the answer's message, or the status. A service whose role is not
+//! In: a route, an encoded message and the HTTP request's head. Out: the encoded answer, or the status. A service whose role is not
 //! in this process answers UNIMPLEMENTED. Not here: JSON.
 
+use bytes::{Buf as _, BufMut as _, Bytes};
 use http::{Extensions, HeaderMap};
-use prost::Message as _;
-use prost_reflect::{DynamicMessage, MessageDescriptor};
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Routes;
@@ -16,14 +15,15 @@ use crate::table::Route;
 /// The headers that become metadata. No other: some metadata speaks for the installation's own processes.
 const PASSED_ON: [&str; 4] = ["tollgate-actor", "authorization", "traceparent", "tracestate"];
 
-/// Calls the route's RPC. `extensions` are those of the HTTP request: its connection's addresses and certificates.
+/// Calls the route's RPC with an encoded message; the answer is encoded too. `extensions` are those of the HTTP request:
+/// its connection's addresses and certificates.
 pub(crate) async fn unary(
     grpc: Routes,
     route: &Route,
-    message: DynamicMessage,
+    message: Bytes,
     headers: &HeaderMap,
     extensions: Extensions,
-) -> Result<DynamicMessage, Status> {
+) -> Result<Bytes, Status> {
     let mut request = Request::new(message);
     for name in PASSED_ON {
         // All of them: the door refuses two keys.
@@ -37,8 +37,7 @@ pub(crate) async fn unary(
     // What is in this process already is not too large for it.
     let mut client = tonic::client::Grpc::new(grpc).max_decoding_message_size(usize::MAX);
     let Ok(()) = client.ready().await;
-    let codec = Dynamic(route.rpc.output());
-    match client.unary(request, route.path.clone(), codec).await {
+    match client.unary(request, route.path.clone(), Encoded).await {
         Ok(answer) => Ok(answer.into_inner()),
         Err(status) if status.code() == Code::Unimplemented && status.message().is_empty() => {
             let service = route.rpc.parent_service();
@@ -48,43 +47,39 @@ pub(crate) async fn unary(
     }
 }
 
-/// Messages by their description; holds the answer's.
-struct Dynamic(MessageDescriptor);
+/// Messages as they are on the wire.
+struct Encoded;
 
-impl Codec for Dynamic {
-    type Encode = DynamicMessage;
-    type Decode = DynamicMessage;
-    type Encoder = Encode;
-    type Decoder = Decode;
+impl Codec for Encoded {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
 
-    fn encoder(&mut self) -> Encode {
-        Encode
+    fn encoder(&mut self) -> Self {
+        Self
     }
 
-    fn decoder(&mut self) -> Decode {
-        Decode(self.0.clone())
-    }
-}
-
-struct Encode;
-
-impl Encoder for Encode {
-    type Item = DynamicMessage;
-    type Error = Status;
-
-    fn encode(&mut self, message: DynamicMessage, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        message.encode(buffer).map_err(|error| Status::internal(error.to_string()))
+    fn decoder(&mut self) -> Self {
+        Self
     }
 }
 
-struct Decode(MessageDescriptor);
-
-impl Decoder for Decode {
-    type Item = DynamicMessage;
+impl Encoder for Encoded {
+    type Item = Bytes;
     type Error = Status;
 
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<DynamicMessage>, Status> {
-        let message = DynamicMessage::decode(self.0.clone(), buffer);
-        message.map(Some).map_err(|error| Status::internal(error.to_string()))
+    fn encode(&mut self, message: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.put(message);
+        Ok(())
+    }
+}
+
+impl Decoder for Encoded {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
     }
 }

@@ -8,27 +8,41 @@ use axum::extract::State;
 use bytes::{Bytes, BytesMut};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body::Body as _;
 use http_body_util::BodyExt as _;
+use prost::Message as _;
+use prost_reflect::DynamicMessage;
+use tokio::sync::Semaphore;
+use tollgate_auth::Door;
+use tollgate_proto::FieldError;
 use tollgate_proto::json::dynamic_to_json;
+use tollgate_room::Room;
 use tonic::service::Routes;
 use tonic::{Code, Status};
 
+use crate::bodies::{Bodies, Caller, SMALL_BYTES};
 use crate::table::{self, Found, Route, Table};
-use crate::{call, error, request, same_origin};
+use crate::weight::Heavy;
+use crate::{call, error, request, same_origin, weight};
 
 /// How long a body may take to arrive.
 const BODY_MAX: Duration = Duration::from_secs(30);
+/// How long what is refused anyway is read.
+const DISCARD_MAX: Duration = Duration::from_secs(5);
 /// So many times the largest body is read to its end before it is refused.
 const DRAIN_TIMES: usize = 4;
-/// How many commas a body may have. A message takes hundreds of bytes of memory for a number that takes two of JSON;
-/// the largest payload that is allowed has fewer.
-const COMMAS_MAX: usize = 300_000;
+/// How long a large body waits for room that its caller's other requests have.
+const ROOM_MAX: Duration = Duration::from_secs(10);
 
 /// What every request needs.
 #[derive(Clone)]
 pub(crate) struct Gateway {
     pub(crate) table: Arc<Table>,
     pub(crate) grpc: Routes,
+    pub(crate) door: Door,
+    pub(crate) bodies: Bodies,
+    /// Whose turn it is to read or write a large text.
+    pub(crate) reading: Arc<Semaphore>,
     pub(crate) body_max_bytes: usize,
 }
 
@@ -48,22 +62,101 @@ pub(crate) async fn answer(State(gateway): State<Gateway>, request: Request<Body
         let message = "pages of other sites may not change anything here";
         return error::plain(StatusCode::FORBIDDEN, Code::PermissionDenied, message);
     }
-    let body = match read_body(&gateway, route, &head, body).await {
-        Ok(body) => body,
+    let access = match gateway.door.admit(route.path.as_str(), &head.headers, &head.extensions) {
+        Ok(access) => access,
+        Err(status) => {
+            discard(&head, body, gateway.body_max_bytes).await;
+            return error::refusal(&status);
+        }
+    };
+    let message = match read(&gateway, route, &path, &head, body, Caller::of(&access)).await {
+        Ok(message) => message,
         Err(refusal) => return refusal,
     };
-    let query = head.uri.query().unwrap_or_default();
-    let message = match request::read(route, &path, query, &body) {
-        Ok(message) => message,
-        Err(wrong) => return error::refusal(&Status::from(wrong)),
-    };
-    drop(body);
     let answer = call::unary(gateway.grpc.clone(), route, message, &head.headers, head.extensions).await;
-    match answer.map(|message| dynamic_to_json(&message)) {
-        Ok(Ok(json)) => error::answer(StatusCode::OK, &json),
-        Ok(Err(wrong)) => error::refusal(&Status::internal(format!("the answer has no JSON form: {wrong}"))),
+    match answer {
+        Ok(answer) => write(&gateway, route, answer).await,
         Err(status) => error::refusal(&status),
     }
+}
+
+/// The encoded message that a request means.
+async fn read(
+    gateway: &Gateway,
+    route: &Route,
+    path: &[(&str, String)],
+    head: &Parts,
+    body: Body,
+    caller: Caller,
+) -> Result<Bytes, Response<Body>> {
+    let (body, room) = read_body(gateway, route, head, body, caller).await?;
+    let max = if route.free { weight::FREE_MAX } else { weight::PLAIN_MAX };
+    weight::check(&body, max).map_err(|heavy| match heavy {
+        Heavy::Wide => {
+            let message = format!("the body is too large: expected {}", heavy.expected(max));
+            error::plain(StatusCode::PAYLOAD_TOO_LARGE, Code::OutOfRange, &message)
+        }
+        Heavy::Deep => error::refusal(&Status::from(FieldError::new("", "", heavy.expected(max)))),
+    })?;
+    let query = head.uri.query().unwrap_or_default().to_owned();
+    let read = {
+        let path: Vec<(String, String)> =
+            path.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        let route = route.clone();
+        move |body: &[u8]| {
+            let path: Vec<(&str, String)> =
+                path.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+            request::read(&route, &path, &query, body).map(|message| Bytes::from(message.encode_to_vec()))
+        }
+    };
+    let message = if body.len() <= SMALL_BYTES {
+        read(&body)
+    } else {
+        apart(gateway, move || {
+            let message = read(&body);
+            drop((body, room));
+            message
+        })
+        .await?
+    };
+    message.map_err(|wrong| error::refusal(&Status::from(wrong)))
+}
+
+/// The answer as JSON.
+async fn write(gateway: &Gateway, route: &Route, answer: Bytes) -> Response<Body> {
+    let output = route.rpc.output();
+    let large = answer.len() > SMALL_BYTES;
+    let write = move || {
+        let message = DynamicMessage::decode(output, answer).map_err(|wrong| wrong.to_string())?;
+        let json = dynamic_to_json(&message).map_err(|wrong| wrong.to_string())?;
+        Ok(error::answer(StatusCode::OK, &json))
+    };
+    let written = if large {
+        match apart(gateway, write).await {
+            Ok(written) => written,
+            Err(refusal) => return refusal,
+        }
+    } else {
+        write()
+    };
+    written.unwrap_or_else(|wrong: String| {
+        error::refusal(&Status::internal(format!("the answer has no JSON form: {wrong}")))
+    })
+}
+
+/// Works on something large on a thread of its own, when it is its turn: whatever else this process does goes on.
+async fn apart<T: Send + 'static>(
+    gateway: &Gateway,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Response<Body>> {
+    let stopped = || error::refusal(&Status::unavailable("this process stops"));
+    let turn = gateway.reading.clone().acquire_owned().await.map_err(|_| stopped())?;
+    let work = move || {
+        let done = work();
+        drop(turn);
+        done
+    };
+    tokio::task::spawn_blocking(work).await.map_err(|_| stopped())
 }
 
 /// The OpenAPI document.
@@ -90,18 +183,20 @@ fn wrong_verb(given: &Method, mut allowed: Vec<Method>) -> Response<Body> {
     response
 }
 
+/// The body, and the room that it takes.
 async fn read_body(
     gateway: &Gateway,
     route: &Route,
     head: &Parts,
     body: Body,
-) -> Result<Bytes, Response<Body>> {
+    caller: Caller,
+) -> Result<(Bytes, Option<Room>), Response<Body>> {
     if route.body == table::Body::None {
-        return Ok(Bytes::new());
+        return Ok((Bytes::new(), None));
     }
     let max = gateway.body_max_bytes;
     let too_large = || {
-        let message = format!("the body is too large: at most {max} bytes and {COMMAS_MAX} values are taken");
+        let message = format!("the body is too large: at most {max} bytes are taken");
         error::plain(StatusCode::PAYLOAD_TOO_LARGE, Code::OutOfRange, &message)
     };
     let length =
@@ -110,6 +205,19 @@ async fn read_body(
     if length.is_some_and(|length: usize| length > max && (waits || length > max * DRAIN_TIMES)) {
         return Err(too_large());
     }
+    // Where the length is not known it may be the largest.
+    let bytes = length.unwrap_or(if body.is_end_stream() { 0 } else { max }).min(max);
+    let room = if bytes <= SMALL_BYTES {
+        None
+    } else {
+        let room = tokio::time::timeout(ROOM_MAX, gateway.bodies.clone().room(caller, bytes)).await;
+        let Ok(room) = room else {
+            discard(head, body, max).await;
+            let message = "too many large requests of this caller are under way; try again later";
+            return Err(error::refusal(&Status::resource_exhausted(message)));
+        };
+        Some(room)
+    };
     let Ok(read) = tokio::time::timeout(BODY_MAX, collect(body, max)).await else {
         let message = format!("the body did not arrive within {} s", BODY_MAX.as_secs());
         return Err(error::plain(StatusCode::REQUEST_TIMEOUT, Code::DeadlineExceeded, &message));
@@ -124,14 +232,30 @@ async fn read_body(
         let message = "the body must be JSON, and the header content-type say so: application/json";
         return Err(error::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::InvalidArgument, message));
     }
-    if body.iter().filter(|byte| **byte == b',').count() > COMMAS_MAX {
-        return Err(too_large());
-    }
-    Ok(body)
+    Ok((body, room))
 }
 
-/// The body; none where it has more than `max` bytes. A client that is still writing does not read that it shall not, so
-/// what is somewhat too large is taken off its hands, and forgotten.
+/// Reads what is refused anyway, and keeps nothing: a client that is still writing does not read that it shall not. One that
+/// asks before it writes is told without that.
+async fn discard(head: &Parts, mut body: Body, max: usize) {
+    if head.headers.contains_key(header::EXPECT) {
+        return;
+    }
+    let read = async {
+        let mut length = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            length += frame.data_ref().map_or(0, Bytes::len);
+            if length > max * DRAIN_TIMES {
+                return;
+            }
+        }
+    };
+    // It is told even if it goes on writing.
+    let _late = tokio::time::timeout(DISCARD_MAX, read).await;
+}
+
+/// The body; none where it has more than `max` bytes. What is somewhat too large is taken off the client's hands, as by
+/// [`discard`].
 async fn collect(mut body: Body, max: usize) -> Result<Option<Bytes>, axum::Error> {
     let (mut taken, mut length) = (BytesMut::new(), 0);
     while let Some(frame) = body.frame().await {

@@ -1,8 +1,9 @@
 //! Decides how the routes are described: an OpenAPI 3.1 document, made of the descriptors and of their comments.
 //!
 //! In: the descriptors, the table. Out: the document. Invariant: a path, a parameter or a field is in it exactly if
-//! the gateway serves it. Not here: what a text must look like beyond its kind; the comments say that.
+//! the gateway serves it; every status that may be answered is in it. Not here: the grammars of texts; the comments say those.
 
+mod bounds;
 mod comments;
 mod schema;
 
@@ -72,16 +73,45 @@ fn operation(route: &Route, comments: &Comments, schemas: &mut Schemas<'_>) -> V
         "summary": summary,
         "description": description,
         "parameters": parameters(route, comments, schemas),
-        "responses": {
-            "200": content("The answer.", schemas.reference(&rpc.output())),
-            "default": content("Refused.", json!({"$ref": "#/components/schemas/Status"})),
-        },
+        "responses": responses(route, schemas.reference(&rpc.output())),
     });
     if let Some((schema, required)) = body(route, comments, schemas) {
         operation["requestBody"] =
             json!({"required": required, "content": {"application/json": {"schema": schema}}});
     }
     operation
+}
+
+/// Statuses of any operation but 200, and what they mean here.
+const REFUSALS: [(u16, &str); 13] = [
+    (400, "Something of the request is not allowed, or not now."),
+    (401, "No key, or one that is not good."),
+    (403, "The key does not reach that."),
+    (404, "There is no such thing."),
+    (409, "It exists already, or somebody else has changed it meanwhile."),
+    (421, "This name is none of the server's."),
+    (429, "A quota or a bound of this caller is reached."),
+    (499, "The caller has gone."),
+    (500, "A fault of the server."),
+    (501, "This process does not serve it: it has other roles."),
+    (503, "The server or its database cannot do it now; try again."),
+    (504, "It took too long; try again."),
+    (405, "The path has other verbs."),
+];
+/// Statuses of operations that read a body.
+const BODY_REFUSALS: [(u16, &str); 3] = [
+    (408, "The body did not arrive in time."),
+    (413, "The body is too large, or has too many values."),
+    (415, "The body is not declared to be JSON."),
+];
+
+fn responses(route: &Route, answer: Value) -> Value {
+    let refused = |description: &str| content(description, json!({"$ref": "#/components/schemas/Status"}));
+    let body = if route.body == Body::None { &[][..] } else { &BODY_REFUSALS };
+    let mut responses = Map::from_iter([("200".to_owned(), content("The answer.", answer))]);
+    let refusals = REFUSALS.iter().chain(body);
+    responses.extend(refusals.map(|(status, meaning)| (status.to_string(), refused(meaning))));
+    Value::Object(responses)
 }
 
 fn content(description: &str, schema: Value) -> Value {
@@ -115,7 +145,7 @@ fn parameters(route: &Route, comments: &Comments, schemas: &mut Schemas<'_>) -> 
             "name": "tollgate-actor",
             "in": "header",
             "description": "Who calls, for the audit log.",
-            "schema": {"type": "string", "pattern": "^[!-~]{1,64}$"},
+            "schema": {"type": "string"},
         }));
     }
     parameters
@@ -206,6 +236,20 @@ mod tests {
         );
         assert_eq!(schedule["uid"]["readOnly"], true);
         assert_eq!(schedule["createTime"]["format"], "date-time");
+        assert_eq!(schedule["events"]["type"], json!(["integer", "null"]));
+        assert_eq!(
+            (&schedule["events"]["minimum"], &schedule["events"]["maximum"]),
+            (&json!(1), &json!(10_000_000))
+        );
+        let batch = &made["paths"]["/v1/events:batchRelease"]["post"]["requestBody"];
+        let releases = &batch["content"]["application/json"]["schema"]["properties"]["releases"];
+        assert_eq!((&releases["type"], &releases["maxItems"]), (&json!("array"), &json!(1000)), "not null");
+        let list = &made["paths"]["/v1/namespaces/{namespace}/runs"]["get"]["parameters"];
+        assert_eq!(list[1]["name"], "pageSize");
+        assert_eq!(list[1]["schema"]["minimum"], 0);
+        let statuses = |operation: &Value, status: &str| operation["responses"][status].is_object();
+        assert!(["400", "401", "404", "413", "429", "503"].iter().all(|status| statuses(create, status)));
+        assert!(!statuses(&made["paths"]["/v1/namespaces/{namespace}/runs"]["get"], "413"), "it has no body");
         let release = &made["paths"]["/v1/events/{event}:release"]["post"]["requestBody"];
         assert_eq!(release["required"], false);
     }

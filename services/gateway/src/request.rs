@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use tollgate_proto::FieldError;
 use tollgate_proto::json::dynamic_from_json;
 
-use crate::mask;
 use crate::table::{Body, Route};
+use crate::{mask, strict};
 
 const UPDATE_MASK: &str = "update_mask";
 
@@ -25,7 +25,9 @@ pub(crate) fn read(
     match &route.body {
         Body::None => {}
         Body::All => {
-            if let Value::Object(given) = json(body)? {
+            let given = json(body)?;
+            strict::check(&route.rpc.input(), &given, "")?;
+            if let Value::Object(given) = given {
                 fields = given;
             } else {
                 return Err(FieldError::new("", "", "an object as the body"));
@@ -35,6 +37,9 @@ pub(crate) fn read(
             let mut given = json(body)?;
             if !given.is_object() {
                 return Err(FieldError::new(field.name(), "", "an object as the body"));
+            }
+            if let Kind::Message(inner) = field.kind() {
+                strict::check(&inner, &given, &format!("{}.", field.name()))?;
             }
             if route.verb == http::Method::PATCH
                 && let Kind::Message(inner) = field.kind()

@@ -3,10 +3,13 @@
 //! In: the descriptors. Out: a table of routes. Invariants: only unary methods have routes; every field that an annotation
 //! names exists. Not here: the bodies and queries of requests.
 
+use std::collections::BTreeSet;
+
 use http::Method;
 use http::uri::PathAndQuery;
 use prost_reflect::{
-    Cardinality, DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MethodDescriptor, Value,
+    Cardinality, DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, MethodDescriptor,
+    Value,
 };
 
 use crate::GatewayError;
@@ -29,6 +32,8 @@ pub(crate) struct Route {
     /// Where gRPC has it: `/tollgate.v1.EventHandlerService/GetRun`.
     pub(crate) path: PathAndQuery,
     pub(crate) body: Body,
+    /// Whether the body may hold free JSON.
+    pub(crate) free: bool,
     /// The fields that may be in the query.
     pub(crate) query: Vec<FieldDescriptor>,
     /// 0 for an annotation's own rule, from 1 on for its additional ones.
@@ -136,7 +141,19 @@ fn of_rule(rpc: &MethodDescriptor, rule: &DynamicMessage, binding: usize) -> Res
     };
     let path = format!("/{}/{}", rpc.parent_service().full_name(), rpc.name());
     let path = PathAndQuery::try_from(path).map_err(|error| error.to_string())?;
-    Ok(Route { verb, template, rpc: rpc.clone(), path, body, query, binding })
+    let free = has_free(&input, &mut BTreeSet::new());
+    Ok(Route { verb, template, rpc: rpc.clone(), path, body, free, query, binding })
+}
+
+/// Whether a message has a field of free JSON, at any depth.
+fn has_free(message: &MessageDescriptor, seen: &mut BTreeSet<String>) -> bool {
+    const FREE: [&str; 3] = ["google.protobuf.Value", "google.protobuf.Struct", "google.protobuf.ListValue"];
+    FREE.contains(&message.full_name())
+        || (seen.insert(message.full_name().to_owned())
+            && message.fields().any(|field| match field.kind() {
+                Kind::Message(inner) => has_free(&inner, seen),
+                _ => false,
+            }))
 }
 
 /// Whether a field may be in the query: what one text can give, or several, and what excludes nothing of the path.
@@ -174,6 +191,22 @@ mod tests {
                 let served = table.routes().iter().any(|route| route.rpc == rpc);
                 assert_eq!(served, !stream && !internal, "{}", rpc.full_name());
             }
+        }
+    }
+
+    #[test]
+    fn only_what_may_hold_free_json_may_be_heavy() {
+        let table = table();
+        let free: BTreeSet<_> = table
+            .routes()
+            .iter()
+            .filter(|route| route.free)
+            .map(|route| route.rpc.name().to_owned())
+            .collect();
+        assert!(free.contains("CreateSchedule") && free.contains("UpdateSchedule"), "{free:?}");
+        for plain in ["ReleaseToken", "BatchReleaseTokens", "ExtendToken", "CreatePolicy", "RetryDeadEvents"]
+        {
+            assert!(!free.contains(plain), "{plain}");
         }
     }
 

@@ -11,6 +11,7 @@ mod write;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use prost::Message as _;
 use tokio_stream::{Stream, StreamExt as _};
 use tollgate_proto::convert::{Name, names};
 use tollgate_proto::v1::apply_resources_request::Resource;
@@ -21,6 +22,9 @@ use crate::ScheduleMaster;
 
 /// The most errors in an answer.
 const ERRORS_MAX: usize = 1000;
+
+/// The most bytes of resources in one call: all of them are in memory before the first is written.
+const GATHERED_MAX_BYTES: usize = 256 * 1024 * 1024;
 
 /// Where a resource comes from, and what it is called there.
 #[derive(Clone, Debug)]
@@ -150,14 +154,20 @@ impl ScheduleMaster {
         let most = self.options().apply_max;
         let mut gathered = Gathered::default();
         let mut seen = HashMap::new();
-        let mut count = 0;
+        let (mut count, mut bytes) = (0, 0);
         while let Some(request) = requests.next().await {
+            let request = request?;
+            bytes += request.encoded_len();
+            if bytes > GATHERED_MAX_BYTES {
+                let expected = format!("at most {GATHERED_MAX_BYTES} bytes in one call");
+                return Err(FieldError::new("resource", format!("{bytes} bytes"), expected).into());
+            }
             count += 1;
             if count > most {
                 let expected = format!("at most {most} in one call");
                 return Err(FieldError::new("resource", format!("{count} resources"), expected).into());
             }
-            gathered.take(request?, &mut seen);
+            gathered.take(request, &mut seen);
         }
         Ok(gathered)
     }

@@ -44,6 +44,10 @@ impl ScheduleMaster {
     /// Of the transaction. What comes after it is done by the next sweep of the outbox where it fails here.
     pub(crate) async fn commit(&self, changes: Vec<Change>) -> Result<(), StoreError> {
         let shards = self.inner.shards;
+        let _turn = match changes.iter().find_map(Change::schedule) {
+            Some(schedule) => Some(self.turn(&schedule.namespace).await),
+            None => None,
+        };
         let until_us = self.may_be_open_until_us().await?;
         let notices: Vec<Notice> =
             changes.iter().filter_map(|change| change.notice(until_us, shards)).collect();

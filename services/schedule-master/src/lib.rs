@@ -33,6 +33,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use tollgate_clock::Clock;
 use tollgate_metrics::Metrics;
+use tollgate_room::Rooms;
 use tollgate_secrets::Keys;
 use tollgate_store::{Store, StoreError};
 use uuid::Uuid;
@@ -66,7 +67,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             retention_s: 45 * 24 * 3600,
-            apply_chunk: 500,
+            apply_chunk: 100,
             apply_max: 100_000,
             keys: Arc::default(),
             quotas: Quotas::default(),
@@ -74,6 +75,11 @@ impl Default for Options {
         }
     }
 }
+
+/// Transactions of all namespaces at once; connections to the store are left for others.
+const TURNS_MAX: usize = 6;
+/// Transactions of one namespace at once.
+const TURNS_EACH: usize = 2;
 
 /// The service. Cheap to clone; all clones are one.
 #[derive(Clone)]
@@ -93,12 +99,16 @@ struct Inner {
     manual_us: AtomicI64,
     /// What each namespace has written of late.
     writes: quota::Writes,
-    /// Held by whoever makes schedules where their number is bounded.
-    making: tokio::sync::Mutex<()>,
     /// Told when a notice could not be delivered.
     left_over: tokio::sync::Notify,
     /// How much waits in the outbox.
     waiting: outbox::Waiting,
+    /// How much each namespace has.
+    tally: quota::Tally,
+    /// Held, by its namespace, by whoever makes schedules where their number may be near its bound.
+    making: Rooms<String>,
+    /// Transactions under way, by namespace.
+    turns: Rooms<String>,
 }
 
 impl ScheduleMaster {
@@ -123,9 +133,11 @@ impl ScheduleMaster {
             ids,
             manual_us: AtomicI64::new(0),
             writes: quota::Writes::default(),
-            making: tokio::sync::Mutex::default(),
             left_over: tokio::sync::Notify::default(),
             waiting: outbox::Waiting::default(),
+            tally: quota::Tally::default(),
+            making: Rooms::new(usize::MAX, 1),
+            turns: Rooms::new(TURNS_MAX, TURNS_EACH),
         };
         Ok(Self { inner: Arc::new(inner) })
     }

@@ -2,17 +2,26 @@
 //!
 //! Invariant: one row more than a page is read, so that a last page says that it is the last.
 
+use tollgate_core::model::Schedule;
 use tollgate_proto::convert::{names, policy, schedule};
 use tollgate_proto::filter::{self, Term};
 use tollgate_proto::page::{self, Token};
 use tollgate_proto::{FieldError, v1};
-use tollgate_store::plan::Filter;
+use tollgate_store::StoreError;
+use tollgate_store::plan::{Audit, Filter};
 use tonic::Status;
 use uuid::Uuid;
 
 use crate::ScheduleMaster;
 use crate::audit;
 use tollgate_status::status;
+
+/// Rows that may be large are read so many at a time: few at first, more once they turn out to be small.
+const FEW: usize = 8;
+const STEP: usize = 100;
+const SMALL_BYTES: usize = 4 * 1024;
+/// Payloads and the like on one page.
+const BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// A page of rows, and the token of the next.
 struct Page<R> {
@@ -32,6 +41,41 @@ where
     Page { rows, next }
 }
 
+/// A page of rows that may be large: it ends with its size, or with so many bytes. The rows are read a few at a time, so that no
+/// more are in memory than that.
+async fn page_of<R, P, F>(
+    size: usize,
+    query: &[&str],
+    mut after: Option<P>,
+    (position, bytes): (impl Fn(&R) -> P, impl Fn(&R) -> usize),
+    read: impl Fn(Option<P>, u32) -> F,
+) -> Result<Page<R>, Status>
+where
+    P: serde::Serialize + serde::de::DeserializeOwned,
+    F: Future<Output = Result<Vec<R>, StoreError>>,
+{
+    let (mut rows, mut total) = (Vec::new(), 0);
+    loop {
+        let are_small = !rows.is_empty() && total <= rows.len() * SMALL_BYTES;
+        let wanted = (size + 1 - rows.len()).min(if are_small { STEP } else { FEW });
+        let step = read(after.take(), u32::try_from(wanted).unwrap_or(u32::MAX)).await.map_err(status)?;
+        let is_last = step.len() < wanted;
+        for row in step {
+            let is_full = rows.len() == size || total + bytes(&row) > BYTES_MAX;
+            if let Some(last) = rows.last().filter(|_| is_full) {
+                let next = Token::encode(position(last), query);
+                return Ok(Page { rows, next });
+            }
+            total += bytes(&row);
+            rows.push(row);
+        }
+        if is_last {
+            return Ok(Page { rows, next: String::new() });
+        }
+        after = rows.last().map(&position);
+    }
+}
+
 /// Rows to read for a page.
 fn limit(size: usize) -> u32 {
     u32::try_from(size + 1).unwrap_or(u32::MAX)
@@ -47,8 +91,12 @@ impl ScheduleMaster {
         let filter = to_filter(&request.filter, &["name", "state", "policy", "label.*"], &namespace)?;
         let query = ["ListSchedules", &request.parent, &request.filter];
         let after = Token::<String>::decode(&request.page_token, &query)?;
-        let rows = self.store().list_schedules(&namespace, &filter, after.as_deref(), limit(size)).await;
-        let page = cut(rows.map_err(status)?, size, &query, |row| row.id.clone());
+        let (store, namespace, filter) = (self.store(), &namespace, &filter);
+        let read = |after: Option<String>, limit| async move {
+            store.list_schedules(namespace, filter, after.as_deref(), limit).await
+        };
+        let of_row = (|row: &Schedule| row.id.clone(), |row: &Schedule| row.payload.json.len());
+        let page = page_of(size, &query, after, of_row, read).await?;
         let schedules = page.rows.iter().map(|row| self.shown(row, None)).collect();
         Ok(v1::ListSchedulesResponse { schedules, next_page_token: page.next })
     }
@@ -110,8 +158,10 @@ impl ScheduleMaster {
         let resource = filter::parse(&request.filter, &["resource"])?.pop().map(|term| term.value);
         let query = ["ListAuditEntries", &request.parent, &request.filter];
         let before = Token::<Uuid>::decode(&request.page_token, &query)?;
-        let rows = self.store().audit(&namespace, resource.as_deref(), before, limit(size)).await;
-        let page = cut(rows.map_err(status)?, size, &query, |row| row.id);
+        let (store, namespace, resource) = (self.store(), &namespace, resource.as_deref());
+        let read = |before, limit| async move { store.audit(namespace, resource, before, limit).await };
+        let of_row = (|row: &Audit| row.id, |row: &Audit| row.difference.to_string().len());
+        let page = page_of(size, &query, before, of_row, read).await?;
         let audit_entries = page.rows.iter().map(audit::to_message).collect();
         Ok(v1::ListAuditEntriesResponse { audit_entries, next_page_token: page.next })
     }
@@ -138,4 +188,53 @@ fn to_filter(text: &str, keys: &[&str], namespace: &str) -> Result<Filter, Field
         }
     }
     Ok(filter)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// The pages of rows with these sizes in bytes, and the most bytes that were read at once.
+    async fn pages(rows: &[usize], size: usize) -> (Vec<Vec<usize>>, usize) {
+        let (mut found, mut after, most) = (Vec::new(), None, Mutex::new(0));
+        loop {
+            let read = |after: Option<usize>, limit: u32| {
+                let from = after.map_or(0, |after| after + 1);
+                let step: Vec<usize> = (from..rows.len()).take(limit as usize).collect();
+                let bytes = step.iter().map(|row| rows[*row]).sum::<usize>();
+                let mut most = most.lock().unwrap();
+                *most = bytes.max(*most);
+                async move { Ok(step) }
+            };
+            let of_row = (|row: &usize| *row, |row: &usize| rows[*row]);
+            let page = page_of(size, &["x"], after, of_row, read).await.unwrap();
+            found.push(page.rows);
+            after = Token::<usize>::decode(&page.next, &["x"]).unwrap();
+            if after.is_none() {
+                let most = *most.lock().unwrap();
+                return (found, most);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_page_ends_with_its_size_or_with_its_bytes() {
+        let small = vec![10; 250];
+        let (found, _) = pages(&small, 100).await;
+        assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [100, 100, 50]);
+        let large = vec![BYTES_MAX / 4; 10];
+        let (found, most) = pages(&large, 100).await;
+        assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [4, 4, 2]);
+        assert!(most <= FEW * BYTES_MAX / 4);
+        let (found, _) = pages(&[2 * BYTES_MAX, 2 * BYTES_MAX, 1], 100).await;
+        assert_eq!(found, [vec![0], vec![1], vec![2]], "one at least");
+        for (rows, size) in [(8, 8), (9, 8), (0, 8), (16, 8), (7, 1)] {
+            let (found, _) = pages(&vec![1; rows], size).await;
+            assert_eq!(found.concat(), (0..rows).collect::<Vec<_>>());
+            assert!(found.iter().all(|page| page.len() <= size));
+        }
+    }
 }

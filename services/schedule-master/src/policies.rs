@@ -37,7 +37,7 @@ impl ScheduleMaster {
         let (made, write) = self.put_policy(None, wanted, &deed);
         if !request.validate_only {
             self.admit_writes(&name.namespace, 1)?;
-            self.commit_policy(made.shard, write).await.map_err(status_of_create)?;
+            self.commit_policy(&made.namespace, made.shard, write).await.map_err(status_of_create)?;
         }
         Ok(policy::to_message(&made))
     }
@@ -89,7 +89,7 @@ impl ScheduleMaster {
                 Deed { at_us: self.change_us(stored.updated_us), actor: actor.clone(), action: "delete" };
             let write = self.drop_policy(&stored, &deed);
             self.admit_writes(&name.namespace, 1)?;
-            match self.commit_policy(stored.shard, write).await.map_err(status) {
+            match self.commit_policy(&stored.namespace, stored.shard, write).await.map_err(status) {
                 Err(failed) if again(try_number, etag, &failed) => try_number += 1,
                 done => return done,
             }
@@ -152,7 +152,7 @@ impl ScheduleMaster {
         }
         let (made, write) = self.put_policy(Some(stored), wanted, deed);
         if !validate_only {
-            self.commit_policy(made.shard, write).await.map_err(status)?;
+            self.commit_policy(&made.namespace, made.shard, write).await.map_err(status)?;
         }
         Ok(policy::to_message(&made))
     }
@@ -201,7 +201,13 @@ impl ScheduleMaster {
         }
     }
 
-    async fn commit_policy(&self, shard: u16, write: PlanWrite) -> Result<(), tollgate_store::StoreError> {
+    async fn commit_policy(
+        &self,
+        namespace: &str,
+        shard: u16,
+        write: PlanWrite,
+    ) -> Result<(), tollgate_store::StoreError> {
+        let _turn = self.turn(namespace).await;
         self.store().write_plan(vec![write]).await?;
         self.wake(shard);
         Ok(())

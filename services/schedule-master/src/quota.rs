@@ -1,8 +1,9 @@
 //! Decides how much a namespace may have and do.
 //!
 //! In: what is configured, and what a call asks for. Out: leave, or RESOURCE_EXHAUSTED that names the quota, the value
-//! and what is allowed. Schedules are counted when some are made, waiting events when a user asks for runs by hand, and
-//! writes by a token bucket of this process. Invariants: without a quota nothing is counted; releases, reads, pauses and
+//! and what is allowed. Schedules are counted when some are made, waiting events when a user asks for runs by hand, both only
+//! where the quota may be near, and writes by a token bucket of this process. Invariants: without a quota nothing is counted;
+//! releases, reads, pauses and
 //! resumes are never refused; what falls due by a schedule's own timing is emitted whatever waits: no quota drops an
 //! event.
 
@@ -11,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::MutexGuard;
+use tollgate_room::Room;
 use tollgate_status::status;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
@@ -23,6 +24,10 @@ use crate::ScheduleMaster;
 const BURST_S: f64 = 10.0;
 /// Namespaces after which those with full buckets are forgotten.
 const SWEEP_AT: usize = 1024;
+
+/// How long a count of the store's is taken as known, in microseconds of the monotonic clock. Other processes make more
+/// meanwhile, which is why the last tenth is always counted anew.
+const KNOWN_US: i64 = 60_000_000;
 
 /// What one namespace may have. 0 means as much as it likes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,7 +116,54 @@ impl Writes {
     }
 }
 
+/// What is counted in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum What {
+    Schedules,
+    Events,
+}
+
+/// How much each namespace had when it was last counted, with what was let in since. To count is work for the store, which
+/// grows with what there is: far below a quota it need not be done for each call. What goes meanwhile is not noticed, so
+/// that it is never less than there is of this process's.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Mutex<HashMap<(What, String), Counted>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    count: u64,
+    mono_us: i64,
+}
+
+impl Tally {
+    /// Whether `new` more are surely within nine tenths of what is allowed; they are noted then.
+    fn is_plenty(&self, what: What, namespace: &str, new: u64, allowed: u64, mono_us: i64) -> bool {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(counted) = known.get_mut(&(what, namespace.to_owned())) else { return false };
+        let is_known = mono_us - counted.mono_us < KNOWN_US;
+        let plenty = is_known && counted.count.saturating_add(new) <= allowed - allowed.div_ceil(10);
+        if plenty {
+            counted.count += new;
+        }
+        plenty
+    }
+
+    fn note(&self, what: What, namespace: &str, count: u64, mono_us: i64) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= SWEEP_AT {
+            known.retain(|_, counted| mono_us - counted.mono_us < KNOWN_US);
+        }
+        known.insert((what, namespace.to_owned()), Counted { count, mono_us });
+    }
+}
+
 impl ScheduleMaster {
+    /// Waits until it is a namespace's turn at the store: it has few at once, so that a hundred callers of one stand before
+    /// another's no longer than one does. To be held for one transaction.
+    pub(crate) async fn turn(&self, namespace: &str) -> Room {
+        self.inner.turns.take(namespace.to_owned(), 1).await
+    }
+
     /// Takes writes from what a namespace may do in a second, unless too much of what it changed waits to be told.
     pub(crate) fn admit_writes(&self, namespace: &str, count: usize) -> Result<(), Status> {
         self.admit_notices(namespace)?;
@@ -130,22 +182,22 @@ impl ScheduleMaster {
         })
     }
 
-    /// Checks that a namespace may have `new` more schedules. Whoever holds the answer is alone in this process until it
-    /// is dropped, which is to be after the commit; another process may pass at the same moment.
-    pub(crate) async fn admit_schedules(
-        &self,
-        new: &BTreeMap<&str, usize>,
-    ) -> Result<Option<MutexGuard<'_, ()>>, Status> {
+    /// Checks that a namespace may have `new` more schedules. Whoever holds the answer is alone with its namespaces in this
+    /// process until it is dropped, which is to be after the commit; another process may pass at the same moment.
+    pub(crate) async fn admit_schedules(&self, new: &BTreeMap<&str, usize>) -> Result<Vec<Room>, Status> {
         let bounded: Vec<(&str, u64, u64)> = new
             .iter()
             .map(|(namespace, new)| (*namespace, *new as u64, self.options().quotas.of(namespace).schedules))
             .filter(|(_, new, allowed)| *new > 0 && *allowed > 0)
             .collect();
-        if bounded.is_empty() {
-            return Ok(None);
-        }
-        let turn = self.inner.making.lock().await;
+        let mut turns = Vec::new();
         for (namespace, new, allowed) in bounded {
+            let now_us = self.inner.clock.now().mono_us;
+            if self.inner.tally.is_plenty(What::Schedules, namespace, new, allowed, now_us) {
+                continue;
+            }
+            // In the order of their names: whoever waits for one has none that comes after it.
+            turns.push(self.inner.making.take(namespace.to_owned(), 1).await);
             // One more than are allowed: the quota may have been lowered.
             let has = self.store().schedules_count(namespace, allowed + 1).await.map_err(status)?;
             if has + new > allowed {
@@ -153,14 +205,19 @@ impl ScheduleMaster {
                 let what = format!("{has} schedules and {new} more; the quota `schedules` allows {allowed}");
                 return Err(exhausted(namespace, &what, None));
             }
+            self.inner.tally.note(What::Schedules, namespace, has + new, now_us);
         }
-        Ok(Some(turn))
+        Ok(turns)
     }
 
     /// Checks that `new` more events of a namespace may wait.
     pub(crate) async fn admit_events(&self, namespace: &str, new: u64) -> Result<(), Status> {
         let allowed = self.options().quotas.of(namespace).waiting_events;
         if allowed == 0 || new == 0 {
+            return Ok(());
+        }
+        let now_us = self.inner.clock.now().mono_us;
+        if self.inner.tally.is_plenty(What::Events, namespace, new, allowed, now_us) {
             return Ok(());
         }
         let waiting = self.store().waiting_events(namespace).await.map_err(status)?;
@@ -170,6 +227,7 @@ impl ScheduleMaster {
             );
             return Err(exhausted(namespace, &what, None));
         }
+        self.inner.tally.note(What::Events, namespace, waiting + new, now_us);
         Ok(())
     }
 }
@@ -216,6 +274,22 @@ mod tests {
         // Ten seconds' worth, however long it was quiet.
         assert_eq!(writes.take("a", 20, 2, 1000 * s), Ok(()));
         assert!(writes.take("a", 1, 2, 1000 * s).is_err());
+    }
+
+    #[test]
+    fn what_is_far_below_a_quota_is_not_counted_each_time() {
+        let (tally, what) = (Tally::default(), What::Schedules);
+        assert!(!tally.is_plenty(what, "a", 1, 100, 0), "nobody has counted");
+        tally.note(what, "a", 80, 0);
+        assert!(!tally.is_plenty(What::Events, "a", 1, 100, 0));
+        assert!(!tally.is_plenty(what, "b", 1, 100, 0));
+        assert!(tally.is_plenty(what, "a", 7, 100, KNOWN_US - 1));
+        assert!(tally.is_plenty(what, "a", 3, 100, 0), "90 of 100");
+        assert!(!tally.is_plenty(what, "a", 1, 100, 0), "the last tenth is counted");
+        assert!(tally.is_plenty(what, "a", 1, 1_000, 0));
+        assert!(!tally.is_plenty(what, "a", 1, 1_000, KNOWN_US), "that was long ago");
+        tally.note(what, "a", 0, 0);
+        assert!(!tally.is_plenty(what, "a", 1, 1, 0), "of one, the tenth is one");
     }
 
     #[test]

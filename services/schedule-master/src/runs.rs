@@ -52,11 +52,13 @@ impl ScheduleMaster {
             ("run", json!(names::of_run(&made.namespace, made.shard, made.id))),
             ("events", json!(made.events)),
         ];
+        let turn = self.turn(&name.namespace).await;
         // Noted before it is made: a run without a note would be worse than a note without a run.
         self.note(&schedule, Deed { at_us: launch_us, actor, action: "trigger" }, &details).await?;
         if self.hand_over(&schedule, std::slice::from_ref(&made)).await? == 0 {
             return Err(Status::aborted("a run with this launch time exists already; try again"));
         }
+        drop(turn);
         self.wake(made.shard);
         Ok(run::to_message(&made, schedule.policy.as_deref()))
     }
@@ -92,6 +94,7 @@ impl ScheduleMaster {
             ];
             self.note(&schedule, Deed { at_us: now_us, actor, action: "backfill" }, &details).await?;
             for chunk in runs.chunks(CHUNK) {
+                let _turn = self.turn(&name.namespace).await;
                 created += self.hand_over(&schedule, chunk).await?;
             }
             self.wake(home(&schedule, self.inner.shards));

@@ -24,7 +24,7 @@ use tollgate_auth::Door;
 use tollgate_clock::Clock;
 use tollgate_event_emitter::Emitter;
 use tollgate_event_handler::{EventHandler, Peers};
-use tollgate_gateway::{Hosts, Port};
+use tollgate_gateway::{Bodies, Hosts, Port};
 use tollgate_metrics::trace::Traces;
 use tollgate_metrics::{Metrics, Sources};
 use tollgate_proto::v1::event_emitter_service_server::EventEmitterServiceServer;
@@ -273,8 +273,10 @@ fn port(
     (door, hosts): (&Door, Hosts),
     config: &ServeConfig,
 ) -> anyhow::Result<Port> {
-    let grpc = Routes::from(grpc.into_axum_router().layer(door.clone()));
-    let rest = tollgate_gateway::rest(grpc.clone(), config.message_max)?;
+    // The door is the outer one: nothing is read for a caller whom it refuses.
+    let bodies = Bodies::new(config.message_max);
+    let grpc = Routes::from(grpc.into_axum_router().layer(bodies.clone()).layer(door.clone()));
+    let rest = tollgate_gateway::rest(grpc.clone(), door.clone(), bodies, config.message_max)?;
     let metrics = door::metrics(tollgate_metrics::router(sources), door, config.metrics_open);
     let http = axum::Router::new().merge(rest).merge(metrics);
     let http = http.merge(console.unwrap_or_default());

@@ -84,7 +84,6 @@ pub(crate) fn target(data: &[u8]) -> u64 {
         }
         Sent::NotSent { message, .. } => panic!("it was sent, and yet: {message}"),
         Sent::Unclear { message, retry_after_ms } => bounded(message, *retry_after_ms),
-        Sent::NotSent { message, .. } => panic!("an answer came, and nothing was sent: {message}"),
     }
     kind(&format!("{sent:?}").chars().take(60).collect::<String>())
 }

@@ -184,7 +184,7 @@ impl Shard {
         if !std::mem::replace(&mut run.in_lane, true) {
             let row = &run.row;
             let queue = self.queues.entry(row.policy_uid).or_default();
-            queue.push_run(row.priority, row.schedule_uid, row.launch_us, id);
+            queue.push_run(run.lane(), row.launch_us, id);
             let (policy, uid) = (row.policy_uid, row.schedule_uid);
             self.ready.insert(policy);
             self.park_if_needed(uid);
@@ -210,7 +210,7 @@ impl Shard {
         token.queued = true;
         token.policy = run.row.policy_uid;
         let (policy, uid) = (token.policy, run.row.schedule_uid);
-        self.queues.entry(policy).or_default().push_retry(run.row.priority, uid, token.row.due_us, id, index);
+        self.queues.entry(policy).or_default().push_retry(run.lane(), token.row.due_us, id, index);
         self.ready.insert(policy);
         self.park_if_needed(uid);
     }

@@ -343,8 +343,9 @@ impl Shard {
         reasons
     }
 
-    /// How many events go before event `index` of a run (`None`: before its retries), if the schedules take turns as
-    /// they do: every other lane of the same priority gets as many turns as this one, up to what it has.
+    /// How many events go before event `index` of a run (`None`: before its retries), if namespaces and schedules take
+    /// turns as they do: every other lane of the same priority and namespace gets as many turns as this one, up to what it
+    /// has, and so does every other namespace.
     fn ahead(&self, run: &LiveRun, index: Option<u32>) -> u64 {
         let Some(queue) = self.queues.get(&run.row.policy_uid) else { return 0 };
         let own = |lane: &Lane| {
@@ -357,17 +358,23 @@ impl Shard {
             .lanes()
             .find(|(p, s, _)| (*p, *s) == (run.row.priority, run.row.schedule_uid))
             .map_or(0, |(_, _, lane)| own(lane));
-        let others: u64 = queue
+        let others = queue
             .lanes()
             .filter(|(_, s, _)| *s != run.row.schedule_uid)
-            .filter(|(_, s, _)| !self.schedules.get(s).is_some_and(super::live::LiveSchedule::is_parked))
-            .map(|(priority, _, lane)| match priority.cmp(&run.row.priority) {
-                std::cmp::Ordering::Greater => self.lane_len(lane),
-                std::cmp::Ordering::Equal => self.lane_len(lane).min(mine + 1),
-                std::cmp::Ordering::Less => 0,
-            })
-            .sum();
-        mine + others
+            .filter(|(_, s, _)| !self.schedules.get(s).is_some_and(super::live::LiveSchedule::is_parked));
+        let (mut before, mut within, mut foreign) = (0, mine, BTreeMap::<&str, u64>::new());
+        for (priority, _, lane) in others {
+            let len = self.lane_len(lane);
+            match priority.cmp(&run.row.priority) {
+                std::cmp::Ordering::Greater => before += len,
+                std::cmp::Ordering::Equal if lane.namespace == run.row.namespace => {
+                    within += len.min(mine + 1)
+                }
+                std::cmp::Ordering::Equal => *foreign.entry(&lane.namespace).or_default() += len,
+                std::cmp::Ordering::Less => {}
+            }
+        }
+        before + within + foreign.into_values().map(|len| len.min(within + 1)).sum::<u64>()
     }
 
     fn lane_len(&self, lane: &Lane) -> u64 {

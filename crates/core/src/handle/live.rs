@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::change::{ShardSchedule, TokenRow, TokenState};
 use super::places::Sharer;
+use super::queue::Of;
 use crate::model::{Run, RunId, RunKind, RunSpec, SECOND_US};
 
 /// An unfinished run.
@@ -43,6 +44,12 @@ impl LiveRun {
             unclear: 0,
             sharer,
         }
+    }
+
+    /// Where it waits.
+    pub(super) fn lane(&self) -> Of<'_> {
+        let Run { namespace, priority, schedule_uid, .. } = &self.row;
+        Of { namespace, priority: *priority, schedule: *schedule_uid }
     }
 
     /// When the event of this index falls due: the launch time, or its place in the spread.

@@ -280,7 +280,7 @@ impl Shard {
         let Some(run) = self.runs.get(&key.0) else { return };
         let parked =
             self.schedules.get(&run.row.schedule_uid).is_some_and(super::live::LiveSchedule::is_parked);
-        let (cancelled, priority, uid) = (run.cancelled, run.row.priority, run.row.schedule_uid);
+        let (cancelled, lane, uid) = (run.cancelled, run.lane(), run.row.schedule_uid);
         let Some(token) = self.tokens.get_mut(&key) else { return };
         let bucket = self.buckets.get(&token.policy);
         let paused = parked || bucket.is_some_and(Bucket::is_paused) || self.pause.pause.is_some();
@@ -297,7 +297,7 @@ impl Shard {
         } else {
             token.queued = true;
             let (policy, due_us) = (token.policy, token.row.due_us);
-            self.queues.entry(policy).or_default().push_retry(priority, uid, due_us, key.0, key.1);
+            self.queues.entry(policy).or_default().push_retry(lane, due_us, key.0, key.1);
             self.ready.insert(policy);
             self.park_if_needed(uid);
         }

@@ -18,6 +18,6 @@ mod random;
 mod release;
 mod retry;
 mod tokens;
-mod unsent;
 mod unreadable;
+mod unsent;
 mod world;

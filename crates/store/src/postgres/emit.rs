@@ -189,19 +189,20 @@ impl EmitStore for Postgres {
     async fn emit_by_hand(&self, runs: &[Run], policy: Option<(Uuid, String)>) -> Result<u32, StoreError> {
         let runs = Arc::new(run_rows(runs));
         let policy: Arc<BTreeMap<Uuid, String>> = Arc::new(policy.into_iter().collect());
-        self.work.run_tx("emit_by_hand", move |connection| {
-            let (runs, policy) = (Arc::clone(&runs), Arc::clone(&policy));
-            async move {
-                if !policy.is_empty() {
-                    let wanted: Vec<Uuid> = policy.keys().copied().collect();
-                    let query = sqlx::query_scalar(sql!("policies_hold")).bind(wanted);
-                    judge_policies(&policy, &query.fetch_all(&mut *connection).await?)?;
+        self.work
+            .run_tx("emit_by_hand", move |connection| {
+                let (runs, policy) = (Arc::clone(&runs), Arc::clone(&policy));
+                async move {
+                    if !policy.is_empty() {
+                        let wanted: Vec<Uuid> = policy.keys().copied().collect();
+                        let query = sqlx::query_scalar(sql!("policies_hold")).bind(wanted);
+                        judge_policies(&policy, &query.fetch_all(&mut *connection).await?)?;
+                    }
+                    Ok(u32::try_from(insert_runs(connection, &runs).await?).unwrap_or(u32::MAX))
                 }
-                Ok(u32::try_from(insert_runs(connection, &runs).await?).unwrap_or(u32::MAX))
-            }
-            .boxed()
-        })
-        .await
+                .boxed()
+            })
+            .await
     }
 
     async fn is_unheard(&self, schedule_uid: Uuid, shards: &[u16]) -> Result<bool, StoreError> {

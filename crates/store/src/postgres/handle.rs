@@ -177,19 +177,20 @@ impl HandleStore for Postgres {
     async fn post_under(&self, lease: &Lease, messages: &[Message]) -> Result<bool, StoreError> {
         let (shard, lease_id) = (i32::from(lease.shard), lease.lease_id);
         let messages = Arc::new(message_rows(messages)?);
-        self.work.run_quick("post_under", move |connection| {
-            let messages = Arc::clone(&messages);
-            let query = sqlx::query(sql!("shard_share")).bind(shard).bind(lease_id);
-            async move {
-                if query.fetch_optional(&mut *connection).await?.is_none() {
-                    return Ok(false);
+        self.work
+            .run_quick("post_under", move |connection| {
+                let messages = Arc::clone(&messages);
+                let query = sqlx::query(sql!("shard_share")).bind(shard).bind(lease_id);
+                async move {
+                    if query.fetch_optional(&mut *connection).await?.is_none() {
+                        return Ok(false);
+                    }
+                    insert_messages(connection, shard, &messages).await?;
+                    Ok(true)
                 }
-                insert_messages(connection, shard, &messages).await?;
-                Ok(true)
-            }
-            .boxed()
-        })
-        .await
+                .boxed()
+            })
+            .await
     }
 
     async fn dead_events(

@@ -167,11 +167,12 @@ impl HistoryStore for Postgres {
     }
 
     async fn note_pruning(&self, from_us: Option<i64>, to_us: i64) -> Result<bool, StoreError> {
-        self.work.run_tx("note_pruning", move |connection| {
-            let query = sqlx::query(sql!("pruning_move")).bind(from_us).bind(to_us);
-            async move { Ok(query.execute(connection).await?.rows_affected() == 1) }.boxed()
-        })
-        .await
+        self.work
+            .run_tx("note_pruning", move |connection| {
+                let query = sqlx::query(sql!("pruning_move")).bind(from_us).bind(to_us);
+                async move { Ok(query.execute(connection).await?.rows_affected() == 1) }.boxed()
+            })
+            .await
     }
 }
 

@@ -180,11 +180,12 @@ impl PlanStore for Postgres {
 
     async fn outbox_delivered(&self, delivered: &[Delivered]) -> Result<u64, StoreError> {
         let delivered: Arc<[Delivered]> = Arc::from(delivered);
-        self.work.run_tx("outbox_delivered", move |connection| {
-            let delivered = Arc::clone(&delivered);
-            async move { take_out(connection, &delivered).await }.boxed()
-        })
-        .await
+        self.work
+            .run_tx("outbox_delivered", move |connection| {
+                let delivered = Arc::clone(&delivered);
+                async move { take_out(connection, &delivered).await }.boxed()
+            })
+            .await
     }
 }
 

@@ -102,11 +102,12 @@ impl SealStore for Postgres {
 
     async fn replace_installation_secret(&self, old: &[u8], new: &[u8]) -> Result<bool, StoreError> {
         let (old, new) = (old.to_vec(), new.to_vec());
-        self.work.run_tx("replace_installation_secret", move |connection| {
-            let query = sqlx::query(sql!("installation_seal")).bind(old.clone()).bind(new.clone());
-            async move { Ok(query.execute(connection).await?.rows_affected() == 1) }.boxed()
-        })
-        .await
+        self.work
+            .run_tx("replace_installation_secret", move |connection| {
+                let query = sqlx::query(sql!("installation_seal")).bind(old.clone()).bind(new.clone());
+                async move { Ok(query.execute(connection).await?.rows_affected() == 1) }.boxed()
+            })
+            .await
     }
 
     /// Autovacuum frees replaced rows; nothing that a client may say makes the server forget them at once.

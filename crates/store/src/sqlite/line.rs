@@ -14,6 +14,7 @@ use super::Sqlite;
 use super::commit::write;
 use super::plain::{self, Ends};
 use super::transact::{carry_out, forget};
+use super::turns::{Kind, Turns};
 use crate::CommitError;
 use crate::failure::{Ended, Failure};
 use crate::line::{Fence, Lane, Waiting, tell_all};
@@ -25,16 +26,17 @@ impl Sqlite {
         let (waiting, answer) = Waiting::new(fence, Arc::new(rows));
         if let Some(lane) = self.line.join(waiting) {
             // A task of its own: whoever waits here may be dropped, and others wait as well.
-            tokio::spawn(see_to(self.writer.clone(), lane));
+            tokio::spawn(see_to(self.writer.clone(), self.turns.clone(), lane));
         }
         let done = answer.await.unwrap_or_else(|gone| Err(Ended::Lost(gone.to_string())));
         self.judge_commit("commit", done)
     }
 }
 
-async fn see_to(pool: SqlitePool, mut lane: Lane) {
+async fn see_to(pool: SqlitePool, turns: Turns, mut lane: Lane) {
     loop {
         // They gather until the connection is free.
+        let _turn = turns.turn(Kind::Hot).await;
         let connection = pool.acquire().await;
         let Some(head) = lane.next() else { return };
         let alone = match connection {

@@ -25,6 +25,7 @@ mod plan;
 mod quota;
 mod seal;
 mod transact;
+mod turns;
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -32,6 +33,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use sqlx::SqlitePool;
+
+use turns::Turns;
 
 use crate::corrupt::Corruption;
 use crate::line::Line;
@@ -41,6 +44,8 @@ use crate::{Installation, Store, StoreError};
 pub struct Sqlite {
     /// The one connection that writes.
     writer: SqlitePool,
+    /// Whose turn it is to write.
+    turns: Turns,
     /// Connections that only read.
     readers: SqlitePool,
     /// Held as long as the store is open; none beside a process that holds it.
@@ -103,7 +108,8 @@ impl Sqlite {
         let readers = open::connect_readers(&path).await?;
         let (lock, corruption) = (Mutex::new(lock), Corruption::default());
         let line = Arc::new(Line::new(1));
-        Ok(Self { writer, readers, lock, line, path, installation, corruption })
+        let turns = Turns::default();
+        Ok(Self { writer, turns, readers, lock, line, path, installation, corruption })
     }
 }
 

@@ -8,6 +8,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::{Connection as _, SqliteConnection, SqlitePool};
 
 use super::Sqlite;
+use super::turns::{Kind, Turns};
 use crate::failure::{Ended, Failure};
 use crate::{CommitError, StoreError};
 
@@ -18,7 +19,8 @@ impl Sqlite {
         T: Send + 'static,
         F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
     {
-        let done = transact(self.writer.clone(), "BEGIN IMMEDIATE", work).await;
+        let place = Place { pool: self.writer.clone(), turns: Some((self.turns.clone(), Kind::of(name))) };
+        let done = transact(place, "BEGIN IMMEDIATE", work).await;
         done.map_err(|ended| self.ended(name, ended))
     }
 
@@ -28,7 +30,8 @@ impl Sqlite {
         T: Send + 'static,
         F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
     {
-        let done = transact(self.readers.clone(), "BEGIN DEFERRED", work).await;
+        let place = Place { pool: self.readers.clone(), turns: None };
+        let done = transact(place, "BEGIN DEFERRED", work).await;
         done.map_err(|ended| self.ended(name, ended))
     }
 
@@ -69,12 +72,24 @@ impl Sqlite {
     }
 }
 
-async fn transact<T, F>(pool: SqlitePool, begin: &'static str, work: F) -> Result<T, Ended>
+/// Where a transaction is carried out, and whether it has to wait for its turn there.
+struct Place {
+    pool: SqlitePool,
+    turns: Option<(Turns, Kind)>,
+}
+
+async fn transact<T, F>(place: Place, begin: &'static str, work: F) -> Result<T, Ended>
 where
     T: Send + 'static,
     F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
 {
-    let task = tokio::spawn(carry_out(pool, begin, work));
+    let task = tokio::spawn(async move {
+        let _turn = match &place.turns {
+            Some((turns, kind)) => Some(turns.turn(*kind).await),
+            None => None,
+        };
+        carry_out(place.pool, begin, work).await
+    });
     task.await.unwrap_or_else(|gone| Err(Ended::Lost(gone.to_string())))
 }
 

@@ -158,7 +158,8 @@ pub(crate) async fn schedules_and_policies_round_trip(place: &Place) {
         ..changes()
     };
     let lease = commit(&*store, 5, first).await;
-    again(&*store, &lease, Changes { policies_deleted: vec![(p.uid, NOON_US), (q.uid, 9)], ..changes() }).await;
+    again(&*store, &lease, Changes { policies_deleted: vec![(p.uid, NOON_US), (q.uid, 9)], ..changes() })
+        .await;
     assert_eq!(load(&*store).await.policies_deleted.len(), 2);
     let changed = ShardSchedule { generation: 2, cursor: Some("8".to_owned()), pause: None, ..one };
     let wider = Policy { generation: 2, token_ttl_ms: 1, ..p };

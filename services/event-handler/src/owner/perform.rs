@@ -191,9 +191,12 @@ impl Owner {
             let trust = trust.clone();
             Leave::now(move || trust.may_send(lapses))
         };
+        let payloads = self.shared.payloads.clone();
         let (run, index, attempt) = (send.run, send.index, send.attempt);
         self.begun.insert((run, index, attempt), leave.clone());
         self.outgoing.push(async move {
+            // The wait is inside the deadline: what has no room before its end is not sent.
+            let _room = payloads.room(&delivery.spec).await;
             // The process may have been frozen since the commit, and the shard be another's by now.
             let input = if trust.may_send(lapses) {
                 tollgate_fault_points::pass("handler.send.before");

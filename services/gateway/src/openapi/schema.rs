@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value, json};
 
+use super::bounds;
 use super::comments::Comments;
 
 /// The schemas of messages and enums that something refers to.
@@ -47,7 +48,8 @@ impl<'a> Schemas<'a> {
     ) -> Value {
         let mut properties = Map::new();
         for field in fields {
-            properties.insert(field.json_name().to_owned(), self.described(field));
+            let is_required = required.iter().any(|name| name == field.json_name());
+            properties.insert(field.json_name().to_owned(), self.described(field, is_required));
         }
         let description = self.comments.of(&message.parent_file(), message.path());
         let mut schema = json!({
@@ -62,9 +64,13 @@ impl<'a> Schemas<'a> {
         schema
     }
 
-    fn described(&mut self, field: &FieldDescriptor) -> Value {
-        let mut schema = self.plain(field);
+    fn described(&mut self, field: &FieldDescriptor, is_required: bool) -> Value {
         let comment = self.comments.of_field(field);
+        let mut schema = self.plain(field);
+        // Null stands for nothing, as the mapping says; where something must be given, it may not.
+        if !is_required && !comment.starts_with("Output only.") {
+            schema = nullable(schema);
+        }
         if comment.starts_with("Output only.") {
             schema["readOnly"] = json!(true);
         }
@@ -77,10 +83,11 @@ impl<'a> Schemas<'a> {
         if field.is_map() {
             let Kind::Message(entry) = field.kind() else { return json!({"type": "object"}) };
             let value = self.kind(&entry.map_entry_value_field().kind());
-            return json!({"type": "object", "additionalProperties": value});
+            return bounded(json!({"type": "object", "additionalProperties": value}), field);
         }
         let one = self.kind(&field.kind());
-        if field.is_list() { json!({"type": "array", "items": one}) } else { one }
+        let schema = if field.is_list() { json!({"type": "array", "items": one}) } else { one };
+        bounded(schema, field)
     }
 
     fn kind(&mut self, kind: &Kind) -> Value {
@@ -118,6 +125,27 @@ impl<'a> Schemas<'a> {
             self.done.insert(name.clone(), schema);
         }
         json!({"$ref": format!("#/components/schemas/{name}")})
+    }
+}
+
+/// A schema with what its field may hold.
+fn bounded(mut schema: Value, field: &FieldDescriptor) -> Value {
+    if let (Some(Value::Object(bounds)), Value::Object(members)) = (bounds::of(field), &mut schema) {
+        members.extend(bounds);
+    }
+    schema
+}
+
+/// A schema, or null.
+fn nullable(mut schema: Value) -> Value {
+    match schema.get("type").cloned() {
+        Some(kind) => {
+            schema["type"] = json!([kind, "null"]);
+            schema
+        }
+        // Anything, null among it.
+        None if schema.get("$ref").is_none() => schema,
+        None => json!({"anyOf": [schema, {"type": "null"}]}),
     }
 }
 

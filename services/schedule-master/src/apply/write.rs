@@ -70,6 +70,10 @@ impl ScheduleMaster {
     }
 
     async fn commit_policies(&self, chunk: &[Planned<PolicyChange>]) -> Result<(), StoreError> {
+        let _turn = match chunk.first() {
+            Some(first) => Some(self.turn(&first.origin.name.namespace).await),
+            None => None,
+        };
         let writes = chunk.iter().map(|planned| planned.change.write.clone()).collect();
         self.store().write_plan(writes).await?;
         let shards: BTreeSet<u16> = chunk.iter().map(|planned| planned.change.shard).collect();

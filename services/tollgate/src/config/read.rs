@@ -285,15 +285,22 @@ mod tests {
 
     #[test]
     fn quotas_of_namespaces_are_a_map_in_the_file() {
-        let file =
-            file("quota_schedules: 100\nquota_overrides:\n  team-a: {schedules: 5, writes: 2}\n  b: {}\n");
+        let file = file(
+            "quota_schedules: 100\nquota_writes: 0\nquota_overrides:\n  team-a: {schedules: 5, writes: 2}\n  b: {}\n",
+        );
         let args = ServeArgs { file: Some(file.path().to_str().unwrap().to_owned()), ..flags(&[]) };
         let quotas = load(&args, &environment(&[])).unwrap().config.quotas;
+        let waiting = quotas.each.waiting_events;
         let of = |namespace: &str| {
             let quota = quotas.of(namespace);
             (quota.schedules, quota.writes, quota.waiting_events)
         };
-        assert_eq!((of("team-a"), of("b"), of("c")), ((5, 2, 0), (100, 0, 0), (100, 0, 0)));
+        assert_eq!((of("team-a"), of("b"), of("c")), ((5, 2, waiting), (100, 0, waiting), (100, 0, waiting)));
+        let each = load(&ServeArgs::default(), &environment(&[])).unwrap().config.quotas.each;
+        assert!(
+            each.schedules > 0 && each.waiting_events > 0 && each.writes > 0,
+            "none is unlimited: {each:?}"
+        );
     }
 
     #[test]

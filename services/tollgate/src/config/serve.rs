@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use tollgate_schedule_master::Quotas;
+use tollgate_schedule_master::{Quota, Quotas};
 use tollgate_secrets::Keys;
 use tollgate_target::{Network, PrivateAddresses};
 
@@ -157,6 +157,9 @@ pub(crate) struct ServeConfig {
     pub(crate) shutdown_grace_ms: u64,
 }
 
+/// What a namespace may have where nobody says otherwise: more than one has been seen to need, and not all of a machine.
+const QUOTA: Quota = Quota { schedules: 10_000_000, waiting_events: 1_000_000_000, writes: 10_000 };
+
 impl Default for ServeConfig {
     fn default() -> Self {
         Self {
@@ -189,7 +192,7 @@ impl Default for ServeConfig {
             sqs_endpoints: Vec::new(),
             secret_keys_file: None,
             secret_keys: Keys::default(),
-            quotas: Quotas::default(),
+            quotas: Quotas { each: QUOTA, ..Quotas::default() },
             log: "info".to_owned(),
             log_format: LogFormat::Text,
             otlp_endpoint: None,

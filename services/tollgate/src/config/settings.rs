@@ -13,8 +13,8 @@ use tollgate_target::PrivateAddresses;
 
 use super::{LogFormat, ServeConfig};
 use words::{
-    advertise, auth, duration, endpoints, filter, joined, log_format, maybe, number, otlp_endpoint, overrides,
-    path, private, roles, shown, store, trace_ratio, whole,
+    advertise, auth, duration, endpoints, filter, joined, log_format, maybe, number, otlp_endpoint,
+    overrides, path, private, roles, shown, store, trace_ratio, whole,
 };
 
 pub(crate) use words::without_password;
