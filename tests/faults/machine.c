@@ -149,19 +149,6 @@ int posix_fallocate(int fd, off_t offset, off_t length)
     return has_no_room(fd, offset, (size_t)length) ? ENOSPC : real(fd, offset, length);
 }
 
-/* PostgreSQL asks this way. */
-int gettimeofday(struct timeval *restrict time, void *restrict zone)
-{
-    REAL(gettimeofday);
-    int status = real(time, zone);
-    if (status == 0) {
-        int64_t us = time->tv_sec * 1000000LL + time->tv_usec + field(OFFSET_US);
-        time->tv_sec = us / 1000000;
-        time->tv_usec = us % 1000000;
-    }
-    return status;
-}
-
 int clock_gettime(clockid_t clock, struct timespec *time)
 {
     REAL(clock_gettime);
