@@ -106,7 +106,7 @@ impl Order {
                 Fault::CutPeers { victim: self.victim(), mode: Mode::Reset, length: self.ms(1_000..3_000) },
             ]);
         }
-        for _ in 0..POINTS.len() / 3 {
+        for _ in 0..POINTS.len().div_ceil(3) {
             let point = self.point();
             // Few come by those of the emitter and the master.
             let often = point.starts_with("handler.") || point.starts_with("store.");

@@ -43,7 +43,7 @@ pub struct Pruned {
     pub skipped: u64,
     /// Audit entries.
     pub audit: u64,
-    /// Complete windows and run specs that nothing needs.
+    /// Complete windows and run specs that nothing needs, and API keys that ended.
     pub other: u64,
 }
 

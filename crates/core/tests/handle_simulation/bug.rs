@@ -67,6 +67,8 @@ pub(crate) enum Bug {
     DoubtIgnored,
     /// A task is done before its runs are handed over.
     DoneBeforeHandOver,
+    /// An emitter that has lost a task to another one hands its runs over all the same.
+    LostTaskHandsOver,
     /// A sender does not look at its owner's trust again before it writes.
     TrustNotLookedAtAgain,
     /// A sender's deadline begins when its turn has come.
@@ -111,6 +113,7 @@ impl Bug {
             Self::EmissionOverwrites,
             Self::DoubtIgnored,
             Self::DoneBeforeHandOver,
+            Self::LostTaskHandsOver,
             Self::TrustNotLookedAtAgain,
             Self::DeadlineFromTurn,
             Self::ReleasedIsSent,

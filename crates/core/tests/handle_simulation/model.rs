@@ -130,8 +130,15 @@ impl Model {
         }
     }
 
-    /// A delivery's bytes go out. Whatever the consumer has seen, it never sees an earlier attempt after it.
+    /// A delivery's bytes go out. The event has its token, and whatever the consumer has seen, it never sees an earlier
+    /// attempt after it.
     pub(crate) fn written(&mut self, send: &Send) {
+        assert!(
+            self.flying.contains_key(&(send.run, send.index)),
+            "attempt {} of {:?} goes out without a token",
+            send.attempt,
+            (send.run, send.index)
+        );
         let last = self.written.insert((send.run, send.index), send.attempt).unwrap_or(0);
         assert!(
             send.attempt > last,

@@ -157,6 +157,7 @@ impl HistoryStore for Postgres {
         }
         pruned.skipped = self.prune_table("prune_skipped", sql!("prune_skipped"), None, before_us).await?;
         pruned.audit = self.prune_table("prune_audit", sql!("prune_audit"), None, before_us).await?;
+        pruned.other += self.prune_table("prune_keys", sql!("prune_keys"), None, before_us).await?;
         pruned.other += self.prune_table("prune_windows", sql!("prune_windows"), None, spare_us).await?;
         Ok(pruned)
     }

@@ -393,6 +393,7 @@ pub(crate) async fn a_corrupt_notice_is_passed_over(place: &Place) {
     assert!(page.notices.is_empty());
     let page = store.outbox(3, &a.namespace, page.next, 1).await.unwrap();
     assert_eq!(page.notices, [notice(&b, 2, 3)]);
+    assert!(store.outbox(3, &a.namespace, page.next, 1).await.unwrap().next.is_none());
     let corrupt = store.corrupt_rows();
     assert_eq!((corrupt.len(), corrupt[0].table), (1, "plan_outbox"));
     store.close().await;

@@ -4,6 +4,7 @@ use tollgate_core::emit::{Task, Window};
 use tollgate_core::handle::change::{Changes, HistoryRow, Outcome};
 use tollgate_core::model::{DAY_US, Run, RunState, Schedule, SkipReason};
 use tollgate_store::history::{PRUNE_EVERY, prunes_specs_of};
+use tollgate_store::keys::ApiKey;
 use tollgate_store::plan::PlanWrite;
 
 use super::place::Place;
@@ -102,6 +103,31 @@ pub(crate) async fn old_skips_and_audit_go(place: &Place) {
     assert_eq!((pruned.skipped, pruned.audit), (1, 1));
     assert_eq!(store.list_skipped(one.uid, None, 10).await.unwrap().len(), 1);
     assert_eq!(store.audit("default", None, None, 10).await.unwrap(), [young]);
+}
+
+pub(crate) async fn ended_keys_go(place: &Place) {
+    let store = place.open().await;
+    let key = |id: &str, expires_us| ApiKey {
+        id: id.to_owned(),
+        name: id.to_owned(),
+        namespace: None,
+        scopes: vec!["read".to_owned()],
+        hash: [7; 32],
+        note: String::new(),
+        created_us: NOON_US - 30 * DAY_US,
+        expires_us,
+        revoked_us: None,
+    };
+    let old_us = NOON_US - 20 * DAY_US;
+    for key in
+        [key("expired", Some(old_us)), key("revoked", None), key("young", Some(NOON_US)), key("live", None)]
+    {
+        store.create_key(&key, 2, audit("keys/x")).await.unwrap();
+    }
+    store.revoke_key("revoked", old_us, audit("keys/x")).await.unwrap();
+    assert_eq!(store.prune(BEFORE_US, NOON_US).await.unwrap().other, 2);
+    let left: Vec<String> = store.keys().await.unwrap().into_iter().map(|key| key.id).collect();
+    assert_eq!(left, ["live", "young"]);
 }
 
 pub(crate) async fn windows_keep_the_frontier(place: &Place) {

@@ -26,8 +26,8 @@ async fn a_target_that_says_nothing_leaves_connections_to_the_others() {
     let deadline_ms = 3_000;
     let target = HttpTarget { deadline_ms, ..http(hung.url()) };
     let began = Instant::now();
-    // More than there are places, by a schedule of its own and one of the neighbour's namespace.
-    let crowd = (0..200).map(|n| targets.send(of(1 + u128::from(n % 2), "acme", target.clone(), n)));
+    // More than there are places, by four schedules of the neighbour's namespace.
+    let crowd = (0..200).map(|n| targets.send(of(1 + u128::from(n % 4), "acme", target.clone(), n)));
     let neighbour = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         for n in 0..50 {

@@ -27,6 +27,7 @@ const CASES: [(&str, &str, &str); 36] = [
     ("sends_max", "7", "-1"),
     ("retrying_max", "8", "many"),
     ("lease_ttl", "2s", "10ms"),
+    ("clock_offset_max", "2s", "2h"),
     ("allow_private_addresses", "10.0.0.0/8", "10.0.0.0/99"),
     ("target_connections_max", "60", "0"),
     ("sqs_endpoints", "http://sqs:9324,https://sqs.internal", "sqs:9324"),
@@ -84,7 +85,7 @@ fn every_field_is_in_the_table() {
         shutdown_grace_ms: _,
     } = ServeConfig::default();
     let keys: BTreeSet<&str> = SETTINGS.iter().map(|setting| setting.key).collect();
-    assert_eq!(keys.len(), 36);
+    assert_eq!(keys.len(), 37);
     assert_eq!(keys, CASES.iter().map(|(key, _, _)| *key).collect());
 }
 
