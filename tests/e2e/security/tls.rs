@@ -243,7 +243,16 @@ async fn processes_forward_to_each_other_over_tls() {
     let admin = key(&database, "ops", "admin", None);
     let authority = Authority::with(&["node", "ann.example"]);
     let ca = authority.path("ca.pem");
-    let more = ["--auth", "keys", "--tls-client-ca", &ca, "--tls-ca", &ca];
+    let more = [
+        "--auth",
+        "keys",
+        "--tls-client-ca",
+        &ca,
+        "--tls-ca",
+        &ca,
+        "--allow-private-addresses",
+        "127.0.0.0/8",
+    ];
     let master = serve(&database, &authority.node(), &[&more[..], &["--roles", "master,emitter"]].concat());
     let owner = serve(&database, &authority.node(), &[&more[..], &["--roles", "handler"]].concat());
     let consumer = {

@@ -115,7 +115,10 @@ impl World {
             return false;
         };
         let Some(machine) = &mut owner.machine else { return false };
+        let key = (release.run, release.index);
+        let before = machine.attempt_under_way(key.0, key.1);
         let answer = machine.release(release.clone(), reply, now);
+        self.model.revoke(slot, key, before, machine.attempt_under_way(key.0, key.1));
         match answer {
             Some(answer) => self.check_answer(shard, release, &answer),
             None if early => self.check_answer(shard, release, &Answer::Released),

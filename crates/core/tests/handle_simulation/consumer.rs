@@ -54,10 +54,8 @@ impl World {
         let lapsed = self.processes[at.slot].lapses != leave.lapses;
         let lost = (lapsed || !self.is_trusted(at.slot)) && self.bug != Bug::TrustNotLookedAtAgain;
         let key = (send.run, send.index);
-        let living = self.living(at).and_then(|owner| owner.machine.as_ref());
-        let other =
-            living.is_some_and(|machine| machine.attempt_under_way(key.0, key.1) != Some(send.attempt));
-        let released = other && self.bug != Bug::ReleasedIsSent;
+        let revoked = self.model.revoked.contains(&(at.slot, key, send.attempt));
+        let released = revoked && self.bug != Bug::ReleasedIsSent;
         if !late && !lost && !released {
             self.arrive(at, send);
             return;

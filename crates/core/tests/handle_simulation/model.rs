@@ -46,6 +46,8 @@ pub(crate) struct Model {
     promised: BTreeMap<(Key, u32), i64>,
     /// The messages that carry releases which were answered as recorded, and whether they end their events.
     recorded: BTreeMap<Uuid, (Key, bool)>,
+    /// What each process's senders have been told not to send any more: (process, event, attempt).
+    pub(crate) revoked: BTreeSet<(usize, Key, u32)>,
     /// Releases that were answered as recorded.
     acknowledged: BTreeMap<(Key, u32), Outcome>,
     /// The latest delivery of each event, and the shard it came from.
@@ -222,6 +224,13 @@ impl Model {
     pub(crate) fn acknowledge(&mut self, key: Key, attempt: u32, outcome: Outcome) {
         let before = self.acknowledged.insert((key, attempt), outcome);
         assert!(before.is_none(), "attempt {attempt} of {key:?} is released twice");
+    }
+
+    /// A release has come to a process: what it had under way of the event, and has no more, is not sent.
+    pub(crate) fn revoke(&mut self, slot: usize, key: Key, before: Option<u32>, after: Option<u32>) {
+        if let Some(attempt) = before.filter(|_| before != after) {
+            self.revoked.insert((slot, key, attempt));
+        }
     }
 
     pub(crate) fn was_reclaimed(&self, key: Key) -> bool {

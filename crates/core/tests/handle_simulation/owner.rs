@@ -387,7 +387,15 @@ impl World {
         {
             self.totals.steps += (messages.len() + runs.len()) as u64;
             for (message, context) in messages {
+                let released = match &message.control {
+                    Control::Release { release } => Some((release.run, release.index)),
+                    _ => None,
+                };
+                let before = released.and_then(|(run, index)| machine.attempt_under_way(run, index));
                 machine.control(message, context, now);
+                if let Some(key) = released {
+                    self.model.revoke(at.slot, key, before, machine.attempt_under_way(key.0, key.1));
+                }
             }
             let mut specs = specs;
             specs.extend(self.stores[usize::from(at.shard)].specs_of(&[], &machine.specs_wanted(&runs)));
