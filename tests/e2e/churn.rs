@@ -124,6 +124,17 @@ async fn what_comes_and_goes_leaves_nothing(kind: Kind) {
         "memory grew from {early_bytes} to {late_bytes} bytes in {rounds} rounds"
     );
     service.stop().await;
+    // What shards remember of schedules and policies goes a day later.
+    for sql in aged(kind) {
+        database.sql(&sql).await;
+    }
+    let service = Service::start(&database).await;
+    wait_for("what shards remember to be forgotten", 60, async || {
+        let left = database.count("shard_schedules").await + database.count("shard_policies").await;
+        (left <= SPARE_ROWS).then_some(())
+    })
+    .await;
+    service.stop().await;
     // A retention later, nothing of it is there. Run specs have their turns, so many prunings are needed.
     let store = tollgate_store::open(&database.url(), 4).await.unwrap();
     for turn in 0..PRUNINGS {
@@ -140,6 +151,25 @@ async fn what_comes_and_goes_leaves_nothing(kind: Kind) {
             "{table}: {had} rows after one round, {rows} after {rounds} and a retention"
         );
     }
+}
+
+/// Statements by which what shards remember becomes three days older.
+fn aged(kind: Kind) -> [String; 2] {
+    let ago = 3 * DAY_US;
+    let until = match kind {
+        Kind::Sqlite => {
+            let aged = |field| format!("'$.{field}', json_extract(body, '$.{field}') - {ago}");
+            format!("json_set(body, {}, {})", aged("until_us"), aged("changed_us"))
+        }
+        Kind::Postgres => {
+            let aged = |field| format!("'{field}', (body::jsonb ->> '{field}')::bigint - {ago}");
+            format!("(body::jsonb || jsonb_build_object({}, {}))::text", aged("until_us"), aged("changed_us"))
+        }
+    };
+    [
+        format!("UPDATE shard_policies SET deleted_us = deleted_us - {ago} WHERE deleted_us IS NOT NULL"),
+        format!("UPDATE shard_schedules SET body = {until}"),
+    ]
 }
 
 /// How many rows each table has.

@@ -162,7 +162,8 @@ async fn millions_of_empty_releases_are_refused_unread() {
 
 async fn heavy_bodies_that_are_let_in_leave_others_alone(kind: Kind) {
     let database = Database::new(kind).await;
-    let service = Service::start(&database).await;
+    // The lease of a service as users start it: other tests are at work beside this one.
+    let service = Service::start_with(&database, &["--lease-ttl", "6s"]).await;
     let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::work(0..1)).await;
     service.create_policy("p", policy(3)).await.unwrap();
     let events = 60;

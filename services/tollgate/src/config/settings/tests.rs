@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use super::*;
 
 /// A value other than the default, and one that is refused.
-const CASES: [(&str, &str, &str); 36] = [
+const CASES: [(&str, &str, &str); 37] = [
     ("store", "postgres://me@db/tollgate", "mysql://db"),
     ("roles", "master,handler", "master,butler"),
     ("console_server", "http://node-2:7411", "node-2:7411"),
