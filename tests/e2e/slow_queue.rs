@@ -84,7 +84,7 @@ async fn a_slow_queue_gets_every_attempt_in_its_order_though_shards_change_hands
         let run = second.finished(&format!("s{number}"), 240).await;
         assert_eq!((run.state(), run.counts.unwrap().succeeded), (RunState::Finished, EVENTS), "{run:?}");
     }
-    let seen = seen.lock().unwrap();
+    let seen = seen.lock().unwrap().clone();
     assert_eq!(seen.len(), SCHEDULES * EVENTS as usize, "every event came");
     let overtaken: Vec<_> = seen.iter().filter(|(_, attempts)| !attempts.is_sorted()).collect();
     assert!(overtaken.is_empty(), "{} were overtaken: {:?}", overtaken.len(), overtaken.first());
