@@ -381,8 +381,8 @@ pub(crate) async fn what_is_posted_under_a_lease_is_there_for_the_next_owner(pla
     let lease = take(&*store, 5).await;
     let (early, late) = (message(), message());
     assert!(store.post_under(&lease, std::slice::from_ref(&early)).await.unwrap());
-    let mut owner = lease.clone();
-    store.commit(&mut owner, &Changes { policies: vec![policy("p")], ..changes() }).await.unwrap();
+    let owner = lease.clone();
+    store.commit(&owner, &Changes { policies: vec![policy("p")], ..changes() }).await.unwrap();
     assert!(
         store.post_under(&lease, std::slice::from_ref(&early)).await.unwrap(),
         "commits change nothing of it"
