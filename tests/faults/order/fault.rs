@@ -125,13 +125,13 @@ impl Fault {
             | Self::KillAt { .. }
             | Self::ClockWrong { .. }
             | Self::ChangeLost { .. }
-            | Self::HandedRelease { .. }
             | Self::Limit { victim: Some(_), .. } => Some("process killed before it was recorded"),
             Self::Freeze { .. } => Some("process frozen beyond its lease"),
             Self::StoreRestart | Self::StoreCrash { .. } => Some("database away"),
             Self::EndBackends { .. } => Some("connection to the database ended in a commit"),
             Self::FullDisk { .. } => Some("database's disk full"),
-            Self::SlowDisk { .. } => Some("commit outlived its owner's lease"),
+            // The next owner's way to the database is slow: that is the point of it.
+            Self::HandedRelease { .. } | Self::SlowDisk { .. } => Some("commit outlived its owner's lease"),
             Self::CutStore { .. } => Some("network to the database cut"),
             Self::CutConsumer { .. } => Some("answer cut off on its way"),
             Self::Restart { .. }
@@ -160,7 +160,6 @@ impl Fault {
                 | Self::Limit { .. }
                 | Self::ClockWrong { .. }
                 | Self::ChangeLost { .. }
-                | Self::HandedRelease { .. }
         )
     }
 
