@@ -83,8 +83,8 @@ pub(crate) enum Withheld {
     /// Its deadline is over.
     #[error("its deadline was over before its turn came")]
     Late,
-    /// Its event has been released meanwhile.
-    #[error("its event was released before its turn came")]
+    /// Its event has been released meanwhile, or its queue shard given up.
+    #[error("its event was released before its turn came, or its queue shard given up")]
     Revoked,
     /// The shard may be another process's by now.
     #[error("this process may have lost the queue shard meanwhile")]

@@ -67,14 +67,14 @@ pub(crate) enum Bug {
     DoubtIgnored,
     /// A task is done before its runs are handed over.
     DoneBeforeHandOver,
-    /// An emitter that has lost a task to another one hands its runs over all the same.
-    LostTaskHandsOver,
     /// A sender does not look at its owner's trust again before it writes.
     TrustNotLookedAtAgain,
     /// A sender's deadline begins when its turn has come.
     DeadlineFromTurn,
     /// A delivery that waits for its turn goes out though its event has been released.
     ReleasedIsSent,
+    /// A delivery that waits for its turn goes out though its shard has been handed over.
+    HandOverLeavesQueued,
     /// The machine's own.
     #[cfg(feature = "planted-bugs")]
     Core(Planted),
@@ -113,10 +113,10 @@ impl Bug {
             Self::EmissionOverwrites,
             Self::DoubtIgnored,
             Self::DoneBeforeHandOver,
-            Self::LostTaskHandsOver,
             Self::TrustNotLookedAtAgain,
             Self::DeadlineFromTurn,
             Self::ReleasedIsSent,
+            Self::HandOverLeavesQueued,
         ];
         #[cfg(feature = "planted-bugs")]
         all.extend(Planted::ALL.into_iter().map(Self::Core));

@@ -282,7 +282,7 @@ impl World {
     fn hand_over_runs(&mut self, job: &Job, judged: Vec<Judged>) {
         // The transaction holds the task's row: who has lost the task hands nothing over.
         let task = self.windows[job.window].tasks.as_ref().map(|tasks| tasks[job.task]);
-        if task.is_some_and(|task| task.lease != job.lease) && self.bug != Bug::LostTaskHandsOver {
+        if task.is_some_and(|task| task.lease != job.lease) {
             self.count(Seen::TaskLost);
             return;
         }

@@ -40,7 +40,7 @@ use runner::{env, first_failure, play, play_all};
 /// Worlds that are tried without a wish from the environment.
 const SEEDS: u64 = 2_000;
 /// A planted bug must be found in so many worlds.
-const SEEDS_PLANTED: u64 = 5_000;
+const SEEDS_PLANTED: u64 = 10_000;
 
 #[test]
 fn the_promises_hold_in_every_world() {

@@ -303,6 +303,10 @@ impl World {
             return;
         }
         let deliveries = machine.under_way(wait_ms, now);
+        if bug != Bug::HandOverLeavesQueued {
+            let queued = deliveries.iter().map(|d| (at.slot, (d.run, d.index), d.attempt));
+            self.model.revoked.extend(queued);
+        }
         let lease_id = self.leases[usize::from(at.shard)].lease_id;
         let Some(owner) = self.owner(at) else { return };
         let overtaken = owner.lease.lease_id != lease_id;

@@ -4,7 +4,7 @@
 //! under way goes into the shard's own inbox, the lease is given up, and the others are told. This process goes on
 //! waiting for those answers, and reports each to the inbox; the next owner does not make these deliveries again
 //! meanwhile. Invariants: the note is durable before the lease is given up; everything that the machine took in is
-//! durable before that, too.
+//! durable before that, too; nothing leaves later that has not left when the note is written.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tollgate_core::handle::Shard;
 use tollgate_core::handle::control::{Control, Message, UnderWay};
 use tollgate_core::model::{RunId, Sent};
+use tollgate_target::Leave;
 
 use super::{Beside, Ended, Left, Owner};
 use crate::Shared;
@@ -87,6 +88,9 @@ impl Owner {
         let Self { shared, lease, inputs, loopback, replies, begun, .. } = self;
         let shard = lease.shard;
         shared.peers.routes().remove(shard);
+        // What has not left stays: the next owner may hear of a release, and could not take these back. They are reported
+        // as not sent.
+        begun.values().for_each(Leave::revoke);
         // Ends the line of answers with the last delivery; turns away whoever waits.
         drop((loopback, replies));
         if !under_way.is_empty() {
