@@ -29,6 +29,8 @@ use account::{Account, NoClient};
 use batch::Held;
 use message::Message;
 
+/// Why a message was not sent whose turn did not come in time.
+const TOO_SLOW: &str = "not sent to SQS: the queue's calls are too slow for its deadline";
 /// Entries that SQS takes in a batch.
 const BATCH_MAX_ENTRIES: usize = 10;
 /// Bytes of a batch. SQS takes more, but emulators and older queues do not; a larger message is a batch of its own.
@@ -77,10 +79,12 @@ impl Sqs {
         let sent = match answered {
             Ok(sent) => sent,
             Err(_) if !had_no_turn => answer.await,
-            Err(_) => return not_sent("not sent to SQS: the queue's calls are too slow for its deadline"),
+            Err(_) => return not_sent(TOO_SLOW),
         };
         match sent {
             Ok(sent) => sent,
+            // The queue's task has seen first that its time had passed.
+            Err(_) if had_no_turn && Instant::now() >= turn_until => not_sent(TOO_SLOW),
             Err(_) if had_no_turn => not_sent("not sent to SQS: the task that sends batches has ended"),
             Err(_) => unclear("SQS: the task that sent the batch ended without an answer"),
         }
