@@ -9,6 +9,7 @@
 //! that is freed may be taken in the same commit, never before it; per policy, held tokens never rise above
 //! `max_in_flight`; time to live is counted on the monotonic clock. Not here: any IO, any clock, history reads.
 
+mod again;
 pub mod batch;
 mod bucket;
 pub mod change;
@@ -18,6 +19,7 @@ mod early;
 mod exchange;
 mod explain;
 mod finish;
+mod forget;
 mod handover;
 mod live;
 mod places;

@@ -1,7 +1,7 @@
 //! Decides how many bytes of payloads are on their way at once: each delivery has a copy of its own.
 //!
 //! In: a delivery that is about to begin. Out: room for its payload, as soon as there is some; small ones need none. Invariants:
-//! one namespace leaves room for the others; nothing is written, and no deadline begins, while a delivery waits here. Not
+//! one namespace leaves room for the others; nothing is written while a delivery waits here, and the wait is inside its deadline. Not
 //! here: how many deliveries there are.
 
 use tollgate_core::model::RunSpec;

@@ -3,7 +3,6 @@
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use super::bucket::Bucket;
 use super::change::{Outcome, TokenState};
 use super::exchange::Effect;
 use super::live::LiveToken;
@@ -12,8 +11,6 @@ use super::release::{Answer, Release, ReleaseOutcome};
 use super::shard::{MonoTimer, Shard, WallTimer};
 use crate::model::{Now, Policy, Reclaim, RunId, SECOND_US, Sent, Target, TtlFrom};
 
-/// How long a resend waits to be asked again while its schedule or policy is paused, in microseconds.
-const PAUSED_RESEND_US: i64 = SECOND_US;
 /// How long a reclaim waits to be asked again while the inbox has not been read since its time came, in microseconds.
 const UNREAD_US: i64 = SECOND_US / 20;
 
@@ -215,54 +212,6 @@ impl Shard {
         }
     }
 
-    /// Nobody knows whether the consumer has it: the token stays, the same id is sent again; meanwhile it needs no place.
-    /// After the last attempt it counts as held, so that only a release, the time to live or an operator frees it.
-    fn unclear(&mut self, key: (RunId, u32), message: String, wait_ms: Option<i64>, now: Now) {
-        let Some(run) = self.runs.get(&key.0) else { return };
-        let (attempts_max, cancelled) = (run.spec.retry.attempts_max, run.cancelled);
-        let Some(token) = self.tokens.get_mut(&key) else { return };
-        token.doubtful = true;
-        token.row.failures += 1;
-        token.row.message = message;
-        self.dirty_tokens.insert(key);
-        let failures = token.row.failures;
-        if failures >= attempts_max || cancelled {
-            self.hold(key, now);
-            return;
-        }
-        let wait_us = self.backoff_us(key.0, failures).max(wait_ms.unwrap_or(0).saturating_mul(1000));
-        self.send_again_at(key, now.mono_us.saturating_add(wait_us));
-        self.sync_lane(key.0, now);
-    }
-
-    /// It is to be sent again, from then on (monotonic).
-    pub(super) fn send_again_at(&mut self, key: (RunId, u32), at_us: i64) {
-        self.leave_queue(key);
-        let (Some(run), Some(token)) = (self.runs.get_mut(&key.0), self.tokens.get_mut(&key)) else { return };
-        token.again_us = Some(at_us);
-        run.unclear += 1;
-        self.arm(key, Some(at_us));
-    }
-
-    /// A refusal says nothing about an earlier delivery that was unclear: the consumer may be at work on that one.
-    fn refused_in_doubt(
-        &mut self,
-        key: (RunId, u32),
-        message: String,
-        wait_ms: Option<i64>,
-        permanent: bool,
-        now: Now,
-    ) {
-        if !permanent {
-            self.unclear(key, message, wait_ms, now);
-            return;
-        }
-        if let Some(token) = self.tokens.get_mut(&key) {
-            token.row.message = message;
-        }
-        self.hold(key, now);
-    }
-
     /// A token's monotonic timer: time to resend, or silence for too long.
     pub(super) fn token_timer(&mut self, run: RunId, index: u32, now: Now) {
         let key = (run, index);
@@ -274,45 +223,6 @@ impl Shard {
             TokenState::Acquired => self.resend(key, now),
             TokenState::Held => self.silent(key, now),
         }
-    }
-
-    fn resend(&mut self, key: (RunId, u32), now: Now) {
-        let Some(run) = self.runs.get(&key.0) else { return };
-        let parked =
-            self.schedules.get(&run.row.schedule_uid).is_some_and(super::live::LiveSchedule::is_parked);
-        let (cancelled, lane, uid) = (run.cancelled, run.lane(), run.row.schedule_uid);
-        let Some(token) = self.tokens.get_mut(&key) else { return };
-        let bucket = self.buckets.get(&token.policy);
-        let paused = parked || bucket.is_some_and(Bucket::is_paused) || self.pause.pause.is_some();
-        if cancelled {
-            self.hold(key, now);
-        } else if paused || self.draining {
-            self.arm(key, Some(now.mono_us + PAUSED_RESEND_US));
-        } else if token.again_us.is_some_and(|again_us| self.caught_up_us < again_us) {
-            // A release that was acknowledged may wait in the inbox.
-            self.unread.insert(key);
-        } else if bucket.is_some_and(Bucket::has_limit) {
-            self.send_again(key);
-            self.sync_lane(key.0, now);
-        } else {
-            token.queued = true;
-            let (policy, due_us) = (token.policy, token.row.due_us);
-            self.queues.entry(policy).or_default().push_retry(lane, due_us, key.0, key.1);
-            self.ready.insert(policy);
-            self.park_if_needed(uid);
-        }
-    }
-
-    /// Sends an event that holds its token with its next attempt.
-    pub(super) fn send_again(&mut self, key: (RunId, u32)) {
-        self.leave_queue(key);
-        let same = self.has(Planted::AttemptNotRaised);
-        let Some(token) = self.tokens.get_mut(&key) else { return };
-        token.row.attempt += u32::from(!same);
-        // Nobody knows any more what became of the delivery before.
-        token.doubtful = true;
-        token.elsewhere_us = None;
-        self.send(key);
     }
 
     /// held -> suspect -> reclaimed.

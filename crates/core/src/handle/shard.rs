@@ -9,7 +9,6 @@ use super::batch::{self, TokenBatch};
 use super::bucket::Bucket;
 use super::change::{Changes, ShardPause, TokenState};
 use super::exchange::{Commit, Deadline, Effect, Options, Send, State};
-use super::explain::Remembered;
 use super::live::{LiveRun, LiveSchedule, LiveToken};
 use super::planted::Planted;
 use super::queue::Queue;
@@ -220,12 +219,6 @@ impl Shard {
     /// How many commits are durable.
     pub fn commits(&self) -> u64 {
         self.commits
-    }
-
-    /// How much the machine remembers.
-    pub fn remembered(&self) -> Remembered {
-        let policies = self.buckets.keys().flatten().count();
-        Remembered { schedules: self.schedules.len(), specs: self.specs.len(), policies }
     }
 
     /// How many runs the machine holds, launched or not.

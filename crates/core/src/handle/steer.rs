@@ -181,18 +181,6 @@ impl Shard {
         self.wall_timers.insert((now.wall_us + DAY_US, WallTimer::ForgetPolicy(uid)));
     }
 
-    pub(super) fn forget_policy(&mut self, uid: Uuid, now: Now) {
-        self.policies_ended.remove(&uid);
-        let Some(bucket) = self.buckets.get(&Some(uid)).filter(|bucket| bucket.deleted) else { return };
-        if bucket.runs > 0 || bucket.held > 0 {
-            self.wall_timers.insert((now.wall_us + DAY_US, WallTimer::ForgetPolicy(uid)));
-            return;
-        }
-        self.buckets.remove(&Some(uid));
-        self.queues.remove(&Some(uid));
-        self.changes.policies_gone.push(uid);
-    }
-
     /// The schedule has a new generation: what was emitted for the time after the change is put right. One that is
     /// known changes nothing; one that was overtaken holds until the next one's moment.
     fn schedule_changed(&mut self, mut row: ShardSchedule, template: &Template, read: &[Run], now: Now) {
@@ -233,30 +221,6 @@ impl Shard {
             }
         }
         self.park_if_needed(uid);
-    }
-
-    /// A schedule's fence is kept for a day beyond the last window that could hold something stale.
-    pub(super) fn forget_later(&mut self, row: &ShardSchedule) {
-        self.wall_timers.insert((row.forget_us(), WallTimer::Forget(row.uid)));
-    }
-
-    /// What a schedule's next run needs, its pause and its cursor, is kept as long as the schedule is.
-    pub(super) fn forget_schedule(&mut self, uid: Uuid, now: Now) {
-        let Some(schedule) = self.schedules.get_mut(&uid) else { return };
-        let Some(row) = &schedule.row else { return };
-        if row.forget_us() > now.wall_us || !row.deleted && (row.pause.is_some() || row.cursor.is_some()) {
-            return;
-        }
-        if !schedule.active.is_empty() || schedule.buffered.is_some() {
-            self.wall_timers.insert((now.wall_us + DAY_US, WallTimer::Forget(uid)));
-            return;
-        }
-        schedule.row = None;
-        if schedule.blocked_us.is_none() {
-            self.schedules.remove(&uid);
-        }
-        self.dirty_schedules.remove(&uid);
-        self.changes.schedules_gone.push(uid);
     }
 
     /// Makes the runs of a generation's launch times that no emitter has handed over, and takes in those that the owner

@@ -14,6 +14,7 @@ mod handle;
 #[expect(dead_code, reason = "what only other tests need")]
 mod handle_world;
 mod history;
+mod inbox;
 mod keys;
 mod neighbours;
 mod open;
@@ -85,13 +86,16 @@ conformance! {
         wrong_lease_is_fenced lease_from_oneself_fences_the_one_before
         failed_commit_writes_nothing commits_of_many_shards_at_once_stand_or_fall_alone members_come_and_go;
     handle: runs_round_trip run_changes_round_trip existing_run_stays withdrawn_run_may_come_again
-        change_does_not_bring_a_withdrawn_run_back tokens_round_trip
-        tokens_go_by_whole_key schedules_and_policies_round_trip pause_round_trips specs_come_with_runs_and_not_with_schedules
-        emitted_runs_come_by_launch shards_with_news_are_those_with_something_to_read inbox_is_idempotent inbox_done_deletes_exactly forwards_are_posted_before
-        forwards_survive_a_fenced_commit
-        unreadable_runs_are_set_aside_and_found_again unreadable_messages_are_passed_over
-        what_is_posted_under_a_lease_is_there_for_the_next_owner corrupt_run_is_left_out corrupt_emitted_run_is_left_out corrupt_policy_is_left_out corrupt_rows_are_named_and_count
-        corrupt_message_is_left_out shards_do_not_see_each_other dropped_commit_is_whole all_messages_round_trip;
+        change_does_not_bring_a_withdrawn_run_back tokens_round_trip tokens_go_by_whole_key
+        schedules_and_policies_round_trip pause_round_trips specs_come_with_runs_and_not_with_schedules
+        emitted_runs_come_by_launch shards_with_news_are_those_with_something_to_read
+        unreadable_runs_are_set_aside_and_found_again corrupt_run_is_left_out
+        corrupt_emitted_run_is_left_out corrupt_policy_is_left_out corrupt_rows_are_named_and_count
+        shards_do_not_see_each_other dropped_commit_is_whole;
+    inbox: inbox_is_idempotent inbox_done_deletes_exactly forwards_are_posted_before
+        forwards_survive_a_fenced_commit unreadable_messages_are_passed_over
+        what_is_posted_under_a_lease_is_there_for_the_next_owner corrupt_message_is_left_out
+        all_messages_round_trip;
     history: history_round_trips_in_order history_starts_with_the_covering_range history_filters_by_outcome
         dead_events_are_found_and_leave history_insert_is_idempotent tokens_are_paged runs_are_listed_newest_first
         runs_are_filtered runs_of_a_policy_are_found skipped_are_paged;

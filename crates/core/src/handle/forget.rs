@@ -1,0 +1,55 @@
+//! What a shard no longer needs to remember of schedules and policies.
+//!
+//! In: a row that has been taken in, the time when nothing stale can come any more. Out: rows that go. Invariants: a pause and a
+//! cursor stay as long as their schedule; nothing goes that a run or a token needs.
+
+use uuid::Uuid;
+
+use super::change::ShardSchedule;
+use super::explain::Remembered;
+use super::shard::{Shard, WallTimer};
+use crate::model::{DAY_US, Now};
+
+impl Shard {
+    /// How much the machine remembers.
+    pub fn remembered(&self) -> Remembered {
+        let policies = self.buckets.keys().flatten().count();
+        Remembered { schedules: self.schedules.len(), specs: self.specs.len(), policies }
+    }
+
+    /// A schedule's fence is kept for a day beyond the last window that could hold something stale.
+    pub(super) fn forget_later(&mut self, row: &ShardSchedule) {
+        self.wall_timers.insert((row.forget_us(), WallTimer::Forget(row.uid)));
+    }
+
+    /// What a schedule's next run needs, its pause and its cursor, is kept as long as the schedule is.
+    pub(super) fn forget_schedule(&mut self, uid: Uuid, now: Now) {
+        let Some(schedule) = self.schedules.get_mut(&uid) else { return };
+        let Some(row) = &schedule.row else { return };
+        if row.forget_us() > now.wall_us || !row.deleted && (row.pause.is_some() || row.cursor.is_some()) {
+            return;
+        }
+        if !schedule.active.is_empty() || schedule.buffered.is_some() {
+            self.wall_timers.insert((now.wall_us + DAY_US, WallTimer::Forget(uid)));
+            return;
+        }
+        schedule.row = None;
+        if schedule.blocked_us.is_none() {
+            self.schedules.remove(&uid);
+        }
+        self.dirty_schedules.remove(&uid);
+        self.changes.schedules_gone.push(uid);
+    }
+
+    pub(super) fn forget_policy(&mut self, uid: Uuid, now: Now) {
+        self.policies_ended.remove(&uid);
+        let Some(bucket) = self.buckets.get(&Some(uid)).filter(|bucket| bucket.deleted) else { return };
+        if bucket.runs > 0 || bucket.held > 0 {
+            self.wall_timers.insert((now.wall_us + DAY_US, WallTimer::ForgetPolicy(uid)));
+            return;
+        }
+        self.buckets.remove(&Some(uid));
+        self.queues.remove(&Some(uid));
+        self.changes.policies_gone.push(uid);
+    }
+}
