@@ -53,3 +53,37 @@ impl Shard {
         self.changes.policies_gone.push(uid);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use std::sync::Arc;
+
+    use super::super::batch::TokenBatch;
+    use super::super::bucket::Bucket;
+    use super::super::live::{LiveRun, LiveSchedule, LiveToken};
+    use crate::model::{RunId, RunSpec};
+    use uuid::Uuid;
+
+    /// `docs/memory.md` says what is so: entries of the shard's maps.
+    #[test]
+    fn things_cost_what_the_document_says() {
+        let text = include_str!("../../../../docs/memory.md");
+        let said = |thing: &str| -> usize {
+            let row = text.lines().find(|line| line.starts_with(&format!("| {thing}"))).unwrap();
+            let bytes = row.split('|').nth(2).unwrap().trim();
+            bytes.split(' ').next().unwrap().parse().unwrap()
+        };
+        let costs = [
+            ("run ", size_of::<(RunId, LiveRun)>()),
+            ("event that has a token", size_of::<((RunId, u32), LiveToken)>()),
+            ("events acquired together", size_of::<((RunId, u32), TokenBatch)>()),
+            ("schedule ", size_of::<(Uuid, LiveSchedule)>()),
+            ("what runs share", size_of::<((Uuid, i64), Arc<RunSpec>)>() + size_of::<RunSpec>()),
+            ("policy ", size_of::<(Option<Uuid>, Bucket)>()),
+        ];
+        let is = costs.map(|(thing, bytes)| format!("{thing}: {bytes}"));
+        assert_eq!(costs.map(|(thing, _)| format!("{thing}: {}", said(thing))), is);
+    }
+}
