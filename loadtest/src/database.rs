@@ -131,24 +131,16 @@ impl Database {
 
     /// Makes it what it would be some quiet minutes after much was stored. Nobody may have it open.
     ///
-    /// What is in the audit log of the last ten minutes is repaired at a start, before anything else; here that would be
-    /// all there is.
-    ///
     /// # Errors
     /// What database and disk say.
     pub(crate) async fn age(&mut self) -> anyhow::Result<()> {
-        let (forget, url) = ("DELETE FROM audit_log", self.url());
         match self {
             Self::Sqlite(folder) => {
-                let mut connection = SqliteConnection::connect(&url).await?;
-                sqlx::raw_sql(forget).execute(&mut connection).await?;
-                connection.close().await?;
                 for entry in fs::read_dir(folder.path())? {
                     fs::File::open(entry?.path())?.sync_all()?;
                 }
             }
             Self::Postgres { connection, .. } => {
-                sqlx::raw_sql(forget).execute(&mut **connection).await?;
                 sqlx::raw_sql("VACUUM (ANALYZE)").execute(&mut **connection).await.context("VACUUM")?;
             }
         }

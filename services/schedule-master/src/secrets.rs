@@ -1,7 +1,7 @@
 //! Decides where a schedule's secret parts are in clear, and brings what is stored under the first key.
 //!
 //! A [`Schedule`] that comes from the store is as it is stored: sealed where there are keys. It is opened to be compared
-//! with what a caller gives, and to be shown; what is written is sealed again. Pauses, triggers, deletions and repairs
+//! with what a caller gives, and to be shown; what is written is sealed again. Pauses, triggers, deletions and notices
 //! need no key. What cannot be opened is shown sealed, and not changed.
 
 use tollgate_core::model::{Schedule, Target};
