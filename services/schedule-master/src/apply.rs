@@ -76,6 +76,15 @@ fn borrowed(counts: &BTreeMap<String, usize>) -> BTreeMap<&str, usize> {
     counts.iter().map(|(namespace, count)| (namespace.as_str(), *count)).collect()
 }
 
+/// The items in their order, in chunks of `most`. Each item is moved once: to split a chunk off would move all the others.
+fn chunks<T>(items: Vec<T>, most: usize) -> impl Iterator<Item = Vec<T>> {
+    let mut items = items.into_iter();
+    std::iter::from_fn(move || {
+        let chunk: Vec<T> = items.by_ref().take(most.max(1)).collect();
+        Some(chunk).filter(|chunk| !chunk.is_empty())
+    })
+}
+
 /// Reports refusals in an answer.
 fn report(refusals: Vec<Refusal>, response: &mut v1::ApplyResourcesResponse) {
     let wrong: HashSet<(&str, &str)> =

@@ -10,7 +10,7 @@ use tollgate_store::plan::PlanWrite;
 use tonic::Status;
 use uuid::Uuid;
 
-use super::{Gathered, Given, Origin, Refusal};
+use super::{Gathered, Given, Origin, Refusal, chunks};
 use crate::ScheduleMaster;
 use crate::audit::Deed;
 use crate::change::Change;
@@ -98,7 +98,7 @@ impl ScheduleMaster {
     ) -> Result<Planning, Status> {
         let mut planning = Planning::default();
         let mut policies = self.policy_uids(&given).await?;
-        for chunk in chunks(given.policies) {
+        for chunk in chunks(given.policies, CHUNK) {
             let stored = self.stored_policies(&chunk).await?;
             for given in chunk {
                 let key = key(&given.origin);
@@ -116,7 +116,7 @@ impl ScheduleMaster {
                 }
             }
         }
-        for chunk in chunks(given.schedules) {
+        for chunk in chunks(given.schedules, CHUNK) {
             let stored = self.stored_schedules(&chunk).await?;
             for given in chunk {
                 match self.judge_schedule(&given, stored.get(&key(&given.origin)), &policies, actor) {
@@ -247,12 +247,4 @@ fn by_namespace<M>(given: &[Given<M>]) -> BTreeMap<&str, Vec<String>> {
         found.entry(&origin.name.namespace).or_default().push(origin.name.id.clone());
     }
     found
-}
-
-/// The items in their order, in chunks.
-fn chunks<T>(items: Vec<T>) -> impl Iterator<Item = Vec<T>> {
-    let mut items = items.into_iter();
-    std::iter::from_fn(move || {
-        Some(items.by_ref().take(CHUNK).collect::<Vec<T>>()).filter(|some| !some.is_empty())
-    })
 }

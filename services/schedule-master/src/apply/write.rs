@@ -2,16 +2,18 @@
 
 use std::collections::BTreeSet;
 
+use futures::StreamExt as _;
+use futures::stream::FuturesOrdered;
 use tollgate_proto::convert::names;
 use tollgate_proto::v1;
+use tollgate_status::status;
 use tollgate_store::StoreError;
 use tonic::Status;
 
 use super::judge::{Planned, PolicyChange};
-use super::{ERRORS_MAX, Origin};
-use crate::ScheduleMaster;
+use super::{ERRORS_MAX, Origin, chunks};
 use crate::change::Change;
-use tollgate_status::status;
+use crate::{ScheduleMaster, TURNS_EACH};
 
 /// Whether a transaction failed because of what was in it.
 fn is_own_fault(error: &StoreError) -> bool {
@@ -40,15 +42,21 @@ fn failed(response: &mut v1::ApplyResourcesResponse, origin: Origin, name: Strin
     }
 }
 
+fn add(response: &mut v1::ApplyResourcesResponse, chunk: v1::ApplyResourcesResponse) {
+    response.created_count += chunk.created_count;
+    response.updated_count += chunk.updated_count;
+    response.failed_count += chunk.failed_count;
+    let room = ERRORS_MAX.saturating_sub(response.errors.len());
+    response.errors.extend(chunk.errors.into_iter().take(room));
+}
+
 impl ScheduleMaster {
     pub(super) async fn write_policies(
         &self,
-        mut planned: Vec<Planned<PolicyChange>>,
+        planned: Vec<Planned<PolicyChange>>,
         response: &mut v1::ApplyResourcesResponse,
     ) -> Result<(), Status> {
-        while !planned.is_empty() {
-            let rest = planned.split_off(planned.len().min(self.options().apply_chunk.max(1)));
-            let chunk = std::mem::replace(&mut planned, rest);
+        for chunk in chunks(planned, self.options().apply_chunk) {
             match self.commit_policies(&chunk).await {
                 Ok(()) => chunk.iter().for_each(|planned| done(response, planned.is_new)),
                 Err(error) if !is_own_fault(&error) => return Err(status(error)),
@@ -81,33 +89,48 @@ impl ScheduleMaster {
         Ok(())
     }
 
+    /// Two chunks are under way at once: one is worked out while the other is written.
     pub(super) async fn write_schedules(
         &self,
-        mut planned: Vec<Planned<Change>>,
+        planned: Vec<Planned<Change>>,
         response: &mut v1::ApplyResourcesResponse,
     ) -> Result<(), Status> {
-        while !planned.is_empty() {
-            let rest = planned.split_off(planned.len().min(self.options().apply_chunk.max(1)));
-            let chunk = std::mem::replace(&mut planned, rest);
-            let changes: Vec<Change> = chunk.iter().map(|planned| planned.change.clone()).collect();
-            match self.commit(changes).await {
-                Ok(()) => chunk.iter().for_each(|planned| done(response, planned.is_new)),
-                Err(error) if !is_own_fault(&error) => return Err(status(error)),
-                Err(_) => {
-                    for one in chunk {
-                        match self.commit(vec![one.change]).await {
-                            Ok(()) => done(response, one.is_new),
-                            Err(error) if !is_own_fault(&error) => return Err(status(error)),
-                            Err(error) => {
-                                let name =
-                                    names::of_schedule(&one.origin.name.namespace, &one.origin.name.id);
-                                failed(response, one.origin, name, &error);
-                            }
+        let mut chunks = chunks(planned, self.options().apply_chunk);
+        let mut under_way = FuturesOrdered::new();
+        let mut outcome = Ok(());
+        loop {
+            while outcome.is_ok() && under_way.len() < TURNS_EACH {
+                let Some(chunk) = chunks.next() else { break };
+                under_way.push_back(self.write_chunk(chunk));
+            }
+            // What was begun is carried to its end, whatever became of the chunk before it.
+            let Some(written) = under_way.next().await else { return outcome };
+            match written {
+                Ok(written) => add(response, written),
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+    }
+
+    async fn write_chunk(&self, chunk: Vec<Planned<Change>>) -> Result<v1::ApplyResourcesResponse, Status> {
+        let mut written = v1::ApplyResourcesResponse::default();
+        let changes: Vec<Change> = chunk.iter().map(|planned| planned.change.clone()).collect();
+        match self.commit(changes).await {
+            Ok(()) => chunk.iter().for_each(|planned| done(&mut written, planned.is_new)),
+            Err(error) if !is_own_fault(&error) => return Err(status(error)),
+            Err(_) => {
+                for one in chunk {
+                    match self.commit(vec![one.change]).await {
+                        Ok(()) => done(&mut written, one.is_new),
+                        Err(error) if !is_own_fault(&error) => return Err(status(error)),
+                        Err(error) => {
+                            let name = names::of_schedule(&one.origin.name.namespace, &one.origin.name.id);
+                            failed(&mut written, one.origin, name, &error);
                         }
                     }
                 }
             }
         }
-        Ok(())
+        Ok(written)
     }
 }
