@@ -187,7 +187,7 @@ impl Shard {
             queue.push_run(run.lane(), row.launch_us, id);
             let (policy, uid) = (row.policy_uid, row.schedule_uid);
             self.ready.insert(policy);
-            self.park_if_needed(uid);
+            self.park_in(policy, uid);
         }
     }
 
@@ -212,18 +212,30 @@ impl Shard {
         let (policy, uid) = (token.policy, run.row.schedule_uid);
         self.queues.entry(policy).or_default().push_retry(run.lane(), token.row.due_us, id, index);
         self.ready.insert(policy);
-        self.park_if_needed(uid);
+        self.park_in(policy, uid);
     }
 
-    /// A schedule that is paused, or whose target asked for a pause, takes no turns.
+    /// A schedule that is paused, or whose target asked for a pause, takes no turns: to be called when that changes.
     pub(super) fn park_if_needed(&mut self, uid: Uuid) {
-        let parked = self.schedules.get(&uid).is_some_and(super::live::LiveSchedule::is_parked);
+        let parked = self.is_parked(uid);
         for (policy, queue) in &mut self.queues {
-            queue.park(uid, parked);
-            if !parked {
+            if queue.park(uid, parked) && !parked {
                 self.ready.insert(*policy);
             }
         }
+    }
+
+    /// As [`Self::park_if_needed`], for what has just joined the queue of one policy.
+    pub(super) fn park_in(&mut self, policy: Option<Uuid>, uid: Uuid) {
+        if self.is_parked(uid)
+            && let Some(queue) = self.queues.get_mut(&policy)
+        {
+            queue.park(uid, true);
+        }
+    }
+
+    fn is_parked(&self, uid: Uuid) -> bool {
+        self.schedules.get(&uid).is_some_and(super::live::LiveSchedule::is_parked)
     }
 
     /// What has not started by the end of its window is recorded as one range.
@@ -283,12 +295,12 @@ impl Shard {
     pub(super) fn dispatch_from(&mut self, policy: Option<Uuid>, now: Now) {
         let sends_max = self.options.sends_max;
         let mut capacity = self.bucket(policy, now).capacity(now, sends_max);
+        if capacity > 0 {
+            self.begin_round(policy);
+        }
         while capacity > 0 {
             let Some(work) = self.next_work(policy) else { break };
             capacity -= u32::from(self.start(work, now));
-        }
-        if let Some(queue) = self.queues.get_mut(&policy) {
-            queue.end_round();
         }
         if capacity == 0
             && let Some(uid) = policy
@@ -299,14 +311,27 @@ impl Shard {
         }
     }
 
+    /// Lets those take turns again that were held back where there are places for them now.
+    fn begin_round(&mut self, policy: Option<Uuid>) {
+        let (runs, sends_max) = (&self.runs, self.options.sends_max);
+        if let (Some(bucket), Some(queue)) = (self.buckets.get(&policy), self.queues.get_mut(&policy)) {
+            let places = &bucket.places;
+            queue.begin_round(|work, group| match runs.get(&work.run()) {
+                Some(run) if !bucket.has_limit() => places.left_to(group, &run.sharer, sends_max),
+                _ => u32::MAX,
+            });
+        }
+    }
+
     /// What may start next under a policy: where places bound it, nobody takes those of the others.
     fn next_work(&mut self, policy: Option<Uuid>) -> Option<Work> {
         let (runs, bucket) = (&self.runs, self.buckets.get(&policy)?);
-        let sends_max = self.options.sends_max;
-        let has_place =
-            |work: Work| runs.get(&work.run()).is_none_or(|run| bucket.places.allow(&run.sharer, sends_max));
-        let has_limit = bucket.has_limit();
-        self.queues.get_mut(&policy)?.next(|work| has_limit || has_place(work))
+        let (sends_max, has_limit) = (self.options.sends_max, bucket.has_limit());
+        let holds = |work: Work| {
+            let run = runs.get(&work.run()).filter(|_| !has_limit)?;
+            bucket.places.holds(&run.sharer, sends_max)
+        };
+        self.queues.get_mut(&policy)?.next(holds)
     }
 
     /// Acquires a token for one piece of work. False where the work has vanished.

@@ -328,7 +328,7 @@ impl Shard {
                 Some(limit) if bucket.held >= limit => {
                     reasons.push(Reason::PolicyFull { held: bucket.held, limit });
                 }
-                None if !bucket.places.allow(&run.sharer, self.options.sends_max) => {
+                None if bucket.places.holds(&run.sharer, self.options.sends_max).is_some() => {
                     reasons.push(Reason::SendsFull { sending: bucket.places.taken() });
                 }
                 _ => {}

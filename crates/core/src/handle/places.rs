@@ -58,14 +58,32 @@ impl Places {
         self.taken
     }
 
-    /// Whether one more delivery may begin, of `places_max` in all.
-    pub(super) fn allow(&self, sharer: &Sharer, places_max: u32) -> bool {
+    /// The group, of those that a delivery belongs to, whose share holds it back, where `places_max` are all; none where it
+    /// may begin.
+    pub(super) fn holds(&self, sharer: &Sharer, places_max: u32) -> Option<u128> {
+        self.left(sharer, places_max).find(|(_, left)| *left == 0).map(|(group, _)| group)
+    }
+
+    /// How many more deliveries of one of the groups of a sharer may begin.
+    pub(super) fn left_to(&self, group: u128, sharer: &Sharer, places_max: u32) -> u32 {
+        let mut least = u32::MAX;
+        for (level, left) in self.left(sharer, places_max) {
+            least = least.min(left);
+            if level == group {
+                break;
+            }
+        }
+        least
+    }
+
+    /// The groups of a sharer, the widest first, and how many more deliveries each may begin if none above it is full.
+    fn left(&self, sharer: &Sharer, places_max: u32) -> impl Iterator<Item = (u128, u32)> {
         let (mut room, mut taken) = (places_max, self.taken);
-        sharer.0.iter().all(|level| {
-            let own = self.by.get(level).copied().unwrap_or_default();
+        sharer.0.into_iter().map(move |level| {
+            let own = self.by.get(&level).copied().unwrap_or_default();
             let free = room.saturating_sub(taken - own);
             (room, taken) = (free - free / LEFT_TO_OTHERS, own);
-            own < room
+            (level, room.saturating_sub(own))
         })
     }
 
@@ -101,7 +119,7 @@ mod tests {
     /// Takes all that it may.
     fn fill(places: &mut Places, sharer: &Sharer, places_max: u32) -> u32 {
         let mut taken = 0;
-        while places.taken() < places_max && places.allow(sharer, places_max) {
+        while places.taken() < places_max && places.holds(sharer, places_max).is_none() {
             places.take(sharer);
             taken += 1;
         }
@@ -131,8 +149,12 @@ mod tests {
         for target in 2..50 {
             fill(&mut places, &sharer(1, target, 1), 1_024);
         }
-        assert!(places.allow(&sharer(2, 1, 1), 1_024));
+        assert_eq!(places.holds(&sharer(2, 1, 1), 1_024), None);
         assert!(fill(&mut places, &sharer(2, 1, 1), 1_024) > 50, "{}", places.taken());
+        let (full, Sharer([namespace, target, schedule])) = (&sharer(2, 1, 1), sharer(2, 1, 1));
+        assert_eq!(places.holds(full, 1_024), Some(schedule), "its namespace and its target might have more");
+        let left = [namespace, target, schedule].map(|group| places.left_to(group, full, 1_024));
+        assert!(left.is_sorted_by(|a, b| a >= b) && left[2] == 0 && left[0] > 0, "{left:?}");
     }
 
     #[test]

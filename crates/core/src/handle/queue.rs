@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 
@@ -32,15 +32,33 @@ pub(super) struct Of<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     pub namespace: String,
-    /// It takes turns: it is neither parked nor passed over.
-    in_ring: bool,
+    stand: Stand,
     pub retries: BTreeSet<(i64, RunId, u32)>,
     pub runs: BTreeSet<(i64, RunId)>,
+}
+
+/// Where a lane stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stand {
+    /// Nowhere: its schedule waits for something else than a token or a place.
+    #[default]
+    Parked,
+    /// In its namespace's line.
+    Turn(i64),
+    /// In the line of those that one group's share holds back.
+    Held(u128, u64),
 }
 
 impl Lane {
     fn is_empty(&self) -> bool {
         self.retries.is_empty() && self.runs.is_empty()
+    }
+
+    fn first(&self) -> Option<Work> {
+        match self.retries.first() {
+            Some((_, run, index)) => Some(Work::Retry(*run, *index)),
+            None => self.runs.first().map(|(_, run)| Work::Next(*run)),
+        }
     }
 }
 
@@ -53,56 +71,70 @@ impl Work {
     }
 }
 
+/// A line that can be left from anywhere, without a look at the others in it.
+#[derive(Debug)]
+struct Line<T>(BTreeMap<i64, T>);
+
+impl<T> Default for Line<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<T> Line<T> {
+    fn push(&mut self, item: T, first: bool) -> i64 {
+        let place = if first {
+            self.0.first_key_value().map_or(0, |(place, _)| place - 1)
+        } else {
+            self.0.last_key_value().map_or(0, |(place, _)| place + 1)
+        };
+        self.0.insert(place, item);
+        place
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        self.0.pop_first().map(|(_, item)| item)
+    }
+}
+
+/// The schedules of one namespace that take turns. Never empty.
+#[derive(Debug, Default)]
+struct Ring {
+    /// Its namespace's place among those that take turns.
+    turn: i64,
+    schedules: Line<Uuid>,
+}
+
 #[derive(Debug, Default)]
 struct Level {
     /// The namespaces that take turns: those with a ring.
-    turns: VecDeque<String>,
-    /// The schedules of each that take turns: those with a lane, less the parked ones. None is empty.
-    rings: BTreeMap<String, VecDeque<Uuid>>,
+    turns: Line<String>,
+    rings: BTreeMap<String, Ring>,
     lanes: BTreeMap<Uuid, Lane>,
 }
 
 impl Level {
     /// The schedule takes turns from now on, before those that do or behind them.
     fn enter(&mut self, schedule: Uuid, first: bool) {
-        let Some(lane) = self.lanes.get_mut(&schedule).filter(|lane| !lane.in_ring) else { return };
-        lane.in_ring = true;
+        let Some(lane) = self.lanes.get_mut(&schedule) else { return };
         let ring = self.rings.entry(lane.namespace.clone()).or_default();
-        let is_new = ring.is_empty();
-        if first {
-            ring.push_front(schedule);
-        } else {
-            ring.push_back(schedule);
+        if ring.schedules.0.is_empty() {
+            ring.turn = self.turns.push(lane.namespace.clone(), first);
         }
-        if is_new && first {
-            self.turns.push_front(lane.namespace.clone());
-        } else if is_new {
-            self.turns.push_back(lane.namespace.clone());
-        }
-    }
-
-    /// The schedule takes no turns any more.
-    fn leave(&mut self, schedule: Uuid, namespace: &str) {
-        if let Some(lane) = self.lanes.get_mut(&schedule) {
-            lane.in_ring = false;
-        }
-        let Some(ring) = self.rings.get_mut(namespace) else { return };
-        ring.retain(|other| *other != schedule);
-        if ring.is_empty() {
-            self.rings.remove(namespace);
-            self.turns.retain(|other| other != namespace);
-        }
+        lane.stand = Stand::Turn(ring.schedules.push(schedule, first));
     }
 }
 
-/// Everything that waits for a token of one policy.
+/// Lanes that may not start, by the group whose share holds them back: by priority, and in the order of their coming.
+type Held = BTreeMap<u128, BTreeMap<(Reverse<u8>, u64), Uuid>>;
+
+/// Everything that waits for a token or a place of one policy.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     levels: BTreeMap<Reverse<u8>, Level>,
-    /// Schedules that wait for something else than a token.
-    parked: BTreeSet<Uuid>,
-    /// Schedules that were passed over since the round began, and their priorities.
-    passed: Vec<(u8, Uuid)>,
+    held: Held,
+    /// Lanes that were ever held back.
+    held_ever: u64,
 }
 
 impl Queue {
@@ -126,76 +158,84 @@ impl Queue {
         });
     }
 
-    /// Takes a schedule out of the turns, or back in.
-    pub(super) fn park(&mut self, schedule: Uuid, parked: bool) {
-        if parked == self.parked.contains(&schedule) {
-            return;
-        }
-        if parked {
-            self.parked.insert(schedule);
-        } else {
-            self.parked.remove(&schedule);
-        }
-        for level in self.levels.values_mut() {
+    /// Takes what a schedule has waiting out of the turns, or back in. Whether that changed anything.
+    pub(super) fn park(&mut self, schedule: Uuid, parked: bool) -> bool {
+        let mut changed = false;
+        for (&priority, level) in &mut self.levels {
             let Some(lane) = level.lanes.get(&schedule) else { continue };
+            if parked == (lane.stand == Stand::Parked) {
+                continue;
+            }
+            changed = true;
             if parked {
-                let namespace = lane.namespace.clone();
-                level.leave(schedule, &namespace);
+                leave(priority, level, &mut self.held, schedule);
             } else {
                 level.enter(schedule, false);
             }
         }
+        changed
     }
 
-    /// Takes the next piece of work that may start. A retry leaves its lane; a run stays until [`Queue::remove_run`]. A
-    /// schedule whose next piece may not start takes no turns until [`Queue::end_round`], and uses up none of its
-    /// namespace's.
-    pub(super) fn next(&mut self, may_start: impl Fn(Work) -> bool) -> Option<Work> {
+    /// Takes the next piece of work that may start. A retry leaves its lane; a run stays until [`Queue::remove_run`].
+    /// `holds`: the group whose share holds a piece of work back. Its schedule takes no turns then until
+    /// [`Queue::begin_round`] finds that the group may have more, and it uses up none of its namespace's.
+    pub(super) fn next(&mut self, holds: impl Fn(Work) -> Option<u128>) -> Option<Work> {
         loop {
-            let (Reverse(priority), level) =
-                self.levels.iter_mut().find(|(_, level)| !level.turns.is_empty())?;
-            let namespace = level.turns.pop_front()?;
+            let (priority, level) = self.levels.iter_mut().find(|(_, level)| !level.turns.0.is_empty())?;
+            let namespace = level.turns.pop()?;
             let ring = level.rings.get_mut(&namespace)?;
-            let schedule = ring.pop_front()?;
+            let schedule = ring.schedules.pop()?;
             let lane = level.lanes.get_mut(&schedule)?;
-            let retry = lane.retries.first().copied();
-            let work = match retry {
-                Some((_, run, index)) => Work::Retry(run, index),
-                None => Work::Next(lane.runs.first()?.1),
-            };
-            let starts = may_start(work);
-            if starts && let Some(retry) = retry {
-                lane.retries.remove(&retry);
+            let work = lane.first()?;
+            let held = holds(work);
+            if held.is_none() && matches!(work, Work::Retry(..)) {
+                lane.retries.pop_first();
             }
-            lane.in_ring = starts && !lane.is_empty();
-            if lane.in_ring {
-                ring.push_back(schedule);
-            } else if starts {
-                level.lanes.remove(&schedule);
-            } else {
-                self.passed.push((*priority, schedule));
+            match held {
+                Some(group) => {
+                    self.held_ever += 1;
+                    let place = (*priority, self.held_ever);
+                    self.held.entry(group).or_default().insert(place, schedule);
+                    lane.stand = Stand::Held(group, self.held_ever);
+                }
+                None if lane.is_empty() => drop(level.lanes.remove(&schedule)),
+                None => lane.stand = Stand::Turn(ring.schedules.push(schedule, false)),
             }
-            if ring.is_empty() {
+            if ring.schedules.0.is_empty() {
                 level.rings.remove(&namespace);
-            } else if starts {
-                level.turns.push_back(namespace);
             } else {
-                level.turns.push_front(namespace);
+                ring.turn = level.turns.push(namespace, held.is_some());
             }
-            if starts {
+            if held.is_none() {
                 self.levels.retain(|_, level| !level.lanes.is_empty());
                 return Some(work);
             }
         }
     }
 
-    /// Whoever was passed over is first in the next round.
-    pub(super) fn end_round(&mut self) {
-        for (priority, schedule) in std::mem::take(&mut self.passed).into_iter().rev() {
-            if !self.parked.contains(&schedule)
-                && let Some(level) = self.levels.get_mut(&Reverse(priority))
+    /// Where a group may have more, as many as may start come back, first of all. `left`: how many more a group may have
+    /// that holds this piece of work back. No group is without a place of its own, so that there are never more than places.
+    pub(super) fn begin_round(&mut self, left: impl Fn(Work, u128) -> u32) {
+        let groups: Vec<u128> = self.held.keys().copied().collect();
+        for group in groups {
+            let Some(line) = self.held.get_mut(&group) else { continue };
+            let first = line.first_key_value().and_then(|((priority, _), schedule)| {
+                self.levels.get(priority)?.lanes.get(schedule)?.first()
+            });
+            let most = first.map_or(0, |work| left(work, group));
+            let mut back = Vec::new();
+            while back.len() < most as usize
+                && let Some(((priority, _), schedule)) = line.pop_first()
             {
-                level.enter(schedule, true);
+                back.push((priority, schedule));
+            }
+            if line.is_empty() {
+                self.held.remove(&group);
+            }
+            for (priority, schedule) in back.into_iter().rev() {
+                if let Some(level) = self.levels.get_mut(&priority) {
+                    level.enter(schedule, true);
+                }
             }
         }
     }
@@ -210,24 +250,46 @@ impl Queue {
         let level = self.levels.entry(Reverse(priority)).or_default();
         if let Entry::Vacant(free) = level.lanes.entry(schedule) {
             free.insert(Lane { namespace: namespace.to_owned(), ..Lane::default() });
-            if !self.parked.contains(&schedule) {
-                level.enter(schedule, false);
-            }
+            level.enter(schedule, false);
         }
         level.lanes.entry(schedule).or_default()
     }
 
     fn edit(&mut self, priority: u8, schedule: Uuid, edit: impl FnOnce(&mut Lane)) {
-        let Some(level) = self.levels.get_mut(&Reverse(priority)) else { return };
+        let priority = Reverse(priority);
+        let Some(level) = self.levels.get_mut(&priority) else { return };
         let Some(lane) = level.lanes.get_mut(&schedule) else { return };
         edit(lane);
         if lane.is_empty() {
-            let namespace = std::mem::take(&mut lane.namespace);
-            level.leave(schedule, &namespace);
+            leave(priority, level, &mut self.held, schedule);
             level.lanes.remove(&schedule);
         }
         if level.lanes.is_empty() {
-            self.levels.remove(&Reverse(priority));
+            self.levels.remove(&priority);
+        }
+    }
+}
+
+/// The schedule stands nowhere any more.
+fn leave(priority: Reverse<u8>, level: &mut Level, held: &mut Held, schedule: Uuid) {
+    let Some(lane) = level.lanes.get_mut(&schedule) else { return };
+    match std::mem::take(&mut lane.stand) {
+        Stand::Parked => {}
+        Stand::Held(group, place) => {
+            if let Some(line) = held.get_mut(&group) {
+                line.remove(&(priority, place));
+                if line.is_empty() {
+                    held.remove(&group);
+                }
+            }
+        }
+        Stand::Turn(place) => {
+            let Some(ring) = level.rings.get_mut(&lane.namespace) else { return };
+            ring.schedules.0.remove(&place);
+            if ring.schedules.0.is_empty() {
+                level.turns.0.remove(&ring.turn);
+                level.rings.remove(&lane.namespace);
+            }
         }
     }
 }
@@ -256,17 +318,17 @@ mod tests {
         queue.push_run(single(one), 0, run(1_001));
         queue.push_retry(single(two), 0, run(1_002), 3);
         queue.push_run(single(two), 0, run(1_002));
-        let order: Vec<_> = (0..8).filter_map(|_| queue.next(|_| true)).collect();
+        let order: Vec<_> = (0..8).filter_map(|_| queue.next(|_| None)).collect();
         let expected = [1, 1_001, 2, 1_002, 3, 1_001, 4, 1_002].map(|n| Work::Next(run(n)));
         assert_eq!(order[3], Work::Retry(run(1_002), 3));
         assert_eq!((&order[..3], &order[4..]), (&expected[..3], &expected[4..]));
         // One of them parks, the other ends: the namespace has no turns until it has something again.
         queue.park(one, true);
         queue.remove_run(5, two, 0, run(1_002));
-        let order: Vec<_> = (0..4).filter_map(|_| queue.next(|_| true)).collect();
+        let order: Vec<_> = (0..4).filter_map(|_| queue.next(|_| None)).collect();
         assert_eq!(order, [5, 6, 7, 8].map(|n| Work::Next(run(n))));
         queue.park(one, false);
-        let order: Vec<_> = (0..300).filter_map(|_| queue.next(|_| true)).collect();
+        let order: Vec<_> = (0..300).filter_map(|_| queue.next(|_| None)).collect();
         assert!(order.contains(&Work::Next(run(1_001))));
         assert_eq!(order.iter().filter(|work| **work == Work::Next(run(9))).count(), 1);
     }
@@ -279,9 +341,9 @@ mod tests {
         queue.push_run(of(5, b), 0, run(20));
         queue.push_run(of(9, a), 0, run(90));
         queue.push_retry(of(5, b), 0, run(20), 7);
-        assert_eq!(queue.next(|_| true), Some(Work::Next(run(90))));
+        assert_eq!(queue.next(|_| None), Some(Work::Next(run(90))));
         queue.remove_run(9, a, 0, run(90));
-        let order: Vec<_> = (0..4).filter_map(|_| queue.next(|_| true)).collect();
+        let order: Vec<_> = (0..4).filter_map(|_| queue.next(|_| None)).collect();
         assert_eq!(
             order,
             [Work::Next(run(10)), Work::Retry(run(20), 7), Work::Next(run(10)), Work::Next(run(20))]
@@ -289,17 +351,59 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_start_is_passed_over_until_the_next_round() {
+    fn who_is_held_back_is_passed_over_until_there_is_a_place() {
         let (a, b) = (Uuid::from_u128(1), Uuid::from_u128(2));
         let mut queue = Queue::default();
         queue.push_run(of(9, a), 0, run(10));
         queue.push_run(of(5, b), 0, run(20));
-        let not_a = |work: Work| work.run() != run(10);
-        assert_eq!(queue.next(not_a), Some(Work::Next(run(20))), "of a lower priority");
+        let a_waits = |work: Work| (work.run() == run(10)).then_some(7);
+        assert_eq!(queue.next(a_waits), Some(Work::Next(run(20))), "of a lower priority");
         queue.remove_run(5, b, 0, run(20));
-        assert_eq!(queue.next(not_a), None);
-        queue.end_round();
-        assert_eq!(queue.next(|_| true), Some(Work::Next(run(10))));
+        assert_eq!(queue.next(a_waits), None);
+        queue.begin_round(|_, _| 0);
+        assert_eq!(queue.next(|_| None), None);
+        // What is more urgent comes back before what was held back earlier.
+        let c = Uuid::from_u128(3);
+        queue.push_run(of(10, c), 0, run(30));
+        assert_eq!(queue.next(|_| Some(7)), None);
+        queue.begin_round(|work, group| u32::from((work, group) == (Work::Next(run(30)), 7)));
+        assert_eq!(queue.next(|_| None), Some(Work::Next(run(30))));
+        queue.remove_run(10, c, 0, run(30));
+        queue.begin_round(|work, group| u32::from((work, group) == (Work::Next(run(10)), 7)));
+        assert_eq!(queue.next(|_| None), Some(Work::Next(run(10))));
+    }
+
+    #[test]
+    fn a_thousand_that_one_group_holds_back_are_not_walked() {
+        let mut queue = Queue::default();
+        for schedule in 1..=1_000 {
+            queue.push_run(of(5, Uuid::from_u128(schedule)), 0, run(schedule));
+        }
+        let looks = std::cell::Cell::new(0);
+        let full = |_: Work| {
+            looks.set(looks.get() + 1);
+            Some(7)
+        };
+        assert_eq!((queue.next(full), looks.take()), (None, 1_000), "each is looked at once");
+        queue.begin_round(|_, _| 0);
+        assert_eq!((queue.next(full), looks.take()), (None, 0));
+        // Two places are free: two come back, in their order, and go behind the others afterwards.
+        for first in [1, 3] {
+            queue.begin_round(|_, group| if group == 7 { 2 } else { 0 });
+            let order: Vec<_> = (0..2).filter_map(|_| queue.next(|_| None)).collect();
+            assert_eq!(order, [Work::Next(run(first)), Work::Next(run(first + 1))]);
+            assert_eq!((queue.next(full), looks.take()), (None, 2));
+        }
+        // Those that end or park meanwhile leave nothing behind.
+        queue.park(Uuid::from_u128(5), true);
+        for schedule in (1..=1_000).filter(|schedule| *schedule != 5) {
+            queue.remove_run(5, Uuid::from_u128(schedule), 0, run(schedule));
+        }
+        assert!(queue.held.is_empty());
+        queue.park(Uuid::from_u128(5), false);
+        assert_eq!(queue.next(|_| None), Some(Work::Next(run(5))));
+        queue.remove_run(5, Uuid::from_u128(5), 0, run(5));
+        assert!(queue.levels.is_empty());
     }
 
     #[test]
@@ -309,11 +413,11 @@ mod tests {
         queue.push_run(of(5, a), 0, run(10));
         queue.park(a, true);
         queue.push_run(of(5, b), 0, run(20));
-        assert_eq!(queue.next(|_| true), Some(Work::Next(run(20))));
-        assert_eq!(queue.next(|_| true), Some(Work::Next(run(20))));
+        assert_eq!(queue.next(|_| None), Some(Work::Next(run(20))));
+        assert_eq!(queue.next(|_| None), Some(Work::Next(run(20))));
         queue.push_run(of(5, a), 1, run(11));
         queue.park(a, false);
-        assert_eq!(queue.next(|_| true), Some(Work::Next(run(20))));
-        assert_eq!(queue.next(|_| true), Some(Work::Next(run(10))));
+        assert_eq!(queue.next(|_| None), Some(Work::Next(run(20))));
+        assert_eq!(queue.next(|_| None), Some(Work::Next(run(10))));
     }
 }

@@ -53,8 +53,9 @@ impl Shard {
         for (policy, tokens) in state.counted {
             self.bucket(policy, now).held += tokens;
         }
-        let uids: Vec<_> = self.schedules.keys().copied().collect();
-        for uid in uids {
+        let parked: Vec<_> =
+            self.schedules.iter().filter(|(_, one)| one.is_parked()).map(|(uid, _)| *uid).collect();
+        for uid in parked {
             self.park_if_needed(uid);
         }
         let done: Vec<_> = self.runs.keys().copied().collect();
