@@ -25,7 +25,7 @@ const OPENED_MEANWHILE_US: i64 = 10 * MINUTE_US;
 const OPENED_AT_ONCE_US: i64 = 26 * 60 * MINUTE_US;
 
 /// Plans at hand, by schedule and generation.
-pub(crate) type Plans = HashMap<(Uuid, i64), Plan>;
+pub(crate) type Plans<'a> = HashMap<(Uuid, i64), &'a Plan>;
 
 /// How patiently notices are delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +42,9 @@ impl ScheduleMaster {
     ///
     /// # Errors
     /// Of the transaction. What comes after it is done by the next sweep of the outbox where it fails here.
-    pub(crate) async fn commit(&self, changes: Vec<Change>) -> Result<(), StoreError> {
+    pub(crate) async fn commit(&self, changes: &[&Change]) -> Result<(), StoreError> {
         let shards = self.inner.shards;
-        let _turn = match changes.iter().find_map(Change::schedule) {
+        let _turn = match changes.iter().find_map(|change| change.schedule()) {
             Some(schedule) => Some(self.turn(&schedule.namespace).await),
             None => None,
         };
@@ -64,10 +64,8 @@ impl ScheduleMaster {
         if notices.is_empty() {
             return Ok(());
         }
-        let plans = changes.into_iter().filter_map(|change| change.after).map(|(after, plan)| {
-            let key = (after.uid, after.generation);
-            (key, plan)
-        });
+        let after = changes.iter().filter_map(|change| change.after.as_ref());
+        let plans = after.map(|(after, plan)| ((after.uid, after.generation), plan));
         if let Err(error) = self.deliver(notices, &plans.collect(), Patience::AnswerSoon).await {
             tracing::warn!(%error, "emitted runs are not put right yet; the outbox holds what is to be told");
             self.inner.left_over.notify_one();
@@ -92,7 +90,7 @@ impl ScheduleMaster {
     pub(crate) async fn deliver(
         &self,
         mut notices: Vec<Notice>,
-        plans: &Plans,
+        plans: &Plans<'_>,
         patience: Patience,
     ) -> Result<(), StoreError> {
         let changed: Vec<(Uuid, i64)> = notices.iter().filter(|notice| !notice.is_new).map(key).collect();
@@ -145,13 +143,13 @@ impl ScheduleMaster {
     fn say(
         &self,
         notice: &Notice,
-        plans: &Plans,
+        plans: &Plans<'_>,
         opened_until_us: Option<i64>,
     ) -> Option<(Option<Message>, Delivered)> {
         let read;
         let plan = match (&notice.timing, plans.get(&key(notice))) {
             (None, _) => None,
-            (Some(_), Some(plan)) => Some(plan),
+            (Some(_), Some(plan)) => Some(*plan),
             (Some(timing), None) => match Plan::forecast(timing, notice.schedule_uid.as_bytes()) {
                 Ok(plan) => {
                     read = plan;

@@ -87,7 +87,7 @@ impl ScheduleMaster {
         let _turn = self.admit_schedules(&[(name.namespace.as_str(), 1)].into()).await?;
         if !request.validate_only {
             self.admit_writes(&name.namespace, 1)?;
-            self.commit(vec![change]).await.map_err(status_of_create)?;
+            self.commit(&[&change]).await.map_err(status_of_create)?;
         }
         Ok(shown)
     }
@@ -161,7 +161,7 @@ impl ScheduleMaster {
             let at_us = self.change_us(stored.updated_us);
             let deed = Deed { at_us, actor: actor.clone(), action: "delete" };
             self.admit_writes(&name.namespace, 1)?;
-            match self.commit(vec![Change::deletion(stored, deed)]).await.map_err(status) {
+            match self.commit(&[&Change::deletion(stored, deed)]).await.map_err(status) {
                 Err(failed) if again(try_number, etag, &failed) => try_number += 1,
                 done => return done,
             }
@@ -222,7 +222,7 @@ impl ScheduleMaster {
     async fn make(&self, change: Change, validate_only: bool) -> Result<v1::Schedule, Status> {
         let shown = self.show_change(&change)?;
         if !validate_only {
-            self.commit(vec![change]).await.map_err(status)?;
+            self.commit(&[&change]).await.map_err(status)?;
         }
         Ok(shown)
     }

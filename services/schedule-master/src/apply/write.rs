@@ -114,13 +114,13 @@ impl ScheduleMaster {
 
     async fn write_chunk(&self, chunk: Vec<Planned<Change>>) -> Result<v1::ApplyResourcesResponse, Status> {
         let mut written = v1::ApplyResourcesResponse::default();
-        let changes: Vec<Change> = chunk.iter().map(|planned| planned.change.clone()).collect();
-        match self.commit(changes).await {
+        let changes: Vec<&Change> = chunk.iter().map(|planned| &planned.change).collect();
+        match self.commit(&changes).await {
             Ok(()) => chunk.iter().for_each(|planned| done(&mut written, planned.is_new)),
             Err(error) if !is_own_fault(&error) => return Err(status(error)),
             Err(_) => {
                 for one in chunk {
-                    match self.commit(vec![one.change]).await {
+                    match self.commit(&[&one.change]).await {
                         Ok(()) => done(&mut written, one.is_new),
                         Err(error) if !is_own_fault(&error) => return Err(status(error)),
                         Err(error) => {
