@@ -27,6 +27,7 @@ mod planted;
 mod queue;
 pub mod release;
 mod restore;
+mod runs;
 mod settle;
 mod shard;
 mod steer;

@@ -49,7 +49,7 @@ impl Shard {
         run.state = RunState::Waiting;
         self.wall_timers.insert((run.launch_us - self.options.early_us, WallTimer::Launch(run.id)));
         self.dirty_runs.insert(run.id);
-        self.runs.insert(run.id, LiveRun::new(run, spec));
+        self.runs.insert(LiveRun::new(run, spec));
     }
 
     /// The specs, besides their own, that runs need which an emitter has handed over: those of the generations that have

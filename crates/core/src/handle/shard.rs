@@ -9,9 +9,10 @@ use super::batch::{self, TokenBatch};
 use super::bucket::Bucket;
 use super::change::{Changes, ShardPause, TokenState};
 use super::exchange::{Commit, Deadline, Effect, Options, Send, State};
-use super::live::{LiveRun, LiveSchedule, LiveToken};
+use super::live::{LiveSchedule, LiveToken};
 use super::planted::Planted;
 use super::queue::Queue;
+use super::runs::Runs;
 use super::steer::Move;
 use crate::model::{Now, Run, RunId, RunSpec};
 
@@ -50,7 +51,7 @@ pub struct Shard {
     /// Policies whose deletion has come before anything else of them, and when (wall clock).
     pub(super) policies_ended: BTreeMap<Uuid, i64>,
     pub(super) specs: BTreeMap<(Uuid, i64), Arc<RunSpec>>,
-    pub(super) runs: BTreeMap<RunId, LiveRun>,
+    pub(super) runs: Runs,
     pub(super) tokens: BTreeMap<(RunId, u32), LiveToken>,
     /// Batches as they are, or will be with the commit under way, in the store.
     pub(super) batches: BTreeMap<(RunId, u32), TokenBatch>,
@@ -109,7 +110,7 @@ impl Shard {
             schedules: BTreeMap::new(),
             policies_ended: BTreeMap::new(),
             specs: BTreeMap::new(),
-            runs: BTreeMap::new(),
+            runs: Runs::default(),
             tokens: BTreeMap::new(),
             batches: BTreeMap::new(),
             wall_timers: BTreeSet::new(),

@@ -122,7 +122,8 @@ impl Shard {
             }
             self.finish(key, Outcome::Cancelled, message.clone(), now);
         }
-        for key in self.queued_again(|(run, _), _| *run == id) {
+        let all = self.tokens.range((id, 0)..=(id, u32::MAX));
+        for key in queued_again(all) {
             self.hold(key, now);
         }
         self.finish_if_done(id, now);
@@ -145,7 +146,7 @@ impl Shard {
         }
         self.ready.insert(Some(uid));
         // What holds a token needs a place only as long as no limit bounds them.
-        for key in self.queued_again(|_, token| token.policy == Some(uid)) {
+        for key in queued_again(self.tokens.iter().filter(|(_, token)| token.policy == Some(uid))) {
             self.send_again_at(key, now.mono_us);
         }
         // A time to live may have become shorter or longer, and a suspect token may be reclaimed from now on.
@@ -158,12 +159,6 @@ impl Shard {
         for key in held {
             self.arm_silence(key, now);
         }
-    }
-
-    /// Events that stand in their queues to be sent again.
-    fn queued_again(&self, of: impl Fn(&(RunId, u32), &LiveToken) -> bool) -> Vec<(RunId, u32)> {
-        let queued = self.tokens.iter().filter(|(key, t)| t.queued && t.again_us.is_some() && of(key, t));
-        queued.map(|(key, _)| *key).collect()
     }
 
     /// It is kept for a day, for runs that were made before and come late. A change may come late as well.
@@ -214,8 +209,7 @@ impl Shard {
         self.put_right_upcoming(&row, i64::MAX, now);
         self.make_missing(&row, template, read, now);
         if deleted {
-            let rest: Vec<_> =
-                self.runs.values().filter(|r| r.row.schedule_uid == uid).map(|r| r.row.id).collect();
+            let rest: Vec<_> = self.runs.of(uid).map(|r| r.row.id).collect();
             for id in rest {
                 self.cancel(id, super::dispatch::DELETED.to_owned(), now);
             }
@@ -253,8 +247,8 @@ impl Shard {
     fn put_right_upcoming(&mut self, row: &ShardSchedule, until_us: i64, now: Now) {
         let upcoming: Vec<RunId> = self
             .runs
-            .values()
-            .filter(|r| r.row.schedule_uid == row.uid && r.row.kind == RunKind::Scheduled)
+            .of(row.uid)
+            .filter(|r| r.row.kind == RunKind::Scheduled)
             .filter(|r| (row.changed_us + 1..=until_us).contains(&r.row.launch_us))
             .filter(|r| r.row.generation < row.generation)
             .filter(|r| r.row.started_us.is_none() && r.row.cursor == 0)
@@ -403,7 +397,7 @@ impl Shard {
             self.schedules.entry(row.schedule_uid).or_default().active.insert(id);
             let mut run = LiveRun::new(row, spec);
             run.launched = true;
-            self.runs.insert(id, run);
+            self.runs.insert(run);
         }
         for dead in context.dead {
             self.revive(dead, now);
@@ -487,4 +481,9 @@ impl Template {
             finished_us: None,
         }
     }
+}
+
+/// Those that stand in their queues to be sent again.
+fn queued_again<'a>(tokens: impl Iterator<Item = (&'a (RunId, u32), &'a LiveToken)>) -> Vec<(RunId, u32)> {
+    tokens.filter(|(_, t)| t.queued && t.again_us.is_some()).map(|(key, _)| *key).collect()
 }

@@ -1,8 +1,12 @@
-//! A policy for the tests of this folder.
+//! A policy and runs for the tests of this folder.
 
 use uuid::Uuid;
 
-use crate::model::{Limits, Policy, Reclaim, TtlFrom};
+use super::live::LiveRun;
+use crate::model::{
+    CheckAgain, Counts, HttpTarget, Limits, OverlapRule, Payload, Policy, Reclaim, ReleaseMode, RetryPolicy,
+    Run, RunId, RunKind, RunSpec, RunState, Target, TtlFrom,
+};
 
 pub(super) fn policy(max_in_flight: u32) -> Policy {
     Policy {
@@ -23,4 +27,47 @@ pub(super) fn policy(max_in_flight: u32) -> Policy {
         created_us: 0,
         updated_us: 0,
     }
+}
+
+pub(super) fn live_run(schedule_uid: Uuid, launch_us: i64) -> LiveRun {
+    let url = "http://127.0.0.1/".into();
+    let http = HttpTarget { url, headers: Default::default(), secret: None, deadline_ms: 10_000 };
+    let spec = RunSpec {
+        schedule_uid,
+        generation: 1,
+        namespace: "default".into(),
+        schedule_id: "s".into(),
+        policy_uid: None,
+        policy_id: None,
+        target: Target::Http { http, release: ReleaseMode::default() },
+        payload: Payload::default(),
+        retry: RetryPolicy::default(),
+        overlap: OverlapRule::Allow,
+        finish_by_s: None,
+        spread_s: None,
+        check_again: CheckAgain::default(),
+    };
+    let run = Run {
+        shard: 3,
+        id: RunId::derive(schedule_uid, launch_us),
+        schedule_uid,
+        generation: 1,
+        namespace: "default".into(),
+        schedule_id: "s".into(),
+        policy_uid: None,
+        launch_us,
+        events: 1,
+        priority: 5,
+        kind: RunKind::Scheduled,
+        state: RunState::Waiting,
+        reason: String::new(),
+        cursor: 0,
+        counts: Counts::default(),
+        cursor_in: None,
+        cursor_out: None,
+        emitted_us: 0,
+        started_us: None,
+        finished_us: None,
+    };
+    LiveRun::new(run, spec.into())
 }
