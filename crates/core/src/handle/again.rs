@@ -84,7 +84,7 @@ impl Shard {
             let (policy, due_us) = (token.policy, token.row.due_us);
             self.queues.entry(policy).or_default().push_retry(lane, due_us, key.0, key.1);
             self.ready.insert(policy);
-            self.park_if_needed(uid);
+            self.park_in(policy, uid);
         }
     }
 

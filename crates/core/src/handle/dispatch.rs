@@ -49,7 +49,27 @@ impl Shard {
         run.state = RunState::Waiting;
         self.wall_timers.insert((run.launch_us - self.options.early_us, WallTimer::Launch(run.id)));
         self.dirty_runs.insert(run.id);
-        self.runs.insert(run.id, LiveRun::new(run, spec));
+        self.keep_run(LiveRun::new(run, spec));
+    }
+
+    /// Keeps a run until [`Self::take_run`].
+    pub(super) fn keep_run(&mut self, run: LiveRun) {
+        self.runs_of.insert((run.row.schedule_uid, run.row.id));
+        self.runs.insert(run.row.id, run);
+    }
+
+    /// Takes a run out of memory.
+    pub(super) fn take_run(&mut self, id: RunId) -> Option<LiveRun> {
+        let run = self.runs.remove(&id)?;
+        self.runs_of.remove(&(run.row.schedule_uid, id));
+        Some(run)
+    }
+
+    /// The unfinished runs of a schedule, launched or not; those of others, of which there may be very many, are not looked at.
+    pub(super) fn runs_of(&self, schedule: Uuid) -> impl Iterator<Item = &LiveRun> {
+        let last = RunId(Uuid::max());
+        let ids = self.runs_of.range((schedule, RunId::default())..=(schedule, last));
+        ids.filter_map(|(_, id)| self.runs.get(id))
     }
 
     /// The specs, besides their own, that runs need which an emitter has handed over: those of the generations that have
@@ -106,20 +126,21 @@ impl Shard {
         let (uid, rule) = (run.row.schedule_uid, run.spec.overlap);
         let scheduled = run.row.kind == RunKind::Scheduled;
         let schedule = self.schedules.entry(uid).or_default();
-        let unfinished: Vec<RunId> = schedule.active.iter().copied().filter(|r| *r != id).collect();
-        if !scheduled || unfinished.is_empty() {
+        // One will do: a schedule may have a hundred thousand of them, each of which comes here.
+        let Some(other) = schedule.active.iter().copied().find(|r| *r != id).filter(|_| scheduled) else {
             self.set_launched(id, now);
             return;
-        }
+        };
         match rule {
             OverlapRule::Allow => self.set_launched(id, now),
             OverlapRule::BufferOne if schedule.buffered.is_none_or(|b| b == id) => {
                 schedule.buffered = Some(id);
                 self.arm_window(id);
             }
-            OverlapRule::Skip | OverlapRule::BufferOne => self.skip(id, &unfinished, now),
+            OverlapRule::Skip | OverlapRule::BufferOne => self.skip(id, other, now),
             OverlapRule::CancelOther => {
-                for other in unfinished {
+                let others: Vec<RunId> = schedule.active.iter().copied().filter(|r| *r != id).collect();
+                for other in others {
                     self.cancel(other, format!("overlap: the run {id} fell due"), now);
                 }
                 self.set_launched(id, now);
@@ -127,11 +148,10 @@ impl Shard {
         }
     }
 
-    fn skip(&mut self, id: RunId, unfinished: &[RunId], now: Now) {
+    fn skip(&mut self, id: RunId, other: RunId, now: Now) {
         let Some(run) = self.runs.get_mut(&id) else { return };
-        let which = unfinished.first().map(ToString::to_string).unwrap_or_default();
         run.row.state = RunState::Skipped;
-        run.row.reason = format!("overlap: the run {which} was unfinished");
+        run.row.reason = format!("overlap: the run {other} was unfinished");
         run.row.cursor = run.row.events;
         run.row.finished_us = Some(now.wall_us);
         self.changes.skipped.push(Skipped {
@@ -187,7 +207,7 @@ impl Shard {
             queue.push_run(run.lane(), row.launch_us, id);
             let (policy, uid) = (row.policy_uid, row.schedule_uid);
             self.ready.insert(policy);
-            self.park_if_needed(uid);
+            self.park_in(policy, uid);
         }
     }
 
@@ -212,7 +232,15 @@ impl Shard {
         let (policy, uid) = (token.policy, run.row.schedule_uid);
         self.queues.entry(policy).or_default().push_retry(run.lane(), token.row.due_us, id, index);
         self.ready.insert(policy);
-        self.park_if_needed(uid);
+        self.park_in(policy, uid);
+    }
+
+    /// As [`Self::park_if_needed`], where only the queue of this policy has got something: a shard may have many others.
+    pub(super) fn park_in(&mut self, policy: Option<Uuid>, uid: Uuid) {
+        let parked = self.schedules.get(&uid).is_some_and(super::live::LiveSchedule::is_parked);
+        if let Some(queue) = self.queues.get_mut(&policy) {
+            queue.park(uid, parked);
+        }
     }
 
     /// A schedule that is paused, or whose target asked for a pause, takes no turns.

@@ -124,7 +124,7 @@ impl Shard {
     pub(super) fn retire(&mut self, id: RunId, now: Now) {
         self.leave_lane(id);
         self.dirty_runs.remove(&id);
-        let Some(run) = self.runs.remove(&id) else { return };
+        let Some(run) = self.take_run(id) else { return };
         self.urgent = true;
         let (uid, policy) = (run.row.schedule_uid, run.row.policy_uid);
         self.idle_specs.insert((run.row.schedule_uid, run.row.generation));

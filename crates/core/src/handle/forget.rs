@@ -76,7 +76,7 @@ mod tests {
             bytes.split(' ').next().unwrap().parse().unwrap()
         };
         let costs = [
-            ("run ", size_of::<(RunId, LiveRun)>()),
+            ("run ", size_of::<(RunId, LiveRun)>() + size_of::<(Uuid, RunId)>()),
             ("event that has a token", size_of::<((RunId, u32), LiveToken)>()),
             ("events acquired together", size_of::<((RunId, u32), TokenBatch)>()),
             ("schedule ", size_of::<(Uuid, LiveSchedule)>()),

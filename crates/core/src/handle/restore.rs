@@ -68,7 +68,7 @@ impl Shard {
         self.bucket(row.policy_uid, now).runs += 1;
         let (id, launch_us, running) = (row.id, row.launch_us, row.state == RunState::Running);
         let schedule = row.schedule_uid;
-        self.runs.insert(id, LiveRun::new(row, spec));
+        self.keep_run(LiveRun::new(row, spec));
         if running {
             self.schedules.entry(schedule).or_default().active.insert(id);
             self.set_launched(id, now);

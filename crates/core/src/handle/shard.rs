@@ -51,6 +51,8 @@ pub struct Shard {
     pub(super) policies_ended: BTreeMap<Uuid, i64>,
     pub(super) specs: BTreeMap<(Uuid, i64), Arc<RunSpec>>,
     pub(super) runs: BTreeMap<RunId, LiveRun>,
+    /// The same, by schedule.
+    pub(super) runs_of: BTreeSet<(Uuid, RunId)>,
     pub(super) tokens: BTreeMap<(RunId, u32), LiveToken>,
     /// Batches as they are, or will be with the commit under way, in the store.
     pub(super) batches: BTreeMap<(RunId, u32), TokenBatch>,
@@ -110,6 +112,7 @@ impl Shard {
             policies_ended: BTreeMap::new(),
             specs: BTreeMap::new(),
             runs: BTreeMap::new(),
+            runs_of: BTreeSet::new(),
             tokens: BTreeMap::new(),
             batches: BTreeMap::new(),
             wall_timers: BTreeSet::new(),

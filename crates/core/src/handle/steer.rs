@@ -122,7 +122,8 @@ impl Shard {
             }
             self.finish(key, Outcome::Cancelled, message.clone(), now);
         }
-        for key in self.queued_again(|(run, _), _| *run == id) {
+        let queued = self.tokens.range((id, 0)..=(id, u32::MAX)).filter(|(_, t)| t.is_queued_again());
+        for key in queued.map(|(key, _)| *key).collect::<Vec<_>>() {
             self.hold(key, now);
         }
         self.finish_if_done(id, now);
@@ -145,7 +146,7 @@ impl Shard {
         }
         self.ready.insert(Some(uid));
         // What holds a token needs a place only as long as no limit bounds them.
-        for key in self.queued_again(|_, token| token.policy == Some(uid)) {
+        for key in self.queued_again(Some(uid)) {
             self.send_again_at(key, now.mono_us);
         }
         // A time to live may have become shorter or longer, and a suspect token may be reclaimed from now on.
@@ -160,9 +161,9 @@ impl Shard {
         }
     }
 
-    /// Events that stand in their queues to be sent again.
-    fn queued_again(&self, of: impl Fn(&(RunId, u32), &LiveToken) -> bool) -> Vec<(RunId, u32)> {
-        let queued = self.tokens.iter().filter(|(key, t)| t.queued && t.again_us.is_some() && of(key, t));
+    /// Events of a policy that stand in its queue to be sent again.
+    fn queued_again(&self, policy: Option<Uuid>) -> Vec<(RunId, u32)> {
+        let queued = self.tokens.iter().filter(|(_, t)| t.policy == policy && t.is_queued_again());
         queued.map(|(key, _)| *key).collect()
     }
 
@@ -214,8 +215,7 @@ impl Shard {
         self.put_right_upcoming(&row, i64::MAX, now);
         self.make_missing(&row, template, read, now);
         if deleted {
-            let rest: Vec<_> =
-                self.runs.values().filter(|r| r.row.schedule_uid == uid).map(|r| r.row.id).collect();
+            let rest: Vec<_> = self.runs_of(uid).map(|r| r.row.id).collect();
             for id in rest {
                 self.cancel(id, super::dispatch::DELETED.to_owned(), now);
             }
@@ -252,9 +252,8 @@ impl Shard {
     /// Runs that had been emitted for after the change: changed, or withdrawn.
     fn put_right_upcoming(&mut self, row: &ShardSchedule, until_us: i64, now: Now) {
         let upcoming: Vec<RunId> = self
-            .runs
-            .values()
-            .filter(|r| r.row.schedule_uid == row.uid && r.row.kind == RunKind::Scheduled)
+            .runs_of(row.uid)
+            .filter(|r| r.row.kind == RunKind::Scheduled)
             .filter(|r| (row.changed_us + 1..=until_us).contains(&r.row.launch_us))
             .filter(|r| r.row.generation < row.generation)
             .filter(|r| r.row.started_us.is_none() && r.row.cursor == 0)
@@ -304,7 +303,7 @@ impl Shard {
     /// Takes a run that has not started out of memory, as if it had not been emitted.
     fn withdraw(&mut self, id: RunId, now: Now) -> Option<LiveRun> {
         self.leave_lane(id);
-        let run = self.runs.remove(&id)?;
+        let run = self.take_run(id)?;
         for early_us in [0, self.options.early_us] {
             self.wall_timers.remove(&(run.row.launch_us - early_us, WallTimer::Launch(id)));
         }
@@ -403,7 +402,7 @@ impl Shard {
             self.schedules.entry(row.schedule_uid).or_default().active.insert(id);
             let mut run = LiveRun::new(row, spec);
             run.launched = true;
-            self.runs.insert(id, run);
+            self.keep_run(run);
         }
         for dead in context.dead {
             self.revive(dead, now);
