@@ -106,20 +106,21 @@ impl Shard {
         let (uid, rule) = (run.row.schedule_uid, run.spec.overlap);
         let scheduled = run.row.kind == RunKind::Scheduled;
         let schedule = self.schedules.entry(uid).or_default();
-        let unfinished: Vec<RunId> = schedule.active.iter().copied().filter(|r| *r != id).collect();
-        if !scheduled || unfinished.is_empty() {
+        // One will do: a schedule may have a hundred thousand of them, each of which comes here.
+        let Some(other) = schedule.active.iter().copied().find(|r| *r != id).filter(|_| scheduled) else {
             self.set_launched(id, now);
             return;
-        }
+        };
         match rule {
             OverlapRule::Allow => self.set_launched(id, now),
             OverlapRule::BufferOne if schedule.buffered.is_none_or(|b| b == id) => {
                 schedule.buffered = Some(id);
                 self.arm_window(id);
             }
-            OverlapRule::Skip | OverlapRule::BufferOne => self.skip(id, &unfinished, now),
+            OverlapRule::Skip | OverlapRule::BufferOne => self.skip(id, other, now),
             OverlapRule::CancelOther => {
-                for other in unfinished {
+                let others: Vec<RunId> = schedule.active.iter().copied().filter(|r| *r != id).collect();
+                for other in others {
                     self.cancel(other, format!("overlap: the run {id} fell due"), now);
                 }
                 self.set_launched(id, now);
@@ -127,11 +128,10 @@ impl Shard {
         }
     }
 
-    fn skip(&mut self, id: RunId, unfinished: &[RunId], now: Now) {
+    fn skip(&mut self, id: RunId, other: RunId, now: Now) {
         let Some(run) = self.runs.get_mut(&id) else { return };
-        let which = unfinished.first().map(ToString::to_string).unwrap_or_default();
         run.row.state = RunState::Skipped;
-        run.row.reason = format!("overlap: the run {which} was unfinished");
+        run.row.reason = format!("overlap: the run {other} was unfinished");
         run.row.cursor = run.row.events;
         run.row.finished_us = Some(now.wall_us);
         self.changes.skipped.push(Skipped {

@@ -137,6 +137,11 @@ impl LiveToken {
         }
     }
 
+    /// Whether it stands in its queue to be sent again.
+    pub(super) fn is_queued_again(&self) -> bool {
+        self.queued && self.again_us.is_some()
+    }
+
     /// Whether it counts as in flight.
     pub(super) fn in_flight(&self) -> bool {
         self.row.state != TokenState::Waiting

@@ -485,5 +485,5 @@ impl Template {
 
 /// Those that stand in their queues to be sent again.
 fn queued_again<'a>(tokens: impl Iterator<Item = (&'a (RunId, u32), &'a LiveToken)>) -> Vec<(RunId, u32)> {
-    tokens.filter(|(_, t)| t.queued && t.again_us.is_some()).map(|(key, _)| *key).collect()
+    tokens.filter(|(_, t)| t.is_queued_again()).map(|(key, _)| *key).collect()
 }
