@@ -1,8 +1,9 @@
 //! Commits of shards' owners, in line for what writes them.
 //!
 //! In: the rows of any number of shards' commits, each with its fence. Out: those that go together in one transaction, and
-//! onto the disk by one sync: with many policies, whose shards commit a few events each, that is what counts. Invariant:
-//! whoever waits is told once. Not here: the transaction itself, and what becomes of the others where one cannot be written
+//! onto the disk by one sync: with many policies, whose shards commit a few events each, that is what counts. Invariants:
+//! whoever waits is told once; commits of a few rows wait for one large transaction at most, however many shards take in
+//! thousands of somebody's runs; large ones wait for one transaction of small ones in turn. Not here: the transaction itself, and what becomes of the others where one cannot be written
 //! (the drivers).
 
 use std::collections::VecDeque;
@@ -17,6 +18,10 @@ use crate::rows::ChangeRows;
 
 /// Commits in one transaction, so that the first does not wait for too many.
 const TOGETHER_MAX: usize = 32;
+/// Rows in one transaction, where it has more than one commit.
+const ROWS_MAX: usize = 1_000;
+/// A commit of so many rows is a large one: they stand in a line of their own.
+const LARGE_ROWS: usize = 128;
 /// Nobody waits behind a transaction that has been under way for longer, where another one may go beside it.
 const PATIENCE: Duration = Duration::from_millis(5);
 
@@ -81,7 +86,10 @@ pub(crate) struct Line {
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: VecDeque<Waiting>,
+    small: VecDeque<Waiting>,
+    large: VecDeque<Waiting>,
+    /// The last transaction was of small ones.
+    was_small: bool,
     lanes: usize,
     /// When somebody last left the line.
     moved: Option<Instant>,
@@ -103,7 +111,8 @@ impl Line {
     /// A lane, where somebody must see to the line.
     pub(crate) fn join(self: &Arc<Self>, waiting: Waiting) -> Option<Lane> {
         let mut state = self.lock();
-        state.waiting.push_back(waiting);
+        let is_large = waiting.rows.count() >= LARGE_ROWS;
+        if is_large { &mut state.large } else { &mut state.small }.push_back(waiting);
         let stands = state.moved.is_some_and(|moved| moved.elapsed() > PATIENCE);
         if state.lanes > 0 && !(stands && state.lanes < self.lanes_max) {
             return None;
@@ -123,15 +132,28 @@ impl Lane {
     /// Those whose turn it is. None where nobody waits: the lane is closed then.
     pub(crate) fn next(&mut self) -> Option<Vec<Waiting>> {
         let mut state = self.line.lock();
-        if state.waiting.is_empty() {
+        let small = !state.small.is_empty() && (!state.was_small || state.large.is_empty());
+        let line = if small { &mut state.small } else { &mut state.large };
+        let head = head(line);
+        if head.is_empty() {
             state.lanes -= 1;
             self.is_open = false;
             return None;
         }
-        state.moved = Some(Instant::now());
-        let count = state.waiting.len().min(TOGETHER_MAX);
-        Some(state.waiting.drain(..count).collect())
+        (state.was_small, state.moved) = (small, Some(Instant::now()));
+        Some(head)
     }
+}
+
+/// The first ones, as many as go together: at least one, where there is one.
+fn head(line: &mut VecDeque<Waiting>) -> Vec<Waiting> {
+    let mut rows = 0;
+    let fits = |waiting: &&Waiting| {
+        rows += waiting.rows.count();
+        rows <= ROWS_MAX
+    };
+    let count = line.iter().take(TOGETHER_MAX).take_while(fits).count();
+    line.drain(..count.max(1).min(line.len())).collect()
 }
 
 impl Drop for Lane {
@@ -149,8 +171,13 @@ mod tests {
     use super::*;
 
     fn commit(shard: usize) -> Waiting {
+        commit_of(shard, 0)
+    }
+
+    fn commit_of(shard: usize, rows: usize) -> Waiting {
         let fence = Fence { shard: i32::try_from(shard).unwrap(), lease_id: Uuid::nil() };
-        Waiting::new(fence, Arc::default()).0
+        let rows = ChangeRows { inbox_done: vec![Uuid::nil(); rows], ..ChangeRows::default() };
+        Waiting::new(fence, Arc::new(rows)).0
     }
 
     fn shards(head: Option<Vec<Waiting>>) -> Vec<i32> {
@@ -168,6 +195,25 @@ mod tests {
         assert!(lane.next().is_none());
         drop(lane);
         assert!(line.join(commit(0)).is_some(), "nobody sees to it any more");
+    }
+
+    #[test]
+    fn a_small_commit_waits_for_one_large_transaction_at_most() {
+        let line = Arc::new(Line::new(1));
+        let mut lane = line.join(commit_of(0, 2 * ROWS_MAX)).unwrap();
+        for shard in 1..6 {
+            line.join(commit_of(shard, ROWS_MAX / 2));
+        }
+        assert_eq!(shards(lane.next()), [0], "too many rows by itself, and it has its turn all the same");
+        line.join(commit_of(6, LARGE_ROWS - 1));
+        line.join(commit(7));
+        assert_eq!(shards(lane.next()), [6, 7], "the large ones came first");
+        line.join(commit(8));
+        assert_eq!(shards(lane.next()), [1, 2], "small ones do not stop them");
+        assert_eq!(shards(lane.next()), [8]);
+        assert_eq!(shards(lane.next()), [3, 4]);
+        assert_eq!(shards(lane.next()), [5]);
+        assert!(lane.next().is_none());
     }
 
     #[test]

@@ -307,6 +307,15 @@ pub(crate) struct ChangeRows {
 }
 
 impl ChangeRows {
+    /// How many rows are written or go, those of the plan, of which there are few, aside.
+    pub(crate) fn count(&self) -> usize {
+        let runs = self.runs_new.len() + self.runs_changed.len() + self.runs_withdrawn.len();
+        let batches = self.batches_new.len() + self.batches_changed.len() + self.batches_gone.len();
+        let tokens = self.tokens_put.len() + self.tokens_gone.len();
+        let history = self.history.len() + self.history_gone.len();
+        runs + batches + tokens + history + self.skipped.len() + self.inbox_done.len()
+    }
+
     /// The rows of changes. Where one key is put twice, the last one counts.
     pub(crate) fn of(changes: &Changes) -> Result<Self, StoreError> {
         let mut tokens: Vec<TokenRecord> = changes.tokens_put.iter().map(TokenRecord::from).collect();
