@@ -65,9 +65,12 @@ pub(crate) async fn who_has_lost_a_task_hands_nothing_over(place: &Place) {
 async fn somebody_waits(place: &Place) {
     let waits = "SELECT count(*) FROM pg_stat_activity
         WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    while place.number(waits).await == 0 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let until_then = async {
+        while place.number(waits).await == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), until_then).await.expect("nobody waits");
 }
 
 /// B has claimed A's tasks and has not committed when A comes to hand over: A waits, and learns it.
