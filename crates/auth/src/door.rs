@@ -4,6 +4,7 @@
 //! DEADLINE_EXCEEDED where the answer takes too long. Invariant: what the caller says of itself (`tollgate-actor`) is
 //! never more than an addition to what it has proved.
 
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -36,7 +37,23 @@ pub enum Mode {
     Certificates(Directory, Arc<dyn Fn() -> i64 + Send + Sync>),
 }
 
-/// What a connection has shown; among the extensions of its requests.
+/// A connection; among the extensions of its requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// What it has shown.
+    pub origin: Origin,
+    /// Where its other end is: an IPv4 address, or the first 64 bits of an IPv6 address; none inside this process.
+    pub address: Option<IpAddr>,
+}
+
+impl Connection {
+    /// The address of a request's connection; none inside this process.
+    pub fn address_of(extensions: &Extensions) -> Option<IpAddr> {
+        extensions.get::<Self>().and_then(|connection| connection.address)
+    }
+}
+
+/// What a connection has shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Nothing.
@@ -109,7 +126,7 @@ impl Door {
             let principal = directory.verify(bearer(given).ok_or_else(no_bearer)?, now_us());
             return principal.map(Access::Holder).map_err(|_| bad_key());
         }
-        Ok(match extensions.get::<Origin>() {
+        Ok(match extensions.get::<Connection>().map(|connection| &connection.origin) {
             Some(Origin::Certificate(name)) if certificates => everything(name, "certificate"),
             Some(Origin::Inside) if certificates => everything("console", "this process"),
             // Visitors of the console show their own keys; what it notes for all of them it reads by itself.
@@ -332,7 +349,8 @@ mod tests {
     }
 
     async fn call(door: &Door, path: &str, headers: &[(&str, &str)], origin: Origin) -> Response<()> {
-        let mut request = Request::builder().uri(path).extension(origin);
+        let connection = Connection { origin, address: None };
+        let mut request = Request::builder().uri(path).extension(connection);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

@@ -86,6 +86,13 @@ impl Writer<'_> {
         self.family(name, help, MetricType::Gauge, |family| family.encode_gauge(&value))
     }
 
+    /// A gauge without a series where there is nothing to say.
+    fn gauge_if(&mut self, name: &str, help: &str, value: Option<f64>) -> Result<(), Error> {
+        self.family(name, help, MetricType::Gauge, |family| {
+            value.map_or(Ok(()), |value| family.encode_gauge(&value))
+        })
+    }
+
     /// A counter for each value of one label.
     fn counters<L: Label>(
         &mut self,
@@ -172,6 +179,14 @@ impl Scrape {
         to.gauge("tollgate_clock_offset_seconds", offset, offset_s)?;
         let outbox = "Changes that queue shards have not been told yet, as this process saw them last";
         to.gauge("tollgate_outbox_waiting", outbox, made.outbox_waiting.load(relaxed) as f64)?;
+        let refused = "Callers that were turned away for want of room, by the bound that they met";
+        to.counters("tollgate_refused", refused, "bound", &made.refused)?;
+        let end_s = made.certificate_end_s().map(|end_s| end_s as f64);
+        let ends = "When the port's certificate ends, since the Unix epoch; nothing without TLS";
+        to.gauge_if("tollgate_certificate_end_seconds", ends, end_s)?;
+        let is_stale = f64::from(u8::from(made.certificate_stale.load(relaxed)));
+        let stale = "1 while the certificate's files hold another one that cannot be used, else 0";
+        to.gauge_if("tollgate_certificate_stale", stale, end_s.map(|_| is_stale))?;
         let spans = "Spans of traces: taken by the collector, or dropped as it did not take them in time";
         to.family("tollgate_trace_spans", spans, MetricType::Counter, |family| {
             let counts = self.metrics.traces().counts();

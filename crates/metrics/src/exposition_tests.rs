@@ -8,7 +8,7 @@ use tollgate_store::{CommitError, StoreError};
 use uuid::Uuid;
 
 use super::*;
-use crate::{ReleaseAnswer, Role};
+use crate::{Bound, ReleaseAnswer, Role};
 
 fn scrape(metrics: &Metrics) -> Scrape {
     let policy = |policy: &str, limit| PolicySample {
@@ -73,6 +73,8 @@ fn what_was_noted_is_told() {
     metrics.shard_taken("", "me");
     metrics.shard_taken("other", "me");
     metrics.reclaimed(9);
+    metrics.refused(Bound::Reflection);
+    metrics.certificate_ends(1_800_000_000);
     let text = openmetrics(scrape(&metrics)).unwrap();
     for line in [
         "tollgate_events_ended_total{outcome=\"succeeded\"} 2",
@@ -88,6 +90,10 @@ fn what_was_noted_is_told() {
         "tollgate_shards_taken_total{from=\"nobody\"} 1",
         "tollgate_shards_taken_total{from=\"dead\"} 1",
         "tollgate_tokens_reclaimed_total 9",
+        "tollgate_refused_total{bound=\"reflection\"} 1",
+        "tollgate_refused_total{bound=\"quota\"} 0",
+        "tollgate_certificate_end_seconds 1800000000.0",
+        "tollgate_certificate_stale 0.0",
         "tollgate_emitter_lag_seconds -2.0",
         "tollgate_policy_limit{namespace=\"default\",policy=\"gentle\"} 5.0",
         "tollgate_policy_oldest_wait_seconds{namespace=\"default\",policy=\"rated\"} 1.5",

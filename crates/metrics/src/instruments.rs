@@ -1,7 +1,7 @@
 //! What the services note as it happens.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use tollgate_clock::Clock;
 use tollgate_core::handle::change::Outcome;
@@ -9,9 +9,14 @@ use tollgate_core::model::SkipReason;
 use tollgate_trace::Traces;
 
 use crate::histogram::Histogram;
-use crate::labels::{CommitFailure, Counters, Delivered, ReleaseAnswer, Role, TakenFrom, TargetKind};
+use crate::labels::{
+    Bound, CommitFailure, Counters, Delivered, Label as _, ReleaseAnswer, Role, TakenFrom, TargetKind,
+};
 use crate::owner::OwnerWatch;
 use crate::watch::ReleaseWatch;
+
+/// The end of a certificate that there is not.
+const NO_CERTIFICATE: i64 = i64::MIN;
 
 /// The process's instruments. Cheap to clone; all clones are one. Everything counts from the start of the process.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +44,10 @@ pub(crate) struct Instruments {
     pub(crate) skipped: Counters<SkipReason>,
     pub(crate) clock_offset_us: AtomicI64,
     pub(crate) outbox_waiting: AtomicU64,
+    pub(crate) refused: Counters<Bound>,
+    /// When the port's certificate ends, in seconds since the epoch; none without TLS.
+    pub(crate) certificate_end_s: AtomicI64,
+    pub(crate) certificate_stale: AtomicBool,
 }
 
 impl Default for Instruments {
@@ -63,6 +72,9 @@ impl Default for Instruments {
             skipped: Counters::default(),
             clock_offset_us: AtomicI64::new(0),
             outbox_waiting: AtomicU64::new(0),
+            refused: Counters::default(),
+            certificate_end_s: AtomicI64::new(NO_CERTIFICATE),
+            certificate_stale: AtomicBool::new(false),
         }
     }
 }
@@ -132,6 +144,24 @@ impl Metrics {
         self.0.outbox_waiting.store(notices, Ordering::Relaxed);
     }
 
+    /// Somebody was turned away, as others have the room. A line in the log says so the first, second, fourth, eighth, … time.
+    pub fn refused(&self, bound: Bound) {
+        let times = self.0.refused.add(bound, 1) + 1;
+        if times.is_power_of_two() {
+            tracing::warn!(bound = bound.text(), times, "refused for want of room");
+        }
+    }
+
+    /// When the certificate with which the port speaks ends, in seconds since the epoch.
+    pub fn certificate_ends(&self, end_s: i64) {
+        self.0.certificate_end_s.store(end_s, Ordering::Relaxed);
+    }
+
+    /// Whether the files of the certificate hold another one that cannot be used.
+    pub fn certificate_stale(&self, is_stale: bool) {
+        self.0.certificate_stale.store(is_stale, Ordering::Relaxed);
+    }
+
     /// Signs of life so far.
     pub fn heartbeats(&self) -> u64 {
         self.0.heartbeats.load(Ordering::Relaxed)
@@ -139,6 +169,11 @@ impl Metrics {
 }
 
 impl Instruments {
+    /// When the port's certificate ends, in seconds since the epoch; none without TLS.
+    pub(crate) fn certificate_end_s(&self) -> Option<i64> {
+        Some(self.certificate_end_s.load(Ordering::Relaxed)).filter(|end_s| *end_s != NO_CERTIFICATE)
+    }
+
     pub(crate) fn deliveries(&self, kind: TargetKind) -> (&Counters<Delivered>, &Histogram) {
         match kind {
             TargetKind::Http => (&self.deliveries_http, &self.delivery_http),

@@ -32,11 +32,11 @@ impl<L: Label> Default for Counters<L> {
 }
 
 impl<L: Label> Counters<L> {
-    pub(crate) fn add(&self, label: L, more: u64) {
+    /// Adds, and says what it was before.
+    pub(crate) fn add(&self, label: L, more: u64) -> u64 {
         let place = L::ALL.iter().position(|(other, _)| *other == label);
-        if let Some(count) = place.and_then(|place| self.counts.get(place)) {
-            count.fetch_add(more, Ordering::Relaxed);
-        }
+        let count = place.and_then(|place| self.counts.get(place));
+        count.map_or(0, |count| count.fetch_add(more, Ordering::Relaxed))
     }
 
     /// Every label's text and count.
@@ -113,6 +113,25 @@ pub enum TakenFrom {
     Itself,
 }
 
+/// Which bound kept somebody out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// All connections of the port.
+    Connections,
+    /// The connections of one address.
+    AddressConnections,
+    /// The bytes of one caller's requests, and of all, at once.
+    Bodies,
+    /// Streams of reflection, of one address and in all.
+    Reflection,
+    /// What a namespace may have and write.
+    Quota,
+    /// Changes of one namespace that queue shards have not been told yet.
+    Outbox,
+    /// Pages of the console that are told what happens now.
+    Pages,
+}
+
 /// What became of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivered {
@@ -156,6 +175,8 @@ labels!(TargetKind: Http = "http", Sqs = "sqs");
 labels!(ReleaseAnswer: Released = "released", ComesAgain = "comes_again", AlreadyReleased = "already_released",
     Late = "late", Unknown = "unknown", Invalid = "invalid", Failed = "failed");
 labels!(TakenFrom: Nobody = "nobody", Dead = "dead", Itself = "itself");
+labels!(Bound: Connections = "connections", AddressConnections = "connections_of_address", Bodies = "bodies",
+    Reflection = "reflection", Quota = "quota", Outbox = "outbox", Pages = "pages");
 labels!(Delivered: Accepted = "accepted", Refused = "refused", Unclear = "unclear", NotSent = "not_sent");
 labels!(CommitFailure: Fenced = "fenced", Failed = "failed", Unknown = "unknown");
 labels!(Outcome: Succeeded = "succeeded", Failed = "failed", Dead = "dead", Expired = "expired",

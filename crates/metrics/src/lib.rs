@@ -21,7 +21,7 @@ mod watch;
 
 pub use histogram::Histogram;
 pub use instruments::Metrics;
-pub use labels::{ReleaseAnswer, Role, TakenFrom, TargetKind};
+pub use labels::{Bound, ReleaseAnswer, Role, TakenFrom, TargetKind};
 pub use owner::OwnerWatch;
 pub use readiness::{Check, check};
 pub use router::{Sources, router};

@@ -2,7 +2,9 @@
 //!
 //! Whoever takes a place names what it is taken for: a namespace, a target, a schedule. Each of them may have a part of what
 //! the others leave free. So a place is left for the next one, however many one of them asks for, and one that is alone has
-//! the most. Invariants: no more places are given than there are; one that nobody waits for any more comes back.
+//! the most. Parts of parts come to an end after a few namespaces; so the last places are only for namespaces that have next
+//! to none ([`RESERVE`]). Invariants: no more places are given than there are; one that nobody waits for any more comes back;
+//! who waits behind somebody that has its part is not looked at.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,27 +12,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
+/// Of all places one in so many is kept for namespaces that have next to none: one in so many of these, each.
+const RESERVE: (usize, usize) = (16, 64);
+
 /// Whom a place counts for, and which part of what others leave it may have: numerator and denominator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     key: u64,
     part: (usize, usize),
+    /// Whether the last places are kept from it once it has some.
+    is_outermost: bool,
 }
 
 impl Claim {
     /// At most half of what others leave.
     pub(crate) fn half(key: impl Hash) -> Self {
-        Self { key: key_of(key), part: (1, 2) }
+        Self { key: key_of(key), part: (1, 2), is_outermost: false }
     }
 
     /// At most three quarters of what others leave, so that it is not one of its own that takes all of it.
     pub(crate) fn most(key: impl Hash) -> Self {
-        Self { key: key_of(key), part: (3, 4) }
+        Self { key: key_of(key), part: (3, 4), is_outermost: false }
     }
 
-    /// At most seven eighths of what others leave: for a namespace, whose targets may have most of it.
+    /// At most seven eighths of what others leave, and of the last places next to none: for a namespace, whose targets may
+    /// have most of it.
     pub(crate) fn nearly_all(key: u64) -> Self {
-        Self { key, part: (7, 8) }
+        Self { key, part: (7, 8), is_outermost: true }
     }
 }
 
@@ -41,7 +49,7 @@ pub(crate) fn key_of(key: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// For whom a place is taken.
+/// For whom a place is taken, the widest first.
 pub(crate) type Claims = [Claim; 3];
 
 /// A number of places. Clones share them.
@@ -50,17 +58,37 @@ pub(crate) struct Shares(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
+    counts: Counts,
+    waiting: Line,
+}
+
+/// Who has how many.
+#[derive(Debug)]
+struct Counts {
     total: usize,
     used: usize,
     held: HashMap<u64, usize>,
-    /// Those who wait, by whom they wait for; the groups have their turns one after the other.
-    waiting: VecDeque<Group>,
+}
+
+/// Those who wait, by whom they wait for; these have their turns one after the other.
+#[derive(Debug, Default)]
+struct Line {
+    turns: VecDeque<u64>,
+    groups: HashMap<u64, Group>,
 }
 
 #[derive(Debug)]
 struct Group {
+    claim: Claim,
+    /// Those who wait for a narrower claim within this one; for the narrowest there are none.
+    within: Line,
+    queue: VecDeque<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
     claims: Claims,
-    queue: VecDeque<oneshot::Sender<Place>>,
+    place: oneshot::Sender<Place>,
 }
 
 /// A place that is taken; given back when it is dropped.
@@ -70,22 +98,17 @@ pub(crate) struct Place(Option<(Shares, Claims)>);
 impl Shares {
     /// So many places, at least one.
     pub(crate) fn new(total: usize) -> Self {
-        Self(Arc::new(Mutex::new(State {
-            total: total.max(1),
-            used: 0,
-            held: HashMap::new(),
-            waiting: VecDeque::new(),
-        })))
+        let counts = Counts { total: total.max(1), used: 0, held: HashMap::new() };
+        Self(Arc::new(Mutex::new(State { counts, waiting: Line::default() })))
     }
 
     /// A place, if there is one for them now and nobody of theirs waits.
     pub(crate) fn try_take(&self, claims: Claims) -> Option<Place> {
         let mut state = self.lock();
-        if !state.fits(&claims) || state.waiting.iter().any(|group| group.claims == claims && group.is_used())
-        {
+        if !claims.iter().all(|claim| state.counts.fits(claim)) || state.waiting.has(&claims) {
             return None;
         }
-        state.take(&claims);
+        state.counts.take(&claims);
         Some(Place(Some((self.clone(), claims))))
     }
 
@@ -97,10 +120,7 @@ impl Shares {
         let (sender, place) = oneshot::channel();
         {
             let mut state = self.lock();
-            match state.waiting.iter_mut().find(|group| group.claims == claims) {
-                Some(group) => group.queue.push_back(sender),
-                None => state.waiting.push_back(Group { claims, queue: VecDeque::from([sender]) }),
-            }
+            state.waiting.push(&claims, Waiting { claims, place: sender });
             // One may have come back in between.
             self.hand_out(&mut state);
         }
@@ -109,36 +129,22 @@ impl Shares {
 
     fn give_back(&self, claims: &Claims) {
         let mut state = self.lock();
-        state.give_back(claims);
+        state.counts.give_back(claims);
         self.hand_out(&mut state);
     }
 
-    /// Gives the free places to those who wait, one of each group in turn.
+    /// Gives the free places to those who wait, in turn.
     fn hand_out(&self, state: &mut State) {
-        let mut passed_over = 0;
-        while passed_over < state.waiting.len() {
-            let Some(mut group) = state.waiting.pop_front() else { return };
-            while group.queue.front().is_some_and(oneshot::Sender::is_closed) {
-                group.queue.pop_front();
+        let State { counts, waiting } = state;
+        while counts.used < counts.total
+            && let Some(Waiting { claims, place }) = waiting.next(counts)
+        {
+            counts.take(&claims);
+            if let Err(mut unwanted) = place.send(Place(Some((self.clone(), claims)))) {
+                // Its own drop would wait for the lock that is held here.
+                unwanted.0 = None;
+                counts.give_back(&claims);
             }
-            if group.queue.is_empty() {
-                continue;
-            }
-            if !state.fits(&group.claims) {
-                passed_over += 1;
-                state.waiting.push_back(group);
-                continue;
-            }
-            passed_over = 0;
-            if let Some(first) = group.queue.pop_front() {
-                state.take(&group.claims);
-                if let Err(mut place) = first.send(Place(Some((self.clone(), group.claims)))) {
-                    // Its own drop would wait for the lock that is held here.
-                    place.0 = None;
-                    state.give_back(&group.claims);
-                }
-            }
-            state.waiting.push_back(group);
         }
     }
 
@@ -148,15 +154,14 @@ impl Shares {
     }
 }
 
-impl State {
-    fn fits(&self, claims: &Claims) -> bool {
+impl Counts {
+    fn fits(&self, claim: &Claim) -> bool {
         let free = self.total - self.used;
-        let fits = |claim: &Claim| {
-            let held = self.held.get(&claim.key).copied().unwrap_or(0);
-            let (numerator, denominator) = claim.part;
-            held < ((free + held) * numerator / denominator).max(1)
-        };
-        free > 0 && claims.iter().all(fits)
+        let held = self.held.get(&claim.key).copied().unwrap_or(0);
+        let (numerator, denominator) = claim.part;
+        let reserve = self.total / RESERVE.0;
+        let is_kept = claim.is_outermost && free <= reserve && held >= (reserve / RESERVE.1).max(1);
+        free > 0 && held < ((free + held) * numerator / denominator).max(1) && !is_kept
     }
 
     fn take(&mut self, claims: &Claims) {
@@ -179,9 +184,66 @@ impl State {
     }
 }
 
+impl Line {
+    fn push(&mut self, claims: &[Claim], waiting: Waiting) {
+        let Some((claim, narrower)) = claims.split_first() else { return };
+        let group = self.groups.entry(claim.key).or_insert_with(|| {
+            self.turns.push_back(claim.key);
+            Group { claim: *claim, within: Line::default(), queue: VecDeque::new() }
+        });
+        if narrower.is_empty() {
+            group.sweep();
+            group.queue.push_back(waiting);
+        } else {
+            group.within.push(narrower, waiting);
+        }
+    }
+
+    /// Whether somebody waits for the same claims.
+    fn has(&mut self, claims: &[Claim]) -> bool {
+        let Some((claim, narrower)) = claims.split_first() else { return false };
+        let Some(group) = self.groups.get_mut(&claim.key) else { return false };
+        if !narrower.is_empty() {
+            return group.within.has(narrower);
+        }
+        group.sweep();
+        !group.queue.is_empty()
+    }
+
+    /// The first one, in turn, for whom there is a place.
+    fn next(&mut self, counts: &Counts) -> Option<Waiting> {
+        for _ in 0..self.turns.len() {
+            let key = self.turns.pop_front()?;
+            let Some(group) = self.groups.get_mut(&key) else { continue };
+            let next = if counts.fits(&group.claim) { group.next(counts) } else { None };
+            if group.is_empty() {
+                self.groups.remove(&key);
+            } else {
+                self.turns.push_back(key);
+            }
+            if next.is_some() {
+                return next;
+            }
+        }
+        None
+    }
+}
+
 impl Group {
-    fn is_used(&self) -> bool {
-        self.queue.iter().any(|sender| !sender.is_closed())
+    fn next(&mut self, counts: &Counts) -> Option<Waiting> {
+        self.sweep();
+        self.queue.pop_front().or_else(|| self.within.next(counts))
+    }
+
+    /// Forgets those at the front who have gone.
+    fn sweep(&mut self) {
+        while self.queue.front().is_some_and(|waiting| waiting.place.is_closed()) {
+            self.queue.pop_front();
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.within.groups.is_empty()
     }
 }
 
@@ -231,7 +293,7 @@ mod tests {
         assert_eq!(last.len(), 4, "no more than there are");
         drop((hung, second, same, other, last));
         let state = shares.lock();
-        assert_eq!((state.used, state.held.len()), (0, 0));
+        assert_eq!((state.counts.used, state.counts.held.len()), (0, 0));
     }
 
     #[test]
@@ -255,7 +317,7 @@ mod tests {
         drop(place);
         drop(handed);
         assert!(shares.try_take(a).is_some());
-        assert_eq!(shares.lock().used, 0);
+        assert_eq!(shares.lock().counts.used, 0);
     }
 
     #[test]
@@ -271,5 +333,78 @@ mod tests {
         assert!((&mut late).now_or_never().is_none());
         drop(first);
         assert!(late.now_or_never().flatten().is_some(), "before the rest of the crowd");
+    }
+
+    /// All that a namespace gets with several targets and schedules.
+    fn greedy(shares: &Shares, namespace: usize) -> Vec<Place> {
+        let of = |schedule: u32| of(&format!("n{namespace}"), &format!("o{namespace} {}", schedule % 4), schedule);
+        (0..16).flat_map(|schedule| all(shares, of(16 * namespace as u32 + schedule))).collect()
+    }
+
+    #[test]
+    fn after_fifty_greedy_namespaces_there_is_something_for_the_next() {
+        for total in [1_024, 2_048, 8_192] {
+            let shares = Shares::new(total);
+            let held: Vec<_> = (0..50).map(|namespace| greedy(&shares, namespace)).collect();
+            let counts: Vec<_> = held.iter().map(Vec::len).collect();
+            assert!(counts[0] >= total * 3 / 4, "one that is alone has the most: {counts:?}");
+            assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+            let next = greedy(&shares, 50);
+            assert!(!next.is_empty(), "{total}: {counts:?}");
+        }
+    }
+
+    #[test]
+    fn what_comes_back_goes_to_namespaces_that_have_little_first() {
+        let shares = Shares::new(1_024);
+        let mut first = greedy(&shares, 0);
+        let _rest: Vec<_> = (1..200).map(|namespace| greedy(&shares, namespace)).collect();
+        assert_eq!(shares.lock().counts.used, 1_024);
+        // Those who have much stand before the one who has nothing.
+        let mut crowd: Vec<_> =
+            (0..16).map(|schedule| Box::pin(shares.take(of("n0", "o0 0", schedule)))).collect();
+        assert!(crowd.iter_mut().all(|one| one.now_or_never().is_none()));
+        let mut late = Box::pin(shares.take(of("late", "late", 9_999)));
+        assert!((&mut late).now_or_never().is_none());
+        first.pop();
+        assert!(late.now_or_never().flatten().is_some());
+        assert!(crowd.iter_mut().all(|one| one.now_or_never().is_none()));
+    }
+
+    #[test]
+    fn a_namespace_with_many_schedules_has_one_turn() {
+        let shares = Shares::new(1);
+        let taken = shares.try_take(of("x", "x", 0)).unwrap();
+        let mut crowd: Vec<_> =
+            (0..100).map(|n| Box::pin(shares.take(of("a", &format!("o{n}"), n)))).collect();
+        assert!(crowd.iter_mut().all(|one| one.now_or_never().is_none()));
+        let mut late = Box::pin(shares.take(of("b", "b", 1_000)));
+        assert!((&mut late).now_or_never().is_none());
+        drop(taken);
+        let first = crowd.remove(0).now_or_never().flatten().unwrap();
+        drop(first);
+        assert!(late.now_or_never().flatten().is_some(), "before the other schedules");
+        drop(crowd);
+    }
+
+    #[test]
+    fn who_waits_behind_a_full_namespace_is_not_looked_at() {
+        let shares = Shares::new(1_024);
+        let held = greedy(&shares, 0);
+        let mut crowd: Vec<_> =
+            (0..500).map(|n| Box::pin(shares.take(of("n0", &format!("w{n}"), 1_000 + n)))).collect();
+        assert!(crowd.iter_mut().all(|one| one.now_or_never().is_none()));
+        // Whoever looks at those who have gone forgets them.
+        drop(crowd);
+        let left = || {
+            let state = shares.lock();
+            state.waiting.groups.values().map(|group| group.within.groups.len()).sum::<usize>()
+        };
+        assert_eq!(left(), 500);
+        // What another namespace gives back is not for them.
+        drop(shares.try_take(of("b", "b", 77_777)).unwrap());
+        assert_eq!(left(), 500);
+        drop(held);
+        assert_eq!((left(), shares.lock().counts.used), (0, 0));
     }
 }

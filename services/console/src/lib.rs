@@ -44,6 +44,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use tokio_util::sync::CancellationToken;
 use tollgate_clock::Clock;
+use tollgate_metrics::Metrics;
 use tonic::transport::Channel;
 
 pub use login::{Admit, Login, Visitor};
@@ -60,6 +61,8 @@ pub struct Options {
     pub stop: CancellationToken,
     /// Whether the port speaks TLS: browsers are told to stay with it.
     pub secure: bool,
+    /// Where refusals are counted.
+    pub metrics: Metrics,
     /// How visitors log in; none where they need not.
     pub login: Option<Login>,
 }
@@ -70,6 +73,7 @@ pub(crate) struct Console {
     pub(crate) channel: Channel,
     pub(crate) clock: Clock,
     pub(crate) stop: CancellationToken,
+    pub(crate) metrics: Metrics,
     pub(crate) feeds: Arc<live::Feeds>,
     pub(crate) calendars: Arc<calendar::Calendars>,
     pub(crate) histories: Arc<history::Histories>,
@@ -79,11 +83,12 @@ pub(crate) struct Console {
 /// The console's routes: `/`, and everything below `/n/` and `/console/`. What they show comes over `channel`. Inside a
 /// runtime it begins to watch the buckets, until `options.stop`.
 pub fn router(channel: Channel, options: Options) -> Router {
-    let Options { clock, stop, secure, login } = options;
+    let Options { clock, stop, secure, metrics, login } = options;
     let console = Console {
         channel,
         clock,
         stop,
+        metrics,
         feeds: Arc::default(),
         calendars: Arc::default(),
         histories: Arc::default(),

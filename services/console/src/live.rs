@@ -13,6 +13,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use tokio::sync::Mutex;
+use tollgate_metrics::Bound;
 
 use crate::login::Session;
 use crate::now;
@@ -105,6 +106,7 @@ impl Feeds {
 pub(crate) async fn stream(visit: Visit) -> Response {
     let of = visit.session.as_ref().map_or("", Session::key_id);
     let Some(place) = Place::take(&visit.console.feeds.streams, of) else {
+        visit.console.metrics.refused(Bound::Pages);
         return (StatusCode::SERVICE_UNAVAILABLE, "Too many pages are open.\n").into_response();
     };
     let stop = visit.console.stop.clone();

@@ -14,6 +14,7 @@ use prost::Message as _;
 use prost_reflect::DynamicMessage;
 use tokio::sync::Semaphore;
 use tollgate_auth::Door;
+use tollgate_metrics::{Bound, Metrics};
 use tollgate_proto::FieldError;
 use tollgate_proto::json::dynamic_to_json;
 use tollgate_room::Room;
@@ -44,6 +45,7 @@ pub(crate) struct Gateway {
     /// Whose turn it is to read or write a large text.
     pub(crate) reading: Arc<Semaphore>,
     pub(crate) body_max_bytes: usize,
+    pub(crate) metrics: Metrics,
 }
 
 /// Answers a request for `/v1/…`.
@@ -212,6 +214,7 @@ async fn read_body(
     } else {
         let room = tokio::time::timeout(ROOM_MAX, gateway.bodies.clone().room(caller, bytes)).await;
         let Ok(room) = room else {
+            gateway.metrics.refused(Bound::Bodies);
             discard(head, body, max).await;
             let message = "too many large requests of this caller are under way; try again later";
             return Err(error::refusal(&Status::resource_exhausted(message)));

@@ -32,6 +32,7 @@ use axum::routing::any;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tollgate_auth::Door;
+use tollgate_metrics::Metrics;
 use tonic::service::Routes;
 
 pub use bodies::{Bodies, Roomy};
@@ -49,12 +50,18 @@ const LARGE_AT_ONCE: usize = 1;
 ///
 /// # Errors
 /// Annotations in the protos that cannot be served.
-pub fn rest(grpc: Routes, door: Door, bodies: Bodies, body_max_bytes: usize) -> Result<Router, GatewayError> {
+pub fn rest(
+    grpc: Routes,
+    door: Door,
+    bodies: Bodies,
+    body_max_bytes: usize,
+    metrics: Metrics,
+) -> Result<Router, GatewayError> {
     let pool = tollgate_proto::descriptor_pool();
     let table = table::Table::new(pool)?;
     let document = Bytes::from(openapi::document(pool, &table).to_string());
     let (table, grpc, reading) = (Arc::new(table), grpc.prepare(), Arc::new(Semaphore::new(LARGE_AT_ONCE)));
-    let gateway = Gateway { table, grpc, door, bodies, reading, body_max_bytes };
+    let gateway = Gateway { table, grpc, door, bodies, reading, body_max_bytes, metrics };
     Ok(Router::new()
         .route("/openapi.json", any(move |method| handler::document(method, document.clone())))
         .route("/v1/{*rest}", any(handler::answer))

@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 use tollgate_core::model::SECOND_US;
+use tollgate_metrics::Bound;
 use tollgate_store::StoreError;
 use tollgate_store::plan::OutboxLane;
 use tonic::Status;
@@ -108,6 +109,7 @@ impl ScheduleMaster {
         if waiting < WAITING_MAX {
             return Ok(());
         }
+        self.options().metrics.refused(Bound::Outbox);
         Err(Status::unavailable(format!(
             "namespaces/{namespace}: {waiting} changes wait to be told to their queue shards, which do not take them; up to \
              {WAITING_MAX} may wait; try again later"

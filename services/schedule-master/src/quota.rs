@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tollgate_metrics::Bound;
 use tollgate_room::Room;
 use tollgate_status::status;
 use tonic::metadata::MetadataMap;
@@ -178,7 +179,7 @@ impl ScheduleMaster {
                 "more writes than the quota `writes` lets in; allowed are {per_s} a second; try again in {:.1} s",
                 wait.as_secs_f64().max(0.1)
             );
-            exhausted(namespace, &what, Some(wait))
+            self.exhausted(namespace, &what, Some(wait))
         })
     }
 
@@ -203,7 +204,7 @@ impl ScheduleMaster {
             if has + new > allowed {
                 let has = if has > allowed { format!("more than {allowed}") } else { has.to_string() };
                 let what = format!("{has} schedules and {new} more; the quota `schedules` allows {allowed}");
-                return Err(exhausted(namespace, &what, None));
+                return Err(self.exhausted(namespace, &what, None));
             }
             self.inner.tally.note(What::Schedules, namespace, has + new, now_us);
         }
@@ -225,10 +226,15 @@ impl ScheduleMaster {
             let what = format!(
                 "{waiting} events that have not started and {new} more; the quota `waiting_events` allows {allowed}"
             );
-            return Err(exhausted(namespace, &what, None));
+            return Err(self.exhausted(namespace, &what, None));
         }
         self.inner.tally.note(What::Events, namespace, waiting + new, now_us);
         Ok(())
+    }
+
+    fn exhausted(&self, namespace: &str, what: &str, wait: Option<Duration>) -> Status {
+        self.options().metrics.refused(Bound::Quota);
+        exhausted(namespace, what, wait)
     }
 }
 

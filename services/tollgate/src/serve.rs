@@ -6,6 +6,7 @@ mod console;
 mod door;
 mod files;
 mod listen;
+mod reflection;
 mod sight;
 mod time;
 mod tls;
@@ -166,6 +167,7 @@ struct Entrance {
 /// What a process runs.
 struct Parts {
     routes: Routes,
+    metrics: Metrics,
     /// What `/metrics` and `/readyz` tell.
     sources: Sources,
     /// The web console's pages, where this process has them.
@@ -203,7 +205,7 @@ impl Parts {
         let (health, health_service) = tonic_health::server::health_reporter();
         let mut services = RoutesBuilder::default();
         services.add_service(health_service);
-        add_reflection(&mut services)?;
+        add_reflection(&mut services, &metrics)?;
         let mut roles = Vec::new();
         if config.roles.contains(&Role::Handler) {
             let handler = EventHandler::new(
@@ -253,11 +255,11 @@ impl Parts {
             roles.push(tokio::spawn(upkeep::run(store, clock, days, token)));
         }
         let console = if config.roles.contains(&Role::Console) {
-            Some(console::router(config, clock, address, stop, door, inside)?)
+            Some(console::router(config, (clock, &metrics), address, stop, door, inside)?)
         } else {
             None
         };
-        Ok(Self { routes: services.routes(), sources, console, roles, traces })
+        Ok(Self { routes: services.routes(), metrics, sources, console, roles, traces })
     }
 }
 
@@ -268,7 +270,7 @@ impl Parts {
 /// Whatever way a call comes, it goes through the door, which stands between all of them and the services.
 fn port(
     grpc: Routes,
-    sources: Sources,
+    (sources, metrics): (Sources, &Metrics),
     console: Option<axum::Router>,
     (door, hosts): (&Door, Hosts),
     config: &ServeConfig,
@@ -276,9 +278,10 @@ fn port(
     // The door is the outer one: nothing is read for a caller whom it refuses.
     let bodies = Bodies::new(config.message_max);
     let grpc = Routes::from(grpc.into_axum_router().layer(bodies.clone()).layer(door.clone()));
-    let rest = tollgate_gateway::rest(grpc.clone(), door.clone(), bodies, config.message_max)?;
-    let metrics = door::metrics(tollgate_metrics::router(sources), door, config.metrics_open);
-    let http = axum::Router::new().merge(rest).merge(metrics);
+    let rest =
+        tollgate_gateway::rest(grpc.clone(), door.clone(), bodies, config.message_max, metrics.clone())?;
+    let pages = door::metrics(tollgate_metrics::router(sources), door, config.metrics_open);
+    let http = axum::Router::new().merge(rest).merge(pages);
     let http = http.merge(console.unwrap_or_default());
     Ok(Port::new(grpc, http, hosts))
 }
@@ -295,13 +298,16 @@ async fn serve(
     let Entrance { listener, tls, door, connections, incoming, connections_max } = entrance;
     let address = listener.local_addr()?;
     let hosts = door::hosts(&config, address, &door);
-    let port = port(parts.routes, parts.sources, parts.console, (&door, hosts), &config)?;
+    let metrics = parts.metrics;
+    let port = port(parts.routes, (parts.sources, &metrics), parts.console, (&door, hosts), &config)?;
     if let Some(tls) = &tls {
-        tokio::spawn(tls.clone().watch(stop.clone()));
+        tokio::spawn(tls.clone().watch(metrics.clone(), stop.clone()));
     }
     let patience = Duration::from_millis(config.handshake_timeout_ms);
-    let limits = Limits { connections_max, patience };
-    tokio::spawn(listen::accept(listener, tls, limits, connections, close.clone()));
+    // Only the machine itself reaches a loopback address, mostly by one.
+    let divided = !address.ip().is_loopback();
+    let limits = Limits { connections_max, divided, patience };
+    tokio::spawn(listen::accept(listener, tls, limits, metrics, connections, close.clone()));
     let server = Server::builder()
         .accept_http1(true)
         .max_concurrent_streams(config.streams_max)
@@ -394,15 +400,16 @@ fn master_options(
 }
 
 /// Reflection in its two versions: many clients speak only the older one.
-fn add_reflection(services: &mut RoutesBuilder) -> anyhow::Result<()> {
+fn add_reflection(services: &mut RoutesBuilder, metrics: &Metrics) -> anyhow::Result<()> {
     let builder = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(tollgate_proto::FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let broken = "the proto descriptors are broken";
-    services.add_service(builder().build_v1().context(broken)?);
-    services.add_service(builder().build_v1alpha().context(broken)?);
+    let streams = reflection::Streams::new(metrics.clone());
+    services.add_service(streams.bound(builder().build_v1().context(broken)?));
+    services.add_service(streams.bound(builder().build_v1alpha().context(broken)?));
     Ok(())
 }
 

@@ -16,6 +16,7 @@ mod overlap;
 #[path = "../handle_simulation/random.rs"]
 mod random;
 mod release;
+mod removed;
 mod retry;
 mod tokens;
 mod unreadable;

@@ -28,9 +28,9 @@ states! {
     Moved, LongWay, Forwarded, Withdrawn, Revived, CancelledByHand, Deleted, Buffered, LimitBelowHeld, OutOfOrder,
     // Masters and emitters.
     MasterDied, Repaired, ClockJump, EmitterFrozen, EmitterDied, TaskRedone, EmittedTwice, EmittedStale, DoubtSettled,
-    WindowScannedAfterChange, TaskLost,
+    WindowScannedAfterChange, TaskLost, PutOff,
     // Holes that are known: see the README of the promises.
-    HoleUnreadMessage, HoleOvertakenUntold, HoleChangedBeforeScan,
+    HoleOvertakenUntold, HoleChangedBeforeScan,
 }
 
 /// Counters of one world, or of many.

@@ -309,23 +309,22 @@ impl World {
         self.totals.count(what);
     }
 
-    /// Whether a message that no shard has read makes this launch in another home than `home`, or will.
-    pub(crate) fn is_word_on_its_way(&self, uid: Uuid, launch_us: i64, home: u16) -> bool {
-        let makes = |shard: u16, message: &Message| match &message.control {
-            Control::ScheduleChanged { schedule, onward, .. } => {
-                let there = onward.last().copied().unwrap_or(shard);
-                schedule.uid == uid && there != home && schedule.launches_us.contains(&launch_us)
-            }
+    /// Whether a change of a schedule waits to be heard: in the outbox, or in the inbox of one of these shards.
+    pub(crate) fn is_unheard(&self, uid: Uuid, shards: &[u16]) -> bool {
+        let of = |message: &Message| match &message.control {
+            Control::ScheduleChanged { schedule, .. } => schedule.uid == uid,
             _ => false,
         };
-        let will_make = |event: &Event| match event {
-            Event::Tell(told) => told.makes(uid, launch_us).is_some_and(|there| there != home),
-            Event::Post(shard, message) => makes(*shard, message),
+        // What has been told and not become visible is in the outbox still.
+        let in_outbox = |event: &Event| match event {
+            Event::Tell(told) => told.uid() == uid,
+            Event::Post(_, message) => of(message),
             _ => false,
         };
-        let mut unread = self.stores.iter().zip(0_u16..);
-        unread.any(|(store, shard)| store.inbox.values().any(|message| makes(shard, message)))
-            || self.events.values().any(will_make)
+        let mut inboxes = shards.iter().map(|shard| &self.stores[usize::from(*shard)].inbox);
+        self.master.is_untold(uid)
+            || self.events.values().any(in_outbox)
+            || inboxes.any(|inbox| inbox.values().any(of))
     }
 
     pub(crate) fn after(&mut self, us: i64, event: Event) {

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tollgate_auth::{Access, Door, Scope};
 use tollgate_clock::Clock;
 use tollgate_console::{Admit, Login, Options, Visitor};
+use tollgate_metrics::Metrics;
 use tonic::transport::Endpoint;
 
 use super::listen::Inside;
@@ -26,7 +27,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// An address that is none.
 pub(super) fn router(
     config: &ServeConfig,
-    clock: Clock,
+    (clock, metrics): (Clock, &Metrics),
     address: SocketAddr,
     stop: &CancellationToken,
     door: &Door,
@@ -46,7 +47,8 @@ pub(super) fn router(
     tracing::info!("the console is at {}://{}/", config.scheme(), own(address));
     let secure = config.tls_cert.is_some();
     let stop = stop.child_token();
-    let options = Options { clock, stop, secure, login: login(door).map(|admit| Login { admit, secure }) };
+    let metrics = metrics.clone();
+    let options = Options { clock, stop, secure, metrics, login: login(door).map(|admit| Login { admit, secure }) };
     Ok(tollgate_console::router(channel, options))
 }
 

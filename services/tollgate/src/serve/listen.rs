@@ -3,13 +3,15 @@
 //!
 //! In: a listener. Out: connections for the HTTP server, each with what it has shown of its other end. Invariants: a
 //! handshake delays no other connection; one that has not begun a request in time is closed, and before that if somebody
-//! else needs its place, so that connections which nobody uses keep nobody out. Not here: requests.
+//! else needs its place ([`places`]), so that connections which nobody uses keep nobody out. Not here: requests.
 
-use std::collections::VecDeque;
+mod places;
+
 use std::future::poll_fn;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -17,15 +19,17 @@ use http::Uri;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Sleep;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
-use tollgate_auth::Origin;
+use tollgate_auth::{self as auth, Origin};
+use tollgate_metrics::{Bound, Metrics};
 use tonic::transport::server::Connected;
 use tower_service::Service;
 
 use super::tls::{self, Tls};
+use places::{Place, Places, Taken, address_of};
 
 /// What one connection carries for the process's own console, in bytes, either way.
 const INSIDE_BYTES: usize = 256 * 1024;
@@ -41,6 +45,8 @@ const BREATH: Duration = Duration::from_millis(50);
 pub(super) struct Limits {
     /// Open at once.
     pub(super) connections_max: usize,
+    /// Whether one address leaves some to others: where all callers have the same, there are no others.
+    pub(super) divided: bool,
     /// From a connection to the beginning of its first request.
     pub(super) patience: Duration,
 }
@@ -59,10 +65,12 @@ pub(super) fn queue() -> (Sender, Receiver) {
 pub(super) struct Connection {
     io: Io,
     origin: Origin,
+    /// Where its other end is.
+    address: Option<IpAddr>,
     /// Until its first request has begun.
     beginning: Option<Beginning>,
     /// Its place among those that may be open.
-    _place: Option<OwnedSemaphorePermit>,
+    _place: Option<Place>,
 }
 
 /// A connection that has not begun a request.
@@ -76,9 +84,9 @@ struct Beginning {
 }
 
 impl Beginning {
-    fn now(patience: Duration, idle: &Idle) -> Self {
+    fn now(patience: Duration, evicted: oneshot::Receiver<()>) -> Self {
         let late = Box::pin(tokio::time::sleep(patience));
-        Self { missing: BEGINNING_BYTES, late, evicted: idle.add() }
+        Self { missing: BEGINNING_BYTES, late, evicted }
     }
 
     /// Why it is over, if it is.
@@ -91,33 +99,6 @@ impl Beginning {
     }
 }
 
-/// Connections that have not begun a request, oldest first; some have, or have gone.
-#[derive(Clone, Default)]
-struct Idle(Arc<Mutex<VecDeque<oneshot::Sender<()>>>>);
-
-impl Idle {
-    fn add(&self) -> oneshot::Receiver<()> {
-        let (sender, evicted) = oneshot::channel();
-        let mut all = self.lock();
-        while all.front().is_some_and(oneshot::Sender::is_closed) {
-            all.pop_front();
-        }
-        all.push_back(sender);
-        evicted
-    }
-
-    /// Closes the oldest; false where there is none.
-    fn evict(&self) -> bool {
-        let mut all = self.lock();
-        std::iter::from_fn(|| all.pop_front()).any(|oldest| oldest.send(()).is_ok())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<oneshot::Sender<()>>> {
-        // Each change is one call on the queue, so a panic elsewhere leaves nothing half done.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 enum Io {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
@@ -126,7 +107,7 @@ enum Io {
 
 impl Connection {
     fn inside(stream: DuplexStream) -> Self {
-        Self { io: Io::Inside(stream), origin: Origin::Inside, beginning: None, _place: None }
+        Self { io: Io::Inside(stream), origin: Origin::Inside, address: None, beginning: None, _place: None }
     }
 }
 
@@ -135,7 +116,6 @@ impl Connection {
 struct Way {
     tls: Option<Arc<Tls>>,
     patience: Duration,
-    idle: Idle,
     sender: Sender,
 }
 
@@ -144,19 +124,20 @@ pub(super) async fn accept(
     listener: TcpListener,
     tls: Option<Arc<Tls>>,
     limits: Limits,
+    metrics: Metrics,
     sender: Sender,
     close: CancellationToken,
 ) {
-    let places = Arc::new(Semaphore::new(limits.connections_max));
-    let way = Way { tls, patience: limits.patience, idle: Idle::default(), sender };
+    let places = Places::new(limits.connections_max, limits.divided);
+    let way = Way { tls, patience: limits.patience, sender };
     let mut full = false;
     loop {
         let accepted = tokio::select! {
             () = close.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, address) = match accepted {
+            Ok((stream, address)) => (stream, address_of(address.ip())),
             Err(error) => {
                 tracing::warn!(%error, "a connection cannot be accepted");
                 tokio::time::sleep(BREATH).await;
@@ -165,42 +146,42 @@ pub(super) async fn accept(
         };
         // Small answers are not to wait for more; where it cannot be set, they do.
         let _as_it_is = stream.set_nodelay(true);
-        if let Ok(place) = places.clone().try_acquire_owned() {
-            full = false;
-            let begun = Beginning::now(way.patience, &way.idle);
-            if way.tls.is_some() {
-                tokio::spawn(way.clone().go(stream, place, begun));
-            } else if !way.clone().go(stream, place, begun).await {
-                return;
-            }
-            continue;
-        }
-        if !std::mem::replace(&mut full, true) {
+        let taken = places.take(address);
+        let is_full = match &taken {
+            Ok(taken) => taken.was_full,
+            Err(bound) => *bound == Bound::Connections,
+        };
+        if is_full && !full {
             tracing::warn!(
-                "{} connections are open, connections_max; for one more, the oldest that has not begun a request is closed, or \
-                 it is itself",
+                "{} connections are open, connections_max; for one more, one that has not begun a request is closed, or it is \
+                 itself",
                 limits.connections_max
             );
         }
-        // Whoever says nothing is not to keep out who does.
-        if way.idle.evict() {
-            let (places, way) = (places.clone(), way.clone());
-            tokio::spawn(async move {
-                let begun = Beginning::now(way.patience, &way.idle);
-                if let Ok(Ok(place)) = tokio::time::timeout(way.patience, places.acquire_owned()).await {
-                    way.go(stream, place, begun).await;
+        full = is_full;
+        match taken {
+            Ok(taken) if way.tls.is_some() => drop(tokio::spawn(way.clone().go(stream, taken))),
+            Ok(taken) => {
+                if !way.clone().go(stream, taken).await {
+                    return;
                 }
-            });
+            }
+            Err(bound) => {
+                tracing::debug!(%address, ?bound, "a connection is closed at once");
+                metrics.refused(bound);
+            }
         }
     }
 }
 
 impl Way {
     /// Brings a connection to the server; false if that has stopped.
-    async fn go(self, stream: TcpStream, place: OwnedSemaphorePermit, mut begun: Beginning) -> bool {
+    async fn go(self, stream: TcpStream, taken: Taken) -> bool {
+        let Taken { place, evicted, .. } = taken;
+        let (mut begun, address) = (Beginning::now(self.patience, evicted), Some(place.address()));
         let Some(tls) = self.tls else {
             let (io, origin) = (Io::Plain(stream), Origin::Plain);
-            let connection = Connection { io, origin, beginning: Some(begun), _place: Some(place) };
+            let connection = Connection { io, origin, address, beginning: Some(begun), _place: Some(place) };
             return self.sender.send(Ok(connection)).await.is_ok();
         };
         let shaken = tokio::select! {
@@ -220,16 +201,16 @@ impl Way {
         let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).map(tls::name_of);
         let origin = shown.map_or(Origin::Plain, Origin::Certificate);
         let io = Io::Tls(Box::new(stream));
-        let connection = Connection { io, origin, beginning: Some(begun), _place: Some(place) };
+        let connection = Connection { io, origin, address, beginning: Some(begun), _place: Some(place) };
         self.sender.send(Ok(connection)).await.is_ok()
     }
 }
 
 impl Connected for Connection {
-    type ConnectInfo = Origin;
+    type ConnectInfo = auth::Connection;
 
-    fn connect_info(&self) -> Origin {
-        self.origin.clone()
+    fn connect_info(&self) -> auth::Connection {
+        auth::Connection { origin: self.origin.clone(), address: self.address }
     }
 }
 

@@ -18,6 +18,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use tokio_util::sync::CancellationToken;
+use tollgate_metrics::Metrics;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 use webpki::EndEntityCert;
 
@@ -25,6 +26,11 @@ use crate::config::ServeConfig;
 
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_secs(2);
+
+/// A certificate that ends within so many seconds (a week) is named in the log.
+const SOON_S: i64 = 7 * 86_400;
+/// The end of the year 9999, after which no certificate ends, in seconds since the epoch.
+const LAST_S: u64 = 253_402_300_800;
 
 /// Where the certificates are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,9 +98,20 @@ impl Tls {
     }
 
     /// Takes changed files up until `stop`.
-    pub(super) async fn watch(self: Arc<Self>, stop: CancellationToken) {
-        let mut refused = String::new();
+    pub(super) async fn watch(self: Arc<Self>, metrics: Metrics, stop: CancellationToken) {
+        let (mut refused, mut told_s) = (String::new(), None);
         loop {
+            let end_s = self.end_s();
+            if let Some(end_s) = end_s {
+                metrics.certificate_ends(end_s);
+            }
+            metrics.certificate_stale(!refused.is_empty());
+            let left_s = end_s.map(|end_s| end_s.saturating_sub_unsigned(UnixTime::now().as_secs()));
+            if left_s.is_some_and(|left_s| left_s < SOON_S) && told_s != end_s {
+                let at = end_s.map(moment);
+                tracing::warn!(at, "the port's certificate ends soon, or has ended, and there is no other one");
+                told_s = end_s;
+            }
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(LOOK) => {}
@@ -114,6 +131,19 @@ impl Tls {
                     }
                 }
             }
+        }
+    }
+
+    /// When the port's certificate ends, in seconds since the epoch.
+    fn end_s(&self) -> Option<i64> {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        let chain = certificates("tls_cert", &self.files.certificate, &current.0.certificate).ok()?;
+        let parsed = EndEntityCert::try_from(chain.first()?).ok()?;
+        // Nothing else says it: when all have ended, this one has, and its end is in the refusal.
+        let last = UnixTime::since_unix_epoch(Duration::from_secs(LAST_S));
+        match check(&parsed, last) {
+            Err(webpki::Error::CertExpired { not_after, .. }) => i64::try_from(not_after.as_secs()).ok(),
+            _ => None,
         }
     }
 
@@ -142,21 +172,29 @@ fn good_now(files: &Files, texts: &Texts, now: UnixTime) -> anyhow::Result<()> {
     let Some(own) = chain.first() else { return Ok(()) };
     let parsed = EndEntityCert::try_from(own)
         .with_context(|| format!("tls_cert: {:?} cannot be read", files.certificate))?;
-    let usage = webpki::KeyUsage::server_auth();
-    // Its time is looked at first, and nobody's signature is known here.
-    match parsed.verify_for_usage(&[], &[], &[], now, usage, None, None) {
+    match check(&parsed, now) {
         Err(webpki::Error::CertExpired { not_after, .. }) => {
-            bail!("tls_cert: {:?} has expired, at {}", files.certificate, moment(not_after))
+            bail!("tls_cert: {:?} has expired, at {}", files.certificate, moment_of(not_after))
         }
         Err(webpki::Error::CertNotValidYet { not_before, .. }) => {
-            bail!("tls_cert: {:?} is not valid yet, but from {} on", files.certificate, moment(not_before))
+            bail!("tls_cert: {:?} is not valid yet, but from {} on", files.certificate, moment_of(not_before))
         }
         _ => Ok(()),
     }
 }
 
-fn moment(at: UnixTime) -> String {
-    let at = i64::try_from(at.as_secs()).ok().and_then(|at| chrono::DateTime::from_timestamp(at, 0));
+/// Checks a certificate's time, which is looked at before anything else: nobody's signature is known here.
+fn check(certificate: &EndEntityCert<'_>, now: UnixTime) -> Result<(), webpki::Error> {
+    let usage = webpki::KeyUsage::server_auth();
+    certificate.verify_for_usage(&[], &[], &[], now, usage, None, None).map(drop)
+}
+
+fn moment_of(at: UnixTime) -> String {
+    moment(i64::try_from(at.as_secs()).unwrap_or(i64::MAX))
+}
+
+fn moment(at_s: i64) -> String {
+    let at = chrono::DateTime::from_timestamp(at_s, 0);
     at.map_or_else(|| "a time far away".to_owned(), |at| at.to_rfc3339())
 }
 
