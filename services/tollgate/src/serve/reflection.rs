@@ -81,7 +81,8 @@ where
         let mut inner = std::mem::replace(&mut self.inner, fresh);
         Box::pin(async move {
             let address = Connection::address_of(request.extensions());
-            let Ok(room) = tokio::time::timeout(streams.patience, streams.rooms.take(address, 1)).await else {
+            let Ok(room) = tokio::time::timeout(streams.patience, streams.rooms.take(address, 1)).await
+            else {
                 streams.metrics.refused(Bound::Reflection);
                 let text = "too many streams of reflection are open; close some, or try again later";
                 return Ok(Status::resource_exhausted(text).into_http());
