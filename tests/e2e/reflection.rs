@@ -1,10 +1,16 @@
 //! What generic clients (grpcurl, health probes) need: reflection in both versions, and health.
 
+use std::net::IpAddr;
+
 use tollgate_tests::{Database, Kind, Service};
+use tonic::Code;
 use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 
 const SERVICE: &str = "tollgate.v1.EventHandlerService";
 
@@ -42,5 +48,32 @@ async fn generic_clients_find_their_way() {
     let request = HealthCheckRequest { service: SERVICE.to_owned() };
     let health = HealthClient::new(channel).check(request).await.unwrap().into_inner();
     assert_eq!(health.status(), ServingStatus::Serving);
+    service.stop().await;
+}
+
+/// Streams whose other end reads nothing are bounded, those of one address first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_that_nobody_reads_are_bounded() {
+    let database = Database::new(Kind::Sqlite).await;
+    let service = Service::start(&database).await;
+    let begin = async |from: &str| {
+        let from: IpAddr = from.parse().unwrap();
+        let endpoint = Channel::from_shared(service.url().to_owned()).unwrap().local_address(Some(from));
+        let channel = endpoint.initial_stream_window_size(1).connect().await.unwrap();
+        let symbol = MessageRequest::FileContainingSymbol(SERVICE.to_owned());
+        let request = ServerReflectionRequest { host: String::new(), message_request: Some(symbol) };
+        // It asks once, and stays.
+        let asked = tokio_stream::StreamExt::chain(tokio_stream::iter([request]), tokio_stream::pending());
+        ServerReflectionClient::new(channel).server_reflection_info(asked).await
+    };
+    let mut unread = Vec::new();
+    for _ in 0..8 {
+        unread.push(begin("127.0.0.2").await.unwrap());
+    }
+    let refused = begin("127.0.0.2").await.err().map(|status| status.code());
+    assert_eq!(refused, Some(Code::ResourceExhausted));
+    assert!(begin("127.0.0.3").await.is_ok(), "another address has its own");
+    unread.pop();
+    assert!(begin("127.0.0.2").await.is_ok());
     service.stop().await;
 }

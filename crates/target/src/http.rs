@@ -57,6 +57,7 @@ pub(crate) struct Http {
     origin: Arc<Origin>,
     pauses: Pauses,
     answer_max_bytes: usize,
+    retry_after_max_ms: i64,
     clock: Clock,
 }
 
@@ -80,9 +81,17 @@ impl Http {
         let places = Places::new(names.guard.clone());
         let idle_max = options.idle_connections_per_host_max;
         let connections = Connections::new(connector, names, options.connections_max, idle_max);
-        let answer_max_bytes = options.answer_max_bytes;
+        let (answer_max_bytes, retry_after_max_ms) = (options.answer_max_bytes, options.retry_after_max_ms);
         let clock = options.clock.clone();
-        Ok(Self { connections, places, origin, pauses: Pauses::default(), answer_max_bytes, clock })
+        Ok(Self {
+            connections,
+            places,
+            origin,
+            pauses: Pauses::default(),
+            answer_max_bytes,
+            retry_after_max_ms,
+            clock,
+        })
     }
 
     /// Delivers one event once.
@@ -181,7 +190,7 @@ impl Http {
     }
 
     fn judge(&self, answer: &Answer, namespace: &str, host: &str) -> Sent {
-        let sent = answer.verdict(Utc::now);
+        let sent = answer.verdict(self.retry_after_max_ms, Utc::now);
         match (answer.status.as_u16(), &sent) {
             (429 | 503, Sent::Refused { retry_after_ms: Some(wish_ms @ 1..), .. }) => {
                 self.pauses.pause(namespace, host, span(*wish_ms), Instant::now());

@@ -48,6 +48,12 @@ impl Leave {
         self.0.began + deadline
     }
 
+    /// Waits for something that a delivery with a deadline of this length needs before it can leave; none where its turn came too
+    /// late.
+    pub async fn in_turn<T>(&self, deadline: Duration, turn: impl Future<Output = T>) -> Option<T> {
+        tokio::time::timeout_at(self.turn_until(deadline), turn).await.ok()
+    }
+
     /// By when a delivery must have had its turn: the rest is its target's.
     pub(crate) fn turn_until(&self, deadline: Duration) -> Instant {
         self.0.began + deadline / 2

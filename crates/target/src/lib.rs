@@ -51,6 +51,8 @@ pub struct TargetOptions {
     /// Connections to HTTP targets in use at once, and SQS calls; no schedule, target or namespace gets all of them. A quarter
     /// more may be idle.
     pub connections_max: usize,
+    /// The longest pause that a target gets by `Retry-After`, in milliseconds.
+    pub retry_after_max_ms: i64,
     /// Names that are looked up at once, each by a thread; no namespace gets all of them.
     pub lookups_max: usize,
     /// How names are looked up.
@@ -77,6 +79,7 @@ impl Default for TargetOptions {
             idle_connections_per_host_max: 1_024,
             connect_timeout_ms: 5_000,
             connections_max: 8_192,
+            retry_after_max_ms: 24 * 3_600_000,
             lookups_max: 64,
             lookup: Lookup::default(),
             sqs_endpoints: None,

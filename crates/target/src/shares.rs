@@ -337,7 +337,8 @@ mod tests {
 
     /// All that a namespace gets with several targets and schedules.
     fn greedy(shares: &Shares, namespace: usize) -> Vec<Place> {
-        let of = |schedule: u32| of(&format!("n{namespace}"), &format!("o{namespace} {}", schedule % 4), schedule);
+        let of =
+            |schedule: u32| of(&format!("n{namespace}"), &format!("o{namespace} {}", schedule % 4), schedule);
         (0..16).flat_map(|schedule| all(shares, of(16 * namespace as u32 + schedule))).collect()
     }
 

@@ -50,6 +50,12 @@ pub(crate) async fn act(visit: Visit, Path(Id { id }): Path<Id>, Form(order): Fo
     }
 }
 
+/// An event's name without the token at its end, `<shard>-<run>-<index>`.
+fn without_token(name: &str) -> &str {
+    let start = name.rfind('/').map_or(0, |slash| slash + 1);
+    name[start..].match_indices('-').nth(2).map_or(name, |(end, _)| &name[..start + end])
+}
+
 /// Gives an event's token back in an operator's name; what that came to, for the page that follows.
 pub(crate) async fn release(
     visit: &Visit,
@@ -67,7 +73,8 @@ pub(crate) async fn release(
         return Err(Problem::invalid("reason", "", "why the token is freed, for the next operator"));
     }
     let request = v1::ReleaseTokenRequest {
-        name: name.to_owned(),
+        // A visitor with a key acts by it, and not by the token: so the audit log has it.
+        name: if visit.session.is_some() { without_token(name) } else { name }.to_owned(),
         outcome: outcome.into(),
         message: format!("freed by {}: {}", visit.actor, reason.trim()),
         ..v1::ReleaseTokenRequest::default()

@@ -15,6 +15,7 @@ use tollgate_status::status as store_status;
 use tonic::Status;
 
 use crate::Shared;
+use crate::by_key::has_changed;
 use crate::peers::Asked;
 use crate::routes::{Input, Replied};
 pub(crate) use wire::{extended_from_wire, extended_to_wire, released_from_wire, released_to_wire};
@@ -29,7 +30,7 @@ pub(crate) struct Addressed {
     pub(crate) event: EventRef,
     pub(crate) namespace: Option<String>,
     /// Whether the caller left the token out: what other processes are told has it.
-    by_key: bool,
+    pub(crate) by_key: bool,
 }
 
 /// What a release came to, before it is put into the form of the call.
@@ -123,7 +124,7 @@ impl Shared {
             request.name = completed;
         }
         // What is boxed here and below is rare and far larger than the rest, for which each of a thousand releases would have room.
-        match self.release_anywhere(&request, &at, &release).await {
+        let released = match self.release_anywhere(&request, &at, &release).await {
             Asked::Answer(replied) => self.replied(&at, replied).await,
             Asked::Nobody => Box::pin(self.post_release(&request, &at, release)).await,
             Asked::Unclear if is_repeatable(&release) => {
@@ -132,7 +133,14 @@ impl Shared {
             Asked::Unclear => Err(Released::Failed(Status::unavailable(
                 "the event's handler did not answer; try again, with the attempt",
             ))),
+        };
+        if at.by_key
+            && let Ok(Released::Status(response)) = &released
+            && has_changed(response)
+        {
+            Box::pin(self.note_by_key(access, &at, "release")).await;
         }
+        released
     }
 
     /// What an owner's answer is to the caller.
@@ -290,6 +298,9 @@ impl Shared {
         }
         match self.extend_anywhere(&request, &at, ttl_ms).await {
             Some(Replied::Answer(Answer::Extended { remaining_ms })) => {
+                if at.by_key {
+                    Box::pin(self.note_by_key(access, &at, "extend")).await;
+                }
                 Ok(v1::ExtendTokenResponse { remaining: Some(convert::duration_of_ms(remaining_ms)) })
             }
             Some(Replied::Answer(Answer::Late)) => Err(Status::failed_precondition(

@@ -10,6 +10,7 @@
 
 mod answers;
 mod attempts;
+mod by_key;
 mod membership;
 mod news;
 mod outage;

@@ -1,11 +1,14 @@
 //! Decides how many bytes of payloads are on their way at once: each delivery has a copy of its own.
 //!
 //! In: a delivery that is about to begin. Out: room for its payload, as soon as there is some; small ones need none. Invariants:
-//! one namespace leaves room for the others; nothing is written while a delivery waits here, and the wait is inside its deadline. Not
-//! here: how many deliveries there are.
+//! one namespace leaves room for the others; nothing is written while a delivery waits here, and the wait ends with half of its
+//! deadline, as for every other turn. Not here: how many deliveries there are.
 
-use tollgate_core::model::RunSpec;
+use std::time::Duration;
+
+use tollgate_core::model::{RunSpec, Target};
 use tollgate_room::{Room, Rooms};
+use tollgate_target::Leave;
 
 /// Payloads up to here need no room: deliveries bound them.
 const SMALL_BYTES: usize = 4 * 1024;
@@ -23,9 +26,15 @@ impl Payloads {
         Self(Rooms::new(units, units.div_ceil(4)))
     }
 
-    /// Waits for room for a delivery's payload.
-    pub(crate) async fn room(&self, spec: &RunSpec) -> Option<Room> {
-        self.room_of(&spec.namespace, spec.payload.json.len()).await
+    /// Waits for room for a delivery's payload, as long as the delivery may wait for its turn.
+    ///
+    /// # Errors
+    /// Why it cannot leave.
+    pub(crate) async fn room(&self, spec: &RunSpec, leave: &Leave) -> Result<Option<Room>, String> {
+        let room = self.room_of(&spec.namespace, spec.payload.json.len());
+        let late =
+            || "not sent: the payloads of its namespace that are on their way leave no room".to_owned();
+        leave.in_turn(deadline(&spec.target), room).await.ok_or_else(late)
     }
 
     async fn room_of(&self, namespace: &str, bytes: usize) -> Option<Room> {
@@ -36,11 +45,54 @@ impl Payloads {
     }
 }
 
+fn deadline(target: &Target) -> Duration {
+    let deadline_ms = match target {
+        Target::Http { http, .. } => http.deadline_ms,
+        Target::Sqs { sqs, .. } => sqs.deadline_ms,
+    };
+    Duration::from_millis(u64::try_from(deadline_ms).unwrap_or(0))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use tollgate_core::model::{CheckAgain, HttpTarget, OverlapRule, Payload, ReleaseMode, RetryPolicy};
+    use uuid::Uuid;
 
     use super::*;
+
+    fn large(deadline_ms: i64) -> RunSpec {
+        let http = HttpTarget { url: String::new(), headers: Default::default(), secret: None, deadline_ms };
+        RunSpec {
+            schedule_uid: Uuid::nil(),
+            generation: 1,
+            namespace: "a".to_owned(),
+            schedule_id: "s".to_owned(),
+            policy_uid: None,
+            policy_id: None,
+            target: Target::Http { http, release: ReleaseMode::TargetDefault },
+            payload: Payload { json: "7".repeat(8 * 1024), ..Payload::default() },
+            retry: RetryPolicy::default(),
+            overlap: OverlapRule::Allow,
+            finish_by_s: None,
+            spread_s: None,
+            check_again: CheckAgain::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn who_finds_no_room_in_time_does_not_leave() {
+        let payloads = Payloads::new(1024 * 1024);
+        let _held = payloads.room_of("a", 256 * 1024).await;
+        let room = async |spec: RunSpec| {
+            tokio::time::timeout(Duration::from_secs(20), payloads.room(&spec, &Leave::always())).await
+        };
+        let waited = room(large(100)).await;
+        assert!(matches!(waited, Ok(Err(_))), "the wait has no end of its own");
+        let small = RunSpec { payload: Payload::default(), ..large(100) };
+        assert!(matches!(room(small).await, Ok(Ok(None))));
+        let other = RunSpec { namespace: "b".to_owned(), ..large(100) };
+        assert!(matches!(room(other).await, Ok(Ok(Some(_)))));
+    }
 
     async fn soon(payloads: &Payloads, namespace: &str, bytes: usize) -> Option<Option<Room>> {
         tokio::time::timeout(Duration::from_millis(50), payloads.room_of(namespace, bytes)).await.ok()

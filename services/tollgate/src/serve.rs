@@ -351,6 +351,7 @@ fn target_options(config: &ServeConfig, auth: Auth, files: Files) -> TargetOptio
         allow_private_addresses: config.private_addresses(auth),
         sqs_endpoints: config.allowed_endpoints(auth),
         connections_max: files.targets_max,
+        retry_after_max_ms: config.retry_after_max_s * 1_000,
         ..TargetOptions::default()
     }
 }

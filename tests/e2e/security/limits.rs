@@ -1,15 +1,16 @@
 //! Limits: messages that are too large, too many connections, connections that say nothing.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tollgate_proto::v1::CreateScheduleRequest;
 use tollgate_tests::resources::PARENT;
 use tollgate_tests::{Database, Kind, Service, wait_for};
 use tonic::Code;
 
-use super::curl;
+use super::{Served, curl};
 
 fn address(service: &Service) -> String {
     service.url().trim_start_matches("http://").to_owned()
@@ -82,4 +83,47 @@ async fn silent_connections_are_closed_and_their_number_is_bounded() {
     // The connection that is in use has outlived all that.
     assert_eq!(service.held_count().await, 0);
     service.stop().await;
+}
+
+/// A connection from one of the machine's own addresses, with a request on it that has been answered; none where it is closed.
+async fn asks(from: &str, to: SocketAddr) -> Option<TcpStream> {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::new(from.parse().unwrap(), 0)).unwrap();
+    let mut stream = socket.connect(to).await.unwrap();
+    stream.write_all(b"GET /livez HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n").await.ok()?;
+    let mut begin = [0; 12];
+    let read = tokio::time::timeout(Duration::from_secs(10), stream.read_exact(&mut begin)).await;
+    read.expect("it is neither answered nor closed").ok()?;
+    (&begin == b"HTTP/1.1 200").then_some(stream)
+}
+
+/// The port of a service that others can reach.
+fn port(served: &Served) -> SocketAddr {
+    let port = served.url.rsplit_once(':').unwrap().1;
+    format!("127.0.0.1:{port}").parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_address_leaves_connections_to_others() {
+    let database = Database::new(Kind::Sqlite).await;
+    let flags = ["--listen", "0.0.0.0:0", "--auth", "insecure", "--connections-max", "16"];
+    let served = Served::start(&database, &flags);
+    let to = port(&served);
+    // None of them is idle in the eyes of the port: each has had a request.
+    let mut greedy = Vec::new();
+    for _ in 0..20 {
+        greedy.extend(asks("127.0.0.2", to).await);
+    }
+    assert_eq!(greedy.len(), 8);
+    let mut neighbour = Vec::new();
+    for _ in 0..4 {
+        neighbour.push(asks("127.0.0.3", to).await.expect("the places are all taken"));
+    }
+    let (code, metrics) = curl(&[&format!("http://{to}/metrics")]);
+    let refused = metrics.lines().find(|line| line.contains("connections_of_address")).unwrap();
+    assert_eq!((code, refused), (200, "tollgate_refused_total{bound=\"connections_of_address\"} 12"));
+    assert!(served.log().contains("refused for want of room"), "{}", served.log());
+    // Whoever closes some may open some.
+    greedy.truncate(4);
+    wait_for("a place", 10, async || asks("127.0.0.2", to).await).await;
 }

@@ -140,6 +140,17 @@ async fn the_port_speaks_tls_and_takes_a_new_certificate_up() {
     assert_eq!(status(&ca).code, 1, "the old one is still shown");
     let mut handler = EventHandlerServiceClient::new(wire(open, Some(&format!("Bearer {admin}"))));
     handler.get_handler_status(tollgate_proto::v1::GetHandlerStatusRequest::default()).await.unwrap();
+    let metrics = || {
+        let (code, text) =
+            curl(&["--cacert", &other.path("ca.pem"), "-H", &bearer, &format!("{}/metrics", served.url)]);
+        assert_eq!(code, 200, "{text}");
+        text
+    };
+    let end = metrics()
+        .lines()
+        .find_map(|line| line.strip_prefix("tollgate_certificate_end_seconds ")?.parse::<f64>().ok());
+    assert!(end.is_some_and(|end_s| end_s > chrono::Utc::now().timestamp() as f64), "{end:?}");
+    assert!(metrics().contains("\ntollgate_certificate_stale 0"));
     // One that has expired, or is not good yet, is not taken, and named.
     let files = ["node.pem", "node.key"].map(|file| (authority.path(file), authority.text(file)));
     for (word, days) in [("has expired", -400..-30), ("is not valid yet", 30..400)] {
@@ -147,6 +158,10 @@ async fn the_port_speaks_tls_and_takes_a_new_certificate_up() {
         wait_for("the warning", 15, async || served.log().contains(word).then_some(())).await;
         assert!(served.log().contains("stay as they were: tls_cert"), "{}", served.log());
         assert_eq!(status(&other.path("ca.pem")).code, 0, "the one before is shown no more");
+        wait_for("the metric", 15, async || {
+            metrics().contains("\ntollgate_certificate_stale 1").then_some(())
+        })
+        .await;
     }
     for (path, text) in files {
         std::fs::write(path, text).unwrap();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tollgate_proto::v1::{
     BatchReleaseTokensRequest, CreatePolicyRequest, CreateScheduleRequest, ExplainEventRequest,
-    ExtendTokenRequest, GetEventRequest, GetHandlerStatusRequest, ListEventsRequest, ListRunsRequest,
-    ReleaseStatus, ReleaseTokenRequest, TriggerScheduleRequest,
+    ExtendTokenRequest, GetEventRequest, GetHandlerStatusRequest, ListAuditEntriesRequest, ListEventsRequest,
+    ListRunsRequest, ReleaseStatus, ReleaseTokenRequest, TriggerScheduleRequest,
 };
 use tollgate_tests::resources::{PARENT, http, once, policy, schedule_name, soon};
 use tollgate_tests::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
@@ -200,4 +200,48 @@ async fn readers_see_no_tokens(
 fn cut(id: &str) -> (&str, &str) {
     let (at, _) = id.match_indices('-').nth(2).unwrap();
     (&id[..at], &id[at + 1..])
+}
+
+/// What an operator does by a key alone stands in the audit log; what comes with the token does not, whatever key is beside it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_key_releases_stands_in_the_audit_log() {
+    let World { service, consumer, admin, releaser, .. } = world(Releases::Unary, Conduct::keep, 5).await;
+    let ids = wait_for("the events", 30, async || {
+        let arrivals = consumer.notes.arrivals();
+        (arrivals.len() == 5)
+            .then(|| arrivals.into_iter().map(|arrival| arrival.event_id).collect::<Vec<_>>())
+    })
+    .await;
+    let bare: Vec<String> =
+        ids.iter().map(|id| id.splitn(4, '-').take(3).collect::<Vec<_>>().join("-")).collect();
+    let full = |id: &str| format!("{PARENT}/events/{id}");
+    let (mut ops, mut medic) = (handler(&service, Some(&admin)), handler(&service, Some(&releaser)));
+    // With the token: a consumer's, with a key or without.
+    ops.release_token(release(&ids[0])).await.unwrap();
+    ops.extend_token(ExtendTokenRequest { name: ids[1].clone(), ..Default::default() }).await.unwrap();
+    medic.extend_token(ExtendTokenRequest { name: bare[1].clone(), ..Default::default() }).await.unwrap();
+    medic.release_token(release(&full(&bare[1]))).await.unwrap();
+    // The second time nothing happens.
+    medic.release_token(release(&full(&bare[1]))).await.unwrap();
+    // One that reaches all namespaces, and names none.
+    let releases = vec![release(&bare[2]), release(&bare[3]), release(&ids[4])];
+    ops.batch_release_tokens(BatchReleaseTokensRequest { releases, ..Default::default() }).await.unwrap();
+    let request = ListAuditEntriesRequest { parent: PARENT.to_owned(), ..Default::default() };
+    let entries = master(&service, Some(&admin)).list_audit_entries(request).await.unwrap().into_inner();
+    let mut found: Vec<(String, String, String)> = entries
+        .audit_entries
+        .into_iter()
+        .filter(|entry| entry.resource.contains("/events/"))
+        .map(|entry| (entry.actor, entry.action, entry.resource))
+        .collect();
+    found.sort();
+    let mut expected = vec![
+        ("medic".to_owned(), "extend".to_owned(), full(&bare[1])),
+        ("medic".to_owned(), "release".to_owned(), full(&bare[1])),
+        ("ops".to_owned(), "release".to_owned(), full(&bare[2])),
+        ("ops".to_owned(), "release".to_owned(), full(&bare[3])),
+    ];
+    expected.sort();
+    assert_eq!(found, expected);
+    service.stop().await;
 }

@@ -345,6 +345,13 @@ impl Shard {
         }
     }
 
+    /// The pause that a target asked for is not another target's.
+    pub(super) fn unblock_now(&mut self, uid: Uuid) {
+        if let Some(schedule) = self.schedules.get_mut(&uid) {
+            schedule.blocked_us = None;
+        }
+    }
+
     /// Checks a consumer's wish to look again, and rounds it up to the slot.
     fn check_slot(&self, key: (RunId, u32), check_us: i64, now: Now) -> Result<i64, String> {
         let (Some(run), Some(token)) = (self.runs.get(&key.0), self.tokens.get(&key)) else {

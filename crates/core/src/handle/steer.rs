@@ -203,7 +203,10 @@ impl Shard {
             self.wall_timers.remove(&(old.forget_us(), WallTimer::Forget(uid)));
         }
         let deleted = row.deleted;
-        schedule.row = Some(row.clone());
+        let before = schedule.row.replace(row.clone()).map(|before| before.generation);
+        if self.has_another_target(uid, before, row.generation) {
+            self.unblock_now(uid);
+        }
         self.forget_later(&row);
         self.dirty_schedules.insert(uid);
         self.put_right_upcoming(&row, i64::MAX, now);
@@ -215,6 +218,15 @@ impl Shard {
             }
         }
         self.park_if_needed(uid);
+    }
+
+    /// Whether a generation of a schedule goes elsewhere than the one before; also where nobody knows.
+    fn has_another_target(&self, uid: Uuid, before: Option<i64>, now: i64) -> bool {
+        let target = |generation| self.specs.get(&(uid, generation)).map(|spec| &spec.target);
+        match (before.and_then(target), target(now)) {
+            (Some(before), Some(now)) => before != now,
+            _ => true,
+        }
     }
 
     /// Makes the runs of a generation's launch times that no emitter has handed over, and takes in those that the owner

@@ -1,11 +1,12 @@
 //! Deliveries that did not leave the process: no failure is counted, and yet no event lives for ever.
 
 use tollgate_core::handle::Options;
-use tollgate_core::handle::change::{Outcome, TokenState};
+use tollgate_core::handle::change::{Outcome, ShardSchedule, TokenState};
 use tollgate_core::handle::control::Control;
 use tollgate_core::handle::release::{Release, ReleaseOutcome};
 use tollgate_core::model::*;
 
+use crate::change::{changed, keep, next};
 use crate::handle_world::*;
 use crate::world::*;
 
@@ -108,6 +109,42 @@ fn a_pause_that_a_target_asked_for_parks_its_schedule() {
     assert_eq!(world.sends.len(), 0);
     world.sleep_us(1);
     assert_eq!(world.sends.len(), 1);
+}
+
+/// A pause of a day is not the new target's.
+#[test]
+fn another_target_ends_the_pause_that_the_former_one_asked_for() {
+    let other = Target::Http {
+        http: HttpTarget {
+            url: "https://other.example/".into(),
+            headers: Default::default(),
+            secret: None,
+            deadline_ms: 1_000,
+        },
+        release: ReleaseMode::TargetDefault,
+    };
+    for (target, goes_on) in [(None, false), (Some(other), true)] {
+        let mut world = World::new();
+        let s = spec(10, None);
+        keep(&mut world, &s);
+        world.tell(changed(
+            &s,
+            fence(&s, START_US, START_US + 60 * SECOND_US, vec![START_US + 10 * SECOND_US]),
+        ));
+        world.emit(run(&s, START_US, 1), &s);
+        let send = world.take_sends().remove(0);
+        let (message, retry_after_ms) = ("full".into(), Some(86_400_000));
+        world.answer(&send, Sent::Refused { message, retry_after_ms, permanent: false });
+        let (mut new, row) = next(&s, world.now, &[]);
+        let row = ShardSchedule { launches_us: vec![START_US + 10 * SECOND_US], ..row };
+        if let Some(target) = target {
+            new.target = target;
+        }
+        keep(&mut world, &new);
+        world.tell(changed(&new, row));
+        world.sleep_s(10);
+        assert_eq!(!world.take_sends().is_empty(), goes_on);
+    }
 }
 
 /// A former owner may still send the attempt before.

@@ -9,8 +9,6 @@ use ::http::{HeaderMap, StatusCode};
 use chrono::{DateTime, Utc};
 use tollgate_core::model::Sent;
 
-/// Longest pause that a consumer can ask for, in milliseconds: a day.
-const RETRY_AFTER_MAX_MS: i64 = 24 * 3_600_000;
 /// Characters of an answer's body that go into the message.
 const EXCERPT_CHARS: usize = 200;
 
@@ -24,12 +22,12 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// The verdict. The time is asked for where it matters.
-    pub(super) fn verdict(&self, now: impl FnOnce() -> DateTime<Utc>) -> Sent {
+    /// The verdict, with a pause of at most so many milliseconds. The time is asked for where it matters.
+    pub(super) fn verdict(&self, pause_max_ms: i64, now: impl FnOnce() -> DateTime<Utc>) -> Sent {
         if self.status.is_success() {
             return Sent::Accepted;
         }
-        let (message, retry_after_ms) = (self.message(), retry_after_ms(&self.headers, now()));
+        let (message, retry_after_ms) = (self.message(), retry_after_ms(&self.headers, pause_max_ms, now()));
         if is_gateway_doubt(self.status.as_u16()) {
             return Sent::Unclear { message, retry_after_ms };
         }
@@ -56,16 +54,16 @@ pub(crate) fn is_gateway_doubt(status: u16) -> bool {
     matches!(status, 408 | 502 | 504 | 520 | 522 | 524)
 }
 
-/// The pause that an answer asks for: `Retry-After` in seconds or as an HTTP date, at most a day.
-pub(super) fn retry_after_ms(headers: &HeaderMap, now: DateTime<Utc>) -> Option<i64> {
+/// The pause that an answer asks for: `Retry-After` in seconds or as an HTTP date, at most so long.
+pub(super) fn retry_after_ms(headers: &HeaderMap, max_ms: i64, now: DateTime<Utc>) -> Option<i64> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let wish_ms = if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-        // More digits than fit are more than a day, too.
+        // More digits than fit are more than may be asked for, too.
         text.parse::<i64>().unwrap_or(i64::MAX).saturating_mul(1000)
     } else {
         DateTime::parse_from_rfc2822(text).ok()?.signed_duration_since(now).num_milliseconds()
     };
-    Some(wish_ms.clamp(0, RETRY_AFTER_MAX_MS))
+    Some(wish_ms.clamp(0, max_ms.max(0)))
 }
 
 fn excerpt(body: &[u8]) -> String {
@@ -83,7 +81,8 @@ mod tests {
 
     fn wish(text: &str) -> Option<i64> {
         let now = "2026-11-21T04:00:00Z".parse().unwrap();
-        retry_after_ms(&HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]), now)
+        let headers = HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]);
+        retry_after_ms(&headers, 24 * 3_600_000, now)
     }
 
     #[test]

@@ -195,14 +195,18 @@ impl Owner {
         let (run, index, attempt) = (send.run, send.index, send.attempt);
         self.begun.insert((run, index, attempt), leave.clone());
         self.outgoing.push(async move {
-            // The wait is inside the deadline: what has no room before its end is not sent.
-            let _room = payloads.room(&delivery.spec).await;
+            let room = payloads.room(&delivery.spec, &leave).await;
             // The process may have been frozen since the commit, and the shard be another's by now.
             let input = if trust.may_send(lapses) {
                 tollgate_fault_points::pass("handler.send.before");
+                let send = async {
+                    match room {
+                        Ok(_room) => targets.send(delivery, leave).await,
+                        Err(message) => Sent::NotSent { message, retry_after_ms: None },
+                    }
+                };
                 // Pinned where it is made: it is large, and would be moved several times.
-                let send = pin!(targets.send(delivery, leave));
-                let sent = watch.over(send).await;
+                let sent = watch.over(pin!(send)).await;
                 tollgate_fault_points::pass("handler.send.after");
                 Input::Sent { run, index, attempt, sent }
             } else {

@@ -254,6 +254,7 @@ fn freed_by(explained: &Explanation) -> String {
         }
         (_, Some(Reason::Buffered { .. })) => "The end of the earlier run, or its cancellation.".to_owned(),
         (_, Some(Reason::RateLimited { .. })) => "Time, or a higher rate.".to_owned(),
+        (_, Some(Reason::TargetAskedToWait { .. })) => "Time, or another target of its schedule.".to_owned(),
         _ => "Time.".to_owned(),
     }
 }

@@ -137,6 +137,8 @@ pub(crate) struct ServeConfig {
     pub(crate) allow_private_addresses: Option<PrivateAddresses>,
     /// Connections to HTTP targets in use at once; by the limit of open files where absent.
     pub(crate) target_connections_max: Option<usize>,
+    /// The longest pause that a target gets by `Retry-After`, in seconds.
+    pub(crate) retry_after_max_s: i64,
     /// The endpoints that SQS targets may name; by `auth` where there are none.
     pub(crate) sqs_endpoints: Vec<String>,
     /// File with the keys that seal secrets at rest; `secret_keys` where absent.
@@ -189,6 +191,7 @@ impl Default for ServeConfig {
             clock_offset_max_ms: 5_000,
             allow_private_addresses: None,
             target_connections_max: None,
+            retry_after_max_s: 86_400,
             sqs_endpoints: Vec::new(),
             secret_keys_file: None,
             secret_keys: Keys::default(),

@@ -63,7 +63,7 @@ impl Setting {
 }
 
 /// Every setting of `tollgate serve`.
-pub(crate) static SETTINGS: [Setting; 37] = [
+pub(crate) static SETTINGS: [Setting; 38] = [
     Setting {
         key: "store",
         flag: "store",
@@ -328,6 +328,16 @@ pub(crate) static SETTINGS: [Setting; 37] = [
         is_map: false,
         set: |config, text| maybe(text, 1..=1_000_000).map(|n| config.target_connections_max = n),
         show: |config| shown(config.target_connections_max),
+    },
+    Setting {
+        key: "retry_after_max",
+        flag: "retry-after-max",
+        placeholder: "DURATION",
+        meaning: "The longest pause that a target gets by Retry-After. It holds the whole schedule back, until it is over or the schedule gets another target.",
+        expected: "whole seconds from 0s to 1day",
+        is_map: false,
+        set: |config, text| whole(text, 1_000, 0..=86_400).map(|s| config.retry_after_max_s = s),
+        show: |config| duration(config.retry_after_max_s, 1_000),
     },
     Setting {
         key: "sqs_endpoints",

@@ -48,7 +48,8 @@ pub(super) fn router(
     let secure = config.tls_cert.is_some();
     let stop = stop.child_token();
     let metrics = metrics.clone();
-    let options = Options { clock, stop, secure, metrics, login: login(door).map(|admit| Login { admit, secure }) };
+    let options =
+        Options { clock, stop, secure, metrics, login: login(door).map(|admit| Login { admit, secure }) };
     Ok(tollgate_console::router(channel, options))
 }
 

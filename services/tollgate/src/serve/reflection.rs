@@ -34,12 +34,15 @@ const LIFE: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub(super) struct Streams {
     rooms: Rooms<Option<IpAddr>>,
+    patience: Duration,
+    life: Duration,
     metrics: Metrics,
 }
 
 impl Streams {
     pub(super) fn new(metrics: Metrics) -> Self {
-        Self { rooms: Rooms::new(STREAMS_MAX.0, STREAMS_MAX.1), metrics }
+        let rooms = Rooms::new(STREAMS_MAX.0, STREAMS_MAX.1);
+        Self { rooms, patience: PATIENCE, life: LIFE, metrics }
     }
 
     /// A service of reflection whose streams are bounded.
@@ -78,7 +81,8 @@ where
         let mut inner = std::mem::replace(&mut self.inner, fresh);
         Box::pin(async move {
             let address = Connection::address_of(request.extensions());
-            let Ok(room) = tokio::time::timeout(PATIENCE, streams.rooms.take(address, 1)).await else {
+            let Ok(room) = tokio::time::timeout(streams.patience, streams.rooms.take(address, 1)).await
+            else {
                 streams.metrics.refused(Bound::Reflection);
                 let text = "too many streams of reflection are open; close some, or try again later";
                 return Ok(Status::resource_exhausted(text).into_http());
@@ -88,7 +92,7 @@ where
             let ends = [asked.clone(), answered.clone()];
             tokio::spawn(async move {
                 // Whichever comes first. A body that nobody reads is asked for nothing, and cannot end by itself.
-                let _over = tokio::time::timeout(LIFE, ended).await;
+                let _over = tokio::time::timeout(streams.life, ended).await;
                 ends.iter().for_each(Lent::end);
                 drop(room);
             });
@@ -186,4 +190,103 @@ fn late() -> HeaderMap {
     // Plain text fits into a header.
     let _written = Status::deadline_exceeded(text).add_header(&mut trailers);
     trailers
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use http_body_util::BodyExt as _;
+    use tonic::Code;
+
+    use super::*;
+
+    /// Answers with something that never ends; counts what there is of it.
+    #[derive(Clone, Default)]
+    struct Endless(Arc<()>);
+
+    impl Service<Request<Body>> for Endless {
+        type Response = Response<Body>;
+        type Error = Infallible;
+        type Future = std::future::Ready<Result<Response<Body>, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+            let (asked, answered) = (self.0.clone(), self.0.clone());
+            tokio::spawn(async move {
+                let _end = request.body_mut().frame().await;
+                drop(asked);
+            });
+            let endless = futures::stream::pending::<Result<Bytes, Infallible>>();
+            let body = axum::body::Body::from_stream(futures::StreamExt::map(endless, move |item| {
+                let _kept = &answered;
+                item
+            }));
+            std::future::ready(Ok(Response::new(Body::new(body))))
+        }
+    }
+
+    fn request() -> Request<Body> {
+        let endless = futures::stream::pending::<Result<Bytes, Infallible>>();
+        Request::new(Body::new(axum::body::Body::from_stream(endless)))
+    }
+
+    fn bounded(endless: &Endless, life: Duration) -> Bounded<Endless> {
+        let streams = Streams::new(Metrics::default());
+        Streams { patience: Duration::from_millis(50), life, ..streams }.bound(endless.clone())
+    }
+
+    async fn gone(endless: &Endless) {
+        let gone = async {
+            // The one that is looked at and the service's own.
+            while Arc::strong_count(&endless.0) > 2 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), gone).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn no_address_has_more_than_its_part() {
+        let endless = Endless::default();
+        let mut service = bounded(&endless, LIFE);
+        let mut answers = Vec::new();
+        for _ in 0..STREAMS_MAX.1 {
+            answers.push(service.call(request()).await.unwrap());
+        }
+        let refused = service.call(request()).await.unwrap();
+        let status = Status::from_header_map(refused.headers()).unwrap();
+        assert_eq!(status.code(), Code::ResourceExhausted);
+        answers.pop();
+        let again = service.call(request()).await.unwrap();
+        assert!(Status::from_header_map(again.headers()).is_none(), "there is room again");
+    }
+
+    #[tokio::test]
+    async fn what_nobody_reads_is_dropped() {
+        let endless = Endless::default();
+        let mut service = bounded(&endless, Duration::from_millis(100));
+        let answer = service.call(request()).await.unwrap();
+        assert_eq!(Arc::strong_count(&endless.0), 4, "the request and the answer are held");
+        // Nobody asks the answer for anything.
+        gone(&endless).await;
+        let end = answer.into_body().collect().await.unwrap();
+        let status = Status::from_header_map(end.trailers().unwrap()).unwrap();
+        assert_eq!(status.code(), Code::DeadlineExceeded);
+    }
+
+    #[tokio::test]
+    async fn one_that_is_read_ends_as_well_and_one_that_is_dropped_at_once() {
+        let endless = Endless::default();
+        let mut service = bounded(&endless, Duration::from_millis(100));
+        let answer = service.call(request()).await.unwrap();
+        assert!(answer.into_body().collect().await.unwrap().trailers().is_some());
+        gone(&endless).await;
+        drop(service);
+        let mut service = bounded(&endless, Duration::from_secs(3_600));
+        drop(service.call(request()).await.unwrap());
+        gone(&endless).await;
+    }
 }

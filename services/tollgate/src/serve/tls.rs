@@ -109,7 +109,10 @@ impl Tls {
             let left_s = end_s.map(|end_s| end_s.saturating_sub_unsigned(UnixTime::now().as_secs()));
             if left_s.is_some_and(|left_s| left_s < SOON_S) && told_s != end_s {
                 let at = end_s.map(moment);
-                tracing::warn!(at, "the port's certificate ends soon, or has ended, and there is no other one");
+                tracing::warn!(
+                    at,
+                    "the port's certificate ends soon, or has ended, and there is no other one"
+                );
                 told_s = end_s;
             }
             tokio::select! {

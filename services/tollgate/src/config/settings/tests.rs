@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use super::*;
 
 /// A value other than the default, and one that is refused.
-const CASES: [(&str, &str, &str); 37] = [
+const CASES: [(&str, &str, &str); 38] = [
     ("store", "postgres://me@db/tollgate", "mysql://db"),
     ("roles", "master,handler", "master,butler"),
     ("console_server", "http://node-2:7411", "node-2:7411"),
@@ -30,6 +30,7 @@ const CASES: [(&str, &str, &str); 37] = [
     ("clock_offset_max", "2s", "2h"),
     ("allow_private_addresses", "10.0.0.0/8", "10.0.0.0/99"),
     ("target_connections_max", "60", "0"),
+    ("retry_after_max", "10m", "2days"),
     ("sqs_endpoints", "http://sqs:9324,https://sqs.internal", "sqs:9324"),
     ("secret_keys_file", "/etc/tollgate/keys", "a\0"),
     ("quota_schedules", "10", "-1"),
@@ -73,6 +74,7 @@ fn every_field_is_in_the_table() {
         clock_offset_max_ms: _,
         allow_private_addresses: _,
         target_connections_max: _,
+        retry_after_max_s: _,
         sqs_endpoints: _,
         secret_keys_file: _,
         // From the environment only.
@@ -85,7 +87,7 @@ fn every_field_is_in_the_table() {
         shutdown_grace_ms: _,
     } = ServeConfig::default();
     let keys: BTreeSet<&str> = SETTINGS.iter().map(|setting| setting.key).collect();
-    assert_eq!(keys.len(), 37);
+    assert_eq!(keys.len(), 38);
     assert_eq!(keys, CASES.iter().map(|(key, _, _)| *key).collect());
 }
 
