@@ -208,8 +208,7 @@ async fn keys_expire_by_the_right_time_where_the_clock_is_wrong() {
     let database = Database::new(Kind::Postgres).await;
     let (good, brief) = (key(&database, "good", "1h"), key(&database, "brief", "1s"));
     let expired_us = now_us() + 1_500_000;
-    let guarded =
-        async || Service::join_on(&database, &["--auth", "keys"], &machine.environment()).await;
+    let guarded = async || Service::join_on(&database, &["--auth", "keys"], &machine.environment()).await;
     let service = guarded().await;
     is_ready(&service, 30).await;
     wait_for("the end of a key", 10, async || {
@@ -237,7 +236,11 @@ async fn keys_expire_by_the_right_time_where_the_clock_is_wrong() {
         let service = guarded().await;
         // From the first moment on, before the keys are read again.
         for _ in 0..8 {
-            assert_eq!((status(&service, &good), status(&service, &brief)), (200, 401), "from the start: {by_us}");
+            assert_eq!(
+                (status(&service, &good), status(&service, &brief)),
+                (200, 401),
+                "from the start: {by_us}"
+            );
             tokio::time::sleep(Duration::from_millis(300)).await;
         }
         let answer = readiness(&service).await;
