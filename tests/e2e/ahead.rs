@@ -106,9 +106,9 @@ async fn a_forecast_ends_when_its_caller_leaves(kind: Kind) {
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
     let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::keep()).await;
-    // Twelve launches a second in all, spread over minutes: seconds of work for a week of them. None fires during the test.
+    // Sixteen launches a second in all, spread over minutes: seconds of work for a week of them. None fires during the test.
     let first_us = (now_us() / MINUTE_US + 24 * 60) * MINUTE_US;
-    for seconds in 1..=12 {
+    for seconds in 1..=16 {
         for offset in 0..seconds {
             let anchor = at(first_us + offset * 1_000_000).unwrap();
             let schedule = every(seconds, anchor, 60, "", http(&consumer));
@@ -125,19 +125,19 @@ async fn a_forecast_ends_when_its_caller_leaves(kind: Kind) {
     let before = service.cpu();
     let whole = service.master().forecast_demand(request.clone()).await.unwrap().into_inner();
     let cost = service.cpu() - before;
-    assert_eq!((whole.schedules_count, whole.left_out_count), (78, 0));
-    assert!(cost > Duration::from_secs(1), "{cost:?} are too little to be told from what else is done");
+    assert_eq!((whole.schedules_count, whole.left_out_count), (136, 0));
+    assert!(cost > Duration::from_millis(500), "{cost:?} are too little to be told from what else is done");
     let before = service.cpu();
     for _ in 0..12 {
         let mut master = service.master();
-        let left = tokio::time::timeout(Duration::from_millis(50), master.forecast_demand(request.clone()));
-        assert!(left.await.is_err(), "it was done in 50 ms");
+        let left = tokio::time::timeout(Duration::from_millis(200), master.forecast_demand(request.clone()));
+        assert!(left.await.is_err(), "it was done in 200 ms");
     }
     // Until they would all have come to their end, and until nothing is done any more.
     let rest = wait_for("the end of the work", 300, async || {
         let so_far = service.cpu();
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        (service.cpu() - so_far < Duration::from_millis(300)).then(|| service.cpu() - before)
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        (service.cpu() - so_far < Duration::from_millis(600)).then(|| service.cpu() - before)
     })
     .await;
     assert!(rest < cost * 4, "{rest:?} for twelve callers who left, {cost:?} for one who stayed");
