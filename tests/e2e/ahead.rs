@@ -2,6 +2,7 @@
 //! over gRPC, against what other calls say.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use prost_types::Timestamp;
 use tollgate_proto::v1::preview_schedule_request::Source;
@@ -21,6 +22,7 @@ const MINUTE_US: i64 = 60_000_000;
 
 on_both_stores!(
     demand_is_what_previews_say,
+    a_forecast_ends_when_its_caller_leaves,
     a_policys_queue_is_told,
     runs_and_schedules_are_narrowed,
     attempts_and_answers_are_remembered
@@ -96,6 +98,49 @@ async fn demand_is_what_previews_say(kind: Kind) {
     };
     let refused = service.master().forecast_demand(wrong).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    service.stop().await;
+}
+
+/// Whoever asks and leaves at once, again and again, costs next to nothing.
+async fn a_forecast_ends_when_its_caller_leaves(kind: Kind) {
+    let database = Database::new(kind).await;
+    let service = Service::start(&database).await;
+    let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::keep()).await;
+    // Sixteen launches a second in all, spread over minutes: seconds of work for a week of them. None fires during the test.
+    let first_us = (now_us() / MINUTE_US + 24 * 60) * MINUTE_US;
+    for seconds in 1..=16 {
+        for offset in 0..seconds {
+            let anchor = at(first_us + offset * 1_000_000).unwrap();
+            let schedule = every(seconds, anchor, 60, "", http(&consumer));
+            let schedule = Schedule { spread: Some(ms(120_000)), ..schedule };
+            service.create_schedule(&format!("s-{seconds}-{offset}"), schedule).await.unwrap();
+        }
+    }
+    let request = ForecastDemandRequest {
+        parent: PARENT.to_owned(),
+        start_time: at(first_us),
+        end_time: at(first_us + 7 * 24 * 60 * MINUTE_US),
+        ..ForecastDemandRequest::default()
+    };
+    let before = service.cpu();
+    let whole = service.master().forecast_demand(request.clone()).await.unwrap().into_inner();
+    let cost = service.cpu() - before;
+    assert_eq!((whole.schedules_count, whole.left_out_count), (136, 0));
+    assert!(cost > Duration::from_millis(500), "{cost:?} are too little to be told from what else is done");
+    let before = service.cpu();
+    for _ in 0..12 {
+        let mut master = service.master();
+        let left = tokio::time::timeout(Duration::from_millis(200), master.forecast_demand(request.clone()));
+        assert!(left.await.is_err(), "it was done in 200 ms");
+    }
+    // Until they would all have come to their end, and until nothing is done any more.
+    let rest = wait_for("the end of the work", 300, async || {
+        let so_far = service.cpu();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        (service.cpu() - so_far < Duration::from_millis(600)).then(|| service.cpu() - before)
+    })
+    .await;
+    assert!(rest < cost * 4, "{rest:?} for twelve callers who left, {cost:?} for one who stayed");
     service.stop().await;
 }
 

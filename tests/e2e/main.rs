@@ -42,6 +42,7 @@ mod machine;
 mod main_job;
 mod metrics;
 mod neighbours;
+mod open_files;
 mod operation_files;
 mod outbox;
 mod quotas;

@@ -3,8 +3,11 @@
 
 use std::time::Duration;
 
-use tollgate_proto::v1::{GetHandlerStatusRequest, Run, RunState, Schedule, Target, TriggerScheduleRequest};
-use tollgate_tests::resources::{every, http, schedule_name, soon};
+use tollgate_proto::v1::{
+    GetHandlerStatusRequest, PausePolicyRequest, ResumePolicyRequest, Run, RunState, Schedule, Target,
+    TriggerScheduleRequest,
+};
+use tollgate_tests::resources::{every, http, policy, policy_name, schedule_name, soon};
 use tollgate_tests::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 
 use crate::metrics::page;
@@ -154,3 +157,40 @@ on_both_stores!(
     a_consumer_that_says_nothing_stops_no_other_schedule_of_its_shard,
     runs_that_cannot_be_read_stop_no_other_schedule_of_their_shard,
 );
+
+/// Of runs that had been taken in before, as well: their shard's next owner finds them, and takes them in once it can.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiting_run_whose_spec_cannot_be_read_goes_on_by_itself_once_it_can() {
+    let database = Database::new(Kind::Postgres).await;
+    let service = Service::start(&database).await;
+    let link = service.link();
+    let good = Consumer::start(link.clone(), Releases::Unary, |_| Conduct::work(0..1)).await;
+    service.create_policy("p", policy(2)).await.unwrap();
+    let under_it = |target: Target| Schedule { policy: "p".to_owned(), ..by_hand(target) };
+    service.create_schedule("broken", under_it(http(&good))).await.unwrap();
+    service.create_schedule("healthy", under_it(http(&good))).await.unwrap();
+    let pause = PausePolicyRequest { name: policy_name("p"), ..PausePolicyRequest::default() };
+    service.master().pause_policy(pause).await.unwrap();
+    let run = trigger(&service, "broken", 5).await;
+    wait_for("a run that its shard has taken in", 30, async || {
+        (service.run(&run.name).await.state() != RunState::Emitted).then_some(())
+    })
+    .await;
+    let of_it = "WHERE schedule_uid = (SELECT uid FROM schedules WHERE id = 'broken')";
+    assert_eq!(database.sql(&format!("UPDATE run_specs SET body = '{{' || body {of_it}")).await, 1);
+    service.kill9();
+    let service = Service::start(&database).await;
+    link.follow(&service);
+    let resume = ResumePolicyRequest { name: policy_name("p") };
+    service.master().resume_policy(resume).await.unwrap();
+    let healthy = trigger(&service, "healthy", 5).await;
+    arrivals(&good, &healthy, 5).await;
+    assert_eq!(good.notes.arrivals().iter().filter(|one| one.run == run.name).count(), 0);
+    assert_eq!(database.sql(&format!("UPDATE run_specs SET body = substr(body, 2) {of_it}")).await, 1);
+    wait_for("the run that can be read again", 150, async || {
+        (service.run(&run.name).await.state() == RunState::Finished).then_some(())
+    })
+    .await;
+    assert_eq!(service.run(&run.name).await.counts.unwrap().succeeded, 5);
+    service.stop().await;
+}

@@ -60,7 +60,7 @@ fn handler(service: &Service, key: Option<&str>) -> EventHandlerServiceClient<Wi
 }
 
 /// Runs `tollgate key` on a store.
-fn key_command(database: &Database, arguments: &[&str]) -> tollgate_tests::Answer {
+pub(crate) fn key_command(database: &Database, arguments: &[&str]) -> tollgate_tests::Answer {
     let store = database.url();
     Cli::new("").run(&[&["key"], arguments, &["--store", &store]].concat())
 }
@@ -92,7 +92,7 @@ fn curl(arguments: &[&str]) -> (u16, String) {
 }
 
 /// A REST call with a key or without; the body of a PATCH changes something, that of a POST is empty.
-fn rest(url: &str, verb: &str, path: &str, key: Option<&str>) -> (u16, Value) {
+pub(crate) fn rest(url: &str, verb: &str, path: &str, key: Option<&str>) -> (u16, Value) {
     let url = format!("{url}{path}");
     let header = key.map(|key| format!("authorization: Bearer {key}"));
     let mut arguments = vec!["-X", verb, &url, "-H", "tollgate-actor: root"];

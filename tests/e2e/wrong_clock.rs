@@ -8,6 +8,7 @@ use tollgate_tests::resources::{every, http, once, policy, soon, us};
 use tollgate_tests::{Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for};
 
 use crate::machine::{Machine, compile};
+use crate::security::{key_command, rest};
 
 const HOUR_US: i64 = 3_600_000_000;
 const DAY_US: i64 = 24 * HOUR_US;
@@ -183,4 +184,69 @@ async fn alone_with_a_wrong_clock_nothing_is_pruned_and_a_jump_changes_nothing()
     assert_eq!((kept.state(), kept.name), (RunState::Finished, run.name));
     assert!(service.log().contains("pruning is"), "{}", service.log());
     service.stop().await;
+}
+
+/// Makes a key that expires so soon.
+fn key(database: &Database, name: &str, expires_in: &str) -> String {
+    let arguments = ["create", name, "--scopes", "read", "--all-namespaces", "--expires-in", expires_in];
+    let made = key_command(database, &arguments);
+    assert_eq!(made.code, 0, "{made:?}");
+    made.out.trim().to_owned()
+}
+
+/// Which status a call with a key gets.
+fn status(service: &Service, key: &str) -> u16 {
+    rest(service.url(), "GET", "/v1/namespaces/default/policies", Some(key)).0
+}
+
+/// Hours ahead or behind, while it runs or from the start on: keys end when they end, and the process says that its clock is
+/// wrong.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_expire_by_the_right_time_where_the_clock_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = machine(&folder);
+    let database = Database::new(Kind::Postgres).await;
+    let (good, brief) = (key(&database, "good", "1h"), key(&database, "brief", "1s"));
+    let expired_us = now_us() + 1_500_000;
+    let guarded = async || Service::join_on(&database, &["--auth", "keys"], &machine.environment()).await;
+    let service = guarded().await;
+    is_ready(&service, 30).await;
+    wait_for("the end of a key", 10, async || {
+        (now_us() > expired_us && status(&service, &brief) == 401).then_some(())
+    })
+    .await;
+    for by_us in [2 * HOUR_US, -2 * HOUR_US] {
+        machine.clock_offset(by_us).unwrap();
+        wait_for("a process that says so", 10, async || {
+            let (status, answer) = readiness(&service).await;
+            (status == 503 && answer.contains("clock")).then_some(())
+        })
+        .await;
+        // It reads the keys again meanwhile, several times.
+        for _ in 0..8 {
+            assert_eq!((status(&service, &good), status(&service, &brief)), (200, 401), "{by_us}");
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        machine.clock_offset(0).unwrap();
+        is_ready(&service, 20).await;
+    }
+    service.stop().await;
+    for by_us in [2 * HOUR_US, -2 * HOUR_US] {
+        machine.clock_offset(by_us).unwrap();
+        let service = guarded().await;
+        // From the first moment on, before the keys are read again.
+        for _ in 0..8 {
+            assert_eq!(
+                (status(&service, &good), status(&service, &brief)),
+                (200, 401),
+                "from the start: {by_us}"
+            );
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        let answer = readiness(&service).await;
+        assert!(answer.0 == 503 && answer.1.contains("differs from the database"), "{answer:?}");
+        machine.clock_offset(0).unwrap();
+        is_ready(&service, 20).await;
+        service.stop().await;
+    }
 }

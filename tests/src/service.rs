@@ -58,8 +58,30 @@ impl Service {
     /// # Panics
     /// As there.
     pub async fn join_on(database: &Database, flags: &[&str], variables: &[(&str, String)]) -> Self {
+        Self::begin(Command::new(binary()), database, flags, variables).await
+    }
+
+    /// As [`Service::start`], in a process that may open so many files and cannot have more.
+    ///
+    /// # Panics
+    /// As there.
+    pub async fn start_with_files(database: &Database, files: usize) -> Self {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -Sn {files} && ulimit -Hn {files} && exec \"$0\" \"$@\"")]);
+        shell.arg(binary());
+        let service = Self::begin(shell, database, &[], &[]).await;
+        service.ready().await;
+        service
+    }
+
+    async fn begin(
+        mut command: Command,
+        database: &Database,
+        flags: &[&str],
+        variables: &[(&str, String)],
+    ) -> Self {
         let lease = if flags.contains(&"--lease-ttl") { [].as_slice() } else { &["--lease-ttl", "2s"] };
-        let mut process = Command::new(binary())
+        let mut process = command
             .args(["serve", "--store", &database.url(), "--listen", "127.0.0.1:0"])
             .args(lease)
             // The consumers of tests are here; where callers are asked who they are, that must be said.
@@ -136,6 +158,14 @@ impl Service {
     /// Where the system says how much memory the process has; for [`rss_bytes_in`].
     pub fn memory_file(&self) -> String {
         format!("/proc/{}/status", self.process.id())
+    }
+
+    /// How many files the process has open.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).unwrap().count()
     }
 
     /// Processor time that the process has used.

@@ -40,7 +40,7 @@ pub(crate) struct Batch {
     again: bool,
     /// Launches whose run may exist in another shard: their schedule lived there.
     doubtful: Vec<(Uuid, i64)>,
-    /// Schedules of which launches have fallen due already, with the shards where they lived and the tasks that found them:
+    /// Schedules of which launches have fallen due, now or before the latest change, with the shards where they lived and the tasks that found them:
     /// such a shard may make those launches itself, when it hears of an earlier change.
     late: BTreeMap<Uuid, (Vec<u16>, BTreeSet<TaskKey>)>,
     /// Of which tasks it holds something.
@@ -91,7 +91,9 @@ impl Batch {
     fn note(&mut self, claimed: &ClaimedTask, child: &ScannedChild, launch_us: i64, now_us: i64) {
         let key = task_key(claimed);
         let schedule = &child.schedule;
-        if !schedule.former_homes.is_empty() && (now_us - PUT_OFF_US..=now_us).contains(&launch_us) {
+        // What fell due before the latest change is not withdrawn by it; whoever made that may have another clock.
+        let due_us = now_us.max(schedule.updated_us);
+        if !schedule.former_homes.is_empty() && (now_us - PUT_OFF_US..=due_us).contains(&launch_us) {
             let late = self.late.entry(schedule.uid);
             late.or_insert_with(|| (schedule.former_homes.clone(), BTreeSet::new())).1.insert(key.clone());
         }

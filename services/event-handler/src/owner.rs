@@ -211,6 +211,13 @@ impl Owner {
                 tracing::debug!(shard = self.lease.shard, "the lease was not to be trusted for a while");
                 return self.reload(&machine);
             }
+            if self.passed_over.mended && beside.commit.is_none() && beside.closing.is_none() {
+                tracing::info!(
+                    shard = self.lease.shard,
+                    "runs can be read that were left out; the shard is loaded anew"
+                );
+                return self.reload(&machine);
+            }
             let trusted = self.is_trusted();
             if trusted {
                 let due = machine.due(self.shared.clock.now());

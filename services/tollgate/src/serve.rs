@@ -143,11 +143,18 @@ pub(crate) async fn start(config: ServeConfig) -> anyhow::Result<Running> {
     }
     let stop = CancellationToken::new();
     let clock = Clock::system();
+    let metrics = Metrics::with_traces(sight::traces(&config, address)?);
+    // Before anything looks at the time: the door asks which keys have expired.
+    let tolerance_ms = config.clock_offset_max_ms;
+    let keeper =
+        time::Keeper::start(store.clone(), clock.clone(), metrics.clone(), shared, tolerance_ms).await;
+    tokio::spawn(keeper.run(stop.clone()));
     let door = door::open(auth, &config, &store, &clock, &stop).await?;
     let (connections, incoming) = listen::queue();
     let inside = listen::Inside(connections.clone());
     let targets = target_options(&config, auth, files);
-    let parts = Parts::start(&config, targets, store.clone(), clock, address, &stop, (&door, inside)).await?;
+    let time = (clock, metrics);
+    let parts = Parts::start(&config, targets, store.clone(), time, address, &stop, (&door, inside)).await?;
     let entrance =
         Entrance { listener, tls, door, connections, incoming, connections_max: files.connections_max };
     let task = tokio::spawn(serve(parts, entrance, config, stop.clone(), store));
@@ -181,14 +188,13 @@ impl Parts {
         config: &ServeConfig,
         targets: TargetOptions,
         store: Arc<dyn Store>,
-        clock: Clock,
+        (clock, metrics): (Clock, Metrics),
         address: SocketAddr,
         stop: &CancellationToken,
         (door, inside): (&Door, listen::Inside),
     ) -> anyhow::Result<Self> {
         let keys = secret_keys(config)?;
-        let traces = sight::traces(config, address)?;
-        let metrics = Metrics::with_traces(traces.clone());
+        let traces = metrics.traces().clone();
         let mut sources = sight::sources(&metrics, &clock, store.clone(), stop.clone());
         let secret = crate::secrets::of_installation(&store, &keys).await?;
         let peers = Peers::with_tls(store.clone(), secret, tls::to_others(config)?);
@@ -196,12 +202,6 @@ impl Parts {
             let peers = peers.clone();
             Arc::new(move |shard| peers.wake(shard))
         };
-        // Before any role looks at the time.
-        let shared = config.store.starts_with("postgres");
-        let tolerance_ms = config.clock_offset_max_ms;
-        let keeper =
-            time::Keeper::start(store.clone(), clock.clone(), metrics.clone(), shared, tolerance_ms).await;
-        tokio::spawn(keeper.run(stop.clone()));
         let (health, health_service) = tonic_health::server::health_reporter();
         let mut services = RoutesBuilder::default();
         services.add_service(health_service);

@@ -68,10 +68,7 @@ fn a_run_under_a_forgotten_policy_waits_and_can_be_cancelled() {
     world.sleep_s(2 * 86_400);
     assert_eq!(world.sends.len(), 0, "nobody knows how many may be in flight");
     let explanation = world.shard.explain(id, 0, world.now).unwrap();
-    assert!(
-        explanation.reasons.iter().any(|r| matches!(r, Reason::PolicyUnknown)),
-        "{explanation:?}"
-    );
+    assert!(explanation.reasons.iter().any(|r| matches!(r, Reason::PolicyUnknown)), "{explanation:?}");
     world.tell(Control::CancelRun { run: id, reason: "its policy has gone".into() });
     assert_eq!(world.row(id).state, RunState::Cancelled);
     assert!(world.store.inbox.is_empty() && world.store.policies.is_empty());

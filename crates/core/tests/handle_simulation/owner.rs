@@ -390,6 +390,8 @@ impl World {
             owner.read.take()
         {
             self.totals.steps += (messages.len() + runs.len()) as u64;
+            // Before the messages: a release among them takes back what has not left.
+            machine.wait_for(std::mem::take(&mut owner.under_way), now);
             for (message, context) in messages {
                 let released = match &message.control {
                     Control::Release { release } => Some((release.run, release.index)),
@@ -404,7 +406,6 @@ impl World {
             let mut specs = specs;
             specs.extend(self.stores[usize::from(at.shard)].specs_of(&[], &machine.specs_wanted(&runs)));
             machine.adopt(runs, specs, now);
-            machine.wait_for(std::mem::take(&mut owner.under_way), now);
             machine.caught_up(if bug == Bug::CaughtUpBlindly { i64::MAX } else { began_us });
             owner.ready = true;
             wait_us = pause_us;

@@ -52,6 +52,8 @@ pub(super) struct News {
     again: Option<(usize, RunId)>,
     /// Rows of runs cannot be read, and have been marked.
     broken: bool,
+    /// Specs can be read that could not when the machine was loaded.
+    mended: bool,
     /// There may be more.
     full: bool,
     /// The specs are there that the machine has asked for.
@@ -68,12 +70,34 @@ pub(super) struct PassedOver {
     looked: Option<RunId>,
     began: Instant,
     again: Instant,
+    /// Specs of runs that have been taken in before, and were left out when the machine was loaded.
+    specs: Vec<(Uuid, i64)>,
+    /// They are to be tried again by the next read.
+    try_specs: bool,
+    /// Some of them can be read again.
+    pub(super) mended: bool,
 }
 
 impl PassedOver {
     pub(super) fn new() -> Self {
         let now = Instant::now();
-        Self { messages: BTreeSet::new(), runs: 0, looked: Some(RunId::default()), began: now, again: now }
+        Self {
+            messages: BTreeSet::new(),
+            runs: 0,
+            looked: Some(RunId::default()),
+            began: now,
+            again: now,
+            specs: Vec::new(),
+            try_specs: false,
+            mended: false,
+        }
+    }
+
+    /// As of a shard that has been read: what of its runs has no spec is left out.
+    fn of(runs: &[Run], specs: &[RunSpec]) -> Self {
+        let read: BTreeSet<_> = specs.iter().map(|spec| (spec.schedule_uid, spec.generation)).collect();
+        let wanted: BTreeSet<_> = runs.iter().map(|run| (run.schedule_uid, run.generation)).collect();
+        Self { specs: wanted.difference(&read).copied().collect(), ..Self::new() }
     }
 
     /// When to look again.
@@ -86,6 +110,7 @@ impl PassedOver {
         if self.looked.is_none() && now >= self.again {
             self.messages.clear();
             (self.looked, self.runs, self.began) = (Some(RunId::default()), 0, now);
+            self.try_specs = true;
         }
     }
 
@@ -107,6 +132,11 @@ impl PassedOver {
     /// More has been passed over: it is to be counted and named, once its marks are durable.
     fn look_soon(&mut self, now: Instant) {
         self.again = self.again.min(now + SOON);
+    }
+
+    /// The specs that the next read tries again: none but for the first one of a look.
+    fn specs_again(&mut self) -> Vec<(Uuid, i64)> {
+        if std::mem::take(&mut self.try_specs) { self.specs.clone() } else { Vec::new() }
     }
 
     /// How many runs, and how many messages, as of the last look.
@@ -142,6 +172,7 @@ impl Owner {
     /// it still waits for.
     async fn try_load(&mut self) -> Result<Box<Shard>, StoreError> {
         let loaded = self.shared.store.load_shard(self.lease.shard).await?;
+        self.passed_over = PassedOver::of(&loaded.runs, &loaded.specs);
         let state = State {
             policies: loaded.policies,
             policies_deleted: loaded.policies_deleted,
@@ -155,7 +186,8 @@ impl Owner {
         };
         let (options, now) = (self.shared.options.machine.clone(), self.shared.clock.now());
         let mut machine = Box::new(Shard::new(self.lease.shard, options, state, rand::random(), now));
-        self.passed_over = PassedOver::new();
+        // Before the news: a release among them takes back what has not left.
+        machine.wait_for(self.under_way.clone(), now);
         let mut read = self.begin_read(&mut machine);
         loop {
             let news = read.await.map_err(|error| StoreError::Internal(error.to_string()))??;
@@ -168,7 +200,7 @@ impl Owner {
             }
         }
         let now = self.shared.clock.now();
-        machine.wait_for(std::mem::take(&mut self.under_way), now);
+        self.under_way.clear();
         for (run, index, attempt) in self.heard.unrecorded() {
             machine.sent(run, index, attempt, Sent::Accepted, now);
         }
@@ -221,8 +253,8 @@ impl Owner {
         let until_us = self.shared.clock.wall_us() + self.shared.options.load_ahead_s * SECOND_US;
         self.passed_over.begin(Instant::now());
         let except: Vec<Uuid> = self.passed_over.messages.iter().copied().collect();
-        let again = self.passed_over.looked;
-        tokio::spawn(async move { read_news(&*store, shard, until_us, &except, again).await })
+        let (again, specs) = (self.passed_over.looked, self.passed_over.specs_again());
+        tokio::spawn(async move { read_news(&*store, shard, until_us, &except, (again, &specs)).await })
     }
 
     /// Hands news to the machine.
@@ -240,6 +272,7 @@ impl Owner {
                 self.revoke(machine, run, index, under_way);
             }
         }
+        self.passed_over.mended |= news.mended;
         if !std::mem::replace(&mut news.complete, true) {
             news.full |= self.passed_over.found(&news, Instant::now());
             self.shared.passed_over.insert(self.lease.shard, self.passed_over.counts());
@@ -268,14 +301,15 @@ impl Owner {
 }
 
 /// Emitted runs are read before messages, so that what a run needs is among the messages. `except`: messages that have been
-/// passed over. `again`: look again at runs that have been, from this id on.
+/// passed over. `again`: look again at runs that have been, from this id on, and at these specs.
 async fn read_news(
     store: &dyn Store,
     shard: u16,
     until_us: i64,
     except: &[Uuid],
-    again: Option<RunId>,
+    (again, specs): (Option<RunId>, &[(Uuid, i64)]),
 ) -> Result<News, StoreError> {
+    let mended = !specs.is_empty() && !readable_specs(store, shard, specs).await?.is_empty();
     let mut untaken = store.emitted_runs(shard, until_us, READ_MAX).await?;
     let mut full = untaken.rows >= READ_MAX as usize;
     let broken = untaken.rows > untaken.runs.len();
@@ -301,7 +335,7 @@ async fn read_news(
         }
     }
     let (runs, specs) = (untaken.runs, untaken.specs);
-    Ok(News { runs, specs, messages, unreadable, again: looked, broken, full, complete: false })
+    Ok(News { runs, specs, messages, unreadable, again: looked, broken, mended, full, complete: false })
 }
 
 async fn read_context(store: &dyn Store, shard: u16, control: &Control) -> Result<Context, StoreError> {
