@@ -1,10 +1,13 @@
 //! Decides how many bytes of payloads are on their way at once: each delivery has a copy of its own.
 //!
 //! In: a delivery that is about to begin. Out: room for its payload, as soon as there is some; small ones need none. Invariants:
-//! one namespace leaves room for the others; nothing is written while a delivery waits here, and the wait is inside its deadline. Not
-//! here: how many deliveries there are.
+//! one namespace leaves room for the others; nothing is written while a delivery waits here, and the wait is inside its deadline; of
+//! many that begin to wait at once and get no room, some give up at each moment, and not all at the end of the deadline, when
+//! others would have to wait until all of that is recorded. Not here: how many deliveries there are.
 
-use tollgate_core::model::RunSpec;
+use std::time::Duration;
+
+use tollgate_core::model::{RunSpec, Sent, Target};
 use tollgate_room::{Room, Rooms};
 
 /// Payloads up to here need no room: deliveries bound them.
@@ -23,9 +26,17 @@ impl Payloads {
         Self(Rooms::new(units, units.div_ceil(4)))
     }
 
-    /// Waits for room for a delivery's payload.
-    pub(crate) async fn room(&self, spec: &RunSpec) -> Option<Room> {
-        self.room_of(&spec.namespace, spec.payload.json.len()).await
+    /// Waits for room for a delivery's payload. `luck`: how patiently, in 256 parts.
+    ///
+    /// # Errors
+    /// That there was none soon enough.
+    pub(crate) async fn room(&self, spec: &RunSpec, luck: u8) -> Result<Option<Room>, Sent> {
+        let patience = patience(&spec.target, luck);
+        let room = self.room_of(&spec.namespace, spec.payload.json.len());
+        tokio::time::timeout(patience, room).await.map_err(|_| Sent::NotSent {
+            message: format!("not sent: no room for its payload within {} ms", patience.as_millis()),
+            retry_after_ms: None,
+        })
     }
 
     async fn room_of(&self, namespace: &str, bytes: usize) -> Option<Room> {
@@ -36,9 +47,19 @@ impl Payloads {
     }
 }
 
+/// From a quarter to three quarters of the deadline: what gets room late has time left to be sent.
+fn patience(target: &Target, luck: u8) -> Duration {
+    let deadline_ms = match target {
+        Target::Http { http, .. } => http.deadline_ms,
+        Target::Sqs { sqs, .. } => sqs.deadline_ms,
+    };
+    let deadline = Duration::from_millis(u64::try_from(deadline_ms).unwrap_or_default());
+    deadline / 4 + deadline * u32::from(luck) / 512
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use tollgate_core::model::{HttpTarget, ReleaseMode};
 
     use super::*;
 
@@ -56,5 +77,15 @@ mod tests {
         assert!(matches!(soon(&payloads, "b", 256 * 1024).await, Some(Some(_))));
         drop(held);
         assert!(matches!(soon(&payloads, "a", 8 * 1024).await, Some(Some(_))));
+    }
+
+    #[test]
+    fn those_who_get_no_room_give_up_one_after_the_other_and_with_time_left() {
+        let http = HttpTarget { url: String::new(), headers: [].into(), secret: None, deadline_ms: 30_000 };
+        let target = Target::Http { http, release: ReleaseMode::default() };
+        let waits: Vec<Duration> = (0..=u8::MAX).map(|luck| patience(&target, luck)).collect();
+        assert!(waits.is_sorted_by(|a, b| *b - *a > Duration::from_millis(50)), "{waits:?}");
+        assert_eq!(waits[0], Duration::from_millis(7_500));
+        assert!(waits[255] < Duration::from_millis(22_500));
     }
 }

@@ -13,11 +13,19 @@ use tollgate_store::{Store, StoreError};
 use uuid::Uuid;
 
 use super::Owner;
+use super::backlog::{Backlog, Part};
 use crate::outage;
 use crate::queries::readable_specs;
 
-/// How many emitted runs, and how many messages, one read takes.
+/// How many dead events of a run, and how many runs that could not be read before, one read takes.
 const READ_MAX: u32 = 2_000;
+/// How many messages one read looks at.
+const MESSAGES_MAX: u32 = 256;
+/// What launches so long ago, or later, does not wait until all is read that should have launched before: runs of past launch
+/// times come by the ten thousand.
+const RECENT_US: i64 = 10 * SECOND_US;
+/// To read what a message is about takes as long as to take in so many runs.
+const MESSAGE_RUNS: usize = 4;
 /// When what has been passed over is counted.
 const SOON: Duration = Duration::from_secs(2);
 /// When what could not be read is tried again, at the earliest.
@@ -155,15 +163,12 @@ impl Owner {
         };
         let (options, now) = (self.shared.options.machine.clone(), self.shared.clock.now());
         let mut machine = Box::new(Shard::new(self.lease.shard, options, state, rand::random(), now));
-        self.passed_over = PassedOver::new();
+        (self.passed_over, self.backlog) = (PassedOver::new(), Backlog::default());
         let mut read = self.begin_read(&mut machine);
         loop {
             let news = read.await.map_err(|error| StoreError::Internal(error.to_string()))??;
             match self.take_in(&mut machine, news) {
-                Taken::All { more } => {
-                    self.more = more;
-                    break;
-                }
+                Taken::All { .. } => break,
                 Taken::Wants(rest) => read = rest,
             }
         }
@@ -218,11 +223,13 @@ impl Owner {
         self.read_began_us = self.shared.clock.now().mono_us;
         self.syncs.read_begins();
         let (store, shard) = (self.shared.store.clone(), self.lease.shard);
-        let until_us = self.shared.clock.wall_us() + self.shared.options.load_ahead_s * SECOND_US;
+        let now_us = self.shared.clock.wall_us();
+        let until_us = now_us + self.shared.options.load_ahead_s * SECOND_US;
         self.passed_over.begin(Instant::now());
         let except: Vec<Uuid> = self.passed_over.messages.iter().copied().collect();
         let again = self.passed_over.looked;
-        tokio::spawn(async move { read_news(&*store, shard, until_us, &except, again).await })
+        let part = self.backlog.begin(&self.shared.loads, now_us - RECENT_US..until_us);
+        tokio::spawn(async move { read_news(&*store, shard, part, &except, again).await })
     }
 
     /// Hands news to the machine.
@@ -262,6 +269,7 @@ impl Owner {
             machine.caught_up(self.read_began_us);
             self.syncs.read_ended(machine.durable_after().unwrap_or_default());
         }
+        self.backlog.taken_in(news.full.then(|| machine.durable_after().unwrap_or_default()));
         self.syncs.durable(machine.commits());
         Taken::All { more: news.full }
     }
@@ -272,13 +280,20 @@ impl Owner {
 async fn read_news(
     store: &dyn Store,
     shard: u16,
-    until_us: i64,
+    part: Part,
     except: &[Uuid],
     again: Option<RunId>,
 ) -> Result<News, StoreError> {
-    let mut untaken = store.emitted_runs(shard, until_us, READ_MAX).await?;
-    let mut full = untaken.rows >= READ_MAX as usize;
-    let broken = untaken.rows > untaken.runs.len();
+    let Part { runs_max, recent_us } = part;
+    let mut untaken = store.emitted_runs(shard, i64::MIN..recent_us.end, runs_max).await?;
+    let mut full = untaken.rows >= runs_max as usize;
+    let mut broken = untaken.rows > untaken.runs.len();
+    if full && untaken.runs.last().is_some_and(|run| run.launch_us < recent_us.start) {
+        let recent = store.emitted_runs(shard, recent_us, runs_max).await?;
+        broken |= recent.rows > recent.runs.len();
+        untaken.runs.extend(recent.runs);
+        untaken.specs.extend(recent.specs);
+    }
     let mut looked = None;
     if let Some(after) = again {
         let passed_over = store.unreadable_runs(shard, after, READ_MAX).await?;
@@ -286,10 +301,11 @@ async fn read_news(
         untaken.runs.extend(passed_over.runs);
         untaken.specs.extend(passed_over.specs);
     }
-    let inbox = store.inbox_except(shard, except, READ_MAX).await?;
-    full |= inbox.rows >= READ_MAX as usize;
-    let (mut messages, mut unreadable) = (Vec::with_capacity(inbox.messages.len()), inbox.unreadable);
-    for message in inbox.messages {
+    let inbox = store.inbox_except(shard, except, MESSAGES_MAX).await?;
+    let (in_turn, others_wait) = in_turn(inbox.messages, runs_max as usize);
+    full |= others_wait || inbox.rows >= MESSAGES_MAX as usize;
+    let (mut messages, mut unreadable) = (Vec::with_capacity(in_turn.len()), inbox.unreadable);
+    for message in in_turn {
         match read_context(store, shard, &message.control).await {
             Ok(context) => messages.push((message, context)),
             // It stays in the inbox until what it is about can be read; the others go on.
@@ -302,6 +318,28 @@ async fn read_news(
     }
     let (runs, specs) = (untaken.runs, untaken.specs);
     Ok(News { runs, specs, messages, unreadable, again: looked, broken, full, complete: false })
+}
+
+/// Those of some messages that are taken in at once, in their order, and whether others wait for the next read: those that
+/// would make more runs than `runs_max`. Each namespace's first one is taken in all the same, and so is what makes none, so
+/// that a pause does not wait for somebody's thousands of new schedules.
+fn in_turn(mut messages: Vec<Message>, runs_max: usize) -> (Vec<Message>, bool) {
+    let (mut runs, mut namespaces, mut waiting) = (0, BTreeSet::new(), BTreeSet::new());
+    messages.retain(|message| {
+        let Control::ScheduleChanged { schedule, namespace, .. } = &message.control else { return true };
+        // One generation after the other.
+        let mut goes = !waiting.contains(&schedule.uid);
+        if goes && !schedule.launches_us.is_empty() {
+            let more = runs + schedule.launches_us.len() + MESSAGE_RUNS;
+            goes = namespaces.insert(namespace.clone()) || more <= runs_max;
+            runs = if goes { more } else { runs };
+        }
+        if !goes {
+            waiting.insert(schedule.uid);
+        }
+        goes
+    });
+    (messages, !waiting.is_empty())
 }
 
 async fn read_context(store: &dyn Store, shard: u16, control: &Control) -> Result<Context, StoreError> {

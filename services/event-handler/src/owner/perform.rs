@@ -196,9 +196,11 @@ impl Owner {
         self.begun.insert((run, index, attempt), leave.clone());
         self.outgoing.push(async move {
             // The wait is inside the deadline: what has no room before its end is not sent.
-            let _room = payloads.room(&delivery.spec).await;
+            let room = payloads.room(&delivery.spec, rand::random()).await;
             // The process may have been frozen since the commit, and the shard be another's by now.
-            let input = if trust.may_send(lapses) {
+            let input = if let Err(no_room) = room {
+                Input::Sent { run, index, attempt, sent: no_room }
+            } else if trust.may_send(lapses) {
                 tollgate_fault_points::pass("handler.send.before");
                 // Pinned where it is made: it is large, and would be moved several times.
                 let send = pin!(targets.send(delivery, leave));
