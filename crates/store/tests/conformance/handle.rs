@@ -226,6 +226,8 @@ pub(crate) async fn emitted_runs_come_by_launch(place: &Place) {
     assert_eq!(specs, [RunSpec::of(&one)]);
     let found = store.emitted_runs(5, i64::MIN..NOON_US + 4, 10).await.unwrap().runs;
     assert_eq!(found.len(), 4, "none at the end of the range");
+    let found = store.emitted_runs(5, NOON_US + 2..NOON_US + 4, 10).await.unwrap().runs;
+    assert_eq!(found.iter().map(|run| run.launch_us - NOON_US).collect::<Vec<_>>(), [2, 3]);
 }
 
 pub(crate) async fn shards_with_news_are_those_with_something_to_read(place: &Place) {

@@ -13,6 +13,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const FEW: u32 = 32;
 /// Runs that a shard takes in at once when it is its turn.
 const MANY: u32 = 256;
+/// Messages that one read looks at.
+const MESSAGES: u32 = 256;
+/// The first read of an owner: what its predecessor has left for it, notes of deliveries under way and their answers, is to be
+/// among what it reads before it decides anything.
+const MESSAGES_FIRST: u32 = 2_000;
 /// So many shards have a turn.
 const TURNS: usize = 4;
 
@@ -26,6 +31,8 @@ pub(crate) fn turns() -> Arc<Semaphore> {
 pub(super) struct Part {
     /// So many runs at most, and as many of those of `recent_us` where that is not enough for what launched before.
     pub(super) runs_max: u32,
+    /// So many messages are looked at.
+    pub(super) messages_max: u32,
     /// Launch times: from a moment ago to the end of what is loaded.
     pub(super) recent_us: Range<i64>,
 }
@@ -33,6 +40,7 @@ pub(super) struct Part {
 /// What reads have left.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
+    has_read: bool,
     /// The last read did not read everything.
     is_left: bool,
     /// The number of the commit that makes durable what was read before.
@@ -57,7 +65,10 @@ impl Backlog {
         if self.is_left {
             self.turn = Arc::clone(turns).try_acquire_owned().ok();
         }
-        Part { runs_max: if self.turn.is_some() { MANY } else { FEW }, recent_us }
+        let runs_max = if self.turn.is_some() { MANY } else { FEW };
+        let messages_max =
+            if std::mem::replace(&mut self.has_read, true) { MESSAGES } else { MESSAGES_FIRST };
+        Part { runs_max, messages_max, recent_us }
     }
 
     /// What was read has been taken in. `after`: where the read left something, the commit that makes it durable.
@@ -76,6 +87,13 @@ mod tests {
 
     fn runs_max(backlog: &mut Backlog, turns: &Arc<Semaphore>) -> u32 {
         backlog.begin(turns, 0..1).runs_max
+    }
+
+    #[test]
+    fn the_first_read_looks_at_more_messages() {
+        let (turns, mut backlog) = (turns(), Backlog::default());
+        let read: Vec<u32> = (0..3).map(|_| backlog.begin(&turns, 0..1).messages_max).collect();
+        assert_eq!(read, [MESSAGES_FIRST, MESSAGES, MESSAGES]);
     }
 
     #[test]
