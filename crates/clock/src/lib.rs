@@ -17,6 +17,9 @@ use tollgate_core::model::Now;
 pub use alarms::Alarms;
 pub use judge::{Judge, Look, State, Verdict};
 
+/// How often both clocks are read, to find them close together.
+const LOOKS: u32 = 3;
+
 /// A source of time; cheap to clone, all clones agree.
 #[derive(Clone, Debug)]
 pub struct Clock {
@@ -41,8 +44,9 @@ enum Source {
 impl Clock {
     /// The machine's clocks.
     pub fn system() -> Self {
-        let start = Instant::now();
-        Self::over(Source::System { start, ahead_us: Arc::new(AtomicI64::new(machine_us())) })
+        // In this order: what passes in between makes it late, and never early.
+        let (wall_us, start) = (machine_us(), Instant::now());
+        Self::over(Source::System { start, ahead_us: Arc::new(AtomicI64::new(wall_us)) })
     }
 
     /// A clock that stands at `wall_us` until it is moved.
@@ -57,15 +61,17 @@ impl Clock {
 
     /// Both clocks now.
     pub fn now(&self) -> Now {
-        Now { wall_us: self.wall_us(), mono_us: self.mono_us() }
+        let mono_us = self.mono_us();
+        let wall_us = match &self.source {
+            Source::System { ahead_us, .. } => mono_us.saturating_add(ahead_us.load(Ordering::SeqCst)),
+            Source::Manual { wall_us, .. } => wall_us.load(Ordering::SeqCst),
+        };
+        Now { wall_us, mono_us }
     }
 
     /// The wall clock, in microseconds since the Unix epoch.
     pub fn wall_us(&self) -> i64 {
-        match &self.source {
-            Source::System { ahead_us, .. } => self.mono_us().saturating_add(ahead_us.load(Ordering::SeqCst)),
-            Source::Manual { wall_us, .. } => wall_us.load(Ordering::SeqCst),
-        }
+        self.now().wall_us
     }
 
     /// The monotonic clock, in microseconds since this clock was made.
@@ -76,12 +82,21 @@ impl Clock {
         }
     }
 
-    /// What the machine's wall clock shows, right or wrong.
-    pub fn machine_us(&self) -> i64 {
-        match &self.source {
-            Source::System { .. } => machine_us(),
-            Source::Manual { wall_us, .. } => wall_us.load(Ordering::SeqCst),
-        }
+    /// What the machine's wall clock shows, right or wrong, and both clocks right after: of a few looks the one with the least
+    /// in between. Whoever goes by the one at the time of the other is late by that, and never early.
+    pub fn machine(&self) -> (i64, Now) {
+        let look = || {
+            let began_us = self.mono_us();
+            let machine_us = match &self.source {
+                Source::System { .. } => machine_us(),
+                Source::Manual { wall_us, .. } => wall_us.load(Ordering::SeqCst),
+            };
+            let now = self.now();
+            (now.mono_us - began_us, machine_us, now)
+        };
+        let (_, machine_us, now) =
+            (1..LOOKS).map(|_| look()).fold(look(), |best, next| if next.0 < best.0 { next } else { best });
+        (machine_us, now)
     }
 
     /// From now on, the wall clock showed `wall_us` when the monotonic one showed `mono_us`; and this is known of the machine's.

@@ -1,5 +1,7 @@
 //! Queue shards: leases, inboxes, runs and tokens.
 
+use std::ops::Range;
+
 use async_trait::async_trait;
 use tollgate_core::handle::batch::TokenBatch;
 use tollgate_core::handle::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow};
@@ -103,9 +105,14 @@ pub trait HandleStore: Send + Sync {
     /// The shards, in order, with messages in their inboxes or runs in the state EMITTED with a launch time below
     /// `until_us`.
     async fn shards_with_news(&self, until_us: i64) -> Result<Vec<u16>, StoreError>;
-    /// At most `limit` runs in the state EMITTED with a launch time below `until_us`, oldest first, and their specs. Rows
+    /// At most `limit` runs in the state EMITTED with a launch time within `launches_us`, oldest first, and their specs. Rows
     /// that cannot be read are marked UNREADABLE, so that they are in nobody's way.
-    async fn emitted_runs(&self, shard: u16, until_us: i64, limit: u32) -> Result<UntakenRuns, StoreError>;
+    async fn emitted_runs(
+        &self,
+        shard: u16,
+        launches_us: Range<i64>,
+        limit: u32,
+    ) -> Result<UntakenRuns, StoreError>;
     /// At most `limit` runs in the state UNREADABLE with ids above `after`, in the order of their ids, and their specs.
     async fn unreadable_runs(&self, shard: u16, after: RunId, limit: u32) -> Result<UntakenRuns, StoreError>;
     /// Runs by id, whatever their state.

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tollgate_core::model::{
     Counts, MINUTE_US, Run, RunId, RunKind, RunState, SECOND_US, SkipReason, Skipped,
@@ -18,11 +19,14 @@ use uuid::Uuid;
 
 use crate::{Emitter, RoundReport};
 
-/// So many rows are handed over at once.
-const ROWS_MAX: usize = 1_000;
+/// So many rows are handed over at once: on SQLite, everybody's commits wait for them.
+const ROWS_MAX: usize = 250;
 /// A shard's owner is woken for runs that launch so soon. Later ones it finds within a second or two by itself, all that a
 /// round has emitted at once.
 const SOON_US: i64 = 30 * SECOND_US;
+
+/// The longest pause after a part of what lies further ahead.
+const PAUSE_MAX: Duration = Duration::from_millis(250);
 
 /// What falls due so soon after a change may have a run in an earlier home of its schedule: longer than windows are
 /// opened ahead, with masters whose clocks disagree.
@@ -196,9 +200,13 @@ impl Emitter {
             batch.lost = true;
             return Ok(());
         };
-        self.traces.emitted(&batch.runs, began_us, self.clock.wall_us());
+        let now_us = self.clock.wall_us();
+        self.traces.emitted(&batch.runs, began_us, now_us);
         tollgate_fault_points::pass("emitter.emit.after");
-        let soon_us = self.clock.wall_us().saturating_add(SOON_US);
+        let soon_us = now_us.saturating_add(SOON_US);
+        // What others write comes in between, where there is time.
+        let no_hurry = batch.runs.iter().all(|run| run.launch_us > now_us + 2 * SOON_US);
+        let pause_us = if no_hurry { now_us - began_us } else { 0 };
         let shards: BTreeSet<u16> =
             batch.runs.iter().filter(|run| run.launch_us <= soon_us).map(|run| run.shard).collect();
         shards.into_iter().for_each(|shard| (self.wake)(shard));
@@ -212,6 +220,8 @@ impl Emitter {
         self.stats.missed.fetch_add(missed, Ordering::Relaxed);
         self.stats.paused.fetch_add(paused, Ordering::Relaxed);
         batch.clear();
+        let pause = Duration::from_micros(u64::try_from(pause_us).unwrap_or_default());
+        tokio::time::sleep(pause.min(PAUSE_MAX)).await;
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 //! schedule that cannot be read is named and passed over. Schedules and children are never written.
 //! Not here: which windows and tasks there are (`open`), what becomes of a launch (`judge`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 
 use tokio_util::sync::CancellationToken;
@@ -22,13 +22,13 @@ use crate::{Emitter, RoundReport};
 /// So many children of each task are read together with those of the others.
 const FIRST_PAGE: u32 = 16;
 
-/// How a task was left.
+/// How a task was left after a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     /// All its children have been read.
     Done,
-    /// The lease has run out, or the emitter stops: whoever claims it next goes on.
-    Unfinished,
+    /// There are more.
+    More,
 }
 
 impl Emitter {
@@ -53,7 +53,7 @@ impl Emitter {
             }
             claimed_count += tasks.len();
             tasks.sort_by_key(|task| task.window);
-            for group in tasks.chunk_by_mut(|a, b| a.window == b.window) {
+            for group in tasks.chunk_by(|a, b| a.window == b.window) {
                 let opened_us = group.first().and_then(|task| opened.get(&task.window.start_us));
                 let again = opened_us.is_some_and(|opened_us| now_us - opened_us >= self.options.lease_us());
                 self.scan_window(group, lease, again, report, stop).await?;
@@ -65,7 +65,7 @@ impl Emitter {
     /// Carries out tasks of one window. `again`: somebody may have worked on them before.
     async fn scan_window(
         &self,
-        tasks: &mut [ClaimedTask],
+        tasks: &[ClaimedTask],
         lease: Lease,
         again: bool,
         report: &mut RoundReport,
@@ -76,13 +76,17 @@ impl Emitter {
         // The first children of all tasks at once: most tasks have no more.
         let from: Vec<_> = tasks.iter().map(|claimed| (&claimed.task, claimed.checkpoint)).collect();
         let pages = self.store.scan(&from, self.options.page.clamp(1, FIRST_PAGE)).await?;
-        for (task, page) in tasks.iter_mut().zip(pages) {
+        // Then page by page in turns: one with a million children does not stand before those with a few.
+        let mut turns: VecDeque<_> =
+            tasks.iter().cloned().zip(pages).map(|(task, page)| (task, Some(page))).collect();
+        while let Some((mut task, page)) = turns.pop_front() {
             if stop.is_cancelled() || batch.is_lost() || self.clock.wall_us() >= lease.until_us {
+                // Whoever claims the rest next goes on.
                 break;
             }
-            match self.scan_task(task, page, lease, &mut batch, report, stop).await {
-                Ok(Left::Done) => done.push(task.clone()),
-                Ok(Left::Unfinished) => break,
+            match self.scan_page(&mut task, page, lease, &mut batch, report).await {
+                Ok(Left::Done) => done.push(task),
+                Ok(Left::More) => turns.push_back((task, None)),
                 Err(error @ StoreError::Corrupt { .. }) => {
                     // The others go on; this one comes again when its lease has run out.
                     report.corrupt += 1;
@@ -107,38 +111,37 @@ impl Emitter {
         Ok(())
     }
 
-    /// Carries out a task whose first page has been read.
-    async fn scan_task(
+    /// Carries out one page of a task: the first one, which has been read, or the next.
+    async fn scan_page(
         &self,
         claimed: &mut ClaimedTask,
-        mut page: ScanPage,
+        first: Option<ScanPage>,
         lease: Lease,
         batch: &mut Batch,
         report: &mut RoundReport,
-        stop: &CancellationToken,
     ) -> Result<Left, StoreError> {
-        let limit = self.options.page.max(1);
-        let mut is_first = true;
-        loop {
-            self.judge_page(claimed, &page.children, batch, report).await?;
-            report.corrupt += page.corrupt;
-            self.stats.corrupt.fetch_add(page.corrupt.into(), Ordering::Relaxed);
-            let Some(checkpoint) = page.next else { return Ok(Left::Done) };
-            claimed.checkpoint = Some(checkpoint);
-            // To read the first page again costs less than a checkpoint after it.
-            if !is_first {
-                self.flush(batch, report).await?;
-                if !batch.is_put_off(claimed) && !batch.is_lost() {
-                    self.store.checkpoint(claimed, lease.id, checkpoint).await?;
-                }
+        let is_first = first.is_some();
+        let page = match first {
+            Some(page) => Some(page),
+            None => {
+                let from = [(&claimed.task, claimed.checkpoint)];
+                self.store.scan(&from, self.options.page.max(1)).await?.into_iter().next()
             }
-            if batch.is_lost() || stop.is_cancelled() || self.clock.wall_us() >= lease.until_us {
-                return Ok(Left::Unfinished);
+        };
+        let Some(page) = page else { return Ok(Left::Done) };
+        self.judge_page(claimed, &page.children, batch, report).await?;
+        report.corrupt += page.corrupt;
+        self.stats.corrupt.fetch_add(page.corrupt.into(), Ordering::Relaxed);
+        let Some(checkpoint) = page.next else { return Ok(Left::Done) };
+        claimed.checkpoint = Some(checkpoint);
+        // To read the first page again costs less than a checkpoint after it.
+        if !is_first {
+            self.flush(batch, report).await?;
+            if !batch.is_put_off(claimed) && !batch.is_lost() {
+                self.store.checkpoint(claimed, lease.id, checkpoint).await?;
             }
-            let pages = self.store.scan(&[(&claimed.task, claimed.checkpoint)], limit).await?;
-            let Some(next) = pages.into_iter().next() else { return Ok(Left::Done) };
-            (page, is_first) = (next, false);
         }
+        Ok(Left::More)
     }
 
     async fn judge_page(

@@ -27,6 +27,7 @@ mod veil;
 use std::sync::Arc;
 
 use dashmap::DashMap;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tollgate_clock::{Alarms, Clock};
@@ -109,6 +110,8 @@ pub(crate) struct Shared {
     pub(crate) reports: TaskTracker,
     /// How many runs, and how many messages, of a shard cannot be read.
     pub(crate) passed_over: Arc<DashMap<u16, (usize, usize)>>,
+    /// Turns of shards that have much to take in.
+    pub(crate) loads: Arc<Semaphore>,
 }
 
 /// A handler process.
@@ -148,6 +151,7 @@ impl EventHandler {
             leaving: CancellationToken::new(),
             reports: TaskTracker::new(),
             passed_over: Arc::default(),
+            loads: owner::turns(),
         };
         Ok(Self { shared })
     }

@@ -5,6 +5,7 @@
 //! does not trust its lease neither commits nor sends; one that is told to stop starts nothing more, waits a moment for
 //! answers, and hands the shard over.
 
+mod backlog;
 mod gather;
 mod handover;
 mod heard;
@@ -29,8 +30,11 @@ use tollgate_store::handle::Lease;
 use tollgate_store::{CommitError, StoreError};
 use tollgate_target::Leave;
 
+pub(crate) use backlog::turns;
+
 use crate::routes::{Input, Replied};
 use crate::{Shared, outage};
+use backlog::Backlog;
 use gather::Gather;
 use handover::Closing;
 use heard::Heard;
@@ -86,8 +90,8 @@ pub(crate) struct Owner {
     heard: Heard,
     /// Measures how long tokens take to be handed on, and writes spans.
     watch: OwnerWatch,
-    /// The last read did not read everything.
-    more: bool,
+    /// What the last read left.
+    backlog: Backlog,
     /// What cannot be read.
     passed_over: PassedOver,
     /// When the last read began (monotonic).
@@ -167,7 +171,7 @@ impl Owner {
             outgoing: Outgoing::default(),
             under_way: Vec::new(),
             heard: Heard::default(),
-            more: false,
+            backlog: Backlog::default(),
             passed_over: PassedOver::new(),
             read_began_us: 0,
             syncs: Syncs::default(),
@@ -203,7 +207,7 @@ impl Owner {
     }
 
     async fn drive(&mut self, mut machine: Shard) -> Left {
-        let read_due = self.more.then(Instant::now);
+        let read_due = self.backlog.is_left().then(Instant::now);
         let gather = Gather::default();
         let mut beside = Beside { commit: None, read: None, read_due, closing: None, gather };
         loop {
@@ -248,6 +252,7 @@ impl Owner {
             }
             if beside.read.is_none()
                 && beside.closing.is_none()
+                && self.backlog.may_read(machine.commits())
                 && beside.read_due.take_if(|due| *due <= Instant::now()).is_some()
             {
                 beside.read = Some(self.begin_read(&mut machine));
@@ -368,7 +373,8 @@ impl Owner {
         let closing = beside.closing.as_ref().map(Closing::deadline);
         let soon = base + Duration::from_millis(1);
         let read_due = beside.read_due.unwrap_or(self.passed_over.again());
-        let reads = beside.read.is_none() && beside.closing.is_none();
+        let reads =
+            beside.read.is_none() && beside.closing.is_none() && self.backlog.may_read(machine.commits());
         let read = reads.then_some(read_due.max(soon));
         let about = [timer, distrust, closing, read].into_iter().flatten().min();
         let sharp = [send, launch].into_iter().flatten().min();

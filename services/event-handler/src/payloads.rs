@@ -1,12 +1,13 @@
 //! Decides how many bytes of payloads are on their way at once: each delivery has a copy of its own.
 //!
 //! In: a delivery that is about to begin. Out: room for its payload, as soon as there is some; small ones need none. Invariants:
-//! one namespace leaves room for the others; nothing is written while a delivery waits here, and the wait ends with half of its
-//! deadline, as for every other turn. Not here: how many deliveries there are.
+//! one namespace leaves room for the others; nothing is written while a delivery waits here; of many that begin to wait at once
+//! and get no room, some give up at each moment, and not all at once, when others would have to wait until all of that is
+//! recorded. Not here: how many deliveries there are.
 
 use std::time::Duration;
 
-use tollgate_core::model::{RunSpec, Target};
+use tollgate_core::model::{RunSpec, Sent, Target};
 use tollgate_room::{Room, Rooms};
 use tollgate_target::Leave;
 
@@ -26,15 +27,16 @@ impl Payloads {
         Self(Rooms::new(units, units.div_ceil(4)))
     }
 
-    /// Waits for room for a delivery's payload, as long as the delivery may wait for its turn.
+    /// Waits for room for a delivery's payload. `luck`: how patiently, in 256 parts.
     ///
     /// # Errors
-    /// Why it cannot leave.
-    pub(crate) async fn room(&self, spec: &RunSpec, leave: &Leave) -> Result<Option<Room>, String> {
+    /// That there was none soon enough.
+    pub(crate) async fn room(&self, spec: &RunSpec, leave: &Leave, luck: u8) -> Result<Option<Room>, Sent> {
         let room = self.room_of(&spec.namespace, spec.payload.json.len());
-        let late =
-            || "not sent: the payloads of its namespace that are on their way leave no room".to_owned();
-        leave.in_turn(deadline(&spec.target), room).await.ok_or_else(late)
+        leave.in_turn(patience(&spec.target, luck), room).await.ok_or_else(|| Sent::NotSent {
+            message: "not sent: the payloads of its namespace that are on their way leave no room".to_owned(),
+            retry_after_ms: None,
+        })
     }
 
     async fn room_of(&self, namespace: &str, bytes: usize) -> Option<Room> {
@@ -45,12 +47,15 @@ impl Payloads {
     }
 }
 
-fn deadline(target: &Target) -> Duration {
+/// The deadline whose half is waited: a quarter to three quarters of the target's, so that what gets room late has time left
+/// to be sent.
+fn patience(target: &Target, luck: u8) -> Duration {
     let deadline_ms = match target {
         Target::Http { http, .. } => http.deadline_ms,
         Target::Sqs { sqs, .. } => sqs.deadline_ms,
     };
-    Duration::from_millis(u64::try_from(deadline_ms).unwrap_or(0))
+    let deadline = Duration::from_millis(u64::try_from(deadline_ms).unwrap_or_default());
+    deadline / 2 + deadline * u32::from(luck) / 256
 }
 
 #[cfg(test)]
@@ -84,7 +89,7 @@ mod tests {
         let payloads = Payloads::new(1024 * 1024);
         let _held = payloads.room_of("a", 256 * 1024).await;
         let room = async |spec: RunSpec| {
-            tokio::time::timeout(Duration::from_secs(20), payloads.room(&spec, &Leave::always())).await
+            tokio::time::timeout(Duration::from_secs(20), payloads.room(&spec, &Leave::always(), 0)).await
         };
         let waited = room(large(100)).await;
         assert!(matches!(waited, Ok(Err(_))), "the wait has no end of its own");
@@ -108,5 +113,15 @@ mod tests {
         assert!(matches!(soon(&payloads, "b", 256 * 1024).await, Some(Some(_))));
         drop(held);
         assert!(matches!(soon(&payloads, "a", 8 * 1024).await, Some(Some(_))));
+    }
+
+    #[test]
+    fn those_who_get_no_room_give_up_one_after_the_other_and_with_time_left() {
+        let http = HttpTarget { url: String::new(), headers: [].into(), secret: None, deadline_ms: 30_000 };
+        let target = Target::Http { http, release: ReleaseMode::default() };
+        let waits: Vec<Duration> = (0..=u8::MAX).map(|luck| patience(&target, luck)).collect();
+        assert!(waits.is_sorted_by(|a, b| *b - *a > Duration::from_millis(100)), "{waits:?}");
+        assert_eq!(waits[0] / 2, Duration::from_millis(7_500));
+        assert!(waits[255] / 2 < Duration::from_millis(22_500));
     }
 }

@@ -4,6 +4,7 @@
 
 mod batches;
 mod change;
+mod crowd;
 mod early;
 mod explain;
 mod fuzz;

@@ -1,5 +1,6 @@
 //! Queue shards: leases, inboxes, commits behind the fence.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,6 +13,7 @@ use tollgate_core::model::{Run, RunId, RunSpec};
 use uuid::Uuid;
 
 use super::Postgres;
+use super::backlog::Look;
 use crate::corrupt::CorruptRow;
 use crate::failure::Failure;
 use crate::handle::{HandleStore, Inbox, Lease, LoadedShard, Member, UntakenRuns};
@@ -106,15 +108,25 @@ impl HandleStore for Postgres {
         Ok(())
     }
 
-    async fn emitted_runs(&self, shard: u16, until_us: i64, limit: u32) -> Result<UntakenRuns, StoreError> {
-        let look = self.backlog.look(Some(shard), until_us);
+    async fn emitted_runs(
+        &self,
+        shard: u16,
+        launches_us: Range<i64>,
+        limit: u32,
+    ) -> Result<UntakenRuns, StoreError> {
+        let until_us = launches_us.end;
+        // A look at a part says nothing of how long one at all takes.
+        let look = (launches_us.start == i64::MIN).then(|| self.backlog.look(Some(shard), until_us));
+        let from_us = look.as_ref().map_or(launches_us.start, Look::first_us);
         let query = sqlx::query_as::<_, RunRow>(sql!("runs_emitted"))
             .bind(i32::from(shard))
             .bind(until_us)
             .bind(i64::from(limit))
-            .bind(look.first_us());
+            .bind(from_us);
         let records = self.work.judge(rows!(self.work, query));
-        look.took();
+        if let Some(look) = look {
+            look.took();
+        }
         let mut untaken = Untaken::new(shard);
         untaken.runs(records?);
         if !untaken.unfit.is_empty() {

@@ -1,5 +1,6 @@
 //! Queue shards: leases, inboxes, commits behind the fence.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -87,9 +88,18 @@ impl HandleStore for Sqlite {
         self.commit_in_line(fence, rows).await
     }
 
-    async fn emitted_runs(&self, shard: u16, until_us: i64, limit: u32) -> Result<UntakenRuns, StoreError> {
+    async fn emitted_runs(
+        &self,
+        shard: u16,
+        launches_us: Range<i64>,
+        limit: u32,
+    ) -> Result<UntakenRuns, StoreError> {
         let id = i32::from(shard);
-        let query = sqlx::query(sql!("runs_emitted")).bind(id).bind(until_us).bind(i64::from(limit));
+        let query = sqlx::query(sql!("runs_emitted"))
+            .bind(id)
+            .bind(launches_us.end)
+            .bind(i64::from(limit))
+            .bind(launches_us.start);
         let untaken = untaken(shard, &self.judge(query.fetch_all(&self.readers).await)?);
         if !untaken.unfit.is_empty() {
             let ids = json(&untaken.unfit)?;

@@ -220,11 +220,14 @@ pub(crate) async fn emitted_runs_come_by_launch(place: &Place) {
     runs.push(waiting(&one, 5, NOON_US - 1));
     runs.push(run(&one, 6, NOON_US));
     store.emit(&runs, &[]).await.unwrap();
-    let UntakenRuns { runs: found, specs, .. } = store.emitted_runs(5, NOON_US + 4, 3).await.unwrap();
+    let UntakenRuns { runs: found, specs, .. } =
+        store.emitted_runs(5, i64::MIN..NOON_US + 4, 3).await.unwrap();
     assert_eq!(found.iter().map(|run| run.launch_us - NOON_US).collect::<Vec<_>>(), [0, 1, 2]);
     assert_eq!(specs, [RunSpec::of(&one)]);
-    let found = store.emitted_runs(5, NOON_US + 4, 10).await.unwrap().runs;
+    let found = store.emitted_runs(5, i64::MIN..NOON_US + 4, 10).await.unwrap().runs;
     assert_eq!(found.len(), 4, "none at the end of the range");
+    let found = store.emitted_runs(5, NOON_US + 2..NOON_US + 4, 10).await.unwrap().runs;
+    assert_eq!(found.iter().map(|run| run.launch_us - NOON_US).collect::<Vec<_>>(), [2, 3]);
 }
 
 pub(crate) async fn shards_with_news_are_those_with_something_to_read(place: &Place) {
@@ -273,7 +276,7 @@ pub(crate) async fn corrupt_emitted_run_is_left_out(place: &Place) {
     let (good, bad) = (run(&schedule("good"), 5, NOON_US), run(&schedule("bad"), 5, NOON_US));
     store.emit(&[good.clone(), bad], &[]).await.unwrap();
     place.sql("UPDATE runs SET kind = 'NONSENSE' WHERE schedule_id = 'bad'").await;
-    assert_eq!(store.emitted_runs(5, NOON_US + 1, 10).await.unwrap().runs, [good]);
+    assert_eq!(store.emitted_runs(5, i64::MIN..NOON_US + 1, 10).await.unwrap().runs, [good]);
 }
 
 /// Of any number of runs that cannot be read, none is in the way of those that can be.
@@ -286,7 +289,7 @@ pub(crate) async fn unreadable_runs_are_set_aside_and_found_again(place: &Place)
     place.sql("UPDATE runs SET kind = 'NONSENSE' WHERE schedule_id = 'bad'").await;
     let mut found = Vec::new();
     for rows in [2, 2, 2, 0] {
-        let read = store.emitted_runs(5, NOON_US + 10, 2).await.unwrap();
+        let read = store.emitted_runs(5, i64::MIN..NOON_US + 10, 2).await.unwrap();
         assert_eq!(read.rows, rows);
         if let Some(run) = read.runs.first() {
             found.push(run.id);

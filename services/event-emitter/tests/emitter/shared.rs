@@ -352,3 +352,34 @@ async fn a_stop_ends_a_round_at_its_page() {
     let expected = due(&schedules, start_us - 30 * SECOND_US, report.opened_until_us.unwrap());
     assert_eq!(world.launches().await, expected);
 }
+
+/// A launch expression with very many children does not stand before one with a few: each has its pages in turn.
+#[tokio::test]
+async fn tasks_take_turns_page_by_page() {
+    const MANY: u128 = 400;
+    let start_us = utc("2025-06-11T08:00:30Z");
+    let world = World::new(start_us).await;
+    // Tasks are claimed in the order of their zones.
+    let many: Vec<Schedule> =
+        (1..=MANY).map(|number| schedule(number, "Africa/Abidjan", vec![cron("0-59 * * * *")])).collect();
+    let few: Vec<Schedule> =
+        (1_001..=1_012).map(|number| schedule(number, "UTC", vec![cron("0-59 * * * *")])).collect();
+    world.put(&many).await;
+    world.put(&few).await;
+    let clock = world.clock.clone();
+    let hooked = Hooked::new(&world.store, move |called, at| {
+        // What is read later is judged later.
+        if called == "scan" && at == Moment::Before {
+            clock.advance_us(1_000);
+        }
+        async { Ok(()) }.boxed()
+    });
+    world.hooked(&hooked, Options { page: 8, ..Options::default() }).round().await.unwrap();
+    let launch_us = utc("2025-06-11T08:03:00Z");
+    let runs: Vec<Run> = world.runs().await.into_iter().filter(|run| run.launch_us == launch_us).collect();
+    let is_few = |run: &&Run| few.iter().any(|schedule| schedule.uid == run.schedule_uid);
+    let last_us = runs.iter().filter(is_few).map(|run| run.emitted_us).max().unwrap();
+    let later = runs.iter().filter(|run| run.emitted_us > last_us).count();
+    assert_eq!(runs.len(), many.len() + few.len());
+    assert!(later >= many.len() - 24, "{later} of the others come after the last of the few");
+}

@@ -13,11 +13,17 @@ use tollgate_store::{Store, StoreError};
 use uuid::Uuid;
 
 use super::Owner;
+use super::backlog::{Backlog, Part};
 use crate::outage;
 use crate::queries::readable_specs;
 
-/// How many emitted runs, and how many messages, one read takes.
+/// How many dead events of a run, and how many runs that could not be read before, one read takes.
 const READ_MAX: u32 = 2_000;
+/// What launches so long ago, or later, does not wait until all is read that should have launched before: runs of past launch
+/// times come by the ten thousand.
+const RECENT_US: i64 = 10 * SECOND_US;
+/// To read what a message is about takes as long as to take in so many runs.
+const MESSAGE_RUNS: usize = 4;
 /// When what has been passed over is counted.
 const SOON: Duration = Duration::from_secs(2);
 /// When what could not be read is tried again, at the earliest.
@@ -188,14 +194,12 @@ impl Owner {
         let mut machine = Box::new(Shard::new(self.lease.shard, options, state, rand::random(), now));
         // Before the news: a release among them takes back what has not left.
         machine.wait_for(self.under_way.clone(), now);
+        self.backlog = Backlog::default();
         let mut read = self.begin_read(&mut machine);
         loop {
             let news = read.await.map_err(|error| StoreError::Internal(error.to_string()))??;
             match self.take_in(&mut machine, news) {
-                Taken::All { more } => {
-                    self.more = more;
-                    break;
-                }
+                Taken::All { .. } => break,
                 Taken::Wants(rest) => read = rest,
             }
         }
@@ -250,11 +254,13 @@ impl Owner {
         self.read_began_us = self.shared.clock.now().mono_us;
         self.syncs.read_begins();
         let (store, shard) = (self.shared.store.clone(), self.lease.shard);
-        let until_us = self.shared.clock.wall_us() + self.shared.options.load_ahead_s * SECOND_US;
+        let now_us = self.shared.clock.wall_us();
+        let until_us = now_us + self.shared.options.load_ahead_s * SECOND_US;
         self.passed_over.begin(Instant::now());
         let except: Vec<Uuid> = self.passed_over.messages.iter().copied().collect();
         let (again, specs) = (self.passed_over.looked, self.passed_over.specs_again());
-        tokio::spawn(async move { read_news(&*store, shard, until_us, &except, (again, &specs)).await })
+        let part = self.backlog.begin(&self.shared.loads, now_us - RECENT_US..until_us);
+        tokio::spawn(async move { read_news(&*store, shard, part, &except, (again, &specs)).await })
     }
 
     /// Hands news to the machine.
@@ -295,6 +301,7 @@ impl Owner {
             machine.caught_up(self.read_began_us);
             self.syncs.read_ended(machine.durable_after().unwrap_or_default());
         }
+        self.backlog.taken_in(news.full.then(|| machine.durable_after().unwrap_or_default()));
         self.syncs.durable(machine.commits());
         Taken::All { more: news.full }
     }
@@ -305,14 +312,21 @@ impl Owner {
 async fn read_news(
     store: &dyn Store,
     shard: u16,
-    until_us: i64,
+    part: Part,
     except: &[Uuid],
     (again, specs): (Option<RunId>, &[(Uuid, i64)]),
 ) -> Result<News, StoreError> {
     let mended = !specs.is_empty() && !readable_specs(store, shard, specs).await?.is_empty();
-    let mut untaken = store.emitted_runs(shard, until_us, READ_MAX).await?;
-    let mut full = untaken.rows >= READ_MAX as usize;
-    let broken = untaken.rows > untaken.runs.len();
+    let Part { runs_max, messages_max, recent_us } = part;
+    let mut untaken = store.emitted_runs(shard, i64::MIN..recent_us.end, runs_max).await?;
+    let mut full = untaken.rows >= runs_max as usize;
+    let mut broken = untaken.rows > untaken.runs.len();
+    if full && untaken.runs.last().is_some_and(|run| run.launch_us < recent_us.start) {
+        let recent = store.emitted_runs(shard, recent_us, runs_max).await?;
+        broken |= recent.rows > recent.runs.len();
+        untaken.runs.extend(recent.runs);
+        untaken.specs.extend(recent.specs);
+    }
     let mut looked = None;
     if let Some(after) = again {
         let passed_over = store.unreadable_runs(shard, after, READ_MAX).await?;
@@ -320,10 +334,11 @@ async fn read_news(
         untaken.runs.extend(passed_over.runs);
         untaken.specs.extend(passed_over.specs);
     }
-    let inbox = store.inbox_except(shard, except, READ_MAX).await?;
-    full |= inbox.rows >= READ_MAX as usize;
-    let (mut messages, mut unreadable) = (Vec::with_capacity(inbox.messages.len()), inbox.unreadable);
-    for message in inbox.messages {
+    let inbox = store.inbox_except(shard, except, messages_max).await?;
+    let (in_turn, others_wait) = in_turn(inbox.messages, runs_max as usize);
+    full |= others_wait || inbox.rows >= messages_max as usize;
+    let (mut messages, mut unreadable) = (Vec::with_capacity(in_turn.len()), inbox.unreadable);
+    for message in in_turn {
         match read_context(store, shard, &message.control).await {
             Ok(context) => messages.push((message, context)),
             // It stays in the inbox until what it is about can be read; the others go on.
@@ -336,6 +351,28 @@ async fn read_news(
     }
     let (runs, specs) = (untaken.runs, untaken.specs);
     Ok(News { runs, specs, messages, unreadable, again: looked, broken, mended, full, complete: false })
+}
+
+/// Those of some messages that are taken in at once, in their order, and whether others wait for the next read: those that
+/// would make more runs than `runs_max`. Each namespace's first one is taken in all the same, and so is what makes none, so
+/// that a pause does not wait for somebody's thousands of new schedules.
+fn in_turn(mut messages: Vec<Message>, runs_max: usize) -> (Vec<Message>, bool) {
+    let (mut runs, mut namespaces, mut waiting) = (0, BTreeSet::new(), BTreeSet::new());
+    messages.retain(|message| {
+        let Control::ScheduleChanged { schedule, namespace, .. } = &message.control else { return true };
+        // One generation after the other.
+        let mut goes = !waiting.contains(&schedule.uid);
+        if goes && !schedule.launches_us.is_empty() {
+            let more = runs + schedule.launches_us.len() + MESSAGE_RUNS;
+            goes = namespaces.insert(namespace.clone()) || more <= runs_max;
+            runs = if goes { more } else { runs };
+        }
+        if !goes {
+            waiting.insert(schedule.uid);
+        }
+        goes
+    });
+    (messages, !waiting.is_empty())
 }
 
 async fn read_context(store: &dyn Store, shard: u16, control: &Control) -> Result<Context, StoreError> {
@@ -356,4 +393,99 @@ async fn read_context(store: &dyn Store, shard: u16, control: &Control) -> Resul
         context.dead = store.dead_events(shard, *run, indexes, READ_MAX).await?;
     }
     Ok(context)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use tollgate_core::handle::change::ShardSchedule;
+    use tollgate_core::model::{Counts, RunKind, RunState};
+
+    use super::*;
+
+    fn run(launch_us: i64) -> Run {
+        let schedule_uid = Uuid::from_u128(7);
+        Run {
+            shard: 5,
+            id: RunId::derive(schedule_uid, launch_us),
+            schedule_uid,
+            generation: 1,
+            namespace: "n".to_owned(),
+            schedule_id: "s".to_owned(),
+            policy_uid: None,
+            launch_us,
+            events: 1,
+            priority: 5,
+            kind: RunKind::Backfill,
+            state: RunState::Emitted,
+            reason: String::new(),
+            cursor: 0,
+            counts: Counts::default(),
+            cursor_in: None,
+            cursor_out: None,
+            emitted_us: launch_us,
+            started_us: None,
+            finished_us: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn what_launches_now_is_read_beside_a_backlog_of_the_past() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("t.db").display());
+        let store = tollgate_store::open(&url, 1).await.unwrap();
+        let (now_us, backlog) = (1_000 * SECOND_US, 5_000);
+        let mut runs: Vec<Run> = (1..=backlog).map(run).collect();
+        runs.push(run(now_us - 1));
+        store.emit(&runs, &[]).await.unwrap();
+        let part =
+            Part { runs_max: 32, messages_max: 9, recent_us: now_us - RECENT_US..now_us + 300 * SECOND_US };
+        let news = read_news(&*store, 5, part.clone(), &[], (None, &[])).await.unwrap();
+        let read: Vec<i64> = news.runs.iter().map(|run| run.launch_us).collect();
+        assert_eq!(read, (1..=32).chain([now_us - 1]).collect::<Vec<_>>());
+        assert!(news.full);
+        let news = read_news(&*store, 5, Part { runs_max: 10_000, ..part }, &[], (None, &[])).await.unwrap();
+        assert_eq!((news.runs.len(), news.full), (runs.len(), false));
+    }
+
+    /// A change of a schedule with so many launches.
+    fn change(namespace: &str, schedule: u128, generation: i64, launches: i64) -> Message {
+        let schedule = ShardSchedule {
+            uid: Uuid::from_u128(schedule),
+            generation,
+            changed_us: 0,
+            until_us: 1_000_000,
+            launches_us: (1..=launches).collect(),
+            events: 1,
+            priority: 5,
+            pause: None,
+            deleted: false,
+            cursor: None,
+            earlier: Vec::new(),
+            home: None,
+        };
+        let control = Control::ScheduleChanged {
+            schedule,
+            namespace: namespace.to_owned(),
+            schedule_id: "s".to_owned(),
+            policy_uid: None,
+            onward: Vec::new(),
+        };
+        Message { id: Uuid::new_v4(), control }
+    }
+
+    #[test]
+    fn one_namespaces_changes_leave_room_for_the_first_of_another() {
+        let many: Vec<Message> = (0..100).map(|number| change("many", number, 1, 300)).collect();
+        let (one, second) = (change("one", 1_001, 1, 300), change("one", 1_002, 1, 300));
+        // A pause makes no runs; but one generation comes after the other.
+        let (pause, its_own) = (change("many", 2_001, 7, 0), change("many", 99, 2, 0));
+        let page = [many.as_slice(), &[one.clone(), second, pause.clone(), its_own]].concat();
+        let (taken, others_wait) = in_turn(page, 400);
+        assert_eq!(taken, [many[0].clone(), one, pause]);
+        assert!(others_wait);
+        let (taken, others_wait) = in_turn(many[..2].to_vec(), 2 * (300 + MESSAGE_RUNS));
+        assert_eq!((taken.len(), others_wait), (2, false));
+    }
 }

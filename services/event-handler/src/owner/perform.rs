@@ -195,18 +195,14 @@ impl Owner {
         let (run, index, attempt) = (send.run, send.index, send.attempt);
         self.begun.insert((run, index, attempt), leave.clone());
         self.outgoing.push(async move {
-            let room = payloads.room(&delivery.spec, &leave).await;
+            let room = payloads.room(&delivery.spec, &leave, rand::random()).await;
             // The process may have been frozen since the commit, and the shard be another's by now.
-            let input = if trust.may_send(lapses) {
+            let input = if let Err(no_room) = room {
+                Input::Sent { run, index, attempt, sent: no_room }
+            } else if trust.may_send(lapses) {
                 tollgate_fault_points::pass("handler.send.before");
-                let send = async {
-                    match room {
-                        Ok(_room) => targets.send(delivery, leave).await,
-                        Err(message) => Sent::NotSent { message, retry_after_ms: None },
-                    }
-                };
                 // Pinned where it is made: it is large, and would be moved several times.
-                let sent = watch.over(pin!(send)).await;
+                let sent = watch.over(pin!(targets.send(delivery, leave))).await;
                 tollgate_fault_points::pass("handler.send.after");
                 Input::Sent { run, index, attempt, sent }
             } else {

@@ -66,11 +66,11 @@ impl Keeper {
         let asked_us = self.clock.mono_us();
         // The log says elsewhere that the database does not answer.
         let answer = if self.beside { self.store.clock_us().await.ok().flatten() } else { None };
-        let now = self.clock.now();
+        let (machine_us, now) = self.clock.machine();
         let took_us = now.mono_us - asked_us;
         let look = Look {
             mono_us: now.mono_us,
-            machine_us: self.clock.machine_us(),
+            machine_us,
             held_us: now.wall_us,
             // It read its clock half-way, as far as anybody can tell.
             database_us: answer.filter(|_| took_us <= ANSWER_MAX_US).map(|us| us + took_us / 2),
