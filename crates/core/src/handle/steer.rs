@@ -63,7 +63,9 @@ impl Shard {
             }
             Control::CancelRun { run, reason } => {
                 let untaken = context.runs.into_iter().find(|r| r.id == run && is_untaken(r));
-                match untaken.filter(|_| !self.has_been(run)) {
+                // One that has been withdrawn since the read has no row any more.
+                let is_here = self.runs.contains_key(&run) || self.gone.contains_key(&run);
+                match untaken.filter(|_| !is_here) {
                     Some(run) => self.cancel_untaken(run, reason, now),
                     None => self.cancel(run, reason, now),
                 }
