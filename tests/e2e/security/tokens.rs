@@ -225,7 +225,7 @@ async fn what_a_key_releases_stands_in_the_audit_log() {
     medic.release_token(release(&full(&bare[1]))).await.unwrap();
     // One that reaches all namespaces, and names none.
     let releases = vec![release(&bare[2]), release(&bare[3]), release(&ids[4])];
-    ops.batch_release_tokens(BatchReleaseTokensRequest { releases, ..Default::default() }).await.unwrap();
+    ops.batch_release_tokens(BatchReleaseTokensRequest { releases }).await.unwrap();
     let request = ListAuditEntriesRequest { parent: PARENT.to_owned(), ..Default::default() };
     let entries = master(&service, Some(&admin)).list_audit_entries(request).await.unwrap().into_inner();
     let mut found: Vec<(String, String, String)> = entries
