@@ -404,7 +404,8 @@ mod tests {
         let mut runs: Vec<Run> = (1..=backlog).map(run).collect();
         runs.push(run(now_us - 1));
         store.emit(&runs, &[]).await.unwrap();
-        let part = Part { runs_max: 32, messages_max: 9, recent_us: now_us - RECENT_US..now_us + 300 * SECOND_US };
+        let part =
+            Part { runs_max: 32, messages_max: 9, recent_us: now_us - RECENT_US..now_us + 300 * SECOND_US };
         let news = read_news(&*store, 5, part.clone(), &[], None).await.unwrap();
         let read: Vec<i64> = news.runs.iter().map(|run| run.launch_us).collect();
         assert_eq!(read, (1..=32).chain([now_us - 1]).collect::<Vec<_>>());
