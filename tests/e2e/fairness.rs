@@ -151,6 +151,8 @@ async fn a_bulk_of_one_namespace_does_not_delay_anothers_events(kind: Kind) {
 /// events stood still for that long.
 async fn a_hundred_thousand_runs_of_one_namespace_do_not_delay_anothers_events(kind: Kind) {
     const SCHEDULES: usize = 300;
+    /// The version before was late by more than 10 s on SQLite, built for speed; on PostgreSQL it takes three times as many.
+    const LATE_MAX: Duration = Duration::from_secs(5);
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
     let own = consumer(&service).await;

@@ -275,7 +275,7 @@ fn a_cancel_that_was_read_before_its_run_was_withdrawn_changes_no_row() {
     world.settle();
     assert!(!world.store.runs.contains_key(&upcoming.id));
     world.sleep_s(600);
-    assert_eq!((world.sends.len(), world.shard.runs_held()), (1, 0));
+    assert_eq!(world.sends.len(), 1, "the run of the new generation");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! A schedule with very many runs, and what is done for one run or for another schedule: that takes no longer for it.
 
+#![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "the work itself is measured")]
+
 use std::time::{Duration, Instant};
 
 use tollgate_core::handle::Context;
