@@ -44,8 +44,8 @@ pub(crate) struct Batch {
     again: bool,
     /// Launches whose run may exist in another shard: their schedule lived there.
     doubtful: Vec<(Uuid, i64)>,
-    /// Schedules of which launches have fallen due, now or before the latest change, with the shards where they lived and the tasks that found them:
-    /// such a shard may make those launches itself, when it hears of an earlier change.
+    /// Schedules of which launches have fallen due, or do so soon after the latest change, with the shards where they lived and the
+    /// tasks that found them: such a shard may make those launches itself, when it hears of an earlier change.
     late: BTreeMap<Uuid, (Vec<u16>, BTreeSet<TaskKey>)>,
     /// Of which tasks it holds something.
     tasks: BTreeMap<TaskKey, ClaimedTask>,
@@ -95,9 +95,9 @@ impl Batch {
     fn note(&mut self, claimed: &ClaimedTask, child: &ScannedChild, launch_us: i64, now_us: i64) {
         let key = task_key(claimed);
         let schedule = &child.schedule;
-        // What fell due before the latest change is not withdrawn by it; whoever made that may have another clock.
-        let due_us = now_us.max(schedule.updated_us);
-        if !schedule.former_homes.is_empty() && (now_us - PUT_OFF_US..=due_us).contains(&launch_us) {
+        // A former home may start what it has made before it hears of the latest change.
+        let until_us = now_us.max(schedule.updated_us.saturating_add(DOUBT_US));
+        if !schedule.former_homes.is_empty() && (now_us - PUT_OFF_US..=until_us).contains(&launch_us) {
             let late = self.late.entry(schedule.uid);
             late.or_insert_with(|| (schedule.former_homes.clone(), BTreeSet::new())).1.insert(key.clone());
         }
@@ -225,7 +225,7 @@ impl Emitter {
         Ok(())
     }
 
-    /// Takes out what a former shard of its schedule may still make a run of. An emitter that keeps up has nothing of the kind.
+    /// Takes out what a former shard of its schedule may still make a run of: only schedules that have moved are asked for.
     async fn put_off(&self, batch: &mut Batch) -> Result<(), StoreError> {
         for (uid, (homes, tasks)) in std::mem::take(&mut batch.late) {
             if self.store.is_unheard(uid, &homes).await? {

@@ -67,8 +67,6 @@ pub(crate) enum Bug {
     DoubtIgnored,
     /// A task is done before its runs are handed over.
     DoneBeforeHandOver,
-    /// An emitter hands over what it read under a task that another one has taken over since.
-    LostTaskHandedOver,
     /// An emitter does not ask whether a former shard of a schedule has yet to hear of a change.
     UnheardIgnored,
     /// A sender does not look at its owner's trust again before it writes.
@@ -117,7 +115,6 @@ impl Bug {
             Self::EmissionOverwrites,
             Self::DoubtIgnored,
             Self::DoneBeforeHandOver,
-            Self::LostTaskHandedOver,
             Self::UnheardIgnored,
             Self::TrustNotLookedAtAgain,
             Self::DeadlineFromTurn,

@@ -47,11 +47,9 @@ struct Judged {
     run: Run,
     spec: RunSpec,
     doubtful: bool,
-    /// It had no run anywhere when that was asked.
-    asked: bool,
     /// When its schedule had changed last.
     changed_us: i64,
-    /// Where its schedule lived before, if it had fallen due when it was judged, or before the latest change.
+    /// Where its schedule lived before, if it had fallen due when it was judged, or does so soon after the latest change.
     late_from: Vec<u16>,
 }
 
@@ -260,12 +258,11 @@ impl World {
                 let run = plan.run(launch_us, RunKind::Scheduled, self.now);
                 let recent = launch_us <= plan.changed_us + DOUBT_US;
                 let doubtful = !plan.former_homes.is_empty() && (job.again || recent);
-                let late = launch_us <= self.now.wall_us.max(plan.changed_us);
+                let late = launch_us <= self.now.wall_us.max(plan.changed_us + DOUBT_US);
                 job.batch.push(Judged {
                     run,
                     spec: plan.spec.clone(),
                     doubtful,
-                    asked: false,
                     changed_us: plan.changed_us,
                     late_from: if late { plan.former_homes.clone() } else { Vec::new() },
                 });
@@ -297,7 +294,6 @@ impl World {
             self.count(Seen::DoubtSettled);
         }
         job.batch.retain(|judged| !known.contains(&judged.run.id));
-        job.batch.iter_mut().for_each(|judged| judged.asked = judged.doubtful);
     }
 
     fn has_run(&self, id: &RunId) -> bool {
@@ -307,25 +303,13 @@ impl World {
     fn hand_over_runs(&mut self, job: &Job, judged: Vec<Judged>) {
         // The transaction holds the task's row: who has lost the task hands nothing over.
         let task = self.windows[job.window].tasks.as_ref().map(|tasks| tasks[job.task]);
-        if self.bug != Bug::LostTaskHandedOver && task.is_some_and(|task| task.lease != job.lease) {
+        if task.is_some_and(|task| task.lease != job.lease) {
             self.count(Seen::TaskLost);
             return;
         }
-        for Judged { mut run, spec, changed_us, asked, late_from, .. } in judged {
+        for Judged { mut run, spec, changed_us, .. } in judged {
             let shard = usize::from(run.shard);
             let latest_us = self.master.plans.get(&run.schedule_uid).map(|p| p.changed_us);
-            let elsewhere = (0..self.stores.len())
-                .any(|other| other != shard && self.stores[other].runs.contains_key(&run.id));
-            let (uid, launch_us) = (run.schedule_uid, run.launch_us);
-            let covered = latest_us.is_some_and(|latest_us| launch_us <= latest_us)
-                || self.master.tells_of(uid, launch_us);
-            // Known and accepted: ahead of its time it is handed over in the new home while the old one has not read the
-            // message that makes it there, or reads it at this moment, and will start it before it hears of the move.
-            let unread = !elsewhere && self.is_word_on_its_way(uid, launch_us, run.shard);
-            if late_from.is_empty() && covered && (unread || elsewhere && asked) {
-                self.count(Seen::HoleUnreadAhead);
-                continue;
-            }
             if self.stores[shard].runs.contains_key(&run.id) {
                 self.count(Seen::EmittedTwice);
                 if self.bug == Bug::EmissionOverwrites {

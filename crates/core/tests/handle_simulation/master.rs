@@ -57,13 +57,6 @@ impl Told {
     pub(crate) fn uid(&self) -> Uuid {
         self.plan.spec.schedule_uid
     }
-
-    /// Where it makes this launch of a schedule, if it does.
-    pub(crate) fn makes(&self, uid: Uuid, launch_us: i64) -> Option<u16> {
-        let plan = &self.plan;
-        let fires = launch_us > plan.changed_us && !plan.launches(launch_us - 1, launch_us).is_empty();
-        (plan.spec.schedule_uid == uid && fires).then_some(plan.shard)
-    }
 }
 
 pub(crate) struct Master {
@@ -76,8 +69,6 @@ pub(crate) struct Master {
     pub(crate) announced_us: i64,
     /// Generations whose message has not been posted: nobody knows of them but the plans.
     untold: BTreeMap<Uuid, i64>,
-    /// The latest generation that was told, and up to what launch time.
-    told: BTreeMap<Uuid, (i64, i64)>,
 }
 
 impl Master {
@@ -90,14 +81,6 @@ impl Master {
         self.untold.contains_key(&uid)
     }
 
-    /// Whether the word of a schedule's present generation makes this launch, or will.
-    pub(crate) fn tells_of(&self, uid: Uuid, launch_us: i64) -> bool {
-        let present = self.plans.get(&uid).map(|p| p.spec.generation);
-        let told =
-            self.told.get(&uid).is_some_and(|(of, until_us)| Some(*of) == present && launch_us <= *until_us);
-        told || self.untold.contains_key(&uid)
-    }
-
     pub(crate) fn new(wall_us: i64) -> Self {
         Self {
             plans: BTreeMap::new(),
@@ -106,7 +89,6 @@ impl Master {
             frontier_before_us: wall_us,
             announced_us: 0,
             untold: BTreeMap::new(),
-            told: BTreeMap::new(),
         }
     }
 }
@@ -357,8 +339,6 @@ impl World {
         if self.master.untold.get(&uid) == Some(&generation) {
             self.master.untold.remove(&uid);
         }
-        let latest = self.master.told.entry(uid).or_insert((generation, until_us));
-        *latest = (*latest).max((generation, until_us));
         self.post(way[0], Message { id: message_id(uid, generation, way[0]), control });
     }
 

@@ -30,7 +30,7 @@ states! {
     MasterDied, Repaired, ClockJump, EmitterFrozen, EmitterDied, TaskRedone, EmittedTwice, EmittedStale, DoubtSettled,
     WindowScannedAfterChange, TaskLost, PutOff,
     // Holes that are known: see the README of the promises.
-    HoleUnreadAhead, HoleOvertakenUntold, HoleChangedBeforeScan,
+    HoleOvertakenUntold, HoleChangedBeforeScan,
 }
 
 /// Counters of one world, or of many.

@@ -327,25 +327,6 @@ impl World {
             || inboxes.any(|inbox| inbox.values().any(of))
     }
 
-    /// Whether a message that no shard has read makes this launch in another home than `home`, or will.
-    pub(crate) fn is_word_on_its_way(&self, uid: Uuid, launch_us: i64, home: u16) -> bool {
-        let makes = |shard: u16, message: &Message| match &message.control {
-            Control::ScheduleChanged { schedule, onward, .. } => {
-                let there = onward.last().copied().unwrap_or(shard);
-                schedule.uid == uid && there != home && schedule.launches_us.contains(&launch_us)
-            }
-            _ => false,
-        };
-        let will_make = |event: &Event| match event {
-            Event::Tell(told) => told.makes(uid, launch_us).is_some_and(|there| there != home),
-            Event::Post(shard, message) => makes(*shard, message),
-            _ => false,
-        };
-        let mut unread = self.stores.iter().zip(0_u16..);
-        unread.any(|(store, shard)| store.inbox.values().any(|message| makes(shard, message)))
-            || self.events.values().any(will_make)
-    }
-
     pub(crate) fn after(&mut self, us: i64, event: Event) {
         self.numbers += 1;
         self.events.insert((self.now.mono_us + us, self.numbers), event);
