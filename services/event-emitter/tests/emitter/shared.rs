@@ -11,8 +11,10 @@ use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tollgate_core::emit::Window;
 use tollgate_core::model::{CatchUp, MINUTE_US, Run, RunId, SECOND_US, Schedule, SkipReason};
+use tollgate_core::plan::Notice;
 use tollgate_event_emitter::Options;
 use tollgate_store::StoreError;
+use tollgate_store::plan::{Delivered, PlanWrite};
 
 fn minutely(count: u128) -> Vec<Schedule> {
     (1..=count).map(|number| schedule(number, "UTC", vec![cron("0-59 * * * *")])).collect()
@@ -125,6 +127,42 @@ async fn a_first_scan_makes_no_run_that_a_former_home_has() {
     // Panics if a launch has two runs.
     let after = world.runs().await;
     assert!(after.iter().all(|run| run.launch_us > launch_us || run.generation == 1), "{after:?}");
+}
+
+#[tokio::test]
+async fn launches_soon_after_a_move_wait_until_the_former_home_has_heard() {
+    let world = World::new(utc("2025-06-11T08:00:30Z")).await;
+    let schedule = minutely(1).remove(0);
+    world.put(std::slice::from_ref(&schedule)).await;
+    let moved =
+        Schedule { generation: 2, updated_us: world.clock.wall_us(), former_homes: vec![3], ..schedule };
+    move_to(&*world.store, &moved, 5).await;
+    let notice = Notice {
+        schedule_uid: moved.uid,
+        generation: 2,
+        namespace: moved.namespace.clone(),
+        schedule_id: moved.id.clone(),
+        policy_uid: None,
+        changed_us: moved.updated_us,
+        until_us: moved.updated_us + 10 * MINUTE_US,
+        way: vec![3, 5],
+        events: moved.events,
+        priority: moved.priority,
+        pause: None,
+        is_new: false,
+        was_paused: false,
+        timing: Some(moved.timing.clone()),
+    };
+    world.store.write_plan(vec![PlanWrite::Tell { notice: Box::new(notice) }]).await.unwrap();
+    let emitter = world.emitter(Options::default());
+    assert!(emitter.round().await.unwrap().windows_incomplete > 0);
+    assert_eq!(world.runs().await, [], "shard 3 may make runs of its own");
+    let told = Delivered { schedule_uid: moved.uid, generation: 2, taken_back: None, skipped: Vec::new() };
+    world.store.outbox_delivered(&[told]).await.unwrap();
+    world.clock.advance_us(31 * SECOND_US);
+    assert_eq!(emitter.round().await.unwrap().windows_incomplete, 0);
+    assert!(world.runs().await.iter().all(|run| run.shard == 5));
+    assert!(world.runs().await.len() >= 5);
 }
 
 #[tokio::test]
