@@ -320,8 +320,8 @@ impl Campaign {
         reason: &'static str,
         (began_us, effect_us, ended_us): (i64, i64, i64),
     ) {
-        let (from_us, until_us) =
-            if fault.kills() { (effect_us, effect_us + 2_000_000) } else { (began_us, ended_us + 5_000_000) };
+        let from_us = if fault.kills() && !fault.holds_commits() { effect_us } else { began_us };
+        let until_us = if fault.kills() { effect_us + 2_000_000 } else { ended_us + 5_000_000 };
         self.log.disturbances.push(Disturbance { reason, from_us: from_us - 2_000_000, until_us });
     }
 

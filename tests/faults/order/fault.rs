@@ -163,6 +163,11 @@ impl Fault {
         )
     }
 
+    /// Whether commits wait for it before it kills: what they would have recorded is lost with the process.
+    pub(crate) fn holds_commits(&self) -> bool {
+        matches!(self, Self::ChangeLost { how: Loss::Locked, .. })
+    }
+
     /// Whether it is somebody's own business, and must not stop anybody else.
     pub(crate) fn spares_others(&self) -> bool {
         matches!(
