@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use super::change::{HistoryRow, Outcome, TokenRow, TokenState};
+use super::change::{HistoryRow, Outcome, ShardSchedule, TokenRow, TokenState};
 use super::exchange::{Effect, Send};
 use super::live::{LiveRun, LiveToken};
 use super::planted::Planted;
@@ -19,16 +19,12 @@ impl Shard {
     /// Takes in one emitted run, unless its schedule has changed since it was emitted.
     pub(super) fn adopt_run(&mut self, mut run: Run, now: Now) {
         if let Some(row) = self.schedules.get(&run.schedule_uid).and_then(|s| s.row.as_ref()) {
-            let stale = run.kind == RunKind::Scheduled
-                && !self.has(Planted::FenceIgnored)
-                && run.launch_us <= row.until_us
-                && row.replaced_us(run.generation).is_some_and(|changed_us| run.launch_us > changed_us);
             let current = (row.generation, row.events, row.priority);
-            if stale && (row.deleted || row.launches_us.binary_search(&run.launch_us).is_err()) {
+            if self.is_withdrawn(&run) {
                 self.record_withdrawn(run.id);
                 return;
             }
-            if stale {
+            if self.is_stale(&run, row) {
                 (run.generation, run.events, run.priority) = current;
             }
             if row.deleted {
@@ -50,6 +46,23 @@ impl Shard {
         self.wall_timers.insert((run.launch_us - self.options.early_us, WallTimer::Launch(run.id)));
         self.dirty_runs.insert(run.id);
         self.runs.insert(LiveRun::new(run, spec));
+    }
+
+    /// Whether a run was emitted by a generation that had been replaced when it falls due.
+    fn is_stale(&self, run: &Run, row: &ShardSchedule) -> bool {
+        run.kind == RunKind::Scheduled
+            && !self.has(Planted::FenceIgnored)
+            && run.launch_us <= row.until_us
+            && row.replaced_us(run.generation).is_some_and(|changed_us| run.launch_us > changed_us)
+    }
+
+    /// Whether an untaken run is no run any more: its schedule has changed since, and does not fire here at that time.
+    pub(super) fn is_withdrawn(&self, run: &Run) -> bool {
+        let row = self.schedules.get(&run.schedule_uid).and_then(|schedule| schedule.row.as_ref());
+        row.is_some_and(|row| {
+            let fires = !row.deleted && row.launches_us.binary_search(&run.launch_us).is_ok();
+            self.is_stale(run, row) && !fires
+        })
     }
 
     /// The specs, besides their own, that runs need which an emitter has handed over: those of the generations that have

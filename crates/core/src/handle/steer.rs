@@ -66,6 +66,8 @@ impl Shard {
                 // One that has been withdrawn since the read has no row any more.
                 let is_here = self.runs.contains_key(&run) || self.gone.contains_key(&run);
                 match untaken.filter(|_| !is_here) {
+                    // It may run elsewhere, where its schedule lives now.
+                    Some(run) if self.is_withdrawn(&run) => self.record_withdrawn(run.id),
                     Some(run) => self.cancel_untaken(run, reason, now),
                     None => self.cancel(run, reason, now),
                 }

@@ -254,28 +254,32 @@ fn a_cancel_reaches_upcoming_unread_and_running_runs() {
 }
 
 #[test]
-fn a_cancel_that_was_read_before_its_run_was_withdrawn_changes_no_row() {
-    let mut world = World::new();
-    let s = spec(10, None);
-    let (new, row) = next(&s, world.now, &[3]);
-    keep(&mut world, &new);
-    let upcoming = run(&s, at(2), 3);
-    world.store.emit(upcoming.clone(), &s);
-    let cancel = Control::CancelRun { run: upcoming.id, reason: "no".into() };
-    let messages = [changed(&new, row), cancel].map(|control| world.post(control));
-    world.shard.begin_read();
-    let read = messages.map(|message| {
-        let context = world.store.context(&Needs::of(&message.control));
-        (message, context)
-    });
-    world.shard.adopt(vec![upcoming.clone()], vec![s.clone()], world.now);
-    for (message, context) in read {
-        world.shard.control(message, context, world.now);
+fn a_cancel_of_a_run_that_a_change_withdraws_leaves_no_row() {
+    for adopted in [true, false] {
+        let mut world = World::new();
+        let s = spec(10, None);
+        let (new, row) = next(&s, world.now, &[3]);
+        keep(&mut world, &new);
+        let upcoming = run(&s, at(2), 3);
+        world.store.emit(upcoming.clone(), &s);
+        let cancel = Control::CancelRun { run: upcoming.id, reason: "no".into() };
+        let messages = [changed(&new, row), cancel].map(|control| world.post(control));
+        world.shard.begin_read();
+        let read = messages.map(|message| {
+            let context = world.store.context(&Needs::of(&message.control));
+            (message, context)
+        });
+        if adopted {
+            world.shard.adopt(vec![upcoming.clone()], vec![s.clone()], world.now);
+        }
+        for (message, context) in read {
+            world.shard.control(message, context, world.now);
+        }
+        world.settle();
+        assert!(!world.store.runs.contains_key(&upcoming.id), "{adopted}");
+        world.sleep_s(600);
+        assert_eq!(world.sends.len(), 1, "the run of the new generation");
     }
-    world.settle();
-    assert!(!world.store.runs.contains_key(&upcoming.id));
-    world.sleep_s(600);
-    assert_eq!(world.sends.len(), 1, "the run of the new generation");
 }
 
 #[test]
