@@ -5,6 +5,7 @@
 //! read, as a release may be in it.
 
 use super::bucket::Bucket;
+use super::live::{LiveSchedule, LiveToken};
 use super::planted::Planted;
 use super::shard::Shard;
 use crate::model::{Now, RunId, SECOND_US};
@@ -63,8 +64,7 @@ impl Shard {
 
     pub(super) fn resend(&mut self, key: (RunId, u32), now: Now) {
         let Some(run) = self.runs.get(&key.0) else { return };
-        let parked =
-            self.schedules.get(&run.row.schedule_uid).is_some_and(super::live::LiveSchedule::is_parked);
+        let parked = self.schedules.get(&run.row.schedule_uid).is_some_and(LiveSchedule::is_parked);
         let (cancelled, lane, uid) = (run.cancelled, run.lane(), run.row.schedule_uid);
         let Some(token) = self.tokens.get_mut(&key) else { return };
         let bucket = self.buckets.get(&token.policy);
@@ -99,4 +99,11 @@ impl Shard {
         token.elsewhere_us = None;
         self.send(key);
     }
+}
+
+/// Those that stand in their queues to be sent again.
+pub(super) fn queued_again<'a>(
+    tokens: impl Iterator<Item = (&'a (RunId, u32), &'a LiveToken)>,
+) -> Vec<(RunId, u32)> {
+    tokens.filter(|(_, t)| t.is_queued_again()).map(|(key, _)| *key).collect()
 }

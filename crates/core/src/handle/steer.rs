@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
+use super::again::queued_again;
 use super::change::{HistoryRow, Outcome, ShardPause, ShardSchedule, TokenRow, TokenState};
 use super::control::{Control, Message};
 use super::exchange::{Context, Needs};
@@ -62,7 +63,7 @@ impl Shard {
                 self.cursor_left(schedule_uid, cursor, message.id);
             }
             Control::CancelRun { run, reason } => {
-                let untaken = context.runs.into_iter().find(|r| r.id == run && is_untaken(r));
+                let untaken = context.runs.into_iter().find(|r| r.id == run && r.state.is_untaken());
                 // One that has been withdrawn since the read has no row any more.
                 let is_here = self.runs.contains_key(&run) || self.gone.contains_key(&run);
                 match untaken.filter(|_| !is_here) {
@@ -244,7 +245,7 @@ impl Shard {
             }
             if known.contains(&id) {
                 // One that a later generation's emitter handed over is that generation's.
-                let unread = |r: &&Run| r.id == id && is_untaken(r) && r.generation <= row.generation;
+                let unread = |r: &&Run| r.id == id && r.state.is_untaken() && r.generation <= row.generation;
                 if let Some(mut run) = read.iter().find(unread).cloned() {
                     (run.generation, run.events, run.priority) = (row.generation, row.events, row.priority);
                     self.adopt_run(run, now);
@@ -352,7 +353,7 @@ impl Shard {
             ..row.clone()
         };
         self.schedule_changed(here, &template, read, now);
-        let started = |r: &Run| !(is_untaken(r) || r.state == RunState::Waiting);
+        let started = |r: &Run| !(r.state.is_untaken() || r.state == RunState::Waiting);
         let settled: BTreeSet<RunId> = read.iter().filter(|r| started(r)).map(|r| r.id).collect();
         row.launches_us.retain(|launch_us| {
             let run = RunId::derive(row.uid, *launch_us);
@@ -452,10 +453,6 @@ impl Shard {
     }
 }
 
-fn is_untaken(run: &Run) -> bool {
-    run.state.is_untaken()
-}
-
 /// A schedule to be passed on to another shard.
 #[derive(Debug)]
 pub(super) struct Move {
@@ -497,9 +494,4 @@ impl Template {
             finished_us: None,
         }
     }
-}
-
-/// Those that stand in their queues to be sent again.
-fn queued_again<'a>(tokens: impl Iterator<Item = (&'a (RunId, u32), &'a LiveToken)>) -> Vec<(RunId, u32)> {
-    tokens.filter(|(_, t)| t.is_queued_again()).map(|(key, _)| *key).collect()
 }
