@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use tollgate_proto::v1::handler_peer_service_client::HandlerPeerServiceClient;
 use tollgate_proto::v1::{
     ExplainEventRequest, ExtendTokenRequest, ForwardReleasesRequest, GetEventRequest,
-    GetHandlerStatusRequest, HandlerStatus, PauseDispatchRequest, ReasonCode, ReleaseMode, ReleaseStatus,
-    ReleaseTokenRequest, ReleaseTokensRequest, ResumeDispatchRequest, RunState, Target,
+    GetHandlerStatusRequest, HandlerStatus, PauseDispatchRequest, ReasonCode, ReleaseMode, ReleaseOutcome,
+    ReleaseStatus, ReleaseTokenRequest, ReleaseTokensRequest, ResumeDispatchRequest, RunState, Target,
     TriggerScheduleRequest,
 };
 use tollgate_tests::resources::{every, http, ms, once, policy, policy_name, schedule_name, soon};
@@ -176,6 +176,37 @@ async fn a_stream_through_another_process_does_not_go_one_by_one() {
     for service in services {
         service.stop().await;
     }
+}
+
+/// The event's shard has no owner: of two releases of one attempt the first counts, and whoever sends the second is told so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_releases_that_wait_for_an_owner_the_first_counts() {
+    let database = Database::new(Kind::Postgres).await;
+    let mut services = cluster(&database, 2, &["--lease-ttl", "15s"]).await;
+    let consumer = Consumer::start(services[0].link(), Releases::Unary, |_| Conduct::keep()).await;
+    services[0].create_policy("p", policy(1)).await.unwrap();
+    services[0].create_schedule("s", once(soon(1_000), 1, "p", http(&consumer))).await.unwrap();
+    arrived(&consumer.notes, 1).await;
+    let owner = owner_of(&services, "p").await;
+    services.remove(owner).kill9();
+    let name = consumer.notes.arrivals()[0].event_id.clone();
+    let release = async |attempt: u32, outcome: ReleaseOutcome| {
+        let outcome = outcome.into();
+        let request =
+            ReleaseTokenRequest { name: name.clone(), attempt: Some(attempt), outcome, ..Default::default() };
+        services[0].handler().release_token(request).await.unwrap().into_inner()
+    };
+    let first = release(1, ReleaseOutcome::Retry).await;
+    assert_eq!(first.status(), ReleaseStatus::Released, "{first:?}");
+    let second = release(1, ReleaseOutcome::Succeeded).await;
+    assert_eq!(second.status(), ReleaseStatus::AlreadyReleased, "{second:?}");
+    assert!(first.message.contains("recorded") && second.message.contains("recorded"), "the owner was asked");
+    // It comes again, as the first one asked for.
+    arrived(&consumer.notes, 2).await;
+    assert_eq!(release(2, ReleaseOutcome::Succeeded).await.status(), ReleaseStatus::Released);
+    let run = services[0].finished("s", 30).await;
+    assert_eq!(run.counts.unwrap().succeeded, 1);
+    services.remove(0).stop().await;
 }
 
 /// What only the owner's memory knows, any process answers.

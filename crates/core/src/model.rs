@@ -15,7 +15,8 @@ pub use event::{EventId, EventIdError, EventKeyring, EventRef};
 pub use policy::{Limits, Policy, Reclaim, TtlFrom};
 pub use run::{Counts, Run, RunId, RunKind, RunSpec, RunState, SkipReason, Skipped};
 pub use schedule::{
-    CatchUp, CheckAgain, GapRule, OverlapRule, Pause, RepeatRule, RetryPolicy, Schedule, Timing, Trigger,
+    CatchUp, CheckAgain, GapRule, OverlapRule, PastPause, Pause, RepeatRule, RetryPolicy, Schedule, Timing,
+    Trigger,
 };
 pub use target::{HttpTarget, Payload, ReleaseMode, SqsTarget, Target};
 

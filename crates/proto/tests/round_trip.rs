@@ -8,8 +8,8 @@ use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
 use tollgate_core::model::{
-    CatchUp, CheckAgain, GapRule, HttpTarget, Limits, OverlapRule, Pause, Payload, Policy, Reclaim,
-    ReleaseMode, RepeatRule, RetryPolicy, Schedule, SqsTarget, Target, Timing, Trigger, TtlFrom,
+    CatchUp, CheckAgain, GapRule, HttpTarget, Limits, OverlapRule, PastPause, Pause, Payload, Policy,
+    Reclaim, ReleaseMode, RepeatRule, RetryPolicy, Schedule, SqsTarget, Target, Timing, Trigger, TtlFrom,
 };
 use tollgate_proto::convert::{Name, policy, schedule};
 use tollgate_proto::json::{from_json, to_json};
@@ -158,6 +158,7 @@ fn schedules() -> impl Strategy<Value = Schedule> {
                 spread_s,
                 check_again,
                 pause,
+                past_pauses: vec![PastPause { since_us: us, until_us: us + 1 }],
                 former_homes: vec![2],
                 labels,
                 generation: us / 3,

@@ -48,6 +48,8 @@ pub struct ClaimedTask {
     pub task: Task,
     /// The last child that has been emitted.
     pub checkpoint: Option<Checkpoint>,
+    /// Whether it was claimed before: what it holds may have been judged and handed over.
+    pub again: bool,
 }
 
 /// A child that may fire, with the schedule that it belongs to.
@@ -109,6 +111,8 @@ pub trait EmitStore: Send + Sync {
         now_us: i64,
         limit: u32,
     ) -> Result<Vec<ClaimedTask>, StoreError>;
+    /// Gives back what is claimed under this lease, at `now_us`, so that nobody has to wait until the lease has run out.
+    async fn release_tasks(&self, lease_id: Uuid, now_us: i64) -> Result<(), StoreError>;
     /// The children of each task in the order (slot, schedule, ordinal), after its checkpoint: exactly those of its zone,
     /// launch expression and slots. Of each at most `limit`, at least 1.
     async fn scan(

@@ -73,6 +73,17 @@ pub struct UntakenRuns {
     pub last: Option<RunId>,
 }
 
+/// What became of a message that was to be posted under a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Posted {
+    /// It is in the inbox.
+    New,
+    /// A message of the same id was there, and stays.
+    ThereAlready,
+    /// Nothing was posted: the shard has changed hands.
+    ElsewhereNow,
+}
+
 /// Messages of an inbox, as one read finds them.
 #[derive(Clone, Debug, Default)]
 pub struct Inbox {
@@ -128,9 +139,9 @@ pub trait HandleStore: Send + Sync {
     }
     /// Puts messages into a shard's inbox; one that is there already stays.
     async fn post(&self, shard: u16, messages: &[Message]) -> Result<(), StoreError>;
-    /// As [`HandleStore::post`], as long as the shard has not changed hands since `lease` was read: whoever takes it over
-    /// later finds the messages. False, and nothing is posted, if it has.
-    async fn post_under(&self, lease: &Lease, messages: &[Message]) -> Result<bool, StoreError>;
+    /// As [`HandleStore::post`] of one message, as long as the shard has not changed hands since `lease` was read: whoever
+    /// takes it over later finds it.
+    async fn post_under(&self, lease: &Lease, message: &Message) -> Result<Posted, StoreError>;
     /// Dead events of a run: all, or those of `indexes`.
     async fn dead_events(
         &self,

@@ -40,7 +40,7 @@ const PUT_OFF_US: i64 = 15 * MINUTE_US;
 pub(crate) struct Batch {
     runs: Vec<Run>,
     skipped: Vec<Skipped>,
-    /// Somebody may have judged the same launches before, at a time when they were not late.
+    /// Somebody may have judged the same launches before, at a time when they were not late: a task was claimed before.
     again: bool,
     /// Launches whose run may exist in another shard: their schedule lived there.
     doubtful: Vec<(Uuid, i64)>,

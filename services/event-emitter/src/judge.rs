@@ -55,7 +55,7 @@ impl Judge {
         if launch_us <= schedule.created_us {
             return Ok(Fate::Before);
         }
-        if schedule.pause.is_some() {
+        if schedule.pause.is_some() || schedule.was_paused_at(launch_us) {
             return Ok(Fate::Skip(SkipReason::Paused));
         }
         if launch_us >= self.late_us {

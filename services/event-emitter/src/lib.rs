@@ -17,8 +17,8 @@ mod service;
 mod stats;
 mod windows;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use tokio_util::sync::CancellationToken;
 use tollgate_clock::Clock;
@@ -26,6 +26,7 @@ use tollgate_core::model::SECOND_US;
 use tollgate_store::StoreError;
 use tollgate_store::emit::{EmitStore, Frontier, WindowRow};
 use tollgate_trace::Traces;
+use uuid::Uuid;
 
 pub use service::EmitterService;
 pub use stats::EmitterStats;
@@ -61,7 +62,7 @@ impl Default for Options {
             ahead_s: 300,
             page: 1_000,
             claim: 512,
-            lease_s: 30,
+            lease_s: 10,
             late_after_s: 60,
             catch_up_s: 3_600,
         }
@@ -115,13 +116,16 @@ pub struct Emitter {
     options: Options,
     stats: Arc<EmitterStats>,
     traces: Traces,
+    /// Under this lease tasks may be claimed that nobody carries out: a round has failed.
+    failed: Mutex<Option<Uuid>>,
 }
 
 impl Emitter {
     /// An emitter over this store (an `Arc<dyn Store>` will do). Nothing happens before [`Emitter::run`] or
     /// [`Emitter::round`].
     pub fn new(store: Arc<dyn EmitStore>, clock: Clock, wake: Wake, options: Options) -> Self {
-        Self { store, clock, wake, options, stats: Arc::default(), traces: Traces::default() }
+        let (stats, traces, failed) = (Arc::default(), Traces::default(), Mutex::default());
+        Self { store, clock, wake, options, stats, traces, failed }
     }
 
     /// Writes a span for each run that it hands over.

@@ -5,7 +5,8 @@
 //! schedule that cannot be read is named and passed over. Schedules and children are never written.
 //! Not here: which windows and tasks there are (`open`), what becomes of a launch (`judge`).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use tokio_util::sync::CancellationToken;
@@ -39,39 +40,54 @@ impl Emitter {
         stop: &CancellationToken,
     ) -> Result<usize, StoreError> {
         let mut claimed_count = 0;
-        // A window that has been open for long may have been worked on before.
-        let incomplete = self.store.windows(0).await?;
-        let opened: HashMap<i64, i64> =
-            incomplete.iter().map(|row| (row.window.start_us, row.opened_us)).collect();
         while !stop.is_cancelled() {
+            self.give_back().await?;
             let now_us = self.clock.wall_us();
             let lease = Lease { id: Uuid::new_v4(), until_us: now_us + self.options.lease_us() };
+            self.keep_failed(Some(lease.id));
             let limit = self.options.claim.max(1);
             let mut tasks = self.store.claim_tasks(lease.id, lease.until_us, now_us, limit).await?;
-            if tasks.is_empty() {
-                break;
+            if tasks.iter().any(|task| task.again) {
+                // What fails time and again does not stand before the others: it waits until the lease has run out.
+                self.keep_failed(None);
             }
             claimed_count += tasks.len();
             tasks.sort_by_key(|task| task.window);
             for group in tasks.chunk_by(|a, b| a.window == b.window) {
-                let opened_us = group.first().and_then(|task| opened.get(&task.window.start_us));
-                let again = opened_us.is_some_and(|opened_us| now_us - opened_us >= self.options.lease_us());
-                self.scan_window(group, lease, again, report, stop).await?;
+                self.scan_window(group, lease, report, stop).await?;
+            }
+            self.keep_failed(None);
+            if tasks.is_empty() {
+                break;
             }
         }
         Ok(claimed_count)
     }
 
-    /// Carries out tasks of one window. `again`: somebody may have worked on them before.
+    /// Gives back the tasks of a round that failed.
+    async fn give_back(&self) -> Result<(), StoreError> {
+        let failed = *self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lease_id) = failed {
+            self.store.release_tasks(lease_id, self.clock.wall_us()).await?;
+            self.keep_failed(None);
+        }
+        Ok(())
+    }
+
+    /// Keeps the lease whose tasks are to be given back should the round fail.
+    fn keep_failed(&self, lease_id: Option<Uuid>) {
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = lease_id;
+    }
+
+    /// Carries out tasks of one window.
     async fn scan_window(
         &self,
         tasks: &[ClaimedTask],
         lease: Lease,
-        again: bool,
         report: &mut RoundReport,
         stop: &CancellationToken,
     ) -> Result<(), StoreError> {
-        let mut batch = Batch::new(lease.id, again);
+        let mut batch = Batch::new(lease.id, tasks.iter().any(|task| task.again));
         let mut done = Vec::new();
         // The first children of all tasks at once: most tasks have no more.
         let from: Vec<_> = tasks.iter().map(|claimed| (&claimed.task, claimed.checkpoint)).collect();

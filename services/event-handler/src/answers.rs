@@ -4,7 +4,7 @@ mod wire;
 
 use tollgate_auth::{Access, Aim, EventRefusal, NamedId};
 use tollgate_core::handle::change::{Outcome, TokenState};
-use tollgate_core::handle::control::{Control, Message};
+use tollgate_core::handle::control::Message;
 use tollgate_core::handle::release::{Answer, Release, ReleaseOutcome};
 use tollgate_core::model::EventRef;
 use tollgate_metrics::ReleaseAnswer;
@@ -12,6 +12,7 @@ use tollgate_metrics::trace::Traceparent;
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::{FieldError, v1};
 use tollgate_status::status as store_status;
+use tollgate_store::handle::Posted;
 use tonic::Status;
 
 use crate::Shared;
@@ -212,12 +213,17 @@ impl Shared {
                 return answered(Answer::Late);
             }
             let recorded = Release { attempt: Some(token.attempt), ..release.clone() };
-            let control = Control::Release { release: recorded };
-            let message = Message { id: uuid::Uuid::now_v7(), control };
-            if self.store.post_under(&lease, &[message]).await.map_err(failed)? {
-                self.peers.wake(event.shard);
-                let message = "recorded; the handler that owns the event carries it out".to_owned();
-                return Ok(status(v1::ReleaseStatus::Released, message));
+            match self.store.post_under(&lease, &Message::release(recorded)).await.map_err(failed)? {
+                Posted::New => {
+                    self.peers.wake(event.shard);
+                    let message = "recorded; the handler that owns the event carries it out".to_owned();
+                    return Ok(status(v1::ReleaseStatus::Released, message));
+                }
+                Posted::ThereAlready => {
+                    let message = "a release of this attempt had been recorded before, and counts".to_owned();
+                    return Ok(status(v1::ReleaseStatus::AlreadyReleased, message));
+                }
+                Posted::ElsewhereNow => {}
             }
             if let Asked::Answer(replied) = self.release_anywhere(request, at, &release).await {
                 return self.replied(at, replied).await;

@@ -165,6 +165,7 @@ fn schedule(policy: &Policy, address: SocketAddr) -> Schedule {
         check_again: CheckAgain::default(),
         pause: None,
         labels: Default::default(),
+        past_pauses: Vec::new(),
         former_homes: Vec::new(),
         generation: 1,
         created_us: 0,

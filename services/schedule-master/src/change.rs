@@ -31,6 +31,9 @@ impl Change {
         let now_home = home(&after, shards);
         after.former_homes = before.as_ref().map_or_else(Vec::new, |before| way(before, shards));
         after.former_homes.retain(|shard| *shard != now_home);
+        if let Some(before) = &before {
+            after.remember_pauses(before, deed.at_us);
+        }
         after.generation = before.as_ref().map_or(1, |before| before.generation + 1);
         after.created_us = before.as_ref().map_or(deed.at_us, |before| before.created_us);
         after.updated_us = deed.at_us;

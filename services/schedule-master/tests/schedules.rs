@@ -4,10 +4,11 @@
 mod world;
 
 use serde_json::json;
+use tollgate_core::model::{PastPause, SECOND_US, Schedule};
 use tollgate_proto::json::to_json;
 use tollgate_proto::v1;
 use tonic::Code;
-use world::{NOW_S, PARENT, World, as_alice, name, schedule};
+use world::{NOW_S, NOW_US, PARENT, World, as_alice, name, schedule};
 
 #[tokio::test]
 async fn a_created_schedule_is_read_back_with_what_its_timing_means() {
@@ -131,6 +132,38 @@ async fn a_pause_has_a_reason_and_ends() {
     assert_eq!(world.resume("a").await, resumed);
     let actions: Vec<String> = world.audit("").await.into_iter().map(|entry| entry.action).collect();
     assert_eq!(actions, ["resume", "update", "pause", "pause", "create"]);
+}
+
+/// An emitter that scans a window late leaves out what fell due in them.
+#[tokio::test]
+async fn pauses_that_were_lifted_are_remembered() {
+    let mut world = World::new().await;
+    world.create("a", json!({})).await.unwrap();
+    for reason in ["bad data", "worse"] {
+        world.clock.advance_us(SECOND_US);
+        world.pause("a", reason).await;
+    }
+    world.clock.advance_us(SECOND_US);
+    world.resume("a").await;
+    world.update("a", json!({"events": 9}), &["events"]).await.unwrap();
+    let kept = world.store.schedule("default", "a").await.unwrap().unwrap();
+    let [first, second] = kept.past_pauses[..] else { panic!("{kept:?}") };
+    let pause = |from_s, to_s| PastPause {
+        since_us: NOW_US + from_s * SECOND_US,
+        until_us: NOW_US + to_s * SECOND_US,
+    };
+    assert_eq!([first, second], [pause(1, 2), pause(2, 3)]);
+    assert!(kept.was_paused_at(first.until_us) && !kept.was_paused_at(first.since_us));
+    for _ in 0..Schedule::PAST_PAUSES_MAX {
+        world.pause("a", "again").await;
+        world.resume("a").await;
+    }
+    let kept = world.store.schedule("default", "a").await.unwrap().unwrap();
+    assert_eq!(kept.past_pauses.len(), Schedule::PAST_PAUSES_MAX);
+    assert!(
+        kept.past_pauses.iter().all(|pause| pause.since_us > second.until_us),
+        "the oldest are forgotten"
+    );
 }
 
 #[tokio::test]

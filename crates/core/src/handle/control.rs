@@ -2,9 +2,11 @@
 //! them out. They may arrive in any order and more than once.
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::change::ShardSchedule;
+use super::release::Release;
 use crate::model::{Pause, Policy, RunId, Sent};
 
 /// A message with the id under which it is stored, which makes posting it twice harmless.
@@ -21,6 +23,19 @@ impl Message {
     /// of its kind.
     pub fn first(random: u64, control: Control) -> Self {
         Self { id: Uuid::from_u128(u128::from(random)), control }
+    }
+
+    /// A release that its owner could not be asked for. All of one attempt have one id, so that the first one is kept.
+    pub fn release(release: Release) -> Self {
+        let digest = Sha256::new()
+            .chain_update(b"release")
+            .chain_update(release.run.0.as_bytes())
+            .chain_update(release.index.to_be_bytes())
+            .chain_update(release.attempt.unwrap_or_default().to_be_bytes())
+            .finalize();
+        let mut bytes = [0_u8; 16];
+        bytes.copy_from_slice(&digest[..16]);
+        Self { id: Uuid::from_bytes(bytes), control: Control::Release { release } }
     }
 }
 
@@ -100,7 +115,7 @@ pub enum Control {
     /// A release that reached a process which could not reach the owner.
     Release {
         /// What was released and how.
-        release: super::release::Release,
+        release: Release,
     },
     /// Deliveries that the shard's former owner has begun, and whose answers it still waits for. They are not made
     /// again before their time is over.

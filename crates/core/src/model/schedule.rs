@@ -163,6 +163,15 @@ pub struct Pause {
     pub since_us: i64,
 }
 
+/// A pause that has been lifted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PastPause {
+    /// When it began.
+    pub since_us: i64,
+    /// When it was lifted.
+    pub until_us: i64,
+}
+
 /// A schedule as the Schedule Master keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
@@ -203,6 +212,10 @@ pub struct Schedule {
     pub check_again: CheckAgain,
     /// Set while it is paused.
     pub pause: Option<Pause>,
+    /// The latest pauses that have been lifted, the oldest first: whoever scans a window late leaves out what fell due in
+    /// them. At most [`Self::PAST_PAUSES_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub past_pauses: Vec<PastPause>,
     /// Labels for the user's own filters.
     #[serde(default)]
     pub labels: std::collections::BTreeMap<String, String>,
@@ -215,4 +228,26 @@ pub struct Schedule {
     pub created_us: i64,
     /// When it was last changed.
     pub updated_us: i64,
+}
+
+impl Schedule {
+    /// How many pauses that have been lifted are remembered.
+    pub const PAST_PAUSES_MAX: usize = 16;
+
+    /// Whether a launch fell due in a pause that has been lifted since.
+    pub fn was_paused_at(&self, launch_us: i64) -> bool {
+        self.past_pauses.iter().any(|pause| pause.since_us < launch_us && launch_us <= pause.until_us)
+    }
+
+    /// Takes over the past pauses of the schedule as it was before a change at `at_us`, and remembers the pause that the
+    /// change ends or replaces.
+    pub fn remember_pauses(&mut self, before: &Self, at_us: i64) {
+        self.past_pauses.clone_from(&before.past_pauses);
+        let since_us = |schedule: &Self| schedule.pause.as_ref().map(|pause| pause.since_us);
+        if let Some(since_us) = since_us(before).filter(|ended| since_us(self) != Some(*ended)) {
+            self.past_pauses.push(PastPause { since_us, until_us: at_us });
+            let excess = self.past_pauses.len().saturating_sub(Self::PAST_PAUSES_MAX);
+            self.past_pauses.drain(..excess);
+        }
+    }
 }

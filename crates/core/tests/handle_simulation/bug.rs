@@ -65,6 +65,8 @@ pub(crate) enum Bug {
     EmissionOverwrites,
     /// An emitter does not ask whether a launch has a run where its schedule lived before.
     DoubtIgnored,
+    /// An emitter makes a launch within a pause that was lifted before it came to scan.
+    PastPausesForgotten,
     /// A task is done before its runs are handed over.
     DoneBeforeHandOver,
     /// An emitter does not ask whether a former shard of a schedule has yet to hear of a change.
@@ -114,6 +116,7 @@ impl Bug {
             Self::EmissionMakesNewRuns,
             Self::EmissionOverwrites,
             Self::DoubtIgnored,
+            Self::PastPausesForgotten,
             Self::DoneBeforeHandOver,
             Self::UnheardIgnored,
             Self::TrustNotLookedAtAgain,

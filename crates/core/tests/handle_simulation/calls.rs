@@ -4,7 +4,6 @@ use tollgate_core::handle::change::TokenState;
 use tollgate_core::handle::control::{Control, Message, UnderWay};
 use tollgate_core::handle::release::{Answer, Release};
 use tollgate_core::model::*;
-use uuid::Uuid;
 
 use crate::bug::Bug;
 use crate::totals::Seen;
@@ -83,11 +82,8 @@ impl World {
         self.count(Seen::ReleasedByInbox);
         let release = Release { attempt: release.attempt.or(Some(attempt)), ..release };
         let lease_id = self.leases[usize::from(shard)].lease_id;
-        self.numbers += 1;
-        let id = Uuid::from_u64_pair(self.numbers, 0);
-        self.sequence.insert(id, self.numbers);
         let late_us = if self.chaos { self.wait_us(&[0, 0, 1_000, 30_000, SECOND_US]) } else { 0 };
-        let message = Box::new(Message { id, control: Control::Release { release } });
+        let message = Box::new(Message::release(release));
         self.after(late_us, Event::PostUnder(shard, lease_id, message));
     }
 
@@ -101,6 +97,13 @@ impl World {
             self.after(0, Event::Release { shard, release, inbox: false, tries: 0 });
             return;
         }
+        if self.stores[usize::from(shard)].inbox.contains_key(&message.id) {
+            // The first one counts, and this one is told so.
+            self.count(Seen::PostedTwice);
+            return;
+        }
+        self.numbers += 1;
+        self.sequence.insert(message.id, self.numbers);
         self.model.promise(release, self.now);
         self.model.record(message.id, release);
         self.stores[usize::from(shard)].inbox.insert(message.id, message);

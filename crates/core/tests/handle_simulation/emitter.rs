@@ -254,7 +254,14 @@ impl World {
                 if launch_us <= plan.changed_us {
                     self.count(Seen::WindowScannedAfterChange);
                 }
-                self.model.allow(uid, launch_us);
+                if plan.was_paused_at(launch_us) {
+                    self.count(Seen::ScannedAfterPause);
+                    if self.bug != Bug::PastPausesForgotten {
+                        continue;
+                    }
+                } else {
+                    self.model.allow(uid, launch_us);
+                }
                 let run = plan.run(launch_us, RunKind::Scheduled, self.now);
                 let recent = launch_us <= plan.changed_us + DOUBT_US;
                 let doubtful = !plan.former_homes.is_empty() && (job.again || recent);

@@ -26,6 +26,10 @@ pub(crate) struct Plan {
     priority: u8,
     pub(crate) changed_us: i64,
     pub(crate) pause: Option<Pause>,
+    /// Of pauses that were lifted: when they began, and were lifted.
+    past_pauses: Vec<(i64, i64)>,
+    /// When the pause began.
+    paused_us: i64,
     pub(crate) deleted: bool,
 }
 
@@ -36,6 +40,11 @@ impl Plan {
         }
         let first = (after_us - self.offset_us).div_euclid(self.period_us) + 1;
         (first..).map(|k| self.offset_us + k * self.period_us).take_while(|l| *l <= until_us).collect()
+    }
+
+    /// Whether a launch fell due in a pause that has been lifted.
+    pub(crate) fn was_paused_at(&self, launch_us: i64) -> bool {
+        self.past_pauses.iter().any(|(since_us, until_us)| (since_us + 1..=*until_us).contains(&launch_us))
     }
 
     pub(crate) fn run(&self, launch_us: i64, kind: RunKind, now: Now) -> Run {
@@ -178,6 +187,8 @@ impl World {
             priority: 5,
             changed_us: 0,
             pause: None,
+            past_pauses: Vec::new(),
+            paused_us: 0,
             deleted: false,
         };
         plan.spec.generation = 0;
@@ -255,6 +266,12 @@ impl World {
             if self.troubles.clocks { self.wait_us(&[-4 * SECOND_US, 0, 3 * SECOND_US]) } else { 0 };
         plan.changed_us = (self.now.wall_us + apart_us).max(plan.changed_us + 1);
         let (uid, generation) = (plan.spec.schedule_uid, plan.spec.generation);
+        let was_paused = self.master.plans.get(&uid).is_some_and(|before| before.pause.is_some());
+        match (was_paused, plan.pause.is_some()) {
+            (true, false) => plan.past_pauses.push((plan.paused_us, plan.changed_us)),
+            (false, true) => plan.paused_us = plan.changed_us,
+            _ => {}
+        }
         self.say(|| format!("~ publishes {plan:?}"));
         self.expect_change(&plan);
         // Specs are shared: each shard that may need one has it.

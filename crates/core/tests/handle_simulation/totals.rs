@@ -28,7 +28,7 @@ states! {
     Moved, LongWay, Forwarded, Withdrawn, Revived, CancelledByHand, Deleted, Buffered, LimitBelowHeld, OutOfOrder,
     // Masters and emitters.
     MasterDied, Repaired, ClockJump, EmitterFrozen, EmitterDied, TaskRedone, EmittedTwice, EmittedStale, DoubtSettled,
-    WindowScannedAfterChange, TaskLost, PutOff,
+    WindowScannedAfterChange, ScannedAfterPause, PostedTwice, TaskLost, PutOff,
     // Holes that are known: see the README of the promises.
     HoleOvertakenUntold, HoleChangedBeforeScan,
 }

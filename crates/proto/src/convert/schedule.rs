@@ -68,6 +68,7 @@ pub fn to_core(
         spread_s,
         check_again,
         pause: stored.and_then(|stored| stored.pause.clone()),
+        past_pauses: stored.map_or_else(Vec::new, |stored| stored.past_pauses.clone()),
         labels: message.labels.clone(),
         former_homes: stored.map_or_else(Vec::new, |stored| stored.former_homes.clone()),
         generation: stored.map_or(0, |stored| stored.generation),

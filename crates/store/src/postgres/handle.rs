@@ -16,7 +16,7 @@ use super::Postgres;
 use super::backlog::Look;
 use crate::corrupt::CorruptRow;
 use crate::failure::Failure;
-use crate::handle::{HandleStore, Inbox, Lease, LoadedShard, Member, UntakenRuns};
+use crate::handle::{HandleStore, Inbox, Lease, LoadedShard, Member, Posted, UntakenRuns};
 use crate::line::Fence;
 use crate::rows::{
     BodyRow, ChangeRows, HistoryRecord, LeaseRow, MemberRow, MessageRow, RunRow, Untaken, all,
@@ -186,19 +186,19 @@ impl HandleStore for Postgres {
         self.post_rows(shard, message_rows(messages)?).await
     }
 
-    async fn post_under(&self, lease: &Lease, messages: &[Message]) -> Result<bool, StoreError> {
+    async fn post_under(&self, lease: &Lease, message: &Message) -> Result<Posted, StoreError> {
         let (shard, lease_id) = (i32::from(lease.shard), lease.lease_id);
-        let messages = Arc::new(message_rows(messages)?);
+        let messages = Arc::new(message_rows(std::slice::from_ref(message))?);
         self.work
             .run_quick("post_under", move |connection| {
                 let messages = Arc::clone(&messages);
                 let query = sqlx::query(sql!("shard_share")).bind(shard).bind(lease_id);
                 async move {
                     if query.fetch_optional(&mut *connection).await?.is_none() {
-                        return Ok(false);
+                        return Ok(Posted::ElsewhereNow);
                     }
-                    insert_messages(connection, shard, &messages).await?;
-                    Ok(true)
+                    let new = insert_messages(connection, shard, &messages).await?;
+                    Ok(if new == 0 { Posted::ThereAlready } else { Posted::New })
                 }
                 .boxed()
             })
@@ -270,19 +270,19 @@ impl Postgres {
         self.work
             .run_quick("post", move |connection| {
                 let messages = Arc::clone(&messages);
-                async move { insert_messages(connection, i32::from(shard), &messages).await }.boxed()
+                async move { insert_messages(connection, i32::from(shard), &messages).await.map(drop) }
+                    .boxed()
             })
             .await
     }
 }
 
-/// Adds messages to a shard's inbox.
+/// Adds messages to a shard's inbox. Answers how many were new.
 pub(super) async fn insert_messages(
     connection: &mut PgConnection,
     shard: i32,
     messages: &[MessageRow],
-) -> Result<(), Failure> {
+) -> Result<u64, Failure> {
     let query = columns!(sqlx::query(sql!("inbox_insert")).bind(shard), messages; message_id body);
-    query.execute(connection).await?;
-    Ok(())
+    Ok(query.execute(connection).await?.rows_affected())
 }

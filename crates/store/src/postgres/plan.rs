@@ -349,7 +349,7 @@ async fn put_policy(connection: &mut PgConnection, step: &PutPolicy) -> Result<(
             return Err(StoreError::Conflict { what }.into());
         }
     }
-    super::handle::insert_messages(connection, step.shard, &step.messages).await
+    super::handle::insert_messages(connection, step.shard, &step.messages).await.map(drop)
 }
 
 async fn drop_policy(connection: &mut PgConnection, step: &DropPolicy) -> Result<(), Failure> {
@@ -361,7 +361,7 @@ async fn drop_policy(connection: &mut PgConnection, step: &DropPolicy) -> Result
         .await?;
     judge_users(&step.expected, &users)?;
     sqlx::query(sql!("policies_delete")).bind(step.expected.uid).execute(&mut *connection).await?;
-    super::handle::insert_messages(connection, step.shard, &step.messages).await
+    super::handle::insert_messages(connection, step.shard, &step.messages).await.map(drop)
 }
 
 async fn hold_policy(connection: &mut PgConnection, expected: &Expected) -> Result<(), Failure> {

@@ -111,6 +111,7 @@ pub(crate) struct ClaimRow {
     pub(crate) checkpoint_slot: Option<i32>,
     pub(crate) checkpoint_uid: Option<Uuid>,
     pub(crate) checkpoint_ordinal: Option<i32>,
+    pub(crate) again: bool,
 }
 
 impl TryFrom<ClaimRow> for ClaimedTask {
@@ -132,6 +133,7 @@ impl TryFrom<ClaimRow> for ClaimedTask {
                 zone: row.zone,
                 launch_expression: row.launch_expression,
             },
+            again: row.again,
         })
     }
 }

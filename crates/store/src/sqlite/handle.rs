@@ -16,7 +16,7 @@ use super::Sqlite;
 use super::load::decoded;
 use crate::corrupt::CorruptRow;
 use crate::failure::Failure;
-use crate::handle::{HandleStore, Inbox, Lease, LoadedShard, Member, UntakenRuns};
+use crate::handle::{HandleStore, Inbox, Lease, LoadedShard, Member, Posted, UntakenRuns};
 use crate::line::Fence;
 use crate::rows::{
     BodyRow, ChangeRows, HistoryRecord, LeaseRow, MemberRow, MessageRow, RunRow, SpecRecord, Untaken, all,
@@ -156,18 +156,18 @@ impl HandleStore for Sqlite {
         self.post_rows(shard, message_rows(messages)?).await
     }
 
-    async fn post_under(&self, lease: &Lease, messages: &[Message]) -> Result<bool, StoreError> {
+    async fn post_under(&self, lease: &Lease, message: &Message) -> Result<Posted, StoreError> {
         let (shard, lease_id) = (i32::from(lease.shard), lease.lease_id);
-        let messages = Arc::new(message_rows(messages)?);
+        let messages = Arc::new(message_rows(std::slice::from_ref(message))?);
         self.run_tx("post_under", move |connection| {
             let messages = Arc::clone(&messages);
             let query = sqlx::query(sql!("shard_share")).bind(shard).bind(lease_id);
             async move {
                 if query.fetch_optional(&mut *connection).await?.is_none() {
-                    return Ok(false);
+                    return Ok(Posted::ElsewhereNow);
                 }
-                insert_messages(connection, shard, &messages).await?;
-                Ok(true)
+                let new = insert_messages(connection, shard, &messages).await?;
+                Ok(if new == 0 { Posted::ThereAlready } else { Posted::New })
             }
             .boxed()
         })
@@ -248,19 +248,18 @@ impl Sqlite {
         let messages = Arc::new(messages);
         self.run_tx("post", move |connection| {
             let messages = Arc::clone(&messages);
-            async move { insert_messages(connection, i32::from(shard), &messages).await }.boxed()
+            async move { insert_messages(connection, i32::from(shard), &messages).await.map(drop) }.boxed()
         })
         .await
     }
 }
 
-/// Adds messages to a shard's inbox.
+/// Adds messages to a shard's inbox. Answers how many were new.
 pub(super) async fn insert_messages(
     connection: &mut SqliteConnection,
     shard: i32,
     messages: &[MessageRow],
-) -> Result<(), Failure> {
+) -> Result<u64, Failure> {
     let query = sqlx::query(sql!("inbox_insert")).bind(shard).bind(json(messages)?);
-    query.execute(connection).await?;
-    Ok(())
+    Ok(query.execute(connection).await?.rows_affected())
 }

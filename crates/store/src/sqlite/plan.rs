@@ -328,7 +328,7 @@ async fn put_policy(connection: &mut SqliteConnection, step: &PutPolicy) -> Resu
             return Err(StoreError::Conflict { what }.into());
         }
     }
-    super::handle::insert_messages(connection, step.shard, &step.messages).await
+    super::handle::insert_messages(connection, step.shard, &step.messages).await.map(drop)
 }
 
 async fn drop_policy(connection: &mut SqliteConnection, step: &DropPolicy) -> Result<(), Failure> {
@@ -340,7 +340,7 @@ async fn drop_policy(connection: &mut SqliteConnection, step: &DropPolicy) -> Re
         .await?;
     judge_users(&step.expected, &users)?;
     sqlx::query(sql!("policies_delete")).bind(step.expected.uid).execute(&mut *connection).await?;
-    super::handle::insert_messages(connection, step.shard, &step.messages).await
+    super::handle::insert_messages(connection, step.shard, &step.messages).await.map(drop)
 }
 
 async fn hold_policy(connection: &mut SqliteConnection, expected: &Expected) -> Result<(), Failure> {

@@ -97,12 +97,28 @@ pub(crate) async fn lease_of_a_task_runs_out(place: &Place) {
     let claimed = store.claim_tasks(slow, NOON_US + 10, NOON_US, 1).await.unwrap();
     assert!(store.claim_tasks(fast, NOON_US + 20, NOON_US + 9, 1).await.unwrap().is_empty());
     let again = store.claim_tasks(fast, NOON_US + 20, NOON_US + 10, 1).await.unwrap();
-    assert_eq!(again.len(), 1);
+    assert_eq!((claimed[0].again, again.len(), again[0].again), (false, 1, true));
     // Who has lost its lease completes nothing.
     store.complete_tasks(&claimed, slow, 5, NOON_US).await.unwrap();
     assert_eq!(store.frontier().await.unwrap().completed_until_us, None);
     store.complete_tasks(&again, fast, 7, NOON_US).await.unwrap();
     assert_eq!(store.windows(1).await.unwrap()[0].runs, 7);
+}
+
+pub(crate) async fn tasks_are_given_back(place: &Place) {
+    let store = place.open().await;
+    let tasks = [task("H.1", &[0..=0]), task("H.2", &[0..=0]), task("H.3", &[0..=0])];
+    store.open_window(window(0), &tasks, NOON_US).await.unwrap();
+    let (failed, other, next) = (Uuid::new_v4(), Uuid::new_v4(), Uuid::new_v4());
+    let given_back = claim(&*store, failed, 1).await;
+    claim(&*store, other, 1).await;
+    store.release_tasks(failed, NOON_US + 1).await.unwrap();
+    store.checkpoint(&given_back[0], failed, (1, Uuid::nil(), 0)).await.unwrap();
+    assert_eq!(store.emit_claimed(failed, &given_back, &[], &[]).await.unwrap(), None, "it is nobody's");
+    let claimed = store.claim_tasks(next, NOON_US + 20, NOON_US + 1, 3).await.unwrap();
+    let seen: Vec<_> =
+        claimed.iter().map(|c| (c.task.launch_expression.as_str(), c.again, c.checkpoint)).collect();
+    assert_eq!(seen, [("H.1", true, None), ("H.3", false, None)]);
 }
 
 pub(crate) async fn checkpoint_is_kept_while_the_lease_is(place: &Place) {

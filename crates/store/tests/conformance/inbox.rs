@@ -7,7 +7,7 @@ use tollgate_core::handle::control::{Control, Message, UnderWay};
 use tollgate_core::handle::release::{Release, ReleaseOutcome};
 use tollgate_core::model::{RunId, Sent};
 use tollgate_store::CommitError;
-use tollgate_store::handle::Lease;
+use tollgate_store::handle::{Lease, Posted};
 use uuid::Uuid;
 
 use super::place::Place;
@@ -83,29 +83,30 @@ pub(crate) async fn what_is_posted_under_a_lease_is_there_for_the_next_owner(pla
     let store = place.open().await;
     let lease = take(&*store, 5).await;
     let (early, late) = (message(), message());
-    assert!(store.post_under(&lease, std::slice::from_ref(&early)).await.unwrap());
+    assert_eq!(store.post_under(&lease, &early).await.unwrap(), Posted::New);
     let owner = lease.clone();
     store.commit(&owner, &Changes { policies: vec![policy("p")], ..changes() }).await.unwrap();
-    assert!(
-        store.post_under(&lease, std::slice::from_ref(&early)).await.unwrap(),
-        "commits change nothing of it"
+    let contradicting = Message { id: early.id, control: Control::PauseShard { pause: None } };
+    assert_eq!(
+        store.post_under(&lease, &contradicting).await.unwrap(),
+        Posted::ThereAlready,
+        "the first one stays, and commits change nothing of the lease"
     );
     let next = store.take_shard(&owner, "next").await.unwrap().expect("it is as it was seen");
-    assert!(!store.post_under(&lease, std::slice::from_ref(&late)).await.unwrap());
+    assert_eq!(store.post_under(&lease, &late).await.unwrap(), Posted::ElsewhereNow);
     assert_eq!(store.inbox(5, 9).await.unwrap(), [early]);
-    assert!(store.post_under(&next, &[late]).await.unwrap());
+    assert_eq!(store.post_under(&next, &late).await.unwrap(), Posted::New);
     // Both at once: what was posted is there when the shard has been taken.
     let mut seen = next;
     for number in 0..20 {
         let message = message();
-        let posted = std::slice::from_ref(&message);
         let name = format!("process-{number}");
-        let (posted, taken) = tokio::join!(store.post_under(&seen, posted), async {
+        let (posted, taken) = tokio::join!(store.post_under(&seen, &message), async {
             let taken = store.take_shard(&seen, &name).await.unwrap().expect("nobody else takes it");
             (taken, store.inbox(5, 100).await.unwrap())
         });
         let (taken, inbox) = taken;
-        assert_eq!(posted.unwrap(), inbox.contains(&message));
+        assert_eq!(posted.unwrap() == Posted::New, inbox.contains(&message));
         seen = taken;
     }
 }

@@ -76,7 +76,7 @@ conformance! {
         batch_without_a_key_holds_its_run_back undecodable_rows_count;
     replay: what_a_machine_commits_is_what_is_loaded;
     emit: announced_window_gets_its_tasks_later announcement_does_not_go_back first_windows_leave_no_gap frontier_starts_empty_and_moves window_opens_once window_without_tasks_is_complete tasks_are_claimed_once
-        lease_of_a_task_runs_out checkpoint_is_kept_while_the_lease_is window_is_complete_with_its_last_task
+        lease_of_a_task_runs_out tasks_are_given_back checkpoint_is_kept_while_the_lease_is window_is_complete_with_its_last_task
         concurrent_completion_completes_the_window window_behind_an_open_one_does_not_count
         scan_reads_exactly_the_slots scan_goes_on_after_a_checkpoint scan_reads_several_tasks scan_brings_the_schedule
         scan_leaves_a_corrupt_schedule_out registry_lists_eligible_intervals_and_shots emit_is_idempotent

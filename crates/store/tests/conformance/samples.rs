@@ -6,7 +6,7 @@ use serde_json::json;
 use tollgate_core::handle::change::{Changes, HistoryRow, Outcome, ShardSchedule, TokenRow, TokenState};
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::{
-    CatchUp, CheckAgain, Counts, HttpTarget, Limits, OverlapRule, Pause, Payload, Policy, Reclaim,
+    CatchUp, CheckAgain, Counts, HttpTarget, Limits, OverlapRule, PastPause, Pause, Payload, Policy, Reclaim,
     ReleaseMode, RetryPolicy, Run, RunId, RunKind, RunState, Schedule, SkipReason, Skipped, Target, Timing,
     Trigger, TtlFrom,
 };
@@ -53,6 +53,7 @@ pub(crate) fn schedule(id: &str) -> Schedule {
         spread_s: Some(60),
         check_again: CheckAgain::default(),
         pause: None,
+        past_pauses: vec![PastPause { since_us: NOON_US - 2, until_us: NOON_US - 1 }],
         labels: BTreeMap::new(),
         former_homes: vec![7],
         generation: 1,

@@ -304,14 +304,42 @@ async fn a_failing_store_is_tried_again() {
     let running = tokio::spawn(Arc::clone(&emitter).run(stop.clone()));
     until(|| emitter.stats().failures() == 1).await;
     broken.store(false, Ordering::SeqCst);
-    // The tasks that it had claimed come back with their lease.
-    world.clock.advance_us(31 * SECOND_US);
-    until(|| emitter.stats().runs() == 2 * 7).await;
+    // It gives back the tasks that it had claimed: nobody waits for their lease.
+    until(|| emitter.stats().runs() == 2 * 6).await;
     // The next window is opened when it is its time.
     world.clock.advance_us(MINUTE_US);
-    until(|| emitter.stats().runs() == 2 * 8).await;
+    until(|| emitter.stats().runs() == 2 * 7).await;
     stop.cancel();
     running.await.unwrap();
+}
+
+/// What fails a second time keeps its lease: it does not stand before the others for ever.
+#[tokio::test]
+async fn a_task_that_fails_again_lets_others_pass() {
+    let world = World::new(utc("2025-06-11T08:00:30Z")).await;
+    // Tasks are claimed one at a time, in the order of their zones.
+    let zones = ["Africa/Abidjan", "UTC"];
+    let schedules: Vec<Schedule> =
+        (1..).zip(zones).map(|(number, zone)| schedule(number, zone, vec![cron("0-59 * * * *")])).collect();
+    world.put(&schedules).await;
+    let scans = AtomicUsize::new(0);
+    let hooked = Hooked::new(&world.store, move |called, at| {
+        let is_scan = called == "scan" && at == Moment::Before;
+        let fails = is_scan && scans.fetch_add(1, Ordering::SeqCst) < 2;
+        async move { if fails { Err(gone()) } else { Ok(()) } }.boxed()
+    });
+    let options = Options { claim: 1, ahead_s: 0, late_after_s: 600, ..Options::default() };
+    let emitter = world.hooked(&hooked, options);
+    for _ in 0..2 {
+        emitter.round().await.unwrap_err();
+    }
+    let report = emitter.round().await.unwrap();
+    assert_eq!(report.windows_incomplete, 1);
+    assert_eq!(world.launches_of(&schedules[0]).await, [0_i64; 0]);
+    assert_eq!(world.launches_of(&schedules[1]).await.len(), 1);
+    world.clock.advance_us(31 * SECOND_US);
+    assert_eq!(emitter.round().await.unwrap().windows_incomplete, 0);
+    assert_eq!(world.launches_of(&schedules[0]).await.len(), 2);
 }
 
 async fn until(reached: impl Fn() -> bool) {

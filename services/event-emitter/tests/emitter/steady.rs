@@ -2,7 +2,7 @@
 
 use crate::world::{World, cron, due, every, pause, schedule, utc};
 use tollgate_core::model::{
-    DAY_US, MINUTE_US, RunId, RunKind, RunState, SECOND_US, Schedule, SkipReason, Trigger,
+    DAY_US, MINUTE_US, PastPause, RunId, RunKind, RunState, SECOND_US, Schedule, SkipReason, Trigger,
 };
 use tollgate_event_emitter::Options;
 
@@ -177,6 +177,27 @@ async fn a_paused_schedule_leaves_a_record() {
     assert_eq!(world.skipped_of(&paused, SkipReason::Paused).await.len(), 15);
     assert_eq!(world.launches_of(&active).await.len(), 15);
     assert_eq!(emitter.stats().skipped(SkipReason::Paused), 15);
+}
+
+/// What fell due in a pause stays out, however late it is scanned: an emitter died, and the pause was lifted meanwhile.
+#[tokio::test]
+async fn a_pause_that_was_lifted_before_its_window_is_scanned_leaves_a_record() {
+    let start_us = utc("2025-06-11T08:00:00Z");
+    let world = World::new(start_us).await;
+    let every = Trigger::Interval { every_s: 10, anchor_us: Some(start_us) };
+    let mut resumed = schedule(1, "UTC", vec![every]);
+    let (since_us, until_us) = (start_us + 20 * SECOND_US, start_us + 50 * SECOND_US);
+    resumed.past_pauses = vec![PastPause { since_us, until_us }];
+    world.put(std::slice::from_ref(&resumed)).await;
+    let emitter = world.emitter(Options { ahead_s: 0, ..Options::default() });
+    world.clock.advance_us(55 * SECOND_US);
+    emitter.round().await.unwrap();
+    let paused = world.skipped_of(&resumed, SkipReason::Paused).await;
+    let launches = world.launches_of(&resumed).await;
+    // What falls due as the pause begins goes out; what does as it ends does not.
+    let second = |us: &i64| (us - start_us) / SECOND_US;
+    assert_eq!(paused.iter().map(second).collect::<Vec<_>>(), [30, 40, 50]);
+    assert_eq!(launches.iter().map(second).collect::<Vec<_>>(), [0, 10, 20]);
 }
 
 #[tokio::test]

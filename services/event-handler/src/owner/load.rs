@@ -62,6 +62,8 @@ pub(super) struct News {
     mended: bool,
     /// There may be more.
     full: bool,
+    /// There are no more messages.
+    inbox_whole: bool,
     /// The specs are there that the machine has asked for.
     complete: bool,
 }
@@ -295,10 +297,13 @@ impl Owner {
         if machine.take_passed_over() > 0 || news.broken {
             self.passed_over.look_soon(Instant::now());
         }
+        // However many runs wait: a release that was acknowledged is a message.
+        if news.inbox_whole {
+            machine.caught_up(self.read_began_us);
+        }
         if news.full {
             self.syncs.read_goes_on();
         } else {
-            machine.caught_up(self.read_began_us);
             self.syncs.read_ended(machine.durable_after().unwrap_or_default());
         }
         self.backlog.taken_in(news.full.then(|| machine.durable_after().unwrap_or_default()));
@@ -336,7 +341,8 @@ async fn read_news(
     }
     let inbox = store.inbox_except(shard, except, messages_max).await?;
     let (in_turn, others_wait) = in_turn(inbox.messages, runs_max as usize);
-    full |= others_wait || inbox.rows >= messages_max as usize;
+    let inbox_whole = !others_wait && inbox.rows < messages_max as usize;
+    full |= !inbox_whole;
     let (mut messages, mut unreadable) = (Vec::with_capacity(in_turn.len()), inbox.unreadable);
     for message in in_turn {
         match read_context(store, shard, &message.control).await {
@@ -350,7 +356,18 @@ async fn read_news(
         }
     }
     let (runs, specs) = (untaken.runs, untaken.specs);
-    Ok(News { runs, specs, messages, unreadable, again: looked, broken, mended, full, complete: false })
+    Ok(News {
+        runs,
+        specs,
+        messages,
+        unreadable,
+        again: looked,
+        broken,
+        mended,
+        full,
+        inbox_whole,
+        complete: false,
+    })
 }
 
 /// Those of some messages that are taken in at once, in their order, and whether others wait for the next read: those that
@@ -444,9 +461,15 @@ mod tests {
         let news = read_news(&*store, 5, part.clone(), &[], (None, &[])).await.unwrap();
         let read: Vec<i64> = news.runs.iter().map(|run| run.launch_us).collect();
         assert_eq!(read, (1..=32).chain([now_us - 1]).collect::<Vec<_>>());
-        assert!(news.full);
+        assert!(news.full && news.inbox_whole, "what is sent again waits for messages alone");
+        let messages: Vec<Message> =
+            (0..9).map(|number| Message::first(number, Control::PauseShard { pause: None })).collect();
+        store.post(5, &messages).await.unwrap();
+        let news = read_news(&*store, 5, part.clone(), &[], (None, &[])).await.unwrap();
+        assert!(!news.inbox_whole && news.messages.len() == 9);
         let news = read_news(&*store, 5, Part { runs_max: 10_000, ..part }, &[], (None, &[])).await.unwrap();
-        assert_eq!((news.runs.len(), news.full), (runs.len(), false));
+        // Nine messages may be all, or not.
+        assert_eq!((news.runs.len(), news.full, news.inbox_whole), (runs.len(), true, false));
     }
 
     /// A change of a schedule with so many launches.

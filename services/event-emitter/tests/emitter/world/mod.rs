@@ -190,6 +190,7 @@ pub(crate) fn schedule(number: u128, zone: &str, triggers: Vec<Trigger>) -> Sche
         check_again: CheckAgain::default(),
         pause: None,
         labels: std::collections::BTreeMap::new(),
+        past_pauses: Vec::new(),
         former_homes: Vec::new(),
         generation: 1,
         created_us: 1_600_000_000 * SECOND_US,
