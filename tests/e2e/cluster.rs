@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use tollgate_proto::convert::timestamp;
 use tollgate_proto::v1::handler_peer_service_client::HandlerPeerServiceClient;
 use tollgate_proto::v1::{
     ExplainEventRequest, ExtendTokenRequest, ForwardReleasesRequest, GetEventRequest,
@@ -184,28 +185,41 @@ async fn of_two_releases_that_wait_for_an_owner_the_first_counts() {
     let database = Database::new(Kind::Postgres).await;
     let mut services = cluster(&database, 2, &["--lease-ttl", "15s"]).await;
     let consumer = Consumer::start(services[0].link(), Releases::Unary, |_| Conduct::keep()).await;
-    services[0].create_policy("p", policy(1)).await.unwrap();
-    services[0].create_schedule("s", once(soon(1_000), 1, "p", http(&consumer))).await.unwrap();
-    arrived(&consumer.notes, 1).await;
+    services[0].create_policy("p", policy(2)).await.unwrap();
+    services[0].create_schedule("s", once(soon(1_000), 2, "p", http(&consumer))).await.unwrap();
+    arrived(&consumer.notes, 2).await;
     let owner = owner_of(&services, "p").await;
     services.remove(owner).kill9();
-    let name = consumer.notes.arrivals()[0].event_id.clone();
-    let release = async |attempt: u32, outcome: ReleaseOutcome| {
-        let outcome = outcome.into();
-        let request =
-            ReleaseTokenRequest { name: name.clone(), attempt: Some(attempt), outcome, ..Default::default() };
-        services[0].handler().release_token(request).await.unwrap().into_inner()
+    let event_of = |index: u32| {
+        let arrival = consumer.notes.arrivals().into_iter().find(|arrival| arrival.index == index);
+        arrival.unwrap().event_id
     };
+    let (name, other) = (event_of(0), event_of(1));
+    let ask = async |name: &str, attempt: u32, outcome: ReleaseOutcome, check_us: Option<i64>| {
+        let (name, attempt, outcome) = (name.to_owned(), Some(attempt), outcome.into());
+        let next_check_time = check_us.map(timestamp);
+        let request = ReleaseTokenRequest { name, attempt, outcome, next_check_time, ..Default::default() };
+        services[0].handler().release_token(request).await.map(tonic::Response::into_inner)
+    };
+    let release = async |attempt, outcome| ask(&name, attempt, outcome, None).await.unwrap();
     let first = release(1, ReleaseOutcome::Retry).await;
     assert_eq!(first.status(), ReleaseStatus::Released, "{first:?}");
     let second = release(1, ReleaseOutcome::Succeeded).await;
     assert_eq!(second.status(), ReleaseStatus::AlreadyReleased, "{second:?}");
     assert!(first.message.contains("recorded") && second.message.contains("recorded"), "the owner was asked");
-    // It comes again, as the first one asked for.
-    arrived(&consumer.notes, 2).await;
-    assert_eq!(release(2, ReleaseOutcome::Succeeded).await.status(), ReleaseStatus::Released);
+    // What the guards would refuse is refused before it is recorded, and what passes meanwhile is kept.
+    let done = ReleaseOutcome::Succeeded;
+    let refused = ask(&other, 1, done, Some(now_us() + 3_600_000_000 * 24 * 30)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert!(refused.message().contains("horizon"), "{refused:?}");
+    let soon_over = ask(&other, 1, done, Some(now_us() + 1_000_000)).await.unwrap();
+    assert_eq!(soon_over.status(), ReleaseStatus::Released, "{soon_over:?}");
+    // Both come again, as their first releases asked for.
+    arrived(&consumer.notes, 4).await;
+    assert_eq!(release(2, done).await.status(), ReleaseStatus::Released);
+    assert_eq!(ask(&other, 2, done, None).await.unwrap().status(), ReleaseStatus::Released);
     let run = services[0].finished("s", 30).await;
-    assert_eq!(run.counts.unwrap().succeeded, 1);
+    assert_eq!(run.counts.unwrap().succeeded, 2);
     services.remove(0).stop().await;
 }
 

@@ -14,6 +14,9 @@ pub enum State {
     Off,
     /// It differs from the database's, and nothing tells which of the two is right.
     Unknown,
+    /// The database's clock has jumped away from both clocks of this machine, which are followed: it is wrong, or this machine
+    /// has stood still, as a virtual one does that is paused.
+    Apart,
 }
 
 /// Clocks, read at one moment, in microseconds.
@@ -38,8 +41,6 @@ pub struct Verdict {
     pub state: State,
     /// By how much it is ahead, in microseconds: of the database's clock, or of the time that was held.
     pub offset_us: i64,
-    /// The database's clock has jumped; it is not asked before it agrees again.
-    pub database_off: bool,
 }
 
 /// Judges look after look.
@@ -83,7 +84,7 @@ impl Judge {
             Some(database_us) => self.beside(look, database_us),
             None => self.by_itself(look),
         };
-        Verdict { wall_us, state, offset_us, database_off: self.database_off }
+        Verdict { wall_us, state, offset_us }
     }
 
     fn agree(&self, difference_us: i64) -> bool {
@@ -103,7 +104,7 @@ impl Judge {
             (State::Off, look.held_us, offset_us)
         } else if self.agree(look.machine_us - look.held_us) && (self.database_off || jumped) {
             self.database_off = true;
-            (State::Right, look.machine_us, offset_us)
+            (State::Apart, look.machine_us, offset_us)
         } else {
             (State::Unknown, look.held_us, offset_us)
         }
@@ -117,7 +118,8 @@ impl Judge {
         }
         if self.agree(offset_us) {
             self.jump = None;
-            return (State::Right, look.machine_us, offset_us);
+            let state = if self.database_off { State::Apart } else { State::Right };
+            return (state, look.machine_us, offset_us);
         }
         let (since_us, _) = *match &mut self.jump {
             Some(jump) if (jump.1 - offset_us).abs() <= self.tolerance_us => jump,
@@ -201,8 +203,12 @@ mod tests {
         let mut world = World::new(Judge::beside_a_database(5 * S), Some(0));
         assert_eq!(world.after(1), (State::Right, 0));
         world.database_us = Some(HOUR);
-        assert_eq!(world.after(1), (State::Right, 0));
-        assert_eq!(world.after(600), (State::Right, 0));
+        assert_eq!(world.after(1), (State::Apart, 0));
+        assert_eq!(world.after(600), (State::Apart, 0));
+        world.database_us = None;
+        assert_eq!(world.after(1), (State::Apart, 0), "it has said nothing else");
+        world.database_us = Some(HOUR);
+        assert_eq!(world.after(1), (State::Apart, 0));
         world.machine_us = -HOUR;
         assert_eq!(world.after(1), (State::Unknown, 0), "and now no two agree");
         (world.machine_us, world.database_us) = (0, Some(0));

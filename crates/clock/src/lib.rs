@@ -9,7 +9,7 @@ mod alarms;
 mod judge;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tollgate_core::model::Now;
@@ -26,6 +26,8 @@ pub struct Clock {
     source: Source,
     /// A [`State`].
     state: Arc<AtomicU8>,
+    /// How often the machine may have stood still.
+    stops: Arc<AtomicU64>,
 }
 
 #[derive(Clone, Debug)]
@@ -56,7 +58,7 @@ impl Clock {
     }
 
     fn over(source: Source) -> Self {
-        Self { source, state: Arc::new(AtomicU8::new(State::Right as u8)) }
+        Self { source, state: Arc::new(AtomicU8::new(State::Right as u8)), stops: Arc::default() }
     }
 
     /// Both clocks now.
@@ -107,7 +109,15 @@ impl Clock {
                 shown_us.store(wall_us + self.mono_us() - mono_us, Ordering::SeqCst);
             }
         }
-        self.state.store(state as u8, Ordering::SeqCst);
+        let before = self.state.swap(state as u8, Ordering::SeqCst);
+        if state == State::Apart && before != State::Apart as u8 {
+            self.stops.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// How often the machine may have stood still, its monotonic clock with it: others have not.
+    pub fn stops(&self) -> u64 {
+        self.stops.load(Ordering::SeqCst)
     }
 
     /// What is known of the machine's wall clock. While it is [`State::Unknown`], nothing may be decided by time.
@@ -115,6 +125,7 @@ impl Clock {
         match self.state.load(Ordering::SeqCst) {
             right if right == State::Right as u8 => State::Right,
             off if off == State::Off as u8 => State::Off,
+            apart if apart == State::Apart as u8 => State::Apart,
             _ => State::Unknown,
         }
     }

@@ -111,6 +111,8 @@ pub trait EmitStore: Send + Sync {
         now_us: i64,
         limit: u32,
     ) -> Result<Vec<ClaimedTask>, StoreError>;
+    /// What is claimed under this lease stays so until `until_us`.
+    async fn renew_tasks(&self, lease_id: Uuid, until_us: i64) -> Result<(), StoreError>;
     /// Gives back what is claimed under this lease, at `now_us`, so that nobody has to wait until the lease has run out.
     async fn release_tasks(&self, lease_id: Uuid, now_us: i64) -> Result<(), StoreError>;
     /// The children of each task in the order (slot, schedule, ordinal), after its checkpoint: exactly those of its zone,

@@ -17,6 +17,7 @@ use tollgate_store::StoreError;
 use tollgate_store::emit::{ClaimedTask, ScannedChild};
 use uuid::Uuid;
 
+use crate::scan::Lease;
 use crate::{Emitter, RoundReport};
 
 /// So many rows are handed over at once: on SQLite, everybody's commits wait for them.
@@ -49,7 +50,8 @@ pub(crate) struct Batch {
     late: BTreeMap<Uuid, (Vec<u16>, BTreeSet<TaskKey>)>,
     /// Of which tasks it holds something.
     tasks: BTreeMap<TaskKey, ClaimedTask>,
-    lease_id: Uuid,
+    /// Under which its tasks are claimed.
+    pub(crate) lease: Lease,
     /// Tasks that must be read again, because a shard had not heard of a change.
     put_off: BTreeSet<TaskKey>,
     /// Somebody else has the tasks.
@@ -66,7 +68,7 @@ fn task_key(claimed: &ClaimedTask) -> TaskKey {
 
 impl Batch {
     /// An empty batch for tasks of one window. `again`: its launches may have been judged before.
-    pub(crate) fn new(lease_id: Uuid, again: bool) -> Self {
+    pub(crate) fn new(lease: Lease, again: bool) -> Self {
         Self {
             runs: Vec::new(),
             skipped: Vec::new(),
@@ -74,7 +76,7 @@ impl Batch {
             doubtful: Vec::new(),
             late: BTreeMap::new(),
             tasks: BTreeMap::new(),
-            lease_id,
+            lease,
             put_off: BTreeSet::new(),
             lost: false,
             emitted: 0,
@@ -175,6 +177,7 @@ impl Batch {
 impl Emitter {
     /// Hands over what a batch holds, and wakes the shards that have something to do soon.
     pub(crate) async fn flush(&self, batch: &mut Batch, report: &mut RoundReport) -> Result<(), StoreError> {
+        self.renew(&mut batch.lease).await?;
         self.put_off(batch).await?;
         if batch.again {
             let skipped = batch.skipped.iter().map(|skip| (skip.schedule_uid, skip.launch_us));
@@ -190,7 +193,7 @@ impl Emitter {
         tollgate_fault_points::pass("emitter.emit.before");
         let began_us = self.clock.wall_us();
         let tasks: Vec<ClaimedTask> = batch.tasks.values().cloned().collect();
-        let handed = self.store.emit_claimed(batch.lease_id, &tasks, &batch.runs, &batch.skipped).await?;
+        let handed = self.store.emit_claimed(batch.lease.id, &tasks, &batch.runs, &batch.skipped).await?;
         let Some(new) = handed else {
             tracing::info!(
                 tasks = tasks.len(),
@@ -205,7 +208,8 @@ impl Emitter {
         tollgate_fault_points::pass("emitter.emit.after");
         let soon_us = now_us.saturating_add(SOON_US);
         // What others write comes in between, where there is time.
-        let no_hurry = batch.runs.iter().all(|run| run.launch_us > now_us + 2 * SOON_US);
+        let lies_ahead = |run: &Run| run.launch_us > now_us + 2 * SOON_US;
+        let no_hurry = !batch.runs.is_empty() && batch.runs.iter().all(lies_ahead);
         let pause_us = if no_hurry { now_us - began_us } else { 0 };
         let shards: BTreeSet<u16> =
             batch.runs.iter().filter(|run| run.launch_us <= soon_us).map(|run| run.shard).collect();

@@ -55,7 +55,7 @@ impl Judge {
         if launch_us <= schedule.created_us {
             return Ok(Fate::Before);
         }
-        if schedule.pause.is_some() || schedule.was_paused_at(launch_us) {
+        if schedule.paused_until_us(launch_us).is_some() {
             return Ok(Fate::Skip(SkipReason::Paused));
         }
         if launch_us >= self.late_us {
@@ -64,7 +64,8 @@ impl Judge {
         let fires = match schedule.catch_up {
             CatchUp::None => false,
             CatchUp::Latest => {
-                next_us.is_none_or(|next_us| next_us > self.now_us) && self.is_latest(schedule, launch_us)?
+                let is_counted = |us: &i64| *us <= self.now_us && schedule.paused_until_us(*us).is_none();
+                !next_us.as_ref().is_some_and(is_counted) && self.is_latest(schedule, launch_us)?
             }
             CatchUp::All { horizon_s } => {
                 launch_us >= self.now_us.saturating_sub(horizon_s.saturating_mul(SECOND_US))
@@ -73,12 +74,20 @@ impl Judge {
         Ok(if fires { Fate::Run } else { Fate::Skip(SkipReason::Missed) })
     }
 
-    /// Whether no trigger of the schedule has fired in (launch, now].
+    /// Whether no trigger of the schedule has fired in (launch, now], but for those within pauses.
     fn is_latest(&mut self, schedule: &Schedule, launch_us: i64) -> Result<bool, PlanError> {
         let plan = match self.plans.entry(schedule.uid) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(Plan::forecast(&schedule.timing, schedule.uid.as_bytes())?),
         };
-        Ok(plan.fires_between(launch_us, self.now_us).next().is_none())
+        let mut from_us = launch_us;
+        while let Some(next_us) = plan.fires_between(from_us, self.now_us).next() {
+            match schedule.paused_until_us(next_us) {
+                Some(until_us) if until_us < self.now_us => from_us = until_us,
+                Some(_) => break,
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
     }
 }

@@ -43,7 +43,7 @@ impl Emitter {
         while !stop.is_cancelled() {
             self.give_back().await?;
             let now_us = self.clock.wall_us();
-            let lease = Lease { id: Uuid::new_v4(), until_us: now_us + self.options.lease_us() };
+            let mut lease = Lease { id: Uuid::new_v4(), until_us: now_us + self.options.lease_us() };
             self.keep_failed(Some(lease.id));
             let limit = self.options.claim.max(1);
             let mut tasks = self.store.claim_tasks(lease.id, lease.until_us, now_us, limit).await?;
@@ -54,7 +54,7 @@ impl Emitter {
             claimed_count += tasks.len();
             tasks.sort_by_key(|task| task.window);
             for group in tasks.chunk_by(|a, b| a.window == b.window) {
-                self.scan_window(group, lease, report, stop).await?;
+                self.scan_window(group, &mut lease, report, stop).await?;
             }
             self.keep_failed(None);
             if tasks.is_empty() {
@@ -79,15 +79,25 @@ impl Emitter {
         *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = lease_id;
     }
 
+    /// Renews the lease once a third of its time has gone: however long a page takes, whoever works on it keeps it.
+    pub(crate) async fn renew(&self, lease: &mut Lease) -> Result<(), StoreError> {
+        let until_us = self.clock.wall_us() + self.options.lease_us();
+        if until_us - lease.until_us >= self.options.lease_us() / 3 {
+            self.store.renew_tasks(lease.id, until_us).await?;
+            lease.until_us = until_us;
+        }
+        Ok(())
+    }
+
     /// Carries out tasks of one window.
     async fn scan_window(
         &self,
         tasks: &[ClaimedTask],
-        lease: Lease,
+        lease: &mut Lease,
         report: &mut RoundReport,
         stop: &CancellationToken,
     ) -> Result<(), StoreError> {
-        let mut batch = Batch::new(lease.id, tasks.iter().any(|task| task.again));
+        let mut batch = Batch::new(*lease, tasks.iter().any(|task| task.again));
         let mut done = Vec::new();
         // The first children of all tasks at once: most tasks have no more.
         let from: Vec<_> = tasks.iter().map(|claimed| (&claimed.task, claimed.checkpoint)).collect();
@@ -96,11 +106,11 @@ impl Emitter {
         let mut turns: VecDeque<_> =
             tasks.iter().cloned().zip(pages).map(|(task, page)| (task, Some(page))).collect();
         while let Some((mut task, page)) = turns.pop_front() {
-            if stop.is_cancelled() || batch.is_lost() || self.clock.wall_us() >= lease.until_us {
+            if stop.is_cancelled() || batch.is_lost() {
                 // Whoever claims the rest next goes on.
                 break;
             }
-            match self.scan_page(&mut task, page, lease, &mut batch, report).await {
+            match self.scan_page(&mut task, page, &mut batch, report).await {
                 Ok(Left::Done) => done.push(task),
                 Ok(Left::More) => turns.push_back((task, None)),
                 Err(error @ StoreError::Corrupt { .. }) => {
@@ -114,6 +124,7 @@ impl Emitter {
             }
         }
         self.flush(&mut batch, report).await?;
+        *lease = batch.lease;
         done.retain(|task| !batch.is_put_off(task));
         if !done.is_empty() && !batch.is_lost() {
             let now_us = self.clock.wall_us();
@@ -132,10 +143,10 @@ impl Emitter {
         &self,
         claimed: &mut ClaimedTask,
         first: Option<ScanPage>,
-        lease: Lease,
         batch: &mut Batch,
         report: &mut RoundReport,
     ) -> Result<Left, StoreError> {
+        self.renew(&mut batch.lease).await?;
         let is_first = first.is_some();
         let page = match first {
             Some(page) => Some(page),
@@ -154,7 +165,7 @@ impl Emitter {
         if !is_first {
             self.flush(batch, report).await?;
             if !batch.is_put_off(claimed) && !batch.is_lost() {
-                self.store.checkpoint(claimed, lease.id, checkpoint).await?;
+                self.store.checkpoint(claimed, batch.lease.id, checkpoint).await?;
             }
         }
         Ok(Left::More)
@@ -208,7 +219,7 @@ impl Emitter {
 
 /// Under which name tasks are claimed, and until when others leave them alone.
 #[derive(Clone, Copy, Debug)]
-struct Lease {
-    id: Uuid,
-    until_us: i64,
+pub(crate) struct Lease {
+    pub(crate) id: Uuid,
+    pub(crate) until_us: i64,
 }

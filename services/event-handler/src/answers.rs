@@ -6,7 +6,7 @@ use tollgate_auth::{Access, Aim, EventRefusal, NamedId};
 use tollgate_core::handle::change::{Outcome, TokenState};
 use tollgate_core::handle::control::Message;
 use tollgate_core::handle::release::{Answer, Release, ReleaseOutcome};
-use tollgate_core::model::EventRef;
+use tollgate_core::model::{EventRef, Run};
 use tollgate_metrics::ReleaseAnswer;
 use tollgate_metrics::trace::Traceparent;
 use tollgate_proto::convert::{self, names};
@@ -207,10 +207,13 @@ impl Shared {
             let Some(token) = tokens.first().filter(|t| t.index == event.index) else {
                 return self.ended(at).await;
             };
-            self.check_namespace(at).await?;
+            let run = self.run_of(at).await?;
             // An attempt is durable before it is delivered: there is no later one.
             if token.state == TokenState::Waiting || release.attempt.is_some_and(|a| a != token.attempt) {
                 return answered(Answer::Late);
+            }
+            if let Some(check_us) = release.next_check_us {
+                self.check_slot(&run, token.checks, check_us).await?;
             }
             let recorded = Release { attempt: Some(token.attempt), ..release.clone() };
             match self.store.post_under(&lease, &Message::release(recorded)).await.map_err(failed)? {
@@ -234,19 +237,32 @@ impl Shared {
         )))
     }
 
-    async fn check_namespace(&self, at: &Addressed) -> Result<(), Released> {
+    /// The event's run, if it is of the namespace that the caller may release in.
+    async fn run_of(&self, at: &Addressed) -> Result<Run, Released> {
         let event = at.event;
         let runs = self.store.runs(event.shard, &[event.run]).await.map_err(failed)?;
-        match runs.first() {
-            Some(run) if at.namespace.as_ref().is_none_or(|given| *given == run.namespace) => Ok(()),
-            _ => Err(unknown(event)),
+        let own = |run: &Run| at.namespace.as_ref().is_none_or(|given| *given == run.namespace);
+        runs.into_iter().next().filter(own).ok_or_else(|| unknown(event))
+    }
+
+    /// The guards of a moment to come again are asked before it is recorded: nobody could be told afterwards.
+    async fn check_slot(&self, run: &Run, checks: u32, check_us: i64) -> Result<(), Released> {
+        let key = (run.schedule_uid, run.generation);
+        let specs = self.store.specs(run.shard, &[key]).await.map_err(failed)?;
+        let Some(spec) = specs.first() else {
+            let message = "what the event's run is made of cannot be read: nothing is recorded";
+            return Err(Released::Failed(Status::unavailable(message)));
+        };
+        match spec.check_again.slot(check_us, checks, self.clock.wall_us()) {
+            Ok(_) => Ok(()),
+            Err(message) => answered(Answer::Refused { message }).map(drop),
         }
     }
 
     /// The event holds no token: what the done queue says of it.
     async fn ended(&self, at: &Addressed) -> Result<Released, Released> {
         let event = at.event;
-        self.check_namespace(at).await?;
+        self.run_of(at).await?;
         let rows = self.store.history(event.shard, event.run, event.index, None, 1).await.map_err(failed)?;
         let covering = rows.first().filter(|r| (r.index..r.index + r.count).contains(&event.index));
         Ok(match covering.map(|r| r.outcome) {
@@ -441,7 +457,7 @@ fn answered(answer: Answer) -> Result<Released, Released> {
             status(v1::ReleaseStatus::Late, message.to_owned())
         }
         Answer::Refused { message } => {
-            let message = message.trim_start_matches("next_check_at: ").to_owned();
+            let message = message.trim_start_matches("next_check_time: ").to_owned();
             let expected = format!("a moment that the guards allow: {message}");
             return Err(Released::Invalid(vec![FieldError::new("next_check_time", "", expected)]));
         }

@@ -29,6 +29,8 @@ const MARGIN_MS: i64 = 500;
 const FORGET_AFTER_TTLS: i64 = 20;
 /// Added to the roles of a process that is about to end: its leases hold, and it is given no more.
 const LEAVING: &str = ",leaving";
+/// Among the roles of a process, before its lease's TTL in milliseconds: it trusts its leases for as long.
+const TTL: &str = "ttl-";
 /// Among the roles of a process whose machine's clock is wrong: it makes way for those whose clock is right.
 const CLOCK_OFF: &str = "clock-off";
 /// How many shards are taken at once: few, so that rows that are locked do not use up the store's connections.
@@ -43,6 +45,11 @@ fn weight(process: &str, shard: u16) -> u64 {
     let hash =
         bytes.fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
     (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// For how long a member trusts its leases, in milliseconds; 0 where its version does not say so.
+fn ttl_ms(roles: &str) -> i64 {
+    roles.split(',').find_map(|role| role.strip_prefix(TTL)?.parse().ok()).unwrap_or(0)
 }
 
 struct Seen {
@@ -153,7 +160,7 @@ impl Membership {
         let leaving = if self.shared.leaving.is_cancelled() || self.makes_way() { LEAVING } else { "" };
         let member = Member {
             process: self.shared.process.clone(),
-            roles: format!("{}{clock}{leaving}", options.roles),
+            roles: format!("{},{TTL}{}{clock}{leaving}", options.roles, options.lease_ttl_ms),
             address: options.address.clone(),
             heartbeat: self.heartbeat,
         };
@@ -168,7 +175,7 @@ impl Membership {
     fn makes_way(&self) -> bool {
         match self.shared.clock.state() {
             State::Right => false,
-            State::Off => self.others,
+            State::Off | State::Apart => self.others,
             State::Unknown => true,
         }
     }
@@ -189,10 +196,13 @@ impl Membership {
                 }
             }
         }
-        let dead_after_us = (self.shared.options.lease_ttl_ms + MARGIN_MS) * 1000;
+        let own_ttl_ms = self.shared.options.lease_ttl_ms;
+        let dead_after_us = (own_ttl_ms + MARGIN_MS) * 1000;
         let exclusive = self.shared.options.exclusive_store;
         let live = self.seen.values().filter(|s| {
             let own = s.member.process == self.shared.process;
+            // Its settings may be others, as they are while they are changed.
+            let dead_after_us = dead_after_us.max((ttl_ms(&s.member.roles) + MARGIN_MS) * 1000);
             own || (!exclusive && now_us - s.changed_us < dead_after_us)
         });
         let live: Vec<&Seen> = live.collect();
@@ -360,5 +370,18 @@ impl Membership {
         }
         self.shared.peers.placement_changed();
         self.shared.peers.flush().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_says_how_long_it_trusts_its_leases() {
+        assert_eq!(ttl_ms("master,handler,ttl-60000,clock-off,leaving"), 60_000);
+        assert_eq!(ttl_ms("handler,ttl-500"), 500);
+        // As versions before say it, and nothing that means anything.
+        assert_eq!((ttl_ms("handler,leaving"), ttl_ms("handler,ttl-soon")), (0, 0));
     }
 }

@@ -190,6 +190,11 @@ impl Owner {
                 }
             };
             let left = self.drive(machine).await;
+            if matches!(left, Left::Lost) {
+                // Whoever has the shard now knows nothing of them.
+                self.outgoing = Outgoing::default();
+                self.begun.values().for_each(Leave::revoke);
+            }
             self.outgoing.begin_all();
             match left {
                 Left::Drained(under_way) => return (shard, self.hand_over(under_way).await),

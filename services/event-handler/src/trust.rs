@@ -57,7 +57,8 @@ impl Trust {
 
     /// The number of lapses so far: what is decided now holds as long as it stays the same.
     pub(crate) fn lapses(&self) -> u64 {
-        self.state.lapses.load(SeqCst)
+        // A machine that stood still did not see its trust end.
+        self.state.lapses.load(SeqCst) + self.clock.stops()
     }
 
     /// Whether what was decided after so many lapses may still be carried out.
@@ -106,6 +107,21 @@ mod tests {
         assert!(trust.holds(trust.lapses()));
         clock.advance_us(1);
         assert!(!trust.holds(trust.lapses()));
+    }
+
+    #[test]
+    fn a_machine_that_may_have_stood_still_trusts_nothing_that_it_decided_before() {
+        let clock = Clock::manual(0);
+        let trust = Trust::new(clock.clone(), 6_000, false);
+        trust.renew(0);
+        let before = trust.lapses();
+        clock.hold(1_000, 0, tollgate_clock::State::Right);
+        assert!(trust.may_send(before));
+        for _ in 0..2 {
+            clock.hold(1_000, 0, tollgate_clock::State::Apart);
+            assert!(!trust.may_send(before));
+            assert!(trust.may_send(before + 1), "it is loaded anew once");
+        }
     }
 
     #[test]

@@ -153,7 +153,8 @@ async fn pauses_that_were_lifted_are_remembered() {
         until_us: NOW_US + to_s * SECOND_US,
     };
     assert_eq!([first, second], [pause(1, 2), pause(2, 3)]);
-    assert!(kept.was_paused_at(first.until_us) && !kept.was_paused_at(first.since_us));
+    let until_us = |launch_us| kept.paused_until_us(launch_us);
+    assert_eq!((until_us(first.since_us), until_us(first.until_us)), (None, Some(first.until_us)));
     for _ in 0..Schedule::PAST_PAUSES_MAX {
         world.pause("a", "again").await;
         world.resume("a").await;

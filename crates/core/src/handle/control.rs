@@ -25,17 +25,27 @@ impl Message {
         Self { id: Uuid::from_u128(u128::from(random)), control }
     }
 
-    /// A release that its owner could not be asked for. All of one attempt have one id, so that the first one is kept.
+    /// A release that its owner could not be asked for. All of one attempt have one id, so that the first one is kept; they
+    /// are read before what else waits, those of one event in the order of its attempts.
     pub fn release(release: Release) -> Self {
-        let digest = Sha256::new()
+        let event = Sha256::new()
             .chain_update(b"release")
             .chain_update(release.run.0.as_bytes())
             .chain_update(release.index.to_be_bytes())
-            .chain_update(release.attempt.unwrap_or_default().to_be_bytes())
             .finalize();
         let mut bytes = [0_u8; 16];
-        bytes.copy_from_slice(&digest[..16]);
+        // After those of `first`, which have eight zeros.
+        bytes[4] = 1;
+        bytes[5..12].copy_from_slice(&event[..7]);
+        bytes[12..].copy_from_slice(&release.attempt.unwrap_or_default().to_be_bytes());
         Self { id: Uuid::from_bytes(bytes), control: Control::Release { release } }
+    }
+
+    /// Whether no release has an id from this one on: neither those of today nor those of versions before, which sort by
+    /// the time at which they were made.
+    pub fn is_beyond_releases(id: Uuid) -> bool {
+        // The latter until 2039.
+        id.as_bytes()[0] >= 2
     }
 }
 
@@ -134,4 +144,36 @@ pub enum Control {
         /// What the target said.
         sent: Sent,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handle::release::ReleaseOutcome;
+    use crate::plan::message_id;
+
+    #[test]
+    fn releases_are_read_after_notes_and_before_changes() {
+        let release = |index: u32, attempt: u32, outcome: ReleaseOutcome| {
+            let run = RunId(Uuid::from_u128(7));
+            let (message, next_check_us, cursor) = (String::new(), None, None);
+            let attempt = Some(attempt);
+            Message::release(Release { run, index, attempt, outcome, message, next_check_us, cursor }).id
+        };
+        let id = release(3, 1, ReleaseOutcome::Succeeded);
+        assert_eq!(id, release(3, 1, ReleaseOutcome::Retry));
+        assert!((1..300).all(|attempt| {
+            let outcome = ReleaseOutcome::Failed;
+            release(3, attempt, outcome) < release(3, attempt + 1, outcome)
+        }));
+        let ids: std::collections::BTreeSet<Uuid> =
+            (0..1_000).map(|index| release(index, 1, ReleaseOutcome::Failed)).collect();
+        assert_eq!(ids.len(), 1_000);
+        let note = Message::first(u64::MAX, Control::PauseShard { pause: None }).id;
+        assert!(ids.iter().all(|id| note < *id && *id < Uuid::now_v7() && !Message::is_beyond_releases(*id)));
+        // As versions before made them, and a change of one schedule in many.
+        assert!(!Message::is_beyond_releases(Uuid::now_v7()));
+        let beyond = |uid: u128| Message::is_beyond_releases(message_id(Uuid::from_u128(uid), 1));
+        assert!((0..100).filter(|uid| beyond(*uid)).count() > 90);
+    }
 }

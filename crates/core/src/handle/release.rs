@@ -54,7 +54,7 @@ pub enum Answer {
     NotHeld,
     /// The event is in flight again under a later attempt, or waits for one; nothing changed.
     Late,
-    /// A guard refused `next_check_at`; nothing changed and the token is still held.
+    /// A guard refused `next_check_time`; nothing changed and the token is still held.
     Refused {
         /// Names the guard, the value and what is allowed.
         message: String,

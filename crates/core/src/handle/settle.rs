@@ -86,6 +86,41 @@ impl Shard {
         None
     }
 
+    /// Carries out a release that was answered as recorded while the attempt that it names was in flight: it can be refused no
+    /// more.
+    pub(super) fn recorded(&mut self, mut release: Release, now: Now) {
+        let key = (release.run, release.index);
+        let Some(token) = self.tokens.get(&key) else { return };
+        let (in_flight, drops) = (token.in_flight(), self.has(Planted::RecordedReleaseDropped));
+        let ends = match release.outcome {
+            _ if release.next_check_us.is_some() => None,
+            ReleaseOutcome::Succeeded => Some(Outcome::Succeeded),
+            ReleaseOutcome::Failed => Some(Outcome::Failed),
+            ReleaseOutcome::Retry => None,
+        };
+        match ends {
+            // An owner that had not read it yet may have sent the event again since, or have given the consumer up.
+            _ if in_flight && release.attempt.is_some_and(|a| a < token.row.attempt) && !drops => {
+                release.attempt = None;
+            }
+            Some(outcome)
+                if !in_flight && release.attempt.is_some_and(|a| a <= token.row.attempt) && !drops =>
+            {
+                if let Some(cursor) = release.cursor {
+                    self.keep_cursor(key, cursor);
+                }
+                self.finish(key, outcome, release.message, now);
+                return;
+            }
+            _ => {}
+        }
+        // Its guards were asked when it was recorded. That its moment has passed since is no reason to refuse it.
+        let check_us = release.next_check_us.map(|check_us| check_us.max(now.wall_us + 1));
+        release.next_check_us = check_us.filter(|check_us| self.check_slot(key, *check_us, now).is_ok());
+        // Nobody waits for an answer any more: what it says is in the store.
+        if let Some(_unchanged) = self.release(release, 0, now) {}
+    }
+
     /// An answer that says how things stand: at once if the store says the same already. A consumer that repeats a
     /// release must not be told that the token is free before that is certain.
     fn once_durable(&mut self, answer: Answer, reply: u64) -> Option<Answer> {
@@ -355,27 +390,9 @@ impl Shard {
     /// Checks a consumer's wish to look again, and rounds it up to the slot.
     fn check_slot(&self, key: (RunId, u32), check_us: i64, now: Now) -> Result<i64, String> {
         let (Some(run), Some(token)) = (self.runs.get(&key.0), self.tokens.get(&key)) else {
-            return Err("next_check_at: the event is not in flight".to_owned());
+            return Err("next_check_time: the event is not in flight".to_owned());
         };
-        let guard = &run.spec.check_again;
-        if token.row.checks >= guard.count_max {
-            return Err(format!(
-                "next_check_at: the event has come {} times, check_again.max_checks allows {}",
-                token.row.checks, guard.count_max
-            ));
-        }
-        if check_us <= now.wall_us {
-            return Err("next_check_at: it lies in the past; it must lie in the future".to_owned());
-        }
-        if check_us > now.wall_us + guard.horizon_s * SECOND_US {
-            return Err(format!(
-                "next_check_at: it lies {} s ahead, check_again.horizon allows {} s",
-                (check_us - now.wall_us) / SECOND_US,
-                guard.horizon_s
-            ));
-        }
-        let slot_us = guard.slot_s.max(1) * SECOND_US;
-        Ok((check_us + slot_us - 1).div_euclid(slot_us) * slot_us)
+        run.spec.check_again.slot(check_us, token.row.checks, now.wall_us)
     }
 
     fn come_again(&mut self, key: (RunId, u32), at_us: i64, message: String, now: Now) {

@@ -166,8 +166,8 @@ impl Shard {
         }
     }
 
-    /// Everything that was in the inbox at `began_us` (monotonic) has been handed over. To be called after every read
-    /// that left nothing: no token is reclaimed, and nothing sent again, before the inbox has been read after its time
+    /// Every release that was in the inbox at `began_us` (monotonic) has been handed over. To be called after every read
+    /// that left none: no token is reclaimed, and nothing sent again, before the releases have been read after its time
     /// came.
     pub fn caught_up(&mut self, began_us: i64) {
         self.caught_up_us = self.caught_up_us.max(began_us);

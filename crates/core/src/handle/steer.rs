@@ -82,19 +82,7 @@ impl Shard {
             Control::PauseShard { .. } => {}
             Control::UnderWay { deliveries } => self.under_way_elsewhere(deliveries, now),
             Control::Sent { run, index, attempt, sent } => self.sent(run, index, attempt, sent, now),
-            Control::Release { mut release } => {
-                // It was answered as recorded while the attempt that it names was in flight. An owner that had not read it
-                // yet may have sent the event again since.
-                let token = self.tokens.get(&(release.run, release.index));
-                if !self.has(Planted::RecordedReleaseDropped)
-                    && token
-                        .is_some_and(|t| t.in_flight() && release.attempt.is_some_and(|a| a < t.row.attempt))
-                {
-                    release.attempt = None;
-                }
-                // Nobody waits for an answer any more: what it says is in the store.
-                if let Some(_unchanged) = self.release(release, 0, now) {}
-            }
+            Control::Release { release } => self.recorded(release, now),
         }
     }
 

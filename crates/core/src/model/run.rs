@@ -126,7 +126,7 @@ pub struct RunSpec {
     pub finish_by_s: Option<i64>,
     /// Events are spaced evenly over this long.
     pub spread_s: Option<i64>,
-    /// Guards for `next_check_at`.
+    /// Guards for `next_check_time`.
     pub check_again: CheckAgain,
 }
 

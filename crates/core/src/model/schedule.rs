@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Payload, Target};
+use super::{Payload, SECOND_US, Target};
 
 /// One rule that says when a schedule fires; a schedule fires at the union of its triggers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,7 +135,7 @@ impl Default for RetryPolicy {
     }
 }
 
-/// Guards for a consumer's `next_check_at`, and the slot to which it is rounded up.
+/// Guards for a consumer's `next_check_time`, and the slot to which it is rounded up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckAgain {
     /// How often one event may ask to come again; 0 forbids it.
@@ -144,6 +144,34 @@ pub struct CheckAgain {
     pub horizon_s: i64,
     /// Checks are rounded up to whole multiples of this many seconds since the epoch.
     pub slot_s: i64,
+}
+
+impl CheckAgain {
+    /// When an event comes again whose consumer asks for it at `check_us`: rounded up to the slot. `checks`: how often the
+    /// event has come again like this.
+    ///
+    /// # Errors
+    /// The guard that refuses it, the value and what is allowed.
+    pub fn slot(&self, check_us: i64, checks: u32, now_us: i64) -> Result<i64, String> {
+        if checks >= self.count_max {
+            return Err(format!(
+                "next_check_time: the event has come {checks} times, check_again.max_checks allows {}",
+                self.count_max
+            ));
+        }
+        if check_us <= now_us {
+            return Err("next_check_time: it lies in the past; it must lie in the future".to_owned());
+        }
+        if check_us > now_us + self.horizon_s * SECOND_US {
+            return Err(format!(
+                "next_check_time: it lies {} s ahead, check_again.horizon allows {} s",
+                (check_us - now_us) / SECOND_US,
+                self.horizon_s
+            ));
+        }
+        let slot_us = self.slot_s.max(1) * SECOND_US;
+        Ok((check_us + slot_us - 1).div_euclid(slot_us) * slot_us)
+    }
 }
 
 impl Default for CheckAgain {
@@ -208,7 +236,7 @@ pub struct Schedule {
     pub finish_by_s: Option<i64>,
     /// Events are spaced evenly over this long.
     pub spread_s: Option<i64>,
-    /// Guards for `next_check_at`.
+    /// Guards for `next_check_time`.
     pub check_again: CheckAgain,
     /// Set while it is paused.
     pub pause: Option<Pause>,
@@ -234,9 +262,16 @@ impl Schedule {
     /// How many pauses that have been lifted are remembered.
     pub const PAST_PAUSES_MAX: usize = 16;
 
-    /// Whether a launch fell due in a pause that has been lifted since.
-    pub fn was_paused_at(&self, launch_us: i64) -> bool {
-        self.past_pauses.iter().any(|pause| pause.since_us < launch_us && launch_us <= pause.until_us)
+    /// Until when the pause lasts in which a launch falls due: the present one, or one that has been lifted. `i64::MAX` where
+    /// that is not known.
+    pub fn paused_until_us(&self, launch_us: i64) -> Option<i64> {
+        if self.pause.as_ref().is_some_and(|pause| pause.since_us < launch_us) {
+            return Some(i64::MAX);
+        }
+        let past = self.past_pauses.iter();
+        past.map(|pause| (pause.since_us, pause.until_us))
+            .find(|(since_us, until_us)| *since_us < launch_us && launch_us <= *until_us)
+            .map(|(_, until_us)| until_us)
     }
 
     /// Takes over the past pauses of the schedule as it was before a change at `at_us`, and remembers the pause that the

@@ -1,4 +1,4 @@
-//! Releases: outcomes, answers, repetition, next_check_at and its guards, cursors, and what durable means.
+//! Releases: outcomes, answers, repetition, next_check_time and its guards, cursors, and what durable means.
 
 use tollgate_core::handle::change::{Outcome, TokenState};
 use tollgate_core::handle::control::Control;
@@ -109,7 +109,7 @@ fn a_delivery_that_was_released_meanwhile_is_not_made() {
 }
 
 #[test]
-fn next_check_at_rounds_up_frees_the_token_and_brings_the_same_event_again() {
+fn next_check_time_rounds_up_frees_the_token_and_brings_the_same_event_again() {
     let (mut world, id, send, p, _) = held(1);
     let check_us = START_US + 90 * SECOND_US;
     let at_us = START_US + 2 * MINUTE_US;
@@ -150,7 +150,7 @@ fn guards_refuse_a_check_and_the_token_stays() {
         let cursor = Some("must not be kept".to_owned());
         let answer = world.release(Release { next_check_us: Some(check_us), cursor, ..done(&send) });
         let Answer::Refused { message } = answer else { panic!("{answer:?}") };
-        assert!(message.contains("next_check_at") && message.contains(text), "{message}");
+        assert!(message.contains("next_check_time") && message.contains(text), "{message}");
         assert_eq!((world.held(&p), world.row(id).cursor_out.clone()), (1, None));
     }
     let mut send = send;
@@ -217,6 +217,43 @@ fn a_release_through_the_inbox_is_carried_out_once() {
     world.settle();
     assert_eq!(world.outcomes(id), [(0, 1, Outcome::Succeeded)]);
     assert!(world.store.inbox.is_empty());
+}
+
+/// It was recorded just before its consumer was given up.
+#[test]
+fn a_recorded_release_ends_an_event_that_was_reclaimed() {
+    let (mut world, id, send, p, _) = held(1);
+    world.sleep_s(70);
+    assert_eq!((world.store.tokens[&(id, 0)].state, world.held(&p)), (TokenState::Waiting, 0));
+    world.tell(Control::Release { release: done(&send) });
+    assert_eq!(world.outcomes(id), [(0, 1, Outcome::Succeeded)]);
+    world.sleep_s(600);
+    assert_eq!((world.sends.len(), world.row(id).state), (0, RunState::Finished));
+}
+
+/// It was answered as recorded: its moment has passed since, which is no reason to keep the token.
+#[test]
+fn a_recorded_release_comes_again_though_its_moment_has_passed() {
+    let (mut world, id, send, p, _) = held(1);
+    let check_us = world.now.wall_us + SECOND_US;
+    world.sleep_s(20);
+    let cursor = Some("page 7".to_owned());
+    let release = Release { next_check_us: Some(check_us), cursor, ..done(&send) };
+    world.tell(Control::Release { release });
+    assert_eq!((world.held(&p), world.row(id).cursor_out.clone()), (0, Some("page 7".to_owned())));
+    world.sleep_s(60);
+    let mut again = world.accept_all().remove(0);
+    assert_eq!((again.index, again.attempt), (0, 2));
+    // A version before looked at no guard. The event ends as its consumer said.
+    for check in 2..=3 {
+        assert_eq!(world.held(&p), 1, "check {check}");
+        let next_check_us = Some(world.now.wall_us + SECOND_US);
+        world.tell(Control::Release { release: Release { next_check_us, ..done(&again) } });
+        assert_eq!(world.held(&p), 0, "check {check}");
+        world.sleep_s(60);
+        again = world.accept_all().pop().unwrap_or(again);
+    }
+    assert_eq!(world.outcomes(id), [(0, 1, Outcome::Succeeded)]);
 }
 
 #[test]

@@ -79,6 +79,13 @@ impl World {
         if release.attempt.is_some_and(|given| given != attempt) {
             return;
         }
+        let store = &self.stores[usize::from(shard)];
+        let (run, checks) = (&store.runs[&release.run], row.map_or(0, |t| t.checks));
+        let guard = &store.specs[&(run.schedule_uid, run.generation)].check_again;
+        if release.next_check_us.is_some_and(|us| guard.slot(us, checks, self.now.wall_us).is_err()) {
+            self.count(Seen::Refused);
+            return;
+        }
         self.count(Seen::ReleasedByInbox);
         let release = Release { attempt: release.attempt.or(Some(attempt)), ..release };
         let lease_id = self.leases[usize::from(shard)].lease_id;

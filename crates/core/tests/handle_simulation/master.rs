@@ -35,9 +35,11 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn launches(&self, after_us: i64, until_us: i64) -> Vec<i64> {
-        if self.pause.is_some() || self.deleted {
+        if self.deleted {
             return Vec::new();
         }
+        // What fell due before the pause goes out.
+        let until_us = if self.pause.is_some() { until_us.min(self.paused_us) } else { until_us };
         let first = (after_us - self.offset_us).div_euclid(self.period_us) + 1;
         (first..).map(|k| self.offset_us + k * self.period_us).take_while(|l| *l <= until_us).collect()
     }

@@ -44,8 +44,8 @@ pub(crate) struct Model {
     pub(crate) forged: BTreeSet<(Key, u32)>,
     /// Releases of attempts in flight that wait in an inbox, and since when (monotonic).
     promised: BTreeMap<(Key, u32), i64>,
-    /// The messages that carry releases which were answered as recorded, and whether they end their events.
-    recorded: BTreeMap<Uuid, (Key, bool)>,
+    /// The messages that carry releases which were answered as recorded; of which attempt, where their events may come again.
+    recorded: BTreeMap<Uuid, (Key, Option<u32>)>,
     /// What each process's senders have been told not to send any more: (process, event, attempt).
     pub(crate) revoked: BTreeSet<(usize, Key, u32)>,
     /// Releases that were answered as recorded.
@@ -183,12 +183,11 @@ impl Model {
         }
     }
 
-    /// A release has got into the inbox of the event's shard. One that asks to come again may be refused there.
+    /// A release has got into the inbox of the event's shard.
     pub(crate) fn promise(&mut self, release: &Release, now: Now) {
         let key = (release.run, release.index);
         if let (Some(flying), Some(attempt)) = (self.flying.get(&key), release.attempt)
             && flying.attempt == attempt
-            && release.next_check_us.is_none()
         {
             self.promised.entry((key, attempt)).or_insert(now.mono_us);
         }
@@ -201,15 +200,19 @@ impl Model {
         let of_flying =
             self.flying.get(&key).is_some_and(|flying| release.attempt.is_some_and(|a| a <= flying.attempt));
         if of_flying && release.attempt.is_some_and(|a| !self.forged.contains(&(key, a))) {
-            self.recorded.insert(message, (key, ends));
+            self.recorded.insert(message, (key, release.attempt.filter(|_| !ends)));
         }
     }
 
     /// Messages have been carried out: what was answered as released holds no token any more.
     pub(crate) fn check_recorded(&mut self, store: &Store, changes: &Changes) {
         for message in &changes.inbox_done {
-            let Some((key, true)) = self.recorded.remove(message) else { continue };
-            let token = store.tokens.get(&key).filter(|t| t.state != TokenState::Waiting);
+            let Some((key, again)) = self.recorded.remove(message) else { continue };
+            // It waits, or may have come again by now.
+            let is_over = |t: &&TokenRow| {
+                again.is_some_and(|attempt| t.state == TokenState::Waiting || t.attempt > attempt)
+            };
+            let token = store.tokens.get(&key).filter(|t| !is_over(t));
             assert!(token.is_none(), "{key:?} was released by its inbox, and the store has {token:?}");
         }
     }

@@ -99,6 +99,15 @@ impl EmitStore for Postgres {
         Ok(tasks)
     }
 
+    async fn renew_tasks(&self, lease_id: Uuid, until_us: i64) -> Result<(), StoreError> {
+        self.work
+            .run_tx("renew_tasks", move |connection| {
+                let query = sqlx::query(sql!("tasks_renew")).bind(lease_id).bind(until_us);
+                async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
+            })
+            .await
+    }
+
     async fn release_tasks(&self, lease_id: Uuid, now_us: i64) -> Result<(), StoreError> {
         self.work
             .run_tx("release_tasks", move |connection| {

@@ -88,6 +88,14 @@ impl EmitStore for Sqlite {
         Ok(tasks)
     }
 
+    async fn renew_tasks(&self, lease_id: Uuid, until_us: i64) -> Result<(), StoreError> {
+        self.run_tx("renew_tasks", move |connection| {
+            let query = sqlx::query(sql!("tasks_renew")).bind(lease_id).bind(until_us);
+            async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
+        })
+        .await
+    }
+
     async fn release_tasks(&self, lease_id: Uuid, now_us: i64) -> Result<(), StoreError> {
         self.run_tx("release_tasks", move |connection| {
             let query = sqlx::query(sql!("tasks_release")).bind(lease_id).bind(now_us);

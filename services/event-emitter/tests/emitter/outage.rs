@@ -1,7 +1,7 @@
 //! What becomes of launches that fell due while no emitter ran.
 
-use crate::world::{World, cron, due, every, schedule, utc};
-use tollgate_core::model::{CatchUp, MINUTE_US, SECOND_US, Schedule, SkipReason};
+use crate::world::{World, cron, due, every, pause, schedule, utc};
+use tollgate_core::model::{CatchUp, MINUTE_US, PastPause, Pause, SECOND_US, Schedule, SkipReason};
 use tollgate_event_emitter::Options;
 
 const HOUR_US: i64 = 60 * MINUTE_US;
@@ -74,6 +74,28 @@ async fn each_catch_up_rule_does_what_it_says() {
     assert_eq!(world.skipped_of(&schedules[2], SkipReason::Missed).await.len(), 12);
     assert_eq!(world.launches_of(&schedules[4]).await, [utc("2025-06-11T10:30:00Z")]);
     assert_eq!(world.launches_of(&schedules[5]).await, [0_i64; 0]);
+}
+
+/// What fell due in a pause does not run, and so is not the latest.
+#[tokio::test]
+async fn the_latest_is_the_last_one_outside_pauses() {
+    let world = World::new(utc("2025-06-11T08:00:30Z")).await;
+    // From 08:40 on in pauses, but for 09:10.
+    let at = |minute: &str| utc(&format!("2025-06-11T{minute}:00Z"));
+    let mut lifted = with(1, CatchUp::Latest, "*/10 * * * *");
+    lifted.past_pauses = vec![
+        PastPause { since_us: at("08:35"), until_us: at("09:05") },
+        PastPause { since_us: at("09:15"), until_us: at("11:12") },
+    ];
+    let mut paused = with(2, CatchUp::Latest, "*/10 * * * *");
+    paused.pause = Some(Pause { since_us: at("08:35"), ..pause() });
+    outage(&world, &[lifted.clone(), paused.clone()]).await;
+    let between = |launches: Vec<i64>| -> Vec<i64> {
+        launches.into_iter().filter(|us| (at("08:17")..at("11:09")).contains(us)).collect()
+    };
+    assert_eq!(between(world.launches_of(&lifted).await), [at("09:10")]);
+    assert_eq!(between(world.skipped_of(&lifted, SkipReason::Missed).await), [at("08:20"), at("08:30")]);
+    assert_eq!(between(world.launches_of(&paused).await), [at("08:30")]);
 }
 
 #[tokio::test]

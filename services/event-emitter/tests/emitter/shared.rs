@@ -15,6 +15,7 @@ use tollgate_core::plan::Notice;
 use tollgate_event_emitter::Options;
 use tollgate_store::StoreError;
 use tollgate_store::plan::{Delivered, PlanWrite};
+use uuid::Uuid;
 
 fn minutely(count: u128) -> Vec<Schedule> {
     (1..=count).map(|number| schedule(number, "UTC", vec![cron("0-59 * * * *")])).collect()
@@ -313,6 +314,38 @@ async fn a_failing_store_is_tried_again() {
     running.await.unwrap();
 }
 
+/// Whoever works on a page keeps its task, however long the page takes: else two emitters could take it from each other for ever.
+#[tokio::test]
+async fn a_long_page_is_not_taken_away() {
+    let world = World::new(utc("2025-06-11T08:00:30Z")).await;
+    let schedules: Vec<Schedule> = (1..=15).map(|number| schedule(number, "UTC", vec![every(1)])).collect();
+    world.put(&schedules).await;
+    let (store, clock) = (Arc::clone(&world.store), world.clock.clone());
+    let emits = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&emits);
+    let hooked = Hooked::new(&world.store, move |called, at| {
+        let is_emit = called == "emit" && at == Moment::After;
+        let (store, clock) = (Arc::clone(&store), clock.clone());
+        if is_emit {
+            seen.fetch_add(1, Ordering::SeqCst);
+            clock.advance_us(6 * SECOND_US);
+        }
+        async move {
+            if is_emit {
+                let now_us = clock.wall_us();
+                let claimed = store.claim_tasks(Uuid::new_v4(), now_us + SECOND_US, now_us, 9).await?;
+                assert_eq!(claimed, [], "somebody works on it");
+            }
+            Ok(())
+        }
+        .boxed()
+    });
+    let options = Options { ahead_s: 0, late_after_s: 600, ..Options::default() };
+    let report = world.hooked(&hooked, options).round().await.unwrap();
+    assert!(emits.load(Ordering::SeqCst) >= 3, "longer than a lease lasts");
+    assert_eq!(report.windows_incomplete, 0);
+}
+
 /// What fails a second time keeps its lease: it does not stand before the others for ever.
 #[tokio::test]
 async fn a_task_that_fails_again_lets_others_pass() {
@@ -352,7 +385,7 @@ async fn until(reached: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn a_lease_that_runs_out_hands_the_rest_over() {
+async fn whoever_is_slow_finishes_what_nobody_has_taken() {
     let start_us = utc("2025-06-11T08:00:30Z");
     let world = World::new(start_us).await;
     let schedules = minutely(20);

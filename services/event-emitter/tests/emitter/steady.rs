@@ -2,7 +2,7 @@
 
 use crate::world::{World, cron, due, every, pause, schedule, utc};
 use tollgate_core::model::{
-    DAY_US, MINUTE_US, PastPause, RunId, RunKind, RunState, SECOND_US, Schedule, SkipReason, Trigger,
+    DAY_US, MINUTE_US, PastPause, Pause, RunId, RunKind, RunState, SECOND_US, Schedule, SkipReason, Trigger,
 };
 use tollgate_event_emitter::Options;
 
@@ -198,6 +198,20 @@ async fn a_pause_that_was_lifted_before_its_window_is_scanned_leaves_a_record() 
     let second = |us: &i64| (us - start_us) / SECOND_US;
     assert_eq!(paused.iter().map(second).collect::<Vec<_>>(), [30, 40, 50]);
     assert_eq!(launches.iter().map(second).collect::<Vec<_>>(), [0, 10, 20]);
+}
+
+#[tokio::test]
+async fn what_fell_due_before_a_pause_runs_however_late_it_is_scanned() {
+    let start_us = utc("2025-06-11T08:00:00Z");
+    let world = World::new(start_us).await;
+    let every = Trigger::Interval { every_s: 10, anchor_us: Some(start_us) };
+    let mut paused = schedule(1, "UTC", vec![every]);
+    paused.pause = Some(Pause { since_us: start_us + 25 * SECOND_US, ..pause() });
+    world.put(std::slice::from_ref(&paused)).await;
+    world.clock.advance_us(55 * SECOND_US);
+    world.emitter(Options { ahead_s: 0, ..Options::default() }).round().await.unwrap();
+    assert_eq!(world.launches_of(&paused).await.len(), 3);
+    assert_eq!(world.skipped_of(&paused, SkipReason::Paused).await.len(), 3);
 }
 
 #[tokio::test]

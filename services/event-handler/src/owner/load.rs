@@ -62,8 +62,8 @@ pub(super) struct News {
     mended: bool,
     /// There may be more.
     full: bool,
-    /// There are no more messages.
-    inbox_whole: bool,
+    /// No release waits in the inbox.
+    releases_whole: bool,
     /// The specs are there that the machine has asked for.
     complete: bool,
 }
@@ -297,8 +297,8 @@ impl Owner {
         if machine.take_passed_over() > 0 || news.broken {
             self.passed_over.look_soon(Instant::now());
         }
-        // However many runs wait: a release that was acknowledged is a message.
-        if news.inbox_whole {
+        // However many runs and changes wait: what is sent again, or reclaimed, waits for releases alone.
+        if news.releases_whole {
             machine.caught_up(self.read_began_us);
         }
         if news.full {
@@ -340,9 +340,11 @@ async fn read_news(
         untaken.specs.extend(passed_over.specs);
     }
     let inbox = store.inbox_except(shard, except, messages_max).await?;
+    let ids = inbox.messages.iter().map(|message| message.id).chain(inbox.unreadable.iter().copied());
+    let releases_whole =
+        inbox.rows < messages_max as usize || ids.max().is_some_and(Message::is_beyond_releases);
     let (in_turn, others_wait) = in_turn(inbox.messages, runs_max as usize);
-    let inbox_whole = !others_wait && inbox.rows < messages_max as usize;
-    full |= !inbox_whole;
+    full |= others_wait || inbox.rows >= messages_max as usize;
     let (mut messages, mut unreadable) = (Vec::with_capacity(in_turn.len()), inbox.unreadable);
     for message in in_turn {
         match read_context(store, shard, &message.control).await {
@@ -365,7 +367,7 @@ async fn read_news(
         broken,
         mended,
         full,
-        inbox_whole,
+        releases_whole,
         complete: false,
     })
 }
@@ -461,15 +463,22 @@ mod tests {
         let news = read_news(&*store, 5, part.clone(), &[], (None, &[])).await.unwrap();
         let read: Vec<i64> = news.runs.iter().map(|run| run.launch_us).collect();
         assert_eq!(read, (1..=32).chain([now_us - 1]).collect::<Vec<_>>());
-        assert!(news.full && news.inbox_whole, "what is sent again waits for messages alone");
-        let messages: Vec<Message> =
+        assert!(news.full && news.releases_whole, "what is sent again waits for releases alone");
+        // Nine messages fill the page: there may be releases among those that follow the first kind, and none after the other.
+        let mut messages: Vec<Message> =
             (0..9).map(|number| Message::first(number, Control::PauseShard { pause: None })).collect();
         store.post(5, &messages).await.unwrap();
         let news = read_news(&*store, 5, part.clone(), &[], (None, &[])).await.unwrap();
-        assert!(!news.inbox_whole && news.messages.len() == 9);
+        assert!(!news.releases_whole && news.messages.len() == 9);
+        let except: Vec<Uuid> = messages.iter().map(|message| message.id).collect();
+        messages
+            .iter_mut()
+            .for_each(|message| message.id = Uuid::from_u128(message.id.as_u128() | 0xFF << 120));
+        store.post(5, &messages).await.unwrap();
+        let news = read_news(&*store, 5, part.clone(), &except, (None, &[])).await.unwrap();
+        assert!(news.releases_whole && news.full && news.messages.len() == 9);
         let news = read_news(&*store, 5, Part { runs_max: 10_000, ..part }, &[], (None, &[])).await.unwrap();
-        // Nine messages may be all, or not.
-        assert_eq!((news.runs.len(), news.full, news.inbox_whole), (runs.len(), true, false));
+        assert_eq!((news.runs.len(), news.releases_whole), (runs.len(), false));
     }
 
     /// A change of a schedule with so many launches.

@@ -83,22 +83,23 @@ impl Keeper {
 
     /// One line whenever something else is known.
     fn tell(&mut self, verdict: Verdict) {
-        let known = |verdict: Verdict| (verdict.state, verdict.database_off);
-        let before = self.before.replace(verdict).map_or((State::Right, false), known);
-        if known(verdict) == before {
+        let before = self.before.replace(verdict).map_or(State::Right, |before| before.state);
+        if verdict.state == before {
             return;
         }
         let ahead_s = verdict.offset_us as f64 / 1e6;
-        match (verdict.state, verdict.database_off) {
-            (State::Right, false) => tracing::info!(ahead_s, "the clock of this machine is right again"),
-            (State::Right, true) => {
-                tracing::warn!(ahead_s, "the database's clock has jumped; this machine's is followed");
-            }
-            (State::Off, _) => tracing::error!(
+        match verdict.state {
+            State::Right => tracing::info!(ahead_s, "the clock of this machine is right again"),
+            State::Apart => tracing::warn!(
+                ahead_s,
+                "the database's clock has jumped, or this machine has stood still: its clock is followed, its shards are loaded \
+                 anew, and it makes way for processes whose clocks agree with the database's"
+            ),
+            State::Off => tracing::error!(
                 ahead_s,
                 "the clock of this machine is wrong: this process goes on by the time that it knew, and is not ready"
             ),
-            (State::Unknown, _) => tracing::error!(
+            State::Unknown => tracing::error!(
                 ahead_s,
                 "the clock of this machine differs from the database's, and nothing tells which is right: this process \
                  does nothing by time, and is not ready; set both clocks, or allow more with clock_offset_max"
@@ -114,7 +115,7 @@ pub(super) fn ready(clock: &Clock) -> Check {
         let state = clock.state();
         async move {
             match state {
-                State::Right => Ok(()),
+                State::Right | State::Apart => Ok(()),
                 State::Off => Err("the clock of this machine is wrong".to_owned()),
                 State::Unknown => Err("the clock of this machine differs from the database's".to_owned()),
             }

@@ -76,6 +76,9 @@ impl EmitStore for Hooked {
     ) -> Result<Vec<ClaimedTask>, StoreError> {
         self.around("claim_tasks", self.inner.claim_tasks(lease_id, lease_until_us, now_us, limit)).await
     }
+    async fn renew_tasks(&self, lease_id: Uuid, until_us: i64) -> Result<(), StoreError> {
+        self.around("renew_tasks", self.inner.renew_tasks(lease_id, until_us)).await
+    }
     async fn release_tasks(&self, lease_id: Uuid, now_us: i64) -> Result<(), StoreError> {
         self.around("release_tasks", self.inner.release_tasks(lease_id, now_us)).await
     }
