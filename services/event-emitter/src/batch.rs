@@ -101,7 +101,9 @@ impl Batch {
         let until_us = now_us.max(schedule.updated_us.saturating_add(DOUBT_US));
         if !schedule.former_homes.is_empty() && (now_us - PUT_OFF_US..=until_us).contains(&launch_us) {
             let late = self.late.entry(schedule.uid);
-            late.or_insert_with(|| (schedule.former_homes.clone(), BTreeSet::new())).1.insert(key.clone());
+            // A change on its way to a former home may have got to the present one, which was a home before, too.
+            let homes = || schedule.former_homes.iter().copied().chain([child.shard]).collect();
+            late.or_insert_with(|| (homes(), BTreeSet::new())).1.insert(key.clone());
         }
         self.tasks.entry(key).or_insert_with(|| claimed.clone());
     }

@@ -265,13 +265,16 @@ impl World {
                 let run = plan.run(launch_us, RunKind::Scheduled, self.now);
                 let recent = launch_us <= plan.changed_us + DOUBT_US;
                 let doubtful = !plan.former_homes.is_empty() && (job.again || recent);
-                let late = launch_us <= self.now.wall_us.max(plan.changed_us + DOUBT_US);
+                let late = !plan.former_homes.is_empty()
+                    && launch_us <= self.now.wall_us.max(plan.changed_us + DOUBT_US);
+                // A change on its way to a former home may have got to the present one, which was a home before, too.
+                let homes = || plan.former_homes.iter().copied().chain([plan.shard]).collect();
                 job.batch.push(Judged {
                     run,
                     spec: plan.spec.clone(),
                     doubtful,
                     changed_us: plan.changed_us,
-                    late_from: if late { plan.former_homes.clone() } else { Vec::new() },
+                    late_from: if late { homes() } else { Vec::new() },
                 });
             }
         }

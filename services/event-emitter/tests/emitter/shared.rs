@@ -10,8 +10,10 @@ use crate::world::{
 use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tollgate_core::emit::Window;
+use tollgate_core::handle::change::Changes;
+use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::{CatchUp, MINUTE_US, Run, RunId, SECOND_US, Schedule, SkipReason};
-use tollgate_core::plan::Notice;
+use tollgate_core::plan::{Notice, message_id};
 use tollgate_event_emitter::Options;
 use tollgate_store::StoreError;
 use tollgate_store::plan::{Delivered, PlanWrite};
@@ -158,8 +160,18 @@ async fn launches_soon_after_a_move_wait_until_the_former_home_has_heard() {
     let emitter = world.emitter(Options::default());
     assert!(emitter.round().await.unwrap().windows_incomplete > 0);
     assert_eq!(world.runs().await, [], "shard 3 may make runs of its own");
+    // The word of an earlier move is on its way through the present home, which was one before, too.
+    let control = Control::CursorLeft { schedule_uid: moved.uid, cursor: String::new() };
+    let on_its_way = Message { id: message_id(moved.uid, 1), control };
+    world.store.post(5, std::slice::from_ref(&on_its_way)).await.unwrap();
     let told = Delivered { schedule_uid: moved.uid, generation: 2, taken_back: None, skipped: Vec::new() };
     world.store.outbox_delivered(&[told]).await.unwrap();
+    world.clock.advance_us(31 * SECOND_US);
+    assert!(emitter.round().await.unwrap().windows_incomplete > 0);
+    let seen = world.store.leases().await.unwrap().remove(5);
+    let lease = world.store.take_shard(&seen, "one").await.unwrap().unwrap();
+    let read = Changes { inbox_done: vec![on_its_way.id], ..Changes::default() };
+    world.store.commit(&lease, &read).await.unwrap();
     world.clock.advance_us(31 * SECOND_US);
     assert_eq!(emitter.round().await.unwrap().windows_incomplete, 0);
     assert!(world.runs().await.iter().all(|run| run.shard == 5));
