@@ -4,14 +4,18 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use sqlx::{AssertSqlSafe, Executor as _, PgConnection, Row as _};
+use tokio::task::JoinSet;
 use tollgate_core::handle::change::{Changes, Outcome};
 use tollgate_core::model::{DAY_US, Run, SkipReason};
+use tollgate_store::Asker;
 use tollgate_store::handle::Member;
 use uuid::Uuid;
 
 use super::place::Place;
 use super::samples::{NOON_US, commit, ended, schedule, skipped, take, waiting};
 
+/// As many as one stream of releases may have under way.
+const LOOK_UPS: usize = 8_192;
 /// So many commits are made while a snapshot is held.
 const COMMITS: u32 = 3_000;
 
@@ -164,6 +168,48 @@ async fn people_who_wait_keep_neither_heartbeats_nor_commits_waiting() {
         let _answer = answer.await.unwrap();
     }
     place.remove().await;
+}
+
+/// What it comes to, which it does at once.
+async fn at_once<T>(what: &str, call: impl Future<Output = T>) -> T {
+    let began = Instant::now();
+    let done = call.await;
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(1), "{what} took {took:?}");
+    done
+}
+
+/// Whoever asks, asks by the thousand, and again.
+pub(crate) async fn look_ups_keep_no_role_waiting(place: &Place) {
+    let store = place.open().await;
+    let run = waiting(&schedule("one"), 5, NOON_US);
+    commit(&*store, 5, Changes { runs_new: vec![run.clone()], ..Changes::default() }).await;
+    let people = store.on_behalf_of(Asker::People);
+    let mut asking = JoinSet::new();
+    for _ in 0..LOOK_UPS {
+        let (people, run) = (people.clone(), run.clone());
+        asking.spawn(async move {
+            loop {
+                // Some come too late for a connection.
+                let _leases = people.leases().await;
+                let _runs = people.runs(5, &[run.id]).await;
+                let _specs = people.specs(5, &[(run.schedule_uid, run.generation)]).await;
+            }
+        });
+    }
+    for heartbeat in 0..5 {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let (process, roles) = ("me".to_owned(), "handler".to_owned());
+        let member = Member { process, roles, address: String::new(), heartbeat };
+        at_once("a heartbeat", store.heartbeat(&member)).await.unwrap();
+        let lease = at_once("the look at others", store.leases()).await.unwrap().remove(6);
+        at_once("a takeover", store.take_shard(&lease, "me")).await.unwrap().unwrap();
+        at_once("a load", store.load_shard(5)).await.unwrap();
+        at_once("news", store.shards_with_news(NOON_US)).await.unwrap();
+        let task = store.claim_tasks(Uuid::new_v4(), NOON_US + 10, NOON_US, 1);
+        at_once("the claim of a task", task).await.unwrap();
+    }
+    assert_eq!(asking.len(), LOOK_UPS);
 }
 
 /// As while the only synchronous standby is away: each commit hangs, and is given up, and the next one comes.
