@@ -170,13 +170,11 @@ async fn people_who_wait_keep_neither_heartbeats_nor_commits_waiting() {
     place.remove().await;
 }
 
-/// What it comes to, which it does at once.
-async fn at_once<T>(what: &str, call: impl Future<Output = T>) -> T {
+/// What a call comes to, and how long it takes.
+async fn timed<T>(call: impl Future<Output = T>) -> (T, Duration) {
     let began = Instant::now();
     let done = call.await;
-    let took = began.elapsed();
-    assert!(took < Duration::from_secs(1), "{what} took {took:?}");
-    done
+    (done, began.elapsed())
 }
 
 /// Whoever asks, asks by the thousand, and again.
@@ -199,15 +197,25 @@ pub(crate) async fn look_ups_keep_no_role_waiting(place: &Place) {
     }
     for heartbeat in 0..5 {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        let (process, roles) = ("me".to_owned(), "handler".to_owned());
-        let member = Member { process, roles, address: String::new(), heartbeat };
-        at_once("a heartbeat", store.heartbeat(&member)).await.unwrap();
-        let lease = at_once("the look at others", store.leases()).await.unwrap().remove(6);
-        at_once("a takeover", store.take_shard(&lease, "me")).await.unwrap().unwrap();
-        at_once("a load", store.load_shard(5)).await.unwrap();
-        at_once("news", store.shards_with_news(NOON_US)).await.unwrap();
-        let task = store.claim_tasks(Uuid::new_v4(), NOON_US + 10, NOON_US, 1);
-        at_once("the claim of a task", task).await.unwrap();
+        let roles = async {
+            let (process, roles) = ("me".to_owned(), "handler".to_owned());
+            let member = Member { process, roles, address: String::new(), heartbeat };
+            let (beaten, beat) = timed(store.heartbeat(&member)).await;
+            let (leases, others) = timed(store.leases()).await;
+            let lease = leases.unwrap().remove(6);
+            let (taken, takeover) = timed(store.take_shard(&lease, "me")).await;
+            let (loaded, load) = timed(store.load_shard(5)).await;
+            let (read, news) = timed(store.shards_with_news(NOON_US)).await;
+            let claim = store.claim_tasks(Uuid::new_v4(), NOON_US + 10, NOON_US, 1);
+            let (claimed, claim) = timed(claim).await;
+            beaten.unwrap();
+            assert!(taken.unwrap().is_some() && loaded.is_ok() && read.is_ok() && claimed.is_ok());
+            [beat, others, takeover, load, news, claim]
+        };
+        let (took, (_leases, asked)) = futures::future::join(roles, timed(people.leases())).await;
+        // At once, or where the machine has no time for anybody, still far sooner than those who ask.
+        let limit = Duration::from_secs(1).max(asked / 2);
+        assert!(took.iter().all(|took| *took < limit), "{took:?}, while a look-up took {asked:?}");
     }
     assert_eq!(asking.len(), LOOK_UPS);
 }
