@@ -195,7 +195,8 @@ async fn a_process_does_not_stay_on_a_server_that_only_reads() {
     service.stop().await;
 }
 
-async fn is_ready(url: &str) -> bool {
+/// What `/readyz` says.
+pub(crate) async fn is_ready(url: &str) -> bool {
     let host = url.trim_start_matches("http://");
     let mut stream = TcpStream::connect(host).await.unwrap();
     let request = format!("GET /readyz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");

@@ -100,6 +100,8 @@ pub struct Inbox {
 pub trait HandleStore: Send + Sync {
     /// All shards' rows, in order.
     async fn leases(&self) -> Result<Vec<Lease>, StoreError>;
+    /// One shard's row. Not for heartbeats, nor in their way.
+    async fn lease(&self, shard: u16) -> Result<Option<Lease>, StoreError>;
     /// Takes a shard over, if its row is still as `seen`. None if it is not.
     async fn take_shard(&self, seen: &Lease, owner: &str) -> Result<Option<Lease>, StoreError>;
     /// Gives a shard up at once (owner empty), if the lease is still ours.

@@ -47,6 +47,16 @@ pub struct Installation {
     pub shards: u16,
 }
 
+/// For whom a store does what the roles do not do for themselves: whose share of its connections it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// People, who may ask for much: they wait for people alone.
+    People,
+    /// Consumers whose releases go past an owner. They stand in the line of the roles' own work, and never wait for people: whoever
+    /// calls sees to it that they are few at once.
+    Consumers,
+}
+
 /// A store: all its parts, and what belongs to none of them.
 #[async_trait]
 pub trait Store:
@@ -60,6 +70,8 @@ pub trait Store:
 {
     /// The installation's identity.
     async fn installation(&self) -> Result<Installation, StoreError>;
+    /// The same store for whoever asks, whatever is called. Cheap; it ends with the store that it is of.
+    fn on_behalf_of(&self, asker: Asker) -> Arc<dyn Store>;
     /// A cheap query, for readiness.
     async fn ping(&self) -> Result<(), StoreError>;
     /// What the database's own clock shows, in microseconds since the Unix epoch; none where it has none of its own. Only for

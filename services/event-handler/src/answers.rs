@@ -12,6 +12,7 @@ use tollgate_metrics::trace::Traceparent;
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::{FieldError, v1};
 use tollgate_status::status as store_status;
+use tollgate_store::Store;
 use tollgate_store::handle::Posted;
 use tonic::Status;
 
@@ -200,23 +201,35 @@ impl Shared {
     ) -> Result<Released, Released> {
         let event = at.event;
         for _ in 0..POSTED_MAX {
+            let owned_by = || (self.peers.routes().owns(event.shard), self.peers.owner(event.shard));
+            let before = owned_by();
+            let turn = self.bypass.post(at).await?;
+            // Whoever has come to own the shard meanwhile is asked, and quicker.
+            if owned_by() != before {
+                drop(turn);
+                if let Asked::Answer(replied) = self.release_anywhere(request, at, &release).await {
+                    return self.replied(at, replied).await;
+                }
+                continue;
+            }
+            let store = turn.store();
             // Before the look at the event: what a later owner does to it is seen, or the lease is another one.
-            let leases = self.store.leases().await.map_err(failed)?;
-            let Some(lease) = leases.into_iter().find(|lease| lease.shard == event.shard) else { break };
-            let tokens = self.store.tokens(event.shard, event.run, event.index, 1).await.map_err(failed)?;
+            let Some(lease) = store.lease(event.shard).await.map_err(failed)? else { break };
+            let tokens = store.tokens(event.shard, event.run, event.index, 1).await.map_err(failed)?;
             let Some(token) = tokens.first().filter(|t| t.index == event.index) else {
+                drop(turn);
                 return self.ended(at).await;
             };
-            let run = self.run_of(at).await?;
+            let run = run_of(store, at).await?;
             // An attempt is durable before it is delivered: there is no later one.
             if token.state == TokenState::Waiting || release.attempt.is_some_and(|a| a != token.attempt) {
                 return answered(Answer::Late);
             }
             if let Some(check_us) = release.next_check_us {
-                self.check_slot(&run, token.checks, check_us).await?;
+                self.check_slot(store, &run, token.checks, check_us).await?;
             }
             let recorded = Release { attempt: Some(token.attempt), ..release.clone() };
-            match self.store.post_under(&lease, &Message::release(recorded)).await.map_err(failed)? {
+            match store.post_under(&lease, &Message::release(recorded)).await.map_err(failed)? {
                 Posted::New => {
                     self.peers.wake(event.shard);
                     let message = "recorded; the handler that owns the event carries it out".to_owned();
@@ -226,7 +239,7 @@ impl Shared {
                     let message = "a release of this attempt had been recorded before, and counts".to_owned();
                     return Ok(status(v1::ReleaseStatus::AlreadyReleased, message));
                 }
-                Posted::ElsewhereNow => {}
+                Posted::ElsewhereNow => drop(turn),
             }
             if let Asked::Answer(replied) = self.release_anywhere(request, at, &release).await {
                 return self.replied(at, replied).await;
@@ -237,18 +250,16 @@ impl Shared {
         )))
     }
 
-    /// The event's run, if it is of the namespace that the caller may release in.
-    async fn run_of(&self, at: &Addressed) -> Result<Run, Released> {
-        let event = at.event;
-        let runs = self.store.runs(event.shard, &[event.run]).await.map_err(failed)?;
-        let own = |run: &Run| at.namespace.as_ref().is_none_or(|given| *given == run.namespace);
-        runs.into_iter().next().filter(own).ok_or_else(|| unknown(event))
-    }
-
     /// The guards of a moment to come again are asked before it is recorded: nobody could be told afterwards.
-    async fn check_slot(&self, run: &Run, checks: u32, check_us: i64) -> Result<(), Released> {
+    async fn check_slot(
+        &self,
+        store: &dyn Store,
+        run: &Run,
+        checks: u32,
+        check_us: i64,
+    ) -> Result<(), Released> {
         let key = (run.schedule_uid, run.generation);
-        let specs = self.store.specs(run.shard, &[key]).await.map_err(failed)?;
+        let specs = store.specs(run.shard, &[key]).await.map_err(failed)?;
         let Some(spec) = specs.first() else {
             let message = "what the event's run is made of cannot be read: nothing is recorded";
             return Err(Released::Failed(Status::unavailable(message)));
@@ -262,8 +273,10 @@ impl Shared {
     /// The event holds no token: what the done queue says of it.
     async fn ended(&self, at: &Addressed) -> Result<Released, Released> {
         let event = at.event;
-        self.run_of(at).await?;
-        let rows = self.store.history(event.shard, event.run, event.index, None, 1).await.map_err(failed)?;
+        let turn = self.bypass.look(at).await?;
+        let store = turn.store();
+        run_of(store, at).await?;
+        let rows = store.history(event.shard, event.run, event.index, None, 1).await.map_err(failed)?;
         let covering = rows.first().filter(|r| (r.index..r.index + r.count).contains(&event.index));
         Ok(match covering.map(|r| r.outcome) {
             Some(Outcome::Succeeded | Outcome::Failed) => {
@@ -275,7 +288,7 @@ impl Shared {
             ),
             Some(outcome) => status(v1::ReleaseStatus::Late, format!("it had ended before: {outcome:?}")),
             // Its owner has passed the run over, as a row of it is corrupt.
-            None if self.has_row(event).await? => {
+            None if has_row(store, event).await? => {
                 return Err(Released::Failed(Status::unavailable(
                     "the event's run cannot be read: nothing is recorded; GetHandlerStatus names the corrupt row",
                 )));
@@ -284,12 +297,6 @@ impl Shared {
                 status(v1::ReleaseStatus::Late, "it holds no token: it has not been delivered".to_owned())
             }
         })
-    }
-
-    /// Whether the store has a token of the event.
-    async fn has_row(&self, event: EventRef) -> Result<bool, Released> {
-        let tokens = self.store.tokens(event.shard, event.run, event.index, 1).await.map_err(failed)?;
-        Ok(tokens.first().is_some_and(|token| token.index == event.index))
     }
 
     /// What a heartbeat asks for: the event, and the time to live.
@@ -430,6 +437,20 @@ impl Released {
         };
         Ok(v1::ReleaseTokenResponse { status: status.into(), next_check_time: None, message })
     }
+}
+
+/// The event's run, if it is of the namespace that the caller may release in.
+async fn run_of(store: &dyn Store, at: &Addressed) -> Result<Run, Released> {
+    let event = at.event;
+    let runs = store.runs(event.shard, &[event.run]).await.map_err(failed)?;
+    let own = |run: &Run| at.namespace.as_ref().is_none_or(|given| *given == run.namespace);
+    runs.into_iter().next().filter(own).ok_or_else(|| unknown(event))
+}
+
+/// Whether the store has a token of the event.
+async fn has_row(store: &dyn Store, event: EventRef) -> Result<bool, Released> {
+    let tokens = store.tokens(event.shard, event.run, event.index, 1).await.map_err(failed)?;
+    Ok(tokens.first().is_some_and(|token| token.index == event.index))
 }
 
 fn status(status: v1::ReleaseStatus, message: String) -> Released {

@@ -53,7 +53,7 @@ impl Shared {
         let namespace = match &at.namespace {
             Some(namespace) => namespace.clone(),
             None => {
-                let runs = self.store.runs(event.shard, &[event.run]).await?;
+                let runs = self.people.runs(event.shard, &[event.run]).await?;
                 runs.into_iter().next().map(|run| run.namespace).unwrap_or_default()
             }
         };
@@ -68,6 +68,6 @@ impl Shared {
             action: action.to_owned(),
             difference: serde_json::Value::Object(serde_json::Map::new()),
         };
-        self.store.write_plan(vec![PlanWrite::Note { audit }]).await
+        self.people.write_plan(vec![PlanWrite::Note { audit }]).await
     }
 }

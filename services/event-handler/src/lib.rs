@@ -11,6 +11,7 @@
 mod answers;
 mod attempts;
 mod by_key;
+mod bypass;
 mod membership;
 mod news;
 mod outage;
@@ -35,7 +36,7 @@ use tollgate_core::handle;
 use tollgate_core::model::EventKeyring;
 use tollgate_metrics::Metrics;
 use tollgate_metrics::sample::HandlerSample;
-use tollgate_store::{Store, StoreError};
+use tollgate_store::{Asker, Store, StoreError};
 use tollgate_target::Targets;
 
 pub use peer_service::{Admission, GuardedPeerService, PeerService};
@@ -43,6 +44,7 @@ pub use peers::Peers;
 pub use service::HandlerService;
 
 use attempts::Witness;
+use bypass::Bypass;
 use payloads::Payloads;
 use routes::Routes;
 use trust::Trust;
@@ -93,6 +95,9 @@ impl Default for Options {
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
+    /// The same for people, who wait for people alone.
+    pub(crate) people: Arc<dyn Store>,
+    pub(crate) bypass: Bypass,
     pub(crate) targets: Witness,
     pub(crate) clock: Clock,
     pub(crate) alarms: Alarms,
@@ -137,6 +142,8 @@ impl EventHandler {
         peers.set_own(&process);
         let trust = Trust::new(clock.clone(), options.lease_ttl_ms, options.exclusive_store);
         let shared = Shared {
+            people: store.on_behalf_of(Asker::People),
+            bypass: Bypass::new(&*store),
             store,
             targets: Witness::new(targets, clock.clone()),
             clock,

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tollgate_store::handle::{Lease, Member};
-use tollgate_store::{Store, StoreError};
+use tollgate_store::{Asker, Store, StoreError};
 use tonic::transport::ClientTlsConfig;
 
 use crate::Routes;
@@ -43,6 +43,8 @@ pub struct Peers {
 
 struct Shared {
     store: Arc<dyn Store>,
+    /// The same for those who ask: they keep no heartbeat waiting.
+    asked: Arc<dyn Store>,
     routes: Routes,
     /// The installation's.
     secret: [u8; 32],
@@ -86,6 +88,7 @@ impl Peers {
         let shared = Shared {
             key: PeerKey::new(&secret),
             secret,
+            asked: store.on_behalf_of(Asker::Consumers),
             store,
             routes: Routes::default(),
             tls,
@@ -117,7 +120,7 @@ impl Peers {
     pub async fn watch(&self, stop: CancellationToken) {
         let mut failing = false;
         loop {
-            let read = self.read().await;
+            let read = self.read(&*self.shared.store).await;
             if let Err(error) = &read
                 && !failing
             {
@@ -171,7 +174,8 @@ impl Peers {
         Some((known.peers.get(owner)?.clone(), owner.clone()))
     }
 
-    fn owner(&self, shard: u16) -> Option<String> {
+    /// The process that is known to own a shard, this one or another.
+    pub(crate) fn owner(&self, shard: u16) -> Option<String> {
         let known = self.shared.known.read().unwrap_or_else(PoisonError::into_inner);
         known.owners.get(&shard).cloned()
     }
@@ -184,9 +188,9 @@ impl Peers {
         others.map(|owner| (owner.clone(), known.peers.get(owner).cloned())).collect()
     }
 
-    async fn read(&self) -> Result<(), StoreError> {
-        let members = self.shared.store.members().await?;
-        let leases = self.shared.store.leases().await?;
+    async fn read(&self, store: &dyn Store) -> Result<(), StoreError> {
+        let members = store.members().await?;
+        let leases = store.leases().await?;
         self.learn(&members, &leases);
         Ok(())
     }
@@ -199,7 +203,7 @@ impl Peers {
             return;
         }
         let began = Instant::now();
-        match self.read().await {
+        match self.read(&*self.shared.asked).await {
             Ok(()) => *refreshed = Some(began),
             Err(error) => tracing::debug!(%error, "the owners of the queue shards cannot be read"),
         }

@@ -59,7 +59,7 @@ impl Shared {
         if shard >= self.shards {
             return Ok(None);
         }
-        let runs = self.store.runs(shard, &[id]).await.map_err(store_status)?;
+        let runs = self.people.runs(shard, &[id]).await.map_err(store_status)?;
         Ok(runs.into_iter().find(|run| run.namespace == namespace))
     }
 

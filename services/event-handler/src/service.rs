@@ -57,12 +57,12 @@ impl HandlerService {
             action: action.to_owned(),
             difference: serde_json::Value::Object(serde_json::Map::new()),
         };
-        self.shared.store.write_plan(vec![PlanWrite::Note { audit }]).await.map_err(store_status)
+        self.shared.people.write_plan(vec![PlanWrite::Note { audit }]).await.map_err(store_status)
     }
 
     async fn post(&self, shard: u16, control: Control) -> Result<(), Status> {
         let message = Message { id: Uuid::now_v7(), control };
-        self.shared.store.post(shard, &[message]).await.map_err(store_status)
+        self.shared.people.post(shard, &[message]).await.map_err(store_status)
     }
 
     async fn pause_all(&self, pause: Option<Pause>) -> Result<v1::DispatchState, Status> {
@@ -70,6 +70,7 @@ impl HandlerService {
         let shards: Vec<u16> = (0..self.shared.shards).collect();
         for shard in &shards {
             let message = Message { id, control: Control::PauseShard { pause: pause.clone() } };
+            // Not as people: who wants everything to stop does not wait for those who look.
             self.shared.store.post(*shard, &[message]).await.map_err(store_status)?;
         }
         let told = self.shared.sync(&shards).await;
@@ -251,7 +252,7 @@ impl EventHandlerService for HandlerService {
         let Some(filter) = filter else { return Ok(Response::new(v1::ListRunsResponse::default())) };
         let limit = u32::try_from(size).unwrap_or(u32::MAX);
         let runs =
-            self.shared.store.list_runs(&namespace, &filter, after, limit).await.map_err(store_status)?;
+            self.shared.people.list_runs(&namespace, &filter, after, limit).await.map_err(store_status)?;
         let next_page_token = match runs.last() {
             Some(last) if runs.len() == size => page::Token::encode((last.launch_us, last.id), &query),
             _ => String::new(),
@@ -271,7 +272,7 @@ impl EventHandlerService for HandlerService {
             self.post(run.shard, Control::CancelRun { run: run.id, reason }).await?;
             self.shared.sync(&[run.shard]).await;
         }
-        let run = self.shared.store.runs(run.shard, &[run.id]).await.map_err(store_status)?;
+        let run = self.shared.people.runs(run.shard, &[run.id]).await.map_err(store_status)?;
         let run = run.first().ok_or_else(|| Status::not_found("name: the run has gone"))?;
         self.shared.show_run(run).await.map(Response::new)
     }
@@ -299,7 +300,7 @@ impl EventHandlerService for HandlerService {
         }
         let mut retried_count = 0;
         loop {
-            let dead = self.shared.store.dead_events(run.shard, run.id, &indexes, RETRY_MAX).await;
+            let dead = self.shared.people.dead_events(run.shard, run.id, &indexes, RETRY_MAX).await;
             let found: Vec<u32> = dead.map_err(store_status)?.iter().map(|row| row.index).collect();
             if found.is_empty() {
                 break;
@@ -377,13 +378,14 @@ impl HandlerService {
                 "launch_time<" => filter.to_us = Some(moment(&term.value)?.saturating_add(1)),
                 "policy" => {
                     let name = names::policy_within("filter", namespace, &term.value)?;
-                    let policy = self.shared.store.policy(namespace, &name.id).await.map_err(store_status)?;
+                    let policy =
+                        self.shared.people.policy(namespace, &name.id).await.map_err(store_status)?;
                     let Some(policy) = policy else { return Ok(None) };
                     filter.policy_uid = Some(policy.uid);
                 }
                 _ => {
                     let name = names::schedule_within("filter", namespace, &term.value)?;
-                    let schedule = self.shared.store.schedule(namespace, &name.id).await;
+                    let schedule = self.shared.people.schedule(namespace, &name.id).await;
                     let Some(schedule) = schedule.map_err(store_status)? else { return Ok(None) };
                     filter.schedule_uid = Some(schedule.uid);
                 }

@@ -33,6 +33,11 @@ impl HandleStore for Postgres {
         Ok(leases)
     }
 
+    async fn lease(&self, shard: u16) -> Result<Option<Lease>, StoreError> {
+        let query = sqlx::query_as::<_, LeaseRow>(sql!("lease")).bind(i32::from(shard));
+        Ok(all(self.work.judge(rows!(self.work, query))?)?.into_iter().next())
+    }
+
     async fn shards_with_news(&self, until_us: i64) -> Result<Vec<u16>, StoreError> {
         let look = self.backlog.look(None, until_us);
         let query = sqlx::query_scalar::<_, i32>(sql!("news")).bind(until_us).bind(look.first_us());

@@ -56,12 +56,13 @@ use recent::Recent;
 
 use crate::corrupt::Corruption;
 use crate::line::Line;
-use crate::{Installation, Store, StoreError};
+use crate::{Asker, Installation, Store, StoreError};
 
 /// Owners' commits under way at once: a second one only where the first takes long.
 const LANES_MAX: usize = 2;
 
-/// A store in PostgreSQL.
+/// A store in PostgreSQL. Clones share everything but the doors that they go by.
+#[derive(Clone)]
 pub struct Postgres {
     /// Heartbeats, and the look at others.
     pulse: Door,
@@ -73,15 +74,15 @@ pub struct Postgres {
     people: Door,
     /// For owners' commits.
     recent: Arc<Recent>,
-    backlog: Backlog,
+    backlog: Arc<Backlog>,
     /// Commits take several statements: through a pooler, and where the server does not take the one.
-    in_steps: AtomicBool,
+    in_steps: Arc<AtomicBool>,
     /// Those that take one look up one row at a time: the server does not take a statement for many.
     one_by_one: Arc<AtomicBool>,
     /// Owners' commits that take one.
     line: Arc<Line>,
     installation: Installation,
-    corruption: Corruption,
+    corruption: Arc<Corruption>,
 }
 
 impl Postgres {
@@ -100,10 +101,10 @@ impl Postgres {
                 return Err(error);
             }
         };
-        let (one_by_one, corruption) = (Arc::default(), Corruption::default());
+        let (one_by_one, corruption) = (Arc::default(), Arc::default());
         let recent = Arc::new(Recent::new(has_own_commits));
-        let backlog = Backlog::default();
-        let in_steps = AtomicBool::new(work.pooled);
+        let backlog = Arc::default();
+        let in_steps = Arc::new(AtomicBool::new(work.pooled));
         let line = Arc::new(Line::new(LANES_MAX));
         let store = Self {
             pulse,
@@ -128,6 +129,15 @@ impl Postgres {
 impl Store for Postgres {
     async fn installation(&self) -> Result<Installation, StoreError> {
         Ok(self.installation.clone())
+    }
+
+    fn on_behalf_of(&self, asker: Asker) -> Arc<dyn Store> {
+        let door = match asker {
+            Asker::People => &self.people,
+            Asker::Consumers => &self.work,
+        };
+        let (pulse, work, people) = (door.clone(), door.clone(), door.clone());
+        Arc::new(Self { pulse, work, people, ..self.clone() })
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

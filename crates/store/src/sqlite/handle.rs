@@ -35,6 +35,11 @@ impl HandleStore for Sqlite {
         Ok(leases)
     }
 
+    async fn lease(&self, shard: u16) -> Result<Option<Lease>, StoreError> {
+        let query = sqlx::query_as::<_, LeaseRow>(sql!("lease")).bind(i32::from(shard));
+        Ok(all(self.judge(query.fetch_all(&self.readers).await)?)?.into_iter().next())
+    }
+
     async fn shards_with_news(&self, until_us: i64) -> Result<Vec<u16>, StoreError> {
         let query = sqlx::query_scalar::<_, i32>(sql!("news")).bind(until_us);
         let shards = self.judge(query.fetch_all(&self.readers).await)?;

@@ -43,7 +43,7 @@ impl HistoryStore for Sqlite {
             Some(uid) => query.bind(uid).bind(filter.policy_uid),
             None => query.bind(filter.policy_uid),
         };
-        let rows = self.judge(query.fetch_all(&self.readers).await)?;
+        let rows = self.judge(query.fetch_all(&self.people).await)?;
         let place = |row: &RunRow| (row.launch_us, RunId(row.run_id));
         let (mut page, found, rest) = sound_page(rows, limit, place, |row| u16::try_from(row.shard_id).ok());
         self.corruption.also(("runs", namespace.to_owned()), found);
@@ -65,7 +65,7 @@ impl HistoryStore for Sqlite {
             .bind(policy_uid)
             .bind(before_us)
             .bind(i64::from(limit));
-        let (runs, found) = sound(Some(shard), self.judge(query.fetch_all(&self.readers).await)?);
+        let (runs, found) = sound(Some(shard), self.judge(query.fetch_all(&self.people).await)?);
         self.corruption.also(("runs", format!("runs_policy_open {shard}")), found);
         Ok(runs)
     }
@@ -82,7 +82,7 @@ impl HistoryStore for Sqlite {
             .bind(policy_uid)
             .bind(since_us)
             .bind(i64::from(limit));
-        let (runs, found) = sound(Some(shard), self.judge(query.fetch_all(&self.readers).await)?);
+        let (runs, found) = sound(Some(shard), self.judge(query.fetch_all(&self.people).await)?);
         self.corruption.also(("runs", format!("runs_policy_ended {shard}")), found);
         Ok(runs)
     }
@@ -97,7 +97,7 @@ impl HistoryStore for Sqlite {
             .bind(schedule_uid)
             .bind(before_us.unwrap_or(i64::MAX))
             .bind(i64::from(limit));
-        all(self.judge(query.fetch_all(&self.readers).await)?)
+        all(self.judge(query.fetch_all(&self.people).await)?)
     }
 
     async fn tokens(
@@ -112,13 +112,13 @@ impl HistoryStore for Sqlite {
             .bind(run.0)
             .bind(batches_from(from_index))
             .bind(batches_limit(limit));
-        let batches = self.judge(query.fetch_all(&self.readers).await)?;
+        let batches = self.judge(query.fetch_all(&self.people).await)?;
         let query = sqlx::query_as::<_, TokenRecord>(sql!("tokens_list"))
             .bind(i32::from(shard))
             .bind(run.0)
             .bind(i32::try_from(from_index).unwrap_or(i32::MAX))
             .bind(i64::from(limit));
-        let own = self.judge(query.fetch_all(&self.readers).await)?;
+        let own = self.judge(query.fetch_all(&self.people).await)?;
         tokens_of(batches, own, from_index, limit)
     }
 
@@ -136,7 +136,7 @@ impl HistoryStore for Sqlite {
             .bind(i32::try_from(from_index).unwrap_or(i32::MAX))
             .bind(outcome.map(Outcome::word))
             .bind(i64::from(limit));
-        all(self.judge(query.fetch_all(&self.readers).await)?)
+        all(self.judge(query.fetch_all(&self.people).await)?)
     }
 
     async fn prune(&self, before_us: i64, now_us: i64) -> Result<Pruned, StoreError> {

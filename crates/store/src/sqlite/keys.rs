@@ -52,7 +52,7 @@ impl KeyStore for Sqlite {
 
     async fn keys(&self) -> Result<Vec<ApiKey>, StoreError> {
         let query = sqlx::query_as::<_, KeyRecord>(sql!("keys_list"));
-        all(self.judge(query.fetch_all(&self.readers).await)?)
+        all(self.judge(query.fetch_all(&self.people).await)?)
     }
 
     async fn live_keys(&self, now_us: i64) -> Result<Vec<ApiKey>, StoreError> {

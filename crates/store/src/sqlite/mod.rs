@@ -38,9 +38,10 @@ use turns::Turns;
 
 use crate::corrupt::Corruption;
 use crate::line::Line;
-use crate::{Installation, Store, StoreError};
+use crate::{Asker, Installation, Store, StoreError};
 
-/// A store in a file of its own.
+/// A store in a file of its own. Clones share everything but the readers that they go by.
+#[derive(Clone)]
 pub struct Sqlite {
     /// The one connection that writes.
     writer: SqlitePool,
@@ -48,13 +49,15 @@ pub struct Sqlite {
     turns: Turns,
     /// Connections that only read.
     readers: SqlitePool,
+    /// Those that read for people, who may ask for much.
+    people: SqlitePool,
     /// Held as long as the store is open; none beside a process that holds it.
-    lock: Mutex<Option<File>>,
+    lock: Arc<Mutex<Option<File>>>,
     /// Commits of owners that wait for it.
     line: Arc<Line>,
     path: PathBuf,
     installation: Installation,
-    corruption: Corruption,
+    corruption: Arc<Corruption>,
 }
 
 impl Sqlite {
@@ -105,11 +108,12 @@ impl Sqlite {
         lock: Option<File>,
         installation: Installation,
     ) -> Result<Self, StoreError> {
-        let readers = open::connect_readers(&path).await?;
-        let (lock, corruption) = (Mutex::new(lock), Corruption::default());
+        let readers = open::connect_readers(&path, open::READERS).await?;
+        let people = open::connect_readers(&path, open::PEOPLE).await?;
+        let (lock, corruption) = (Arc::new(Mutex::new(lock)), Arc::default());
         let line = Arc::new(Line::new(1));
         let turns = Turns::default();
-        Ok(Self { writer, turns, readers, lock, line, path, installation, corruption })
+        Ok(Self { writer, turns, readers, people, lock, line, path, installation, corruption })
     }
 }
 
@@ -117,6 +121,14 @@ impl Sqlite {
 impl Store for Sqlite {
     async fn installation(&self) -> Result<Installation, StoreError> {
         Ok(self.installation.clone())
+    }
+
+    fn on_behalf_of(&self, asker: Asker) -> Arc<dyn Store> {
+        let pool = match asker {
+            Asker::People => &self.people,
+            Asker::Consumers => &self.readers,
+        };
+        Arc::new(Self { readers: pool.clone(), people: pool.clone(), ..self.clone() })
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
@@ -130,6 +142,7 @@ impl Store for Sqlite {
 
     async fn close(&self) {
         self.readers.close().await;
+        self.people.close().await;
         self.writer.close().await;
         // Dropping the file unlocks it.
         drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner).take());

@@ -17,8 +17,10 @@ use crate::{Installation, StoreError};
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite");
 
-/// How many connections read.
-const READERS: u32 = 4;
+/// How many connections read for the roles.
+pub(super) const READERS: u32 = 4;
+/// How many read for people, who wait for people alone.
+pub(super) const PEOPLE: u32 = 2;
 
 /// How long to wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -104,9 +106,9 @@ pub(super) async fn connect_writer(path: &Path) -> Result<SqlitePool, StoreError
     connect(path, 1, options(path).create_if_missing(true)).await
 }
 
-/// Opens the connections that read.
-pub(super) async fn connect_readers(path: &Path) -> Result<SqlitePool, StoreError> {
-    connect(path, READERS, options(path).pragma("query_only", "on")).await
+/// Opens connections that read.
+pub(super) async fn connect_readers(path: &Path, connections: u32) -> Result<SqlitePool, StoreError> {
+    connect(path, connections, options(path).pragma("query_only", "on")).await
 }
 
 async fn connect(

@@ -41,7 +41,7 @@ impl PlanStore for Sqlite {
     async fn schedules(&self, namespace: &str, ids: &[String]) -> Result<Vec<Schedule>, StoreError> {
         let query =
             sqlx::query_as::<_, ScheduleRow>(sql!("schedules_by_ids")).bind(namespace).bind(json(ids)?);
-        all(self.judge(query.fetch_all(&self.readers).await)?)
+        all(self.judge(query.fetch_all(&self.people).await)?)
     }
 
     async fn list_schedules(
@@ -62,7 +62,7 @@ impl PlanStore for Sqlite {
             .bind(i64::from(limit))
             .bind(&filter.policy)
             .bind(&filter.time_zone);
-        let rows = self.judge(query.fetch_all(&self.readers).await)?;
+        let rows = self.judge(query.fetch_all(&self.people).await)?;
         let (mut page, found, rest) = sound_page(rows, limit, |row| row.id.clone(), |_| None);
         self.corruption.also(("schedules", namespace.to_owned()), found);
         if let Some((last, missing)) = rest {
@@ -77,7 +77,7 @@ impl PlanStore for Sqlite {
 
     async fn policies(&self, namespace: &str, ids: &[String]) -> Result<Vec<Policy>, StoreError> {
         let query = sqlx::query_as::<_, PolicyRow>(sql!("policies_by_ids")).bind(namespace).bind(json(ids)?);
-        all(self.judge(query.fetch_all(&self.readers).await)?)
+        all(self.judge(query.fetch_all(&self.people).await)?)
     }
 
     async fn list_policies(
@@ -96,7 +96,7 @@ impl PlanStore for Sqlite {
             .bind(filter.labels_json()?)
             .bind(after_id)
             .bind(i64::from(limit));
-        let rows = self.judge(query.fetch_all(&self.readers).await)?;
+        let rows = self.judge(query.fetch_all(&self.people).await)?;
         let (mut page, found, rest) = sound_page(rows, limit, |row| row.id.clone(), |_| None);
         self.corruption.also(("policies", namespace.to_owned()), found);
         if let Some((last, missing)) = rest {
@@ -115,7 +115,7 @@ impl PlanStore for Sqlite {
             .bind(schedule_uid)
             .bind(after.map_or(-1, i64::from))
             .bind(i64::from(limit));
-        all(self.judge(query.fetch_all(&self.readers).await)?)
+        all(self.judge(query.fetch_all(&self.people).await)?)
     }
 
     async fn audit(
@@ -129,7 +129,7 @@ impl PlanStore for Sqlite {
         let query =
             sqlx::query_as::<_, AuditRow>(statement).bind(namespace).bind(before).bind(i64::from(limit));
         let query = if let Some(resource) = resource { query.bind(resource) } else { query };
-        let (entries, found) = audit(self.judge(query.fetch_all(&self.readers).await)?);
+        let (entries, found) = audit(self.judge(query.fetch_all(&self.people).await)?);
         self.corruption.also(("audit log", String::new()), found);
         Ok(entries)
     }

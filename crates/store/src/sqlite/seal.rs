@@ -20,7 +20,7 @@ impl SealStore for Sqlite {
         let query = sqlx::query_as::<_, (Uuid, String, String)>(sql!("schedules_stored"))
             .bind(after.unwrap_or_default())
             .bind(i64::from(limit));
-        let rows = self.judge(query.fetch_all(&self.readers).await)?;
+        let rows = self.judge(query.fetch_all(&self.people).await)?;
         Ok(rows.into_iter().map(|(uid, spec, payload)| StoredSchedule { uid, spec, payload }).collect())
     }
 
@@ -36,7 +36,7 @@ impl SealStore for Sqlite {
             .bind(uid)
             .bind(generation)
             .bind(i64::from(limit));
-        let rows = self.judge(query.fetch_all(&self.readers).await)?;
+        let rows = self.judge(query.fetch_all(&self.people).await)?;
         let stored = |(schedule_uid, generation, body)| StoredSpec { shard, schedule_uid, generation, body };
         Ok(rows.into_iter().map(stored).collect())
     }

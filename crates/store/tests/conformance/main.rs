@@ -103,6 +103,7 @@ conformance! {
         runs_are_filtered runs_of_a_policy_are_found skipped_are_paged;
     keys: keys_are_read_as_written a_name_has_so_many_live_keys a_revoked_key_stays_revoked a_corrupt_key_is_no_key
         keys_are_kept_beside_an_open_store;
+    neighbours: look_ups_keep_no_role_waiting;
     prune: ended_keys_go old_history_goes history_of_many_events_goes_with_its_run old_runs_go_when_finished old_skips_and_audit_go
         windows_keep_the_frontier
         specs_go_when_nothing_needs_them pruning_goes_on_beyond_a_batch days_to_come_have_room;

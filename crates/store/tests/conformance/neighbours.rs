@@ -4,14 +4,18 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use sqlx::{AssertSqlSafe, Executor as _, PgConnection, Row as _};
+use tokio::task::JoinSet;
 use tollgate_core::handle::change::{Changes, Outcome};
 use tollgate_core::model::{DAY_US, Run, SkipReason};
+use tollgate_store::Asker;
 use tollgate_store::handle::Member;
 use uuid::Uuid;
 
 use super::place::Place;
 use super::samples::{NOON_US, commit, ended, schedule, skipped, take, waiting};
 
+/// As many as one stream of releases may have under way.
+const LOOK_UPS: usize = 8_192;
 /// So many commits are made while a snapshot is held.
 const COMMITS: u32 = 3_000;
 
@@ -164,6 +168,56 @@ async fn people_who_wait_keep_neither_heartbeats_nor_commits_waiting() {
         let _answer = answer.await.unwrap();
     }
     place.remove().await;
+}
+
+/// What a call comes to, and how long it takes.
+async fn timed<T>(call: impl Future<Output = T>) -> (T, Duration) {
+    let began = Instant::now();
+    let done = call.await;
+    (done, began.elapsed())
+}
+
+/// Whoever asks, asks by the thousand, and again.
+pub(crate) async fn look_ups_keep_no_role_waiting(place: &Place) {
+    let store = place.open().await;
+    let run = waiting(&schedule("one"), 5, NOON_US);
+    commit(&*store, 5, Changes { runs_new: vec![run.clone()], ..Changes::default() }).await;
+    let people = store.on_behalf_of(Asker::People);
+    let mut asking = JoinSet::new();
+    for _ in 0..LOOK_UPS {
+        let (people, run) = (people.clone(), run.clone());
+        asking.spawn(async move {
+            loop {
+                // Some come too late for a connection.
+                let _leases = people.leases().await;
+                let _runs = people.runs(5, &[run.id]).await;
+                let _specs = people.specs(5, &[(run.schedule_uid, run.generation)]).await;
+            }
+        });
+    }
+    for heartbeat in 0..5 {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let roles = async {
+            let (process, roles) = ("me".to_owned(), "handler".to_owned());
+            let member = Member { process, roles, address: String::new(), heartbeat };
+            let (beaten, beat) = timed(store.heartbeat(&member)).await;
+            let (leases, others) = timed(store.leases()).await;
+            let lease = leases.unwrap().remove(6);
+            let (taken, takeover) = timed(store.take_shard(&lease, "me")).await;
+            let (loaded, load) = timed(store.load_shard(5)).await;
+            let (read, news) = timed(store.shards_with_news(NOON_US)).await;
+            let claim = store.claim_tasks(Uuid::new_v4(), NOON_US + 10, NOON_US, 1);
+            let (claimed, claim) = timed(claim).await;
+            beaten.unwrap();
+            assert!(taken.unwrap().is_some() && loaded.is_ok() && read.is_ok() && claimed.is_ok());
+            [beat, others, takeover, load, news, claim]
+        };
+        let (took, (_leases, asked)) = futures::future::join(roles, timed(people.leases())).await;
+        // At once, or where the machine has no time for anybody, still far sooner than those who ask.
+        let limit = Duration::from_secs(1).max(asked / 2);
+        assert!(took.iter().all(|took| *took < limit), "{took:?}, while a look-up took {asked:?}");
+    }
+    assert_eq!(asking.len(), LOOK_UPS);
 }
 
 /// As while the only synchronous standby is away: each commit hangs, and is given up, and the next one comes.

@@ -23,8 +23,11 @@ pub(crate) struct RunView {
 
 impl Shared {
     pub(crate) async fn view(&self, run: Run) -> Result<RunView, Status> {
-        let specs =
-            self.store.specs(run.shard, &[(run.schedule_uid, run.generation)]).await.map_err(store_status)?;
+        let specs = self
+            .people
+            .specs(run.shard, &[(run.schedule_uid, run.generation)])
+            .await
+            .map_err(store_status)?;
         Ok(RunView { spread_s: specs.first().and_then(|s: &RunSpec| s.spread_s), run })
     }
 
@@ -54,7 +57,7 @@ impl Shared {
     pub(crate) async fn find_event_row(&self, name: &str, at: &Addressed) -> Result<v1::Event, Status> {
         let Addressed { event, namespace, .. } = at;
         let unknown = || Status::not_found(format!("name: there is no event {name:?}"));
-        let runs = self.store.runs(event.shard, &[event.run]).await.map_err(store_status)?;
+        let runs = self.people.runs(event.shard, &[event.run]).await.map_err(store_status)?;
         let run = runs.into_iter().next().ok_or_else(unknown)?;
         if event.index >= run.events || namespace.as_ref().is_some_and(|given| *given != run.namespace) {
             return Err(unknown());
@@ -72,9 +75,9 @@ impl Shared {
         limit: u32,
     ) -> Result<Vec<v1::Event>, Status> {
         let run = &view.run;
-        let tokens = self.store.tokens(run.shard, run.id, from_index, limit).await.map_err(store_status)?;
+        let tokens = self.people.tokens(run.shard, run.id, from_index, limit).await.map_err(store_status)?;
         let ended =
-            self.store.history(run.shard, run.id, from_index, None, limit).await.map_err(store_status)?;
+            self.people.history(run.shard, run.id, from_index, None, limit).await.map_err(store_status)?;
         let tokens: BTreeMap<u32, TokenRow> = tokens.into_iter().map(|t| (t.index, t)).collect();
         let mut ended = ended.into_iter().peekable();
         let until = run.events.min(from_index.saturating_add(limit));
@@ -104,7 +107,7 @@ impl Shared {
     ) -> Result<Vec<v1::Event>, Status> {
         let run = &view.run;
         let rows = self
-            .store
+            .people
             .history(run.shard, run.id, from_index, Some(outcome), limit)
             .await
             .map_err(store_status)?;
@@ -122,7 +125,7 @@ impl Shared {
         limit: u32,
     ) -> Result<Vec<v1::Event>, Status> {
         let run = &view.run;
-        let rows = self.store.tokens(run.shard, run.id, from_index, limit).await.map_err(store_status)?;
+        let rows = self.people.tokens(run.shard, run.id, from_index, limit).await.map_err(store_status)?;
         Ok(rows.iter().map(|row| self.of_token(view, row)).collect())
     }
 

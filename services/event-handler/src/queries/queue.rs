@@ -50,11 +50,11 @@ impl Shared {
         let name = names::policy("name", &request.name)?;
         let holders_max = shown("holders_max", request.holders_max)?;
         let waiters_max = shown("waiters_max", request.waiters_max)?;
-        let policy = self.store.policy(&name.namespace, &name.id).await.map_err(store_status)?;
+        let policy = self.people.policy(&name.namespace, &name.id).await.map_err(store_status)?;
         let policy = policy
             .ok_or_else(|| Status::not_found(format!("name: there is no policy {:?}", request.name)))?;
         let now_us = self.clock.wall_us();
-        let runs = self.store.policy_runs_open(policy.shard, policy.uid, now_us.saturating_add(1), RUNS_MAX);
+        let runs = self.people.policy_runs_open(policy.shard, policy.uid, now_us.saturating_add(1), RUNS_MAX);
         let runs = runs.await.map_err(store_status)?;
         let (held, all_read) = self.held(&runs).await?;
         let (holders, waiters, holds) = futures::future::join3(
@@ -86,7 +86,7 @@ impl Shared {
     async fn held<'a>(&self, runs: &'a [Run]) -> Result<(Vec<Held<'a>>, bool), Status> {
         let mut reads = Vec::new();
         for run in runs.iter().filter(|run| run.cursor > run.counts.total()) {
-            reads.push(async move { (run, self.store.tokens(run.shard, run.id, 0, TOKENS_MAX).await) });
+            reads.push(async move { (run, self.people.tokens(run.shard, run.id, 0, TOKENS_MAX).await) });
         }
         let mut reads = futures::stream::iter(reads).buffered(AT_ONCE);
         let (mut held, mut read) = (Vec::new(), 0);
@@ -208,14 +208,14 @@ impl Shared {
     /// How long tokens were held lately, in microseconds: of the latest events of runs that run, or ended lately.
     async fn holds(&self, policy: &Policy, open: &[Run], now_us: i64) -> Result<Vec<i64>, Status> {
         let since_us = now_us - SAMPLED_US;
-        let ended = self.store.policy_runs_ended(policy.shard, policy.uid, since_us, SAMPLED_RUNS).await;
+        let ended = self.people.policy_runs_ended(policy.shard, policy.uid, since_us, SAMPLED_RUNS).await;
         let ended = ended.map_err(store_status)?;
         let running =
             open.iter().rev().filter(|run| run.state == RunState::Running && run.counts.total() > 0);
         let sampled = running.chain(&ended).take(SAMPLED_RUNS as usize);
         let reads = sampled.map(|run| {
             let from = run.cursor.saturating_sub(SAMPLED_EVENTS);
-            self.store.history(run.shard, run.id, from, None, SAMPLED_EVENTS)
+            self.people.history(run.shard, run.id, from, None, SAMPLED_EVENTS)
         });
         let mut holds = Vec::new();
         for rows in futures::future::join_all(reads).await {
@@ -238,7 +238,7 @@ impl Shared {
         for (shard, mut keys) in by_shard {
             keys.sort_unstable();
             keys.dedup();
-            reads.push(async move { super::readable_specs(&*self.store, shard, &keys).await });
+            reads.push(async move { super::readable_specs(&*self.people, shard, &keys).await });
         }
         let mut reads = futures::stream::iter(reads).buffer_unordered(AT_ONCE);
         let mut specs = BTreeMap::new();

@@ -34,7 +34,7 @@ impl Shared {
         status.policies.sort_by(|a, b| a.policy.cmp(&b.policy));
         status.policies.extend(unnamed.into_iter().reduce(|sum, gauge| joined(sum, &gauge)));
         let paused: BTreeMap<u32, bool> = status.shards.iter().map(|s| (s.shard, s.paused)).collect();
-        let leases = self.store.leases().await.map_err(store_status)?;
+        let leases = self.people.leases().await.map_err(store_status)?;
         let gauges = leases.into_iter().map(|lease| v1::ShardGauge {
             shard: lease.shard.into(),
             owner: lease.owner,
@@ -87,7 +87,7 @@ impl Shared {
         }
         let owned: BTreeSet<u32> = status.shards.iter().map(|gauge| gauge.shard).collect();
         let corrupt = self
-            .store
+            .people
             .corrupt_rows()
             .into_iter()
             .filter(|row| row.shard.is_some_and(|s| owned.contains(&s.into())));
