@@ -4,12 +4,14 @@
 //! - [`links`]: links, anchors and paths lead somewhere.
 //! - [`form`]: lengths, and what each page of a kind has.
 //! - [`quick_start`]: README's lines, typed into a shell.
+//! - [`sample`]: the delivery that the API's chapter shows.
 //!
 //! Not here: command lines, which the binary's own tests parse; metrics, which are held to `/metrics` beside its tests.
 
 mod form;
 mod links;
 mod quick_start;
+mod sample;
 mod tables;
 
 use std::collections::BTreeMap;
