@@ -22,7 +22,7 @@ use tollgate_tests::{Cli, Conduct, Consumer, Database, Kind, Releases, Service, 
 use proxy::{Mode, Proxy};
 
 const OPENMETRICS: &str = "application/openmetrics-text;version=1.0.0,text/plain;q=0.1";
-const README: &str = include_str!("../../README.md");
+const CHAPTER: &str = include_str!("../../docs/metrics.md");
 /// Whatever the database does.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
@@ -388,12 +388,10 @@ pub(crate) async fn names(service: &Service) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_readme_names_every_metric_and_no_other() {
+async fn the_chapter_names_every_metric_and_no_other() {
     let database = Database::new(Kind::Sqlite).await;
     let service = Service::start(&database).await;
-    let (_, section) = README.split_once("\n## Metrics\n").unwrap();
-    let section = section.split("\n## ").next().unwrap();
-    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+    let rows = CHAPTER.lines().filter_map(|line| line.strip_prefix("| `"));
     let rows = rows.filter(|row| !row.starts_with('/'));
     let told: Vec<String> = rows.map(|row| row.split(['`', '{']).next().unwrap().to_owned()).collect();
     let shown = wait_for("an emitter that has looked", 10, async || {

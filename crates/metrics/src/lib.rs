@@ -6,7 +6,7 @@
 //!
 //! Invariants: noting an event is a few atomic additions, without locks or allocation; whatever the database does,
 //! every page answers within seconds; the number of series is bounded, whatever users create.
-//! Not here: logs, and what the numbers mean for whom (the README's table, the dashboard and the alert rules).
+//! Not here: logs, and what the numbers mean for whom (`docs/metrics.md`, the dashboard and the alert rules).
 
 mod exposition;
 mod histogram;

@@ -105,7 +105,7 @@ enum ConfigFormat {
     Table,
     /// JSON.
     Json,
-    /// A table for a README, without values.
+    /// A table for documents, without values.
     Markdown,
 }
 
@@ -204,6 +204,10 @@ fn show_config(args: &ConfigArgs) -> anyhow::Result<()> {
         ConfigFormat::Markdown => config::show::print_markdown(&Printer::stdout(Format::Table)),
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod documents;
 
 #[cfg(test)]
 mod tests {

@@ -29,7 +29,7 @@ states! {
     // Masters and emitters.
     MasterDied, Repaired, ClockJump, EmitterFrozen, EmitterDied, TaskRedone, EmittedTwice, EmittedStale, DoubtSettled,
     WindowScannedAfterChange, ScannedAfterPause, PostedTwice, TaskLost, PutOff,
-    // Holes that are known: see the README of the promises.
+    // Holes that are known: see README's known gaps.
     HoleOvertakenUntold, HoleChangedBeforeScan,
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn print(loaded: &Loaded, printer: &Printer) -> anyhow::Result<()> {
         .text("\nKeys of the file are the settings' names. `tollgate serve --help` says what each means.\n")
 }
 
-/// Prints the table as it stands in the README: without values.
+/// Prints the table as it stands in `docs/configuration.md`: without values.
 ///
 /// # Errors
 /// Those of writing.
