@@ -169,10 +169,11 @@ mod tests {
         let ids: std::collections::BTreeSet<Uuid> =
             (0..1_000).map(|index| release(index, 1, ReleaseOutcome::Failed)).collect();
         assert_eq!(ids.len(), 1_000);
+        // As versions before made them, by the time: of November 2026.
+        let by_time = Uuid::from_u128(0x019a_b0c5_f400_7000_8000_0000_0000_0000);
         let note = Message::first(u64::MAX, Control::PauseShard { pause: None }).id;
-        assert!(ids.iter().all(|id| note < *id && *id < Uuid::now_v7() && !Message::is_beyond_releases(*id)));
-        // As versions before made them, and a change of one schedule in many.
-        assert!(!Message::is_beyond_releases(Uuid::now_v7()));
+        assert!(ids.iter().all(|id| note < *id && *id < by_time && !Message::is_beyond_releases(*id)));
+        assert!(!Message::is_beyond_releases(by_time));
         let beyond = |uid: u128| Message::is_beyond_releases(message_id(Uuid::from_u128(uid), 1));
         assert!((0..100).filter(|uid| beyond(*uid)).count() > 90);
     }
