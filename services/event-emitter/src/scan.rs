@@ -56,6 +56,10 @@ impl Emitter {
             for group in tasks.chunk_by(|a, b| a.window == b.window) {
                 self.scan_window(group, &mut lease, report, stop).await?;
             }
+            if stop.is_cancelled() {
+                // Others go on at once.
+                self.store.release_tasks(lease.id, self.clock.wall_us()).await?;
+            }
             self.keep_failed(None);
             if tasks.is_empty() {
                 break;
