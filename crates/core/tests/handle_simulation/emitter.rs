@@ -38,7 +38,6 @@ struct Task {
 pub(crate) struct Window {
     from_us: i64,
     until_us: i64,
-    opened_us: i64,
     tasks: Option<[Task; TASKS]>,
 }
 
@@ -154,7 +153,7 @@ impl World {
         let until_us = from_us + WINDOW_US;
         (self.master.frontier_before_us, self.master.announced_us) = (from_us, self.now.mono_us);
         self.master.frontier_us = until_us;
-        self.windows.push(Window { from_us, until_us, opened_us: self.now.wall_us, tasks: None });
+        self.windows.push(Window { from_us, until_us, tasks: None });
         for (uid, plan) in &self.master.plans {
             for launch_us in plan.launches((from_us - 1).max(plan.changed_us), until_us - 1) {
                 self.model.expect(*uid, launch_us, RunKind::Scheduled);
@@ -167,7 +166,6 @@ impl World {
         self.numbers += 1;
         let lease = self.numbers;
         for (number, window) in self.windows.iter_mut().enumerate() {
-            let opened_us = window.opened_us;
             let Some(tasks) = &mut window.tasks else { continue };
             for (place, task) in tasks.iter_mut().enumerate() {
                 if task.done || task.claimed > 0 && task.lease_until_us > now_us {
@@ -179,12 +177,11 @@ impl World {
                 if redone {
                     self.totals.count(Seen::TaskRedone);
                 }
-                let again = now_us - opened_us >= LEASE_US;
                 return Some(Job {
                     window: number,
                     task: place,
                     lease,
-                    again,
+                    again: redone,
                     stage: Stage::Scan,
                     batch: Vec::new(),
                     put_off: false,
