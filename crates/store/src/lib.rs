@@ -6,6 +6,7 @@
 //! - [`history`]: what has ended; retention.
 //! - [`seal`]: rows that hold secrets; [`quota`]: counts.
 //! - [`keys`]: API keys.
+//! - [`columns`]: a row said once, for both drivers.
 //!
 //! [`sqlite`] serves one process, [`postgres`] serves many. One conformance suite runs on both. No statement reads
 //! a clock: times are parameters, in microseconds.
@@ -18,6 +19,7 @@ mod installation;
 mod line;
 mod rows;
 
+pub mod columns;
 pub mod emit;
 pub mod handle;
 pub mod history;

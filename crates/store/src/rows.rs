@@ -36,7 +36,11 @@ pub(crate) use run::{RunRow, SkippedRow};
 pub(crate) use word::Word;
 
 use crate::StoreError;
+use crate::columns::{Row as _, Table};
 use crate::corrupt::CorruptRow;
+
+/// The tables whose columns statements have by placeholders.
+pub(crate) const TABLES: &[Table] = &[RunRow::TABLE];
 
 /// A count as a column. Indexes and counts end at ten million; what passes 2³¹ stays there.
 fn int(count: u32) -> i32 {

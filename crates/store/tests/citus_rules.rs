@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use tollgate_store::columns::{Dialect, compose};
+
 const HOT: [&str; 10] = [
     "queue_shards",
     "shard_inbox",
@@ -75,7 +77,10 @@ fn sql_files(path: &str) -> BTreeMap<String, String> {
         let path = entry.unwrap().path();
         assert_eq!(path.extension().unwrap(), "sql", "{}", path.display());
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        files.insert(name, fs::read_to_string(&path).unwrap());
+        let is_sqlite = path.components().any(|part| part.as_os_str() == "sqlite");
+        let dialect = if is_sqlite { Dialect::Sqlite } else { Dialect::Postgres };
+        let text = fs::read_to_string(&path).unwrap();
+        files.insert(name, compose(&text, dialect).into_owned());
     }
     assert!(files.len() > 3);
     files

@@ -5,9 +5,10 @@ use sqlx::{Execute as _, PgConnection};
 use uuid::Uuid;
 
 use super::emit::{insert_runs, insert_skipped};
+use crate::columns::{Part, Row as _};
 use crate::failure::Failure;
 use crate::line::Waiting;
-use crate::rows::{ChangeRows, EventKey};
+use crate::rows::{ChangeRows, EventKey, RunRow};
 
 /// From so many rows on that a commit looks up, a statement for all of a kind is quicker than one for each.
 const MANY: usize = 16;
@@ -52,9 +53,9 @@ pub(super) fn plain(commits: &[Waiting], are_many: bool) -> Result<(&'static str
     let query = sqlx::query(text)
         .bind(fences().map(|fence| fence.shard).bind_iter())
         .bind(fences().map(|fence| fence.lease_id).bind_iter());
-    let query = columns_of!(query, runs_changed;
-        run_id generation policy_uid events priority state reason next_index succeeded failed dead expired cancelled
-        lost cursor_in cursor_out started_us finished_us);
+    let runs = commits.iter().flat_map(|commit| &commit.rows.runs_changed);
+    let query =
+        RunRow::bind_arrays(query.bind(runs.clone().map(|run| run.shard_id).bind_iter()), Part::State, runs);
     let query = columns_of!(query, batches_gone; run_id idx);
     let query = columns_of!(query, batches_changed; run_id first_idx gone held delivered_us);
     let query = columns_of!(query, batches_new; run_id first_idx events acquired_us gone held);
@@ -73,19 +74,16 @@ async fn write_runs(
     delete(connection, sql!("runs_delete"), shard, &rows.runs_withdrawn).await?;
     insert_runs(connection, &rows.runs_new).await?;
     if !rows.runs_changed.is_empty() {
-        let change = |statement: &'static str| {
-            columns!(sqlx::query(statement).bind(shard), rows.runs_changed;
-                run_id schedule_uid generation namespace schedule_id policy_uid launch_us events priority kind state reason
-                next_index succeeded failed dead expired cancelled lost cursor_in cursor_out emitted_us started_us
-                finished_us)
-        };
+        let runs = || rows.runs_changed.iter();
         if !in_steps {
-            let changed = change(sql!("runs_change")).execute(&mut *connection).await?.rows_affected();
-            if changed == rows.runs_changed.len() as u64 {
+            let query = sqlx::query(sql!("runs_change")).bind(shard);
+            let changed = RunRow::bind_arrays(query, Part::All, runs()).execute(&mut *connection).await?;
+            if changed.rows_affected() == rows.runs_changed.len() as u64 {
                 return Ok(());
             }
         }
-        change(sql!("runs_update")).execute(connection).await?;
+        let query = RunRow::bind_arrays(sqlx::query(sql!("runs_update")), Part::All, runs());
+        query.execute(connection).await?;
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::Postgres;
 use crate::batch::judge_policies;
+use crate::columns::{Part, Row as _};
 use crate::emit::{Checkpoint, ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
 use crate::failure::Failure;
 use crate::rows::{
@@ -376,10 +377,7 @@ pub(super) async fn insert_runs(connection: &mut PgConnection, runs: &[RunRow]) 
     if runs.is_empty() {
         return Ok(0);
     }
-    let query = columns!(sqlx::query(sql!("runs_insert")), runs;
-        shard_id run_id schedule_uid generation namespace schedule_id policy_uid launch_us events priority kind state reason
-        next_index succeeded failed dead expired cancelled lost cursor_in cursor_out emitted_us started_us
-        finished_us);
+    let query = RunRow::bind_arrays(sqlx::query(sql!("runs_insert")), Part::All, runs.iter());
     Ok(query.execute(connection).await?.rows_affected())
 }
 

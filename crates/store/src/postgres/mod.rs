@@ -6,11 +6,16 @@
 //! distributed by shard (`tests/citus_rules.rs`); a statement that is planned once finds its rows by key whatever its
 //! table held then, and one that cannot promise that is rare and planned at every call. Not here: what rows mean (`rows`), statements (`queries/`).
 
-/// The text of a statement in `queries/`.
+/// The final text of a statement in `queries/`.
 macro_rules! sql {
-    ($name:literal) => {
-        include_str!(concat!("queries/", $name, ".sql"))
-    };
+    ($name:literal) => {{
+        use std::{borrow::Cow, sync::LazyLock};
+        const TEXT: &str = include_str!(concat!("queries/", $name, ".sql"));
+        static COMPOSED: LazyLock<Cow<'static, str>> =
+            LazyLock::new(|| $crate::columns::compose(TEXT, $crate::columns::Dialect::Postgres));
+        let text: &'static str = &COMPOSED;
+        text
+    }};
 }
 
 /// The rows of a single statement, outside of any transaction.

@@ -44,7 +44,7 @@ async fn write_runs(connection: &mut SqliteConnection, shard: i32, rows: &Change
                 return Err(StoreError::Internal(why).into());
             }
         }
-        let query = sqlx::query(sql!("runs_update")).bind(shard).bind(json(&rows.runs_changed)?);
+        let query = sqlx::query(sql!("runs_update")).bind(json(&rows.runs_changed)?);
         query.execute(connection).await?;
     }
     Ok(())

@@ -5,11 +5,16 @@
 //! never leaves a transaction half way; what is committed is on the disk (`synchronous = FULL`). Not here: what rows mean
 //! (`rows`), statements (`queries/`).
 
-/// The text of a statement in `queries/`.
+/// The final text of a statement in `queries/`.
 macro_rules! sql {
-    ($name:literal) => {
-        include_str!(concat!("queries/", $name, ".sql"))
-    };
+    ($name:literal) => {{
+        use std::{borrow::Cow, sync::LazyLock};
+        const TEXT: &str = include_str!(concat!("queries/", $name, ".sql"));
+        static COMPOSED: LazyLock<Cow<'static, str>> =
+            LazyLock::new(|| $crate::columns::compose(TEXT, $crate::columns::Dialect::Sqlite));
+        let text: &'static str = &COMPOSED;
+        text
+    }};
 }
 
 mod commit;

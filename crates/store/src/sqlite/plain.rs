@@ -5,10 +5,13 @@
 //! different texts are prepared: there are as many places for rows as the next size has, and NULLs in those that are left over,
 //! which find and insert nothing. Not here: what an error means (`line`).
 
+use std::sync::LazyLock;
+
 use sqlx::query::Query;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{AssertSqlSafe, Sqlite, SqliteConnection};
 
+use crate::columns::{Part, Row as _};
 use crate::line::{Fence, Waiting};
 use crate::rows::{BatchRecord, ChangeRows, EventKey, HistoryRecord, RunRow};
 
@@ -18,11 +21,6 @@ const FENCE: &str = "UPDATE queue_shards SET seq = seq + 1 WHERE shard_id = ? AN
 /// Fails, as what is no JSON has no length, unless the statement before found so many rows: one, or none for a place that is left
 /// over.
 const FOUND: &str = "SELECT json_array_length(CASE changes() WHEN ? THEN '[]' ELSE 'not there' END);";
-/// Schedule, namespace, launch time, kind and emission never change.
-const RUN: &str = "UPDATE runs SET generation = ?, policy_uid = ?, events = ?, priority = ?, state = ?, reason = ?, \
-                   next_index = ?, succeeded = ?, failed = ?, dead = ?, expired = ?, cancelled = ?, lost = ?, \
-                   cursor_in = ?, cursor_out = ?, started_us = ?, finished_us = ? \
-                   WHERE shard_id = ? AND run_id = ?;";
 const BATCH_GONE: &str = "DELETE FROM token_batches WHERE shard_id = ? AND run_id = ? AND first_idx = ?;";
 const BATCH_CHANGED: &str = "UPDATE token_batches SET gone = ?, held = ?, delivered_us = ? \
                              WHERE shard_id = ? AND run_id = ? AND first_idx = ?;";
@@ -38,6 +36,10 @@ const HISTORY: &str = "INSERT INTO event_history (shard_id, run_id, idx, events,
 const HISTORY_ROW: &str = "(?,?,?,?,?,?,?,?,?,?)";
 const HISTORY_END: &str =
     ") WHERE column1 IS NOT NULL ON CONFLICT (shard_id, run_id, idx, finished_us) DO NOTHING;";
+
+static RUN: LazyLock<String> = LazyLock::new(|| {
+    format!("UPDATE runs SET {} WHERE shard_id = ? AND run_id = ?;{FOUND}", RunRow::TABLE.places())
+});
 
 /// Rows of the done queue in one command.
 const HISTORY_MAX: usize = 512;
@@ -141,7 +143,7 @@ fn command(commits: &[Waiting], history: &[(i32, &HistoryRecord)], (begin, end):
     let text = [
         begin,
         &[FENCE, FOUND].concat().repeat(few),
-        &[RUN, FOUND].concat().repeat(few),
+        &RUN.repeat(few),
         &BATCH_GONE.repeat(few),
         &BATCH_CHANGED.repeat(few),
         &BATCH_NEW.repeat(few),
@@ -194,28 +196,10 @@ fn bind_fence(command: Command, fence: Option<(i32, &Fence)>) -> Command {
 }
 
 fn bind_run(command: Command, run: Option<(i32, &RunRow)>) -> Command {
-    let Some((shard, run)) = run else { return nothing(command, 19).bind(0) };
-    command
-        .bind(run.generation)
-        .bind(run.policy_uid)
-        .bind(run.events)
-        .bind(run.priority)
-        .bind(run.state.clone())
-        .bind(run.reason.clone())
-        .bind(run.next_index)
-        .bind(run.succeeded)
-        .bind(run.failed)
-        .bind(run.dead)
-        .bind(run.expired)
-        .bind(run.cancelled)
-        .bind(run.lost)
-        .bind(run.cursor_in.clone())
-        .bind(run.cursor_out.clone())
-        .bind(run.started_us)
-        .bind(run.finished_us)
-        .bind(shard)
-        .bind(run.run_id)
-        .bind(1)
+    let Some((shard, run)) = run else {
+        return nothing(command, RunRow::TABLE.count(Part::Changing) + 2).bind(0);
+    };
+    run.bind_values(command, Part::Changing).bind(shard).bind(run.run_id).bind(1)
 }
 
 fn bind_batch_gone(command: Command, batch: Option<(i32, &EventKey)>) -> Command {

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use sqlx::{AssertSqlSafe, Connection as _, Row as _};
+use tollgate_store::columns::{Dialect, compose};
 
 use super::place::Place;
 
@@ -63,7 +64,7 @@ async fn sqlite_looks_up_by_key() {
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         let text = fs::read_to_string(&path).unwrap();
         // Without parameters, all are NULL; nothing is carried out.
-        let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {text}"));
+        let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", compose(&text, Dialect::Sqlite)));
         let rows = sqlx::raw_sql(explain).fetch_all(&mut connection).await.unwrap();
         let steps: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
         assert!(!steps.is_empty() || text.contains("VALUES") || !text.contains("FROM"), "{name}");
@@ -108,6 +109,7 @@ async fn plans_made_on_an_empty_table_look_up_by_key() {
     for state in ["SELECT 1", "VACUUM ANALYZE"] {
         sqlx::raw_sql(state).execute(&mut connection).await.unwrap();
         for (name, text) in STATEMENTS {
+            let text = compose(text, Dialect::Postgres);
             let parameters = (1..10).take_while(|n| text.contains(&format!("${n}"))).count();
             let nulls = vec!["NULL"; parameters].join(", ");
             let prepare = format!("DEALLOCATE ALL; PREPARE {name} AS {text}");

@@ -1,9 +1,6 @@
 -- runs_list: runs of a namespace, newest launch first.
 -- cold: for users; looks in all shards, by an index that begins with the namespace.
-SELECT shard_id, run_id, schedule_uid, generation, namespace, schedule_id, policy_uid, launch_us, events, priority,
-    kind,
-    state, reason, next_index, succeeded, failed, dead, expired, cancelled, lost, cursor_in, cursor_out, emitted_us,
-    started_us, finished_us
+SELECT {runs}
 FROM runs
 WHERE namespace = $1
     AND launch_us >= $2 AND launch_us < $3
