@@ -9,6 +9,8 @@
 //! | `{runs}` | all columns |
 //! | `{runs.set new}` | `state = new.state, …`, for each column that changes |
 //! | `{runs.rows $2}` | the table `new` of the rows that are bound from `$2` on: an array a column in PostgreSQL, one JSON text in SQLite |
+//! | `{in uuid $1}` | `= ANY($1::uuid[])` in PostgreSQL, `IN (SELECT … FROM json_each($1))` in SQLite |
+//! | `{postgres FOR UPDATE}`, `{sqlite INDEXED BY x}` | words that only one of them has, or needs: SQLite has one writer and locks no rows, PostgreSQL takes no hints |
 //! | `{runs.unnest state}` | arrays as columns, the shard's before them, out of parameters of their own. After `.unnest` stands a [`Part`] in small letters |
 
 use std::borrow::Cow;
@@ -105,7 +107,12 @@ macro_rules! cells {
     };
 }
 
-cells! { i32: "int" i64: "bigint" bool: "boolean" String: "text" Uuid: "uuid" Vec<u8>: "bytea" }
+cells! { i32: "int" i64: "bigint" bool: "boolean" String: "text" Uuid: "uuid" Vec<u8>: "bytea" JsonText: "jsonb" }
+
+/// JSON in a column that PostgreSQL looks into.
+#[derive(Clone, Debug, serde::Serialize, sqlx::Type)]
+#[sqlx(transparent)]
+pub(crate) struct JsonText(pub(crate) String);
 
 impl<T: Cell> Cell for Option<T> {
     const SQL_TYPE: &'static str = T::SQL_TYPE;
@@ -290,6 +297,14 @@ pub fn compose(text: &str, dialect: Dialect) -> Cow<'_, str> {
 
 /// What a placeholder stands for.
 fn columns(inner: &str, dialect: Dialect, numbers: &mut impl Iterator<Item = usize>) -> Option<String> {
+    match inner.split_once(' ') {
+        Some(("postgres", words)) => return Some(words_of(Dialect::Postgres, dialect, words)),
+        Some(("sqlite", words)) => return Some(words_of(Dialect::Sqlite, dialect, words)),
+        Some(("in", set)) => {
+            return set.split_once(' ').map(|(sql_type, place)| one_of(dialect, sql_type, place));
+        }
+        _ => {}
+    }
     let (name, list) = inner.split_once('.').unwrap_or((inner, ""));
     let table = TABLES.iter().find(|table| table.name == name)?;
     match list.split_once(' ') {
@@ -298,6 +313,20 @@ fn columns(inner: &str, dialect: Dialect, numbers: &mut impl Iterator<Item = usi
         Some(("rows", first)) => Some(table.rows(dialect, leading_number(first.strip_prefix('$')?)?)),
         Some(("unnest", part)) => Some(table.unnest(Part::named(part)?, numbers)),
         _ => None,
+    }
+}
+
+/// Words that stand in the statements of one dialect.
+fn words_of(theirs: Dialect, dialect: Dialect, words: &str) -> String {
+    if theirs == dialect { words.to_owned() } else { String::new() }
+}
+
+/// Whether a value is one of a set, which is bound as an array or as JSON text.
+fn one_of(dialect: Dialect, sql_type: &str, place: &str) -> String {
+    match (dialect, sql_type) {
+        (Dialect::Postgres, _) => format!("= ANY({place}::{sql_type}[])"),
+        (Dialect::Sqlite, "uuid") => format!("IN (SELECT unhex(value, '-') FROM json_each({place}))"),
+        (Dialect::Sqlite, _) => format!("IN (SELECT value FROM json_each({place}))"),
     }
 }
 
@@ -337,6 +366,20 @@ mod tests {
             table.unnest(Part::State, &mut (3..)),
             "unnest($3::int[]) AS shard_id, unnest($4::uuid[]) AS run_id, unnest($5::text[]) AS state, \
              unnest($6::bytea[]) AS gone"
+        );
+    }
+
+    #[test]
+    fn what_the_two_say_differently_is_said_once() {
+        let text = "SELECT uid FROM x {sqlite INDEXED BY y} WHERE uid {in uuid $2} AND n {in int $3} {postgres FOR UPDATE}";
+        assert_eq!(
+            compose(text, Dialect::Postgres),
+            "SELECT uid FROM x  WHERE uid = ANY($2::uuid[]) AND n = ANY($3::int[]) FOR UPDATE"
+        );
+        assert_eq!(
+            compose(text, Dialect::Sqlite),
+            "SELECT uid FROM x INDEXED BY y WHERE uid IN (SELECT unhex(value, '-') FROM json_each($2)) \
+             AND n IN (SELECT value FROM json_each($3)) "
         );
     }
 

@@ -11,7 +11,15 @@
 //! [`sqlite`] serves one process, [`postgres`] serves many. One conformance suite runs on both. No statement reads
 //! a clock: times are parameters, in microseconds.
 
+/// The text of a statement in `queries/`, which is the same for both databases.
+macro_rules! both_text {
+    ($name:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/queries/", $name, ".sql"))
+    };
+}
+
 mod batch;
+mod both;
 mod corrupt;
 mod error;
 mod failure;

@@ -4,7 +4,8 @@ use sqlx::postgres::{PgArguments, PgBindIterExt as _};
 use sqlx::{Execute as _, PgConnection};
 use uuid::Uuid;
 
-use super::emit::{insert_runs, insert_skipped};
+use super::driver::tx;
+use crate::both::{insert_runs, insert_skipped};
 use crate::columns::{Part, Row as _};
 use crate::failure::Failure;
 use crate::line::Waiting;
@@ -24,9 +25,9 @@ pub(super) async fn write(
     write_runs(connection, shard, rows, in_steps).await?;
     write_events(connection, shard, rows).await?;
     write_plan(connection, shard, rows).await?;
-    insert_skipped(connection, &rows.skipped).await?;
+    insert_skipped(&mut tx(connection), &rows.skipped).await?;
     if let Some(pause) = &rows.pause {
-        sqlx::query(sql!("shard_pause_write")).bind(shard).bind(pause).execute(&mut *connection).await?;
+        sqlx::query(both_sql!("shard_pause_write")).bind(shard).bind(pause).execute(&mut *connection).await?;
     }
     delete(connection, sql!("inbox_delete"), shard, &rows.inbox_done).await
 }
@@ -72,7 +73,7 @@ async fn write_runs(
     in_steps: bool,
 ) -> Result<(), Failure> {
     delete(connection, sql!("runs_delete"), shard, &rows.runs_withdrawn).await?;
-    insert_runs(connection, &rows.runs_new).await?;
+    insert_runs(&mut tx(connection), &rows.runs_new).await?;
     if !rows.runs_changed.is_empty() {
         let runs = || rows.runs_changed.iter();
         if !in_steps {
@@ -126,7 +127,7 @@ async fn write_plan(connection: &mut PgConnection, shard: i32, rows: &ChangeRows
         query.execute(&mut *connection).await?;
     }
     for (uid, deleted_us) in &rows.policies_deleted {
-        let query = sqlx::query(sql!("shard_policies_end")).bind(shard).bind(uid).bind(deleted_us);
+        let query = sqlx::query(both_sql!("shard_policies_end")).bind(shard).bind(uid).bind(deleted_us);
         query.execute(&mut *connection).await?;
     }
     Ok(())

@@ -8,11 +8,24 @@
 
 /// The final text of a statement in `queries/`.
 macro_rules! sql {
-    ($name:literal) => {{
+    ($name:literal) => {
+        composed!(include_str!(concat!("queries/", $name, ".sql")))
+    };
+}
+
+/// The final text of a statement in `src/queries/`, which is the same for both databases.
+macro_rules! both_sql {
+    ($name:literal) => {
+        composed!(both_text!($name))
+    };
+}
+
+/// A statement's final text, composed at its first use.
+macro_rules! composed {
+    ($text:expr) => {{
         use std::{borrow::Cow, sync::LazyLock};
-        const TEXT: &str = include_str!(concat!("queries/", $name, ".sql"));
         static COMPOSED: LazyLock<Cow<'static, str>> =
-            LazyLock::new(|| $crate::columns::compose(TEXT, $crate::columns::Dialect::Postgres));
+            LazyLock::new(|| $crate::columns::compose($text, $crate::columns::Dialect::Postgres));
         let text: &'static str = &COMPOSED;
         text
     }};
@@ -36,18 +49,13 @@ macro_rules! columns {
 mod backlog;
 mod commit;
 mod door;
-mod emit;
+mod driver;
 mod handle;
-mod history;
-mod keys;
 mod line;
 mod load;
 mod open;
 mod partitions;
-mod plan;
-mod quota;
 mod recent;
-mod seal;
 mod transact;
 
 use std::sync::Arc;

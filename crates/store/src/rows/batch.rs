@@ -54,7 +54,8 @@ impl TryFrom<BatchRecord> for TokenBatch {
     }
 }
 
-fn hexadecimal<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+/// Bytes as JSON has them for SQLite.
+pub(super) fn hexadecimal<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| DIGITS[usize::from(digit)]);
     serializer.collect_str(&String::from_iter(digits.map(char::from)))

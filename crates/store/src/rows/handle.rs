@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::batch::BatchRecord;
 use super::{RunRow, SkippedRow, Word, corrupt, count, int, json, parse, shard_of, text};
 use crate::StoreError;
+use crate::columns::row;
 use crate::handle::{Lease, Member};
 
 /// So many runs alone are written one by one.
@@ -233,11 +234,17 @@ pub(crate) fn read_spec(schedule_uid: Uuid, generation: i64, body: &str) -> Resu
     parse("body", body).map_err(corrupt("run_specs", key))
 }
 
-/// A row of `shard_inbox` to be written.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct MessageRow {
-    pub(crate) message_id: Uuid,
-    pub(crate) body: String,
+row! {
+    /// A row of `shard_inbox` to be written. The shard is the same for all.
+    MessageRow of "messages of shard_inbox" {
+        key {
+            message_id: Uuid,
+        }
+        fixed {
+            body: String,
+        }
+        changing {}
+    }
 }
 
 /// The rows of messages, in the order of their key.

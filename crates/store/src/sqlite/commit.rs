@@ -3,8 +3,9 @@
 use sqlx::SqliteConnection;
 use uuid::Uuid;
 
-use super::emit::{insert_runs, insert_skipped};
+use super::driver::tx;
 use crate::StoreError;
+use crate::both::{insert_runs, insert_skipped};
 use crate::failure::Failure;
 use crate::line::Fence;
 use crate::rows::{ChangeRows, EventKey, json};
@@ -24,16 +25,16 @@ pub(super) async fn write(
     write_runs(connection, shard, rows).await?;
     write_events(connection, shard, rows).await?;
     write_plan(connection, shard, rows).await?;
-    insert_skipped(connection, &rows.skipped).await?;
+    insert_skipped(&mut tx(connection), &rows.skipped).await?;
     if let Some(pause) = &rows.pause {
-        sqlx::query(sql!("shard_pause_write")).bind(shard).bind(pause).execute(&mut *connection).await?;
+        sqlx::query(both_sql!("shard_pause_write")).bind(shard).bind(pause).execute(&mut *connection).await?;
     }
     delete(connection, sql!("inbox_delete"), shard, &rows.inbox_done).await
 }
 
 async fn write_runs(connection: &mut SqliteConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
     delete(connection, sql!("runs_delete"), shard, &rows.runs_withdrawn).await?;
-    insert_runs(connection, &rows.runs_new).await?;
+    insert_runs(&mut tx(connection), &rows.runs_new).await?;
     if !rows.runs_changed.is_empty() {
         // It would put a run that is missing there; in what is nothing but changes, that is an error.
         if rows.is_plain() {
@@ -86,7 +87,7 @@ async fn write_plan(connection: &mut SqliteConnection, shard: i32, rows: &Change
         query.execute(&mut *connection).await?;
     }
     for (uid, deleted_us) in &rows.policies_deleted {
-        let query = sqlx::query(sql!("shard_policies_end")).bind(shard).bind(uid).bind(deleted_us);
+        let query = sqlx::query(both_sql!("shard_policies_end")).bind(shard).bind(uid).bind(deleted_us);
         query.execute(&mut *connection).await?;
     }
     Ok(())

@@ -57,9 +57,10 @@ async fn sqlite_looks_up_by_key() {
     place.open().await.close().await;
     let mut connection = place.sqlite_connection().await;
     let mut detours = Vec::new();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite/queries");
+    let files = ["src/sqlite/queries", "src/queries"]
+        .map(|folder| fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap());
     let mut whole = WHOLE.to_vec();
-    for file in fs::read_dir(folder).unwrap() {
+    for file in files.into_iter().flatten() {
         let path = file.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         let text = fs::read_to_string(&path).unwrap();
@@ -94,8 +95,8 @@ async fn plans_made_on_an_empty_table_look_up_by_key() {
         ("shard_schedules_delete", include_str!("../../src/postgres/queries/shard_schedules_delete.sql")),
         ("shard_policies_delete", include_str!("../../src/postgres/queries/shard_policies_delete.sql")),
         ("specs_by_keys", include_str!("../../src/postgres/queries/specs_by_keys.sql")),
-        ("runs_emitted", include_str!("../../src/postgres/queries/runs_emitted.sql")),
-        ("tokens_list", include_str!("../../src/postgres/queries/tokens_list.sql")),
+        ("runs_emitted", include_str!("../../src/queries/runs_emitted.sql")),
+        ("tokens_list", include_str!("../../src/queries/tokens_list.sql")),
         ("history_list", include_str!("../../src/postgres/queries/history_list.sql")),
         ("scan", include_str!("../../src/postgres/queries/scan.sql")),
     ];
