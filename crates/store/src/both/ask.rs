@@ -1,7 +1,8 @@
 //! A statement with its values, for either database.
 //!
 //! In: the statement's text, and values one by one or as a set. Out: what the driver of the database carries out. Invariants: SQLite
-//! takes a set as one JSON array, PostgreSQL as one array for each column; a set is bound last. Not here: where it is carried out.
+//! takes a set as one JSON array, PostgreSQL as one array for each column; a set of several columns is bound last. Not here: where it is
+//! carried out.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -18,27 +19,31 @@ use crate::rows::json;
 
 type Composed = LazyLock<Cow<'static, str>>;
 
-/// A statement's text for each database.
-pub(crate) struct Statement {
+/// A statement's text for each database, composed at its first use.
+pub(crate) struct Texts {
     postgres: Composed,
     sqlite: Composed,
 }
 
-impl Statement {
+impl Texts {
     pub(crate) const fn new(postgres: fn() -> Cow<'static, str>, sqlite: fn() -> Cow<'static, str>) -> Self {
         Self { postgres: LazyLock::new(postgres), sqlite: LazyLock::new(sqlite) }
     }
 }
 
+/// A statement, whichever database it is for.
+#[derive(Clone, Copy)]
+pub(crate) struct Statement(pub(crate) &'static Texts);
+
 /// A statement, from its text for PostgreSQL and for SQLite.
 macro_rules! statement {
     ($postgres:expr, $sqlite:expr) => {{
         use $crate::columns::{Dialect, compose};
-        static STATEMENT: $crate::both::Statement = $crate::both::Statement::new(
+        static TEXTS: $crate::both::Texts = $crate::both::Texts::new(
             || compose($postgres, Dialect::Postgres),
             || compose($sqlite, Dialect::Sqlite),
         );
-        &STATEMENT
+        $crate::both::Statement(&TEXTS)
     }};
 }
 
@@ -99,7 +104,7 @@ impl<T: Row + serde::Serialize> Element for T {
 /// What the two databases do differently with a statement.
 pub(crate) trait Engine: Database {
     /// Its text.
-    fn text(statement: &'static Statement) -> &'static str;
+    fn text(statement: Statement) -> &'static str;
     /// Binds a value.
     fn bind<V: Value>(query: Asked<Self>, value: V) -> Asked<Self>;
     /// Binds a set.
@@ -122,8 +127,8 @@ pub(crate) trait Engine: Database {
 pub(crate) type Asked<DB> = Query<'static, DB, <DB as Database>::Arguments>;
 
 impl Engine for Sqlite {
-    fn text(statement: &'static Statement) -> &'static str {
-        &statement.sqlite
+    fn text(statement: Statement) -> &'static str {
+        &statement.0.sqlite
     }
 
     fn bind<V: Value>(query: SqliteQuery, value: V) -> SqliteQuery {
@@ -152,8 +157,8 @@ impl Engine for Sqlite {
 }
 
 impl Engine for Postgres {
-    fn text(statement: &'static Statement) -> &'static str {
-        &statement.postgres
+    fn text(statement: Statement) -> &'static str {
+        &statement.0.postgres
     }
 
     fn bind<V: Value>(query: PostgresQuery, value: V) -> PostgresQuery {
@@ -185,7 +190,7 @@ pub(crate) struct Ask<DB: Engine>(Asked<DB>);
 
 impl<DB: Engine> Ask<DB> {
     /// The statement, without values as yet.
-    pub(crate) fn new(statement: &'static Statement) -> Self {
+    pub(crate) fn new(statement: Statement) -> Self {
         Self(sqlx::query(DB::text(statement)))
     }
 

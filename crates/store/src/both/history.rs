@@ -10,8 +10,8 @@ use super::{Ask, Driver, Statement, Whom, own_sql, sql};
 use crate::StoreError;
 use crate::history::{HistoryStore, PRUNE_AT_ONCE, PRUNE_SPARE_US, Pruned, RunFilter, prunes_specs_of};
 use crate::rows::{
-    BatchRecord, HistoryRecord, RunRow, SkippedRow, TokenRecord, Word as _, all, batches_from, batches_limit,
-    sound, sound_page, tokens_of,
+    HistoryRecord, RunRow, SkippedRow, Word as _, all, batches_from, batches_limit, sound, sound_page,
+    tokens_of,
 };
 
 #[async_trait]
@@ -179,7 +179,7 @@ impl<D: Driver> HistoryStore for D {
 pub(crate) async fn prune_table<D: Driver>(
     driver: D,
     name: &'static str,
-    statement: &'static Statement,
+    statement: Statement,
     shard: Option<i32>,
     before_us: i64,
 ) -> Result<u64, StoreError> {

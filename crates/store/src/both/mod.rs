@@ -13,7 +13,7 @@ mod plan;
 mod quota;
 mod seal;
 
-pub(crate) use ask::{Ask, Engine, Statement, Tx, own_sql, sql, statement};
+pub(crate) use ask::{Ask, Engine, Statement, Texts, Tx, own_sql, sql, statement};
 pub(crate) use history::prune_table;
 
 use futures::future::BoxFuture;
