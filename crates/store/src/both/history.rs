@@ -8,7 +8,9 @@ use uuid::Uuid;
 
 use super::{Ask, Driver, Statement, Whom, own_sql, sql};
 use crate::StoreError;
-use crate::history::{HistoryStore, PRUNE_AT_ONCE, PRUNE_SPARE_US, Pruned, RunFilter, prunes_specs_of};
+use crate::history::{
+    HistoryStore, PRUNE_AT_ONCE, PRUNE_SPARE_US, Pruned, RetentionStore, RunFilter, prunes_specs_of,
+};
 use crate::rows::{
     HistoryRecord, RunRow, SkippedRow, Word as _, all, batches_from, batches_limit, sound, sound_page,
     tokens_of,
@@ -139,7 +141,10 @@ impl<D: Driver> HistoryStore for D {
             .bind(i64::from(limit));
         all(self.rows::<HistoryRecord>(Whom::People, ask).await?)
     }
+}
 
+#[async_trait]
+impl<D: Driver> RetentionStore for D {
     async fn prune(&self, before_us: i64, now_us: i64) -> Result<Pruned, StoreError> {
         let mut pruned = Pruned { events: self.prune_days(before_us, now_us).await?, ..Pruned::default() };
         let spare_us = now_us.saturating_sub(PRUNE_SPARE_US);
