@@ -94,7 +94,8 @@ impl Driver for Postgres {
         let shard = Some(shard);
         let events =
             prune_table(self.clone(), "prune_history", own_sql!("prune_history"), shard, before_us).await?;
-        let runs = prune_table(self.clone(), "prune_runs", own_sql!("prune_runs"), shard, before_us).await?;
+        let runs = prune_table(self.clone(), "prune_runs", crate::both::sql!("prune_runs"), shard, before_us)
+            .await?;
         Ok((events, runs))
     }
 

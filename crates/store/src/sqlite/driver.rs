@@ -112,7 +112,7 @@ impl Driver for Sqlite {
                     if events == at_once {
                         return Ok((events, 0));
                     }
-                    Ok((events, some(sql!("prune_runs")).execute(connection).await?.rows_affected()))
+                    Ok((events, some(both_sql!("prune_runs")).execute(connection).await?.rows_affected()))
                 }
                 .boxed()
             });
