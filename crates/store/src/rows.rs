@@ -22,7 +22,7 @@ pub(crate) use emit::{
     task_rows, window_tasks,
 };
 pub(crate) use handle::{
-    BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, ScheduleBodyRow,
+    BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, PolicyBody, ScheduleBody,
     ShardPolicyRow, SpecKey, SpecRecord, TokenRecord, group_by_shard, message_rows, read_spec, run_rows,
     shard_keys, skipped_rows,
 };
@@ -40,7 +40,17 @@ use crate::columns::{Row as _, Table};
 use crate::corrupt::CorruptRow;
 
 /// The tables whose columns statements have by placeholders.
-pub(crate) const TABLES: &[Table] = &[RunRow::TABLE];
+pub(crate) const TABLES: &[Table] = &[
+    RunRow::TABLE,
+    SkippedRow::TABLE,
+    BatchRecord::TABLE,
+    TokenRecord::TABLE,
+    HistoryRecord::TABLE,
+    EventKey::TABLE,
+    MessageRow::TABLE,
+    PolicyBody::TABLE,
+    ScheduleBody::TABLE,
+];
 
 /// A count as a column. Indexes and counts end at ten million; what passes 2³¹ stays there.
 fn int(count: u32) -> i32 {

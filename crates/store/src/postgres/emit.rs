@@ -139,7 +139,7 @@ impl EmitStore for Postgres {
         let mut new = 0;
         let rows = run_rows(runs);
         // Where a transaction of several shards costs more than several transactions, each has its own.
-        let by_shard = self.in_steps.load(Ordering::Relaxed);
+        let by_shard = self.is_distributed.load(Ordering::Relaxed);
         for rows in rows.chunk_by(|a, b| !by_shard || a.shard_id == b.shard_id) {
             let rows: Arc<[RunRow]> = Arc::from(rows);
             let inserted = self
@@ -173,7 +173,7 @@ impl EmitStore for Postgres {
         let tasks = Arc::new(task_rows(tasks)?);
         let (rows, skipped) = (run_rows(runs), Arc::new(skipped_rows(skipped)));
         // Where a transaction of several shards costs more than several transactions, each has its own.
-        let by_shard = self.in_steps.load(Ordering::Relaxed);
+        let by_shard = self.is_distributed.load(Ordering::Relaxed);
         let mut parts: Vec<Arc<[RunRow]>> =
             rows.chunk_by(|a, b| !by_shard || a.shard_id == b.shard_id).map(Arc::from).collect();
         if parts.is_empty() {
@@ -387,8 +387,7 @@ pub(super) async fn insert_skipped(
     skipped: &[SkippedRow],
 ) -> Result<(), Failure> {
     if !skipped.is_empty() {
-        let query =
-            columns!(sqlx::query(sql!("skipped_insert")), skipped; schedule_uid launch_us reason recorded_us);
+        let query = SkippedRow::bind_arrays(sqlx::query(sql!("skipped_insert")), Part::All, skipped.iter());
         query.execute(connection).await?;
     }
     Ok(())

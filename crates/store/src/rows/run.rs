@@ -1,7 +1,5 @@
 //! Runs and skipped triggers.
 
-use serde::Serialize;
-use sqlx::FromRow;
 use tollgate_core::model::{Counts, Run, RunId, Skipped};
 use uuid::Uuid;
 
@@ -125,13 +123,19 @@ fn read_run(row: RunRow) -> Result<Run, (&'static str, String)> {
     })
 }
 
-/// A row of `skipped_triggers`.
-#[derive(Clone, Debug, FromRow, Serialize)]
-pub(crate) struct SkippedRow {
-    pub(crate) schedule_uid: Uuid,
-    pub(crate) launch_us: i64,
-    pub(crate) reason: String,
-    pub(crate) recorded_us: i64,
+row! {
+    /// A row of `skipped_triggers`.
+    SkippedRow of "skipped_triggers" {
+        key {
+            schedule_uid: Uuid,
+            launch_us: i64,
+        }
+        fixed {
+            reason: String,
+            recorded_us: i64,
+        }
+        changing {}
+    }
 }
 
 impl From<&Skipped> for SkippedRow {
