@@ -364,6 +364,7 @@ fn both_drivers_have_the_same_statements_and_use_them() {
                 "windows_lock",
                 "shard_lock",
                 "commit",
+                "fence",
                 "runs_update",
                 "batches_put",
                 "batches_delete",

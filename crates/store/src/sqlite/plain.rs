@@ -122,7 +122,7 @@ fn judged(error: sqlx::Error, commits: &[Commit]) -> Failure {
 }
 
 /// The rows of one sort, with their shards.
-fn rows<'a, T>(commits: &'a [Commit], of: impl Fn(&ChangeRows) -> &Vec<T>) -> Vec<(i32, &'a T)> {
+fn rows<T>(commits: &[Commit], of: impl Fn(&ChangeRows) -> &Vec<T>) -> Vec<(i32, &T)> {
     let mut all = Vec::with_capacity(commits.iter().map(|commit| of(&commit.rows).len()).sum());
     for commit in commits {
         all.extend(of(&commit.rows).iter().map(|row| (commit.fence.shard, row)));
