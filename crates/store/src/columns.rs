@@ -55,6 +55,8 @@ pub(crate) enum Part {
     Key,
     /// What changes.
     Changing,
+    /// Nothing.
+    None,
 }
 
 impl Part {
@@ -64,6 +66,7 @@ impl Part {
             Self::State => group != Group::Fixed && column != SHARD,
             Self::Key => group == Group::Key && column != SHARD,
             Self::Changing => group == Group::Changing,
+            Self::None => false,
         }
     }
 
@@ -220,7 +223,7 @@ impl Table {
     }
 
     /// Each column that changes, as that of a row that `source` names.
-    fn set(&self, source: &str) -> String {
+    pub(crate) fn set(&self, source: &str) -> String {
         joined(self.of(Part::Changing).map(|Column { name, .. }| format!("{name} = {source}.{name}")))
     }
 

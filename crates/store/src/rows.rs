@@ -22,7 +22,7 @@ pub(crate) use emit::{
     scanned, task_keys, window_tasks,
 };
 pub(crate) use handle::{
-    BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, ScheduleBodyRow,
+    BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, PolicyBody, ScheduleBody,
     ShardPolicyRow, SpecKey, SpecRecord, TokenRecord, group_by_shard, message_rows, read_spec, run_rows,
     shard_keys, skipped_rows,
 };
@@ -42,23 +42,29 @@ use crate::corrupt::CorruptRow;
 /// The tables whose columns statements have by placeholders.
 pub(crate) const TABLES: &[Table] = &[
     AuditRow::TABLE,
+    BatchRecord::TABLE,
     ChildRow::TABLE,
     CountRow::TABLE,
+    EventKey::TABLE,
+    HistoryRecord::TABLE,
     KeyRecord::TABLE,
     KeyRow::TABLE,
     MessageRow::TABLE,
     NoticeKey::TABLE,
     NoticeRow::TABLE,
     OutboxRow::TABLE,
+    PolicyBody::TABLE,
     PolicyNew::TABLE,
     PolicyRow::TABLE,
     RunRow::TABLE,
+    ScheduleBody::TABLE,
     ScheduleNew::TABLE,
     ScheduleRow::TABLE,
     SkippedRow::TABLE,
     SpecRow::TABLE,
     TaskKey::TABLE,
     TaskRow::TABLE,
+    TokenRecord::TABLE,
 ];
 
 /// A count as a column. Indexes and counts end at ten million; what passes 2³¹ stays there.

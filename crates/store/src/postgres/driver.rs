@@ -82,7 +82,7 @@ impl Driver for Postgres {
     }
 
     fn splits_by_shard(&self) -> bool {
-        self.in_steps.load(Ordering::Relaxed)
+        self.is_distributed.load(Ordering::Relaxed)
     }
 
     async fn prune_days(&self, before_us: i64, now_us: i64) -> Result<u64, StoreError> {

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
@@ -99,18 +98,7 @@ impl HandleStore for Postgres {
             self.post_rows(shard, messages).await.map_err(CommitError::Failed)?;
         }
         let fence = Fence { shard: i32::from(lease.shard), lease_id: lease.lease_id };
-        let written = rows.is_plain()
-            && !self.in_steps.load(Ordering::Relaxed)
-            && self.commit_plain(fence, Arc::clone(&rows)).await?;
-        if !written {
-            let in_steps = self.in_steps.load(Ordering::Relaxed);
-            self.run_fenced("commit", fence, move |connection| {
-                let rows = Arc::clone(&rows);
-                async move { super::commit::write(connection, fence.shard, &rows, in_steps).await }.boxed()
-            })
-            .await?;
-        }
-        Ok(())
+        self.judge_commit("commit", self.commit_in_line(fence, rows).await)
     }
 
     async fn emitted_runs(

@@ -7,7 +7,7 @@ use crate::corrupt::CorruptRow;
 use crate::failure::Failure;
 use crate::handle::LoadedShard;
 use crate::rows::{
-    Assembly, BatchRecord, HistoryRecord, RunRow, ScheduleBodyRow, ShardPolicyRow, SpecRecord, TokenRecord,
+    Assembly, BatchRecord, HistoryRecord, RunRow, ScheduleBody, ShardPolicyRow, SpecRecord, TokenRecord,
 };
 
 /// How many specs, or runs by their ids, one statement reads.
@@ -38,7 +38,7 @@ pub(super) async fn load(
     let mut assembly = Assembly::new(shard);
     let policies = sqlx::query_as::<_, ShardPolicyRow>(both_sql!("shard_policies_load")).bind(shard);
     assembly.policies(policies.fetch_all(&mut *connection).await?);
-    let schedules = sqlx::query_as::<_, ScheduleBodyRow>(both_sql!("shard_schedules_load")).bind(shard);
+    let schedules = sqlx::query_as::<_, ScheduleBody>(both_sql!("shard_schedules_load")).bind(shard);
     assembly.schedules(schedules.fetch_all(&mut *connection).await?);
     let runs = sqlx::query_as::<_, RunRow>(both_sql!("runs_load")).persistent(false).bind(shard);
     assembly.runs(runs.fetch_all(&mut *connection).await?);

@@ -1,6 +1,6 @@
 //! PostgreSQL, for installations of several processes.
 //!
-//! In: the calls of the four traits. Out: one transaction each, through `run_tx`, `run_fenced` or (for reads of one
+//! In: the calls of the four traits. Out: one transaction each, through `run_tx`, the line of commits or (for reads of one
 //! moment) `run_read`, or a single read, each by the door of its kind (`door`): people, who may ask for much, wait for people alone. Invariants: a dropped future never leaves a transaction half way; the
 //! fence is the first statement of an owner's transaction; statements on hot tables obey the rules that let them be
 //! distributed by shard (`tests/citus_rules.rs`); a statement that is planned once finds its rows by key whatever its
@@ -88,11 +88,9 @@ pub struct Postgres {
     /// For owners' commits.
     recent: Arc<Recent>,
     backlog: Arc<Backlog>,
-    /// Commits take several statements: through a pooler, and where the server does not take the one.
-    in_steps: Arc<AtomicBool>,
-    /// Those that take one look up one row at a time: the server does not take a statement for many.
-    one_by_one: Arc<AtomicBool>,
-    /// Owners' commits that take one.
+    /// The server refuses statements that name several shards, as Citus does: each shard has its own.
+    is_distributed: Arc<AtomicBool>,
+    /// Owners' commits that wait.
     line: Arc<Line>,
     installation: Installation,
     corruption: Arc<Corruption>,
@@ -114,10 +112,9 @@ impl Postgres {
                 return Err(error);
             }
         };
-        let (one_by_one, corruption) = (Arc::default(), Arc::default());
+        let (is_distributed, corruption) = (Arc::default(), Arc::default());
         let recent = Arc::new(Recent::new(has_own_commits));
         let backlog = Arc::default();
-        let in_steps = Arc::new(AtomicBool::new(work.pooled));
         let line = Arc::new(Line::new(LANES_MAX));
         let store = Self {
             pulse,
@@ -126,8 +123,7 @@ impl Postgres {
             people,
             recent,
             backlog,
-            in_steps,
-            one_by_one,
+            is_distributed,
             line,
             installation,
             corruption,

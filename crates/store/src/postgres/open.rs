@@ -64,6 +64,12 @@ pub(super) const READ_POOLED: &str =
 /// What a single statement of people may take: the server ends it before it is given up here.
 const PEOPLE: [(&str, &str); 1] = [("statement_timeout", "10s")];
 
+/// How a transaction begins on a server that cannot plan for any values at once what goes to its nodes.
+pub(super) const BEGIN_DISTRIBUTED: &str = "BEGIN; SET LOCAL plan_cache_mode = auto";
+
+/// What connections for commits ask for: one plan for any values, as they carry few statements again and again.
+const COMMITS: [(&str, &str); 1] = [("plan_cache_mode", "force_generic_plan")];
+
 /// In a URL: what stands between the service and the server.
 const POOLER: &str = "pooler";
 
@@ -121,8 +127,9 @@ pub(super) async fn connect(url: &str, connections_max: u32) -> Result<Connected
         Door { pool, place: Arc::clone(&place), pooled, for_people, backends: Arc::clone(&backends) }
     };
     let work = door(places.work, &options, false);
-    let own = |places: u32| if places > 0 { door(places, &options, false) } else { work.clone() };
-    let (pulse, commits) = (own(places.pulse), own(places.commits));
+    let own = |places: u32, options| if places > 0 { door(places, options, false) } else { work.clone() };
+    let for_commits = if pooled { options.clone() } else { options.clone().options(COMMITS) };
+    let (pulse, commits) = (own(places.pulse, &options), own(places.commits, &for_commits));
     let people = door(places.people, people.as_ref().unwrap_or(&options), true);
     let mut pools = vec![work.pool.clone(), people.pool.clone()];
     if places.pulse > 0 {

@@ -1,5 +1,5 @@
 -- batches_list: batches of a run.
-SELECT run_id, first_idx, events, acquired_us, gone, held, delivered_us
+SELECT {token_batches}
 FROM token_batches
 WHERE shard_id = $1 AND run_id = $2 AND first_idx > $3
 ORDER BY first_idx

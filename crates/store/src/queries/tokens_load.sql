@@ -1,5 +1,5 @@
 -- tokens_load: the tokens of a shard's unfinished runs.
-SELECT run_id, idx, state, attempt, failures, checks, due_us, acquired_us, delivered_us, heartbeat_ttl_ms, message
+SELECT {tokens}
 FROM tokens
 WHERE shard_id = $1
 ORDER BY run_id, idx

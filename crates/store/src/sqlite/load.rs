@@ -10,7 +10,7 @@ use crate::corrupt::CorruptRow;
 use crate::failure::Failure;
 use crate::handle::LoadedShard;
 use crate::rows::{
-    Assembly, BatchRecord, HistoryRecord, RunRow, ScheduleBodyRow, ShardPolicyRow, SpecKey, SpecRecord,
+    Assembly, BatchRecord, HistoryRecord, RunRow, ScheduleBody, ShardPolicyRow, SpecKey, SpecRecord,
     TokenRecord, json,
 };
 
@@ -36,7 +36,7 @@ pub(super) async fn load(
     let policies = note(&mut assembly, decoded::<ShardPolicyRow>("shard_policies", shard, &rows));
     assembly.policies(policies);
     let rows = sqlx::query(both_sql!("shard_schedules_load")).bind(shard).fetch_all(&mut *connection).await?;
-    let schedules = note(&mut assembly, decoded::<ScheduleBodyRow>("shard_schedules", shard, &rows));
+    let schedules = note(&mut assembly, decoded::<ScheduleBody>("shard_schedules", shard, &rows));
     assembly.schedules(schedules);
     let rows = sqlx::query(both_sql!("runs_load")).bind(shard).fetch_all(&mut *connection).await?;
     let runs = runs_of(&mut assembly, shard, &rows);

@@ -1,5 +1,5 @@
 -- history_dead_some: some dead events of a run, by index.
-SELECT run_id, idx, events, outcome, attempt, acquired_us, delivered_us, finished_us, message
+SELECT {event_history}
 FROM event_history
 WHERE shard_id = $1 AND run_id = $2 AND outcome = 'DEAD' AND idx IN (SELECT value FROM json_each($4))
 ORDER BY idx

@@ -1,7 +1,7 @@
 -- history_list: the done queue of a run, from the row that covers an index on. Rows do not overlap, so that
 -- row is the last that begins
 -- at the index or before it.
-SELECT run_id, idx, events, outcome, attempt, acquired_us, delivered_us, finished_us, message
+SELECT {event_history}
 FROM event_history
 WHERE shard_id = $1 AND run_id = $2
     AND idx >= coalesce(

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use tollgate_core::handle::change::ShardSchedule;
-use tollgate_core::model::{Counts, RunKind, RunState};
+use tollgate_core::model::{RunKind, RunState};
 
 use super::*;
 
@@ -21,14 +21,8 @@ fn run(launch_us: i64) -> Run {
         priority: 5,
         kind: RunKind::Backfill,
         state: RunState::Emitted,
-        reason: String::new(),
-        cursor: 0,
-        counts: Counts::default(),
-        cursor_in: None,
-        cursor_out: None,
         emitted_us: launch_us,
-        started_us: None,
-        finished_us: None,
+        ..Run::default()
     }
 }
 
