@@ -6,7 +6,7 @@ use tollgate_core::handle::change::{HistoryRow, Outcome, TokenRow};
 use tollgate_core::model::{Run, RunId, RunState, Skipped};
 use uuid::Uuid;
 
-use super::{Ask, Driver, Statement, Whom, own_sql, sql};
+use super::{Ask, Driver, Statement, Whom, sql};
 use crate::StoreError;
 use crate::history::{
     HistoryStore, PRUNE_AT_ONCE, PRUNE_SPARE_US, Pruned, RetentionStore, RunFilter, prunes_specs_of,
@@ -133,7 +133,7 @@ impl<D: Driver> HistoryStore for D {
         outcome: Option<Outcome>,
         limit: u32,
     ) -> Result<Vec<HistoryRow>, StoreError> {
-        let ask = Ask::new(own_sql!("history_list"))
+        let ask = Ask::new(sql!("history_list"))
             .bind(i32::from(shard))
             .bind(run.0)
             .bind(i32::try_from(from_index).unwrap_or(i32::MAX))

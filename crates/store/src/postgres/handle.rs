@@ -126,7 +126,7 @@ impl HandleStore for Postgres {
             let (shard, ids) = (i32::from(shard), untaken.unfit.clone());
             self.work
                 .run_quick("pass_over", move |connection| {
-                    let query = sqlx::query(sql!("runs_pass_over")).bind(shard).bind(ids.clone());
+                    let query = sqlx::query(both_sql!("runs_pass_over")).bind(shard).bind(ids.clone());
                     async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
                 })
                 .await?;
@@ -185,7 +185,7 @@ impl HandleStore for Postgres {
         self.work
             .run_quick("post_under", move |connection| {
                 let messages = Arc::clone(&messages);
-                let query = sqlx::query(sql!("shard_share")).bind(shard).bind(lease_id);
+                let query = sqlx::query(both_sql!("shard_share")).bind(shard).bind(lease_id);
                 async move {
                     if query.fetch_optional(&mut *connection).await?.is_none() {
                         return Ok(Posted::ElsewhereNow);
@@ -206,7 +206,7 @@ impl HandleStore for Postgres {
         limit: u32,
     ) -> Result<Vec<HistoryRow>, StoreError> {
         let statement =
-            if indexes.is_empty() { both_sql!("history_dead") } else { sql!("history_dead_some") };
+            if indexes.is_empty() { both_sql!("history_dead") } else { both_sql!("history_dead_some") };
         let query = sqlx::query_as::<_, HistoryRecord>(statement)
             .bind(i32::from(shard))
             .bind(run.0)

@@ -50,7 +50,7 @@ pub(super) async fn load(
     assembly.batches(batches.fetch_all(&mut *connection).await?);
     for (number, (run, first, limit)) in assembly.doubtful().into_iter().enumerate() {
         let ended =
-            sqlx::query_as::<_, HistoryRecord>(sql!("history_list")).bind(shard).bind(run).bind(first);
+            sqlx::query_as::<_, HistoryRecord>(both_sql!("history_list")).bind(shard).bind(run).bind(first);
         let ended = ended.bind(None::<&str>).bind(limit);
         assembly.ended(number, &ended.fetch_all(&mut *connection).await?);
     }

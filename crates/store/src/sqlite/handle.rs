@@ -110,7 +110,7 @@ impl HandleStore for Sqlite {
         if !untaken.unfit.is_empty() {
             let ids = json(&untaken.unfit)?;
             self.run_tx("pass_over", move |connection| {
-                let query = sqlx::query(sql!("runs_pass_over")).bind(id).bind(ids.clone());
+                let query = sqlx::query(both_sql!("runs_pass_over")).bind(id).bind(ids.clone());
                 async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
             })
             .await?;
@@ -167,7 +167,7 @@ impl HandleStore for Sqlite {
         let messages = Arc::new(message_rows(std::slice::from_ref(message))?);
         self.run_tx("post_under", move |connection| {
             let messages = Arc::clone(&messages);
-            let query = sqlx::query(sql!("shard_share")).bind(shard).bind(lease_id);
+            let query = sqlx::query(both_sql!("shard_share")).bind(shard).bind(lease_id);
             async move {
                 if query.fetch_optional(&mut *connection).await?.is_none() {
                     return Ok(Posted::ElsewhereNow);
@@ -188,7 +188,7 @@ impl HandleStore for Sqlite {
         limit: u32,
     ) -> Result<Vec<HistoryRow>, StoreError> {
         let statement =
-            if indexes.is_empty() { both_sql!("history_dead") } else { sql!("history_dead_some") };
+            if indexes.is_empty() { both_sql!("history_dead") } else { both_sql!("history_dead_some") };
         let query = sqlx::query_as::<_, HistoryRecord>(statement)
             .bind(i32::from(shard))
             .bind(run.0)

@@ -51,7 +51,7 @@ pub(super) async fn load(
     let batches = batches_of(&mut assembly, shard, &rows);
     assembly.batches(batches);
     for (number, (run, first, limit)) in assembly.doubtful().into_iter().enumerate() {
-        let query = sqlx::query(sql!("history_list")).bind(shard).bind(run).bind(first);
+        let query = sqlx::query(both_sql!("history_list")).bind(shard).bind(run).bind(first);
         let rows = query.bind(None::<&str>).bind(limit).fetch_all(&mut *connection).await?;
         let ended = note(&mut assembly, decoded::<HistoryRecord>("event_history", shard, &rows));
         assembly.ended(number, &ended);

@@ -97,7 +97,7 @@ async fn plans_made_on_an_empty_table_look_up_by_key() {
         ("specs_by_keys", include_str!("../../src/postgres/queries/specs_by_keys.sql")),
         ("runs_emitted", include_str!("../../src/queries/runs_emitted.sql")),
         ("tokens_list", include_str!("../../src/queries/tokens_list.sql")),
-        ("history_list", include_str!("../../src/postgres/queries/history_list.sql")),
+        ("history_list", include_str!("../../src/queries/history_list.sql")),
         ("scan", include_str!("../../src/postgres/queries/scan.sql")),
     ];
     let place = Place::postgres().await;

@@ -10,6 +10,6 @@ WHERE shard_id = $1 AND run_id = $2
         $3
     )
     AND idx + events > $3
-    AND ($4 IS NULL OR outcome = $4)
+    AND (CAST($4 AS text) IS NULL OR outcome = $4)
 ORDER BY idx, finished_us
 LIMIT $5
