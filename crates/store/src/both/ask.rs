@@ -20,12 +20,12 @@ use crate::rows::json;
 type Composed = LazyLock<Cow<'static, str>>;
 
 /// A statement's text for each database, composed at its first use.
-pub(crate) struct Texts {
+pub(crate) struct TextPair {
     postgres: Composed,
     sqlite: Composed,
 }
 
-impl Texts {
+impl TextPair {
     pub(crate) const fn new(postgres: fn() -> Cow<'static, str>, sqlite: fn() -> Cow<'static, str>) -> Self {
         Self { postgres: LazyLock::new(postgres), sqlite: LazyLock::new(sqlite) }
     }
@@ -33,13 +33,13 @@ impl Texts {
 
 /// A statement, whichever database it is for.
 #[derive(Clone, Copy)]
-pub(crate) struct Statement(pub(crate) &'static Texts);
+pub(crate) struct Statement(pub(crate) &'static TextPair);
 
 /// A statement, from its text for PostgreSQL and for SQLite.
 macro_rules! statement {
     ($postgres:expr, $sqlite:expr) => {{
         use $crate::columns::{Dialect, compose};
-        static TEXTS: $crate::both::Texts = $crate::both::Texts::new(
+        static TEXTS: $crate::both::TextPair = $crate::both::TextPair::new(
             || compose($postgres, Dialect::Postgres),
             || compose($sqlite, Dialect::Sqlite),
         );
@@ -106,25 +106,25 @@ pub(crate) trait Engine: Database {
     /// Its text.
     fn text(statement: Statement) -> &'static str;
     /// Binds a value.
-    fn bind<V: Value>(query: Asked<Self>, value: V) -> Asked<Self>;
+    fn bind<V: Value>(query: EngineQuery<Self>, value: V) -> EngineQuery<Self>;
     /// Binds a set.
-    fn bind_set<T: Element>(query: Asked<Self>, set: &[T]) -> Result<Asked<Self>, StoreError>;
+    fn bind_set<T: Element>(query: EngineQuery<Self>, set: &[T]) -> Result<EngineQuery<Self>, StoreError>;
     /// Has it planned for its values, where plans are kept.
-    fn anew(query: Asked<Self>) -> Asked<Self>;
+    fn anew(query: EngineQuery<Self>) -> EngineQuery<Self>;
     /// Carries it out, and answers with its rows.
     fn rows<R: Readable>(
         connection: &mut Self::Connection,
-        query: Asked<Self>,
+        query: EngineQuery<Self>,
     ) -> impl Future<Output = Result<Vec<R>, sqlx::Error>> + Send;
     /// Carries it out, and answers how many rows it changed.
     fn execute(
         connection: &mut Self::Connection,
-        query: Asked<Self>,
+        query: EngineQuery<Self>,
     ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
 }
 
 /// A statement as sqlx has it.
-pub(crate) type Asked<DB> = Query<'static, DB, <DB as Database>::Arguments>;
+pub(crate) type EngineQuery<DB> = Query<'static, DB, <DB as Database>::Arguments>;
 
 impl Engine for Sqlite {
     fn text(statement: Statement) -> &'static str {
@@ -186,7 +186,7 @@ impl Engine for Postgres {
 }
 
 /// A statement with its values.
-pub(crate) struct Ask<DB: Engine>(Asked<DB>);
+pub(crate) struct Ask<DB: Engine>(EngineQuery<DB>);
 
 impl<DB: Engine> Ask<DB> {
     /// The statement, without values as yet.
@@ -210,7 +210,7 @@ impl<DB: Engine> Ask<DB> {
     }
 
     /// For a driver.
-    pub(crate) fn into_query(self) -> Asked<DB> {
+    pub(crate) fn into_query(self) -> EngineQuery<DB> {
         self.0
     }
 }

@@ -11,7 +11,7 @@ use tollgate_core::plan::message_ids;
 use uuid::Uuid;
 
 use super::plan::hold_policies;
-use super::{Ask, Driver, Engine, Found, Tx, Whom, forget_skipped, insert_runs, insert_skipped, only, sql};
+use super::{Ask, Driver, Engine, Exists, Tx, Whom, forget_skipped, insert_runs, insert_skipped, only, sql};
 use crate::batch::judge_policies;
 use crate::emit::{Checkpoint, ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
 use crate::failure::Failure;
@@ -189,13 +189,13 @@ impl<D: Driver> EmitStore for D {
 
     async fn is_unheard(&self, schedule_uid: Uuid, shards: &[u16]) -> Result<bool, StoreError> {
         let ask = Ask::new(sql!("outbox_has")).bind(schedule_uid);
-        if !self.rows::<Found>(Whom::Roles, ask).await?.is_empty() {
+        if !self.rows::<Exists>(Whom::Roles, ask).await?.is_empty() {
             return Ok(true);
         }
         let ids = message_ids(schedule_uid);
         for shard in shards {
             let ask = Ask::new(sql!("inbox_has")).bind(i32::from(*shard)).bind(*ids.start()).bind(*ids.end());
-            if !self.rows::<Found>(Whom::Roles, ask).await?.is_empty() {
+            if !self.rows::<Exists>(Whom::Roles, ask).await?.is_empty() {
                 return Ok(true);
             }
         }
@@ -263,12 +263,12 @@ impl<D: Driver> EmitStore for D {
     }
 }
 
-/// What one transaction of an emission writes.
-type Part = (Arc<[RunRow]>, Arc<Vec<SkippedRow>>);
+/// What one transaction of an emission writes: runs, and what was skipped.
+type Emission = (Arc<[RunRow]>, Arc<Vec<SkippedRow>>);
 
 /// The transactions of an emission: one, or one for each shard. The last has what was skipped.
-fn parts(runs: Vec<RunRow>, skipped: &Arc<Vec<SkippedRow>>, by_shard: bool) -> Vec<Part> {
-    let mut parts: Vec<Part> = runs
+fn parts(runs: Vec<RunRow>, skipped: &Arc<Vec<SkippedRow>>, by_shard: bool) -> Vec<Emission> {
+    let mut parts: Vec<Emission> = runs
         .chunk_by(|a, b| !by_shard || a.shard_id == b.shard_id)
         .map(|rows| (Arc::from(rows), Arc::default()))
         .collect();
@@ -332,6 +332,6 @@ async fn hold_tasks<DB: Engine>(
     lease_id: Uuid,
     tasks: &[TaskKey],
 ) -> Result<bool, Failure> {
-    let held: Vec<Found> = tx.rows(Ask::new(sql!("tasks_hold")).bind(lease_id).set(tasks)?).await?;
+    let held: Vec<Exists> = tx.rows(Ask::new(sql!("tasks_hold")).bind(lease_id).set(tasks)?).await?;
     Ok(held.len() == tasks.len())
 }

@@ -13,7 +13,7 @@ mod plan;
 mod quota;
 mod seal;
 
-pub(crate) use ask::{Ask, Engine, Statement, Texts, Tx, own_sql, sql, statement};
+pub(crate) use ask::{Ask, Engine, Statement, TextPair, Tx, own_sql, sql, statement};
 pub(crate) use history::prune_table;
 
 use futures::future::BoxFuture;
@@ -51,9 +51,9 @@ impl<T> Readable for T where
 }
 
 /// A row of which only that it is there matters.
-pub(crate) struct Found;
+pub(crate) struct Exists;
 
-impl<'r, R: Row> FromRow<'r, R> for Found {
+impl<'r, R: Row> FromRow<'r, R> for Exists {
     fn from_row(_row: &'r R) -> Result<Self, sqlx::Error> {
         Ok(Self)
     }
