@@ -80,11 +80,7 @@ impl ScheduleMaster {
         let runs: Vec<Run> = launches
             .iter()
             .filter(|launch_us| !taken.contains(launch_us))
-            .map(|launch_us| Run {
-                priority,
-                asked_by: Some(actor.clone()),
-                ..self.run(&schedule, *launch_us, RunKind::Backfill, now_us)
-            })
+            .map(|launch_us| Run { priority, ..self.run(&schedule, *launch_us, RunKind::Backfill, now_us) })
             .collect();
         let mut created = 0;
         if !runs.is_empty() {

@@ -196,9 +196,6 @@ pub struct Run {
     pub started_us: Option<i64>,
     /// When its last event ended.
     pub finished_us: Option<i64>,
-    /// Who asked for it, where no timing made it.
-    #[serde(default)]
-    pub asked_by: Option<String>,
 }
 
 /// Why a trigger made no run.

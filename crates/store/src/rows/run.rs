@@ -40,7 +40,6 @@ row! {
             cursor_out: Option<String>,
             started_us: Option<i64>,
             finished_us: Option<i64>,
-            asked_by: Option<String>,
         }
     }
 }
@@ -73,7 +72,6 @@ impl From<&Run> for RunRow {
             emitted_us: run.emitted_us,
             started_us: run.started_us,
             finished_us: run.finished_us,
-            asked_by: run.asked_by.as_deref().map(text),
         }
     }
 }
@@ -122,7 +120,6 @@ fn read_run(row: RunRow) -> Result<Run, (&'static str, String)> {
         emitted_us: row.emitted_us,
         started_us: row.started_us,
         finished_us: row.finished_us,
-        asked_by: row.asked_by,
     })
 }
 
