@@ -8,10 +8,11 @@
 //! | --- | --- |
 //! | `{runs}` | all columns |
 //! | `{runs.set new}` | `state = new.state, …`, for each column that changes |
-//! | `{runs.rows $2}` | the table `new` of the rows that are bound from `$2` on: an array a column in PostgreSQL, one JSON text in SQLite |
+//! | `{runs.rows $2}` | the table `new` of rows bound from `$2` on: PostgreSQL: an array a column; SQLite: one JSON text |
 //! | `{in uuid $1}` | `= ANY($1::uuid[])` in PostgreSQL, `IN (SELECT … FROM json_each($1))` in SQLite |
-//! | `{postgres FOR UPDATE}`, `{sqlite INDEXED BY x}` | words that only one of them has, or needs: SQLite has one writer and locks no rows, PostgreSQL takes no hints |
-//! | `{runs.unnest state}` | arrays as columns, the shard's before them, out of parameters of their own. After `.unnest` stands a [`Part`] in small letters |
+//! | `{postgres FOR UPDATE}` | words of PostgreSQL alone: SQLite has one writer, and locks no rows |
+//! | `{sqlite INDEXED BY x}` | words of SQLite alone: PostgreSQL takes no hints |
+//! | `{runs.unnest state}` | the columns of a [`Part`] as arrays, the shard's first, from parameters of their own |
 
 use std::borrow::Cow;
 use std::iter::from_fn;
