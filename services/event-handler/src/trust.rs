@@ -33,7 +33,7 @@ impl Trust {
 
     /// The number of lapses so far: what is decided now holds as long as it stays the same.
     pub(crate) fn lapses(&self) -> u64 {
-        self.trust.lapses(self.clock.stops())
+        self.trust.lapses()
     }
 
     /// What to think of a lease that was taken after so many lapses.

@@ -55,29 +55,32 @@ impl Trust {
     /// A heartbeat has been written, by a call that began at `began_us`, after so many `stops`. True where trust had ended before.
     pub fn renew(&self, began_us: i64, stops: u64, now_us: i64) -> bool {
         let until_us = self.until_us.load(SeqCst);
-        if now_us > until_us {
+        let had_ended = now_us > until_us || self.is_old(stops, until_us);
+        if had_ended {
             // Before the new term, so that whoever sees the term sees the lapse.
             self.lapses.fetch_add(1, SeqCst);
         }
         self.stops.fetch_max(stops, SeqCst);
         self.until_us.fetch_max(began_us.saturating_add(self.term_us), SeqCst);
-        now_us > until_us && until_us > i64::MIN
+        had_ended && until_us > i64::MIN
+    }
+
+    /// Whether the last heartbeat is from before the machine stood still: it may be older than the clock says.
+    fn is_old(&self, stops: u64, until_us: i64) -> bool {
+        until_us < i64::MAX && self.stops.load(SeqCst) < stops
     }
 
     /// The number of lapses so far: what is decided now holds as long as it stays the same.
-    pub fn lapses(&self, stops: u64) -> u64 {
-        // A machine that stood still did not see its trust end.
-        self.lapses.load(SeqCst) + stops
+    pub fn lapses(&self) -> u64 {
+        self.lapses.load(SeqCst)
     }
 
     /// What to think of a lease that was taken after so many lapses.
     pub fn standing(&self, lapses: u64, stops: u64, now_us: i64) -> Standing {
         let until_us = self.until_us.load(SeqCst);
-        // A heartbeat from before the machine stood still may be older than its clock says.
-        let is_old = self.stops.load(SeqCst) != stops && until_us < i64::MAX;
-        if self.lapses(stops) != lapses {
+        if self.lapses() != lapses {
             Standing::Lapsed
-        } else if is_old || now_us > until_us {
+        } else if self.is_old(stops, until_us) || now_us > until_us {
             Standing::Ended
         } else {
             Standing::Holds
@@ -104,13 +107,13 @@ mod tests {
         let trust = Trust::new(6_000, false);
         assert_eq!(trust.standing(0, 0, 0), Standing::Ended, "before the first heartbeat");
         assert!(!trust.renew(0, 0, 0));
-        let before = trust.lapses(0);
+        let before = trust.lapses();
         assert_eq!(trust.standing(before, 0, 5_500_000), Standing::Holds);
         assert_eq!(trust.standing(before, 0, 5_500_001), Standing::Ended);
         // Frozen meanwhile: the heartbeat succeeds, and what was decided before stays undone.
         assert!(trust.renew(5_500_001, 0, 5_500_001));
         assert_eq!(trust.standing(before, 0, 5_500_001), Standing::Lapsed);
-        let after = trust.lapses(0);
+        let after = trust.lapses();
         assert_eq!(trust.standing(after, 0, 11_000_001), Standing::Holds);
         // A heartbeat that was written slowly counts from its beginning.
         assert!(!trust.renew(6_000_000, 0, 11_000_000));
@@ -122,15 +125,19 @@ mod tests {
     fn a_machine_that_may_have_stood_still_trusts_nothing_that_it_decided_before() {
         let trust = Trust::new(6_000, false);
         trust.renew(0, 0, 0);
-        let before = trust.lapses(0);
+        let before = trust.lapses();
         assert!(trust.may_send(before, 0, 1));
-        assert_eq!(trust.standing(before, 1, 1), Standing::Lapsed);
-        // Nor anything later, before a heartbeat that began since: others may have seen none for long.
-        assert_eq!(trust.standing(before + 1, 1, 1), Standing::Ended);
+        // Nor anything at all, before a heartbeat that began since: others may have seen none for long.
+        assert_eq!(trust.standing(before, 1, 1), Standing::Ended);
         trust.renew(1, 0, 2);
-        assert!(!trust.may_send(before + 1, 1, 2), "it was under way when the machine stood still");
-        trust.renew(2, 1, 3);
-        assert!(trust.may_send(before + 1, 1, 3), "it is loaded anew once");
+        assert_eq!(
+            trust.standing(before, 1, 2),
+            Standing::Ended,
+            "it was under way when the machine stood still"
+        );
+        assert!(trust.renew(2, 1, 3));
+        assert_eq!(trust.standing(before, 1, 3), Standing::Lapsed);
+        assert!(trust.may_send(trust.lapses(), 1, 3), "it is loaded anew once");
     }
 
     #[test]

@@ -100,7 +100,7 @@ impl World {
     }
 
     pub(crate) fn lapses(&self, slot: usize) -> u64 {
-        self.processes[slot].trust.lapses(self.processes[slot].stops)
+        self.processes[slot].trust.lapses()
     }
 
     pub(crate) fn start(&mut self, slot: usize) {
