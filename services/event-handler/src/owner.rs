@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tollgate_clock::Clock;
+use tollgate_clock::{Clock, instant_now};
 use tollgate_core::handle::change::Changes;
 use tollgate_core::model::Sent;
 use tollgate_core::own::{self, DeliveryKey, Kept, Left, News, Next, Standing, TakenIn, Wake, Why};
@@ -318,7 +318,7 @@ fn answer_all(callers: Vec<Caller>) {
 /// The instant at which the monotonic clock shows this.
 fn instant(clock: &Clock, at_us: i64) -> Instant {
     let left_us = at_us.saturating_sub(clock.mono_us());
-    Instant::now() + Duration::from_micros(u64::try_from(left_us).unwrap_or_default())
+    instant_now() + Duration::from_micros(u64::try_from(left_us).unwrap_or_default())
 }
 
 async fn sleep(shared: &Shared, wake: Wake) {

@@ -7,7 +7,8 @@ use tollgate_core::handle::{Context, Needs, State};
 use tollgate_core::model::SECOND_US;
 use tollgate_core::own::{Ask, News, Page, READ_MAX, Setup};
 use tollgate_metrics::Role;
-use tollgate_store::{Store, StoreError};
+use tollgate_store::StoreError;
+use tollgate_store::handle::HandleStore;
 use uuid::Uuid;
 
 use super::{Life, Owner, ReadTask};
@@ -107,7 +108,7 @@ pub(super) async fn wait_to_try(failures: usize) {
 }
 
 /// Emitted runs are read before messages, so that what a run needs is among the messages.
-async fn read_news(store: &dyn Store, shard: u16, ask: Ask) -> Result<News, StoreError> {
+async fn read_news(store: &dyn HandleStore, shard: u16, ask: Ask) -> Result<News, StoreError> {
     let Ask { part, except, again, specs } = ask;
     let mended = !specs.is_empty() && !readable_specs(store, shard, &specs).await?.is_empty();
     let mut untaken = store.emitted_runs(shard, i64::MIN..part.recent_us.end, part.runs_max).await?;
@@ -157,7 +158,7 @@ async fn read_news(store: &dyn Store, shard: u16, ask: Ask) -> Result<News, Stor
     })
 }
 
-async fn read_context(store: &dyn Store, shard: u16, control: &Control) -> Result<Context, StoreError> {
+async fn read_context(store: &dyn HandleStore, shard: u16, control: &Control) -> Result<Context, StoreError> {
     let needs = Needs::of(control);
     let mut context = Context::default();
     if !needs.runs.is_empty() {
