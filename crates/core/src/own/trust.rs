@@ -55,7 +55,7 @@ impl Trust {
     /// A heartbeat has been written, by a call that began at `began_us`, after so many `stops`. True where trust had ended before.
     pub fn renew(&self, began_us: i64, stops: u64, now_us: i64) -> bool {
         let until_us = self.until_us.load(SeqCst);
-        let had_ended = now_us > until_us || self.is_old(stops, until_us);
+        let had_ended = now_us > until_us || self.is_old(stops);
         if had_ended {
             // Before the new term, so that whoever sees the term sees the lapse.
             self.lapses.fetch_add(1, SeqCst);
@@ -66,8 +66,8 @@ impl Trust {
     }
 
     /// Whether the last heartbeat is from before the machine stood still: it may be older than the clock says.
-    fn is_old(&self, stops: u64, until_us: i64) -> bool {
-        until_us < i64::MAX && self.stops.load(SeqCst) < stops
+    fn is_old(&self, stops: u64) -> bool {
+        self.stops.load(SeqCst) < stops
     }
 
     /// The number of lapses so far: what is decided now holds as long as it stays the same.
@@ -80,7 +80,7 @@ impl Trust {
         let until_us = self.until_us.load(SeqCst);
         if self.lapses() != lapses {
             Standing::Lapsed
-        } else if self.is_old(stops, until_us) || now_us > until_us {
+        } else if self.is_old(stops) || now_us > until_us {
             Standing::Ended
         } else {
             Standing::Holds

@@ -42,7 +42,7 @@ pub(crate) const BUGS: &[Planted] = &[
     Planted {
         name: "NoTrust",
         breaks: "An owner that no longer trusts its lease goes on.",
-        edits: &[edit("own/trust.rs", "self.is_old(stops, until_us) || now_us > until_us", "false")],
+        edits: &[edit("own/trust.rs", "self.is_old(stops) || now_us > until_us", "false")],
     },
     Planted {
         name: "LapseUnnoticed",
@@ -52,16 +52,12 @@ pub(crate) const BUGS: &[Planted] = &[
     Planted {
         name: "StandstillUnnoticed",
         breaks: "A machine that stood still goes on where it was.",
-        edits: &[edit("own/trust.rs", "until_us < i64::MAX && self.stops.load(SeqCst) < stops", "false")],
+        edits: &[edit("own/trust.rs", "self.stops.load(SeqCst) < stops", "false")],
     },
     Planted {
         name: "StandstillIsNoLapse",
         breaks: "A lease that was taken anew before the first heartbeat since the machine stood still is trusted.",
-        edits: &[edit(
-            "own/trust.rs",
-            "let had_ended = now_us > until_us || «self.is_old(stops, until_us)»;",
-            "false",
-        )],
+        edits: &[edit("own/trust.rs", "let had_ended = now_us > until_us || «self.is_old(stops)»;", "false")],
     },
     Planted {
         name: "TrustFromTheEnd",
