@@ -77,10 +77,11 @@ impl Trust {
 
     /// What to think of a lease that was taken after so many lapses.
     pub fn standing(&self, lapses: u64, stops: u64, now_us: i64) -> Standing {
-        let until_us = self.until_us.load(SeqCst);
+        // Before the lapses are read: whoever sees the new term sees the lapse.
+        let is_over = self.is_old(stops) || now_us > self.until_us.load(SeqCst);
         if self.lapses() != lapses {
             Standing::Lapsed
-        } else if self.is_old(stops) || now_us > until_us {
+        } else if is_over {
             Standing::Ended
         } else {
             Standing::Holds

@@ -42,7 +42,7 @@ pub(crate) const BUGS: &[Planted] = &[
     Planted {
         name: "NoTrust",
         breaks: "An owner that no longer trusts its lease goes on.",
-        edits: &[edit("own/trust.rs", "self.is_old(stops) || now_us > until_us", "false")],
+        edits: &[edit("own/trust.rs", "self.is_old(stops) || now_us > self.until_us.load(SeqCst)", "false")],
     },
     Planted {
         name: "LapseUnnoticed",
