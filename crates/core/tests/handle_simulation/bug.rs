@@ -8,6 +8,8 @@ use crate::core_bugs;
 pub(crate) enum Bug {
     /// Nothing is broken.
     None,
+    /// A process reads the members before the leases.
+    MembersReadFirst,
     /// A commit asks nobody whether the shard is still its owner's.
     NoFence,
     /// The fence compares the epoch alone, which changes only with the owner.
@@ -75,6 +77,7 @@ pub(crate) enum Bug {
 impl Bug {
     /// All of the world.
     const WORLD: &[Self] = &[
+        Self::MembersReadFirst,
         Self::NoFence,
         Self::EpochOnly,
         Self::UnknownTakenAsFailed,

@@ -8,6 +8,7 @@ use tollgate_core::own::{
     Look, Member, Placement, Report, Settings, Sizes, Standing, Step, Trust, Turns, WallClock,
 };
 
+use crate::bug::Bug;
 use crate::fence::Lease;
 use crate::owner::{ANSWERS_MS, Owner};
 use crate::totals::Seen;
@@ -167,10 +168,14 @@ impl World {
             return;
         }
         let lapses = self.lapses(slot);
-        let leases = (0..SHARDS).map(|shard| self.leases[usize::from(shard)].seen(shard)).collect();
-        let look = Look { began_us: now_us, leases, members: Vec::new() };
+        let (leases, members) = (self.read_leases(), self.members.values().cloned().collect());
+        let look = Look { began_us: now_us, leases, members };
         let way_us = self.way_us();
         self.after(way_us, Event::Look(slot, id, lapses, Box::new(look)));
+    }
+
+    fn read_leases(&self) -> Vec<tollgate_core::own::Lease> {
+        (0..SHARDS).map(|shard| self.leases[usize::from(shard)].seen(shard)).collect()
     }
 
     /// It reads the members after the leases.
@@ -179,7 +184,11 @@ impl World {
             self.beat_later(slot, id);
             return;
         }
-        look.members = self.members.values().cloned().collect();
+        if self.bug == Bug::MembersReadFirst {
+            look.leases = self.read_leases();
+        } else {
+            look.members = self.members.values().cloned().collect();
+        }
         let way_us = self.way_us();
         self.after(way_us, Event::Judge(slot, id, lapses, Box::new(look)));
     }
