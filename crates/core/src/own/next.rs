@@ -9,6 +9,7 @@ use crate::handle::change::Changes;
 use crate::handle::release::Answer;
 
 /// What is to be done next.
+#[expect(clippy::large_enum_variant, reason = "a commit is moved once, which costs less than an allocation")]
 #[derive(Debug)]
 pub enum Next {
     /// These deliveries fall due. They do not wait for the next commit.

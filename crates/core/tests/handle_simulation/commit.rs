@@ -110,7 +110,8 @@ impl World {
                 continue;
             };
             let stored = self.stores[usize::from(at.shard)].tokens.get(&key);
-            let soon = *owner == at.owner && decided_us - heard_us < 3 * SECOND_US;
+            let since_us = decided_us - heard_us;
+            let soon = *owner == at.owner && since_us > 0 && since_us < 3 * SECOND_US;
             let repeats = row.state == TokenState::Acquired
                 && stored.is_some_and(|old| old.attempt < row.attempt)
                 && !self.model.is_called(key, row.attempt - 1);
