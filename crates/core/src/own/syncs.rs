@@ -3,24 +3,26 @@
 //! Each waits for a read that begins after it asked, and then for the commit that records what was read. Commits are
 //! counted by the machine: with another machine, its callers wait for a read again.
 
-use tokio::sync::oneshot;
-
-type Caller = oneshot::Sender<()>;
-
 /// Callers by what they wait for.
-#[derive(Debug, Default)]
-pub(super) struct Syncs {
+#[derive(Debug)]
+pub(super) struct Syncs<C> {
     /// A read to begin.
-    new: Vec<Caller>,
+    new: Vec<C>,
     /// The read under way.
-    reading: Vec<Caller>,
+    reading: Vec<C>,
     /// The commit of this number.
-    committing: Vec<(u64, Caller)>,
+    committing: Vec<(u64, C)>,
 }
 
-impl Syncs {
+impl<C> Default for Syncs<C> {
+    fn default() -> Self {
+        Self { new: Vec::new(), reading: Vec::new(), committing: Vec::new() }
+    }
+}
+
+impl<C> Syncs<C> {
     /// Somebody waits from now on.
-    pub(super) fn asked(&mut self, caller: Caller) {
+    pub(super) fn asked(&mut self, caller: C) {
         self.new.push(caller);
     }
 
@@ -39,12 +41,10 @@ impl Syncs {
         self.committing.extend(self.reading.drain(..).map(|caller| (after, caller)));
     }
 
-    /// So many commits are durable.
-    pub(super) fn durable(&mut self, commits: u64) {
-        for (_, caller) in self.committing.extract_if(.., |(after, _)| *after <= commits) {
-            // A caller that has gone needs no answer.
-            let _gone = caller.send(());
-        }
+    /// So many commits are durable: who is to be answered.
+    pub(super) fn durable(&mut self, commits: u64) -> Vec<C> {
+        let done = self.committing.extract_if(.., |(after, _)| *after <= commits);
+        done.map(|(_, caller)| caller).collect()
     }
 
     /// The machine is gone, and with it what was read and not committed.
@@ -58,44 +58,34 @@ impl Syncs {
 mod tests {
     use super::*;
 
-    fn is_answered(answer: &mut oneshot::Receiver<()>) -> bool {
-        answer.try_recv().is_ok()
-    }
-
     #[test]
     fn a_read_that_begins_later_and_its_commit_are_waited_for() {
-        let (mut syncs, (caller, mut answer)) = (Syncs::default(), oneshot::channel());
+        let mut syncs = Syncs::default();
         syncs.read_begins();
-        syncs.asked(caller);
+        syncs.asked("it");
         syncs.read_ended(0);
-        syncs.durable(9);
-        assert!(!is_answered(&mut answer), "the read began before it asked");
+        assert!(syncs.durable(9).is_empty(), "the read began before it asked");
         syncs.read_begins();
         syncs.read_goes_on();
         syncs.read_begins();
         syncs.read_ended(11);
-        syncs.durable(10);
-        assert!(!is_answered(&mut answer));
-        syncs.durable(11);
-        assert!(is_answered(&mut answer));
+        assert!(syncs.durable(10).is_empty());
+        assert_eq!(syncs.durable(11), ["it"]);
     }
 
     #[test]
     fn numbers_of_a_lost_machine_mean_nothing_to_the_next() {
         // The next machine counts from zero, so that this would be too early for the first caller and never for the second.
         let mut syncs = Syncs::default();
-        let [(first, mut early), (second, mut late)] = [oneshot::channel(), oneshot::channel()];
-        for (caller, after) in [(first, 1), (second, 1_000)] {
+        for (caller, after) in [("early", 1), ("late", 1_000)] {
             syncs.asked(caller);
             syncs.read_begins();
             syncs.read_ended(after);
         }
         syncs.machine_lost();
-        syncs.durable(1);
-        assert!(!is_answered(&mut early), "what it waits for has to be read again");
+        assert!(syncs.durable(1).is_empty(), "what it waits for has to be read again");
         syncs.read_begins();
         syncs.read_ended(2);
-        syncs.durable(2);
-        assert!(is_answered(&mut early) && is_answered(&mut late));
+        assert_eq!(syncs.durable(2), ["early", "late"]);
     }
 }

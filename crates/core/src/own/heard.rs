@@ -3,16 +3,14 @@
 //!
 //! Only deliveries that were taken are kept. All others are made again in any case.
 
-use tollgate_core::model::RunId;
-
-/// A delivery: run, index, attempt.
-type Delivery = (RunId, u32, u32);
+use super::DeliveryKey;
+use crate::model::RunId;
 
 /// Deliveries that were taken.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
-    fresh: Vec<Delivery>,
-    committing: Vec<Delivery>,
+    fresh: Vec<DeliveryKey>,
+    committing: Vec<DeliveryKey>,
 }
 
 impl Heard {
@@ -32,7 +30,7 @@ impl Heard {
     }
 
     /// What the commit under way would have recorded, and what came since. The next commit records it.
-    pub(super) fn unrecorded(&mut self) -> Vec<Delivery> {
+    pub(super) fn unrecorded(&mut self) -> Vec<DeliveryKey> {
         self.committing.append(&mut self.fresh);
         std::mem::swap(&mut self.committing, &mut self.fresh);
         self.fresh.clone()
