@@ -29,11 +29,11 @@ const ERRORS_MAX: usize = 100;
 /// Arguments of `apply`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ApplyArgs {
-    /// A YAML file with policies and schedules, one or many; - means standard input
+    /// A YAML file with any number of policies and schedules; - means standard input
     #[arg(short, long = "file", value_name = "FILE", required = true)]
     files: Vec<String>,
 
-    /// Let the service check everything, and change nothing
+    /// Check everything at the service, and change nothing
     #[arg(long)]
     dry_run: bool,
 }
