@@ -5,9 +5,11 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tollgate_clock::instant_now;
 
 /// A reading may be so old: less than the time between two, so that each page that asks gets a new one.
 const FRESH: Duration = Duration::from_millis(1_500);
@@ -86,9 +88,9 @@ impl Feeds {
         {
             return text.clone();
         }
-        let began = Instant::now();
+        let began = instant_now();
         let text: Arc<str> = read.await.into();
-        feed.read = Some((Instant::now(), began.elapsed(), text.clone()));
+        feed.read = Some((instant_now(), began.elapsed(), text.clone()));
         text
     }
 }

@@ -5,9 +5,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tollgate_clock::instant_now;
 
 use crate::requests::problem::Problem;
 
@@ -55,13 +57,13 @@ impl Forecasts {
             if fresh || entry.making.is_some_and(|since| since.elapsed() < GIVEN_UP) {
                 return known;
             }
-            entry.making = Some(Instant::now());
+            entry.making = Some(instant_now());
             known
         };
         let forecasts = self.clone();
         let making = tokio::spawn(async move {
             let drawn = Arc::new(make.await);
-            let made = Some((Instant::now(), drawn.clone()));
+            let made = Some((instant_now(), drawn.clone()));
             forecasts.0.lock().await.insert(key, Entry { made, making: None });
             drawn
         });

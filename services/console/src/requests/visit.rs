@@ -1,4 +1,4 @@
-//! One request: who asks, in which namespace, and how the answer becomes a page.
+//! One request: who asks, in which namespace, and with which key.
 
 use std::convert::Infallible;
 
