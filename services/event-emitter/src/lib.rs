@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex};
 use tokio_util::sync::CancellationToken;
 use tollgate_clock::Clock;
 use tollgate_core::model::SECOND_US;
+use tollgate_service::wake::Wake;
 use tollgate_store::StoreError;
 use tollgate_store::emit::{EmitStore, Frontier, WindowRow};
 use tollgate_trace::Traces;
@@ -30,10 +31,6 @@ use uuid::Uuid;
 
 pub use service::EmitterService;
 pub use stats::EmitterStats;
-
-/// Called with a shard's number after something was written for its owner, so that an owner in this process looks at
-/// once.
-pub type Wake = Arc<dyn Fn(u16) + Send + Sync>;
 
 /// Tuning of an emitter. All emitters of an installation should agree in the lengths of windows; nothing is lost if
 /// they do not.

@@ -11,7 +11,7 @@ use tollgate_metrics::ReleaseAnswer;
 use tollgate_metrics::trace::Traceparent;
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::{FieldError, v1};
-use tollgate_status::status as store_status;
+use tollgate_service::status::status as store_status;
 use tollgate_store::Store;
 use tollgate_store::handle::Posted;
 use tonic::Status;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_room::{Room, Rooms};
+use tollgate_service::room::{Room, Rooms};
 use tollgate_store::{Asker, Store};
 use tonic::Status;
 

@@ -23,7 +23,6 @@ mod queries;
 mod routes;
 mod service;
 mod trust;
-mod veil;
 
 use std::sync::Arc;
 

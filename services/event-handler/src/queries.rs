@@ -9,7 +9,7 @@ mod status;
 use tollgate_core::model::{Run, RunId, RunSpec, RunState};
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::v1;
-use tollgate_status::status as store_status;
+use tollgate_service::status::status as store_status;
 use tollgate_store::{Store, StoreError};
 use tonic::Status;
 use uuid::Uuid;

@@ -33,6 +33,7 @@ use tollgate_proto::v1::event_handler_service_server::EventHandlerServiceServer;
 use tollgate_proto::v1::schedule_master_service_server::ScheduleMasterServiceServer;
 use tollgate_schedule_master::ScheduleMaster;
 use tollgate_secrets::Keys;
+use tollgate_service::wake::Wake;
 use tollgate_store::Store;
 use tollgate_target::{TargetOptions, Targets};
 use tonic::service::{Routes, RoutesBuilder};
@@ -198,7 +199,7 @@ impl Parts {
         let mut sources = sight::sources(&metrics, &clock, store.clone(), stop.clone());
         let secret = crate::secrets::of_installation(&store, &keys).await?;
         let peers = Peers::with_tls(store.clone(), secret, tls::to_others(config)?);
-        let wake: Arc<dyn Fn(u16) + Send + Sync> = {
+        let wake: Wake = {
             let peers = peers.clone();
             Arc::new(move |shard| peers.wake(shard))
         };

@@ -11,7 +11,7 @@ use tollgate_core::handle::change::{TokenRow, TokenState};
 use tollgate_core::model::{EventRef, Policy, Run, RunSpec, RunState, SECOND_US};
 use tollgate_proto::convert::{self, event, names};
 use tollgate_proto::{FieldError, v1};
-use tollgate_status::status as store_status;
+use tollgate_service::status::status as store_status;
 use tonic::Status;
 use uuid::Uuid;
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tollgate_core::handle::Gauge;
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::v1;
-use tollgate_status::status as store_status;
+use tollgate_service::status::status as store_status;
 use tollgate_store::CorruptRow;
 use tonic::Status;
 use uuid::Uuid;
