@@ -1,9 +1,10 @@
 //! What the service does while its PostgreSQL is away, silent, locked or read-only, and while people ask it for much.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tollgate_harness::proxy::Mode;
 use tollgate_harness::resources::{every, http, policy, soon};
 use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};

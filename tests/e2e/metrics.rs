@@ -9,7 +9,7 @@ use hyper::Request;
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tollgate_harness::proxy::{Mode, Proxy};
+use tollgate_harness::proxy::Mode;
 use tollgate_harness::resources::{http, ms, once, policy, soon};
 use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 use tollgate_proto::v1::{
