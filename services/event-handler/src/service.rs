@@ -16,7 +16,7 @@ use tollgate_service::actor::actor;
 use tollgate_service::redact;
 use tollgate_service::status::status as store_status;
 use tollgate_store::history::RunFilter;
-use tollgate_store::plan::{Audit, PlanWrite};
+use tollgate_store::plan::Audit;
 use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
 
@@ -59,7 +59,7 @@ impl HandlerService {
             action: action.to_owned(),
             difference: serde_json::Value::Object(serde_json::Map::new()),
         };
-        self.shared.people.write_plan(vec![PlanWrite::Note { audit }]).await.map_err(store_status)
+        self.shared.people.note(audit).await.map_err(store_status)
     }
 
     async fn post(&self, shard: u16, control: Control) -> Result<(), Status> {
@@ -375,16 +375,16 @@ impl HandlerService {
                 "launch_time<" => filter.to_us = Some(moment(&term.value)?.saturating_add(1)),
                 "policy" => {
                     let name = names::policy_within("filter", namespace, &term.value)?;
-                    let policy =
-                        self.shared.people.policy(namespace, &name.id).await.map_err(store_status)?;
+                    let policy = self.shared.people.policy_by_name(namespace, &name.id).await;
+                    let policy = policy.map_err(store_status)?;
                     let Some(policy) = policy else { return Ok(None) };
                     filter.policy_uid = Some(policy.uid);
                 }
                 _ => {
                     let name = names::schedule_within("filter", namespace, &term.value)?;
-                    let schedule = self.shared.people.schedule(namespace, &name.id).await;
-                    let Some(schedule) = schedule.map_err(store_status)? else { return Ok(None) };
-                    filter.schedule_uid = Some(schedule.uid);
+                    let uid = self.shared.people.schedule_uid(namespace, &name.id).await;
+                    let Some(uid) = uid.map_err(store_status)? else { return Ok(None) };
+                    filter.schedule_uid = Some(uid);
                 }
             }
         }

@@ -50,7 +50,7 @@ impl Shared {
         let name = names::policy("name", &request.name)?;
         let holders_max = shown("holders_max", request.holders_max)?;
         let waiters_max = shown("waiters_max", request.waiters_max)?;
-        let policy = self.people.policy(&name.namespace, &name.id).await.map_err(store_status)?;
+        let policy = self.people.policy_by_name(&name.namespace, &name.id).await.map_err(store_status)?;
         let policy = policy
             .ok_or_else(|| Status::not_found(format!("name: there is no policy {:?}", request.name)))?;
         let now_us = self.clock.wall_us();
