@@ -22,6 +22,9 @@ mod finish;
 mod forget;
 mod handover;
 mod live;
+#[cfg(test)]
+mod neighbours;
+mod outdated;
 mod places;
 mod queue;
 pub mod release;
@@ -30,6 +33,7 @@ mod runs;
 mod settle;
 mod shard;
 mod steer;
+mod steps;
 #[cfg(test)]
 mod testing;
 mod unsent;

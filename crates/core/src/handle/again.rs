@@ -101,7 +101,7 @@ impl Shard {
 
 /// Those that stand in their queues to be sent again.
 pub(super) fn queued_again<'a>(
-    tokens: impl Iterator<Item = (&'a (RunId, u32), &'a LiveToken)>,
+    tokens: impl Iterator<Item = ((RunId, u32), &'a LiveToken)>,
 ) -> Vec<(RunId, u32)> {
-    tokens.filter(|(_, t)| t.is_queued_again()).map(|(key, _)| *key).collect()
+    tokens.filter(|(_, t)| t.is_queued_again()).map(|(key, _)| key).collect()
 }

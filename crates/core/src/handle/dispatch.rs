@@ -103,7 +103,7 @@ impl Shard {
         run.counts.cancelled += run.events - run.cursor;
         run.cursor = run.events;
         run.finished_us = Some(now.wall_us);
-        self.gone.insert(run.id, (self.pending_commit(), false));
+        self.gone.insert(run.id, self.pending_commit(), false);
         self.changes.runs_changed.push(run);
         self.urgent = true;
     }
@@ -117,8 +117,7 @@ impl Shard {
         let (uid, rule) = (run.row.schedule_uid, run.spec.overlap);
         let scheduled = run.row.kind == RunKind::Scheduled;
         let schedule = self.schedules.entry(uid).or_default();
-        // One will do: a schedule may have a hundred thousand of them, each of which comes here.
-        let Some(other) = schedule.active.iter().copied().find(|r| *r != id).filter(|_| scheduled) else {
+        let Some(other) = schedule.active.other_than(id).filter(|_| scheduled) else {
             self.set_launched(id, now);
             return;
         };
@@ -130,9 +129,10 @@ impl Shard {
             }
             OverlapRule::Skip | OverlapRule::BufferOne => self.skip(id, other, now),
             OverlapRule::CancelOther => {
-                let others: Vec<RunId> = schedule.active.iter().copied().filter(|r| *r != id).collect();
-                for other in others {
-                    self.cancel(other, format!("overlap: the run {id} fell due"), now);
+                for other in schedule.active.not_cancelled() {
+                    if other != id {
+                        self.cancel(other, format!("overlap: the run {id} fell due"), now);
+                    }
                 }
                 self.set_launched(id, now);
             }
@@ -158,7 +158,8 @@ impl Shard {
     pub(super) fn set_launched(&mut self, id: RunId, now: Now) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.launched = true;
-        self.schedules.entry(run.row.schedule_uid).or_default().active.insert(id);
+        let cancelled = run.cancelled;
+        self.schedules.entry(run.row.schedule_uid).or_default().active.insert(id, cancelled);
         self.arm_window(id);
         self.sync_lane(id, now);
     }
@@ -229,9 +230,10 @@ impl Shard {
     /// A schedule that is paused, or whose target asked for a pause, takes no turns: to be called when that changes.
     pub(super) fn park_if_needed(&mut self, uid: Uuid) {
         let parked = self.is_parked(uid);
-        for (policy, queue) in &mut self.queues {
-            if queue.park(uid, parked) && !parked {
-                self.ready.insert(*policy);
+        for policy in self.runs.policies_of(uid) {
+            let queue = self.queues.get_mut(&policy);
+            if queue.is_some_and(|queue| queue.park(uid, parked)) && !parked {
+                self.ready.insert(policy);
             }
         }
     }
@@ -309,7 +311,7 @@ impl Shard {
         }
         if capacity == 0
             && let Some(uid) = policy
-            && self.queues.get(&policy).is_some_and(|q| q.lanes().next().is_some())
+            && self.queues.get(&policy).is_some_and(|queue| !queue.is_empty())
             && let Some(at_us) = self.bucket(policy, now).next_permit_us(now)
         {
             self.mono_timers.insert((at_us, super::shard::MonoTimer::Permit(uid)));

@@ -35,7 +35,7 @@ impl Shard {
         if !near || !within || parked || self.draining || self.pause.pause.is_some() {
             return false;
         }
-        if self.queues.get(&policy).is_some_and(|queue| queue.lanes().next().is_some()) {
+        if self.queues.get(&policy).is_some_and(|queue| !queue.is_empty()) {
             return false;
         }
         let events = if run.spec.spread_s.is_some() { 1 } else { run.row.events - cursor };

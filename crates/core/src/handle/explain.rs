@@ -8,6 +8,7 @@ use super::change::TokenState;
 use super::live::LiveRun;
 use super::queue::Lane;
 use super::shard::Shard;
+use super::steps::Counted as _;
 use crate::model::{Now, Pause, Policy, RunId};
 
 /// How many holders an explanation names.
@@ -278,8 +279,8 @@ impl Shard {
         let mut holders: Vec<_> = if place == Place::Scheduled || run.row.policy_uid.is_none() {
             Vec::new()
         } else {
-            let held = self.tokens.iter().filter(|(_, t)| t.policy == run.row.policy_uid && t.in_flight());
-            held.filter_map(|(key, _)| self.holder(*key, now)).collect()
+            let held = self.tokens_under(run.row.policy_uid).filter(|(_, token)| token.in_flight());
+            held.filter_map(|(key, _)| self.holder(key, now)).collect()
         };
         holders.sort_by_key(|h| std::cmp::Reverse(h.age_us));
         holders.truncate(HOLDERS_MAX);
@@ -310,7 +311,7 @@ impl Shard {
             if schedule.buffered == Some(run.row.id)
                 && let Some(behind) = schedule.active.first()
             {
-                reasons.push(Reason::Buffered { behind: *behind });
+                reasons.push(Reason::Buffered { behind });
             }
         }
         let retrying = run.retrying + run.unclear;
@@ -354,10 +355,7 @@ impl Shard {
                 lane.runs.range(..(run.row.launch_us, run.row.id)).map(|(_, r)| self.due_of(*r)).sum::<u64>();
             lane.retries.len() as u64 + older + u64::from(index.saturating_sub(run.row.cursor))
         };
-        let mine = queue
-            .lanes()
-            .find(|(p, s, _)| (*p, *s) == (run.row.priority, run.row.schedule_uid))
-            .map_or(0, |(_, _, lane)| own(lane));
+        let mine = queue.lane_of(run.row.priority, run.row.schedule_uid).map_or(0, own);
         let others = queue
             .lanes()
             .filter(|(_, s, _)| *s != run.row.schedule_uid)
@@ -390,7 +388,7 @@ impl Shard {
     fn waiting_by_policy(&self, now: Now) -> (u64, BTreeMap<Option<Uuid>, Waiting>) {
         let mut all: BTreeMap<_, Waiting> = BTreeMap::new();
         let mut launched = 0;
-        for run in self.runs.values().filter(|r| r.launched) {
+        for run in self.runs.values().counted().filter(|r| r.launched) {
             launched += 1;
             if run.cancelled {
                 continue;

@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::change::{HistoryRow, Outcome, TokenState};
 use super::live::LiveToken;
 use super::shard::{SWEEP_MIN, Shard, WallTimer};
+use super::steps::step;
 use crate::model::{Now, RunId, RunState};
 
 impl Shard {
@@ -126,7 +127,7 @@ impl Shard {
         self.urgent = true;
         let (uid, policy) = (run.row.schedule_uid, run.row.policy_uid);
         self.idle_specs.insert((run.row.schedule_uid, run.row.generation));
-        self.gone.insert(id, (self.pending_commit(), false));
+        self.gone.insert(id, self.pending_commit(), false);
         self.changes.runs_changed.push(run.row);
         self.leave_schedule(uid, id, now);
         self.leave_bucket(policy);
@@ -144,7 +145,7 @@ impl Shard {
 
     fn leave_schedule(&mut self, uid: Uuid, id: RunId, now: Now) {
         let Some(schedule) = self.schedules.get_mut(&uid) else { return };
-        schedule.active.remove(&id);
+        schedule.active.remove(id);
         if schedule.buffered == Some(id) {
             schedule.buffered = None;
         }
@@ -170,8 +171,12 @@ impl Shard {
         if self.specs.len().max(self.schedules.len()) < self.sweep_at {
             return;
         }
-        self.specs.retain(|_, spec| Arc::strong_count(spec) > 1);
+        self.specs.retain(|_, spec| {
+            step();
+            Arc::strong_count(spec) > 1
+        });
         self.schedules.retain(|_, s| {
+            step();
             s.row.is_some() || s.blocked_us.is_some() || s.buffered.is_some() || !s.active.is_empty()
         });
         self.sweep_at = 2 * self.specs.len().max(self.schedules.len()).max(SWEEP_MIN);

@@ -76,7 +76,12 @@ mod tests {
             bytes.split(' ').next().unwrap().parse().unwrap()
         };
         let costs = [
-            ("run ", size_of::<(RunId, LiveRun)>() + size_of::<(Uuid, RunId)>()),
+            (
+                "run ",
+                size_of::<(RunId, LiveRun)>()
+                    + size_of::<(Uuid, Option<Uuid>, RunId)>()
+                    + size_of::<(Option<Uuid>, RunId)>(),
+            ),
             ("event that has a token", size_of::<((RunId, u32), LiveToken)>()),
             ("events acquired together", size_of::<((RunId, u32), TokenBatch)>()),
             ("schedule ", size_of::<(Uuid, LiveSchedule)>()),

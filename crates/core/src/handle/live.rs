@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::change::{ShardSchedule, TokenRow, TokenState};
 use super::places::Sharer;
 use super::queue::Of;
+use super::steps::Counted as _;
 use crate::model::{Run, RunId, RunKind, RunSpec, SECOND_US};
 
 /// An unfinished run.
@@ -156,9 +157,49 @@ pub(super) struct LiveSchedule {
     /// Its target asked for a pause until then (monotonic).
     pub blocked_us: Option<i64>,
     /// Launched, unfinished runs.
-    pub active: BTreeSet<RunId>,
+    pub active: Active,
     /// The run that waits for those.
     pub buffered: Option<RunId>,
+}
+
+/// The launched, unfinished runs of a schedule; those that have been cancelled come last, so that nobody has to pass by
+/// them.
+#[derive(Debug, Default)]
+pub(super) struct Active(BTreeSet<(bool, RunId)>);
+
+impl Active {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn insert(&mut self, run: RunId, cancelled: bool) {
+        self.0.insert((cancelled, run));
+    }
+
+    /// One of them is cancelled from now on.
+    pub(super) fn cancel(&mut self, run: RunId) {
+        if self.0.remove(&(false, run)) {
+            self.0.insert((true, run));
+        }
+    }
+
+    pub(super) fn remove(&mut self, run: RunId) {
+        self.0.remove(&(false, run));
+        self.0.remove(&(true, run));
+    }
+
+    pub(super) fn first(&self) -> Option<RunId> {
+        self.0.first().map(|(_, run)| *run)
+    }
+
+    /// One will do: a schedule may have a hundred thousand of them, each of which asks.
+    pub(super) fn other_than(&self, run: RunId) -> Option<RunId> {
+        self.0.iter().counted().map(|(_, other)| *other).find(|other| *other != run)
+    }
+
+    pub(super) fn not_cancelled(&self) -> Vec<RunId> {
+        self.0.iter().take_while(|(cancelled, _)| !cancelled).counted().map(|(_, run)| *run).collect()
+    }
 }
 
 impl LiveSchedule {

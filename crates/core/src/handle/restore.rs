@@ -52,11 +52,6 @@ impl Shard {
         for (policy, tokens) in state.counted {
             self.bucket(policy, now).held += tokens;
         }
-        let parked: Vec<_> =
-            self.schedules.iter().filter(|(_, one)| one.is_parked()).map(|(uid, _)| *uid).collect();
-        for uid in parked {
-            self.park_if_needed(uid);
-        }
         let done: Vec<_> = self.runs.keys().copied().collect();
         for run in done {
             self.finish_if_done(run, now);
@@ -70,7 +65,6 @@ impl Shard {
         let schedule = row.schedule_uid;
         self.runs.insert(LiveRun::new(row, spec));
         if running {
-            self.schedules.entry(schedule).or_default().active.insert(id);
             self.set_launched(id, now);
         } else {
             self.schedules.entry(schedule).or_default();

@@ -1,6 +1,6 @@
 //! The machine itself: its memory, its clockwork, and how decisions become one commit.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -10,9 +10,11 @@ use super::bucket::Bucket;
 use super::change::{Changes, ShardPause, TokenState};
 use super::exchange::{Commit, Deadline, Effect, Options, Send, State};
 use super::live::{LiveSchedule, LiveToken};
+use super::outdated::Outdated;
 use super::queue::Queue;
 use super::runs::Runs;
 use super::steer::Move;
+use super::steps::Counted as _;
 use crate::model::{Now, Run, RunId, RunSpec};
 
 /// Fewer specs and schedules than this are not worth looking through.
@@ -59,14 +61,17 @@ pub struct Shard {
     /// Buckets in which something may start.
     pub(super) ready: BTreeSet<Option<Uuid>>,
     /// Messages taken in, by the commit that carries them out; kept until a read begins after it.
-    pub(super) messages: BTreeMap<Uuid, u64>,
+    pub(super) messages: Outdated<Uuid>,
     /// Runs that left memory, by the commit that says so, and whether they were withdrawn; kept as above.
-    pub(super) gone: BTreeMap<RunId, (u64, bool)>,
+    pub(super) gone: Outdated<RunId, bool>,
     /// Runs of which dead events were revived, by the commit that says so; kept as above.
-    pub(super) revived: BTreeMap<RunId, u64>,
-    /// Schedules to be handed over to other shards.
-    pub(super) moves: Vec<Move>,
+    pub(super) revived: Outdated<RunId>,
+    /// Schedules to be handed over to other shards, in the order of the commits that they wait for.
+    pub(super) moves: VecDeque<Move>,
     pub(super) changes: Changes,
+    /// Runs that the pending changes make, and those that they withdraw.
+    pub(super) made: BTreeMap<RunId, Run>,
+    pub(super) withdrawn: BTreeSet<RunId>,
     pub(super) dirty_runs: BTreeSet<RunId>,
     pub(super) dirty_tokens: BTreeSet<(RunId, u32)>,
     pub(super) dirty_batches: BTreeSet<(RunId, u32)>,
@@ -115,11 +120,13 @@ impl Shard {
             wall_timers: BTreeSet::new(),
             mono_timers: BTreeSet::new(),
             ready: BTreeSet::new(),
-            messages: BTreeMap::new(),
-            gone: BTreeMap::new(),
-            revived: BTreeMap::new(),
-            moves: Vec::new(),
+            messages: Outdated::default(),
+            gone: Outdated::default(),
+            revived: Outdated::default(),
+            moves: VecDeque::new(),
             changes: Changes::default(),
+            made: BTreeMap::new(),
+            withdrawn: BTreeSet::new(),
             dirty_runs: BTreeSet::new(),
             dirty_tokens: BTreeSet::new(),
             dirty_batches: BTreeSet::new(),
@@ -147,10 +154,9 @@ impl Shard {
     /// Call it before reading emitted runs, messages and their context from the store, one read at a time: what a
     /// commit changes while the read is under way, the read may not show.
     pub fn begin_read(&mut self) {
-        let durable = self.commits;
-        self.messages.retain(|_, commit| *commit > durable);
-        self.gone.retain(|_, (commit, _)| *commit > durable);
-        self.revived.retain(|_, commit| *commit > durable);
+        self.messages.begin_read(self.commits);
+        self.gone.begin_read(self.commits);
+        self.revived.begin_read(self.commits);
         self.sweep();
     }
 
@@ -158,7 +164,7 @@ impl Shard {
     pub fn adopt(&mut self, runs: Vec<Run>, specs: Vec<RunSpec>, now: Now) {
         self.keep_specs(specs);
         for run in runs {
-            let gone = self.gone.contains_key(&run.id);
+            let gone = self.gone.contains(&run.id);
             if !self.runs.contains_key(&run.id) && !gone {
                 self.adopt_run(run, now);
             }
@@ -185,7 +191,7 @@ impl Shard {
 
     /// Deliveries whose answers have not come.
     pub fn sending(&self) -> usize {
-        self.tokens.values().filter(|t| t.sending).count()
+        self.tokens.values().counted().filter(|t| t.sending).count()
     }
 
     /// The namespace of an unfinished run.
@@ -195,15 +201,20 @@ impl Shard {
 
     /// The number of the commit after which everything taken in so far is durable; none if it is already.
     pub fn durable_after(&mut self) -> Option<u64> {
+        // A schedule is handed over by the commit after the one that gives it up.
+        let handed_over = self.moves.back().map(|last| last.after + 1);
+        self.own_durable_after().max(handed_over)
+    }
+
+    /// As [`Self::durable_after`], for what stays in this shard.
+    pub(super) fn own_durable_after(&mut self) -> Option<u64> {
         let pending = self.is_pending();
         self.urgent |= pending;
-        let commit = if pending {
+        if pending {
             Some(self.pending_commit())
         } else {
             self.committing.is_some().then_some(self.commits + 1)
-        };
-        // A schedule is handed over by the commit after the one that gives it up.
-        commit.max(self.moves.iter().map(|m| m.after + 1).max())
+        }
     }
 
     /// How many tokens of silent consumers have been taken back since the last call.
@@ -324,11 +335,15 @@ impl Shard {
             && self.dirty_batches.is_empty()
             && self.dirty_schedules.is_empty()
             && self.effects.is_empty()
+            && self.made.is_empty()
+            && self.withdrawn.is_empty()
             && self.changes.is_empty())
     }
 
     fn take_changes(&mut self) -> Changes {
         let mut changes = std::mem::take(&mut self.changes);
+        changes.runs_new.extend(std::mem::take(&mut self.made).into_values());
+        changes.runs_withdrawn.extend(std::mem::take(&mut self.withdrawn));
         for id in std::mem::take(&mut self.dirty_runs) {
             if let Some(run) = self.runs.get(&id) {
                 changes.runs_changed.push(run.row.clone());
@@ -387,6 +402,19 @@ impl Shard {
                 None => {}
             }
         }
+    }
+
+    /// The events of a run that have been acquired.
+    pub(super) fn tokens_of(&self, run: RunId) -> impl Iterator<Item = ((RunId, u32), &LiveToken)> {
+        self.tokens.range((run, 0)..=(run, u32::MAX)).counted().map(|(key, token)| (*key, token))
+    }
+
+    /// The events under a policy that have been acquired.
+    pub(super) fn tokens_under(
+        &self,
+        policy: Option<Uuid>,
+    ) -> impl Iterator<Item = ((RunId, u32), &LiveToken)> {
+        self.runs.under(policy).flat_map(|run| self.tokens_of(run))
     }
 
     /// An event is no longer in its batch.

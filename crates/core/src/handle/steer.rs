@@ -1,6 +1,6 @@
 //! Control messages: policies, schedules, cancels, retries of the dead, pauses. They go before everything else.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 
@@ -10,6 +10,7 @@ use super::control::{Control, Message};
 use super::exchange::{Context, Needs};
 use super::live::{LiveRun, LiveToken};
 use super::shard::{Shard, WallTimer};
+use super::steps::Counted as _;
 use crate::model::{Counts, DAY_US, Now, Policy, Run, RunId, RunKind, RunState};
 
 impl Needs {
@@ -34,16 +35,16 @@ impl Shard {
     /// Carries out a message of the inbox; its row goes with the next commit. One that was taken in already is
     /// passed over.
     pub fn control(&mut self, message: Message, context: Context, now: Now) {
-        let known = self.messages.contains_key(&message.id);
+        let known = self.messages.contains(&message.id);
         if known || self.is_outdated(&message.control) {
             return;
         }
         self.urgent = true;
         if matches!(&message.control, Control::ScheduleChanged { onward, .. } if !onward.is_empty()) {
             // Until it has been passed on.
-            self.messages.insert(message.id, u64::MAX);
+            self.messages.insert_for_later(message.id, ());
         } else {
-            self.messages.insert(message.id, self.pending_commit());
+            self.messages.insert(message.id, self.pending_commit(), ());
             self.changes.inbox_done.push(message.id);
         }
         self.keep_specs(context.specs.clone());
@@ -64,7 +65,7 @@ impl Shard {
             Control::CancelRun { run, reason } => {
                 let untaken = context.runs.into_iter().find(|r| r.id == run && r.state.is_untaken());
                 // One that has been withdrawn since the read has no row any more.
-                let is_here = self.runs.contains_key(&run) || self.gone.contains_key(&run);
+                let is_here = self.runs.contains_key(&run) || self.gone.contains(&run);
                 match untaken.filter(|_| !is_here) {
                     // It may run elsewhere, where its schedule lives now.
                     Some(run) if self.is_withdrawn(&run) => self.record_withdrawn(run.id),
@@ -74,9 +75,9 @@ impl Shard {
             }
             Control::RetryDead { run, .. } => self.retry_dead(run, context, now),
             Control::PauseShard { pause } if message.id >= self.pause.order => {
+                // What was ready, or has become so meanwhile, is after a resume.
                 self.pause = ShardPause { order: message.id, pause };
                 self.changes.pause = Some(self.pause.clone());
-                self.ready.extend(self.buckets.keys().copied());
             }
             Control::PauseShard { .. } => {}
             Control::UnderWay { deliveries } => self.under_way_elsewhere(deliveries, now),
@@ -92,6 +93,9 @@ impl Shard {
             return;
         }
         run.cancelled = true;
+        if let Some(schedule) = self.schedules.get_mut(&run.row.schedule_uid) {
+            schedule.active.cancel(id);
+        }
         run.row.reason = if reason.is_empty() { "cancelled".to_owned() } else { reason };
         if run.row.state == RunState::Waiting {
             run.row.state = RunState::Running;
@@ -102,17 +106,12 @@ impl Shard {
         self.dirty_runs.insert(id);
         self.urgent = true;
         self.close_unstarted(id, Outcome::Cancelled, &message, now);
-        let waiting: Vec<_> = self
-            .tokens
-            .range((id, 0)..=(id, u32::MAX))
-            .filter(|(_, t)| !t.in_flight())
-            .map(|(key, _)| *key)
-            .collect();
+        let waiting: Vec<_> =
+            self.tokens_of(id).filter(|(_, token)| !token.in_flight()).map(|(key, _)| key).collect();
         for key in waiting {
             self.finish(key, Outcome::Cancelled, message.clone(), now);
         }
-        let all = self.tokens.range((id, 0)..=(id, u32::MAX));
-        for key in queued_again(all) {
+        for key in queued_again(self.tokens_of(id)) {
             self.hold(key, now);
         }
         self.finish_if_done(id, now);
@@ -135,17 +134,12 @@ impl Shard {
         }
         self.ready.insert(Some(uid));
         // What holds a token needs a place only as long as no limit bounds them.
-        for key in queued_again(self.tokens.iter().filter(|(_, token)| token.policy == Some(uid))) {
+        for key in queued_again(self.tokens_under(Some(uid))) {
             self.send_again_at(key, now.mono_us);
         }
         // A time to live may have become shorter or longer, and a suspect token may be reclaimed from now on.
-        let held: Vec<_> = self
-            .tokens
-            .iter()
-            .filter(|(_, t)| t.policy == Some(uid) && t.row.state == TokenState::Held)
-            .map(|(key, _)| *key)
-            .collect();
-        for key in held {
+        let held = self.tokens_under(Some(uid)).filter(|(_, token)| token.row.state == TokenState::Held);
+        for key in held.map(|(key, _)| key).collect::<Vec<_>>() {
             self.arm_silence(key, now);
         }
     }
@@ -221,25 +215,26 @@ impl Shard {
     /// Makes the runs of a generation's launch times that no emitter has handed over, and takes in those that the owner
     /// has not read yet: after the next change they would look stale.
     fn make_missing(&mut self, row: &ShardSchedule, template: &Template, read: &[Run], now: Now) {
-        let known = self.known(read);
+        let read: BTreeMap<RunId, &Run> = read.iter().counted().map(|run| (run.id, run)).collect();
         for launch_us in row.launches_us.iter().copied() {
             let id = RunId::derive(row.uid, launch_us);
             if self.has_been(id) {
                 continue;
             }
-            if known.contains(&id) {
+            // Its row exists, and goes on existing once the pending changes are durable.
+            let known = read.get(&id).filter(|_| self.gone.get(&id).is_none_or(|withdrawn| !withdrawn));
+            if let Some(&run) = known {
                 // One that a later generation's emitter handed over is that generation's.
-                let unread = |r: &&Run| r.id == id && r.state.is_untaken() && r.generation <= row.generation;
-                if let Some(mut run) = read.iter().find(unread).cloned() {
-                    (run.generation, run.events, run.priority) = (row.generation, row.events, row.priority);
-                    self.adopt_run(run, now);
+                if run.state.is_untaken() && run.generation <= row.generation {
+                    let (generation, events, priority) = (row.generation, row.events, row.priority);
+                    self.adopt_run(Run { generation, events, priority, ..run.clone() }, now);
                 }
                 continue;
             }
             let run = template.run(self.number, row, launch_us, now);
-            self.changes.runs_withdrawn.retain(|r| *r != id);
+            self.withdrawn.remove(&id);
             self.gone.remove(&id);
-            self.changes.runs_new.push(run.clone());
+            self.made.insert(id, run.clone());
             self.adopt_run(run, now);
         }
     }
@@ -267,22 +262,16 @@ impl Shard {
         }
     }
 
-    /// The runs whose rows exist, and go on existing once the pending changes are durable.
-    fn known(&self, read: &[Run]) -> BTreeSet<RunId> {
-        let withdrawn = |id: &RunId| self.gone.get(id).is_some_and(|(_, withdrawn)| *withdrawn);
-        read.iter().map(|r| r.id).filter(|id| !withdrawn(id)).collect()
-    }
-
     /// Whether a run is here, or was and has ended, whatever a read shows that began before.
     fn has_been(&self, id: RunId) -> bool {
-        self.runs.contains_key(&id) || self.gone.get(&id).is_some_and(|(_, withdrawn)| !withdrawn)
+        self.runs.contains_key(&id) || self.gone.get(&id).is_some_and(|withdrawn| !withdrawn)
     }
 
     /// Whether the context of a message may show its run as it was before what is pending or was being committed. The
     /// message stays in the inbox for the next read.
     fn is_outdated(&self, control: &Control) -> bool {
         match control {
-            Control::RetryDead { run, .. } => self.gone.contains_key(run) || self.revived.contains_key(run),
+            Control::RetryDead { run, .. } => self.gone.contains(run) || self.revived.contains(run),
             _ => false,
         }
     }
@@ -290,9 +279,9 @@ impl Shard {
     /// The row of a run that has not started goes.
     pub(super) fn record_withdrawn(&mut self, id: RunId) {
         self.dirty_runs.remove(&id);
-        self.changes.runs_new.retain(|r| r.id != id);
-        self.changes.runs_withdrawn.push(id);
-        self.gone.insert(id, (self.pending_commit(), true));
+        self.made.remove(&id);
+        self.withdrawn.insert(id);
+        self.gone.insert(id, self.pending_commit(), true);
         self.urgent = true;
     }
 
@@ -305,7 +294,7 @@ impl Shard {
         }
         self.leave_bucket(run.row.policy_uid);
         if let Some(schedule) = self.schedules.get_mut(&run.row.schedule_uid) {
-            schedule.active.remove(&id);
+            schedule.active.remove(id);
             if schedule.buffered == Some(id) {
                 schedule.buffered = None;
             }
@@ -347,15 +336,15 @@ impl Shard {
         let shard = onward[0];
         let onward = onward[1..].to_vec();
         let control = Control::ScheduleChanged { schedule: row, namespace, schedule_id, policy_uid, onward };
-        let after = self.durable_after().unwrap_or(self.commits());
+        let after = self.own_durable_after().unwrap_or(self.commits());
         // The same id every time, so that a second try changes nothing.
-        self.moves.push(Move { after, shard, message: Message { id, control } });
+        self.moves.push_back(Move { after, shard, message: Message { id, control } });
     }
 
     /// Passes on the schedules that are durably given up.
     pub(super) fn hand_over(&mut self) {
         let durable = self.commits();
-        for Move { shard, mut message, .. } in self.moves.extract_if(.., |m| m.after <= durable) {
+        while let Some(Move { shard, mut message, .. }) = self.moves.pop_front_if(|m| m.after <= durable) {
             if let Control::ScheduleChanged { schedule, .. } = &mut message.control
                 && let Some(here) = self.schedules.get_mut(&schedule.uid).and_then(|s| s.row.as_mut())
                 && here.home.is_some()
@@ -365,7 +354,7 @@ impl Shard {
                 self.dirty_schedules.insert(schedule.uid);
             }
             self.changes.inbox_done.push(message.id);
-            self.messages.insert(message.id, durable + 1);
+            self.messages.insert(message.id, self.pending_commit(), ());
             self.changes.forwards.push((shard, message));
             self.urgent = true;
         }
@@ -395,15 +384,15 @@ impl Shard {
             row.finished_us = None;
             row.reason.clear();
             self.bucket(row.policy_uid, now).runs += 1;
-            self.schedules.entry(row.schedule_uid).or_default().active.insert(id);
             let mut run = LiveRun::new(row, spec);
             run.launched = true;
+            self.schedules.entry(run.row.schedule_uid).or_default().active.insert(id, run.cancelled);
             self.runs.insert(run);
         }
         for dead in context.dead {
             self.revive(dead, now);
         }
-        self.revived.insert(id, self.pending_commit());
+        self.revived.insert(id, self.pending_commit(), ());
         self.dirty_runs.insert(id);
     }
 
