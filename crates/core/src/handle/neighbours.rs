@@ -95,7 +95,7 @@ impl World {
             world.shard.sent(run, index, attempt, Sent::Accepted, now);
         }
         world.commit();
-        let siblings: Vec<RunId> = world.shard.runs.under(Some(former.uid)).collect();
+        let siblings: Vec<RunId> = world.shard.ledger.runs.under(Some(former.uid)).collect();
         for run in siblings {
             world.shard.cancel(run, String::new(), now);
         }
@@ -258,7 +258,7 @@ fn a_policy_that_changes_walks_what_is_its_own() {
 #[test]
 fn a_read_walks_nothing_that_is_under_way() {
     let mut world = World::new(300, 0);
-    let runs: Vec<RunId> = world.shard.runs.keys().copied().collect();
+    let runs: Vec<RunId> = world.shard.ledger.runs.all().map(|run| run.row.id).collect();
     for run in runs {
         world.shard.cancel(run, String::new(), world.now);
     }

@@ -8,6 +8,7 @@ use super::again::queued_again;
 use super::change::{HistoryRow, Outcome, ShardPause, ShardSchedule, TokenRow, TokenState};
 use super::control::{Control, Message};
 use super::exchange::{Context, Needs};
+use super::ledger::Phase;
 use super::live::{LiveRun, LiveToken};
 use super::shard::{Shard, WallTimer};
 use super::steps::Counted as _;
@@ -39,13 +40,13 @@ impl Shard {
         if known || self.is_outdated(&message.control) {
             return;
         }
-        self.urgent = true;
+        self.pending.urgent = true;
         if matches!(&message.control, Control::ScheduleChanged { onward, .. } if !onward.is_empty()) {
             // Until it has been passed on.
             self.messages.insert_for_later(message.id, ());
         } else {
             self.messages.insert(message.id, self.pending_commit(), ());
-            self.changes.inbox_done.push(message.id);
+            self.pending.changes.inbox_done.push(message.id);
         }
         self.keep_specs(context.specs.clone());
         match message.control {
@@ -65,7 +66,7 @@ impl Shard {
             Control::CancelRun { run, reason } => {
                 let untaken = context.runs.into_iter().find(|r| r.id == run && r.state.is_untaken());
                 // One that has been withdrawn since the read has no row any more.
-                let is_here = self.runs.contains_key(&run) || self.gone.contains(&run);
+                let is_here = self.ledger.runs.contains(&run) || self.gone.contains(&run);
                 match untaken.filter(|_| !is_here) {
                     // It may run elsewhere, where its schedule lives now.
                     Some(run) if self.is_withdrawn(&run) => self.record_withdrawn(run.id),
@@ -77,7 +78,7 @@ impl Shard {
             Control::PauseShard { pause } if message.id >= self.pause.order => {
                 // What was ready, or has become so meanwhile, is after a resume.
                 self.pause = ShardPause { order: message.id, pause };
-                self.changes.pause = Some(self.pause.clone());
+                self.pending.changes.pause = Some(self.pause.clone());
             }
             Control::PauseShard { .. } => {}
             Control::UnderWay { deliveries } => self.under_way_elsewhere(deliveries, now),
@@ -88,7 +89,7 @@ impl Shard {
 
     /// Cancels what a run has not started; what is in flight stays until it is released.
     pub(super) fn cancel(&mut self, id: RunId, reason: String, now: Now) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
+        let Some(run) = self.ledger.runs.get_mut(&id) else { return };
         if run.cancelled {
             return;
         }
@@ -103,15 +104,15 @@ impl Shard {
         // A run that waits for its launch time or for another run has nothing left to wait for.
         run.launched = true;
         let message = run.row.reason.clone();
-        self.dirty_runs.insert(id);
-        self.urgent = true;
+        self.pending.runs.insert(id);
+        self.pending.urgent = true;
         self.close_unstarted(id, Outcome::Cancelled, &message, now);
         let waiting: Vec<_> =
-            self.tokens_of(id).filter(|(_, token)| !token.in_flight()).map(|(key, _)| key).collect();
+            self.ledger.tokens.of(id).filter(|(_, token)| !token.in_flight()).map(|(key, _)| key).collect();
         for key in waiting {
             self.finish(key, Outcome::Cancelled, message.clone(), now);
         }
-        for key in queued_again(self.tokens_of(id)) {
+        for key in queued_again(self.ledger.tokens.of(id)) {
             self.hold(key, now);
         }
         self.finish_if_done(id, now);
@@ -119,26 +120,27 @@ impl Shard {
 
     fn policy_changed(&mut self, policy: Policy, now: Now) {
         let uid = policy.uid;
-        let bucket = self.bucket(Some(uid), now);
+        let bucket = self.ledger.bucket(Some(uid), now);
         if bucket.policy.as_ref().is_some_and(|known| known.generation >= policy.generation) {
             return;
         }
         bucket.unknown = false;
         bucket.change(policy.clone(), now);
-        self.changes.policies.push(policy);
+        self.pending.changes.policies.push(policy);
         if let Some(deleted_us) = self.policies_ended.remove(&uid)
-            && let Some(bucket) = self.buckets.get_mut(&Some(uid))
+            && let Some(bucket) = self.ledger.buckets.get_mut(&Some(uid))
         {
             bucket.deleted = true;
-            self.changes.policies_deleted.push((uid, deleted_us));
+            self.pending.changes.policies_deleted.push((uid, deleted_us));
         }
-        self.ready.insert(Some(uid));
+        self.ledger.ready.insert(Some(uid));
         // What holds a token needs a place only as long as no limit bounds them.
-        for key in queued_again(self.tokens_under(Some(uid))) {
+        for key in queued_again(self.ledger.tokens_under(Some(uid))) {
             self.send_again_at(key, now.mono_us);
         }
         // A time to live may have become shorter or longer, and a suspect token may be reclaimed from now on.
-        let held = self.tokens_under(Some(uid)).filter(|(_, token)| token.row.state == TokenState::Held);
+        let held =
+            self.ledger.tokens_under(Some(uid)).filter(|(_, token)| token.row.state == TokenState::Held);
         for key in held.map(|(key, _)| key).collect::<Vec<_>>() {
             self.arm_silence(key, now);
         }
@@ -146,11 +148,11 @@ impl Shard {
 
     /// It is kept for a day, for runs that were made before and come late. A change may come late as well.
     fn policy_deleted(&mut self, uid: Uuid, now: Now) {
-        match self.buckets.get_mut(&Some(uid)).filter(|bucket| bucket.policy.is_some()) {
+        match self.ledger.buckets.get_mut(&Some(uid)).filter(|bucket| bucket.policy.is_some()) {
             Some(bucket) if bucket.deleted => return,
             Some(bucket) => {
                 bucket.deleted = true;
-                self.changes.policies_deleted.push((uid, now.wall_us));
+                self.pending.changes.policies_deleted.push((uid, now.wall_us));
             }
             None => {
                 self.policies_ended.entry(uid).or_insert(now.wall_us);
@@ -168,7 +170,7 @@ impl Shard {
             if (old.knows(row.generation) || old.replaced_us(row.generation).is_some())
                 && let Some(cursor) = row.cursor.take()
             {
-                self.dirty_schedules.insert(uid);
+                self.pending.schedules.insert(uid);
                 old.cursor = Some(cursor);
             }
             if old.knows(row.generation) {
@@ -176,7 +178,7 @@ impl Shard {
             }
             if let Some(replaced_us) = old.replaced_us(row.generation) {
                 old.earlier.push((row.generation, row.changed_us));
-                self.dirty_schedules.insert(uid);
+                self.pending.schedules.insert(uid);
                 row.launches_us.retain(|launch_us| *launch_us <= replaced_us);
                 self.put_right_upcoming(&row, replaced_us, now);
                 self.make_missing(&row, template, read, now);
@@ -191,11 +193,11 @@ impl Shard {
             self.unblock_now(uid);
         }
         self.forget_later(&row);
-        self.dirty_schedules.insert(uid);
+        self.pending.schedules.insert(uid);
         self.put_right_upcoming(&row, i64::MAX, now);
         self.make_missing(&row, template, read, now);
         if deleted {
-            let rest: Vec<_> = self.runs.of(uid).map(|r| r.row.id).collect();
+            let rest: Vec<_> = self.ledger.runs.of(uid).map(|r| r.row.id).collect();
             for id in rest {
                 self.cancel(id, super::dispatch::DELETED.to_owned(), now);
             }
@@ -232,9 +234,9 @@ impl Shard {
                 continue;
             }
             let run = template.run(self.number, row, launch_us, now);
-            self.withdrawn.remove(&id);
+            self.pending.withdrawn.remove(&id);
             self.gone.remove(&id);
-            self.made.insert(id, run.clone());
+            self.pending.made.insert(id, run.clone());
             self.adopt_run(run, now);
         }
     }
@@ -242,6 +244,7 @@ impl Shard {
     /// Runs that had been emitted for after the change: changed, or withdrawn.
     fn put_right_upcoming(&mut self, row: &ShardSchedule, until_us: i64, now: Now) {
         let upcoming: Vec<RunId> = self
+            .ledger
             .runs
             .of(row.uid)
             .filter(|r| r.row.kind == RunKind::Scheduled)
@@ -264,7 +267,7 @@ impl Shard {
 
     /// Whether a run is here, or was and has ended, whatever a read shows that began before.
     fn has_been(&self, id: RunId) -> bool {
-        self.runs.contains_key(&id) || self.gone.get(&id).is_some_and(|withdrawn| !withdrawn)
+        self.ledger.runs.contains(&id) || self.gone.get(&id).is_some_and(|withdrawn| !withdrawn)
     }
 
     /// Whether the context of a message may show its run as it was before what is pending or was being committed. The
@@ -278,21 +281,20 @@ impl Shard {
 
     /// The row of a run that has not started goes.
     pub(super) fn record_withdrawn(&mut self, id: RunId) {
-        self.dirty_runs.remove(&id);
-        self.made.remove(&id);
-        self.withdrawn.insert(id);
+        self.pending.runs.remove(&id);
+        self.pending.made.remove(&id);
+        self.pending.withdrawn.insert(id);
         self.gone.insert(id, self.pending_commit(), true);
-        self.urgent = true;
+        self.pending.urgent = true;
     }
 
     /// Takes a run that has not started out of memory, as if it had not been emitted.
     fn withdraw(&mut self, id: RunId, now: Now) -> Option<LiveRun> {
         self.leave_lane(id);
-        let run = self.runs.remove(&id)?;
+        let run = self.leave_run(id)?;
         for early_us in [0, self.options.early_us] {
             self.wall_timers.remove(&(run.row.launch_us - early_us, WallTimer::Launch(id)));
         }
-        self.leave_bucket(run.row.policy_uid);
         if let Some(schedule) = self.schedules.get_mut(&run.row.schedule_uid) {
             schedule.active.remove(id);
             if schedule.buffered == Some(id) {
@@ -351,12 +353,12 @@ impl Shard {
                 && let Some(cursor) = here.cursor.take()
             {
                 schedule.cursor = Some(cursor);
-                self.dirty_schedules.insert(schedule.uid);
+                self.pending.schedules.insert(schedule.uid);
             }
-            self.changes.inbox_done.push(message.id);
+            self.pending.changes.inbox_done.push(message.id);
             self.messages.insert(message.id, self.pending_commit(), ());
-            self.changes.forwards.push((shard, message));
-            self.urgent = true;
+            self.pending.changes.forwards.push((shard, message));
+            self.pending.urgent = true;
         }
     }
 
@@ -366,10 +368,10 @@ impl Shard {
         let Some(row) = self.schedules.get_mut(&uid).and_then(|s| s.row.as_mut()) else { return };
         if let Some(home) = row.home {
             let control = Control::CursorLeft { schedule_uid: uid, cursor };
-            self.changes.forwards.push((home, Message { id, control }));
+            self.pending.changes.forwards.push((home, Message { id, control }));
         } else {
             row.cursor = Some(cursor);
-            self.dirty_schedules.insert(uid);
+            self.pending.schedules.insert(uid);
         }
     }
 
@@ -377,51 +379,42 @@ impl Shard {
         if context.dead.is_empty() {
             return;
         }
-        if !self.runs.contains_key(&id) {
+        if !self.ledger.runs.contains(&id) {
             let Some(mut row) = context.runs.into_iter().find(|r| r.id == id) else { return };
             let Some(spec) = self.specs.get(&(row.schedule_uid, row.generation)).cloned() else { return };
             row.state = RunState::Running;
             row.finished_us = None;
             row.reason.clear();
-            self.bucket(row.policy_uid, now).runs += 1;
             let mut run = LiveRun::new(row, spec);
             run.launched = true;
             self.schedules.entry(run.row.schedule_uid).or_default().active.insert(id, run.cancelled);
-            self.runs.insert(run);
+            self.ledger.run_enters(run, now);
         }
         for dead in context.dead {
             self.revive(dead, now);
         }
         self.revived.insert(id, self.pending_commit(), ());
-        self.dirty_runs.insert(id);
+        self.pending.runs.insert(id);
     }
 
     fn revive(&mut self, dead: HistoryRow, now: Now) {
         let key = (dead.run, dead.index);
-        if dead.outcome != Outcome::Dead || self.tokens.contains_key(&key) {
+        if dead.outcome != Outcome::Dead || self.ledger.tokens.contains(&key) {
             return;
         }
-        let Some(run) = self.runs.get_mut(&dead.run) else { return };
-        run.outstanding += 1;
-        run.retrying += 1;
+        let Some(run) = self.ledger.runs.get_mut(&dead.run) else { return };
         run.row.counts = Counts { dead: run.row.counts.dead.saturating_sub(1), ..run.row.counts };
         let policy = run.row.policy_uid;
         let row = TokenRow {
-            run: dead.run,
-            index: dead.index,
             state: TokenState::Waiting,
             attempt: dead.attempt,
-            failures: 0,
-            checks: 0,
             due_us: now.wall_us,
-            acquired_us: dead.acquired_us.unwrap_or(now.wall_us),
-            delivered_us: None,
-            heartbeat_ttl_ms: None,
             message: dead.message,
+            ..TokenRow::acquired(key, dead.acquired_us.unwrap_or(now.wall_us))
         };
-        self.changes.history_gone.push(key);
-        self.tokens.insert(key, LiveToken::new(row, policy, now.mono_us));
-        self.dirty_tokens.insert(key);
+        self.pending.changes.history_gone.push(key);
+        self.ledger.enter(key, LiveToken::new(row, policy, Phase::Waiting, now.mono_us));
+        self.pending.tokens.insert(key);
         self.wall_timers.insert((now.wall_us, WallTimer::Retry(key.0, key.1)));
     }
 }

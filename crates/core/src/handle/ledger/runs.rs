@@ -1,27 +1,44 @@
 //! The unfinished runs of a shard, by their ids, schedules and policies: a change of one looks at its own runs only.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::{Bound, Deref};
+use std::ops::Bound;
 
 use uuid::Uuid;
 
-use super::live::LiveRun;
-use super::steps::Counted as _;
+use crate::handle::live::LiveRun;
+use crate::handle::steps::Counted as _;
 use crate::model::RunId;
 
 const FIRST: RunId = RunId(Uuid::nil());
 const LAST: RunId = RunId(Uuid::max());
 
-/// Reads as a map by id.
+/// Only the books take runs in and out.
 #[derive(Debug, Default)]
-pub(super) struct Runs {
+pub(in crate::handle) struct Runs {
     by_id: BTreeMap<RunId, LiveRun>,
     by_schedule: BTreeSet<(Uuid, Option<Uuid>, RunId)>,
     by_policy: BTreeSet<(Option<Uuid>, RunId)>,
 }
 
 impl Runs {
-    pub(super) fn get_mut(&mut self, id: &RunId) -> Option<&mut LiveRun> {
+    pub(in crate::handle) fn get(&self, id: &RunId) -> Option<&LiveRun> {
+        self.by_id.get(id)
+    }
+
+    pub(in crate::handle) fn contains(&self, id: &RunId) -> bool {
+        self.by_id.contains_key(id)
+    }
+
+    pub(in crate::handle) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// All of the shard.
+    pub(in crate::handle) fn all(&self) -> impl Iterator<Item = &LiveRun> {
+        self.by_id.values().counted()
+    }
+
+    pub(in crate::handle) fn get_mut(&mut self, id: &RunId) -> Option<&mut LiveRun> {
         self.by_id.get_mut(id)
     }
 
@@ -40,13 +57,13 @@ impl Runs {
     }
 
     /// Those of one schedule.
-    pub(super) fn of(&self, schedule: Uuid) -> impl Iterator<Item = &LiveRun> {
+    pub(in crate::handle) fn of(&self, schedule: Uuid) -> impl Iterator<Item = &LiveRun> {
         let ids = (schedule, None, FIRST)..=(schedule, Some(Uuid::max()), LAST);
         self.by_schedule.range(ids).counted().filter_map(|(.., id)| self.by_id.get(id))
     }
 
     /// The policies that those of one schedule are under, each once, without a look at every run.
-    pub(super) fn policies_of(&self, schedule: Uuid) -> impl Iterator<Item = Option<Uuid>> {
+    pub(in crate::handle) fn policies_of(&self, schedule: Uuid) -> impl Iterator<Item = Option<Uuid>> {
         let end = Bound::Included((schedule, Some(Uuid::max()), LAST));
         let mut from = Bound::Included((schedule, None, FIRST));
         let next = move || {
@@ -58,24 +75,16 @@ impl Runs {
     }
 
     /// Those under one policy, in the order of their ids.
-    pub(super) fn under(&self, policy: Option<Uuid>) -> impl Iterator<Item = RunId> {
+    pub(in crate::handle) fn under(&self, policy: Option<Uuid>) -> impl Iterator<Item = RunId> {
         self.by_policy.range((policy, FIRST)..=(policy, LAST)).counted().map(|(_, id)| *id)
-    }
-}
-
-impl Deref for Runs {
-    type Target = BTreeMap<RunId, LiveRun>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.by_id
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::steps::steps;
-    use super::super::testing::live_run;
     use super::*;
+    use crate::handle::steps::steps;
+    use crate::handle::testing::live_run;
 
     #[test]
     fn a_schedule_finds_its_own_runs_as_long_as_they_are_there() {
