@@ -28,7 +28,6 @@ pub(crate) const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("line", "services/event-emitter/src/batch.rs", OLD_LINES),
     ("line", "services/event-handler/src/owner/perform.rs", OLD_LINES),
     ("line", "services/schedule-master/src/outbox.rs", OLD_LINES),
-    ("circle", "crates/auth", "the refusal of a call without a key stands in the door still"),
     (
         "circle",
         "crates/core: handle",
@@ -50,11 +49,5 @@ pub(crate) const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("circle", "services/console", "pages and their parts stand in one folder still"),
     ("circle", "services/event-emitter", "a scan and its batches know each other"),
     ("circle", "services/event-handler", "answers by key ask the service that they are a part of"),
-    ("circle", "services/tollgate", "the error of a command line stands among the commands still"),
-    (
-        "circle",
-        "services/tollgate: client::apply",
-        "the options of the YAML reader stand with the resources still",
-    ),
     ("circle", "tests", "a service is handed to what releases its events"),
 ];

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
-use super::resources::yaml_options;
+use super::yaml::yaml_options;
 
 /// Where the fields of a document are; none where it cannot be read.
 pub(super) fn read(document: &str) -> Option<Node> {

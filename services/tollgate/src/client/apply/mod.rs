@@ -7,6 +7,7 @@
 mod documents;
 mod locate;
 mod resources;
+mod yaml;
 
 use std::collections::HashMap;
 use std::io::Read;
