@@ -3,8 +3,8 @@
 //! In: the rows of any number of shards' commits, each with its fence. Out: those that go together in one transaction, and
 //! onto the disk by one sync: with many policies, whose shards commit a few events each, that is what counts. Invariants:
 //! whoever waits is told once; commits of a few rows wait for one large transaction at most, however many shards take in
-//! thousands of somebody's runs; large ones wait for one transaction of small ones in turn. Not here: the transaction itself, and what becomes of the others where one cannot be written
-//! (the drivers).
+//! thousands of somebody's runs; large ones wait for one transaction of small ones in turn. Not here: the transaction
+//! itself, and what becomes of the others where one cannot be written (the drivers).
 #![expect(clippy::disallowed_methods, reason = "being rewritten; its instants only measure lengths")]
 
 use std::collections::VecDeque;
@@ -31,12 +31,13 @@ const PATIENCE: Duration = Duration::from_millis(5);
 ///
 /// The id alone is enough; the row need not count commits. (1) Every takeover and every release of a shard writes a fresh id, and
 /// nobody ever writes one that was there before: what an owner sends under an id that is no longer in the row finds none, and
-/// writes nothing. (2) The lock is held until the transaction ends. A takeover waits for it, so what is written under the old id is
-/// durable before the new owner loads, or never. (3) Under one id there is one transaction at a time: an owner sends the next only
-/// when it knows that the last one is durable or was rolled back. Where it does not know, or the server refused, it takes the shard
-/// over from itself and loads it anew, by which (1) and (2) hold for whatever is still on its way. (4) A number in the row that
-/// grew with each commit would differ only for two transactions under one id, of which by (3) there are never two on their way.
-/// The simulation of the handlers (`crates/core/tests/handle_simulation`) has this fence, and finds what breaks these rules.
+/// writes nothing. (2) The lock is held until the transaction ends. A takeover waits for it, so what is written under
+/// the old id is durable before the new owner loads, or never. (3) Under one id there is one transaction at a time: an
+/// owner sends the next only when it knows that the last one is durable or was rolled back. Where it does not know, or
+/// the server refused, it takes the shard over from itself and loads it anew, by which (1) and (2) hold for whatever is
+/// still on its way. (4) A number in the row that grew with each commit would differ only for two transactions under
+/// one id, of which by (3) there are never two on their way. The simulation of the handlers
+/// (`crates/core/tests/handle_simulation`) has this fence, and finds what breaks these rules.
 ///
 /// Versions before this one compare and count `seq`, too: nobody but the owner writes it, so that they fence as they did.
 #[derive(Clone, Copy, Debug)]

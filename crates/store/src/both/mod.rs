@@ -1,9 +1,9 @@
 //! The parts of a store that are written once for both databases: all but queue shards.
 //!
-//! In: the calls of the traits for plan, emit, history, keys, quotas and secrets. Out: statements, each at the door of those for whom it
-//! is. A driver offers what [`Driver`] says, and its database what [`Engine`] says; no part asks which one it has. Statements that
-//! are the same for both stand in `src/queries/`, those that differ in `queries/` of each driver.
-//! Not here: queue shards (`handle`), in which the drivers differ by design.
+//! In: the calls of the traits for plan, emit, history, keys, quotas and secrets. Out: statements, each at the door of
+//! those for whom it is. A driver offers what [`Driver`] says, and its database what [`Engine`] says; no part asks
+//! which one it has. Statements that are the same for both stand in `src/queries/`, those that differ in `queries/` of
+//! each driver. Not here: queue shards (`handle`), in which the drivers differ by design.
 
 mod ask;
 mod emit;
@@ -106,8 +106,8 @@ pub(crate) trait Driver: Clone + Send + Sync + 'static {
     /// Whether a transaction of several shards costs more than several transactions.
     fn splits_by_shard(&self) -> bool;
 
-    /// Makes room for the days to come, and removes the done queue's days that ended before `before_us`, where it is kept by days.
-    /// Answers how many went.
+    /// Makes room for the days to come, and removes the done queue's days that ended before `before_us`, where it is
+    /// kept by days. Answers how many went.
     fn prune_days(&self, before_us: i64, now_us: i64)
     -> impl Future<Output = Result<u64, StoreError>> + Send;
 

@@ -20,8 +20,8 @@ const COMMIT: &str = "COMMIT;";
 const ANOTHER_OWNER: &str = "another owner";
 const NO_SUCH_RUN: &str = "no such run";
 
-/// Fails with this text in the error, as it is no path in JSON, unless the statement before found so many rows: one, or none for a
-/// place that is left over.
+/// Fails with this text in the error, as it is no path in JSON, unless the statement before found so many rows: one, or
+/// none for a place that is left over.
 fn found_or(text: &str) -> String {
     format!("SELECT json_extract('[]', CASE changes() WHEN ? THEN '$' ELSE '{text}' END);")
 }
@@ -228,8 +228,8 @@ fn bind_fences(mut command: SqliteQuery, places: usize, commits: &[Commit]) -> S
     command
 }
 
-/// So many places, the first of them with these rows: a part of each, its shard, another part, and how many rows the statement must
-/// find.
+/// So many places, the first of them with these rows: a part of each, its shard, another part, and how many rows the
+/// statement must find.
 fn bind<R: Row>(
     mut command: SqliteQuery,
     places: usize,
