@@ -7,11 +7,20 @@
 //! - [`look_up`]: what the Event Handler answers people from; no schedules.
 //! - [`seal`]: rows that hold secrets; [`quota`]: counts.
 //! - [`keys`]: API keys.
+//! - [`columns`]: a row said once, for both drivers.
 //!
 //! [`sqlite`] serves one process, [`postgres`] serves many. One conformance suite runs on both. No statement reads
 //! a clock: times are parameters, in microseconds.
 
+/// The text of a statement in `queries/`, which is the same for both databases.
+macro_rules! both_text {
+    ($name:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/queries/", $name, ".sql"))
+    };
+}
+
 mod batch;
+mod both;
 mod corrupt;
 mod error;
 mod failure;
@@ -19,6 +28,7 @@ mod installation;
 mod line;
 mod rows;
 
+pub mod columns;
 pub mod emit;
 pub mod handle;
 pub mod history;
@@ -54,8 +64,8 @@ pub struct Installation {
 pub enum Asker {
     /// People, who may ask for much: they wait for people alone.
     People,
-    /// Consumers whose releases go past an owner. They stand in the line of the roles' own work, and never wait for people: whoever
-    /// calls sees to it that they are few at once.
+    /// Consumers whose releases go past an owner. They stand in the line of the roles' own work, and never wait for
+    /// people: whoever calls sees to it that they are few at once.
     Consumers,
 }
 
@@ -99,8 +109,8 @@ pub async fn open(url: &str, connections_max: u32) -> Result<Arc<dyn Store>, Sto
     Ok(Arc::new(sqlite::Sqlite::open(url.strip_prefix("sqlite:").unwrap_or(url)).await?))
 }
 
-/// As [`open`], for the administration of keys and secrets alone, which may go on beside the process that has an embedded database
-/// open: nothing that the process keeps in its memory is touched.
+/// As [`open`], for the administration of keys and secrets alone, which may go on beside the process that has an
+/// embedded database open: nothing that the process keeps in its memory is touched.
 ///
 /// # Errors
 /// As there; [`StoreError::Locked`] only where the process that has it open is of an older version.
