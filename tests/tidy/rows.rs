@@ -27,6 +27,11 @@ pub(crate) fn spelt_again(rows: &[Source], queries: &[Source]) -> Vec<Breach> {
     breaches
 }
 
+/// How many rows are declared.
+pub(crate) fn count(rows: &[Source]) -> usize {
+    rows.iter().map(|source| declared(&source.text).len()).sum()
+}
+
 /// The tables of a source's rows, with their columns.
 fn declared(text: &str) -> Vec<(String, BTreeSet<String>)> {
     let table = |row: &str| {

@@ -61,7 +61,7 @@ fn walk(folder: &Path, paths: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
-        let foreign = name.starts_with('.') || ["target", "node_modules", "corpus"].contains(&name);
+        let foreign = name.starts_with('.') || ["node_modules", "corpus"].contains(&name);
         if path.is_dir() && !foreign {
             walk(&path, paths);
         } else if path.is_file() {

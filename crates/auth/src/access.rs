@@ -100,7 +100,7 @@ impl Access {
     /// PERMISSION_DENIED, or UNAUTHENTICATED for one who has shown nothing.
     pub fn admit(&self, request: &impl Named) -> Result<(), Status> {
         match self {
-            Self::Nobody => return Err(crate::door::no_key()),
+            Self::Nobody => return Err(no_key()),
             Self::Holder(principal) if principal.namespace.is_some() => {}
             Self::Open | Self::Holder(_) => return Ok(()),
         }
@@ -175,6 +175,11 @@ fn bare(name: &str) -> &str {
 fn namespace_of(name: &str) -> Option<&str> {
     let rest = name.strip_prefix("namespaces/")?;
     Some(rest.split_once('/').map_or(rest, |(namespace, _)| namespace))
+}
+
+/// The refusal of a call without a key.
+pub(crate) fn no_key() -> Status {
+    Status::unauthenticated("no key: this call needs the header authorization: Bearer tgk_…")
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use tonic::Status;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::access::{Access, Principal};
+use crate::access::{Access, Principal, no_key};
 use crate::directory::Directory;
 use crate::key::KeyText;
 use crate::scope::{Scope, Scopes};
@@ -176,11 +176,6 @@ impl Door {
             _ => Ok(access),
         }
     }
-}
-
-/// The refusal of a call without a key.
-pub(crate) fn no_key() -> Status {
-    Status::unauthenticated("no key: this call needs the header authorization: Bearer tgk_…")
 }
 
 fn two_keys() -> Status {

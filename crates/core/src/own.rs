@@ -4,8 +4,8 @@
 //! - [`Placement`]: which shards it takes, keeps and gives up.
 //! - [`Owner`]: the life of a shard's owner around its machine, and [`Report`] what it still does after a hand-over.
 //!
-//! Each takes inputs with the time and says what to do next. Times are microseconds of the process's own monotonic clock. Not here:
-//! any IO, any clock, any channel; the handler's tasks and the simulation drive the same code.
+//! Each takes inputs with the time and says what to do next. Times are microseconds of the process's own monotonic
+//! clock. Not here: any IO, any clock, any channel; the handler's tasks and the simulation drive the same code.
 
 mod backlog;
 mod closing;

@@ -1,3 +1,5 @@
+//! What is read from files, and what is refused.
+
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use tollgate_clock::instant_now;

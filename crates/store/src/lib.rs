@@ -64,8 +64,8 @@ pub struct Installation {
 pub enum Asker {
     /// People, who may ask for much: they wait for people alone.
     People,
-    /// Consumers whose releases go past an owner. They stand in the line of the roles' own work, and never wait for people: whoever
-    /// calls sees to it that they are few at once.
+    /// Consumers whose releases go past an owner. They stand in the line of the roles' own work, and never wait for
+    /// people: whoever calls sees to it that they are few at once.
     Consumers,
 }
 
@@ -109,8 +109,8 @@ pub async fn open(url: &str, connections_max: u32) -> Result<Arc<dyn Store>, Sto
     Ok(Arc::new(sqlite::Sqlite::open(url.strip_prefix("sqlite:").unwrap_or(url)).await?))
 }
 
-/// As [`open`], for the administration of keys and secrets alone, which may go on beside the process that has an embedded database
-/// open: nothing that the process keeps in its memory is touched.
+/// As [`open`], for the administration of keys and secrets alone, which may go on beside the process that has an
+/// embedded database open: nothing that the process keeps in its memory is touched.
 ///
 /// # Errors
 /// As there; [`StoreError::Locked`] only where the process that has it open is of an older version.

@@ -3,8 +3,8 @@
 //! In: the rows of any number of shards' commits, each with its fence. Out: those that go together in one transaction, and
 //! onto the disk by one sync: with many policies, whose shards commit a few events each, that is what counts. Invariants:
 //! whoever waits is told once; commits of a few rows wait for one large transaction at most, however many shards take in
-//! thousands of somebody's runs; large ones wait for one transaction of small ones in turn. Not here: the transaction itself, and what becomes of the others where one cannot be written
-//! (the drivers).
+//! thousands of somebody's runs; large ones wait for one transaction of small ones in turn. Not here: the transaction
+//! itself, and what becomes of the others where one cannot be written (the drivers).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -58,8 +58,8 @@ const FUNCTION: &str = "create function commit_";
 const MANY_SHARDS: [&str; 2] = ["0012_commit_many", "0016_commit_at_once"];
 /// What writes for many shards at once, with what Citus refuses then. It gets the statements that do not.
 const AT_ONCE: &str = "commit";
-/// Published functions that set a column to an array's element, which ends Citus 13.2 with signal 11. No version from 0013 on calls
-/// them.
+/// Published functions that set a column to an array's element, which ends Citus 13.2 with signal 11. No version from
+/// 0013 on calls them.
 const SUBSCRIPTS: [&str; 2] = ["0009_commit_events", "0010_commit_shards"];
 
 /// Some tables that are not distributed: Citus joins none of them with one that is.

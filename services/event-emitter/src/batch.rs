@@ -43,8 +43,8 @@ pub(crate) struct Batch {
     again: bool,
     /// Launches whose run may exist in another shard: their schedule lived there.
     doubtful: Vec<(Uuid, i64)>,
-    /// Schedules of which launches have fallen due, or do so soon after the latest change, with the shards where they lived and the
-    /// tasks that found them: such a shard may make those launches itself, when it hears of an earlier change.
+    /// Schedules of which launches have fallen due, or do so soon after the latest change, with the shards where they
+    /// lived and the tasks that found them: such a shard may make those launches itself, when it hears of an earlier change.
     late: BTreeMap<Uuid, (Vec<u16>, BTreeSet<TaskKey>)>,
     /// Of which tasks it holds something.
     tasks: BTreeMap<TaskKey, ClaimedTask>,

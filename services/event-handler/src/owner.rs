@@ -1,7 +1,8 @@
 //! The loop around one shard's owner: carries out what [`own::Owner`] says, and tells it what came of it.
 //!
-//! In: inputs, and what became of commits and reads, which run beside the loop. Out: commits, reads, deliveries, answers. A machine
-//! that may not be what the store says is dropped, and the shard loaded anew. Not here: decisions; they are the core's.
+//! In: inputs, and what became of commits and reads, which run beside the loop. Out: commits, reads, deliveries,
+//! answers. A machine that may not be what the store says is dropped, and the shard loaded anew. Not here: decisions;
+//! they are the core's.
 
 mod handover;
 mod load;

@@ -2,10 +2,9 @@
 //!
 //! In: the command line. Out: an exit code, or why it could not be done. Not here: what the commands do.
 
-use std::fmt;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::client::output::{Format, Printer};
 use crate::client::{
@@ -13,6 +12,7 @@ use crate::client::{
     status, trigger, why,
 };
 use crate::config::{self, ConfigError, ServeArgs};
+use crate::usage::Usage;
 use crate::{demo, key, secrets, serve, shell, times};
 
 /// Throttled batch triggers. Schedules fire batches of events. Policies bound how many events are in flight, until
@@ -120,18 +120,6 @@ struct ConfigArgs {
     output: ConfigFormat,
 }
 
-/// A command line that cannot be carried out as it is.
-#[derive(Debug)]
-pub(crate) struct Usage(pub(crate) String);
-
-impl fmt::Display for Usage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Usage {}
-
 /// Whether the caller has to change the command line or the configuration.
 pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
     error.is::<Usage>() || error.is::<ConfigError>()
@@ -152,8 +140,8 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Config(args) => show_config(&args).map(|()| ExitCode::SUCCESS),
         Command::Key(args) => key::run(args).map(|()| ExitCode::SUCCESS),
         Command::Secrets(args) => secrets::run(args).map(|()| ExitCode::SUCCESS),
-        Command::Completions(args) => shell::completions(&args).map(|()| ExitCode::SUCCESS),
-        Command::Man(args) => shell::man(&args).map(|()| ExitCode::SUCCESS),
+        Command::Completions(args) => shell::completions(&args, Cli::command()).map(|()| ExitCode::SUCCESS),
+        Command::Man(args) => shell::man(&args, Cli::command()).map(|()| ExitCode::SUCCESS),
         Command::Times => {
             times::answer_lines(std::io::stdin().lock(), std::io::stdout().lock())?;
             Ok(ExitCode::SUCCESS)

@@ -18,11 +18,11 @@ use tollgate_store::keys::ApiKey;
 use tollgate_store::plan::Audit;
 use uuid::Uuid;
 
-use crate::cli::Usage;
 use crate::client::output::{Format, Printer};
 use crate::client::table::Table;
 use crate::client::when;
 use crate::config::{self, ServeArgs};
+use crate::usage::Usage;
 
 /// Live keys of one name: the one in use, and the one that follows it.
 const LIVE_MAX: usize = 2;

@@ -11,6 +11,7 @@ mod secrets;
 mod serve;
 mod shell;
 mod times;
+mod usage;
 
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;

@@ -13,9 +13,9 @@ use tollgate_schedule_master::reseal;
 use tollgate_secrets::{Keys, generate_line, is_installation_clear};
 use tollgate_store::Store;
 
-use crate::cli::Usage;
 use crate::client::output::{Format, Printer};
 use crate::config::{self, SECRET_KEYS_VARIABLE, ServeArgs, ServeConfig};
+use crate::usage::Usage;
 
 /// Arguments of `secrets`.
 #[derive(Args, Debug)]

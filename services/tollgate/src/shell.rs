@@ -5,10 +5,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use clap::{Args, Command, CommandFactory as _};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::cli::Cli;
 use crate::client::output::{Format, Printer};
 
 /// Arguments of `completions`.
@@ -30,9 +29,9 @@ pub(crate) struct ManArgs {
 ///
 /// # Errors
 /// Those of writing.
-pub(crate) fn completions(args: &CompletionsArgs) -> anyhow::Result<()> {
+pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> anyhow::Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "tollgate", &mut script);
+    clap_complete::generate(args.shell, &mut command, "tollgate", &mut script);
     Printer::stdout(Format::Table).text(&String::from_utf8(script)?)
 }
 
@@ -40,12 +39,12 @@ pub(crate) fn completions(args: &CompletionsArgs) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// Those of writing.
-pub(crate) fn man(args: &ManArgs) -> anyhow::Result<()> {
+pub(crate) fn man(args: &ManArgs, command: Command) -> anyhow::Result<()> {
     let Some(folder) = &args.output else {
-        return Printer::stdout(Format::Table).text(&page(Cli::command())?);
+        return Printer::stdout(Format::Table).text(&page(command)?);
     };
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let mut command = Cli::command().disable_help_subcommand(true);
+    let mut command = command.disable_help_subcommand(true);
     command.build();
     write_pages(&command, "tollgate", folder)
 }

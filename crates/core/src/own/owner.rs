@@ -1,8 +1,8 @@
 //! The life of a shard's owner around its machine: what is done next, and what may not be done yet.
 //!
 //! In: answers, releases, news, what became of commits and reads, whether the lease is to be trusted, and the time. Out, when
-//! polled: deliveries and answers to perform, a commit to write, a read to make, or the end. One commit and one read are under way
-//! at most; inputs gather meanwhile, which is what makes a commit large under load.
+//! polled: deliveries and answers to perform, a commit to write, a read to make, or the end. One commit and one read
+//! are under way at most; inputs gather meanwhile, which is what makes a commit large under load.
 //!
 //! Invariants: an owner that does not trust its lease neither commits nor sends, and answers nobody; a commit that fails ends the
 //! machine, and what its successor must know is [`Kept`]; before it has read its inbox it decides nothing; one that is to stop

@@ -52,7 +52,8 @@ impl Trust {
         }
     }
 
-    /// A heartbeat has been written, by a call that began at `began_us`, after so many `stops`. True where trust had ended before.
+    /// A heartbeat has been written, by a call that began at `began_us`, after so many `stops`. True where trust had
+    /// ended before.
     pub fn renew(&self, began_us: i64, stops: u64, now_us: i64) -> bool {
         let until_us = self.until_us.load(SeqCst);
         let had_ended = now_us > until_us || self.is_old(stops);

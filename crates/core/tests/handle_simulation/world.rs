@@ -117,8 +117,8 @@ pub(crate) struct Flight {
 pub(crate) enum Event {
     /// Somebody does something.
     Act,
-    /// A process starts in this place; writes its heartbeat, which arrives, and of which it hears; looks at the others, having read
-    /// the leases; judges what it has read; takes a shard; wakes; ends.
+    /// A process starts in this place; writes its heartbeat, which arrives, and of which it hears; looks at the others,
+    /// having read the leases; judges what it has read; takes a shard; wakes; ends.
     Start(usize),
     Beat(usize, u32),
     BeatArrives(usize, u32, (i64, u64), Box<Member>),

@@ -1,8 +1,8 @@
 //! A statement with its values, for either database.
 //!
 //! In: the statement's text, and values one by one or as a set. Out: what the driver of the database carries out.
-//! Invariants: SQLite takes a set as one JSON array, PostgreSQL as one array for each column; a set of several columns is
-//! bound last. Not here: where it is carried out.
+//! Invariants: SQLite takes a set as one JSON array, PostgreSQL as one array for each column; a set of several columns
+//! is bound last. Not here: where it is carried out.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;

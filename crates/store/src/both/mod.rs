@@ -1,10 +1,9 @@
 //! The parts of a store that are written once for both databases: all but queue shards.
 //!
 //! In: the calls of the traits for plan, emit, history, keys, quotas and secrets. Out: statements, each at the door of
-//! those for whom it is. A driver offers what [`Driver`] says, and its database what [`Engine`] says; no part asks which
-//! one it has. Statements that are the same for both stand in `src/queries/`, those that differ in `queries/` of each
-//! driver.
-//! Not here: queue shards (`handle`), in which the drivers differ by design.
+//! those for whom it is. A driver offers what [`Driver`] says, and its database what [`Engine`] says; no part asks
+//! which one it has. Statements that are the same for both stand in `src/queries/`, those that differ in `queries/` of
+//! each driver. Not here: queue shards (`handle`), in which the drivers differ by design.
 
 mod ask;
 mod emit;
@@ -119,8 +118,8 @@ pub(crate) trait Driver: Clone + Send + Sync + 'static {
         before_us: i64,
     ) -> impl Future<Output = Result<(u64, u64), StoreError>> + Send;
 
-    /// Deletes run specs of a shard that nothing needs: no run, neither the schedule as it is nor as it was a while ago,
-    /// nor the shard. Answers how many.
+    /// Deletes run specs of a shard that nothing needs: no run, neither the schedule as it is nor as it was a while ago, nor the
+    /// shard. Answers how many.
     fn prune_specs(&self, shard: i32, before_us: i64)
     -> impl Future<Output = Result<u64, StoreError>> + Send;
 

@@ -1,10 +1,10 @@
 //! Looks at emitted runs that stay cheap while a snapshot is held.
 //!
-//! A run that has been read leaves its index when no snapshot can see the old version any more. Until then a look at all runs from
-//! the oldest launch time on walks over those that have gone: with an hour's worth of them, for half a second each time. In: how long
-//! such a look took. Out: from which launch time on the next one looks. What launches now is always seen; what launched long before
-//! (a backfill, the end of an outage) is looked for so seldom that the search takes a hundredth of the time. Where it is quick, which
-//! it is nearly always, every look is at all runs.
+//! A run that has been read leaves its index when no snapshot can see the old version any more. Until then a look at
+//! all runs from the oldest launch time on walks over those that have gone: with an hour's worth of them, for half a
+//! second each time. In: how long such a look took. Out: from which launch time on the next one looks. What launches
+//! now is always seen; what launched long before (a backfill, the end of an outage) is looked for so seldom that the
+//! search takes a hundredth of the time. Where it is quick, which it is nearly always, every look is at all runs.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

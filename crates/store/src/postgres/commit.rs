@@ -1,9 +1,10 @@
 //! What commits of shards' owners write, in one transaction.
 //!
-//! In: commits, each with its fence, and whether the server takes [`write_at_once`]. Out: all of them written, or an error: nothing of
-//! them may be committed then. Runs that change, batches and the done queue, of which nearly every commit consists, go by one
-//! statement for all; what is rarer goes before it, a statement for each kind of row. A distributed server gets that for
-//! everything. Not here: who goes together (`crate::line`), how a transaction begins and ends (`line`).
+//! In: commits, each with its fence, and whether the server takes [`write_at_once`]. Out: all of them written, or an
+//! error: nothing of them may be committed then. Runs that change, batches and the done queue, of which nearly every
+//! commit consists, go by one statement for all; what is rarer goes before it, a statement for each kind of row. A
+//! distributed server gets that for everything. Not here: who goes together (`crate::line`), how a transaction begins
+//! and ends (`line`).
 
 use sqlx::postgres::PgBindIterExt as _;
 use sqlx::{PgConnection, Row as _};

@@ -1,9 +1,9 @@
 //! Doors to the server: connections of their own for those that must not wait for each other.
 //!
-//! In: work on a connection. Out: what came of it, or that no answer came in time. Invariant: the backends of connections on which the
-//! server has fallen silent are counted until they have ended. While there are as many as places, the next silent connection keeps
-//! its place: whoever gives up and comes again, as often as he likes, never has more than two backends for each place. Not here:
-//! transactions (`transact`), how a connection is made (`open`).
+//! In: work on a connection. Out: what came of it, or that no answer came in time. Invariant: the backends of
+//! connections on which the server has fallen silent are counted until they have ended. While there are as many as
+//! places, the next silent connection keeps its place: whoever gives up and comes again, as often as he likes, never
+//! has more than two backends for each place. Not here: transactions (`transact`), how a connection is made (`open`).
 
 use std::collections::BTreeSet;
 use std::pin::pin;

@@ -1,9 +1,9 @@
 //! Daily partitions of the done queue: made ahead, dropped as a whole.
 //!
 //! The default partition takes what falls on a day that has no partition, so that an insert never fails for lack of one.
-//! Partition work never waits in front of commits: a partition is made as a plain table and attached, which lets inserts go on; what
-//! needs a lock that somebody holds (a dump, a reader in the middle of a transaction) is given up after a tenth of a second, and
-//! tried again in the next round. Partitions are made two days ahead, so that there is time.
+//! Partition work never waits in front of commits: a partition is made as a plain table and attached, which lets
+//! inserts go on; what needs a lock that somebody holds (a dump, a reader in the middle of a transaction) is given up
+//! after a tenth of a second, and tried again in the next round. Partitions are made two days ahead, so that there is time.
 
 use std::sync::Arc;
 

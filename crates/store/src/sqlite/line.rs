@@ -81,7 +81,8 @@ mod tests {
 
     type Answers = Vec<oneshot::Receiver<Result<(), Ended>>>;
 
-    /// Commits of shards 0 to 3, of which those from `stale` on have lost their leases. The first `general` are not for one command.
+    /// Commits of shards 0 to 3, of which those from `stale` on have lost their leases. The first `general` are not for
+    /// one command.
     async fn commits(store: &Sqlite, stale: usize, general: usize) -> (Vec<Waiting>, Answers) {
         let mut commits = (Vec::new(), Vec::new());
         for (at, seen) in store.leases().await.unwrap().into_iter().take(4).enumerate() {

@@ -62,10 +62,13 @@ macro_rules! conformance {
 }
 
 conformance! {
-    open: identity_is_made_once_and_stays several_may_open_at_once_or_are_told newer_schema_is_refused newer_schema_that_this_version_can_live_with_is_taken
-        modified_identity_is_named the_secret_may_be_stored_in_another_form sixty_four_shards_have_no_owner every_table_is_strict ping_answers closed_store_is_unreachable;
+    open: identity_is_made_once_and_stays several_may_open_at_once_or_are_told newer_schema_is_refused
+        newer_schema_that_this_version_can_live_with_is_taken
+        modified_identity_is_named the_secret_may_be_stored_in_another_form sixty_four_shards_have_no_owner
+        every_table_is_strict ping_answers closed_store_is_unreachable;
     plan: schedule_is_read_as_written taken_name_conflicts stale_etag_conflicts_and_names_both
-        missing_schedule_is_not_found missing_policy_is_not_found policy_in_use_cannot_go policy_goes_and_tells_its_shard
+        missing_schedule_is_not_found missing_policy_is_not_found policy_in_use_cannot_go
+        policy_goes_and_tells_its_shard
         policy_is_replaced_and_tells_its_shard all_or_nothing children_are_replaced_in_order registry_counts_children
         delete_and_create_again_in_one_transaction several_by_id_leave_out_the_missing list_pages_in_id_order
         list_filters_hold_together policies_are_listed_and_filtered audit_is_newest_first_by_page
@@ -80,8 +83,10 @@ conformance! {
     corrupt: corrupt_batch_is_what_is_nowhere_else corrupt_batch_is_repaired_by_its_next_change
         batch_without_a_key_holds_its_run_back undecodable_rows_count;
     replay: what_a_machine_commits_is_what_is_loaded;
-    emit: announced_window_gets_its_tasks_later announcement_does_not_go_back first_windows_leave_no_gap frontier_starts_empty_and_moves window_opens_once window_without_tasks_is_complete tasks_are_claimed_once
-        lease_of_a_task_runs_out tasks_are_given_back checkpoint_is_kept_while_the_lease_is window_is_complete_with_its_last_task
+    emit: announced_window_gets_its_tasks_later announcement_does_not_go_back first_windows_leave_no_gap
+        frontier_starts_empty_and_moves window_opens_once window_without_tasks_is_complete tasks_are_claimed_once
+        lease_of_a_task_runs_out tasks_are_given_back checkpoint_is_kept_while_the_lease_is
+        window_is_complete_with_its_last_task
         concurrent_completion_completes_the_window window_behind_an_open_one_does_not_count
         scan_reads_exactly_the_slots scan_goes_on_after_a_checkpoint scan_reads_several_tasks scan_brings_the_schedule
         scan_leaves_a_corrupt_schedule_out registry_lists_eligible_intervals_and_shots emit_is_idempotent
@@ -109,7 +114,8 @@ conformance! {
     keys: keys_are_read_as_written a_name_has_so_many_live_keys a_revoked_key_stays_revoked a_corrupt_key_is_no_key
         keys_are_kept_beside_an_open_store;
     neighbours: look_ups_keep_no_role_waiting;
-    prune: ended_keys_go old_history_goes history_of_many_events_goes_with_its_run old_runs_go_when_finished old_skips_and_audit_go
+    prune: ended_keys_go old_history_goes history_of_many_events_goes_with_its_run old_runs_go_when_finished
+        old_skips_and_audit_go
         windows_keep_the_frontier
         specs_go_when_nothing_needs_them pruning_goes_on_beyond_a_batch days_to_come_have_room;
 }

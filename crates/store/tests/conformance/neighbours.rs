@@ -1,4 +1,5 @@
-//! What others do on the same PostgreSQL server (hold a snapshot, read history, ask for much, fall silent), and what it costs owners.
+//! What others do on the same PostgreSQL server (hold a snapshot, read history, ask for much, fall silent), and what it
+//! costs owners.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,8 @@ const LOOK_UPS: usize = 8_192;
 /// So many commits are made while a snapshot is held.
 const COMMITS: u32 = 3_000;
 
-/// How many buffers a commit touches that writes the row of the one run that there is. Those of a step count for each step around it.
+/// How many buffers a commit touches that writes the row of the one run that there is. Those of a step count for each
+/// step around it.
 async fn buffers(connection: &mut PgConnection) -> u64 {
     let settings = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
     connection.execute(settings).await.unwrap();

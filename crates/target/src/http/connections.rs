@@ -8,8 +8,9 @@
 //! What falls due at one instant would otherwise open as many at once: more than common servers let wait to be accepted, and the
 //! kernel tries those that do not fit again after a second. Who may not open one yet takes the first that becomes free.
 //!
-//! A connection has no task of its own: the delivery that uses it drives it, so that an answer wakes one task and not two. While it
-//! is idle nobody does; that its other side has closed it is found when it is used next, before anything is written.
+//! A connection has no task of its own: the delivery that uses it drives it, so that an answer wakes one task and not
+//! two. While it is idle nobody does; that its other side has closed it is found when it is used next, before anything
+//! is written.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
@@ -40,7 +41,8 @@ use crate::shares::{Claim, Place as Share, Shares, key_of};
 /// meets a connection as it closes ends as unclear.
 const IDLE_MAX: Duration = Duration::from_secs(4);
 
-/// So many are new at an origin: being opened, or without an answer yet. Common servers let as many, or more, wait to be accepted.
+/// So many are new at an origin: being opened, or without an answer yet. Common servers let as many, or more, wait to
+/// be accepted.
 const NEW_MAX: usize = 128;
 /// After that one no longer counts as new: it will have been accepted, and the answer takes its time, or nobody is there.
 const NEW_FOR: Duration = Duration::from_millis(100);

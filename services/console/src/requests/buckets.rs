@@ -2,8 +2,9 @@
 //!
 //! In: the buckets, every few seconds, from a sampler of this console and from whoever looks. Out: the points of a policy.
 //! Invariants: a value is kept when it changes, and the sampler asks for busy policies only, so that a quiet one costs
-//! nothing; an hour at most, and so many points and policies; what was not seen is a gap between points; a reading that takes long is followed by a pause that is longer. Not here: anything durable: what a console
-//! remembers begins and ends with it.
+//! nothing; an hour at most, and so many points and policies; what was not seen is a gap between points; a reading that
+//! takes long is followed by a pause that is longer. Not here: anything durable: what a console remembers begins and
+//! ends with it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};

@@ -1,7 +1,7 @@
 //! Inputs into the machine, effects out of it.
 //!
-//! A commit may allow a thousand deliveries. They are begun a few at a time, so that what falls due in other shards meanwhile does
-//! not stand behind all of them at each of its steps.
+//! A commit may allow a thousand deliveries. They are begun a few at a time, so that what falls due in other shards
+//! meanwhile does not stand behind all of them at each of its steps.
 
 use std::collections::VecDeque;
 use std::pin::pin;

@@ -5,7 +5,7 @@ use prost::{Message, Name};
 use tollgate_proto::v1;
 
 use super::{Session, fetch, names, pages, rows};
-use crate::cli::Usage;
+use crate::usage::Usage;
 
 /// What can be listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

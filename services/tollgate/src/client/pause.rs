@@ -5,7 +5,7 @@ use tollgate_proto::v1;
 
 use super::when::both;
 use super::{Session, names};
-use crate::cli::Usage;
+use crate::usage::Usage;
 
 /// What can be paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

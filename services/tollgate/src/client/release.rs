@@ -7,7 +7,7 @@ use tollgate_proto::v1;
 use super::Session;
 use super::rows::word;
 use super::when::{both, duration, moment_or_span, parse_span};
-use crate::cli::Usage;
+use crate::usage::Usage;
 
 /// How the work went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -15,7 +15,7 @@ use tonic::{Request, Status};
 
 use super::failure::{Failure, Unreachable};
 use super::output::{Format, Printer};
-use crate::cli::Usage;
+use crate::usage::Usage;
 
 /// A connection is given up after this, whatever the time limit of the call.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -20,8 +20,8 @@ use tollgate_clock::Clock;
 use tollgate_gateway::Hosts;
 use tollgate_store::{Store, StoreError};
 
-use crate::cli::Usage;
 use crate::config::{Auth, ServeConfig};
+use crate::usage::Usage;
 
 /// How often the live keys are read.
 const READ: Duration = Duration::from_secs(1);

@@ -1,3 +1,5 @@
+//! Where shards go, and who takes which.
+
 use uuid::Uuid;
 
 use super::*;
