@@ -19,7 +19,6 @@ states! {
     Crash, CrashInCommit, Freeze, FreezeBeforeCommitArrives, FreezeAfterCommit, Cut, TakenFromTheDead, TakenFromTheLiving,
     TakeoverLost, RetakenFromOneself, EffectsWithoutTrust, TrustLapsed, HeartbeatUnheard, JudgedLate, MachinePaused, MemberForgotten, ClockJudged, HandOver, HandOverWithNote, NotedTwice,
     AnswerReported, AnswersGivenUp, AnswerLost, NothingOwnsIt, ShardLost, LeftToItsLease, Reloaded, Closed, ReadFailed, ReadInParts, Synced,
-    ToldToAskAgain,
     // Consumers.
     Released, ComesAgain, Late, NotHeld, Refused, Extended, ReleasedByInbox, PostedTooLate, ReleaseAskedAgain, ForgedRelease,
     LateAfterReclaim, Suspect, Reclaimed, FreedByOperator,
