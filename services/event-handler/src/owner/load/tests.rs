@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use tollgate_core::handle::control::Message;
-use tollgate_core::model::{Counts, Run, RunId, RunKind, RunState};
+use tollgate_core::model::{Run, RunId, RunKind, RunState};
 use tollgate_core::own::{Part, RECENT_US};
 
 use super::*;
@@ -22,14 +22,8 @@ fn run(launch_us: i64) -> Run {
         priority: 5,
         kind: RunKind::Backfill,
         state: RunState::Emitted,
-        reason: String::new(),
-        cursor: 0,
-        counts: Counts::default(),
-        cursor_in: None,
-        cursor_out: None,
         emitted_us: launch_us,
-        started_us: None,
-        finished_us: None,
+        ..Run::default()
     }
 }
 
