@@ -151,7 +151,6 @@ impl World {
                 owner.replies.insert(reply, release.clone());
             }
             Told::AskAgain => {
-                self.count(Seen::ToldToAskAgain);
                 let release = release.clone();
                 self.after(300_000, Event::Release { shard, release, inbox: false, tries: 0 });
             }

@@ -370,11 +370,11 @@ impl World {
         let lease_id = self.leases[usize::from(at.shard)].lease_id;
         let Some(owner) = self.owner(at) else { return };
         let overtaken = owner.lease.lease_id != lease_id;
-        let begun: Vec<DeliveryKey> = owner.begun.keys().copied().collect();
+        let begun = owner.begun.clone();
         let replies = owner.end_life();
         self.ask_again(at.shard, replies);
         if bug != Bug::HandOverLeavesQueued {
-            self.revoke(at.slot, begun.iter().copied());
+            self.revoke(at.slot, begun.keys().copied());
         }
         if cut {
             // It cannot be noted: the lease runs out.
@@ -398,15 +398,15 @@ impl World {
                 self.stores[usize::from(at.shard)].inbox.insert(note.id, note);
             }
         }
-        let begun: BTreeSet<DeliveryKey> = begun.into_iter().collect();
-        let own = deliveries.into_iter().filter(|d| begun.contains(&(d.run, d.index, d.attempt)));
+        let own = deliveries.into_iter().filter(|d| begun.contains_key(&(d.run, d.index, d.attempt)));
         let wait_us = self.wait_us(&[0, 1_000, 50_000]);
         self.after(wait_us, Event::GiveUp(at, own.collect()));
     }
 
-    /// A note names each delivery that was begun, has no answer, and counts as under way in the store.
-    fn check_note(&self, shard: u16, begun: &[DeliveryKey], note: &[UnderWay]) {
-        for (run, index, attempt) in begun {
+    /// A note names each delivery that was begun, has time left and no answer, and counts as under way in the store.
+    fn check_note(&self, shard: u16, begun: &BTreeMap<DeliveryKey, i64>, note: &[UnderWay]) {
+        let now_us = self.now.mono_us;
+        for ((run, index, attempt), _) in begun.iter().filter(|(_, until_us)| **until_us > now_us) {
             let token = self.stores[usize::from(shard)].tokens.get(&(*run, *index));
             let counts = token.is_some_and(|t| t.state == TokenState::Acquired && t.attempt == *attempt);
             let named = note.iter().any(|d| (d.run, d.index, d.attempt) == (*run, *index, *attempt));

@@ -241,6 +241,10 @@ impl World {
         let owner = Owner::new(lease, lapses, number);
         let at = owner.at(slot, id, shard);
         self.processes[slot].owners.insert(shard, owner);
+        if self.is_stopping(slot) {
+            // It came too late: it is given up at once.
+            self.drain(at);
+        }
         let wait_us = self.wait_us(&[0, 1_000, 20_000]);
         self.after(wait_us, Event::Load(at));
     }

@@ -21,7 +21,7 @@ states! {
     TakeoverLost, RetakenFromOneself, EffectsWithoutTrust, TrustLapsed, HeartbeatUnheard,
     JudgedLate, MachinePaused, MemberForgotten, ClockJudged, HandOver, HandOverWithNote, NotedTwice,
     AnswerReported, AnswersGivenUp, AnswerLost, NothingOwnsIt, ShardLost, LeftToItsLease, Reloaded, Closed,
-    ReadFailed, ReadInParts, Synced, ToldToAskAgain,
+    ReadFailed, ReadInParts, Synced,
     // Consumers.
     Released, ComesAgain, Late, NotHeld, Refused, Extended, ReleasedByInbox, PostedTooLate, ReleaseAskedAgain, ForgedRelease,
     LateAfterReclaim, Suspect, Reclaimed, FreedByOperator,
