@@ -284,6 +284,10 @@ impl World {
             Left::Drained => {
                 let wait_ms = if stopping { ANSWERS_MS } else { i64::MAX };
                 let Some(Owner { core: Some(core), .. }) = self.living(at) else { return };
+                assert!(
+                    core.machine().is_settled(),
+                    "{at:?} is handed over before its last changes are durable"
+                );
                 let note = core.note(wait_ms, now);
                 self.hand_over(at, note);
             }
