@@ -13,6 +13,7 @@ mod fires;
 mod launch;
 mod notice;
 mod sources;
+mod written;
 mod zone;
 
 use std::collections::BTreeSet;
@@ -24,6 +25,7 @@ pub use self::child::{Child, CorruptChild};
 pub use self::launch::LaunchClass;
 pub use self::notice::{Notice, message_id, message_ids};
 pub use self::sources::Fires;
+pub use self::written::{Dates, Shape, Weekday, Written};
 
 pub use self::calendar::civil_from_days;
 pub(crate) use self::calendar::{DAY_MINUTES, month_days, weekday};

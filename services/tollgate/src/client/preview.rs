@@ -9,10 +9,11 @@ use tollgate_proto::v1;
 use tollgate_proto::v1::preview_schedule_request::Source;
 use tollgate_proto::v1::trigger::Trigger;
 
-use super::apply::{Resource, read_files};
+use super::apply::read_files;
 use super::table::Table;
 use super::when::{exact, moment, parse_span, relative};
 use super::{Session, names, rows};
+use tollgate_files::Resource;
 
 /// Arguments of `preview`.
 #[derive(Args, Clone, Debug)]
