@@ -5,13 +5,14 @@
 //! whoever waits is told once; commits of a few rows wait for one large transaction at most, however many shards take in
 //! thousands of somebody's runs; large ones wait for one transaction of small ones in turn. Not here: the transaction itself, and what becomes of the others where one cannot be written
 //! (the drivers).
-#![expect(clippy::disallowed_methods, reason = "being rewritten; its instants only measure lengths")]
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tollgate_clock::instant_now;
 use uuid::Uuid;
 
 use crate::StoreError;
@@ -133,7 +134,7 @@ impl Line {
             return None;
         }
         state.lanes += 1;
-        state.moved = Some(Instant::now());
+        state.moved = Some(instant_now());
         Some(Lane { line: Arc::clone(self), is_open: true })
     }
 
@@ -155,7 +156,7 @@ impl Lane {
             self.is_open = false;
             return None;
         }
-        (state.was_small, state.moved) = (small, Some(Instant::now()));
+        (state.was_small, state.moved) = (small, Some(instant_now()));
         Some(head)
     }
 }
@@ -246,7 +247,7 @@ mod tests {
             let mut lane = line.join(commit(0)).unwrap();
             assert_eq!(shards(lane.next()), [0]);
             assert!(line.join(commit(1)).is_none(), "it moves");
-            line.lock().moved = Instant::now().checked_sub(2 * PATIENCE);
+            line.lock().moved = instant_now().checked_sub(2 * PATIENCE);
             let second = line.join(commit(2));
             assert_eq!(second.is_some(), lanes_max == 2);
             assert!(line.join(commit(3)).is_none(), "no third one, and the second has just begun");

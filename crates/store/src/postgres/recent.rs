@@ -3,13 +3,13 @@
 //! The pool lends its connections in turn, so that every commit would meet a server process whose plans and caches have
 //! grown cold. Not kept: a connection that failed, one that has been idle for so long that it wants a test, and any where
 //! commits share their pool with others.
-#![expect(clippy::disallowed_methods, reason = "being rewritten; its instants only measure lengths")]
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use sqlx::PgPool;
 use sqlx::pool::PoolConnection;
+use tokio::time::Instant;
+use tollgate_clock::instant_now;
 
 use super::open::IDLE_UNTESTED;
 
@@ -45,7 +45,7 @@ impl Recent {
         // A pool that is closed waits for what it has lent.
         if self.keeps && !pool.is_closed() {
             // Another one goes back to the pool.
-            *kept = Some(Kept { connection, since: Instant::now() });
+            *kept = Some(Kept { connection, since: instant_now() });
         }
     }
 
