@@ -59,6 +59,10 @@ pub(crate) enum Bug {
     FrontierReadEarly,
     /// What a master left undone when it died stays undone.
     NoRepair,
+    /// A window is announced though another one ends after its start.
+    WindowsOverlap,
+    /// A message is posted though its notice is no longer in the outbox.
+    ToldWithoutNotice,
     /// Redone emissions make runs of their own.
     EmissionMakesNewRuns,
     /// Redone emissions overwrite the run.
@@ -113,6 +117,8 @@ impl Bug {
             Self::FormerHomesNotTold,
             Self::FrontierReadEarly,
             Self::NoRepair,
+            Self::WindowsOverlap,
+            Self::ToldWithoutNotice,
             Self::EmissionMakesNewRuns,
             Self::EmissionOverwrites,
             Self::DoubtIgnored,

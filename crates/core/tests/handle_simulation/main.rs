@@ -29,7 +29,9 @@ mod owner;
 mod process;
 mod random;
 mod runner;
+mod telling;
 mod totals;
+mod windows;
 mod world;
 
 use std::time::{Duration, Instant};

@@ -17,10 +17,10 @@ use crate::batch::{
     judge_policies, judge_users,
 };
 use crate::failure::Failure;
-use crate::plan::{Audit, Delivered, Filter, OutboxLane, OutboxPage, PlanStore, PlanWrite, StoredChild};
+use crate::plan::{Audit, Filter, OutboxLane, OutboxPage, PlanStore, PlanWrite, StoredChild, Told};
 use crate::rows::{
     AuditRow, ChildRow, CountRow, LaneRow, NoticeKey, NoticeRow, PolicyRow, Registry, ScheduleRow, Word as _,
-    all, audit, id_range, outbox_page, skipped_rows, sound, sound_page,
+    all, audit, id_range, message_rows, outbox_page, skipped_rows, sound, sound_page,
 };
 
 #[async_trait]
@@ -178,24 +178,29 @@ impl PlanStore for Postgres {
         Ok(sound(None, self.work.judge(rows!(self.work, query))?).0)
     }
 
-    async fn outbox_delivered(&self, delivered: &[Delivered]) -> Result<u64, StoreError> {
-        let delivered: Arc<[Delivered]> = Arc::from(delivered);
+    async fn tell(&self, shard: u16, told: &[Told]) -> Result<u64, StoreError> {
+        let told: Arc<[Told]> = Arc::from(told);
         self.work
-            .run_tx("outbox_delivered", move |connection| {
-                let delivered = Arc::clone(&delivered);
-                async move { take_out(connection, &delivered).await }.boxed()
+            .run_quick("tell", move |connection| {
+                let told = Arc::clone(&told);
+                async move { tell(connection, shard, &told).await }.boxed()
             })
             .await
     }
 }
 
-async fn take_out(connection: &mut PgConnection, delivered: &[Delivered]) -> Result<u64, Failure> {
-    let keys = NoticeKey::of_delivered(delivered);
+async fn tell(connection: &mut PgConnection, shard: u16, told: &[Told]) -> Result<u64, Failure> {
+    let keys = NoticeKey::of_told(told);
     let query =
         columns!(sqlx::query_as::<_, (Uuid, i64)>(sql!("outbox_delete")), keys; schedule_uid generation);
     let gone: BTreeSet<(Uuid, i64)> = query.fetch_all(&mut *connection).await?.into_iter().collect();
+    let told = || told.iter().filter(|one| gone.contains(&(one.schedule_uid, one.generation)));
+    let messages = message_rows(told().filter_map(|one| one.message.as_ref()))?;
+    if !messages.is_empty() {
+        super::handle::insert_messages(connection, i32::from(shard), &messages).await?;
+    }
     let mut skips = 0;
-    for one in delivered.iter().filter(|one| gone.contains(&(one.schedule_uid, one.generation))) {
+    for one in told() {
         if let Some((after_us, until_us)) = one.taken_back {
             sqlx::query(sql!("skipped_forget"))
                 .bind(one.schedule_uid)
