@@ -1,9 +1,11 @@
 //! The one place where services read the time, so that tests can move it, and wait for it where milliseconds count.
 //!
-//! A [`Clock`] yields both clocks at once, as the core wants them. [`Alarms`] wake at an instant.
+//! A [`Clock`] yields both clocks at once, as the core wants them. [`instant_now`] is for timers. [`Alarms`] wake at an instant.
 //!
 //! The wall clock that a [`Clock`] shows goes with the monotonic one, from what the machine's showed when it was made: a machine
 //! whose clock jumps changes nothing until somebody who has compared it ([`Judge`]) says so ([`Clock::hold`]).
+
+#![expect(clippy::disallowed_methods, reason = "here, and nowhere else, the machine's clocks are read")]
 
 mod alarms;
 mod judge;
@@ -137,6 +139,12 @@ impl Clock {
             mono_us.fetch_add(by_us, Ordering::SeqCst);
         }
     }
+}
+
+/// Now on the monotonic clock, as the runtime's timers count it: for deadlines, and for how long something takes. What plan, emit
+/// and handle decide by is [`Clock::now`].
+pub fn instant_now() -> tokio::time::Instant {
+    tokio::time::Instant::now()
 }
 
 fn machine_us() -> i64 {

@@ -23,7 +23,6 @@ mod forget;
 mod handover;
 mod live;
 mod places;
-mod planted;
 mod queue;
 pub mod release;
 mod restore;
@@ -37,6 +36,4 @@ mod unsent;
 
 pub use exchange::{Commit, Context, Deadline, Effect, Needs, Options, Send, State};
 pub use explain::{Explanation, Gauge, Holder, Place, Reason, Remembered, Status};
-#[cfg(feature = "planted-bugs")]
-pub use planted::Planted;
 pub use shard::Shard;

@@ -17,6 +17,8 @@ pub fn pass(name: &'static str) {
 
 #[cfg(feature = "enabled")]
 mod armed {
+    #![expect(clippy::disallowed_methods, reason = "a test's own pace; no time of the service")]
+
     use std::path::PathBuf;
     use std::sync::{LazyLock, Mutex, PoisonError};
     use std::time::{Duration, Instant};

@@ -47,7 +47,7 @@ pub struct Pruned {
     pub other: u64,
 }
 
-/// The history's part of a store.
+/// The history's part of a store: reads.
 #[async_trait]
 pub trait HistoryStore: Send + Sync {
     /// Runs of a namespace, newest launch first, from after (`launch_us`, run) on.
@@ -99,6 +99,11 @@ pub trait HistoryStore: Send + Sync {
         outcome: Option<Outcome>,
         limit: u32,
     ) -> Result<Vec<HistoryRow>, StoreError>;
+}
+
+/// The part of a store that forgets what ended long ago.
+#[async_trait]
+pub trait RetentionStore: Send + Sync {
     /// Removes what ended before `before_us`, in small transactions, and makes room for the days to come (daily
     /// partitions from today to the day after tomorrow, on PostgreSQL). Rows of the done queue go by whole days of their
     /// own ends on PostgreSQL, and with their runs on SQLite. Run specs go when it is their shard's turn
@@ -111,13 +116,13 @@ pub trait HistoryStore: Send + Sync {
     async fn note_pruning(&self, from_us: Option<i64>, to_us: i64) -> Result<bool, StoreError>;
 }
 
-/// How many rows of a sort one transaction of [`HistoryStore::prune`] removes at most.
+/// How many rows of a sort one transaction of [`RetentionStore::prune`] removes at most.
 pub(crate) const PRUNE_AT_ONCE: u32 = 1000;
 
 /// How long complete windows, and run specs that nothing needs, are kept all the same: a day at least.
 pub(crate) const PRUNE_SPARE_US: i64 = tollgate_core::model::DAY_US;
 
-/// How often [`HistoryStore::prune`] is to be called.
+/// How often [`RetentionStore::prune`] is to be called.
 pub const PRUNE_EVERY: Duration = Duration::from_secs(600);
 const PRUNE_EVERY_US: i64 = PRUNE_EVERY.as_secs() as i64 * 1_000_000;
 

@@ -4,6 +4,7 @@
 //! - [`emit`]: windows, scan tasks, the launch index (read and written by the Event Emitter).
 //! - [`handle`]: queue shards, their inboxes, runs and tokens (written by a shard's owner, through the fence).
 //! - [`history`]: what has ended; retention.
+//! - [`look_up`]: what the Event Handler answers people from; no schedules.
 //! - [`seal`]: rows that hold secrets; [`quota`]: counts.
 //! - [`keys`]: API keys.
 //!
@@ -22,6 +23,7 @@ pub mod emit;
 pub mod handle;
 pub mod history;
 pub mod keys;
+pub mod look_up;
 pub mod plan;
 pub mod postgres;
 pub mod quota;
@@ -64,6 +66,8 @@ pub trait Store:
     + emit::EmitStore
     + handle::HandleStore
     + history::HistoryStore
+    + history::RetentionStore
+    + look_up::LookUpStore
     + keys::KeyStore
     + quota::QuotaStore
     + seal::SealStore

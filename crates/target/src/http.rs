@@ -14,14 +14,13 @@ mod places;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ::http::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT};
 use ::http::{HeaderMap, Method, Request};
 use bytes::Bytes;
-use chrono::Utc;
 use http_body_util::Full;
-use tollgate_clock::Clock;
+use tollgate_clock::{Clock, instant_now};
 use tollgate_core::model::{Delivery, HttpTarget, SECOND_US, Sent};
 
 use crate::address::{AddressRefused, GuardedNames};
@@ -101,7 +100,7 @@ impl Http {
             Err(message) => return refused_for_good(message),
         };
         let namespace = &*delivery.spec.namespace;
-        if let Some(left) = self.pauses.remaining(namespace, &place.host, Instant::now) {
+        if let Some(left) = self.pauses.remaining(namespace, &place.host, instant_now()) {
             let host = &place.host;
             let left_ms = i64::try_from(left.as_millis()).unwrap_or(i64::MAX).max(1);
             return Sent::NotSent {
@@ -190,10 +189,10 @@ impl Http {
     }
 
     fn judge(&self, answer: &Answer, namespace: &str, host: &str) -> Sent {
-        let sent = answer.verdict(self.retry_after_max_ms, Utc::now);
+        let sent = answer.verdict(self.retry_after_max_ms, self.clock.wall_us());
         match (answer.status.as_u16(), &sent) {
             (429 | 503, Sent::Refused { retry_after_ms: Some(wish_ms @ 1..), .. }) => {
-                self.pauses.pause(namespace, host, span(*wish_ms), Instant::now());
+                self.pauses.pause(namespace, host, span(*wish_ms), instant_now());
                 let pause_s = span(*wish_ms).min(PAUSE_MAX).as_secs_f64();
                 let status = answer.status.as_u16();
                 tracing::info!(namespace, host, wish_ms, pause_s, status, "a target asked for a pause");

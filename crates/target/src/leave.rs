@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tollgate_clock::instant_now;
 
 /// A delivery's leave to be sent. Clones are the same one.
 #[derive(Clone)]
@@ -35,7 +36,7 @@ impl Leave {
     }
 
     fn new(trusted: Option<Trusted>) -> Self {
-        Self(Arc::new(Inner { began: Instant::now(), trusted, is_revoked: AtomicBool::new(false) }))
+        Self(Arc::new(Inner { began: instant_now(), trusted, is_revoked: AtomicBool::new(false) }))
     }
 
     /// Takes it back: nobody wants the delivery any more. One that has begun to be written goes on.
@@ -64,7 +65,7 @@ impl Leave {
     /// # Errors
     /// Why it may not.
     pub(crate) fn check(&self, deadline: Duration) -> Result<(), Withheld> {
-        if Instant::now() >= self.until(deadline) {
+        if instant_now() >= self.until(deadline) {
             return Err(Withheld::Late);
         }
         if self.0.is_revoked.load(Ordering::Acquire) {

@@ -16,6 +16,7 @@ use std::time::Duration;
 use aws_smithy_runtime_api::client::dns::{DnsFuture, ResolveDns, ResolveDnsError};
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tollgate_clock::instant_now;
 
 use crate::shares::{Claim, Claims, Shares, key_of};
 
@@ -132,7 +133,7 @@ impl Names {
 
     /// What is known of a name; begins to look where that is nothing.
     fn ask(&self, name: &str, namespace: &str) -> Known {
-        let now = Instant::now();
+        let now = instant_now();
         let mut known = self.lock();
         match known.get(name) {
             Some(Known::Found(_, until)) if *until <= now => {}
@@ -192,7 +193,7 @@ impl Names {
             Ok(None) | Err(_) => Err(NoAddress::Busy(name.clone())),
         };
         let counts_for = if found.is_ok() { FOUND_FOR } else { FAILED_FOR };
-        self.lock().insert(name, Known::Found(found.clone(), Instant::now() + counts_for));
+        self.lock().insert(name, Known::Found(found.clone(), instant_now() + counts_for));
         sender.send_replace(Some(found));
     }
 

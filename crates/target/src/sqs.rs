@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
-use tokio::time::Instant;
+use tollgate_clock::instant_now;
 use tollgate_core::model::{Delivery, Sent, SqsTarget};
 
 use crate::address::GuardedNames;
@@ -84,7 +84,7 @@ impl Sqs {
         match sent {
             Ok(sent) => sent,
             // The queue's task has seen first that its time had passed.
-            Err(_) if had_no_turn && Instant::now() >= turn_until => not_sent(TOO_SLOW),
+            Err(_) if had_no_turn && instant_now() >= turn_until => not_sent(TOO_SLOW),
             Err(_) if had_no_turn => not_sent("not sent to SQS: the task that sends batches has ended"),
             Err(_) => unclear("SQS: the task that sent the batch ended without an answer"),
         }
@@ -114,7 +114,7 @@ struct Waiting {
 impl Waiting {
     /// Takes it into a batch, if its time has not passed.
     fn take(self, deadline: Duration) -> Option<Self> {
-        let is_late = Instant::now() >= self.leave.turn_until(deadline);
+        let is_late = instant_now() >= self.leave.turn_until(deadline);
         (!is_late && !self.taken.swap(true, Ordering::AcqRel)).then_some(self)
     }
 }
@@ -222,7 +222,7 @@ impl Queue {
         let leaves: Vec<Leave> = batch.iter().map(|waiting| waiting.leave.clone()).collect();
         let deadline = span(self.key.deadline_ms);
         let first = leaves.iter().map(|leave| leave.until(deadline)).min();
-        let until = first.unwrap_or_else(|| Instant::now() + deadline);
+        let until = first.unwrap_or_else(|| instant_now() + deadline);
         let sent = match tokio::time::timeout_at(until, self.account.client(&self.target)).await {
             Ok(Ok(client)) => {
                 let held = Held { leaves, deadline, until };

@@ -6,13 +6,15 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::extract::Query;
 use axum::response::Response;
 use maud::{Markup, PreEscaped, html};
 use serde::Deserialize;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tollgate_clock::instant_now;
 use tollgate_proto::convert::timestamp;
 use tollgate_proto::v1;
 
@@ -216,7 +218,7 @@ async fn forecast(visit: &Visit, policy: &str, span: Span) -> Option<Arc<Made>> 
         if fresh || entry.making.is_some_and(|since| since.elapsed() < GIVEN_UP) {
             return known;
         }
-        entry.making = Some(Instant::now());
+        entry.making = Some(instant_now());
         known
     };
     let (visit, policy) = (visit.again(), policy.to_owned());
@@ -253,7 +255,7 @@ async fn make(visit: &Visit, policy: String, span: Span) -> Made {
         }
         Err(status) => Err(Problem::from(status)),
     };
-    Made { at: Instant::now(), drawn }
+    Made { at: instant_now(), drawn }
 }
 
 #[cfg(test)]

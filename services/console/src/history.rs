@@ -8,9 +8,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use maud::{Markup, html};
+use tollgate_clock::instant_now;
 use tollgate_proto::v1;
 
 use crate::Console;
@@ -116,7 +117,7 @@ pub(crate) async fn sample(console: Console) {
             () = console.stop.cancelled() => return,
             () = tokio::time::sleep(pause) => {}
         }
-        let began = Instant::now();
+        let began = instant_now();
         // Whoever cannot be asked leaves a gap, which says enough.
         if let Ok(status) = api.busy().await {
             let now_us = console.clock.wall_us();

@@ -7,12 +7,14 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tollgate_clock::instant_now;
 use tollgate_metrics::Bound;
 
 use crate::login::Session;
@@ -95,9 +97,9 @@ impl Feeds {
         {
             return text.clone();
         }
-        let began = Instant::now();
+        let began = instant_now();
         let text: Arc<str> = now::live(visit).await.into_string().into();
-        feed.read = Some((Instant::now(), began.elapsed(), text.clone()));
+        feed.read = Some((instant_now(), began.elapsed(), text.clone()));
         text
     }
 }

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio_util::sync::CancellationToken;
 use tollgate_clock::Clock;
+use tollgate_service::wake::Wake;
 use tollgate_store::StoreError;
 use tollgate_store::emit::{EmitStore, Frontier, WindowRow};
 use tollgate_trace::Traces;
@@ -27,10 +28,6 @@ use uuid::Uuid;
 pub use service::EmitterService;
 pub use stats::EmitterStats;
 pub use tollgate_core::emit::Options;
-
-/// Called with a shard's number after something was written for its owner, so that an owner in this process looks at
-/// once.
-pub type Wake = Arc<dyn Fn(u16) + Send + Sync>;
 
 /// What one round did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

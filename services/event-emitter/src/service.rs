@@ -9,7 +9,7 @@ use tollgate_proto::v1::{
     EmitterStatus, GetEmitterStatusRequest, ListWindowsRequest, ListWindowsResponse, Window, WindowState,
 };
 use tollgate_proto::{FieldError, page};
-use tollgate_status::status;
+use tollgate_service::status::status;
 use tollgate_store::emit::{EmitStore, Frontier, WindowRow};
 use tollgate_store::{CorruptRow, StoreError};
 use tonic::{Request, Response, Status};

@@ -11,9 +11,9 @@ use tollgate_metrics::ReleaseAnswer;
 use tollgate_metrics::trace::Traceparent;
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::{FieldError, v1};
-use tollgate_status::status as store_status;
-use tollgate_store::Store;
+use tollgate_service::status::status as store_status;
 use tollgate_store::handle::Posted;
+use tollgate_store::look_up::LookUpStore;
 use tonic::Status;
 
 use crate::Shared;
@@ -253,7 +253,7 @@ impl Shared {
     /// The guards of a moment to come again are asked before it is recorded: nobody could be told afterwards.
     async fn check_slot(
         &self,
-        store: &dyn Store,
+        store: &dyn LookUpStore,
         run: &Run,
         checks: u32,
         check_us: i64,
@@ -440,7 +440,7 @@ impl Released {
 }
 
 /// The event's run, if it is of the namespace that the caller may release in.
-async fn run_of(store: &dyn Store, at: &Addressed) -> Result<Run, Released> {
+async fn run_of(store: &dyn LookUpStore, at: &Addressed) -> Result<Run, Released> {
     let event = at.event;
     let runs = store.runs(event.shard, &[event.run]).await.map_err(failed)?;
     let own = |run: &Run| at.namespace.as_ref().is_none_or(|given| *given == run.namespace);
@@ -448,7 +448,7 @@ async fn run_of(store: &dyn Store, at: &Addressed) -> Result<Run, Released> {
 }
 
 /// Whether the store has a token of the event.
-async fn has_row(store: &dyn Store, event: EventRef) -> Result<bool, Released> {
+async fn has_row(store: &dyn LookUpStore, event: EventRef) -> Result<bool, Released> {
     let tokens = store.tokens(event.shard, event.run, event.index, 1).await.map_err(failed)?;
     Ok(tokens.first().is_some_and(|token| token.index == event.index))
 }

@@ -13,7 +13,7 @@ use tollgate_core::model::EventId;
 use tollgate_proto::convert::names;
 use tollgate_proto::v1::{ReleaseStatus, ReleaseTokenResponse};
 use tollgate_store::StoreError;
-use tollgate_store::plan::{Audit, PlanWrite};
+use tollgate_store::plan::Audit;
 use uuid::Uuid;
 
 use crate::Shared;
@@ -68,6 +68,6 @@ impl Shared {
             action: action.to_owned(),
             difference: serde_json::Value::Object(serde_json::Map::new()),
         };
-        self.people.write_plan(vec![PlanWrite::Note { audit }]).await
+        self.people.note(audit).await
     }
 }

@@ -8,10 +8,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_room::{Room, Rooms};
-use tollgate_store::{Asker, Store};
+use tollgate_service::room::{Room, Rooms};
+use tollgate_store::look_up::LookUpStore;
 use tonic::Status;
 
+use crate::Stores;
 use crate::answers::{Addressed, Released};
 
 /// Turns of a kind at once.
@@ -31,27 +32,27 @@ pub(crate) struct Bypass {
 #[derive(Clone)]
 struct Turns {
     rooms: Rooms<String>,
-    store: Arc<dyn Store>,
+    store: Arc<dyn LookUpStore>,
     patience: Duration,
 }
 
 /// A turn, until it is dropped.
 pub(crate) struct Turn<'a> {
-    store: &'a dyn Store,
+    store: &'a dyn LookUpStore,
     _room: Room,
 }
 
 impl Bypass {
-    pub(crate) fn new(store: &dyn Store) -> Self {
-        Self::with_patience(store, PATIENCE)
+    pub(crate) fn new(stores: &Stores) -> Self {
+        Self::with_patience(stores, PATIENCE)
     }
 
-    fn with_patience(store: &dyn Store, patience: Duration) -> Self {
-        let turns = |asker| {
-            let (rooms, store) = (Rooms::new(AT_ONCE, EACH), store.on_behalf_of(asker));
+    fn with_patience(stores: &Stores, patience: Duration) -> Self {
+        let turns = |store: &Arc<dyn LookUpStore>| {
+            let (rooms, store) = (Rooms::new(AT_ONCE, EACH), store.clone());
             Turns { rooms, store, patience }
         };
-        Self { posts: turns(Asker::Consumers), looks: turns(Asker::People) }
+        Self { posts: turns(&stores.consumers), looks: turns(&stores.people) }
     }
 
     /// To put a release into the inbox of its shard.
@@ -78,7 +79,7 @@ impl Turns {
 }
 
 impl<'a> Turn<'a> {
-    pub(crate) fn store(&self) -> &'a dyn Store {
+    pub(crate) fn store(&self) -> &'a dyn LookUpStore {
         self.store
     }
 }
@@ -103,8 +104,8 @@ mod tests {
     async fn one_namespace_leaves_turns_to_another_and_nobody_waits_for_ever() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}/t.db", folder.path().display());
-        let store = tollgate_store::open(&url, 1).await.unwrap();
-        let bypass = Bypass::with_patience(&*store, Duration::from_millis(50));
+        let stores = Stores::of(tollgate_store::open(&url, 1).await.unwrap()).await.unwrap();
+        let bypass = Bypass::with_patience(&stores, Duration::from_millis(50));
         let mut taken = Vec::new();
         for namespace in ["a", "b"] {
             for _ in 0..EACH {

@@ -6,7 +6,7 @@
 //!
 //! Invariants: nothing is sent before the commit that records it, nor by a process that cannot trust its lease any more
 //! ([`trust`]); one commit is under way per shard; whoever has lost a shard drops its memory. The handler never reads
-//! schedules.
+//! schedules ([`stores`]).
 
 mod answers;
 mod attempts;
@@ -22,8 +22,8 @@ mod peers;
 mod queries;
 mod routes;
 mod service;
+mod stores;
 mod trust;
-mod veil;
 
 use std::sync::Arc;
 
@@ -36,12 +36,14 @@ use tollgate_core::handle;
 use tollgate_core::model::EventKeyring;
 use tollgate_metrics::Metrics;
 use tollgate_metrics::sample::HandlerSample;
-use tollgate_store::{Asker, Store, StoreError};
+use tollgate_store::handle::HandleStore;
+use tollgate_store::look_up::LookUpStore;
 use tollgate_target::Targets;
 
 pub use peer_service::{Admission, GuardedPeerService, PeerService};
 pub use peers::Peers;
 pub use service::HandlerService;
+pub use stores::Stores;
 
 use attempts::Witness;
 use bypass::Bypass;
@@ -94,9 +96,9 @@ impl Default for Options {
 /// What every part of the handler needs.
 #[derive(Clone)]
 pub(crate) struct Shared {
-    pub(crate) store: Arc<dyn Store>,
-    /// The same for people, who wait for people alone.
-    pub(crate) people: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn HandleStore>,
+    /// For people, who wait for people alone.
+    pub(crate) people: Arc<dyn LookUpStore>,
     pub(crate) bypass: Bypass,
     pub(crate) targets: Witness,
     pub(crate) clock: Clock,
@@ -126,25 +128,15 @@ pub struct EventHandler {
 }
 
 impl EventHandler {
-    /// A handler over this store. Nothing happens before [`EventHandler::run`].
-    ///
-    /// # Errors
-    /// What the store says when asked for the installation.
-    pub async fn new(
-        store: Arc<dyn Store>,
-        targets: Targets,
-        clock: Clock,
-        peers: Peers,
-        options: Options,
-    ) -> Result<Self, StoreError> {
-        let installation = store.installation().await?;
+    /// A handler over these parts of a store. Nothing happens before [`EventHandler::run`].
+    pub fn new(stores: &Stores, targets: Targets, clock: Clock, peers: Peers, options: Options) -> Self {
         let process = uuid::Uuid::now_v7().simple().to_string();
         peers.set_own(&process);
         let trust = Trust::new(clock.clone(), options.lease_ttl_ms, options.exclusive_store);
         let shared = Shared {
-            people: store.on_behalf_of(Asker::People),
-            bypass: Bypass::new(&*store),
-            store,
+            store: stores.roles.clone(),
+            people: stores.people.clone(),
+            bypass: Bypass::new(stores),
             targets: Witness::new(targets, clock.clone()),
             clock,
             alarms: Alarms::start(),
@@ -153,14 +145,14 @@ impl EventHandler {
             peers,
             options: Arc::new(options),
             process,
-            shards: installation.shards,
+            shards: stores.shards,
             trust,
             leaving: CancellationToken::new(),
             reports: TaskTracker::new(),
             passed_over: Arc::default(),
             loads: owner::turns(),
         };
-        Ok(Self { shared })
+        Self { shared }
     }
 
     /// The gRPC service.

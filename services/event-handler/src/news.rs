@@ -16,11 +16,8 @@ use crate::routes::Input;
 /// Asks again and again, until told to stop.
 pub(crate) async fn watch(shared: Shared, stop: CancellationToken) {
     let pause = Duration::from_millis(shared.options.poll_ms);
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(pause) => look(&shared).await,
-        }
+    while stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
+        look(&shared).await;
     }
 }
 

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use tollgate_core::model::{RunSpec, Sent, Target};
-use tollgate_room::{Room, Rooms};
+use tollgate_service::room::{Room, Rooms};
 use tollgate_target::Leave;
 
 /// Payloads up to here need no room: deliveries bound them.

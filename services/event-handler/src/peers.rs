@@ -19,11 +19,12 @@ use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tollgate_store::handle::{Lease, Member};
-use tollgate_store::{Asker, Store, StoreError};
+use tollgate_clock::instant_now;
+use tollgate_store::StoreError;
+use tollgate_store::handle::{HandleStore, Lease, Member};
 use tonic::transport::ClientTlsConfig;
 
-use crate::Routes;
+use crate::{Routes, Stores};
 pub(crate) use forward::Asked;
 pub(crate) use key::PeerKey;
 use peer::Peer;
@@ -42,9 +43,9 @@ pub struct Peers {
 }
 
 struct Shared {
-    store: Arc<dyn Store>,
+    store: Arc<dyn HandleStore>,
     /// The same for those who ask: they keep no heartbeat waiting.
-    asked: Arc<dyn Store>,
+    asked: Arc<dyn HandleStore>,
     routes: Routes,
     /// The installation's.
     secret: [u8; 32],
@@ -69,27 +70,13 @@ struct Known {
 }
 
 impl Peers {
-    /// Knows nobody yet. For an installation whose secret is stored in clear.
-    ///
-    /// # Errors
-    /// What the store says when asked for the installation; [`StoreError::Invalid`] where its secret is sealed.
-    pub async fn new(store: Arc<dyn Store>) -> Result<Self, StoreError> {
-        let sealed = |_| StoreError::Invalid {
-            field: "installation".to_owned(),
-            message: "its secret is sealed".to_owned(),
-        };
-        let secret = store.installation().await?.secret.try_into().map_err(sealed)?;
-        Ok(Self::with_tls(store, secret, ClientTlsConfig::new().with_enabled_roots()))
-    }
-
-    /// As [`Peers::new`], with the installation's secret in clear; processes that others reach by https are spoken to like
-    /// this.
-    pub fn with_tls(store: Arc<dyn Store>, secret: [u8; 32], tls: ClientTlsConfig) -> Self {
+    /// Knows nobody yet. The secret is the installation's, in clear; processes that others reach by https are spoken to by `tls`.
+    pub fn new(stores: &Stores, secret: [u8; 32], tls: ClientTlsConfig) -> Self {
         let shared = Shared {
             key: PeerKey::new(&secret),
             secret,
-            asked: store.on_behalf_of(Asker::Consumers),
-            store,
+            asked: stores.consumers.clone(),
+            store: stores.roles.clone(),
             routes: Routes::default(),
             tls,
             own: OnceLock::new(),
@@ -188,7 +175,7 @@ impl Peers {
         others.map(|owner| (owner.clone(), known.peers.get(owner).cloned())).collect()
     }
 
-    async fn read(&self, store: &dyn Store) -> Result<(), StoreError> {
+    async fn read(&self, store: &dyn HandleStore) -> Result<(), StoreError> {
         let members = store.members().await?;
         let leases = store.leases().await?;
         self.learn(&members, &leases);
@@ -197,12 +184,12 @@ impl Peers {
 
     /// Reads anew who owns what. Of many callers at once, one reads for all.
     async fn refresh(&self) {
-        let asked = Instant::now();
+        let asked = instant_now();
         let mut refreshed = self.shared.refreshed.lock().await;
         if refreshed.is_some_and(|began| began >= asked) {
             return;
         }
-        let began = Instant::now();
+        let began = instant_now();
         match self.read(&*self.shared.asked).await {
             Ok(()) => *refreshed = Some(began),
             Err(error) => tracing::debug!(%error, "the owners of the queue shards cannot be read"),

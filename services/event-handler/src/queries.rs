@@ -9,8 +9,9 @@ mod status;
 use tollgate_core::model::{Run, RunId, RunSpec, RunState};
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::v1;
-use tollgate_status::status as store_status;
-use tollgate_store::{Store, StoreError};
+use tollgate_service::status::status as store_status;
+use tollgate_store::StoreError;
+use tollgate_store::handle::HandleStore;
 use tonic::Status;
 use uuid::Uuid;
 
@@ -25,7 +26,7 @@ const SYNC: std::time::Duration = std::time::Duration::from_secs(5);
 /// # Errors
 /// The store's, but for rows that are corrupt.
 pub(crate) async fn readable_specs(
-    store: &dyn Store,
+    store: &dyn HandleStore,
     shard: u16,
     keys: &[(Uuid, i64)],
 ) -> Result<Vec<RunSpec>, StoreError> {

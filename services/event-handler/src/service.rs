@@ -12,14 +12,16 @@ use tollgate_metrics::trace::Traceparent;
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::v1::event_handler_service_server::EventHandlerService;
 use tollgate_proto::{FieldError, filter, page, v1};
-use tollgate_status::status as store_status;
+use tollgate_service::actor::actor;
+use tollgate_service::redact;
+use tollgate_service::status::status as store_status;
 use tollgate_store::history::RunFilter;
-use tollgate_store::plan::{Audit, PlanWrite};
+use tollgate_store::plan::Audit;
 use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
 
+use crate::Shared;
 use crate::answers::Released;
-use crate::{Shared, veil};
 
 /// How many releases one batch, or one message of a stream, may have.
 const BATCH_MAX: usize = 1_000;
@@ -57,7 +59,7 @@ impl HandlerService {
             action: action.to_owned(),
             difference: serde_json::Value::Object(serde_json::Map::new()),
         };
-        self.shared.people.write_plan(vec![PlanWrite::Note { audit }]).await.map_err(store_status)
+        self.shared.people.note(audit).await.map_err(store_status)
     }
 
     async fn post(&self, shard: u16, control: Control) -> Result<(), Status> {
@@ -92,11 +94,6 @@ fn later_than(other: Uuid) -> Uuid {
         return now;
     }
     Uuid::from_u128(other.as_u128().saturating_add(1))
-}
-
-fn actor<T>(request: &Request<T>) -> String {
-    let given = request.metadata().get("tollgate-actor").and_then(|value| value.to_str().ok());
-    given.filter(|actor| !actor.is_empty()).unwrap_or("anonymous").to_owned()
 }
 
 /// Whose request it is, once it is known that it names nothing foreign.
@@ -213,7 +210,7 @@ impl EventHandlerService for HandlerService {
         let name = request.into_inner().name;
         let at = self.shared.address((&access, Aim::Read), "name", &name).map_err(Released::into_status)?;
         let event = self.shared.find_event(&name, &at).await?;
-        Ok(Response::new(veil::event(&access, event)))
+        Ok(Response::new(redact::event(&access, event)))
     }
 
     async fn list_events(
@@ -227,7 +224,7 @@ impl EventHandlerService for HandlerService {
         let from = page::Token::<u32>::decode(&request.page_token, &query)?.unwrap_or(0);
         let run = self.shared.find_run("parent", &request.parent).await?;
         let (events, next) = self.shared.list_events(run, &request.filter, from, size).await?;
-        let events = events.into_iter().map(|event| veil::event(&access, event)).collect();
+        let events = events.into_iter().map(|event| redact::event(&access, event)).collect();
         let next_page_token = next.map(|next| page::Token::encode(next, &query)).unwrap_or_default();
         Ok(Response::new(v1::ListEventsResponse { events, next_page_token }))
     }
@@ -263,7 +260,7 @@ impl EventHandlerService for HandlerService {
 
     async fn cancel_run(&self, request: Request<v1::CancelRunRequest>) -> Result<Response<v1::Run>, Status> {
         admitted(&request)?;
-        let actor = actor(&request);
+        let actor = actor(request.metadata());
         let request = request.into_inner();
         let reason = convert::remark("reason", &request.reason)?;
         let run = self.shared.find_run("name", &request.name).await?;
@@ -282,7 +279,7 @@ impl EventHandlerService for HandlerService {
         request: Request<v1::RetryDeadEventsRequest>,
     ) -> Result<Response<v1::RetryDeadEventsResponse>, Status> {
         let access = admitted(&request)?;
-        let actor = actor(&request);
+        let actor = actor(request.metadata());
         let request = request.into_inner();
         let run = self.shared.find_run("parent", &request.parent).await?;
         if request.events.len() > BATCH_MAX {
@@ -326,7 +323,7 @@ impl EventHandlerService for HandlerService {
         let name = request.into_inner().name;
         let at = self.shared.address((&access, Aim::Read), "name", &name).map_err(Released::into_status)?;
         let told = self.shared.explain(&name, &at).await?;
-        Ok(Response::new(veil::explanation(&access, told)))
+        Ok(Response::new(redact::explanation(&access, told)))
     }
 
     async fn get_policy_queue(
@@ -335,7 +332,7 @@ impl EventHandlerService for HandlerService {
     ) -> Result<Response<v1::PolicyQueue>, Status> {
         let access = admitted(&request)?;
         let queue = self.shared.policy_queue(request.into_inner()).await?;
-        Ok(Response::new(veil::queue(&access, queue)))
+        Ok(Response::new(redact::queue(&access, queue)))
     }
 
     async fn get_handler_status(
@@ -344,14 +341,14 @@ impl EventHandlerService for HandlerService {
     ) -> Result<Response<v1::HandlerStatus>, Status> {
         let access = admitted(&request)?;
         let status = self.shared.status(request.into_inner()).await?;
-        Ok(Response::new(veil::status(&access, status)))
+        Ok(Response::new(redact::handler_status(&access, status)))
     }
 
     async fn pause_dispatch(
         &self,
         request: Request<v1::PauseDispatchRequest>,
     ) -> Result<Response<v1::DispatchState>, Status> {
-        let actor = actor(&request);
+        let actor = actor(request.metadata());
         let reason = convert::remark("reason", &request.into_inner().reason)?;
         self.note(actor.clone(), "", "dispatch".to_owned(), "pause").await?;
         let pause = Pause { reason, actor, since_us: self.shared.clock.wall_us() };
@@ -362,7 +359,7 @@ impl EventHandlerService for HandlerService {
         &self,
         request: Request<v1::ResumeDispatchRequest>,
     ) -> Result<Response<v1::DispatchState>, Status> {
-        self.note(actor(&request), "", "dispatch".to_owned(), "resume").await?;
+        self.note(actor(request.metadata()), "", "dispatch".to_owned(), "resume").await?;
         self.pause_all(None).await.map(Response::new)
     }
 }
@@ -378,16 +375,16 @@ impl HandlerService {
                 "launch_time<" => filter.to_us = Some(moment(&term.value)?.saturating_add(1)),
                 "policy" => {
                     let name = names::policy_within("filter", namespace, &term.value)?;
-                    let policy =
-                        self.shared.people.policy(namespace, &name.id).await.map_err(store_status)?;
+                    let policy = self.shared.people.policy_by_name(namespace, &name.id).await;
+                    let policy = policy.map_err(store_status)?;
                     let Some(policy) = policy else { return Ok(None) };
                     filter.policy_uid = Some(policy.uid);
                 }
                 _ => {
                     let name = names::schedule_within("filter", namespace, &term.value)?;
-                    let schedule = self.shared.people.schedule(namespace, &name.id).await;
-                    let Some(schedule) = schedule.map_err(store_status)? else { return Ok(None) };
-                    filter.schedule_uid = Some(schedule.uid);
+                    let uid = self.shared.people.schedule_uid(namespace, &name.id).await;
+                    let Some(uid) = uid.map_err(store_status)? else { return Ok(None) };
+                    filter.schedule_uid = Some(uid);
                 }
             }
         }

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tollgate_clock::Clock;
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::*;
-use tollgate_event_handler::{EventHandler, Options, Peers};
+use tollgate_event_handler::{EventHandler, Options, Peers, Stores};
 use tollgate_proto::convert::names;
 use tollgate_proto::v1;
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
@@ -27,7 +27,7 @@ use tollgate_proto::v1::event_handler_service_server::EventHandlerServiceServer;
 use tollgate_store::Store;
 use tollgate_store::plan::{Audit, PlanWrite};
 use tollgate_target::{PrivateAddresses, TargetOptions, Targets};
-use tonic::transport::{Channel, Server};
+use tonic::transport::{Channel, ClientTlsConfig, Server};
 use uuid::Uuid;
 
 const EVENTS: u32 = 120;
@@ -55,8 +55,10 @@ async fn start(store: Arc<dyn Store>) -> World {
     })
     .unwrap();
     let options = Options { exclusive_store: true, poll_ms: 50, lease_ttl_ms: 600, ..Options::default() };
-    let peers = Peers::new(store.clone()).await.unwrap();
-    let handler = EventHandler::new(store.clone(), targets, Clock::system(), peers, options).await.unwrap();
+    let secret = store.installation().await.unwrap().secret.try_into().unwrap();
+    let stores = Stores::of(store.clone()).await.unwrap();
+    let peers = Peers::new(&stores, secret, ClientTlsConfig::new());
+    let handler = EventHandler::new(&stores, targets, Clock::system(), peers, options);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let service = EventHandlerServiceServer::new(handler.service());

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tollgate_auth::{Access, is_stream};
-use tollgate_room::{Room, Rooms};
+use tollgate_service::room::{Room, Rooms};
 use tower_layer::Layer;
 use tower_service::Service;
 

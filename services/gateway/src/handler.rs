@@ -17,7 +17,7 @@ use tollgate_auth::Door;
 use tollgate_metrics::{Bound, Metrics};
 use tollgate_proto::FieldError;
 use tollgate_proto::json::dynamic_to_json;
-use tollgate_room::Room;
+use tollgate_service::room::Room;
 use tonic::service::Routes;
 use tonic::{Code, Status};
 

@@ -12,11 +12,8 @@ use tollgate_proto::convert::{self, names, payload};
 use tollgate_proto::{json as proto_json, mask, v1};
 use tollgate_secrets::{has_sealed, is_sealed};
 use tollgate_store::plan::Audit;
-use tonic::metadata::MetadataMap;
 use uuid::Uuid;
 
-/// The most characters of an actor's name.
-const ACTOR_CHARS_MAX: usize = 128;
 /// The longest payload that is written out, in bytes.
 const PAYLOAD_MAX_BYTES: usize = 4096;
 /// What the service itself keeps of a resource: noted apart, or not at all.
@@ -37,13 +34,6 @@ struct Side {
     generation: i64,
     uid: Uuid,
     shards: Vec<u16>,
-}
-
-/// The caller's name for the log.
-pub(crate) fn actor(metadata: &MetadataMap) -> String {
-    let given =
-        metadata.get("tollgate-actor").and_then(|value| value.to_str().ok()).unwrap_or_default().trim();
-    if given.is_empty() { "anonymous".to_owned() } else { given.chars().take(ACTOR_CHARS_MAX).collect() }
 }
 
 /// A change of a schedule; the shards are those that must be told of it as it was before, and is after.

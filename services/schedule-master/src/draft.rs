@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::ScheduleMaster;
 use crate::secrets::refuse_envelopes;
-use tollgate_status::status;
+use tollgate_service::status::status;
 
 /// A schedule as it shall be, with what its timing means.
 pub(crate) struct Draft {

@@ -13,7 +13,7 @@ use tollgate_core::model::SECOND_US;
 use tollgate_core::plan::Child;
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::{FieldError, v1};
-use tollgate_status::status;
+use tollgate_service::status::status;
 use tollgate_store::emit::ScannedChild;
 use tonic::Status;
 use uuid::Uuid;

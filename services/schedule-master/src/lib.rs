@@ -25,24 +25,21 @@ mod runs;
 mod schedules;
 mod secrets;
 mod service;
-mod veil;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use tollgate_clock::Clock;
 use tollgate_metrics::Metrics;
-use tollgate_room::Rooms;
 use tollgate_secrets::Keys;
+use tollgate_service::room::Rooms;
+use tollgate_service::wake::Wake;
 use tollgate_store::{Store, StoreError};
 use uuid::Uuid;
 
 pub use quota::{Quota, QuotaOverride, Quotas};
 pub use secrets::{Resealing, reseal};
 pub use tollgate_core::plan::shard_of;
-
-/// Told the number of a queue shard after something was written for its owner.
-pub type Wake = Arc<dyn Fn(u16) + Send + Sync>;
 
 /// What an operator may choose.
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::ScheduleMaster;
 use crate::audit;
-use tollgate_status::status;
+use tollgate_service::status::status;
 
 /// Rows that may be large are read so many at a time: few at first, more once they turn out to be small.
 const FEW: usize = 8;

@@ -15,7 +15,7 @@ use tonic::Status;
 use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
 use crate::schedules::{again, check_etag};
-use tollgate_status::{status, status_of_create};
+use tollgate_service::status::{status, status_of_create};
 
 impl ScheduleMaster {
     pub(crate) async fn create_policy(

@@ -10,7 +10,7 @@ use tonic::Status;
 use uuid::Uuid;
 
 use crate::ScheduleMaster;
-use tollgate_status::status;
+use tollgate_service::status::status;
 
 const COUNT_DEFAULT: usize = 10;
 const COUNT_MAX: i32 = 1000;

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tollgate_metrics::Bound;
-use tollgate_room::Room;
-use tollgate_status::status;
+use tollgate_service::room::Room;
+use tollgate_service::status::status;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};

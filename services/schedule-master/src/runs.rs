@@ -14,7 +14,7 @@ use tonic::Status;
 use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
 use crate::draft::stored_plan;
-use tollgate_status::status;
+use tollgate_service::status::status;
 
 /// The most launch times of one backfill.
 const BACKFILL_MAX: usize = 10_000;

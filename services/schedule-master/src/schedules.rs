@@ -14,7 +14,7 @@ use crate::audit::Deed;
 use crate::change::Change;
 use crate::draft::{Draft, stored_plan};
 use crate::secrets::sealed_status;
-use tollgate_status::{is_conflict, status, status_of_create};
+use tollgate_service::status::{is_conflict, status, status_of_create};
 
 /// How often a change is tried while others are faster.
 pub(crate) const TRIES: u32 = 5;

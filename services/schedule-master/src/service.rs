@@ -11,11 +11,11 @@ use tollgate_auth::{Access, Named, Standing};
 use tollgate_metrics::{Metrics, Role};
 use tollgate_proto::v1;
 use tollgate_proto::v1::schedule_master_service_server::ScheduleMasterService;
+use tollgate_service::actor::actor;
+use tollgate_service::redact;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::ScheduleMaster;
-use crate::audit::actor;
-use crate::veil;
 
 /// Runs a call where its caller's leaving does not stop it.
 async fn carried<T: Send + 'static>(
@@ -62,7 +62,8 @@ macro_rules! change {
 macro_rules! change_schedule {
     ($self:ident, $request:ident, $call:ident) => {{
         let access = Access::of($request.extensions());
-        change!($self, $request, $call).map(|answer| answer.map(|schedule| veil::schedule(&access, schedule)))
+        change!($self, $request, $call)
+            .map(|answer| answer.map(|schedule| redact::schedule(&access, schedule)))
     }};
 }
 
@@ -113,7 +114,7 @@ impl ScheduleMasterService for ScheduleMaster {
         let (master, actor) = (self.clone(), actor(request.metadata()));
         carried(master.options().metrics.clone(), async move {
             let changed = master.update_schedule(request.into_inner(), actor, access.reads()).await?;
-            Ok(veil::schedule(&access, changed))
+            Ok(redact::schedule(&access, changed))
         })
         .await
     }

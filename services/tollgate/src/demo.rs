@@ -8,10 +8,10 @@ mod report;
 use std::io::IsTerminal;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
-use tollgate_clock::Clock;
+use tollgate_clock::{Clock, instant_now};
 use tollgate_core::model::SECOND_US;
 use tollgate_proto::v1;
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
@@ -114,7 +114,7 @@ async fn watch(channel: &Channel, consumer: &Consumer, total: u32, launch_us: i6
     let mut handler = EventHandlerServiceClient::new(channel.clone());
     let terminal = std::io::stdout().is_terminal();
     let every = Duration::from_millis(if terminal { 200 } else { 1_000 });
-    let began = Instant::now();
+    let began = instant_now();
     let clock = Clock::system();
     loop {
         let status = handler.get_handler_status(v1::GetHandlerStatusRequest::default()).await?.into_inner();

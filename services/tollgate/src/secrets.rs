@@ -6,8 +6,9 @@ use std::fs;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use chrono::Utc;
+use chrono::DateTime;
 use clap::{Args, Subcommand};
+use tollgate_clock::Clock;
 use tollgate_schedule_master::reseal;
 use tollgate_secrets::{Keys, generate_line, is_installation_clear};
 use tollgate_store::Store;
@@ -41,7 +42,10 @@ enum SecretsCommand {
 pub(crate) fn run(args: SecretsArgs) -> anyhow::Result<()> {
     match args.command {
         SecretsCommand::GenerateKey { id } => {
-            let id = id.unwrap_or_else(|| Utc::now().format("%Y-%m-%d").to_string());
+            let id = id.unwrap_or_else(|| {
+                let now = DateTime::from_timestamp_micros(Clock::system().wall_us()).unwrap_or_default();
+                now.format("%Y-%m-%d").to_string()
+            });
             let line = generate_line(&id).map_err(Usage)?;
             Printer::stdout(Format::Table).text(&format!("{line}\n"))
         }

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tollgate_auth::Door;
 use tollgate_clock::Clock;
 use tollgate_event_emitter::Emitter;
-use tollgate_event_handler::{EventHandler, Peers};
+use tollgate_event_handler::{EventHandler, Peers, Stores};
 use tollgate_gateway::{Bodies, Hosts, Port};
 use tollgate_metrics::trace::Traces;
 use tollgate_metrics::{Metrics, Sources};
@@ -33,6 +33,7 @@ use tollgate_proto::v1::event_handler_service_server::EventHandlerServiceServer;
 use tollgate_proto::v1::schedule_master_service_server::ScheduleMasterServiceServer;
 use tollgate_schedule_master::ScheduleMaster;
 use tollgate_secrets::Keys;
+use tollgate_service::wake::Wake;
 use tollgate_store::Store;
 use tollgate_target::{TargetOptions, Targets};
 use tonic::service::{Routes, RoutesBuilder};
@@ -197,8 +198,9 @@ impl Parts {
         let traces = metrics.traces().clone();
         let mut sources = sight::sources(&metrics, &clock, store.clone(), stop.clone());
         let secret = crate::secrets::of_installation(&store, &keys).await?;
-        let peers = Peers::with_tls(store.clone(), secret, tls::to_others(config)?);
-        let wake: Arc<dyn Fn(u16) + Send + Sync> = {
+        let stores = Stores::of(store.clone()).await?;
+        let peers = Peers::new(&stores, secret, tls::to_others(config)?);
+        let wake: Wake = {
             let peers = peers.clone();
             Arc::new(move |shard| peers.wake(shard))
         };
@@ -209,7 +211,7 @@ impl Parts {
         let mut roles = Vec::new();
         if config.roles.contains(&Role::Handler) {
             let handler = EventHandler::new(
-                store.clone(),
+                &stores,
                 Targets::new(TargetOptions {
                     traces: traces.clone(),
                     keys: keys.clone(),
@@ -220,8 +222,7 @@ impl Parts {
                 clock.clone(),
                 peers.clone(),
                 handler_options(config, address, &metrics),
-            )
-            .await?;
+            );
             let service = EventHandlerServiceServer::new(handler.service());
             services.add_service(service.max_decoding_message_size(config.message_max));
             services.add_service(handler.peer_service());

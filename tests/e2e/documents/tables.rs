@@ -26,6 +26,31 @@ fn every_bound_has_its_test() {
     }
 }
 
+/// `docs/architecture.md` names what holds each invariant: a test, a trait or a type, or a file of lints, and each of them is there.
+#[test]
+fn every_invariant_is_held() {
+    let text = read("docs/architecture.md");
+    let rows = rows(&section(&text, "## Invariants, as absences"));
+    assert!(rows.len() >= 5, "{rows:?}");
+    for row in rows {
+        let [invariant, held_by] = row.as_slice() else { panic!("two cells: {row:?}") };
+        let mut count = 0;
+        for holder in quoted(held_by) {
+            let (file, name) = holder.split_once("::").unwrap_or((holder, ""));
+            let source = std::fs::read_to_string(root().join(file)).unwrap_or_default();
+            let is_there = match name {
+                "" => file.ends_with(".clippy.toml") && source.contains("disallowed-methods"),
+                _ => [format!("fn {name}("), format!("pub trait {name}"), format!("pub struct {name} ")]
+                    .iter()
+                    .any(|item| source.contains(item)),
+            };
+            assert!(is_there, "{invariant}: {holder} is not there");
+            count += 1;
+        }
+        assert!(count > 0, "{invariant}: nothing holds it");
+    }
+}
+
 /// The table of settings is what `tollgate config -o markdown` prints, line by line.
 #[test]
 fn the_settings_are_those_of_the_binary() {

@@ -6,7 +6,6 @@
 
 use super::bucket::Bucket;
 use super::live::{LiveSchedule, LiveToken};
-use super::planted::Planted;
 use super::shard::Shard;
 use crate::model::{Now, RunId, SECOND_US};
 
@@ -91,9 +90,8 @@ impl Shard {
     /// Sends an event that holds its token with its next attempt.
     pub(super) fn send_again(&mut self, key: (RunId, u32)) {
         self.leave_queue(key);
-        let same = self.has(Planted::AttemptNotRaised);
         let Some(token) = self.tokens.get_mut(&key) else { return };
-        token.row.attempt += u32::from(!same);
+        token.row.attempt += 1;
         // Nobody knows any more what became of the delivery before.
         token.doubtful = true;
         token.elsewhere_us = None;

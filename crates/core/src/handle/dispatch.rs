@@ -7,7 +7,6 @@ use uuid::Uuid;
 use super::change::{HistoryRow, Outcome, ShardSchedule, TokenRow, TokenState};
 use super::exchange::{Effect, Send};
 use super::live::{LiveRun, LiveToken};
-use super::planted::Planted;
 use super::queue::Work;
 use super::shard::{Shard, WallTimer};
 use crate::model::{Now, OverlapRule, Run, RunId, RunKind, RunState, SkipReason, Skipped};
@@ -51,7 +50,6 @@ impl Shard {
     /// Whether a run was emitted by a generation that had been replaced when it falls due.
     fn is_stale(&self, run: &Run, row: &ShardSchedule) -> bool {
         run.kind == RunKind::Scheduled
-            && !self.has(Planted::FenceIgnored)
             && run.launch_us <= row.until_us
             && row.replaced_us(run.generation).is_some_and(|changed_us| run.launch_us > changed_us)
     }
@@ -253,9 +251,6 @@ impl Shard {
 
     /// What has not started by the end of its window is recorded as one range.
     pub(super) fn window_ended(&mut self, id: RunId, now: Now) {
-        if self.has(Planted::WindowIgnored) {
-            return;
-        }
         let Some(run) = self.runs.get_mut(&id) else { return };
         // The timer may be an earlier generation's.
         if run.window_end_us().is_none_or(|at_us| at_us > now.wall_us) {
@@ -276,9 +271,6 @@ impl Shard {
         }
         run.row.cursor = run.row.events;
         self.urgent = true;
-        if self.has(Planted::WindowCountedTwice) {
-            self.count(id, outcome, count);
-        }
         self.changes.history.push(HistoryRow {
             run: id,
             index: first,
@@ -296,7 +288,7 @@ impl Shard {
 
     /// Hands out tokens, bucket by bucket, until limits or work run out.
     pub(super) fn dispatch(&mut self, now: Now) {
-        if self.pause.pause.is_some() && !self.has(Planted::PauseIgnored) || self.draining {
+        if self.pause.pause.is_some() || self.draining {
             return;
         }
         for policy in std::mem::take(&mut self.ready) {

@@ -9,8 +9,6 @@ use uuid::Uuid;
 
 use super::batch::TokenBatch;
 use super::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow};
-#[cfg(feature = "planted-bugs")]
-use super::planted::Planted;
 use super::release::Answer;
 use crate::model::{Policy, Run, RunId, RunSpec};
 
@@ -26,21 +24,11 @@ pub struct Options {
     /// How long before its launch time a run may take its tokens, in microseconds: longer than most commits take, so that
     /// what they allow waits for the launch time and not for them. Nothing is sent before it.
     pub early_us: i64,
-    /// The rule that is broken on purpose.
-    #[cfg(feature = "planted-bugs")]
-    pub planted: Option<Planted>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            sends_max: 1024,
-            retrying_max: 1000,
-            lazy_us: 20_000,
-            early_us: 8_000,
-            #[cfg(feature = "planted-bugs")]
-            planted: None,
-        }
+        Self { sends_max: 1024, retrying_max: 1000, lazy_us: 20_000, early_us: 8_000 }
     }
 }
 

@@ -6,7 +6,6 @@ use uuid::Uuid;
 
 use super::change::{HistoryRow, Outcome, TokenState};
 use super::live::LiveToken;
-use super::planted::Planted;
 use super::shard::{SWEEP_MIN, Shard, WallTimer};
 use crate::model::{Now, RunId, RunState};
 
@@ -65,9 +64,8 @@ impl Shard {
         if !token.in_flight() {
             return;
         }
-        let twice = self.has(Planted::FreedTwice);
         if let Some(bucket) = self.buckets.get_mut(&token.policy) {
-            bucket.held -= 1 + u32::from(twice && bucket.held > 1);
+            bucket.held -= 1;
             if token.suspect {
                 bucket.suspect -= 1;
             }
@@ -145,7 +143,6 @@ impl Shard {
     }
 
     fn leave_schedule(&mut self, uid: Uuid, id: RunId, now: Now) {
-        let forgets = self.has(Planted::BufferedForgotten);
         let Some(schedule) = self.schedules.get_mut(&uid) else { return };
         schedule.active.remove(&id);
         if schedule.buffered == Some(id) {
@@ -154,7 +151,7 @@ impl Shard {
         if !schedule.active.is_empty() {
             return;
         }
-        if let Some(next) = schedule.buffered.take_if(|_| !forgets) {
+        if let Some(next) = schedule.buffered.take() {
             self.set_launched(next, now);
         } else if schedule.row.is_none() && schedule.blocked_us.is_none() {
             // Upcoming runs make the entry anew when they launch.

@@ -12,7 +12,6 @@ use super::bucket::Bucket;
 use super::change::{TokenRow, TokenState};
 use super::exchange::State;
 use super::live::{LiveRun, LiveToken};
-use super::planted::Planted;
 use super::shard::{Shard, WallTimer};
 use crate::model::{DAY_US, Now, Run, RunId, RunState};
 
@@ -116,7 +115,6 @@ impl Shard {
 
     fn restore_token(&mut self, row: TokenRow, batch: Option<u32>, now: Now) {
         let key = (row.run, row.index);
-        let goes_on = self.has(Planted::TtlRunsWhileDown);
         let Some(run) = self.runs.get_mut(&row.run) else { return };
         let policy = run.row.policy_uid;
         run.outstanding += 1;
@@ -124,9 +122,6 @@ impl Shard {
         let due_us = row.due_us;
         let mut token = LiveToken::new(row, policy, now.mono_us);
         (token.stored, token.batch) = (true, batch);
-        if let Some(delivered_us) = token.row.delivered_us.filter(|_| goes_on) {
-            token.sign_us -= now.wall_us - delivered_us;
-        }
         token.doubtful = state == TokenState::Acquired;
         self.tokens.insert(key, token);
         match state {

@@ -6,7 +6,6 @@ use uuid::Uuid;
 use super::change::{Outcome, TokenState};
 use super::exchange::Effect;
 use super::live::LiveToken;
-use super::planted::Planted;
 use super::release::{Answer, Release, ReleaseOutcome};
 use super::shard::{MonoTimer, Shard, WallTimer};
 use crate::model::{Now, Policy, Reclaim, RunId, SECOND_US, Sent, Target, TtlFrom};
@@ -28,26 +27,20 @@ impl Shard {
             token.unsent = None;
         }
         let again = self.leave_queue(key);
-        if !(matches!(sent, Sent::Unclear { .. }) && self.has(Planted::PlaceKept)) {
-            self.give_place_back(key);
-        }
+        self.give_place_back(key);
         match sent {
             Sent::Accepted => self.accepted(key, now),
             Sent::Refused { message, retry_after_ms, permanent } => {
                 if let Some(wait_ms) = retry_after_ms {
                     self.block_schedule(run, wait_ms, now);
                 }
-                let sure = self.has(Planted::RefusalEndsDoubt);
-                if self.tokens.get(&key).is_some_and(|t| t.doubtful && !sure) {
+                if self.tokens.get(&key).is_some_and(|t| t.doubtful) {
                     self.refused_in_doubt(key, message, retry_after_ms, permanent, now);
                 } else if permanent {
                     self.finish(key, Outcome::Dead, message, now);
                 } else {
                     self.failed(key, message, retry_after_ms, Outcome::Dead, now);
                 }
-            }
-            Sent::Unclear { message, retry_after_ms } if self.has(Planted::UnclearFrees) => {
-                self.failed(key, message, retry_after_ms, Outcome::Dead, now);
             }
             Sent::Unclear { message, retry_after_ms } => self.unclear(key, message, retry_after_ms, now),
             Sent::NotSent { message, retry_after_ms } => self.not_sent(key, message, retry_after_ms, now),
@@ -61,8 +54,7 @@ impl Shard {
     pub fn release(&mut self, release: Release, reply: u64, now: Now) -> Option<Answer> {
         let key = (release.run, release.index);
         let Some(token) = self.tokens.get(&key) else { return self.once_durable(Answer::NotHeld, reply) };
-        let any = self.has(Planted::LateReleaseFrees);
-        if !token.in_flight() || release.attempt.is_some_and(|a| a != token.row.attempt && !any) {
+        if !token.in_flight() || release.attempt.is_some_and(|a| a != token.row.attempt) {
             return self.once_durable(Answer::Late, reply);
         }
         let mut answer = Answer::Released;
@@ -91,7 +83,7 @@ impl Shard {
     pub(super) fn recorded(&mut self, mut release: Release, now: Now) {
         let key = (release.run, release.index);
         let Some(token) = self.tokens.get(&key) else { return };
-        let (in_flight, drops) = (token.in_flight(), self.has(Planted::RecordedReleaseDropped));
+        let in_flight = token.in_flight();
         let ends = match release.outcome {
             _ if release.next_check_us.is_some() => None,
             ReleaseOutcome::Succeeded => Some(Outcome::Succeeded),
@@ -100,12 +92,10 @@ impl Shard {
         };
         match ends {
             // An owner that had not read it yet may have sent the event again since, or have given the consumer up.
-            _ if in_flight && release.attempt.is_some_and(|a| a < token.row.attempt) && !drops => {
+            _ if in_flight && release.attempt.is_some_and(|a| a < token.row.attempt) => {
                 release.attempt = None;
             }
-            Some(outcome)
-                if !in_flight && release.attempt.is_some_and(|a| a <= token.row.attempt) && !drops =>
-            {
+            Some(outcome) if !in_flight && release.attempt.is_some_and(|a| a <= token.row.attempt) => {
                 if let Some(cursor) = release.cursor {
                     self.keep_cursor(key, cursor);
                 }
@@ -124,7 +114,7 @@ impl Shard {
     /// An answer that says how things stand: at once if the store says the same already. A consumer that repeats a
     /// release must not be told that the token is free before that is certain.
     fn once_durable(&mut self, answer: Answer, reply: u64) -> Option<Answer> {
-        if self.durable_after().is_none() || self.has(Planted::AnswerBeforeDurable) {
+        if self.durable_after().is_none() {
             return Some(answer);
         }
         self.urgent = true;
@@ -145,15 +135,12 @@ impl Shard {
         let key = (run, index);
         let default_ttl_ms = self.heartbeat_ttl_ms(key);
         let (pending, durable) = (self.pending_commit(), self.commits());
-        let forgets = self.has(Planted::HeartbeatIgnored);
         let Some(token) = self.tokens.get_mut(&key) else { return Some(Answer::NotHeld) };
         if !token.in_flight() || attempt.is_some_and(|a| a != token.row.attempt) {
             return Some(Answer::Late);
         }
         let remaining_ms = ttl_ms.unwrap_or(default_ttl_ms);
-        if !forgets {
-            token.sign_us = now.mono_us;
-        }
+        token.sign_us = now.mono_us;
         if token.row.heartbeat_ttl_ms != Some(remaining_ms) {
             token.row.heartbeat_ttl_ms = Some(remaining_ms);
             token.ttl_commit = pending;
@@ -263,11 +250,7 @@ impl Shard {
     /// held -> suspect -> reclaimed.
     fn silent(&mut self, key: (RunId, u32), now: Now) {
         let (ttl_ms, suspect_ms, reclaim) = self.ttl_of(key);
-        let by_wall = self.has(Planted::WallClockTtl);
         let Some(token) = self.tokens.get_mut(&key) else { return };
-        if let Some(delivered_us) = token.row.delivered_us.filter(|_| by_wall) {
-            token.sign_us = now.mono_us - (now.wall_us - delivered_us);
-        }
         let suspect_us = token.sign_us.saturating_add(ttl_ms.saturating_mul(1000));
         let reclaim_us = suspect_us.saturating_add(suspect_ms.saturating_mul(1000));
         if now.mono_us < suspect_us {

@@ -10,7 +10,6 @@ use super::bucket::Bucket;
 use super::change::{Changes, ShardPause, TokenState};
 use super::exchange::{Commit, Deadline, Effect, Options, Send, State};
 use super::live::{LiveSchedule, LiveToken};
-use super::planted::Planted;
 use super::queue::Queue;
 use super::runs::Runs;
 use super::steer::Move;
@@ -159,7 +158,7 @@ impl Shard {
     pub fn adopt(&mut self, runs: Vec<Run>, specs: Vec<RunSpec>, now: Now) {
         self.keep_specs(specs);
         for run in runs {
-            let gone = self.gone.contains_key(&run.id) && !self.has(Planted::GoneForgotten);
+            let gone = self.gone.contains_key(&run.id);
             if !self.runs.contains_key(&run.id) && !gone {
                 self.adopt_run(run, now);
             }
@@ -256,10 +255,8 @@ impl Shard {
     pub fn committed(&mut self, now: Now) -> Vec<Effect> {
         let Some(mut effects) = self.committing.take() else { return Vec::new() };
         self.commits += 1;
-        let holds = !self.has(Planted::SentEarly);
-        let is_early = |effect: &mut Effect| {
-            holds && matches!(effect, Effect::Send(send) if send.launch_us > now.wall_us)
-        };
+        let is_early =
+            |effect: &mut Effect| matches!(effect, Effect::Send(send) if send.launch_us > now.wall_us);
         for effect in effects.extract_if(.., is_early) {
             if let Effect::Send(send) = effect {
                 self.early.insert((send.launch_us, send.run, send.index), send);
@@ -348,7 +345,6 @@ impl Shard {
 
     /// Where each changed event is stored: in its batch as long as that can tell all of it.
     fn take_tokens(&mut self, changes: &mut Changes) {
-        let (keeps, forgets) = (self.has(Planted::BatchKept), self.has(Planted::BatchHoldForgotten));
         let (tokens, batches) = (&mut self.tokens, &mut self.batches);
         for key in std::mem::take(&mut self.dirty_tokens) {
             let Some(token) = tokens.get_mut(&key) else { continue };
@@ -357,7 +353,6 @@ impl Shard {
             match token.batch {
                 Some(first) if batch::is_plain(row) => {
                     if row.state == TokenState::Held
-                        && !forgets
                         && let Some(batch) = batches.get_mut(&(key.0, first))
                     {
                         batch.hold(key.1, row.delivered_us);
@@ -367,7 +362,7 @@ impl Shard {
                 Some(first) => {
                     token.batch = None;
                     changes.tokens_put.push(row.clone());
-                    if let Some(batch) = batches.get_mut(&(key.0, first)).filter(|_| !keeps) {
+                    if let Some(batch) = batches.get_mut(&(key.0, first)) {
                         batch.leave(key.1);
                         self.dirty_batches.insert((key.0, first));
                     }

@@ -9,7 +9,6 @@ use super::change::{HistoryRow, Outcome, ShardPause, ShardSchedule, TokenRow, To
 use super::control::{Control, Message};
 use super::exchange::{Context, Needs};
 use super::live::{LiveRun, LiveToken};
-use super::planted::Planted;
 use super::shard::{Shard, WallTimer};
 use crate::model::{Counts, DAY_US, Now, Policy, Run, RunId, RunKind, RunState};
 
@@ -35,7 +34,7 @@ impl Shard {
     /// Carries out a message of the inbox; its row goes with the next commit. One that was taken in already is
     /// passed over.
     pub fn control(&mut self, message: Message, context: Context, now: Now) {
-        let known = self.messages.contains_key(&message.id) && !self.has(Planted::MessageTwice);
+        let known = self.messages.contains_key(&message.id);
         if known || self.is_outdated(&message.control) {
             return;
         }
@@ -110,9 +109,6 @@ impl Shard {
             .map(|(key, _)| *key)
             .collect();
         for key in waiting {
-            if self.has(Planted::CancelKeepsRetries) {
-                continue;
-            }
             self.finish(key, Outcome::Cancelled, message.clone(), now);
         }
         let all = self.tokens.range((id, 0)..=(id, u32::MAX));
@@ -358,7 +354,7 @@ impl Shard {
 
     /// Passes on the schedules that are durably given up.
     pub(super) fn hand_over(&mut self) {
-        let durable = if self.has(Planted::MovedEarly) { u64::MAX - 1 } else { self.commits() };
+        let durable = self.commits();
         for Move { shard, mut message, .. } in self.moves.extract_if(.., |m| m.after <= durable) {
             if let Control::ScheduleChanged { schedule, .. } = &mut message.control
                 && let Some(here) = self.schedules.get_mut(&schedule.uid).and_then(|s| s.row.as_mut())

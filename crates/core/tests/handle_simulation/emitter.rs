@@ -221,7 +221,7 @@ impl World {
                 job.scan.read(pages, now_us);
             }
             Step::AskUnheard { schedule_uid, homes } => {
-                let is_unheard = self.is_unheard(schedule_uid, homes) && self.bug != Bug::UnheardIgnored;
+                let is_unheard = self.is_unheard(schedule_uid, homes);
                 if is_unheard {
                     self.count(Seen::PutOff);
                 }
@@ -232,15 +232,11 @@ impl World {
                     run.schedule_uid == schedule_uid && (from_us..to_us).contains(&run.launch_us)
                 };
                 let runs = self.stores.iter().flat_map(|store| store.runs.values()).filter(of);
-                let known: Vec<i64> =
-                    runs.filter(|_| self.bug != Bug::DoubtIgnored).map(|run| run.launch_us).collect();
+                let known: Vec<i64> = runs.map(|run| run.launch_us).collect();
                 known.iter().for_each(|_| self.totals.count(Seen::DoubtSettled));
                 job.scan.known(&known);
             }
             Step::HandOver { tasks, runs, skipped } => {
-                if self.bug == Bug::DoneBeforeHandOver {
-                    self.complete_tasks(lease.id, &tasks);
-                }
                 let part = next_part(handed, tasks, runs, skipped);
                 self.hand_over_part(&mut job, part);
             }

@@ -10,7 +10,6 @@ use tollgate_core::plan::telling::may_be_open_until_us;
 use tollgate_core::plan::{Change, Notice, Plan, home, shard_of};
 use uuid::Uuid;
 
-use crate::bug::Bug;
 use crate::handle_world::{pause, policy, run, spec};
 use crate::random::Random;
 use crate::telling::Errand;
@@ -294,10 +293,7 @@ impl World {
         let stale = self.now.mono_us - self.master.announced_us < 2 * SECOND_US && self.random.percent(50);
         let opened_us = if stale { self.master.frontier_before_us } else { self.frontier_us() };
         let until_us = may_be_open_until_us(opened_us, self.now.wall_us);
-        let Some(mut notice) = change.notice(until_us, SHARDS) else { return };
-        if self.bug == Bug::FormerHomesNotTold {
-            notice.way = vec![shard];
-        }
+        let Some(notice) = change.notice(until_us, SHARDS) else { return };
         self.master.outbox.insert((notice.schedule_uid, notice.generation), notice.clone());
         self.tell_of(notice);
     }

@@ -176,10 +176,6 @@ impl World {
         options.retrying_max = self.wait_us(&[2, 1000]) as u32;
         options.lazy_us = self.wait_us(&[0, 20_000, 500_000]);
         options.early_us = self.wait_us(&[0, 5_000, 2 * SECOND_US]);
-        #[cfg(feature = "planted-bugs")]
-        if let Bug::Core(bug) = self.bug {
-            options.planted = Some(bug);
-        }
         options
     }
 

@@ -141,7 +141,9 @@ impl World {
                     continue;
                 }
             }
-            if let Some((after_us, until_us)) = one.taken_back.filter(|(after_us, until_us)| after_us < until_us) {
+            if let Some((after_us, until_us)) =
+                one.taken_back.filter(|(after_us, until_us)| after_us < until_us)
+            {
                 let spared = (one.schedule_uid, after_us + 1)..=(one.schedule_uid, until_us);
                 let skips: Vec<_> = self.master.skipped.range(spared).map(|(key, _)| *key).collect();
                 for key in skips {

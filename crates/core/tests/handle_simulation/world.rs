@@ -253,6 +253,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(seed: u64, bug: Bug) -> Self {
+        bug.turn_on();
         let mut random = Random::new(seed);
         let wall_us = crate::handle_world::START_US + random.within(0, MINUTE_US);
         let now = Now { wall_us, mono_us: random.within(0, 1_000_000_000) };

@@ -8,7 +8,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tollgate_clock::instant_now;
 
 /// A look that takes less may come at any time.
 const QUICK: Duration = Duration::from_millis(50);
@@ -35,7 +38,7 @@ pub(super) struct Look<'a> {
 impl Backlog {
     /// A look begins, at runs that launch before `until_us`.
     pub(super) fn look(&self, shard: Option<u16>, until_us: i64) -> Look<'_> {
-        let began = Instant::now();
+        let began = instant_now();
         let is_due = self.lock().get(&shard).is_none_or(|due| *due <= began);
         let from_us = if is_due { i64::MIN } else { until_us.saturating_sub(RECENT_US) };
         Look { backlog: self, shard, from_us, began }
@@ -90,8 +93,8 @@ mod tests {
         // What is recent says nothing of the rest.
         recent.took_so_long(Duration::from_millis(1));
         assert!(backlog.look(Some(1), UNTIL_US).first_us() > i64::MIN);
-        let due = backlog.lock().insert(Some(1), Instant::now());
-        assert!(due.is_some_and(|due| due > Instant::now() + Duration::from_secs(40)));
+        let due = backlog.lock().insert(Some(1), instant_now());
+        assert!(due.is_some_and(|due| due > instant_now() + Duration::from_secs(40)));
         assert_eq!(backlog.look(Some(1), UNTIL_US).first_us(), i64::MIN);
     }
 }

@@ -10,7 +10,9 @@ use uuid::Uuid;
 
 use super::Postgres;
 use crate::StoreError;
-use crate::history::{HistoryStore, PRUNE_AT_ONCE, PRUNE_SPARE_US, Pruned, RunFilter, prunes_specs_of};
+use crate::history::{
+    HistoryStore, PRUNE_AT_ONCE, PRUNE_SPARE_US, Pruned, RetentionStore, RunFilter, prunes_specs_of,
+};
 use crate::rows::{
     BatchRecord, HistoryRecord, RunRow, SkippedRow, TokenRecord, Word as _, all, batches_from, batches_limit,
     sound, sound_page, tokens_of,
@@ -141,7 +143,10 @@ impl HistoryStore for Postgres {
             .bind(i64::from(limit));
         all(self.people.judge(rows!(self.people, query))?)
     }
+}
 
+#[async_trait]
+impl RetentionStore for Postgres {
     async fn prune(&self, before_us: i64, now_us: i64) -> Result<Pruned, StoreError> {
         self.make_partitions(now_us).await?;
         let mut pruned = Pruned { events: self.drop_partitions(before_us).await?, ..Pruned::default() };

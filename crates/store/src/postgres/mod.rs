@@ -47,12 +47,12 @@ mod transact;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::SystemTime;
 
 use async_trait::async_trait;
 use backlog::Backlog;
 use door::Door;
 use recent::Recent;
+use tollgate_clock::Clock;
 
 use crate::corrupt::Corruption;
 use crate::line::Line;
@@ -119,8 +119,7 @@ impl Postgres {
             installation,
             corruption,
         };
-        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        store.make_partitions(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)).await?;
+        store.make_partitions(Clock::system().wall_us()).await?;
         Ok(store)
     }
 }

@@ -8,7 +8,9 @@ use uuid::Uuid;
 
 use super::Sqlite;
 use crate::StoreError;
-use crate::history::{HistoryStore, PRUNE_AT_ONCE, PRUNE_SPARE_US, Pruned, RunFilter, prunes_specs_of};
+use crate::history::{
+    HistoryStore, PRUNE_AT_ONCE, PRUNE_SPARE_US, Pruned, RetentionStore, RunFilter, prunes_specs_of,
+};
 use crate::rows::{
     BatchRecord, HistoryRecord, RunRow, SkippedRow, TokenRecord, Word as _, all, batches_from, batches_limit,
     json, sound, sound_page, tokens_of,
@@ -138,7 +140,10 @@ impl HistoryStore for Sqlite {
             .bind(i64::from(limit));
         all(self.judge(query.fetch_all(&self.people).await)?)
     }
+}
 
+#[async_trait]
+impl RetentionStore for Sqlite {
     async fn prune(&self, before_us: i64, now_us: i64) -> Result<Pruned, StoreError> {
         let mut pruned = Pruned::default();
         let spare_us = now_us.saturating_sub(PRUNE_SPARE_US);

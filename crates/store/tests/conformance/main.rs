@@ -1,7 +1,12 @@
 //! What a store must do, checked alike on SQLite and PostgreSQL: one test a behaviour and store.
 //!
 //! PostgreSQL's tests need `TOLLGATE_TEST_POSTGRES`, the URL of a server on which they may create databases.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "tests, which measure with the machine's clocks"
+)]
 
 mod batches;
 mod claimed;

@@ -6,7 +6,7 @@
 
 use ::http::header::{LOCATION, RETRY_AFTER};
 use ::http::{HeaderMap, StatusCode};
-use chrono::{DateTime, Utc};
+use chrono::DateTime;
 use tollgate_core::model::Sent;
 
 /// Characters of an answer's body that go into the message.
@@ -22,12 +22,12 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// The verdict, with a pause of at most so many milliseconds. The time is asked for where it matters.
-    pub(super) fn verdict(&self, pause_max_ms: i64, now: impl FnOnce() -> DateTime<Utc>) -> Sent {
+    /// The verdict at this time of the wall clock, with a pause of at most so many milliseconds.
+    pub(super) fn verdict(&self, pause_max_ms: i64, now_us: i64) -> Sent {
         if self.status.is_success() {
             return Sent::Accepted;
         }
-        let (message, retry_after_ms) = (self.message(), retry_after_ms(&self.headers, pause_max_ms, now()));
+        let (message, retry_after_ms) = (self.message(), retry_after_ms(&self.headers, pause_max_ms, now_us));
         if is_gateway_doubt(self.status.as_u16()) {
             return Sent::Unclear { message, retry_after_ms };
         }
@@ -55,13 +55,13 @@ pub(crate) fn is_gateway_doubt(status: u16) -> bool {
 }
 
 /// The pause that an answer asks for: `Retry-After` in seconds or as an HTTP date, at most so long.
-pub(super) fn retry_after_ms(headers: &HeaderMap, max_ms: i64, now: DateTime<Utc>) -> Option<i64> {
+pub(super) fn retry_after_ms(headers: &HeaderMap, max_ms: i64, now_us: i64) -> Option<i64> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let wish_ms = if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
         // More digits than fit are more than may be asked for, too.
         text.parse::<i64>().unwrap_or(i64::MAX).saturating_mul(1000)
     } else {
-        DateTime::parse_from_rfc2822(text).ok()?.signed_duration_since(now).num_milliseconds()
+        DateTime::parse_from_rfc2822(text).ok()?.timestamp_micros().saturating_sub(now_us) / 1_000
     };
     Some(wish_ms.clamp(0, max_ms.max(0)))
 }
@@ -80,9 +80,9 @@ mod tests {
     use super::*;
 
     fn wish(text: &str) -> Option<i64> {
-        let now = "2026-11-21T04:00:00Z".parse().unwrap();
+        let now = DateTime::parse_from_rfc3339("2026-11-21T04:00:00Z").unwrap();
         let headers = HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]);
-        retry_after_ms(&headers, 24 * 3_600_000, now)
+        retry_after_ms(&headers, 24 * 3_600_000, now.timestamp_micros())
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ::http::{Request, Response};
 use bytes::Bytes;
@@ -24,6 +24,8 @@ use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::{TrySendError, http1};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::Instant;
+use tollgate_clock::instant_now;
 use tower_service::Service as _;
 use uuid::Uuid;
 
@@ -333,7 +335,7 @@ impl Origin {
         if self.kept.len() >= kept_max {
             return false;
         }
-        self.kept.push((connection, Instant::now()));
+        self.kept.push((connection, instant_now()));
         true
     }
 

@@ -8,7 +8,9 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::shares::key_of;
 
@@ -26,19 +28,14 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
-    /// How long the host still wants nothing of this namespace. The time is asked for where it matters.
-    pub(super) fn remaining(
-        &self,
-        namespace: &str,
-        host: &str,
-        now: impl FnOnce() -> Instant,
-    ) -> Option<Duration> {
+    /// How long the host still wants nothing of this namespace.
+    pub(super) fn remaining(&self, namespace: &str, host: &str, now: Instant) -> Option<Duration> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
         let key = key_of((namespace, host));
         let mut pauses = self.lock();
-        let left = pauses.get(&key)?.saturating_duration_since(now());
+        let left = pauses.get(&key)?.saturating_duration_since(now);
         if left.is_zero() {
             self.forget(&mut pauses, key);
             return None;
@@ -78,29 +75,31 @@ impl Pauses {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_clock::instant_now;
+
     use super::*;
 
     #[test]
     fn the_later_wish_holds_until_it_ends_and_for_its_namespace_and_host_only() {
-        let (pauses, start) = (Pauses::default(), Instant::now());
+        let (pauses, start) = (Pauses::default(), instant_now());
         let s = Duration::from_secs;
         pauses.pause("n", "a:80", s(10), start);
         pauses.pause("n", "a:80", s(2), start);
-        assert_eq!(pauses.remaining("n", "a:80", || start + s(4)), Some(s(6)));
-        assert_eq!(pauses.remaining("n", "b:80", || start), None);
-        assert_eq!(pauses.remaining("m", "a:80", || start), None);
-        assert_eq!(pauses.remaining("n", "a:80", || start + s(10)), None);
-        assert_eq!(pauses.remaining("n", "a:80", || start), None, "it is forgotten");
+        assert_eq!(pauses.remaining("n", "a:80", start + s(4)), Some(s(6)));
+        assert_eq!(pauses.remaining("n", "b:80", start), None);
+        assert_eq!(pauses.remaining("m", "a:80", start), None);
+        assert_eq!(pauses.remaining("n", "a:80", start + s(10)), None);
+        assert_eq!(pauses.remaining("n", "a:80", start), None, "it is forgotten");
     }
 
     #[test]
     fn a_pause_is_bounded_and_ends_with_an_event_that_is_taken() {
-        let (pauses, start) = (Pauses::default(), Instant::now());
+        let (pauses, start) = (Pauses::default(), instant_now());
         pauses.pause("n", "a:80", Duration::from_secs(86_400), start);
-        assert_eq!(pauses.remaining("n", "a:80", || start), Some(PAUSE_MAX));
+        assert_eq!(pauses.remaining("n", "a:80", start), Some(PAUSE_MAX));
         pauses.end("m", "a:80");
-        assert!(pauses.remaining("n", "a:80", || start).is_some());
+        assert!(pauses.remaining("n", "a:80", start).is_some());
         pauses.end("n", "a:80");
-        assert_eq!(pauses.remaining("n", "a:80", || start), None);
+        assert_eq!(pauses.remaining("n", "a:80", start), None);
     }
 }

@@ -1,5 +1,9 @@
 //! Targets from outside: real sockets on this machine, and an SQS emulator.
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "tests, which measure with the machine's clocks"
+)]
 
 mod addresses;
 mod event;

@@ -9,7 +9,8 @@ use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::handle::{Context, Needs, Shard, State};
 use tollgate_core::model::{Run, RunId, RunSpec, SECOND_US, Sent};
 use tollgate_metrics::Role;
-use tollgate_store::{Store, StoreError};
+use tollgate_store::StoreError;
+use tollgate_store::handle::HandleStore;
 use uuid::Uuid;
 
 use super::Owner;
@@ -315,7 +316,7 @@ impl Owner {
 /// Emitted runs are read before messages, so that what a run needs is among the messages. `except`: messages that have been
 /// passed over. `again`: look again at runs that have been, from this id on, and at these specs.
 async fn read_news(
-    store: &dyn Store,
+    store: &dyn HandleStore,
     shard: u16,
     part: Part,
     except: &[Uuid],
@@ -394,7 +395,7 @@ fn in_turn(mut messages: Vec<Message>, runs_max: usize) -> (Vec<Message>, bool) 
     (messages, !waiting.is_empty())
 }
 
-async fn read_context(store: &dyn Store, shard: u16, control: &Control) -> Result<Context, StoreError> {
+async fn read_context(store: &dyn HandleStore, shard: u16, control: &Control) -> Result<Context, StoreError> {
     let needs = Needs::of(control);
     let mut context = Context::default();
     if !needs.runs.is_empty() {

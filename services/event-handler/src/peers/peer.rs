@@ -8,6 +8,7 @@ use prost::Message as _;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
+use tollgate_clock::instant_now;
 use tollgate_proto::v1;
 use tollgate_proto::v1::handler_peer_service_client::HandlerPeerServiceClient;
 use tollgate_store::handle::Member;
@@ -164,11 +165,11 @@ impl Line {
     }
 
     fn is_shunned(&self) -> bool {
-        lock(&self.shunned_until).is_some_and(|until| Instant::now() < until)
+        lock(&self.shunned_until).is_some_and(|until| instant_now() < until)
     }
 
     fn shun(&self) {
-        *lock(&self.shunned_until) = Some(Instant::now() + SHUN);
+        *lock(&self.shunned_until) = Some(instant_now() + SHUN);
     }
 }
 

@@ -8,7 +8,7 @@ use tollgate_core::handle::change::{Outcome, TokenRow};
 use tollgate_core::model::{EventRef, Run, RunSpec, SECOND_US};
 use tollgate_proto::convert::event;
 use tollgate_proto::v1;
-use tollgate_status::status as store_status;
+use tollgate_service::status::status as store_status;
 use tonic::Status;
 
 use crate::Shared;

@@ -11,7 +11,7 @@ use tollgate_core::handle::change::{TokenRow, TokenState};
 use tollgate_core::model::{EventRef, Policy, Run, RunSpec, RunState, SECOND_US};
 use tollgate_proto::convert::{self, event, names};
 use tollgate_proto::{FieldError, v1};
-use tollgate_status::status as store_status;
+use tollgate_service::status::status as store_status;
 use tonic::Status;
 use uuid::Uuid;
 
@@ -50,7 +50,7 @@ impl Shared {
         let name = names::policy("name", &request.name)?;
         let holders_max = shown("holders_max", request.holders_max)?;
         let waiters_max = shown("waiters_max", request.waiters_max)?;
-        let policy = self.people.policy(&name.namespace, &name.id).await.map_err(store_status)?;
+        let policy = self.people.policy_by_name(&name.namespace, &name.id).await.map_err(store_status)?;
         let policy = policy
             .ok_or_else(|| Status::not_found(format!("name: there is no policy {:?}", request.name)))?;
         let now_us = self.clock.wall_us();

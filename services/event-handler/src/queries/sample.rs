@@ -28,7 +28,7 @@ impl Shared {
             }
         }
         sample.policies.push(unthrottled);
-        let corrupt = self.store.corrupt_rows().into_iter();
+        let corrupt = self.people.rows_passed_over().into_iter();
         sample.corrupt_rows =
             corrupt.filter(|row| row.shard.is_some_and(|s| shards.contains(&s))).count() as u64;
         for shard in &shards {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tollgate_core::handle::Gauge;
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::v1;
-use tollgate_status::status as store_status;
+use tollgate_service::status::status as store_status;
 use tollgate_store::CorruptRow;
 use tonic::Status;
 use uuid::Uuid;
@@ -88,7 +88,7 @@ impl Shared {
         let owned: BTreeSet<u32> = status.shards.iter().map(|gauge| gauge.shard).collect();
         let corrupt = self
             .people
-            .corrupt_rows()
+            .rows_passed_over()
             .into_iter()
             .filter(|row| row.shard.is_some_and(|s| owned.contains(&s.into())));
         status.corrupt_rows = corrupt.map(corrupt_row).collect();

@@ -15,7 +15,7 @@ use crate::ScheduleMaster;
 use crate::audit::Deed;
 use crate::change::Change;
 use crate::draft::{draft, no_policy};
-use tollgate_status::status;
+use tollgate_service::status::status;
 
 /// How many resources are read from the store at once, and judged without a pause.
 const CHUNK: usize = 1000;

@@ -6,7 +6,7 @@ use futures::StreamExt as _;
 use futures::stream::FuturesOrdered;
 use tollgate_proto::convert::names;
 use tollgate_proto::v1;
-use tollgate_status::status;
+use tollgate_service::status::status;
 use tollgate_store::StoreError;
 use tonic::Status;
 

@@ -118,11 +118,7 @@ async fn read(store: &Arc<dyn Store>, clock: &Clock, directory: &Directory) -> R
 
 async fn keep_reading(store: Arc<dyn Store>, clock: Clock, directory: Directory, stop: CancellationToken) {
     let mut failing = false;
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(READ) => {}
-        }
+    while stop.run_until_cancelled(tokio::time::sleep(READ)).await.is_some() {
         let read = read(&store, &clock, &directory).await;
         match &read {
             Err(error) if !failing => {

@@ -17,7 +17,7 @@ use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use tokio::sync::oneshot;
 use tollgate_auth::Connection;
 use tollgate_metrics::{Bound, Metrics};
-use tollgate_room::Rooms;
+use tollgate_service::room::Rooms;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::server::NamedService;

@@ -12,7 +12,8 @@ use tollgate_core::model::{
     Schedule, SkipReason, Target, Timing, Trigger,
 };
 use tollgate_core::plan::{Child, Plan};
-use tollgate_event_emitter::{Emitter, Options, Wake};
+use tollgate_event_emitter::{Emitter, Options};
+use tollgate_service::wake::Wake;
 use tollgate_store::Store;
 use tollgate_store::history::RunFilter;
 use tollgate_store::plan::{Audit, PlanWrite};

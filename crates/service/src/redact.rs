@@ -1,14 +1,14 @@
-//! Decides what a caller with a key sees of events and of the installation: no event's token without the scope for it, and
-//! nothing of other namespaces.
+//! Decides what a caller with a key sees of an answer: no event's token without the scope for it, nothing of other
+//! namespaces, and, for a key that may not read, nothing but what it could have given itself.
 //!
 //! In: answers as they would go. Out: answers without what is not the caller's. Where nobody is asked for a key, they stay as
 //! they are. Invariant: nothing is looked up here.
 
 use tollgate_auth::Access;
-use tollgate_proto::v1;
+use tollgate_proto::{convert, v1};
 
 /// An event, as this caller may see it.
-pub(crate) fn event(access: &Access, mut event: v1::Event) -> v1::Event {
+pub fn event(access: &Access, mut event: v1::Event) -> v1::Event {
     let sealed = event.event_id.clone();
     access.shown_event(&mut event.name);
     access.shown_event(&mut event.event_id);
@@ -24,7 +24,7 @@ fn quoted(text: &mut String, sealed: &str, shown: &str) {
 }
 
 /// An explanation, as this caller may see it.
-pub(crate) fn explanation(access: &Access, mut told: v1::Explanation) -> v1::Explanation {
+pub fn explanation(access: &Access, mut told: v1::Explanation) -> v1::Explanation {
     let sealed = told.event.as_ref().map(|event| event.event_id.clone()).unwrap_or_default();
     told.event = told.event.map(|shown| event(access, shown));
     let shown = told.event.as_ref().map(|event| event.event_id.as_str()).unwrap_or_default();
@@ -36,14 +36,25 @@ pub(crate) fn explanation(access: &Access, mut told: v1::Explanation) -> v1::Exp
 }
 
 /// A policy's queue, as this caller may see it.
-pub(crate) fn queue(access: &Access, mut queue: v1::PolicyQueue) -> v1::PolicyQueue {
+pub fn queue(access: &Access, mut queue: v1::PolicyQueue) -> v1::PolicyQueue {
     queue.holders.iter_mut().for_each(|holder| access.shown_event(&mut holder.event));
     queue.waiters.iter_mut().for_each(|waiter| access.shown_event(&mut waiter.event));
     queue
 }
 
+/// A schedule, as the caller who changed it may see it.
+pub fn schedule(access: &Access, mut schedule: v1::Schedule) -> v1::Schedule {
+    if !access.reads() {
+        schedule.payload = None;
+        if let Some(target) = &mut schedule.target {
+            convert::hide_headers(target);
+        }
+    }
+    schedule
+}
+
 /// What the handlers do, for one who reaches one namespace only: what it says of others, and of all together, is left out.
-pub(crate) fn status(access: &Access, mut status: v1::HandlerStatus) -> v1::HandlerStatus {
+pub fn handler_status(access: &Access, mut status: v1::HandlerStatus) -> v1::HandlerStatus {
     let Some(namespace) = access.namespace() else { return status };
     let own = format!("namespaces/{namespace}/");
     status.policies.retain(|gauge| gauge.policy.starts_with(&own));
@@ -89,9 +100,9 @@ mod tests {
             scopes: Scopes::all(),
             credential: String::new(),
         };
-        let seen = status(&Access::Holder(Arc::new(principal)), all.clone());
+        let seen = handler_status(&Access::Holder(Arc::new(principal)), all.clone());
         assert_eq!(seen.policies, [gauge("namespaces/a/policies/p", 2)]);
         assert_eq!((seen.held_count, seen.launched_runs_count, seen.corrupt_rows.len()), (2, 0, 0));
-        assert_eq!(status(&Access::Open, all.clone()), all);
+        assert_eq!(handler_status(&Access::Open, all.clone()), all);
     }
 }

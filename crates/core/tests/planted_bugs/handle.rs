@@ -1,0 +1,184 @@
+//! Bugs of the machine of a queue shard.
+
+use crate::edit::{Planted, edit};
+
+pub(crate) const BUGS: &[Planted] = &[
+    Planted {
+        name: "FreedTwice",
+        breaks: "A freed token is counted as two.",
+        edits: &[edit(
+            "handle/finish.rs",
+            "«bucket.held -= 1;» if token.suspect",
+            "bucket.held -= 1 + u32::from(bucket.held > 1);",
+        )],
+    },
+    Planted {
+        name: "UnclearFrees",
+        breaks: "An unclear delivery frees its token.",
+        edits: &[edit(
+            "handle/settle.rs",
+            "self.unclear(key, message, retry_after_ms, now)",
+            "self.failed(key, message, retry_after_ms, Outcome::Dead, now)",
+        )],
+    },
+    Planted {
+        name: "WallClockTtl",
+        breaks: "Silence is counted by the wall clock.",
+        edits: &[edit(
+            "handle/settle.rs",
+            "let suspect_us = «token.sign_us.saturating_add(ttl_ms.saturating_mul(1000))»;",
+            "if let Some(delivered_us) = token.row.delivered_us {
+                token.sign_us = now.mono_us - (now.wall_us - delivered_us);
+            }
+            token.sign_us.saturating_add(ttl_ms.saturating_mul(1000))",
+        )],
+    },
+    Planted {
+        name: "TtlRunsWhileDown",
+        breaks: "Silence goes on while nothing runs.",
+        edits: &[edit(
+            "handle/restore.rs",
+            "(token.stored, token.batch) = (true, batch);",
+            "(token.stored, token.batch) = (true, batch);
+            if let Some(delivered_us) = token.row.delivered_us {
+                token.sign_us -= now.wall_us - delivered_us;
+            }",
+        )],
+    },
+    Planted {
+        name: "LateReleaseFrees",
+        breaks: "A release frees whatever attempt is in flight.",
+        edits: &[edit(
+            "handle/settle.rs",
+            "release.attempt.is_some_and(|a| a != token.row.attempt)",
+            "false",
+        )],
+    },
+    Planted {
+        name: "RefusalEndsDoubt",
+        breaks: "A refusal frees the token though an earlier delivery is unclear.",
+        edits: &[edit("handle/settle.rs", "self.tokens.get(&key).is_some_and(|t| t.doubtful)", "false")],
+    },
+    Planted {
+        name: "AttemptNotRaised",
+        breaks: "A resend has the number of the delivery before.",
+        edits: &[edit("handle/again.rs", "token.row.attempt += 1;", "")],
+    },
+    Planted {
+        name: "MovedEarly",
+        breaks: "The next shard on a schedule's way is told before it is durable that nothing starts here.",
+        edits: &[edit("handle/steer.rs", "let durable = «self.commits()»;", "u64::MAX - 1")],
+    },
+    Planted {
+        name: "BufferedForgotten",
+        breaks: "A buffered run stays when the run before it ends.",
+        edits: &[edit("handle/finish.rs", "schedule.buffered.take()", "None")],
+    },
+    Planted {
+        name: "CancelKeepsRetries",
+        breaks: "A cancel leaves what waits for another attempt.",
+        edits: &[edit("handle/steer.rs", "self.finish(key, Outcome::Cancelled, message.clone(), now);", "")],
+    },
+    Planted {
+        name: "WindowCountedTwice",
+        breaks: "The end of a window is counted twice.",
+        edits: &[edit(
+            "handle/dispatch.rs",
+            "self.count(id, outcome, count);",
+            "self.count(id, outcome, count); self.count(id, outcome, count);",
+        )],
+    },
+    Planted {
+        name: "WindowIgnored",
+        breaks: "The end of a window is not looked for.",
+        edits: &[edit("handle/dispatch.rs", "fn window_ended(&mut self, id: RunId, now: Now) {", "return;")],
+    },
+    Planted {
+        name: "FenceIgnored",
+        breaks: "Emissions of older generations are taken in.",
+        edits: &[edit("handle/dispatch.rs", "«run.kind == RunKind::Scheduled» && run.launch_us", "false")],
+    },
+    Planted {
+        name: "MessageTwice",
+        breaks: "A message that was taken in is taken in again.",
+        edits: &[edit("handle/steer.rs", "let known = «self.messages.contains_key(&message.id)»;", "false")],
+    },
+    Planted {
+        name: "GoneForgotten",
+        breaks: "Runs that have ended meanwhile are adopted from a read that began before.",
+        edits: &[edit("handle/shard.rs", "self.gone.contains_key(&run.id)", "false")],
+    },
+    Planted {
+        name: "PauseIgnored",
+        breaks: "Events start though their shard is paused.",
+        edits: &[edit("handle/dispatch.rs", "self.pause.pause.is_some()", "false")],
+    },
+    Planted {
+        name: "HeartbeatIgnored",
+        breaks: "A heartbeat is answered and forgotten.",
+        edits: &[edit(
+            "handle/settle.rs",
+            "«token.sign_us = now.mono_us;» if token.row.heartbeat_ttl_ms",
+            "",
+        )],
+    },
+    Planted {
+        name: "SentEarly",
+        breaks: "What is acquired before its launch time is sent at once.",
+        edits: &[edit(
+            "handle/shard.rs",
+            "matches!(effect, Effect::Send(send) if send.launch_us > now.wall_us)",
+            "false",
+        )],
+    },
+    Planted {
+        name: "AnswerBeforeDurable",
+        breaks: "An answer says what is pending as if it were durable.",
+        edits: &[edit(
+            "handle/settle.rs",
+            "if «self.durable_after().is_none()» { return Some(answer);",
+            "true",
+        )],
+    },
+    Planted {
+        name: "BatchKept",
+        breaks: "An event that gets a row of its own stays in its batch.",
+        edits: &[edit("handle/shard.rs", "«batches.get_mut(&(key.0, first))» { batch.leave(key.1);", "None")],
+    },
+    Planted {
+        name: "BatchHoldForgotten",
+        breaks: "That a consumer has an event is not written into its batch.",
+        edits: &[edit(
+            "handle/shard.rs",
+            "«batches.get_mut(&(key.0, first))» { batch.hold(key.1, row.delivered_us);",
+            "None",
+        )],
+    },
+    Planted {
+        name: "PlaceKept",
+        breaks: "An unclear event keeps its place while it waits to be sent again, and for good.",
+        edits: &[edit(
+            "handle/settle.rs",
+            "«self.give_place_back(key);» match sent",
+            "if !matches!(sent, Sent::Unclear { .. }) {
+                self.give_place_back(key);
+            }",
+        )],
+    },
+    Planted {
+        name: "RecordedReleaseDropped",
+        breaks: "A release that was recorded in the inbox is dropped if the event has been sent again since.",
+        edits: &[
+            edit(
+                "handle/settle.rs",
+                "in_flight && «release.attempt.is_some_and(|a| a < token.row.attempt)»",
+                "false",
+            ),
+            edit(
+                "handle/settle.rs",
+                "in_flight && «release.attempt.is_some_and(|a| a <= token.row.attempt)»",
+                "false",
+            ),
+        ],
+    },
+];
