@@ -50,8 +50,7 @@ pub trait EmitStore: Send + Sync {
     /// The zones that have children.
     async fn zones(&self) -> Result<Vec<String>, StoreError>;
     /// Makes a window known before it has tasks: from then on [`Frontier::opened_until_us`] includes it, and it is
-    /// incomplete. Nothing changes if it is known already, or if any known window ends after its start. Returns whether
-    /// it was new.
+    /// incomplete. Nothing changes if it does not follow the newest known one. Returns whether it was new.
     ///
     /// The registry must be read after this, and the tasks made of it be given to [`Self::open_window`]. A schedule
     /// that is written meanwhile is then in the registry, or its writer, who asks for the frontier after the commit,

@@ -6,8 +6,8 @@
 //! Invariants: a refused call writes nothing; an update that changes nothing writes nothing; a change that was
 //! begun is carried to its end whether or not its caller waits; what the queue shards must hear of a change is written with it,
 //! and whatever is left is delivered by [`ScheduleMaster::sweep_until`].
-//! Not here: what a change tells which shards, and in which order ([`tollgate_core::plan`]); scanning, firing, releases. The Schedule Master never reads tokens and never writes runs but those
-//! that a user asks for.
+//! Not here: what a change tells which shards, and in which order ([`tollgate_core::plan`]); scanning, firing, releases. The
+//! Schedule Master never reads tokens and never writes runs but those that a user asks for.
 
 mod apply;
 mod audit;

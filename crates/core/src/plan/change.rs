@@ -65,7 +65,8 @@ impl Change {
             way: shards_to_tell(schedule, shards),
             events: schedule.events,
             priority: schedule.priority,
-            pause: schedule.pause.clone(),
+            // Nobody lifts the pause of what has been deleted.
+            pause: schedule.pause.clone().filter(|_| !deleted),
             is_new: self.before.is_none(),
             was_paused: self.before.as_ref().is_some_and(|before| before.pause.is_some()),
             timing: (!deleted).then(|| schedule.timing.clone()),

@@ -56,8 +56,8 @@ pub(crate) enum Bug {
     FrontierReadEarly,
     /// What a master left undone when it died stays undone.
     NoRepair,
-    /// A window is announced though another one ends after its start.
-    WindowsOverlap,
+    /// A window is announced though it does not follow the newest one.
+    FrontierMovesBack,
     /// A message is posted though its notice is no longer in the outbox.
     ToldWithoutNotice,
     /// Redone emissions make runs of their own.
@@ -103,7 +103,7 @@ impl Bug {
         Self::NoteReadLate,
         Self::FrontierReadEarly,
         Self::NoRepair,
-        Self::WindowsOverlap,
+        Self::FrontierMovesBack,
         Self::ToldWithoutNotice,
         Self::EmissionMakesNewRuns,
         Self::EmissionOverwrites,

@@ -252,6 +252,8 @@ impl World {
             }
             assert_eq!(rows.len(), 1, "the {kind:?} run {id} of {uid} at {launch_us}: {rows:?}");
         }
+        let narrowed = &self.master.narrowed;
+        assert!(narrowed.is_empty(), "told with fewer windows than the generation before: {narrowed:?}");
         for store in &self.stores {
             for run in store.runs.values() {
                 assert!(self.model.is_allowed(run.id), "nobody asked for {run:?}");

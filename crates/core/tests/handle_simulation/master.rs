@@ -75,6 +75,10 @@ pub(crate) struct Master {
     pub(crate) errands: BTreeMap<u64, Errand>,
     /// The latest generation that has been told.
     pub(crate) told: BTreeMap<Uuid, i64>,
+    /// Up to where windows were open by the latest generation that has been told, and generations that knew of less than the one
+    /// before.
+    pub(crate) told_until_us: BTreeMap<Uuid, i64>,
+    pub(crate) narrowed: Vec<(Uuid, i64)>,
     /// The shard that must hear of each generation first: where the schedule lived longest ago.
     pub(crate) first_homes: BTreeMap<(Uuid, i64), u16>,
     /// Where each schedule has lived, in this order.

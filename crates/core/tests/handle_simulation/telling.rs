@@ -173,6 +173,11 @@ impl World {
         let told = self.master.told.entry(uid).or_insert(0);
         assert!(*told < row.generation, "generation {} of {uid} is told after {told}", row.generation);
         *told = row.generation;
+        let until_us = self.master.told_until_us.entry(uid).or_insert(i64::MIN);
+        if row.until_us < *until_us {
+            self.master.narrowed.push((uid, row.generation));
+        }
+        *until_us = row.until_us;
         let first = self.master.first_homes.get(&(uid, row.generation)).copied();
         assert_eq!(
             first,

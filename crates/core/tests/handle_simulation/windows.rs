@@ -49,11 +49,10 @@ impl World {
         self.windows.iter().all(WindowRow::is_complete)
     }
 
-    /// Nothing changes if any window ends after the start of this one. Returns whether it was new.
+    /// Nothing changes unless it follows the newest one. Returns whether it was new.
     pub(crate) fn announce(&mut self, window: Window) -> bool {
-        let known = self.windows.iter().any(|row| row.window == window);
-        let overlaps = self.frontier_us().is_some_and(|end_us| end_us > window.start_us);
-        if known || overlaps && self.bug != Bug::WindowsOverlap {
+        let follows = self.frontier_us().is_none_or(|end_us| end_us == window.start_us);
+        if !follows && self.bug != Bug::FrontierMovesBack {
             self.count(Seen::AnnouncedByAnother);
             return false;
         }
