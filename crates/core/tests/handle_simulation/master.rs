@@ -228,7 +228,7 @@ impl World {
         let random = &mut self.random;
         // Few of them, so that schedules share scan tasks.
         let every_s = *random.pick(&[4, 6, 10, 10, 15, 30]).unwrap();
-        let anchor = |random: &mut Random| Some(random.within(0, 30) * SECOND_US);
+        let anchor = |random: &mut Random| Some(random.within(0, every_s) * SECOND_US);
         let count = if random.percent(60) { 1 } else { random.within(2, 4) };
         let trigger = |_| Trigger::Interval { every_s, anchor_us: anchor(random) };
         schedule.timing.triggers = (0..count).map(trigger).collect();
