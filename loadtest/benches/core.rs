@@ -3,10 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "benchmarks")]
 
 mod machine;
+#[path = "machine/neighbours.rs"]
+mod neighbours;
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use machine::Machine;
+use neighbours::Neighbours;
 use tollgate_core::emit::{Window, eligible, tasks};
 use tollgate_core::model::{Timing, Trigger};
 use tollgate_core::plan::Plan;
@@ -87,4 +90,19 @@ fn machine_cycle(bencher: Bencher, max_in_flight: u32) {
         }
         commit
     });
+}
+
+/// One event is refused with the wish for a pause, and sent again when that is over; so many schedules with policies of
+/// their own have nothing to do with it.
+#[divan::bench(args = [1, 1_000, 100_000])]
+fn refused_among_policies(bencher: Bencher, neighbours: u32) {
+    let mut machine = Neighbours::new(neighbours);
+    bencher.bench_local(|| machine.refuse());
+}
+
+/// A policy changes; so many others, each with an event that is held, do not.
+#[divan::bench(args = [1, 1_000, 100_000])]
+fn policy_changed_among_policies(bencher: Bencher, neighbours: u32) {
+    let mut machine = Neighbours::new(neighbours);
+    bencher.bench_local(|| machine.change_policy());
 }

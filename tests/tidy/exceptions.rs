@@ -26,7 +26,6 @@ pub(crate) const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("line", "crates/store/tests/conformance/main.rs", OLD_LINES),
     ("line", "crates/store/tests/conformance/neighbours.rs", OLD_LINES),
     ("line", "services/event-handler/src/owner/perform.rs", OLD_LINES),
-    ("line", "services/schedule-master/src/outbox.rs", OLD_LINES),
     ("circle", "crates/auth", "the refusal of a call without a key stands in the door still"),
     (
         "circle",

@@ -21,15 +21,20 @@ mod explain;
 mod finish;
 mod forget;
 mod handover;
+mod ledger;
 mod live;
+#[cfg(test)]
+mod neighbours;
+mod outdated;
+mod pending;
 mod places;
 mod queue;
 pub mod release;
 mod restore;
-mod runs;
 mod settle;
 mod shard;
 mod steer;
+mod steps;
 #[cfg(test)]
 mod testing;
 mod unsent;

@@ -7,7 +7,7 @@ use tollgate_core::model::*;
 use uuid::Uuid;
 
 /// Noon of 2026-11-21.
-const NOON_US: i64 = 1_795_262_400_000_000;
+pub(crate) const NOON_US: i64 = 1_795_262_400_000_000;
 
 /// The machine, and the deliveries that wait for their answers.
 pub(crate) struct Machine {
@@ -49,7 +49,7 @@ impl Machine {
     }
 }
 
-fn policy(max_in_flight: u32) -> Policy {
+pub(crate) fn policy(max_in_flight: u32) -> Policy {
     Policy {
         uid: Uuid::from_u128(1),
         namespace: "default".into(),
@@ -70,7 +70,7 @@ fn policy(max_in_flight: u32) -> Policy {
     }
 }
 
-fn spec(policy: &Policy) -> RunSpec {
+pub(crate) fn spec(policy: &Policy) -> RunSpec {
     RunSpec {
         schedule_uid: Uuid::from_u128(2),
         generation: 1,
@@ -96,7 +96,7 @@ fn spec(policy: &Policy) -> RunSpec {
     }
 }
 
-fn run(policy: &Policy) -> Run {
+pub(crate) fn run(policy: &Policy) -> Run {
     let schedule_uid = Uuid::from_u128(2);
     Run {
         shard: 0,

@@ -6,7 +6,8 @@
 //!
 //! In: the launch index. Out: runs, recorded skips, windows. Invariants: every launch of a window makes one run or one
 //! recorded skip, however many emitters scan and whenever one of them dies; emission never writes schedules or children.
-//! Not here: what it decides ([`tollgate_core::emit`]), firing (the Event Handler), corrections of what has been emitted (the Schedule Master).
+//! Not here: what it decides ([`tollgate_core::emit`]), firing (the Event Handler), corrections of what has been emitted
+//! (the Schedule Master).
 
 mod drive;
 mod open;

@@ -1,8 +1,8 @@
 //! Decides when notices that were left in the outbox are delivered: by a process that died between the commit of a change and
 //! its message, or because a shard's inbox did not take it.
 //!
-//! In: the outbox. Out: messages. Invariants: each shard is tried by itself, and within it each namespace in turn, so that neither
-//! a shard that takes nothing nor a namespace with much to tell holds up others; what cannot be read is passed over;
+//! In: the outbox. Out: messages. Invariants: each shard is tried by itself, and within it each namespace in turn, so that
+//! neither a shard that takes nothing nor a namespace with much to tell holds up others; what cannot be read is passed over;
 //! any number of masters may do the same at once. Not here: what a notice says, and in which order
 //! ([`tollgate_core::plan::telling`]).
 

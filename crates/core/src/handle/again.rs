@@ -5,6 +5,7 @@
 //! read, as a release may be in it.
 
 use super::bucket::Bucket;
+use super::ledger::Phase;
 use super::live::{LiveSchedule, LiveToken};
 use super::shard::Shard;
 use crate::model::{Now, RunId, SECOND_US};
@@ -16,13 +17,13 @@ impl Shard {
     /// Nobody knows whether the consumer has it: the token stays, the same id is sent again; meanwhile it needs no place.
     /// After the last attempt it counts as held, so that only a release, the time to live or an operator frees it.
     pub(super) fn unclear(&mut self, key: (RunId, u32), message: String, wait_ms: Option<i64>, now: Now) {
-        let Some(run) = self.runs.get(&key.0) else { return };
+        let Some(run) = self.ledger.runs.get(&key.0) else { return };
         let (attempts_max, cancelled) = (run.spec.retry.attempts_max, run.cancelled);
-        let Some(token) = self.tokens.get_mut(&key) else { return };
+        let Some(token) = self.ledger.tokens.get_mut(&key) else { return };
         token.doubtful = true;
         token.row.failures += 1;
         token.row.message = message;
-        self.dirty_tokens.insert(key);
+        self.pending.tokens.insert(key);
         let failures = token.row.failures;
         if failures >= attempts_max || cancelled {
             self.hold(key, now);
@@ -46,7 +47,7 @@ impl Shard {
             self.unclear(key, message, wait_ms, now);
             return;
         }
-        if let Some(token) = self.tokens.get_mut(&key) {
+        if let Some(token) = self.ledger.tokens.get_mut(&key) {
             token.row.message = message;
         }
         self.hold(key, now);
@@ -55,24 +56,22 @@ impl Shard {
     /// It is to be sent again, from then on (monotonic).
     pub(super) fn send_again_at(&mut self, key: (RunId, u32), at_us: i64) {
         self.leave_queue(key);
-        let (Some(run), Some(token)) = (self.runs.get_mut(&key.0), self.tokens.get_mut(&key)) else { return };
-        token.again_us = Some(at_us);
-        run.unclear += 1;
+        self.ledger.turn(key, Phase::Again { at_us });
         self.arm(key, Some(at_us));
     }
 
     pub(super) fn resend(&mut self, key: (RunId, u32), now: Now) {
-        let Some(run) = self.runs.get(&key.0) else { return };
+        let Some(run) = self.ledger.runs.get(&key.0) else { return };
         let parked = self.schedules.get(&run.row.schedule_uid).is_some_and(LiveSchedule::is_parked);
         let (cancelled, lane, uid) = (run.cancelled, run.lane(), run.row.schedule_uid);
-        let Some(token) = self.tokens.get_mut(&key) else { return };
-        let bucket = self.buckets.get(&token.policy);
+        let Some(token) = self.ledger.tokens.get_mut(&key) else { return };
+        let bucket = self.ledger.buckets.get(&token.policy);
         let paused = parked || bucket.is_some_and(Bucket::is_paused) || self.pause.pause.is_some();
         if cancelled {
             self.hold(key, now);
         } else if paused || self.draining {
             self.arm(key, Some(now.mono_us + PAUSED_RESEND_US));
-        } else if token.again_us.is_some_and(|again_us| self.caught_up_us < again_us) {
+        } else if token.again_us().is_some_and(|again_us| self.caught_up_us < again_us) {
             // A release that was acknowledged may wait in the inbox.
             self.unread.insert(key);
         } else if bucket.is_some_and(Bucket::has_limit) {
@@ -82,7 +81,7 @@ impl Shard {
             token.queued = true;
             let (policy, due_us) = (token.policy, token.row.due_us);
             self.queues.entry(policy).or_default().push_retry(lane, due_us, key.0, key.1);
-            self.ready.insert(policy);
+            self.ledger.ready.insert(policy);
             self.park_in(policy, uid);
         }
     }
@@ -90,18 +89,20 @@ impl Shard {
     /// Sends an event that holds its token with its next attempt.
     pub(super) fn send_again(&mut self, key: (RunId, u32)) {
         self.leave_queue(key);
-        let Some(token) = self.tokens.get_mut(&key) else { return };
+        let Some(token) = self.ledger.tokens.get_mut(&key) else { return };
         token.row.attempt += 1;
         // Nobody knows any more what became of the delivery before.
         token.doubtful = true;
         token.elsewhere_us = None;
+        let policy = token.policy;
+        self.ledger.turn(key, self.ledger.sending_under(policy));
         self.send(key);
     }
 }
 
 /// Those that stand in their queues to be sent again.
 pub(super) fn queued_again<'a>(
-    tokens: impl Iterator<Item = (&'a (RunId, u32), &'a LiveToken)>,
+    tokens: impl Iterator<Item = ((RunId, u32), &'a LiveToken)>,
 ) -> Vec<(RunId, u32)> {
-    tokens.filter(|(_, t)| t.is_queued_again()).map(|(key, _)| *key).collect()
+    tokens.filter(|(_, t)| t.is_queued_again()).map(|(key, _)| key).collect()
 }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::places::Places;
+use super::ledger::BucketCounts;
 use crate::model::{Now, Policy, SECOND_US};
 
 /// Over how many seconds starts are counted for people.
@@ -20,14 +20,8 @@ pub(super) struct Bucket {
     pub deleted: bool,
     /// A run names a policy that the shard has not been told of yet: nothing starts.
     pub unknown: bool,
-    /// Unfinished runs that use it.
-    pub runs: u32,
-    /// Tokens held.
-    pub held: u32,
-    /// Deliveries under way, where no `max_in_flight` bounds them.
-    pub places: Places,
-    /// Held tokens that have been silent for too long.
-    pub suspect: u32,
+    /// Of the runs and the events that use it.
+    pub counts: BucketCounts,
     level: f64,
     level_at_us: i64,
     /// Starts of the last minute: (second of the monotonic clock, how many).
@@ -40,14 +34,16 @@ impl Bucket {
             policy,
             deleted: false,
             unknown: false,
-            runs: 0,
-            held: 0,
-            places: Places::default(),
-            suspect: 0,
+            counts: BucketCounts::default(),
             level: 1.0,
             level_at_us: now.mono_us,
             starts: VecDeque::new(),
         }
+    }
+
+    /// Of a policy that the shard has not been told of.
+    pub(super) fn unknown(now: Now) -> Self {
+        Self { unknown: true, ..Self::new(None, now) }
     }
 
     /// How many events may start now; `sends_max` bounds what no policy bounds.
@@ -56,14 +52,14 @@ impl Bucket {
             return 0;
         }
         let Some(policy) = &self.policy else {
-            return sends_max.saturating_sub(self.places.taken());
+            return sends_max.saturating_sub(self.counts.places().taken());
         };
         if policy.pause.is_some() {
             return 0;
         }
         let in_flight = match policy.limits.max_in_flight {
-            Some(limit) => limit.saturating_sub(self.held),
-            None => sends_max.saturating_sub(self.places.taken()),
+            Some(limit) => limit.saturating_sub(self.counts.held()),
+            None => sends_max.saturating_sub(self.counts.places().taken()),
         };
         if policy.limits.rate_per_s.is_none() {
             return in_flight;
@@ -75,8 +71,7 @@ impl Bucket {
     }
 
     /// One event starts.
-    pub(super) fn take(&mut self, now: Now) {
-        self.held += 1;
+    pub(super) fn start(&mut self, now: Now) {
         let second = now.mono_us.div_euclid(SECOND_US);
         match self.starts.back_mut() {
             Some((last, count)) if *last == second => *count += 1,
@@ -137,8 +132,8 @@ impl Bucket {
     /// is asked for, each starts in its time.
     pub(super) fn has_plenty(&self, events: u32, sends_max: u32) -> bool {
         let (taken, limit) = match self.policy.as_ref().and_then(|policy| policy.limits.max_in_flight) {
-            Some(limit) => (self.held, limit),
-            None => (self.places.taken(), sends_max),
+            Some(limit) => (self.counts.held(), limit),
+            None => (self.counts.places().taken(), sends_max),
         };
         !self.is_paused() && self.rate().is_none() && taken.saturating_add(events) <= limit / 2
     }
@@ -173,23 +168,11 @@ mod tests {
         p.limits.burst = Some(3);
         let mut bucket = Bucket::new(Some(p), at(0));
         assert_eq!(bucket.capacity(at(0), 100), 1);
-        bucket.take(at(0));
+        bucket.start(at(0));
         assert_eq!(bucket.capacity(at(0), 100), 0);
         assert_eq!(bucket.next_permit_us(at(0)), Some(100_000));
         assert_eq!(bucket.capacity(at(99_999), 100), 0);
         assert_eq!(bucket.capacity(at(100_000), 100), 1);
         assert_eq!(bucket.capacity(at(60_000_000), 100), 3, "never above the burst");
-    }
-
-    #[test]
-    fn both_limits_hold() {
-        let mut p = policy(2);
-        p.limits.rate_per_s = Some(1000.0);
-        p.limits.burst = Some(100);
-        let mut bucket = Bucket::new(Some(p), at(0));
-        assert_eq!(bucket.capacity(at(1_000_000), 100), 2);
-        bucket.take(at(0));
-        bucket.take(at(0));
-        assert_eq!(bucket.capacity(at(2_000_000), 100), 0);
     }
 }

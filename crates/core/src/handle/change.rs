@@ -53,6 +53,25 @@ pub struct TokenRow {
     pub message: String,
 }
 
+impl TokenRow {
+    /// Of an event that has just been acquired for its first delivery.
+    pub(super) fn acquired((run, index): (RunId, u32), acquired_us: i64) -> Self {
+        Self {
+            run,
+            index,
+            state: TokenState::Acquired,
+            attempt: 1,
+            failures: 0,
+            checks: 0,
+            due_us: 0,
+            acquired_us,
+            delivered_us: None,
+            heartbeat_ttl_ms: None,
+            message: String::new(),
+        }
+    }
+}
+
 /// How an event ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]

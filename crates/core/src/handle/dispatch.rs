@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use super::change::{HistoryRow, Outcome, ShardSchedule, TokenRow, TokenState};
+use super::change::{HistoryRow, Outcome, ShardSchedule, TokenRow};
 use super::exchange::{Effect, Send};
+use super::ledger::Phase;
 use super::live::{LiveRun, LiveToken};
 use super::queue::Work;
 use super::shard::{Shard, WallTimer};
@@ -39,12 +40,11 @@ impl Shard {
         if run.kind == RunKind::Scheduled {
             run.policy_uid = spec.policy_uid;
         }
-        self.bucket(run.policy_uid, now).runs += 1;
         self.schedules.entry(run.schedule_uid).or_default();
         run.state = RunState::Waiting;
         self.wall_timers.insert((run.launch_us - self.options.early_us, WallTimer::Launch(run.id)));
-        self.dirty_runs.insert(run.id);
-        self.runs.insert(LiveRun::new(run, spec));
+        self.pending.runs.insert(run.id);
+        self.ledger.run_enters(LiveRun::new(run, spec), now);
     }
 
     /// Whether a run was emitted by a generation that had been replaced when it falls due.
@@ -79,9 +79,9 @@ impl Shard {
         if run.state == RunState::Emitted {
             run.state = RunState::Unreadable;
             run.reason = format!("the spec of its schedule's generation {} cannot be read", run.generation);
-            self.changes.runs_changed.push(run);
+            self.pending.changes.runs_changed.push(run);
             self.passed_over += 1;
-            self.urgent = true;
+            self.pending.urgent = true;
         }
     }
 
@@ -89,7 +89,7 @@ impl Shard {
     pub(super) fn cancel_untaken(&mut self, mut run: Run, reason: String, now: Now) {
         run.state = RunState::Cancelled;
         run.reason = if reason.is_empty() { "cancelled".to_owned() } else { reason };
-        self.changes.history.push(HistoryRow {
+        self.pending.changes.history.push(HistoryRow {
             run: run.id,
             index: run.cursor,
             count: run.events - run.cursor,
@@ -103,22 +103,21 @@ impl Shard {
         run.counts.cancelled += run.events - run.cursor;
         run.cursor = run.events;
         run.finished_us = Some(now.wall_us);
-        self.gone.insert(run.id, (self.pending_commit(), false));
-        self.changes.runs_changed.push(run);
-        self.urgent = true;
+        self.gone.insert(run.id, self.pending_commit(), false);
+        self.pending.changes.runs_changed.push(run);
+        self.pending.urgent = true;
     }
 
     /// A run's launch time has come: its schedule's overlap rule decides.
     pub(super) fn launch(&mut self, id: RunId, now: Now) {
-        let Some(run) = self.runs.get(&id) else { return };
+        let Some(run) = self.ledger.runs.get(&id) else { return };
         if run.launched {
             return;
         }
         let (uid, rule) = (run.row.schedule_uid, run.spec.overlap);
         let scheduled = run.row.kind == RunKind::Scheduled;
         let schedule = self.schedules.entry(uid).or_default();
-        // One will do: a schedule may have a hundred thousand of them, each of which comes here.
-        let Some(other) = schedule.active.iter().copied().find(|r| *r != id).filter(|_| scheduled) else {
+        let Some(other) = schedule.active.other_than(id).filter(|_| scheduled) else {
             self.set_launched(id, now);
             return;
         };
@@ -130,9 +129,10 @@ impl Shard {
             }
             OverlapRule::Skip | OverlapRule::BufferOne => self.skip(id, other, now),
             OverlapRule::CancelOther => {
-                let others: Vec<RunId> = schedule.active.iter().copied().filter(|r| *r != id).collect();
-                for other in others {
-                    self.cancel(other, format!("overlap: the run {id} fell due"), now);
+                for other in schedule.active.not_cancelled() {
+                    if other != id {
+                        self.cancel(other, format!("overlap: the run {id} fell due"), now);
+                    }
                 }
                 self.set_launched(id, now);
             }
@@ -140,12 +140,12 @@ impl Shard {
     }
 
     fn skip(&mut self, id: RunId, other: RunId, now: Now) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
+        let Some(run) = self.ledger.runs.get_mut(&id) else { return };
         run.row.state = RunState::Skipped;
         run.row.reason = format!("overlap: the run {other} was unfinished");
         run.row.cursor = run.row.events;
         run.row.finished_us = Some(now.wall_us);
-        self.changes.skipped.push(Skipped {
+        self.pending.changes.skipped.push(Skipped {
             schedule_uid: run.row.schedule_uid,
             launch_us: run.row.launch_us,
             reason: SkipReason::Overlap,
@@ -156,22 +156,23 @@ impl Shard {
 
     /// From now on the run's events may start.
     pub(super) fn set_launched(&mut self, id: RunId, now: Now) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
+        let Some(run) = self.ledger.runs.get_mut(&id) else { return };
         run.launched = true;
-        self.schedules.entry(run.row.schedule_uid).or_default().active.insert(id);
+        let cancelled = run.cancelled;
+        self.schedules.entry(run.row.schedule_uid).or_default().active.insert(id, cancelled);
         self.arm_window(id);
         self.sync_lane(id, now);
     }
 
     fn arm_window(&mut self, id: RunId) {
-        if let Some(at_us) = self.runs.get(&id).and_then(LiveRun::window_end_us) {
+        if let Some(at_us) = self.ledger.runs.get(&id).and_then(LiveRun::window_end_us) {
             self.wall_timers.insert((at_us, WallTimer::FinishBy(id)));
         }
     }
 
     /// Puts a run into its lane or takes it out, as its state says.
     pub(super) fn sync_lane(&mut self, id: RunId, now: Now) {
-        let Some(run) = self.runs.get(&id) else { return };
+        let Some(run) = self.ledger.runs.get(&id) else { return };
         let wants = run.wants(self.options.retrying_max);
         let due = run.next_is_due(now.wall_us, self.options.early_us);
         if wants && !due {
@@ -191,19 +192,19 @@ impl Shard {
 
     /// Puts a run into its lane.
     pub(super) fn join_lane(&mut self, id: RunId) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
+        let Some(run) = self.ledger.runs.get_mut(&id) else { return };
         if !std::mem::replace(&mut run.in_lane, true) {
             let row = &run.row;
             let queue = self.queues.entry(row.policy_uid).or_default();
             queue.push_run(run.lane(), row.launch_us, id);
             let (policy, uid) = (row.policy_uid, row.schedule_uid);
-            self.ready.insert(policy);
+            self.ledger.ready.insert(policy);
             self.park_in(policy, uid);
         }
     }
 
     pub(super) fn leave_lane(&mut self, id: RunId) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
+        let Some(run) = self.ledger.runs.get_mut(&id) else { return };
         if std::mem::take(&mut run.in_lane)
             && let Some(queue) = self.queues.get_mut(&run.row.policy_uid)
         {
@@ -213,25 +214,25 @@ impl Shard {
 
     /// A waiting event's time has come: it joins its queue.
     pub(super) fn retry_is_due(&mut self, id: RunId, index: u32) {
-        let Some(run) = self.runs.get(&id) else { return };
-        let Some(token) = self.tokens.get_mut(&(id, index)) else { return };
-        if token.row.state != TokenState::Waiting || token.queued {
+        let Some(run) = self.ledger.runs.get(&id) else { return };
+        let Some(token) = self.ledger.tokens.get_mut(&(id, index)) else { return };
+        if token.in_flight() || token.queued {
             return;
         }
         token.queued = true;
-        token.policy = run.row.policy_uid;
         let (policy, uid) = (token.policy, run.row.schedule_uid);
         self.queues.entry(policy).or_default().push_retry(run.lane(), token.row.due_us, id, index);
-        self.ready.insert(policy);
+        self.ledger.ready.insert(policy);
         self.park_in(policy, uid);
     }
 
     /// A schedule that is paused, or whose target asked for a pause, takes no turns: to be called when that changes.
     pub(super) fn park_if_needed(&mut self, uid: Uuid) {
         let parked = self.is_parked(uid);
-        for (policy, queue) in &mut self.queues {
-            if queue.park(uid, parked) && !parked {
-                self.ready.insert(*policy);
+        for policy in self.ledger.runs.policies_of(uid) {
+            let queue = self.queues.get_mut(&policy);
+            if queue.is_some_and(|queue| queue.park(uid, parked)) && !parked {
+                self.ledger.ready.insert(policy);
             }
         }
     }
@@ -251,7 +252,7 @@ impl Shard {
 
     /// What has not started by the end of its window is recorded as one range.
     pub(super) fn window_ended(&mut self, id: RunId, now: Now) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
+        let Some(run) = self.ledger.runs.get_mut(&id) else { return };
         // The timer may be an earlier generation's.
         if run.window_end_us().is_none_or(|at_us| at_us > now.wall_us) {
             return;
@@ -264,14 +265,14 @@ impl Shard {
 
     /// Ends every event from the cursor on without starting it.
     pub(super) fn close_unstarted(&mut self, id: RunId, outcome: Outcome, message: &str, now: Now) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
+        let Some(run) = self.ledger.runs.get_mut(&id) else { return };
         let (first, count) = (run.row.cursor, run.row.events - run.row.cursor);
         if count == 0 {
             return;
         }
         run.row.cursor = run.row.events;
-        self.urgent = true;
-        self.changes.history.push(HistoryRow {
+        self.pending.urgent = true;
+        self.pending.changes.history.push(HistoryRow {
             run: id,
             index: first,
             count,
@@ -291,7 +292,7 @@ impl Shard {
         if self.pause.pause.is_some() || self.draining {
             return;
         }
-        for policy in std::mem::take(&mut self.ready) {
+        for policy in std::mem::take(&mut self.ledger.ready) {
             self.dispatch_from(policy, now);
         }
     }
@@ -299,7 +300,7 @@ impl Shard {
     /// Hands out the tokens of one bucket.
     pub(super) fn dispatch_from(&mut self, policy: Option<Uuid>, now: Now) {
         let sends_max = self.options.sends_max;
-        let mut capacity = self.bucket(policy, now).capacity(now, sends_max);
+        let mut capacity = self.ledger.bucket(policy, now).capacity(now, sends_max);
         if capacity > 0 {
             self.begin_round(policy);
         }
@@ -309,8 +310,8 @@ impl Shard {
         }
         if capacity == 0
             && let Some(uid) = policy
-            && self.queues.get(&policy).is_some_and(|q| q.lanes().next().is_some())
-            && let Some(at_us) = self.bucket(policy, now).next_permit_us(now)
+            && self.queues.get(&policy).is_some_and(|queue| !queue.is_empty())
+            && let Some(at_us) = self.ledger.bucket(policy, now).next_permit_us(now)
         {
             self.mono_timers.insert((at_us, super::shard::MonoTimer::Permit(uid)));
         }
@@ -318,9 +319,10 @@ impl Shard {
 
     /// Lets those take turns again that were held back where there are places for them now.
     fn begin_round(&mut self, policy: Option<Uuid>) {
-        let (runs, sends_max) = (&self.runs, self.options.sends_max);
-        if let (Some(bucket), Some(queue)) = (self.buckets.get(&policy), self.queues.get_mut(&policy)) {
-            let places = &bucket.places;
+        let (runs, sends_max) = (&self.ledger.runs, self.options.sends_max);
+        if let (Some(bucket), Some(queue)) = (self.ledger.buckets.get(&policy), self.queues.get_mut(&policy))
+        {
+            let places = bucket.counts.places();
             queue.begin_round(|work, group| match runs.get(&work.run()) {
                 Some(run) if !bucket.has_limit() => places.left_to(group, &run.sharer, sends_max),
                 _ => u32::MAX,
@@ -330,76 +332,64 @@ impl Shard {
 
     /// What may start next under a policy: where places bound it, nobody takes those of the others.
     fn next_work(&mut self, policy: Option<Uuid>) -> Option<Work> {
-        let (runs, bucket) = (&self.runs, self.buckets.get(&policy)?);
+        let (runs, bucket) = (&self.ledger.runs, self.ledger.buckets.get(&policy)?);
         let (sends_max, has_limit) = (self.options.sends_max, bucket.has_limit());
         let holds = |work: Work| {
             let run = runs.get(&work.run()).filter(|_| !has_limit)?;
-            bucket.places.holds(&run.sharer, sends_max)
+            bucket.counts.places().holds(&run.sharer, sends_max)
         };
         self.queues.get_mut(&policy)?.next(holds)
     }
 
     /// Acquires a token for one piece of work. False where the work has vanished.
     fn start(&mut self, work: Work, now: Now) -> bool {
-        let (key, policy) = match work {
+        let key = match work {
             Work::Retry(id, index) => {
-                let Some(token) = self.tokens.get_mut(&(id, index)) else { return false };
+                let key = (id, index);
+                let Some(token) = self.ledger.tokens.get_mut(&key) else { return false };
                 token.queued = false;
-                if token.row.state == TokenState::Acquired {
-                    return self.start_again((id, index), now);
+                if token.in_flight() {
+                    return self.start_again(key, now);
                 }
-                token.row.state = TokenState::Acquired;
                 token.row.attempt += 1;
                 token.row.delivered_us = None;
                 token.row.heartbeat_ttl_ms = None;
                 let policy = token.policy;
-                if let Some(run) = self.runs.get_mut(&id) {
-                    run.retrying -= 1;
-                }
-                self.sync_lane(id, now);
-                ((id, index), policy)
+                self.ledger.turn(key, self.ledger.sending_under(policy));
+                self.ledger.bucket(policy, now).start(now);
+                key
             }
             Work::Next(id) => {
-                let Some(run) = self.runs.get_mut(&id) else { return false };
+                let Some(run) = self.ledger.runs.get_mut(&id) else { return false };
                 let index = run.row.cursor;
                 run.row.cursor += 1;
-                run.outstanding += 1;
                 if run.row.started_us.is_none() {
                     run.row.started_us = Some(now.wall_us.max(run.row.launch_us));
                     run.row.state = RunState::Running;
                     let schedule = self.schedules.get(&run.row.schedule_uid);
                     run.row.cursor_in = schedule.and_then(|s| s.row.as_ref()).and_then(|r| r.cursor.clone());
                 }
-                self.dirty_runs.insert(id);
-                let policy = run.row.policy_uid;
-                let row = TokenRow {
-                    run: id,
-                    index,
-                    state: TokenState::Acquired,
-                    attempt: 1,
-                    failures: 0,
-                    checks: 0,
-                    due_us: 0,
-                    acquired_us: now.wall_us.max(run.launch_of(index)),
-                    delivered_us: None,
-                    heartbeat_ttl_ms: None,
-                    message: String::new(),
-                };
-                self.tokens.insert((id, index), LiveToken::new(row, policy, now.mono_us));
-                self.sync_lane(id, now);
-                ((id, index), policy)
+                self.pending.runs.insert(id);
+                let (key, policy) = ((id, index), run.row.policy_uid);
+                let row = TokenRow::acquired(key, now.wall_us.max(run.launch_of(index)));
+                let bucket = self.ledger.bucket(policy, now);
+                bucket.start(now);
+                let phase = Phase::Sending { placed: !bucket.has_limit() };
+                self.ledger.enter(key, LiveToken::new(row, policy, phase, now.mono_us));
+                key
             }
         };
-        self.bucket(policy, now).take(now);
-        self.take_place(key);
+        self.sync_lane(key.0, now);
         self.send(key);
         true
     }
 
     /// Sends an event that holds its token again. False where that is not to be done any more, or not yet.
     fn start_again(&mut self, key: (RunId, u32), now: Now) -> bool {
-        let (Some(run), Some(token)) = (self.runs.get(&key.0), self.tokens.get(&key)) else { return false };
-        if token.sending || token.again_us.is_none() {
+        let (Some(run), Some(token)) = (self.ledger.runs.get(&key.0), self.ledger.tokens.get(&key)) else {
+            return false;
+        };
+        if token.again_us().is_none() {
             return false;
         }
         if run.cancelled {
@@ -407,29 +397,20 @@ impl Shard {
             return false;
         }
         let policy = token.policy;
-        self.bucket(policy, now).spend();
+        self.ledger.bucket(policy, now).spend();
         self.send_again(key);
-        self.take_place(key);
         self.sync_lane(key.0, now);
         true
     }
 
-    /// Where places bound what starts, it has one from now on.
-    fn take_place(&mut self, key: (RunId, u32)) {
-        let (Some(run), Some(token)) = (self.runs.get(&key.0), self.tokens.get_mut(&key)) else { return };
-        if let Some(bucket) = self.buckets.get_mut(&token.policy).filter(|bucket| !bucket.has_limit()) {
-            bucket.places.take(&run.sharer);
-            token.placed = true;
-        }
-    }
-
     /// Sends once the pending changes are durable.
     pub(super) fn send(&mut self, key: (RunId, u32)) {
-        let (Some(run), Some(token)) = (self.runs.get(&key.0), self.tokens.get_mut(&key)) else { return };
-        token.sending = true;
-        self.urgent = true;
-        self.dirty_tokens.insert(key);
-        self.effects.push(Effect::Send(Send {
+        let (Some(run), Some(token)) = (self.ledger.runs.get(&key.0), self.ledger.tokens.get(&key)) else {
+            return;
+        };
+        self.pending.urgent = true;
+        self.pending.tokens.insert(key);
+        self.pending.effects.push(Effect::Send(Send {
             run: key.0,
             index: key.1,
             attempt: token.row.attempt,

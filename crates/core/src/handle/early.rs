@@ -14,7 +14,7 @@ use crate::model::{Now, OverlapRule, RunId};
 impl Shard {
     /// Whether what falls due next in a run does so soon, and not yet.
     pub(super) fn is_near(&self, id: RunId, now: Now) -> bool {
-        self.runs.get(&id).is_some_and(|run| run.launch_of(run.row.cursor) > now.wall_us)
+        self.ledger.runs.get(&id).is_some_and(|run| run.launch_of(run.row.cursor) > now.wall_us)
     }
 
     /// Whether its schedule's overlap rule lets a run go before its launch time: nothing that may end until then has a
@@ -35,18 +35,21 @@ impl Shard {
         if !near || !within || parked || self.draining || self.pause.pause.is_some() {
             return false;
         }
-        if self.queues.get(&policy).is_some_and(|queue| queue.lanes().next().is_some()) {
+        if self.queues.get(&policy).is_some_and(|queue| !queue.is_empty()) {
             return false;
         }
         let events = if run.spec.spread_s.is_some() { 1 } else { run.row.events - cursor };
-        self.buckets.get(&policy).is_some_and(|bucket| bucket.has_plenty(events, self.options.sends_max))
+        self.ledger
+            .buckets
+            .get(&policy)
+            .is_some_and(|bucket| bucket.has_plenty(events, self.options.sends_max))
     }
 
     /// Starts what falls due within a moment, as far as it may; the rest waits for its time. To be called when all that is
     /// due has been dealt with.
     pub(super) fn start_early(&mut self, now: Now) {
         while let Some(id) = self.near.pop_first() {
-            let Some(run) = self.runs.get(&id) else { continue };
+            let Some(run) = self.ledger.runs.get(&id) else { continue };
             if run.in_lane || run.launched && !run.wants(self.options.retrying_max) {
                 continue;
             }
@@ -83,17 +86,15 @@ impl Shard {
     /// reached its consumer.
     fn is_called_off(&mut self, send: &Send, now: Now) -> bool {
         let key = (send.run, send.index);
-        let (Some(run), Some(token)) = (self.runs.get(&send.run), self.tokens.get_mut(&key)) else {
+        let (Some(run), Some(token)) = (self.ledger.runs.get(&send.run), self.ledger.tokens.get(&key)) else {
             return true;
         };
         let parked = self.schedules.get(&run.row.schedule_uid).is_some_and(LiveSchedule::is_parked);
-        let policy_paused = self.buckets.get(&token.policy).is_some_and(Bucket::is_paused);
+        let policy_paused = self.ledger.buckets.get(&token.policy).is_some_and(Bucket::is_paused);
         if !(run.cancelled || parked || policy_paused || self.pause.pause.is_some()) {
             return false;
         }
         if token.doubtful {
-            token.sending = false;
-            self.give_place_back(key);
             self.send_again_at(key, now.mono_us);
         } else if run.cancelled {
             self.finish(key, Outcome::Cancelled, String::new(), now);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use super::change::TokenState;
+use super::ledger::Phase;
 use super::live::LiveRun;
 use super::queue::Lane;
 use super::shard::Shard;
@@ -180,8 +180,8 @@ struct Waiting {
 impl Shard {
     /// Why an event of an unfinished run is where it is; none if the run or the event has ended, or is not known.
     pub fn explain(&self, id: RunId, index: u32, now: Now) -> Option<Explanation> {
-        let run = self.runs.get(&id)?;
-        if let Some(token) = self.tokens.get(&(id, index)) {
+        let run = self.ledger.runs.get(&id)?;
+        if let Some(token) = self.ledger.tokens.get(&(id, index)) {
             let place = self.place(id, index)?;
             let attempt = token.row.attempt;
             if token.in_flight() {
@@ -211,18 +211,18 @@ impl Shard {
 
     /// Tokens in flight and waiting of an unfinished run: (in flight, waiting for another attempt).
     pub fn outstanding(&self, id: RunId) -> Option<(u32, u32)> {
-        let run = self.runs.get(&id)?;
-        Some((run.outstanding - run.retrying, run.retrying))
+        let run = self.ledger.runs.get(&id)?;
+        Some((run.counts.outstanding() - run.counts.retrying(), run.counts.retrying()))
     }
 
     /// Where an acquired, unfinished event stands.
     pub fn place(&self, id: RunId, index: u32) -> Option<Place> {
-        let token = self.tokens.get(&(id, index))?;
-        Some(match token.row.state {
-            TokenState::Waiting => Place::Retrying,
-            TokenState::Acquired => Place::Acquired,
-            TokenState::Held if token.suspect => Place::Suspect,
-            TokenState::Held => Place::Held,
+        let token = self.ledger.tokens.get(&(id, index))?;
+        Some(match token.phase() {
+            Phase::Waiting => Place::Retrying,
+            Phase::Acquired | Phase::Sending { .. } | Phase::Again { .. } => Place::Acquired,
+            Phase::Held { suspect: true } => Place::Suspect,
+            Phase::Held { suspect: false } => Place::Held,
         })
     }
 
@@ -239,21 +239,21 @@ impl Shard {
 
     fn glance(&self, now: Now, busy_only: bool) -> Status {
         let (launched, all_waiting) = self.waiting_by_policy(now);
-        let gauges = self.buckets.iter().filter_map(|(policy, bucket)| {
+        let gauges = self.ledger.buckets.iter().filter_map(|(policy, bucket)| {
             let Waiting { events: waiting, since_us } = all_waiting.get(policy).copied().unwrap_or_default();
             let started_per_s = bucket.started_per_s(now);
-            let busy = bucket.held > 0 || waiting > 0 || started_per_s > 0.0;
+            let busy = bucket.counts.held() > 0 || waiting > 0 || started_per_s > 0.0;
             (busy || !busy_only).then(|| Gauge {
                 policy: bucket.policy.clone(),
-                held: bucket.held,
-                suspect: bucket.suspect,
+                held: bucket.counts.held(),
+                suspect: bucket.counts.suspect(),
                 waiting,
                 started_per_s,
                 oldest_wait_us: since_us.map_or(0, |since| (now.wall_us - since).max(0)),
             })
         });
         let gauges = gauges.collect();
-        let upcoming = self.runs.len() as u64 - launched;
+        let upcoming = self.ledger.runs.len() as u64 - launched;
         let super::change::ShardPause { order, pause } = self.pause.clone();
         let remembered = self.remembered();
         Status {
@@ -278,8 +278,8 @@ impl Shard {
         let mut holders: Vec<_> = if place == Place::Scheduled || run.row.policy_uid.is_none() {
             Vec::new()
         } else {
-            let held = self.tokens.iter().filter(|(_, t)| t.policy == run.row.policy_uid && t.in_flight());
-            held.filter_map(|(key, _)| self.holder(*key, now)).collect()
+            let held = self.ledger.tokens_under(run.row.policy_uid).filter(|(_, token)| token.in_flight());
+            held.filter_map(|(key, _)| self.holder(key, now)).collect()
         };
         holders.sort_by_key(|h| std::cmp::Reverse(h.age_us));
         holders.truncate(HOLDERS_MAX);
@@ -287,7 +287,7 @@ impl Shard {
     }
 
     fn holder(&self, key: (RunId, u32), now: Now) -> Option<Holder> {
-        let (run, token) = (self.runs.get(&key.0)?, self.tokens.get(&key)?);
+        let (run, token) = (self.ledger.runs.get(&key.0)?, self.ledger.tokens.get(&key)?);
         Some(Holder {
             run: key.0,
             index: key.1,
@@ -310,14 +310,14 @@ impl Shard {
             if schedule.buffered == Some(run.row.id)
                 && let Some(behind) = schedule.active.first()
             {
-                reasons.push(Reason::Buffered { behind: *behind });
+                reasons.push(Reason::Buffered { behind });
             }
         }
-        let retrying = run.retrying + run.unclear;
+        let retrying = run.counts.coming_again();
         if retrying >= self.options.retrying_max {
             reasons.push(Reason::RunRetrying { retrying });
         }
-        if let Some(bucket) = self.buckets.get(&run.row.policy_uid) {
+        if let Some(bucket) = self.ledger.buckets.get(&run.row.policy_uid) {
             if bucket.unknown {
                 reasons.push(Reason::PolicyUnknown);
             }
@@ -325,11 +325,11 @@ impl Shard {
             reasons.extend(pause.map(Reason::PolicyPaused));
             let limit = bucket.policy.as_ref().and_then(|p| p.limits.max_in_flight);
             match limit {
-                Some(limit) if bucket.held >= limit => {
-                    reasons.push(Reason::PolicyFull { held: bucket.held, limit });
+                Some(limit) if bucket.counts.held() >= limit => {
+                    reasons.push(Reason::PolicyFull { held: bucket.counts.held(), limit });
                 }
-                None if bucket.places.holds(&run.sharer, self.options.sends_max).is_some() => {
-                    reasons.push(Reason::SendsFull { sending: bucket.places.taken() });
+                None if bucket.counts.places().holds(&run.sharer, self.options.sends_max).is_some() => {
+                    reasons.push(Reason::SendsFull { sending: bucket.counts.places().taken() });
                 }
                 _ => {}
             }
@@ -354,10 +354,7 @@ impl Shard {
                 lane.runs.range(..(run.row.launch_us, run.row.id)).map(|(_, r)| self.due_of(*r)).sum::<u64>();
             lane.retries.len() as u64 + older + u64::from(index.saturating_sub(run.row.cursor))
         };
-        let mine = queue
-            .lanes()
-            .find(|(p, s, _)| (*p, *s) == (run.row.priority, run.row.schedule_uid))
-            .map_or(0, |(_, _, lane)| own(lane));
+        let mine = queue.lane_of(run.row.priority, run.row.schedule_uid).map_or(0, own);
         let others = queue
             .lanes()
             .filter(|(_, s, _)| *s != run.row.schedule_uid)
@@ -383,20 +380,20 @@ impl Shard {
 
     /// Events of a run from its cursor on.
     fn due_of(&self, id: RunId) -> u64 {
-        self.runs.get(&id).map_or(0, |r| u64::from(r.row.events - r.row.cursor))
+        self.ledger.runs.get(&id).map_or(0, |r| u64::from(r.row.events - r.row.cursor))
     }
 
     /// How many runs have launched; how many events wait under each policy, and since when the oldest has.
     fn waiting_by_policy(&self, now: Now) -> (u64, BTreeMap<Option<Uuid>, Waiting>) {
         let mut all: BTreeMap<_, Waiting> = BTreeMap::new();
         let mut launched = 0;
-        for run in self.runs.values().filter(|r| r.launched) {
+        for run in self.ledger.runs.all().filter(|r| r.launched) {
             launched += 1;
             if run.cancelled {
                 continue;
             }
             let waiting = all.entry(run.row.policy_uid).or_default();
-            waiting.events += u64::from(run.retrying);
+            waiting.events += u64::from(run.counts.retrying());
             if run.next_is_due(now.wall_us, self.options.early_us) {
                 waiting.events += self.due_now(run, now);
                 let since_us = run.launch_of(run.row.cursor);

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::change::{HistoryRow, Outcome, TokenState};
-use super::live::LiveToken;
+use super::change::{HistoryRow, Outcome};
+use super::ledger::Phase;
+use super::live::{LiveRun, LiveToken};
 use super::shard::{SWEEP_MIN, Shard, WallTimer};
+use super::steps::step;
 use crate::model::{Now, RunId, RunState};
 
 impl Shard {
@@ -14,70 +16,40 @@ impl Shard {
     pub(super) fn drop_token(&mut self, key: (RunId, u32)) -> Option<LiveToken> {
         self.arm(key, None);
         self.leave_queue(key);
-        self.give_place_back(key);
-        let token = self.tokens.remove(&key)?;
-        self.dirty_tokens.remove(&key);
+        let token = self.ledger.leave(key)?;
+        self.pending.tokens.remove(&key);
         match token.batch {
             Some(first) => self.leave_batch(key, first),
-            None if token.stored => self.changes.tokens_gone.push(key),
+            None if token.stored => self.pending.changes.tokens_gone.push(key),
             None => {}
         }
-        self.uncount(&token);
-        if let Some(run) = self.runs.get_mut(&key.0) {
-            run.outstanding -= 1;
-            if token.row.state == TokenState::Waiting {
-                run.retrying -= 1;
-                self.wall_timers.remove(&(token.row.due_us, WallTimer::Retry(key.0, key.1)));
-            }
+        if !token.in_flight() {
+            self.wall_timers.remove(&(token.row.due_us, WallTimer::Retry(key.0, key.1)));
         }
         Some(token)
     }
 
     /// It is not to be sent again, or not yet. Whether it was.
     pub(super) fn leave_queue(&mut self, key: (RunId, u32)) -> bool {
-        let Some(token) = self.tokens.get_mut(&key).filter(|t| t.queued || t.again_us.is_some()) else {
-            return false;
-        };
-        let Some(run) = self.runs.get_mut(&key.0) else { return false };
-        let again = token.again_us.take().is_some();
-        run.unclear -= u32::from(again);
+        let Some(token) = self.ledger.tokens.get_mut(&key) else { return false };
+        let again = token.again_us().is_some();
         if std::mem::take(&mut token.queued)
-            && let Some(queue) = self.queues.get_mut(&token.policy)
+            && let (Some(run), Some(queue)) =
+                (self.ledger.runs.get(&key.0), self.queues.get_mut(&token.policy))
         {
             queue.remove_retry(run.row.priority, run.row.schedule_uid, token.row.due_us, key.0, key.1);
         }
+        if again {
+            self.ledger.turn(key, Phase::Acquired);
+        }
         again
-    }
-
-    /// A delivery is over, or put off: its place is free.
-    pub(super) fn give_place_back(&mut self, key: (RunId, u32)) {
-        let Some(token) = self.tokens.get_mut(&key).filter(|token| token.placed) else { return };
-        token.placed = false;
-        if let (Some(run), Some(bucket)) = (self.runs.get(&key.0), self.buckets.get_mut(&token.policy)) {
-            bucket.places.give_back(&run.sharer);
-            self.ready.insert(token.policy);
-        }
-    }
-
-    /// The bucket no longer counts this token.
-    pub(super) fn uncount(&mut self, token: &LiveToken) {
-        if !token.in_flight() {
-            return;
-        }
-        if let Some(bucket) = self.buckets.get_mut(&token.policy) {
-            bucket.held -= 1;
-            if token.suspect {
-                bucket.suspect -= 1;
-            }
-        }
-        self.ready.insert(token.policy);
     }
 
     /// An event has ended: its row goes, the done queue gets one.
     pub(super) fn finish(&mut self, key: (RunId, u32), outcome: Outcome, message: String, now: Now) {
         let Some(token) = self.drop_token(key) else { return };
-        self.urgent = true;
-        self.changes.history.push(HistoryRow {
+        self.pending.urgent = true;
+        self.pending.changes.history.push(HistoryRow {
             run: key.0,
             index: key.1,
             count: 1,
@@ -93,7 +65,7 @@ impl Shard {
     }
 
     pub(super) fn count(&mut self, run: RunId, outcome: Outcome, events: u32) {
-        let Some(run) = self.runs.get_mut(&run) else { return };
+        let Some(run) = self.ledger.runs.get_mut(&run) else { return };
         let counts = &mut run.row.counts;
         *match outcome {
             Outcome::Succeeded => &mut counts.succeeded,
@@ -103,13 +75,13 @@ impl Shard {
             Outcome::Cancelled => &mut counts.cancelled,
             Outcome::Lost => &mut counts.lost,
         } += events;
-        self.dirty_runs.insert(run.row.id);
+        self.pending.runs.insert(run.row.id);
     }
 
     /// Closes a run of which nothing is left, and lets the run that waits for it go.
     pub(super) fn finish_if_done(&mut self, id: RunId, now: Now) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        if run.row.cursor < run.row.events || run.outstanding > 0 || !run.launched {
+        let Some(run) = self.ledger.runs.get_mut(&id) else { return };
+        if run.row.cursor < run.row.events || run.counts.outstanding() > 0 || !run.launched {
             self.sync_lane(id, now);
             return;
         }
@@ -121,30 +93,28 @@ impl Shard {
     /// Forgets a run whose last row is written.
     pub(super) fn retire(&mut self, id: RunId, now: Now) {
         self.leave_lane(id);
-        self.dirty_runs.remove(&id);
-        let Some(run) = self.runs.remove(&id) else { return };
-        self.urgent = true;
-        let (uid, policy) = (run.row.schedule_uid, run.row.policy_uid);
+        self.pending.runs.remove(&id);
+        let Some(run) = self.leave_run(id) else { return };
+        self.pending.urgent = true;
+        let uid = run.row.schedule_uid;
         self.idle_specs.insert((run.row.schedule_uid, run.row.generation));
-        self.gone.insert(id, (self.pending_commit(), false));
-        self.changes.runs_changed.push(run.row);
+        self.gone.insert(id, self.pending_commit(), false);
+        self.pending.changes.runs_changed.push(run.row);
         self.leave_schedule(uid, id, now);
-        self.leave_bucket(policy);
     }
 
-    /// A run is gone; with the last one, what is kept for a policy that nobody has told of.
-    pub(super) fn leave_bucket(&mut self, policy: Option<Uuid>) {
-        let Some(bucket) = self.buckets.get_mut(&policy) else { return };
-        bucket.runs -= 1;
-        if bucket.unknown && bucket.runs == 0 && bucket.held == 0 {
-            self.buckets.remove(&policy);
-            self.queues.remove(&policy);
+    /// Takes a run out of memory; with the last one of a bucket that goes, its queue.
+    pub(super) fn leave_run(&mut self, id: RunId) -> Option<LiveRun> {
+        let run = self.ledger.run_leaves(id)?;
+        if !self.ledger.buckets.contains_key(&run.row.policy_uid) {
+            self.queues.remove(&run.row.policy_uid);
         }
+        Some(run)
     }
 
     fn leave_schedule(&mut self, uid: Uuid, id: RunId, now: Now) {
         let Some(schedule) = self.schedules.get_mut(&uid) else { return };
-        schedule.active.remove(&id);
+        schedule.active.remove(id);
         if schedule.buffered == Some(id) {
             schedule.buffered = None;
         }
@@ -170,8 +140,12 @@ impl Shard {
         if self.specs.len().max(self.schedules.len()) < self.sweep_at {
             return;
         }
-        self.specs.retain(|_, spec| Arc::strong_count(spec) > 1);
+        self.specs.retain(|_, spec| {
+            step();
+            Arc::strong_count(spec) > 1
+        });
         self.schedules.retain(|_, s| {
+            step();
             s.row.is_some() || s.blocked_us.is_some() || s.buffered.is_some() || !s.active.is_empty()
         });
         self.sweep_at = 2 * self.specs.len().max(self.schedules.len()).max(SWEEP_MIN);

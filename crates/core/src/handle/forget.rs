@@ -13,7 +13,7 @@ use crate::model::{DAY_US, Now};
 impl Shard {
     /// How much the machine remembers.
     pub fn remembered(&self) -> Remembered {
-        let policies = self.buckets.keys().flatten().count();
+        let policies = self.ledger.buckets.len() - usize::from(self.ledger.buckets.contains_key(&None));
         Remembered { schedules: self.schedules.len(), specs: self.specs.len(), policies }
     }
 
@@ -37,20 +37,22 @@ impl Shard {
         if schedule.blocked_us.is_none() {
             self.schedules.remove(&uid);
         }
-        self.dirty_schedules.remove(&uid);
-        self.changes.schedules_gone.push(uid);
+        self.pending.schedules.remove(&uid);
+        self.pending.changes.schedules_gone.push(uid);
     }
 
     pub(super) fn forget_policy(&mut self, uid: Uuid, now: Now) {
         self.policies_ended.remove(&uid);
-        let Some(bucket) = self.buckets.get(&Some(uid)).filter(|bucket| bucket.deleted) else { return };
-        if bucket.runs > 0 || bucket.held > 0 {
+        let Some(bucket) = self.ledger.buckets.get(&Some(uid)).filter(|bucket| bucket.deleted) else {
+            return;
+        };
+        if bucket.counts.in_use() {
             self.wall_timers.insert((now.wall_us + DAY_US, WallTimer::ForgetPolicy(uid)));
             return;
         }
-        self.buckets.remove(&Some(uid));
+        self.ledger.buckets.remove(&Some(uid));
         self.queues.remove(&Some(uid));
-        self.changes.policies_gone.push(uid);
+        self.pending.changes.policies_gone.push(uid);
     }
 }
 
@@ -76,7 +78,12 @@ mod tests {
             bytes.split(' ').next().unwrap().parse().unwrap()
         };
         let costs = [
-            ("run ", size_of::<(RunId, LiveRun)>() + size_of::<(Uuid, RunId)>()),
+            (
+                "run ",
+                size_of::<(RunId, LiveRun)>()
+                    + size_of::<(Uuid, Option<Uuid>, RunId)>()
+                    + size_of::<(Option<Uuid>, RunId)>(),
+            ),
             ("event that has a token", size_of::<((RunId, u32), LiveToken)>()),
             ("events acquired together", size_of::<((RunId, u32), TokenBatch)>()),
             ("schedule ", size_of::<(Uuid, LiveSchedule)>()),

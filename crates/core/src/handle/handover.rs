@@ -19,21 +19,23 @@ impl Shard {
     /// The deliveries that have been made and whose answers have not come, for whoever has the shard next. Their
     /// answers are waited for at most `wait_ms`.
     pub fn under_way(&self, wait_ms: i64, now: Now) -> Vec<UnderWay> {
-        let pending = self.effects.iter().chain(self.committing.iter().flatten());
+        let pending = self.pending.effects.iter().chain(self.committing.iter().flatten());
         let not_due = self.early.keys().map(|(_, run, index)| (*run, *index));
         let not_made: BTreeSet<(RunId, u32)> = pending.filter_map(Effect::delivers).chain(not_due).collect();
-        let waited_for = self.tokens.iter().filter(|(_, t)| t.row.state == TokenState::Acquired);
+        let waited_for = self.ledger.tokens.all().filter(|(_, t)| t.row.state == TokenState::Acquired);
         waited_for
             .filter(|(key, _)| !not_made.contains(key))
             .filter_map(|((run, index), token)| {
                 let grace_ms = match token.elsewhere_us {
                     // The note of an owner before this one goes on holding.
                     Some(until_us) => (until_us - now.mono_us) / 1000,
-                    None if token.sending => self.deadline_ms(*run).min(wait_ms).saturating_add(REPORT_MS),
+                    None if token.is_sending() => {
+                        self.deadline_ms(run).min(wait_ms).saturating_add(REPORT_MS)
+                    }
                     None => return None,
                 };
                 let (attempt, doubtful) = (token.row.attempt, token.doubtful);
-                Some(UnderWay { run: *run, index: *index, attempt, doubtful, grace_ms: grace_ms.max(0) })
+                Some(UnderWay { run, index, attempt, doubtful, grace_ms: grace_ms.max(0) })
             })
             .collect()
     }
@@ -46,24 +48,22 @@ impl Shard {
 
     /// A delivery was not made after all: it is to be made anew.
     pub fn unsent(&mut self, run: RunId, index: u32, attempt: u32, now: Now) {
-        let Some(token) = self.tokens.get_mut(&(run, index)) else { return };
+        let Some(token) = self.ledger.tokens.get_mut(&(run, index)) else { return };
         if token.row.state == TokenState::Acquired && token.row.attempt == attempt {
-            token.sending = false;
             token.elsewhere_us = None;
-            self.give_place_back((run, index));
             self.send_again_at((run, index), now.mono_us);
         }
     }
 
     /// The attempt of an event that is being delivered, here or by a former owner: it may not have left yet.
     pub fn attempt_under_way(&self, run: RunId, index: u32) -> Option<u32> {
-        let token = self.tokens.get(&(run, index)).filter(|t| t.row.state == TokenState::Acquired)?;
-        (token.sending || token.elsewhere_us.is_some()).then_some(token.row.attempt)
+        let token = self.ledger.tokens.get(&(run, index)).filter(|t| t.row.state == TokenState::Acquired)?;
+        (token.is_sending() || token.elsewhere_us.is_some()).then_some(token.row.attempt)
     }
 
     /// How long a former owner may still send the event: no later attempt may overtake that one. In microseconds.
     pub(super) fn elsewhere_left_us(&self, key: (RunId, u32), now: Now) -> i64 {
-        let until_us = self.tokens.get(&key).and_then(|t| t.elsewhere_us);
+        let until_us = self.ledger.tokens.get(&key).and_then(|t| t.elsewhere_us);
         until_us.map_or(0, |until_us| (until_us - now.mono_us).max(0))
     }
 
@@ -71,8 +71,8 @@ impl Shard {
     pub(super) fn under_way_elsewhere(&mut self, deliveries: Vec<UnderWay>, now: Now) {
         for UnderWay { run, index, attempt, doubtful, grace_ms } in deliveries {
             let key = (run, index);
-            let Some(token) = self.tokens.get_mut(&key) else { continue };
-            if token.row.state != TokenState::Acquired || token.row.attempt != attempt || token.sending {
+            let Some(token) = self.ledger.tokens.get_mut(&key) else { continue };
+            if token.row.state != TokenState::Acquired || token.row.attempt != attempt || token.is_sending() {
                 continue;
             }
             // Of two notes about one delivery, the one that waits less knows more.
@@ -86,7 +86,7 @@ impl Shard {
 
     /// The longest that one delivery of a run takes.
     fn deadline_ms(&self, run: RunId) -> i64 {
-        self.runs.get(&run).map_or(0, |run| match &run.spec.target {
+        self.ledger.runs.get(&run).map_or(0, |run| match &run.spec.target {
             Target::Http { http, .. } => http.deadline_ms,
             Target::Sqs { sqs, .. } => sqs.deadline_ms,
         })

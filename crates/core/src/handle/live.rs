@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::change::{ShardSchedule, TokenRow, TokenState};
+use super::change::{ShardSchedule, TokenRow};
+use super::ledger::{Phase, RunCounts, Standing};
 use super::places::Sharer;
 use super::queue::Of;
+use super::steps::Counted as _;
 use crate::model::{Run, RunId, RunKind, RunSpec, SECOND_US};
 
 /// An unfinished run.
@@ -19,12 +21,8 @@ pub(super) struct LiveRun {
     pub cancelled: bool,
     /// It stands in its queue.
     pub in_lane: bool,
-    /// Token rows, in flight or waiting.
-    pub outstanding: u32,
-    /// Those that wait for another attempt.
-    pub retrying: u32,
-    /// Those whose delivery is unclear, and that wait to be sent again.
-    pub unclear: u32,
+    /// Of its acquired events.
+    pub counts: RunCounts,
     /// With whom it shares places.
     pub sharer: Sharer,
 }
@@ -33,17 +31,7 @@ impl LiveRun {
     pub(super) fn new(row: Run, spec: Arc<RunSpec>) -> Self {
         let cancelled = row.cursor == row.events && !row.reason.is_empty();
         let sharer = Sharer::of(&row, &spec);
-        Self {
-            row,
-            spec,
-            launched: false,
-            cancelled,
-            in_lane: false,
-            outstanding: 0,
-            retrying: 0,
-            unclear: 0,
-            sharer,
-        }
+        Self { row, spec, launched: false, cancelled, in_lane: false, counts: RunCounts::default(), sharer }
     }
 
     /// Where it waits.
@@ -71,7 +59,7 @@ impl LiveRun {
 
     /// Whether more of it is to start, once that is due.
     pub(super) fn wants(&self, retrying_max: u32) -> bool {
-        let again = self.retrying + self.unclear;
+        let again = self.counts.coming_again();
         self.launched && !self.cancelled && self.row.cursor < self.row.events && again < retrying_max
     }
 
@@ -88,16 +76,9 @@ pub(super) struct LiveToken {
     pub row: TokenRow,
     /// The bucket that it counts in.
     pub policy: Option<uuid::Uuid>,
-    /// A delivery is under way.
-    pub sending: bool,
-    /// It has one of its bucket's places.
-    pub placed: bool,
-    /// It is to be sent again, from then on (monotonic).
-    pub again_us: Option<i64>,
+    pub standing: Standing,
     /// An earlier delivery of it is unclear, so that a refusal of a later one proves nothing.
     pub doubtful: bool,
-    /// Silent for longer than its time to live.
-    pub suspect: bool,
     /// The last sign of its consumer (monotonic).
     pub sign_us: i64,
     /// Its place among the monotonic timers.
@@ -117,15 +98,12 @@ pub(super) struct LiveToken {
 }
 
 impl LiveToken {
-    pub(super) fn new(row: TokenRow, policy: Option<uuid::Uuid>, mono_us: i64) -> Self {
+    pub(super) fn new(row: TokenRow, policy: Option<uuid::Uuid>, phase: Phase, mono_us: i64) -> Self {
         Self {
             row,
             policy,
-            sending: false,
-            placed: false,
-            again_us: None,
+            standing: Standing::new(phase),
             doubtful: false,
-            suspect: false,
             sign_us: mono_us,
             timer_us: None,
             stored: false,
@@ -137,14 +115,39 @@ impl LiveToken {
         }
     }
 
+    pub(super) fn phase(&self) -> Phase {
+        self.standing.phase()
+    }
+
+    /// Whether a delivery is under way.
+    pub(super) fn is_sending(&self) -> bool {
+        matches!(self.phase(), Phase::Sending { .. })
+    }
+
+    /// From when on it is to be sent again (monotonic), if it is.
+    pub(super) fn again_us(&self) -> Option<i64> {
+        match self.phase() {
+            Phase::Again { at_us } => Some(at_us),
+            _ => None,
+        }
+    }
+
     /// Whether it stands in its queue to be sent again.
     pub(super) fn is_queued_again(&self) -> bool {
-        self.queued && self.again_us.is_some()
+        self.queued && self.again_us().is_some()
     }
 
     /// Whether it counts as in flight.
     pub(super) fn in_flight(&self) -> bool {
-        self.row.state != TokenState::Waiting
+        self.phase().in_flight()
+    }
+
+    /// Nothing of its latest delivery matters any more: it waits for its next attempt.
+    pub(super) fn wait_until(&mut self, due_us: i64, message: String) {
+        (self.row.due_us, self.row.message) = (due_us, message);
+        self.doubtful = false;
+        (self.elsewhere_us, self.unsent) = (None, None);
+        (self.sign_us, self.ttl_commit) = (0, 0);
     }
 }
 
@@ -156,9 +159,49 @@ pub(super) struct LiveSchedule {
     /// Its target asked for a pause until then (monotonic).
     pub blocked_us: Option<i64>,
     /// Launched, unfinished runs.
-    pub active: BTreeSet<RunId>,
+    pub active: Active,
     /// The run that waits for those.
     pub buffered: Option<RunId>,
+}
+
+/// The launched, unfinished runs of a schedule; those that have been cancelled come last, so that nobody has to pass by
+/// them.
+#[derive(Debug, Default)]
+pub(super) struct Active(BTreeSet<(bool, RunId)>);
+
+impl Active {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn insert(&mut self, run: RunId, cancelled: bool) {
+        self.0.insert((cancelled, run));
+    }
+
+    /// One of them is cancelled from now on.
+    pub(super) fn cancel(&mut self, run: RunId) {
+        if self.0.remove(&(false, run)) {
+            self.0.insert((true, run));
+        }
+    }
+
+    pub(super) fn remove(&mut self, run: RunId) {
+        self.0.remove(&(false, run));
+        self.0.remove(&(true, run));
+    }
+
+    pub(super) fn first(&self) -> Option<RunId> {
+        self.0.first().map(|(_, run)| *run)
+    }
+
+    /// One will do: a schedule may have a hundred thousand of them, each of which asks.
+    pub(super) fn other_than(&self, run: RunId) -> Option<RunId> {
+        self.0.iter().counted().map(|(_, other)| *other).find(|other| *other != run)
+    }
+
+    pub(super) fn not_cancelled(&self) -> Vec<RunId> {
+        self.0.iter().take_while(|(cancelled, _)| !cancelled).counted().map(|(_, run)| *run).collect()
+    }
 }
 
 impl LiveSchedule {

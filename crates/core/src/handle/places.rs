@@ -46,7 +46,7 @@ fn origin(url: &str) -> &str {
 }
 
 /// The places of one bucket.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Places {
     taken: u32,
     by: BTreeMap<u128, u32>,

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 
+use super::steps::Counted as _;
 use crate::model::RunId;
 
 /// What may start next.
@@ -161,7 +162,7 @@ impl Queue {
     /// Takes what a schedule has waiting out of the turns, or back in. Whether that changed anything.
     pub(super) fn park(&mut self, schedule: Uuid, parked: bool) -> bool {
         let mut changed = false;
-        for (&priority, level) in &mut self.levels {
+        for (&priority, level) in self.levels.iter_mut().counted() {
             let Some(lane) = level.lanes.get(&schedule) else { continue };
             if parked == (lane.stand == Stand::Parked) {
                 continue;
@@ -181,7 +182,8 @@ impl Queue {
     /// [`Queue::begin_round`] finds that the group may have more, and it uses up none of its namespace's.
     pub(super) fn next(&mut self, holds: impl Fn(Work) -> Option<u128>) -> Option<Work> {
         loop {
-            let (priority, level) = self.levels.iter_mut().find(|(_, level)| !level.turns.0.is_empty())?;
+            let has_turns = |(_, level): &(&Reverse<u8>, &mut Level)| !level.turns.0.is_empty();
+            let (&priority, level) = self.levels.iter_mut().counted().find(has_turns)?;
             let namespace = level.turns.pop()?;
             let ring = level.rings.get_mut(&namespace)?;
             let schedule = ring.schedules.pop()?;
@@ -194,7 +196,7 @@ impl Queue {
             match held {
                 Some(group) => {
                     self.held_ever += 1;
-                    let place = (*priority, self.held_ever);
+                    let place = (priority, self.held_ever);
                     self.held.entry(group).or_default().insert(place, schedule);
                     lane.stand = Stand::Held(group, self.held_ever);
                 }
@@ -207,16 +209,19 @@ impl Queue {
                 ring.turn = level.turns.push(namespace, held.is_some());
             }
             if held.is_none() {
-                self.levels.retain(|_, level| !level.lanes.is_empty());
+                if level.lanes.is_empty() {
+                    self.levels.remove(&priority);
+                }
                 return Some(work);
             }
         }
     }
 
     /// Where a group may have more, as many as may start come back, first of all. `left`: how many more a group may have
-    /// that holds this piece of work back. No group is without a place of its own, so that there are never more than places.
+    /// that holds this piece of work back. Each place that comes free may be of use to any group; no group is without a place
+    /// of its own, so that there are never more groups than places.
     pub(super) fn begin_round(&mut self, left: impl Fn(Work, u128) -> u32) {
-        let groups: Vec<u128> = self.held.keys().copied().collect();
+        let groups: Vec<u128> = self.held.keys().counted().copied().collect();
         for group in groups {
             let Some(line) = self.held.get_mut(&group) else { continue };
             let first = line.first_key_value().and_then(|((priority, _), schedule)| {
@@ -240,9 +245,23 @@ impl Queue {
         }
     }
 
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.levels.is_empty()
+    }
+
     /// Lanes in the order of their priority, for explanations: (priority, schedule, lane).
     pub(super) fn lanes(&self) -> impl Iterator<Item = (u8, Uuid, &Lane)> {
-        self.levels.iter().flat_map(|(p, level)| level.lanes.iter().map(move |(s, lane)| (p.0, *s, lane)))
+        let lanes = self
+            .levels
+            .iter()
+            .flat_map(|(p, level)| level.lanes.iter().map(move |(s, lane)| (p.0, *s, lane)));
+        lanes.counted()
+    }
+
+    /// What a schedule has waiting at one priority.
+    pub(super) fn lane_of(&self, priority: u8, schedule: Uuid) -> Option<&Lane> {
+        self.levels.get(&Reverse(priority))?.lanes.get(&schedule)
     }
 
     fn lane(&mut self, of: Of<'_>) -> &mut Lane {

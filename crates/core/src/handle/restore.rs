@@ -11,6 +11,7 @@ use super::batch::TokenBatch;
 use super::bucket::Bucket;
 use super::change::{TokenRow, TokenState};
 use super::exchange::State;
+use super::ledger::Phase;
 use super::live::{LiveRun, LiveToken};
 use super::shard::{Shard, WallTimer};
 use crate::model::{DAY_US, Now, Run, RunId, RunState};
@@ -20,10 +21,10 @@ impl Shard {
     pub(super) fn restore(&mut self, state: State, now: Now) {
         self.pause = state.pause;
         for policy in state.policies {
-            self.buckets.insert(Some(policy.uid), Bucket::new(Some(policy), now));
+            self.ledger.buckets.insert(Some(policy.uid), Bucket::new(Some(policy), now));
         }
         for (uid, deleted_us) in state.policies_deleted {
-            if let Some(bucket) = self.buckets.get_mut(&Some(uid)) {
+            if let Some(bucket) = self.ledger.buckets.get_mut(&Some(uid)) {
                 bucket.deleted = true;
                 self.wall_timers.insert((deleted_us + DAY_US, WallTimer::ForgetPolicy(uid)));
             }
@@ -38,7 +39,7 @@ impl Shard {
         for run in state.runs {
             let (id, policy) = (run.id, run.policy_uid);
             self.restore_run(run, now);
-            if !self.runs.contains_key(&id) {
+            if !self.ledger.runs.contains(&id) {
                 unfit.insert(id, policy);
             }
         }
@@ -50,14 +51,9 @@ impl Shard {
             self.restore_batch(batch, &unfit, now);
         }
         for (policy, tokens) in state.counted {
-            self.bucket(policy, now).held += tokens;
+            self.ledger.unreadable(policy, tokens, now);
         }
-        let parked: Vec<_> =
-            self.schedules.iter().filter(|(_, one)| one.is_parked()).map(|(uid, _)| *uid).collect();
-        for uid in parked {
-            self.park_if_needed(uid);
-        }
-        let done: Vec<_> = self.runs.keys().copied().collect();
+        let done: Vec<_> = self.ledger.runs.all().map(|run| run.row.id).collect();
         for run in done {
             self.finish_if_done(run, now);
         }
@@ -65,12 +61,10 @@ impl Shard {
 
     fn restore_run(&mut self, row: Run, now: Now) {
         let Some(spec) = self.specs.get(&(row.schedule_uid, row.generation)).cloned() else { return };
-        self.bucket(row.policy_uid, now).runs += 1;
         let (id, launch_us, running) = (row.id, row.launch_us, row.state == RunState::Running);
         let schedule = row.schedule_uid;
-        self.runs.insert(LiveRun::new(row, spec));
+        self.ledger.run_enters(LiveRun::new(row, spec), now);
         if running {
-            self.schedules.entry(schedule).or_default().active.insert(id);
             self.set_launched(id, now);
         } else {
             self.schedules.entry(schedule).or_default();
@@ -83,17 +77,17 @@ impl Shard {
     fn restore_batch(&mut self, mut batch: TokenBatch, unfit: &BTreeMap<RunId, Option<Uuid>>, now: Now) {
         let key = batch.key();
         for row in batch.rows().collect::<Vec<_>>() {
-            if self.tokens.contains_key(&(row.run, row.index)) {
+            if self.ledger.tokens.contains(&(row.run, row.index)) {
                 batch.leave(row.index);
-                self.dirty_batches.insert(key);
+                self.pending.batches.insert(key);
             } else {
                 self.restore_any(row, Some(batch.first), unfit, now);
             }
         }
         if batch.is_empty() {
-            self.dirty_batches.insert(key);
+            self.pending.batches.insert(key);
         }
-        if self.runs.contains_key(&batch.run) {
+        if self.ledger.runs.contains(&batch.run) {
             self.batches.insert(key, batch);
         }
     }
@@ -107,7 +101,7 @@ impl Shard {
     ) {
         match unfit.get(&token.run) {
             // Nobody can work on the run, and the consumer may well have the event.
-            Some(policy) if token.state != TokenState::Waiting => self.bucket(*policy, now).held += 1,
+            Some(policy) if token.state != TokenState::Waiting => self.ledger.unreadable(*policy, 1, now),
             Some(_) => {}
             None => self.restore_token(token, batch, now),
         }
@@ -115,30 +109,19 @@ impl Shard {
 
     fn restore_token(&mut self, row: TokenRow, batch: Option<u32>, now: Now) {
         let key = (row.run, row.index);
-        let Some(run) = self.runs.get_mut(&row.run) else { return };
-        let policy = run.row.policy_uid;
-        run.outstanding += 1;
-        let state = row.state;
-        let due_us = row.due_us;
-        let mut token = LiveToken::new(row, policy, now.mono_us);
+        let Some(run) = self.ledger.runs.get(&row.run) else { return };
+        let (policy, state, due_us) = (run.row.policy_uid, row.state, row.due_us);
+        let mut token = LiveToken::new(row, policy, Phase::restored(state), now.mono_us);
         (token.stored, token.batch) = (true, batch);
         token.doubtful = state == TokenState::Acquired;
-        self.tokens.insert(key, token);
+        self.ledger.enter(key, token);
         match state {
             TokenState::Waiting => {
-                run.retrying += 1;
                 self.wall_timers.insert((due_us, WallTimer::Retry(key.0, key.1)));
             }
             // Nobody knows whether it was delivered: it is delivered again.
-            TokenState::Acquired => {
-                let bucket = self.bucket(policy, now);
-                bucket.held += 1;
-                self.send_again_at(key, now.mono_us);
-            }
-            TokenState::Held => {
-                self.bucket(policy, now).held += 1;
-                self.arm_silence(key, now);
-            }
+            TokenState::Acquired => self.send_again_at(key, now.mono_us),
+            TokenState::Held => self.arm_silence(key, now),
         }
         self.sync_lane(key.0, now);
     }

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::change::{Outcome, TokenState};
 use super::exchange::Effect;
-use super::live::LiveToken;
+use super::ledger::Phase;
 use super::release::{Answer, Release, ReleaseOutcome};
 use super::shard::{MonoTimer, Shard, WallTimer};
 use crate::model::{Now, Policy, Reclaim, RunId, SECOND_US, Sent, Target, TtlFrom};
@@ -17,24 +17,23 @@ impl Shard {
     /// What a target said of a delivery. Answers to deliveries that are over are passed over.
     pub fn sent(&mut self, run: RunId, index: u32, attempt: u32, sent: Sent, now: Now) {
         let key = (run, index);
-        let Some(token) = self.tokens.get_mut(&key) else { return };
+        let Some(token) = self.ledger.tokens.get_mut(&key) else { return };
         if token.row.attempt != attempt || token.row.state != TokenState::Acquired {
             return;
         }
-        token.sending = false;
         token.elsewhere_us = None;
         if !matches!(sent, Sent::NotSent { .. }) {
             token.unsent = None;
         }
         let again = self.leave_queue(key);
-        self.give_place_back(key);
+        self.ledger.turn(key, Phase::Acquired);
         match sent {
             Sent::Accepted => self.accepted(key, now),
             Sent::Refused { message, retry_after_ms, permanent } => {
                 if let Some(wait_ms) = retry_after_ms {
                     self.block_schedule(run, wait_ms, now);
                 }
-                if self.tokens.get(&key).is_some_and(|t| t.doubtful) {
+                if self.ledger.tokens.get(&key).is_some_and(|t| t.doubtful) {
                     self.refused_in_doubt(key, message, retry_after_ms, permanent, now);
                 } else if permanent {
                     self.finish(key, Outcome::Dead, message, now);
@@ -53,7 +52,9 @@ impl Shard {
     /// A consumer releases an event. `None`: the answer comes as an effect, numbered `reply`, once it is durable.
     pub fn release(&mut self, release: Release, reply: u64, now: Now) -> Option<Answer> {
         let key = (release.run, release.index);
-        let Some(token) = self.tokens.get(&key) else { return self.once_durable(Answer::NotHeld, reply) };
+        let Some(token) = self.ledger.tokens.get(&key) else {
+            return self.once_durable(Answer::NotHeld, reply);
+        };
         if !token.in_flight() || release.attempt.is_some_and(|a| a != token.row.attempt) {
             return self.once_durable(Answer::Late, reply);
         }
@@ -73,8 +74,8 @@ impl Shard {
             (_, ReleaseOutcome::Failed) => self.finish(key, Outcome::Failed, release.message, now),
             (_, ReleaseOutcome::Retry) => self.failed(key, release.message, None, Outcome::Dead, now),
         }
-        self.urgent = true;
-        self.effects.push(Effect::Reply { reply, answer });
+        self.pending.urgent = true;
+        self.pending.effects.push(Effect::Reply { reply, answer });
         None
     }
 
@@ -82,7 +83,7 @@ impl Shard {
     /// more.
     pub(super) fn recorded(&mut self, mut release: Release, now: Now) {
         let key = (release.run, release.index);
-        let Some(token) = self.tokens.get(&key) else { return };
+        let Some(token) = self.ledger.tokens.get(&key) else { return };
         let in_flight = token.in_flight();
         let ends = match release.outcome {
             _ if release.next_check_us.is_some() => None,
@@ -117,8 +118,8 @@ impl Shard {
         if self.durable_after().is_none() {
             return Some(answer);
         }
-        self.urgent = true;
-        self.effects.push(Effect::Reply { reply, answer });
+        self.pending.urgent = true;
+        self.pending.effects.push(Effect::Reply { reply, answer });
         None
     }
 
@@ -135,7 +136,7 @@ impl Shard {
         let key = (run, index);
         let default_ttl_ms = self.heartbeat_ttl_ms(key);
         let (pending, durable) = (self.pending_commit(), self.commits());
-        let Some(token) = self.tokens.get_mut(&key) else { return Some(Answer::NotHeld) };
+        let Some(token) = self.ledger.tokens.get_mut(&key) else { return Some(Answer::NotHeld) };
         if !token.in_flight() || attempt.is_some_and(|a| a != token.row.attempt) {
             return Some(Answer::Late);
         }
@@ -144,7 +145,7 @@ impl Shard {
         if token.row.heartbeat_ttl_ms != Some(remaining_ms) {
             token.row.heartbeat_ttl_ms = Some(remaining_ms);
             token.ttl_commit = pending;
-            self.dirty_tokens.insert(key);
+            self.pending.tokens.insert(key);
         }
         let waits = token.ttl_commit > durable;
         if token.row.state == TokenState::Held {
@@ -154,32 +155,32 @@ impl Shard {
         if !waits {
             return Some(answer);
         }
-        self.urgent = true;
-        self.effects.push(Effect::Reply { reply, answer });
+        self.pending.urgent = true;
+        self.pending.effects.push(Effect::Reply { reply, answer });
         None
     }
 
     fn accepted(&mut self, key: (RunId, u32), now: Now) {
         let explicit = self.is_explicit(key);
-        let Some(token) = self.tokens.get_mut(&key) else { return };
+        let Some(token) = self.ledger.tokens.get_mut(&key) else { return };
         token.row.delivered_us = Some(now.wall_us);
         if explicit {
             self.hold(key, now);
         } else {
             // Nobody waits for it: whoever takes its token makes the commit urgent.
-            let urgent = self.urgent;
+            let urgent = self.pending.urgent;
             self.finish(key, Outcome::Succeeded, String::new(), now);
-            self.urgent = urgent;
+            self.pending.urgent = urgent;
         }
     }
 
     /// From now on the event is its consumer's.
     pub(super) fn hold(&mut self, key: (RunId, u32), now: Now) {
         let again = self.leave_queue(key);
-        let Some(token) = self.tokens.get_mut(&key) else { return };
-        token.row.state = TokenState::Held;
+        let Some(token) = self.ledger.tokens.get_mut(&key) else { return };
         token.sign_us = now.mono_us;
-        self.dirty_tokens.insert(key);
+        self.ledger.turn(key, Phase::Held { suspect: false });
+        self.pending.tokens.insert(key);
         self.arm_silence(key, now);
         if again {
             self.sync_lane(key.0, now);
@@ -187,13 +188,17 @@ impl Shard {
     }
 
     fn is_explicit(&self, key: (RunId, u32)) -> bool {
-        let (Some(run), Some(token)) = (self.runs.get(&key.0), self.tokens.get(&key)) else { return false };
+        let (Some(run), Some(token)) = (self.ledger.runs.get(&key.0), self.ledger.tokens.get(&key)) else {
+            return false;
+        };
         run.spec.target.releases_explicitly(token.policy.is_some())
     }
 
     /// A failure that leaves nothing at the consumer: the token is free, the event waits or ends as `last`.
     fn failed(&mut self, key: (RunId, u32), message: String, wait_ms: Option<i64>, last: Outcome, now: Now) {
-        let (Some(run), Some(token)) = (self.runs.get(&key.0), self.tokens.get(&key)) else { return };
+        let (Some(run), Some(token)) = (self.ledger.runs.get(&key.0), self.ledger.tokens.get(&key)) else {
+            return;
+        };
         if run.cancelled {
             self.finish(key, Outcome::Cancelled, message, now);
             return;
@@ -206,7 +211,7 @@ impl Shard {
         let elsewhere_us = self.elsewhere_left_us(key, now);
         let wait_us = self.backoff_us(key.0, failures).max(wait_ms.unwrap_or(0).saturating_mul(1000));
         self.wait(key, now.wall_us.saturating_add(wait_us.max(elsewhere_us)), message);
-        if let Some(token) = self.tokens.get_mut(&key) {
+        if let Some(token) = self.ledger.tokens.get_mut(&key) {
             token.row.failures = failures;
         }
         self.sync_lane(key.0, now);
@@ -216,52 +221,38 @@ impl Shard {
     pub(super) fn wait(&mut self, key: (RunId, u32), due_us: i64, message: String) {
         self.arm(key, None);
         self.leave_queue(key);
-        self.give_place_back(key);
-        let Some(token) = self.tokens.remove(&key) else { return };
-        self.uncount(&token);
-        let mut row = token.row;
-        row.state = TokenState::Waiting;
-        row.due_us = due_us;
-        row.message = message;
-        let mut waiting = LiveToken::new(row, token.policy, 0);
-        (waiting.stored, waiting.batch) = (token.stored, token.batch);
-        self.tokens.insert(key, waiting);
-        self.urgent = true;
-        self.dirty_tokens.insert(key);
+        self.ledger.turn(key, Phase::Waiting);
+        let Some(token) = self.ledger.tokens.get_mut(&key) else { return };
+        token.wait_until(due_us, message);
+        self.pending.urgent = true;
+        self.pending.tokens.insert(key);
         self.wall_timers.insert((due_us, WallTimer::Retry(key.0, key.1)));
-        if let Some(run) = self.runs.get_mut(&key.0) {
-            run.retrying += 1;
-        }
     }
 
     /// A token's monotonic timer: time to resend, or silence for too long.
     pub(super) fn token_timer(&mut self, run: RunId, index: u32, now: Now) {
         let key = (run, index);
-        let Some(token) = self.tokens.get_mut(&key) else { return };
+        let Some(token) = self.ledger.tokens.get_mut(&key) else { return };
         token.timer_us = None;
-        match token.row.state {
-            TokenState::Waiting => {}
-            TokenState::Acquired if token.sending => {}
-            TokenState::Acquired => self.resend(key, now),
-            TokenState::Held => self.silent(key, now),
+        match token.phase() {
+            Phase::Waiting | Phase::Sending { .. } => {}
+            Phase::Acquired | Phase::Again { .. } => self.resend(key, now),
+            Phase::Held { .. } => self.silent(key, now),
         }
     }
 
     /// held -> suspect -> reclaimed.
     fn silent(&mut self, key: (RunId, u32), now: Now) {
         let (ttl_ms, suspect_ms, reclaim) = self.ttl_of(key);
-        let Some(token) = self.tokens.get_mut(&key) else { return };
+        let Some(token) = self.ledger.tokens.get(&key) else { return };
+        let silent_us = now.mono_us - token.sign_us;
         let suspect_us = token.sign_us.saturating_add(ttl_ms.saturating_mul(1000));
         let reclaim_us = suspect_us.saturating_add(suspect_ms.saturating_mul(1000));
         if now.mono_us < suspect_us {
             self.arm_silence(key, now);
             return;
         }
-        if !std::mem::replace(&mut token.suspect, true)
-            && let Some(bucket) = self.buckets.get_mut(&token.policy)
-        {
-            bucket.suspect += 1;
-        }
+        self.ledger.turn(key, Phase::Held { suspect: true });
         if reclaim == Reclaim::Never {
             return;
         }
@@ -274,9 +265,9 @@ impl Shard {
             self.arm(key, Some(now.mono_us + UNREAD_US));
             return;
         }
-        let message = format!("no sign of the consumer for {} s", (now.mono_us - token.sign_us) / SECOND_US);
+        let message = format!("no sign of the consumer for {} s", silent_us / SECOND_US);
         self.reclaimed += 1;
-        let retry = self.runs.get(&key.0).is_some_and(|r| r.spec.retry.retry_lost);
+        let retry = self.ledger.runs.get(&key.0).is_some_and(|r| r.spec.retry.retry_lost);
         if retry {
             self.failed(key, message, None, Outcome::Lost, now);
         } else {
@@ -287,14 +278,10 @@ impl Shard {
     /// Sets the timer of a held token by its last sign, which may end a suspicion.
     pub(super) fn arm_silence(&mut self, key: (RunId, u32), now: Now) {
         let ttl_ms = self.ttl_of(key).0;
-        let Some(token) = self.tokens.get(&key) else { return };
+        let Some(token) = self.ledger.tokens.get(&key) else { return };
         let at_us = token.sign_us.saturating_add(ttl_ms.saturating_mul(1000)).max(now.mono_us);
-        if at_us > now.mono_us
-            && let Some(token) = self.tokens.get_mut(&key)
-            && std::mem::take(&mut token.suspect)
-            && let Some(bucket) = self.buckets.get_mut(&token.policy)
-        {
-            bucket.suspect -= 1;
+        if at_us > now.mono_us && token.phase() == (Phase::Held { suspect: true }) {
+            self.ledger.turn(key, Phase::Held { suspect: false });
         }
         self.arm(key, Some(at_us));
     }
@@ -302,18 +289,18 @@ impl Shard {
     /// The silence that a heartbeat without a wish of its own allows: what an earlier one asked for, or the policy's
     /// time to live. The longer limit before the first heartbeat is over with it.
     fn heartbeat_ttl_ms(&self, key: (RunId, u32)) -> i64 {
-        let Some(token) = self.tokens.get(&key) else { return Policy::TOKEN_TTL_MS };
-        let policy = self.buckets.get(&token.policy).and_then(|b| b.policy.as_ref());
+        let Some(token) = self.ledger.tokens.get(&key) else { return Policy::TOKEN_TTL_MS };
+        let policy = self.ledger.buckets.get(&token.policy).and_then(|b| b.policy.as_ref());
         token.row.heartbeat_ttl_ms.unwrap_or(policy.map_or(Policy::TOKEN_TTL_MS, |p| p.token_ttl_ms))
     }
 
     /// Allowed silence, suspect phase (milliseconds) and whether the token comes back by itself.
     fn ttl_of(&self, key: (RunId, u32)) -> (i64, i64, Reclaim) {
         let defaults = (Policy::TOKEN_TTL_MS, Policy::SUSPECT_MS, Reclaim::AfterTtl);
-        let (Some(run), Some(token)) = (self.runs.get(&key.0), self.tokens.get(&key)) else {
+        let (Some(run), Some(token)) = (self.ledger.runs.get(&key.0), self.ledger.tokens.get(&key)) else {
             return defaults;
         };
-        let policy = self.buckets.get(&token.policy).and_then(|b| b.policy.as_ref());
+        let policy = self.ledger.buckets.get(&token.policy).and_then(|b| b.policy.as_ref());
         let from_heartbeat = match policy.map_or(TtlFrom::TargetDefault, |p| p.ttl_from) {
             TtlFrom::FirstHeartbeat => true,
             TtlFrom::Delivery => false,
@@ -332,7 +319,7 @@ impl Shard {
 
     /// Exponential back-off with equal jitter (Brooker, "Exponential Backoff and Jitter", 2015), in microseconds.
     pub(super) fn backoff_us(&mut self, run: RunId, failures: u32) -> i64 {
-        let Some(run) = self.runs.get(&run) else { return SECOND_US };
+        let Some(run) = self.ledger.runs.get(&run) else { return SECOND_US };
         let (min_ms, max_ms) = (run.spec.retry.backoff_min_ms, run.spec.retry.backoff_max_ms);
         let factor = 1_i64 << failures.saturating_sub(1).min(40);
         let full_us = min_ms.saturating_mul(factor).min(max_ms).saturating_mul(1000);
@@ -344,7 +331,7 @@ impl Shard {
 
     /// The schedule's target asked for a pause: nothing more of the schedule starts until it is over.
     pub(super) fn block_schedule(&mut self, run: RunId, wait_ms: i64, now: Now) {
-        let Some(run) = self.runs.get(&run) else { return };
+        let Some(run) = self.ledger.runs.get(&run) else { return };
         let uid = run.row.schedule_uid;
         let until_us = now.mono_us.saturating_add(wait_ms.saturating_mul(1000));
         let schedule = self.schedules.entry(uid).or_default();
@@ -372,20 +359,20 @@ impl Shard {
 
     /// Checks a consumer's wish to look again, and rounds it up to the slot.
     fn check_slot(&self, key: (RunId, u32), check_us: i64, now: Now) -> Result<i64, String> {
-        let (Some(run), Some(token)) = (self.runs.get(&key.0), self.tokens.get(&key)) else {
+        let (Some(run), Some(token)) = (self.ledger.runs.get(&key.0), self.ledger.tokens.get(&key)) else {
             return Err("next_check_time: the event is not in flight".to_owned());
         };
         run.spec.check_again.slot(check_us, token.row.checks, now.wall_us)
     }
 
     fn come_again(&mut self, key: (RunId, u32), at_us: i64, message: String, now: Now) {
-        if self.runs.get(&key.0).is_some_and(|r| r.cancelled) {
+        if self.ledger.runs.get(&key.0).is_some_and(|r| r.cancelled) {
             self.finish(key, Outcome::Cancelled, message, now);
             return;
         }
         let elsewhere_us = self.elsewhere_left_us(key, now);
         self.wait(key, at_us.max(now.wall_us.saturating_add(elsewhere_us)), message);
-        if let Some(token) = self.tokens.get_mut(&key) {
+        if let Some(token) = self.ledger.tokens.get_mut(&key) {
             token.row.checks += 1;
             token.row.failures = 0;
         }
@@ -394,9 +381,12 @@ impl Shard {
 
     /// Keeps a cursor for the schedule's next run.
     fn keep_cursor(&mut self, key: (RunId, u32), cursor: String) {
-        let (Some(run), Some(token)) = (self.runs.get_mut(&key.0), self.tokens.get(&key)) else { return };
+        let (Some(run), Some(token)) = (self.ledger.runs.get_mut(&key.0), self.ledger.tokens.get(&key))
+        else {
+            return;
+        };
         run.row.cursor_out = Some(cursor.clone());
-        self.dirty_runs.insert(key.0);
+        self.pending.runs.insert(key.0);
         let uid = run.row.schedule_uid;
         let id = cursor_id(key, token.row.attempt);
         self.schedules.entry(uid).or_default().row.get_or_insert_with(|| super::change::ShardSchedule {

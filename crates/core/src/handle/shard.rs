@@ -1,17 +1,17 @@
 //! The machine itself: its memory, its clockwork, and how decisions become one commit.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::batch::{self, TokenBatch};
-use super::bucket::Bucket;
-use super::change::{Changes, ShardPause, TokenState};
+use super::change::ShardPause;
 use super::exchange::{Commit, Deadline, Effect, Options, Send, State};
-use super::live::{LiveSchedule, LiveToken};
+use super::ledger::Ledger;
+use super::live::LiveSchedule;
+use super::outdated::Outdated;
+use super::pending::{Batches, Pending};
 use super::queue::Queue;
-use super::runs::Runs;
 use super::steer::Move;
 use crate::model::{Now, Run, RunId, RunSpec};
 
@@ -44,36 +44,27 @@ pub struct Shard {
     pub(super) number: u16,
     pub(super) options: Options,
     pub(super) pause: ShardPause,
-    pub(super) buckets: BTreeMap<Option<Uuid>, Bucket>,
+    /// Runs, acquired events, buckets, and what is counted of them.
+    pub(super) ledger: Ledger,
     pub(super) queues: BTreeMap<Option<Uuid>, Queue>,
     pub(super) schedules: BTreeMap<Uuid, LiveSchedule>,
     /// Policies whose deletion has come before anything else of them, and when (wall clock).
     pub(super) policies_ended: BTreeMap<Uuid, i64>,
     pub(super) specs: BTreeMap<(Uuid, i64), Arc<RunSpec>>,
-    pub(super) runs: Runs,
-    pub(super) tokens: BTreeMap<(RunId, u32), LiveToken>,
     /// Batches as they are, or will be with the commit under way, in the store.
-    pub(super) batches: BTreeMap<(RunId, u32), TokenBatch>,
+    pub(super) batches: Batches,
     pub(super) wall_timers: BTreeSet<(i64, WallTimer)>,
     pub(super) mono_timers: BTreeSet<(i64, MonoTimer)>,
-    /// Buckets in which something may start.
-    pub(super) ready: BTreeSet<Option<Uuid>>,
     /// Messages taken in, by the commit that carries them out; kept until a read begins after it.
-    pub(super) messages: BTreeMap<Uuid, u64>,
+    pub(super) messages: Outdated<Uuid>,
     /// Runs that left memory, by the commit that says so, and whether they were withdrawn; kept as above.
-    pub(super) gone: BTreeMap<RunId, (u64, bool)>,
+    pub(super) gone: Outdated<RunId, bool>,
     /// Runs of which dead events were revived, by the commit that says so; kept as above.
-    pub(super) revived: BTreeMap<RunId, u64>,
-    /// Schedules to be handed over to other shards.
-    pub(super) moves: Vec<Move>,
-    pub(super) changes: Changes,
-    pub(super) dirty_runs: BTreeSet<RunId>,
-    pub(super) dirty_tokens: BTreeSet<(RunId, u32)>,
-    pub(super) dirty_batches: BTreeSet<(RunId, u32)>,
-    pub(super) dirty_schedules: BTreeSet<Uuid>,
-    pub(super) effects: Vec<Effect>,
-    /// Someone waits for the pending changes.
-    pub(super) urgent: bool,
+    pub(super) revived: Outdated<RunId>,
+    /// Schedules to be handed over to other shards, in the order of the commits that they wait for.
+    pub(super) moves: VecDeque<Move>,
+    /// What the next commit says.
+    pub(super) pending: Pending,
     /// The owner is about to give the shard up: nothing starts any more.
     pub(super) draining: bool,
     /// Specs that may have lost their last run.
@@ -104,28 +95,19 @@ impl Shard {
             number,
             options,
             pause: ShardPause::default(),
-            buckets: BTreeMap::from([(None, Bucket::new(None, now))]),
+            ledger: Ledger::new(now),
             queues: BTreeMap::new(),
             schedules: BTreeMap::new(),
             policies_ended: BTreeMap::new(),
             specs: BTreeMap::new(),
-            runs: Runs::default(),
-            tokens: BTreeMap::new(),
             batches: BTreeMap::new(),
             wall_timers: BTreeSet::new(),
             mono_timers: BTreeSet::new(),
-            ready: BTreeSet::new(),
-            messages: BTreeMap::new(),
-            gone: BTreeMap::new(),
-            revived: BTreeMap::new(),
-            moves: Vec::new(),
-            changes: Changes::default(),
-            dirty_runs: BTreeSet::new(),
-            dirty_tokens: BTreeSet::new(),
-            dirty_batches: BTreeSet::new(),
-            dirty_schedules: BTreeSet::new(),
-            effects: Vec::new(),
-            urgent: false,
+            messages: Outdated::default(),
+            gone: Outdated::default(),
+            revived: Outdated::default(),
+            moves: VecDeque::new(),
+            pending: Pending::default(),
             draining: false,
             idle_specs: BTreeSet::new(),
             sweep_at: 2 * SWEEP_MIN,
@@ -147,10 +129,9 @@ impl Shard {
     /// Call it before reading emitted runs, messages and their context from the store, one read at a time: what a
     /// commit changes while the read is under way, the read may not show.
     pub fn begin_read(&mut self) {
-        let durable = self.commits;
-        self.messages.retain(|_, commit| *commit > durable);
-        self.gone.retain(|_, (commit, _)| *commit > durable);
-        self.revived.retain(|_, commit| *commit > durable);
+        self.messages.begin_read(self.commits);
+        self.gone.begin_read(self.commits);
+        self.revived.begin_read(self.commits);
         self.sweep();
     }
 
@@ -158,8 +139,8 @@ impl Shard {
     pub fn adopt(&mut self, runs: Vec<Run>, specs: Vec<RunSpec>, now: Now) {
         self.keep_specs(specs);
         for run in runs {
-            let gone = self.gone.contains_key(&run.id);
-            if !self.runs.contains_key(&run.id) && !gone {
+            let gone = self.gone.contains(&run.id);
+            if !self.ledger.runs.contains(&run.id) && !gone {
                 self.adopt_run(run, now);
             }
         }
@@ -171,7 +152,7 @@ impl Shard {
     pub fn caught_up(&mut self, began_us: i64) {
         self.caught_up_us = self.caught_up_us.max(began_us);
         for key in std::mem::take(&mut self.unread) {
-            if self.tokens.get(&key).is_some_and(|token| token.again_us.is_some() && !token.queued) {
+            if self.ledger.tokens.get(&key).is_some_and(|token| token.again_us().is_some() && !token.queued) {
                 self.arm(key, Some(began_us));
             }
         }
@@ -180,30 +161,35 @@ impl Shard {
     /// From now on nothing starts: the owner wants to give the shard up. What is pending is not put off.
     pub fn drain(&mut self) {
         self.draining = true;
-        self.urgent = true;
+        self.pending.urgent = true;
     }
 
     /// Deliveries whose answers have not come.
     pub fn sending(&self) -> usize {
-        self.tokens.values().filter(|t| t.sending).count()
+        self.ledger.sending()
     }
 
     /// The namespace of an unfinished run.
     pub fn namespace_of(&self, run: RunId) -> Option<&str> {
-        self.runs.get(&run).map(|r| r.row.namespace.as_str())
+        self.ledger.runs.get(&run).map(|r| r.row.namespace.as_str())
     }
 
     /// The number of the commit after which everything taken in so far is durable; none if it is already.
     pub fn durable_after(&mut self) -> Option<u64> {
+        // A schedule is handed over by the commit after the one that gives it up.
+        let handed_over = self.moves.back().map(|last| last.after + 1);
+        self.own_durable_after().max(handed_over)
+    }
+
+    /// As [`Self::durable_after`], for what stays in this shard.
+    pub(super) fn own_durable_after(&mut self) -> Option<u64> {
         let pending = self.is_pending();
-        self.urgent |= pending;
-        let commit = if pending {
+        self.pending.urgent |= pending;
+        if pending {
             Some(self.pending_commit())
         } else {
             self.committing.is_some().then_some(self.commits + 1)
-        };
-        // A schedule is handed over by the commit after the one that gives it up.
-        commit.max(self.moves.iter().map(|m| m.after + 1).max())
+        }
     }
 
     /// How many tokens of silent consumers have been taken back since the last call.
@@ -223,7 +209,7 @@ impl Shard {
 
     /// How many runs the machine holds, launched or not.
     pub fn runs_held(&self) -> usize {
-        self.runs.len()
+        self.ledger.runs.len()
     }
 
     /// What the pending inputs, and the time, come to. At most one commit is under way at a time.
@@ -235,18 +221,19 @@ impl Shard {
         self.hand_over();
         self.dispatch(now);
         self.start_early(now);
+        self.ledger.check();
         if !self.is_pending() {
             self.lazy_until_us = None;
             return None;
         }
         let lazy_until_us = *self.lazy_until_us.get_or_insert(self.options.lazy_until_us(now.mono_us));
-        if !self.urgent && now.mono_us < lazy_until_us {
+        if !self.pending.urgent && now.mono_us < lazy_until_us {
             return None;
         }
         self.lazy_until_us = None;
-        self.urgent = false;
-        let changes = self.take_changes();
-        self.committing = Some(std::mem::take(&mut self.effects));
+        self.pending.urgent = false;
+        let changes = self.pending.take(&mut self.ledger, &self.schedules, &mut self.batches);
+        self.committing = Some(std::mem::take(&mut self.pending.effects));
         Some(Commit { changes })
     }
 
@@ -271,8 +258,8 @@ impl Shard {
 
     /// An event may have been released since its delivery was decided, by a consumer of an earlier one.
     pub(super) fn is_wanted(&self, send: &Send) -> bool {
-        let token = self.tokens.get(&(send.run, send.index));
-        token.is_some_and(|t| t.sending && t.row.attempt == send.attempt)
+        let token = self.ledger.tokens.get(&(send.run, send.index));
+        token.is_some_and(|t| t.is_sending() && t.row.attempt == send.attempt)
     }
 
     /// The number of the commit that will carry the pending changes.
@@ -309,91 +296,15 @@ impl Shard {
         }
     }
 
-    /// The bucket of a policy; an unknown policy lets nothing through until the shard is told of it.
-    pub(super) fn bucket(&mut self, policy: Option<Uuid>, now: Now) -> &mut Bucket {
-        self.buckets.entry(policy).or_insert_with(|| {
-            let mut bucket = Bucket::new(None, now);
-            bucket.unknown = true;
-            bucket
-        })
-    }
-
     fn is_pending(&self) -> bool {
-        !(self.dirty_runs.is_empty()
-            && self.dirty_tokens.is_empty()
-            && self.dirty_batches.is_empty()
-            && self.dirty_schedules.is_empty()
-            && self.effects.is_empty()
-            && self.changes.is_empty())
-    }
-
-    fn take_changes(&mut self) -> Changes {
-        let mut changes = std::mem::take(&mut self.changes);
-        for id in std::mem::take(&mut self.dirty_runs) {
-            if let Some(run) = self.runs.get(&id) {
-                changes.runs_changed.push(run.row.clone());
-            }
-        }
-        self.take_tokens(&mut changes);
-        for uid in std::mem::take(&mut self.dirty_schedules) {
-            if let Some(row) = self.schedules.get(&uid).and_then(|s| s.row.clone()) {
-                changes.schedules.push(row);
-            }
-        }
-        changes
-    }
-
-    /// Where each changed event is stored: in its batch as long as that can tell all of it.
-    fn take_tokens(&mut self, changes: &mut Changes) {
-        let (tokens, batches) = (&mut self.tokens, &mut self.batches);
-        for key in std::mem::take(&mut self.dirty_tokens) {
-            let Some(token) = tokens.get_mut(&key) else { continue };
-            let row = &token.row;
-            let stored = std::mem::replace(&mut token.stored, true);
-            match token.batch {
-                Some(first) if batch::is_plain(row) => {
-                    if row.state == TokenState::Held
-                        && let Some(batch) = batches.get_mut(&(key.0, first))
-                    {
-                        batch.hold(key.1, row.delivered_us);
-                        self.dirty_batches.insert((key.0, first));
-                    }
-                }
-                Some(first) => {
-                    token.batch = None;
-                    changes.tokens_put.push(row.clone());
-                    if let Some(batch) = batches.get_mut(&(key.0, first)) {
-                        batch.leave(key.1);
-                        self.dirty_batches.insert((key.0, first));
-                    }
-                }
-                None if !stored && row.state == TokenState::Acquired && batch::is_plain(row) => {
-                    if !changes.batches_new.last_mut().is_some_and(|last| last.take_in(row)) {
-                        changes.batches_new.push(TokenBatch::of(key.0, key.1, row.acquired_us));
-                    }
-                    token.batch = changes.batches_new.last().map(|batch| batch.first);
-                }
-                None => changes.tokens_put.push(row.clone()),
-            }
-        }
-        batches.extend(changes.batches_new.iter().map(|batch| (batch.key(), batch.clone())));
-        for key in std::mem::take(&mut self.dirty_batches) {
-            match batches.get(&key) {
-                Some(batch) if batch.is_empty() => {
-                    batches.remove(&key);
-                    changes.batches_gone.push(key);
-                }
-                Some(batch) => changes.batches_changed.push(batch.clone()),
-                None => {}
-            }
-        }
+        !self.pending.is_empty()
     }
 
     /// An event is no longer in its batch.
     pub(super) fn leave_batch(&mut self, (run, index): (RunId, u32), first: u32) {
         if let Some(batch) = self.batches.get_mut(&(run, first)) {
             batch.leave(index);
-            self.dirty_batches.insert((run, first));
+            self.pending.batches.insert((run, first));
         }
     }
 
@@ -424,7 +335,7 @@ impl Shard {
                 MonoTimer::Token(run, index) => self.token_timer(run, index, now),
                 MonoTimer::Unblock(schedule) => self.unblock(schedule, now),
                 MonoTimer::Permit(policy) => {
-                    self.ready.insert(Some(policy));
+                    self.ledger.ready.insert(Some(policy));
                 }
             }
         }
@@ -432,7 +343,7 @@ impl Shard {
 
     /// Sets, moves or removes a token's monotonic timer.
     pub(super) fn arm(&mut self, key: (RunId, u32), at_us: Option<i64>) {
-        let Some(token) = self.tokens.get_mut(&key) else { return };
+        let Some(token) = self.ledger.tokens.get_mut(&key) else { return };
         if let Some(old) = token.timer_us.take() {
             self.mono_timers.remove(&(old, MonoTimer::Token(key.0, key.1)));
         }

@@ -1,6 +1,6 @@
 //! Control messages: policies, schedules, cancels, retries of the dead, pauses. They go before everything else.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 
@@ -8,8 +8,10 @@ use super::again::queued_again;
 use super::change::{HistoryRow, Outcome, ShardPause, ShardSchedule, TokenRow, TokenState};
 use super::control::{Control, Message};
 use super::exchange::{Context, Needs};
+use super::ledger::Phase;
 use super::live::{LiveRun, LiveToken};
 use super::shard::{Shard, WallTimer};
+use super::steps::Counted as _;
 use crate::model::{Counts, DAY_US, Now, Policy, Run, RunId, RunKind, RunState};
 
 impl Needs {
@@ -34,17 +36,17 @@ impl Shard {
     /// Carries out a message of the inbox; its row goes with the next commit. One that was taken in already is
     /// passed over.
     pub fn control(&mut self, message: Message, context: Context, now: Now) {
-        let known = self.messages.contains_key(&message.id);
+        let known = self.messages.contains(&message.id);
         if known || self.is_outdated(&message.control) {
             return;
         }
-        self.urgent = true;
+        self.pending.urgent = true;
         if matches!(&message.control, Control::ScheduleChanged { onward, .. } if !onward.is_empty()) {
             // Until it has been passed on.
-            self.messages.insert(message.id, u64::MAX);
+            self.messages.insert_for_later(message.id, ());
         } else {
-            self.messages.insert(message.id, self.pending_commit());
-            self.changes.inbox_done.push(message.id);
+            self.messages.insert(message.id, self.pending_commit(), ());
+            self.pending.changes.inbox_done.push(message.id);
         }
         self.keep_specs(context.specs.clone());
         match message.control {
@@ -64,7 +66,7 @@ impl Shard {
             Control::CancelRun { run, reason } => {
                 let untaken = context.runs.into_iter().find(|r| r.id == run && r.state.is_untaken());
                 // One that has been withdrawn since the read has no row any more.
-                let is_here = self.runs.contains_key(&run) || self.gone.contains_key(&run);
+                let is_here = self.ledger.runs.contains(&run) || self.gone.contains(&run);
                 match untaken.filter(|_| !is_here) {
                     // It may run elsewhere, where its schedule lives now.
                     Some(run) if self.is_withdrawn(&run) => self.record_withdrawn(run.id),
@@ -74,9 +76,9 @@ impl Shard {
             }
             Control::RetryDead { run, .. } => self.retry_dead(run, context, now),
             Control::PauseShard { pause } if message.id >= self.pause.order => {
+                // What was ready, or has become so meanwhile, is after a resume.
                 self.pause = ShardPause { order: message.id, pause };
-                self.changes.pause = Some(self.pause.clone());
-                self.ready.extend(self.buckets.keys().copied());
+                self.pending.changes.pause = Some(self.pause.clone());
             }
             Control::PauseShard { .. } => {}
             Control::UnderWay { deliveries } => self.under_way_elsewhere(deliveries, now),
@@ -87,11 +89,14 @@ impl Shard {
 
     /// Cancels what a run has not started; what is in flight stays until it is released.
     pub(super) fn cancel(&mut self, id: RunId, reason: String, now: Now) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
+        let Some(run) = self.ledger.runs.get_mut(&id) else { return };
         if run.cancelled {
             return;
         }
         run.cancelled = true;
+        if let Some(schedule) = self.schedules.get_mut(&run.row.schedule_uid) {
+            schedule.active.cancel(id);
+        }
         run.row.reason = if reason.is_empty() { "cancelled".to_owned() } else { reason };
         if run.row.state == RunState::Waiting {
             run.row.state = RunState::Running;
@@ -99,20 +104,15 @@ impl Shard {
         // A run that waits for its launch time or for another run has nothing left to wait for.
         run.launched = true;
         let message = run.row.reason.clone();
-        self.dirty_runs.insert(id);
-        self.urgent = true;
+        self.pending.runs.insert(id);
+        self.pending.urgent = true;
         self.close_unstarted(id, Outcome::Cancelled, &message, now);
-        let waiting: Vec<_> = self
-            .tokens
-            .range((id, 0)..=(id, u32::MAX))
-            .filter(|(_, t)| !t.in_flight())
-            .map(|(key, _)| *key)
-            .collect();
+        let waiting: Vec<_> =
+            self.ledger.tokens.of(id).filter(|(_, token)| !token.in_flight()).map(|(key, _)| key).collect();
         for key in waiting {
             self.finish(key, Outcome::Cancelled, message.clone(), now);
         }
-        let all = self.tokens.range((id, 0)..=(id, u32::MAX));
-        for key in queued_again(all) {
+        for key in queued_again(self.ledger.tokens.of(id)) {
             self.hold(key, now);
         }
         self.finish_if_done(id, now);
@@ -120,43 +120,39 @@ impl Shard {
 
     fn policy_changed(&mut self, policy: Policy, now: Now) {
         let uid = policy.uid;
-        let bucket = self.bucket(Some(uid), now);
+        let bucket = self.ledger.bucket(Some(uid), now);
         if bucket.policy.as_ref().is_some_and(|known| known.generation >= policy.generation) {
             return;
         }
         bucket.unknown = false;
         bucket.change(policy.clone(), now);
-        self.changes.policies.push(policy);
+        self.pending.changes.policies.push(policy);
         if let Some(deleted_us) = self.policies_ended.remove(&uid)
-            && let Some(bucket) = self.buckets.get_mut(&Some(uid))
+            && let Some(bucket) = self.ledger.buckets.get_mut(&Some(uid))
         {
             bucket.deleted = true;
-            self.changes.policies_deleted.push((uid, deleted_us));
+            self.pending.changes.policies_deleted.push((uid, deleted_us));
         }
-        self.ready.insert(Some(uid));
+        self.ledger.ready.insert(Some(uid));
         // What holds a token needs a place only as long as no limit bounds them.
-        for key in queued_again(self.tokens.iter().filter(|(_, token)| token.policy == Some(uid))) {
+        for key in queued_again(self.ledger.tokens_under(Some(uid))) {
             self.send_again_at(key, now.mono_us);
         }
         // A time to live may have become shorter or longer, and a suspect token may be reclaimed from now on.
-        let held: Vec<_> = self
-            .tokens
-            .iter()
-            .filter(|(_, t)| t.policy == Some(uid) && t.row.state == TokenState::Held)
-            .map(|(key, _)| *key)
-            .collect();
-        for key in held {
+        let held =
+            self.ledger.tokens_under(Some(uid)).filter(|(_, token)| token.row.state == TokenState::Held);
+        for key in held.map(|(key, _)| key).collect::<Vec<_>>() {
             self.arm_silence(key, now);
         }
     }
 
     /// It is kept for a day, for runs that were made before and come late. A change may come late as well.
     fn policy_deleted(&mut self, uid: Uuid, now: Now) {
-        match self.buckets.get_mut(&Some(uid)).filter(|bucket| bucket.policy.is_some()) {
+        match self.ledger.buckets.get_mut(&Some(uid)).filter(|bucket| bucket.policy.is_some()) {
             Some(bucket) if bucket.deleted => return,
             Some(bucket) => {
                 bucket.deleted = true;
-                self.changes.policies_deleted.push((uid, now.wall_us));
+                self.pending.changes.policies_deleted.push((uid, now.wall_us));
             }
             None => {
                 self.policies_ended.entry(uid).or_insert(now.wall_us);
@@ -174,7 +170,7 @@ impl Shard {
             if (old.knows(row.generation) || old.replaced_us(row.generation).is_some())
                 && let Some(cursor) = row.cursor.take()
             {
-                self.dirty_schedules.insert(uid);
+                self.pending.schedules.insert(uid);
                 old.cursor = Some(cursor);
             }
             if old.knows(row.generation) {
@@ -182,7 +178,7 @@ impl Shard {
             }
             if let Some(replaced_us) = old.replaced_us(row.generation) {
                 old.earlier.push((row.generation, row.changed_us));
-                self.dirty_schedules.insert(uid);
+                self.pending.schedules.insert(uid);
                 row.launches_us.retain(|launch_us| *launch_us <= replaced_us);
                 self.put_right_upcoming(&row, replaced_us, now);
                 self.make_missing(&row, template, read, now);
@@ -197,11 +193,11 @@ impl Shard {
             self.unblock_now(uid);
         }
         self.forget_later(&row);
-        self.dirty_schedules.insert(uid);
+        self.pending.schedules.insert(uid);
         self.put_right_upcoming(&row, i64::MAX, now);
         self.make_missing(&row, template, read, now);
         if deleted {
-            let rest: Vec<_> = self.runs.of(uid).map(|r| r.row.id).collect();
+            let rest: Vec<_> = self.ledger.runs.of(uid).map(|r| r.row.id).collect();
             for id in rest {
                 self.cancel(id, super::dispatch::DELETED.to_owned(), now);
             }
@@ -221,25 +217,26 @@ impl Shard {
     /// Makes the runs of a generation's launch times that no emitter has handed over, and takes in those that the owner
     /// has not read yet: after the next change they would look stale.
     fn make_missing(&mut self, row: &ShardSchedule, template: &Template, read: &[Run], now: Now) {
-        let known = self.known(read);
+        let read: BTreeMap<RunId, &Run> = read.iter().counted().map(|run| (run.id, run)).collect();
         for launch_us in row.launches_us.iter().copied() {
             let id = RunId::derive(row.uid, launch_us);
             if self.has_been(id) {
                 continue;
             }
-            if known.contains(&id) {
+            // Its row exists, and goes on existing once the pending changes are durable.
+            let known = read.get(&id).filter(|_| self.gone.get(&id).is_none_or(|withdrawn| !withdrawn));
+            if let Some(&run) = known {
                 // One that a later generation's emitter handed over is that generation's.
-                let unread = |r: &&Run| r.id == id && r.state.is_untaken() && r.generation <= row.generation;
-                if let Some(mut run) = read.iter().find(unread).cloned() {
-                    (run.generation, run.events, run.priority) = (row.generation, row.events, row.priority);
-                    self.adopt_run(run, now);
+                if run.state.is_untaken() && run.generation <= row.generation {
+                    let (generation, events, priority) = (row.generation, row.events, row.priority);
+                    self.adopt_run(Run { generation, events, priority, ..run.clone() }, now);
                 }
                 continue;
             }
             let run = template.run(self.number, row, launch_us, now);
-            self.changes.runs_withdrawn.retain(|r| *r != id);
+            self.pending.withdrawn.remove(&id);
             self.gone.remove(&id);
-            self.changes.runs_new.push(run.clone());
+            self.pending.made.insert(id, run.clone());
             self.adopt_run(run, now);
         }
     }
@@ -247,6 +244,7 @@ impl Shard {
     /// Runs that had been emitted for after the change: changed, or withdrawn.
     fn put_right_upcoming(&mut self, row: &ShardSchedule, until_us: i64, now: Now) {
         let upcoming: Vec<RunId> = self
+            .ledger
             .runs
             .of(row.uid)
             .filter(|r| r.row.kind == RunKind::Scheduled)
@@ -267,45 +265,38 @@ impl Shard {
         }
     }
 
-    /// The runs whose rows exist, and go on existing once the pending changes are durable.
-    fn known(&self, read: &[Run]) -> BTreeSet<RunId> {
-        let withdrawn = |id: &RunId| self.gone.get(id).is_some_and(|(_, withdrawn)| *withdrawn);
-        read.iter().map(|r| r.id).filter(|id| !withdrawn(id)).collect()
-    }
-
     /// Whether a run is here, or was and has ended, whatever a read shows that began before.
     fn has_been(&self, id: RunId) -> bool {
-        self.runs.contains_key(&id) || self.gone.get(&id).is_some_and(|(_, withdrawn)| !withdrawn)
+        self.ledger.runs.contains(&id) || self.gone.get(&id).is_some_and(|withdrawn| !withdrawn)
     }
 
     /// Whether the context of a message may show its run as it was before what is pending or was being committed. The
     /// message stays in the inbox for the next read.
     fn is_outdated(&self, control: &Control) -> bool {
         match control {
-            Control::RetryDead { run, .. } => self.gone.contains_key(run) || self.revived.contains_key(run),
+            Control::RetryDead { run, .. } => self.gone.contains(run) || self.revived.contains(run),
             _ => false,
         }
     }
 
     /// The row of a run that has not started goes.
     pub(super) fn record_withdrawn(&mut self, id: RunId) {
-        self.dirty_runs.remove(&id);
-        self.changes.runs_new.retain(|r| r.id != id);
-        self.changes.runs_withdrawn.push(id);
-        self.gone.insert(id, (self.pending_commit(), true));
-        self.urgent = true;
+        self.pending.runs.remove(&id);
+        self.pending.made.remove(&id);
+        self.pending.withdrawn.insert(id);
+        self.gone.insert(id, self.pending_commit(), true);
+        self.pending.urgent = true;
     }
 
     /// Takes a run that has not started out of memory, as if it had not been emitted.
     fn withdraw(&mut self, id: RunId, now: Now) -> Option<LiveRun> {
         self.leave_lane(id);
-        let run = self.runs.remove(&id)?;
+        let run = self.leave_run(id)?;
         for early_us in [0, self.options.early_us] {
             self.wall_timers.remove(&(run.row.launch_us - early_us, WallTimer::Launch(id)));
         }
-        self.leave_bucket(run.row.policy_uid);
         if let Some(schedule) = self.schedules.get_mut(&run.row.schedule_uid) {
-            schedule.active.remove(&id);
+            schedule.active.remove(id);
             if schedule.buffered == Some(id) {
                 schedule.buffered = None;
             }
@@ -347,27 +338,27 @@ impl Shard {
         let shard = onward[0];
         let onward = onward[1..].to_vec();
         let control = Control::ScheduleChanged { schedule: row, namespace, schedule_id, policy_uid, onward };
-        let after = self.durable_after().unwrap_or(self.commits());
+        let after = self.own_durable_after().unwrap_or(self.commits());
         // The same id every time, so that a second try changes nothing.
-        self.moves.push(Move { after, shard, message: Message { id, control } });
+        self.moves.push_back(Move { after, shard, message: Message { id, control } });
     }
 
     /// Passes on the schedules that are durably given up.
     pub(super) fn hand_over(&mut self) {
         let durable = self.commits();
-        for Move { shard, mut message, .. } in self.moves.extract_if(.., |m| m.after <= durable) {
+        while let Some(Move { shard, mut message, .. }) = self.moves.pop_front_if(|m| m.after <= durable) {
             if let Control::ScheduleChanged { schedule, .. } = &mut message.control
                 && let Some(here) = self.schedules.get_mut(&schedule.uid).and_then(|s| s.row.as_mut())
                 && here.home.is_some()
                 && let Some(cursor) = here.cursor.take()
             {
                 schedule.cursor = Some(cursor);
-                self.dirty_schedules.insert(schedule.uid);
+                self.pending.schedules.insert(schedule.uid);
             }
-            self.changes.inbox_done.push(message.id);
-            self.messages.insert(message.id, durable + 1);
-            self.changes.forwards.push((shard, message));
-            self.urgent = true;
+            self.pending.changes.inbox_done.push(message.id);
+            self.messages.insert(message.id, self.pending_commit(), ());
+            self.pending.changes.forwards.push((shard, message));
+            self.pending.urgent = true;
         }
     }
 
@@ -377,10 +368,10 @@ impl Shard {
         let Some(row) = self.schedules.get_mut(&uid).and_then(|s| s.row.as_mut()) else { return };
         if let Some(home) = row.home {
             let control = Control::CursorLeft { schedule_uid: uid, cursor };
-            self.changes.forwards.push((home, Message { id, control }));
+            self.pending.changes.forwards.push((home, Message { id, control }));
         } else {
             row.cursor = Some(cursor);
-            self.dirty_schedules.insert(uid);
+            self.pending.schedules.insert(uid);
         }
     }
 
@@ -388,51 +379,42 @@ impl Shard {
         if context.dead.is_empty() {
             return;
         }
-        if !self.runs.contains_key(&id) {
+        if !self.ledger.runs.contains(&id) {
             let Some(mut row) = context.runs.into_iter().find(|r| r.id == id) else { return };
             let Some(spec) = self.specs.get(&(row.schedule_uid, row.generation)).cloned() else { return };
             row.state = RunState::Running;
             row.finished_us = None;
             row.reason.clear();
-            self.bucket(row.policy_uid, now).runs += 1;
-            self.schedules.entry(row.schedule_uid).or_default().active.insert(id);
             let mut run = LiveRun::new(row, spec);
             run.launched = true;
-            self.runs.insert(run);
+            self.schedules.entry(run.row.schedule_uid).or_default().active.insert(id, run.cancelled);
+            self.ledger.run_enters(run, now);
         }
         for dead in context.dead {
             self.revive(dead, now);
         }
-        self.revived.insert(id, self.pending_commit());
-        self.dirty_runs.insert(id);
+        self.revived.insert(id, self.pending_commit(), ());
+        self.pending.runs.insert(id);
     }
 
     fn revive(&mut self, dead: HistoryRow, now: Now) {
         let key = (dead.run, dead.index);
-        if dead.outcome != Outcome::Dead || self.tokens.contains_key(&key) {
+        if dead.outcome != Outcome::Dead || self.ledger.tokens.contains(&key) {
             return;
         }
-        let Some(run) = self.runs.get_mut(&dead.run) else { return };
-        run.outstanding += 1;
-        run.retrying += 1;
+        let Some(run) = self.ledger.runs.get_mut(&dead.run) else { return };
         run.row.counts = Counts { dead: run.row.counts.dead.saturating_sub(1), ..run.row.counts };
         let policy = run.row.policy_uid;
         let row = TokenRow {
-            run: dead.run,
-            index: dead.index,
             state: TokenState::Waiting,
             attempt: dead.attempt,
-            failures: 0,
-            checks: 0,
             due_us: now.wall_us,
-            acquired_us: dead.acquired_us.unwrap_or(now.wall_us),
-            delivered_us: None,
-            heartbeat_ttl_ms: None,
             message: dead.message,
+            ..TokenRow::acquired(key, dead.acquired_us.unwrap_or(now.wall_us))
         };
-        self.changes.history_gone.push(key);
-        self.tokens.insert(key, LiveToken::new(row, policy, now.mono_us));
-        self.dirty_tokens.insert(key);
+        self.pending.changes.history_gone.push(key);
+        self.ledger.enter(key, LiveToken::new(row, policy, Phase::Waiting, now.mono_us));
+        self.pending.tokens.insert(key);
         self.wall_timers.insert((now.wall_us, WallTimer::Retry(key.0, key.1)));
     }
 }

@@ -16,7 +16,7 @@ const AGAIN_MAX_US: i64 = 30 * SECOND_US;
 impl Shard {
     /// A delivery has not left. Its token is free, unless an earlier delivery may have arrived.
     pub(super) fn not_sent(&mut self, key: (RunId, u32), message: String, wait_ms: Option<i64>, now: Now) {
-        let Some(token) = self.tokens.get_mut(&key) else { return };
+        let Some(token) = self.ledger.tokens.get_mut(&key) else { return };
         let (times, since_us) = token.unsent.unwrap_or((0, now.mono_us));
         let unsent = Some((times.saturating_add(1), since_us));
         token.unsent = unsent;
@@ -28,13 +28,13 @@ impl Shard {
         }
         let again_us = self.backoff_us(key.0, times.saturating_add(1)).min(AGAIN_MAX_US);
         let wait_us = again_us.max(wait_ms.unwrap_or(0).saturating_mul(1000));
-        let Some(run) = self.runs.get(&key.0) else { return };
+        let Some(run) = self.ledger.runs.get(&key.0) else { return };
         let is_late = is_new && run.window_end_us().is_some_and(|end_us| end_us <= now.wall_us);
         let is_cancelled = run.cancelled;
         if is_doubtful {
-            if let Some(token) = self.tokens.get_mut(&key) {
+            if let Some(token) = self.ledger.tokens.get_mut(&key) {
                 token.row.message = message;
-                self.dirty_tokens.insert(key);
+                self.pending.tokens.insert(key);
             }
             if is_cancelled || is_hopeless {
                 self.hold(key, now);
@@ -50,7 +50,7 @@ impl Shard {
             self.finish(key, Outcome::Dead, message, now);
         } else {
             self.wait(key, now.wall_us.saturating_add(wait_us), message);
-            if let Some(token) = self.tokens.get_mut(&key) {
+            if let Some(token) = self.ledger.tokens.get_mut(&key) {
                 token.unsent = unsent;
             }
             self.sync_lane(key.0, now);

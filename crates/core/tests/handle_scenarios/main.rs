@@ -4,7 +4,6 @@
 
 mod batches;
 mod change;
-mod crowd;
 mod early;
 mod explain;
 mod fuzz;

@@ -177,3 +177,22 @@ fn what_stayed_behind_is_paused_resumed_and_cancelled_with_its_schedule() {
     assert_eq!(world.row(id).state, RunState::Cancelled);
     assert_eq!(world.row(id).counts, Counts { succeeded: 2, cancelled: 3, ..Counts::default() });
 }
+
+#[test]
+fn schedules_that_move_at_once_go_with_one_commit() {
+    let mut world = World::new();
+    let specs: Vec<_> = (10..15).map(|number| spec(number, None)).collect();
+    for s in &specs {
+        world.emit(run(s, at(1), 2), s);
+    }
+    world.shard.begin_read();
+    for s in &specs {
+        let (new, row) = next(s, world.now, &[1]);
+        let message = world.post(moved(&new, row));
+        let context = world.store.context(&Needs::of(&message.control));
+        world.shard.control(message, context, world.now);
+    }
+    let before = world.shard.commits();
+    world.settle();
+    assert_eq!((world.forwards.len(), world.shard.commits() - before), (5, 2));
+}

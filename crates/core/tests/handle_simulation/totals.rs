@@ -29,7 +29,8 @@ states! {
     Moved, LongWay, Forwarded, Withdrawn, Revived, CancelledByHand, Deleted, Buffered, LimitBelowHeld, OutOfOrder,
     // Masters and emitters.
     MasterDied, Swept, ToldByAnother, ClockJump, EmitterFrozen, EmitterDied, TaskRedone, EmittedTwice, EmittedStale, DoubtSettled,
-    WindowScannedAfterChange, ScannedAfterPause, PostedTwice, TaskLost, PutOff, AnnouncedByAnother, PageLeft, CheckpointTaken, RoundFailed, Missed,
+    WindowScannedAfterChange, ScannedAfterPause, PostedTwice, TaskLost, PutOff,
+    AnnouncedByAnother, PageLeft, CheckpointTaken, RoundFailed, Missed,
     // Holes that are known: see README's known gaps.
     HoleChangedBeforeScan,
 }

@@ -7,9 +7,10 @@ pub(crate) const BUGS: &[Planted] = &[
         name: "FreedTwice",
         breaks: "A freed token is counted as two.",
         edits: &[edit(
-            "handle/finish.rs",
-            "«bucket.held -= 1;» if token.suspect",
-            "bucket.held -= 1 + u32::from(bucket.held > 1);",
+            "handle/ledger/counts.rs",
+            "self.held -= u32::from(phase.in_flight());",
+            "let freed = u32::from(phase.in_flight());
+            self.held -= freed + u32::from(freed > 0 && self.held > 1);",
         )],
     },
     Planted {
@@ -27,10 +28,11 @@ pub(crate) const BUGS: &[Planted] = &[
         edits: &[edit(
             "handle/settle.rs",
             "let suspect_us = «token.sign_us.saturating_add(ttl_ms.saturating_mul(1000))»;",
-            "if let Some(delivered_us) = token.row.delivered_us {
-                token.sign_us = now.mono_us - (now.wall_us - delivered_us);
-            }
-            token.sign_us.saturating_add(ttl_ms.saturating_mul(1000))",
+            "{
+                let delivered_us = token.row.delivered_us;
+                let sign_us = delivered_us.map_or(token.sign_us, |us| now.mono_us - (now.wall_us - us));
+                sign_us.saturating_add(ttl_ms.saturating_mul(1000))
+            }",
         )],
     },
     Planted {
@@ -57,7 +59,11 @@ pub(crate) const BUGS: &[Planted] = &[
     Planted {
         name: "RefusalEndsDoubt",
         breaks: "A refusal frees the token though an earlier delivery is unclear.",
-        edits: &[edit("handle/settle.rs", "self.tokens.get(&key).is_some_and(|t| t.doubtful)", "false")],
+        edits: &[edit(
+            "handle/settle.rs",
+            "self.ledger.tokens.get(&key).is_some_and(|t| t.doubtful)",
+            "false",
+        )],
     },
     Planted {
         name: "AttemptNotRaised",
@@ -101,12 +107,12 @@ pub(crate) const BUGS: &[Planted] = &[
     Planted {
         name: "MessageTwice",
         breaks: "A message that was taken in is taken in again.",
-        edits: &[edit("handle/steer.rs", "let known = «self.messages.contains_key(&message.id)»;", "false")],
+        edits: &[edit("handle/steer.rs", "let known = «self.messages.contains(&message.id)»;", "false")],
     },
     Planted {
         name: "GoneForgotten",
         breaks: "Runs that have ended meanwhile are adopted from a read that began before.",
-        edits: &[edit("handle/shard.rs", "self.gone.contains_key(&run.id)", "false")],
+        edits: &[edit("handle/shard.rs", "self.gone.contains(&run.id)", "false")],
     },
     Planted {
         name: "PauseIgnored",
@@ -143,13 +149,17 @@ pub(crate) const BUGS: &[Planted] = &[
     Planted {
         name: "BatchKept",
         breaks: "An event that gets a row of its own stays in its batch.",
-        edits: &[edit("handle/shard.rs", "«batches.get_mut(&(key.0, first))» { batch.leave(key.1);", "None")],
+        edits: &[edit(
+            "handle/pending.rs",
+            "«batches.get_mut(&(key.0, first))» { batch.leave(key.1);",
+            "None",
+        )],
     },
     Planted {
         name: "BatchHoldForgotten",
         breaks: "That a consumer has an event is not written into its batch.",
         edits: &[edit(
-            "handle/shard.rs",
+            "handle/pending.rs",
             "«batches.get_mut(&(key.0, first))» { batch.hold(key.1, row.delivered_us);",
             "None",
         )],
@@ -157,13 +167,21 @@ pub(crate) const BUGS: &[Planted] = &[
     Planted {
         name: "PlaceKept",
         breaks: "An unclear event keeps its place while it waits to be sent again, and for good.",
-        edits: &[edit(
-            "handle/settle.rs",
-            "«self.give_place_back(key);» match sent",
-            "if !matches!(sent, Sent::Unclear { .. }) {
-                self.give_place_back(key);
-            }",
-        )],
+        edits: &[
+            edit(
+                "handle/settle.rs",
+                "«self.ledger.turn(key, Phase::Acquired);» match sent",
+                "if !matches!(sent, Sent::Unclear { .. }) {
+                    self.ledger.turn(key, Phase::Acquired);
+                }",
+            ),
+            edit(
+                "handle/ledger.rs",
+                "run.counts.enter(phase); if let Some(bucket) = self.buckets.get_mut(&token.policy) {
+                    bucket.counts.leave(«before», &run.sharer);",
+                "if matches!(phase, Phase::Again { .. }) { Phase::Acquired } else { before }",
+            ),
+        ],
     },
     Planted {
         name: "RecordedReleaseDropped",

@@ -366,20 +366,12 @@ pub(crate) async fn notices_wait_in_their_order_until_they_are_delivered(place: 
         id: message_id(a.uid, generation),
         control: Control::CursorLeft { schedule_uid: a.uid, cursor: String::new() },
     };
-    let paused = Told {
-        schedule_uid: a.uid,
-        generation: 1,
-        message: Some(message(1)),
-        taken_back: None,
-        skipped: vec![skip(NOON_US + 10), skip(NOON_US + 20)],
+    let told = |generation, taken_back, skipped| {
+        let message = Some(message(generation));
+        Told { schedule_uid: a.uid, generation, message, taken_back, skipped }
     };
-    let resumed = Told {
-        schedule_uid: a.uid,
-        generation: 2,
-        message: Some(message(2)),
-        taken_back: Some((NOON_US + 10, NOON_US + 99)),
-        skipped: vec![],
-    };
+    let paused = told(1, None, vec![skip(NOON_US + 10), skip(NOON_US + 20)]);
+    let resumed = told(2, Some((NOON_US + 10, NOON_US + 99)), vec![]);
     assert_eq!(store.tell(3, &[paused.clone(), resumed]).await.unwrap(), 2);
     let skipped = async || store.list_skipped(a.uid, None, 9).await.unwrap();
     assert_eq!(skipped().await, [skip(NOON_US + 10)]);
