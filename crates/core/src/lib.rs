@@ -4,8 +4,10 @@
 //! - [`plan`]: when a schedule fires; its children and launch classes; where it lives; what a change tells the queue shards.
 //! - [`emit`]: which windows are opened, which launch expressions they can fire, what becomes of each launch.
 //! - [`handle`]: the state machine of a queue shard: buckets, tokens, order, retries.
+//! - [`own`]: which shards a process owns, for how long, and what their owners do next.
 
 pub mod emit;
 pub mod handle;
 pub mod model;
+pub mod own;
 pub mod plan;

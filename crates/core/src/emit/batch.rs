@@ -11,7 +11,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::ScannedChild;
-use crate::model::{Counts, MINUTE_US, Run, RunId, RunKind, RunState, SECOND_US, SkipReason, Skipped};
+use crate::model::{MINUTE_US, Run, RunId, RunKind, RunState, SECOND_US, SkipReason, Skipped};
 
 /// So many rows are handed over at once: on SQLite, everybody's commits wait for them.
 const ROWS_MAX: usize = 250;
@@ -116,14 +116,8 @@ impl Batch {
             priority: schedule.priority,
             kind: RunKind::Scheduled,
             state: RunState::Emitted,
-            reason: String::new(),
-            cursor: 0,
-            counts: Counts::default(),
-            cursor_in: None,
-            cursor_out: None,
             emitted_us: now_us,
-            started_us: None,
-            finished_us: None,
+            ..Run::default()
         });
     }
 

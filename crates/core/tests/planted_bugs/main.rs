@@ -22,13 +22,14 @@ mod copy;
 mod edit;
 mod emit;
 mod handle;
+mod own;
 mod plan;
 
 use edit::Planted;
 
 /// The bugs of all modules.
 fn all() -> Vec<Planted> {
-    [plan::BUGS, emit::BUGS, handle::BUGS].concat()
+    [plan::BUGS, emit::BUGS, handle::BUGS, own::BUGS].concat()
 }
 
 #[test]
