@@ -35,7 +35,6 @@ pub(crate) const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "services/console: requests",
         "the console's state holds what its parts keep, which they find in it",
     ),
-    ("circle", "services/event-emitter", "a scan and its batches know each other"),
     ("circle", "services/event-handler", "answers by key ask the service that they are a part of"),
     ("circle", "tests/harness", "a service is handed to what releases its events"),
 ];

@@ -1,16 +1,30 @@
-//! Which launch expressions a scan window can fire, which slots of them to read, and when each child fires.
+//! Which windows are opened, which launch expressions they can fire, which slots of them to read, when each child fires,
+//! and what becomes of each launch.
 //!
 //! In: a [`Window`] and the registry of (zone, launch expression) pairs that have children. Out: [`Task`]s, and for
 //! each child that a task reads, its launch times in the window.
 //! Invariants: cutting time into windows in any way gives the same launch times as the plan; away from clock
 //! changes what a task reads is what fires, but for an ANDed day-of-week and a schedule's start and end; at a
 //! clock change the child's own rule has the last word.
-//! Not here: leases, checkpoints, reading (the emitter and the stores), catch-up.
+//! Not here: reading and writing (the emitter and the stores).
 
+mod batch;
+mod claim;
+mod judge;
 mod local;
+mod options;
+mod scan;
+mod windows;
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+
+pub use self::batch::Handed;
+pub use self::claim::{Checkpoint, ClaimedTask, Lease, ScanPage, ScannedChild, backoff, is_given_back};
+pub use self::judge::{Fate, Judge};
+pub use self::options::Options;
+pub use self::scan::{Scan, Step, Unreadable};
+pub use self::windows::{next_round_us, to_open};
 
 use self::local::{Minutes, local_keys};
 use crate::model::SECOND_US;

@@ -1,8 +1,8 @@
 //! Every decision of Tollgate, and no IO: no tokio, no SQL, no clock, no ambient randomness.
 //!
 //! - [`model`]: the words as types.
-//! - [`plan`]: when a schedule fires; its children and launch classes.
-//! - [`emit`]: which launch expressions a window can fire, and when each child does.
+//! - [`plan`]: when a schedule fires; its children and launch classes; where it lives; what a change tells the queue shards.
+//! - [`emit`]: which windows are opened, which launch expressions they can fire, what becomes of each launch.
 //! - [`handle`]: the state machine of a queue shard: buckets, tokens, order, retries.
 //! - [`own`]: which shards a process owns, for how long, and what their owners do next.
 

@@ -1,4 +1,5 @@
-//! When a schedule fires: expressions, zones, children and launch classes.
+//! When a schedule fires: expressions, zones, children and launch classes; where it lives; what a change of it tells the queue
+//! shards.
 //!
 //! In: a [`Timing`]. Out: a [`Plan`], which lists fires in any span and the children by which a scan finds the
 //! schedule. Invariants: fires depend on the timing alone, not on when it was made or read; they are a set,
@@ -6,13 +7,16 @@
 //! silent about clock changes. Not here: windows and what a scan reads ([`crate::emit`]), pauses, catch-up.
 
 mod calendar;
+mod change;
 mod child;
 mod expression;
 mod field;
 mod fires;
 mod launch;
 mod notice;
+mod placement;
 mod sources;
+pub mod telling;
 mod written;
 mod zone;
 
@@ -21,9 +25,11 @@ use std::collections::BTreeSet;
 use chrono::DateTime;
 use sha2::{Digest as _, Sha256};
 
+pub use self::change::Change;
 pub use self::child::{Child, CorruptChild};
 pub use self::launch::LaunchClass;
 pub use self::notice::{Notice, message_id, message_ids};
+pub use self::placement::{home, shard_of, shards_to_tell};
 pub use self::sources::Fires;
 pub use self::written::{Dates, Shape, Weekday, Written};
 

@@ -1,9 +1,9 @@
 //! Windows, scan tasks and the launch index: what the Event Emitter reads and writes.
 
 use async_trait::async_trait;
+pub use tollgate_core::emit::{Checkpoint, ClaimedTask, ScanPage, ScannedChild};
 use tollgate_core::emit::{Task, Window};
-use tollgate_core::model::{Run, Schedule, Skipped};
-use tollgate_core::plan::Child;
+use tollgate_core::model::{Run, Skipped};
 use uuid::Uuid;
 
 use crate::{CorruptRow, StoreError};
@@ -36,46 +36,6 @@ pub struct WindowRow {
     pub runs: u32,
 }
 
-/// The (slot, schedule, ordinal) of a child that has been read, to go on after.
-pub type Checkpoint = (i32, Uuid, u32);
-
-/// A scan task that an emitter has claimed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimedTask {
-    /// The window.
-    pub window: Window,
-    /// What to read.
-    pub task: Task,
-    /// The last child that has been emitted.
-    pub checkpoint: Option<Checkpoint>,
-    /// Whether it was claimed before: what it holds may have been judged and handed over.
-    pub again: bool,
-}
-
-/// A child that may fire, with the schedule that it belongs to.
-#[derive(Clone, Debug)]
-pub struct ScannedChild {
-    /// Its ordinal in the schedule.
-    pub ordinal: u32,
-    /// The index entry.
-    pub child: Child,
-    /// Its schedule as it is now. (Payload and target may be left empty: emission needs neither.)
-    pub schedule: Schedule,
-    /// The queue shard that owns the schedule's runs.
-    pub shard: u16,
-}
-
-/// What a scan read of one task.
-#[derive(Clone, Debug)]
-pub struct ScanPage {
-    /// In the order (slot, schedule, ordinal); fewer than were asked for where rows are corrupt.
-    pub children: Vec<ScannedChild>,
-    /// The last row that was read, corrupt or not, to go on after; none where nothing follows.
-    pub next: Option<Checkpoint>,
-    /// How many rows could not be read. Each has been named in the log.
-    pub corrupt: u32,
-}
-
 /// The emitter's part of a store.
 #[async_trait]
 pub trait EmitStore: Send + Sync {
@@ -90,8 +50,7 @@ pub trait EmitStore: Send + Sync {
     /// The zones that have children.
     async fn zones(&self) -> Result<Vec<String>, StoreError>;
     /// Makes a window known before it has tasks: from then on [`Frontier::opened_until_us`] includes it, and it is
-    /// incomplete. Nothing changes if it is known already, or if any known window ends after its start. Returns whether
-    /// it was new.
+    /// incomplete. Nothing changes if it does not follow the newest known one. Returns whether it was new.
     ///
     /// The registry must be read after this, and the tasks made of it be given to [`Self::open_window`]. A schedule
     /// that is written meanwhile is then in the registry, or its writer, who asks for the frontier after the commit,

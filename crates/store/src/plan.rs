@@ -3,7 +3,8 @@
 use async_trait::async_trait;
 use serde_json::Value;
 use tollgate_core::handle::control::Message;
-use tollgate_core::model::{Policy, Schedule, Skipped};
+use tollgate_core::model::{Policy, Schedule};
+pub use tollgate_core::plan::telling::Told;
 use tollgate_core::plan::{Child, Notice};
 use uuid::Uuid;
 
@@ -137,19 +138,6 @@ pub struct OutboxPage {
     pub next: Option<(i64, Uuid)>,
 }
 
-/// A notice that has been delivered, and what follows from it for the recorded skips.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delivered {
-    /// The schedule.
-    pub schedule_uid: Uuid,
-    /// Of the notice.
-    pub generation: i64,
-    /// The span (after, until] in microseconds in which skips of a pause no longer hold.
-    pub taken_back: Option<(i64, i64)>,
-    /// Triggers that the pause leaves out.
-    pub skipped: Vec<Skipped>,
-}
-
 /// The plan's part of a store.
 #[async_trait]
 pub trait PlanStore: Send + Sync {
@@ -210,7 +198,8 @@ pub trait PlanStore: Send + Sync {
     ) -> Result<OutboxPage, StoreError>;
     /// Notices that wait of earlier generations of these (schedule, generation), in this order.
     async fn outbox_before(&self, told: &[(Uuid, i64)]) -> Result<Vec<Notice>, StoreError>;
-    /// Takes delivered notices out of the outbox and, of those that were still in it, carries out in their order what they
-    /// mean for the recorded skips. Returns how many skips those brought.
-    async fn outbox_delivered(&self, delivered: &[Delivered]) -> Result<u64, StoreError>;
+    /// Takes notices out of the outbox and, of those that were still in it, puts the messages into a shard's inbox, and
+    /// carries out in their order what they mean for the recorded skips: one transaction, so that of two who tell the same,
+    /// one does. Returns how many skips that brought.
+    async fn tell(&self, shard: u16, told: &[Told]) -> Result<u64, StoreError>;
 }

@@ -1,7 +1,7 @@
-//! Decides when an emitter has its next round.
+//! Has the rounds of an emitter, one after the other.
 //!
 //! In: how the round before ended. Out: rounds, and one log line when the store fails and one when it answers again.
-//! Not here: what a round does.
+//! Not here: what a round does, when the next one is due ([`tollgate_core::emit`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,16 +9,10 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tollgate_clock::State;
-use tollgate_core::model::SECOND_US;
+use tollgate_core::emit;
 
-use crate::{Emitter, RoundReport};
+use crate::Emitter;
 
-/// The wait after the first failure; it doubles.
-const BACKOFF_MIN: Duration = Duration::from_millis(200);
-/// The longest wait after a failure.
-const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// How soon windows are looked at again that others have not completed.
-const INCOMPLETE_US: i64 = 2 * SECOND_US;
 /// The clock is read so often while an emitter waits: the wall clock may jump, and the machine may sleep.
 const NAP: Duration = Duration::from_secs(1);
 
@@ -38,26 +32,22 @@ impl Emitter {
                     if backoff.take().is_some() {
                         tracing::info!(lag_us = report.lag_us, "the emitter works again");
                     }
-                    self.wait(self.next_round_us(&report), &stop).await;
+                    let now_us = self.clock.wall_us();
+                    let (opened_until_us, incomplete) = (report.opened_until_us, report.windows_incomplete);
+                    let next_us = emit::next_round_us(opened_until_us, incomplete, now_us, &self.options);
+                    self.wait(next_us, &stop).await;
                 }
                 Err(error) => {
                     self.stats.failures.fetch_add(1, Ordering::Relaxed);
                     if backoff.is_none() {
                         tracing::warn!(%error, "the emitter fails and tries again");
                     }
-                    let pause = backoff.map_or(BACKOFF_MIN, |before| (before * 2).min(BACKOFF_MAX));
+                    let pause = emit::backoff(backoff);
                     backoff = Some(pause);
                     nap(pause, &stop).await;
                 }
             }
         }
-    }
-
-    fn next_round_us(&self, report: &RoundReport) -> i64 {
-        let now_us = self.clock.wall_us();
-        // One microsecond after the moment up to which the windows suffice.
-        let open_us = report.opened_until_us.map_or(now_us, |until| until - self.options.ahead_us() + 1);
-        if report.windows_incomplete > 0 { open_us.min(now_us + INCOMPLETE_US) } else { open_us }
     }
 
     async fn wait(&self, until_us: i64, stop: &CancellationToken) {

@@ -6,23 +6,20 @@
 //!
 //! In: the launch index. Out: runs, recorded skips, windows. Invariants: every launch of a window makes one run or one
 //! recorded skip, however many emitters scan and whenever one of them dies; emission never writes schedules or children.
-//! Not here: firing (the Event Handler), corrections of what has been emitted (the Schedule Master).
+//! Not here: what it decides ([`tollgate_core::emit`]), firing (the Event Handler), corrections of what has been emitted
+//! (the Schedule Master).
 
-mod batch;
 mod drive;
-mod judge;
 mod open;
 mod scan;
 mod service;
 mod stats;
-mod windows;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use tokio_util::sync::CancellationToken;
 use tollgate_clock::Clock;
-use tollgate_core::model::SECOND_US;
 use tollgate_service::wake::Wake;
 use tollgate_store::StoreError;
 use tollgate_store::emit::{EmitStore, Frontier, WindowRow};
@@ -31,54 +28,7 @@ use uuid::Uuid;
 
 pub use service::EmitterService;
 pub use stats::EmitterStats;
-
-/// Tuning of an emitter. All emitters of an installation should agree in the lengths of windows; nothing is lost if
-/// they do not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// How long a window is, in seconds.
-    pub window_s: i64,
-    /// How far ahead of now windows are opened, in seconds.
-    pub ahead_s: i64,
-    /// How many children of a scan task are read at once.
-    pub page: u32,
-    /// How many scan tasks are claimed at once.
-    pub claim: u32,
-    /// How long other emitters leave a claimed task alone, in seconds. It only saves double work.
-    pub lease_s: i64,
-    /// A launch that is older than this when it is emitted has been missed, in seconds.
-    pub late_after_s: i64,
-    /// How long a window may be while an outage is caught up, in seconds.
-    pub catch_up_s: i64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            window_s: 60,
-            ahead_s: 300,
-            page: 1_000,
-            claim: 512,
-            lease_s: 10,
-            late_after_s: 60,
-            catch_up_s: 3_600,
-        }
-    }
-}
-
-impl Options {
-    fn window_us(&self) -> i64 {
-        self.window_s.max(1).saturating_mul(SECOND_US)
-    }
-
-    fn ahead_us(&self) -> i64 {
-        self.ahead_s.max(0).saturating_mul(SECOND_US)
-    }
-
-    fn lease_us(&self) -> i64 {
-        self.lease_s.max(1).saturating_mul(SECOND_US)
-    }
-}
+pub use tollgate_core::emit::Options;
 
 /// What one round did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

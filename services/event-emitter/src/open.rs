@@ -4,7 +4,7 @@
 //! Invariant: the registry is read after the window has been announced. Whoever writes a schedule reads afterwards how
 //! far windows are announced, and puts right what lies before; so a new launch expression is seen by the writer, by
 //! this reader, or by both, and both is harmless. A window whose emitter died in between is planned by whoever finds it.
-//! Not here: which window is next (`windows`), scanning.
+//! Not here: which window is next ([`tollgate_core::emit::to_open`]), scanning.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -12,10 +12,7 @@ use std::sync::atomic::Ordering;
 use tollgate_core::emit::{self, Window};
 use tollgate_store::StoreError;
 
-use crate::{Emitter, RoundReport, windows};
-
-/// While so many windows are incomplete, those of an outage are not opened further: their tasks would only pile up.
-const BEHIND_OPEN_MAX: usize = 8;
+use crate::{Emitter, RoundReport};
 
 impl Emitter {
     /// Plans the windows that have no plan, and opens those that must be open. Returns how many were touched.
@@ -32,10 +29,7 @@ impl Emitter {
         let mut frontier = frontier.opened_until_us;
         loop {
             let now_us = self.clock.wall_us();
-            let Some(window) = windows::next(frontier, now_us, &self.options) else { break };
-            if windows::is_behind(window, now_us, &self.options) && incomplete >= BEHIND_OPEN_MAX {
-                break;
-            }
+            let Some(window) = emit::to_open(frontier, incomplete, now_us, &self.options) else { break };
             let before = frontier;
             if self.store.announce_window(window, now_us).await? {
                 frontier = Some(window.end_us);

@@ -1,36 +1,20 @@
-//! Carries out scan tasks: reads children page by page, judges their launches, hands runs over.
+//! Carries out scan tasks: does what [`tollgate_core::emit::Scan`] says is next.
 //!
-//! In: claimed tasks. Out: runs for the queue shards, recorded skips, checkpoints.
-//! Invariants: a checkpoint moves, and a task is done, only after everything before it has been handed over; a child or
-//! schedule that cannot be read is named and passed over. Schedules and children are never written.
-//! Not here: which windows and tasks there are (`open`), what becomes of a launch (`judge`).
+//! In: claimed tasks. Out: runs for the queue shards, recorded skips, checkpoints, and a wake for each shard that got a run
+//! that launches soon. Invariant: schedules and children are never written. Not here: which windows and tasks there are
+//! (`open`); the order of steps, and what becomes of a launch ([`tollgate_core::emit`]).
 
-use std::collections::VecDeque;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use tokio_util::sync::CancellationToken;
-use tollgate_core::emit;
-use tollgate_core::model::{SECOND_US, SkipReason};
+use tollgate_core::emit::{self, Handed, Lease, Scan, Step};
+use tollgate_core::model::{Run, Skipped};
 use tollgate_store::StoreError;
-use tollgate_store::emit::{ClaimedTask, ScanPage, ScannedChild};
+use tollgate_store::emit::ClaimedTask;
 use uuid::Uuid;
 
-use crate::batch::Batch;
-use crate::judge::{Fate, Judge};
 use crate::{Emitter, RoundReport};
-
-/// So many children of each task are read together with those of the others.
-const FIRST_PAGE: u32 = 16;
-
-/// How a task was left after a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
-    /// All its children have been read.
-    Done,
-    /// There are more.
-    More,
-}
 
 impl Emitter {
     /// Claims tasks and carries them out until none is free. Returns how many were claimed.
@@ -43,12 +27,11 @@ impl Emitter {
         while !stop.is_cancelled() {
             self.give_back().await?;
             let now_us = self.clock.wall_us();
-            let mut lease = Lease { id: Uuid::new_v4(), until_us: now_us + self.options.lease_us() };
+            let mut lease = Lease::new(Uuid::new_v4(), now_us, &self.options);
             self.keep_failed(Some(lease.id));
             let limit = self.options.claim.max(1);
             let mut tasks = self.store.claim_tasks(lease.id, lease.until_us, now_us, limit).await?;
-            if tasks.iter().any(|task| task.again) {
-                // What fails time and again does not stand before the others: it waits until the lease has run out.
+            if !emit::is_given_back(&tasks) {
                 self.keep_failed(None);
             }
             claimed_count += tasks.len();
@@ -83,10 +66,8 @@ impl Emitter {
         *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = lease_id;
     }
 
-    /// Renews the lease once a third of its time has gone: however long a page takes, whoever works on it keeps it.
-    pub(crate) async fn renew(&self, lease: &mut Lease) -> Result<(), StoreError> {
-        let until_us = self.clock.wall_us() + self.options.lease_us();
-        if until_us - lease.until_us >= self.options.lease_us() / 3 {
+    async fn renew(&self, lease: &mut Lease) -> Result<(), StoreError> {
+        if let Some(until_us) = lease.renewal_us(self.clock.wall_us(), &self.options) {
             self.store.renew_tasks(lease.id, until_us).await?;
             lease.until_us = until_us;
         }
@@ -101,129 +82,131 @@ impl Emitter {
         report: &mut RoundReport,
         stop: &CancellationToken,
     ) -> Result<(), StoreError> {
-        let mut batch = Batch::new(*lease, tasks.iter().any(|task| task.again));
-        let mut done = Vec::new();
-        // The first children of all tasks at once: most tasks have no more.
-        let from: Vec<_> = tasks.iter().map(|claimed| (&claimed.task, claimed.checkpoint)).collect();
-        let pages = self.store.scan(&from, self.options.page.clamp(1, FIRST_PAGE)).await?;
-        // Then page by page in turns: one with a million children does not stand before those with a few.
-        let mut turns: VecDeque<_> =
-            tasks.iter().cloned().zip(pages).map(|(task, page)| (task, Some(page))).collect();
-        while let Some((mut task, page)) = turns.pop_front() {
-            if stop.is_cancelled() || batch.is_lost() {
-                // Whoever claims the rest next goes on.
-                break;
+        let mut scan = Scan::new(tasks, &self.options);
+        loop {
+            if stop.is_cancelled() {
+                scan.leave();
             }
-            match self.scan_page(&mut task, page, &mut batch, report).await {
-                Ok(Left::Done) => done.push(task),
-                Ok(Left::More) => turns.push_back((task, None)),
-                Err(error @ StoreError::Corrupt { .. }) => {
-                    // The others go on; this one comes again when its lease has run out.
-                    report.corrupt += 1;
-                    self.stats.corrupt.fetch_add(1, Ordering::Relaxed);
-                    let (zone, expression) = (&task.task.zone, &task.task.launch_expression);
-                    tracing::error!(%error, zone, expression, start_us = task.window.start_us, "a scan task is put off");
+            self.renew(lease).await?;
+            let step = scan.step(self.clock.wall_us());
+            match step {
+                Step::Read { tasks: from, limit } => match self.store.scan(&from, limit).await {
+                    Ok(pages) => {
+                        self.note_corrupt(pages.iter().map(|page| page.corrupt).sum(), report);
+                        scan.read(pages, self.clock.wall_us());
+                    }
+                    Err(error) => self.pass_over(&mut scan, error, report)?,
+                },
+                Step::AskUnheard { schedule_uid, homes } => {
+                    let is_unheard = self.store.is_unheard(schedule_uid, homes).await?;
+                    if is_unheard {
+                        tracing::debug!(%schedule_uid, ?homes, "late launches wait until a shard has heard of a change");
+                    }
+                    scan.heard(is_unheard);
                 }
-                Err(error) => return Err(error),
-            }
-        }
-        self.flush(&mut batch, report).await?;
-        *lease = batch.lease;
-        done.retain(|task| !batch.is_put_off(task));
-        if !done.is_empty() && !batch.is_lost() {
-            let now_us = self.clock.wall_us();
-            tollgate_fault_points::pass("emitter.checkpoint.before");
-            self.store.complete_tasks(&done, lease.id, batch.emitted(), now_us).await?;
-            tollgate_fault_points::pass("emitter.checkpoint.after");
-            let count = u32::try_from(done.len()).unwrap_or(u32::MAX);
-            report.tasks += count;
-            self.stats.tasks.fetch_add(count.into(), Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    /// Carries out one page of a task: the first one, which has been read, or the next.
-    async fn scan_page(
-        &self,
-        claimed: &mut ClaimedTask,
-        first: Option<ScanPage>,
-        batch: &mut Batch,
-        report: &mut RoundReport,
-    ) -> Result<Left, StoreError> {
-        self.renew(&mut batch.lease).await?;
-        let is_first = first.is_some();
-        let page = match first {
-            Some(page) => Some(page),
-            None => {
-                let from = [(&claimed.task, claimed.checkpoint)];
-                self.store.scan(&from, self.options.page.max(1)).await?.into_iter().next()
-            }
-        };
-        let Some(page) = page else { return Ok(Left::Done) };
-        self.judge_page(claimed, &page.children, batch, report).await?;
-        report.corrupt += page.corrupt;
-        self.stats.corrupt.fetch_add(page.corrupt.into(), Ordering::Relaxed);
-        let Some(checkpoint) = page.next else { return Ok(Left::Done) };
-        claimed.checkpoint = Some(checkpoint);
-        // To read the first page again costs less than a checkpoint after it.
-        if !is_first {
-            self.flush(batch, report).await?;
-            if !batch.is_put_off(claimed) && !batch.is_lost() {
-                self.store.checkpoint(claimed, batch.lease.id, checkpoint).await?;
-            }
-        }
-        Ok(Left::More)
-    }
-
-    async fn judge_page(
-        &self,
-        claimed: &ClaimedTask,
-        children: &[ScannedChild],
-        batch: &mut Batch,
-        report: &mut RoundReport,
-    ) -> Result<(), StoreError> {
-        let mut judge = Judge::new(self.clock.wall_us(), self.options.late_after_s.saturating_mul(SECOND_US));
-        for child in children {
-            report.children += 1;
-            self.stats.children.fetch_add(1, Ordering::Relaxed);
-            let schedule = &child.schedule;
-            let launches = match emit::launch_times(&child.child, claimed.window) {
-                Ok(launches) => launches,
-                Err(error) => {
-                    self.corrupt(child, &error, report);
-                    continue;
+                Step::AskKnown { schedule_uid, from_us, to_us } => {
+                    scan.known(&self.store.launches_with_runs(schedule_uid, from_us, to_us).await?);
                 }
-            };
-            for (at, &launch_us) in launches.iter().enumerate() {
-                match judge.fate(schedule, launch_us, launches.get(at + 1).copied()) {
-                    Ok(Fate::Run) => batch.run(claimed, child, launch_us, judge.now_us()),
-                    Ok(Fate::Skip(reason)) => batch.skip(claimed, child, launch_us, reason, judge.now_us()),
-                    Ok(Fate::Before) => {}
-                    Err(error) => {
-                        // Whether it is the latest is not known: it is recorded rather than fired out of time.
-                        self.corrupt(child, &error, report);
-                        batch.skip(claimed, child, launch_us, SkipReason::Missed, judge.now_us());
+                Step::HandOver { tasks, runs, skipped } => {
+                    let (new, began_us) = self.hand_over(lease.id, &tasks, runs, skipped).await?;
+                    match scan.handed(new, began_us, self.clock.wall_us()) {
+                        Some(handed) => self.handed(handed, new.unwrap_or_default(), report).await,
+                        None => tracing::info!(
+                            tasks = tasks.len(),
+                            "another emitter has taken scan tasks over: this one was too slow"
+                        ),
                     }
                 }
-                if batch.is_full() {
-                    self.flush(batch, report).await?;
+                Step::Mark { task, checkpoint } => {
+                    self.store.checkpoint(task, lease.id, checkpoint).await?;
+                    scan.marked();
                 }
+                Step::Complete { tasks, runs } => {
+                    self.complete(lease.id, &tasks, runs, report).await?;
+                    scan.completed();
+                }
+                Step::End => return Ok(()),
             }
+            self.note_children(&mut scan, report);
         }
+    }
+
+    /// Hands over runs and skips. Returns how many runs were new, none where the tasks are somebody else's, and when it began.
+    async fn hand_over(
+        &self,
+        lease_id: Uuid,
+        tasks: &[ClaimedTask],
+        runs: &[Run],
+        skipped: &[Skipped],
+    ) -> Result<(Option<u32>, i64), StoreError> {
+        tollgate_fault_points::pass("emitter.emit.before");
+        let began_us = self.clock.wall_us();
+        let new = self.store.emit_claimed(lease_id, tasks, runs, skipped).await?;
+        if new.is_some() {
+            self.traces.emitted(runs, began_us, self.clock.wall_us());
+            tollgate_fault_points::pass("emitter.emit.after");
+        }
+        Ok((new, began_us))
+    }
+
+    async fn handed(&self, handed: Handed, new: u32, report: &mut RoundReport) {
+        handed.wake.into_iter().for_each(|shard| (self.wake)(shard));
+        report.runs += u64::from(new);
+        report.missed += handed.missed;
+        report.paused += handed.paused;
+        self.stats.runs.fetch_add(new.into(), Ordering::Relaxed);
+        self.stats.missed.fetch_add(handed.missed, Ordering::Relaxed);
+        self.stats.paused.fetch_add(handed.paused, Ordering::Relaxed);
+        tokio::time::sleep(handed.pause).await;
+    }
+
+    async fn complete(
+        &self,
+        lease_id: Uuid,
+        tasks: &[ClaimedTask],
+        runs: u32,
+        report: &mut RoundReport,
+    ) -> Result<(), StoreError> {
+        let now_us = self.clock.wall_us();
+        tollgate_fault_points::pass("emitter.checkpoint.before");
+        self.store.complete_tasks(tasks, lease_id, runs, now_us).await?;
+        tollgate_fault_points::pass("emitter.checkpoint.after");
+        let count = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
+        report.tasks += count;
+        self.stats.tasks.fetch_add(count.into(), Ordering::Relaxed);
         Ok(())
     }
 
-    fn corrupt(&self, child: &ScannedChild, error: &dyn std::error::Error, report: &mut RoundReport) {
-        report.corrupt += 1;
-        self.stats.corrupt.fetch_add(1, Ordering::Relaxed);
-        let (namespace, schedule) = (&child.schedule.namespace, &child.schedule.id);
-        tracing::error!(%error, namespace, schedule, child = child.ordinal, "a child is passed over");
+    /// One task that cannot be read comes again when its lease has run out; the others go on.
+    fn pass_over(
+        &self,
+        scan: &mut Scan,
+        error: StoreError,
+        report: &mut RoundReport,
+    ) -> Result<(), StoreError> {
+        if matches!(error, StoreError::Corrupt { .. })
+            && let Some(ClaimedTask { window, task, .. }) = scan.pass_over()
+        {
+            let (zone, expression) = (&task.zone, &task.launch_expression);
+            tracing::error!(%error, zone, expression, start_us = window.start_us, "a scan task is put off");
+            self.note_corrupt(1, report);
+            return Ok(());
+        }
+        Err(error)
     }
-}
 
-/// Under which name tasks are claimed, and until when others leave them alone.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Lease {
-    pub(crate) id: Uuid,
-    pub(crate) until_us: i64,
+    fn note_corrupt(&self, count: u32, report: &mut RoundReport) {
+        report.corrupt += count;
+        self.stats.corrupt.fetch_add(count.into(), Ordering::Relaxed);
+    }
+
+    fn note_children(&self, scan: &mut Scan, report: &mut RoundReport) {
+        let (children, unreadable) = scan.take_notes();
+        report.children += children;
+        self.stats.children.fetch_add(children, Ordering::Relaxed);
+        for emit::Unreadable { namespace, schedule_id: schedule, ordinal: child, error } in unreadable {
+            self.note_corrupt(1, report);
+            tracing::error!(error, namespace, schedule, child, "a child is passed over");
+        }
+    }
 }

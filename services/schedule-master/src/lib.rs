@@ -6,8 +6,8 @@
 //! Invariants: a refused call writes nothing; an update that changes nothing writes nothing; a change that was
 //! begun is carried to its end whether or not its caller waits; what the queue shards must hear of a change is written with it,
 //! and whatever is left is delivered by [`ScheduleMaster::sweep_until`].
-//! Not here: scanning, firing, releases. The Schedule Master never reads tokens and never writes runs but those
-//! that a user asks for.
+//! Not here: what a change tells which shards, and in which order ([`tollgate_core::plan`]); scanning, firing, releases. The
+//! Schedule Master never reads tokens and never writes runs but those that a user asks for.
 
 mod apply;
 mod audit;
@@ -15,10 +15,9 @@ mod change;
 mod draft;
 mod forecast;
 mod horizon;
+mod ids;
 mod lists;
-mod notice;
 mod outbox;
-mod placement;
 mod policies;
 mod preview;
 mod quota;
@@ -38,9 +37,9 @@ use tollgate_service::wake::Wake;
 use tollgate_store::{Store, StoreError};
 use uuid::Uuid;
 
-pub use placement::shard_of;
 pub use quota::{Quota, QuotaOverride, Quotas};
 pub use secrets::{Resealing, reseal};
+pub use tollgate_core::plan::shard_of;
 
 /// What an operator may choose.
 #[derive(Clone, Debug)]
@@ -91,7 +90,7 @@ struct Inner {
     options: Options,
     /// How many queue shards the installation has.
     shards: u16,
-    ids: placement::Ids,
+    ids: ids::Ids,
     /// The launch time of the latest manual run, so that two of them never share one.
     manual_us: AtomicI64,
     /// What each namespace has written of late.
@@ -120,7 +119,7 @@ impl ScheduleMaster {
         options: Options,
     ) -> Result<Self, StoreError> {
         let shards = store.installation().await?.shards;
-        let ids = placement::Ids::default();
+        let ids = ids::Ids::default();
         let inner = Inner {
             store,
             clock,

@@ -1,9 +1,10 @@
 //! Decides when notices that were left in the outbox are delivered: by a process that died between the commit of a change and
 //! its message, or because a shard's inbox did not take it.
 //!
-//! In: the outbox. Out: messages. Invariants: each shard is tried by itself, and within it each namespace in turn, so
-//! that neither a shard that takes nothing nor a namespace with much to tell holds up others; what cannot be read is passed over;
-//! any number of masters may do the same at once. Not here: what a notice says, and in which order ([`crate::horizon`]).
+//! In: the outbox. Out: messages. Invariants: each shard is tried by itself, and within it each namespace in turn, so that
+//! neither a shard that takes nothing nor a namespace with much to tell holds up others; what cannot be read is passed over;
+//! any number of masters may do the same at once. Not here: what a notice says, and in which order
+//! ([`tollgate_core::plan::telling`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,13 +12,13 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 use tollgate_core::model::SECOND_US;
+use tollgate_core::plan::telling::{Patience, Plans};
 use tollgate_metrics::Bound;
 use tollgate_store::StoreError;
 use tollgate_store::plan::OutboxLane;
 use tonic::Status;
 
 use crate::ScheduleMaster;
-use crate::horizon::{Patience, Plans};
 
 /// How often the outbox is swept.
 const SWEEP_EVERY: Duration = Duration::from_secs(2);
@@ -89,7 +90,7 @@ impl ScheduleMaster {
                 let now_us = self.now_us();
                 page.notices.retain(|notice| !(0..YOUNG_US).contains(&(now_us - notice.changed_us)));
                 if !page.notices.is_empty() {
-                    self.deliver(page.notices, &Plans::new(), Patience::TryAll).await?;
+                    self.deliver(page.notices, Plans::new(), Patience::TryAll).await?;
                 }
                 if page.next.is_some() {
                     left.push(Lane { namespace, after: page.next });

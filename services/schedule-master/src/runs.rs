@@ -4,6 +4,7 @@
 
 use serde_json::json;
 use tollgate_core::model::{DAY_US, EVENTS_MAX, Run, RunId, RunKind, RunState, SECOND_US, Schedule};
+use tollgate_core::plan::home;
 use tollgate_proto::convert::{self, names, run, schedule::PRIORITIES};
 use tollgate_proto::{FieldError, v1};
 use tollgate_store::StoreError;
@@ -13,7 +14,6 @@ use tonic::Status;
 use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
 use crate::draft::stored_plan;
-use crate::placement::home;
 use tollgate_service::status::status;
 
 /// The most launch times of one backfill.

@@ -1,6 +1,6 @@
 //! A driver that does what the handle module's head says, with a store in memory and both clocks in its hand.
 
-use tollgate_core::handle::change::{HistoryRow, Outcome, TokenState};
+use tollgate_core::handle::change::{HistoryRow, Outcome, ShardSchedule, TokenState};
 use tollgate_core::handle::control::{Control, Message, UnderWay};
 use tollgate_core::handle::release::{Answer, Release, ReleaseOutcome};
 use tollgate_core::handle::{Effect, Needs, Options, Send, Shard};
@@ -328,4 +328,22 @@ pub(crate) fn refused() -> Sent {
 /// Nobody knows.
 pub(crate) fn unclear() -> Sent {
     Sent::Unclear { message: "timed out".into(), retry_after_ms: None }
+}
+
+/// The fence of a schedule's generation: from `changed_us` on, these launch times up to `until_us`.
+pub(crate) fn fence(spec: &RunSpec, changed_us: i64, until_us: i64, launches_us: Vec<i64>) -> ShardSchedule {
+    ShardSchedule {
+        uid: spec.schedule_uid,
+        generation: spec.generation,
+        changed_us,
+        until_us,
+        launches_us,
+        events: 1,
+        priority: 5,
+        pause: None,
+        deleted: false,
+        cursor: None,
+        earlier: Vec::new(),
+        home: None,
+    }
 }

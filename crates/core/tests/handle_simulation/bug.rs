@@ -44,24 +44,18 @@ pub(crate) enum Bug {
     WallClockNotFollowed,
     /// A planned hand-over leaves no note.
     HandOverWithoutNote,
-    /// The way of a change leaves out the homes that the schedule had.
-    FormerHomesNotTold,
     /// The frontier is read before a change is committed.
     FrontierReadEarly,
     /// What a master left undone when it died stays undone.
     NoRepair,
+    /// A window is announced though it does not follow the newest one.
+    FrontierMovesBack,
+    /// A message is posted though its notice is no longer in the outbox.
+    ToldWithoutNotice,
     /// Redone emissions make runs of their own.
     EmissionMakesNewRuns,
     /// Redone emissions overwrite the run.
     EmissionOverwrites,
-    /// An emitter does not ask whether a launch has a run where its schedule lived before.
-    DoubtIgnored,
-    /// An emitter makes a launch within a pause that was lifted before it came to scan.
-    PastPausesForgotten,
-    /// A task is done before its runs are handed over.
-    DoneBeforeHandOver,
-    /// An emitter does not ask whether a former shard of a schedule has yet to hear of a change.
-    UnheardIgnored,
     /// A sender does not look at its owner's trust again before it writes.
     TrustNotLookedAtAgain,
     /// A sender's deadline begins when its turn has come.
@@ -95,15 +89,12 @@ impl Bug {
         Self::LimitInMemoryOnly,
         Self::WallClockNotFollowed,
         Self::HandOverWithoutNote,
-        Self::FormerHomesNotTold,
         Self::FrontierReadEarly,
         Self::NoRepair,
+        Self::FrontierMovesBack,
+        Self::ToldWithoutNotice,
         Self::EmissionMakesNewRuns,
         Self::EmissionOverwrites,
-        Self::DoubtIgnored,
-        Self::PastPausesForgotten,
-        Self::DoneBeforeHandOver,
-        Self::UnheardIgnored,
         Self::TrustNotLookedAtAgain,
         Self::DeadlineFromTurn,
         Self::ReleasedIsSent,

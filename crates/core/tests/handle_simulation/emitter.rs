@@ -1,88 +1,88 @@
-//! Two emitters that share windows by scan tasks with leases. The rule that keeps them from making a run twice is that
-//! of the real one: a launch that may have been judged before, or falls due before its schedule's latest change or soon
-//! after it, is dropped if it has a run in whatever shard, where the schedule has lived elsewhere.
+//! Two emitters that share windows by scan tasks with leases: they do what the real core says, against a database here, and
+//! die, freeze, fail and leave in between.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, VecDeque};
 
+use tollgate_core::emit::{self, ClaimedTask, Lease, Options, Scan, ScannedChild, Step, Task, Window};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
 use crate::bug::Bug;
-use crate::master::Plan;
+use crate::master::launches;
 use crate::totals::Seen;
 use crate::world::{Event, World};
 
-/// The time between two windows, how far ahead they are opened, and how long a task is left alone.
-const WINDOW_US: i64 = 10 * SECOND_US;
-const AHEAD_US: i64 = 25 * SECOND_US;
-const LEASE_US: i64 = 8 * SECOND_US;
-/// What falls due so soon after a change may have a run in an earlier home, which has not heard of the change.
-const DOUBT_US: i64 = MINUTE_US;
-/// Each window has so many tasks, by a part of the schedules each.
-const TASKS: usize = 2;
-
-fn part(uid: Uuid) -> usize {
-    (uid.as_u128() % TASKS as u128) as usize
+/// What an emitter does next.
+#[derive(Default)]
+enum Work {
+    /// It looks how far windows are open.
+    #[default]
+    Look,
+    /// It plans windows without tasks, and opens those that must be open.
+    Open(Opening),
+    /// It gives a window the tasks that it has read.
+    Plan(Window, Vec<Task>, Opening),
+    Claim,
+    Scan(Box<Job>),
+    /// A round has failed: what it claimed is given back.
+    GiveBack(Uuid),
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Task {
-    lease: u64,
-    lease_until_us: i64,
-    claimed: u32,
-    done: bool,
+/// What it saw when it looked.
+struct Opening {
+    plan: VecDeque<Window>,
+    frontier_us: Option<i64>,
+    incomplete: usize,
 }
 
-/// A window: its span, and its tasks once it has been opened.
-#[derive(Clone, Debug)]
-pub(crate) struct Window {
-    from_us: i64,
-    until_us: i64,
-    tasks: Option<[Task; TASKS]>,
-}
-
-/// A run that was judged and not handed over.
-struct Judged {
-    run: Run,
-    spec: RunSpec,
-    doubtful: bool,
-    /// When its schedule had changed last.
-    changed_us: i64,
-    /// Where its schedule lived before, if it had fallen due when it was judged, or does so soon after the latest change.
-    late_from: Vec<u16>,
-}
-
-#[derive(Debug)]
-enum Stage {
-    Scan,
-    Doubt,
-    Emit,
-    Complete,
-}
-
+/// Tasks that are being carried out, window by window.
 struct Job {
-    window: usize,
-    task: usize,
-    lease: u64,
-    again: bool,
-    stage: Stage,
-    batch: Vec<Judged>,
-    /// The task is read again: a former shard had not heard of a change.
-    put_off: bool,
+    lease: Lease,
+    /// Whether they are given back should the round fail.
+    given_back: bool,
+    groups: VecDeque<Vec<ClaimedTask>>,
+    scan: Scan,
+    /// Shards that have what is being handed over: each has a transaction.
+    handed: Vec<u16>,
+    new: u32,
+    leaving: bool,
+    window: Window,
+    /// Schedules as they were read, by generation.
+    read: BTreeMap<(Uuid, i64), Schedule>,
 }
 
 #[derive(Default)]
 pub(crate) struct Emitter {
     id: u32,
     frozen_until_us: i64,
-    job: Option<Job>,
+    options: Options,
+    work: Work,
+}
+
+/// What is handed over to one shard.
+struct Part {
+    tasks: Vec<ClaimedTask>,
+    runs: Vec<Run>,
+    skipped: Vec<Skipped>,
+    /// Nothing is left after it.
+    is_last: bool,
 }
 
 impl World {
     pub(crate) fn start_emitter(&mut self, slot: usize) {
         self.numbers += 1;
         let id = self.numbers as u32;
-        self.emitters[slot] = Emitter { id, ..Emitter::default() };
+        let options = Options {
+            // They need not agree.
+            window_s: if slot == 1 && self.troubles.moves { 15 } else { 10 },
+            ahead_s: 25,
+            page: 1 + self.random.within(0, 3) as u32,
+            claim: 1 + self.random.within(0, 4) as u32,
+            lease_s: 8,
+            late_after_s: if self.troubles.stops { 15 } else { 60 },
+            catch_up_s: 30,
+        };
+        self.emitters[slot] = Emitter { id, options, ..Emitter::default() };
         self.after(0, Event::Emitter(slot, id));
     }
 
@@ -105,14 +105,7 @@ impl World {
     }
 
     pub(crate) fn all_emitted(&self) -> bool {
-        let done = |w: &Window| w.tasks.as_ref().is_some_and(|tasks| tasks.iter().all(|t| t.done));
-        self.windows.iter().all(done) && self.emitters.iter().all(|e| e.job.is_none())
-    }
-
-    /// Whether nobody has handed over what the window of this launch holds of the schedule.
-    pub(crate) fn is_unscanned(&self, uid: Uuid, launch_us: i64) -> bool {
-        let window = self.windows.iter().find(|w| (w.from_us..w.until_us).contains(&launch_us));
-        window.is_none_or(|w| w.tasks.as_ref().is_none_or(|tasks| !tasks[part(uid)].done))
+        self.all_windows_complete() && !self.emitters.iter().any(|e| matches!(e.work, Work::Scan(_)))
     }
 
     /// One step of an emitter.
@@ -126,212 +119,302 @@ impl World {
             return;
         }
         let slow = self.troubles.emitters && self.chaos;
-        let mut wait_us = if slow { self.wait_us(&[0, 10_000, 500_000, 4 * SECOND_US]) } else { 10_000 };
-        match self.emitters[slot].job.take() {
-            Some(job) => self.emitters[slot].job = self.go_on_with(job),
-            None => {
-                self.open_windows();
-                self.emitters[slot].job = self.claim();
-                if self.emitters[slot].job.is_none() {
-                    wait_us = if self.chaos { SECOND_US } else { 10 * SECOND_US };
-                }
-            }
+        let mut wait_us = if slow { self.wait_us(&[0, 0, 0, 10_000, 100_000, 4 * SECOND_US]) } else { 1_000 };
+        let (work, options) =
+            (std::mem::take(&mut self.emitters[slot].work), self.emitters[slot].options.clone());
+        let next = self.work_on(work, &options);
+        if matches!(next, Work::Look) {
+            wait_us = if self.chaos { SECOND_US } else { 10 * SECOND_US };
         }
+        self.emitters[slot].work = next;
         self.after(wait_us, Event::Emitter(slot, id));
     }
 
-    /// Announces the next window, or gives an announced one its tasks.
-    fn open_windows(&mut self) {
-        if let Some(window) = self.windows.iter_mut().find(|w| w.tasks.is_none()) {
-            window.tasks = Some(Default::default());
-            return;
-        }
-        if !self.chaos || self.master.frontier_us >= self.now.wall_us + AHEAD_US {
-            return;
-        }
-        let from_us = self.master.frontier_us;
-        let until_us = from_us + WINDOW_US;
-        (self.master.frontier_before_us, self.master.announced_us) = (from_us, self.now.mono_us);
-        self.master.frontier_us = until_us;
-        self.windows.push(Window { from_us, until_us, tasks: None });
-        for (uid, plan) in &self.master.plans {
-            for launch_us in plan.launches((from_us - 1).max(plan.changed_us), until_us - 1) {
-                self.model.expect(*uid, launch_us, RunKind::Scheduled);
+    fn work_on(&mut self, work: Work, options: &Options) -> Work {
+        match work {
+            Work::Look => {
+                let (incomplete, plan) = self.incomplete_windows();
+                Work::Open(Opening { plan: plan.into(), frontier_us: self.frontier_us(), incomplete })
+            }
+            Work::Open(opening) => self.open(opening, options),
+            Work::Plan(window, tasks, opening) => {
+                self.open_window(window, tasks);
+                Work::Open(opening)
+            }
+            Work::Claim => {
+                let id = self.new_uuid();
+                let lease = Lease::new(id, self.now.wall_us, options);
+                let tasks = self.claim_tasks(lease, options.claim as usize);
+                if tasks.is_empty() {
+                    Work::Look
+                } else {
+                    Work::Scan(Box::new(Job::new(lease, tasks, options)))
+                }
+            }
+            Work::Scan(job) => self.go_on_with(job, options),
+            Work::GiveBack(lease) => {
+                self.release_tasks(lease);
+                Work::Look
             }
         }
     }
 
-    fn claim(&mut self) -> Option<Job> {
-        let now_us = self.now.wall_us;
+    fn new_uuid(&mut self) -> Uuid {
         self.numbers += 1;
-        let lease = self.numbers;
-        for (number, window) in self.windows.iter_mut().enumerate() {
-            let Some(tasks) = &mut window.tasks else { continue };
-            for (place, task) in tasks.iter_mut().enumerate() {
-                if task.done || task.claimed > 0 && task.lease_until_us > now_us {
-                    continue;
-                }
-                let redone = task.claimed > 0;
-                *task =
-                    Task { lease, lease_until_us: now_us + LEASE_US, claimed: task.claimed + 1, done: false };
-                if redone {
-                    self.totals.count(Seen::TaskRedone);
-                }
-                return Some(Job {
-                    window: number,
-                    task: place,
-                    lease,
-                    again: redone,
-                    stage: Stage::Scan,
-                    batch: Vec::new(),
-                    put_off: false,
-                });
-            }
-        }
-        None
+        Uuid::from_u64_pair(self.numbers, 0)
     }
 
-    fn go_on_with(&mut self, mut job: Job) -> Option<Job> {
-        self.say(|| {
-            let runs = job
-                .batch
-                .iter()
-                .map(|j| (j.run.schedule_uid, j.run.launch_us, j.run.generation, j.run.shard));
-            let runs: Vec<_> = runs.collect();
-            format!("~ {:?} window {} task {} again {}: {runs:?}", job.stage, job.window, job.task, job.again)
-        });
-        match job.stage {
-            Stage::Scan => {
-                self.scan(&mut job);
-                job.stage = Stage::Doubt;
-                if self.bug == Bug::DoneBeforeHandOver {
-                    self.complete(&job);
+    /// Reads the tasks of a window without any, or announces the next window.
+    fn open(&mut self, mut opening: Opening, options: &Options) -> Work {
+        if let Some(window) = opening.plan.pop_front() {
+            return Work::Plan(window, self.tasks_of(window), opening);
+        }
+        if !self.chaos {
+            return Work::Claim;
+        }
+        let now_us = self.now.wall_us;
+        let Some(window) = emit::to_open(opening.frontier_us, opening.incomplete, now_us, options) else {
+            return Work::Claim;
+        };
+        if self.announce(window) {
+            opening.frontier_us = Some(window.end_us);
+            opening.incomplete += 1;
+            opening.plan.push_back(window);
+        } else {
+            let before_us = std::mem::replace(&mut opening.frontier_us, self.frontier_us());
+            assert_ne!(before_us, opening.frontier_us, "{window:?} does not follow the windows before it");
+        }
+        Work::Open(opening)
+    }
+
+    fn go_on_with(&mut self, mut job: Box<Job>, options: &Options) -> Work {
+        if self.strikes(self.troubles.emitters, 2) {
+            self.count(Seen::RoundFailed);
+            return if job.given_back { Work::GiveBack(job.lease.id) } else { Work::Look };
+        }
+        if self.strikes(self.troubles.emitters, 1) {
+            job.leaving = true;
+        }
+        if job.leaving {
+            job.scan.leave();
+        }
+        let now_us = self.now.wall_us;
+        if let Some(until_us) = job.lease.renewal_us(now_us, options) {
+            job.lease.until_us = until_us;
+            self.renew_tasks(job.lease);
+        }
+        let leaving = job.leaving;
+        let Job { scan, lease, handed, .. } = &mut *job;
+        match scan.step(now_us) {
+            Step::Read { tasks, limit } => {
+                let pages: Vec<_> =
+                    tasks.iter().map(|(task, after)| self.scan(task, *after, limit)).collect();
+                let children = pages.iter().flat_map(|page| &page.children);
+                let read = |child: &ScannedChild| (child.schedule.uid, child.schedule.generation);
+                job.read.extend(children.map(|child| (read(child), child.schedule.clone())));
+                if pages.iter().any(|page| page.next.is_some()) {
+                    self.count(Seen::PageLeft);
                 }
+                self.allow_scanned(job.window, &pages);
+                job.scan.read(pages, now_us);
             }
-            Stage::Doubt => {
-                self.put_off(&mut job);
-                self.drop_known(&mut job);
-                job.stage = Stage::Emit;
+            Step::AskUnheard { schedule_uid, homes } => {
+                let is_unheard = self.is_unheard(schedule_uid, homes);
+                if is_unheard {
+                    self.count(Seen::PutOff);
+                }
+                job.scan.heard(is_unheard);
             }
-            Stage::Emit => {
-                // One transaction per shard.
-                let Some(shard) = job.batch.first().map(|judged| judged.run.shard) else {
-                    job.stage = Stage::Complete;
-                    return Some(job);
+            Step::AskKnown { schedule_uid, from_us, to_us } => {
+                let of = |run: &&Run| {
+                    run.schedule_uid == schedule_uid && (from_us..to_us).contains(&run.launch_us)
                 };
-                let (now, later) = job.batch.drain(..).partition(|judged| judged.run.shard == shard);
-                job.batch = later;
-                self.hand_over_runs(&job, now);
+                let runs = self.stores.iter().flat_map(|store| store.runs.values()).filter(of);
+                let known: Vec<i64> = runs.map(|run| run.launch_us).collect();
+                known.iter().for_each(|_| self.totals.count(Seen::DoubtSettled));
+                job.scan.known(&known);
             }
-            Stage::Complete => {
-                self.complete(&job);
-                return None;
+            Step::HandOver { tasks, runs, skipped } => {
+                let part = next_part(handed, tasks, runs, skipped);
+                self.hand_over_part(&mut job, part);
             }
+            Step::Mark { task, checkpoint } => {
+                self.move_checkpoint(lease.id, task, checkpoint);
+                job.scan.marked();
+            }
+            Step::Complete { tasks, .. } => {
+                self.complete_tasks(lease.id, &tasks);
+                job.scan.completed();
+            }
+            Step::End if leaving => return Work::GiveBack(job.lease.id),
+            Step::End => match job.groups.pop_front() {
+                Some(tasks) => (job.window, job.scan) = (tasks[0].window, Scan::new(&tasks, options)),
+                None => return Work::Claim,
+            },
         }
-        Some(job)
+        Work::Scan(job)
     }
 
-    fn complete(&mut self, job: &Job) {
-        if job.put_off {
-            return;
-        }
-        if let Some(tasks) = &mut self.windows[job.window].tasks {
-            let task = &mut tasks[job.task];
-            task.done |= task.lease == job.lease;
-        }
-    }
-
-    fn scan(&mut self, job: &mut Job) {
-        let window = self.windows[job.window].clone();
-        let plans: Vec<Plan> =
-            self.master.plans.values().filter(|p| part(p.spec.schedule_uid) == job.task).cloned().collect();
-        for plan in plans {
-            let uid = plan.spec.schedule_uid;
-            for launch_us in plan.launches(window.from_us - 1, window.until_us - 1) {
-                if launch_us <= plan.changed_us {
+    /// What a scan may make of what it has read is allowed, but for what fell due in a pause.
+    fn allow_scanned(&mut self, window: Window, pages: &[emit::ScanPage]) {
+        for child in pages.iter().flat_map(|page| &page.children) {
+            let schedule = &child.schedule;
+            for launch_us in launches(&schedule.timing, window.start_us - 1, window.end_us - 1) {
+                if launch_us <= schedule.updated_us {
                     self.count(Seen::WindowScannedAfterChange);
                 }
-                if plan.was_paused_at(launch_us) {
+                if self.master.was_paused_at(schedule.uid, launch_us) {
                     self.count(Seen::ScannedAfterPause);
-                    if self.bug != Bug::PastPausesForgotten {
-                        continue;
-                    }
                 } else {
-                    self.model.allow(uid, launch_us);
+                    self.model.allow(schedule.uid, launch_us);
                 }
-                let run = plan.run(launch_us, RunKind::Scheduled, self.now);
-                let recent = launch_us <= plan.changed_us + DOUBT_US;
-                let doubtful = !plan.former_homes.is_empty() && (job.again || recent);
-                let late = !plan.former_homes.is_empty()
-                    && launch_us <= self.now.wall_us.max(plan.changed_us + DOUBT_US);
-                // A change on its way to a former home may have got to the present one, which was a home before, too.
-                let homes = || plan.former_homes.iter().copied().chain([plan.shard]).collect();
-                job.batch.push(Judged {
-                    run,
-                    spec: plan.spec.clone(),
-                    doubtful,
-                    changed_us: plan.changed_us,
-                    late_from: if late { homes() } else { Vec::new() },
-                });
             }
         }
     }
 
-    /// Takes out what a former shard of its schedule may still make a run of.
-    fn put_off(&mut self, job: &mut Job) {
-        let late = job.batch.iter().filter(|judged| !judged.late_from.is_empty());
-        let homes: BTreeMap<Uuid, Vec<u16>> =
-            late.map(|judged| (judged.run.schedule_uid, judged.late_from.clone())).collect();
-        for (uid, homes) in homes {
-            if self.bug != Bug::UnheardIgnored && self.is_unheard(uid, &homes) {
-                self.count(Seen::PutOff);
-                job.batch.retain(|judged| judged.run.schedule_uid != uid);
-                job.put_off = true;
-            }
-        }
-    }
-
-    fn drop_known(&mut self, job: &mut Job) {
-        if self.bug == Bug::DoubtIgnored {
-            return;
-        }
-        let known: BTreeSet<RunId> =
-            job.batch.iter().filter(|j| j.doubtful && self.has_run(&j.run.id)).map(|j| j.run.id).collect();
-        for _ in &known {
-            self.count(Seen::DoubtSettled);
-        }
-        job.batch.retain(|judged| !known.contains(&judged.run.id));
-    }
-
-    fn has_run(&self, id: &RunId) -> bool {
-        self.stores.iter().any(|store| store.runs.contains_key(id))
-    }
-
-    fn hand_over_runs(&mut self, job: &Job, judged: Vec<Judged>) {
-        // The transaction holds the task's row: who has lost the task hands nothing over.
-        let task = self.windows[job.window].tasks.as_ref().map(|tasks| tasks[job.task]);
-        if task.is_some_and(|task| task.lease != job.lease) {
+    /// One transaction: it holds the tasks' rows, so that who has lost one hands nothing over.
+    fn hand_over_part(&mut self, job: &mut Job, part: Part) {
+        let Part { tasks, runs, skipped, is_last } = part;
+        if tasks.iter().any(|task| !self.has_task(job.lease.id, task)) {
             self.count(Seen::TaskLost);
+            job.handed.clear();
+            job.scan.handed(None, self.now.wall_us, self.now.wall_us);
             return;
         }
-        for Judged { mut run, spec, changed_us, .. } in judged {
-            let shard = usize::from(run.shard);
-            let latest_us = self.master.plans.get(&run.schedule_uid).map(|p| p.changed_us);
-            if self.stores[shard].runs.contains_key(&run.id) {
-                self.count(Seen::EmittedTwice);
-                if self.bug == Bug::EmissionOverwrites {
-                    self.stores[shard].runs.insert(run.id, run);
-                    continue;
-                }
-                if self.bug == Bug::EmissionMakesNewRuns {
-                    run.launch_us += 1;
-                    run.id = RunId::derive(run.schedule_uid, run.launch_us);
-                }
-            }
-            if latest_us.is_some_and(|later_us| later_us > changed_us) {
-                self.count(Seen::EmittedStale);
-            }
-            self.stores[shard].emit(run, &spec);
+        for run in runs {
+            job.handed.push(run.shard);
+            let schedule = &job.read[&(run.schedule_uid, run.generation)];
+            check_run(&run, schedule, self.late_after_us());
+            job.new += u32::from(self.hand_over_run(run, schedule));
         }
+        if !is_last {
+            return;
+        }
+        for skip in skipped {
+            let mut read = job.read.range((skip.schedule_uid, 0)..=(skip.schedule_uid, i64::MAX));
+            let late_after_us = self.late_after_us();
+            assert!(
+                read.any(|(_, schedule)| is_skipped(&skip, schedule, late_after_us)),
+                "{skip:?} must run by {:?}",
+                job.read
+            );
+            self.record_skip(skip);
+        }
+        job.scan.handed(Some(std::mem::take(&mut job.new)), self.now.wall_us, self.now.wall_us);
+        job.handed.clear();
+    }
+
+    fn record_skip(&mut self, skip: Skipped) {
+        let id = RunId::derive(skip.schedule_uid, skip.launch_us);
+        if skip.reason == SkipReason::Missed {
+            self.count(Seen::Missed);
+            // Another generation may have had it in another task.
+            let stored = self.master.schedules.get(&skip.schedule_uid);
+            let unchanged =
+                |run: &&Run| stored.is_some_and(|stored| stored.schedule.generation == run.generation);
+            let run = self.stores.iter().find_map(|store| store.runs.get(&id)).filter(unchanged);
+            assert!(
+                run.is_none() || !self.model.emitted.contains(&id),
+                "{skip:?} had its run in time: {run:?}"
+            );
+        }
+        self.master.skipped.entry((skip.schedule_uid, skip.launch_us)).or_insert(skip);
+    }
+
+    /// Whether it was new.
+    fn hand_over_run(&mut self, mut run: Run, schedule: &Schedule) -> bool {
+        let shard = usize::from(run.shard);
+        let is_new = !self.stores[shard].runs.contains_key(&run.id);
+        if !is_new {
+            self.count(Seen::EmittedTwice);
+            if self.bug == Bug::EmissionOverwrites {
+                self.stores[shard].runs.insert(run.id, run);
+                return false;
+            }
+            if self.bug == Bug::EmissionMakesNewRuns {
+                run.launch_us += 1;
+                run.id = RunId::derive(run.schedule_uid, run.launch_us);
+            }
+        }
+        let latest = self.master.schedules.get(&run.schedule_uid);
+        if latest.is_some_and(|latest| latest.schedule.generation > run.generation) {
+            self.count(Seen::EmittedStale);
+        }
+        self.model.emitted.insert(run.id);
+        self.stores[shard].emit(run, &RunSpec::of(schedule));
+        is_new
+    }
+
+    fn late_after_us(&self) -> i64 {
+        self.emitters[0].options.late_after_us()
+    }
+}
+
+impl Job {
+    fn new(lease: Lease, mut tasks: Vec<ClaimedTask>, options: &Options) -> Self {
+        let given_back = emit::is_given_back(&tasks);
+        tasks.sort_by_key(|task| task.window);
+        let of = |a: &ClaimedTask, b: &ClaimedTask| a.window == b.window;
+        let mut groups: VecDeque<Vec<ClaimedTask>> = tasks.chunk_by(of).map(<[_]>::to_vec).collect();
+        let first = groups.pop_front().unwrap_or_default();
+        Self {
+            lease,
+            given_back,
+            window: first[0].window,
+            scan: Scan::new(&first, options),
+            groups,
+            handed: Vec::new(),
+            new: 0,
+            leaving: false,
+            read: BTreeMap::new(),
+        }
+    }
+}
+
+/// What goes to the next shard that has not got its part; skips go with the last one.
+fn next_part(handed: &[u16], tasks: Vec<ClaimedTask>, runs: &[Run], skipped: &[Skipped]) -> Part {
+    let mut left = runs.iter().filter(|run| !handed.contains(&run.shard));
+    let shard = left.next().map(|run| run.shard);
+    Part {
+        tasks,
+        runs: runs.iter().filter(|run| Some(run.shard) == shard).cloned().collect(),
+        skipped: skipped.to_vec(),
+        is_last: left.all(|run| Some(run.shard) == shard),
+    }
+}
+
+/// Whether a later launch than this one has fallen due at `now_us`, but for those within pauses.
+fn has_later(schedule: &Schedule, launch_us: i64, now_us: i64) -> bool {
+    launches(&schedule.timing, launch_us, now_us).into_iter().any(|later_us| !is_paused(schedule, later_us))
+}
+
+fn is_paused(schedule: &Schedule, launch_us: i64) -> bool {
+    let now = schedule.pause.iter().map(|pause| (pause.since_us, i64::MAX));
+    let past = schedule.past_pauses.iter().map(|pause| (pause.since_us, pause.until_us));
+    now.chain(past).any(|(since_us, until_us)| since_us < launch_us && launch_us <= until_us)
+}
+
+/// Whether a launch that is so late is left out.
+fn is_missed(schedule: &Schedule, launch_us: i64, now_us: i64, late_after_us: i64) -> bool {
+    let is_late = launch_us < now_us - late_after_us;
+    is_late
+        && match schedule.catch_up {
+            CatchUp::None => true,
+            CatchUp::Latest => has_later(schedule, launch_us, now_us),
+            CatchUp::All { horizon_s } => launch_us < now_us - horizon_s * SECOND_US,
+        }
+}
+
+/// Nothing fires in a pause, or that has been missed.
+fn check_run(run: &Run, schedule: &Schedule, late_after_us: i64) {
+    assert!(!is_paused(schedule, run.launch_us), "{run:?} fires in a pause: {schedule:?}");
+    let is_missed = is_missed(schedule, run.launch_us, run.emitted_us, late_after_us);
+    assert!(!is_missed, "{run:?} fires though it has been missed: {schedule:?}");
+}
+
+fn is_skipped(skip: &Skipped, schedule: &Schedule, late_after_us: i64) -> bool {
+    match skip.reason {
+        SkipReason::Paused => is_paused(schedule, skip.launch_us),
+        _ => is_missed(schedule, skip.launch_us, skip.recorded_us, late_after_us),
     }
 }

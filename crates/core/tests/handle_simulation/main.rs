@@ -32,7 +32,9 @@ mod process;
 mod random;
 mod read;
 mod runner;
+mod telling;
 mod totals;
+mod windows;
 mod world;
 
 use std::time::{Duration, Instant};

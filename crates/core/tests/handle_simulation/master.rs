@@ -1,117 +1,121 @@
-//! Two masters with clocks of their own: schedules and policies that change while runs of theirs are on the way, and
-//! messages about it that come late, twice, or only once another master repairs what a dead one left.
+//! Two masters with clocks of their own: schedules and policies that change while runs of theirs are on the way. What a
+//! change makes of a schedule, and what it tells which shards, the real core says ([`crate::telling`] plays how it is told).
 
 use std::collections::BTreeMap;
 
-use sha2::{Digest as _, Sha256};
-use tollgate_core::handle::change::{Outcome, ShardSchedule};
+use tollgate_core::handle::change::Outcome;
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::*;
+use tollgate_core::plan::telling::may_be_open_until_us;
+use tollgate_core::plan::{Change, Notice, Plan, home, shard_of};
 use uuid::Uuid;
 
-use crate::bug::Bug;
-use crate::handle_world::{fence, pause, policy, run, spec};
+use crate::handle_world::{pause, policy, run, spec};
+use crate::random::Random;
+use crate::telling::Errand;
 use crate::totals::Seen;
 use crate::world::{Event, SHARDS, World};
 
-/// A schedule as it is stored: it fires at `offset` and every `period` after.
+/// A schedule as it is stored, and its children.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    pub(crate) spec: RunSpec,
+pub(crate) struct Stored {
+    pub(crate) schedule: Schedule,
+    pub(crate) plan: Plan,
     pub(crate) shard: u16,
-    pub(crate) former_homes: Vec<u16>,
-    period_us: i64,
-    offset_us: i64,
-    events: u32,
-    priority: u8,
     pub(crate) changed_us: i64,
-    pub(crate) pause: Option<Pause>,
-    /// Of pauses that were lifted: when they began, and were lifted.
-    past_pauses: Vec<(i64, i64)>,
-    /// When the pause began.
-    paused_us: i64,
     pub(crate) deleted: bool,
 }
 
-impl Plan {
+impl Stored {
+    /// The launches in (after, until] that go out.
     pub(crate) fn launches(&self, after_us: i64, until_us: i64) -> Vec<i64> {
         if self.deleted {
             return Vec::new();
         }
         // What fell due before the pause goes out.
-        let until_us = if self.pause.is_some() { until_us.min(self.paused_us) } else { until_us };
-        let first = (after_us - self.offset_us).div_euclid(self.period_us) + 1;
-        (first..).map(|k| self.offset_us + k * self.period_us).take_while(|l| *l <= until_us).collect()
+        let until_us = self.schedule.pause.as_ref().map_or(until_us, |pause| until_us.min(pause.since_us));
+        launches(&self.schedule.timing, after_us, until_us)
     }
 
-    /// Whether a launch fell due in a pause that has been lifted.
-    pub(crate) fn was_paused_at(&self, launch_us: i64) -> bool {
-        self.past_pauses.iter().any(|(since_us, until_us)| (since_us + 1..=*until_us).contains(&launch_us))
-    }
-
-    pub(crate) fn run(&self, launch_us: i64, kind: RunKind, now: Now) -> Run {
-        let emitted = run(&self.spec, launch_us, self.events);
-        Run { shard: self.shard, priority: self.priority, kind, emitted_us: now.wall_us, ..emitted }
+    fn run(&self, launch_us: i64, kind: RunKind, now: Now) -> Run {
+        let spec = RunSpec::of(&self.schedule);
+        let emitted = run(&spec, launch_us, self.schedule.events);
+        let (shard, priority) = (self.shard, self.schedule.priority);
+        Run { shard, priority, kind, emitted_us: now.wall_us, ..emitted }
     }
 }
 
-/// What a master has to tell: a plan, and how far windows had been opened.
-#[derive(Debug)]
-pub(crate) struct Told {
-    plan: Plan,
-    /// Where the frontier was read before the commit (a bug).
-    frontier_us: Option<i64>,
-}
-
-impl Told {
-    /// Of which schedule it is.
-    pub(crate) fn uid(&self) -> Uuid {
-        self.plan.spec.schedule_uid
+/// The launches of intervals in (after, until], told without the plan.
+pub(crate) fn launches(timing: &Timing, after_us: i64, until_us: i64) -> Vec<i64> {
+    let mut all = Vec::new();
+    for trigger in &timing.triggers {
+        let Trigger::Interval { every_s, anchor_us } = trigger else { continue };
+        let (every_us, anchor_us) = (every_s * SECOND_US, anchor_us.unwrap_or_default());
+        let first = (after_us - anchor_us).div_euclid(every_us) + 1;
+        all.extend(
+            (first..).map(|k| anchor_us + k * every_us).take_while(|launch_us| *launch_us <= until_us),
+        );
     }
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
+#[derive(Default)]
 pub(crate) struct Master {
-    pub(crate) plans: BTreeMap<Uuid, Plan>,
+    pub(crate) schedules: BTreeMap<Uuid, Stored>,
     pub(crate) policies: BTreeMap<Uuid, Policy>,
-    /// Windows below have been announced.
-    pub(crate) frontier_us: i64,
-    /// The same before the latest was, and when that was (monotonic).
-    pub(crate) frontier_before_us: i64,
+    /// The end of the newest window but one, and when the newest was announced (monotonic).
+    pub(crate) frontier_before_us: Option<i64>,
     pub(crate) announced_us: i64,
-    /// Generations whose message has not been posted: nobody knows of them but the plans.
-    untold: BTreeMap<Uuid, i64>,
+    pub(crate) outbox: BTreeMap<(Uuid, i64), Notice>,
+    /// Recorded skips, but for those of shards.
+    pub(crate) skipped: BTreeMap<(Uuid, i64), Skipped>,
+    /// Who is on the way with notices.
+    pub(crate) errands: BTreeMap<u64, Errand>,
+    /// The latest generation that has been told.
+    pub(crate) told: BTreeMap<Uuid, i64>,
+    /// Up to where windows were open by the latest generation that has been told, and generations that knew of less than the one
+    /// before.
+    pub(crate) told_until_us: BTreeMap<Uuid, i64>,
+    pub(crate) narrowed: Vec<(Uuid, i64)>,
+    /// The shard that must hear of each generation first: where the schedule lived longest ago.
+    pub(crate) first_homes: BTreeMap<(Uuid, i64), u16>,
+    /// Where each schedule has lived, in this order.
+    homes: BTreeMap<Uuid, Vec<u16>>,
+    /// Pauses: since when, and until when.
+    pauses: BTreeMap<Uuid, Vec<(i64, i64)>>,
 }
 
 impl Master {
     pub(crate) fn is_anything_paused(&self) -> bool {
-        self.plans.values().any(|p| p.pause.is_some())
+        self.schedules.values().any(|stored| !stored.deleted && stored.schedule.pause.is_some())
     }
 
-    /// Whether a change of a schedule has not been told.
-    pub(crate) fn is_untold(&self, uid: Uuid) -> bool {
-        self.untold.contains_key(&uid)
+    /// Whether a launch falls due in a pause.
+    pub(crate) fn was_paused_at(&self, uid: Uuid, launch_us: i64) -> bool {
+        let mut pauses = self.pauses.get(&uid).into_iter().flatten();
+        pauses.any(|(since_us, until_us)| *since_us < launch_us && launch_us <= *until_us)
     }
 
-    pub(crate) fn new(wall_us: i64) -> Self {
-        Self {
-            plans: BTreeMap::new(),
-            policies: BTreeMap::new(),
-            frontier_us: wall_us,
-            frontier_before_us: wall_us,
-            announced_us: 0,
-            untold: BTreeMap::new(),
+    /// Writes down a change as a bystander sees it: pauses, and where the schedule lives.
+    fn note(&mut self, before: Option<&Stored>, after: &Schedule, at_us: i64) {
+        let was_paused = before.is_some_and(|before| before.schedule.pause.is_some());
+        let pauses = self.pauses.entry(after.uid).or_default();
+        match (was_paused, after.pause.is_some()) {
+            (true, false) => pauses.iter_mut().for_each(|(_, until_us)| *until_us = (*until_us).min(at_us)),
+            (false, true) => pauses.push((at_us, i64::MAX)),
+            _ => {}
         }
+        // A policy's row says where it lives.
+        let policy = after.policy_uid.map(|uid| self.policies[&uid].shard);
+        let home = policy.unwrap_or_else(|| shard_of(after.uid, SHARDS));
+        let homes = self.homes.entry(after.uid).or_default();
+        homes.retain(|shard| *shard != home);
+        homes.push(home);
+        let generation = before.map_or(1, |before| before.schedule.generation + 1);
+        self.first_homes.insert((after.uid, generation), homes[0]);
     }
-}
-
-/// The id of the message that tells `shard` of a generation.
-fn message_id(uid: Uuid, generation: i64, shard: u16) -> Uuid {
-    let digest = Sha256::new()
-        .chain_update(uid.as_bytes())
-        .chain_update(generation.to_be_bytes())
-        .chain_update(shard.to_be_bytes())
-        .finalize();
-    Uuid::from_slice(&digest[..16]).unwrap()
 }
 
 impl World {
@@ -133,10 +137,10 @@ impl World {
     }
 
     pub(crate) fn make_policies(&mut self) {
-        for uid in 1..=4 {
+        for uid in policy_numbers() {
             let limits = self.limits();
             let p = Policy {
-                shard: (uid % u128::from(SHARDS)) as u16,
+                shard: shard_of(Uuid::from_u128(uid), SHARDS),
                 token_ttl_ms: 10_000,
                 suspect_ms: 5_000,
                 unstarted_ttl_ms: 20_000,
@@ -175,143 +179,140 @@ impl World {
     }
 
     pub(crate) fn create_schedule(&mut self) {
-        if self.master.plans.len() >= 7 {
+        if self.master.schedules.len() >= 7 {
             return;
         }
-        let number = 100 + self.master.plans.len() as u128;
-        let mut plan = Plan {
-            spec: spec(number, None),
-            shard: (number % u128::from(SHARDS)) as u16,
-            former_homes: Vec::new(),
-            period_us: SECOND_US,
-            offset_us: 0,
-            events: 1,
-            priority: 5,
-            changed_us: 0,
-            pause: None,
-            past_pauses: Vec::new(),
-            paused_us: 0,
-            deleted: false,
-        };
-        plan.spec.generation = 0;
-        if let Target::Http { http, .. } = &mut plan.spec.target {
+        let mut schedule = schedule(100 + self.master.schedules.len() as u128);
+        if let Target::Http { http, .. } = &mut schedule.target {
             // Shorter than the time for which a dead process's shards have no owner, and longer.
             http.deadline_ms = self.wait_us(&[1_000, 4_000, 10_000]);
         }
-        self.alter(&mut plan);
-        plan.shard = self.settle_policy(&mut plan);
-        self.publish(plan);
+        self.alter(&mut schedule);
+        self.settle_policy(&mut schedule);
+        self.publish(Some(schedule), None);
     }
 
     pub(crate) fn change_schedule(&mut self) {
-        let uids: Vec<_> = self.master.plans.keys().copied().collect();
+        let uids: Vec<_> = self.master.schedules.keys().copied().collect();
         let Some(uid) = self.random.pick(&uids).copied() else { return };
-        let mut plan = self.master.plans[&uid].clone();
-        if plan.deleted {
+        let before = self.master.schedules[&uid].clone();
+        if before.deleted {
             return;
         }
+        let (shard, mut after) = (before.shard, before.schedule.clone());
         match self.random.within(0, 100) {
-            0..15 => plan.pause = if plan.pause.is_none() { Some(pause()) } else { None },
+            0..15 => after.pause = if after.pause.is_none() { Some(pause()) } else { None },
             15..20 => {
-                plan.deleted = true;
                 self.count(Seen::Deleted);
+                self.publish(None, Some(before));
+                return;
             }
-            _ => self.alter(&mut plan),
+            _ => self.alter(&mut after),
         }
-        if !plan.deleted && self.troubles.moves && self.random.percent(40) {
-            let old_shard = plan.shard;
-            plan.shard = self.settle_policy(&mut plan);
-            if plan.shard != old_shard {
-                self.count(Seen::Moved);
-                plan.former_homes.push(old_shard);
-                plan.former_homes.retain(|shard| *shard != plan.shard);
-            }
+        if self.troubles.moves && self.random.percent(40) {
+            self.settle_policy(&mut after);
         }
-        if plan.former_homes.len() > 1 {
+        self.publish(Some(after), Some(before));
+        let after = &self.master.schedules[&uid];
+        let (moved, long) = (after.shard != shard, after.schedule.former_homes.len() > 1);
+        if moved {
+            self.count(Seen::Moved);
+        }
+        if long {
             self.count(Seen::LongWay);
         }
-        self.publish(plan);
     }
 
     /// Everything but the policy.
-    fn alter(&mut self, plan: &mut Plan) {
+    fn alter(&mut self, schedule: &mut Schedule) {
         let random = &mut self.random;
-        plan.period_us = random.within(4, 30) * SECOND_US;
-        plan.offset_us = random.within(0, 10) * SECOND_US;
-        plan.events = *random.pick(&[1, 2, 5, 20]).unwrap();
-        plan.priority = random.within(0, 10) as u8;
+        // Few of them, so that schedules share scan tasks.
+        let every_s = *random.pick(&[4, 6, 10, 10, 15, 30]).unwrap();
+        let anchor = |random: &mut Random| Some(random.within(0, every_s) * SECOND_US);
+        let count = if random.percent(60) { 1 } else { random.within(2, 4) };
+        let trigger = |_| Trigger::Interval { every_s, anchor_us: anchor(random) };
+        schedule.timing.triggers = (0..count).map(trigger).collect();
+        schedule.events = *random.pick(&[1, 2, 5, 20]).unwrap();
+        schedule.priority = random.within(0, 10) as u8;
         let rules = [OverlapRule::Allow, OverlapRule::Skip, OverlapRule::BufferOne, OverlapRule::CancelOther];
-        plan.spec.overlap = *random.pick(&rules).unwrap();
-        plan.spec.finish_by_s = random.percent(30).then(|| random.within(1, 30));
-        plan.spec.spread_s = random.percent(30).then(|| random.within(1, 20));
-        plan.spec.retry.attempts_max = random.within(1, 5) as u32;
-        plan.spec.retry.backoff_min_ms = 500;
-        plan.spec.retry.retry_lost = random.percent(50);
-        plan.spec.check_again.slot_s = 5;
-        plan.spec.check_again.horizon_s = 60;
+        schedule.overlap = *random.pick(&rules).unwrap();
+        let rules = [
+            CatchUp::None,
+            CatchUp::Latest,
+            CatchUp::All { horizon_s: 25 },
+            CatchUp::All { horizon_s: 3600 },
+        ];
+        schedule.catch_up = *random.pick(&rules).unwrap();
+        schedule.finish_by_s = random.percent(30).then(|| random.within(1, 30));
+        schedule.spread_s = random.percent(30).then(|| random.within(1, 20));
+        schedule.retry.attempts_max = random.within(1, 5) as u32;
+        schedule.retry.retry_lost = random.percent(50);
     }
 
     /// Chooses a policy; the schedule lives where that does.
-    fn settle_policy(&mut self, plan: &mut Plan) -> u16 {
+    fn settle_policy(&mut self, schedule: &mut Schedule) {
         let uids: Vec<_> = self.master.policies.keys().copied().collect();
-        let uid = self.random.percent(85).then(|| *self.random.pick(&uids).unwrap());
-        let p = uid.map(|uid| self.master.policies[&uid].clone());
-        (plan.spec.policy_uid, plan.spec.policy_id) = (uid, p.as_ref().map(|p| p.id.clone()));
-        p.map_or((plan.spec.schedule_uid.as_u128() % u128::from(SHARDS)) as u16, |p| p.shard)
+        schedule.policy_uid = self.random.percent(85).then(|| *self.random.pick(&uids).unwrap());
+        schedule.policy = schedule.policy_uid.map(|uid| self.master.policies[&uid].id.clone());
     }
 
-    /// A new generation, in one transaction. Whoever made it tells the shards afterwards, if it lives so long.
-    pub(crate) fn publish(&mut self, mut plan: Plan) {
-        plan.spec.generation += 1;
+    /// A new generation, in one transaction. Whoever made it tells the shards afterwards.
+    pub(crate) fn publish(&mut self, after: Option<Schedule>, before: Option<Stored>) {
         // Each master has its own clock; a change is never before the one that it follows.
         let apart_us =
             if self.troubles.clocks { self.wait_us(&[-4 * SECOND_US, 0, 3 * SECOND_US]) } else { 0 };
-        plan.changed_us = (self.now.wall_us + apart_us).max(plan.changed_us + 1);
-        let (uid, generation) = (plan.spec.schedule_uid, plan.spec.generation);
-        let was_paused = self.master.plans.get(&uid).is_some_and(|before| before.pause.is_some());
-        match (was_paused, plan.pause.is_some()) {
-            (true, false) => plan.past_pauses.push((plan.paused_us, plan.changed_us)),
-            (false, true) => plan.paused_us = plan.changed_us,
-            _ => {}
-        }
-        self.say(|| format!("~ publishes {plan:?}"));
-        self.expect_change(&plan);
-        // Specs are shared: each shard that may need one has it.
-        for store in &mut self.stores {
-            store.specs.insert((uid, generation), plan.spec.clone());
-        }
-        let early =
-            self.bug == Bug::FrontierReadEarly && self.now.mono_us - self.master.announced_us < 2 * SECOND_US;
-        let told = Told { plan: plan.clone(), frontier_us: early.then_some(self.master.frontier_before_us) };
-        self.master.plans.insert(uid, plan);
-        self.master.untold.insert(uid, generation);
-        if self.strikes(self.troubles.masters, 15) {
-            self.count(Seen::MasterDied);
-            let later_us = self.random.within(SECOND_US, 20 * SECOND_US);
-            if self.bug != Bug::NoRepair {
-                self.after(later_us, Event::Repair(uid));
+        let last_us = before.as_ref().map_or(i64::MIN, |before| before.schedule.updated_us + 1);
+        let at_us = (self.now.wall_us + apart_us).max(last_us);
+        let old = before.as_ref().map(|before| before.schedule.clone());
+        let change = match after {
+            Some(mut after) => {
+                if let Some(pause) =
+                    after.pause.as_mut().filter(|_| old.as_ref().is_none_or(|old| old.pause.is_none()))
+                {
+                    pause.since_us = at_us;
+                }
+                let plan = Plan::compile(&after.timing, after.uid.as_bytes()).unwrap();
+                Change::to(old, after, plan, at_us, SHARDS)
             }
-            return;
+            None => Change::deletion(old.unwrap(), at_us),
+        };
+        let schedule = change.schedule().unwrap().clone();
+        let deleted = change.after.is_none();
+        let plan =
+            change.after.as_ref().map(|(_, plan)| plan.clone()).or(before.as_ref().map(|b| b.plan.clone()));
+        let shard = home(&schedule, SHARDS);
+        let stored = Stored { schedule, plan: plan.unwrap(), shard, changed_us: at_us, deleted };
+        self.say(|| format!("~ publishes {stored:?}"));
+        self.master.note(before.as_ref(), &stored.schedule, at_us);
+        self.expect_change(&stored);
+        if !deleted {
+            // Specs are shared: each shard that may need one has it.
+            let spec = RunSpec::of(&stored.schedule);
+            for store in &mut self.stores {
+                store.specs.insert((spec.schedule_uid, spec.generation), spec.clone());
+            }
         }
-        let soon_us = self.wait_us(&[0, 0, 1_000, 200_000, 3 * SECOND_US]);
-        self.after(soon_us, Event::Tell(Box::new(told)));
+        self.master.schedules.insert(stored.schedule.uid, stored);
+        // How far windows were open a moment before.
+        let stale = self.now.mono_us - self.master.announced_us < 2 * SECOND_US && self.random.percent(50);
+        let opened_us = if stale { self.master.frontier_before_us } else { self.frontier_us() };
+        let until_us = may_be_open_until_us(opened_us, self.now.wall_us);
+        let Some(notice) = change.notice(until_us, SHARDS) else { return };
+        self.master.outbox.insert((notice.schedule_uid, notice.generation), notice.clone());
+        self.tell_of(notice);
     }
 
     /// What a change makes of the runs that must exist.
-    fn expect_change(&mut self, plan: &Plan) {
-        let uid = plan.spec.schedule_uid;
-        let overtaken = self.master.untold.contains_key(&uid);
-        let before_us = self.master.plans.get(&uid).map_or(i64::MIN, |before| before.changed_us);
+    fn expect_change(&mut self, stored: &Stored) {
+        let uid = stored.schedule.uid;
         let told = |world: &Self, id: &RunId| world.stores.iter().any(|s| s.runs.contains_key(id));
         let mut doubtful = Vec::new();
         for (id, (schedule, launch_us, kind)) in &self.model.expected {
             if *schedule != uid || *kind != RunKind::Scheduled {
                 continue;
             }
-            if *launch_us > plan.changed_us {
+            if *launch_us > stored.changed_us {
                 doubtful.push((*id, None));
-            } else if *launch_us > before_us && overtaken {
-                doubtful.push((*id, Some(Seen::HoleOvertakenUntold)));
             } else if !told(self, id) && self.is_unscanned(uid, *launch_us) {
                 doubtful.push((*id, Some(Seen::HoleChangedBeforeScan)));
             }
@@ -322,57 +323,17 @@ impl World {
             }
             self.model.expected.remove(&id);
         }
-        for launch_us in plan.launches(plan.changed_us, self.master.frontier_us - 1) {
+        let Some(frontier_us) = self.frontier_us() else { return };
+        for launch_us in stored.launches(stored.changed_us, frontier_us - 1) {
             self.model.expect(uid, launch_us, RunKind::Scheduled);
         }
     }
 
-    /// The message about one generation.
-    pub(crate) fn tell(&mut self, told: &Told) {
-        let plan = &told.plan;
-        let (uid, generation) = (plan.spec.schedule_uid, plan.spec.generation);
-        let frontier_us = told.frontier_us.unwrap_or(self.master.frontier_us);
-        let until_us = (frontier_us - 1).max(plan.changed_us);
-        let launches_us = plan.launches(plan.changed_us, until_us);
-        // Should it be overtaken, what it makes may start before the shard hears of that.
-        launches_us.iter().for_each(|launch_us| self.model.allow(uid, *launch_us));
-        let row = ShardSchedule {
-            events: plan.events,
-            priority: plan.priority,
-            pause: plan.pause.clone(),
-            deleted: plan.deleted,
-            ..fence(&plan.spec, plan.changed_us, until_us, launches_us)
-        };
-        let mut way = plan.former_homes.clone();
-        if self.bug == Bug::FormerHomesNotTold {
-            way.clear();
-        }
-        way.push(plan.shard);
-        let control = Control::ScheduleChanged {
-            schedule: row,
-            namespace: plan.spec.namespace.clone(),
-            schedule_id: plan.spec.schedule_id.clone(),
-            policy_uid: plan.spec.policy_uid,
-            onward: way[1..].to_vec(),
-        };
-        if self.master.untold.get(&uid) == Some(&generation) {
-            self.master.untold.remove(&uid);
-        }
-        self.post(way[0], Message { id: message_id(uid, generation, way[0]), control });
-    }
-
-    /// A master that starts tells again what the log says was changed: the present generation.
-    pub(crate) fn repair(&mut self, uid: Uuid) {
-        let Some(plan) = self.master.plans.get(&uid).cloned() else { return };
-        self.count(Seen::Repaired);
-        self.tell(&Told { plan, frontier_us: None });
-    }
-
     pub(crate) fn run_by_hand(&mut self) {
-        let plans: Vec<_> = self.master.plans.values().filter(|p| !p.deleted).cloned().collect();
-        let Some(plan) = self.random.pick(&plans).cloned() else { return };
+        let all: Vec<_> = self.master.schedules.values().filter(|stored| !stored.deleted).cloned().collect();
+        let Some(stored) = self.random.pick(&all).cloned() else { return };
         let kind = if self.random.percent(50) { RunKind::Manual } else { RunKind::Backfill };
-        let uid = plan.spec.schedule_uid;
+        let uid = stored.schedule.uid;
         let mut launch_us = self.now.wall_us.div_euclid(1000) * 1000 + 7;
         // The same moment may come again, on a clock that was set back.
         while self.model.expected.contains_key(&RunId::derive(uid, launch_us)) {
@@ -381,8 +342,9 @@ impl World {
         self.model.expect(uid, launch_us, kind);
         for _ in 0..=u8::from(self.random.percent(20)) {
             let late_us = self.wait_us(&[0, 0, 2 * SECOND_US, 20 * SECOND_US]);
-            let emission = Box::new((plan.run(launch_us, kind, self.now), plan.spec.clone()));
-            self.after(late_us, Event::Emit(plan.shard, emission));
+            let spec = RunSpec::of(&stored.schedule);
+            let emission = Box::new((stored.run(launch_us, kind, self.now), spec));
+            self.after(late_us, Event::Emit(stored.shard, emission));
         }
     }
 
@@ -420,9 +382,50 @@ impl World {
     }
 
     pub(crate) fn resume_schedules(&mut self) {
-        for mut plan in self.master.plans.clone().into_values().filter(|p| p.pause.is_some()) {
-            plan.pause = None;
-            self.publish(plan);
+        let paused = |stored: &&Stored| !stored.deleted && stored.schedule.pause.is_some();
+        for before in self.master.schedules.values().filter(paused).cloned().collect::<Vec<_>>() {
+            let after = Schedule { pause: None, ..before.schedule.clone() };
+            self.publish(Some(after), Some(before));
         }
     }
+}
+
+/// A schedule that does nothing yet.
+fn schedule(number: u128) -> Schedule {
+    let RunSpec { schedule_uid: uid, namespace, schedule_id: id, target, payload, retry, .. } =
+        spec(number, None);
+    Schedule {
+        uid,
+        namespace,
+        id,
+        description: String::new(),
+        timing: Timing { time_zone: "UTC".into(), ..Timing::default() },
+        events: 1,
+        target,
+        payload,
+        policy: None,
+        policy_uid: None,
+        priority: 5,
+        retry: RetryPolicy { backoff_min_ms: 500, ..retry },
+        catch_up: CatchUp::default(),
+        overlap: OverlapRule::Allow,
+        finish_by_s: None,
+        spread_s: None,
+        check_again: CheckAgain { count_max: 2, horizon_s: 60, slot_s: 5 },
+        pause: None,
+        past_pauses: Vec::new(),
+        labels: BTreeMap::new(),
+        former_homes: Vec::new(),
+        generation: 0,
+        created_us: 0,
+        updated_us: 0,
+    }
+}
+
+/// One policy in each shard, and one more.
+fn policy_numbers() -> Vec<u128> {
+    let first = |shard: u16| (1..).find(|uid| shard_of(Uuid::from_u128(*uid), SHARDS) == shard).unwrap();
+    let mut numbers: Vec<u128> = (0..SHARDS).map(first).collect();
+    numbers.push((1..).find(|uid| !numbers.contains(uid)).unwrap());
+    numbers
 }

@@ -58,6 +58,8 @@ pub(crate) struct Model {
     /// Runs that must exist in the end, and launches that may have one.
     pub(crate) expected: BTreeMap<RunId, (Uuid, i64, RunKind)>,
     allowed: BTreeSet<RunId>,
+    /// Runs that an emitter has handed over.
+    pub(crate) emitted: BTreeSet<RunId>,
     /// When each shard's machine was loaded (monotonic).
     loaded_us: [i64; SHARDS as usize],
     /// Deliveries that a former owner waits for: attempt, and until when nobody repeats it.

@@ -30,10 +30,11 @@ states! {
     // Schedules and policies.
     Moved, LongWay, Forwarded, Withdrawn, Revived, CancelledByHand, Deleted, Buffered, LimitBelowHeld, OutOfOrder,
     // Masters and emitters.
-    MasterDied, Repaired, ClockJump, EmitterFrozen, EmitterDied, TaskRedone, EmittedTwice, EmittedStale, DoubtSettled,
+    MasterDied, Swept, ToldByAnother, ClockJump, EmitterFrozen, EmitterDied, TaskRedone, EmittedTwice, EmittedStale, DoubtSettled,
     WindowScannedAfterChange, ScannedAfterPause, PostedTwice, TaskLost, PutOff,
+    AnnouncedByAnother, PageLeft, CheckpointTaken, RoundFailed, Missed,
     // Holes that are known: see README's known gaps.
-    HoleOvertakenUntold, HoleChangedBeforeScan,
+    HoleChangedBeforeScan,
 }
 
 /// Counters of one world, or of many.

@@ -8,18 +8,20 @@ use tollgate_core::handle::control::{Control, Message, UnderWay};
 use tollgate_core::handle::release::Release;
 use tollgate_core::model::*;
 use tollgate_core::own::{Look, Member};
+use tollgate_core::plan::telling::Told;
 use uuid::Uuid;
 
 use crate::bug::Bug;
 use crate::consumer::Leave;
-use crate::emitter::{Emitter, Window};
+use crate::emitter::Emitter;
 use crate::fence::Lease;
 use crate::handle_world::Store;
-use crate::master::{Master, Told};
+use crate::master::Master;
 use crate::model::Model;
 use crate::process::Process;
 use crate::random::Random;
 use crate::totals::{Seen, Totals};
+use crate::windows::WindowRow;
 
 /// How many queue shards there are.
 pub(crate) const SHARDS: u16 = 3;
@@ -175,9 +177,12 @@ pub(crate) enum Event {
     Emit(u16, Box<(Run, RunSpec)>),
     /// An emitter goes on.
     Emitter(usize, u32),
-    /// A master tells of a change; another one repairs what it left.
-    Tell(Box<Told>),
-    Repair(Uuid),
+    /// Whoever tells of changes goes on; a transaction of it reaches its end; it hears whether it did.
+    Tell(u64),
+    Told(u16, Vec<Told>),
+    HeardOfTold(u64, bool),
+    /// A master looks for what was left in the outbox.
+    Sweep(usize),
 }
 
 impl Event {
@@ -211,7 +216,8 @@ impl Event {
                 | Self::Post(..)
                 | Self::PostUnder(..)
                 | Self::Tell(_)
-                | Self::Repair(_)
+                | Self::Told(..)
+                | Self::HeardOfTold(..)
                 | Self::Durable(_)
         )
     }
@@ -249,7 +255,7 @@ pub(crate) struct World {
     pub(crate) processes: [Process; PROCESSES],
     pub(crate) flights: BTreeMap<u64, Flight>,
     pub(crate) master: Master,
-    pub(crate) windows: Vec<Window>,
+    pub(crate) windows: Vec<WindowRow>,
     pub(crate) emitters: [Emitter; 2],
     pub(crate) model: Model,
     events: BTreeMap<(i64, u64), Event>,
@@ -282,7 +288,7 @@ impl World {
             members: BTreeMap::new(),
             processes: Default::default(),
             flights: BTreeMap::new(),
-            master: Master::new(now.wall_us),
+            master: Master::default(),
             windows: Vec::new(),
             emitters: Default::default(),
             model: Model::default(),
@@ -304,6 +310,7 @@ impl World {
         }
         for slot in 0..2 {
             world.start_emitter(slot);
+            world.after(0, Event::Sweep(slot));
         }
         world
     }
@@ -328,24 +335,6 @@ impl World {
 
     pub(crate) fn count(&mut self, what: Seen) {
         self.totals.count(what);
-    }
-
-    /// Whether a change of a schedule waits to be heard: in the outbox, or in the inbox of one of these shards.
-    pub(crate) fn is_unheard(&self, uid: Uuid, shards: &[u16]) -> bool {
-        let of = |message: &Message| match &message.control {
-            Control::ScheduleChanged { schedule, .. } => schedule.uid == uid,
-            _ => false,
-        };
-        // What has been told and not become visible is in the outbox still.
-        let in_outbox = |event: &Event| match event {
-            Event::Tell(told) => told.uid() == uid,
-            Event::Post(_, message) => of(message),
-            _ => false,
-        };
-        let mut inboxes = shards.iter().map(|shard| &self.stores[usize::from(*shard)].inbox);
-        self.master.is_untold(uid)
-            || self.events.values().any(in_outbox)
-            || inboxes.any(|inbox| inbox.values().any(of))
     }
 
     pub(crate) fn after(&mut self, us: i64, event: Event) {
@@ -456,8 +445,10 @@ impl World {
                 self.stores[usize::from(shard)].emit(run, &spec);
             }
             Event::Emitter(slot, id) => self.go_on_emitting(slot, id),
-            Event::Tell(told) => self.tell(&told),
-            Event::Repair(uid) => self.repair(uid),
+            Event::Tell(number) => self.go_on_telling(number),
+            Event::Told(shard, told) => self.told(shard, told),
+            Event::HeardOfTold(number, told) => self.hear_of_told(number, told),
+            Event::Sweep(slot) => self.sweep(slot),
         }
     }
 

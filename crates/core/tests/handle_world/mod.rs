@@ -5,7 +5,6 @@ mod store;
 use std::collections::BTreeMap;
 
 pub(crate) use store::Store;
-use tollgate_core::handle::change::ShardSchedule;
 use tollgate_core::model::*;
 use uuid::Uuid;
 
@@ -84,22 +83,4 @@ pub(crate) fn run(spec: &RunSpec, launch_us: i64, events: u32) -> Run {
 /// A pause.
 pub(crate) fn pause() -> Pause {
     Pause { reason: "maintenance".into(), actor: "ops".into(), since_us: START_US }
-}
-
-/// The fence of a schedule's generation: from `changed_us` on, these launch times up to `until_us`.
-pub(crate) fn fence(spec: &RunSpec, changed_us: i64, until_us: i64, launches_us: Vec<i64>) -> ShardSchedule {
-    ShardSchedule {
-        uid: spec.schedule_uid,
-        generation: spec.generation,
-        changed_us,
-        until_us,
-        launches_us,
-        events: 1,
-        priority: 5,
-        pause: None,
-        deleted: false,
-        cursor: None,
-        earlier: Vec::new(),
-        home: None,
-    }
 }

@@ -20,14 +20,16 @@
 
 mod copy;
 mod edit;
+mod emit;
 mod handle;
 mod own;
+mod plan;
 
 use edit::Planted;
 
 /// The bugs of all modules.
 fn all() -> Vec<Planted> {
-    [handle::BUGS, own::BUGS].concat()
+    [plan::BUGS, emit::BUGS, handle::BUGS, own::BUGS].concat()
 }
 
 #[test]

@@ -16,10 +16,10 @@ use crate::batch::{
     judge_policies, judge_users,
 };
 use crate::failure::Failure;
-use crate::plan::{Audit, Delivered, Filter, OutboxLane, OutboxPage, PlanStore, PlanWrite, StoredChild};
+use crate::plan::{Audit, Filter, OutboxLane, OutboxPage, PlanStore, PlanWrite, StoredChild, Told};
 use crate::rows::{
     AuditRow, ChildRow, CountRow, LaneRow, NoticeKey, NoticeRow, PolicyRow, Registry, ScheduleRow, all,
-    audit, id_range, outbox_page, skipped_rows, sound, sound_page,
+    audit, id_range, message_rows, outbox_page, skipped_rows, sound, sound_page,
 };
 
 #[async_trait]
@@ -148,11 +148,11 @@ impl<D: Driver> PlanStore for D {
         Ok(sound(None, self.rows::<NoticeRow>(Whom::Roles, ask).await?).0)
     }
 
-    async fn outbox_delivered(&self, delivered: &[Delivered]) -> Result<u64, StoreError> {
-        let delivered: Arc<[Delivered]> = Arc::from(delivered);
-        self.run_tx(Whom::Roles, "outbox_delivered", move |mut tx| {
-            let delivered = Arc::clone(&delivered);
-            async move { take_out(&mut tx, &delivered).await }.boxed()
+    async fn tell(&self, shard: u16, told: &[Told]) -> Result<u64, StoreError> {
+        let told: Arc<[Told]> = Arc::from(told);
+        self.run_tx(Whom::Roles, "tell", move |mut tx| {
+            let told = Arc::clone(&told);
+            async move { tell(&mut tx, shard, &told).await }.boxed()
         })
         .await
     }
@@ -178,11 +178,16 @@ fn listed<DB: Engine>(
         .bind(i64::from(limit)))
 }
 
-async fn take_out<DB: Engine>(tx: &mut Tx<'_, DB>, delivered: &[Delivered]) -> Result<u64, Failure> {
-    let ask = Ask::new(sql!("outbox_delete")).set(&NoticeKey::of_delivered(delivered))?;
+async fn tell<DB: Engine>(tx: &mut Tx<'_, DB>, shard: u16, told: &[Told]) -> Result<u64, Failure> {
+    let ask = Ask::new(sql!("outbox_delete")).set(&NoticeKey::of_told(told))?;
     let gone: BTreeSet<(Uuid, i64)> = tx.rows(ask).await?.into_iter().collect();
+    let told = || told.iter().filter(|one| gone.contains(&(one.schedule_uid, one.generation)));
+    let messages = message_rows(told().filter_map(|one| one.message.as_ref()))?;
+    if !messages.is_empty() {
+        insert_messages(tx, i32::from(shard), &messages).await?;
+    }
     let mut skips = 0;
-    for one in delivered.iter().filter(|one| gone.contains(&(one.schedule_uid, one.generation))) {
+    for one in told() {
         if let Some((after_us, until_us)) = one.taken_back {
             forget_skipped(tx, one.schedule_uid, SkipReason::Paused, (after_us, until_us)).await?;
         }

@@ -11,7 +11,7 @@ use super::{corrupt, count, json, parse, shard_of, sound, text};
 use crate::StoreError;
 use crate::columns::{JsonText, row};
 use crate::corrupt::CorruptRow;
-use crate::plan::{Audit, Delivered, Filter, OutboxLane, OutboxPage, StoredChild};
+use crate::plan::{Audit, Filter, OutboxLane, OutboxPage, StoredChild, Told};
 
 row! {
     /// A row of `schedules` to be written.
@@ -241,10 +241,9 @@ impl NoticeKey {
         keys.iter().map(|&(schedule_uid, generation)| Self { schedule_uid, generation }).collect()
     }
 
-    /// The keys of delivered notices, in the order in which their rows are locked.
-    pub(crate) fn of_delivered(delivered: &[Delivered]) -> Vec<Self> {
-        let mut keys: Vec<(Uuid, i64)> =
-            delivered.iter().map(|one| (one.schedule_uid, one.generation)).collect();
+    /// The keys of notices that are told, in the order in which their rows are locked.
+    pub(crate) fn of_told(told: &[Told]) -> Vec<Self> {
+        let mut keys: Vec<(Uuid, i64)> = told.iter().map(|one| (one.schedule_uid, one.generation)).collect();
         keys.sort_unstable();
         Self::of(&keys)
     }

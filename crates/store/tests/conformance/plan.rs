@@ -1,10 +1,10 @@
 //! Schedules, policies, children, the registry, the audit log.
 
 use futures::future::join_all;
-use tollgate_core::handle::control::Control;
+use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::{MINUTE_US, Schedule, SkipReason, Skipped, Target};
-use tollgate_core::plan::Notice;
-use tollgate_store::plan::{Delivered, Filter, OutboxLane, PlanWrite};
+use tollgate_core::plan::{Notice, message_id};
+use tollgate_store::plan::{Filter, OutboxLane, PlanWrite, Told};
 use tollgate_store::{Store, StoreError};
 use uuid::Uuid;
 
@@ -362,22 +362,23 @@ pub(crate) async fn notices_wait_in_their_order_until_they_are_delivered(place: 
         reason: SkipReason::Paused,
         recorded_us: NOON_US,
     };
-    let paused = Delivered {
-        schedule_uid: a.uid,
-        generation: 1,
-        taken_back: None,
-        skipped: vec![skip(NOON_US + 10), skip(NOON_US + 20)],
+    let message = |generation| Message {
+        id: message_id(a.uid, generation),
+        control: Control::CursorLeft { schedule_uid: a.uid, cursor: String::new() },
     };
-    let resumed = Delivered {
-        schedule_uid: a.uid,
-        generation: 2,
-        taken_back: Some((NOON_US + 10, NOON_US + 99)),
-        skipped: vec![],
+    let told = |generation, taken_back, skipped| {
+        let message = Some(message(generation));
+        Told { schedule_uid: a.uid, generation, message, taken_back, skipped }
     };
-    assert_eq!(store.outbox_delivered(&[paused.clone(), resumed]).await.unwrap(), 2);
+    let paused = told(1, None, vec![skip(NOON_US + 10), skip(NOON_US + 20)]);
+    let resumed = told(2, Some((NOON_US + 10, NOON_US + 99)), vec![]);
+    assert_eq!(store.tell(3, &[paused.clone(), resumed]).await.unwrap(), 2);
     let skipped = async || store.list_skipped(a.uid, None, 9).await.unwrap();
     assert_eq!(skipped().await, [skip(NOON_US + 10)]);
-    assert_eq!(store.outbox_delivered(&[paused]).await.unwrap(), 0, "somebody has delivered it");
+    assert_eq!(store.inbox(3, 9).await.unwrap(), [message(1), message(2)]);
+    let later = Told { message: Some(message(7)), ..paused };
+    assert_eq!(store.tell(3, &[later]).await.unwrap(), 0, "somebody has told it");
+    assert_eq!(store.inbox(3, 9).await.unwrap().len(), 2, "nor is its message posted");
     assert_eq!(skipped().await, [skip(NOON_US + 10)]);
     assert_eq!(store.outbox_lanes().await.unwrap(), [lane(3, 1), lane(4, 1)]);
     store.close().await;

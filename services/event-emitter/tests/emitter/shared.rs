@@ -16,7 +16,7 @@ use tollgate_core::model::{CatchUp, MINUTE_US, Run, RunId, SECOND_US, Schedule, 
 use tollgate_core::plan::{Notice, message_id};
 use tollgate_event_emitter::Options;
 use tollgate_store::StoreError;
-use tollgate_store::plan::{Delivered, PlanWrite};
+use tollgate_store::plan::{PlanWrite, Told};
 use uuid::Uuid;
 
 fn minutely(count: u128) -> Vec<Schedule> {
@@ -164,8 +164,9 @@ async fn launches_soon_after_a_move_wait_until_the_former_home_has_heard() {
     let control = Control::CursorLeft { schedule_uid: moved.uid, cursor: String::new() };
     let on_its_way = Message { id: message_id(moved.uid, 1), control };
     world.store.post(5, std::slice::from_ref(&on_its_way)).await.unwrap();
-    let told = Delivered { schedule_uid: moved.uid, generation: 2, taken_back: None, skipped: Vec::new() };
-    world.store.outbox_delivered(&[told]).await.unwrap();
+    let (message, taken_back, skipped) = (None, None, Vec::new());
+    let told = Told { schedule_uid: moved.uid, generation: 2, message, taken_back, skipped };
+    world.store.tell(3, &[told]).await.unwrap();
     world.clock.advance_us(31 * SECOND_US);
     assert!(emitter.round().await.unwrap().windows_incomplete > 0);
     let seen = world.store.leases().await.unwrap().remove(5);

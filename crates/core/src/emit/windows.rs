@@ -1,16 +1,38 @@
-//! Decides which scan window is opened next.
+//! Decides which scan window is opened next, and when an emitter looks again.
 //!
 //! In: how far windows are open, the time, the [`Options`]. Out: a [`Window`], or none.
 //! Invariants: windows follow each other without a gap; each ends on a whole multiple of the window's length; a long
 //! one ends in the past. Not here: opening it.
 
-use tollgate_core::emit::Window;
-use tollgate_core::model::SECOND_US;
+use super::{Options, Window};
+use crate::model::SECOND_US;
 
-use crate::Options;
+/// How soon windows are looked at again that others have not completed.
+const INCOMPLETE_US: i64 = 2 * SECOND_US;
+/// While so many windows are incomplete, those of an outage are not opened further: their tasks would only pile up.
+const BEHIND_OPEN_MAX: usize = 8;
+
+/// The window that is to be opened next at `now_us`, if any, where `incomplete` windows are not complete.
+pub fn to_open(
+    opened_until_us: Option<i64>,
+    incomplete: usize,
+    now_us: i64,
+    options: &Options,
+) -> Option<Window> {
+    let window = next(opened_until_us, now_us, options)?;
+    (incomplete < BEHIND_OPEN_MAX || !is_behind(window, now_us, options)).then_some(window)
+}
+
+/// When an emitter looks again, after a round that ends at `now_us`: when the next window must be opened, or sooner where
+/// others have not completed theirs.
+pub fn next_round_us(opened_until_us: Option<i64>, incomplete: u32, now_us: i64, options: &Options) -> i64 {
+    // One microsecond after the moment up to which the windows suffice.
+    let open_us = opened_until_us.map_or(now_us, |until| until - options.ahead_us() + 1);
+    if incomplete > 0 { open_us.min(now_us + INCOMPLETE_US) } else { open_us }
+}
 
 /// The window after `opened_until_us` that must be open at `now_us`, if any.
-pub(crate) fn next(opened_until_us: Option<i64>, now_us: i64, options: &Options) -> Option<Window> {
+fn next(opened_until_us: Option<i64>, now_us: i64, options: &Options) -> Option<Window> {
     let length_us = options.window_us();
     let current_us = floor(now_us, length_us);
     let Some(start_us) = opened_until_us else {
@@ -29,7 +51,7 @@ pub(crate) fn next(opened_until_us: Option<i64>, now_us: i64, options: &Options)
 }
 
 /// Whether the window lies so far back that it belongs to an outage.
-pub(crate) fn is_behind(window: Window, now_us: i64, options: &Options) -> bool {
+fn is_behind(window: Window, now_us: i64, options: &Options) -> bool {
     window.end_us <= floor(now_us, options.window_us())
 }
 
@@ -40,7 +62,7 @@ fn floor(us: i64, step_us: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_core::model::MINUTE_US;
+    use crate::model::MINUTE_US;
 
     fn minutes(from: i64, to: i64) -> Option<Window> {
         Some(Window { start_us: from * MINUTE_US, end_us: to * MINUTE_US })

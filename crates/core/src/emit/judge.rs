@@ -2,18 +2,18 @@
 //!
 //! In: a schedule, a launch time that its children yield, the time now. Out: a [`Fate`]. Invariant: of a launch that
 //! has fallen due, nothing is silent; only what lies before the schedule was made is passed over.
-//! Not here: which launches there are (`tollgate_core::emit`), writing.
+//! Not here: which launches there are ([`super::launch_times`]), writing.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use tollgate_core::model::{CatchUp, SECOND_US, Schedule, SkipReason};
-use tollgate_core::plan::{Plan, PlanError};
+use crate::model::{CatchUp, SECOND_US, Schedule, SkipReason};
+use crate::plan::{Plan, PlanError};
 use uuid::Uuid;
 
 /// What becomes of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub enum Fate {
     /// It makes a run.
     Run,
     /// It makes none, and that is recorded.
@@ -23,7 +23,8 @@ pub(crate) enum Fate {
 }
 
 /// Judges launches at one moment.
-pub(crate) struct Judge {
+#[derive(Debug)]
+pub struct Judge {
     now_us: i64,
     late_us: i64,
     /// Of the schedules that had to be asked for their latest launch.
@@ -32,12 +33,12 @@ pub(crate) struct Judge {
 
 impl Judge {
     /// A judge at `now_us`, to whom launches older than `late_after_us` have been missed.
-    pub(crate) fn new(now_us: i64, late_after_us: i64) -> Self {
+    pub fn new(now_us: i64, late_after_us: i64) -> Self {
         Self { now_us, late_us: now_us.saturating_sub(late_after_us), plans: HashMap::new() }
     }
 
     /// The moment of its judgements.
-    pub(crate) fn now_us(&self) -> i64 {
+    pub fn now_us(&self) -> i64 {
         self.now_us
     }
 
@@ -46,7 +47,7 @@ impl Judge {
     ///
     /// # Errors
     /// [`PlanError`] where the schedule's timing had to be asked and cannot be read.
-    pub(crate) fn fate(
+    pub fn fate(
         &mut self,
         schedule: &Schedule,
         launch_us: i64,
