@@ -195,9 +195,11 @@ impl World {
             {
                 core.sync(caller, now);
                 let inbox = self.stores[usize::from(shard)].inbox.values();
-                // Of those about dead events of one run, one after the other is carried out.
-                let inbox =
-                    inbox.filter(|m| !matches!(m.control, Control::RetryDead { .. })).map(|m| m.id).collect();
+                // Those that come once; and of those about dead events of one run, one after the other is carried out.
+                let once = |m: &&Message| {
+                    m.id.as_u64_pair().1 == 0 && !matches!(m.control, Control::RetryDead { .. })
+                };
+                let inbox = inbox.filter(once).map(|m| m.id).collect();
                 self.model.syncs.insert(caller, (shard, inbox));
                 self.touched.push((slot, shard));
                 return;

@@ -22,15 +22,6 @@ pub(crate) const BUGS: &[Planted] = &[
         )],
     },
     Planted {
-        name: "JudgedByTheEnd",
-        breaks: "A member's silence goes on after the read that shows it.",
-        edits: &[edit(
-            "own/placement.rs",
-            "«began_us - s.changed_us» >= self.dead_after_us(&s.member)",
-            "now_us - s.changed_us",
-        )],
-    },
-    Planted {
         name: "TwoWin",
         breaks: "A shard is to be everybody's.",
         edits: &[edit(
