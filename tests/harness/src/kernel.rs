@@ -91,8 +91,10 @@ mod tests {
     fn the_kernel_answers_about_this_process() {
         let own = std::process::id();
         let (before, start) = (cpu_s(own), Instant::now());
-        while start.elapsed().as_millis() < 200 {}
-        assert!(cpu_s(own) >= before + 0.1);
+        // However little of the machine it gets.
+        while cpu_s(own) < before + 0.1 {
+            assert!(start.elapsed().as_secs() < 60, "it works, and no CPU time is counted");
+        }
         assert!(peak_bytes(own).unwrap() >= rss_bytes(own).unwrap() && rss_bytes(own).unwrap() > 1 << 20);
         assert!(parent(own).is_some() && program(own).is_some());
         assert_eq!(cpu_s(u32::MAX), 0.0);

@@ -5,7 +5,7 @@
 //! skipped later; what a former shard of a schedule may still make a run of waits until that shard has heard of the change.
 //! Not here: judging ([`super::judge`]), the order of steps ([`super::scan`]).
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -157,7 +157,7 @@ impl Batch {
     }
 
     /// Takes out what has a run.
-    pub(super) fn drop_known(&mut self, known: &HashSet<(Uuid, i64)>) {
+    pub(super) fn drop_known(&mut self, known: &BTreeSet<(Uuid, i64)>) {
         if !known.is_empty() {
             self.skipped.retain(|skip| !known.contains(&(skip.schedule_uid, skip.launch_us)));
             self.runs.retain(|run| !known.contains(&(run.schedule_uid, run.launch_us)));

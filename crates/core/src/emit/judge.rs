@@ -4,8 +4,8 @@
 //! has fallen due, nothing is silent; only what lies before the schedule was made is passed over.
 //! Not here: which launches there are ([`super::launch_times`]), writing.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use crate::model::{CatchUp, SECOND_US, Schedule, SkipReason};
 use crate::plan::{Plan, PlanError};
@@ -28,13 +28,13 @@ pub struct Judge {
     now_us: i64,
     late_us: i64,
     /// Of the schedules that had to be asked for their latest launch.
-    plans: HashMap<Uuid, Plan>,
+    plans: BTreeMap<Uuid, Plan>,
 }
 
 impl Judge {
     /// A judge at `now_us`, to whom launches older than `late_after_us` have been missed.
     pub fn new(now_us: i64, late_after_us: i64) -> Self {
-        Self { now_us, late_us: now_us.saturating_sub(late_after_us), plans: HashMap::new() }
+        Self { now_us, late_us: now_us.saturating_sub(late_after_us), plans: BTreeMap::new() }
     }
 
     /// The moment of its judgements.

@@ -5,7 +5,7 @@
 //! lost; a child that cannot be read is named and passed over; a task with a million children does not stand before those
 //! with a few. Not here: which windows and tasks there are ([`super::windows`], the stores), reading and writing.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use uuid::Uuid;
 
@@ -92,7 +92,7 @@ enum Stage {
     Turn,
     /// The next page of a task is read.
     Read(usize),
-    Judge(Page),
+    Judge(Box<Page>),
     /// What has been judged is on its way out.
     Flush(Flush, Then),
     Mark(usize),
@@ -104,14 +104,14 @@ enum Stage {
 enum Flush {
     Unheard,
     /// What is asked, and what is known.
-    Known(BTreeMap<Uuid, (i64, i64)>, HashSet<(Uuid, i64)>),
+    Known(BTreeMap<Uuid, (i64, i64)>, BTreeSet<(Uuid, i64)>),
     HandOver,
 }
 
 /// What follows once the batch is handed over.
 #[derive(Debug)]
 enum Then {
-    Judge(Page),
+    Judge(Box<Page>),
     Mark(usize),
     Complete,
 }
@@ -174,7 +174,7 @@ impl Scan {
                 Stage::Turn => self.turn(now_us),
                 Stage::Judge(page) => self.judge(page),
                 Stage::Flush(Flush::Unheard, then) if self.batch.late.is_empty() => {
-                    Stage::Flush(Flush::Known(self.batch.in_doubt(), HashSet::new()), then)
+                    Stage::Flush(Flush::Known(self.batch.in_doubt(), BTreeSet::new()), then)
                 }
                 Stage::Flush(Flush::Known(asked, known), then) if asked.is_empty() => {
                     self.batch.drop_known(&known);
@@ -252,11 +252,12 @@ impl Scan {
     fn page(&self, task: usize, page: ScanPage, is_first: bool, now_us: i64) -> Stage {
         let judge = Judge::new(now_us, self.options.late_after_us());
         let ScanPage { children, next, .. } = page;
-        Stage::Judge(Page { task, children: children.into_iter(), child: None, next, is_first, judge })
+        let children = children.into_iter();
+        Stage::Judge(Box::new(Page { task, children, child: None, next, is_first, judge }))
     }
 
     /// Judges a page until the batch is full or the page ends.
-    fn judge(&mut self, mut page: Page) -> Stage {
+    fn judge(&mut self, mut page: Box<Page>) -> Stage {
         while !self.batch.is_full() {
             let Some((child, launches, at)) = &mut page.child else {
                 let Some(child) = page.children.next() else { return self.judged(&page) };

@@ -6,7 +6,7 @@
 //! after the change was committed, so that a window is either opened later, and scanned with the new children, or lies
 //! below, and is put right by the message. Not here: reading and writing, when the outbox is swept.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use uuid::Uuid;
 
@@ -21,7 +21,7 @@ const OPENED_MEANWHILE_US: i64 = 10 * MINUTE_US;
 const OPENED_AT_ONCE_US: i64 = 26 * 60 * MINUTE_US;
 
 /// Plans at hand, by schedule and generation.
-pub type Plans<'a> = HashMap<(Uuid, i64), &'a Plan>;
+pub type Plans<'a> = BTreeMap<(Uuid, i64), &'a Plan>;
 
 /// How patiently notices are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ pub struct Telling<'a> {
     stage: Stage,
     waves: VecDeque<Vec<Notice>>,
     /// Schedules of which a notice was not told: later ones wait for it.
-    held_back: HashSet<Uuid>,
+    held_back: BTreeSet<Uuid>,
     unreadable: Vec<(Notice, String)>,
 }
 
@@ -161,7 +161,7 @@ impl<'a> Telling<'a> {
             patience,
             stage: Stage::Begin,
             waves: VecDeque::new(),
-            held_back: HashSet::new(),
+            held_back: BTreeSet::new(),
             unreadable: Vec::new(),
         }
     }
