@@ -1,4 +1,5 @@
-//! What a commit costs: 500 events that ended and 500 that are acquired in their place, behind the fence; and the emission of a run.
+//! What a commit costs: 500 events that ended and 500 that are acquired in their place, behind the fence; and the
+//! emission of a run.
 //!
 //! PostgreSQL is the one at `TOLLGATE_TEST_POSTGRES`, whose user may create databases; without it only SQLite is measured.
 

@@ -1,7 +1,7 @@
 //! The consumer that everything is measured against: takes events, notes them, and does little else.
 //!
-//! Each lane has a port of its own. The control port answers `GET /count/LANE` (deliveries and how many of them are done), `GET /dump`
-//! (see [`record`]), `POST /reset`, and `POST /finish` (ends the stream of releases).
+//! Each lane has a port of its own. The control port answers `GET /count/LANE` (deliveries and how many of them are done),
+//! `GET /dump` (see [`record`]), `POST /reset`, and `POST /finish` (ends the stream of releases).
 
 pub(crate) mod event;
 pub(crate) mod lane;

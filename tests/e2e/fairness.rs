@@ -146,9 +146,9 @@ async fn a_bulk_of_one_namespace_does_not_delay_anothers_events(kind: Kind) {
     service.stop().await;
 }
 
-/// Schedules of one namespace that fire each second, all in one queue shard: they make a hundred thousand runs as soon as they are
-/// brought in, and as many in each window. The owner takes them in in parts; it took in all of them at once, and everybody's
-/// events stood still for that long.
+/// Schedules of one namespace that fire each second, all in one queue shard: they make a hundred thousand runs as soon as
+/// they are brought in, and as many in each window. The owner takes them in in parts; it took in all of them at once, and
+/// everybody's events stood still for that long.
 async fn a_hundred_thousand_runs_of_one_namespace_do_not_delay_anothers_events(kind: Kind) {
     const SCHEDULES: usize = 300;
     /// The version before was late by more than 10 s on SQLite, built for speed; on PostgreSQL it takes three times as many.

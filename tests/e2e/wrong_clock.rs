@@ -153,8 +153,8 @@ async fn a_process_that_starts_fifty_days_ahead_prunes_and_fires_nothing() {
     right.stop().await;
 }
 
-/// Alone, nothing tells that a clock was wrong at the start; all the same nothing is emptied. And while it runs, a jump of seconds
-/// changes nothing.
+/// Alone, nothing tells that a clock was wrong at the start; all the same nothing is emptied. And while it runs, a jump
+/// of seconds changes nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn alone_with_a_wrong_clock_nothing_is_pruned_and_a_jump_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,8 @@
 //! A plan against the `cron` crate, on the expressions where its rules are ours.
 //!
 //! Left out is what differs: two restricted days (either is enough for us, both must match there), `L` and `#`, Sunday as 7
-//! (`4/1` reaches it for us), and the days on which a zone changes its clocks. `docs/decisions/cron.md` says why the product parses by itself.
+//! (`4/1` reaches it for us), and the days on which a zone changes its clocks. `docs/decisions/cron.md` says why
+//! the product parses by itself.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

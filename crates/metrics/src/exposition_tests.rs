@@ -1,3 +1,5 @@
+//! What a scrape shows.
+
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use tollgate_clock::Clock;

@@ -251,7 +251,8 @@ proptest! {
             Ok(taken) => prop_assert!(schedule::to_core(&schedule::to_message(&taken), &name(), Some(&taken)).is_ok()),
             Err(errors) => prop_assert!(errors.iter().all(|error| error.field.starts_with("schedule."))),
         }
-        let message = v1::Policy { rate_per_second: Some(number.2), reclaim: number.1, token_ttl: first.map(span), ..Default::default() };
+        let (rate, token_ttl) = (Some(number.2), first.map(span));
+        let message = v1::Policy { rate_per_second: rate, reclaim: number.1, token_ttl, ..Default::default() };
         if let Err(errors) = policy::to_core(&message, &name(), None) {
             prop_assert!(errors.iter().all(|error| error.field.starts_with("policy.")));
         }

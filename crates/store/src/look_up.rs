@@ -1,7 +1,7 @@
 //! What the Event Handler answers people from, beside its queue shards: what has ended, and names.
 //!
-//! Invariant: there is no schedule to be had here, only its uid; so whoever holds a store as [`LookUpStore`], or an owner, who holds
-//! it as [`HandleStore`], cannot read one.
+//! Invariant: there is no schedule to be had here, only its uid; so whoever holds a store as [`LookUpStore`],
+//! or an owner, who holds it as [`HandleStore`], cannot read one.
 
 use async_trait::async_trait;
 use tollgate_core::model::Policy;

@@ -125,7 +125,8 @@ impl Shared {
         if let Some(completed) = self.completed(&at) {
             request.name = completed;
         }
-        // What is boxed here and below is rare and far larger than the rest, for which each of a thousand releases would have room.
+        // What is boxed here and below is rare and far larger than the rest, for which each of a thousand releases would
+        // have room.
         let released = match self.release_anywhere(&request, &at, &release).await {
             Asked::Answer(replied) => self.replied(&at, replied).await,
             Asked::Nobody => Box::pin(self.post_release(&request, &at, release)).await,

@@ -1,7 +1,7 @@
 //! Decides how a message reaches a gRPC service in this process: through the same door as a call from outside.
 //!
-//! In: a route, an encoded message and the HTTP request's head. Out: the encoded answer, or the status. A service whose role is not
-//! in this process answers UNIMPLEMENTED. Not here: JSON.
+//! In: a route, an encoded message and the HTTP request's head. Out: the encoded answer, or the status. A service
+//! whose role is not in this process answers UNIMPLEMENTED. Not here: JSON.
 
 use bytes::{Buf as _, BufMut as _, Bytes};
 use http::{Extensions, HeaderMap};

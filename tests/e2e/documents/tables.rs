@@ -26,7 +26,8 @@ fn every_bound_has_its_test() {
     }
 }
 
-/// `docs/architecture.md` names what holds each invariant: a test, a trait or a type, or a file of lints, and each of them is there.
+/// `docs/architecture.md` names what holds each invariant: a test, a trait or a type, or a file of lints,
+/// and each of them is there.
 #[test]
 fn every_invariant_is_held() {
     let text = read("docs/architecture.md");

@@ -97,7 +97,8 @@ impl World {
         let policy = run.policy_uid.map(|uid| &store.policies[&uid]);
         assert!(policy.is_none_or(|p| p.pause.is_none()), "{key:?} while its policy is paused");
         let schedule = store.schedules.get(&run.schedule_uid);
-        // What was acquired before the pause, and waits for its time, goes as soon as the shard has read that the pause is lifted.
+        // What was acquired before the pause, and waits for its time, goes as soon as the shard has read that the pause
+        // is lifted.
         let lifted = self.master.plans.get(&run.schedule_uid).is_some_and(|plan| plan.pause.is_none());
         assert!(lifted || schedule.is_none_or(|s| s.pause.is_none()), "{key:?} while its schedule is paused");
         let early = self.model.is_repeated_early(send, self.now);

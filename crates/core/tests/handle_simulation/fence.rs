@@ -1,7 +1,7 @@
 //! Who may write to a shard: the shard's row, and what an owner remembers of it.
 //!
-//! The lease's id is all that a commit is asked for, and a commit leaves the row as it is: an owner that does not know how its last
-//! commit ended takes the shard over from itself, and a fresh id keeps out whatever is still on its way.
+//! The lease's id is all that a commit is asked for, and a commit leaves the row as it is: an owner that does not know how
+//! its last commit ended takes the shard over from itself, and a fresh id keeps out whatever is still on its way.
 
 /// Who owns a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

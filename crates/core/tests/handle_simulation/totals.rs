@@ -12,7 +12,8 @@ macro_rules! states {
 
 states! {
     // Deliveries.
-    Sent, SentAtLaunch, SentSlowly, WithheldLate, WithheldUntrusted, Resent, SentAfterReload, UnclearTwice, RefusedInDoubt, HeldWithoutAnswer,
+    Sent, SentAtLaunch, SentSlowly, WithheldLate, WithheldUntrusted, Resent, SentAfterReload, UnclearTwice,
+    RefusedInDoubt, HeldWithoutAnswer,
     // Commits.
     Committed, CommitFailed, UnknownDurable, UnknownNotDurable, UnknownDurableLate, FencedZombie, FencedLateCommit,
     // Processes.

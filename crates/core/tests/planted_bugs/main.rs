@@ -10,8 +10,9 @@
 //! - `right` must be in its file exactly once. White space counts for nothing. If the piece alone is there more often, write what
 //!   surrounds it, too, and put the piece into `«` and `»`.
 //! - The last character of the piece says how the bug is planted. `;` or `}`: these are statements; `wrong` are the statements
-//!   instead (no `let` among either whose name is used afterwards: take the expression behind the `=`). `{`: the beginning of a block;
-//!   `wrong` are statements that come first in it. Anything else: an expression; `wrong` is the expression instead.
+//!   instead (no `let` among either whose name is used afterwards: take the expression behind the `=`). `{`: the beginning
+//!   of a block; `wrong` are statements that come first in it. Anything else: an expression; `wrong` is the expression
+//!   instead.
 //! - Several bugs may change the same piece. Pieces that overlap and are not the same are refused.
 //! - Not within a `const fn`. Names that the file does not import are written with their path.
 

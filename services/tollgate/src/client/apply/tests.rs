@@ -1,3 +1,5 @@
+//! Files that are applied, and what is told of those that cannot be.
+
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::io::Write;

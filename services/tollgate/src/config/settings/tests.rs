@@ -1,3 +1,5 @@
+//! Each setting is documented, and can be given in all ways.
+
 use std::collections::BTreeSet;
 
 use super::*;
