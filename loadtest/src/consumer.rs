@@ -10,8 +10,9 @@ use hyper::Request;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use tollgate_harness::kernel;
+use tollgate_harness::process::Process;
 
-use crate::process::{self, Process};
 use crate::scenario::Yardstick;
 use crate::sink::Ready;
 use crate::sink::lane::{Lane, Protocol};
@@ -35,7 +36,7 @@ impl Sink {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["sink", "--lanes", &lanes, "--server", server]).stdout(Stdio::piped());
         let mut process = Process::start(&mut command)?;
-        let out = process.inner().stdout.take().context("the sink has no output")?;
+        let out = process.output()?;
         let mut line = String::new();
         BufReader::new(out).read_line(&mut line)?;
         let ready = serde_json::from_str(&line).context("the sink did not start")?;
@@ -48,7 +49,7 @@ impl Sink {
     }
 
     pub(crate) fn cpu_s(&self) -> f64 {
-        process::cpu_s(self.process.pid())
+        kernel::cpu_s(self.process.pid())
     }
 
     async fn call(&self, method: &str, path: &str) -> anyhow::Result<Bytes> {
@@ -96,7 +97,7 @@ pub(crate) async fn run_yardstick(yardstick: &Yardstick, port: u16) -> anyhow::R
         command.arg("--sqs");
     }
     let mut process = Process::start(command.stdout(Stdio::piped()))?;
-    let mut out = process.inner().stdout.take().context("the yardstick has no output")?;
+    let mut out = process.output()?;
     let text = tokio::task::spawn_blocking(move || {
         let mut text = String::new();
         out.read_to_string(&mut text).map(|_| text)

@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 
-use crate::process;
 use crate::run::to_its_end;
 use crate::scenario::Scenario;
 use point::{Axis, Point};
@@ -66,7 +65,7 @@ pub(crate) fn run(args: &GrowthArgs) -> anyhow::Result<bool> {
 }
 
 async fn run_all(args: &GrowthArgs) -> anyhow::Result<bool> {
-    let program = process::tollgate(args.tollgate.as_ref())?;
+    let program = tollgate_harness::program(args.tollgate.as_deref())?;
     let mut scenario = Scenario::read(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/growth.yaml")))?;
     scenario.rounds = args.rounds.unwrap_or(scenario.rounds);
     scenario.serve.extend(args.serve.split_whitespace().map(str::to_owned));

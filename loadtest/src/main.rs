@@ -7,7 +7,6 @@ mod generate;
 mod growth;
 mod load;
 mod peers;
-mod process;
 mod report;
 mod run;
 mod scenario;

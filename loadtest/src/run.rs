@@ -13,7 +13,6 @@ use clap::Args;
 
 use crate::consumer::Sink;
 use crate::database::Database;
-use crate::process;
 use crate::report::{self, Report, Row};
 use crate::scenario::Scenario;
 use crate::service::Service;
@@ -92,7 +91,7 @@ async fn interrupted() -> anyhow::Result<&'static str> {
 }
 
 async fn run_all(args: &RunArgs) -> anyhow::Result<bool> {
-    let program = process::tollgate(args.tollgate.as_ref())?;
+    let program = tollgate_harness::program(args.tollgate.as_deref())?;
     let mut reports = Vec::new();
     for path in paths(&args.scenarios)? {
         let mut scenario = Scenario::read(&path)?;
@@ -157,10 +156,10 @@ fn adapt(scenario: &mut Scenario, args: &RunArgs) -> anyhow::Result<()> {
 async fn carry_out(scenario: Scenario, program: &Path, args: &RunArgs) -> anyhow::Result<Report> {
     let database = Database::new(&args.store).await?;
     let service = Service::start(program, &database.url(), &scenario.serve).await?;
-    let sink = Sink::start(&scenario.lanes(), &service.url)?;
+    let sink = Sink::start(&scenario.lanes(), service.url())?;
     let mut report = Report::new(&scenario, database.kind());
     report::print_head(&report)?;
-    let mut stage = Stage { database, service, others: Vec::new(), sink, crowd: None };
+    let mut stage = Stage { service, others: Vec::new(), sink, database, crowd: None };
     stage.warm_up(&scenario).await?;
     for round in 1..=scenario.rounds {
         let mut rows: Vec<Row> = Vec::new();
@@ -173,8 +172,5 @@ async fn carry_out(scenario: Scenario, program: &Path, args: &RunArgs) -> anyhow
         report.add(rows)?;
     }
     report::print_end(&report)?;
-    let Stage { database, service, sink, .. } = stage;
-    drop((service, sink));
-    database.remove().await;
     Ok(report)
 }

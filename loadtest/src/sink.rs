@@ -7,7 +7,6 @@ pub(crate) mod event;
 pub(crate) mod lane;
 pub(crate) mod record;
 mod release;
-mod sqs;
 
 use std::io::Write as _;
 use std::sync::{Arc, LazyLock};
@@ -18,11 +17,10 @@ use bytes::Bytes;
 use clap::Args;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
+use tollgate_harness::{http, sqs};
 use tollgate_proto::v1::ReleaseTokenRequest;
 use tonic::transport::Endpoint;
 
@@ -102,19 +100,11 @@ where
     S: Send + Sync + 'static,
     F: Future<Output = Result<Response<Full<Bytes>>, hyper::Error>> + Send + 'static,
 {
-    loop {
-        let Ok((socket, _)) = listener.accept().await else { continue };
-        // Without it small answers are slower, and nothing else happens.
-        let _slower = socket.set_nodelay(true);
+    http::accept(listener, move |stream| {
         let state = state.clone();
-        tokio::spawn(async move {
-            let service = service_fn(move |request| take(state.clone(), request));
-            let connection =
-                hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(socket), service);
-            // The other side has gone.
-            let _gone = connection.await;
-        });
-    }
+        http::serve(stream, move |request| take(state.clone(), request))
+    })
+    .await;
 }
 
 /// One lane.
@@ -144,9 +134,10 @@ impl Consumer {
             },
             Protocol::Sqs => match sqs::Batch::read(&body) {
                 Some(batch) => {
-                    let seen: Vec<Seen<'_>> = batch.events().collect();
+                    let bodies = batch.entries.iter().map(|entry| entry.body.as_bytes());
+                    let seen: Vec<Seen<'_>> = bodies.filter_map(Seen::find).collect();
                     self.work(&seen, group, arrival_us).await;
-                    Some((StatusCode::OK, batch.answer()))
+                    Some((StatusCode::OK, sqs::answer(&batch.entries, [])))
                 }
                 None => None,
             },

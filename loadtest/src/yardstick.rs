@@ -73,7 +73,7 @@ pub(crate) fn run(args: &YardstickArgs) -> anyhow::Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(args.threads).enable_all().build()?;
     let (start_us, failed) = runtime.block_on(send_all(args.clone()))?;
-    let said = Said { start_us, failed, cpu_s: crate::process::cpu_s(std::process::id()) };
+    let said = Said { start_us, failed, cpu_s: tollgate_harness::kernel::cpu_s(std::process::id()) };
     writeln!(std::io::stdout(), "{}", serde_json::to_string(&said)?)?;
     Ok(())
 }

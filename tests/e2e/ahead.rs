@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prost_types::Timestamp;
+use tollgate_harness::resources::{
+    PARENT, every, http, ms, once, policy, policy_name, schedule_name, soon, us,
+};
+use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for};
 use tollgate_proto::v1::preview_schedule_request::Source;
 use tollgate_proto::v1::trigger::Trigger as Rule;
 use tollgate_proto::v1::{
@@ -12,10 +16,6 @@ use tollgate_proto::v1::{
     GetPolicyQueueRequest, ListRunsRequest, ListSchedulesRequest, PauseScheduleRequest, PolicyQueue,
     PreviewScheduleRequest, ReleaseTokenRequest, RetryPolicy, Schedule, Trigger,
 };
-use tollgate_tests::resources::{
-    PARENT, every, http, ms, once, policy, policy_name, schedule_name, soon, us,
-};
-use tollgate_tests::{Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for};
 use tonic::Code;
 
 const MINUTE_US: i64 = 60_000_000;
@@ -295,7 +295,7 @@ async fn runs_and_schedules_are_narrowed(kind: Kind) {
 async fn attempts_and_answers_are_remembered(kind: Kind) {
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
-    let conduct = |arrival: &tollgate_tests::Arrival| match arrival.attempt {
+    let conduct = |arrival: &tollgate_harness::Arrival| match arrival.attempt {
         1 => Conduct::Answer(503),
         2 => Conduct::Answer(429),
         _ => Conduct::work(1..2),

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
+use tollgate_harness::resources::{http, ms, once, policy, policy_name, soon};
+use tollgate_harness::{Conduct, Consumer, Database, Kind, Notes, Releases, Service, wait_for};
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
 use tollgate_proto::v1::{
     BatchReleaseTokensRequest, PausePolicyRequest, ReleaseOutcome, ReleaseStatus, ReleaseTokenRequest,
     ReleaseTokensRequest, ResumePolicyRequest, RetryPolicy, Schedule,
 };
-use tollgate_tests::resources::{http, ms, once, policy, policy_name, soon};
-use tollgate_tests::{Conduct, Consumer, Database, Kind, Notes, Releases, Service, wait_for};
 use tonic::Code;
 use tonic::transport::Channel;
 

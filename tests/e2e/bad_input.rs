@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use tollgate_harness::resources::{PARENT, every, once, policy, policy_name, soon};
+use tollgate_harness::{Answer, Cli, Database, Kind, Service};
 use tollgate_proto::v1::{
     DeletePolicyRequest, ListSchedulesRequest, Policy, Schedule, Trigger, UpdatePolicyRequest, trigger,
 };
-use tollgate_tests::resources::{PARENT, every, once, policy, policy_name, soon};
-use tollgate_tests::{Answer, Cli, Database, Kind, Service};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 

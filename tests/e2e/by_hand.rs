@@ -1,11 +1,11 @@
 //! Runs that no clock asked for: trigger and backfill.
 
 use prost_types::Timestamp;
+use tollgate_harness::resources::{every, http, once, policy, schedule_name, soon, us};
+use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for};
 use tollgate_proto::v1::{
     BackfillScheduleRequest, BackfillScheduleResponse, RunKind, RunState, Schedule, TriggerScheduleRequest,
 };
-use tollgate_tests::resources::{every, http, once, policy, schedule_name, soon, us};
-use tollgate_tests::{Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for};
 
 /// A schedule that is due every hour, from many hours ago on; it does not fire while the test runs.
 fn hourly(consumer: &Consumer, policy: &str) -> (Schedule, i64) {

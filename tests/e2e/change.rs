@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use tollgate_harness::resources::{every, http, ms, once, policy, policy_name, schedule_name, soon, us};
+use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for};
 use tollgate_proto::v1::{
     DeleteScheduleRequest, Overlap, PausePolicyRequest, PauseScheduleRequest, ResumePolicyRequest,
     ResumeScheduleRequest, RunState, Schedule, SkipReason, UpdatePolicyRequest, UpdateScheduleRequest,
 };
-use tollgate_tests::resources::{every, http, ms, once, policy, policy_name, schedule_name, soon, us};
-use tollgate_tests::{Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for};
 
 struct World {
     _database: Database,
@@ -17,7 +17,7 @@ struct World {
 
 async fn world(
     kind: Kind,
-    conduct: impl Fn(&tollgate_tests::Arrival) -> Conduct + Send + Sync + 'static,
+    conduct: impl Fn(&tollgate_harness::Arrival) -> Conduct + Send + Sync + 'static,
 ) -> World {
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;

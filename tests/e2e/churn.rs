@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use tollgate_tests::resources::{http, once, policy, policy_name, schedule_name, soon};
-use tollgate_tests::{Cli, Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for};
+use tollgate_harness::resources::{http, once, policy, policy_name, schedule_name, soon};
+use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for};
 
 /// Schedules of a round, each with a policy of its own.
 const SCHEDULES: usize = 40;
@@ -42,7 +42,7 @@ async fn round(service: &Service, consumer: &Consumer, database: &Database, numb
             "kind: Schedule\nid: {id}\ntriggers: [{{cron: '0 0 1 1 *'}}]\nevents: 2\npolicy: {id}\npayload: {payload}\n\
              target: {{http: {{url: '{}', secret: '{}'}}}}\n",
             consumer.url(),
-            tollgate_tests::SECRET,
+            tollgate_harness::SECRET,
         );
         if id.ends_with("-0") {
             // One by a file, the others by the API: both ways leave traces of their own.

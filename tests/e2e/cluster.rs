@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use tollgate_harness::resources::{every, http, ms, once, policy, policy_name, schedule_name, soon};
+use tollgate_harness::{Conduct, Consumer, Database, Kind, Notes, Releases, Service, now_us, wait_for};
 use tollgate_proto::v1::handler_peer_service_client::HandlerPeerServiceClient;
 use tollgate_proto::v1::{
     ExplainEventRequest, ExtendTokenRequest, ForwardReleasesRequest, GetEventRequest,
@@ -11,8 +13,6 @@ use tollgate_proto::v1::{
     ReleaseTokenRequest, ReleaseTokensRequest, ResumeDispatchRequest, RunState, Target,
     TriggerScheduleRequest,
 };
-use tollgate_tests::resources::{every, http, ms, once, policy, policy_name, schedule_name, soon};
-use tollgate_tests::{Conduct, Consumer, Database, Kind, Notes, Releases, Service, now_us, wait_for};
 use tonic::Code;
 
 mod dead_owner;

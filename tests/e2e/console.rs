@@ -8,13 +8,13 @@ use hyper::{Method, Request, StatusCode, header};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use tollgate_harness::resources::{PARENT, http, once, policy, policy_name, schedule_name, soon};
+use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 use tollgate_proto::v1::trigger::Trigger as Rule;
 use tollgate_proto::v1::{
     Event, EventState, ExplainEventRequest, GetEventRequest, GetHandlerStatusRequest, GetPolicyRequest,
     GetScheduleRequest, ListAuditEntriesRequest, Policy, RunKind, RunState, Schedule, Trigger,
 };
-use tollgate_tests::resources::{PARENT, http, once, policy, policy_name, schedule_name, soon};
-use tollgate_tests::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 
 /// What would run if it were not escaped.
 const SCRIPT: &str = "<script>alert('x')</script>";

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use serde_json::{Value, json};
-use tollgate_tests::{Cli, Database, Kind, Service, binary};
+use tollgate_harness::{Cli, Database, Kind, Service, binary};
 
 const DOCKERFILE: &str = include_str!("../../docker/Dockerfile");
 const COMPOSE: &str = include_str!("../../docker/compose.yaml");

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use tollgate_harness::resources::{PARENT, every, http, once, policy, schedule_name, soon};
+use tollgate_harness::{Conduct, Consumer, Database, Kind, Link, Notes, Releases, Service, wait_for};
 use tollgate_proto::v1::{
     CorruptRow, GetEmitterStatusRequest, GetHandlerStatusRequest, ListSchedulesRequest, PauseScheduleRequest,
     ReleaseStatus, ReleaseTokenRequest, ResumeScheduleRequest, RunState,
 };
-use tollgate_tests::resources::{PARENT, every, http, once, policy, schedule_name, soon};
-use tollgate_tests::{Conduct, Consumer, Database, Kind, Link, Notes, Releases, Service, wait_for};
 use tonic::{Code, Status};
 
 const LIMIT: u32 = 2;

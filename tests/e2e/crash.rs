@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use tollgate_harness::resources::{http, once, policy, soon};
+use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 use tollgate_proto::v1::RunState;
-use tollgate_tests::resources::{http, once, policy, soon};
-use tollgate_tests::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 
 const EVENTS: u32 = 400;
 const LIMIT: u32 = 20;

@@ -1,91 +1,18 @@
 //! What the service does while its PostgreSQL is away, silent, locked or read-only, and while people ask it for much.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::net::TcpStream;
+use tollgate_harness::proxy::Mode;
+use tollgate_harness::resources::{every, http, policy, soon};
+use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 use tollgate_proto::v1::ListAuditEntriesRequest;
-use tollgate_tests::resources::{every, http, policy, soon};
-use tollgate_tests::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
-
-/// What stands between the service and its database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    Open,
-    /// Connections are taken, and nothing comes through.
-    Silent,
-    /// Connections are refused, and those that were there are gone.
-    Closed,
-}
-
-struct Proxy {
-    url: String,
-    way: watch::Sender<Way>,
-    accepting: tokio::task::JoinHandle<()>,
-}
-
-impl Proxy {
-    async fn before(database: &Database) -> Self {
-        let url = database.url();
-        let (scheme, rest) = url.split_once("://").unwrap();
-        let (authority, path) = rest.split_once('/').unwrap();
-        let (user, host) = authority.rsplit_once('@').unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (way, seen) = watch::channel(Way::Open);
-        let host: Arc<str> = Arc::from(host);
-        let accepting = tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let (host, seen) = (Arc::clone(&host), seen.clone());
-                tokio::spawn(async move {
-                    let Ok(server) = TcpStream::connect(&*host).await else { return };
-                    let (from_client, to_client) = client.into_split();
-                    let (from_server, to_server) = server.into_split();
-                    tokio::select! {
-                        () = pump(from_client, to_server, seen.clone()) => {}
-                        () = pump(from_server, to_client, seen) => {}
-                    }
-                });
-            }
-        });
-        Self { url: format!("{scheme}://{user}@{address}/{path}"), way, accepting }
-    }
-
-    fn turn(&self, way: Way) {
-        self.way.send_replace(way);
-        if way == Way::Closed {
-            self.accepting.abort();
-        }
-    }
-}
-
-async fn pump(
-    mut from: tokio::net::tcp::OwnedReadHalf,
-    mut to: tokio::net::tcp::OwnedWriteHalf,
-    mut way: watch::Receiver<Way>,
-) {
-    let mut buffer = vec![0; 16_384];
-    loop {
-        let read = tokio::select! {
-            read = from.read(&mut buffer) => read,
-            _ = way.wait_for(|way| *way == Way::Closed) => return,
-        };
-        let Ok(count) = read else { return };
-        if way.wait_for(|way| *way != Way::Silent).await.is_ok_and(|way| *way == Way::Closed) {
-            return;
-        }
-        if count == 0 || to.write_all(&buffer[..count]).await.is_err() {
-            return;
-        }
-    }
-}
 
 /// A process with a schedule that fires each second, and events under way.
-async fn at_work(url: String) -> (Service, Consumer) {
-    let service = Service::start_with(&Database::Elsewhere(url), &["--shutdown-grace", "1s"]).await;
+async fn at_work(database: &Database) -> (Service, Consumer) {
+    let service = Service::start_with(database, &["--shutdown-grace", "1s"]).await;
     let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::work(0..5)).await;
     service.create_policy("p", policy(5)).await.unwrap();
     service.create_schedule("s", every(1, soon(500), 2, "p", http(&consumer))).await.unwrap();
@@ -94,11 +21,11 @@ async fn at_work(url: String) -> (Service, Consumer) {
 }
 
 /// The process ends within its grace and what a stop may take besides, whatever the database does.
-async fn ends_although(way: Way) {
+async fn ends_although(mode: Mode) {
     let database = Database::new(Kind::Postgres).await;
-    let proxy = Proxy::before(&database).await;
-    let (service, _consumer) = at_work(proxy.url.clone()).await;
-    proxy.turn(way);
+    let (proxy, through) = database.behind_a_proxy().await;
+    let (service, _consumer) = at_work(&through).await;
+    proxy.set(mode);
     // Something is under way that gets no answer.
     tokio::time::sleep(Duration::from_secs(2)).await;
     service.stop().await;
@@ -106,18 +33,18 @@ async fn ends_although(way: Way) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sigterm_ends_a_process_whose_database_is_silent() {
-    ends_although(Way::Silent).await;
+    ends_although(Mode::Stall).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sigterm_ends_a_process_whose_database_refuses_it() {
-    ends_although(Way::Closed).await;
+    ends_although(Mode::Reset).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sigterm_ends_a_process_whose_tables_are_locked() {
     let database = Database::new(Kind::Postgres).await;
-    let (service, _consumer) = at_work(database.url()).await;
+    let (service, _consumer) = at_work(&database).await;
     let mut other = PgConnection::connect(&database.url()).await.unwrap();
     let lock = "BEGIN; LOCK TABLE members, queue_shards, runs, event_history IN ACCESS EXCLUSIVE MODE";
     sqlx::raw_sql(lock).execute(&mut other).await.unwrap();
@@ -130,7 +57,7 @@ async fn sigterm_ends_a_process_whose_tables_are_locked() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_reads_by_people_stop_neither_heartbeats_nor_dispatch() {
     let database = Database::new(Kind::Postgres).await;
-    let (service, consumer) = at_work(database.url()).await;
+    let (service, consumer) = at_work(&database).await;
     let mut other = PgConnection::connect(&database.url()).await.unwrap();
     sqlx::raw_sql("BEGIN; LOCK TABLE audit_log IN ACCESS EXCLUSIVE MODE").execute(&mut other).await.unwrap();
     let reading: Vec<_> = (0..40)
@@ -167,7 +94,7 @@ async fn slow_reads_by_people_stop_neither_heartbeats_nor_dispatch() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_does_not_stay_on_a_server_that_only_reads() {
     let database = Database::new(Kind::Postgres).await;
-    let (service, consumer) = at_work(database.url()).await;
+    let (service, consumer) = at_work(&database).await;
     let reads_only = async |on: bool| {
         let mut connection = PgConnection::connect(&database.url()).await.unwrap();
         let text = format!(

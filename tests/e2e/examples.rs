@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,8 +16,9 @@ use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use sha2::Sha256;
+use tollgate_harness::process::Process;
+use tollgate_harness::{Cli, Database, Emulator, Kind, Service, now_us, wait_for};
 use tollgate_proto::v1::{Run, RunState};
-use tollgate_tests::{Cli, Database, Emulator, Kind, Service, now_us, wait_for};
 
 /// As the YAML files have it.
 const SECRET: &str = "whsec_YS1zZWNyZXQtdGhhdC1ldmVyeWJvZHkta25vd3M=";
@@ -31,22 +33,21 @@ fn python() -> PathBuf {
     std::env::var_os("TOLLGATE_TEST_PYTHON").map_or_else(|| PathBuf::from("python3"), PathBuf::from)
 }
 
-/// A consumer as a process, ended when dropped.
-struct Process {
-    child: Child,
+/// An example as a process; killed when dropped.
+struct Example {
+    process: Process,
     lines: Arc<Mutex<Vec<String>>>,
 }
 
-impl Process {
+impl Example {
     fn start(command: &mut Command) -> Self {
-        let mut child =
-            command.stdout(Stdio::piped()).spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let mut process = Process::start(command.stdout(Stdio::piped())).unwrap();
         let lines = Arc::new(Mutex::new(Vec::new()));
-        let (out, copy) = (BufReader::new(child.stdout.take().unwrap()), lines.clone());
+        let (out, copy) = (BufReader::new(process.output().unwrap()), lines.clone());
         std::thread::spawn(move || {
             out.lines().map_while(Result::ok).for_each(|line| copy.lock().unwrap().push(line));
         });
-        Self { child, lines }
+        Self { process, lines }
     }
 
     fn lines(&self) -> Vec<String> {
@@ -83,17 +84,7 @@ impl Process {
 
     /// Asks it to stop, and waits until it has.
     async fn stop(&mut self) -> ExitStatus {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        wait_for("its end", 20, async || self.child.try_wait().unwrap()).await
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.terminate(Duration::from_secs(20)).await.unwrap()
     }
 }
 
@@ -138,7 +129,7 @@ impl Subject {
     }
 
     /// Fires it, and sees every event done once, within the limit.
-    async fn whole_run(&self, service: &Service, consumer: &Process) -> Run {
+    async fn whole_run(&self, service: &Service, consumer: &Example) -> Run {
         self.apply(service, &self.yaml);
         let name = self.trigger(service).await;
         let run = wait_for("the end of the run", 60, async || {
@@ -156,7 +147,7 @@ impl Subject {
 }
 
 /// In the midst of its work it is told to stop: what it has begun is done and released, and nothing else is.
-async fn stops_in_order(service: &Service, consumer: &mut Process, subject: &Subject, at_once: usize) {
+async fn stops_in_order(service: &Service, consumer: &mut Example, subject: &Subject, at_once: usize) {
     let before = consumer.after("begin").len();
     let name = subject.trigger(service).await;
     wait_for("work", 20, async || (consumer.after("begin").len() >= before + at_once).then_some(())).await;
@@ -198,7 +189,7 @@ async fn post(url: &str, body: &Value, secret: Option<&str>, sent_s: i64) -> u16
 }
 
 /// Forged and old requests are refused, and a repeated one is not worked on again.
-async fn knows_what_to_refuse(url: &str, consumer: &Process) {
+async fn knows_what_to_refuse(url: &str, consumer: &Example) {
     let begun = consumer.after("begin");
     let now_s = now_us() / 1_000_000;
     let other = "whsec_YW5vdGhlci1zZWNyZXQtdGhhbi10aGUtb25lLWFib3Zl";
@@ -227,7 +218,7 @@ async fn check_http(kind: Kind, folder: &str, mut command: Command) {
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
     command.env("LISTEN", "127.0.0.1:0").env("TOLLGATE", service.url()).env("WEBHOOK_SECRET", SECRET);
-    let mut consumer = Process::start(&mut command);
+    let mut consumer = Example::start(&mut command);
     let url = consumer.address().await;
     let subject = Subject::read(folder, HTTP_URL, &format!("{url}/"));
     subject.whole_run(&service, &consumer).await;
@@ -326,7 +317,7 @@ async fn curl_does_its_work() {
     let mut command = Command::new("bash");
     command.arg(examples().join("curl/consumer.sh")).env("POLL_S", "1");
     sqs_environment(&mut command, &emulator, &queue_url, &service);
-    let mut consumer = Process::start(&mut command);
+    let mut consumer = Example::start(&mut command);
     consumer.address().await;
     subject.whole_run(&service, &consumer).await;
     assert!(consumer.most_at_once() > 1, "one after the other: {:?}", consumer.lines());
@@ -364,7 +355,7 @@ async fn lambda_does_its_work() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("consumers/event_source.py");
     command.arg(source).arg(examples().join("lambda"));
     sqs_environment(&mut command, &emulator, &queue_url, &service);
-    let mut consumer = Process::start(&mut command);
+    let mut consumer = Example::start(&mut command);
     consumer.address().await;
     let run = subject.whole_run(&service, &consumer).await;
     // Four of twenty stumbled. Their messages came again, alone, under the tokens that they held.

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use tokio::net::TcpSocket;
 use tokio::task::JoinHandle;
+use tollgate_harness::resources::{every, http, once, policy, soon};
+use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for};
 use tollgate_proto::v1::apply_resources_request::Resource;
 use tollgate_proto::v1::target::Target as Place;
 use tollgate_proto::v1::{
     ApplyResourcesRequest, CreatePolicyRequest, CreateScheduleRequest, HttpTarget, Schedule, Target,
     TriggerScheduleRequest,
 };
-use tollgate_tests::resources::{every, http, once, policy, soon};
-use tollgate_tests::{Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for};
 
 /// The namespace that does all that it may. Its victim is in `default`.
 const GREEDY: &str = "namespaces/greedy";

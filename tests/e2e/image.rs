@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use tollgate_tests::{Cli, binary, wait_for};
+use tollgate_harness::process::Process;
+use tollgate_harness::{Cli, binary, free_port, wait_for};
 
 const DOCKERFILE: &str = include_str!("../../docker/Dockerfile");
 const IGNORED: &str = include_str!("../../.dockerignore");
@@ -142,16 +143,6 @@ fn image(stage: &[Step], folder: &Path) -> Image {
     image
 }
 
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_steps_of_the_dockerfile_make_something_that_runs() {
     let folder = tempfile::tempdir().unwrap();
@@ -160,7 +151,7 @@ async fn the_steps_of_the_dockerfile_make_something_that_runs() {
     build(&stages[0], folder.path());
     let image = image(&stages[1], folder.path());
     let inside = |path: &str| folder.path().join("image").join(path.trim_start_matches('/'));
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port().unwrap();
     let server = format!("http://127.0.0.1:{port}");
     let mut process = Command::new(inside(&image.command[0]));
     process.args(&image.command[1..]).current_dir(inside("/var/lib/tollgate")).env_clear();
@@ -171,7 +162,7 @@ async fn the_steps_of_the_dockerfile_make_something_that_runs() {
     assert!(image.environment["TOLLGATE_LISTEN"].ends_with(":7411"));
     // Another test may have the port, and nobody else is to reach it.
     process.env("TOLLGATE_LISTEN", format!("127.0.0.1:{port}"));
-    let _running = Running(process.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let _running = Process::start(process.stdout(Stdio::null()).stderr(Stdio::null())).unwrap();
     let cli = Cli::new(&server);
     let check: Vec<&str> = image.check.iter().skip(1).map(String::as_str).collect();
     assert_eq!(image.check[0], image.command[0]);

@@ -7,13 +7,13 @@ macro_rules! on_both_stores {
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                super::$name(tollgate_tests::Kind::Sqlite).await;
+                super::$name(tollgate_harness::Kind::Sqlite).await;
             })+
         }
         mod postgres {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                super::$name(tollgate_tests::Kind::Postgres).await;
+                super::$name(tollgate_harness::Kind::Postgres).await;
             })+
         }
     };
@@ -36,9 +36,6 @@ mod documents;
 mod examples;
 mod fairness;
 mod image;
-#[path = "../faults/machine.rs"]
-#[expect(dead_code, reason = "what only the campaign breaks")]
-mod machine;
 mod main_job;
 mod metrics;
 mod neighbours;

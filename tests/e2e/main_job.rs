@@ -1,9 +1,9 @@
 //! The main job, as a user does it: a file, `apply`, a consumer; then the questions that users ask.
 
 use serde_json::Value;
+use tollgate_harness::resources::{policy_name, schedule_name, soon};
+use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Releases, SECRET, Service, wait_for};
 use tollgate_proto::v1::RunState;
-use tollgate_tests::resources::{policy_name, schedule_name, soon};
-use tollgate_tests::{Cli, Conduct, Consumer, Database, Kind, Releases, SECRET, Service, wait_for};
 
 const EVENTS: u32 = 120;
 const LIMIT: usize = 10;

@@ -1,11 +1,7 @@
 //! `/metrics`, `/livez` and `/readyz` of real processes: the numbers are what happened, and every page answers whatever
 //! the database does.
 
-#[path = "../faults/proxy.rs"]
-mod proxy;
-
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt as _, Empty};
@@ -13,13 +9,12 @@ use hyper::Request;
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use tollgate_harness::proxy::Mode;
+use tollgate_harness::resources::{http, ms, once, policy, soon};
+use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 use tollgate_proto::v1::{
     GetHandlerStatusRequest, Policy, ReleaseStatus, ReleaseTokenRequest, RetryPolicy, Schedule,
 };
-use tollgate_tests::resources::{http, ms, once, policy, soon};
-use tollgate_tests::{Cli, Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
-
-use proxy::{Mode, Proxy};
 
 const OPENMETRICS: &str = "application/openmetrics-text;version=1.0.0,text/plain;q=0.1";
 const CHAPTER: &str = include_str!("../../docs/metrics.md");
@@ -265,12 +260,7 @@ async fn without_database(service: &Service) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readiness_follows_the_database() {
     let database = Database::new(Kind::Postgres).await;
-    let url = database.url();
-    let (_, rest) = url.split_once('@').unwrap();
-    let (address, _) = rest.split_once('/').unwrap();
-    let upstream: SocketAddr = address.parse().unwrap();
-    let proxy = Proxy::start(upstream).await.unwrap();
-    let through = Database::Elsewhere(url.replacen(address, &proxy.address.to_string(), 1));
+    let (proxy, through) = database.behind_a_proxy().await;
     let service = Service::start(&through).await;
     assert_eq!(becomes(&service, 200).await, serde_json::json!({ "ready": true, "notReady": {} }));
     proxy.set(Mode::Reset);

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
+use tollgate_harness::resources::{every, http, policy, policy_name, schedule_name, soon};
+use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 use tollgate_proto::v1::{
     GetHandlerStatusRequest, PausePolicyRequest, ResumePolicyRequest, Run, RunState, Schedule, Target,
     TriggerScheduleRequest,
 };
-use tollgate_tests::resources::{every, http, policy, policy_name, schedule_name, soon};
-use tollgate_tests::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 
 use crate::metrics::page;
 

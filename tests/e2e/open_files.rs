@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use tollgate_harness::resources::{every, http, schedule_name, soon};
+use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 use tollgate_proto::v1::{RunState, Schedule, Target, TriggerScheduleRequest};
-use tollgate_tests::resources::{every, http, schedule_name, soon};
-use tollgate_tests::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 
 on_both_stores!(few_open_files_are_enough_for_a_neighbour_of_consumers_that_never_answer);
 

@@ -1,12 +1,11 @@
 //! Dashboard, alert rules, Kubernetes manifests and the systemd unit load, and name only what exists.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
-use tollgate_tests::{Cli, Database, Kind, Service, binary, wait_for};
+use tollgate_harness::{Cli, Database, FREE_PORT, Kind, Serve, Service, binary, wait_for};
 
 use crate::metrics::{names, page};
 
@@ -321,40 +320,19 @@ fn the_unit_is_one_that_systemd_takes() {
     );
 }
 
-/// A process that does not outlive the test.
-struct Running(std::process::Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-#[test]
-fn log_lines_are_json_objects_if_asked_for() {
+#[tokio::test]
+async fn log_lines_are_json_objects_if_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("sqlite:{}", folder.path().join("tollgate.db").display());
-    let process = Command::new(binary())
-        .args([
-            "serve",
-            "--store",
-            &store,
-            "--listen",
-            "127.0.0.1:0",
-            "--log-format",
-            "json",
-            "--log",
-            "debug",
-        ])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut process = Running(process);
-    let mut lines = 0;
-    for line in BufReader::new(process.0.stderr.take().unwrap()).lines() {
-        let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let serve = Serve::new(Command::new(binary()), &store, FREE_PORT);
+    let serve = serve.flags(["--log-format", "json", "--log", "debug"]);
+    let _running = serve.start(log.reopen().unwrap()).unwrap();
+    let said = || std::fs::read_to_string(log.path()).unwrap();
+    wait_for("that it listens", 30, async || said().contains("listening on http").then_some(())).await;
+    let (mut lines, text) = (0, said());
+    for line in text.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
         for key in ["timestamp", "level", "target"] {
             assert!(line[key].is_string(), "no {key} in {line}");
         }

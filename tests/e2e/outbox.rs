@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use sqlx::{Connection as _, PgConnection};
+use tollgate_harness::resources::{every, http, schedule_name, soon};
+use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 use tollgate_proto::v1::PauseScheduleRequest;
-use tollgate_tests::resources::{every, http, schedule_name, soon};
-use tollgate_tests::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 
 /// A shard's inbox takes nothing while a change is acknowledged, and its process dies then. Asking for the same again finds it
 /// done already, and must not have to tell anybody.

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use tollgate_tests::{Cli, Database, Kind, Service};
+use tollgate_harness::{Cli, Database, Kind, Service};
 
 const SCHEDULE: &str = r#"{"triggers": [{"cron": "0 0 1 1 *"}], "events": 10, "target": {"http": {"url": "http://127.0.0.1:9/"}}}"#;
 

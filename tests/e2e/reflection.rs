@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use tollgate_tests::{Database, Kind, Service, wait_for};
+use tollgate_harness::{Database, Kind, Service, wait_for};
 use tonic::Code;
 use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;

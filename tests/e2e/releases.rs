@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use tollgate_harness::resources::{every, http, ms, once, policy, soon, us};
+use tollgate_harness::{
+    Arrival, Cli, Conduct, Consumer, Database, Kind, Releases, Service, Work, now_us, wait_for,
+};
 use tollgate_proto::v1::{
     BatchReleaseTokensRequest, EventState, ExtendTokenRequest, Policy, ReleaseOutcome, ReleaseStatus,
     ReleaseTokenRequest, ReleaseTokensRequest, RetryDeadEventsRequest, RetryPolicy, RunState, Schedule,
-};
-use tollgate_tests::resources::{every, http, ms, once, policy, soon, us};
-use tollgate_tests::{
-    Arrival, Cli, Conduct, Consumer, Database, Kind, Releases, Service, Work, now_us, wait_for,
 };
 use tonic::Code;
 

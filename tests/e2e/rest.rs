@@ -12,9 +12,9 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use prost::Message as _;
 use serde_json::{Value, json};
+use tollgate_harness::resources::{PARENT, http, once, policy, soon};
+use tollgate_harness::{Arrival, Conduct, Consumer, Database, Kind, Releases, SECRET, Service, wait_for};
 use tollgate_proto::v1::{GetPolicyRequest, Policy};
-use tollgate_tests::resources::{PARENT, http, once, policy, soon};
-use tollgate_tests::{Arrival, Conduct, Consumer, Database, Kind, Releases, SECRET, Service, wait_for};
 
 /// An answer over HTTP.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection as _, SqliteConnection};
-use tollgate_tests::{Cli, Conduct, Consumer, Database, Kind, Releases, SECRET, Service, wait_for};
+use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Releases, SECRET, Service, wait_for};
 
 const BEARER: &str = "Bearer 5e6f70a1b2c3";
 const PASSWORD: &str = "hunter2-is-in-no-file";

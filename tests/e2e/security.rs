@@ -11,13 +11,10 @@ mod start;
 mod tls;
 mod tokens;
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use serde_json::Value;
-use tollgate_tests::{Cli, Database, Service, binary};
+use tollgate_harness::{Cli, Database, Serve, Service, binary};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
@@ -60,7 +57,7 @@ fn handler(service: &Service, key: Option<&str>) -> EventHandlerServiceClient<Wi
 }
 
 /// Runs `tollgate key` on a store.
-pub(crate) fn key_command(database: &Database, arguments: &[&str]) -> tollgate_tests::Answer {
+pub(crate) fn key_command(database: &Database, arguments: &[&str]) -> tollgate_harness::Answer {
     let store = database.url();
     Cli::new("").run(&[&["key"], arguments, &["--store", &store]].concat())
 }
@@ -107,59 +104,8 @@ pub(crate) fn rest(url: &str, verb: &str, path: &str, key: Option<&str>) -> (u16
     (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
 }
 
-/// `tollgate serve` with exactly these flags, where the harness would connect and ask on its own. Killed when dropped.
-struct Served {
-    process: Child,
-    log: Arc<Mutex<String>>,
-    url: String,
-}
-
-impl Served {
-    fn start(database: &Database, flags: &[&str]) -> Self {
-        let mut process = Command::new(binary())
-            .args(["serve", "--store", &database.url(), "--lease-ttl", "2s"])
-            .args(flags)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let log = Arc::new(Mutex::new(String::new()));
-        let (lines, copy) = (BufReader::new(process.stderr.take().unwrap()), log.clone());
-        std::thread::spawn(move || {
-            for line in lines.lines().map_while(Result::ok) {
-                copy.lock().unwrap().push_str(&(line + "\n"));
-            }
-        });
-        let end = Instant::now() + Duration::from_secs(30);
-        loop {
-            let text = log.lock().unwrap().clone();
-            if let Some((_, rest)) = text.split_once("listening on ")
-                && let Some((url, _)) = rest.split_once('\n')
-            {
-                return Self { process, log, url: url.to_owned() };
-            }
-            let ended = process.try_wait().unwrap();
-            assert!(ended.is_none() && Instant::now() < end, "{ended:?}: {text}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    fn log(&self) -> String {
-        self.log.lock().unwrap().clone()
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        if std::thread::panicking() {
-            #[expect(clippy::print_stderr, reason = "shown with the failed test")]
-            {
-                eprintln!("the log of {}:\n{}", self.url, self.log());
-            }
-        }
-    }
+/// A process with exactly these flags, at this address.
+async fn serve(database: &Database, listen: &str, flags: &[&str]) -> Service {
+    let serve = Serve::new(Command::new(binary()), &database.url(), listen);
+    Service::launch(serve.flags(["--lease-ttl", "2s"]).flags(flags)).await.unwrap()
 }

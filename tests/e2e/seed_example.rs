@@ -1,6 +1,6 @@
 //! The example of which the design began: `{hour: "3,6,9"}` and stars, over a clock change.
 
-use tollgate_tests::{Cli, Database, Kind, Service};
+use tollgate_harness::{Cli, Database, Kind, Service};
 
 async fn three_hours_are_three_children(kind: Kind) {
     let database = Database::new(kind).await;

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use tollgate_tests::{Cli, binary};
+use tollgate_harness::{Cli, binary};
 
 fn output(command: &mut Command) -> String {
     let output =

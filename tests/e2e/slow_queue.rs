@@ -12,10 +12,10 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tollgate_harness::resources::{ms, once, policy, soon, sqs};
+use tollgate_harness::{Database, Kind, Service, wait_for};
 use tollgate_proto::v1::target::Target as Place;
 use tollgate_proto::v1::{ReleaseMode, RunState, Target};
-use tollgate_tests::resources::{ms, once, policy, soon, sqs};
-use tollgate_tests::{Database, Kind, Service, wait_for};
 
 /// How long a call takes.
 const CALL: Duration = Duration::from_millis(100);

@@ -1,8 +1,8 @@
 //! One run of ten million events: one row, and no more memory than a small one.
 
+use tollgate_harness::resources::{http, once, policy, soon};
+use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 use tollgate_proto::v1::{CancelRunRequest, RunState};
-use tollgate_tests::resources::{http, once, policy, soon};
-use tollgate_tests::{Cli, Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 
 const EVENTS: u32 = 10_000_000;
 const LIMIT: u32 = 100;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use tollgate_harness::resources::{http, once, policy, soon, sqs};
+use tollgate_harness::{Conduct, Consumer, Database, Emulator, Kind, Notes, Releases, Service, SqsConsumer};
 use tollgate_proto::v1::{ReleaseStatus, RunState, Target};
-use tollgate_tests::resources::{http, once, policy, soon, sqs};
-use tollgate_tests::{Conduct, Consumer, Database, Emulator, Kind, Notes, Releases, Service, SqsConsumer};
 
 const SCHEDULES: [&str; 4] = ["north", "east", "south", "west"];
 const EVENTS: u32 = 500;
@@ -44,7 +44,7 @@ async fn over_http(kind: Kind) {
     check(&service, &consumer.notes, http(&consumer)).await;
     // The service finishes a run before the consumer has read its last answer.
     let all = EVENTS as usize * SCHEDULES.len();
-    tollgate_tests::wait_for("answers to all releases", 5, async || {
+    tollgate_harness::wait_for("answers to all releases", 5, async || {
         (consumer.notes.releases().len() == all).then_some(())
     })
     .await;

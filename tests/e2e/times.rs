@@ -5,7 +5,7 @@ use std::path::Path;
 
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
-use tollgate_tests::Cli;
+use tollgate_harness::Cli;
 
 /// Cases in which the authorities disagree, or the answer depends on the release of the zone data: not counted.
 const ASIDE: [&str; 3] = ["open", "tzdata-sensitive", "choice"];

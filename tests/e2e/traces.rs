@@ -23,10 +23,10 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
+use tollgate_harness::resources::{ms, once, policy, soon, sqs};
+use tollgate_harness::{Database, Emulator, Kind, Service, wait_for};
 use tollgate_proto::v1::target::Target as Place;
 use tollgate_proto::v1::{HttpTarget, ReleaseTokenRequest, RetryPolicy, Schedule, Target};
-use tollgate_tests::resources::{ms, once, policy, soon, sqs};
-use tollgate_tests::{Database, Emulator, Kind, Service, wait_for};
 
 use crate::metrics::page;
 

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use tollgate_harness::resources::{every, http, once, policy, soon, us};
+use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for};
 use tollgate_proto::v1::{GetEmitterStatusRequest, GetHandlerStatusRequest, RunState};
-use tollgate_tests::resources::{every, http, once, policy, soon, us};
-use tollgate_tests::{Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for};
 
-use crate::machine::{Machine, compile};
 use crate::security::{key_command, rest};
+use tollgate_harness::machine::{Machine, compile};
 
 const HOUR_US: i64 = 3_600_000_000;
 const DAY_US: i64 = 24 * HOUR_US;

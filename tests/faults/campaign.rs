@@ -11,16 +11,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use tollgate_tests::now_us;
+use tollgate_harness::machine::{self, Machine};
+use tollgate_harness::proxy::{Held, Mode, Proxy};
+use tollgate_harness::{free_port, now_us};
 
 use crate::audit::{Ahead, Disturbance, Watch};
 use crate::load::{Load, WAVE};
-use crate::machine::{self, Machine};
 use crate::names::Names;
 use crate::order::{CHANGE_POINTS, Fault, Order, World};
-use crate::postgres::{Postgres, free_port};
+use crate::postgres::Postgres;
 use crate::process::Process;
-use crate::proxy::{Held, Mode, Proxy};
 use crate::sink::{Doors, Orders, Sink};
 
 /// Deliveries that were under way when a fault began are no sign of recovery.
@@ -130,7 +130,7 @@ impl Campaign {
             let peer = Proxy::start(([127, 0, 0, 1], port).into()).await?;
             let store = match &postgres {
                 Some(postgres) => {
-                    let proxy = Proxy::start(postgres.address()).await?;
+                    let proxy = Proxy::start(postgres.server.address()).await?;
                     let url = format!("postgres://tollgate@{}/tollgate", proxy.address);
                     stores.push(proxy);
                     url
@@ -329,11 +329,11 @@ impl Campaign {
     async fn look_after_the_dead(&mut self) -> Result<()> {
         // It gives up where it cannot recover, on a full disk for one; somebody starts it again.
         if let Some(postgres) = &self.postgres
-            && !postgres.is_up()?
+            && !postgres.server.is_up()?
         {
             progress("PostgreSQL ended by itself");
             *self.log.injected.entry("PostgreSQL ended by itself".to_owned()).or_default() += 1;
-            postgres.up()?;
+            postgres.server.up()?;
         }
         for (number, process) in self.processes.iter_mut().enumerate() {
             if let Some(status) = process.exited()? {

@@ -12,6 +12,8 @@ use std::time::Duration;
 use prost_types::Timestamp;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
+use tollgate_harness::now_us;
+use tollgate_harness::resources::{PARENT, every, ms, once, policy_name, schedule_name, us};
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
 use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceClient;
 use tollgate_proto::v1::target::Target as Place;
@@ -20,8 +22,6 @@ use tollgate_proto::v1::{
     GetHandlerStatusRequest, HttpTarget, ListRunsRequest, Policy, Reclaim, ReleaseMode, Schedule, SqsTarget,
     Target, TriggerScheduleRequest, UpdatePolicyRequest,
 };
-use tollgate_tests::now_us;
-use tollgate_tests::resources::{PARENT, every, ms, once, policy_name, schedule_name, us};
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 

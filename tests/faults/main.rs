@@ -11,17 +11,14 @@ mod audit;
 mod campaign;
 mod journal;
 mod load;
-mod machine;
 mod names;
 mod order;
 mod postgres;
 mod process;
-mod proxy;
 mod records;
 mod report;
 mod sink;
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -100,8 +97,6 @@ async fn run(arguments: Arguments) -> Result<bool> {
     };
     std::fs::create_dir_all(&arguments.output)?;
     let scratch = tempfile::Builder::new().prefix("tollgate-faults-").tempdir()?;
-    // PostgreSQL runs as somebody else where this runs as root.
-    std::fs::set_permissions(scratch.path(), std::fs::Permissions::from_mode(0o755))?;
     let folder = scratch.path();
     // However it ends, what it has started is stopped: everything lives in here.
     let kept = tokio::select! {
@@ -148,13 +143,13 @@ async fn judge(
         let ordered = campaign.load.ordered();
         ordered.due.iter().filter(|due| due.required).map(|due| due.launch_us).max().unwrap_or_default()
     };
-    let wait_us = (last_us - tollgate_tests::now_us()).clamp(0, 60_000_000);
+    let wait_us = (last_us - tollgate_harness::now_us()).clamp(0, 60_000_000);
     tokio::time::sleep(Duration::from_micros(u64::try_from(wait_us)?)).await;
     // What is still sent again comes to its end first.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let ordered = campaign.load.ordered().clone();
     let is_taken = |id: &str| campaign.sink.journal().is_taken(id);
-    let leaves = |id: &str| campaign.sink.journal().is_freed(id, tollgate_tests::now_us());
+    let leaves = |id: &str| campaign.sink.journal().is_freed(id, tollgate_harness::now_us());
     let freed = records::free_by_hand(&campaign.processes[0].channel, &ordered, is_taken, leaves).await?;
     campaign.log.freed_by_hand = freed;
     campaign.jump_ahead().await?;

@@ -8,9 +8,9 @@ use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use rand::{Rng as _, SeedableRng as _};
 
-use crate::proxy::Mode;
 use crate::sink::Conduct;
 pub(crate) use fault::{Fault, Loss};
+use tollgate_harness::proxy::Mode;
 
 /// Where the product can be ended at once, by name.
 pub(crate) const POINTS: [&str; 22] = [

@@ -1,18 +1,20 @@
 //! The service's processes: started again whenever they have died, as a supervisor would.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::process::{Command, ExitStatus};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tollgate_harness::machine::Machine;
+use tollgate_harness::{Serve, now_us, process};
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
 use tollgate_proto::v1::{GetHandlerStatusRequest, HandlerStatus};
 use tonic::transport::{Channel, Endpoint};
 
-use crate::machine::Machine;
 use crate::names::Names;
 
 /// A planned stop takes at most this long.
@@ -31,10 +33,11 @@ pub(crate) struct Process {
     lease: Duration,
     folder: PathBuf,
     names: Option<Arc<Names>>,
-    child: Option<Child>,
+    child: Option<process::Process>,
     /// It has served since it was last started.
     ready: bool,
-    log: Arc<Mutex<std::fs::File>>,
+    /// Written at its end: by the processes, and by the campaign.
+    log: File,
     /// What it runs on.
     pub(crate) machine: Machine,
     /// Its gRPC port.
@@ -52,7 +55,8 @@ impl Process {
         machine: Machine,
         names: Option<Arc<Names>>,
     ) -> Result<Self> {
-        let log = std::fs::File::create(folder.join(format!("process-{number}.log")))?;
+        let log = folder.join(format!("process-{number}.log"));
+        let log = OpenOptions::new().create(true).append(true).open(log)?;
         let channel = channel(port, CALL_MAX)?;
         Ok(Self {
             number,
@@ -64,7 +68,7 @@ impl Process {
             names,
             child: None,
             ready: false,
-            log: Arc::new(Mutex::new(log)),
+            log,
             machine,
             channel,
         })
@@ -97,8 +101,7 @@ impl Process {
     /// Ends it as a power cut would.
     pub(crate) fn kill9(&mut self) -> Result<()> {
         if let Some(mut child) = self.child.take() {
-            child.kill()?;
-            child.wait()?;
+            child.kill9()?;
         }
         self.note("killed");
         Ok(())
@@ -106,27 +109,17 @@ impl Process {
 
     /// Asks it to stop, and waits until it has ended well.
     pub(crate) async fn stop(&mut self) -> Result<()> {
-        self.signal("TERM")?;
-        let end = Instant::now() + STOP_MAX;
-        while Instant::now() < end {
-            if let Some(status) = self.exited()? {
-                anyhow::ensure!(
-                    status.success(),
-                    "a planned stop of process {} ended with {status}",
-                    self.number
-                );
-                return Ok(());
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        self.kill9()?;
-        bail!("a planned stop of process {} did not end within {STOP_MAX:?}", self.number)
+        let Some(mut child) = self.child.take() else { return Ok(()) };
+        let status = child.terminate(STOP_MAX).await;
+        let status = status.with_context(|| format!("a planned stop of process {}", self.number))?;
+        ensure!(status.success(), "a planned stop of process {} ended with {status}", self.number);
+        Ok(())
     }
 
     /// Stops it in its tracks, or lets it go on.
     pub(crate) fn freeze(&self, frozen: bool) -> Result<()> {
         self.note(if frozen { "frozen" } else { "thawed" });
-        self.signal(if frozen { "STOP" } else { "CONT" })
+        self.child.as_ref().map_or(Ok(()), |child| child.signal(if frozen { "STOP" } else { "CONT" }))
     }
 
     /// Arms a fault point: it ends the process at this pass.
@@ -141,8 +134,9 @@ impl Process {
         std::fs::write(self.point_file(), "")?;
         let fired = self.point_file().with_extension("fired").exists();
         if fired {
+            // It has ended, or is about to.
             if let Some(mut child) = self.child.take() {
-                child.wait()?;
+                child.kill9()?;
             }
             self.note("ended at a fault point");
         }
@@ -158,7 +152,7 @@ impl Process {
     /// How it ended, where it has ended by itself.
     pub(crate) fn exited(&mut self) -> Result<Option<ExitStatus>> {
         let Some(child) = &mut self.child else { return Ok(None) };
-        let status = child.try_wait()?;
+        let status = child.exited()?;
         if status.is_some() {
             self.child = None;
         }
@@ -201,74 +195,36 @@ impl Process {
 
     /// Puts a line of the campaign into its log.
     pub(crate) fn note(&self, text: &str) {
-        write(&self.log, &format!("======== {text}, {}", tollgate_tests::now_us()));
+        // A log that cannot be written is no reason to end the campaign.
+        let _ = (&self.log).write_all(format!("======== {text}, {}\n", now_us()).as_bytes());
     }
 
     fn point_file(&self) -> PathBuf {
         self.folder.join(format!("point-{}", self.number))
     }
 
-    fn signal(&self, name: &str) -> Result<()> {
-        let Some(child) = &self.child else { return Ok(()) };
-        let status = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status()?;
-        anyhow::ensure!(status.success(), "kill -{name} of process {} failed", self.number);
-        Ok(())
-    }
-
     fn spawn(&mut self) -> Result<()> {
         self.ready = false;
-        let (port, lease) = (self.port, self.lease.as_millis());
         let binary = std::env::var_os("TOLLGATE_FAULTS_BIN").context(
             "TOLLGATE_FAULTS_BIN is not set; run the campaign with ./tests/run faults, which builds the binary with fault points",
         )?;
-        let mut command = match &self.names {
+        let command = match &self.names {
             Some(names) => names.command(binary),
             None => Command::new(binary),
         };
-        let mut child = command
-            .args(["serve", "--store", &self.store, "--listen", &format!("127.0.0.1:{port}")])
-            .args(["--advertise", &self.advertise, "--lease-ttl", &format!("{lease}ms")])
-            .args(["--window", "5s", "--ahead", "10s", "--shutdown-grace", "5s"])
-            .envs(self.machine.environment())
-            .env("TOLLGATE_FAULT_POINT", self.point_file())
-            .env("AWS_ACCESS_KEY_ID", "testing")
-            .env("AWS_SECRET_ACCESS_KEY", "testing")
-            .env("AWS_EC2_METADATA_DISABLED", "true")
-            .env("AWS_CONFIG_FILE", "/dev/null")
-            .env("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .context("tollgate does not start")?;
-        if let Some(lines) = child.stderr.take() {
-            let log = self.log.clone();
-            std::thread::spawn(move || {
-                for line in BufReader::new(lines).lines().map_while(Result::ok) {
-                    write(&log, &line);
-                }
-            });
-        }
-        self.child = Some(child);
+        let (listen, lease) = (format!("127.0.0.1:{}", self.port), format!("{}ms", self.lease.as_millis()));
+        let serve = Serve::new(command, &self.store, &listen)
+            .flags(["--advertise", &self.advertise, "--lease-ttl", &lease])
+            .flags(["--window", "5s", "--ahead", "10s", "--shutdown-grace", "5s"])
+            .variables(self.machine.environment())
+            .variables([("TOLLGATE_FAULT_POINT", self.point_file())]);
+        self.child = Some(serve.start(self.log.try_clone()?)?);
         self.note("started");
         Ok(())
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.kill9();
     }
 }
 
 fn channel(port: u16, patience: Duration) -> Result<Channel> {
     let endpoint = Endpoint::from_shared(format!("http://127.0.0.1:{port}"))?;
     Ok(endpoint.timeout(patience).connect_timeout(Duration::from_secs(1)).connect_lazy())
-}
-
-fn write(log: &Mutex<std::fs::File>, line: &str) {
-    let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-    // A log that cannot be written is no reason to end the campaign.
-    let _ = writeln!(log, "{line}");
 }

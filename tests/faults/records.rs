@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use tollgate_harness::resources::{PARENT, schedule_name, us};
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
 use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceClient;
 use tollgate_proto::v1::{
     HandlerStatus, ListEventsRequest, ListRunsRequest, ListSkippedTriggersRequest, ReleaseTokenRequest, Run,
     RunState,
 };
-use tollgate_tests::resources::{PARENT, schedule_name, us};
 use tonic::Code;
 use tonic::transport::Channel;
 

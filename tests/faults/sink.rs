@@ -14,11 +14,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
-use serde_json::Value;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tollgate_harness::{event, http, now_us};
 
 use crate::journal::{Event, Journal, Met, Task};
 use answer::{Body, Broken};
@@ -93,14 +91,7 @@ impl Sink {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for the sink")?;
         let address = listener.local_addr()?;
         let served = self.clone();
-        tokio::spawn(async move {
-            loop {
-                // A connection that ended before it was taken is nobody's.
-                let Ok((stream, _)) = listener.accept().await else { continue };
-                let sink = served.clone();
-                tokio::spawn(serve(sink, stream));
-            }
-        });
+        tokio::spawn(http::accept(listener, move |stream| serve(served.clone(), stream)));
         Ok(address)
     }
 
@@ -159,7 +150,7 @@ impl Sink {
             }
             // Work that has been done is taken, whatever the consumer had in mind.
             let met = if journal.is_done(&event.id) { Met::Taken } else { conduct.met() };
-            journal.arrived(&event, attempt, met, tollgate_tests::now_us())
+            journal.arrived(&event, attempt, met, now_us())
         };
         if task == Task::ReleaseAgain {
             return Ok(self.already_done(number, event, attempt, on_response));
@@ -167,7 +158,7 @@ impl Sink {
         match conduct {
             Conduct::Prompt | Conduct::Slow | Conduct::Huge if on_response => {
                 tokio::time::sleep(self.work_time(&event)).await;
-                let (mut journal, now_us) = (self.journal(), tollgate_tests::now_us());
+                let (mut journal, now_us) = (self.journal(), now_us());
                 journal.finishes(number, now_us);
                 journal.answers(number, attempt, now_us);
             }
@@ -177,7 +168,7 @@ impl Sink {
                 }
             }
             Conduct::Refuse(_) | Conduct::Redirect | Conduct::HugeRefusal => {
-                self.journal().refuses(number, tollgate_tests::now_us());
+                self.journal().refuses(number, now_us());
             }
             _ => {
                 if task == Task::Work {
@@ -187,7 +178,7 @@ impl Sink {
                     tokio::time::sleep(DEADLINE / 3).await;
                 }
                 if matches!(conduct.met(), Met::Taken | Met::Abandoned) {
-                    self.journal().answers(number, attempt, tollgate_tests::now_us());
+                    self.journal().answers(number, attempt, now_us());
                 }
             }
         }
@@ -195,14 +186,14 @@ impl Sink {
             tokio::time::sleep(TOO_LATE).await;
             if on_response {
                 // A sender that was frozen before its deadline hears it all the same.
-                self.journal().finishes(number, tollgate_tests::now_us());
+                self.journal().finishes(number, now_us());
             }
         }
         answer::of(conduct).await
     }
 
     fn already_done(&self, number: u32, event: Event, attempt: u32, on_response: bool) -> Response<Body> {
-        self.journal().answers(number, attempt, tollgate_tests::now_us());
+        self.journal().answers(number, attempt, now_us());
         if !on_response {
             self.release_again(number, event);
         }
@@ -211,16 +202,11 @@ impl Sink {
 }
 
 /// One connection, until it ends. Where that is right after an answer, its sender may not have heard it.
-async fn serve(sink: Sink, stream: tokio::net::TcpStream) {
+async fn serve(sink: Sink, stream: TcpStream) {
     let latest: Arc<Mutex<Latest>> = Arc::default();
-    let service = {
-        let (sink, latest) = (sink.clone(), latest.clone());
-        service_fn(move |request| take(sink.clone(), latest.clone(), request))
-    };
-    // A connection that breaks is the sender's business.
-    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+    http::serve(stream, |request| take(sink.clone(), latest.clone(), request)).await;
     let latest = std::mem::take(&mut *latest.lock().unwrap_or_else(PoisonError::into_inner));
-    let now_us = tollgate_tests::now_us();
+    let now_us = now_us();
     if !latest.closes && latest.at_us + HEARD_US > now_us {
         for (id, attempt) in latest.attempts {
             sink.journal().hung_up(&id, attempt, now_us);
@@ -245,7 +231,7 @@ async fn take(
     let is_sqs = request.headers().contains_key("x-amz-target");
     let body = request.into_body().collect().await?.to_bytes();
     let answered = |attempts, closes| {
-        let at_us = tollgate_tests::now_us();
+        let at_us = now_us();
         *latest.lock().unwrap_or_else(PoisonError::into_inner) = Latest { attempts, at_us, closes };
     };
     if is_sqs {
@@ -271,31 +257,21 @@ async fn take(
     }
 }
 
-/// The CloudEvent in a body.
+/// The delivery in a body.
 fn read(body: &[u8]) -> Result<Delivery, String> {
-    let event: Value = serde_json::from_slice(body).map_err(|error| format!("no JSON: {error}"))?;
-    let text = |name: &str| event[name].as_str().ok_or_else(|| format!("{name} is no text: {event}"));
-    let number = |name: &str| {
-        let number = event[name].as_u64().and_then(|number| u32::try_from(number).ok());
-        number.ok_or_else(|| format!("{name} is no number: {event}"))
-    };
-    let last = |name: &str| Ok::<_, String>(text(name)?.rsplit('/').next().unwrap_or_default().to_owned());
-    let time = chrono::DateTime::parse_from_rfc3339(text("time")?).map_err(|error| error.to_string())?;
+    let arrival = event::read(body)?;
+    let run = arrival.run.rsplit('/').next().unwrap_or_default().to_owned();
     Ok(Delivery {
-        attempt: number("attempt")?,
-        on_response: event["release"].as_str() != Some("explicit"),
+        attempt: arrival.attempt,
+        on_response: !arrival.explicit_release,
         event: Event {
-            id: text("id")?.to_owned(),
-            policy: event["policy"]
-                .as_str()
-                .and_then(|name| name.rsplit('/').next())
-                .unwrap_or_default()
-                .to_owned(),
-            schedule: last("schedule")?,
-            run: last("run")?,
-            launch_us: time.timestamp_micros(),
-            index: number("index")?,
-            count: number("count")?,
+            id: arrival.event_id,
+            policy: arrival.policy,
+            schedule: arrival.schedule,
+            run,
+            launch_us: arrival.launch_us,
+            index: arrival.index,
+            count: arrival.count,
         },
     })
 }

@@ -13,6 +13,7 @@ mod fires;
 mod launch;
 mod notice;
 mod sources;
+mod written;
 mod zone;
 
 use std::collections::BTreeSet;
@@ -24,8 +25,10 @@ pub use self::child::{Child, CorruptChild};
 pub use self::launch::LaunchClass;
 pub use self::notice::{Notice, message_id, message_ids};
 pub use self::sources::Fires;
+pub use self::written::{Dates, Shape, Weekday, Written};
 
-pub(crate) use self::calendar::{DAY_MINUTES, civil_from_days, month_days, weekday};
+pub use self::calendar::civil_from_days;
+pub(crate) use self::calendar::{DAY_MINUTES, month_days, weekday};
 pub(crate) use self::child::ChildRule;
 pub(crate) use self::fires::{CORRECTION_S, minute_ceil};
 pub(crate) use self::launch::{DayPart, LaunchKey};

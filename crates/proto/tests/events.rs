@@ -24,14 +24,12 @@ fn a_run() -> Run {
         priority: 7,
         kind: RunKind::Manual,
         state: RunState::Running,
-        reason: String::new(),
         cursor: 6,
         counts: Counts { succeeded: 2, expired: 1, ..Counts::default() },
         cursor_in: Some("c".to_owned()),
-        cursor_out: None,
         emitted_us: 1,
         started_us: Some(60_000_001),
-        finished_us: None,
+        ..Run::default()
     }
 }
 

@@ -7,35 +7,10 @@ use tollgate_core::handle::batch::TokenBatch;
 use tollgate_core::handle::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow};
 use tollgate_core::handle::control::Message;
 use tollgate_core::model::{Policy, Run, RunId, RunSpec};
+pub use tollgate_core::own::{Lease, Member};
 use uuid::Uuid;
 
 use crate::{CommitError, StoreError};
-
-/// A shard's row: who owns it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lease {
-    /// The shard.
-    pub shard: u16,
-    /// The owner's process id; empty where it has none.
-    pub owner: String,
-    /// Made anew at every takeover.
-    pub lease_id: Uuid,
-    /// Grows by one at every takeover.
-    pub epoch: i64,
-}
-
-/// A process that takes part.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// Made anew at every start.
-    pub process: String,
-    /// Its roles, comma separated.
-    pub roles: String,
-    /// Where others reach it by gRPC; empty if nowhere.
-    pub address: String,
-    /// Changes with every heartbeat; others judge by their own monotonic clocks whether it does.
-    pub heartbeat: i64,
-}
 
 /// Everything that a shard's owner keeps in memory, as of one moment.
 #[derive(Clone, Debug, Default)]

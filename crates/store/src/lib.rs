@@ -7,11 +7,20 @@
 //! - [`look_up`]: what the Event Handler answers people from; no schedules.
 //! - [`seal`]: rows that hold secrets; [`quota`]: counts.
 //! - [`keys`]: API keys.
+//! - [`columns`]: a row said once, for both drivers.
 //!
 //! [`sqlite`] serves one process, [`postgres`] serves many. One conformance suite runs on both. No statement reads
 //! a clock: times are parameters, in microseconds.
 
+/// The text of a statement in `queries/`, which is the same for both databases.
+macro_rules! both_text {
+    ($name:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/queries/", $name, ".sql"))
+    };
+}
+
 mod batch;
+mod both;
 mod corrupt;
 mod error;
 mod failure;
@@ -19,6 +28,7 @@ mod installation;
 mod line;
 mod rows;
 
+pub mod columns;
 pub mod emit;
 pub mod handle;
 pub mod history;

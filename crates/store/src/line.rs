@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use crate::StoreError;
 use crate::failure::Ended;
 use crate::rows::ChangeRows;
 
@@ -44,19 +45,32 @@ pub(crate) struct Fence {
     pub(crate) lease_id: Uuid,
 }
 
+/// What an owner commits.
+#[derive(Clone, Debug)]
+pub(crate) struct Commit {
+    pub(crate) fence: Fence,
+    pub(crate) rows: Arc<ChangeRows>,
+}
+
+/// One of the runs that change is not there.
+pub(crate) fn no_such_run(commits: &[Commit]) -> StoreError {
+    let runs = commits.iter().flat_map(|commit| &commit.rows.runs_changed);
+    let runs: Vec<Uuid> = runs.map(|run| run.run_id).collect();
+    StoreError::Internal(format!("one of the runs {runs:?} is not there"))
+}
+
 /// A commit that waits.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    pub(crate) fence: Fence,
-    pub(crate) rows: Arc<ChangeRows>,
+    pub(crate) commit: Commit,
     done: oneshot::Sender<Result<(), Ended>>,
 }
 
 impl Waiting {
     /// The commit, and where it is told how it ended.
-    pub(crate) fn new(fence: Fence, rows: Arc<ChangeRows>) -> (Self, oneshot::Receiver<Result<(), Ended>>) {
+    pub(crate) fn new(commit: Commit) -> (Self, oneshot::Receiver<Result<(), Ended>>) {
         let (done, answer) = oneshot::channel();
-        (Self { fence, rows, done }, answer)
+        (Self { commit, done }, answer)
     }
 
     pub(crate) fn tell(self, ended: Result<(), Ended>) {
@@ -112,7 +126,7 @@ impl Line {
     /// A lane, where somebody must see to the line.
     pub(crate) fn join(self: &Arc<Self>, waiting: Waiting) -> Option<Lane> {
         let mut state = self.lock();
-        let is_large = waiting.rows.count() >= LARGE_ROWS;
+        let is_large = waiting.commit.rows.count() >= LARGE_ROWS;
         if is_large { &mut state.large } else { &mut state.small }.push_back(waiting);
         let stands = state.moved.is_some_and(|moved| moved.elapsed() > PATIENCE);
         if state.lanes > 0 && !(stands && state.lanes < self.lanes_max) {
@@ -150,7 +164,7 @@ impl Lane {
 fn head(line: &mut VecDeque<Waiting>) -> Vec<Waiting> {
     let mut rows = 0;
     let fits = |waiting: &&Waiting| {
-        rows += waiting.rows.count();
+        rows += waiting.commit.rows.count();
         rows <= ROWS_MAX
     };
     let count = line.iter().take(TOGETHER_MAX).take_while(fits).count();
@@ -178,11 +192,11 @@ mod tests {
     fn commit_of(shard: usize, rows: usize) -> Waiting {
         let fence = Fence { shard: i32::try_from(shard).unwrap(), lease_id: Uuid::nil() };
         let rows = ChangeRows { inbox_done: vec![Uuid::nil(); rows], ..ChangeRows::default() };
-        Waiting::new(fence, Arc::new(rows)).0
+        Waiting::new(Commit { fence, rows: Arc::new(rows) }).0
     }
 
     fn shards(head: Option<Vec<Waiting>>) -> Vec<i32> {
-        head.unwrap().iter().map(|waiting| waiting.fence.shard).collect()
+        head.unwrap().iter().map(|waiting| waiting.commit.fence.shard).collect()
     }
 
     #[test]
@@ -244,8 +258,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_are_told_what_became_of_them() {
-        let commits =
-            || (0..3).map(|_| Waiting::new(commit(0).fence, Arc::default())).collect::<(Vec<_>, Vec<_>)>();
+        let commits = || (0..3).map(|_| Waiting::new(commit(0).commit)).collect::<(Vec<_>, Vec<_>)>();
         let (together, answers) = commits();
         tell_all(together, Ok(()));
         for answer in answers {

@@ -18,25 +18,54 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use batch::{BatchRecord, batches_from, batches_limit, tokens_of};
 pub(crate) use emit::{
-    ClaimRow, FrontierRow, ScanRow, TaskRow, WindowRecord, in_task_order, range_rows, scan_ranges, scanned,
-    task_rows, window_tasks,
+    ClaimRow, FrontierRow, ScanRow, TaskKey, TaskRow, WindowRecord, in_task_order, range_rows, scan_ranges,
+    scanned, task_keys, window_tasks,
 };
 pub(crate) use handle::{
-    BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, ScheduleBodyRow,
+    BodyRow, ChangeRows, EventKey, HistoryRecord, LeaseRow, MemberRow, MessageRow, PolicyBody, ScheduleBody,
     ShardPolicyRow, SpecKey, SpecRecord, TokenRecord, group_by_shard, message_rows, read_spec, run_rows,
     shard_keys, skipped_rows,
 };
 pub(crate) use key::KeyRecord;
 pub(crate) use load::{Assembly, Untaken, read_inbox};
 pub(crate) use plan::{
-    AuditRow, ChildRow, CountRow, LaneRow, NoticeKey, NoticeRow, OutboxRow, PolicyNew, PolicyRow, Registry,
-    ScheduleNew, ScheduleRow, SpecRow, audit, id_range, outbox_page, read_schedule,
+    AuditRow, ChildRow, CountRow, KeyRow, LaneRow, NoticeKey, NoticeRow, OutboxRow, PolicyNew, PolicyRow,
+    Registry, ScheduleNew, ScheduleRow, SpecRow, audit, id_range, outbox_page, read_schedule,
 };
 pub(crate) use run::{RunRow, SkippedRow};
 pub(crate) use word::Word;
 
 use crate::StoreError;
+use crate::columns::{Row as _, Table};
 use crate::corrupt::CorruptRow;
+
+/// The tables whose columns statements have by placeholders.
+pub(crate) const TABLES: &[Table] = &[
+    AuditRow::TABLE,
+    BatchRecord::TABLE,
+    ChildRow::TABLE,
+    CountRow::TABLE,
+    EventKey::TABLE,
+    HistoryRecord::TABLE,
+    KeyRecord::TABLE,
+    KeyRow::TABLE,
+    MessageRow::TABLE,
+    NoticeKey::TABLE,
+    NoticeRow::TABLE,
+    OutboxRow::TABLE,
+    PolicyBody::TABLE,
+    PolicyNew::TABLE,
+    PolicyRow::TABLE,
+    RunRow::TABLE,
+    ScheduleBody::TABLE,
+    ScheduleNew::TABLE,
+    ScheduleRow::TABLE,
+    SkippedRow::TABLE,
+    SpecRow::TABLE,
+    TaskKey::TABLE,
+    TaskRow::TABLE,
+    TokenRecord::TABLE,
+];
 
 /// A count as a column. Indexes and counts end at ten million; what passes 2³¹ stays there.
 fn int(count: u32) -> i32 {

@@ -111,13 +111,7 @@ pub(crate) fn run(policy: &Policy) -> Run {
         priority: 5,
         kind: RunKind::Scheduled,
         state: RunState::Emitted,
-        reason: String::new(),
-        cursor: 0,
-        counts: Counts::default(),
-        cursor_in: None,
-        cursor_out: None,
         emitted_us: NOON_US,
-        started_us: None,
-        finished_us: None,
+        ..Run::default()
     }
 }

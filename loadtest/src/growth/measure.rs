@@ -43,13 +43,9 @@ pub(super) async fn measure(
         database.set_shards(point.shards).await?;
         service = Service::start(program, &database.url(), &scenario.serve).await?;
     }
-    let sink = Sink::start(&scenario.lanes(), &service.url)?;
-    let mut stage = Stage { database, service, others: Vec::new(), sink, crowd: Some(point.waiting) };
-    let line = prepare_and_work(&mut stage, point, &scenario, program).await;
-    let Stage { database, service, others, sink, .. } = stage;
-    drop((service, others, sink));
-    database.remove().await;
-    line
+    let sink = Sink::start(&scenario.lanes(), service.url())?;
+    let mut stage = Stage { service, others: Vec::new(), sink, database, crowd: Some(point.waiting) };
+    prepare_and_work(&mut stage, point, &scenario, program).await
 }
 
 async fn prepare_and_work(

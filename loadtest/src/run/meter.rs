@@ -1,9 +1,9 @@
 //! What the processes used between two moments.
 
 use serde::Serialize;
+use tollgate_harness::kernel;
 
 use super::round::Stage;
-use crate::process;
 
 /// Readings at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +37,8 @@ impl Reading {
         let pids = stage.pids();
         Ok(Self {
             wal_bytes: stage.database.wal_bytes().await?,
-            disk_bytes: pids.iter().map(|pid| process::written_bytes(*pid)).sum(),
-            service_cpu_s: pids.iter().map(|pid| process::cpu_s(*pid)).sum(),
+            disk_bytes: pids.iter().map(|pid| kernel::written_bytes(*pid)).sum(),
+            service_cpu_s: pids.iter().map(|pid| kernel::cpu_s(*pid)).sum(),
             database_cpu_s: stage.database.cpu_s(),
             sink_cpu_s: stage.sink.cpu_s(),
         })
@@ -49,7 +49,7 @@ impl Reading {
         let now = Self::take(stage).await?;
         let each = |total: f64| (events > 0).then(|| total / events as f64);
         let per_100k = |total: f64| each(total * 1e5);
-        let peak_bytes: Option<u64> = stage.pids().into_iter().map(process::peak_bytes).sum();
+        let peak_bytes: Option<u64> = stage.pids().into_iter().map(kernel::peak_bytes).sum();
         let service_cpu_s = now.service_cpu_s - self.service_cpu_s;
         let database_cpu_s = now.database_cpu_s.zip(self.database_cpu_s).map(|(now, then)| now - then);
         Ok(Used {

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use tokio::task::JoinSet;
+use tollgate_harness::kernel;
 use tollgate_proto::v1::{TriggerScheduleRequest, Window, WindowState};
 
 use super::meter::{Reading, Used};
@@ -11,7 +12,6 @@ use crate::consumer::{Sink, run_yardstick};
 use crate::database::Database;
 use crate::figures::Figures;
 use crate::load::Load;
-use crate::process;
 use crate::report::Row;
 use crate::scenario::{Kind, Scenario, Variant, Yardstick};
 use crate::service::{NAMESPACE, Service};
@@ -42,11 +42,12 @@ const ASIDE: Duration = Duration::from_secs(10);
 
 /// The processes of a scenario.
 pub(crate) struct Stage {
-    pub(crate) database: Database,
     pub(crate) service: Service,
     /// More processes of the same store.
     pub(crate) others: Vec<Service>,
     pub(crate) sink: Sink,
+    /// Removed when those that use it have ended.
+    pub(crate) database: Database,
     /// Where more is stored than the load needs: how many events wait for good. To ask how many are held costs more than
     /// the load itself then, and is done after the readings.
     pub(crate) crowd: Option<u64>,
@@ -55,7 +56,7 @@ pub(crate) struct Stage {
 impl Stage {
     /// All processes of the service.
     pub(crate) fn pids(&self) -> Vec<u32> {
-        std::iter::once(&self.service).chain(&self.others).map(Service::pid).collect()
+        std::iter::once(&self.service).chain(&self.others).map(|service| service.pid()).collect()
     }
 
     /// Runs a little of the first variant and of the yardstick.
@@ -110,7 +111,7 @@ impl Stage {
             "{count} resources took {apply_ms:.0} ms to apply: the first launch time has passed"
         );
         tokio::time::sleep(Duration::from_micros(u64::try_from(wait_us)?)).await;
-        self.pids().into_iter().try_for_each(process::reset_peak)?;
+        self.pids().into_iter().try_for_each(kernel::reset_peak)?;
         let reading = Reading::take(self).await?;
         if variant.kind == Kind::Triggered {
             self.trigger(load).await?;
@@ -218,7 +219,7 @@ impl Stage {
     async fn apply(&mut self, load: &Load<'_>) -> anyhow::Result<Row> {
         let resources = load.resources(wall_us() / 1_000_000);
         let count = resources.len();
-        process::reset_peak(self.service.pid())?;
+        kernel::reset_peak(self.service.pid())?;
         let (reading, start) = (Reading::take(self).await?, Instant::now());
         let changed = self.service.apply(resources).await?;
         let seconds = start.elapsed().as_secs_f64();

@@ -6,38 +6,10 @@
 //! comes from a page of this console; no list is read in full, and what has been cut is said.
 //! Not here: the store, which the console does not know.
 
-mod api;
-mod assets;
-mod audit;
-mod bucket;
-mod calendar;
-mod cron;
-mod edit;
-mod event;
-mod go;
-mod guard;
-mod heat;
-mod history;
-mod live;
-mod login;
-mod now;
-mod past;
-mod picture;
-mod policies;
-mod policy;
-mod problem;
-mod run;
-mod runs;
-mod schedule;
-mod schedules;
-mod sentence;
-mod shell;
-mod show;
-mod visit;
-mod waiting;
-mod zone;
-
-use std::sync::Arc;
+mod pages;
+mod parts;
+mod requests;
+mod words;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -47,7 +19,14 @@ use tollgate_clock::Clock;
 use tollgate_metrics::Metrics;
 use tonic::transport::Channel;
 
-pub use login::{Admit, Login, Visitor};
+pub use requests::session::{Admit, Login, Visitor};
+
+use pages::{
+    audit, calendar, edit, event, go, live, login, now, policies, policy, run, runs, schedule, schedules,
+};
+use parts::assets;
+use requests::console::Console;
+use requests::{buckets, guard, session};
 
 /// The largest form that is taken, in bytes: a schedule with the largest payload, encoded, fits.
 const FORM_MAX_BYTES: usize = 1024 * 1024;
@@ -67,19 +46,6 @@ pub struct Options {
     pub login: Option<Login>,
 }
 
-/// What all pages share.
-#[derive(Clone)]
-pub(crate) struct Console {
-    pub(crate) channel: Channel,
-    pub(crate) clock: Clock,
-    pub(crate) stop: CancellationToken,
-    pub(crate) metrics: Metrics,
-    pub(crate) feeds: Arc<live::Feeds>,
-    pub(crate) calendars: Arc<calendar::Calendars>,
-    pub(crate) histories: Arc<history::Histories>,
-    pub(crate) login: Option<Login>,
-}
-
 /// The console's routes: `/`, and everything below `/n/` and `/console/`. What they show comes over `channel`. Inside a
 /// runtime it begins to watch the buckets, until `options.stop`.
 pub fn router(channel: Channel, options: Options) -> Router {
@@ -89,13 +55,13 @@ pub fn router(channel: Channel, options: Options) -> Router {
         clock,
         stop,
         metrics,
-        feeds: Arc::default(),
-        calendars: Arc::default(),
-        histories: Arc::default(),
+        feeds: Default::default(),
+        forecasts: Default::default(),
+        histories: Default::default(),
         login,
     };
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        runtime.spawn(history::sample(console.clone()));
+        runtime.spawn(buckets::sample(console.clone()));
     }
     Router::new()
         .route("/", get(now::page))
@@ -117,7 +83,7 @@ pub fn router(channel: Channel, options: Options) -> Router {
         .route("/console/login", get(login::page).post(login::enter))
         .route("/console/logout", post(login::leave))
         .with_state(console.clone())
-        .layer(axum::middleware::from_fn_with_state(console, login::guard))
+        .layer(axum::middleware::from_fn_with_state(console, session::guard))
         .layer(DefaultBodyLimit::max(FORM_MAX_BYTES))
         .layer(axum::middleware::from_fn_with_state(guard::Secure(secure), guard::guard))
 }

@@ -10,9 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tollgate_core::model::{
-    Counts, MINUTE_US, Run, RunId, RunKind, RunState, SECOND_US, SkipReason, Skipped,
-};
+use tollgate_core::model::{MINUTE_US, Run, RunId, RunKind, RunState, SECOND_US, SkipReason, Skipped};
 use tollgate_store::StoreError;
 use tollgate_store::emit::{ClaimedTask, ScannedChild};
 use uuid::Uuid;
@@ -141,14 +139,8 @@ impl Batch {
             priority: schedule.priority,
             kind: RunKind::Scheduled,
             state: RunState::Emitted,
-            reason: String::new(),
-            cursor: 0,
-            counts: Counts::default(),
-            cursor_in: None,
-            cursor_out: None,
             emitted_us: now_us,
-            started_us: None,
-            finished_us: None,
+            ..Run::default()
         });
     }
 

@@ -205,14 +205,8 @@ async fn due_run(store: &dyn Store, address: SocketAddr) -> Run {
         priority: 5,
         kind: RunKind::Manual,
         state: RunState::Emitted,
-        reason: String::new(),
-        cursor: 0,
-        counts: Counts::default(),
-        cursor_in: None,
-        cursor_out: None,
         emitted_us: now_us,
-        started_us: None,
-        finished_us: None,
+        ..Run::default()
     };
     let message = Message { id: Uuid::now_v7(), control: Control::PolicyChanged { policy: policy.clone() } };
     let shard = policy.shard;

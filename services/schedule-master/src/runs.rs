@@ -3,7 +3,7 @@
 //! Invariants: no launch time gets a second run; a range is refused where the history that would tell is gone.
 
 use serde_json::json;
-use tollgate_core::model::{Counts, DAY_US, EVENTS_MAX, Run, RunId, RunKind, RunState, SECOND_US, Schedule};
+use tollgate_core::model::{DAY_US, EVENTS_MAX, Run, RunId, RunKind, RunState, SECOND_US, Schedule};
 use tollgate_proto::convert::{self, names, run, schedule::PRIORITIES};
 use tollgate_proto::{FieldError, v1};
 use tollgate_store::StoreError;
@@ -164,14 +164,8 @@ impl ScheduleMaster {
             priority: schedule.priority,
             kind,
             state: RunState::Emitted,
-            reason: String::new(),
-            cursor: 0,
-            counts: Counts::default(),
-            cursor_in: None,
-            cursor_out: None,
             emitted_us,
-            started_us: None,
-            finished_us: None,
+            ..Run::default()
         }
     }
 

@@ -15,8 +15,8 @@ use crate::client::{
 use crate::config::{self, ConfigError, ServeArgs};
 use crate::{demo, key, secrets, serve, shell, times};
 
-/// Throttled batch triggers: schedules fire batches of events; policies bound how many are in flight until their
-/// consumers say that they are done.
+/// Throttled batch triggers. Schedules fire batches of events. Policies bound how many events are in flight, until
+/// consumers say that the work is done.
 #[derive(Parser, Debug)]
 #[command(name = "tollgate", version, arg_required_else_help = true, max_term_width = 110)]
 pub(crate) struct Cli {
@@ -28,57 +28,57 @@ pub(crate) struct Cli {
 enum Command {
     /// Run the service
     Serve(ServeArgs),
-    /// Show what it does, with a store, a service and a consumer of its own
+    /// Show the main job on this machine, with a store, a service and a consumer of its own
     Demo(demo::DemoArgs),
-    /// Print the settings of `serve`, with the values that hold here
+    /// Print the settings of `serve` with the values that apply here
     Config(ConfigArgs),
-    /// Make, list and revoke API keys, in the store itself
+    /// Create, list and revoke API keys, directly in the store
     Key(key::KeyArgs),
-    /// Make keys that seal secrets at rest, and bring all that is stored under a new one
+    /// Create keys that seal secrets at rest, and seal everything stored under a new one
     Secrets(secrets::SecretsArgs),
     /// Print a script that completes commands and flags in a shell
     Completions(shell::CompletionsArgs),
-    /// Print the manual page, or write those of all commands
+    /// Print the manual page, or write the pages of all commands
     Man(shell::ManArgs),
-    /// Answer questions about launch times, one JSON object a line
+    /// Answer questions about launch times from standard input, one JSON object a line
     Times,
 
-    /// Make policies and schedules be as files say
+    /// Create and update policies and schedules from files
     Apply(Remote<apply::ApplyArgs>),
-    /// Show one resource in a line, or list resources
+    /// Show one resource as a line, or list resources
     #[command(visible_alias = "list")]
     Get(Remote<get::GetArgs>),
     /// Show everything about one resource
     Describe(Remote<describe::DescribeArgs>),
     /// Delete a schedule or policy
     Delete(Remote<delete::DeleteArgs>),
-    /// Show when a schedule fires
+    /// Show the next launch times of a schedule
     Preview(Remote<preview::PreviewArgs>),
-    /// Make a run of a schedule now
+    /// Start a run of a schedule now
     Trigger(Remote<trigger::TriggerArgs>),
-    /// Make the runs of past launch times that do not exist
+    /// Create the missing runs of past launch times
     Backfill(Remote<trigger::BackfillArgs>),
     /// Pause a schedule, a policy or everything
     Pause(Remote<pause::PauseArgs>),
     /// End a pause
     Resume(Remote<pause::ResumeArgs>),
-    /// Cancel what a run has not started
+    /// Cancel the events of a run that have not started
     Cancel(Remote<runs::CancelArgs>),
-    /// Try dead events of a run again
+    /// Retry dead events of a run
     Retry(Remote<runs::RetryArgs>),
-    /// Give an event's token back
+    /// Release an event's token
     Release(Remote<release::ReleaseArgs>),
-    /// Say that an event's consumer still works on it
+    /// Extend an event's token: its consumer still works
     Extend(Remote<release::ExtendArgs>),
     /// Explain why an event is where it is
     Why(Remote<why::WhyArgs>),
-    /// Show what became of a schedule's triggers
+    /// Show the runs and skipped triggers of a schedule
     History(Remote<history::HistoryArgs>),
-    /// Show who changed what
+    /// Show the audit log: who changed what
     Audit(Remote<audit::AuditArgs>),
-    /// Ask whether a process is there and ready; needs no key
+    /// Ask whether a process is ready; needs no key
     Ping(Remote<ping::PingArgs>),
-    /// Show tokens, queues and the emitter
+    /// Show the state of policies, queue shards and emitters
     Status(Remote<status::StatusArgs>),
 }
 
@@ -115,7 +115,7 @@ struct ConfigArgs {
     #[command(flatten)]
     serve: ServeArgs,
 
-    /// How the settings are printed
+    /// The format of the output
     #[arg(short, long, value_enum, default_value_t)]
     output: ConfigFormat,
 }

@@ -25,10 +25,10 @@ use report::Progress;
 /// Arguments of `tollgate demo`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct DemoArgs {
-    /// Events of the large schedule, 1 to 5,000
+    /// The number of events of the large schedule, from 1 to 5,000
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=5_000))]
     events: u32,
-    /// Tokens of the policy: at most so many events in flight, 1 to 500
+    /// The policy's max_in_flight, from 1 to 500
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=500))]
     tokens: u32,
 }

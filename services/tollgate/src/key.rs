@@ -33,26 +33,26 @@ pub(crate) struct KeyArgs {
     #[command(subcommand)]
     command: KeyCommand,
 
-    /// Where the keys are kept, as `serve` is told [default: its setting]
+    /// The store that holds the keys [default: the setting of `serve`]
     #[arg(long, value_name = "URL", global = true)]
     store: Option<String>,
 
-    /// The file of settings of `serve`
+    /// The file with the settings of `serve`
     #[arg(long, value_name = "FILE", global = true)]
     config: Option<String>,
 
-    /// How answers look
+    /// The format of the output
     #[arg(short, long, value_enum, default_value_t, global = true)]
     output: Format,
 }
 
 #[derive(Subcommand, Clone, Debug)]
 enum KeyCommand {
-    /// Make a key, and print it: it is shown this once. Two keys of one name may be live, so that one can follow the other
+    /// Create a key, and print it once. Two keys of one name may be live, so that a new one can replace the old one
     Create(CreateArgs),
-    /// List the keys; their secrets are nowhere
+    /// List the keys, without their secrets, which are not stored
     List,
-    /// End a key. Processes stop taking it within two seconds
+    /// Revoke a key. Processes stop accepting it within two seconds
     Revoke {
         /// The key's id, as `list` shows it
         id: String,
@@ -61,26 +61,26 @@ enum KeyCommand {
 
 #[derive(Args, Clone, Debug)]
 struct CreateArgs {
-    /// Who it is for: stands in the audit log for whatever is done with it
+    /// The name of the key. The audit log notes it as the actor
     name: String,
 
-    /// What it may do: read, schedule:write, token:release, admin (everything)
+    /// The scopes of the key: read, schedule:write, token:release, admin (everything)
     #[arg(long, value_name = "LIST")]
     scopes: Scopes,
 
-    /// The only namespace that it reaches
+    /// The only namespace that the key reaches
     #[arg(long, value_name = "NAME", required_unless_present = "all_namespaces")]
     namespace: Option<String>,
 
-    /// It reaches all namespaces, and with admin what concerns them all
+    /// The key reaches all namespaces and, with admin, the installation as a whole
     #[arg(long, conflicts_with = "namespace")]
     all_namespaces: bool,
 
-    /// It ends by itself after this time, such as 90d
+    /// The time after which the key expires, such as 90d
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     expires_in: Option<Duration>,
 
-    /// For people
+    /// A note for people
     #[arg(long, value_name = "TEXT", default_value = "")]
     note: String,
 }
@@ -140,7 +140,7 @@ async fn make(store: &dyn Store, printer: &Printer, args: CreateArgs, now_us: i6
     store
         .create_key(&key, LIVE_MAX, note(&key, "create", now_us, difference))
         .await
-        .context("no key was made")?;
+        .context("the key is not created")?;
     if printer.is_json() {
         let mut shown = row_json(&key, now_us);
         shown["key"] = Value::String(text.reveal());
@@ -187,7 +187,7 @@ async fn revoke(store: &dyn Store, printer: &Printer, id: &str, now_us: i64) -> 
     let key = store
         .revoke_key(id, now_us, note(&key, "revoke", now_us, difference))
         .await
-        .context("not revoked")?;
+        .context("the key is not revoked")?;
     if printer.is_json() {
         return printer.json(&row_json(&key, now_us));
     }

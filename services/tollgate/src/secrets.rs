@@ -26,12 +26,12 @@ pub(crate) struct SecretsArgs {
 
 #[derive(Subcommand, Debug)]
 enum SecretsCommand {
-    /// Print a line with a new key, for the file that --secret-keys-file names
+    /// Print a new key, as a line for the file that --secret-keys-file names
     GenerateKey {
-        /// What the key is called; today's date where nothing is said
+        /// The id of the key; today's date by default
         id: Option<String>,
     },
-    /// Seal everything that is stored under the first key; may be broken off, repeated, and go on beside the service
+    /// Seal everything that is stored under the first key. The command may run beside the service, be interrupted and be repeated
     Rotate(Box<ServeArgs>),
 }
 
@@ -134,10 +134,14 @@ async fn rotate(config: &ServeConfig) -> anyhow::Result<()> {
     }
     Printer::stdout(Format::Table).text(&text)?;
     if done.overtaken > 0 {
-        bail!("{} rows were changed meanwhile; run it again", done.overtaken);
+        bail!("{} rows changed while they were read; run the command again", done.overtaken);
     }
     if !done.failed.is_empty() {
-        bail!("{} rows are as they were:\n  {}", done.failed.len(), done.failed.join("\n  "));
+        bail!(
+            "{} rows could not be sealed and stay as they were:\n  {}",
+            done.failed.len(),
+            done.failed.join("\n  ")
+        );
     }
     Ok(())
 }

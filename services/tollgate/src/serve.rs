@@ -62,7 +62,7 @@ impl Running {
     /// Stops in order: nothing new starts, deliveries under way end, shards are given up, the store closes.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         self.stop.cancel();
-        self.task.await.context("the service broke off")?
+        self.task.await.context("the service ended by a panic")?
     }
 }
 
@@ -119,7 +119,7 @@ async fn until_interrupted(config: ServeConfig) -> anyhow::Result<()> {
             tracing::info!("stopped");
             Ok(())
         }
-        ended = &mut running.task => ended.context("the service broke off")?,
+        ended = &mut running.task => ended.context("the service ended by a panic")?,
     }
 }
 
@@ -320,11 +320,11 @@ async fn serve(
         ended = &mut server => {
             stop.cancel();
             tracing::error!("the gRPC server ended by itself");
-            ended.context("the gRPC server broke off")??;
+            ended.context("the gRPC server ended by a panic")??;
         }
     }
     for role in parts.roles {
-        role.await.context("a role broke off")?;
+        role.await.context("a role ended by a panic")?;
     }
     close.cancel();
     if !server.is_finished() && tokio::time::timeout(CONNECTIONS_GRACE, &mut server).await.is_err() {

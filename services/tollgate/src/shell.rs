@@ -14,14 +14,14 @@ use crate::client::output::{Format, Printer};
 /// Arguments of `completions`.
 #[derive(Args, Debug)]
 pub(crate) struct CompletionsArgs {
-    /// For which shell
+    /// The shell
     shell: Shell,
 }
 
 /// Arguments of `man`.
 #[derive(Args, Debug)]
 pub(crate) struct ManArgs {
-    /// A folder for the pages of all commands; without it, the page of `tollgate` itself is printed
+    /// The folder for the pages of all commands. Without it, the command prints the page of `tollgate` itself
     #[arg(short, long, value_name = "FOLDER")]
     output: Option<PathBuf>,
 }

@@ -1,12 +1,12 @@
 //! Every action, by keyboard, and its effect as any other client sees it.
 
+use tollgate_harness::browser::{ENTER, LOOKS};
+use tollgate_harness::resources::{PARENT, policy_name, schedule_name};
+use tollgate_harness::{Cli, wait_for};
 use tollgate_proto::v1::{
     Event, EventState, GetEventRequest, GetHandlerStatusRequest, GetPolicyRequest, GetScheduleRequest,
     ListAuditEntriesRequest, Policy, RunKind, RunState, Schedule,
 };
-use tollgate_tests::browser::{ENTER, LOOKS};
-use tollgate_tests::resources::{PARENT, policy_name, schedule_name};
-use tollgate_tests::{Cli, wait_for};
 
 use super::world::{World, held, page_of, short};
 

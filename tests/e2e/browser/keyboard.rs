@@ -1,8 +1,8 @@
 //! Everything that can be used can be reached by Tab alone, and shows that it has been.
 
 use serde_json::{Value, json};
+use tollgate_harness::browser::{Browser, LOOKS, TAB};
 use tollgate_proto::v1::EventState;
-use tollgate_tests::browser::{Browser, LOOKS, TAB};
 
 use super::world::{World, page_of};
 
@@ -73,7 +73,7 @@ async fn the_first_tab_leads_past_the_head() {
     world.browser.keys(TAB).await;
     let first = world.browser.run("return document.activeElement.textContent").await;
     assert_eq!(first, json!("Skip to content"));
-    world.browser.keys(tollgate_tests::browser::ENTER).await;
+    world.browser.keys(tollgate_harness::browser::ENTER).await;
     let focus = world.browser.run("return document.activeElement.id").await;
     assert_eq!(focus, json!("main"));
     world.stop().await;

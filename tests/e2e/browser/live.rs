@@ -1,8 +1,8 @@
 //! Pages keep themselves up to date without being loaded anew, and leave alone what somebody is doing in them.
 
 use serde_json::json;
+use tollgate_harness::{Cli, wait_for};
 use tollgate_proto::v1::ReleaseTokenRequest;
-use tollgate_tests::{Cli, wait_for};
 
 use super::world::{World, held};
 

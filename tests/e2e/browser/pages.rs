@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
+use tollgate_harness::browser::{Browser, LOOKS, Look};
 use tollgate_proto::v1::EventState;
-use tollgate_tests::browser::{Browser, LOOKS, Look};
 
 use super::world::{World, page_of};
 
@@ -23,7 +23,7 @@ async fn pages(world: &World) -> Vec<Page> {
     let retrying = world.event("flaky", EventState::Retrying).await;
     let dead = world.event("hopeless", EventState::Dead).await;
     let (batch, hopeless) = (world.run("batch").await, world.run("hopeless").await);
-    let hour = (tollgate_tests::now_us() / 1_000_000 / 86_400 + 1) * 86_400 - 3_600;
+    let hour = (tollgate_harness::now_us() / 1_000_000 / 86_400 + 1) * 86_400 - 3_600;
     vec![
         ("now", "/".to_owned(), vec!["Policies", "Running", "Due, not started", "Windows at risk"]),
         ("policies", "/n/default/policies".to_owned(), vec!["gentle", "paused"]),

@@ -1,13 +1,13 @@
 //! A service with something of everything in it: held tokens, what waits, runs that ended in every way, pauses.
 
+use tollgate_harness::browser::Browser;
+use tollgate_harness::resources::{every, http, ms, once, policy, policy_name, schedule_name, soon};
+use tollgate_harness::{Arrival, Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 use tollgate_proto::v1::trigger::Trigger as Rule;
 use tollgate_proto::v1::{
     Event, EventState, PausePolicyRequest, PauseScheduleRequest, Policy, RetryPolicy, Run, RunState,
     Schedule, Trigger, UpdatePolicyRequest,
 };
-use tollgate_tests::browser::Browser;
-use tollgate_tests::resources::{every, http, ms, once, policy, policy_name, schedule_name, soon};
-use tollgate_tests::{Arrival, Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 
 /// What runs while a test looks.
 pub(super) struct World {
@@ -46,7 +46,7 @@ impl World {
         let missed = service.create_schedule("missed", nightly(&consumer)).await.unwrap();
         let uid = missed.uid.replace('-', "");
         for (ago_s, reason) in [(86_400, "MISSED"), (172_800, "PAUSED"), (259_200, "OVERLAP")] {
-            let at_us = tollgate_tests::now_us() - ago_s * 1_000_000;
+            let at_us = tollgate_harness::now_us() - ago_s * 1_000_000;
             database
                 .sql(&format!("INSERT INTO skipped_triggers VALUES (x'{uid}', {at_us}, '{reason}', {at_us})"))
                 .await;

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use tollgate_harness::resources::{every, http, once, policy, soon};
+use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, now_us};
 use tollgate_proto::convert::timestamp;
 use tollgate_proto::v1::{ReleaseOutcome, ReleaseStatus, ReleaseTokenRequest, ReleaseTokensRequest};
-use tollgate_tests::resources::{every, http, once, policy, soon};
-use tollgate_tests::{Conduct, Consumer, Database, Kind, Releases, now_us};
 use tonic::Code;
 
 use super::{arrived, cluster, id, longest_pause_ms, owner_of, report, status};

@@ -10,7 +10,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use tollgate_tests::{binary, wait_for};
+use tollgate_harness::{binary, wait_for};
 
 use super::{read, section};
 

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
 use serde_json::{Map, Value};
-use tollgate_tests::{Cli, Database, Kind, Service};
+use tollgate_harness::{Cli, Database, Kind, Service};
 
 use super::{read, section};
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_auth::{Needs, Scope, TABLE};
-use tollgate_tests::Cli;
+use tollgate_harness::Cli;
 
 use super::{all, quoted, read, root, rows, section};
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tollgate_tests::resources::{PARENT, http, once, policy, soon};
-use tollgate_tests::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
+use tollgate_harness::kernel::rss_bytes;
+use tollgate_harness::resources::{PARENT, http, once, policy, soon};
+use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 
 /// The largest body that is read at all.
 const BODY_BYTES: usize = 4 * 1024 * 1024;
@@ -56,10 +57,10 @@ impl Watch {
     fn over(service: &Service) -> Self {
         let (most, stop) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
         let before = service.rss_bytes();
-        let (path, seen, end) = (service.memory_file(), most.clone(), stop.clone());
+        let (pid, seen, end) = (service.pid(), most.clone(), stop.clone());
         std::thread::spawn(move || {
             while !end.load(Ordering::Relaxed) {
-                seen.fetch_max(tollgate_tests::rss_bytes_in(&path), Ordering::Relaxed);
+                seen.fetch_max(rss_bytes(pid).unwrap_or_default(), Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(5));
             }
         });

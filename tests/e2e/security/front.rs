@@ -2,13 +2,13 @@
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tollgate_harness::{Database, Kind, Service, wait_for};
 use tollgate_proto::v1::GetHandlerStatusRequest;
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
-use tollgate_tests::{Database, Kind, Service, wait_for};
 use tonic::Code;
 use tonic::transport::Endpoint;
 
-use super::{Served, curl, key, wire};
+use super::{curl, key, serve, wire};
 
 const PATHS: [&str; 8] = [
     "/",
@@ -112,8 +112,8 @@ async fn clients_with_keys_come_by_any_name() {
     handler.get_handler_status(GetHandlerStatusRequest::default()).await.unwrap();
     service.stop().await;
     // A port that others reach has whatever name they know.
-    let far = Served::start(&database, &["--listen", "0.0.0.0:0"]);
-    let url = far.url.replace("0.0.0.0", "127.0.0.1");
+    let far = serve(&database, "0.0.0.0:0", &[]).await;
+    let url = far.url().replace("0.0.0.0", "127.0.0.1");
     assert_eq!(get(&url, "/v1/handlerStatus", "tollgate.example"), 401);
     assert_eq!(get(&url, "/livez", "tollgate.example"), 200);
 }
@@ -161,8 +161,8 @@ async fn what_may_stand_once_is_refused_twice() {
     assert_eq!(code, 401, "{text}");
     service.stop().await;
     // Also where no name is asked for.
-    let far = Served::start(&database, &["--listen", "0.0.0.0:0", "--auth", "insecure"]);
-    let url = far.url.replace("0.0.0.0", "127.0.0.1");
+    let far = serve(&database, "0.0.0.0:0", &["--auth", "insecure"]).await;
+    let url = far.url().replace("0.0.0.0", "127.0.0.1");
     for second in ["localhost", "evil.example"] {
         let (code, text) =
             raw(&url, &format!("GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: {second}\r\n\r\n")).await;

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use tollgate_harness::resources::{PARENT, policy, policy_name};
+use tollgate_harness::{Cli, Database, Kind, Service, wait_for};
 use tollgate_proto::v1::apply_resources_request::Resource;
 use tollgate_proto::v1::{
     ApplyResourcesRequest, CreatePolicyRequest, GetPolicyRequest, GetScheduleRequest,
     ListAuditEntriesRequest, ListPoliciesRequest, PauseDispatchRequest, PausePolicyRequest, Policy,
 };
-use tollgate_tests::resources::{PARENT, policy, policy_name};
-use tollgate_tests::{Cli, Database, Kind, Service, wait_for};
 use tonic::{Code, Status};
 
 use super::{curl, handler, id, key, key_command, master, rest, wire};

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
+use tollgate_harness::resources::PARENT;
+use tollgate_harness::{Database, Kind, Service, wait_for};
 use tollgate_proto::v1::CreateScheduleRequest;
-use tollgate_tests::resources::PARENT;
-use tollgate_tests::{Database, Kind, Service, wait_for};
 use tonic::Code;
 
-use super::{Served, curl};
+use super::{curl, serve};
 
 fn address(service: &Service) -> String {
     service.url().trim_start_matches("http://").to_owned()
@@ -98,16 +98,16 @@ async fn asks(from: &str, to: SocketAddr) -> Option<TcpStream> {
 }
 
 /// The port of a service that others can reach.
-fn port(served: &Served) -> SocketAddr {
-    let port = served.url.rsplit_once(':').unwrap().1;
+fn port(served: &Service) -> SocketAddr {
+    let port = served.url().rsplit_once(':').unwrap().1;
     format!("127.0.0.1:{port}").parse().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_address_leaves_connections_to_others() {
     let database = Database::new(Kind::Sqlite).await;
-    let flags = ["--listen", "0.0.0.0:0", "--auth", "insecure", "--connections-max", "16"];
-    let served = Served::start(&database, &flags);
+    let flags = ["--auth", "insecure", "--connections-max", "16"];
+    let served = serve(&database, "0.0.0.0:0", &flags).await;
     let to = port(&served);
     // None of them is idle in the eyes of the port: each has had a request.
     let mut greedy = Vec::new();

@@ -1,10 +1,10 @@
 //! What callers do not get to see goes nowhere but where it was meant to: a target that is moved, answers to changes.
 
 use serde_json::{Value, json};
+use tollgate_harness::resources::{PARENT, policy};
+use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Releases, SECRET, Service, wait_for};
 use tollgate_proto::v1::apply_resources_request::Resource;
 use tollgate_proto::v1::{ApplyResourcesRequest, CreatePolicyRequest, GetPolicyRequest, Policy};
-use tollgate_tests::resources::{PARENT, policy};
-use tollgate_tests::{Cli, Conduct, Consumer, Database, Kind, Releases, SECRET, Service, wait_for};
 use tonic::Code;
 
 use super::{curl, id, key, key_command, master};

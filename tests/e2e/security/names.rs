@@ -5,13 +5,13 @@ use std::fmt::Debug;
 use std::sync::Mutex;
 
 use prost::Message as _;
+use tollgate_harness::resources::{PARENT, http, once, policy, schedule_name, soon};
+use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 use tollgate_proto::v1::{
     BatchReleaseTokensRequest, CreatePolicyRequest, CreateScheduleRequest, ExplainEventRequest,
     ExtendTokenRequest, GetEventRequest, GetHandlerStatusRequest, ListEventsRequest, ReleaseStatus,
     ReleaseTokenRequest, ReleaseTokensRequest, RetryDeadEventsRequest, Run, TriggerScheduleRequest,
 };
-use tollgate_tests::resources::{PARENT, http, once, policy, schedule_name, soon};
-use tollgate_tests::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 use tonic::{Code, Status};
 
 use super::{handler, key, master, rest};

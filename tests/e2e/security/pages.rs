@@ -1,6 +1,6 @@
 //! The pages: metrics and probes; the console's login.
 
-use tollgate_tests::{Cli, Database, Kind, Service};
+use tollgate_harness::{Cli, Database, Kind, Service};
 
 use super::{curl, key};
 

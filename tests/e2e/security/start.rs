@@ -1,8 +1,8 @@
 //! What a process refuses to start with, and what it says when nobody is asked for a key.
 
-use tollgate_tests::{Cli, Database, Kind, Service};
+use tollgate_harness::{Cli, Database, Kind, Service};
 
-use super::{Served, key, rest};
+use super::{key, rest, serve};
 
 fn refused(flags: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
@@ -57,8 +57,8 @@ async fn who_is_asked_depends_on_the_address() {
     assert_eq!(warnings, 1, "one warning: {}", service.log());
     service.stop().await;
 
-    let far = Served::start(&database, &["--listen", "0.0.0.0:0"]);
-    let url = far.url.replace("0.0.0.0", "127.0.0.1");
+    let far = serve(&database, "0.0.0.0:0", &[]).await;
+    let url = far.url().replace("0.0.0.0", "127.0.0.1");
     assert_eq!(rest(&url, "GET", "/v1/handlerStatus", None).0, 401, "others are asked without a word");
     assert!(far.log().contains("keys travel in the clear"), "{}", far.log());
     drop(far);

@@ -8,15 +8,17 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType,
 };
 use tempfile::TempDir;
+use tollgate_harness::resources::{PARENT, http, once, policy, schedule_name, soon};
+use tollgate_harness::{
+    Answer, Cli, Conduct, Consumer, Database, FREE_PORT, Kind, Releases, Service, wait_for,
+};
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
 use tollgate_proto::v1::{
     ListAuditEntriesRequest, ReleaseStatus, ReleaseTokenRequest, TriggerScheduleRequest,
 };
-use tollgate_tests::resources::{PARENT, http, once, policy, schedule_name, soon};
-use tollgate_tests::{Answer, Cli, Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
-use super::{Served, curl, key, rest, wire};
+use super::{curl, key, rest, wire};
 
 /// An authority, and where its files are.
 struct Authority {
@@ -94,10 +96,9 @@ impl Authority {
     }
 }
 
-fn serve(database: &Database, flags: &[String], more: &[&str]) -> Served {
-    let flags: Vec<&str> =
-        ["--listen", "127.0.0.1:0"].into_iter().chain(flags.iter().map(String::as_str)).collect();
-    Served::start(database, &[&flags[..], more].concat())
+async fn serve(database: &Database, flags: &[String], more: &[&str]) -> Service {
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    super::serve(database, FREE_PORT, &[&flags[..], more].concat()).await
 }
 
 fn cli(url: &str, arguments: &[&str]) -> Answer {
@@ -109,30 +110,30 @@ async fn the_port_speaks_tls_and_takes_a_new_certificate_up() {
     let database = Database::new(Kind::Sqlite).await;
     let admin = key(&database, "ops", "admin", None);
     let authority = Authority::with(&["node"]);
-    let served = serve(&database, &authority.node(), &["--auth", "keys"]);
-    assert!(served.url.starts_with("https://"), "{}", served.url);
+    let served = serve(&database, &authority.node(), &["--auth", "keys"]).await;
+    assert!(served.url().starts_with("https://"), "{}", served.url());
     let ca = authority.path("ca.pem");
-    let status = |ca: &str| cli(&served.url, &["status", "--ca", ca, "--api-key", &admin]);
+    let status = |ca: &str| cli(served.url(), &["status", "--ca", ca, "--api-key", &admin]);
     assert_eq!(status(&ca).code, 0, "{:?}", status(&ca));
     wait_for("readiness", 20, async || {
-        (cli(&served.url, &["ping", "--ca", &ca]).out == "ready\n").then_some(())
+        (cli(served.url(), &["ping", "--ca", &ca]).out == "ready\n").then_some(())
     })
     .await;
     // Who does not know the authority, or speaks without TLS, gets nowhere.
-    let stranger = cli(&served.url, &["ping"]);
+    let stranger = cli(served.url(), &["ping"]);
     assert_eq!(stranger.code, 1);
     assert!(stranger.err.contains("cannot reach"), "{stranger:?}");
-    let plain = served.url.replace("https", "http");
+    let plain = served.url().replace("https", "http");
     assert_eq!(cli(&plain, &["ping"]).code, 1);
     let bearer = format!("authorization: Bearer {admin}");
-    let (code, body) = curl(&["--cacert", &ca, "-H", &bearer, &format!("{}/v1/handlerStatus", served.url)]);
+    let (code, body) = curl(&["--cacert", &ca, "-H", &bearer, &format!("{}/v1/handlerStatus", served.url())]);
     assert_eq!(code, 200, "{body}");
-    let (code, _) = curl(&["--http1.1", "--cacert", &ca, &format!("{}/v1/handlerStatus", served.url)]);
+    let (code, _) = curl(&["--http1.1", "--cacert", &ca, &format!("{}/v1/handlerStatus", served.url())]);
     assert_eq!(code, 401);
-    assert_eq!(curl(&[&format!("{}/livez", served.url)]).0, 0, "an unknown authority");
+    assert_eq!(curl(&[&format!("{}/livez", served.url())]).0, 0, "an unknown authority");
 
     // Another authority's certificate in the same files; connections that are open stay.
-    let open = authority.channel(&served.url, None).await.unwrap();
+    let open = authority.channel(served.url(), None).await.unwrap();
     let other = Authority::with(&[]);
     other.issue("node", authority.folder.path());
     wait_for("the new certificate", 15, async || (status(&other.path("ca.pem")).code == 0).then_some(()))
@@ -142,7 +143,7 @@ async fn the_port_speaks_tls_and_takes_a_new_certificate_up() {
     handler.get_handler_status(tollgate_proto::v1::GetHandlerStatusRequest::default()).await.unwrap();
     let metrics = || {
         let (code, text) =
-            curl(&["--cacert", &other.path("ca.pem"), "-H", &bearer, &format!("{}/metrics", served.url)]);
+            curl(&["--cacert", &other.path("ca.pem"), "-H", &bearer, &format!("{}/metrics", served.url())]);
         assert_eq!(code, 200, "{text}");
         text
     };
@@ -180,9 +181,10 @@ async fn the_port_speaks_tls_and_takes_a_new_certificate_up() {
 async fn pages_over_tls_say_so() {
     let database = Database::new(Kind::Sqlite).await;
     let authority = Authority::with(&["node"]);
-    let served = serve(&database, &authority.node(), &["--auth", "keys", "--advertise", "https://node:1"]);
+    let served =
+        serve(&database, &authority.node(), &["--auth", "keys", "--advertise", "https://node:1"]).await;
     let ca = authority.path("ca.pem");
-    let port = served.url.rsplit_once(':').unwrap().1;
+    let port = served.url().rsplit_once(':').unwrap().1;
     let page = |host: &str| {
         let (to, url) = (format!("{host}:{port}:127.0.0.1"), format!("https://{host}:{port}/console/login"));
         curl(&["-i", "--cacert", &ca, "--resolve", &to, &url])
@@ -209,14 +211,14 @@ async fn a_certificate_says_who_calls() {
     let authority = Authority::with(&["node", "ann.example"]);
     let strangers = Authority::with(&["ann.example"]);
     let ca = authority.path("ca.pem");
-    let served = serve(&database, &authority.node(), &["--auth", "mtls", "--tls-client-ca", &ca]);
+    let served = serve(&database, &authority.node(), &["--auth", "mtls", "--tls-client-ca", &ca]).await;
     let call = |arguments: &[&str], files: Option<&Authority>| {
         let pair = files.map(|files| (files.path("ann.example.pem"), files.path("ann.example.key")));
         let mut all = [arguments, &["--ca", &ca]].concat();
         if let Some((certificate, key)) = &pair {
             all.extend(["--cert", certificate, "--key", key]);
         }
-        cli(&served.url, &all)
+        cli(served.url(), &all)
     };
     let own = Some(&authority);
     wait_for("readiness", 20, async || (call(&["ping"], own).code == 0).then_some(())).await;
@@ -232,7 +234,7 @@ async fn a_certificate_says_who_calls() {
             assert_eq!(refused.code, 1, "{command:?}: {refused:?}");
         }
     }
-    let channel = authority.channel(&served.url, Some("ann.example")).await.unwrap();
+    let channel = authority.channel(served.url(), Some("ann.example")).await.unwrap();
     let mut master =
         tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceClient::new(channel);
     let request = ListAuditEntriesRequest { parent: PARENT.to_owned(), ..ListAuditEntriesRequest::default() };
@@ -244,8 +246,15 @@ async fn a_certificate_says_who_calls() {
     assert_eq!(call(&["get", "policies", "--api-key", &reader], own).code, 0);
     // Browsers that have a certificate get the console, which asks the API from inside.
     let pair = [authority.path("ann.example.pem"), authority.path("ann.example.key")];
-    let (code, page) =
-        curl(&["--cacert", &ca, "--cert", &pair[0], "--key", &pair[1], &format!("{}/n/default", served.url)]);
+    let (code, page) = curl(&[
+        "--cacert",
+        &ca,
+        "--cert",
+        &pair[0],
+        "--key",
+        &pair[1],
+        &format!("{}/n/default", served.url()),
+    ]);
     assert_eq!(code, 200);
     assert!(page.contains("Dispatch is paused"), "{page}");
 }
@@ -268,14 +277,15 @@ async fn processes_forward_to_each_other_over_tls() {
         "--allow-private-addresses",
         "127.0.0.0/8",
     ];
-    let master = serve(&database, &authority.node(), &[&more[..], &["--roles", "master,emitter"]].concat());
-    let owner = serve(&database, &authority.node(), &[&more[..], &["--roles", "handler"]].concat());
+    let master =
+        serve(&database, &authority.node(), &[&more[..], &["--roles", "master,emitter"]].concat()).await;
+    let owner = serve(&database, &authority.node(), &[&more[..], &["--roles", "handler"]].concat()).await;
     let consumer = {
         // It only takes events; its releases go by hand, below.
         let plain = Service::join(&Database::new(Kind::Sqlite).await, &[]).await;
         Consumer::start(plain.link(), Releases::Unary, |_| Conduct::keep()).await
     };
-    let channel = authority.channel(&master.url, Some("ann.example")).await.unwrap();
+    let channel = authority.channel(master.url(), Some("ann.example")).await.unwrap();
     let header = format!("Bearer {admin}");
     let mut plan = tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceClient::new(
         wire(channel, Some(&header)),
@@ -300,11 +310,11 @@ async fn processes_forward_to_each_other_over_tls() {
     plan.trigger_schedule(TriggerScheduleRequest { name: schedule_name("s"), events: None }).await.unwrap();
     wait_for("the events", 30, async || (consumer.notes.arrivals_count() == EVENTS as usize).then_some(()))
         .await;
-    let joined = serve(&database, &authority.node(), &[&more[..], &["--roles", "handler"]].concat());
+    let joined = serve(&database, &authority.node(), &[&more[..], &["--roles", "handler"]].concat()).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let mut statuses = Vec::new();
     for (number, arrival) in consumer.notes.arrivals().into_iter().enumerate() {
-        let at = if number % 2 == 0 { &owner.url } else { &joined.url };
+        let at = if number % 2 == 0 { owner.url() } else { joined.url() };
         let channel = authority.channel(at, Some("ann.example")).await.unwrap();
         let request = ReleaseTokenRequest { name: arrival.event_id, ..ReleaseTokenRequest::default() };
         let answer =
@@ -314,5 +324,5 @@ async fn processes_forward_to_each_other_over_tls() {
     // Through the inbox it would say so: nobody was reached.
     let forwarded = (ReleaseStatus::Released, String::new());
     assert!(statuses.iter().all(|answer| *answer == forwarded), "{statuses:?}");
-    assert_eq!(rest(&owner.url, "GET", "/livez", None).0, 0, "a connection without a certificate");
+    assert_eq!(rest(owner.url(), "GET", "/livez", None).0, 0, "a connection without a certificate");
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use tollgate_harness::resources::{PARENT, http, once, policy, schedule_name, soon};
+use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 use tollgate_proto::v1::{
     BatchReleaseTokensRequest, CreatePolicyRequest, CreateScheduleRequest, ExplainEventRequest,
     ExtendTokenRequest, GetEventRequest, GetHandlerStatusRequest, ListAuditEntriesRequest, ListEventsRequest,
     ListRunsRequest, ReleaseStatus, ReleaseTokenRequest, TriggerScheduleRequest,
 };
-use tollgate_tests::resources::{PARENT, http, once, policy, schedule_name, soon};
-use tollgate_tests::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 use tonic::Code;
 
 use super::{handler, key, master, rest};

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use tollgate_harness::machine::Machine;
+use tollgate_harness::postgres::Stop;
+use tollgate_harness::proxy::Mode;
 
 use super::{Campaign, HOUR_US};
-use crate::machine::Machine;
 use crate::order::Fault;
-use crate::postgres::{Postgres, Stop};
-use crate::proxy::Mode;
+use crate::postgres::Postgres;
 use crate::sink::Conduct;
 
 /// A point must be passed within this time.
@@ -41,15 +42,15 @@ impl Campaign {
                 self.processes[*victim].start().await?;
             }
             Fault::StoreRestart => {
-                self.postgres()?.down(Stop::Fast)?;
-                self.effect_us = Some(tollgate_tests::now_us());
-                self.postgres()?.up()?;
+                self.postgres()?.server.down(Stop::Fast)?;
+                self.effect_us = Some(tollgate_harness::now_us());
+                self.postgres()?.server.up()?;
             }
             Fault::StoreCrash { down } => {
-                self.postgres()?.down(Stop::Immediate)?;
-                self.effect_us = Some(tollgate_tests::now_us());
+                self.postgres()?.server.down(Stop::Immediate)?;
+                self.effect_us = Some(tollgate_harness::now_us());
                 tokio::time::sleep(*down).await;
-                self.postgres()?.up()?;
+                self.postgres()?.server.up()?;
             }
             Fault::EndBackends { count } => self.end_backends(*count).await?,
             Fault::SlowDisk { ms, length } => {
@@ -139,7 +140,7 @@ impl Campaign {
         while self.processes[victim].is_up()? && std::time::Instant::now() < end {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        self.effect_us = Some(tollgate_tests::now_us());
+        self.effect_us = Some(tollgate_harness::now_us());
         let fired = self.processes[victim].disarm()?;
         if fired {
             tokio::time::sleep(down).await;

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use tollgate_harness::resources::PARENT;
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
 use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceClient;
 use tollgate_proto::v1::{ListAuditEntriesRequest, ListRunsRequest};
-use tollgate_tests::resources::PARENT;
 use tonic::transport::Channel;
 
 use super::{Campaign, progress};

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use tollgate_tests::now_us;
+use tollgate_harness::now_us;
+use tollgate_harness::proxy::Mode;
 
 use super::{Campaign, HOUR_US, progress};
 use crate::audit::Pause;
 use crate::order::Loss;
-use crate::proxy::Mode;
 
 /// A process whose clock is right again says that it is ready within this time.
 const READY_MAX: Duration = Duration::from_secs(30);

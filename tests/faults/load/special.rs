@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::sync::PoisonError;
 
 use prost_types::Timestamp;
+use tollgate_harness::now_us;
+use tollgate_harness::resources::{every, ms, once, schedule_name, us};
 use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceClient;
 use tollgate_proto::v1::target::Target as Place;
 use tollgate_proto::v1::{
     CatchUp, CatchUpMode, DeleteScheduleRequest, HttpTarget, PauseScheduleRequest, ReleaseMode,
     ResumeScheduleRequest, RetryPolicy, Schedule, SqsTarget, Target, TriggerScheduleRequest,
 };
-use tollgate_tests::now_us;
-use tollgate_tests::resources::{every, ms, once, schedule_name, us};
 use tonic::Status;
 use tonic::transport::Channel;
 

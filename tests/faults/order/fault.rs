@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::proxy::Mode;
 use crate::sink::Conduct;
+use tollgate_harness::proxy::Mode;
 
 /// One fault. Victims are numbers of processes.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
-use tollgate_tests::now_us;
+use tollgate_harness::now_us;
 
 use super::Postgres;
 
@@ -35,7 +35,7 @@ impl Postgres {
 
     /// Somebody who always has a snapshot, and an old one, until told to stop. Counts the seconds.
     pub(crate) fn snapshots(&self, held_s: Arc<AtomicU64>) -> impl Future<Output = ()> + Send + use<> {
-        let url = self.url("tollgate");
+        let url = self.server.url("tollgate");
         async move {
             loop {
                 // The server may be down; then the next is the old one.

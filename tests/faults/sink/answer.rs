@@ -53,8 +53,8 @@ pub(super) fn bad_request() -> Response<Body> {
 }
 
 /// A JSON text with this status.
-pub(super) fn json(status: StatusCode, body: &serde_json::Value) -> Response<Body> {
-    let mut answer = Response::new(text(&body.to_string()));
+pub(super) fn json(status: StatusCode, body: Bytes) -> Response<Body> {
+    let mut answer = Response::new(whole(body));
     *answer.status_mut() = status;
     answer
         .headers_mut()
@@ -62,8 +62,12 @@ pub(super) fn json(status: StatusCode, body: &serde_json::Value) -> Response<Bod
     answer
 }
 
-fn text(text: &str) -> Body {
-    Full::new(Bytes::copy_from_slice(text.as_bytes())).map_err(|never| match never {}).boxed()
+fn text(text: &'static str) -> Body {
+    whole(Bytes::from_static(text.as_bytes()))
+}
+
+fn whole(body: Bytes) -> Body {
+    Full::new(body).map_err(|never| match never {}).boxed()
 }
 
 fn huge() -> Body {

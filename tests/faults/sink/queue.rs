@@ -1,7 +1,9 @@
 //! A stand-in for SQS: takes SendMessageBatch in the AWS JSON protocol 1.0, throttles, and fails in parts.
 
 use hyper::{Response, StatusCode};
-use serde_json::{Value, json};
+use serde_json::json;
+use tollgate_harness::now_us;
+use tollgate_harness::sqs::{self, Batch, Entry};
 
 use super::answer::{self, Body, Broken};
 use super::{Conduct, Delivery, Sink, conduct, kind, read};
@@ -26,12 +28,11 @@ impl Sink {
         &self,
         body: &[u8],
     ) -> Result<(Response<Body>, Vec<(String, u32)>), Broken> {
-        let request: Value = serde_json::from_slice(body)?;
+        let request = Batch::read(body).ok_or("no SendMessageBatch")?;
         let mut batch = Vec::new();
-        for entry in request["Entries"].as_array().into_iter().flatten() {
-            let id = entry["Id"].as_str().unwrap_or_default().to_owned();
-            match read(entry["MessageBody"].as_str().unwrap_or_default().as_bytes()) {
-                Ok(delivery) => batch.push((id, delivery)),
+        for entry in &request.entries {
+            match read(entry.body.as_bytes()) {
+                Ok(delivery) => batch.push((entry, delivery)),
                 Err(problem) => self.journal().problems.push(problem),
             }
         }
@@ -44,15 +45,13 @@ impl Sink {
         let slow = self.orders().slow_call;
         let is_slow = batch.iter().any(|(_, delivery)| is_slow(delivery));
         let (mut successful, mut failed, mut taken) = (Vec::new(), Vec::new(), Vec::new());
-        for (id, delivery) in batch {
+        for (entry, delivery) in batch {
             let on_response = delivery.on_response;
             if let Some((number, attempt)) = self.entry(call, delivery) {
                 taken.push((number, attempt, on_response));
-                successful.push(json!({"Id": id, "MessageId": id, "MD5OfMessageBody": "none"}));
+                successful.push(entry);
             } else {
-                failed.push(
-                    json!({"Id": id, "SenderFault": false, "Code": "InternalError", "Message": "not now"}),
-                );
+                failed.push(entry);
             }
         }
         if is_slow {
@@ -60,7 +59,7 @@ impl Sink {
         }
         {
             // Whoever does not wait any longer does not come here.
-            let (mut journal, now_us) = (self.journal(), tollgate_tests::now_us());
+            let (mut journal, now_us) = (self.journal(), now_us());
             for (number, attempt, on_response) in taken {
                 if on_response {
                     journal.finishes(number, now_us);
@@ -69,23 +68,23 @@ impl Sink {
             }
         }
         let (status, body) = match call {
-            Call::Taken => (StatusCode::OK, json!({"Successful": successful, "Failed": failed})),
+            Call::Taken => (StatusCode::OK, sqs::answer(successful, failed)),
             Call::Throttled => {
                 let body = json!({"__type": "com.amazonaws.sqs#RequestThrottled", "message": "slower"});
-                (StatusCode::BAD_REQUEST, body)
+                (StatusCode::BAD_REQUEST, body.to_string().into())
             }
             Call::Failed => {
                 let body = json!({"__type": "com.amazonaws.sqs#InternalFailure", "message": "who knows"});
-                (StatusCode::INTERNAL_SERVER_ERROR, body)
+                (StatusCode::INTERNAL_SERVER_ERROR, body.to_string().into())
             }
             Call::Hangs => std::future::pending().await,
         };
-        Ok((answer::json(status, &body), attempts))
+        Ok((answer::json(status, body), attempts))
     }
 
     /// One entry; its number and attempt where it is taken.
     fn entry(&self, call: Call, delivery: Delivery) -> Option<(u32, u32)> {
-        let now_us = tollgate_tests::now_us();
+        let now_us = now_us();
         let is_slow = is_slow(&delivery);
         let Delivery { event, attempt, on_response } = delivery;
         let mut journal = self.journal();
@@ -122,7 +121,7 @@ impl Sink {
         taken
     }
 
-    fn call(&self, batch: &[(String, Delivery)]) -> Call {
+    fn call(&self, batch: &[(&Entry<'_>, Delivery)]) -> Call {
         if batch.iter().any(|(_, delivery)| is_slow(delivery)) {
             return Call::Taken;
         }

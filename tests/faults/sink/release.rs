@@ -35,7 +35,7 @@ impl Sink {
     /// Starts to release; the event is out of flight from now on. Returns when somebody has answered. What was answered
     /// with RELEASED stays so: no later attempt of the event is released once more while the call is under way.
     pub(super) async fn release(&self, number: u32, event: &Event) {
-        let mut attempt = self.journal().finishes(number, tollgate_tests::now_us());
+        let mut attempt = self.journal().finishes(number, tollgate_harness::now_us());
         if !self.journal().begins_release(number) {
             return;
         }
@@ -44,7 +44,7 @@ impl Sink {
             let status = self.release_once(event, names_attempt.then_some(attempt)).await;
             let mut journal = self.journal();
             if status == Some(ReleaseStatus::Released) {
-                journal.released(number, tollgate_tests::now_us());
+                journal.released(number, tollgate_harness::now_us());
             }
             let latest = journal.latest(number);
             // The attempt that was released had been overtaken: a later one came while the call was under way.

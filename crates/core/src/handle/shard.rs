@@ -184,6 +184,11 @@ impl Shard {
         }
     }
 
+    /// Whether everything taken in so far is durable.
+    pub fn is_settled(&self) -> bool {
+        !self.is_pending() && self.committing.is_none() && self.moves.is_empty()
+    }
+
     /// How many tokens of silent consumers have been taken back since the last call.
     pub fn take_reclaimed(&mut self) -> u64 {
         std::mem::take(&mut self.reclaimed)

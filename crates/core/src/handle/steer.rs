@@ -451,14 +451,8 @@ impl Template {
             priority: row.priority,
             kind: RunKind::Scheduled,
             state: RunState::Emitted,
-            reason: String::new(),
-            cursor: 0,
-            counts: Counts::default(),
-            cursor_in: None,
-            cursor_out: None,
             emitted_us: now.wall_us,
-            started_us: None,
-            finished_us: None,
+            ..Run::default()
         }
     }
 }

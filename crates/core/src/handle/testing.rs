@@ -4,8 +4,8 @@ use uuid::Uuid;
 
 use super::live::LiveRun;
 use crate::model::{
-    CheckAgain, Counts, HttpTarget, Limits, OverlapRule, Payload, Policy, Reclaim, ReleaseMode, RetryPolicy,
-    Run, RunId, RunKind, RunSpec, RunState, Target, TtlFrom,
+    CheckAgain, HttpTarget, Limits, OverlapRule, Payload, Policy, Reclaim, ReleaseMode, RetryPolicy, Run,
+    RunId, RunKind, RunSpec, RunState, Target, TtlFrom,
 };
 
 pub(super) fn policy(max_in_flight: u32) -> Policy {
@@ -60,14 +60,7 @@ pub(super) fn live_run(schedule_uid: Uuid, launch_us: i64) -> LiveRun {
         priority: 5,
         kind: RunKind::Scheduled,
         state: RunState::Waiting,
-        reason: String::new(),
-        cursor: 0,
-        counts: Counts::default(),
-        cursor_in: None,
-        cursor_out: None,
-        emitted_us: 0,
-        started_us: None,
-        finished_us: None,
+        ..Run::default()
     };
     LiveRun::new(run, spec.into())
 }

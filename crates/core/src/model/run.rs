@@ -36,10 +36,11 @@ impl fmt::Display for RunId {
 }
 
 /// What made a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RunKind {
     /// Its schedule's timing.
+    #[default]
     Scheduled,
     /// A user, now.
     Manual,
@@ -48,10 +49,11 @@ pub enum RunKind {
 }
 
 /// Where a run stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RunState {
     /// Handed to the shard, not yet read by its owner.
+    #[default]
     Emitted,
     /// Known to the owner; not due, or due and nothing of it has started.
     Waiting,
@@ -152,7 +154,7 @@ impl RunSpec {
 }
 
 /// A run as the stores keep it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// The queue shard that owns it.
     pub shard: u16,

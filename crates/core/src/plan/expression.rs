@@ -18,6 +18,18 @@ const MACROS: [(&str, &str); 7] = [
     ("@hourly", "0 * * * *"),
 ];
 
+/// The texts of an expression's five fields, a macro's among them; none where there are more or fewer.
+pub(crate) fn five_fields(text: &str) -> Option<[&str; 5]> {
+    let mut fields = text.split([' ', '\t']).filter(|field| !field.is_empty());
+    let first = fields.next()?;
+    if first.starts_with('@') {
+        let (_, five) = MACROS.iter().find(|(name, _)| *name == first)?;
+        return if fields.next().is_none() { five_fields(five) } else { None };
+    }
+    let five = [first, fields.next()?, fields.next()?, fields.next()?, fields.next()?];
+    if fields.next().is_none() { Some(five) } else { None }
+}
+
 /// A parsed expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expression {
@@ -46,20 +58,7 @@ impl Expression {
                        @monthly, @weekly, @daily, @midnight, @hourly"
                     .to_owned(),
         };
-        let mut fields = text.split([' ', '\t']).filter(|field| !field.is_empty());
-        let Some(first) = fields.next() else { return Err(refused()) };
-        if first.starts_with('@') {
-            let (_, five) = MACROS.iter().find(|(name, _)| *name == first).ok_or_else(refused)?;
-            if fields.next().is_some() {
-                return Err(refused());
-            }
-            return Self::from_text(path, five);
-        }
-        let (Some(hour), Some(date), Some(month), Some(weekday), None) =
-            (fields.next(), fields.next(), fields.next(), fields.next(), fields.next())
-        else {
-            return Err(refused());
-        };
+        let [minute, hour, date, month, weekday] = five_fields(text).ok_or_else(refused)?;
         let field = |kind: FieldKind, member: &str| {
             Field::parse(kind, member).map_err(|error| PlanError {
                 field: format!("{path}: {}", kind.name()),
@@ -68,7 +67,7 @@ impl Expression {
             })
         };
         let parsed = Self::new(
-            field(FieldKind::Minute, first)?,
+            field(FieldKind::Minute, minute)?,
             field(FieldKind::Hour, hour)?,
             field(FieldKind::DayOfMonth, date)?,
             field(FieldKind::Month, month)?,

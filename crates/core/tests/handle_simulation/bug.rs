@@ -8,26 +8,20 @@ use crate::core_bugs;
 pub(crate) enum Bug {
     /// Nothing is broken.
     None,
+    /// A process reads the members before the leases.
+    MembersReadFirst,
     /// A commit asks nobody whether the shard is still its owner's.
     NoFence,
     /// The fence compares the epoch alone, which changes only with the owner.
     EpochOnly,
-    /// A shard is taken before its owner's trust has ended.
-    TakenEarly,
-    /// An owner that no longer trusts its lease goes on.
-    NoTrust,
     /// After a commit of unknown outcome the shard is loaded anew without a fresh lease.
     UnknownTakenAsFailed,
-    /// Effects are performed before the commit is durable.
-    FireBeforeCommit,
     /// Effects are performed though their commit failed.
     EffectsOfFailedCommits,
     /// Answers are given before the commit.
     RepliesEarly,
     /// The inbox is read with a cursor over its sequence.
     InboxCursor,
-    /// An owner takes the inbox for read, whenever that was.
-    CaughtUpBlindly,
     /// A commit empties the inbox, also of what was not read.
     InboxWholesale,
     /// Messages for other shards are posted after the commit.
@@ -50,8 +44,6 @@ pub(crate) enum Bug {
     WallClockNotFollowed,
     /// A planned hand-over leaves no note.
     HandOverWithoutNote,
-    /// A new owner acts before it has read its inbox.
-    NoteReadLate,
     /// The way of a change leaves out the homes that the schedule had.
     FormerHomesNotTold,
     /// The frontier is read before a change is committed.
@@ -85,16 +77,13 @@ pub(crate) enum Bug {
 impl Bug {
     /// All of the world.
     const WORLD: &[Self] = &[
+        Self::MembersReadFirst,
         Self::NoFence,
         Self::EpochOnly,
-        Self::TakenEarly,
-        Self::NoTrust,
         Self::UnknownTakenAsFailed,
-        Self::FireBeforeCommit,
         Self::EffectsOfFailedCommits,
         Self::RepliesEarly,
         Self::InboxCursor,
-        Self::CaughtUpBlindly,
         Self::InboxWholesale,
         Self::ForwardsAfterCommit,
         Self::TokensNotWritten,
@@ -106,7 +95,6 @@ impl Bug {
         Self::LimitInMemoryOnly,
         Self::WallClockNotFollowed,
         Self::HandOverWithoutNote,
-        Self::NoteReadLate,
         Self::FormerHomesNotTold,
         Self::FrontierReadEarly,
         Self::NoRepair,

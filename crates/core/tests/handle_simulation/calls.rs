@@ -1,51 +1,66 @@
 //! What targets and consumers say, on its way to the owner.
 
 use tollgate_core::handle::change::TokenState;
-use tollgate_core::handle::control::{Control, Message, UnderWay};
+use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::handle::release::{Answer, Release};
 use tollgate_core::model::*;
+use tollgate_core::own::{Standing, Told};
 
 use crate::bug::Bug;
 use crate::totals::Seen;
 use crate::world::{At, Event, World};
 
 impl World {
-    pub(crate) fn answer(&mut self, at: At, key: (RunId, u32), attempt: u32, sent: Sent) {
-        let (now, lease_id) = (self.now, self.leases[usize::from(at.shard)].lease_id);
+    pub(crate) fn answer(&mut self, at: At, key: (RunId, u32), attempt: u32, sent: Option<Sent>) {
+        let (world_now, now) = (self.now, self.now_at(at.slot));
+        let lease_id = self.leases[usize::from(at.shard)].lease_id;
+        let (run, index) = key;
         if let Some(owner) = self.owner(at) {
-            let Some(machine) = &mut owner.machine else {
-                self.after(200_000, Event::Answer { at, run: key.0, index: key.1, attempt, sent });
+            let current = owner.lease.lease_id == lease_id;
+            let Some(core) = owner.open() else {
+                self.after(50_000, Event::Answer { at, run, index, attempt, sent });
                 return;
             };
-            machine.sent(key.0, key.1, attempt, sent, now);
-            let current = owner.lease.lease_id == lease_id;
+            let accepted = sent == Some(Sent::Accepted);
+            match sent {
+                Some(sent) => core.sent(run, index, attempt, sent, now),
+                None => core.unsent(run, index, attempt, now),
+            }
+            owner.begun.remove(&(run, index, attempt));
+            owner.unsaid_us.get_or_insert(world_now.mono_us);
             // A token that counts as held already is none the younger for it; a commit of that may be under way.
             let row = self.stores[usize::from(at.shard)].tokens.get(&key);
             let awaited = row.is_some_and(|t| t.state == TokenState::Acquired);
             if current && awaited {
-                self.model.heard(key, attempt, now.mono_us - SECOND_US);
+                self.model.heard(key, attempt, world_now.mono_us - SECOND_US);
+                if accepted {
+                    self.model.accepted.insert((key, attempt), (at.owner, world_now.mono_us));
+                }
             }
             self.touch(at);
-        } else if self.processes[at.slot].former.contains_key(&at.owner) {
-            if self.is_cut(at.slot) {
-                self.after(300_000, Event::Answer { at, run: key.0, index: key.1, attempt, sent });
-                return;
-            }
-            self.count(Seen::AnswerReported);
-            self.model.reported(key, attempt);
-            let control = match sent {
-                // As the driver does, for versions that do not know the answer.
-                Sent::NotSent { .. } => {
-                    let (run, index) = key;
-                    let none = UnderWay { run, index, attempt, doubtful: true, grace_ms: 0 };
-                    Control::UnderWay { deliveries: vec![none] }
-                }
-                sent => Control::Sent { run: key.0, index: key.1, attempt, sent },
-            };
-            self.post_later(at.shard, control);
         } else {
-            self.count(Seen::AnswerLost);
+            self.report(at, key, attempt, sent);
         }
+    }
+
+    /// An answer for a shard that was given up goes into its inbox, if anybody waits for it.
+    fn report(&mut self, at: At, key: (RunId, u32), attempt: u32, sent: Option<Sent>) {
+        let (cut, (run, index)) = (self.is_cut(at.slot), key);
+        let Some((_, report)) = self.processes[at.slot].former.get_mut(&at.owner) else {
+            self.count(Seen::AnswerLost);
+            return;
+        };
+        if cut {
+            self.after(300_000, Event::Answer { at, run, index, attempt, sent });
+            return;
+        }
+        let Some(control) = report.answered(run, index, attempt, sent) else {
+            self.count(Seen::AnswerLost);
+            return;
+        };
+        self.count(Seen::AnswerReported);
+        self.model.reported(key, attempt);
+        self.post_later(at.shard, control);
     }
 
     /// A consumer calls some process: the owner takes it, others pass it on, or the inbox does.
@@ -62,7 +77,8 @@ impl World {
             let owner = self.leases[usize::from(shard)].owner;
             let routed = self.processes.iter().position(|p| p.id == owner && owner != 0);
             for slot in [Some(entry), routed].into_iter().flatten() {
-                if self.is_up(slot) && self.is_trusted(slot) && self.release_at(slot, shard, &release) {
+                if self.is_up(slot) && self.is_trusted(slot, shard) && self.release_at(slot, shard, &release)
+                {
                     return;
                 }
             }
@@ -118,43 +134,51 @@ impl World {
 
     /// False if this process does not take it.
     fn release_at(&mut self, slot: usize, shard: u16, release: &Release) -> bool {
-        let (now, early) = (self.now, self.bug == Bug::RepliesEarly);
+        let (now, early) = (self.now_at(slot), self.bug == Bug::RepliesEarly);
         self.numbers += 1;
         let reply = self.numbers;
-        let Some(owner) = self.processes[slot].owners.get_mut(&shard).filter(|o| o.ready) else {
+        let Some(lapses) = self.processes[slot].owners.get(&shard).map(|owner| owner.lapses) else {
             return false;
         };
-        let Some(machine) = &mut owner.machine else { return false };
-        let key = (release.run, release.index);
-        let before = machine.attempt_under_way(key.0, key.1);
-        let answer = machine.release(release.clone(), reply, now);
-        self.model.revoke(slot, key, before, machine.attempt_under_way(key.0, key.1));
-        match answer {
-            Some(answer) => self.check_answer(shard, release, &answer),
-            None if early => self.check_answer(shard, release, &Answer::Released),
-            None => {
+        let standing = self.standing(slot, lapses);
+        let Some(owner) = self.processes[slot].owners.get_mut(&shard) else { return false };
+        let Some(core) = owner.open() else { return false };
+        let (told, revoked) = core.release(release.clone(), reply, standing, now);
+        match told {
+            Told::Answer(answer) => self.check_answer(shard, release, &answer),
+            Told::Later if early => self.check_answer(shard, release, &Answer::Released),
+            Told::Later => {
                 owner.replies.insert(reply, release.clone());
             }
+            Told::AskAgain => {
+                self.count(Seen::ToldToAskAgain);
+                let release = release.clone();
+                self.after(300_000, Event::Release { shard, release, inbox: false, tries: 0 });
+            }
         }
+        self.revoke(slot, revoked);
         self.touched.push((slot, shard));
         true
     }
 
     pub(crate) fn heartbeat(&mut self, shard: u16, key: (RunId, u32), attempt: u32, left: u32) {
         let ttl_ms = self.random.percent(30).then_some(12_000);
-        let now = self.now;
+        let world_now = self.now;
         self.numbers += 1;
         let reply = self.numbers;
         let owner = self.leases[usize::from(shard)].owner;
         let slot = self.processes.iter().position(|p| p.id == owner && owner != 0);
-        if let Some(slot) = slot.filter(|slot| self.is_up(*slot) && self.is_trusted(*slot))
-            && let Some(owner) = self.processes[slot].owners.get_mut(&shard).filter(|o| o.ready)
-            && let Some(machine) = &mut owner.machine
+        if let Some(slot) = slot.filter(|slot| self.is_up(*slot) && self.is_trusted(*slot, shard))
+            && let now = self.now_at(slot)
+            && let Some(owner) = self.processes[slot].owners.get_mut(&shard)
+            && let Some(core) = owner.open()
         {
-            if let Some(answer) = machine.extend(key, Some(attempt), ttl_ms, reply, now) {
+            if let Told::Answer(answer) =
+                core.extend(key, Some(attempt), ttl_ms, reply, (Standing::Holds, now))
+            {
                 self.count_answer(&answer);
             }
-            self.model.heard(key, attempt, now.mono_us);
+            self.model.heard(key, attempt, world_now.mono_us);
             self.touched.push((slot, shard));
         }
         if left > 0 && self.chaos {

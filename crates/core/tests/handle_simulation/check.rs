@@ -7,6 +7,7 @@ use tollgate_core::model::*;
 use uuid::Uuid;
 
 use crate::handle_world::Store;
+use crate::owner::Owner;
 use crate::totals::Seen;
 use crate::world::{At, World};
 
@@ -103,6 +104,7 @@ impl World {
         assert!(lifted || schedule.is_none_or(|s| s.pause.is_none()), "{key:?} while its schedule is paused");
         let early = self.model.is_repeated_early(send, self.now);
         assert!(!early, "{key:?}: attempt {} while a former owner waits for the one before", send.attempt);
+        self.check_not_under_way(at, send);
         let last = self.model.sent.insert(key, send.attempt).unwrap_or(0);
         assert!(send.attempt > last, "{key:?}: attempt {} after {last}", send.attempt);
         let from = *self.model.shard_of.entry(send.run).or_insert(shard);
@@ -111,6 +113,17 @@ impl World {
         if row_was_under_way(last, send.attempt) {
             self.count(Seen::SentAfterReload);
         }
+    }
+
+    /// What an owner has under way itself, it does not send again; unless somebody has released it.
+    fn check_not_under_way(&self, at: At, send: &Send) {
+        let (key, before) = ((send.run, send.index), send.attempt.wrapping_sub(1));
+        let owner = self.processes[at.slot].owners.get(&at.shard);
+        let until_us = owner.and_then(|owner| owner.begun.get(&(send.run, send.index, before)));
+        let waits = until_us.is_some_and(|until_us| self.now.mono_us < *until_us);
+        let is_over =
+            self.model.is_called(key, before) || self.model.revoked.contains(&(at.slot, key, before));
+        assert!(!waits || is_over, "{key:?}: attempt {} while the one before is under way", send.attempt);
     }
 
     /// What a consumer is told is so in the store.
@@ -163,12 +176,12 @@ impl World {
         if !self.random.percent(8) {
             return;
         }
-        let now = self.now;
+        let now = self.now_at(at.slot);
         let (store, row) = (&self.stores[usize::from(at.shard)], &self.leases[usize::from(at.shard)]);
-        let process = &mut self.processes[at.slot];
-        let Some(owner) = process.owners.get_mut(&at.shard) else { return };
-        let Some(machine) = &mut owner.machine else { return };
-        if owner.lease.lease_id != row.lease_id || machine.durable_after().is_some() {
+        let process = &self.processes[at.slot];
+        let Some(owner) = process.owners.get(&at.shard) else { return };
+        let Some(machine) = owner.machine() else { return };
+        if owner.lease.lease_id != row.lease_id || !machine.is_settled() {
             return;
         }
         let mut suspects = 0;
@@ -194,12 +207,17 @@ impl World {
     /// Somebody asks how things stand.
     pub(crate) fn explain(&mut self, shard: u16) {
         let store = &self.stores[usize::from(shard)];
-        let owner = self.processes.iter().filter_map(|p| p.owners.get(&shard)).find(|o| o.machine.is_some());
-        let Some(machine) = owner.and_then(|o| o.machine.as_ref()) else { return };
+        let found = self
+            .processes
+            .iter()
+            .enumerate()
+            .find_map(|(slot, process)| Some((slot, process.owners.get(&shard)?.machine()?)));
+        let Some((slot, machine)) = found else { return };
+        let now = self.now_at(slot);
         let mut buffered = false;
         for run in store.runs.values().filter(|r| !has_ended(r)) {
             for index in [0, run.cursor, run.events - 1] {
-                if let Some(explanation) = machine.explain(run.id, index, self.now) {
+                if let Some(explanation) = machine.explain(run.id, index, now) {
                     buffered |= explanation.reasons.iter().any(|r| matches!(r, Reason::Buffered { .. }));
                 }
             }
@@ -225,7 +243,7 @@ impl World {
         let mut text = format!("owned {:?}, emitted {}\n", self.owned(), self.all_emitted());
         for (shard, store) in self.stores.iter().enumerate() {
             let machines = self.processes.iter().filter_map(|p| p.owners.get(&(shard as u16)));
-            let machine = machines.filter_map(|o| o.machine.as_ref()).next();
+            let machine = machines.filter_map(Owner::machine).next();
             let run = store.runs.values().find(|r| !has_ended(r));
             let why = run.and_then(|r| machine?.explain(r.id, r.cursor, self.now));
             let deadline = machine.map(|m| m.next_deadline());
@@ -256,12 +274,15 @@ impl World {
             }
         }
         self.model.check_acknowledged(&self.stores);
-        for (shard, owner) in self.processes.iter().flat_map(|p| &p.owners) {
+        let slots = 0..self.processes.len();
+        for (slot, shard, owner) in
+            slots.flat_map(|slot| self.processes[slot].owners.iter().map(move |(shard, o)| (slot, shard, o)))
+        {
             // A zombie that has not woken does not count.
             let mine = owner.lease.lease_id == self.leases[usize::from(*shard)].lease_id;
-            let Some(machine) = owner.machine.as_ref().filter(|_| mine) else { continue };
+            let Some(machine) = owner.machine().filter(|_| mine) else { continue };
             assert_eq!(machine.runs_held(), 0);
-            for gauge in machine.status(self.now).gauges {
+            for gauge in machine.status(self.now_at(slot)).gauges {
                 assert_eq!((gauge.held, gauge.suspect, gauge.waiting), (0, 0, 0), "{gauge:?}");
             }
         }

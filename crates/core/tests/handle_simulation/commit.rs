@@ -1,11 +1,10 @@
 //! Commits on their way: what becomes of them in the database, and what their owner hears of it.
 
 use tollgate_core::handle::Effect;
-use tollgate_core::handle::change::Changes;
-use tollgate_core::model::Now;
+use tollgate_core::handle::change::{Changes, TokenState};
+use tollgate_core::model::SECOND_US;
 
 use crate::bug::Bug;
-use crate::owner::Owner;
 use crate::totals::Seen;
 use crate::world::{At, Event, Fate, Flight, Heard, World};
 
@@ -25,15 +24,10 @@ impl World {
             self.forward(&changes);
         }
         self.numbers += 1;
-        let (number, bug, now) = (self.numbers, self.bug, self.now);
-        let decided_us = now.mono_us;
+        let (number, decided_us) = (self.numbers, self.now.mono_us);
         let Some(owner) = self.owner(at) else { return };
         owner.commit = Some(number);
         let lease = owner.lease.clone();
-        let early = match &mut owner.machine {
-            Some(machine) if bug == Bug::FireBeforeCommit => machine.committed(now),
-            _ => Vec::new(),
-        };
         self.flights.insert(number, Flight { at, lease, changes, fate, decided_us, held: false });
         let mut wait_us = self.wait_us(&[0, 1_000, 5_000, 80_000]);
         if fate == Fate::UnknownLate {
@@ -41,9 +35,6 @@ impl World {
             wait_us += self.wait_us(&[1_000, 100_000, 600_000]);
         }
         self.after(wait_us, Event::Durable(number));
-        for effect in early {
-            self.perform(at, effect);
-        }
     }
 
     /// Idempotent as long as the message is there; a repetition after that finds what it brings known.
@@ -101,6 +92,7 @@ impl World {
             self.count(if fate == Fate::UnknownLate { Seen::FencedLateCommit } else { Seen::FencedZombie });
             return Heard::Fenced;
         }
+        self.check_heard(flight.at, &flight.changes, flight.decided_us);
         self.make_durable(shard, &flight.changes, flight.decided_us);
         match fate {
             Fate::UnknownDurable => self.count(Seen::UnknownDurable),
@@ -108,6 +100,23 @@ impl World {
             _ => self.count(Seen::Committed),
         }
         if fate == Fate::Durable { Heard::Durable } else { Heard::Unknown }
+    }
+
+    /// What an owner knows to have arrived it does not send again.
+    fn check_heard(&self, at: At, changes: &Changes, decided_us: i64) {
+        for row in &changes.tokens_put {
+            let key = (row.run, row.index);
+            let Some((owner, heard_us)) = self.model.accepted.get(&(key, row.attempt.wrapping_sub(1))) else {
+                continue;
+            };
+            let stored = self.stores[usize::from(at.shard)].tokens.get(&key);
+            let since_us = decided_us - heard_us;
+            let soon = *owner == at.owner && since_us > 0 && since_us < 3 * SECOND_US;
+            let repeats = row.state == TokenState::Acquired
+                && stored.is_some_and(|old| old.attempt < row.attempt)
+                && !self.model.is_called(key, row.attempt - 1);
+            assert!(!(soon && repeats), "{key:?} was taken by its target, and is sent again: {row:?}");
+        }
     }
 
     fn make_durable(&mut self, shard: u16, decided: &Changes, decided_us: i64) {
@@ -135,47 +144,29 @@ impl World {
     }
 
     pub(crate) fn hear(&mut self, at: At, number: u64, heard: Heard) {
-        let (trusted, bug) = (self.is_trusted(at.slot), self.bug);
+        let (now, bug) = (self.now_at(at.slot), self.bug);
+        let Some(lapses) = self.owner(at).map(|owner| owner.lapses) else { return };
+        let standing = self.standing(at.slot, lapses);
         let Some(owner) = self.living(at).filter(|o| o.commit == Some(number)) else { return };
         owner.commit = None;
+        let Some(core) = &mut owner.core else { return };
         match heard {
-            Heard::Fenced => self.lose(at),
-            Heard::Failed if bug == Bug::EffectsOfFailedCommits => self.perform_all(at),
-            Heard::Failed | Heard::Unknown => self.reload(at),
-            Heard::Durable if !trusted => {
-                self.count(Seen::EffectsWithoutTrust);
-                self.reload(at);
-            }
-            Heard::Durable => {
-                self.perform_all(at);
+            Heard::Failed if bug != Bug::EffectsOfFailedCommits => core.commit_failed(false, now),
+            Heard::Unknown => core.commit_failed(false, now),
+            Heard::Fenced => core.commit_failed(true, now),
+            Heard::Failed | Heard::Durable => {
+                let durable = core.committed(standing, now);
+                for effect in durable.effects {
+                    self.perform(at, effect);
+                }
+                self.synced(durable.synced);
                 self.compare(at);
             }
         }
         self.touch(at);
     }
 
-    fn perform_all(&mut self, at: At) {
-        let now = self.now;
-        let Some(Owner { machine: Some(machine), .. }) = self.living(at) else { return };
-        for effect in machine.committed(now) {
-            self.perform(at, effect);
-        }
-    }
-
-    /// What was acquired before its launch time, unless the owner does not trust its lease.
-    pub(crate) fn send_due(&mut self, at: At, now: Now) {
-        if !self.is_trusted(at.slot) {
-            return;
-        }
-        let Some(Owner { machine: Some(machine), .. }) = self.living(at) else { return };
-        let due = machine.due(now);
-        for effect in due {
-            self.count(Seen::SentAtLaunch);
-            self.perform(at, effect);
-        }
-    }
-
-    fn perform(&mut self, at: At, effect: Effect) {
+    pub(crate) fn perform(&mut self, at: At, effect: Effect) {
         match effect {
             Effect::Send(send) => {
                 self.say(|| format!("{at:?} sends {} {} {}", send.run, send.index, send.attempt));

@@ -15,7 +15,7 @@ use crate::world::{At, Event, SHARDS, World};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leave {
     until_us: i64,
-    lapses: u32,
+    lapses: u64,
 }
 
 fn deadline_us(target: &Target) -> i64 {
@@ -30,9 +30,11 @@ impl World {
     /// A delivery begins: it waits for a queue, a slot, a lookup, a connection, a handshake and a socket, each of which may take
     /// its time, and which together have one deadline.
     pub(crate) fn deliver(&mut self, at: At, send: Send) {
-        let process = &self.processes[at.slot];
-        let until_us = self.now.mono_us + deadline_us(&send.spec.target);
-        let leave = Leave { until_us, lapses: process.lapses };
+        let (long_us, world_us) = (deadline_us(&send.spec.target), self.now.mono_us);
+        let until_us = self.now_at(at.slot).mono_us + long_us;
+        let Some(owner) = self.owner(at) else { return };
+        owner.begun.insert((send.run, send.index, send.attempt), world_us + long_us);
+        let leave = Leave { until_us, lapses: owner.lapses };
         let mut wait_us = 0;
         if self.chaos && self.troubles.senders {
             for _stage in 0..6 {
@@ -49,10 +51,8 @@ impl World {
 
     /// Its turn has come: it goes out, if it still may.
     pub(crate) fn write_out(&mut self, at: At, send: Send, leave: Leave) {
-        let end_us = self.processes[at.slot].sends_until_us.unwrap_or(i64::MAX);
-        let late = self.now.mono_us >= leave.until_us.min(end_us) && self.bug != Bug::DeadlineFromTurn;
-        let lapsed = self.processes[at.slot].lapses != leave.lapses;
-        let lost = (lapsed || !self.is_trusted(at.slot)) && self.bug != Bug::TrustNotLookedAtAgain;
+        let late = self.now_at(at.slot).mono_us >= leave.until_us && self.bug != Bug::DeadlineFromTurn;
+        let lost = !self.may_send(at.slot, leave.lapses) && self.bug != Bug::TrustNotLookedAtAgain;
         let key = (send.run, send.index);
         let revoked = self.model.revoked.contains(&(at.slot, key, send.attempt));
         let released = revoked && self.bug != Bug::ReleasedIsSent;
@@ -62,7 +62,8 @@ impl World {
         }
         self.count(if lost { Seen::WithheldUntrusted } else { Seen::WithheldLate });
         self.model.withheld(key, send.attempt);
-        let sent = Sent::NotSent { message: "withheld".to_owned(), retry_after_ms: None };
+        let by_target = !lost || self.random.percent(50);
+        let sent = by_target.then(|| Sent::NotSent { message: "withheld".to_owned(), retry_after_ms: None });
         let (run, index, attempt) = (send.run, send.index, send.attempt);
         self.after(0, Event::Answer { at, run, index, attempt, sent });
     }
@@ -72,6 +73,7 @@ impl World {
         let (sent, arrives) = self.temper();
         self.model.written(&send);
         self.model.delivered(&send, &sent, arrives);
+        let sent = Some(sent);
         let event = Event::Answer { at, run: send.run, index: send.index, attempt: send.attempt, sent };
         let wait_us = self.wait_us(&[1_000, 20_000, 2 * SECOND_US]);
         self.after(wait_us, event);

@@ -30,6 +30,7 @@ mod model;
 mod owner;
 mod process;
 mod random;
+mod read;
 mod runner;
 mod totals;
 mod world;

@@ -66,6 +66,10 @@ pub(crate) struct Model {
     /// The shard was given up on purpose, and nobody has loaded it since.
     handed_over: [bool; SHARDS as usize],
     reclaimed: BTreeSet<Key>,
+    /// What targets took, and which owner heard of it when.
+    pub(crate) accepted: BTreeMap<(Key, u32), (u64, i64)>,
+    /// Who waits until the inbox of a shard has been carried out, and what was in it.
+    pub(crate) syncs: BTreeMap<u64, (u16, Vec<Uuid>)>,
     /// Messages that were carried out, but for those that may come again.
     pub(crate) done: BTreeSet<Uuid>,
 }
@@ -229,11 +233,9 @@ impl Model {
         assert!(before.is_none(), "attempt {attempt} of {key:?} is released twice");
     }
 
-    /// A release has come to a process: what it had under way of the event, and has no more, is not sent.
-    pub(crate) fn revoke(&mut self, slot: usize, key: Key, before: Option<u32>, after: Option<u32>) {
-        if let Some(attempt) = before.filter(|_| before != after) {
-            self.revoked.insert((slot, key, attempt));
-        }
+    /// Whether somebody has released this attempt, or whichever there is.
+    pub(crate) fn is_called(&self, key: Key, attempt: u32) -> bool {
+        [Some(attempt), None].into_iter().any(|attempt| self.called.contains(&(key, attempt)))
     }
 
     pub(crate) fn was_reclaimed(&self, key: Key) -> bool {

@@ -1,68 +1,70 @@
-//! The driver of one shard: loads, reads, commits and effects, each of which may go wrong or come late.
+//! The IO around a shard's owner: loads, polls, hand-overs, each of which may go wrong or come late. What it does next is the
+//! core's own [`own::Owner`](tollgate_core::own::Owner), as in the handler.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::handle::change::TokenState;
 use tollgate_core::handle::control::{Control, Message, UnderWay};
 use tollgate_core::handle::release::Release;
-use tollgate_core::handle::{Context, Needs, Options, Shard};
+use tollgate_core::handle::{Options, Shard};
 use tollgate_core::model::*;
-use uuid::Uuid;
+use tollgate_core::own::{self, DeliveryKey, Kept, Left, Next, Report, Setup, Standing, Wake, Why};
 
 use crate::bug::Bug;
 use crate::fence::Lease;
+use crate::read::Read;
 use crate::totals::Seen;
 use crate::world::{At, Event, World};
 
 /// How long a process that ends waits for answers, in milliseconds.
 pub(crate) const ANSWERS_MS: i64 = 2_500;
+/// Within this time an answer is in a commit, whatever is gathered, by an owner that may commit: what is lazy, and a moment.
+const ANSWER_WAITS_US: i64 = SECOND_US;
 
-/// A read of a shard's news, step by step: each part is a snapshot of another moment.
-#[derive(Default)]
-struct Read {
-    began_us: i64,
-    runs: Option<(Vec<Run>, Vec<RunSpec>)>,
-    inbox: Option<Vec<Message>>,
-    messages: Option<Vec<(Message, Context)>>,
-}
+type Life = own::Owner<u64>;
 
 /// Who drives a shard, as far as it knows.
 pub(crate) struct Owner {
     number: u64,
     life: u64,
     pub(crate) lease: Lease,
-    pub(crate) machine: Option<Box<Shard>>,
-    /// It has read its inbox since it loaded.
-    pub(crate) ready: bool,
+    /// How often trust had lapsed when the lease was taken.
+    pub(crate) lapses: u64,
+    pub(crate) core: Option<Box<Life>>,
+    kept: Kept<u64>,
     pub(crate) commit: Option<u64>,
-    read: Option<Read>,
+    pub(crate) read: Option<Read>,
     pub(crate) replies: BTreeMap<u64, Release>,
-    /// It gives the shard up then, at the latest.
-    grace_us: Option<i64>,
+    /// It is to give its shard up.
+    stops: bool,
+    /// Deliveries that it has begun and has no answer of, and until when their senders may try.
+    pub(crate) begun: BTreeMap<DeliveryKey, i64>,
     loaded: Now,
     pub(crate) deadline_us: Option<i64>,
+    /// The first answer that is in no commit, while it may commit.
+    pub(crate) unsaid_us: Option<i64>,
     /// Bug: how far it has read the inbox.
-    cursor: u64,
-    /// What the machine before this one had under way.
-    under_way: Vec<UnderWay>,
+    pub(crate) cursor: u64,
 }
 
 impl Owner {
-    pub(crate) fn new(lease: Lease, number: u64) -> Self {
+    pub(crate) fn new(lease: Lease, lapses: u64, number: u64) -> Self {
         Self {
             number,
             life: 0,
             lease,
-            machine: None,
-            ready: false,
+            lapses,
+            core: None,
+            kept: Kept::default(),
             commit: None,
             read: None,
             replies: BTreeMap::new(),
-            grace_us: None,
+            stops: false,
+            begun: BTreeMap::new(),
             loaded: Now { wall_us: 0, mono_us: 0 },
             deadline_us: None,
+            unsaid_us: None,
             cursor: 0,
-            under_way: Vec::new(),
         }
     }
 
@@ -70,8 +72,26 @@ impl Owner {
         At { slot, id, shard, owner: self.number, life: self.life }
     }
 
-    pub(crate) fn is_idle(&self) -> bool {
-        self.machine.is_some() && self.ready && self.commit.is_none()
+    pub(crate) fn machine(&self) -> Option<&Shard> {
+        self.core.as_ref().map(|core| core.machine())
+    }
+
+    /// Takes inputs.
+    pub(crate) fn open(&mut self) -> Option<&mut Life> {
+        self.core.as_deref_mut().filter(|core| core.is_open())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.core.as_ref().is_some_and(|core| core.is_open()) && self.commit.is_none()
+    }
+
+    /// Its machine is no more; who waited for it is to ask again.
+    fn end_life(&mut self) -> BTreeMap<u64, Release> {
+        if let Some(core) = self.core.take() {
+            self.kept = core.into_kept();
+        }
+        (self.commit, self.read, self.deadline_us, self.unsaid_us) = (None, None, None, None);
+        std::mem::take(&mut self.replies)
     }
 }
 
@@ -83,7 +103,7 @@ impl World {
     }
 
     pub(crate) fn living(&mut self, at: At) -> Option<&mut Owner> {
-        self.owner(at).filter(|o| o.life == at.life && o.machine.is_some())
+        self.owner(at).filter(|o| o.life == at.life && o.core.is_some())
     }
 
     pub(crate) fn touch(&mut self, at: At) {
@@ -97,14 +117,15 @@ impl World {
     }
 
     /// The time as its machine is told it.
-    fn now_of(&self, loaded: Now) -> Now {
+    fn now_of(&self, slot: usize, loaded: Now) -> Now {
+        let now = self.now_at(slot);
         if self.bug == Bug::WallClockNotFollowed {
-            return Now { wall_us: loaded.wall_us + self.now.mono_us - loaded.mono_us, ..self.now };
+            return Now { wall_us: loaded.wall_us + now.mono_us - loaded.mono_us, ..now };
         }
-        self.now
+        now
     }
 
-    /// The first moment at which some machine wants to be polled, and whose.
+    /// The first moment at which some owner wants to be polled, and which.
     pub(crate) fn next_deadline(&self) -> (i64, Option<(usize, u16)>) {
         let mut first = (i64::MAX, None);
         for (slot, process) in self.processes.iter().enumerate() {
@@ -129,11 +150,21 @@ impl World {
     }
 
     pub(crate) fn load(&mut self, at: At) {
+        if let Some(owner) = self.owner(at)
+            && owner.stops
+        {
+            let note = owner.kept.take_under_way();
+            self.hand_over(at, note);
+            return;
+        }
         if self.is_cut(at.slot) {
             self.after(200_000, Event::Load(at));
             return;
         }
         let options = self.options(Options::default());
+        let load_ahead_us = self.wait_us(&[10, 60, 600]) * SECOND_US;
+        let turns = self.processes[at.slot].turns.clone();
+        let setup = Setup { shard: at.shard, options, turns, load_ahead_us };
         let seed = self.random.next();
         let mut state = self.stores[usize::from(at.shard)].state();
         match self.bug {
@@ -147,26 +178,17 @@ impl World {
             _ => {}
         }
         self.numbers += 1;
-        let (life, now, early) = (self.numbers, self.now, self.bug == Bug::NoteReadLate);
+        let (life, now, world_now) = (self.numbers, self.now_at(at.slot), self.now);
         let row = self.leases[usize::from(at.shard)].lease_id;
         let Some(owner) = self.owner(at) else { return };
         let current = owner.lease.lease_id == row;
-        owner.life = life;
-        owner.machine = Some(Box::new(Shard::new(at.shard, options, state, seed, now)));
-        (owner.ready, owner.commit, owner.read, owner.loaded, owner.deadline_us) =
-            (early, None, None, now, None);
-        if owner.grace_us.is_some() {
-            owner.grace_us = None;
-        }
+        let kept = std::mem::take(&mut owner.kept);
+        owner.core = Some(Box::new(Life::new(setup, state, seed, kept, now)));
+        (owner.life, owner.loaded) = (life, now);
         let at = At { life, ..at };
         self.say(|| format!("loaded {at:?}"));
         if current {
-            self.model.loaded(at.shard, now);
-        }
-        let wait_us = self.wait_us(&[0, 1_000, 30_000]);
-        self.after(wait_us, Event::Read(at));
-        if self.is_stopping(at.slot) {
-            self.drain(at);
+            self.model.loaded(at.shard, world_now);
         }
         self.touch(at);
     }
@@ -179,29 +201,130 @@ impl World {
         options
     }
 
-    /// Drops the machine and takes the shard over from itself.
-    pub(crate) fn reload(&mut self, at: At) {
-        let now = self.now;
-        let Some(owner) = self.owner(at).filter(|o| o.machine.is_some()) else { return };
-        owner.under_way = owner.machine.as_ref().map_or_else(Vec::new, |m| m.under_way(i64::MAX, now));
-        (owner.machine, owner.commit, owner.read, owner.deadline_us) = (None, None, None, None);
-        let replies = std::mem::take(&mut owner.replies);
-        self.ask_again(at.shard, replies);
-        let wait_us = self.wait_us(&[0, 1_000, 300_000]);
-        self.after(wait_us, Event::Retake(at));
+    /// It is to give the shard up.
+    pub(crate) fn drain(&mut self, at: At) {
+        if let Some(owner) = self.owner(at) {
+            owner.stops = true;
+            self.touch(at);
+        }
     }
 
+    /// Does what the owner says, as long as it says something.
+    pub(crate) fn poll(&mut self, slot: usize, shard: u16) {
+        let id = self.processes[slot].id;
+        let Some(owner) = self.processes[slot].owners.get(&shard) else { return };
+        let (at, loaded) = (owner.at(slot, id, shard), owner.loaded);
+        let now = self.now_of(slot, loaded);
+        self.check_gathered(at);
+        loop {
+            let Some(lapses) = self.living(at).map(|owner| owner.lapses) else { return };
+            let standing = self.standing(slot, lapses);
+            let Some(owner) = self.living(at) else { return };
+            let Some(core) = &mut owner.core else { return };
+            if owner.stops && core.may_stop() {
+                core.stop(now);
+                owner.read = None;
+            }
+            let Some(next) = core.poll(owner.begun.len(), standing, now) else {
+                let wake = core.wake(standing, now);
+                self.sleep(at, wake, standing);
+                return;
+            };
+            match next {
+                Next::Perform(due) => {
+                    for effect in due {
+                        self.count(Seen::SentAtLaunch);
+                        self.perform(at, effect);
+                    }
+                }
+                Next::Commit(changes) => {
+                    owner.unsaid_us = None;
+                    self.begin_commit(at, changes);
+                }
+                Next::Read(ask) => self.begin_read(at, ask),
+                Next::Close => self.count(Seen::Closed),
+                Next::Leave(left) => {
+                    self.leave(at, left);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn sleep(&mut self, at: At, wake: Wake, standing: Standing) {
+        let (ahead_us, now_us) = (self.now_at(at.slot).mono_us - self.now.mono_us, self.now.mono_us);
+        let Some(owner) = self.living(at) else { return };
+        let at_us = wake.sharp_us.map_or(wake.about_us, |sharp_us| sharp_us.min(wake.about_us));
+        owner.deadline_us = Some(at_us.saturating_sub(ahead_us).max(now_us + 1));
+        let may_commit = owner.commit.is_none() && standing == Standing::Holds;
+        let is_settled = owner.machine().is_some_and(Shard::is_settled);
+        owner.unsaid_us = match owner.unsaid_us {
+            Some(_) if is_settled => None,
+            Some(_) if !may_commit => Some(now_us),
+            other => other,
+        };
+    }
+
+    /// No answer waits for others for long.
+    fn check_gathered(&mut self, at: At) {
+        let now_us = self.now.mono_us;
+        if let Some(owner) = self.living(at)
+            && owner.commit.is_none()
+            && let Some(since_us) = owner.unsaid_us
+        {
+            let waited_us = now_us - since_us;
+            assert!(waited_us <= ANSWER_WAITS_US, "an answer to {at:?} waits for a commit, {waited_us} us");
+        }
+    }
+
+    fn leave(&mut self, at: At, left: Left) {
+        self.say(|| format!("{at:?} leaves: {left:?}"));
+        let (now, stopping) = (self.now_at(at.slot), self.is_stopping(at.slot));
+        match left {
+            Left::Drained => {
+                let wait_ms = if stopping { ANSWERS_MS } else { i64::MAX };
+                let Some(Owner { core: Some(core), .. }) = self.living(at) else { return };
+                let note = core.note(wait_ms, now);
+                self.hand_over(at, note);
+            }
+            Left::Lost | Left::Stuck => {
+                self.count(if left == Left::Lost { Seen::ShardLost } else { Seen::LeftToItsLease });
+                self.orphan(at);
+            }
+            Left::Unread => {
+                if let Some(owner) = self.owner(at) {
+                    owner.end_life();
+                }
+                self.after(200_000, Event::Load(at));
+            }
+            Left::Reload(why) => {
+                self.count(match why {
+                    Why::Lapsed => Seen::TrustLapsed,
+                    Why::CommitOutlived => Seen::EffectsWithoutTrust,
+                    Why::CommitFailed | Why::Mended => Seen::Reloaded,
+                });
+                let Some(owner) = self.owner(at) else { return };
+                let replies = owner.end_life();
+                self.ask_again(at.shard, replies);
+                let wait_us = self.wait_us(&[0, 1_000, 300_000]);
+                self.after(wait_us, Event::Retake(at));
+            }
+        }
+    }
+
+    /// Takes the shard over from itself.
     pub(crate) fn retake(&mut self, at: At) {
         if self.is_cut(at.slot) {
             self.after(300_000, Event::Retake(at));
             return;
         }
         self.numbers += 1;
-        let (fresh, bug) = (self.numbers, self.bug);
+        // Before the look at the lease: a lapse after it must be seen.
+        let (fresh, bug, lapses) = (self.numbers, self.bug, self.lapses(at.slot));
         let row = &mut self.leases[usize::from(at.shard)];
         let seen = row.clone();
         if seen.owner != at.id {
-            self.lose(at);
+            self.orphan(at);
             return;
         }
         let lease = if bug == Bug::UnknownTakenAsFailed { Some(seen) } else { row.take(&seen, at.id, fresh) };
@@ -213,22 +336,22 @@ impl World {
             lease.epoch -= 1;
         }
         let Some(owner) = self.owner(at) else { return };
-        owner.lease = lease;
+        (owner.lease, owner.lapses) = (lease, lapses);
         self.count(Seen::RetakenFromOneself);
         self.load(at);
     }
 
-    /// The shard is somebody else's.
-    pub(crate) fn lose(&mut self, at: At) {
-        if self.owner(at).is_some() {
-            self.orphan(at);
-        }
+    /// An owner is no more, and whoever has its shard knows nothing of what it has begun; who waited for it asks somebody else.
+    pub(crate) fn orphan(&mut self, at: At) {
+        let Some(owner) = self.owner_ended(at) else { return };
+        self.revoke(at.slot, owner.begun.into_keys());
+        self.ask_again(at.shard, owner.replies);
     }
 
-    /// An owner is no more; who waited for it asks somebody else.
-    pub(crate) fn orphan(&mut self, at: At) {
-        let Some(owner) = self.processes[at.slot].owners.remove(&at.shard) else { return };
-        self.ask_again(at.shard, owner.replies);
+    /// What its senders have not sent, they do not send any more.
+    pub(crate) fn revoke(&mut self, slot: usize, deliveries: impl IntoIterator<Item = DeliveryKey>) {
+        let deliveries = deliveries.into_iter().map(|(run, index, attempt)| (slot, (run, index), attempt));
+        self.model.revoked.extend(deliveries);
     }
 
     fn ask_again(&mut self, shard: u16, replies: BTreeMap<u64, Release>) {
@@ -240,174 +363,95 @@ impl World {
         }
     }
 
-    /// It is to give the shard up.
-    pub(crate) fn drain(&mut self, at: At) {
-        let grace_us = self.now.mono_us + self.wait_us(&[0, 300_000, 1_500_000]);
-        if let Some(owner) = self.owner(at)
-            && let Some(machine) = &mut owner.machine
-            && owner.grace_us.is_none()
-        {
-            machine.drain();
-            owner.grace_us = Some(grace_us);
-            self.touch(at);
-        }
-    }
-
-    pub(crate) fn poll(&mut self, slot: usize, shard: u16) {
-        let id = self.processes[slot].id;
-        let Some(owner) = self.processes[slot].owners.get(&shard) else { return };
-        let (at, now, free) = (owner.at(slot, id, shard), self.now_of(owner.loaded), owner.commit.is_none());
-        let Some(owner) = self.living(at).filter(|o| o.ready) else { return };
-        owner.deadline_us = None;
-        self.send_due(at, now);
-        let Some(owner) = self.living(at) else { return };
-        let Some(machine) = &mut owner.machine else { return };
-        if free && let Some(commit) = machine.poll_commit(now) {
-            self.begin_commit(at, commit.changes);
-        } else if let Some(grace_us) = owner.grace_us {
-            self.hand_over(at, grace_us, free);
-        }
-        let trusted = self.is_trusted(slot);
-        let Some(owner) = self.living(at) else { return };
-        let Some(machine) = &owner.machine else { return };
-        let deadline = machine.next_deadline();
-        let in_wall_us = |at_us: i64| at_us - now.wall_us + now.mono_us;
-        // Whoever does not trust its lease looks again.
-        let due_us =
-            deadline.due_us.map(|at_us| if trusted { in_wall_us(at_us) } else { now.mono_us + 100_000 });
-        let (wall_us, grace_us) = (deadline.wall_us.map(in_wall_us), owner.grace_us);
-        // A machine whose deadline has passed has been polled: what is left waits for its commit or its grace.
-        let free = owner.commit.is_none();
-        let at_us = [wall_us, deadline.mono_us, grace_us].into_iter().flatten().filter(|_| free);
-        owner.deadline_us = at_us.chain(due_us).min().map(|at_us| at_us.max(now.mono_us + 1));
-    }
-
-    /// Gives the shard up, once nothing is pending and either all answers have come or time is up.
-    fn hand_over(&mut self, at: At, grace_us: i64, free: bool) {
+    /// Leaves a note of what is under way, and gives the shard up.
+    fn hand_over(&mut self, at: At, deliveries: Vec<UnderWay>) {
         let (now, bug, cut) = (self.now, self.bug, self.is_cut(at.slot));
-        let wait_ms = if self.is_stopping(at.slot) { ANSWERS_MS } else { i64::MAX };
         let random = self.random.next();
-        let Some(Owner { machine: Some(machine), .. }) = self.living(at) else { return };
-        let settled = free && machine.durable_after().is_none();
-        if !settled || machine.sending() > 0 && now.mono_us < grace_us {
-            return;
-        }
-        if cut {
-            if let Some(owner) = self.owner(at) {
-                owner.grace_us = Some(now.mono_us + 300_000);
-            }
-            return;
-        }
-        let deliveries = machine.under_way(wait_ms, now);
-        if bug != Bug::HandOverLeavesQueued {
-            let queued = deliveries.iter().map(|d| (at.slot, (d.run, d.index), d.attempt));
-            self.model.revoked.extend(queued);
-        }
         let lease_id = self.leases[usize::from(at.shard)].lease_id;
         let Some(owner) = self.owner(at) else { return };
         let overtaken = owner.lease.lease_id != lease_id;
-        (owner.machine, owner.commit, owner.read, owner.deadline_us) = (None, None, None, None);
-        let replies = std::mem::take(&mut owner.replies);
+        let begun: Vec<DeliveryKey> = owner.begun.keys().copied().collect();
+        let replies = owner.end_life();
         self.ask_again(at.shard, replies);
+        if bug != Bug::HandOverLeavesQueued {
+            self.revoke(at.slot, begun.iter().copied());
+        }
+        if cut {
+            // It cannot be noted: the lease runs out.
+            self.count(Seen::LeftToItsLease);
+            self.orphan(at);
+            return;
+        }
         self.say(|| format!("handed over by {at:?}: {deliveries:?}"));
         self.count(Seen::HandOver);
+        if !overtaken {
+            self.check_note(at.shard, &begun, &deliveries);
+        }
         if !deliveries.is_empty() {
             self.count(Seen::HandOverWithNote);
             if !overtaken {
                 self.model.leave_note(at.shard, &deliveries, now, &mut self.totals);
             }
             if bug != Bug::HandOverWithoutNote {
-                let note = Message::first(random, Control::UnderWay { deliveries });
+                let control = Control::UnderWay { deliveries: deliveries.clone() };
+                let note = Message::first(random, control);
                 self.stores[usize::from(at.shard)].inbox.insert(note.id, note);
             }
         }
+        let begun: BTreeSet<DeliveryKey> = begun.into_iter().collect();
+        let own = deliveries.into_iter().filter(|d| begun.contains(&(d.run, d.index, d.attempt)));
         let wait_us = self.wait_us(&[0, 1_000, 50_000]);
-        self.after(wait_us, Event::GiveUp(at));
+        self.after(wait_us, Event::GiveUp(at, own.collect()));
     }
 
-    pub(crate) fn give_up(&mut self, at: At) {
+    /// A note names each delivery that was begun, has no answer, and counts as under way in the store.
+    fn check_note(&self, shard: u16, begun: &[DeliveryKey], note: &[UnderWay]) {
+        for (run, index, attempt) in begun {
+            let token = self.stores[usize::from(shard)].tokens.get(&(*run, *index));
+            let counts = token.is_some_and(|t| t.state == TokenState::Acquired && t.attempt == *attempt);
+            let named = note.iter().any(|d| (d.run, d.index, d.attempt) == (*run, *index, *attempt));
+            // A release that no commit has recorded, and whose consumer was told to ask again, has taken it back.
+            let counts = counts && !self.model.is_called((*run, *index), *attempt);
+            assert!(named || !counts, "{run} {index}: attempt {attempt} is under way, and not in {note:?}");
+        }
+    }
+
+    pub(crate) fn give_up(&mut self, at: At, own: Vec<UnderWay>) {
         if self.is_cut(at.slot) {
-            self.after(300_000, Event::GiveUp(at));
+            self.orphan(at);
             return;
         }
         self.numbers += 1;
-        let fresh = self.numbers;
+        let (fresh, now_us) = (self.numbers, self.now_at(at.slot).mono_us);
         let Some(owner) = self.owner(at) else { return };
         let lease = owner.lease.clone();
         self.leases[usize::from(at.shard)].give_up(&lease, fresh);
-        self.orphan(at);
-        self.processes[at.slot].former.insert(at.owner, at.shard);
+        self.owner_ended(at);
+        let mut report = Report::new(own, now_us);
+        if self.is_stopping(at.slot) {
+            report.hurry(now_us + ANSWERS_MS * 1_000);
+        }
+        self.processes[at.slot].former.insert(at.owner, (at.shard, report));
+        self.after(0, Event::ReportEnds(at));
     }
 
-    pub(crate) fn go_on_reading(&mut self, at: At) {
-        let (now, cut, bug) = (self.now, self.is_cut(at.slot), self.bug);
-        let mut wait_us = self.wait_us(&[0, 0, 1_000, 100_000]);
-        let ahead_us = self.wait_us(&[10, 60, 600]) * SECOND_US;
-        let pause_us = if self.chaos { self.random.within(10_000, SECOND_US) } else { 2 * SECOND_US };
-        let process = &mut self.processes[at.slot];
-        let Some(owner) = process.owners.get_mut(&at.shard).filter(|o| o.life == at.life) else { return };
-        let Some(machine) = &mut owner.machine else { return };
-        if cut {
-            owner.read = None;
-            self.after(500_000, Event::Read(at));
-            return;
-        }
-        let store = &self.stores[usize::from(at.shard)];
-        let read = owner.read.get_or_insert_with(|| {
-            machine.begin_read();
-            Read { began_us: now.mono_us, ..Read::default() }
-        });
-        if read.runs.is_none() {
-            let (mut runs, mut specs) = store.emitted(now.wall_us + ahead_us);
-            let (again, their) = store.unreadable();
-            runs.extend(again);
-            specs.extend(their);
-            read.runs = Some((runs, specs));
-        } else if read.inbox.is_none() {
-            let mut inbox: Vec<Message> = store.inbox.values().cloned().collect();
-            if bug == Bug::InboxCursor {
-                let of = |id: &Uuid| self.sequence.get(id).copied().unwrap_or(u64::MAX);
-                inbox.retain(|m| of(&m.id) > owner.cursor);
-                let last = inbox.iter().map(|m| of(&m.id)).filter(|n| *n < u64::MAX).max();
-                owner.cursor = last.unwrap_or(owner.cursor);
-            }
-            read.inbox = Some(inbox);
-        } else if read.messages.is_none() {
-            let inbox = read.inbox.take().unwrap_or_default();
-            read.inbox = Some(Vec::new());
-            read.messages = Some(
-                inbox
-                    .into_iter()
-                    .map(|m| (store.context(&Needs::of(&m.control)), m))
-                    .map(|(c, m)| (m, c))
-                    .collect(),
-            );
-        } else if let Some(Read { began_us, runs: Some((runs, specs)), messages: Some(messages), .. }) =
-            owner.read.take()
-        {
-            self.totals.steps += (messages.len() + runs.len()) as u64;
-            // Before the messages: a release among them takes back what has not left.
-            machine.wait_for(std::mem::take(&mut owner.under_way), now);
-            for (message, context) in messages {
-                let released = match &message.control {
-                    Control::Release { release } => Some((release.run, release.index)),
-                    _ => None,
-                };
-                let before = released.and_then(|(run, index)| machine.attempt_under_way(run, index));
-                machine.control(message, context, now);
-                if let Some(key) = released {
-                    self.model.revoke(at.slot, key, before, machine.attempt_under_way(key.0, key.1));
+    /// Nobody waits for the answers any more that have not come, once their time is over.
+    pub(crate) fn report_ends(&mut self, at: At) {
+        let now_us = self.now_at(at.slot).mono_us;
+        let Some((_, report)) = self.processes[at.slot].former.get(&at.owner) else { return };
+        match report.until_us() {
+            Some(until_us) if until_us > now_us => self.after(until_us - now_us, Event::ReportEnds(at)),
+            _ => {
+                let report = self.processes[at.slot].former.remove(&at.owner);
+                if let Some(control) = report.and_then(|(_, report)| report.rest()) {
+                    self.count(Seen::AnswersGivenUp);
+                    if let Control::UnderWay { deliveries } = &control {
+                        deliveries.iter().for_each(|d| self.model.reported((d.run, d.index), d.attempt));
+                    }
+                    self.post_later(at.shard, control);
                 }
             }
-            let mut specs = specs;
-            specs.extend(self.stores[usize::from(at.shard)].specs_of(&[], &machine.specs_wanted(&runs)));
-            machine.adopt(runs, specs, now);
-            machine.caught_up(if bug == Bug::CaughtUpBlindly { i64::MAX } else { began_us });
-            owner.ready = true;
-            wait_us = pause_us;
-            self.touch(at);
         }
-        self.after(wait_us, Event::Read(at));
     }
 
     pub(crate) fn owned(&self) -> BTreeSet<u16> {

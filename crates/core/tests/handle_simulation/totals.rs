@@ -18,8 +18,9 @@ states! {
     Committed, CommitFailed, UnknownDurable, UnknownNotDurable, UnknownDurableLate, FencedZombie, FencedLateCommit,
     // Processes.
     Crash, CrashInCommit, Freeze, FreezeBeforeCommitArrives, FreezeAfterCommit, Cut, TakenFromTheDead, TakenFromTheLiving,
-    TakeoverLost, RetakenFromOneself, EffectsWithoutTrust, TrustLostAtLook, HandOver, HandOverWithNote, NotedTwice,
-    AnswerReported, AnswerLost, NothingOwnsIt,
+    TakeoverLost, RetakenFromOneself, EffectsWithoutTrust, TrustLapsed, HeartbeatUnheard, JudgedLate, MachinePaused, MemberForgotten, ClockJudged, HandOver, HandOverWithNote, NotedTwice,
+    AnswerReported, AnswersGivenUp, AnswerLost, NothingOwnsIt, ShardLost, LeftToItsLease, Reloaded, Closed, ReadFailed, ReadInParts, Synced,
+    ToldToAskAgain,
     // Consumers.
     Released, ComesAgain, Late, NotHeld, Refused, Extended, ReleasedByInbox, PostedTooLate, ReleaseAskedAgain, ForgedRelease,
     LateAfterReclaim, Suspect, Reclaimed, FreedByOperator,

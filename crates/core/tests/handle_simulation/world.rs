@@ -1,12 +1,13 @@
 //! The world's clockwork: what happens next, and the end of chaos.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::handle::Send;
 use tollgate_core::handle::change::Changes;
-use tollgate_core::handle::control::{Control, Message};
+use tollgate_core::handle::control::{Control, Message, UnderWay};
 use tollgate_core::handle::release::Release;
 use tollgate_core::model::*;
+use tollgate_core::own::{Look, Member};
 use uuid::Uuid;
 
 use crate::bug::Bug;
@@ -116,19 +117,28 @@ pub(crate) struct Flight {
 pub(crate) enum Event {
     /// Somebody does something.
     Act,
-    /// A process starts in this place; writes its heartbeat; looks at the others; takes a shard; wakes; ends.
+    /// A process starts in this place; writes its heartbeat, which arrives, and of which it hears; looks at the others, having read
+    /// the leases; judges what it has read; takes a shard; wakes; ends.
     Start(usize),
     Beat(usize, u32),
-    Look(usize, u32, i64),
-    Take(usize, u32, u16, Lease),
-    Thaw(usize, u32),
+    BeatArrives(usize, u32, (i64, u64), Box<Member>),
+    BeatHeard(usize, u32, (i64, u64)),
+    Look(usize, u32, u64, Box<Look>),
+    Judge(usize, u32, u64, Box<Look>),
+    Take(usize, u32, u16, u64, Lease),
+    Thaw(usize, u32, i64),
     End(usize, u32),
     /// An owner loads; reads; hears of its commit; takes its shard over from itself; gives it up.
     Load(At),
     Read(At),
     Heard(At, u64, Heard),
     Retake(At),
-    GiveUp(At),
+    GiveUp(At, Vec<UnderWay>),
+    /// A process waits no longer for the answers of a shard that it gave up.
+    ReportEnds(At),
+    /// A process asks whether its owners have something to read, and is told.
+    Watch(usize, u32),
+    Watched(usize, u32, i64, BTreeSet<u16>),
     /// A transaction reaches its end in the database.
     Durable(u64),
     /// A sender's turn has come.
@@ -139,7 +149,8 @@ pub(crate) enum Event {
         run: RunId,
         index: u32,
         attempt: u32,
-        sent: Sent,
+        /// None: it was not made after all.
+        sent: Option<Sent>,
     },
     /// A consumer releases, directly or through the inbox.
     Release {
@@ -173,12 +184,19 @@ impl Event {
     /// The process in which it happens.
     fn process(&self) -> Option<(usize, u32)> {
         match self {
-            Self::Beat(slot, id) | Self::Look(slot, id, _) | Self::Take(slot, id, ..) => Some((*slot, *id)),
+            Self::Beat(slot, id)
+            | Self::BeatHeard(slot, id, _)
+            | Self::Look(slot, id, ..)
+            | Self::Judge(slot, id, ..)
+            | Self::Watch(slot, id)
+            | Self::Watched(slot, id, ..)
+            | Self::Take(slot, id, ..) => Some((*slot, *id)),
             Self::Load(at)
             | Self::Read(at)
             | Self::Heard(at, ..)
             | Self::Retake(at)
-            | Self::GiveUp(at)
+            | Self::GiveUp(at, _)
+            | Self::ReportEnds(at)
             | Self::Write(at, ..)
             | Self::Answer { at, .. } => Some((at.slot, at.id)),
             _ => None,
@@ -203,9 +221,11 @@ impl Event {
             Self::Act => 1,
             Self::Start(slot) => 2 + *slot as u64,
             Self::Beat(slot, id)
-            | Self::Look(slot, id, _)
+            | Self::BeatHeard(slot, id, _)
+            | Self::Look(slot, id, ..)
+            | Self::Judge(slot, id, ..)
             | Self::Take(slot, id, ..)
-            | Self::Thaw(slot, id) => 10 + *slot as u64 + 16 * u64::from(*id),
+            | Self::Thaw(slot, id, _) => 10 + *slot as u64 + 16 * u64::from(*id),
             Self::Answer { at, index, attempt, .. } => {
                 at.owner + u64::from(*index) * 64 + u64::from(*attempt)
             }
@@ -225,8 +245,7 @@ pub(crate) struct World {
     pub(crate) wall_max_us: i64,
     pub(crate) stores: [Store; SHARDS as usize],
     pub(crate) leases: [Lease; SHARDS as usize],
-    /// Members: heartbeat, and whether they are about to leave.
-    pub(crate) members: BTreeMap<u32, (i64, bool)>,
+    pub(crate) members: BTreeMap<u32, Member>,
     pub(crate) processes: [Process; PROCESSES],
     pub(crate) flights: BTreeMap<u64, Flight>,
     pub(crate) master: Master,
@@ -303,6 +322,7 @@ impl World {
             self.resume_schedules();
         }
         self.check_end();
+        self.check_placement();
         self.totals
     }
 
@@ -402,15 +422,21 @@ impl World {
             Event::Act => {}
             Event::Start(slot) => self.start(slot),
             Event::Beat(slot, id) => self.beat(slot, id),
-            Event::Look(slot, id, began_us) => self.look_around(slot, id, began_us),
-            Event::Take(slot, id, shard, seen) => self.take(slot, id, shard, &seen),
-            Event::Thaw(slot, id) => self.thaw(slot, id),
+            Event::BeatArrives(slot, id, began, member) => self.beat_arrives(slot, id, began, *member),
+            Event::BeatHeard(slot, id, began) => self.beat_heard(slot, id, began),
+            Event::Look(slot, id, lapses, look) => self.look(slot, id, lapses, *look),
+            Event::Judge(slot, id, lapses, look) => self.judge(slot, id, lapses, *look),
+            Event::Take(slot, id, shard, lapses, seen) => self.take(slot, id, shard, lapses, &seen),
+            Event::Thaw(slot, id, long_us) => self.thaw(slot, id, long_us),
             Event::End(slot, id) => self.end_process(slot, id),
             Event::Load(at) => self.load(at),
             Event::Read(at) => self.go_on_reading(at),
             Event::Heard(at, number, heard) => self.hear(at, number, heard),
             Event::Retake(at) => self.retake(at),
-            Event::GiveUp(at) => self.give_up(at),
+            Event::GiveUp(at, own) => self.give_up(at, own),
+            Event::ReportEnds(at) => self.report_ends(at),
+            Event::Watch(slot, id) => self.watch(slot, id),
+            Event::Watched(slot, id, began_us, news) => self.watched(slot, id, began_us, &news),
             Event::Write(at, send, leave) => self.write_out(at, *send, leave),
             Event::Durable(number) => self.end_transaction(number),
             Event::Answer { at, run, index, attempt, sent } => self.answer(at, (run, index), attempt, sent),
@@ -455,7 +481,9 @@ impl World {
             66..70 if troubles.cuts => self.cut_any(),
             70..75 if troubles.stops => self.stop_any(),
             75..79 if troubles.clocks => self.jump(),
+            83..85 if troubles.clocks => self.judge_a_clock(),
             79..83 if troubles.emitters => self.disturb_emitter(),
+            85..90 => self.sync(shard),
             _ => self.explain(shard),
         }
     }

@@ -76,14 +76,8 @@ pub(crate) fn run(spec: &RunSpec, launch_us: i64, events: u32) -> Run {
         priority: 5,
         kind: RunKind::Scheduled,
         state: RunState::Emitted,
-        reason: String::new(),
-        cursor: 0,
-        counts: Counts::default(),
-        cursor_in: None,
-        cursor_out: None,
         emitted_us: launch_us,
-        started_us: None,
-        finished_us: None,
+        ..Run::default()
     }
 }
 

@@ -21,12 +21,13 @@
 mod copy;
 mod edit;
 mod handle;
+mod own;
 
 use edit::Planted;
 
 /// The bugs of all modules.
 fn all() -> Vec<Planted> {
-    [handle::BUGS].concat()
+    [handle::BUGS, own::BUGS].concat()
 }
 
 #[test]

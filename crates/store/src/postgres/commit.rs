@@ -1,135 +1,140 @@
-//! What one commit of a shard's owner writes.
+//! What commits of shards' owners write, in one transaction.
+//!
+//! In: commits, each with its fence, and whether the server takes [`write_at_once`]. Out: all of them written, or an error: nothing of
+//! them may be committed then. Runs that change, batches and the done queue, of which nearly every commit consists, go by one
+//! statement for all; what is rarer goes before it, a statement for each kind of row. A distributed server gets that for
+//! everything. Not here: who goes together (`crate::line`), how a transaction begins and ends (`line`).
 
-use sqlx::postgres::{PgArguments, PgBindIterExt as _};
-use sqlx::{Execute as _, PgConnection};
+use sqlx::postgres::PgBindIterExt as _;
+use sqlx::{PgConnection, Row as _};
 use uuid::Uuid;
 
-use super::emit::{insert_runs, insert_skipped};
+use super::driver::tx;
+use crate::both::{insert_runs, insert_skipped};
+use crate::columns::{Part, PostgresQuery, Row};
 use crate::failure::Failure;
-use crate::line::Waiting;
-use crate::rows::{ChangeRows, EventKey};
+use crate::line::{Commit, Fence, no_such_run};
+use crate::rows::{ChangeRows, EventKey, RunRow};
 
-/// From so many rows on that a commit looks up, a statement for all of a kind is quicker than one for each.
-const MANY: usize = 16;
-
-/// Writes all changes of a shard. What goes, goes first, so that it may come again in the same commit. `in_steps`: the server may
-/// not take more than plain look-ups by key.
+/// Writes commits behind their fences. What goes, goes first, so that it may come again in the same commit.
 pub(super) async fn write(
     connection: &mut PgConnection,
-    shard: i32,
-    rows: &ChangeRows,
-    in_steps: bool,
+    commits: &[Commit],
+    is_distributed: bool,
 ) -> Result<(), Failure> {
-    write_runs(connection, shard, rows, in_steps).await?;
-    write_events(connection, shard, rows).await?;
+    for commit in commits {
+        behind(connection, commit.fence).await?;
+    }
+    for commit in commits {
+        write_rest(connection, commit.fence.shard, &commit.rows).await?;
+    }
+    if !is_distributed {
+        return write_at_once(connection, commits).await;
+    }
+    for commit in commits {
+        write_by_kind(connection, commit.fence.shard, &commit.rows).await?;
+    }
+    Ok(())
+}
+
+/// The fence, the first statement of an owner's transaction. It locks the shard's row until the end of the transaction, and asks
+/// for nothing but the lease's id ([`Fence`] says why that is enough).
+async fn behind(connection: &mut PgConnection, Fence { shard, lease_id }: Fence) -> Result<(), Failure> {
+    let query = sqlx::query(sql!("fence")).bind(shard).bind(lease_id);
+    if query.execute(connection).await?.rows_affected() != 1 {
+        return Err(Failure::Fenced);
+    }
+    tollgate_fault_points::pass("store.fence.after");
+    Ok(())
+}
+
+/// Writes what nearly every commit consists of, for any number of shards, and looks at their fences, by one statement: all or
+/// nothing.
+pub(super) async fn write_at_once(connection: &mut PgConnection, commits: &[Commit]) -> Result<(), Failure> {
+    let fences = || commits.iter().map(|commit| commit.fence);
+    let runs: usize = commits.iter().map(|commit| commit.rows.runs_changed.len()).sum();
+    let query = sqlx::query(sql!("commit"))
+        .bind(fences().map(|fence| fence.shard).bind_iter())
+        .bind(fences().map(|fence| fence.lease_id).bind_iter())
+        .bind(i64::try_from(runs).unwrap_or(i64::MAX));
+    let query = with_shards(query, commits, Part::State, |rows| &rows.runs_changed);
+    let query = with_shards(query, commits, Part::All, |rows| &rows.batches_gone);
+    let query = with_shards(query, commits, Part::State, |rows| &rows.batches_changed);
+    let query = with_shards(query, commits, Part::All, |rows| &rows.batches_new);
+    let query = with_shards(query, commits, Part::All, |rows| &rows.history);
+    // All of the answer: what fails at the very end comes after the row.
+    let rows = query.fetch_all(connection).await?;
+    let Some(row) = rows.first() else { return Err(Failure::Fenced) };
+    match (row.try_get("is_mine")?, row.try_get("has_runs")?) {
+        (true, true) => Ok(()),
+        (true, false) => Err(no_such_run(commits).into()),
+        (false, _) => Err(Failure::Fenced),
+    }
+}
+
+/// Binds rows of one kind, an array for their shards and one for each column.
+fn with_shards<R: Row>(
+    query: PostgresQuery,
+    commits: &[Commit],
+    part: Part,
+    of: impl Fn(&ChangeRows) -> &Vec<R> + Copy,
+) -> PostgresQuery {
+    let shards =
+        commits.iter().flat_map(|commit| std::iter::repeat_n(commit.fence.shard, of(&commit.rows).len()));
+    let query = query.bind(shards.bind_iter());
+    R::bind_arrays(query, part, commits.iter().flat_map(|commit| of(&commit.rows)))
+}
+
+/// What commits seldom have.
+async fn write_rest(connection: &mut PgConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
+    delete(connection, sql!("runs_delete"), shard, &rows.runs_withdrawn).await?;
+    insert_runs(&mut tx(connection), &rows.runs_new).await?;
+    delete_events(connection, sql!("tokens_delete"), shard, &rows.tokens_gone).await?;
+    put(connection, sql!("tokens_put"), shard, &rows.tokens_put).await?;
+    delete_events(connection, sql!("history_delete"), shard, &rows.history_gone).await?;
     write_plan(connection, shard, rows).await?;
-    insert_skipped(connection, &rows.skipped).await?;
+    insert_skipped(&mut tx(connection), &rows.skipped).await?;
     if let Some(pause) = &rows.pause {
-        sqlx::query(sql!("shard_pause_write")).bind(shard).bind(pause).execute(&mut *connection).await?;
+        sqlx::query(both_sql!("shard_pause_write")).bind(shard).bind(pause).execute(&mut *connection).await?;
     }
     delete(connection, sql!("inbox_delete"), shard, &rows.inbox_done).await
 }
 
-/// Whether commits look up so many rows that it is quicker to do so for all of a kind.
-pub(super) fn are_many(commits: &[Waiting]) -> bool {
-    commits.iter().map(|commit| 1 + commit.rows.looked_up()).sum::<usize>() >= MANY
-}
-
-/// What nearly every commit consists of, for any number of shards, and their fences with it: one statement with its arguments, all
-/// or nothing.
-pub(super) fn plain(commits: &[Waiting], are_many: bool) -> Result<(&'static str, PgArguments), sqlx::Error> {
-    macro_rules! columns_of {
-        ($query:expr, $rows:ident; $($column:ident)+) => {{
-            let rows = || commits.iter().flat_map(|commit| &commit.rows.$rows);
-            let shards = commits.iter().flat_map(|commit| {
-                std::iter::repeat_n(commit.fence.shard, commit.rows.$rows.len())
-            });
-            $query.bind(shards.bind_iter())$(.bind(rows().map(|row| &row.$column).bind_iter()))+
-        }};
-    }
-    let fences = || commits.iter().map(|commit| commit.fence);
-    let text = if are_many { sql!("commit_at_once") } else { sql!("commit_one_by_one") };
-    let query = sqlx::query(text)
-        .bind(fences().map(|fence| fence.shard).bind_iter())
-        .bind(fences().map(|fence| fence.lease_id).bind_iter());
-    let query = columns_of!(query, runs_changed;
-        run_id generation policy_uid events priority state reason next_index succeeded failed dead expired cancelled
-        lost cursor_in cursor_out started_us finished_us);
-    let query = columns_of!(query, batches_gone; run_id idx);
-    let query = columns_of!(query, batches_changed; run_id first_idx gone held delivered_us);
-    let query = columns_of!(query, batches_new; run_id first_idx events acquired_us gone held);
-    let mut query = columns_of!(query, history;
-        run_id idx events outcome attempt acquired_us delivered_us finished_us message);
-    let arguments = query.take_arguments().map_err(sqlx::Error::Encode)?;
-    Ok((text, arguments.unwrap_or_default()))
-}
-
-async fn write_runs(
-    connection: &mut PgConnection,
-    shard: i32,
-    rows: &ChangeRows,
-    in_steps: bool,
-) -> Result<(), Failure> {
-    delete(connection, sql!("runs_delete"), shard, &rows.runs_withdrawn).await?;
-    insert_runs(connection, &rows.runs_new).await?;
+/// What [`write_at_once`] writes, by plain look-ups by key; what is inserted may be there already.
+async fn write_by_kind(connection: &mut PgConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
     if !rows.runs_changed.is_empty() {
-        let change = |statement: &'static str| {
-            columns!(sqlx::query(statement).bind(shard), rows.runs_changed;
-                run_id schedule_uid generation namespace schedule_id policy_uid launch_us events priority kind state reason
-                next_index succeeded failed dead expired cancelled lost cursor_in cursor_out emitted_us started_us
-                finished_us)
-        };
-        if !in_steps {
-            let changed = change(sql!("runs_change")).execute(&mut *connection).await?.rows_affected();
-            if changed == rows.runs_changed.len() as u64 {
-                return Ok(());
-            }
-        }
-        change(sql!("runs_update")).execute(connection).await?;
+        let query = sqlx::query(sql!("runs_update"));
+        let query = RunRow::bind_arrays(query, Part::All, rows.runs_changed.iter());
+        query.execute(&mut *connection).await?;
     }
-    Ok(())
-}
-
-async fn write_events(connection: &mut PgConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
     delete_events(connection, sql!("batches_delete"), shard, &rows.batches_gone).await?;
-    for batches in
-        [&rows.batches_new, &rows.batches_changed].into_iter().filter(|batches| !batches.is_empty())
-    {
-        let query = columns!(sqlx::query(sql!("batches_put")).bind(shard), batches;
-            run_id first_idx events acquired_us gone held delivered_us);
-        query.execute(&mut *connection).await?;
-    }
-    delete_events(connection, sql!("tokens_delete"), shard, &rows.tokens_gone).await?;
-    if !rows.tokens_put.is_empty() {
-        let query = columns!(sqlx::query(sql!("tokens_put")).bind(shard), rows.tokens_put;
-            run_id idx state attempt failures checks due_us acquired_us delivered_us heartbeat_ttl_ms message);
-        query.execute(&mut *connection).await?;
-    }
-    delete_events(connection, sql!("history_delete"), shard, &rows.history_gone).await?;
-    if !rows.history.is_empty() {
-        let query = columns!(sqlx::query(sql!("history_insert")).bind(shard), rows.history;
-            run_id idx events outcome attempt acquired_us delivered_us finished_us message);
-        query.execute(connection).await?;
-    }
-    Ok(())
+    put(connection, sql!("batches_put"), shard, &rows.batches_new).await?;
+    put(connection, sql!("batches_put"), shard, &rows.batches_changed).await?;
+    put(connection, sql!("history_insert"), shard, &rows.history).await
 }
 
 async fn write_plan(connection: &mut PgConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
     delete(connection, sql!("shard_schedules_delete"), shard, &rows.schedules_gone).await?;
-    if !rows.schedules.is_empty() {
-        let query = columns!(sqlx::query(sql!("shard_schedules_put")).bind(shard), rows.schedules;
-            schedule_uid generation body);
-        query.execute(&mut *connection).await?;
-    }
+    put(connection, sql!("shard_schedules_put"), shard, &rows.schedules).await?;
     delete(connection, sql!("shard_policies_delete"), shard, &rows.policies_gone).await?;
-    if !rows.policies.is_empty() {
-        let query =
-            columns!(sqlx::query(sql!("shard_policies_put")).bind(shard), rows.policies; policy_uid body);
+    put(connection, sql!("shard_policies_put"), shard, &rows.policies).await?;
+    for (uid, deleted_us) in &rows.policies_deleted {
+        let query = sqlx::query(both_sql!("shard_policies_end")).bind(shard).bind(uid).bind(deleted_us);
         query.execute(&mut *connection).await?;
     }
-    for (uid, deleted_us) in &rows.policies_deleted {
-        let query = sqlx::query(sql!("shard_policies_end")).bind(shard).bind(uid).bind(deleted_us);
-        query.execute(&mut *connection).await?;
+    Ok(())
+}
+
+/// Writes rows of a shard by a statement that takes the shard and then all columns.
+async fn put<R: Row>(
+    connection: &mut PgConnection,
+    statement: &'static str,
+    shard: i32,
+    rows: &[R],
+) -> Result<(), Failure> {
+    if !rows.is_empty() {
+        let query = R::bind_arrays(sqlx::query(statement).bind(shard), Part::All, rows.iter());
+        query.execute(connection).await?;
     }
     Ok(())
 }
@@ -153,7 +158,7 @@ async fn delete_events(
     events: &[EventKey],
 ) -> Result<(), Failure> {
     let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(()) };
-    columns!(sqlx::query(statement).bind(shard), events; run_id idx)
+    EventKey::bind_arrays(sqlx::query(statement).bind(shard), Part::All, events.iter())
         .bind(first.run_id)
         .bind(first.idx)
         .bind(last.run_id)

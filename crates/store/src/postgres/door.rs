@@ -17,7 +17,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
 use tokio::sync::{OwnedMutexGuard, Semaphore, oneshot};
 
-use super::recent::Recent;
+use crate::failure::Ended;
 
 /// How often a place that is kept for a silent backend is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -77,6 +77,16 @@ pub(super) enum NotDone {
     Lost(String),
 }
 
+impl From<NotDone> for Ended {
+    fn from(not_done: NotDone) -> Self {
+        match not_done {
+            NotDone::NoConnection(error) => Self::RolledBack(error.into()),
+            NotDone::Silent => Self::Silent,
+            NotDone::Lost(why) => Self::Lost(why),
+        }
+    }
+}
+
 /// That nobody waits any more: what is under way is not to be committed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GivenUp(Arc<AtomicBool>);
@@ -91,13 +101,8 @@ impl GivenUp {
 pub(super) type Worked<T> = (T, bool);
 
 impl Door {
-    /// Works on the pool's next connection, or where one has been kept back, on that; see [`Door::work_on`].
-    pub(super) async fn lend<T, F>(
-        &self,
-        within: Duration,
-        kept: Option<Arc<Recent>>,
-        work: F,
-    ) -> Result<T, NotDone>
+    /// Works on the pool's next connection; see [`Door::work_on`].
+    pub(super) async fn lend<T, F>(&self, within: Duration, work: F) -> Result<T, NotDone>
     where
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut PgConnection, GivenUp) -> BoxFuture<'c, Worked<T>> + Send + 'static,
@@ -105,15 +110,8 @@ impl Door {
         let door = self.clone();
         // A task of its own: a caller may be dropped at any time.
         let task = tokio::spawn(async move {
-            let connection = match kept.as_ref().and_then(|kept| kept.take()) {
-                Some(connection) => connection,
-                None => door.pool.acquire().await.map_err(NotDone::NoConnection)?,
-            };
-            let (done, connection) = door.work_on(within, connection, work).await;
-            if let (Some(kept), Some(connection)) = (kept, connection) {
-                kept.keep(connection, &door.pool);
-            }
-            done
+            let connection = door.pool.acquire().await.map_err(NotDone::NoConnection)?;
+            door.work_on(within, connection, work).await.0
         });
         task.await.unwrap_or_else(|gone| Err(NotDone::Lost(gone.to_string())))
     }

@@ -2,11 +2,9 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use sqlx::PgConnection;
 use tollgate_core::handle::change::{Changes, HistoryRow};
 use tollgate_core::handle::control::Message;
 use tollgate_core::model::{Run, RunId, RunSpec};
@@ -14,8 +12,9 @@ use uuid::Uuid;
 
 use super::Postgres;
 use super::backlog::Look;
+use super::driver::tx;
+use crate::both::insert_messages;
 use crate::corrupt::CorruptRow;
-use crate::failure::Failure;
 use crate::handle::{HandleStore, Inbox, Lease, LoadedShard, Member, Posted, UntakenRuns};
 use crate::line::Fence;
 use crate::rows::{
@@ -27,14 +26,14 @@ use crate::{CommitError, StoreError};
 #[async_trait]
 impl HandleStore for Postgres {
     async fn leases(&self) -> Result<Vec<Lease>, StoreError> {
-        let rows = rows!(self.pulse, sqlx::query_as::<_, LeaseRow>(sql!("leases")));
+        let rows = rows!(self.pulse, sqlx::query_as::<_, LeaseRow>(both_sql!("leases")));
         let (leases, found) = sound(None, self.work.judge(rows)?);
         self.corruption.found(("leases", String::new()), found);
         Ok(leases)
     }
 
     async fn lease(&self, shard: u16) -> Result<Option<Lease>, StoreError> {
-        let query = sqlx::query_as::<_, LeaseRow>(sql!("lease")).bind(i32::from(shard));
+        let query = sqlx::query_as::<_, LeaseRow>(both_sql!("lease")).bind(i32::from(shard));
         Ok(all(self.work.judge(rows!(self.work, query))?)?.into_iter().next())
     }
 
@@ -53,7 +52,7 @@ impl HandleStore for Postgres {
             .work
             .run_quick("take_shard", move |connection| {
                 let lock = sqlx::query(sql!("shard_lock")).bind(i32::from(old.shard));
-                let query = sqlx::query(sql!("shard_take"))
+                let query = sqlx::query(both_sql!("shard_take"))
                     .bind(i32::from(old.shard))
                     .bind(old.lease_id)
                     .bind(old.epoch)
@@ -74,7 +73,7 @@ impl HandleStore for Postgres {
         let (shard, lease_id, fresh) = (i32::from(lease.shard), lease.lease_id, Uuid::new_v4());
         self.work
             .run_quick("give_up_shard", move |connection| {
-                let query = sqlx::query(sql!("shard_give_up")).bind(shard).bind(lease_id).bind(fresh);
+                let query = sqlx::query(both_sql!("shard_give_up")).bind(shard).bind(lease_id).bind(fresh);
                 async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
             })
             .await
@@ -99,18 +98,7 @@ impl HandleStore for Postgres {
             self.post_rows(shard, messages).await.map_err(CommitError::Failed)?;
         }
         let fence = Fence { shard: i32::from(lease.shard), lease_id: lease.lease_id };
-        let written = rows.is_plain()
-            && !self.in_steps.load(Ordering::Relaxed)
-            && self.commit_plain(fence, Arc::clone(&rows)).await?;
-        if !written {
-            let in_steps = self.in_steps.load(Ordering::Relaxed);
-            self.run_fenced("commit", fence, move |connection| {
-                let rows = Arc::clone(&rows);
-                async move { super::commit::write(connection, fence.shard, &rows, in_steps).await }.boxed()
-            })
-            .await?;
-        }
-        Ok(())
+        self.judge_commit("commit", self.commit_in_line(fence, rows).await)
     }
 
     async fn emitted_runs(
@@ -123,7 +111,7 @@ impl HandleStore for Postgres {
         // A look at a part says nothing of how long one at all takes.
         let look = (launches_us.start == i64::MIN).then(|| self.backlog.look(Some(shard), until_us));
         let from_us = look.as_ref().map_or(launches_us.start, Look::first_us);
-        let query = sqlx::query_as::<_, RunRow>(sql!("runs_emitted"))
+        let query = sqlx::query_as::<_, RunRow>(both_sql!("runs_emitted"))
             .bind(i32::from(shard))
             .bind(until_us)
             .bind(i64::from(limit))
@@ -138,7 +126,7 @@ impl HandleStore for Postgres {
             let (shard, ids) = (i32::from(shard), untaken.unfit.clone());
             self.work
                 .run_quick("pass_over", move |connection| {
-                    let query = sqlx::query(sql!("runs_pass_over")).bind(shard).bind(ids.clone());
+                    let query = sqlx::query(both_sql!("runs_pass_over")).bind(shard).bind(ids.clone());
                     async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
                 })
                 .await?;
@@ -149,7 +137,7 @@ impl HandleStore for Postgres {
     }
 
     async fn unreadable_runs(&self, shard: u16, after: RunId, limit: u32) -> Result<UntakenRuns, StoreError> {
-        let query = sqlx::query_as::<_, RunRow>(sql!("runs_unreadable"))
+        let query = sqlx::query_as::<_, RunRow>(both_sql!("runs_unreadable"))
             .bind(i32::from(shard))
             .bind(after.0)
             .bind(i64::from(limit));
@@ -197,12 +185,12 @@ impl HandleStore for Postgres {
         self.work
             .run_quick("post_under", move |connection| {
                 let messages = Arc::clone(&messages);
-                let query = sqlx::query(sql!("shard_share")).bind(shard).bind(lease_id);
+                let query = sqlx::query(both_sql!("shard_share")).bind(shard).bind(lease_id);
                 async move {
                     if query.fetch_optional(&mut *connection).await?.is_none() {
                         return Ok(Posted::ElsewhereNow);
                     }
-                    let new = insert_messages(connection, shard, &messages).await?;
+                    let new = insert_messages(&mut tx(connection), shard, &messages).await?;
                     Ok(if new == 0 { Posted::ThereAlready } else { Posted::New })
                 }
                 .boxed()
@@ -217,13 +205,14 @@ impl HandleStore for Postgres {
         indexes: &[u32],
         limit: u32,
     ) -> Result<Vec<HistoryRow>, StoreError> {
-        let statement = if indexes.is_empty() { sql!("history_dead") } else { sql!("history_dead_some") };
+        let statement =
+            if indexes.is_empty() { both_sql!("history_dead") } else { both_sql!("history_dead_some") };
         let query = sqlx::query_as::<_, HistoryRecord>(statement)
             .bind(i32::from(shard))
             .bind(run.0)
             .bind(i64::from(limit));
         let indexes: Vec<i32> = indexes.iter().filter_map(|index| i32::try_from(*index).ok()).collect();
-        let query = if statement == sql!("history_dead") { query } else { query.bind(indexes) };
+        let query = if statement == both_sql!("history_dead") { query } else { query.bind(indexes) };
         all(self.work.judge(rows!(self.work, query))?)
     }
 
@@ -231,7 +220,7 @@ impl HandleStore for Postgres {
         let member = member.clone();
         self.pulse
             .run_quick("heartbeat", move |connection| {
-                let query = sqlx::query(sql!("members_put"))
+                let query = sqlx::query(both_sql!("members_put"))
                     .bind(member.process.clone())
                     .bind(member.roles.clone())
                     .bind(member.address.clone())
@@ -242,7 +231,7 @@ impl HandleStore for Postgres {
     }
 
     async fn members(&self) -> Result<Vec<Member>, StoreError> {
-        let rows = rows!(self.pulse, sqlx::query_as::<_, MemberRow>(sql!("members_list")));
+        let rows = rows!(self.pulse, sqlx::query_as::<_, MemberRow>(both_sql!("members_list")));
         Ok(self.work.judge(rows)?.into_iter().map(Member::from).collect())
     }
 
@@ -250,7 +239,7 @@ impl HandleStore for Postgres {
         let process = process.to_owned();
         self.pulse
             .run_quick("forget_member", move |connection| {
-                let query = sqlx::query(sql!("members_delete")).bind(process.clone());
+                let query = sqlx::query(both_sql!("members_delete")).bind(process.clone());
                 async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
             })
             .await
@@ -275,19 +264,9 @@ impl Postgres {
         self.work
             .run_quick("post", move |connection| {
                 let messages = Arc::clone(&messages);
-                async move { insert_messages(connection, i32::from(shard), &messages).await.map(drop) }
+                async move { insert_messages(&mut tx(connection), i32::from(shard), &messages).await.map(drop) }
                     .boxed()
             })
             .await
     }
-}
-
-/// Adds messages to a shard's inbox. Answers how many were new.
-pub(super) async fn insert_messages(
-    connection: &mut PgConnection,
-    shard: i32,
-    messages: &[MessageRow],
-) -> Result<u64, Failure> {
-    let query = columns!(sqlx::query(sql!("inbox_insert")).bind(shard), messages; message_id body);
-    Ok(query.execute(connection).await?.rows_affected())
 }

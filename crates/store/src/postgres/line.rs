@@ -1,43 +1,49 @@
-//! Commits of shards' owners, many in one statement.
+//! Commits of shards' owners, many in one transaction.
 //!
 //! In: those whose turn it is. Out: what became of each. Where one of them cannot be written, none is, and each is tried alone:
-//! nobody pays for another's fence. Not here: who goes together (`crate::line`), what is written (`commit`).
+//! nobody pays for another's fence. What one statement carries needs no other to begin and to commit, but behind a pooler, for
+//! which a statement must be prepared in the transaction that carries it out. Not here: who goes together (`crate::line`), what
+//! is written (`commit`).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::FutureExt as _;
+use sqlx::PgConnection;
 use sqlx::pool::PoolConnection;
 
 use super::Postgres;
-use super::commit::{are_many, plain};
-use super::door::{Door, NotDone};
-use super::open::{ends_the_connection, is_a_standby};
+use super::commit::{write, write_at_once};
+use super::door::Door;
+use super::open::{BEGIN_DISTRIBUTED, ends_the_connection};
 use super::recent::Recent;
-use super::transact::QUICK_SILENT_AFTER;
+use super::transact::{QUICK_SILENT_AFTER, is_of_no_use, on};
 use crate::failure::{Ended, Failure};
-use crate::line::{Fence, Lane, Waiting, tell_all};
+use crate::line::{Commit, Fence, Lane, Waiting, tell_all};
 use crate::rows::ChangeRows;
 
 /// SQLSTATE `feature_not_supported`.
 const NOT_SUPPORTED: &str = "0A000";
-/// What `commit_one_by_one` and `commit_at_once` answer where a fence lets nothing through.
-const FENCED: &str = "TG001";
+/// SQLSTATE `unique_violation`.
+const UNIQUE_VIOLATION: &str = "23505";
 
 /// Where the connections come from, and what the server takes.
 struct Writer {
     door: Door,
     recent: Arc<Recent>,
-    one_by_one: Arc<AtomicBool>,
+    is_distributed: Arc<AtomicBool>,
 }
+
+type Connection = PoolConnection<sqlx::Postgres>;
 
 impl Postgres {
     /// Commits the changes of one shard behind its fence, perhaps together with those of others.
     pub(super) async fn commit_in_line(&self, fence: Fence, rows: Arc<ChangeRows>) -> Result<(), Ended> {
-        let (waiting, answer) = Waiting::new(fence, rows);
+        let (waiting, answer) = Waiting::new(Commit { fence, rows });
         if let Some(lane) = self.line.join(waiting) {
-            let (recent, one_by_one) = (Arc::clone(&self.recent), Arc::clone(&self.one_by_one));
-            let writer = Writer { door: self.commits.clone(), recent, one_by_one };
+            let (recent, is_distributed) = (Arc::clone(&self.recent), Arc::clone(&self.is_distributed));
+            let writer = Writer { door: self.commits.clone(), recent, is_distributed };
             // A task of its own: whoever waits here may be dropped, and others wait as well.
             tokio::spawn(writer.see_to(lane));
         }
@@ -55,102 +61,121 @@ impl Writer {
         }
     }
 
-    async fn connection(&self) -> Result<PoolConnection<sqlx::Postgres>, sqlx::Error> {
+    async fn connection(&self) -> Result<Connection, sqlx::Error> {
         match self.recent.take() {
             Some(connection) => Ok(connection),
             None => self.door.pool.acquire().await,
         }
     }
 
-    async fn carry_out(&self, connection: PoolConnection<sqlx::Postgres>, commits: Vec<Waiting>) {
-        let (ended, mut connection) = self.write(connection, &commits).await;
-        if !matches!(ended, Err(Ended::RolledBack(_))) || commits.len() == 1 {
-            tell_all(commits, ended);
-        } else {
-            for waiting in commits {
-                let Some(usable) = connection.take() else {
-                    waiting.tell(Err(Ended::Lost("the connection failed before its turn came".to_owned())));
-                    continue;
-                };
-                let ended;
-                (ended, connection) = self.write(usable, std::slice::from_ref(&waiting)).await;
-                waiting.tell(ended);
+    fn is_distributed(&self) -> bool {
+        self.is_distributed.load(Ordering::Relaxed)
+    }
+
+    async fn carry_out(&self, connection: Connection, waiting: Vec<Waiting>) {
+        let (mut connection, mut alone) = (Some(connection), waiting);
+        // A transaction of several shards costs a distributed server more than several transactions.
+        if alone.len() > 1 && !self.is_distributed() {
+            let ended = self.write(&mut connection, &alone).await;
+            if !matches!(ended, Err(Ended::RolledBack(_))) {
+                tell_all(std::mem::take(&mut alone), ended);
             }
+        }
+        for waiting in alone {
+            let ended = self.write(&mut connection, std::slice::from_ref(&waiting)).await;
+            waiting.tell(ended);
         }
         if let Some(connection) = connection {
             self.recent.keep(connection, &self.door.pool);
         }
     }
 
-    /// All of them, or none. The connection comes back where it can be used again.
-    async fn write(
-        &self,
-        connection: PoolConnection<sqlx::Postgres>,
-        commits: &[Waiting],
-    ) -> (Result<(), Ended>, Option<PoolConnection<sqlx::Postgres>>) {
-        let are_many = are_many(commits) && !self.one_by_one.load(Ordering::Relaxed);
-        let (ended, connection) = write(&self.door, connection, commits, are_many).await;
-        match connection {
-            Some(connection) if are_many && is_not_supported(&ended) => {
-                if !self.one_by_one.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(
-                        "commits look rows up one by one: the server does not do it for many at once"
-                    );
-                }
-                write(&self.door, connection, commits, false).await
-            }
-            connection => (ended, connection),
+    /// All of them, or none. The connection is left there if it can be used again.
+    async fn write(&self, connection: &mut Option<Connection>, waiting: &[Waiting]) -> Result<(), Ended> {
+        let commits: Arc<[Commit]> = waiting.iter().map(|waiting| waiting.commit.clone()).collect();
+        let is_distributed = self.is_distributed();
+        let ended = self.transact(connection, &commits, is_distributed).await;
+        let code = refusal(&ended).filter(|_| !is_distributed);
+        if code.as_deref() == Some(NOT_SUPPORTED) && !self.is_distributed.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                ?ended,
+                "a commit takes a statement for each kind of row: the server does not do it in one"
+            );
         }
+        // A row that is there already is left, or written anew, by the statements for one kind of row.
+        let takes_others = [NOT_SUPPORTED, UNIQUE_VIOLATION].map(Some).contains(&code.as_deref());
+        if takes_others && commits.len() == 1 {
+            return self.transact(connection, &commits, true).await;
+        }
+        ended
+    }
+
+    async fn transact(
+        &self,
+        connection: &mut Option<Connection>,
+        commits: &Arc<[Commit]>,
+        is_distributed: bool,
+    ) -> Result<(), Ended> {
+        let Some(usable) = connection.take() else {
+            return Err(Ended::Lost("the connection failed before its turn came".to_owned()));
+        };
+        tollgate_fault_points::pass("store.fence.before");
+        let is_one = !is_distributed && !commits.iter().any(|commit| commit.rows.has_rest());
+        let begin = match (self.door.pooled, is_distributed) {
+            (false, true) => Some(BEGIN_DISTRIBUTED),
+            (false, false) if is_one => None,
+            _ => Some(self.door.begin()),
+        };
+        let commits = Arc::clone(commits);
+        let worked = self.door.work_on(QUICK_SILENT_AFTER, usable, move |connection, given_up| {
+            async move {
+                let done = match begin {
+                    None => one_statement(connection, &commits).await,
+                    Some(begin) => {
+                        on(
+                            connection,
+                            begin,
+                            move |connection| {
+                                let commits = Arc::clone(&commits);
+                                async move { write(connection, &commits, is_distributed).await }.boxed()
+                            },
+                            &given_up,
+                        )
+                        .await
+                    }
+                };
+                let is_of_no_use = done.as_ref().is_err_and(is_of_no_use);
+                (done, is_of_no_use)
+            }
+            .boxed()
+        });
+        let (done, usable) = worked.await;
+        *connection = usable;
+        done.unwrap_or_else(|not_done| Err(not_done.into()))
     }
 }
 
-/// Whether the server refused the statement as such. It has rolled back then.
-pub(super) fn is_not_supported(ended: &Result<(), Ended>) -> bool {
-    let Err(Ended::RolledBack(Failure::Sql(sqlx::Error::Database(error)))) = ended else { return false };
-    error.code().as_deref() == Some(NOT_SUPPORTED)
-}
-
-async fn write(
-    door: &Door,
-    connection: PoolConnection<sqlx::Postgres>,
-    commits: &[Waiting],
-    are_many: bool,
-) -> (Result<(), Ended>, Option<PoolConnection<sqlx::Postgres>>) {
-    tollgate_fault_points::pass("store.fence.before");
+/// Commits by the one statement, which is a transaction of its own.
+async fn one_statement(connection: &mut PgConnection, commits: &[Commit]) -> Result<(), Ended> {
     tollgate_fault_points::pass("store.commit.before");
-    let (text, arguments) = match plain(commits, are_many) {
-        Ok(plain) => plain,
-        Err(error) => return (Err(Ended::RolledBack(error.into())), Some(connection)),
-    };
-    let written = door.work_on(QUICK_SILENT_AFTER, connection, move |connection, _given_up| {
-        async move {
-            let done = sqlx::query_with(text, arguments).execute(connection).await.map(drop);
-            let goes_on = match &done {
-                Ok(()) => true,
-                // The server said no: it has rolled back.
-                Err(sqlx::Error::Database(error)) => {
-                    !ends_the_connection(error.as_ref()) && !is_a_standby(error.as_ref())
-                }
-                Err(_) => false,
-            };
-            (done, !goes_on)
-        }
-        .boxed()
-    });
-    let (done, connection) = written.await;
-    let ended = match done {
-        Ok(Ok(())) => {
+    match write_at_once(connection, commits).await {
+        Ok(()) => {
             tollgate_fault_points::pass("store.commit.after");
             Ok(())
         }
-        Ok(Err(sqlx::Error::Database(error))) if !ends_the_connection(error.as_ref()) => {
-            let is_fenced = error.code().as_deref() == Some(FENCED);
-            let failure = if is_fenced { Failure::Fenced } else { sqlx::Error::Database(error).into() };
-            Err(Ended::RolledBack(failure))
-        }
-        Ok(Err(error)) | Err(NotDone::NoConnection(error)) => Err(Ended::AtCommit(error)),
-        Err(NotDone::Silent) => Err(Ended::Silent),
-        Err(NotDone::Lost(why)) => Err(Ended::Lost(why)),
-    };
-    (ended, connection)
+        // Where the server did not say no, nobody knows.
+        Err(Failure::Sql(error)) if !has_refused(&error) => Err(Ended::AtCommit(error)),
+        Err(failure) => Err(Ended::RolledBack(failure)),
+    }
+}
+
+/// SQLSTATE of what the server refused. It has rolled back then.
+fn refusal(ended: &Result<(), Ended>) -> Option<String> {
+    let Err(Ended::RolledBack(Failure::Sql(sqlx::Error::Database(error)))) = ended else { return None };
+    error.code().map(Cow::into_owned)
+}
+
+/// Whether the server said no: it has rolled back.
+fn has_refused(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(|error| !ends_the_connection(error))
 }

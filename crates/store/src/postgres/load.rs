@@ -7,7 +7,7 @@ use crate::corrupt::CorruptRow;
 use crate::failure::Failure;
 use crate::handle::LoadedShard;
 use crate::rows::{
-    Assembly, BatchRecord, HistoryRecord, RunRow, ScheduleBodyRow, ShardPolicyRow, SpecRecord, TokenRecord,
+    Assembly, BatchRecord, HistoryRecord, RunRow, ScheduleBody, ShardPolicyRow, SpecRecord, TokenRecord,
 };
 
 /// How many specs, or runs by their ids, one statement reads.
@@ -36,25 +36,25 @@ pub(super) async fn load(
     shard: i32,
 ) -> Result<(LoadedShard, Vec<CorruptRow>), Failure> {
     let mut assembly = Assembly::new(shard);
-    let policies = sqlx::query_as::<_, ShardPolicyRow>(sql!("shard_policies_load")).bind(shard);
+    let policies = sqlx::query_as::<_, ShardPolicyRow>(both_sql!("shard_policies_load")).bind(shard);
     assembly.policies(policies.fetch_all(&mut *connection).await?);
-    let schedules = sqlx::query_as::<_, ScheduleBodyRow>(sql!("shard_schedules_load")).bind(shard);
+    let schedules = sqlx::query_as::<_, ScheduleBody>(both_sql!("shard_schedules_load")).bind(shard);
     assembly.schedules(schedules.fetch_all(&mut *connection).await?);
-    let runs = sqlx::query_as::<_, RunRow>(sql!("runs_load")).persistent(false).bind(shard);
+    let runs = sqlx::query_as::<_, RunRow>(both_sql!("runs_load")).persistent(false).bind(shard);
     assembly.runs(runs.fetch_all(&mut *connection).await?);
-    let unknown = sqlx::query_as::<_, RunRow>(sql!("runs_unknown")).persistent(false).bind(shard);
+    let unknown = sqlx::query_as::<_, RunRow>(both_sql!("runs_unknown")).persistent(false).bind(shard);
     assembly.unknown_states(unknown.fetch_all(&mut *connection).await?);
-    let tokens = sqlx::query_as::<_, TokenRecord>(sql!("tokens_load")).bind(shard);
+    let tokens = sqlx::query_as::<_, TokenRecord>(both_sql!("tokens_load")).bind(shard);
     assembly.tokens(tokens.fetch_all(&mut *connection).await?);
-    let batches = sqlx::query_as::<_, BatchRecord>(sql!("batches_load")).bind(shard);
+    let batches = sqlx::query_as::<_, BatchRecord>(both_sql!("batches_load")).bind(shard);
     assembly.batches(batches.fetch_all(&mut *connection).await?);
     for (number, (run, first, limit)) in assembly.doubtful().into_iter().enumerate() {
         let ended =
-            sqlx::query_as::<_, HistoryRecord>(sql!("history_list")).bind(shard).bind(run).bind(first);
+            sqlx::query_as::<_, HistoryRecord>(both_sql!("history_list")).bind(shard).bind(run).bind(first);
         let ended = ended.bind(None::<&str>).bind(limit);
         assembly.ended(number, &ended.fetch_all(&mut *connection).await?);
     }
-    let paused = sqlx::query_scalar::<_, Option<String>>(sql!("shard_pause_read")).bind(shard);
+    let paused = sqlx::query_scalar::<_, Option<String>>(both_sql!("shard_pause_read")).bind(shard);
     assembly.pause(paused.fetch_optional(&mut *connection).await?.flatten());
     for keys in assembly.spec_keys().chunks(KEYS_AT_ONCE) {
         assembly.specs(specs_query(shard, keys).fetch_all(&mut *connection).await?);

@@ -1,16 +1,34 @@
 //! PostgreSQL, for installations of several processes.
 //!
-//! In: the calls of the four traits. Out: one transaction each, through `run_tx`, `run_fenced` or (for reads of one
+//! In: the calls of the four traits. Out: one transaction each, through `run_tx`, the line of commits or (for reads of one
 //! moment) `run_read`, or a single read, each by the door of its kind (`door`): people, who may ask for much, wait for people alone. Invariants: a dropped future never leaves a transaction half way; the
 //! fence is the first statement of an owner's transaction; statements on hot tables obey the rules that let them be
 //! distributed by shard (`tests/citus_rules.rs`); a statement that is planned once finds its rows by key whatever its
 //! table held then, and one that cannot promise that is rare and planned at every call. Not here: what rows mean (`rows`), statements (`queries/`).
 
-/// The text of a statement in `queries/`.
+/// The final text of a statement in `queries/`.
 macro_rules! sql {
     ($name:literal) => {
-        include_str!(concat!("queries/", $name, ".sql"))
+        composed!(include_str!(concat!("queries/", $name, ".sql")))
     };
+}
+
+/// The final text of a statement in `src/queries/`, which is the same for both databases.
+macro_rules! both_sql {
+    ($name:literal) => {
+        composed!(both_text!($name))
+    };
+}
+
+/// A statement's final text, composed at its first use.
+macro_rules! composed {
+    ($text:expr) => {{
+        use std::{borrow::Cow, sync::LazyLock};
+        static COMPOSED: LazyLock<Cow<'static, str>> =
+            LazyLock::new(|| $crate::columns::compose($text, $crate::columns::Dialect::Postgres));
+        let text: &'static str = &COMPOSED;
+        text
+    }};
 }
 
 /// The rows of a single statement, outside of any transaction.
@@ -31,18 +49,13 @@ macro_rules! columns {
 mod backlog;
 mod commit;
 mod door;
-mod emit;
+mod driver;
 mod handle;
-mod history;
-mod keys;
 mod line;
 mod load;
 mod open;
 mod partitions;
-mod plan;
-mod quota;
 mod recent;
-mod seal;
 mod transact;
 
 use std::sync::Arc;
@@ -75,11 +88,9 @@ pub struct Postgres {
     /// For owners' commits.
     recent: Arc<Recent>,
     backlog: Arc<Backlog>,
-    /// Commits take several statements: through a pooler, and where the server does not take the one.
-    in_steps: Arc<AtomicBool>,
-    /// Those that take one look up one row at a time: the server does not take a statement for many.
-    one_by_one: Arc<AtomicBool>,
-    /// Owners' commits that take one.
+    /// The server refuses statements that name several shards, as Citus does: each shard has its own.
+    is_distributed: Arc<AtomicBool>,
+    /// Owners' commits that wait.
     line: Arc<Line>,
     installation: Installation,
     corruption: Arc<Corruption>,
@@ -101,10 +112,9 @@ impl Postgres {
                 return Err(error);
             }
         };
-        let (one_by_one, corruption) = (Arc::default(), Arc::default());
+        let (is_distributed, corruption) = (Arc::default(), Arc::default());
         let recent = Arc::new(Recent::new(has_own_commits));
         let backlog = Arc::default();
-        let in_steps = Arc::new(AtomicBool::new(work.pooled));
         let line = Arc::new(Line::new(LANES_MAX));
         let store = Self {
             pulse,
@@ -113,8 +123,7 @@ impl Postgres {
             people,
             recent,
             backlog,
-            in_steps,
-            one_by_one,
+            is_distributed,
             line,
             installation,
             corruption,

@@ -64,6 +64,12 @@ pub(super) const READ_POOLED: &str =
 /// What a single statement of people may take: the server ends it before it is given up here.
 const PEOPLE: [(&str, &str); 1] = [("statement_timeout", "10s")];
 
+/// How a transaction begins on a server that cannot plan for any values at once what goes to its nodes.
+pub(super) const BEGIN_DISTRIBUTED: &str = "BEGIN; SET LOCAL plan_cache_mode = auto";
+
+/// What connections for commits ask for: one plan for any values, as they carry few statements again and again.
+const COMMITS: [(&str, &str); 1] = [("plan_cache_mode", "force_generic_plan")];
+
 /// In a URL: what stands between the service and the server.
 const POOLER: &str = "pooler";
 
@@ -121,8 +127,9 @@ pub(super) async fn connect(url: &str, connections_max: u32) -> Result<Connected
         Door { pool, place: Arc::clone(&place), pooled, for_people, backends: Arc::clone(&backends) }
     };
     let work = door(places.work, &options, false);
-    let own = |places: u32| if places > 0 { door(places, &options, false) } else { work.clone() };
-    let (pulse, commits) = (own(places.pulse), own(places.commits));
+    let own = |places: u32, options| if places > 0 { door(places, options, false) } else { work.clone() };
+    let for_commits = if pooled { options.clone() } else { options.clone().options(COMMITS) };
+    let (pulse, commits) = (own(places.pulse, &options), own(places.commits, &for_commits));
     let people = door(places.people, people.as_ref().unwrap_or(&options), true);
     let mut pools = vec![work.pool.clone(), people.pool.clone()];
     if places.pulse > 0 {
@@ -216,7 +223,7 @@ pub(super) async fn prepare(pool: &PgPool, place: &str, pooled: bool) -> Result<
 
 /// Versions that do not know batches would go on counting tokens without them: they must have ended.
 async fn nobody_is_at_work(pool: &PgPool) -> Result<Result<(), StoreError>, sqlx::Error> {
-    let members = async || sqlx::query_as::<_, MemberRow>(sql!("members_list")).fetch_all(pool).await;
+    let members = async || sqlx::query_as::<_, MemberRow>(both_sql!("members_list")).fetch_all(pool).await;
     let before: Vec<Member> = members().await?.into_iter().map(Member::from).collect();
     if before.is_empty() {
         return Ok(Ok(()));
@@ -252,10 +259,11 @@ async fn schema(pool: &PgPool, pooled: bool) -> Result<(Option<i64>, Option<i64>
     if !sqlx::query_scalar::<_, bool>(sql!("schema_exists")).fetch_one(&mut *transaction).await? {
         return Ok((None, None));
     }
-    let found: Option<i64> = sqlx::query_scalar(sql!("schema_version")).fetch_one(&mut *transaction).await?;
+    let found: Option<i64> =
+        sqlx::query_scalar(both_sql!("schema_version")).fetch_one(&mut *transaction).await?;
     let oldest = match found {
         Some(found) if found > known => {
-            Some(sqlx::query_scalar(sql!("schema_oldest")).fetch_one(&mut *transaction).await?)
+            Some(sqlx::query_scalar(both_sql!("schema_oldest")).fetch_one(&mut *transaction).await?)
         }
         _ => None,
     };
@@ -272,14 +280,14 @@ pub(super) fn begin(pooled: bool) -> &'static str {
 async fn identify(pool: &PgPool, pooled: bool) -> Result<Option<Installation>, sqlx::Error> {
     let fresh = Installation::fresh();
     let mut transaction = pool.begin_with(begin(pooled)).await?;
-    sqlx::query(sql!("installation_insert"))
+    sqlx::query(both_sql!("installation_insert"))
         .bind(fresh.id)
         .bind(fresh.secret)
         .bind(i32::from(fresh.shards))
         .execute(&mut *transaction)
         .await?;
     let (id, secret, shards): (Uuid, Vec<u8>, i32) =
-        sqlx::query_as(sql!("installation_read")).fetch_one(&mut *transaction).await?;
+        sqlx::query_as(both_sql!("installation_read")).fetch_one(&mut *transaction).await?;
     let shard_ids: Vec<i32> = (0..shards).collect();
     let insert = sqlx::query(sql!("shards_insert")).bind(Uuid::nil()).bind(shard_ids);
     insert.execute(&mut *transaction).await?;

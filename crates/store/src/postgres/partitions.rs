@@ -10,6 +10,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use sqlx::AssertSqlSafe;
 use tollgate_core::model::DAY_US;
+use tollgate_core::plan::civil_from_days;
 
 use super::Postgres;
 use crate::StoreError;
@@ -151,21 +152,6 @@ fn is_busy(error: &sqlx::Error) -> bool {
 fn partition_name(day: i64) -> String {
     let (year, month, day) = civil_from_days(day);
     format!("{PREFIX}{year:04}{month:02}{day:02}")
-}
-
-/// Year, month and day of a day since the epoch.
-/// Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
-fn civil_from_days(day: i64) -> (i64, i64, i64) {
-    let shifted = day + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day_of_month = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day_of_month)
 }
 
 #[cfg(test)]

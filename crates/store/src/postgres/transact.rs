@@ -1,9 +1,7 @@
-//! Transactions: `run_tx` for all, `run_fenced` for a shard's owner, `run_read` for reads of one moment.
+//! Transactions: `run_tx` for all, `run_read` for reads of one moment. Commits of owners stand in `line`.
 //!
 //! Each has a door's connection, in a task of its own (`door`). One whose caller has given up does not commit.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -12,14 +10,10 @@ use sqlx::{Connection as _, PgConnection};
 
 use super::Postgres;
 use super::door::{Door, GivenUp, NotDone};
-use super::line::is_not_supported;
 use super::open::{
     BEGIN_PEOPLE, BEGIN_POOLED, BEGIN_POOLED_PEOPLE, READ_POOLED, ends_the_connection, is_a_standby,
 };
-use super::recent::Recent;
 use crate::failure::{Ended, Failure};
-use crate::line::Fence;
-use crate::rows::ChangeRows;
 use crate::{CommitError, StoreError};
 
 /// How often a transaction is tried that lost against another.
@@ -69,7 +63,7 @@ impl Door {
     {
         let mut tries = 1;
         loop {
-            match self.transact(within, self.begin(), (None, None), work.clone()).await {
+            match self.transact(within, self.begin(), work.clone()).await {
                 Ok(value) => return Ok(value),
                 Err(ended) if tries < TRIES_MAX && lost_a_race(&ended) => {
                     tracing::debug!(name, tries, "the transaction lost against another and is tried again");
@@ -87,36 +81,24 @@ impl Door {
         F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
     {
         let begin = if self.pooled { READ_POOLED } else { "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" };
-        let done = self.transact(SILENT_AFTER, begin, (None, None), work).await;
+        let done = self.transact(SILENT_AFTER, begin, work).await;
         done.map_err(|ended| self.ended(name, ended))
     }
 
-    async fn transact<T, F>(
-        &self,
-        within: Duration,
-        begin: &'static str,
-        (fence, kept): (Option<Fence>, Option<Arc<Recent>>),
-        work: F,
-    ) -> Result<T, Ended>
+    async fn transact<T, F>(&self, within: Duration, begin: &'static str, work: F) -> Result<T, Ended>
     where
         T: Send + 'static,
         F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
     {
-        let worked = self.lend(within, kept, move |connection, given_up| {
+        let worked = self.lend(within, move |connection, given_up| {
             async move {
-                let done = on(connection, begin, fence, work, &given_up).await;
+                let done = on(connection, begin, work, &given_up).await;
                 let is_of_no_use = done.as_ref().is_err_and(is_of_no_use);
                 (done, is_of_no_use)
             }
             .boxed()
         });
-        worked.await.unwrap_or_else(|not_done| {
-            Err(match not_done {
-                NotDone::NoConnection(error) => Ended::RolledBack(error.into()),
-                NotDone::Silent => Ended::Silent,
-                NotDone::Lost(why) => Ended::Lost(why),
-            })
-        })
+        worked.await.unwrap_or_else(|not_done| Err(not_done.into()))
     }
 
     /// What an end is to the caller.
@@ -130,7 +112,7 @@ impl Door {
         }
     }
 
-    fn begin(&self) -> &'static str {
+    pub(super) fn begin(&self) -> &'static str {
         match (self.pooled, self.for_people) {
             (true, _) => BEGIN_POOLED,
             (false, true) => BEGIN_PEOPLE,
@@ -149,7 +131,7 @@ impl Door {
             (true, false) => Some(BEGIN_POOLED),
             (false, _) => None,
         };
-        let worked = self.lend(QUICK_SILENT_AFTER, None, move |connection, _given_up| {
+        let worked = self.lend(QUICK_SILENT_AFTER, move |connection, _given_up| {
             async move {
                 let done = single(connection, begin, work).await;
                 let is_of_no_use = done.as_ref().is_err_and(ends_its_connection);
@@ -177,50 +159,12 @@ impl Door {
 }
 
 impl Postgres {
-    /// Carries out an owner's transaction behind the fence.
-    pub(super) async fn run_fenced<F>(
+    /// What the end of a commit is to its owner.
+    pub(super) fn judge_commit(
         &self,
         name: &'static str,
-        fence: Fence,
-        work: F,
-    ) -> Result<(), CommitError>
-    where
-        F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<(), Failure>> + Send + Sync + 'static,
-    {
-        let door = &self.commits;
-        let done = door
-            .transact(QUICK_SILENT_AFTER, door.begin(), (Some(fence), Some(Arc::clone(&self.recent))), work)
-            .await;
-        self.judge_commit(name, done)
-    }
-
-    /// Writes a commit by one statement with the fence in it. Not through a pooler, for which a statement must be prepared in
-    /// the transaction that carries it out.
-    ///
-    /// The answer is false, and nothing was written, where a row was there that is inserted, and where the server does not
-    /// do this at all: on Citus, it may not plan the function's statements.
-    pub(super) async fn commit_plain(
-        &self,
-        fence: Fence,
-        rows: Arc<ChangeRows>,
-    ) -> Result<bool, CommitError> {
-        let done = self.commit_in_line(fence, rows).await;
-        if is_not_supported(&done) {
-            // Those that were written together learn it one by one.
-            if !self.in_steps.swap(true, Ordering::Relaxed) {
-                tracing::warn!(?done, "commits take several statements: the server does not do it in one");
-            }
-            return Ok(false);
-        }
-        if let Err(Ended::RolledBack(Failure::Sql(sqlx::Error::Database(error)))) = &done
-            && error.is_unique_violation()
-        {
-            return Ok(false);
-        }
-        self.judge_commit("commit", done).map(|()| true)
-    }
-
-    fn judge_commit(&self, name: &'static str, done: Result<(), Ended>) -> Result<(), CommitError> {
+        done: Result<(), Ended>,
+    ) -> Result<(), CommitError> {
         let Err(ended) = done else { return Ok(()) };
         match ended {
             Ended::RolledBack(Failure::Fenced) => Err(CommitError::Fenced),
@@ -252,10 +196,10 @@ where
     Ok(done)
 }
 
-async fn on<T, F>(
+/// A transaction on this connection.
+pub(super) async fn on<T, F>(
     connection: &mut PgConnection,
     begin: &'static str,
-    fence: Option<Fence>,
     work: F,
     given_up: &GivenUp,
 ) -> Result<T, Ended>
@@ -264,10 +208,7 @@ where
 {
     let begun = connection.begin_with(begin).await;
     let mut transaction = begun.map_err(|error| Ended::RolledBack(error.into()))?;
-    let done = match behind(&mut transaction, fence).await {
-        Ok(()) => work(&mut transaction).await.map_err(Ended::RolledBack),
-        Err(ended) => Err(ended),
-    };
+    let done = work(&mut transaction).await.map_err(Ended::RolledBack);
     let done = if given_up.holds() { Err(Ended::Silent) } else { done };
     match done {
         Ok(value) => {
@@ -285,24 +226,8 @@ where
     }
 }
 
-/// The fence, written once: the first statement of an owner's transaction. It locks the shard's row until the end of the
-/// transaction, and asks for nothing but the lease's id (`crate::line::Fence` says why that is enough).
-async fn behind(connection: &mut PgConnection, fence: Option<Fence>) -> Result<(), Ended> {
-    let Some(Fence { shard, lease_id }) = fence else { return Ok(()) };
-    tollgate_fault_points::pass("store.fence.before");
-    let query = sqlx::query(sql!("fence")).bind(shard).bind(lease_id);
-    match query.execute(connection).await {
-        Ok(done) if done.rows_affected() == 1 => {
-            tollgate_fault_points::pass("store.fence.after");
-            Ok(())
-        }
-        Ok(_) => Err(Ended::RolledBack(Failure::Fenced)),
-        Err(error) => Err(Ended::RolledBack(error.into())),
-    }
-}
-
 /// Whether the connection has ended with this, or leads to a server that only reads.
-fn is_of_no_use(ended: &Ended) -> bool {
+pub(super) fn is_of_no_use(ended: &Ended) -> bool {
     let (Ended::RolledBack(Failure::Sql(error)) | Ended::AtCommit(error)) = ended else { return false };
     ends_its_connection(error)
 }

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-use sqlx::FromRow;
 use tollgate_core::handle::batch::{BATCH_MAX, TokenBatch};
 use tollgate_core::handle::change::TokenRow;
 use tollgate_core::model::RunId;
@@ -12,19 +10,25 @@ use uuid::Uuid;
 use super::handle::TokenRecord;
 use super::{corrupt, count, int};
 use crate::StoreError;
+use crate::columns::row;
 
-/// A row of `token_batches`.
-#[derive(Clone, Debug, FromRow, Serialize)]
-pub(crate) struct BatchRecord {
-    pub(crate) run_id: Uuid,
-    pub(crate) first_idx: i32,
-    pub(crate) events: i32,
-    pub(crate) acquired_us: i64,
-    #[serde(serialize_with = "hexadecimal")]
-    pub(crate) gone: Vec<u8>,
-    #[serde(serialize_with = "hexadecimal")]
-    pub(crate) held: Vec<u8>,
-    pub(crate) delivered_us: Option<i64>,
+row! {
+    /// A row of `token_batches`.
+    BatchRecord of "token_batches" {
+        key {
+            run_id: Uuid,
+            first_idx: i32,
+        }
+        fixed {
+            events: i32,
+            acquired_us: i64,
+        }
+        changing {
+            #[serde(serialize_with = "hexadecimal")] gone: Vec<u8>,
+            #[serde(serialize_with = "hexadecimal")] held: Vec<u8>,
+            delivered_us: Option<i64>,
+        }
+    }
 }
 
 impl From<&TokenBatch> for BatchRecord {
@@ -54,7 +58,8 @@ impl TryFrom<BatchRecord> for TokenBatch {
     }
 }
 
-fn hexadecimal<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+/// Bytes as JSON has them for SQLite.
+pub(super) fn hexadecimal<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| DIGITS[usize::from(digit)]);
     serializer.collect_str(&String::from_iter(digits.map(char::from)))

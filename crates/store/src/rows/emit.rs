@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use serde::Serialize;
 use sqlx::FromRow;
 use tollgate_core::emit::{Task, Window, launch_times};
 use tollgate_core::model::Schedule;
@@ -14,6 +13,7 @@ use uuid::Uuid;
 use super::plan::read_schedule;
 use super::{corrupt, count, json, parse, shard_of};
 use crate::StoreError;
+use crate::columns::row;
 use crate::corrupt::{CorruptRow, Corruption};
 use crate::emit::{Checkpoint, ClaimedTask, Frontier, ScanPage, ScannedChild, WindowRow};
 
@@ -61,13 +61,32 @@ impl TryFrom<WindowRecord> for WindowRow {
     }
 }
 
-/// A row of `scan_tasks` to be written, or its key.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct TaskRow {
-    pub(crate) start_us: i64,
-    pub(crate) zone: String,
-    pub(crate) launch_expression: String,
-    pub(crate) slots: String,
+row! {
+    /// A row of `scan_tasks` to be written.
+    TaskRow of "scan_tasks" {
+        key {
+            start_us: i64,
+            zone: String,
+            launch_expression: String,
+        }
+        fixed {
+            slots: String,
+        }
+        changing {}
+    }
+}
+
+row! {
+    /// The key of a scan task.
+    TaskKey of "keys of scan_tasks" {
+        key {
+            start_us: i64,
+            zone: String,
+            launch_expression: String,
+        }
+        fixed {}
+        changing {}
+    }
 }
 
 impl TaskRow {
@@ -87,9 +106,14 @@ pub(crate) fn window_tasks(window: Window, tasks: &[Task]) -> Result<Vec<TaskRow
     tasks.iter().map(|task| TaskRow::new(window, task)).collect()
 }
 
-/// The rows of claimed tasks.
-pub(crate) fn task_rows(tasks: &[ClaimedTask]) -> Result<Vec<TaskRow>, StoreError> {
-    tasks.iter().map(|claimed| TaskRow::new(claimed.window, &claimed.task)).collect()
+/// The keys of claimed tasks.
+pub(crate) fn task_keys(tasks: &[ClaimedTask]) -> Vec<TaskKey> {
+    let key = |claimed: &ClaimedTask| TaskKey {
+        start_us: claimed.window.start_us,
+        zone: claimed.task.zone.clone(),
+        launch_expression: claimed.task.launch_expression.clone(),
+    };
+    tasks.iter().map(key).collect()
 }
 
 /// Claimed tasks, oldest window first, and those that are corrupt. These are claimed again when their leases have run out.

@@ -12,10 +12,8 @@ use uuid::Uuid;
 use super::batch::BatchRecord;
 use super::{RunRow, SkippedRow, Word, corrupt, count, int, json, parse, shard_of, text};
 use crate::StoreError;
+use crate::columns::row;
 use crate::handle::{Lease, Member};
-
-/// So many runs alone are written one by one.
-const RUNS_FEW: usize = 64;
 
 /// A row of `queue_shards`.
 #[derive(Debug, FromRow)]
@@ -51,20 +49,26 @@ impl From<MemberRow> for Member {
     }
 }
 
-/// A row of `tokens`.
-#[derive(Clone, Debug, FromRow, Serialize)]
-pub(crate) struct TokenRecord {
-    pub(crate) run_id: Uuid,
-    pub(crate) idx: i32,
-    pub(crate) state: String,
-    pub(crate) attempt: i32,
-    pub(crate) failures: i32,
-    pub(crate) checks: i32,
-    pub(crate) due_us: i64,
-    pub(crate) acquired_us: i64,
-    pub(crate) delivered_us: Option<i64>,
-    pub(crate) heartbeat_ttl_ms: Option<i64>,
-    pub(crate) message: String,
+row! {
+    /// A row of `tokens`.
+    TokenRecord of "tokens" {
+        key {
+            run_id: Uuid,
+            idx: i32,
+        }
+        fixed {}
+        changing {
+            state: String,
+            attempt: i32,
+            failures: i32,
+            checks: i32,
+            due_us: i64,
+            acquired_us: i64,
+            delivered_us: Option<i64>,
+            heartbeat_ttl_ms: Option<i64>,
+            message: String,
+        }
+    }
 }
 
 impl From<&TokenRow> for TokenRecord {
@@ -109,18 +113,24 @@ impl TryFrom<TokenRecord> for TokenRow {
     }
 }
 
-/// A row of `event_history`.
-#[derive(Clone, Debug, FromRow, Serialize)]
-pub(crate) struct HistoryRecord {
-    pub(crate) run_id: Uuid,
-    pub(crate) idx: i32,
-    pub(crate) events: i32,
-    pub(crate) outcome: String,
-    pub(crate) attempt: i32,
-    pub(crate) acquired_us: Option<i64>,
-    pub(crate) delivered_us: Option<i64>,
-    pub(crate) finished_us: i64,
-    pub(crate) message: String,
+row! {
+    /// A row of `event_history`.
+    HistoryRecord of "event_history" {
+        key {
+            run_id: Uuid,
+            idx: i32,
+        }
+        fixed {
+            events: i32,
+            outcome: String,
+            attempt: i32,
+            acquired_us: Option<i64>,
+            delivered_us: Option<i64>,
+            finished_us: i64,
+            message: String,
+        }
+        changing {}
+    }
 }
 
 impl From<&HistoryRow> for HistoryRecord {
@@ -185,19 +195,12 @@ impl TryFrom<ShardPolicyRow> for Policy {
     }
 }
 
-/// A schedule as a shard knows it.
-#[derive(Clone, Debug, FromRow)]
-pub(crate) struct ScheduleBodyRow {
-    pub(crate) uid: Uuid,
-    pub(crate) generation: i64,
-    pub(crate) body: String,
-}
-
-impl TryFrom<ScheduleBodyRow> for ShardSchedule {
+impl TryFrom<ScheduleBody> for ShardSchedule {
     type Error = StoreError;
 
-    fn try_from(row: ScheduleBodyRow) -> Result<Self, StoreError> {
-        parse("body", &row.body).map_err(corrupt("shard_schedules", || format!("schedule {}", row.uid)))
+    fn try_from(row: ScheduleBody) -> Result<Self, StoreError> {
+        parse("body", &row.body)
+            .map_err(corrupt("shard_schedules", || format!("schedule {}", row.schedule_uid)))
     }
 }
 
@@ -233,11 +236,17 @@ pub(crate) fn read_spec(schedule_uid: Uuid, generation: i64, body: &str) -> Resu
     parse("body", body).map_err(corrupt("run_specs", key))
 }
 
-/// A row of `shard_inbox` to be written.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct MessageRow {
-    pub(crate) message_id: Uuid,
-    pub(crate) body: String,
+row! {
+    /// A row of `shard_inbox` to be written.
+    MessageRow of "shard_inbox" {
+        key {
+            message_id: Uuid,
+        }
+        fixed {
+            body: String,
+        }
+        changing {}
+    }
 }
 
 /// The rows of messages, in the order of their key.
@@ -253,26 +262,43 @@ pub(crate) fn message_rows<'a>(
     Ok(rows)
 }
 
-/// A row of `shard_policies` to be written.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct PolicyBody {
-    pub(crate) policy_uid: Uuid,
-    pub(crate) body: String,
+row! {
+    /// A row of `shard_policies` to be written.
+    PolicyBody of "shard_policies" {
+        key {
+            policy_uid: Uuid,
+        }
+        fixed {}
+        changing {
+            body: String,
+        }
+    }
 }
 
-/// A row of `shard_schedules` to be written.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct ScheduleBody {
-    pub(crate) schedule_uid: Uuid,
-    pub(crate) generation: i64,
-    pub(crate) body: String,
+row! {
+    /// A row of `shard_schedules`: a schedule as a shard knows it.
+    ScheduleBody of "shard_schedules" {
+        key {
+            schedule_uid: Uuid,
+        }
+        fixed {}
+        changing {
+            generation: i64,
+            body: String,
+        }
+    }
 }
 
-/// The key of an event in a table.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct EventKey {
-    pub(crate) run_id: Uuid,
-    pub(crate) idx: i32,
+row! {
+    /// The key of an event in a table.
+    EventKey of "event_keys" {
+        key {
+            run_id: Uuid,
+            idx: i32,
+        }
+        fixed {}
+        changing {}
+    }
 }
 
 /// The keys of events, in their order.
@@ -352,25 +378,14 @@ impl ChangeRows {
         })
     }
 
-    /// Rows of what is plain that are there and change, or go.
-    pub(crate) fn looked_up(&self) -> usize {
-        self.runs_changed.len() + self.batches_changed.len() + self.batches_gone.len()
-    }
-
-    /// Whether there is nothing but runs, batches and the done queue: what nearly every commit consists of. Many runs, and
-    /// nothing else, are quicker as one statement.
-    pub(crate) fn is_plain(&self) -> bool {
-        let of_events = !(self.history.is_empty()
-            && self.batches_new.is_empty()
-            && self.batches_changed.is_empty()
-            && self.batches_gone.is_empty());
-        let of_few_runs = (1..=RUNS_FEW).contains(&self.runs_changed.len());
-        let more = [&self.inbox_done, &self.runs_withdrawn, &self.schedules_gone, &self.policies_gone];
-        (of_events || of_few_runs)
-            && more.iter().all(|uids| uids.is_empty())
+    /// Whether there is more than runs that change, batches and the done queue, of which nearly every commit consists.
+    pub(crate) fn has_rest(&self) -> bool {
+        let uids = [&self.inbox_done, &self.runs_withdrawn, &self.schedules_gone, &self.policies_gone];
+        let is_all = uids.iter().all(|uids| uids.is_empty())
             && (self.runs_new.is_empty() && self.tokens_put.is_empty() && self.tokens_gone.is_empty())
             && (self.history_gone.is_empty() && self.schedules.is_empty() && self.policies.is_empty())
-            && (self.skipped.is_empty() && self.pause.is_none() && self.policies_deleted.is_empty())
+            && (self.skipped.is_empty() && self.pause.is_none() && self.policies_deleted.is_empty());
+        !is_all
     }
 }
 

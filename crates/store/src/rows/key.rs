@@ -1,23 +1,31 @@
 //! Rows of API keys.
 
-use sqlx::FromRow;
-
+use super::batch::hexadecimal;
 use super::corrupt;
 use crate::StoreError;
+use crate::columns::row;
 use crate::keys::ApiKey;
 
-/// A row of `api_keys`.
-#[derive(Clone, Debug, FromRow)]
-pub(crate) struct KeyRecord {
-    pub(crate) id: String,
-    pub(crate) name: String,
-    pub(crate) namespace: Option<String>,
-    pub(crate) scopes: String,
-    pub(crate) hash: Vec<u8>,
-    pub(crate) note: String,
-    pub(crate) created_us: i64,
-    pub(crate) expires_us: Option<i64>,
-    pub(crate) revoked_us: Option<i64>,
+row! {
+    /// A row of `api_keys`.
+    KeyRecord of "api_keys" {
+        key {
+            id: String,
+        }
+        fixed {
+            name: String,
+            namespace: Option<String>,
+            scopes: String,
+            #[serde(serialize_with = "hexadecimal")]
+            hash: Vec<u8>,
+            note: String,
+            created_us: i64,
+            expires_us: Option<i64>,
+        }
+        changing {
+            revoked_us: Option<i64>,
+        }
+    }
 }
 
 impl From<&ApiKey> for KeyRecord {

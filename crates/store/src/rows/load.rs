@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::batch::BatchRecord;
 use super::handle::{
-    BodyRow, HistoryRecord, ScheduleBodyRow, ShardPolicyRow, SpecRecord, TokenRecord, pause, spec_keys,
+    BodyRow, HistoryRecord, ScheduleBody, ShardPolicyRow, SpecRecord, TokenRecord, pause, spec_keys,
 };
 use super::run::RunRow;
 use super::stand_in::{Doubtful, events_of};
@@ -68,9 +68,9 @@ impl Assembly {
         }
     }
 
-    pub(crate) fn schedules(&mut self, rows: Vec<ScheduleBodyRow>) {
+    pub(crate) fn schedules(&mut self, rows: Vec<ScheduleBody>) {
         for row in rows {
-            let (uid, generation) = (row.uid, row.generation);
+            let (uid, generation) = (row.schedule_uid, row.generation);
             let schedule = ShardSchedule::try_from(row);
             let stand_in = schedule.as_ref().err().map(|error| stands_in(uid, generation, error));
             let schedule = self.sound(schedule).or(stand_in);

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use sqlx::FromRow;
 use tollgate_core::model::{Policy, RunSpec, Schedule};
 use tollgate_core::plan::{Child, Notice};
@@ -10,26 +9,34 @@ use uuid::Uuid;
 
 use super::{corrupt, count, json, parse, shard_of, sound, text};
 use crate::StoreError;
+use crate::columns::{JsonText, row};
 use crate::corrupt::CorruptRow;
 use crate::plan::{Audit, Delivered, Filter, OutboxLane, OutboxPage, StoredChild};
 
-/// A row of `schedules` to be written.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct ScheduleNew {
-    pub(crate) uid: Uuid,
-    pub(crate) namespace: String,
-    pub(crate) id: String,
-    pub(crate) spec: String,
-    pub(crate) payload: String,
-    pub(crate) policy_uid: Option<Uuid>,
-    pub(crate) policy_id: Option<String>,
-    pub(crate) time_zone: String,
-    pub(crate) paused: bool,
-    pub(crate) labels: String,
-    pub(crate) generation: i64,
-    pub(crate) shard: i32,
-    pub(crate) created_us: i64,
-    pub(crate) updated_us: i64,
+row! {
+    /// A row of `schedules` to be written.
+    ScheduleNew of "schedules" {
+        key {
+            uid: Uuid,
+        }
+        fixed {
+            namespace: String,
+            id: String,
+            created_us: i64,
+        }
+        changing {
+            spec: String,
+            payload: String,
+            policy_uid: Option<Uuid>,
+            policy_id: Option<String>,
+            time_zone: String,
+            paused: bool,
+            labels: JsonText,
+            generation: i64,
+            shard: i32,
+            updated_us: i64,
+        }
+    }
 }
 
 impl ScheduleNew {
@@ -43,7 +50,7 @@ impl ScheduleNew {
             policy_uid: schedule.policy_uid,
             time_zone: schedule.timing.time_zone,
             paused: schedule.pause.is_some(),
-            labels: json(&schedule.labels)?,
+            labels: JsonText(json(&schedule.labels)?),
             generation: schedule.generation,
             shard: i32::from(shard),
             created_us: schedule.created_us,
@@ -55,13 +62,19 @@ impl ScheduleNew {
     }
 }
 
-/// A schedule as it is read.
-#[derive(Debug, FromRow)]
-pub(crate) struct ScheduleRow {
-    pub(crate) uid: Uuid,
-    pub(crate) id: String,
-    pub(crate) spec: String,
-    pub(crate) payload: String,
+row! {
+    /// A schedule as it is read.
+    ScheduleRow of "schedules as read" {
+        key {
+            uid: Uuid,
+        }
+        fixed {
+            id: String,
+            spec: String,
+            payload: String,
+        }
+        changing {}
+    }
 }
 
 impl TryFrom<ScheduleRow> for Schedule {
@@ -83,18 +96,25 @@ pub(crate) fn read_schedule(uid: Uuid, spec: &str) -> Result<Schedule, StoreErro
     read.map_err(corrupt("schedules", || format!("schedule {uid}")))
 }
 
-/// A row of `policies` to be written.
-#[derive(Clone, Debug)]
-pub(crate) struct PolicyNew {
-    pub(crate) uid: Uuid,
-    pub(crate) namespace: String,
-    pub(crate) id: String,
-    pub(crate) spec: String,
-    pub(crate) shard: i32,
-    pub(crate) paused: bool,
-    pub(crate) labels: String,
-    pub(crate) generation: i64,
-    pub(crate) updated_us: i64,
+row! {
+    /// A row of `policies` to be written.
+    PolicyNew of "policies" {
+        key {
+            uid: Uuid,
+        }
+        fixed {
+            namespace: String,
+            id: String,
+            shard: i32,
+        }
+        changing {
+            spec: String,
+            paused: bool,
+            labels: JsonText,
+            generation: i64,
+            updated_us: i64,
+        }
+    }
 }
 
 impl PolicyNew {
@@ -107,22 +127,28 @@ impl PolicyNew {
             spec: json(policy)?,
             shard: i32::from(policy.shard),
             paused: policy.pause.is_some(),
-            labels: json(&policy.labels)?,
+            labels: JsonText(json(&policy.labels)?),
             generation: policy.generation,
             updated_us: policy.updated_us,
         })
     }
 }
 
-/// A row of `plan_outbox` to be written.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct OutboxRow {
-    pub(crate) schedule_uid: Uuid,
-    pub(crate) generation: i64,
-    pub(crate) shard: i32,
-    pub(crate) namespace: String,
-    pub(crate) changed_us: i64,
-    pub(crate) body: String,
+row! {
+    /// A row of `plan_outbox` to be written.
+    OutboxRow of "plan_outbox" {
+        key {
+            schedule_uid: Uuid,
+            generation: i64,
+        }
+        fixed {
+            shard: i32,
+            namespace: String,
+            changed_us: i64,
+            body: String,
+        }
+        changing {}
+    }
 }
 
 impl OutboxRow {
@@ -139,13 +165,19 @@ impl OutboxRow {
     }
 }
 
-/// A notice as it is read.
-#[derive(Debug, FromRow)]
-pub(crate) struct NoticeRow {
-    pub(crate) schedule_uid: Uuid,
-    pub(crate) generation: i64,
-    pub(crate) changed_us: i64,
-    pub(crate) body: String,
+row! {
+    /// A notice as it is read.
+    NoticeRow of "plan_outbox as read" {
+        key {
+            schedule_uid: Uuid,
+            generation: i64,
+        }
+        fixed {
+            changed_us: i64,
+            body: String,
+        }
+        changing {}
+    }
 }
 
 impl TryFrom<NoticeRow> for Notice {
@@ -191,11 +223,16 @@ impl TryFrom<LaneRow> for OutboxLane {
     }
 }
 
-/// The key of a notice.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct NoticeKey {
-    pub(crate) schedule_uid: Uuid,
-    pub(crate) generation: i64,
+row! {
+    /// The key of a notice.
+    NoticeKey of "keys of plan_outbox" {
+        key {
+            schedule_uid: Uuid,
+            generation: i64,
+        }
+        fixed {}
+        changing {}
+    }
 }
 
 impl NoticeKey {
@@ -213,12 +250,18 @@ impl NoticeKey {
     }
 }
 
-/// A policy as it is read.
-#[derive(Debug, FromRow)]
-pub(crate) struct PolicyRow {
-    pub(crate) uid: Uuid,
-    pub(crate) id: String,
-    pub(crate) spec: String,
+row! {
+    /// A policy as it is read.
+    PolicyRow of "policies as read" {
+        key {
+            uid: Uuid,
+        }
+        fixed {
+            id: String,
+            spec: String,
+        }
+        changing {}
+    }
 }
 
 impl TryFrom<PolicyRow> for Policy {
@@ -229,15 +272,21 @@ impl TryFrom<PolicyRow> for Policy {
     }
 }
 
-/// A row of `schedule_children`.
-#[derive(Clone, Debug, FromRow, Serialize)]
-pub(crate) struct ChildRow {
-    pub(crate) zone: String,
-    pub(crate) launch_expression: String,
-    pub(crate) slot: i32,
-    pub(crate) schedule_uid: Uuid,
-    pub(crate) ordinal: i32,
-    pub(crate) rule: String,
+row! {
+    /// A row of `schedule_children`.
+    ChildRow of "schedule_children" {
+        key {
+            schedule_uid: Uuid,
+            ordinal: i32,
+        }
+        fixed {
+            zone: String,
+            launch_expression: String,
+            slot: i32,
+            rule: String,
+        }
+        changing {}
+    }
 }
 
 impl ChildRow {
@@ -265,19 +314,30 @@ impl TryFrom<ChildRow> for StoredChild {
     }
 }
 
-/// How many children there are, or how many more or fewer, under a launch expression.
-#[derive(Clone, Debug, FromRow, Serialize)]
-pub(crate) struct CountRow {
-    pub(crate) zone: String,
-    pub(crate) launch_expression: String,
-    pub(crate) children: i64,
+row! {
+    /// How many children there are, or how many more or fewer, under a launch expression.
+    CountRow of "launch_shards" {
+        key {
+            zone: String,
+            launch_expression: String,
+        }
+        fixed {}
+        changing {
+            children: i64,
+        }
+    }
 }
 
-/// A key of the registry.
-#[derive(Clone, Debug, FromRow, Serialize)]
-pub(crate) struct KeyRow {
-    pub(crate) zone: String,
-    pub(crate) launch_expression: String,
+row! {
+    /// A key of the registry.
+    KeyRow of "keys of launch_shards" {
+        key {
+            zone: String,
+            launch_expression: String,
+        }
+        fixed {}
+        changing {}
+    }
 }
 
 /// What a transaction changes in the registry, in the order of its key.
@@ -315,14 +375,20 @@ impl Registry {
     }
 }
 
-/// A row of `run_specs` to be written.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct SpecRow {
-    pub(crate) shard_id: i32,
-    pub(crate) schedule_uid: Uuid,
-    pub(crate) generation: i64,
-    pub(crate) created_us: i64,
-    pub(crate) body: String,
+row! {
+    /// A row of `run_specs` to be written.
+    SpecRow of "run_specs" {
+        key {
+            shard_id: i32,
+            schedule_uid: Uuid,
+            generation: i64,
+        }
+        fixed {
+            created_us: i64,
+            body: String,
+        }
+        changing {}
+    }
 }
 
 impl SpecRow {
@@ -338,16 +404,22 @@ impl SpecRow {
     }
 }
 
-/// A row of `audit_log`.
-#[derive(Clone, Debug, FromRow, Serialize)]
-pub(crate) struct AuditRow {
-    pub(crate) id: Uuid,
-    pub(crate) at_us: i64,
-    pub(crate) actor: String,
-    pub(crate) namespace: String,
-    pub(crate) resource: String,
-    pub(crate) action: String,
-    pub(crate) difference: String,
+row! {
+    /// A row of `audit_log`.
+    AuditRow of "audit_log" {
+        key {
+            id: Uuid,
+        }
+        fixed {
+            at_us: i64,
+            actor: String,
+            namespace: String,
+            resource: String,
+            action: String,
+            difference: String,
+        }
+        changing {}
+    }
 }
 
 impl AuditRow {

@@ -1,41 +1,47 @@
 //! Runs and skipped triggers.
 
-use serde::Serialize;
-use sqlx::FromRow;
 use tollgate_core::model::{Counts, Run, RunId, Skipped};
 use uuid::Uuid;
 
 use super::{Word, corrupt, count, int, shard_of, text};
 use crate::StoreError;
+use crate::columns::row;
 
-/// A row of `runs`.
-#[derive(Clone, Debug, FromRow, Serialize)]
-pub(crate) struct RunRow {
-    pub(crate) shard_id: i32,
-    pub(crate) run_id: Uuid,
-    pub(crate) schedule_uid: Uuid,
-    pub(crate) generation: i64,
-    pub(crate) namespace: String,
-    pub(crate) schedule_id: String,
-    pub(crate) policy_uid: Option<Uuid>,
-    pub(crate) launch_us: i64,
-    pub(crate) events: i32,
-    pub(crate) priority: i32,
-    pub(crate) kind: String,
-    pub(crate) state: String,
-    pub(crate) reason: String,
-    pub(crate) next_index: i32,
-    pub(crate) succeeded: i32,
-    pub(crate) failed: i32,
-    pub(crate) dead: i32,
-    pub(crate) expired: i32,
-    pub(crate) cancelled: i32,
-    pub(crate) lost: i32,
-    pub(crate) cursor_in: Option<String>,
-    pub(crate) cursor_out: Option<String>,
-    pub(crate) emitted_us: i64,
-    pub(crate) started_us: Option<i64>,
-    pub(crate) finished_us: Option<i64>,
+row! {
+    /// A row of `runs`.
+    RunRow of "runs" {
+        key {
+            shard_id: i32,
+            run_id: Uuid,
+        }
+        fixed {
+            schedule_uid: Uuid,
+            namespace: String,
+            schedule_id: String,
+            launch_us: i64,
+            kind: String,
+            emitted_us: i64,
+        }
+        changing {
+            generation: i64,
+            policy_uid: Option<Uuid>,
+            events: i32,
+            priority: i32,
+            state: String,
+            reason: String,
+            next_index: i32,
+            succeeded: i32,
+            failed: i32,
+            dead: i32,
+            expired: i32,
+            cancelled: i32,
+            lost: i32,
+            cursor_in: Option<String>,
+            cursor_out: Option<String>,
+            started_us: Option<i64>,
+            finished_us: Option<i64>,
+        }
+    }
 }
 
 impl From<&Run> for RunRow {
@@ -117,13 +123,19 @@ fn read_run(row: RunRow) -> Result<Run, (&'static str, String)> {
     })
 }
 
-/// A row of `skipped_triggers`.
-#[derive(Clone, Debug, FromRow, Serialize)]
-pub(crate) struct SkippedRow {
-    pub(crate) schedule_uid: Uuid,
-    pub(crate) launch_us: i64,
-    pub(crate) reason: String,
-    pub(crate) recorded_us: i64,
+row! {
+    /// A row of `skipped_triggers`.
+    SkippedRow of "skipped_triggers" {
+        key {
+            schedule_uid: Uuid,
+            launch_us: i64,
+        }
+        fixed {
+            reason: String,
+            recorded_us: i64,
+        }
+        changing {}
+    }
 }
 
 impl From<&Skipped> for SkippedRow {

@@ -1,117 +1,72 @@
-//! What one commit of a shard's owner writes.
+//! What commits of shards' owners write, in one transaction.
+//!
+//! In: commits, each with its fence. Out: all of them written and committed, or an error, and a transaction that may be open.
+//! Runs that change, batches and the done queue, of which nearly every commit consists, go by one command for all (`plain`); what is
+//! rarer goes before it, a statement for each kind of row. Not here: what becomes of the others when one fails (`line`).
 
+use serde::Serialize;
 use sqlx::SqliteConnection;
-use uuid::Uuid;
 
-use super::emit::{insert_runs, insert_skipped};
-use crate::StoreError;
+use super::driver::tx;
+use super::plain;
+use crate::both::{insert_runs, insert_skipped};
 use crate::failure::Failure;
-use crate::line::Fence;
-use crate::rows::{ChangeRows, EventKey, json};
+use crate::line::Commit;
+use crate::rows::{ChangeRows, json};
 
-/// Writes all changes of a shard behind the fence. What goes, goes first, so that it may come again in the same commit.
-pub(super) async fn write(
-    connection: &mut SqliteConnection,
-    fence: Fence,
-    rows: &ChangeRows,
-) -> Result<(), Failure> {
-    let Fence { shard, lease_id } = fence;
-    let query = sqlx::query(sql!("fence")).bind(shard).bind(lease_id);
-    if query.execute(&mut *connection).await?.rows_affected() != 1 {
-        return Err(Failure::Fenced);
-    }
-    tollgate_fault_points::pass("store.fence.after");
-    write_runs(connection, shard, rows).await?;
-    write_events(connection, shard, rows).await?;
-    write_plan(connection, shard, rows).await?;
-    insert_skipped(connection, &rows.skipped).await?;
-    if let Some(pause) = &rows.pause {
-        sqlx::query(sql!("shard_pause_write")).bind(shard).bind(pause).execute(&mut *connection).await?;
-    }
-    delete(connection, sql!("inbox_delete"), shard, &rows.inbox_done).await
-}
-
-async fn write_runs(connection: &mut SqliteConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
-    delete(connection, sql!("runs_delete"), shard, &rows.runs_withdrawn).await?;
-    insert_runs(connection, &rows.runs_new).await?;
-    if !rows.runs_changed.is_empty() {
-        // It would put a run that is missing there; in what is nothing but changes, that is an error.
-        if rows.is_plain() {
-            let runs: Vec<Uuid> = rows.runs_changed.iter().map(|run| run.run_id).collect();
-            let query = sqlx::query(sql!("runs_by_ids")).bind(shard).bind(json(&runs)?);
-            if query.fetch_all(&mut *connection).await?.len() != runs.len() {
-                let why = format!("shard {shard} lacks one of the runs {runs:?}");
-                return Err(StoreError::Internal(why).into());
-            }
+/// Writes commits behind their fences, in a transaction. What goes, goes first, so that it may come again in the same commit.
+pub(super) async fn write(connection: &mut SqliteConnection, commits: &[Commit]) -> Result<(), Failure> {
+    tollgate_fault_points::pass("store.fence.before");
+    let has_rest = commits.iter().any(|commit| commit.rows.has_rest());
+    if has_rest {
+        plain::begin(connection, commits).await?;
+        tollgate_fault_points::pass("store.fence.after");
+        for commit in commits {
+            write_rest(connection, commit.fence.shard, &commit.rows).await?;
         }
-        let query = sqlx::query(sql!("runs_update")).bind(shard).bind(json(&rows.runs_changed)?);
-        query.execute(connection).await?;
     }
+    tollgate_fault_points::pass("store.commit.before");
+    plain::write(connection, commits, has_rest).await?;
+    tollgate_fault_points::pass("store.commit.after");
     Ok(())
 }
 
-async fn write_events(
-    connection: &mut SqliteConnection,
-    shard: i32,
-    rows: &ChangeRows,
-) -> Result<(), Failure> {
-    delete_events(connection, sql!("batches_delete"), shard, &rows.batches_gone).await?;
-    for batches in
-        [&rows.batches_new, &rows.batches_changed].into_iter().filter(|batches| !batches.is_empty())
-    {
-        sqlx::query(sql!("batches_put")).bind(shard).bind(json(batches)?).execute(&mut *connection).await?;
+/// What commits seldom have.
+async fn write_rest(connection: &mut SqliteConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
+    carry_out(connection, sql!("runs_delete"), shard, &rows.runs_withdrawn).await?;
+    insert_runs(&mut tx(connection), &rows.runs_new).await?;
+    carry_out(connection, sql!("tokens_delete"), shard, &rows.tokens_gone).await?;
+    carry_out(connection, sql!("tokens_put"), shard, &rows.tokens_put).await?;
+    carry_out(connection, sql!("history_delete"), shard, &rows.history_gone).await?;
+    write_plan(connection, shard, rows).await?;
+    insert_skipped(&mut tx(connection), &rows.skipped).await?;
+    if let Some(pause) = &rows.pause {
+        sqlx::query(both_sql!("shard_pause_write")).bind(shard).bind(pause).execute(&mut *connection).await?;
     }
-    delete_events(connection, sql!("tokens_delete"), shard, &rows.tokens_gone).await?;
-    if !rows.tokens_put.is_empty() {
-        let query = sqlx::query(sql!("tokens_put")).bind(shard).bind(json(&rows.tokens_put)?);
-        query.execute(&mut *connection).await?;
-    }
-    delete_events(connection, sql!("history_delete"), shard, &rows.history_gone).await?;
-    if !rows.history.is_empty() {
-        let query = sqlx::query(sql!("history_insert")).bind(shard).bind(json(&rows.history)?);
-        query.execute(connection).await?;
-    }
-    Ok(())
+    carry_out(connection, sql!("inbox_delete"), shard, &rows.inbox_done).await
 }
 
 async fn write_plan(connection: &mut SqliteConnection, shard: i32, rows: &ChangeRows) -> Result<(), Failure> {
-    delete(connection, sql!("shard_schedules_delete"), shard, &rows.schedules_gone).await?;
-    if !rows.schedules.is_empty() {
-        let query = sqlx::query(sql!("shard_schedules_put")).bind(shard).bind(json(&rows.schedules)?);
-        query.execute(&mut *connection).await?;
-    }
-    delete(connection, sql!("shard_policies_delete"), shard, &rows.policies_gone).await?;
-    if !rows.policies.is_empty() {
-        let query = sqlx::query(sql!("shard_policies_put")).bind(shard).bind(json(&rows.policies)?);
-        query.execute(&mut *connection).await?;
-    }
+    carry_out(connection, sql!("shard_schedules_delete"), shard, &rows.schedules_gone).await?;
+    carry_out(connection, sql!("shard_schedules_put"), shard, &rows.schedules).await?;
+    carry_out(connection, sql!("shard_policies_delete"), shard, &rows.policies_gone).await?;
+    carry_out(connection, sql!("shard_policies_put"), shard, &rows.policies).await?;
     for (uid, deleted_us) in &rows.policies_deleted {
-        let query = sqlx::query(sql!("shard_policies_end")).bind(shard).bind(uid).bind(deleted_us);
+        let query = sqlx::query(both_sql!("shard_policies_end")).bind(shard).bind(uid).bind(deleted_us);
         query.execute(&mut *connection).await?;
     }
     Ok(())
 }
 
-async fn delete(
+/// Carries out a statement that takes the shard, and rows or keys as JSON, where there are any.
+async fn carry_out<R: Serialize>(
     connection: &mut SqliteConnection,
     statement: &'static str,
     shard: i32,
-    uids: &[Uuid],
+    rows: &[R],
 ) -> Result<(), Failure> {
-    if !uids.is_empty() {
-        sqlx::query(statement).bind(shard).bind(json(uids)?).execute(connection).await?;
-    }
-    Ok(())
-}
-
-async fn delete_events(
-    connection: &mut SqliteConnection,
-    statement: &'static str,
-    shard: i32,
-    events: &[EventKey],
-) -> Result<(), Failure> {
-    if !events.is_empty() {
-        sqlx::query(statement).bind(shard).bind(json(events)?).execute(connection).await?;
+    if !rows.is_empty() {
+        sqlx::query(statement).bind(shard).bind(json(rows)?).execute(connection).await?;
     }
     Ok(())
 }

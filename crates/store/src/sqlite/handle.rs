@@ -6,16 +6,17 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{FromRow as _, Row as _, SqliteConnection};
+use sqlx::{FromRow as _, Row as _};
 use tollgate_core::handle::change::{Changes, HistoryRow};
 use tollgate_core::handle::control::Message;
 use tollgate_core::model::{Run, RunId, RunSpec};
 use uuid::Uuid;
 
 use super::Sqlite;
+use super::driver::tx;
 use super::load::decoded;
+use crate::both::insert_messages;
 use crate::corrupt::CorruptRow;
-use crate::failure::Failure;
 use crate::handle::{HandleStore, Inbox, Lease, LoadedShard, Member, Posted, UntakenRuns};
 use crate::line::Fence;
 use crate::rows::{
@@ -27,7 +28,7 @@ use crate::{CommitError, StoreError};
 #[async_trait]
 impl HandleStore for Sqlite {
     async fn leases(&self) -> Result<Vec<Lease>, StoreError> {
-        let rows = self.judge(sqlx::query(sql!("leases")).fetch_all(&self.readers).await)?;
+        let rows = self.judge(sqlx::query(both_sql!("leases")).fetch_all(&self.readers).await)?;
         let (rows, mut found) = decoded::<LeaseRow>("queue_shards", -1, &rows);
         let (leases, corrupt) = sound(None, rows);
         found.extend(corrupt);
@@ -36,7 +37,7 @@ impl HandleStore for Sqlite {
     }
 
     async fn lease(&self, shard: u16) -> Result<Option<Lease>, StoreError> {
-        let query = sqlx::query_as::<_, LeaseRow>(sql!("lease")).bind(i32::from(shard));
+        let query = sqlx::query_as::<_, LeaseRow>(both_sql!("lease")).bind(i32::from(shard));
         Ok(all(self.judge(query.fetch_all(&self.readers).await)?)?.into_iter().next())
     }
 
@@ -51,7 +52,7 @@ impl HandleStore for Sqlite {
         let (old, name) = (seen.clone(), owner.to_owned());
         let taken = self
             .run_tx("take_shard", move |connection| {
-                let query = sqlx::query(sql!("shard_take"))
+                let query = sqlx::query(both_sql!("shard_take"))
                     .bind(i32::from(old.shard))
                     .bind(old.lease_id)
                     .bind(old.epoch)
@@ -67,7 +68,7 @@ impl HandleStore for Sqlite {
     async fn give_up_shard(&self, lease: &Lease) -> Result<(), StoreError> {
         let (shard, lease_id, fresh) = (i32::from(lease.shard), lease.lease_id, Uuid::new_v4());
         self.run_tx("give_up_shard", move |connection| {
-            let query = sqlx::query(sql!("shard_give_up")).bind(shard).bind(lease_id).bind(fresh);
+            let query = sqlx::query(both_sql!("shard_give_up")).bind(shard).bind(lease_id).bind(fresh);
             async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
         })
         .await
@@ -100,7 +101,7 @@ impl HandleStore for Sqlite {
         limit: u32,
     ) -> Result<UntakenRuns, StoreError> {
         let id = i32::from(shard);
-        let query = sqlx::query(sql!("runs_emitted"))
+        let query = sqlx::query(both_sql!("runs_emitted"))
             .bind(id)
             .bind(launches_us.end)
             .bind(i64::from(limit))
@@ -109,7 +110,7 @@ impl HandleStore for Sqlite {
         if !untaken.unfit.is_empty() {
             let ids = json(&untaken.unfit)?;
             self.run_tx("pass_over", move |connection| {
-                let query = sqlx::query(sql!("runs_pass_over")).bind(id).bind(ids.clone());
+                let query = sqlx::query(both_sql!("runs_pass_over")).bind(id).bind(ids.clone());
                 async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
             })
             .await?;
@@ -120,7 +121,7 @@ impl HandleStore for Sqlite {
     }
 
     async fn unreadable_runs(&self, shard: u16, after: RunId, limit: u32) -> Result<UntakenRuns, StoreError> {
-        let query = sqlx::query(sql!("runs_unreadable")).bind(i32::from(shard)).bind(after.0);
+        let query = sqlx::query(both_sql!("runs_unreadable")).bind(i32::from(shard)).bind(after.0);
         let rows = query.bind(i64::from(limit)).fetch_all(&self.readers).await;
         let (read, found) = self.with_specs(untaken(shard, &self.judge(rows)?)).await?;
         let (first, last) = (after == RunId::default(), read.rows < limit as usize);
@@ -166,12 +167,12 @@ impl HandleStore for Sqlite {
         let messages = Arc::new(message_rows(std::slice::from_ref(message))?);
         self.run_tx("post_under", move |connection| {
             let messages = Arc::clone(&messages);
-            let query = sqlx::query(sql!("shard_share")).bind(shard).bind(lease_id);
+            let query = sqlx::query(both_sql!("shard_share")).bind(shard).bind(lease_id);
             async move {
                 if query.fetch_optional(&mut *connection).await?.is_none() {
                     return Ok(Posted::ElsewhereNow);
                 }
-                let new = insert_messages(connection, shard, &messages).await?;
+                let new = insert_messages(&mut tx(connection), shard, &messages).await?;
                 Ok(if new == 0 { Posted::ThereAlready } else { Posted::New })
             }
             .boxed()
@@ -186,20 +187,21 @@ impl HandleStore for Sqlite {
         indexes: &[u32],
         limit: u32,
     ) -> Result<Vec<HistoryRow>, StoreError> {
-        let statement = if indexes.is_empty() { sql!("history_dead") } else { sql!("history_dead_some") };
+        let statement =
+            if indexes.is_empty() { both_sql!("history_dead") } else { both_sql!("history_dead_some") };
         let query = sqlx::query_as::<_, HistoryRecord>(statement)
             .bind(i32::from(shard))
             .bind(run.0)
             .bind(i64::from(limit));
         let indexes: Vec<i32> = indexes.iter().filter_map(|index| i32::try_from(*index).ok()).collect();
-        let query = if statement == sql!("history_dead") { query } else { query.bind(json(&indexes)?) };
+        let query = if statement == both_sql!("history_dead") { query } else { query.bind(json(&indexes)?) };
         all(self.judge(query.fetch_all(&self.readers).await)?)
     }
 
     async fn heartbeat(&self, member: &Member) -> Result<(), StoreError> {
         let member = member.clone();
         self.run_tx("heartbeat", move |connection| {
-            let query = sqlx::query(sql!("members_put"))
+            let query = sqlx::query(both_sql!("members_put"))
                 .bind(member.process.clone())
                 .bind(member.roles.clone())
                 .bind(member.address.clone())
@@ -210,14 +212,14 @@ impl HandleStore for Sqlite {
     }
 
     async fn members(&self) -> Result<Vec<Member>, StoreError> {
-        let rows = sqlx::query_as::<_, MemberRow>(sql!("members_list")).fetch_all(&self.readers).await;
+        let rows = sqlx::query_as::<_, MemberRow>(both_sql!("members_list")).fetch_all(&self.readers).await;
         Ok(self.judge(rows)?.into_iter().map(Member::from).collect())
     }
 
     async fn forget_member(&self, process: &str) -> Result<(), StoreError> {
         let process = process.to_owned();
         self.run_tx("forget_member", move |connection| {
-            let query = sqlx::query(sql!("members_delete")).bind(process.clone());
+            let query = sqlx::query(both_sql!("members_delete")).bind(process.clone());
             async move { Ok(query.execute(connection).await.map(drop)?) }.boxed()
         })
         .await
@@ -253,18 +255,9 @@ impl Sqlite {
         let messages = Arc::new(messages);
         self.run_tx("post", move |connection| {
             let messages = Arc::clone(&messages);
-            async move { insert_messages(connection, i32::from(shard), &messages).await.map(drop) }.boxed()
+            async move { insert_messages(&mut tx(connection), i32::from(shard), &messages).await.map(drop) }
+                .boxed()
         })
         .await
     }
-}
-
-/// Adds messages to a shard's inbox. Answers how many were new.
-pub(super) async fn insert_messages(
-    connection: &mut SqliteConnection,
-    shard: i32,
-    messages: &[MessageRow],
-) -> Result<u64, Failure> {
-    let query = sqlx::query(sql!("inbox_insert")).bind(shard).bind(json(messages)?);
-    Ok(query.execute(connection).await?.rows_affected())
 }

@@ -10,7 +10,7 @@ use crate::corrupt::CorruptRow;
 use crate::failure::Failure;
 use crate::handle::LoadedShard;
 use crate::rows::{
-    Assembly, BatchRecord, HistoryRecord, RunRow, ScheduleBodyRow, ShardPolicyRow, SpecKey, SpecRecord,
+    Assembly, BatchRecord, HistoryRecord, RunRow, ScheduleBody, ShardPolicyRow, SpecKey, SpecRecord,
     TokenRecord, json,
 };
 
@@ -32,31 +32,31 @@ pub(super) async fn load(
     shard: i32,
 ) -> Result<(LoadedShard, Vec<CorruptRow>), Failure> {
     let mut assembly = Assembly::new(shard);
-    let rows = sqlx::query(sql!("shard_policies_load")).bind(shard).fetch_all(&mut *connection).await?;
+    let rows = sqlx::query(both_sql!("shard_policies_load")).bind(shard).fetch_all(&mut *connection).await?;
     let policies = note(&mut assembly, decoded::<ShardPolicyRow>("shard_policies", shard, &rows));
     assembly.policies(policies);
-    let rows = sqlx::query(sql!("shard_schedules_load")).bind(shard).fetch_all(&mut *connection).await?;
-    let schedules = note(&mut assembly, decoded::<ScheduleBodyRow>("shard_schedules", shard, &rows));
+    let rows = sqlx::query(both_sql!("shard_schedules_load")).bind(shard).fetch_all(&mut *connection).await?;
+    let schedules = note(&mut assembly, decoded::<ScheduleBody>("shard_schedules", shard, &rows));
     assembly.schedules(schedules);
-    let rows = sqlx::query(sql!("runs_load")).bind(shard).fetch_all(&mut *connection).await?;
+    let rows = sqlx::query(both_sql!("runs_load")).bind(shard).fetch_all(&mut *connection).await?;
     let runs = runs_of(&mut assembly, shard, &rows);
     assembly.runs(runs);
-    let rows = sqlx::query(sql!("runs_unknown")).bind(shard).fetch_all(&mut *connection).await?;
+    let rows = sqlx::query(both_sql!("runs_unknown")).bind(shard).fetch_all(&mut *connection).await?;
     let unknown = runs_of(&mut assembly, shard, &rows);
     assembly.unknown_states(unknown);
-    let rows = sqlx::query(sql!("tokens_load")).bind(shard).fetch_all(&mut *connection).await?;
+    let rows = sqlx::query(both_sql!("tokens_load")).bind(shard).fetch_all(&mut *connection).await?;
     let tokens = tokens_of(&mut assembly, shard, &rows);
     assembly.tokens(tokens);
-    let rows = sqlx::query(sql!("batches_load")).bind(shard).fetch_all(&mut *connection).await?;
+    let rows = sqlx::query(both_sql!("batches_load")).bind(shard).fetch_all(&mut *connection).await?;
     let batches = batches_of(&mut assembly, shard, &rows);
     assembly.batches(batches);
     for (number, (run, first, limit)) in assembly.doubtful().into_iter().enumerate() {
-        let query = sqlx::query(sql!("history_list")).bind(shard).bind(run).bind(first);
+        let query = sqlx::query(both_sql!("history_list")).bind(shard).bind(run).bind(first);
         let rows = query.bind(None::<&str>).bind(limit).fetch_all(&mut *connection).await?;
         let ended = note(&mut assembly, decoded::<HistoryRecord>("event_history", shard, &rows));
         assembly.ended(number, &ended);
     }
-    let paused = sqlx::query_scalar::<_, Option<String>>(sql!("shard_pause_read")).bind(shard);
+    let paused = sqlx::query_scalar::<_, Option<String>>(both_sql!("shard_pause_read")).bind(shard);
     assembly.pause(paused.fetch_optional(&mut *connection).await?.flatten());
     for keys in assembly.spec_keys().chunks(KEYS_AT_ONCE) {
         let rows = specs_query(shard, keys)?.fetch_all(&mut *connection).await?;

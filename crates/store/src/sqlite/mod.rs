@@ -5,25 +5,38 @@
 //! never leaves a transaction half way; what is committed is on the disk (`synchronous = FULL`). Not here: what rows mean
 //! (`rows`), statements (`queries/`).
 
-/// The text of a statement in `queries/`.
+/// The final text of a statement in `queries/`.
 macro_rules! sql {
     ($name:literal) => {
-        include_str!(concat!("queries/", $name, ".sql"))
+        composed!(include_str!(concat!("queries/", $name, ".sql")))
     };
 }
 
+/// The final text of a statement in `src/queries/`, which is the same for both databases.
+macro_rules! both_sql {
+    ($name:literal) => {
+        composed!(both_text!($name))
+    };
+}
+
+/// A statement's final text, composed at its first use.
+macro_rules! composed {
+    ($text:expr) => {{
+        use std::{borrow::Cow, sync::LazyLock};
+        static COMPOSED: LazyLock<Cow<'static, str>> =
+            LazyLock::new(|| $crate::columns::compose($text, $crate::columns::Dialect::Sqlite));
+        let text: &'static str = &COMPOSED;
+        text
+    }};
+}
+
 mod commit;
-mod emit;
+mod driver;
 mod handle;
-mod history;
-mod keys;
 mod line;
 mod load;
 mod open;
 mod plain;
-mod plan;
-mod quota;
-mod seal;
 mod transact;
 mod turns;
 

@@ -134,7 +134,7 @@ pub(super) async fn prepare(pool: &SqlitePool, path: &Path) -> Result<Installati
     let found = schema(pool).await.map_err(|error| store_error(path, error))?;
     if let Some(found) = found.filter(|found| *found > known) {
         // A newer version has been here. It says whether this one can work beside it.
-        let oldest = sqlx::query_scalar::<_, i64>(sql!("schema_oldest")).fetch_one(pool).await;
+        let oldest = sqlx::query_scalar::<_, i64>(both_sql!("schema_oldest")).fetch_one(pool).await;
         if oldest.map_err(|error| store_error(path, error))? > known {
             return Err(StoreError::WrongSchema { found, known });
         }
@@ -166,13 +166,13 @@ async fn schema(pool: &SqlitePool) -> Result<Option<i64>, sqlx::Error> {
     if !sqlx::query_scalar::<_, bool>(sql!("schema_exists")).fetch_one(pool).await? {
         return Ok(None);
     }
-    sqlx::query_scalar(sql!("schema_version")).fetch_one(pool).await
+    sqlx::query_scalar(both_sql!("schema_version")).fetch_one(pool).await
 }
 
 /// Reads the installation, and makes it first if it is new.
 async fn identify(pool: &SqlitePool, shard_ids: String) -> Result<Option<Installation>, sqlx::Error> {
     let fresh = Installation::fresh();
-    sqlx::query(sql!("installation_insert"))
+    sqlx::query(both_sql!("installation_insert"))
         .bind(fresh.id)
         .bind(fresh.secret)
         .bind(i32::from(fresh.shards))
@@ -180,7 +180,7 @@ async fn identify(pool: &SqlitePool, shard_ids: String) -> Result<Option<Install
         .await?;
     sqlx::query(sql!("shards_insert")).bind(Uuid::nil()).bind(shard_ids).execute(pool).await?;
     let (id, secret, shards): (Uuid, Vec<u8>, i32) =
-        sqlx::query_as(sql!("installation_read")).fetch_one(pool).await?;
+        sqlx::query_as(both_sql!("installation_read")).fetch_one(pool).await?;
     Ok(Installation::read(id, secret, shards))
 }
 

@@ -3,120 +3,200 @@
 //! In: runs, batches and the done queue as they are now. Out: one text of several statements with one list of values, begin,
 //! fences and commit among them; the first that does not find what it must fails, and nothing after it is carried out. Few
 //! different texts are prepared: there are as many places for rows as the next size has, and NULLs in those that are left over,
-//! which find and insert nothing. Not here: what an error means (`line`).
+//! which find and insert nothing. More rows than a command has room for go by several. Not here: what is rarer (`commit`), what
+//! becomes of the others when one fails (`line`).
 
-use sqlx::query::Query;
-use sqlx::sqlite::SqliteArguments;
-use sqlx::{AssertSqlSafe, Sqlite, SqliteConnection};
+use std::sync::LazyLock;
 
-use crate::line::{Fence, Waiting};
+use sqlx::{AssertSqlSafe, SqliteConnection};
+
+use crate::columns::{Part, Row, SqliteQuery};
+use crate::failure::Failure;
+use crate::line::{Commit, Fence, no_such_run};
 use crate::rows::{BatchRecord, ChangeRows, EventKey, HistoryRecord, RunRow};
 
 const BEGIN: &str = "BEGIN IMMEDIATE;";
 const COMMIT: &str = "COMMIT;";
-const FENCE: &str = "UPDATE queue_shards SET seq = seq + 1 WHERE shard_id = ? AND lease_id = ?;";
-/// Fails, as what is no JSON has no length, unless the statement before found so many rows: one, or none for a place that is left
-/// over.
-const FOUND: &str = "SELECT json_array_length(CASE changes() WHEN ? THEN '[]' ELSE 'not there' END);";
-/// Schedule, namespace, launch time, kind and emission never change.
-const RUN: &str = "UPDATE runs SET generation = ?, policy_uid = ?, events = ?, priority = ?, state = ?, reason = ?, \
-                   next_index = ?, succeeded = ?, failed = ?, dead = ?, expired = ?, cancelled = ?, lost = ?, \
-                   cursor_in = ?, cursor_out = ?, started_us = ?, finished_us = ? \
-                   WHERE shard_id = ? AND run_id = ?;";
+const ANOTHER_OWNER: &str = "another owner";
+const NO_SUCH_RUN: &str = "no such run";
+
+/// Fails with this text in the error, as it is no path in JSON, unless the statement before found so many rows: one, or none for a
+/// place that is left over.
+fn found_or(text: &str) -> String {
+    format!("SELECT json_extract('[]', CASE changes() WHEN ? THEN '$' ELSE '{text}' END);")
+}
+
+static FENCE: LazyLock<String> = LazyLock::new(|| {
+    let fence = "UPDATE queue_shards SET seq = seq + 1 WHERE shard_id = ? AND lease_id = ?;";
+    [fence, &found_or(ANOTHER_OWNER)].concat()
+});
+static RUN: LazyLock<String> = LazyLock::new(|| {
+    let set = RunRow::TABLE.places();
+    let found = found_or(NO_SUCH_RUN);
+    format!("UPDATE runs SET {set} WHERE shard_id = ? AND run_id = ?;{found}")
+});
 const BATCH_GONE: &str = "DELETE FROM token_batches WHERE shard_id = ? AND run_id = ? AND first_idx = ?;";
-const BATCH_CHANGED: &str = "UPDATE token_batches SET gone = ?, held = ?, delivered_us = ? \
-                             WHERE shard_id = ? AND run_id = ? AND first_idx = ?;";
-const BATCH_NEW: &str = "INSERT INTO token_batches (shard_id, run_id, first_idx, events, acquired_us, gone, held) \
-                         SELECT column1, column2, column3, column4, column5, column6, column7 \
-                         FROM (VALUES (?, ?, ?, ?, ?, ?, ?)) WHERE column2 IS NOT NULL \
-                         ON CONFLICT (shard_id, run_id, first_idx) DO UPDATE SET \
-                         gone = excluded.gone, held = excluded.held, delivered_us = NULL;";
-const HISTORY: &str = "INSERT INTO event_history (shard_id, run_id, idx, events, outcome, attempt, acquired_us, \
-                       delivered_us, finished_us, message) \
-                       SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10 \
-                       FROM (VALUES ";
-const HISTORY_ROW: &str = "(?,?,?,?,?,?,?,?,?,?)";
-const HISTORY_END: &str =
-    ") WHERE column1 IS NOT NULL ON CONFLICT (shard_id, run_id, idx, finished_us) DO NOTHING;";
+static BATCH_CHANGED: LazyLock<String> = LazyLock::new(|| {
+    let set = BatchRecord::TABLE.places();
+    format!("UPDATE token_batches SET {set} WHERE shard_id = ? AND run_id = ? AND first_idx = ?;")
+});
+static BATCH_NEW: LazyLock<String> = LazyLock::new(|| {
+    let set = BatchRecord::TABLE.set("excluded");
+    insert::<BatchRecord>(1, &format!("(shard_id, run_id, first_idx) DO UPDATE SET {set}"))
+});
+
+/// Inserts so many rows of a shard.
+fn insert<R: Row>(places: usize, on_conflict: &str) -> String {
+    let (table, names, width) = (R::TABLE.name, R::TABLE.names(), width::<R>(Part::All));
+    let columns: Vec<String> = (1..=width).map(|number| format!("column{number}")).collect();
+    let row = format!("({})", vec!["?"; width].join(","));
+    format!(
+        "INSERT INTO {table} (shard_id, {names}) SELECT {} FROM (VALUES {}) WHERE column1 IS NOT NULL \
+         ON CONFLICT {on_conflict};",
+        columns.join(", "),
+        vec![row; places].join(",")
+    )
+}
+
+/// The columns of a part, and the shard's.
+fn width<R: Row>(part: Part) -> usize {
+    1 + R::TABLE.count(part)
+}
 
 /// Rows of the done queue in one command.
 const HISTORY_MAX: usize = 512;
-/// Owners, runs, and batches of each sort in one command; what has more goes the general way.
+/// Owners, runs, and batches of each sort in one command.
 const FEW_MAX: usize = 32;
 
-type Command = Query<'static, Sqlite, SqliteArguments>;
-
-/// Which ends of a transaction lie with a commit.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ends {
-    pub(super) begins: bool,
-    pub(super) commits: bool,
+/// Begins a transaction with the fences of these commits, no more than [`FEW_MAX`].
+pub(super) async fn begin(connection: &mut SqliteConnection, commits: &[Commit]) -> Result<(), Failure> {
+    let (places, mut text) = (size_of_few(commits.len()), BEGIN.to_owned());
+    text.push_str(&FENCE.repeat(places));
+    let command = bind_fences(sqlx::query(AssertSqlSafe(text)), places, commits);
+    let done = command.execute(connection).await;
+    done.map(drop).map_err(|error| judged(error, commits))
 }
 
-/// How many of these commits, from the first on, are for [`write`] together. None where the first has to go the general way.
-pub(super) fn so_many(commits: &[Waiting]) -> usize {
-    let mut sum = Count::default();
-    let fits = commits.iter().take_while(|commit| {
-        sum.add(&commit.rows);
-        commit.rows.is_plain() && sum.most() <= FEW_MAX
-    });
-    fits.count()
-}
-
-/// Rows of each sort, other than those of the done queue.
-#[derive(Default)]
-struct Count([usize; 5]);
-
-impl Count {
-    fn of(commits: &[Waiting]) -> Self {
-        let mut sum = Self::default();
-        commits.iter().for_each(|commit| sum.add(&commit.rows));
-        sum
-    }
-
-    fn add(&mut self, rows: &ChangeRows) {
-        let batches = [rows.batches_gone.len(), rows.batches_changed.len(), rows.batches_new.len()];
-        let more = [1, rows.runs_changed.len()].into_iter().chain(batches);
-        self.0.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
-    }
-
-    fn most(&self) -> usize {
-        self.0.into_iter().max().unwrap_or_default()
-    }
-}
-
-/// Writes commits, of which [`so_many`] says that they go together, each behind its fence; begins the transaction, and
-/// commits it, where told to.
+/// Writes commits and commits the transaction. Unless [`begin`] has done so, it begins with their fences.
 ///
 /// # Errors
 /// Also where a fence let nothing through, or a run is not there; the transaction is then still open.
 pub(super) async fn write(
     connection: &mut SqliteConnection,
-    commits: &[Waiting],
-    ends: Ends,
-) -> Result<(), sqlx::Error> {
-    let of = |commit: &'_ Waiting| commit.rows.history.len();
-    let mut history = Vec::with_capacity(commits.iter().map(of).sum());
-    for commit in commits {
-        history.extend(commit.rows.history.iter().map(|row| (commit.fence.shard, row)));
-    }
-    let mut chunks = history.chunks(HISTORY_MAX);
-    let mut chunk = chunks.next().unwrap_or_default();
-    let mut is_first = true;
+    commits: &[Commit],
+    has_begun: bool,
+) -> Result<(), Failure> {
+    let (runs, gone) = (rows(commits, |rows| &rows.runs_changed), rows(commits, |rows| &rows.batches_gone));
+    let changed = rows(commits, |rows| &rows.batches_changed);
+    let new = rows(commits, |rows| &rows.batches_new);
+    let history = rows(commits, |rows| &rows.history);
+    let mut left = Rows {
+        fences: if has_begun { &[] } else { commits },
+        runs: &runs,
+        gone: &gone,
+        changed: &changed,
+        new: &new,
+        history: &history,
+    };
     loop {
-        let next = chunks.next();
-        let end = if ends.commits && next.is_none() { COMMIT } else { "" };
-        let command = if is_first {
-            let begin = if ends.begins { BEGIN } else { "" };
-            command(commits, chunk, (begin, end))
-        } else {
-            let text = [&history_text(size(chunk.len())), end].concat();
-            bind_history(sqlx::query(AssertSqlSafe(text)), chunk)
-        };
-        command.execute(&mut *connection).await?;
-        let Some(next) = next else { return Ok(()) };
-        (chunk, is_first) = (next, false);
+        let these = left.next();
+        let is_last = left.count() == 0;
+        let done = these.command(is_last).execute(&mut *connection).await;
+        done.map_err(|error| judged(error, commits))?;
+        if is_last {
+            return Ok(());
+        }
     }
+}
+
+/// What an error says.
+fn judged(error: sqlx::Error, commits: &[Commit]) -> Failure {
+    let says = |text| error.as_database_error().is_some_and(|error| error.message().contains(text));
+    if says(ANOTHER_OWNER) {
+        Failure::Fenced
+    } else if says(NO_SUCH_RUN) {
+        no_such_run(commits).into()
+    } else {
+        error.into()
+    }
+}
+
+/// The rows of one sort, with their shards.
+fn rows<T>(commits: &[Commit], of: impl Fn(&ChangeRows) -> &Vec<T>) -> Vec<(i32, &T)> {
+    let mut all = Vec::with_capacity(commits.iter().map(|commit| of(&commit.rows).len()).sum());
+    for commit in commits {
+        all.extend(of(&commit.rows).iter().map(|row| (commit.fence.shard, row)));
+    }
+    all
+}
+
+/// Rows of each sort, in the order in which they are written.
+struct Rows<'a> {
+    fences: &'a [Commit],
+    runs: &'a [(i32, &'a RunRow)],
+    gone: &'a [(i32, &'a EventKey)],
+    changed: &'a [(i32, &'a BatchRecord)],
+    new: &'a [(i32, &'a BatchRecord)],
+    history: &'a [(i32, &'a HistoryRecord)],
+}
+
+impl Rows<'_> {
+    /// The next ones, as many as a command has room for; of a sort none, while one before it is not done.
+    fn next(&mut self) -> Self {
+        let mut goes_on = true;
+        Self {
+            fences: take(&mut self.fences, FEW_MAX, &mut goes_on),
+            runs: take(&mut self.runs, FEW_MAX, &mut goes_on),
+            gone: take(&mut self.gone, FEW_MAX, &mut goes_on),
+            changed: take(&mut self.changed, FEW_MAX, &mut goes_on),
+            new: take(&mut self.new, FEW_MAX, &mut goes_on),
+            history: take(&mut self.history, HISTORY_MAX, &mut goes_on),
+        }
+    }
+
+    fn few(&self) -> [usize; 5] {
+        [self.fences.len(), self.runs.len(), self.gone.len(), self.changed.len(), self.new.len()]
+    }
+
+    fn count(&self) -> usize {
+        self.few().iter().sum::<usize>() + self.history.len()
+    }
+
+    fn command(&self, commits: bool) -> SqliteQuery {
+        let few = size_of_few(self.few().into_iter().max().unwrap_or_default());
+        let fences = if self.fences.is_empty() { 0 } else { few };
+        let ended = insert_history(size(self.history.len()));
+        let text = [
+            if fences > 0 { BEGIN } else { "" },
+            &FENCE.repeat(fences),
+            &RUN.repeat(few),
+            &BATCH_GONE.repeat(few),
+            &BATCH_CHANGED.repeat(few),
+            &BATCH_NEW.repeat(few),
+            &ended,
+            if commits { COMMIT } else { "" },
+        ]
+        .concat();
+        let mut command = bind_fences(sqlx::query(AssertSqlSafe(text)), fences, self.fences);
+        command = bind(command, few, self.runs, (Part::Changing, Part::Key), Some(1));
+        command = bind(command, few, self.gone, (Part::None, Part::All), None);
+        command = bind(command, few, self.changed, (Part::Changing, Part::Key), None);
+        command = bind(command, few, self.new, (Part::None, Part::All), None);
+        bind(command, size(self.history.len()), self.history, (Part::None, Part::All), None)
+    }
+}
+
+/// The first ones of a sort, if it goes on so far.
+fn take<'a, T>(left: &mut &'a [T], most: usize, goes_on: &mut bool) -> &'a [T] {
+    let (these, others) = left.split_at(if *goes_on { left.len().min(most) } else { 0 });
+    *left = others;
+    *goes_on &= others.is_empty();
+    these
+}
+
+/// How many places there are for so many owners, runs, or batches.
+fn size_of_few(rows: usize) -> usize {
+    rows.next_power_of_two().max(2)
 }
 
 /// How many places there are for so many rows of the done queue.
@@ -129,140 +209,52 @@ fn size(rows: usize) -> usize {
     }
 }
 
-fn history_text(places: usize) -> String {
+fn insert_history(places: usize) -> String {
     if places == 0 {
         return String::new();
     }
-    [HISTORY, &vec![HISTORY_ROW; places].join(","), HISTORY_END].concat()
+    insert::<HistoryRecord>(places, "(shard_id, run_id, idx, finished_us) DO NOTHING")
 }
 
-fn command(commits: &[Waiting], history: &[(i32, &HistoryRecord)], (begin, end): (&str, &str)) -> Command {
-    let few = Count::of(commits).most().next_power_of_two().max(2);
-    let text = [
-        begin,
-        &[FENCE, FOUND].concat().repeat(few),
-        &[RUN, FOUND].concat().repeat(few),
-        &BATCH_GONE.repeat(few),
-        &BATCH_CHANGED.repeat(few),
-        &BATCH_NEW.repeat(few),
-        &history_text(size(history.len())),
-        end,
-    ]
-    .concat();
-    let mut command = sqlx::query(AssertSqlSafe(text));
-    command =
-        bind(command, few, commits.iter().map(|commit| (commit.fence.shard, &commit.fence)), bind_fence);
-    command = bind(command, few, rows(commits, |rows| &rows.runs_changed), bind_run);
-    command = bind(command, few, rows(commits, |rows| &rows.batches_gone), bind_batch_gone);
-    command = bind(command, few, rows(commits, |rows| &rows.batches_changed), bind_batch_changed);
-    command = bind(command, few, rows(commits, |rows| &rows.batches_new), bind_batch_new);
-    bind_history(command, history)
+fn bind_fences(mut command: SqliteQuery, places: usize, commits: &[Commit]) -> SqliteQuery {
+    for place in 0..places {
+        command = match commits.get(place) {
+            Some(Commit { fence: Fence { shard, lease_id }, .. }) => {
+                command.bind(*shard).bind(*lease_id).bind(1)
+            }
+            None => nothing(command, 2).bind(0),
+        };
+    }
+    command
 }
 
-/// The rows of one sort, with their shards.
-fn rows<'a, T: 'a>(
-    commits: &'a [Waiting],
-    of: impl Fn(&ChangeRows) -> &Vec<T>,
-) -> impl Iterator<Item = (i32, &'a T)> {
-    commits.iter().flat_map(move |commit| of(&commit.rows).iter().map(|row| (commit.fence.shard, row)))
-}
-
-/// So many places, the first of them with these rows.
-fn bind<'r, T: 'r>(
-    mut command: Command,
+/// So many places, the first of them with these rows: a part of each, its shard, another part, and how many rows the statement must
+/// find.
+fn bind<R: Row>(
+    mut command: SqliteQuery,
     places: usize,
-    mut rows: impl Iterator<Item = (i32, &'r T)>,
-    bind: impl Fn(Command, Option<(i32, &T)>) -> Command,
-) -> Command {
-    for _ in 0..places {
-        command = bind(command, rows.next());
+    rows: &[(i32, &R)],
+    (before, after): (Part, Part),
+    found: Option<i32>,
+) -> SqliteQuery {
+    for place in 0..places {
+        command = match rows.get(place) {
+            Some((shard, row)) => row.bind_values(row.bind_values(command, before).bind(*shard), after),
+            None => nothing(command, R::TABLE.count(before) + width::<R>(after)),
+        };
+        if let Some(found) = found {
+            command = command.bind(if place < rows.len() { found } else { 0 });
+        }
     }
     command
 }
 
 /// NULL for each column.
-fn nothing(mut command: Command, columns: usize) -> Command {
+fn nothing(mut command: SqliteQuery, columns: usize) -> SqliteQuery {
     for _ in 0..columns {
         command = command.bind(None::<i64>);
     }
     command
-}
-
-fn bind_fence(command: Command, fence: Option<(i32, &Fence)>) -> Command {
-    let Some((shard, fence)) = fence else { return nothing(command, 2).bind(0) };
-    command.bind(shard).bind(fence.lease_id).bind(1)
-}
-
-fn bind_run(command: Command, run: Option<(i32, &RunRow)>) -> Command {
-    let Some((shard, run)) = run else { return nothing(command, 19).bind(0) };
-    command
-        .bind(run.generation)
-        .bind(run.policy_uid)
-        .bind(run.events)
-        .bind(run.priority)
-        .bind(run.state.clone())
-        .bind(run.reason.clone())
-        .bind(run.next_index)
-        .bind(run.succeeded)
-        .bind(run.failed)
-        .bind(run.dead)
-        .bind(run.expired)
-        .bind(run.cancelled)
-        .bind(run.lost)
-        .bind(run.cursor_in.clone())
-        .bind(run.cursor_out.clone())
-        .bind(run.started_us)
-        .bind(run.finished_us)
-        .bind(shard)
-        .bind(run.run_id)
-        .bind(1)
-}
-
-fn bind_batch_gone(command: Command, batch: Option<(i32, &EventKey)>) -> Command {
-    match batch {
-        Some((shard, batch)) => command.bind(shard).bind(batch.run_id).bind(batch.idx),
-        None => nothing(command, 3),
-    }
-}
-
-fn bind_batch_changed(command: Command, batch: Option<(i32, &BatchRecord)>) -> Command {
-    let Some((shard, batch)) = batch else { return nothing(command, 6) };
-    command
-        .bind(batch.gone.clone())
-        .bind(batch.held.clone())
-        .bind(batch.delivered_us)
-        .bind(shard)
-        .bind(batch.run_id)
-        .bind(batch.first_idx)
-}
-
-fn bind_batch_new(command: Command, batch: Option<(i32, &BatchRecord)>) -> Command {
-    let Some((shard, batch)) = batch else { return nothing(command, 7) };
-    command
-        .bind(shard)
-        .bind(batch.run_id)
-        .bind(batch.first_idx)
-        .bind(batch.events)
-        .bind(batch.acquired_us)
-        .bind(batch.gone.clone())
-        .bind(batch.held.clone())
-}
-
-fn bind_history(mut command: Command, rows: &[(i32, &HistoryRecord)]) -> Command {
-    for (shard, row) in rows {
-        command = command
-            .bind(*shard)
-            .bind(row.run_id)
-            .bind(row.idx)
-            .bind(row.events)
-            .bind(row.outcome.clone())
-            .bind(row.attempt)
-            .bind(row.acquired_us)
-            .bind(row.delivered_us)
-            .bind(row.finished_us)
-            .bind(row.message.clone());
-    }
-    nothing(command, 10 * (size(rows.len()) - rows.len()))
 }
 
 #[cfg(test)]
@@ -275,5 +267,17 @@ mod tests {
         assert!(sizes.iter().enumerate().all(|(rows, places)| rows <= *places && *places <= HISTORY_MAX));
         sizes.dedup();
         assert_eq!(sizes, [0, 4, 16, 32, 48, 64, 80, 96, 112, 128, 256, 384, 512]);
+    }
+
+    #[test]
+    fn what_has_no_room_goes_by_the_next_command_and_what_comes_after_it_too() {
+        let key = EventKey { run_id: uuid::Uuid::nil(), idx: 0 };
+        let gone = vec![(0, &key); FEW_MAX + 1];
+        let mut left = Rows { fences: &[], runs: &[], gone: &gone, changed: &[], new: &[], history: &[] };
+        assert_eq!((left.next().gone.len(), left.count()), (FEW_MAX, 1));
+        assert_eq!((left.next().gone.len(), left.count()), (1, 0));
+        let (mut first, mut second, mut goes_on) = (&[1, 2, 3][..], &[4][..], true);
+        assert_eq!(take(&mut first, 2, &mut goes_on), [1, 2]);
+        assert!(take(&mut second, 2, &mut goes_on).is_empty() && second == [4]);
     }
 }

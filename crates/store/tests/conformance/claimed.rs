@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use sqlx::{Connection as _, Executor as _};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 use tollgate_core::emit::{Task, Window};
 use tollgate_core::model::{Run, SkipReason};
 use tollgate_store::Store;
+use tollgate_store::columns::{Dialect, compose};
 use tollgate_store::emit::ClaimedTask;
 use uuid::Uuid;
 
@@ -81,7 +82,8 @@ async fn a_hand_over_that_waits_for_a_take_over_writes_nothing() {
     let (a, claimed, runs) = claimed_by_a(&*store).await;
     let mut other = place.postgres_connection().await;
     let mut b = other.begin().await.unwrap();
-    let taken = sqlx::query(include_str!("../../src/postgres/queries/tasks_claim.sql"))
+    let claim = compose(include_str!("../../src/queries/tasks_claim.sql"), Dialect::Postgres);
+    let taken = sqlx::query(AssertSqlSafe(claim.into_owned()))
         .bind(Uuid::new_v4())
         .bind(LAPSED_US + 10)
         .bind(LAPSED_US)

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use sqlx::{AssertSqlSafe, Connection as _, Row as _};
+use tollgate_store::columns::{Dialect, compose};
 
 use super::place::Place;
 
@@ -56,14 +57,15 @@ async fn sqlite_looks_up_by_key() {
     place.open().await.close().await;
     let mut connection = place.sqlite_connection().await;
     let mut detours = Vec::new();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite/queries");
+    let files = ["src/sqlite/queries", "src/queries"]
+        .map(|folder| fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap());
     let mut whole = WHOLE.to_vec();
-    for file in fs::read_dir(folder).unwrap() {
+    for file in files.into_iter().flatten() {
         let path = file.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         let text = fs::read_to_string(&path).unwrap();
         // Without parameters, all are NULL; nothing is carried out.
-        let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {text}"));
+        let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", compose(&text, Dialect::Sqlite)));
         let rows = sqlx::raw_sql(explain).fetch_all(&mut connection).await.unwrap();
         let steps: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
         assert!(!steps.is_empty() || text.contains("VALUES") || !text.contains("FROM"), "{name}");
@@ -93,9 +95,9 @@ async fn plans_made_on_an_empty_table_look_up_by_key() {
         ("shard_schedules_delete", include_str!("../../src/postgres/queries/shard_schedules_delete.sql")),
         ("shard_policies_delete", include_str!("../../src/postgres/queries/shard_policies_delete.sql")),
         ("specs_by_keys", include_str!("../../src/postgres/queries/specs_by_keys.sql")),
-        ("runs_emitted", include_str!("../../src/postgres/queries/runs_emitted.sql")),
-        ("tokens_list", include_str!("../../src/postgres/queries/tokens_list.sql")),
-        ("history_list", include_str!("../../src/postgres/queries/history_list.sql")),
+        ("runs_emitted", include_str!("../../src/queries/runs_emitted.sql")),
+        ("tokens_list", include_str!("../../src/queries/tokens_list.sql")),
+        ("history_list", include_str!("../../src/queries/history_list.sql")),
         ("scan", include_str!("../../src/postgres/queries/scan.sql")),
     ];
     let place = Place::postgres().await;
@@ -108,6 +110,7 @@ async fn plans_made_on_an_empty_table_look_up_by_key() {
     for state in ["SELECT 1", "VACUUM ANALYZE"] {
         sqlx::raw_sql(state).execute(&mut connection).await.unwrap();
         for (name, text) in STATEMENTS {
+            let text = compose(text, Dialect::Postgres);
             let parameters = (1..10).take_while(|n| text.contains(&format!("${n}"))).count();
             let nulls = vec!["NULL"; parameters].join(", ");
             let prepare = format!("DEALLOCATE ALL; PREPARE {name} AS {text}");
@@ -129,40 +132,35 @@ async fn plans_made_on_an_empty_table_look_up_by_key() {
     place.remove().await;
 }
 
-/// The same of a function's statements, of which a caller sees nothing.
+/// The same of the statement that carries nearly every commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plans_of_a_commit_of_many_rows_find_each_row_by_its_key() {
+async fn a_commit_finds_each_row_by_its_key() {
     let place = Place::postgres().await;
     place.open().await.close().await;
     let mut connection = place.postgres_connection().await;
-    let ask = "SELECT prosrc, pg_get_function_identity_arguments(oid), array_to_string(proconfig, ';')
-               FROM pg_proc WHERE proname = 'commit_at_once'";
-    let (body, types, settings): (String, String, String) =
-        sqlx::query_as(ask).fetch_one(&mut connection).await.unwrap();
-    let settings: String = settings.split(';').map(|setting| format!("SET {setting};")).collect();
-    sqlx::raw_sql(AssertSqlSafe(settings)).execute(&mut connection).await.unwrap();
-    let nulls = vec!["NULL"; types.split(',').count()].join(", ");
-    let changes = |text: &&str| ["UPDATE", "DELETE"].iter().any(|verb| text.starts_with(verb));
-    let statements: Vec<&str> =
-        body.split(';').map(|text| text.trim().trim_start_matches("BEGIN").trim()).filter(changes).collect();
-    assert_eq!(statements.len(), 3, "runs, batches that go, batches that change");
+    // As connections for commits have it.
+    let settings = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
+                    SET plan_cache_mode = force_generic_plan";
+    sqlx::raw_sql(settings).execute(&mut connection).await.unwrap();
+    let text = compose(include_str!("../../src/postgres/queries/commit.sql"), Dialect::Postgres);
+    let parameters = (1..100).take_while(|n| text.contains(&format!("${n}::"))).count();
+    let nulls = vec!["NULL"; parameters].join(", ");
     for state in ["SELECT 1", "VACUUM ANALYZE"] {
         sqlx::raw_sql(state).execute(&mut connection).await.unwrap();
-        for text in &statements {
-            let prepare = format!("DEALLOCATE ALL; PREPARE part ({types}) AS {text}");
-            sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut connection).await.unwrap();
-            let explain = AssertSqlSafe(format!("EXPLAIN (COSTS OFF) EXECUTE part ({nulls})"));
-            let plan: Vec<String> =
-                sqlx::query_scalar(explain).persistent(false).fetch_all(&mut connection).await.unwrap();
-            let has = |what: &str| plan.iter().any(|line| line.contains(what));
-            let is_run = text.starts_with("UPDATE runs");
-            let key = if is_run { "run_id <= " } else { "run_id = " };
-            let by_key = plan.iter().any(|line| line.contains("Index Cond: (") && line.contains(key));
-            assert!(has("Tid Scan on") && by_key, "{state}\n{}", plan.join("\n"));
-            // From the end, where the latest version is, and not by sorting all of them.
-            assert_eq!(has("Index Scan Backward"), is_run, "{state}\n{}", plan.join("\n"));
-            assert!(!has("Seq Scan") && !has("Join Filter") && !has("Sort"), "{state}\n{}", plan.join("\n"));
-        }
+        let prepare = format!("DEALLOCATE ALL; PREPARE at_once AS {text}");
+        sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut connection).await.unwrap();
+        let explain = AssertSqlSafe(format!("EXPLAIN (COSTS OFF) EXECUTE at_once ({nulls})"));
+        let plan: Vec<String> =
+            sqlx::query_scalar(explain).persistent(false).fetch_all(&mut connection).await.unwrap();
+        let count = |what: &str| plan.iter().filter(|line| line.contains(what)).count();
+        let plan_text = || format!("{state}\n{}", plan.join("\n"));
+        // Runs that change, batches that go, batches that change: written where they were found.
+        assert_eq!(count("Tid Scan on"), 3, "{}", plan_text());
+        // From the end, where the latest version is, and not by sorting all of them.
+        assert_eq!(count("Index Scan Backward using runs_pkey"), 1, "{}", plan_text());
+        assert_eq!(count("run_id <= "), 1, "{}", plan_text());
+        assert_eq!(count("(first_idx = "), 2, "{}", plan_text());
+        assert_eq!(count("Seq Scan") + count("Join Filter") + count("Sort"), 0, "{}", plan_text());
     }
     place.remove().await;
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use tollgate_core::handle::change::{Changes, HistoryRow, Outcome, ShardSchedule, TokenRow, TokenState};
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::{
-    CatchUp, CheckAgain, Counts, HttpTarget, Limits, OverlapRule, PastPause, Pause, Payload, Policy, Reclaim,
+    CatchUp, CheckAgain, HttpTarget, Limits, OverlapRule, PastPause, Pause, Payload, Policy, Reclaim,
     ReleaseMode, RetryPolicy, Run, RunId, RunKind, RunState, Schedule, SkipReason, Skipped, Target, Timing,
     Trigger, TtlFrom,
 };
@@ -161,14 +161,8 @@ pub(crate) fn run(schedule: &Schedule, shard: u16, launch_us: i64) -> Run {
         priority: schedule.priority,
         kind: RunKind::Scheduled,
         state: RunState::Emitted,
-        reason: String::new(),
-        cursor: 0,
-        counts: Counts::default(),
-        cursor_in: None,
-        cursor_out: None,
         emitted_us: NOON_US,
-        started_us: None,
-        finished_us: None,
+        ..Run::default()
     }
 }
 

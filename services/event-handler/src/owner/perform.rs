@@ -10,11 +10,12 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 use tollgate_core::handle::release::{Answer, Release};
-use tollgate_core::handle::{Effect, Send, Shard};
-use tollgate_core::model::{Delivery, EventRef, Now, RunId, Sent};
+use tollgate_core::handle::{Effect, Send};
+use tollgate_core::model::{Delivery, EventRef, Now, RunId};
+use tollgate_core::own::{DeliveryKey, Told};
 use tollgate_target::Leave;
 
-use super::Owner;
+use super::{Life, Owner};
 use crate::routes::{Input, Replied};
 
 /// So many deliveries are begun before others have their turn.
@@ -47,43 +48,42 @@ impl Outgoing {
 }
 
 impl Owner {
-    /// One input that does not concern the store.
-    pub(super) fn handle(&mut self, machine: &mut Shard, input: Input, now: Now) {
+    pub(super) fn handle(&mut self, life: &mut Life, input: Input, now: Now) {
         match input {
-            Input::Wake | Input::NoNews { .. } | Input::Sync { .. } => {}
+            Input::Wake => life.woken(now),
+            Input::NoNews { began_us } => life.no_news(began_us),
+            Input::Sync { reply } => life.sync(reply, now),
             Input::Sent { run, index, attempt, sent } => {
                 self.begun.remove(&(run, index, attempt));
                 self.watch.answered(run, &sent);
                 tollgate_fault_points::pass("handler.mark.before");
-                if sent == Sent::Accepted {
-                    self.heard.accepted(run, index, attempt);
-                }
-                machine.sent(run, index, attempt, sent, now);
+                life.sent(run, index, attempt, sent, now);
                 tollgate_fault_points::pass("handler.mark.after");
             }
             Input::Unsent { run, index, attempt } => {
                 self.begun.remove(&(run, index, attempt));
-                machine.unsent(run, index, attempt, now);
+                life.unsent(run, index, attempt, now);
             }
             Input::Release { release, namespace, reply } => {
-                self.release(machine, release, namespace, reply, now);
+                self.release(life, release, namespace, reply, now);
             }
             Input::Extend { run, index, namespace, attempt, ttl_ms, reply } => {
-                if is_foreign(machine, run, namespace.as_deref()) {
+                if is_foreign(life, run, namespace.as_deref()) {
                     let _gone = reply.send(Replied::Foreign);
                     return;
                 }
                 let number = self.next_reply();
-                let answer = machine.extend((run, index), attempt, ttl_ms, number, now);
-                self.answer_or_keep(number, answer, reply);
+                let told = life.extend((run, index), attempt, ttl_ms, number, (self.standing(), now));
+                self.answer_or_keep(number, told, reply);
             }
             Input::Explain { run, index, reply } => {
-                let _gone = reply.send(machine.explain(run, index, now));
+                let _gone = reply.send(life.machine().explain(run, index, now));
             }
             Input::Outstanding { run, reply } => {
-                let _gone = reply.send(machine.outstanding(run));
+                let _gone = reply.send(life.machine().outstanding(run));
             }
             Input::Status { busy_only, reply } => {
+                let machine = life.machine();
                 let status = if busy_only { machine.busy_status(now) } else { machine.status(now) };
                 let _gone = reply.send(status);
             }
@@ -92,33 +92,27 @@ impl Owner {
 
     fn release(
         &mut self,
-        machine: &mut Shard,
+        life: &mut Life,
         release: Release,
         namespace: Option<String>,
         reply: oneshot::Sender<Replied>,
         now: Now,
     ) {
-        if is_foreign(machine, release.run, namespace.as_deref()) {
+        if is_foreign(life, release.run, namespace.as_deref()) {
             let _gone = reply.send(Replied::Foreign);
             return;
         }
         self.watch.released(release.run);
         tollgate_fault_points::pass("handler.release.before");
         let number = self.next_reply();
-        let (run, index) = (release.run, release.index);
-        let under_way = machine.attempt_under_way(run, index);
-        let answer = machine.release(release, number, now);
-        self.revoke(machine, run, index, under_way);
-        self.answer_or_keep(number, answer, reply);
+        let (told, revoked) = life.release(release, number, self.standing(), now);
+        revoked.iter().for_each(|delivery| self.revoke(delivery));
+        self.answer_or_keep(number, told, reply);
     }
 
-    /// A delivery that the machine has no use for any more does not go out, if it still waits for its turn: the next attempt
-    /// is not to be overtaken by it.
-    pub(super) fn revoke(&self, machine: &Shard, run: RunId, index: u32, under_way: Option<u32>) {
-        if let Some(attempt) = under_way
-            && machine.attempt_under_way(run, index) != under_way
-            && let Some(leave) = self.begun.get(&(run, index, attempt))
-        {
+    /// A delivery does not go out, if it still waits for its turn.
+    pub(super) fn revoke(&self, delivery: &DeliveryKey) {
+        if let Some(leave) = self.begun.get(delivery) {
             leave.revoke();
         }
     }
@@ -128,29 +122,16 @@ impl Owner {
         self.reply_next
     }
 
-    /// Without an answer, it comes once it is durable.
-    fn answer_or_keep(&mut self, number: u64, answer: Option<Answer>, reply: oneshot::Sender<Replied>) {
-        match answer {
-            // Somebody else may have the shard by now, and know better.
-            Some(_) if !self.is_trusted() => {
-                let _gone = reply.send(Replied::TryAgain);
-            }
-            Some(answer) => {
-                let _gone = reply.send(Replied::Answer(answer));
-            }
-            None => {
+    fn answer_or_keep(&mut self, number: u64, told: Told, reply: oneshot::Sender<Replied>) {
+        // A caller that has gone needs no answer.
+        let _gone = match told {
+            Told::Answer(answer) => reply.send(Replied::Answer(answer)),
+            Told::AskAgain => reply.send(Replied::TryAgain),
+            Told::Later => {
                 self.replies.insert(number, reply);
+                return;
             }
-        }
-    }
-
-    /// Gives the answers among what a durable commit allows, and does nothing else of it.
-    pub(super) fn answer(&mut self, effects: Vec<Effect>) {
-        for effect in effects {
-            if let Effect::Reply { reply, answer } = effect {
-                self.reply(reply, answer);
-            }
-        }
+        };
     }
 
     /// Does what a durable commit allows.
@@ -214,8 +195,8 @@ impl Owner {
     }
 }
 
-fn is_foreign(machine: &Shard, run: RunId, namespace: Option<&str>) -> bool {
-    namespace.is_some_and(|given| machine.namespace_of(run).is_some_and(|own| own != given))
+fn is_foreign(life: &Life, run: RunId, namespace: Option<&str>) -> bool {
+    namespace.is_some_and(|given| life.machine().namespace_of(run).is_some_and(|own| own != given))
 }
 
 #[cfg(test)]

@@ -12,11 +12,11 @@ use super::{Session, pages, rows};
 /// Arguments of `audit`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct AuditArgs {
-    /// Of one resource only, such as schedule/nightly or policy/imports
+    /// The only resource whose changes are shown, such as schedule/nightly or policy/imports
     #[arg(value_name = "RESOURCE")]
     resource: Option<String>,
 
-    /// At most so many; 0 means all
+    /// The most entries that are shown; 0 means all
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: u32,
 }

@@ -19,15 +19,15 @@ pub(crate) enum Kind {
 /// Arguments of `delete`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DeleteArgs {
-    /// What
+    /// The kind of resource
     #[arg(value_name = "KIND")]
     kind: Kind,
 
-    /// Which one
+    /// The name of the resource
     #[arg(value_name = "NAME")]
     name: String,
 
-    /// Only if it has this etag, which `get -o json` shows
+    /// Delete the resource only if it has this etag, which `get -o json` shows
     #[arg(long, value_name = "ETAG", default_value = "")]
     etag: String,
 }

@@ -31,11 +31,11 @@ pub(crate) enum Kind {
 /// Arguments of `describe`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DescribeArgs {
-    /// What
+    /// The kind of resource
     #[arg(value_name = "KIND")]
     kind: Kind,
 
-    /// Which one
+    /// The name of the resource
     #[arg(value_name = "NAME")]
     name: String,
 }

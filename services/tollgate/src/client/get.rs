@@ -10,7 +10,7 @@ use crate::cli::Usage;
 /// What can be listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
-    /// Throttling policies.
+    /// Policies.
     #[value(alias = "policy")]
     Policies,
     /// Schedules.
@@ -35,19 +35,19 @@ pub(crate) enum Kind {
 /// Arguments of `get` and `list`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct GetArgs {
-    /// What, in the singular or plural
+    /// The kind of resource, in the singular or plural
     #[arg(value_name = "KIND")]
     kind: Kind,
 
-    /// Which one; for skipped and children the schedule, for events an event or the run whose events are listed
+    /// The name of the resource. For skipped and children: the schedule. For events: the event, or the run
     #[arg(value_name = "NAME")]
     name: Option<String>,
 
-    /// Terms joined by AND: state=PAUSED, policy=imports, schedule=nightly, label.team=data
+    /// Terms, joined by AND, that the resources must match: state=PAUSED, policy=imports, schedule=nightly, label.team=data
     #[arg(long, value_name = "TERMS")]
     filter: Option<String>,
 
-    /// At most so many; 0 means all
+    /// The most resources that are listed; 0 means all
     #[arg(long, value_name = "N", default_value_t = 100)]
     limit: u32,
 }
@@ -80,7 +80,7 @@ pub(crate) async fn run(session: Session, args: GetArgs) -> anyhow::Result<()> {
             Err(Usage("windows have no names: `tollgate list windows`".to_owned()).into())
         }
         (_, Some(_)) if !filter.is_empty() => {
-            Err(Usage("--filter is for lists, not for one resource".to_owned()).into())
+            Err(Usage("--filter applies to lists, not to one resource".to_owned()).into())
         }
         (kind, Some(name)) => one(&session, kind, &name).await,
     }

@@ -9,11 +9,11 @@ use super::{Session, fetch, names, rows};
 /// Arguments of `history`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct HistoryArgs {
-    /// Which schedule
+    /// The schedule
     #[arg(value_name = "SCHEDULE")]
     name: String,
 
-    /// At most so many runs and so many skipped triggers; 0 means all
+    /// The most runs, and the most skipped triggers, that are shown; 0 means all
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: u32,
 }

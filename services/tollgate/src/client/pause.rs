@@ -10,13 +10,13 @@ use crate::cli::Usage;
 /// What can be paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
-    /// A schedule: its triggers are recorded as skipped, and nothing of it that waits starts.
+    /// A schedule: its triggers are recorded as skipped, and its waiting events do not start.
     #[value(alias = "schedules")]
     Schedule,
-    /// A policy: nothing under it starts.
+    /// A policy: no event under it starts.
     #[value(alias = "policies")]
     Policy,
-    /// Everything: nothing starts anywhere.
+    /// Everything: no event starts anywhere.
     All,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct PauseArgs {
     #[command(flatten)]
     what: ResumeArgs,
 
-    /// For the next operator
+    /// The reason, for the next operator
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
 }
@@ -34,11 +34,11 @@ pub(crate) struct PauseArgs {
 /// Arguments of `resume`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ResumeArgs {
-    /// What
+    /// The kind of resource
     #[arg(value_name = "KIND")]
     kind: Kind,
 
-    /// Which one; none with `all`
+    /// The name of the resource; none with `all`
     #[arg(value_name = "NAME", required_if_eq_any([("kind", "schedule"), ("kind", "policy")]))]
     name: Option<String>,
 }

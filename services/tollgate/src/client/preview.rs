@@ -9,10 +9,11 @@ use tollgate_proto::v1;
 use tollgate_proto::v1::preview_schedule_request::Source;
 use tollgate_proto::v1::trigger::Trigger;
 
-use super::apply::{Resource, read_files};
+use super::apply::read_files;
 use super::table::Table;
 use super::when::{exact, moment, parse_span, relative};
 use super::{Session, names, rows};
+use tollgate_files::Resource;
 
 /// Arguments of `preview`.
 #[derive(Args, Clone, Debug)]
@@ -24,11 +25,11 @@ pub(crate) struct PreviewArgs {
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     zone: String,
 
-    /// How many launch times
+    /// The number of launch times
     #[arg(long, value_name = "N", default_value_t = 10)]
     count: i32,
 
-    /// Launch times after this moment; now by default
+    /// The moment after which launch times are shown; now by default
     #[arg(long, value_name = "TIME", value_parser = moment)]
     from: Option<Timestamp>,
 }
@@ -36,7 +37,7 @@ pub(crate) struct PreviewArgs {
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = false)]
 struct SourceArgs {
-    /// A stored schedule
+    /// The name of a stored schedule
     #[arg(value_name = "SCHEDULE")]
     name: Option<String>,
 
@@ -48,7 +49,7 @@ struct SourceArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_span)]
     every: Option<Duration>,
 
-    /// The schedules of a file; - means standard input
+    /// A file with schedules; - means standard input
     #[arg(short, long, value_name = "FILE")]
     file: Option<String>,
 }

@@ -12,12 +12,12 @@ use crate::cli::Usage;
 /// How the work went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Outcome {
-    /// Done.
+    /// The work is done.
     #[default]
     Succeeded,
-    /// Failed for good.
+    /// The work has failed for good.
     Failed,
-    /// Failed, to be tried again.
+    /// The work has failed, and the event needs another attempt.
     Retry,
 }
 
@@ -28,23 +28,23 @@ pub(crate) struct ReleaseArgs {
     #[arg(value_name = "EVENT")]
     name: String,
 
-    /// How the work went
+    /// The outcome of the work
     #[arg(long, value_enum, default_value_t, ignore_case = true)]
     outcome: Outcome,
 
-    /// For people
+    /// A message for people
     #[arg(long, value_name = "TEXT", default_value = "")]
     message: String,
 
-    /// The event comes again then: a moment, or a span from now on such as 15m
+    /// When the event comes again: a moment, or a duration from now on such as 15m
     #[arg(long, value_name = "WHEN")]
     next_check: Option<String>,
 
-    /// Handed to the schedule's next run
+    /// The cursor for the schedule's next run
     #[arg(long, value_name = "TEXT")]
     cursor: Option<String>,
 
-    /// The attempt that is released; the one in flight by default
+    /// The attempt to release; the one in flight by default
     #[arg(long, value_name = "N")]
     attempt: Option<u32>,
 }
@@ -56,11 +56,11 @@ pub(crate) struct ExtendArgs {
     #[arg(value_name = "EVENT")]
     name: String,
 
-    /// The silence that is allowed from now on; the policy's token_ttl by default
+    /// The time to live of the token from now on; the policy's token_ttl by default
     #[arg(long, value_name = "DURATION", value_parser = parse_span)]
     ttl: Option<Duration>,
 
-    /// The consumer's attempt; the one in flight by default
+    /// The attempt to extend; the one in flight by default
     #[arg(long, value_name = "N")]
     attempt: Option<u32>,
 }

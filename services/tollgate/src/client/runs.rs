@@ -8,11 +8,11 @@ use super::{Session, names, rows};
 /// Arguments of `cancel`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CancelArgs {
-    /// Which run
+    /// The run
     #[arg(value_name = "RUN")]
     name: String,
 
-    /// For people
+    /// The reason, for people
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
 }
@@ -20,11 +20,11 @@ pub(crate) struct CancelArgs {
 /// Arguments of `retry`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RetryArgs {
-    /// Which run
+    /// The run
     #[arg(value_name = "RUN")]
     run: String,
 
-    /// Which of its dead events; all by default
+    /// The dead events to retry; all by default
     #[arg(value_name = "EVENT")]
     events: Vec<String>,
 }

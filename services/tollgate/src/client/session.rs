@@ -26,7 +26,7 @@ const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Connection and output")]
 pub(crate) struct ClientArgs {
-    /// Where the service is
+    /// The URL of the service
     #[arg(long, env = "TOLLGATE_SERVER", value_name = "URL", default_value = "http://127.0.0.1:7411")]
     server: String,
 
@@ -34,31 +34,31 @@ pub(crate) struct ClientArgs {
     #[arg(short, long, env = "TOLLGATE_NAMESPACE", value_name = "NAME", default_value = "default")]
     namespace: String,
 
-    /// A key, where the service asks for one; better as the variable, which no list of processes shows
+    /// The API key, where the service needs one. Prefer the variable, because lists of processes show flags
     #[arg(long, env = "TOLLGATE_API_KEY", value_name = "KEY", hide_env_values = true)]
     api_key: Option<String>,
 
-    /// PEM file with those who sign the service's certificate [default: the system's authorities]
+    /// A PEM file with the authorities that issue the service's certificate [default: the system's authorities]
     #[arg(long, env = "TOLLGATE_CA", value_name = "FILE")]
     ca: Option<String>,
 
-    /// PEM file with this client's certificate, where the service asks for one
+    /// A PEM file with this client's certificate, where the service needs one
     #[arg(long, env = "TOLLGATE_CLIENT_CERT", value_name = "FILE", requires = "key")]
     cert: Option<String>,
 
-    /// PEM file with the private key of --cert
+    /// A PEM file with the private key of --cert
     #[arg(long, env = "TOLLGATE_CLIENT_KEY", value_name = "FILE", requires = "cert")]
     key: Option<String>,
 
-    /// How answers look
+    /// The format of the output
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 
-    /// Who asks, for the audit log [default: $USER]
+    /// The actor for the audit log [default: $USER]
     #[arg(long, env = "TOLLGATE_ACTOR", value_name = "NAME")]
     actor: Option<String>,
 
-    /// How long an answer may take, such as 30s [default: 30s; none for `apply`]
+    /// The longest time that an answer may take, such as 30s [default: 30s; none for `apply`]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     timeout: Option<Duration>,
 }

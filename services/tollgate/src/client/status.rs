@@ -18,11 +18,11 @@ use super::{Session, rows};
 /// Arguments of `status`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StatusArgs {
-    /// Policies of all namespaces, not only of -n's
+    /// Show the policies of all namespaces, not only those of -n
     #[arg(short, long)]
     all_namespaces: bool,
 
-    /// One line for each queue shard
+    /// Show a line for each queue shard
     #[arg(long)]
     shards: bool,
 }

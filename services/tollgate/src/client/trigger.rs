@@ -10,11 +10,11 @@ use super::{Session, names, rows};
 /// Arguments of `trigger`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TriggerArgs {
-    /// Which schedule
+    /// The schedule
     #[arg(value_name = "SCHEDULE")]
     name: String,
 
-    /// How many events; the schedule's own number by default
+    /// The number of events; the schedule's own by default
     #[arg(long, value_name = "N")]
     events: Option<u32>,
 }
@@ -22,19 +22,19 @@ pub(crate) struct TriggerArgs {
 /// Arguments of `backfill`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BackfillArgs {
-    /// Which schedule
+    /// The schedule
     #[arg(value_name = "SCHEDULE")]
     name: String,
 
-    /// Launch times from this moment on, as in 2026-03-01T00:00:00Z
+    /// The first moment of the launch times, such as 2026-03-01T00:00:00Z
     #[arg(long, value_name = "TIME", value_parser = moment)]
     from: Timestamp,
 
-    /// Launch times before this moment, not in the future
+    /// The moment after the last launch time; not in the future
     #[arg(long, value_name = "TIME", value_parser = moment)]
     to: Timestamp,
 
-    /// 0 (last) to 9 (first); the schedule's own by default
+    /// The priority, from 0 (last) to 9 (first); the schedule's own by default
     #[arg(long, value_name = "N")]
     priority: Option<u32>,
 }

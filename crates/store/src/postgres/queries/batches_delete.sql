@@ -5,5 +5,5 @@ DELETE FROM token_batches
 WHERE shard_id = $1
     AND (run_id, first_idx) >= ($4, $5) AND (run_id, first_idx) <= ($6, $7)
     AND (
-        (run_id, first_idx) IN (SELECT gone.run_id, gone.idx FROM unnest($2::uuid[], $3::int[]) AS gone (run_id, idx))
+        (run_id, first_idx) IN (SELECT new.run_id, new.idx FROM {event_keys.rows $2})
     ) IS TRUE

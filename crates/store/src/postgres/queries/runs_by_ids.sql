@@ -3,10 +3,7 @@
 SELECT run.*
 FROM unnest($2::uuid[]) AS wanted (run_id)
 CROSS JOIN LATERAL (
-    SELECT shard_id, run_id, schedule_uid, generation, namespace, schedule_id, policy_uid, launch_us, events, priority,
-        kind,
-        state, reason, next_index, succeeded, failed, dead, expired, cancelled, lost, cursor_in, cursor_out, emitted_us,
-        started_us, finished_us
+    SELECT {runs}
     FROM runs
     WHERE shard_id = $1 AND run_id = wanted.run_id
     OFFSET 0

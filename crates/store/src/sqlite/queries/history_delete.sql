@@ -2,11 +2,6 @@
 -- When they died is not known here, so the key is one column short.
 DELETE FROM event_history
 WHERE shard_id = $1 AND (run_id, idx) IN (
-    SELECT run_id, idx FROM (
-    SELECT
-        unhex(value ->> 'run_id', '-') AS run_id,
-        value ->> 'idx' AS idx
-    FROM json_each($2)
-) AS gone
+    SELECT run_id, idx FROM {event_keys.rows $2}
 )
     AND outcome = 'DEAD'

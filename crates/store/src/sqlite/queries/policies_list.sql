@@ -1,6 +1,6 @@
 -- policies_list: policies of a namespace in the order of their ids. $3 is the first id beyond the prefix in
 -- $2's range.
-SELECT uid, id, spec FROM policies
+SELECT {policies as read} FROM policies
 WHERE namespace = $1 AND id >= $2 AND ($3 IS NULL OR id < $3)
     AND ($4 IS NULL OR paused = $4)
     AND NOT EXISTS (

@@ -1,8 +1,5 @@
 -- runs_by_ids: runs by id.
-SELECT shard_id, run_id, schedule_uid, generation, namespace, schedule_id, policy_uid, launch_us, events, priority,
-    kind,
-    state, reason, next_index, succeeded, failed, dead, expired, cancelled, lost, cursor_in, cursor_out, emitted_us,
-    started_us, finished_us
+SELECT {runs}
 FROM runs
 WHERE shard_id = $1 AND run_id IN (SELECT unhex(value, '-') FROM json_each($2))
 ORDER BY run_id

@@ -1,6 +1,6 @@
 -- schedules_list: schedules of a namespace in the order of their ids. $3 is the first id beyond the prefix in
 -- $2's range.
-SELECT uid, id, spec, payload FROM schedules
+SELECT {schedules as read} FROM schedules
 WHERE namespace = $1 AND id >= $2 AND ($3 IS NULL OR id < $3)
     AND ($4 IS NULL OR paused = $4)
     AND NOT EXISTS (

@@ -2,10 +2,5 @@
 -- planned.
 DELETE FROM tokens
 WHERE shard_id = $1 AND (run_id, idx) IN (
-    SELECT run_id, idx FROM (
-    SELECT
-        unhex(value ->> 'run_id', '-') AS run_id,
-        value ->> 'idx' AS idx
-    FROM json_each($2)
-) AS gone
+    SELECT run_id, idx FROM {event_keys.rows $2}
 )

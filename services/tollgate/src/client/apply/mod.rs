@@ -4,21 +4,16 @@
 //! the counts of what changed. Invariant: nothing is sent unless every file can be read to its end. Not here: whether
 //! values are allowed, which the service says, resource by resource.
 
-mod documents;
-mod locate;
-mod resources;
-
 use std::collections::HashMap;
 use std::io::Read;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
+use tollgate_files::{Entry, Place, Resource, given_twice, parse};
 use tollgate_proto::v1;
 use tonic::Status;
 use tonic_types::StatusExt;
-
-pub(crate) use resources::{Entry, Resource};
 
 use super::Session;
 use super::failure::unlisted;
@@ -29,11 +24,11 @@ const ERRORS_MAX: usize = 100;
 /// Arguments of `apply`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ApplyArgs {
-    /// A YAML file with policies and schedules, one or many; - means standard input
+    /// A YAML file with any number of policies and schedules; - means standard input
     #[arg(short, long = "file", value_name = "FILE", required = true)]
     files: Vec<String>,
 
-    /// Let the service check everything, and change nothing
+    /// Check everything at the service, and change nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -45,7 +40,7 @@ pub(crate) struct ApplyArgs {
 pub(crate) async fn run(session: Session, args: ApplyArgs) -> anyhow::Result<()> {
     let entries = read_files(&args.files, &session.namespace)?;
     // What is kept to name places later is small: the texts are shared.
-    let places: HashMap<String, resources::Place> =
+    let places: HashMap<String, Place> =
         entries.iter().map(|entry| (entry.place.to_string(), entry.place.clone())).collect();
     let requests: Vec<_> = entries.into_iter().map(|entry| entry.request(args.dry_run)).collect();
     let answer = session.master().apply_resources(tokio_stream::iter(requests)).await;
@@ -69,9 +64,9 @@ pub(crate) fn read_files(files: &[String], namespace: &str) -> anyhow::Result<Ve
     let (mut entries, mut wrong) = (Vec::new(), Vec::new());
     for file in files {
         let (name, text) = read(file)?;
-        resources::parse(&name, &text, namespace, &mut entries, &mut wrong);
+        parse(&name, &text, namespace, &mut entries, &mut wrong);
     }
-    wrong.extend(resources::given_twice(&entries));
+    wrong.extend(given_twice(&entries));
     if !wrong.is_empty() {
         return Err(listed(format!("nothing was sent, because {} wrong:", are(wrong.len())), wrong));
     }
@@ -103,7 +98,7 @@ fn summary(answer: &v1::ApplyResourcesResponse, dry_run: bool) -> String {
 }
 
 /// The service's refusals, each at the line of its field where that can be found.
-fn refused(answer: &v1::ApplyResourcesResponse, places: &HashMap<String, resources::Place>) -> anyhow::Error {
+fn refused(answer: &v1::ApplyResourcesResponse, places: &HashMap<String, Place>) -> anyhow::Error {
     let lines = answer.errors.iter().map(|error| {
         let place = match places.get(&error.source) {
             Some(place) => place.of_field(&error.field).to_string(),
@@ -116,7 +111,7 @@ fn refused(answer: &v1::ApplyResourcesResponse, places: &HashMap<String, resourc
 }
 
 /// The service's refusals of the stream as a whole, whose fields are `source: name: field`.
-fn refused_whole(status: &Status, places: &HashMap<String, resources::Place>) -> Option<anyhow::Error> {
+fn refused_whole(status: &Status, places: &HashMap<String, Place>) -> Option<anyhow::Error> {
     let fields = status.get_details_bad_request()?.field_violations;
     let lines = fields.iter().map(|violation| {
         let mut parts = violation.field.splitn(3, ": ");

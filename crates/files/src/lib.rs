@@ -1,0 +1,343 @@
+//! Decides which resources a file describes.
+//!
+//! In: a file's text. Out: messages with their places, or what is wrong, with file and line. A document is one resource
+//! (`kind: Policy` or `kind: Schedule`), or lists of them under `policies` and `schedules`. A resource has an `id` in the
+//! document's `namespace`, or a full `name`; its other keys are the fields of the API's message.
+
+mod documents;
+mod locate;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use prost::{Message, Name as MessageName};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use serde_saphyr::{MessageFormatter, Spanned, UserMessageFormatter};
+use tollgate_proto::convert::names;
+use tollgate_proto::json::from_json;
+use tollgate_proto::v1;
+
+/// Where something is written.
+#[derive(Clone, Debug)]
+pub struct Place {
+    file: Arc<str>,
+    line: u64,
+    document: Arc<Document>,
+    /// The path to the resource in the document; empty where it is the document.
+    path: String,
+}
+
+/// A document as it is written.
+#[derive(Debug)]
+struct Document {
+    text: String,
+    /// The line of the file at which it begins.
+    first_line: u64,
+    /// Where its fields are; read once, when something is wrong.
+    tree: OnceLock<Option<locate::Node>>,
+}
+
+impl Place {
+    /// The line of a field of the resource; its first line where the field is not in the document.
+    pub fn of_field(&self, field: &str) -> Self {
+        let field =
+            field.strip_prefix("schedule.").or_else(|| field.strip_prefix("policy.")).unwrap_or(field);
+        if field.is_empty() {
+            return self.clone();
+        }
+        let Document { text, first_line, tree } = self.document.as_ref();
+        let tree = tree.get_or_init(|| locate::read(text));
+        let path = format!("{}.{field}", self.path);
+        let line = tree.as_ref().and_then(|tree| locate::line(tree, &path)).map(|line| line + first_line - 1);
+        Self { line: line.map_or(self.line, |line| line.max(self.line)), ..self.clone() }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// A policy or a schedule.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all of many are schedules")]
+pub enum Resource {
+    /// A policy.
+    Policy(v1::Policy),
+    /// A schedule.
+    Schedule(v1::Schedule),
+}
+
+/// A resource, its namespace and its place.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Where it is written.
+    pub place: Place,
+    /// The namespace's id.
+    pub namespace: String,
+    /// With its full name.
+    pub resource: Resource,
+}
+
+impl Entry {
+    /// The message that asks for it.
+    pub fn request(self, validate_only: bool) -> v1::ApplyResourcesRequest {
+        use v1::apply_resources_request::Resource as Sent;
+        let resource = match self.resource {
+            Resource::Policy(policy) => Sent::Policy(policy),
+            Resource::Schedule(schedule) => Sent::Schedule(schedule),
+        };
+        v1::ApplyResourcesRequest {
+            namespace: self.namespace,
+            resource: Some(resource),
+            source: self.place.to_string(),
+            validate_only,
+        }
+    }
+
+    fn name(&self) -> &str {
+        match &self.resource {
+            Resource::Policy(policy) => &policy.name,
+            Resource::Schedule(schedule) => &schedule.name,
+        }
+    }
+}
+
+/// How deep a document may be nested; the API's messages are not half as deep with the deepest payload. Readers
+/// recurse, and the stack is not endless.
+const DEPTH_MAX: usize = 64;
+/// How deep aliases may lead to text with aliases: each may add [`DEPTH_MAX`] levels.
+const ALIAS_DEPTH_MAX: usize = 8;
+/// How many values aliases may bring in, all together.
+const ALIAS_VALUES_MAX: usize = 100_000;
+
+/// How files are read: strictly, and of any size. Files are the caller's own, so only what is out of all proportion
+/// to their size is bounded: depth and aliases.
+fn yaml_options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        with_snippet: false,
+        strict_booleans: true,
+        budget: serde_saphyr::budget! {
+            max_depth: DEPTH_MAX,
+            flow_nesting_limit: DEPTH_MAX,
+            max_events: usize::MAX,
+            max_nodes: usize::MAX,
+            max_anchors: usize::MAX,
+            max_aliases: usize::MAX,
+            max_merge_keys: usize::MAX,
+            max_total_scalar_bytes: usize::MAX,
+            enforce_alias_anchor_ratio: false,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_replay_stack_depth: ALIAS_DEPTH_MAX,
+            max_total_replayed_events: ALIAS_VALUES_MAX,
+        },
+    }
+}
+
+/// Adds the resources of a file to `entries`, and what is wrong with it to `wrong`.
+pub fn parse(
+    file: &Arc<str>,
+    text: &str,
+    namespace: &str,
+    entries: &mut Vec<Entry>,
+    wrong: &mut Vec<String>,
+) {
+    for document in documents::split(text) {
+        let read = Document {
+            text: document.text.to_owned(),
+            first_line: document.first_line,
+            tree: OnceLock::new(),
+        };
+        let place = Place {
+            file: Arc::clone(file),
+            line: document.content_line,
+            document: Arc::new(read),
+            path: String::new(),
+        };
+        let mut reader = Reader { namespace, entries, wrong };
+        match serde_saphyr::from_str_with_options::<Value>(document.text, yaml_options()) {
+            Ok(value) => reader.document(value, &place),
+            Err(error) => reader.not_yaml(&error, place),
+        }
+    }
+}
+
+/// Names that are given twice, with both places.
+pub fn given_twice(entries: &[Entry]) -> Vec<String> {
+    let mut seen: BTreeMap<&str, &Place> = BTreeMap::new();
+    let twice = |entry: &'_ Entry, first: &Place| {
+        format!("{}: {} is given twice, first at {first}", entry.place, entry.name())
+    };
+    let repeated = entries.iter().filter_map(|entry| match seen.get(entry.name()) {
+        Some(first) => Some(twice(entry, first)),
+        None => {
+            seen.insert(entry.name(), &entry.place);
+            None
+        }
+    });
+    repeated.collect()
+}
+
+/// Lists of resources in one document. The namespace stands in front of them all.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Lists {
+    #[serde(default)]
+    namespace: Option<String>,
+    #[serde(default)]
+    policies: Vec<Spanned<Value>>,
+    #[serde(default)]
+    schedules: Vec<Spanned<Value>>,
+}
+
+struct Reader<'a> {
+    namespace: &'a str,
+    entries: &'a mut Vec<Entry>,
+    wrong: &'a mut Vec<String>,
+}
+
+impl Reader<'_> {
+    fn document(&mut self, value: Value, place: &Place) {
+        const EXPECTED: &str = "expected kind: Policy or kind: Schedule with its fields, or lists under policies and \
+                                schedules";
+        let Value::Object(mut members) = value else {
+            return self.wrong.push(format!("{place}: {EXPECTED}"));
+        };
+        match members.remove("kind") {
+            Some(Value::String(kind)) if kind.eq_ignore_ascii_case("policy") => {
+                self.resource(members, true, place)
+            }
+            Some(Value::String(kind)) if kind.eq_ignore_ascii_case("schedule") => {
+                self.resource(members, false, place)
+            }
+            Some(kind) => {
+                let place = place.of_field("kind");
+                self.wrong.push(format!("{place}: kind: {kind} is not allowed, expected Policy or Schedule"));
+            }
+            None if members.contains_key("policies") || members.contains_key("schedules") => {
+                self.lists(place)
+            }
+            None => self.wrong.push(format!("{place}: {EXPECTED}")),
+        }
+    }
+
+    fn lists(&mut self, place: &Place) {
+        // Read again, this time with the line of each item.
+        let lists: Lists = match serde_saphyr::from_str_with_options(&place.document.text, yaml_options()) {
+            Ok(lists) => lists,
+            Err(error) => return self.not_yaml(&error, place.clone()),
+        };
+        for (collection, items) in [("policies", lists.policies), ("schedules", lists.schedules)] {
+            for (index, item) in items.into_iter().enumerate() {
+                let place = Place {
+                    line: item.referenced.line() + place.document.first_line - 1,
+                    path: format!("{collection}[{index}]"),
+                    ..place.clone()
+                };
+                let Value::Object(mut members) = item.value else {
+                    self.wrong.push(format!("{place}: {}: expected an object", place.path));
+                    continue;
+                };
+                if let (Some(namespace), false) = (&lists.namespace, members.contains_key("namespace")) {
+                    members.insert("namespace".to_owned(), Value::String(namespace.clone()));
+                }
+                self.resource(members, collection == "policies", &place);
+            }
+        }
+    }
+
+    fn resource(&mut self, members: Map<String, Value>, is_policy: bool, place: &Place) {
+        match self.read(members, is_policy) {
+            Ok((namespace, resource)) => {
+                self.entries.push(Entry { place: place.clone(), namespace, resource });
+            }
+            Err((field, message)) => {
+                let colon = if field.is_empty() { "" } else { ": " };
+                self.wrong.push(format!("{}: {field}{colon}{message}", place.of_field(&field)));
+            }
+        }
+    }
+
+    fn read(
+        &self,
+        mut members: Map<String, Value>,
+        is_policy: bool,
+    ) -> Result<(String, Resource), (String, String)> {
+        let namespace = match members.remove("namespace") {
+            None => self.namespace.to_owned(),
+            Some(Value::String(namespace)) => namespace,
+            Some(other) => {
+                return Err(("namespace".to_owned(), format!("{other} is not allowed, expected text")));
+            }
+        };
+        if !names::is_id(&namespace) {
+            let expected = "is not allowed, expected 1 to 63 characters of a-z, 0-9, ., _ and -";
+            return Err(("namespace".to_owned(), format!("{namespace:?} {expected}")));
+        }
+        let field = if members.contains_key("id") { "id" } else { "name" };
+        let text = match (members.remove("id"), members.remove("name")) {
+            (Some(id), None) => id,
+            (None, Some(name)) => name,
+            (Some(_), Some(_)) => {
+                return Err(("name".to_owned(), "excludes id, which is given too".to_owned()));
+            }
+            (None, None) => return Err(("id".to_owned(), "is missing".to_owned())),
+        };
+        let text = match text {
+            Value::String(text) => text,
+            // YAML makes numbers of names such as 2024.
+            Value::Number(number) => number.to_string(),
+            other => return Err((field.to_owned(), format!("{other} is not allowed, expected text"))),
+        };
+        let name = match (is_policy, text.contains('/')) {
+            (true, true) => names::policy(field, &text),
+            (true, false) => names::policy_within(field, &namespace, &text),
+            (false, true) => names::schedule(field, &text),
+            (false, false) => names::schedule_within(field, &namespace, &text),
+        };
+        let name =
+            name.map_err(|error| (error.field.clone(), without_field(&error.to_string(), &error.field)))?;
+        let full = if is_policy { names::of_policy } else { names::of_schedule }(&name.namespace, &name.id);
+        members.insert("name".to_owned(), Value::String(full));
+        let resource = if is_policy {
+            Resource::Policy(message(members)?)
+        } else {
+            Resource::Schedule(message(members)?)
+        };
+        Ok((name.namespace, resource))
+    }
+
+    fn not_yaml(&mut self, error: &serde_saphyr::Error, place: Place) {
+        let error = error.without_snippet();
+        let line = error.location().map(|location| location.line() + place.document.first_line - 1);
+        let place = Place { line: line.unwrap_or(place.line), ..place };
+        let mut message = UserMessageFormatter.format_message(error).into_owned();
+        // `cron: */5 * * * *` is the commonest mistake of all.
+        let at = usize::try_from(place.line - place.document.first_line).unwrap_or(usize::MAX);
+        if place
+            .document
+            .text
+            .lines()
+            .nth(at)
+            .is_some_and(|line| line.contains(": *") || line.contains("- *"))
+        {
+            message.push_str("; text that begins with * must stand in quotes");
+        }
+        self.wrong.push(format!("{place}: {message}"));
+    }
+}
+
+fn message<M: Message + MessageName + Default>(members: Map<String, Value>) -> Result<M, (String, String)> {
+    from_json(Value::Object(members)).map_err(|error| (error.field, error.message))
+}
+
+fn without_field(text: &str, field: &str) -> String {
+    text.strip_prefix(field).and_then(|text| text.strip_prefix(": ")).unwrap_or(text).to_owned()
+}
+
+#[cfg(test)]
+mod tests;

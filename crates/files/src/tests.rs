@@ -1,0 +1,143 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use tollgate_clock::instant_now;
+
+use super::*;
+
+fn parse(text: &str) -> (Vec<Entry>, Vec<String>) {
+    let (mut entries, mut wrong) = (Vec::new(), Vec::new());
+    super::parse(&"batch.yaml".into(), text, "default", &mut entries, &mut wrong);
+    (entries, wrong)
+}
+
+const GOOD: &str = "\
+# A batch.
+kind: Schedule
+id: nightly
+timeZone: Europe/Berlin
+triggers:
+  - cron: 30 2 * * *
+  - interval: {every: 15m}
+events: 1000
+policy: imports
+catchUp: {mode: LATEST}
+target:
+  http: {url: 'http://127.0.0.1:9000/'}
+  release: explicit
+payload: {on: no, count: 3}
+---
+kind: Policy
+name: namespaces/team/policies/imports
+max_in_flight: 4
+token_ttl: 15m
+";
+
+#[test]
+fn documents_become_messages() {
+    let (entries, wrong) = parse(GOOD);
+    assert_eq!(wrong, [] as [&str; 0]);
+    let [schedule, policy] = entries.as_slice() else { panic!("{entries:?}") };
+    assert_eq!(schedule.place.to_string(), "batch.yaml:2");
+    let Resource::Schedule(message) = &schedule.resource else { panic!("{schedule:?}") };
+    assert_eq!(message.name, "namespaces/default/schedules/nightly");
+    assert_eq!(message.events, Some(1_000));
+    assert_eq!(message.catch_up.unwrap().mode(), v1::CatchUpMode::Latest);
+    assert_eq!(message.triggers.len(), 2);
+    // `no` is text: only true and false are truth values.
+    let payload = tollgate_proto::json::to_json(message)["payload"].clone();
+    assert_eq!(payload, serde_json::json!({"on": "no", "count": 3}));
+    assert_eq!(policy.place.to_string(), "batch.yaml:16");
+    assert_eq!(policy.namespace, "team");
+    let Resource::Policy(message) = &policy.resource else { panic!("{policy:?}") };
+    assert_eq!(message.name, "namespaces/team/policies/imports");
+    assert_eq!(message.token_ttl.unwrap().seconds, 900);
+}
+
+#[test]
+fn lists_in_one_document_have_places_of_their_own() {
+    let text = "---\nnamespace: team\nschedules:\n  - id: a\n    triggers: [{cron: '@daily'}]\n  - id: b\n\
+                policies:\n  - {id: p, max_in_flight: 2}\n";
+    let (entries, wrong) = parse(text);
+    assert_eq!(wrong, [] as [&str; 0]);
+    let places: Vec<String> =
+        entries.iter().map(|entry| format!("{} {}", entry.place, entry.namespace)).collect();
+    assert_eq!(places, ["batch.yaml:8 team", "batch.yaml:4 team", "batch.yaml:6 team"]);
+    // The service's refusals are found on the lines of their fields.
+    assert_eq!(entries[1].place.of_field("schedule.triggers[0].cron").to_string(), "batch.yaml:5");
+    assert_eq!(entries[1].place.of_field("target").to_string(), "batch.yaml:4");
+}
+
+#[test]
+fn everything_wrong_is_reported_with_its_line() {
+    let text = "\
+kind: Policy
+id: p
+max_in_flight: many
+---
+kind: Schedule
+id: Wrong Name
+---
+kind: Schedule
+id: a
+triggers:
+  - cron: */5 * * * *
+---
+kind: Job
+id: x
+---
+kind: Schedule
+id: b
+colour: red
+---
+kind: Schedule
+id: c
+name: c
+---
+- 1
+---
+kind: Schedule
+events: 3
+---
+kind: Schedule
+id: twice
+id: again
+---
+schedules:
+  - id: d
+    retry:
+      max_attempts: x
+  - 7
+";
+    let (entries, wrong) = parse(text);
+    assert!(entries.is_empty(), "{entries:?}");
+    let expected = [
+        ("batch.yaml:3: max_in_flight: ", "\"many\" is not allowed"),
+        ("batch.yaml:6: id: ", "\"Wrong Name\" is not allowed"),
+        ("batch.yaml:11: ", "text that begins with * must stand in quotes"),
+        ("batch.yaml:13: kind: ", "\"Job\" is not allowed, expected Policy or Schedule"),
+        ("batch.yaml:18: colour: ", "no such field"),
+        ("batch.yaml:22: name: ", "excludes id"),
+        ("batch.yaml:24: ", "expected kind: Policy or kind: Schedule"),
+        ("batch.yaml:26: id: ", "is missing"),
+        ("batch.yaml:31: ", "uplicate"),
+        ("batch.yaml:36: retry.max_attempts: ", "\"x\" is not allowed"),
+        ("batch.yaml:37: schedules[1]: ", "expected an object"),
+    ];
+    assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
+    for (line, (start, part)) in wrong.iter().zip(expected) {
+        assert!(line.starts_with(start) && line.contains(part), "{line}\n{start}{part}");
+    }
+}
+
+#[test]
+fn ten_thousand_documents_are_read_quickly() {
+    let text: String = (0..10_000)
+        .map(|n| format!("---\n{}", GOOD.split("---").next().unwrap().replace("nightly", &format!("s{n}"))))
+        .collect();
+    let start = instant_now();
+    let (entries, wrong) = parse(&text);
+    assert_eq!((entries.len(), wrong.len()), (10_000, 0));
+    assert!(given_twice(&entries).is_empty());
+    // Generous, because tests are not optimised: what is tested is that the time does not grow with the square.
+    assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
+}

@@ -1,0 +1,206 @@
+//! What has ended, and retention.
+
+use async_trait::async_trait;
+use futures::FutureExt as _;
+use tollgate_core::handle::change::{HistoryRow, Outcome, TokenRow};
+use tollgate_core::model::{Run, RunId, RunState, Skipped};
+use uuid::Uuid;
+
+use super::{Ask, Driver, Statement, Whom, sql};
+use crate::StoreError;
+use crate::history::{
+    HistoryStore, PRUNE_AT_ONCE, PRUNE_SPARE_US, Pruned, RetentionStore, RunFilter, prunes_specs_of,
+};
+use crate::rows::{
+    HistoryRecord, RunRow, SkippedRow, Word as _, all, batches_from, batches_limit, sound, sound_page,
+    tokens_of,
+};
+
+#[async_trait]
+impl<D: Driver> HistoryStore for D {
+    async fn list_runs(
+        &self,
+        namespace: &str,
+        filter: &RunFilter,
+        after: Option<(i64, RunId)>,
+        limit: u32,
+    ) -> Result<Vec<Run>, StoreError> {
+        let statement = match filter.schedule_uid {
+            _ if filter.is_open() => sql!("runs_list_open"),
+            Some(_) => sql!("runs_list_schedule"),
+            None => sql!("runs_list"),
+        };
+        let states: Vec<&str> = filter.states.iter().copied().map(RunState::word).collect();
+        let (after_us, after_run) = after.unwrap_or((i64::MAX, RunId(Uuid::max())));
+        let mut ask = Ask::new(statement)
+            .anew()
+            .bind(namespace)
+            .bind(filter.from_us.unwrap_or(i64::MIN))
+            .bind(filter.to_us.unwrap_or(i64::MAX))
+            .bind(after_us)
+            .bind(after_run.0)
+            .set(&states)?
+            .bind(i64::from(limit));
+        ask = match filter.schedule_uid {
+            uid if filter.is_open() => ask.bind(filter.policy_uid).bind(uid),
+            Some(uid) => ask.bind(states.is_empty()).bind(uid).bind(filter.policy_uid),
+            None => ask.bind(states.is_empty()).bind(filter.policy_uid),
+        };
+        let rows: Vec<RunRow> = self.rows(Whom::People, ask).await?;
+        let place = |row: &RunRow| (row.launch_us, RunId(row.run_id));
+        let (mut page, found, rest) = sound_page(rows, limit, place, |row| u16::try_from(row.shard_id).ok());
+        self.corruption().also(("runs", namespace.to_owned()), found);
+        if let Some((last, missing)) = rest {
+            page.extend(self.list_runs(namespace, filter, Some(last), missing).await?);
+        }
+        Ok(page)
+    }
+
+    async fn policy_runs_open(
+        &self,
+        shard: u16,
+        policy_uid: Uuid,
+        before_us: i64,
+        limit: u32,
+    ) -> Result<Vec<Run>, StoreError> {
+        let ask = Ask::new(sql!("runs_policy_open"))
+            .bind(i32::from(shard))
+            .bind(policy_uid)
+            .bind(before_us)
+            .bind(i64::from(limit));
+        let (runs, found) = sound(Some(shard), self.rows::<RunRow>(Whom::People, ask).await?);
+        self.corruption().also(("runs", format!("runs_policy_open {shard}")), found);
+        Ok(runs)
+    }
+
+    async fn policy_runs_ended(
+        &self,
+        shard: u16,
+        policy_uid: Uuid,
+        since_us: i64,
+        limit: u32,
+    ) -> Result<Vec<Run>, StoreError> {
+        let ask = Ask::new(sql!("runs_policy_ended"))
+            .bind(i32::from(shard))
+            .bind(policy_uid)
+            .bind(since_us)
+            .bind(i64::from(limit));
+        let (runs, found) = sound(Some(shard), self.rows::<RunRow>(Whom::People, ask).await?);
+        self.corruption().also(("runs", format!("runs_policy_ended {shard}")), found);
+        Ok(runs)
+    }
+
+    async fn list_skipped(
+        &self,
+        schedule_uid: Uuid,
+        before_us: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Skipped>, StoreError> {
+        let ask = Ask::new(sql!("skipped_list"))
+            .bind(schedule_uid)
+            .bind(before_us.unwrap_or(i64::MAX))
+            .bind(i64::from(limit));
+        all(self.rows::<SkippedRow>(Whom::People, ask).await?)
+    }
+
+    async fn tokens(
+        &self,
+        shard: u16,
+        run: RunId,
+        from_index: u32,
+        limit: u32,
+    ) -> Result<Vec<TokenRow>, StoreError> {
+        let ask = Ask::new(sql!("batches_list"))
+            .bind(i32::from(shard))
+            .bind(run.0)
+            .bind(batches_from(from_index))
+            .bind(batches_limit(limit));
+        let batches = self.rows(Whom::People, ask).await?;
+        let ask = Ask::new(sql!("tokens_list"))
+            .bind(i32::from(shard))
+            .bind(run.0)
+            .bind(i32::try_from(from_index).unwrap_or(i32::MAX))
+            .bind(i64::from(limit));
+        let own = self.rows(Whom::People, ask).await?;
+        tokens_of(batches, own, from_index, limit)
+    }
+
+    async fn history(
+        &self,
+        shard: u16,
+        run: RunId,
+        from_index: u32,
+        outcome: Option<Outcome>,
+        limit: u32,
+    ) -> Result<Vec<HistoryRow>, StoreError> {
+        let ask = Ask::new(sql!("history_list"))
+            .bind(i32::from(shard))
+            .bind(run.0)
+            .bind(i32::try_from(from_index).unwrap_or(i32::MAX))
+            .bind(outcome.map(Outcome::word))
+            .bind(i64::from(limit));
+        all(self.rows::<HistoryRecord>(Whom::People, ask).await?)
+    }
+}
+
+#[async_trait]
+impl<D: Driver> RetentionStore for D {
+    async fn prune(&self, before_us: i64, now_us: i64) -> Result<Pruned, StoreError> {
+        let mut pruned = Pruned { events: self.prune_days(before_us, now_us).await?, ..Pruned::default() };
+        let spare_us = now_us.saturating_sub(PRUNE_SPARE_US);
+        let shards = self.shards();
+        for shard in 0..shards {
+            let (events, runs) = self.prune_shard(i32::from(shard), before_us).await?;
+            pruned.events += events;
+            pruned.runs += runs;
+            if prunes_specs_of(shard, shards, now_us) {
+                pruned.other += self.prune_specs(i32::from(shard), spare_us).await?;
+            }
+        }
+        pruned.skipped =
+            prune_table(self.clone(), "prune_skipped", sql!("prune_skipped"), None, before_us).await?;
+        pruned.audit = prune_table(self.clone(), "prune_audit", sql!("prune_audit"), None, before_us).await?;
+        pruned.other += prune_table(self.clone(), "prune_keys", sql!("prune_keys"), None, before_us).await?;
+        pruned.other +=
+            prune_table(self.clone(), "prune_windows", sql!("prune_windows"), None, spare_us).await?;
+        Ok(pruned)
+    }
+
+    async fn pruned_before_us(&self) -> Result<Option<i64>, StoreError> {
+        let rows: Vec<(i64,)> = self.rows(Whom::Roles, Ask::new(sql!("pruning_read"))).await?;
+        Ok(rows.first().map(|(before_us,)| *before_us))
+    }
+
+    async fn note_pruning(&self, from_us: Option<i64>, to_us: i64) -> Result<bool, StoreError> {
+        self.run_tx(Whom::Roles, "note_pruning", move |mut tx| {
+            let ask = Ask::new(sql!("pruning_move")).bind(from_us).bind(to_us);
+            async move { Ok(tx.execute(ask).await? == 1) }.boxed()
+        })
+        .await
+    }
+}
+
+/// Deletes what is older than `before_us`, of one shard or (tables without shards) of all, a batch a transaction.
+pub(crate) async fn prune_table<D: Driver>(
+    driver: D,
+    name: &'static str,
+    statement: Statement,
+    shard: Option<i32>,
+    before_us: i64,
+) -> Result<u64, StoreError> {
+    let mut all = 0;
+    loop {
+        let gone = driver
+            .run_tx(Whom::Roles, name, move |mut tx| {
+                let ask = Ask::new(statement).anew();
+                let ask = if let Some(shard) = shard { ask.bind(shard) } else { ask };
+                let ask = ask.bind(before_us).bind(i64::from(PRUNE_AT_ONCE));
+                async move { tx.execute(ask).await }.boxed()
+            })
+            .await?;
+        all += gone;
+        if gone < u64::from(PRUNE_AT_ONCE) {
+            return Ok(all);
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Schedules, policies and children; the audit log and the outbox.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::FutureExt as _;
+use tollgate_core::model::{Policy, Schedule, SkipReason};
+use tollgate_core::plan::Notice;
+use uuid::Uuid;
+
+use super::{Ask, Driver, Engine, Tx, Whom, forget_skipped, insert_messages, insert_skipped, own_sql, sql};
+use crate::StoreError;
+use crate::batch::{
+    Batch, DropPolicy, Expected, PutPolicy, PutSchedules, Step, USERS_NAMED, judge_generations, judge_names,
+    judge_policies, judge_users,
+};
+use crate::failure::Failure;
+use crate::plan::{Audit, Delivered, Filter, OutboxLane, OutboxPage, PlanStore, PlanWrite, StoredChild};
+use crate::rows::{
+    AuditRow, ChildRow, CountRow, LaneRow, NoticeKey, NoticeRow, PolicyRow, Registry, ScheduleRow, all,
+    audit, id_range, outbox_page, skipped_rows, sound, sound_page,
+};
+
+#[async_trait]
+impl<D: Driver> PlanStore for D {
+    async fn write_plan(&self, writes: Vec<PlanWrite>) -> Result<(), StoreError> {
+        let batch = Arc::new(Batch::new(writes)?);
+        self.run_tx(Whom::People, "write_plan", move |mut tx| {
+            let batch = Arc::clone(&batch);
+            async move { write(&mut tx, &batch).await }.boxed()
+        })
+        .await
+    }
+
+    async fn schedule(&self, namespace: &str, id: &str) -> Result<Option<Schedule>, StoreError> {
+        Ok(self.schedules(namespace, &[id.to_owned()]).await?.pop())
+    }
+
+    async fn schedules(&self, namespace: &str, ids: &[String]) -> Result<Vec<Schedule>, StoreError> {
+        let ask = Ask::new(sql!("schedules_by_ids")).bind(namespace).set(ids)?;
+        all(self.rows::<ScheduleRow>(Whom::People, ask).await?)
+    }
+
+    async fn list_schedules(
+        &self,
+        namespace: &str,
+        filter: &Filter,
+        after_id: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<Schedule>, StoreError> {
+        let ask = listed(Ask::new(own_sql!("schedules_list")), namespace, filter, after_id, limit)?
+            .bind(filter.policy.clone())
+            .bind(filter.time_zone.clone());
+        let rows: Vec<ScheduleRow> = self.rows(Whom::People, ask).await?;
+        let (mut page, found, rest) = sound_page(rows, limit, |row| row.id.clone(), |_| None);
+        self.corruption().also(("schedules", namespace.to_owned()), found);
+        if let Some((last, missing)) = rest {
+            page.extend(self.list_schedules(namespace, filter, Some(&last), missing).await?);
+        }
+        Ok(page)
+    }
+
+    async fn policy(&self, namespace: &str, id: &str) -> Result<Option<Policy>, StoreError> {
+        Ok(self.policies(namespace, &[id.to_owned()]).await?.pop())
+    }
+
+    async fn policies(&self, namespace: &str, ids: &[String]) -> Result<Vec<Policy>, StoreError> {
+        let ask = Ask::new(sql!("policies_by_ids")).bind(namespace).set(ids)?;
+        all(self.rows::<PolicyRow>(Whom::People, ask).await?)
+    }
+
+    async fn list_policies(
+        &self,
+        namespace: &str,
+        filter: &Filter,
+        after_id: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<Policy>, StoreError> {
+        let ask = listed(Ask::new(own_sql!("policies_list")), namespace, filter, after_id, limit)?;
+        let rows: Vec<PolicyRow> = self.rows(Whom::People, ask).await?;
+        let (mut page, found, rest) = sound_page(rows, limit, |row| row.id.clone(), |_| None);
+        self.corruption().also(("policies", namespace.to_owned()), found);
+        if let Some((last, missing)) = rest {
+            page.extend(self.list_policies(namespace, filter, Some(&last), missing).await?);
+        }
+        Ok(page)
+    }
+
+    async fn children(
+        &self,
+        schedule_uid: Uuid,
+        after: Option<u32>,
+        limit: u32,
+    ) -> Result<Vec<StoredChild>, StoreError> {
+        let ask = Ask::new(sql!("children_list"))
+            .bind(schedule_uid)
+            .bind(after.map_or(-1, i64::from))
+            .bind(i64::from(limit));
+        all(self.rows::<ChildRow>(Whom::People, ask).await?)
+    }
+
+    async fn audit(
+        &self,
+        namespace: &str,
+        resource: Option<&str>,
+        before: Option<Uuid>,
+        limit: u32,
+    ) -> Result<Vec<Audit>, StoreError> {
+        let statement = if resource.is_some() { sql!("audit_list_resource") } else { sql!("audit_list") };
+        let ask = Ask::new(statement).anew().bind(namespace).bind(before).bind(i64::from(limit));
+        let ask = if let Some(resource) = resource { ask.bind(resource) } else { ask };
+        let (entries, found) = audit(self.rows::<AuditRow>(Whom::People, ask).await?);
+        self.corruption().also(("audit log", String::new()), found);
+        Ok(entries)
+    }
+
+    async fn outbox_lanes(&self) -> Result<Vec<OutboxLane>, StoreError> {
+        let rows: Vec<LaneRow> = self.rows(Whom::Roles, Ask::new(sql!("outbox_lanes"))).await?;
+        let (lanes, found) = sound(None, rows);
+        self.corruption().found(("outbox lanes", String::new()), found);
+        Ok(lanes)
+    }
+
+    async fn outbox(
+        &self,
+        shard: u16,
+        namespace: &str,
+        after: Option<(i64, Uuid)>,
+        limit: u32,
+    ) -> Result<OutboxPage, StoreError> {
+        let (after_us, after_uid) = after.unwrap_or((i64::MIN, Uuid::nil()));
+        let ask = Ask::new(sql!("outbox_page"))
+            .bind(i32::from(shard))
+            .bind(namespace)
+            .bind(after_us)
+            .bind(after_uid)
+            .bind(i64::from(limit));
+        let (page, found) = outbox_page(self.rows::<NoticeRow>(Whom::Roles, ask).await?, limit);
+        let (first, last) = (after.is_none(), page.next.is_none());
+        self.corruption().page(("outbox", format!("{shard} {namespace}")), found, first, last);
+        Ok(page)
+    }
+
+    async fn outbox_before(&self, told: &[(Uuid, i64)]) -> Result<Vec<Notice>, StoreError> {
+        let ask = Ask::new(sql!("outbox_before")).set(&NoticeKey::of(told))?;
+        // What cannot be read is named where its lane is.
+        Ok(sound(None, self.rows::<NoticeRow>(Whom::Roles, ask).await?).0)
+    }
+
+    async fn outbox_delivered(&self, delivered: &[Delivered]) -> Result<u64, StoreError> {
+        let delivered: Arc<[Delivered]> = Arc::from(delivered);
+        self.run_tx(Whom::Roles, "outbox_delivered", move |mut tx| {
+            let delivered = Arc::clone(&delivered);
+            async move { take_out(&mut tx, &delivered).await }.boxed()
+        })
+        .await
+    }
+}
+
+/// What lists of schedules and of policies have in common.
+fn listed<DB: Engine>(
+    ask: Ask<DB>,
+    namespace: &str,
+    filter: &Filter,
+    after_id: Option<&str>,
+    limit: u32,
+) -> Result<Ask<DB>, StoreError> {
+    let (from, to) = id_range(filter.id_prefix.as_deref());
+    Ok(ask
+        .anew()
+        .bind(namespace)
+        .bind(from)
+        .bind(to)
+        .bind(filter.paused)
+        .bind(filter.labels_json()?)
+        .bind(after_id.map(str::to_owned))
+        .bind(i64::from(limit)))
+}
+
+async fn take_out<DB: Engine>(tx: &mut Tx<'_, DB>, delivered: &[Delivered]) -> Result<u64, Failure> {
+    let ask = Ask::new(sql!("outbox_delete")).set(&NoticeKey::of_delivered(delivered))?;
+    let gone: BTreeSet<(Uuid, i64)> = tx.rows(ask).await?.into_iter().collect();
+    let mut skips = 0;
+    for one in delivered.iter().filter(|one| gone.contains(&(one.schedule_uid, one.generation))) {
+        if let Some((after_us, until_us)) = one.taken_back {
+            forget_skipped(tx, one.schedule_uid, SkipReason::Paused, (after_us, until_us)).await?;
+        }
+        insert_skipped(tx, &skipped_rows(&one.skipped)).await?;
+        skips += one.skipped.len() as u64;
+    }
+    Ok(skips)
+}
+
+async fn write<DB: Engine>(tx: &mut Tx<'_, DB>, batch: &Batch) -> Result<(), Failure> {
+    let mut registry = Registry::default();
+    for step in &batch.steps {
+        match step {
+            Step::PutSchedules(step) => put_schedules(tx, step, &mut registry).await?,
+            Step::DropSchedules(gone) => drop_schedules(tx, gone, &mut registry).await?,
+            Step::PutPolicy(step) => put_policy(tx, step).await?,
+            Step::DropPolicy(step) => drop_policy(tx, step).await?,
+        }
+    }
+    write_registry(tx, registry).await?;
+    if !batch.audit.is_empty() {
+        tx.execute(Ask::new(sql!("audit_insert")).set(&batch.audit)?).await?;
+    }
+    if !batch.outbox.is_empty() {
+        tx.execute(Ask::new(sql!("outbox_insert")).set(&batch.outbox)?).await?;
+    }
+    Ok(())
+}
+
+async fn put_schedules<DB: Engine>(
+    tx: &mut Tx<'_, DB>,
+    step: &PutSchedules,
+    registry: &mut Registry,
+) -> Result<(), Failure> {
+    let uids: Vec<Uuid> = step.expected.iter().map(|expected| expected.uid).collect();
+    hold_schedules(tx, &step.expected, &uids).await?;
+    if !step.policies.is_empty() {
+        let wanted: Vec<Uuid> = step.policies.keys().copied().collect();
+        judge_policies(&step.policies, &hold_policies(tx, &wanted).await?)?;
+    }
+    if !step.created.is_empty() {
+        let named: Vec<(Uuid,)> = tx.rows(Ask::new(sql!("schedules_insert")).set(&step.created)?).await?;
+        judge_names(&step.created, &uids_of(named))?;
+    }
+    if !step.replaced.is_empty() {
+        tx.execute(Ask::new(sql!("schedules_update")).set(&step.replaced)?).await?;
+        drop_children(tx, &uids, registry).await?;
+    }
+    registry.add(&step.children);
+    tx.execute(Ask::new(sql!("children_insert")).set(&step.children)?).await?;
+    tx.execute(Ask::new(sql!("specs_insert")).set(&step.specs)?).await?;
+    Ok(())
+}
+
+async fn drop_schedules<DB: Engine>(
+    tx: &mut Tx<'_, DB>,
+    gone: &[Expected],
+    registry: &mut Registry,
+) -> Result<(), Failure> {
+    let uids: Vec<Uuid> = gone.iter().map(|expected| expected.uid).collect();
+    hold_schedules(tx, gone, &uids).await?;
+    drop_children(tx, &uids, registry).await?;
+    tx.execute(Ask::new(sql!("schedules_delete")).set(&uids)?).await?;
+    Ok(())
+}
+
+async fn hold_schedules<DB: Engine>(
+    tx: &mut Tx<'_, DB>,
+    expected: &[Expected],
+    uids: &[Uuid],
+) -> Result<(), Failure> {
+    if !uids.is_empty() {
+        let found: Vec<(Uuid, i64)> = tx.rows(Ask::new(sql!("schedules_lock")).set(uids)?).await?;
+        judge_generations(expected, &found)?;
+    }
+    Ok(())
+}
+
+async fn drop_children<DB: Engine>(
+    tx: &mut Tx<'_, DB>,
+    uids: &[Uuid],
+    registry: &mut Registry,
+) -> Result<(), Failure> {
+    let counts: Vec<CountRow> = tx.rows(Ask::new(sql!("children_count")).set(uids)?).await?;
+    registry.remove(counts);
+    tx.execute(Ask::new(sql!("children_delete")).set(uids)?).await?;
+    Ok(())
+}
+
+async fn write_registry<DB: Engine>(tx: &mut Tx<'_, DB>, registry: Registry) -> Result<(), Failure> {
+    let (differences, smaller) = registry.into_rows();
+    if !differences.is_empty() {
+        tx.execute(Ask::new(sql!("registry_add")).set(&differences)?).await?;
+    }
+    if !smaller.is_empty() {
+        tx.execute(Ask::new(sql!("registry_drop")).set(&smaller)?).await?;
+    }
+    Ok(())
+}
+
+/// Which of these policies exist. None of them goes before the commit.
+pub(crate) async fn hold_policies<DB: Engine>(
+    tx: &mut Tx<'_, DB>,
+    wanted: &[Uuid],
+) -> Result<Vec<Uuid>, Failure> {
+    Ok(uids_of(tx.rows(Ask::new(sql!("policies_hold")).set(wanted)?).await?))
+}
+
+fn uids_of(rows: Vec<(Uuid,)>) -> Vec<Uuid> {
+    rows.into_iter().map(|(uid,)| uid).collect()
+}
+
+async fn put_policy<DB: Engine>(tx: &mut Tx<'_, DB>, step: &PutPolicy) -> Result<(), Failure> {
+    let policy = std::slice::from_ref(&step.policy);
+    if let Some(expected) = &step.expected {
+        hold_policy(tx, expected).await?;
+        tx.execute(Ask::new(sql!("policies_update")).set(policy)?).await?;
+    } else if tx.rows::<(Uuid,)>(Ask::new(sql!("policies_insert")).set(policy)?).await?.is_empty() {
+        let what = format!("policy {:?} already exists", step.policy.id);
+        return Err(StoreError::Conflict { what }.into());
+    }
+    insert_messages(tx, step.shard, &step.messages).await.map(drop)
+}
+
+async fn drop_policy<DB: Engine>(tx: &mut Tx<'_, DB>, step: &DropPolicy) -> Result<(), Failure> {
+    hold_policy(tx, &step.expected).await?;
+    let ask = Ask::new(sql!("policies_users")).bind(step.expected.uid).bind(USERS_NAMED as i64 + 1);
+    let users: Vec<(String,)> = tx.rows(ask).await?;
+    let users: Vec<String> = users.into_iter().map(|(user,)| user).collect();
+    judge_users(&step.expected, &users)?;
+    tx.execute(Ask::new(sql!("policies_delete")).bind(step.expected.uid)).await?;
+    insert_messages(tx, step.shard, &step.messages).await.map(drop)
+}
+
+async fn hold_policy<DB: Engine>(tx: &mut Tx<'_, DB>, expected: &Expected) -> Result<(), Failure> {
+    let found: Vec<(Uuid, i64)> = tx.rows(Ask::new(sql!("policies_lock")).bind(expected.uid)).await?;
+    judge_generations([expected], &found)?;
+    Ok(())
+}

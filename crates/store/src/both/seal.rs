@@ -1,0 +1,117 @@
+//! Rows that hold secrets.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::FutureExt as _;
+use uuid::Uuid;
+
+use super::{Ask, Driver, Whom, only, sql};
+use crate::StoreError;
+use crate::seal::{SealStore, StoredSchedule, StoredSpec};
+
+#[async_trait]
+impl<D: Driver> SealStore for D {
+    async fn stored_schedules(
+        &self,
+        after: Option<Uuid>,
+        limit: u32,
+    ) -> Result<Vec<StoredSchedule>, StoreError> {
+        let ask = Ask::new(sql!("schedules_stored")).bind(after.unwrap_or_default()).bind(i64::from(limit));
+        let rows: Vec<(Uuid, String, String)> = self.rows(Whom::People, ask).await?;
+        Ok(rows.into_iter().map(|(uid, spec, payload)| StoredSchedule { uid, spec, payload }).collect())
+    }
+
+    async fn stored_specs(
+        &self,
+        shard: u16,
+        after: Option<(Uuid, i64)>,
+        limit: u32,
+    ) -> Result<Vec<StoredSpec>, StoreError> {
+        let (uid, generation) = after.unwrap_or_default();
+        let ask = Ask::new(sql!("specs_stored"))
+            .bind(i32::from(shard))
+            .bind(uid)
+            .bind(generation)
+            .bind(i64::from(limit));
+        let rows: Vec<(Uuid, i64, String)> = self.rows(Whom::People, ask).await?;
+        let stored = |(schedule_uid, generation, body)| StoredSpec { shard, schedule_uid, generation, body };
+        Ok(rows.into_iter().map(stored).collect())
+    }
+
+    async fn replace_schedules(
+        &self,
+        rows: Vec<(StoredSchedule, StoredSchedule)>,
+    ) -> Result<u64, StoreError> {
+        let rows = Arc::new(rows);
+        self.run_tx(Whom::People, "replace_schedules", move |mut tx| {
+            let rows = Arc::clone(&rows);
+            async move {
+                D::before_secrets_go(&mut tx).await?;
+                let mut replaced = 0;
+                for (old, new) in rows.iter() {
+                    let ask = Ask::new(sql!("schedules_replace"))
+                        .bind(old.uid)
+                        .bind(&*new.spec)
+                        .bind(&*new.payload)
+                        .bind(&*old.spec)
+                        .bind(&*old.payload);
+                    replaced += tx.execute(ask).await?;
+                }
+                Ok(replaced)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn replace_specs(
+        &self,
+        shard: u16,
+        rows: Vec<(StoredSpec, StoredSpec)>,
+    ) -> Result<u64, StoreError> {
+        let rows = Arc::new(rows);
+        self.run_tx(Whom::People, "replace_specs", move |mut tx| {
+            let rows = Arc::clone(&rows);
+            async move {
+                D::before_secrets_go(&mut tx).await?;
+                let mut replaced = 0;
+                for (old, new) in rows.iter() {
+                    let ask = Ask::new(sql!("specs_replace"))
+                        .bind(i32::from(shard))
+                        .bind(old.schedule_uid)
+                        .bind(old.generation)
+                        .bind(&*new.body)
+                        .bind(&*old.body);
+                    replaced += tx.execute(ask).await?;
+                }
+                Ok(replaced)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn stored_installation(&self) -> Result<(Uuid, Vec<u8>), StoreError> {
+        let (id, secret, _shards): (Uuid, Vec<u8>, i32) =
+            only(self.rows(Whom::Roles, Ask::new(sql!("installation_read"))).await?)?;
+        Ok((id, secret))
+    }
+
+    async fn replace_installation_secret(&self, old: &[u8], new: &[u8]) -> Result<bool, StoreError> {
+        let (old, new) = (old.to_vec(), new.to_vec());
+        self.run_tx(Whom::Roles, "replace_installation_secret", move |mut tx| {
+            let ask = Ask::new(sql!("installation_seal")).bind(&*old).bind(&*new);
+            async move {
+                D::before_secrets_go(&mut tx).await?;
+                Ok(tx.execute(ask).await? == 1)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn scrub(&self) -> Result<bool, StoreError> {
+        Driver::scrub(self).await
+    }
+}

@@ -1,5 +1,0 @@
--- audit_list_resource: the audit log of one resource, newest first.
-SELECT id, at_us, actor, namespace, resource, action, difference FROM audit_log
-WHERE namespace = $1 AND resource = $4 AND ($2::uuid IS NULL OR id < $2)
-ORDER BY id DESC
-LIMIT $3

@@ -1,4 +1,0 @@
--- children_count: how many children schedules have under each launch expression.
-SELECT zone, launch_expression, count(*) AS children FROM schedule_children
-WHERE schedule_uid = ANY($1::uuid[])
-GROUP BY zone, launch_expression

@@ -1,6 +1,0 @@
--- history_dead_some: some dead events of a run, by index.
-SELECT run_id, idx, events, outcome, attempt, acquired_us, delivered_us, finished_us, message
-FROM event_history
-WHERE shard_id = $1 AND run_id = $2 AND outcome = 'DEAD' AND idx = ANY($4::int[])
-ORDER BY idx
-LIMIT $3

@@ -1,5 +1,0 @@
--- outbox_page: notices that wait in one lane, oldest first, after a place in that order.
-SELECT schedule_uid, generation, changed_us, body FROM plan_outbox
-WHERE shard = $1 AND namespace = $2 AND (changed_us, schedule_uid) > ($3, $4)
-ORDER BY changed_us, schedule_uid
-LIMIT $5

@@ -1,3 +1,0 @@
--- runs_pass_over: marks emitted runs whose rows cannot be read, so that the others can be.
-UPDATE runs SET state = 'UNREADABLE', reason = 'its row cannot be read'
-WHERE shard_id = $1 AND run_id = ANY($2::uuid[]) AND state = 'EMITTED'

@@ -1,5 +1,0 @@
--- skipped_list: triggers of a schedule that made no run, newest first.
-SELECT schedule_uid, launch_us, reason, recorded_us FROM skipped_triggers
-WHERE schedule_uid = $1 AND launch_us < $2
-ORDER BY launch_us DESC
-LIMIT $3

@@ -1,7 +1,0 @@
--- tasks_delete: tasks that are done.
-DELETE FROM scan_tasks
-WHERE lease_id = $1 AND (start_us, zone, launch_expression) IN (
-    SELECT start_us, zone, launch_expression
-    FROM unnest($2::bigint[], $3::text[], $4::text[])
-    AS gone (start_us, zone, launch_expression)
-)

@@ -1,0 +1,7 @@
+-- runs_unknown: a shard's runs in states that no version knows. Their index says the same, and is empty.
+SELECT {runs}
+FROM runs
+WHERE shard_id = $1 AND state NOT IN ('EMITTED', 'WAITING', 'RUNNING', 'FINISHED', 'CANCELLED', 'SKIPPED')
+    AND state <> 'UNREADABLE'
+ORDER BY run_id
+LIMIT 1000

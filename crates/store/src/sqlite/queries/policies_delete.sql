@@ -1,2 +1,0 @@
--- policies_delete: a policy goes.
-DELETE FROM policies WHERE uid = $1

@@ -1,5 +1,0 @@
--- schedules_stored: schedules as they stand, in the order of their uids.
-SELECT uid, spec, payload FROM schedules
-WHERE uid > $1
-ORDER BY uid
-LIMIT $2

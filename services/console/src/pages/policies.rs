@@ -1,0 +1,118 @@
+//! The list of policies, a page at a time, with what happens in each now.
+
+use std::collections::BTreeMap;
+
+use axum::extract::Query;
+use axum::response::Response;
+use maud::{Markup, html};
+use tollgate_proto::v1;
+
+use crate::parts::filters::{PAGE, Wanted, filters};
+use crate::parts::picture::gauge;
+use crate::parts::shell::{Body, Section, empty};
+use crate::requests::links::to;
+use crate::requests::problem::Problem;
+use crate::requests::visit::Visit;
+use crate::words::show::{active, count, duration, rate, short};
+
+/// The page.
+pub(crate) async fn page(visit: Visit, Query(wanted): Query<Wanted>) -> Response {
+    let body = body(&visit, &wanted).await;
+    visit.respond(body)
+}
+
+async fn body(visit: &Visit, wanted: &Wanted) -> Result<Body, Problem> {
+    let wanted = Wanted { policy: String::new(), ..wanted.clone() };
+    let path = visit.link("policies");
+    let request = v1::ListPoliciesRequest {
+        parent: visit.parent(),
+        page_size: PAGE,
+        page_token: wanted.page.clone(),
+        filter: wanted.filter(),
+    };
+    let mut master = visit.api.master();
+    let (list, status) =
+        futures::future::join(master.list_policies(request), visit.api.handler_status(visit.parent())).await;
+    let list = match list {
+        Ok(list) => list.into_inner(),
+        Err(status) => {
+            let content = html! { h1 { "Policies" } (filters(&path, &wanted, false)) };
+            return Ok(Body {
+                problem: Some(status.into()),
+                ..Body::new("Policies", Section::Policies, content)
+            });
+        }
+    };
+    let status = status.unwrap_or_default();
+    let gauges: BTreeMap<&str, &v1::PolicyGauge> =
+        status.policies.iter().map(|gauge| (gauge.policy.as_str(), gauge)).collect();
+    let content = html! {
+        h1 { "Policies" }
+        (filters(&path, &wanted, false))
+        @if list.policies.is_empty() {
+            @if wanted.narrows() {
+                (empty("No policy fits this.", html! { a href=(path) { "Show all policies" } }))
+            } @else {
+                (empty("No policies yet.", html! {
+                    "A policy says how many events may be in flight at once: " code { "max_in_flight: 8" }
+                    " in a file, and " code { "tollgate apply -f FILE" } "."
+                }))
+            }
+        } @else {
+            (table(&list.policies, &gauges))
+            (wanted.pager(&path, &list.next_page_token))
+        }
+    };
+    Ok(Body::new("Policies", Section::Policies, content))
+}
+
+fn table(policies: &[v1::Policy], gauges: &BTreeMap<&str, &v1::PolicyGauge>) -> Markup {
+    html! {
+        div.scroll role="group" aria-label="Policies" tabindex="0" {
+            table.wide {
+                thead {
+                    tr {
+                        th scope="col" { "Policy" }
+                        th scope="col" { "State" }
+                        th.gauge-cell scope="col" { "In flight" }
+                        th.n scope="col" { "Held / limit" }
+                        th.n scope="col" { "Waiting" }
+                        th.n.opt scope="col" { "Oldest wait" }
+                        th.n.opt scope="col" { "Rate limit/s" }
+                        th.opt scope="col" { "Description" }
+                    }
+                }
+                tbody {
+                    @for policy in policies {
+                        @let now = gauges.get(policy.name.as_str());
+                        @let held = now.map_or(0, |gauge| gauge.held_count);
+                        tr {
+                            th scope="row" { a href=(to(&policy.name)) { (short(&policy.name)) } }
+                            td { (active(policy.pause.as_ref())) }
+                            td.gauge-cell {
+                                @if policy.max_in_flight.is_some() {
+                                    (gauge(held, now.map_or(0, |gauge| gauge.suspect_count), policy.max_in_flight))
+                                }
+                            }
+                            td.n {
+                                (count(held)) span.mute { " / " }
+                                @match policy.max_in_flight {
+                                    Some(limit) => { (count(limit)) }
+                                    None => { span.mute { "no limit" } }
+                                }
+                            }
+                            td.n { (count(now.map_or(0, |gauge| gauge.waiting_count))) }
+                            td.n.opt {
+                                @if let Some(now) = now.filter(|gauge| gauge.waiting_count > 0) {
+                                    (duration(now.oldest_wait.as_ref()))
+                                }
+                            }
+                            td.n.opt { @if let Some(limit) = policy.rate_per_second { (rate(limit)) } }
+                            td.opt.text { (policy.description) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

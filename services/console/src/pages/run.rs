@@ -1,0 +1,284 @@
+//! One run: how far it is, when what happened, and its events.
+
+use axum::extract::{Form, Path, Query};
+use axum::response::Response;
+use maud::{Markup, html};
+use serde::Deserialize;
+use tollgate_proto::v1;
+
+use crate::parts::picture::progress;
+use crate::parts::shell::{Body, Section, pager};
+use crate::parts::timeline::{Step, timeline};
+use crate::requests::links::to;
+use crate::requests::problem::Problem;
+use crate::requests::visit::Visit;
+use crate::words::show::{clipped, count, encode, event_state, made_by, moment, run_state, short, us};
+
+/// So many events are on a page.
+const PAGE: i32 = 50;
+const STATES: [(&str, &str); 11] = [
+    ("", "all"),
+    ("WAITING", "waiting"),
+    ("ACQUIRED", "acquired"),
+    ("HELD", "held"),
+    ("RETRYING", "retrying"),
+    ("SUCCEEDED", "succeeded"),
+    ("FAILED", "failed"),
+    ("DEAD", "dead"),
+    ("EXPIRED", "expired"),
+    ("CANCELLED", "cancelled"),
+    ("LOST", "lost"),
+];
+
+/// The run's id in a path.
+#[derive(Deserialize)]
+pub(crate) struct Id {
+    id: String,
+}
+
+/// Which of its events.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Wanted {
+    #[serde(default)]
+    state: String,
+    #[serde(default)]
+    page: String,
+}
+
+/// The page.
+pub(crate) async fn page(visit: Visit, Path(Id { id }): Path<Id>, Query(wanted): Query<Wanted>) -> Response {
+    let body = body(&visit, &visit.full("runs", &id), &wanted, None).await;
+    visit.respond(body)
+}
+
+/// What a form of this page says.
+#[derive(Deserialize)]
+pub(crate) struct Order {
+    action: String,
+    #[serde(default)]
+    reason: String,
+}
+
+/// Cancels it, or tries its dead events again.
+pub(crate) async fn act(visit: Visit, Path(Id { id }): Path<Id>, Form(order): Form<Order>) -> Response {
+    let name = visit.full("runs", &id);
+    match carry_out(&visit, &name, order).await {
+        Ok(done) => visit.after(&to(&name), done),
+        Err(problem) => {
+            let body = body(&visit, &name, &Wanted::default(), Some(problem)).await;
+            visit.respond(body)
+        }
+    }
+}
+
+async fn carry_out(visit: &Visit, name: &str, order: Order) -> Result<&'static str, Problem> {
+    let mut handler = visit.api.handler();
+    let name = name.to_owned();
+    match order.action.as_str() {
+        "cancel" => {
+            handler.cancel_run(v1::CancelRunRequest { name, reason: order.reason }).await?;
+            Ok("cancelled")
+        }
+        "retry" => {
+            let request = v1::RetryDeadEventsRequest { parent: name, events: Vec::new() };
+            handler.retry_dead_events(request).await?;
+            Ok("retried")
+        }
+        other => Err(Problem::invalid("action", other, "cancel or retry")),
+    }
+}
+
+async fn body(visit: &Visit, name: &str, wanted: &Wanted, problem: Option<Problem>) -> Result<Body, Problem> {
+    let mut handler = visit.api.handler();
+    let filter = if wanted.state.is_empty() { String::new() } else { format!("state={}", wanted.state) };
+    let (run, events) = futures::future::join(
+        handler.get_run(v1::GetRunRequest { name: name.to_owned() }),
+        visit.api.events(name, &filter, PAGE, &wanted.page),
+    )
+    .await;
+    let run = run?.into_inner();
+    let (events, refused) = match events {
+        Ok(events) => (events, None),
+        Err(problem) => (v1::ListEventsResponse::default(), Some(problem)),
+    };
+    let waits = if run.waiting_count > 0 { next_waiting(visit, name).await } else { None };
+    let open = run.finish_time.is_none() && run.state() != v1::RunState::Skipped;
+    let content = html! {
+        p.crumb {
+            a href=(visit.link("runs")) { "Runs" } " of " a href=(to(&run.schedule)) { (short(&run.schedule)) }
+        }
+        h1 { "Run due " (moment(visit.now_us, run.launch_time.as_ref())) " " (run_state(run.state())) }
+        p.id { code { (short(name)) } }
+        div #live data-refresh=[open.then_some("5")] {
+            @if !run.reason.is_empty() { p.notice.warn { (run.reason) } }
+            div.big-gauge { (progress(&run)) }
+            (numbers(&run))
+            @if let Some(why) = &waits { (waiting(why)) }
+            (timeline(visit.now_us, &steps(&run)))
+            (facts(&run))
+            section aria-labelledby="h-events" {
+                h2 #h-events { "Events" }
+                (table(visit, &events.events, wanted))
+            }
+        }
+        (list_foot(&to(name), wanted, &events.next_page_token))
+        (actions(visit, &run, open))
+    };
+    let problem = problem.or(refused);
+    Ok(Body { problem, ..Body::new(format!("Run of {}", short(&run.schedule)), Section::Runs, content) })
+}
+
+/// Why the next event of a run waits; none where none does, or it cannot be said now.
+async fn next_waiting(visit: &Visit, name: &str) -> Option<v1::Explanation> {
+    let events = visit.api.events(name, "state=WAITING", 1, "").await.ok()?.events;
+    visit.api.explain(&events.first()?.name).await.ok()
+}
+
+fn waiting(why: &v1::Explanation) -> Markup {
+    let event = why.event.as_ref().map(|event| to(&event.name)).unwrap_or_default();
+    html! {
+        section aria-labelledby="h-why" {
+            h2 #h-why { "Why its next event waits" }
+            p.lead { a href=(event) { (why.summary) } }
+            @if !why.freed_by.is_empty() { p { strong { "What would let it go on: " } (why.freed_by) } }
+        }
+    }
+}
+
+fn numbers(run: &v1::Run) -> Markup {
+    let counts = run.counts.unwrap_or_default();
+    let parts = [
+        (run.events, "Events", "", true),
+        (run.waiting_count, "Waiting", "", true),
+        (run.in_flight_count, "In flight", "", true),
+        (counts.succeeded, "Succeeded", "", true),
+        (counts.failed, "Failed", "bad", false),
+        (counts.dead, "Dead", "bad", false),
+        (counts.expired, "Expired", "warn", false),
+        (counts.cancelled, "Cancelled", "warn", false),
+        (counts.lost, "Lost", "bad", false),
+    ];
+    html! {
+        dl.numbers {
+            @for (n, label, class, always) in parts {
+                @if always || n > 0 { div class=(class) { dt { (label) } dd { (count(n)) } } }
+            }
+        }
+    }
+}
+
+fn steps(run: &v1::Run) -> Vec<Step> {
+    let at = |label: &'static str, time: &Option<prost_types::Timestamp>| {
+        time.as_ref().map(|time| Step { label, at_us: us(time), note: String::new() })
+    };
+    let mut steps: Vec<Step> = [
+        at("emitted", &run.emit_time),
+        at("due", &run.launch_time),
+        at("first event started", &run.start_time),
+        at("last event ended", &run.finish_time),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    steps.sort_by_key(|step| step.at_us);
+    steps
+}
+
+fn facts(run: &v1::Run) -> Markup {
+    html! {
+        dl.facts {
+            dt { "Made by" } dd { (made_by(run.kind())) }
+            dt { "Policy" }
+            dd {
+                @if run.policy.is_empty() { "none" } @else { a href=(to(&run.policy)) { (short(&run.policy)) } }
+            }
+            dt { "Priority" } dd { (run.priority) }
+            @if !run.cursor_in.is_empty() { dt { "Cursor in" } dd { code { (run.cursor_in) } } }
+            @if !run.cursor_out.is_empty() { dt { "Cursor out" } dd { code { (run.cursor_out) } } }
+            dt { "Queue shard" } dd { (run.shard) }
+        }
+    }
+}
+
+fn table(visit: &Visit, events: &[v1::Event], wanted: &Wanted) -> Markup {
+    html! {
+        @if events.is_empty() {
+            p.mute { @if wanted.state.is_empty() { "None." } @else { "None in this state, on this page." } }
+        } @else {
+            div.scroll role="group" aria-labelledby="h-events" tabindex="0" {
+                table.wide {
+                    thead {
+                        tr {
+                            th.n scope="col" { "Index" }
+                            th scope="col" { "Event" }
+                            th scope="col" { "State" }
+                            th.n scope="col" { "Attempt" }
+                            th.opt scope="col" { "Token acquired" }
+                            th.opt scope="col" { "Delivered" }
+                            th scope="col" { "Ended" }
+                            th.opt scope="col" { "Message" }
+                        }
+                    }
+                    tbody {
+                        @for event in events {
+                            tr {
+                                td.n { (event.index) }
+                                th.id scope="row" { a href=(to(&event.name)) title=(event.event_id) { (clipped(&event.event_id)) } }
+                                td { (event_state(event.state())) }
+                                td.n { (event.attempt) }
+                                td.opt { (moment(visit.now_us, event.acquire_time.as_ref())) }
+                                td.opt { (moment(visit.now_us, event.deliver_time.as_ref())) }
+                                td { (moment(visit.now_us, event.finish_time.as_ref())) }
+                                td.opt.text { (event.message) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn list_foot(path: &str, wanted: &Wanted, next: &str) -> Markup {
+    let at = |page: &str| format!("{path}?state={}&page={}", encode(&wanted.state), encode(page));
+    html! {
+        form.filters method="get" action=(path) {
+            div {
+                label for="state" { "Events in state" }
+                select #state name="state" {
+                    @for (value, name) in STATES { option value=(value) selected[wanted.state == value] { (name) } }
+                }
+            }
+            button type="submit" { "Show" }
+        }
+        (pager((!next.is_empty()).then(|| at(next)), (!wanted.page.is_empty()).then(|| at(""))))
+    }
+}
+
+fn actions(visit: &Visit, run: &v1::Run, open: bool) -> Markup {
+    let dead = run.counts.unwrap_or_default().dead;
+    html! {
+        @if open || dead > 0 {
+            section.actions aria-labelledby="h-actions" {
+                h2 #h-actions { "Act" }
+                @if dead > 0 {
+                    form method="post" action=(to(&run.name)) {
+                        button type="submit" name="action" value="retry" { "Try the dead events again" }
+                        p.hint { (count(dead)) " ended as dead: out of attempts, or refused for good." }
+                    }
+                }
+                @if open {
+                    form method="post" action=(to(&run.name)) {
+                        div.grow {
+                            label for="reason" { "Reason" }
+                            input #reason name="reason" maxlength="1000" autocomplete="off";
+                        }
+                        button.danger type="submit" name="action" value="cancel" { "Cancel what has not started" }
+                        p.hint { "What is in flight ends as its consumers say. This cannot be undone." }
+                    }
+                }
+            }
+            p.mute { "It will stand in the audit log as done by " (visit.actor) "." }
+        }
+    }
+}

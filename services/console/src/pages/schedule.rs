@@ -1,0 +1,369 @@
+//! One schedule: when it fires, how its runs went, and what can be done about it.
+
+use axum::extract::{Form, Path};
+use axum::response::Response;
+use maud::{Markup, html};
+use serde::Deserialize;
+use tollgate_proto::v1;
+use tollgate_proto::v1::preview_schedule_request::Source;
+
+use crate::parts::past::{latest, past, strip};
+use crate::parts::shell::{Body, Section};
+use crate::requests::links::to;
+use crate::requests::problem::Problem;
+use crate::requests::visit::Visit;
+use crate::words::sentence::{follows_clocks, sentence, written};
+use crate::words::show::{
+    active, clock, counted, dated, duration, encode, exact, moment, seen, short, span, us,
+};
+use crate::words::zone::{Change, next_change};
+
+/// So many runs and skipped triggers are read.
+const PAST: i32 = 60;
+/// So many index entries are read.
+const CHILDREN: i32 = 100;
+const HOUR_US: i64 = 3_600_000_000;
+
+/// The schedule's id in a path.
+#[derive(Deserialize)]
+pub(crate) struct Id {
+    id: String,
+}
+
+/// The page.
+pub(crate) async fn page(visit: Visit, Path(Id { id }): Path<Id>) -> Response {
+    let body = Box::pin(body(&visit, &visit.full("schedules", &id), None)).await;
+    visit.respond(body)
+}
+
+/// What a form of this page says.
+#[derive(Deserialize)]
+pub(crate) struct Order {
+    action: String,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    events: String,
+}
+
+/// Triggers, pauses or resumes it.
+pub(crate) async fn act(visit: Visit, Path(Id { id }): Path<Id>, Form(order): Form<Order>) -> Response {
+    let name = visit.full("schedules", &id);
+    match carry_out(&visit, &name, order).await {
+        Ok((path, done)) => visit.after(&path, done),
+        Err(problem) => {
+            let body = Box::pin(body(&visit, &name, Some(problem))).await;
+            visit.respond(body)
+        }
+    }
+}
+
+async fn carry_out(visit: &Visit, name: &str, order: Order) -> Result<(String, &'static str), Problem> {
+    let mut master = visit.api.master();
+    let (path, name) = (to(name), name.to_owned());
+    match order.action.as_str() {
+        "trigger" => {
+            let events = match order.events.trim() {
+                "" => None,
+                text => Some(text.parse().map_err(|_| {
+                    Problem::invalid("events", text, "a whole number from 1 to 10,000,000, or nothing")
+                })?),
+            };
+            let run =
+                master.trigger_schedule(v1::TriggerScheduleRequest { name, events }).await?.into_inner();
+            Ok((to(&run.name), "triggered"))
+        }
+        "pause" => {
+            master.pause_schedule(v1::PauseScheduleRequest { name, reason: order.reason }).await?;
+            Ok((path, "paused"))
+        }
+        "resume" => {
+            master.resume_schedule(v1::ResumeScheduleRequest { name }).await?;
+            Ok((path, "resumed"))
+        }
+        other => Err(Problem::invalid("action", other, "trigger, pause or resume")),
+    }
+}
+
+async fn body(visit: &Visit, name: &str, problem: Option<Problem>) -> Result<Body, Problem> {
+    let schedule = visit.api.schedule(name).await?;
+    let skipped = v1::ListSkippedTriggersRequest {
+        parent: name.to_owned(),
+        page_size: PAST,
+        page_token: String::new(),
+    };
+    let mut master = visit.api.master();
+    // Runs are emitted ahead, and those that are still to come are not its past.
+    let filter = format!("schedule={} AND launch_time<={}", short(name), exact(visit.now_us));
+    let children = v1::ListScheduleChildrenRequest {
+        parent: name.to_owned(),
+        page_size: CHILDREN,
+        page_token: String::new(),
+    };
+    let mut index = visit.api.master();
+    let around = futures::future::join(preview(visit, name, None, 10), around_change(visit, &schedule));
+    let stored = futures::future::join3(
+        visit.api.runs(visit.parent(), &filter, PAST, ""),
+        master.list_skipped_triggers(skipped),
+        index.list_schedule_children(children),
+    );
+    let ((next, change), (runs, skipped, children)) =
+        futures::future::join(Box::pin(around), Box::pin(stored)).await;
+    let past = past(
+        visit.now_us,
+        &runs.map(|page| page.runs).unwrap_or_default(),
+        &skipped.map(|page| page.into_inner().skipped_triggers).unwrap_or_default(),
+    );
+    let content = html! {
+        p.crumb { a href=(visit.link("schedules")) { "Schedules" } }
+        h1 { (short(name)) " " (active(schedule.pause.as_ref())) }
+        p.lead {
+            (counted(schedule.events.unwrap_or(1), "event")) " " (sentence(&schedule))
+            @for text in written(&schedule) { " " code { (text) } }
+        }
+        @if !schedule.description.is_empty() { p { (schedule.description) } }
+        @if let Some(pause) = &schedule.pause {
+            p.notice.warn { strong { "Paused" } " by " (pause.actor) ", " (moment(visit.now_us, pause.since.as_ref()))
+                @if !pause.reason.is_empty() { ": " (pause.reason) }
+                ". Triggers that fall due are recorded as skipped, and nothing that waits starts." }
+        }
+        div.columns {
+            section aria-labelledby="h-next" {
+                h2 #h-next { "Next fires" }
+                @match &next {
+                    Ok(next) if next.is_empty() => { p.mute { "Never again." } }
+                    Ok(next) => { (fires(visit.now_us, next, None)) }
+                    Err(problem) => { p.notice.bad { (problem.text()) } }
+                }
+            }
+            @if let Some((change, around)) = &change {
+                (clock_change(visit, &schedule, change, around))
+            }
+        }
+        div #live data-refresh="5" {
+            (strip(&past))
+            (latest(visit, &past))
+        }
+        p { a href={ (visit.link("runs")) "?schedule=" (encode(short(name))) } { "All runs of this schedule" } }
+        (actions(visit, &schedule))
+        (facts(visit, &schedule))
+        @if let Ok(children) = children { (index_entries(&schedule, &children.into_inner().children)) }
+    };
+    Ok(Body { problem, ..Body::new(short(name), Section::Schedules, content) })
+}
+
+fn clock_change(
+    visit: &Visit,
+    schedule: &v1::Schedule,
+    change: &Change,
+    around: &[v1::LaunchTime],
+) -> Markup {
+    html! {
+        section aria-labelledby="h-change" {
+            h2 #h-change { "Around the next clock change" }
+            p {
+                "The clocks in " (schedule.time_zone) " go "
+                @if change.by_s > 0 { "forward" } @else { "back" }
+                " by " (span(u64::from(change.by_s.unsigned_abs()) * 1_000)) " "
+                (seen(visit.now_us, change.at_s * 1_000_000))
+                ", at " span.num { (clock(change.at_s * 1_000_000)) } " UTC."
+            }
+            (fires(visit.now_us, around, Some(change)))
+        }
+    }
+}
+
+async fn preview(
+    visit: &Visit,
+    name: &str,
+    from_us: Option<i64>,
+    count: i32,
+) -> Result<Vec<v1::LaunchTime>, Problem> {
+    let from_time = from_us.map(tollgate_proto::convert::timestamp);
+    let request =
+        v1::PreviewScheduleRequest { source: Some(Source::Name(name.to_owned())), from_time, count };
+    Ok(visit.api.master().preview_schedule(request).await?.into_inner().launch_times)
+}
+
+/// The next change of its zone's clocks, and a few fires before and after it; none where clocks do not matter.
+async fn around_change(visit: &Visit, schedule: &v1::Schedule) -> Option<(Change, Vec<v1::LaunchTime>)> {
+    if !follows_clocks(schedule) {
+        return None;
+    }
+    let change = next_change(&schedule.time_zone, visit.now_us.div_euclid(1_000_000))?;
+    let at_us = change.at_s * 1_000_000;
+    // Over a weekend, too, something lies before it.
+    let mut coarse = preview(visit, &schedule.name, Some(at_us - 100 * HOUR_US), 10).await.ok()?;
+    let (Some(first), Some(last)) = (launch_us(coarse.first()), launch_us(coarse.last())) else {
+        return Some((change, coarse));
+    };
+    if last > at_us {
+        let before =
+            coarse.iter().filter(|launch| launch_us(Some(launch)).is_some_and(|us| us < at_us)).count();
+        coarse.drain(..before.saturating_sub(4));
+        coarse.truncate(8);
+        return Some((change, coarse));
+    }
+    // It fires more often: begin so near that the change lies in the middle.
+    let apart_us = (last - first) / 9;
+    let near = preview(visit, &schedule.name, Some(at_us - apart_us * 7 / 2), 8).await.ok()?;
+    Some((change, near))
+}
+
+fn launch_us(launch: Option<&v1::LaunchTime>) -> Option<i64> {
+    launch.and_then(|launch| launch.time.as_ref()).map(us)
+}
+
+fn fires(now_us: i64, launches: &[v1::LaunchTime], change: Option<&Change>) -> Markup {
+    let change_us = change.map(|change| change.at_s * 1_000_000);
+    let first_after = change_us.and_then(|change_us| {
+        launches.iter().position(|launch| launch_us(Some(launch)).is_some_and(|at| at >= change_us))
+    });
+    html! {
+        div.scroll role="group" aria-label="Launch times" tabindex="0" { table.fires {
+            thead {
+                tr {
+                    th scope="col" { "Local time" }
+                    th scope="col" { "Offset" }
+                    th.opt scope="col" { "UTC" }
+                    th scope="col" { "From now" }
+                }
+            }
+            tbody {
+                @for (at, launch) in launches.iter().enumerate() {
+                    @let us = launch_us(Some(launch)).unwrap_or_default();
+                    tr.after[first_after == Some(at)] {
+                        td.num { (launch.local_time) }
+                        td.num { (launch.utc_offset) }
+                        td.num.opt { (clock(us)) }
+                        td { time datetime=(exact(us)) { (seen(now_us, us)) } }
+                    }
+                }
+            }
+        } }
+    }
+}
+
+fn actions(visit: &Visit, schedule: &v1::Schedule) -> Markup {
+    let path = to(&schedule.name);
+    html! {
+        section.actions aria-labelledby="h-actions" {
+            h2 #h-actions { "Act" }
+            p { a.button href={ (path) "/edit" } { "Edit this schedule" } }
+            form method="post" action=(path) {
+                div {
+                    label for="events" { "Events" }
+                    input #events name="events" inputmode="numeric" autocomplete="off" size="8"
+                        placeholder=(schedule.events.unwrap_or(1));
+                }
+                button type="submit" name="action" value="trigger" { "Trigger now" }
+                p.hint { "Makes a run now, whatever its timing says; under its policy as any other." }
+            }
+            form method="post" action=(path) {
+                @if schedule.pause.is_some() {
+                    button type="submit" name="action" value="resume" { "Resume" }
+                    p.hint { "It fires again as its timing says. What was skipped stays skipped." }
+                } @else {
+                    div.grow {
+                        label for="reason" { "Reason, for the next operator" }
+                        input #reason name="reason" maxlength="1000" autocomplete="off";
+                    }
+                    button.danger type="submit" name="action" value="pause" { "Pause" }
+                    p.hint { "Triggers that fall due are skipped, and nothing that waits starts." }
+                }
+            }
+        }
+        p.mute { "It will stand in the audit log as done by " (visit.actor) ". " a href=(visit.link("you")) { "Another name" } }
+    }
+}
+
+/// How the emitter finds it.
+fn index_entries(schedule: &v1::Schedule, children: &[v1::ScheduleChild]) -> Markup {
+    let all = counted(schedule.children_count, "entry").replace("entrys", "entries");
+    html! {
+        section aria-labelledby="h-children" {
+            h2 #h-children { "Children" }
+            p.mute {
+                "The emitter finds it by " (all) " of the launch index, of class " (schedule.launch_classes.join(", ")) "."
+            }
+            details #children {
+                summary { "Show the entries" }
+                div.scroll role="group" aria-labelledby="h-children" tabindex="0" {
+                    table.fires {
+                        thead {
+                            tr {
+                                th scope="col" { "Class" }
+                                th scope="col" { "Launch expression" }
+                                th.n scope="col" { "Slot" }
+                                th scope="col" { "Time zone" }
+                                th scope="col" { "Rule" }
+                            }
+                        }
+                        tbody {
+                            @for child in children {
+                                tr {
+                                    td { (child.launch_class) }
+                                    td { code { (child.launch_expression) } }
+                                    td.n { (child.slot) }
+                                    td { (child.time_zone) }
+                                    td { code { (child.rule) } }
+                                }
+                            }
+                        }
+                    }
+                }
+                @if schedule.children_count as usize > children.len() {
+                    p.mute { "The first " (children.len()) " of " (all) "." }
+                }
+            }
+        }
+    }
+}
+
+fn facts(visit: &Visit, schedule: &v1::Schedule) -> Markup {
+    let target = schedule.target.as_ref().and_then(|target| target.target.as_ref());
+    let retry = schedule.retry.unwrap_or_default();
+    let overlap = match schedule.overlap() {
+        v1::Overlap::Skip => "the new run is skipped",
+        v1::Overlap::BufferOne => "the new run waits for the old one; further ones are skipped",
+        v1::Overlap::CancelOther => "what the old run has not started is cancelled",
+        _ => "both run",
+    };
+    let catch_up = match schedule.catch_up.map(|rule| rule.mode()).unwrap_or_default() {
+        v1::CatchUpMode::None => "none runs",
+        v1::CatchUpMode::All => "each runs, back to the horizon",
+        _ => "the latest runs",
+    };
+    html! {
+        section aria-labelledby="h-facts" {
+            h2 #h-facts { "Settings" }
+            dl.facts {
+                dt { "Policy" }
+                dd {
+                    @if schedule.policy.is_empty() { "none: nothing limits it" }
+                    @else { a href=(to(&schedule.policy)) { (short(&schedule.policy)) } }
+                }
+                dt { "Priority" } dd { (schedule.priority.unwrap_or(5)) " of 0 to 9" }
+                dt { "Goes to" }
+                dd {
+                    @match target {
+                        Some(v1::target::Target::Http(http)) => { code { "POST " (http.url) } }
+                        Some(v1::target::Target::Sqs(sqs)) => { code { (sqs.queue_url) } }
+                        None => { "nowhere" }
+                    }
+                }
+                dt { "Time zone" } dd { (if schedule.time_zone.is_empty() { "UTC" } else { &schedule.time_zone }) }
+                @if let Some(by) = &schedule.finish_by { dt { "Must start within" } dd { (duration(Some(by))) } }
+                @if let Some(spread) = &schedule.spread { dt { "Spread over" } dd { (duration(Some(spread))) } }
+                dt { "Attempts" }
+                dd { "up to " (retry.max_attempts.unwrap_or(20)) ", after "
+                    (duration(retry.min_backoff.as_ref())) " to " (duration(retry.max_backoff.as_ref())) }
+                dt { "If a run is unfinished" } dd { (overlap) }
+                dt { "Missed in an outage" } dd { (catch_up) }
+                @for (key, value) in &schedule.labels { dt { "Label " (key) } dd { (value) } }
+                dt { "Changed" } dd { (dated(visit.now_us, schedule.update_time.as_ref()))
+                    " · " a href={ (visit.link("audit")) "?resource=" (encode(&schedule.name)) } { "history" } }
+            }
+        }
+    }
+}

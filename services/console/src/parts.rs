@@ -1,0 +1,14 @@
+//! The parts that pages are made of. Parts import requests and words, and no page.
+
+pub(crate) mod assets;
+pub(crate) mod bucket;
+pub(crate) mod changes;
+pub(crate) mod chart;
+pub(crate) mod filters;
+pub(crate) mod heat;
+pub(crate) mod past;
+pub(crate) mod picture;
+pub(crate) mod release;
+pub(crate) mod shell;
+pub(crate) mod timeline;
+pub(crate) mod waiting;

@@ -1,0 +1,190 @@
+//! Who holds a policy's tokens, beside how long tokens are usually held, and who waits for them.
+
+use maud::{Markup, html};
+use tollgate_proto::v1;
+
+use crate::parts::release::outcome_field;
+use crate::parts::waiting::at_risk;
+use crate::requests::links::to;
+use crate::requests::visit::Visit;
+use crate::words::show::{clipped, count, counted, duration, event_state, moment, ms, seen, short, tag, us};
+
+/// The widest bar, in thousandths.
+const WIDE: i64 = 1_000;
+
+/// Holders, longest first, each age as a bar with a line at what 99 of 100 stay below.
+pub(crate) fn holders(visit: &Visit, policy: &v1::Policy, queue: &v1::PolicyQueue) -> Markup {
+    let ages = queue.holders.iter().filter_map(|holder| holder.age.as_ref()).map(ms);
+    let p99 = queue.hold_p99.as_ref().map(ms);
+    let longest = ages.chain(p99).max().unwrap_or(1).max(1);
+    html! {
+        section aria-labelledby="h-holders" {
+            h2 #h-holders { "Who holds tokens, longest first" }
+            @if let (Some(p50), Some(p99)) = (&queue.hold_p50, &queue.hold_p99) {
+                p.mute {
+                    "Of the latest " (counted(queue.holds_sampled_count, "event")) " that ended, half held their token for at most "
+                    (duration(Some(p50))) " and 99 of 100 for at most " (duration(Some(p99))) ": the line in the bars."
+                }
+            }
+            @if queue.holders.is_empty() {
+                p.mute { "Nobody." }
+            } @else {
+                div.scroll role="group" aria-labelledby="h-holders" tabindex="0" {
+                    table.wide {
+                        thead {
+                            tr {
+                                th scope="col" { "Event" }
+                                th scope="col" { "Schedule" }
+                                th scope="col" { "State" }
+                                th.n scope="col" { "Held for" }
+                                th.gauge-cell.opt scope="col" { "Beside the p99 of holds" }
+                                th.opt scope="col" { "If it stays silent" }
+                                th scope="col" { span.hidden { "Action" } }
+                            }
+                        }
+                        tbody { @for holder in &queue.holders { (holder_row(visit, policy, holder, p99, longest)) } }
+                    }
+                }
+                @if queue.holders_read_count as usize > queue.holders.len() {
+                    p.mute { "The " (queue.holders.len()) " that have held theirs longest, of " (count(queue.holders_read_count)) "." }
+                }
+            }
+            @if queue.incomplete { p.mute { "There is more under this policy than is read for one page: some may be missing." } }
+        }
+    }
+}
+
+fn holder_row(
+    visit: &Visit,
+    policy: &v1::Policy,
+    holder: &v1::Holder,
+    p99: Option<i64>,
+    longest: i64,
+) -> Markup {
+    let id = short(&holder.event);
+    let age = holder.age.as_ref().map(ms).unwrap_or_default();
+    let beyond = p99.is_some_and(|p99| age > p99);
+    html! {
+        tr id={ "h-" (id) } {
+            th.id scope="row" { a href=(to(&holder.event)) title=(id) { (clipped(id)) } }
+            td { a href=(to(&holder.schedule)) { (short(&holder.schedule)) } }
+            td {
+                (event_state(holder.state()))
+                @if holder.state() == v1::EventState::Acquired { " " span.mute { "delivery under way" } }
+            }
+            td.n { (duration(holder.age.as_ref())) @if beyond { span.hidden { ", longer than 99 of 100" } } }
+            td.gauge-cell.opt { (age_bar(age, p99, longest, beyond)) }
+            td.opt {
+                @match (&holder.expire_time, policy.reclaim()) {
+                    (Some(at), _) => { (seen(visit.now_us, us(at))) }
+                    (None, v1::Reclaim::Never) => { span.mute { "nothing: an operator frees it" } }
+                    (None, _) => {}
+                }
+            }
+            td {
+                details.free id={ "f-" (id) } {
+                    summary { "Free…" span.hidden { " the token of " (id) } }
+                    form method="post" action=(to(&policy.name)) data-keep {
+                        input type="hidden" name="event" value=(holder.event);
+                        (outcome_field(id))
+                        label for={ "m-" (id) } { "Reason" }
+                        input id={ "m-" (id) } name="reason" required maxlength="1000" autocomplete="off";
+                        button.danger type="submit" name="action" value="release" { "Free the token" }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn age_bar(age: i64, p99: Option<i64>, longest: i64, beyond: bool) -> Markup {
+    let place = |ms: i64| (ms.saturating_mul(WIDE) / longest).clamp(0, WIDE);
+    html! {
+        svg.gauge viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {
+            rect.track width="1000" height="10" {}
+            rect class=(if beyond { "long" } else { "fill" }) width=(place(age).max(4)) height="10" {}
+            @if let Some(p99) = p99 { rect.p99 x=(place(p99).min(WIDE - 6)) width="6" height="10" {} }
+        }
+    }
+}
+
+/// Schedules that wait, in the order in which they go.
+pub(crate) fn waiters(visit: &Visit, queue: &v1::PolicyQueue, now: Option<&v1::PolicyGauge>) -> Markup {
+    html! {
+        section aria-labelledby="h-waiters" {
+            h2 #h-waiters { "Who waits, in the order in which they go" }
+            @if queue.waiters.is_empty() {
+                p.mute { "Nobody: all that is due under this policy has started." }
+            } @else {
+                div.scroll role="group" aria-labelledby="h-waiters" tabindex="0" {
+                    table.wide {
+                        thead {
+                            tr {
+                                th.n scope="col" { "Priority" }
+                                th scope="col" { "Schedule" }
+                                th scope="col" { "Run, due" }
+                                th.n scope="col" { "Waiting" }
+                                th.n scope="col" { "Before its next" }
+                                th.opt scope="col" { "Why" }
+                                th.opt scope="col" { "Finish by" }
+                            }
+                        }
+                        tbody { @for waiter in &queue.waiters { (waiter_row(visit, waiter, now)) } }
+                    }
+                }
+                p.mute { "Higher priorities go first; schedules of the same priority take turns." }
+                @if queue.waiters_read_count as usize > queue.waiters.len() {
+                    p.mute { "The first " (queue.waiters.len()) " of " (counted(queue.waiters_read_count, "schedule")) " that wait." }
+                }
+            }
+        }
+    }
+}
+
+fn waiter_row(visit: &Visit, waiter: &v1::PolicyWaiter, now: Option<&v1::PolicyGauge>) -> Markup {
+    let per_s = now.map_or(0.0, |now| now.started_per_second);
+    let end_us = waiter.finish_by_time.as_ref().map(us);
+    let before = u64::try_from(waiter.place_in_line).unwrap_or(0).max(waiter.waiting_count);
+    let risk = end_us.is_some_and(|end_us| at_risk(visit.now_us, end_us, before, per_s));
+    html! {
+        tr id={ "w-" (short(&waiter.run)) } {
+            td.n { (waiter.priority) }
+            th scope="row" { a href=(to(&waiter.schedule)) { (short(&waiter.schedule)) } }
+            td { a href=(to(&waiter.run)) { (moment(visit.now_us, waiter.launch_time.as_ref())) } }
+            td.n {
+                (count(waiter.waiting_count))
+                @if waiter.runs_count > 1 { " " span.mute { "in " (waiter.runs_count) " runs" } }
+            }
+            td.n {
+                @match waiter.place_in_line {
+                    0 => { "next" }
+                    ahead @ 1.. => { (count(ahead.unsigned_abs())) }
+                    _ => { span.mute { "–" } }
+                }
+            }
+            td.opt.text {
+                @if !waiter.summary.is_empty() { a href=(to(&waiter.event)) { (waiter.summary) } }
+            }
+            td.opt {
+                @if let Some(end_us) = end_us { (seen(visit.now_us, end_us)) }
+                @if risk { " " (tag("at risk", "bad")) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_stand_beside_the_p99() {
+        let drawn = age_bar(500, Some(1_000), 2_000, false).into_string();
+        assert!(
+            drawn.contains(r#"class="fill" width="250""#) && drawn.contains(r#"x="500" width="6""#),
+            "{drawn}"
+        );
+        let drawn = age_bar(2_000, Some(1_000), 2_000, true).into_string();
+        assert!(drawn.contains(r#"class="long" width="1000""#), "{drawn}");
+    }
+}

@@ -1,0 +1,13 @@
+//! What stands between a browser, the pages and the API: who asks, the calls, what is remembered between requests.
+//! Requests import words, and neither pages nor parts.
+
+pub(crate) mod api;
+pub(crate) mod buckets;
+pub(crate) mod console;
+pub(crate) mod feeds;
+pub(crate) mod forecasts;
+pub(crate) mod guard;
+pub(crate) mod links;
+pub(crate) mod problem;
+pub(crate) mod session;
+pub(crate) mod visit;

@@ -1,0 +1,120 @@
+//! Decides how often what happens now is read, and how many pages are told.
+//!
+//! Invariants: however many pages are open, a namespace is read once for all of them; one visitor's pages take no place from
+//! another's; a reading that takes long is followed by a pause that is longer; nothing is read while nobody looks.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tollgate_clock::instant_now;
+
+/// A reading may be so old: less than the time between two, so that each page that asks gets a new one.
+const FRESH: Duration = Duration::from_millis(1_500);
+/// Of the time, at most one part in so many is spent reading.
+const PAUSE: u32 = 10;
+/// Feeds that are kept; there is one for each namespace that somebody looks at.
+const FEEDS_MAX: usize = 64;
+/// Pages of one visitor, by its key, that are told at once: of everybody where nobody logs in.
+const STREAMS_OF_ONE_MAX: usize = 100;
+/// Pages that are told at once.
+const STREAMS_MAX: usize = 2_000;
+
+/// What happens now in a namespace, as a piece of the page, and what it was made from.
+#[derive(Default)]
+struct Feed {
+    read: Option<(Instant, Duration, Arc<str>)>,
+}
+
+/// What is read for all pages together, by namespace and key.
+#[derive(Default)]
+pub(crate) struct Feeds {
+    feeds: Mutex<HashMap<String, Arc<Mutex<Feed>>>>,
+    streams: Arc<Streams>,
+}
+
+/// How many pages of each visitor are open.
+type Streams = std::sync::Mutex<HashMap<String, usize>>;
+
+/// The place of an open page.
+pub(crate) struct Place {
+    streams: Arc<Streams>,
+    of: String,
+}
+
+impl Place {
+    /// None where the visitor has too many, or all visitors together.
+    fn take(streams: &Arc<Streams>, of: &str) -> Option<Self> {
+        let mut open = streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = open.get(of).copied().unwrap_or_default();
+        if own >= STREAMS_OF_ONE_MAX || open.values().sum::<usize>() >= STREAMS_MAX {
+            return None;
+        }
+        open.insert(of.to_owned(), own + 1);
+        Some(Self { streams: streams.clone(), of: of.to_owned() })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        match open.get_mut(&self.of) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(open.remove(&self.of)),
+        }
+    }
+}
+
+impl Feeds {
+    /// Room for one more page of a visitor; none where it has too many, or all visitors together.
+    pub(crate) fn open(&self, key_id: &str) -> Option<Place> {
+        Place::take(&self.streams, key_id)
+    }
+
+    /// What was read last, not older than it may be: `read` makes it anew.
+    pub(crate) async fn latest(&self, of: String, read: impl Future<Output = String>) -> Arc<str> {
+        let feed = {
+            let mut feeds = self.feeds.lock().await;
+            if feeds.len() >= FEEDS_MAX && !feeds.contains_key(&of) {
+                feeds.clear();
+            }
+            feeds.entry(of).or_default().clone()
+        };
+        let mut feed = feed.lock().await;
+        if let Some((at, took, text)) = &feed.read
+            && at.elapsed() < FRESH.max(*took * PAUSE)
+        {
+            return text.clone();
+        }
+        let began = instant_now();
+        let text: Arc<str> = read.await.into();
+        feed.read = Some((instant_now(), began.elapsed(), text.clone()));
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_visitor_s_pages_leave_room_for_others() {
+        let streams = Arc::default();
+        let mut open: Vec<Place> = std::iter::from_fn(|| Place::take(&streams, "tgk_1")).collect();
+        assert_eq!(open.len(), STREAMS_OF_ONE_MAX);
+        let other = Place::take(&streams, "tgk_2");
+        assert!(other.is_some());
+        open.pop();
+        let again = Place::take(&streams, "tgk_1");
+        assert!(again.is_some() && Place::take(&streams, "tgk_1").is_none());
+        drop((open, other, again));
+        assert!(streams.lock().unwrap_or_else(PoisonError::into_inner).is_empty(), "nothing is kept");
+        let all: Vec<Place> = (0..STREAMS_MAX)
+            .filter_map(|number| Place::take(&streams, &(number / STREAMS_OF_ONE_MAX).to_string()))
+            .collect();
+        assert_eq!(all.len(), STREAMS_MAX);
+        assert!(Place::take(&streams, "one more").is_none());
+    }
+}

@@ -1,0 +1,71 @@
+//! The harness of everything that runs the real binary: end-to-end tests, the fault campaign, load.
+//!
+//! - [`process`], [`kernel`]: a child process, and what the kernel knows of it; [`Serve`]: `tollgate serve` as one.
+//! - [`Service`]: a process that serves, and its API; [`Cli`]: the client commands.
+//! - [`Database`]: an empty SQLite file or PostgreSQL database; [`postgres`]: a server of one's own.
+//! - [`Consumer`], [`SqsConsumer`]: take events, check their form, count distinct events in flight, release by gRPC.
+//! - [`http`], [`sqs`], [`event`]: what a sink is made of that keeps its own books.
+//! - [`machine`], [`proxy`]: a disk, a clock and a network that can be broken.
+//! - [`browser`]: Chromium, for the pages of the console.
+//! - [`resources`]: policies, schedules and the calls that tests make often.
+//!
+//! Invariants: nothing here knows how the service works inside, or shares code with it but the API; what a consumer counts,
+//! it counts itself. What campaigns and load use too returns errors; the rest is for tests only, and fails the test.
+#![expect(clippy::unwrap_used, reason = "whatever fails in what is for tests only, fails the test")]
+
+pub mod browser;
+mod cli;
+mod consumer;
+mod database;
+pub mod http;
+pub mod kernel;
+pub mod machine;
+pub mod postgres;
+pub mod process;
+pub mod proxy;
+pub mod resources;
+mod serve;
+mod service;
+pub mod sqs;
+
+pub use cli::{Answer, Cli};
+pub use consumer::event;
+pub use consumer::notes::{Arrival, Conduct, Notes, Work};
+pub use consumer::release::{Link, Releases};
+pub use consumer::{Consumer, SECRET};
+pub use database::{Database, Kind, Own};
+pub use serve::{Serve, binary, program};
+pub use service::{FREE_PORT, Service};
+pub use sqs::consumer::SqsConsumer;
+pub use sqs::emulator::Emulator;
+
+use std::time::{Duration, Instant, SystemTime};
+
+/// Now, in microseconds since the epoch.
+pub fn now_us() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_micros()).unwrap()
+}
+
+/// A port of this machine that nobody has now.
+///
+/// # Errors
+/// A machine without free ports.
+pub fn free_port() -> std::io::Result<u16> {
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// Waits until something is there, and returns it.
+///
+/// # Panics
+/// When `what` has not come within so many seconds.
+pub async fn wait_for<T>(what: &str, seconds: u64, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(seconds);
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(Instant::now() < end, "{what}: not within {seconds} s");
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+}
