@@ -32,7 +32,7 @@ impl Shard {
                 return;
             }
         }
-        let Some(spec) = self.specs.get(&(run.schedule_uid, run.generation)).cloned() else {
+        let Some(spec) = self.specs.share(&(run.schedule_uid, run.generation)) else {
             self.pass_over(run);
             return;
         };
@@ -40,7 +40,6 @@ impl Shard {
         if run.kind == RunKind::Scheduled {
             run.policy_uid = spec.policy_uid;
         }
-        self.schedules.entry(run.schedule_uid).or_default();
         run.state = RunState::Waiting;
         self.wall_timers.insert((run.launch_us - self.options.early_us, WallTimer::Launch(run.id)));
         self.pending.runs.insert(run.id);
@@ -69,7 +68,7 @@ impl Shard {
         let current = |run: &Run| {
             let row = self.schedules.get(&run.schedule_uid)?.row.as_ref()?;
             let wanted = (row.uid, row.generation);
-            (row.generation > run.generation && !self.specs.contains_key(&wanted)).then_some(wanted)
+            (row.generation > run.generation && self.specs.get(&wanted).is_none()).then_some(wanted)
         };
         runs.iter().filter_map(current).collect::<BTreeSet<_>>().into_iter().collect()
     }

@@ -1,14 +1,11 @@
 //! The ends of things: events, runs, and what nobody needs any more.
 
-use std::sync::Arc;
-
 use uuid::Uuid;
 
 use super::change::{HistoryRow, Outcome};
 use super::ledger::Phase;
 use super::live::{LiveRun, LiveToken};
-use super::shard::{SWEEP_MIN, Shard, WallTimer};
-use super::steps::step;
+use super::shard::{Shard, WallTimer};
 use crate::model::{Now, RunId, RunState};
 
 impl Shard {
@@ -97,7 +94,6 @@ impl Shard {
         let Some(run) = self.leave_run(id) else { return };
         self.pending.urgent = true;
         let uid = run.row.schedule_uid;
-        self.idle_specs.insert((run.row.schedule_uid, run.row.generation));
         self.gone.insert(id, self.pending_commit(), false);
         self.pending.changes.runs_changed.push(run.row);
         self.leave_schedule(uid, id, now);
@@ -106,6 +102,7 @@ impl Shard {
     /// Takes a run out of memory; with the last one of a bucket that goes, its queue.
     pub(super) fn leave_run(&mut self, id: RunId) -> Option<LiveRun> {
         let run = self.ledger.run_leaves(id)?;
+        self.specs.give_back((run.row.schedule_uid, run.row.generation));
         if !self.ledger.buckets.contains_key(&run.row.policy_uid) {
             self.queues.remove(&run.row.policy_uid);
         }
@@ -123,31 +120,8 @@ impl Shard {
         }
         if let Some(next) = schedule.buffered.take() {
             self.set_launched(next, now);
-        } else if schedule.row.is_none() && schedule.blocked_us.is_none() {
-            // Upcoming runs make the entry anew when they launch.
-            self.schedules.remove(&uid);
+        } else {
+            self.forget_if_idle(uid);
         }
-    }
-
-    /// Forgets specs and schedules that nothing needs. A look at everything takes time in proportion to what is held, so
-    /// it waits until that has doubled.
-    pub(super) fn sweep(&mut self) {
-        for key in std::mem::take(&mut self.idle_specs) {
-            if self.specs.get(&key).is_some_and(|spec| Arc::strong_count(spec) == 1) {
-                self.specs.remove(&key);
-            }
-        }
-        if self.specs.len().max(self.schedules.len()) < self.sweep_at {
-            return;
-        }
-        self.specs.retain(|_, spec| {
-            step();
-            Arc::strong_count(spec) > 1
-        });
-        self.schedules.retain(|_, s| {
-            step();
-            s.row.is_some() || s.blocked_us.is_some() || s.buffered.is_some() || !s.active.is_empty()
-        });
-        self.sweep_at = 2 * self.specs.len().max(self.schedules.len()).max(SWEEP_MIN);
     }
 }

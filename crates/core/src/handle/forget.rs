@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::change::ShardSchedule;
 use super::explain::Remembered;
+use super::live::LiveSchedule;
 use super::shard::{Shard, WallTimer};
 use crate::model::{DAY_US, Now};
 
@@ -34,11 +35,16 @@ impl Shard {
             return;
         }
         schedule.row = None;
-        if schedule.blocked_us.is_none() {
-            self.schedules.remove(&uid);
-        }
+        self.forget_if_idle(uid);
         self.pending.schedules.remove(&uid);
         self.pending.changes.schedules_gone.push(uid);
+    }
+
+    /// A schedule of which there is nothing to remember goes. A run that launches makes it anew.
+    pub(super) fn forget_if_idle(&mut self, uid: Uuid) {
+        if self.schedules.get(&uid).is_some_and(LiveSchedule::is_idle) {
+            self.schedules.remove(&uid);
+        }
     }
 
     pub(super) fn forget_policy(&mut self, uid: Uuid, now: Now) {
@@ -87,7 +93,7 @@ mod tests {
             ("event that has a token", size_of::<((RunId, u32), LiveToken)>()),
             ("events acquired together", size_of::<((RunId, u32), TokenBatch)>()),
             ("schedule ", size_of::<(Uuid, LiveSchedule)>()),
-            ("what runs share", size_of::<((Uuid, i64), Arc<RunSpec>)>() + size_of::<RunSpec>()),
+            ("what runs share", size_of::<((Uuid, i64), (Arc<RunSpec>, u32))>() + size_of::<RunSpec>()),
             ("policy ", size_of::<(Option<Uuid>, Bucket)>()),
         ];
         let is = costs.map(|(thing, bytes)| format!("{thing}: {bytes}"));

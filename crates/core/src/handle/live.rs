@@ -205,6 +205,11 @@ impl Active {
 }
 
 impl LiveSchedule {
+    /// Whether there is nothing to remember of it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.row.is_none() && self.blocked_us.is_none() && self.buffered.is_none() && self.active.is_empty()
+    }
+
     pub(super) fn is_parked(&self) -> bool {
         self.blocked_us.is_some() || self.row.as_ref().is_some_and(|r| r.pause.is_some())
     }

@@ -29,7 +29,7 @@ impl Shard {
                 self.wall_timers.insert((deleted_us + DAY_US, WallTimer::ForgetPolicy(uid)));
             }
         }
-        self.keep_specs(state.specs);
+        self.specs.keep(state.specs);
         for row in state.schedules {
             self.forget_later(&row);
             let uid = row.uid;
@@ -60,14 +60,12 @@ impl Shard {
     }
 
     fn restore_run(&mut self, row: Run, now: Now) {
-        let Some(spec) = self.specs.get(&(row.schedule_uid, row.generation)).cloned() else { return };
+        let Some(spec) = self.specs.share(&(row.schedule_uid, row.generation)) else { return };
         let (id, launch_us, running) = (row.id, row.launch_us, row.state == RunState::Running);
-        let schedule = row.schedule_uid;
         self.ledger.run_enters(LiveRun::new(row, spec), now);
         if running {
             self.set_launched(id, now);
         } else {
-            self.schedules.entry(schedule).or_default();
             self.wall_timers.insert((launch_us - self.options.early_us, WallTimer::Launch(id)));
         }
     }

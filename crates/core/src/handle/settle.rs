@@ -347,6 +347,7 @@ impl Shard {
         if schedule.blocked_us.is_some_and(|b| b <= now.mono_us) {
             schedule.blocked_us = None;
             self.park_if_needed(uid);
+            self.forget_if_idle(uid);
         }
     }
 

@@ -1,7 +1,6 @@
 //! The machine itself: its memory, its clockwork, and how decisions become one commit.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 
 use uuid::Uuid;
 
@@ -12,11 +11,9 @@ use super::live::LiveSchedule;
 use super::outdated::Outdated;
 use super::pending::{Batches, Pending};
 use super::queue::Queue;
+use super::specs::Specs;
 use super::steer::Move;
 use crate::model::{Now, Run, RunId, RunSpec};
-
-/// Fewer specs and schedules than this are not worth looking through.
-pub(super) const SWEEP_MIN: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WallTimer {
@@ -50,7 +47,7 @@ pub struct Shard {
     pub(super) schedules: BTreeMap<Uuid, LiveSchedule>,
     /// Policies whose deletion has come before anything else of them, and when (wall clock).
     pub(super) policies_ended: BTreeMap<Uuid, i64>,
-    pub(super) specs: BTreeMap<(Uuid, i64), Arc<RunSpec>>,
+    pub(super) specs: Specs,
     /// Batches as they are, or will be with the commit under way, in the store.
     pub(super) batches: Batches,
     pub(super) wall_timers: BTreeSet<(i64, WallTimer)>,
@@ -67,9 +64,6 @@ pub struct Shard {
     pub(super) pending: Pending,
     /// The owner is about to give the shard up: nothing starts any more.
     pub(super) draining: bool,
-    /// Specs that may have lost their last run.
-    pub(super) idle_specs: BTreeSet<(Uuid, i64)>,
-    pub(super) sweep_at: usize,
     /// Tokens of silent consumers taken back since somebody asked.
     pub(super) reclaimed: u64,
     /// Runs that have been passed over since somebody asked.
@@ -99,7 +93,7 @@ impl Shard {
             queues: BTreeMap::new(),
             schedules: BTreeMap::new(),
             policies_ended: BTreeMap::new(),
-            specs: BTreeMap::new(),
+            specs: Specs::default(),
             batches: BTreeMap::new(),
             wall_timers: BTreeSet::new(),
             mono_timers: BTreeSet::new(),
@@ -109,8 +103,6 @@ impl Shard {
             moves: VecDeque::new(),
             pending: Pending::default(),
             draining: false,
-            idle_specs: BTreeSet::new(),
-            sweep_at: 2 * SWEEP_MIN,
             reclaimed: 0,
             passed_over: 0,
             unread: BTreeSet::new(),
@@ -132,12 +124,12 @@ impl Shard {
         self.messages.begin_read(self.commits);
         self.gone.begin_read(self.commits);
         self.revived.begin_read(self.commits);
-        self.sweep();
+        self.specs.begin_read();
     }
 
     /// Takes in runs that emitters have handed over (state EMITTED). Known ones are passed over.
     pub fn adopt(&mut self, runs: Vec<Run>, specs: Vec<RunSpec>, now: Now) {
-        self.keep_specs(specs);
+        self.specs.keep(specs);
         for run in runs {
             let gone = self.gone.contains(&run.id);
             if !self.ledger.runs.contains(&run.id) && !gone {
@@ -291,14 +283,6 @@ impl Shard {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    pub(super) fn keep_specs(&mut self, specs: Vec<RunSpec>) {
-        for spec in specs {
-            let key = (spec.schedule_uid, spec.generation);
-            self.specs.entry(key).or_insert_with(|| Arc::new(spec));
-            self.idle_specs.insert(key);
-        }
     }
 
     fn is_pending(&self) -> bool {

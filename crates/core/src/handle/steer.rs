@@ -35,7 +35,7 @@ impl Needs {
 impl Shard {
     /// Carries out a message of the inbox; its row goes with the next commit. One that was taken in already is
     /// passed over.
-    pub fn control(&mut self, message: Message, context: Context, now: Now) {
+    pub fn control(&mut self, message: Message, mut context: Context, now: Now) {
         let known = self.messages.contains(&message.id);
         if known || self.is_outdated(&message.control) {
             return;
@@ -48,7 +48,7 @@ impl Shard {
             self.messages.insert(message.id, self.pending_commit(), ());
             self.pending.changes.inbox_done.push(message.id);
         }
-        self.keep_specs(context.specs.clone());
+        self.specs.keep(std::mem::take(&mut context.specs));
         match message.control {
             Control::PolicyChanged { policy } => self.policy_changed(policy, now),
             Control::PolicyDeleted { uid } => self.policy_deleted(uid, now),
@@ -305,6 +305,7 @@ impl Shard {
             {
                 self.set_launched(next, now);
             }
+            self.forget_if_idle(run.row.schedule_uid);
         }
         Some(run)
     }
@@ -381,7 +382,7 @@ impl Shard {
         }
         if !self.ledger.runs.contains(&id) {
             let Some(mut row) = context.runs.into_iter().find(|r| r.id == id) else { return };
-            let Some(spec) = self.specs.get(&(row.schedule_uid, row.generation)).cloned() else { return };
+            let Some(spec) = self.specs.share(&(row.schedule_uid, row.generation)) else { return };
             row.state = RunState::Running;
             row.finished_us = None;
             row.reason.clear();

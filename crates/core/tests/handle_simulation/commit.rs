@@ -2,7 +2,8 @@
 
 use tollgate_core::handle::Effect;
 use tollgate_core::handle::change::{Changes, TokenState};
-use tollgate_core::model::SECOND_US;
+use tollgate_core::handle::control::Control;
+use tollgate_core::model::{RunId, RunState, SECOND_US};
 
 use crate::bug::Bug;
 use crate::totals::Seen;
@@ -21,6 +22,7 @@ impl World {
         if self.is_cut(at.slot) {
             fate = Fate::Failed;
         } else if self.bug != Bug::ForwardsAfterCommit {
+            self.check_given_up(at, &changes);
             self.forward(&changes);
         }
         self.numbers += 1;
@@ -35,6 +37,24 @@ impl World {
             wait_us += self.wait_us(&[1_000, 100_000, 600_000]);
         }
         self.after(wait_us, Event::Durable(number));
+    }
+
+    /// The next shard on a schedule's way is told when it is durable that nothing of an earlier generation starts here.
+    fn check_given_up(&mut self, at: At, changes: &Changes) {
+        let (shard, lease) = (usize::from(at.shard), self.owner(at).map(|owner| owner.lease.clone()));
+        // A zombie speaks of what was.
+        if lease.is_none_or(|lease| !self.leases[shard].passes(&lease)) {
+            return;
+        }
+        for (_, message) in &changes.forwards {
+            let Control::ScheduleChanged { schedule, .. } = &message.control else { continue };
+            for launch_us in &schedule.launches_us {
+                let run = self.stores[shard].runs.get(&RunId::derive(schedule.uid, *launch_us));
+                let starts =
+                    run.filter(|run| run.state == RunState::Waiting && run.generation < schedule.generation);
+                assert!(starts.is_none(), "the next shard is told, and here it may start: {starts:?}");
+            }
+        }
     }
 
     /// Idempotent as long as the message is there; a repetition after that finds what it brings known.
