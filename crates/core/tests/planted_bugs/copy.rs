@@ -49,10 +49,25 @@ pub(crate) fn write(bugs: &[Planted]) {
     files.extend(tests.map(|(name, text)| (format!("crates/core/tests/{name}"), text)));
     let link = files.insert("crates/core/tests/handle_simulation/core_bugs.rs".into(), LINK.into());
     assert!(link.is_some(), "the simulation has no core_bugs.rs any more");
-    files.insert("crates/core/Cargo.toml".into(), fs::read_to_string(core.join("Cargo.toml")).unwrap());
+    files.insert(
+        "crates/core/Cargo.toml".into(),
+        package(&fs::read_to_string(core.join("Cargo.toml")).unwrap()),
+    );
     files.insert("Cargo.toml".into(), manifest(&fs::read_to_string(root.join("Cargo.toml")).unwrap()));
-    files.insert("Cargo.lock".into(), fs::read_to_string(root.join("Cargo.lock")).unwrap());
+    files.insert("Cargo.lock".into(), renamed(&fs::read_to_string(root.join("Cargo.lock")).unwrap()));
     put(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("planted"), &files);
+}
+
+/// The package has a name of its own, so that nobody takes what is compiled of it for the core: the target folder is the same.
+fn renamed(text: &str) -> String {
+    let renamed = text.replace("name = \"tollgate-core\"", "name = \"tollgate-core-planted\"");
+    assert!(renamed != text, "the core has another name");
+    renamed
+}
+
+/// The package's manifest; its library is called as before.
+fn package(text: &str) -> String {
+    format!("{}\n[lib]\nname = \"tollgate_core\"\n", renamed(text))
 }
 
 /// The workspace's manifest, with the core as its only member.
@@ -61,6 +76,8 @@ fn manifest(text: &str) -> String {
         Some((key @ ("members" | "default-members"), _)) => format!("{key} = [\"crates/core\"]\n"),
         _ => format!("{line}\n"),
     };
+    let text =
+        text.replace("[profile.dev.package.tollgate-core]", "[profile.dev.package.tollgate-core-planted]");
     text.lines().map(only_core).collect()
 }
 
