@@ -29,17 +29,21 @@ const LARGE_ROWS: usize = 128;
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// Who an owner claims to be. Every transaction of an owner begins by locking the shard's row where it bears this
-/// lease's id.  The id alone is enough; the row need not count commits. (1) Every takeover and every release of a
-/// shard writes a fresh id, and nobody ever writes one that was there before: what an owner sends under an id that
-/// is no longer in the row finds none, and writes nothing. (2) The lock is held until the transaction ends. A
-/// takeover waits for it, so what is written under the old id is durable before the new owner loads, or never. (3)
-/// Under one id there is one transaction at a time: an owner sends the next only when it knows that the last one is
-/// durable or was rolled back. Where it does not know, or the server refused, it takes the shard over from itself
-/// and loads it anew, by which (1) and (2) hold for whatever is still on its way. (4) A number in the row that grew
-/// with each commit would differ only for two transactions under one id, of which by (3) there are never two on
-/// their way. The simulation of the handlers (`crates/core/tests/handle_simulation`) has this fence, and finds what
-/// breaks these rules.  Versions before this one compare and count `seq`, too: nobody but the owner writes it, so
-/// that they fence as they did.
+/// lease's id.
+///
+/// The id alone is enough; the row need not count commits. (1) Every takeover and every release of a shard writes a
+/// fresh id, and nobody ever writes one that was there before: what an owner sends under an id that is no longer in
+/// the row finds none, and writes nothing. (2) The lock is held until the transaction ends. A takeover waits for
+/// it, so what is written under the old id is durable before the new owner loads, or never. (3) Under one id there
+/// is one transaction at a time: an owner sends the next only when it knows that the last one is durable or was
+/// rolled back. Where it does not know, or the server refused, it takes the shard over from itself and loads it
+/// anew, by which (1) and (2) hold for whatever is still on its way. (4) A number in the row that grew with each
+/// commit would differ only for two transactions under one id, of which by (3) there are never two on their way.
+/// The simulation of the handlers (`crates/core/tests/handle_simulation`) has this fence, and finds what breaks
+/// these rules.
+///
+/// Versions before this one compare and count `seq`, too: nobody but the owner writes it, so that they fence as
+/// they did.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fence {
     pub(crate) shard: i32,
