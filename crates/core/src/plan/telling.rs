@@ -105,6 +105,7 @@ fn message(notice: &Notice, until_us: i64, launches_us: Vec<i64>) -> Message {
         pause: notice.pause.clone(),
         deleted: notice.timing.is_none(),
         cursor: None,
+        cursor_us: 0,
         earlier: Vec::new(),
         home: None,
     };

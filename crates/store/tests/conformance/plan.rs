@@ -364,7 +364,7 @@ pub(crate) async fn notices_wait_in_their_order_until_they_are_delivered(place: 
     };
     let message = |generation| Message {
         id: message_id(a.uid, generation),
-        control: Control::CursorLeft { schedule_uid: a.uid, cursor: String::new() },
+        control: Control::CursorLeft { schedule_uid: a.uid, cursor: String::new(), left_us: None },
     };
     let told = |generation, taken_back, skipped| {
         let message = Some(message(generation));
