@@ -46,12 +46,14 @@ impl Shard {
         self.under_way_elsewhere(deliveries, now);
     }
 
-    /// A delivery was not made after all: it is to be made anew.
+    /// A delivery was not made after all, and that is known: it is to be made anew.
     pub fn unsent(&mut self, run: RunId, index: u32, attempt: u32, now: Now) {
-        let Some(token) = self.ledger.tokens.get_mut(&(run, index)) else { return };
+        let key = (run, index);
+        let Some(token) = self.ledger.tokens.get_mut(&key) else { return };
         if token.row.state == TokenState::Acquired && token.row.attempt == attempt {
             token.elsewhere_us = None;
-            self.send_again_at((run, index), now.mono_us);
+            let message = token.row.message.clone();
+            self.again_unsent(key, message, 0, now);
         }
     }
 
@@ -80,7 +82,11 @@ impl Shard {
             let until_us = token.elsewhere_us.map_or(until_us, |known| known.min(until_us));
             token.elsewhere_us = Some(until_us);
             token.doubtful = doubtful;
-            self.send_again_at(key, until_us);
+            if grace_ms < 0 {
+                self.unsent(run, index, attempt, now);
+            } else {
+                self.send_again_at(key, until_us);
+            }
         }
     }
 

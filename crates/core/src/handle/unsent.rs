@@ -18,16 +18,22 @@ impl Shard {
     pub(super) fn not_sent(&mut self, key: (RunId, u32), message: String, wait_ms: Option<i64>, now: Now) {
         let Some(token) = self.ledger.tokens.get_mut(&key) else { return };
         let (times, since_us) = token.unsent.unwrap_or((0, now.mono_us));
-        let unsent = Some((times.saturating_add(1), since_us));
-        token.unsent = unsent;
-        let is_doubtful = token.doubtful;
-        let is_new = token.row.failures == 0 && token.row.checks == 0;
-        let is_hopeless = now.mono_us.saturating_sub(since_us) >= UNSENT_MAX_US;
+        token.unsent = Some((times.saturating_add(1), since_us));
         if let Some(wait_ms) = wait_ms {
             self.block_schedule(key.0, wait_ms, now);
         }
         let again_us = self.backoff_us(key.0, times.saturating_add(1)).min(AGAIN_MAX_US);
         let wait_us = again_us.max(wait_ms.unwrap_or(0).saturating_mul(1000));
+        self.again_unsent(key, message, wait_us, now);
+    }
+
+    /// It is tried again after so long, or given up.
+    pub(super) fn again_unsent(&mut self, key: (RunId, u32), message: String, wait_us: i64, now: Now) {
+        let Some(token) = self.ledger.tokens.get(&key) else { return };
+        let (is_doubtful, unsent) = (token.doubtful, token.unsent);
+        let is_new = token.row.failures == 0 && token.row.checks == 0;
+        let is_hopeless =
+            unsent.is_some_and(|(_, since_us)| now.mono_us.saturating_sub(since_us) >= UNSENT_MAX_US);
         let Some(run) = self.ledger.runs.get(&key.0) else { return };
         let is_late = is_new && run.window_end_us().is_some_and(|end_us| end_us <= now.wall_us);
         let is_cancelled = run.cancelled;

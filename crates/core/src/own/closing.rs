@@ -80,9 +80,9 @@ impl Report {
         }
         let one = self.waiting.remove(&(run, index))?;
         Some(match sent {
-            // Versions before this one do not know the answer; that nobody waits for the delivery any more says the same.
+            // Versions before this one do not know the answer, and take this for one that does not come any more.
             None | Some(Sent::NotSent { .. }) => {
-                Control::UnderWay { deliveries: vec![UnderWay { grace_ms: 0, ..one }] }
+                Control::UnderWay { deliveries: vec![UnderWay { grace_ms: -1, ..one }] }
             }
             Some(sent) => Control::Sent { run, index, attempt, sent },
         })
@@ -110,9 +110,9 @@ mod tests {
         let sent = Control::Sent { run, index: 0, attempt: 2, sent: Sent::Accepted };
         assert_eq!(report.answered(run, 0, 2, Some(Sent::Accepted)), Some(sent));
         assert_eq!(report.answered(run, 0, 2, Some(Sent::Accepted)), None);
-        let none = |index| Some(Control::UnderWay { deliveries: vec![one(index, 1, 0)] });
-        assert_eq!(report.answered(run, 1, 1, None), none(1));
+        let none = |index, grace_ms| Some(Control::UnderWay { deliveries: vec![one(index, 1, grace_ms)] });
+        assert_eq!(report.answered(run, 1, 1, None), none(1, -1));
         report.hurry(7_000);
-        assert_eq!((report.until_us(), report.rest()), (Some(7_000), none(2)));
+        assert_eq!((report.until_us(), report.rest()), (Some(7_000), none(2, 0)));
     }
 }

@@ -1,10 +1,11 @@
 //! A shard changes hands on purpose while deliveries are under way; pauses that overtake each other.
 
-use tollgate_core::handle::Place;
 use tollgate_core::handle::change::Outcome;
-use tollgate_core::handle::control::{Control, Message};
+use tollgate_core::handle::control::{Control, Message, UnderWay};
 use tollgate_core::handle::release::Answer;
+use tollgate_core::handle::{Place, Shard};
 use tollgate_core::model::*;
+use tollgate_core::own::Report;
 
 use crate::handle_world::*;
 use crate::world::*;
@@ -100,6 +101,93 @@ fn a_second_hand_over_passes_the_note_on() {
     assert_eq!(world.shard.place(id, 0), Some(Place::Held));
     world.sleep_s(30);
     assert!(world.take_sends().is_empty());
+}
+
+/// The former owner tells that it has not made a delivery, as its report does.
+fn report_unsent(world: &mut World, one: &UnderWay) {
+    let mut report = Report::new([one.clone()], 0);
+    let not_sent = Sent::NotSent { message: "withheld".into(), retry_after_ms: None };
+    let control = report.answered(one.run, one.index, one.attempt, Some(not_sent)).unwrap();
+    assert_eq!(report.rest(), None);
+    world.tell(control);
+}
+
+#[test]
+fn what_a_former_owner_has_not_sent_is_not_in_doubt() {
+    let p = policy(1, at_most(1));
+    let mut world = World::with_policy(&p);
+    let s = slow(ReleaseMode::Explicit, &p);
+    let id = world.emit(run(&s, START_US, 1), &s);
+    world.take_sends();
+    let note = world.hand_over(60_000);
+    report_unsent(&mut world, &note[0]);
+    for attempt in 2..=4 {
+        let send = world.take_sends().remove(0);
+        assert_eq!((send.index, send.attempt, world.held(&p)), (0, attempt, 1));
+        world.answer(&send, refused());
+        assert_eq!(world.held(&p), 0, "attempt {attempt} was refused, and no other has left");
+        world.sleep_s(20);
+    }
+    let ended = world.ended(id, 0).unwrap();
+    assert_eq!((ended.outcome, ended.attempt), (Outcome::Dead, 4), "three attempts, all refused");
+}
+
+#[test]
+fn what_was_in_doubt_before_stays_so_though_a_former_owner_has_not_sent_it_again() {
+    let p = policy(1, at_most(1));
+    let mut world = World::with_policy(&p);
+    let s = slow(ReleaseMode::Explicit, &p);
+    world.emit(run(&s, START_US, 1), &s);
+    let first = world.take_sends().remove(0);
+    world.answer(&first, unclear());
+    world.sleep_s(10);
+    assert_eq!(world.take_sends().remove(0).attempt, 2);
+    let note = world.hand_over(60_000);
+    report_unsent(&mut world, &note[0]);
+    let third = world.take_sends().remove(0);
+    assert_eq!(third.attempt, 3);
+    world.answer(&third, refused());
+    assert_eq!(world.held(&p), 1, "the first may be at work");
+}
+
+#[test]
+fn what_no_owner_has_sent_ends_with_its_run_and_with_its_window() {
+    let p = policy(1, at_most(1));
+    let s = RunSpec { finish_by_s: Some(20), ..slow(ReleaseMode::Explicit, &p) };
+    for is_cancelled in [true, false] {
+        let mut world = World::with_policy(&p);
+        let id = world.emit(run(&s, START_US, 1), &s);
+        world.take_sends();
+        let note = world.hand_over(60_000);
+        if is_cancelled {
+            world.tell(Control::CancelRun { run: id, reason: String::new() });
+        } else {
+            world.sleep_s(25);
+        }
+        assert_eq!((world.ended(id, 0), world.held(&p)), (None, 1));
+        report_unsent(&mut world, &note[0]);
+        let outcome = if is_cancelled { Outcome::Cancelled } else { Outcome::Expired };
+        assert_eq!(world.ended(id, 0).map(|row| row.outcome), Some(outcome));
+        assert_eq!(world.held(&p), 0);
+    }
+}
+
+#[test]
+fn what_did_not_leave_before_its_lease_lapsed_is_not_in_doubt() {
+    let p = policy(1, at_most(1));
+    let mut world = World::with_policy(&p);
+    let s = slow(ReleaseMode::Explicit, &p);
+    let id = world.emit(run(&s, START_US, 1), &s);
+    let first = world.take_sends().remove(0);
+    let under_way = world.shard.under_way(i64::MAX, world.now);
+    world.shard = Shard::new(0, world.options.clone(), world.store.state(), 9, world.now);
+    world.shard.wait_for(under_way, world.now);
+    world.shard.unsent(id, 0, first.attempt, world.now);
+    world.settle();
+    let second = world.take_sends().remove(0);
+    assert_eq!(second.attempt, 2);
+    world.answer(&second, refused());
+    assert_eq!(world.held(&p), 0);
 }
 
 #[test]

@@ -307,6 +307,9 @@ impl Model {
                     let called = [Some(attempt), None].into_iter().any(|a| self.called.contains(&(key, a)));
                     flying.unclear = !(flying.refused || called);
                     flying.refused = false;
+                    if !flying.unclear {
+                        flying.first = row.attempt;
+                    }
                     if called {
                         self.noted.remove(&key);
                     }

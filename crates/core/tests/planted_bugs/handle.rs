@@ -66,6 +66,16 @@ pub(crate) const BUGS: &[Planted] = &[
         )],
     },
     Planted {
+        name: "GivenUpIsUnsent",
+        breaks: "A delivery whose answer a former owner no longer waits for counts as not sent.",
+        edits: &[edit("handle/handover.rs", "grace_ms < 0", "grace_ms <= 0")],
+    },
+    Planted {
+        name: "UnsentEndsDoubt",
+        breaks: "A delivery that did not leave frees the token though an earlier one is unclear.",
+        edits: &[edit("handle/unsent.rs", "(«token.doubtful», token.unsent)", "false")],
+    },
+    Planted {
         name: "AttemptNotRaised",
         breaks: "A resend has the number of the delivery before.",
         edits: &[edit("handle/again.rs", "token.row.attempt += 1;", "")],
