@@ -29,8 +29,8 @@ fn kept(world: &World, spec: &RunSpec) -> Option<String> {
     world.store.schedules.get(&spec.schedule_uid).and_then(|row: &ShardSchedule| row.cursor.clone())
 }
 
-/// A shard gives the schedule up on this way, with one cursor; another run there leaves a second one while that is being
-/// committed. What it has posted: the change, and the second cursor.
+/// A shard gives the schedule up on this way, with one cursor; another run there leaves a second one while that is
+/// being committed. What it has posted: the change, and the second cursor.
 fn given_up(s: &RunSpec, way: &[u16]) -> (Message, Message) {
     let p = policy(1, at_most(2));
     let mut world = World::with_policy(&p);
