@@ -25,8 +25,9 @@ const TOGETHER_MAX: usize = 32;
 const ROWS_MAX: usize = 1_000;
 /// A commit of so many rows is a large one: they stand in a line of their own.
 const LARGE_ROWS: usize = 128;
-/// Nobody waits behind a transaction that has been under way for longer, where another one may go beside it.
-const PATIENCE: Duration = Duration::from_millis(5);
+/// Nobody waits behind a transaction that has been under way for longer, where another one may go beside it. Whoever carries
+/// a transaction out looks this often whether somebody does ([`Lane::beside`]).
+pub(crate) const PATIENCE: Duration = Duration::from_millis(5);
 
 /// Who an owner claims to be. Every transaction of an owner begins by locking the shard's row where it bears this
 /// lease's id.
@@ -133,8 +134,14 @@ impl Line {
         let mut state = self.lock();
         let is_large = waiting.commit.rows.count() >= LARGE_ROWS;
         if is_large { &mut state.large } else { &mut state.small }.push_back(waiting);
+        self.open(&mut state)
+    }
+
+    /// A lane, where somebody waits for whom there is none, or none that moves.
+    fn open(self: &Arc<Self>, state: &mut State) -> Option<Lane> {
+        let waits = !(state.small.is_empty() && state.large.is_empty());
         let stands = state.moved.is_some_and(|moved| moved.elapsed() > PATIENCE);
-        if state.lanes > 0 && !(stands && state.lanes < self.lanes_max) {
+        if !waits || (state.lanes > 0 && !(stands && state.lanes < self.lanes_max)) {
             return None;
         }
         state.lanes += 1;
@@ -162,6 +169,11 @@ impl Lane {
         }
         (state.was_small, state.moved) = (small, Some(instant_now()));
         Some(head)
+    }
+
+    /// Another lane, where somebody has joined the line and this one stands.
+    pub(crate) fn beside(&self) -> Option<Self> {
+        self.line.open(&mut self.line.lock())
     }
 }
 
@@ -257,6 +269,26 @@ mod tests {
             assert!(line.join(commit(3)).is_none(), "no third one, and the second has just begun");
             if let Some(mut second) = second {
                 assert_eq!(shards(second.next()), [1, 2, 3]);
+            }
+        }
+    }
+
+    #[test]
+    fn those_who_joined_before_the_line_stood_do_not_wait_for_one_who_joins_later() {
+        for lanes_max in [1, 2] {
+            let line = Arc::new(Line::new(lanes_max));
+            let mut lane = line.join(commit(0)).unwrap();
+            assert_eq!(shards(lane.next()), [0]);
+            line.lock().moved = instant_now().checked_sub(2 * PATIENCE);
+            assert!(lane.beside().is_none(), "nobody waits");
+            line.lock().moved = Some(instant_now());
+            assert!(line.join(commit(1)).is_none(), "it moves");
+            assert!(lane.beside().is_none(), "it still moves");
+            line.lock().moved = instant_now().checked_sub(2 * PATIENCE);
+            let second = lane.beside();
+            assert_eq!(second.is_some(), lanes_max == 2);
+            if let Some(mut second) = second {
+                assert_eq!(shards(second.next()), [1]);
             }
         }
     }

@@ -6,10 +6,12 @@
 //! is written (`commit`).
 
 use std::borrow::Cow;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use sqlx::pool::PoolConnection;
 
@@ -20,7 +22,7 @@ use super::open::{BEGIN_DISTRIBUTED, ends_the_connection};
 use super::recent::Recent;
 use super::transact::{QUICK_SILENT_AFTER, is_of_no_use, on};
 use crate::failure::{Ended, Failure};
-use crate::line::{Commit, Fence, Lane, Waiting, tell_all};
+use crate::line::{Commit, Fence, Lane, PATIENCE, Waiting, tell_all};
 use crate::rows::ChangeRows;
 
 /// SQLSTATE `feature_not_supported`.
@@ -29,6 +31,7 @@ const NOT_SUPPORTED: &str = "0A000";
 const UNIQUE_VIOLATION: &str = "23505";
 
 /// Where the connections come from, and what the server takes.
+#[derive(Clone)]
 struct Writer {
     door: Door,
     recent: Arc<Recent>,
@@ -52,12 +55,25 @@ impl Postgres {
 }
 
 impl Writer {
-    async fn see_to(self, mut lane: Lane) {
-        while let Some(head) = lane.next() {
-            match self.connection().await {
-                Ok(connection) => self.carry_out(connection, head).await,
-                Err(error) => tell_all(head, Err(Ended::RolledBack(error.into()))),
+    /// Carries out what waits. Where one transaction takes long, those who joined meanwhile go beside it.
+    fn see_to(self, mut lane: Lane) -> BoxFuture<'static, ()> {
+        async move {
+            while let Some(head) = lane.next() {
+                let mut work = pin!(self.begin(head));
+                while tokio::time::timeout(PATIENCE, &mut work).await.is_err() {
+                    if let Some(beside) = lane.beside() {
+                        tokio::spawn(self.clone().see_to(beside));
+                    }
+                }
             }
+        }
+        .boxed()
+    }
+
+    async fn begin(&self, head: Vec<Waiting>) {
+        match self.connection().await {
+            Ok(connection) => self.carry_out(connection, head).await,
+            Err(error) => tell_all(head, Err(Ended::RolledBack(error.into()))),
         }
     }
 
@@ -81,7 +97,18 @@ impl Writer {
                 tell_all(std::mem::take(&mut alone), ended);
             }
         }
-        for waiting in alone {
+        let mut alone = alone.into_iter();
+        while let Some(waiting) = alone.next() {
+            // The one before may have taken it along; that says nothing of this one.
+            if connection.is_none() {
+                match self.connection().await {
+                    Ok(another) => connection = Some(another),
+                    Err(error) => {
+                        let rest = std::iter::once(waiting).chain(alone).collect();
+                        return tell_all(rest, Err(Ended::RolledBack(error.into())));
+                    }
+                }
+            }
             let ended = self.write(&mut connection, std::slice::from_ref(&waiting)).await;
             waiting.tell(ended);
         }

@@ -131,6 +131,38 @@ async fn commits_do_not_wait_for_partition_work_that_waits_for_a_reader() {
     place.remove().await;
 }
 
+/// One shard's commit waits for a lock. Others have joined it already, and nobody joins after them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_waits_for_a_lock_stops_no_other_shard() {
+    let place = Place::postgres().await;
+    let store = place.open().await;
+    let mut leases = Vec::new();
+    for shard in [5, 6, 7] {
+        leases.push(take(&*store, shard).await);
+    }
+    let mut other = place.postgres_connection().await;
+    other.execute("BEGIN; SELECT 1 FROM queue_shards WHERE shard_id = 5 FOR UPDATE").await.unwrap();
+    let run = waiting(&schedule("one"), 5, NOON_US);
+    let few = |count| Changes {
+        history: (0..count).map(|index| ended(run.id, index, Outcome::Succeeded)).collect(),
+        ..Changes::default()
+    };
+    // Of so many rows that no small one goes with it.
+    let (one, large) = (store.clone(), few(200));
+    let lease = leases.remove(0);
+    let stands = tokio::spawn(async move { one.commit(&lease, &large).await });
+    // It has begun, and has not been under way for long.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let small = few(1);
+    let others = join_all(leases.iter().map(|lease| store.commit(lease, &small)));
+    let done = tokio::time::timeout(Duration::from_secs(3), others).await;
+    done.expect("they wait for the one that stands").into_iter().for_each(|done| done.unwrap());
+    assert!(!stands.is_finished());
+    other.execute("ROLLBACK").await.unwrap();
+    stands.await.unwrap().unwrap();
+    place.remove().await;
+}
+
 /// Many ask for what takes long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn people_who_wait_keep_neither_heartbeats_nor_commits_waiting() {
