@@ -238,6 +238,8 @@ impl Membership {
                 }
             }
         }
+        // Others take the shards over as soon as this process is no longer a member: nothing leaves after that.
+        self.shared.trust.end_sends_in(0);
         if let Err(error) = self.shared.store.forget_member(&self.shared.process).await {
             tracing::warn!(%error, "this process could not be taken off the member list");
         }

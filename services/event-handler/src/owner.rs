@@ -154,6 +154,8 @@ impl Owner {
                     self.kept = life.into_kept();
                     self.refuse_waiting();
                     if !self.take_over_from_self().await {
+                        // Nor does whoever has it then; this process itself, perhaps.
+                        self.begun.values().for_each(Leave::revoke);
                         return (shard, Ended::Lost);
                     }
                     failures = 0;

@@ -78,8 +78,7 @@ impl Owner {
         let store = &self.shared.store;
         // Before the look at the lease: a lapse after it must be seen.
         self.lapses = self.shared.trust.lapses();
-        let leases = store.leases().await?;
-        let Some(seen) = leases.into_iter().find(|l| l.shard == self.lease.shard) else { return Ok(None) };
+        let Some(seen) = store.lease(self.lease.shard).await? else { return Ok(None) };
         if seen.owner != self.shared.process {
             return Ok(None);
         }
