@@ -37,7 +37,7 @@ mod specs;
 mod steer;
 mod steps;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod unsent;
 
 pub use exchange::{Commit, Context, Deadline, Effect, Needs, Options, Send, State};

@@ -6,14 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use tollgate_core::handle::control::Message;
 use tollgate_core::model::Schedule;
 use tollgate_core::plan::Child;
 use uuid::Uuid;
 
 use crate::StoreError;
 use crate::plan::PlanWrite;
-use crate::rows::{AuditRow, ChildRow, MessageRow, OutboxRow, PolicyNew, ScheduleNew, SpecRow, message_rows};
+use crate::rows::{AuditRow, ChildRow, OutboxRow, PolicyNew, ScheduleNew, SpecRow};
 
 /// A generation that must still be there.
 #[derive(Clone, Debug)]
@@ -42,16 +41,6 @@ pub(crate) struct PutSchedules {
 pub(crate) struct PutPolicy {
     pub(crate) policy: PolicyNew,
     pub(crate) expected: Option<Expected>,
-    pub(crate) shard: i32,
-    pub(crate) messages: Vec<MessageRow>,
-}
-
-/// A policy that goes.
-#[derive(Debug)]
-pub(crate) struct DropPolicy {
-    pub(crate) expected: Expected,
-    pub(crate) shard: i32,
-    pub(crate) messages: Vec<MessageRow>,
 }
 
 /// A few statements' worth of plan writes.
@@ -60,7 +49,7 @@ pub(crate) enum Step {
     PutSchedules(PutSchedules),
     DropSchedules(Vec<Expected>),
     PutPolicy(PutPolicy),
-    DropPolicy(DropPolicy),
+    DropPolicy(Expected),
 }
 
 /// All of a transaction.
@@ -101,18 +90,15 @@ impl Batch {
                 }
                 audit
             }
-            PlanWrite::PutPolicy { policy, expected_generation, message, audit } => {
+            PlanWrite::PutPolicy { policy, expected_generation, audit } => {
                 let expected = expected_generation
                     .map(|generation| Expected::new(policy.uid, generation, "policy", &policy.id));
-                let (policy, shard) = (PolicyNew::new(&policy)?, i32::from(policy.shard));
-                let messages = one(&message)?;
-                self.steps.push(Step::PutPolicy(PutPolicy { policy, expected, shard, messages }));
+                self.steps.push(Step::PutPolicy(PutPolicy { policy: PolicyNew::new(&policy)?, expected }));
                 audit
             }
-            PlanWrite::DeletePolicy { uid, name, shard, expected_generation, message, audit } => {
+            PlanWrite::DeletePolicy { uid, name, expected_generation, audit } => {
                 let expected = Expected::new(uid, expected_generation, "policy", &name);
-                let step = DropPolicy { expected, shard: i32::from(shard), messages: one(&message)? };
-                self.steps.push(Step::DropPolicy(step));
+                self.steps.push(Step::DropPolicy(expected));
                 audit
             }
             PlanWrite::Tell { notice } => {
@@ -152,10 +138,6 @@ impl Batch {
         }
         Ok(())
     }
-}
-
-fn one(message: &Message) -> Result<Vec<MessageRow>, StoreError> {
-    message_rows([message])
 }
 
 impl Expected {

@@ -73,6 +73,7 @@ pub enum Asker {
 #[async_trait]
 pub trait Store:
     plan::PlanStore
+    + plan::MasterStore
     + emit::EmitStore
     + handle::HandleStore
     + history::HistoryStore

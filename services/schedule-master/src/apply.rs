@@ -204,8 +204,8 @@ impl ScheduleMaster {
             for (namespace, count) in borrowed(&changed) {
                 self.admit_writes(namespace, count)?;
             }
-            self.write_policies(plan.policies, &mut response).await?;
-            self.write_schedules(plan.schedules, &mut response).await?;
+            self.write(plan.policies, &mut response).await?;
+            self.write(plan.schedules, &mut response).await?;
         }
         Ok(response)
     }

@@ -34,6 +34,7 @@ use tollgate_metrics::Metrics;
 use tollgate_secrets::Keys;
 use tollgate_service::room::Rooms;
 use tollgate_service::wake::Wake;
+use tollgate_store::plan::MasterStore;
 use tollgate_store::{Store, StoreError};
 use uuid::Uuid;
 
@@ -84,7 +85,7 @@ pub struct ScheduleMaster {
 }
 
 struct Inner {
-    store: Arc<dyn Store>,
+    store: Arc<dyn MasterStore>,
     clock: Clock,
     wake: Wake,
     options: Options,
@@ -138,7 +139,7 @@ impl ScheduleMaster {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    fn store(&self) -> &dyn Store {
+    fn store(&self) -> &dyn MasterStore {
         self.inner.store.as_ref()
     }
 

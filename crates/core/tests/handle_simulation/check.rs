@@ -283,6 +283,10 @@ impl World {
                 assert_eq!((ended, run.counts.total()), (expected, expected), "{run:?}");
             }
         }
+        for policy in self.master.policies.values() {
+            let known = self.stores[usize::from(policy.shard)].policies.get(&policy.uid);
+            assert_eq!(known, Some(policy), "its shard knows another policy than was stored");
+        }
         self.model.check_acknowledged(&self.stores);
         let slots = 0..self.processes.len();
         for (slot, shard, owner) in

@@ -6,7 +6,6 @@ use tollgate_core::model::{Policy, Schedule};
 use tollgate_proto::convert::{self, names, policy};
 use tollgate_proto::{FieldError, v1};
 use tollgate_secrets::SecretError;
-use tollgate_store::plan::PlanWrite;
 use tonic::Status;
 use uuid::Uuid;
 
@@ -25,26 +24,18 @@ type Key = (String, String);
 
 /// A change with its origin.
 #[derive(Debug)]
-pub(super) struct Planned<C> {
+pub(super) struct Planned {
     pub(super) origin: Origin,
     pub(super) is_new: bool,
-    pub(super) change: C,
-}
-
-/// A policy's write, and whom it concerns.
-#[derive(Debug)]
-pub(super) struct PolicyChange {
-    uid: Uuid,
-    pub(super) shard: u16,
-    pub(super) write: PlanWrite,
+    pub(super) change: Change,
 }
 
 /// All that is to be written.
 #[derive(Debug, Default)]
 pub(super) struct Planning {
     pub(super) unchanged: u32,
-    pub(super) policies: Vec<Planned<PolicyChange>>,
-    pub(super) schedules: Vec<Planned<Change>>,
+    pub(super) policies: Vec<Planned>,
+    pub(super) schedules: Vec<Planned>,
 }
 
 impl Planning {
@@ -104,8 +95,8 @@ impl ScheduleMaster {
                 let key = key(&given.origin);
                 match self.judge_policy(&given, stored.get(&key), actor) {
                     Ok(None) => planning.unchanged += 1,
-                    Ok(Some(planned)) => {
-                        policies.insert(key, planned.change.uid);
+                    Ok(Some((uid, planned))) => {
+                        policies.insert(key, uid);
                         planning.policies.push(planned);
                     }
                     Err(errors) => {
@@ -136,7 +127,7 @@ impl ScheduleMaster {
         given: &Given<v1::Policy>,
         stored: Option<&Policy>,
         actor: &str,
-    ) -> Result<Option<Planned<PolicyChange>>, Vec<FieldError>> {
+    ) -> Result<Option<(Uuid, Planned)>, Vec<FieldError>> {
         let mut wanted = policy::to_core(&given.message, &given.origin.name, stored)?;
         stale("policy.etag", &given.message.etag, stored.map(|stored| stored.generation))
             .map_err(|error| vec![error])?;
@@ -150,10 +141,10 @@ impl ScheduleMaster {
         if stored.is_none() {
             wanted.uid = self.new_id(at_us);
         }
-        let (made, write) = self.put_policy(stored, wanted, &Deed { at_us, actor: actor.to_owned(), action });
-        let change = PolicyChange { uid: made.uid, shard: made.shard, write };
+        let deed = Deed { at_us, actor: actor.to_owned(), action };
+        let (made, change) = self.put_policy(stored, wanted, &deed);
         let planned = Planned { origin: given.origin.clone(), is_new: stored.is_none(), change };
-        Ok(Some(planned))
+        Ok(Some((made.uid, planned)))
     }
 
     fn judge_schedule(
@@ -162,7 +153,7 @@ impl ScheduleMaster {
         stored: Option<&Schedule>,
         policies: &HashMap<Key, Uuid>,
         actor: &str,
-    ) -> Result<Option<Planned<Change>>, Vec<FieldError>> {
+    ) -> Result<Option<Planned>, Vec<FieldError>> {
         let Given { origin, message } = given;
         let (at_us, action) = match stored {
             Some(stored) => (self.change_us(stored.updated_us), "update"),
