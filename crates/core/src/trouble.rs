@@ -12,7 +12,7 @@ mod text;
 
 pub use decide::{of_ended, of_installation, of_shard};
 pub use order::worst_first;
-pub use sight::{Answer, Bucket, Ended, Failing, Installation, Sight, Silent, Sufferer};
+pub use sight::{Bucket, Ended, Failing, Installation, Said, Sight, Silent, Sufferer};
 
 /// What sort of trouble it is; of the same severity, the first here is the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

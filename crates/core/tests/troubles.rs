@@ -7,15 +7,15 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use tollgate_core::model::{Pause, SECOND_US};
 use tollgate_core::trouble::{
-    Answer, Bucket, Ended, Failing, Installation, Kind, Severity, Sight, Silent, Subject, Sufferer, Trouble,
+    Bucket, Ended, Failing, Installation, Kind, Said, Severity, Sight, Silent, Subject, Sufferer, Trouble,
     of_ended, of_installation, of_shard, worst_first,
 };
 
 const NOW_US: i64 = 1_000_000 * SECOND_US;
 
-fn failing(answer: Answer, failures: u32, age_s: i64) -> Failing {
+fn failing(said: Said, failures: u32, age_s: i64) -> Failing {
     Failing {
-        answer,
+        said,
         events: 7,
         since_us: NOW_US - age_s * SECOND_US,
         failures,
@@ -50,7 +50,7 @@ fn of_bucket(bucket: Bucket) -> Vec<(Kind, Severity)> {
 
 #[test]
 fn a_target_that_refuses_everything_is_told_in_its_own_words() {
-    let refused = sufferer(vec![failing(Answer::Refused, 5, 720)]);
+    let refused = sufferer(vec![failing(Said::Refused, 5, 720)]);
     let found = of_shard(&Sight { sufferers: vec![refused], ..Sight::default() }, NOW_US);
     let [trouble] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!((trouble.kind, trouble.severity), (Kind::TargetRefuses, Severity::Critical));
@@ -64,16 +64,19 @@ fn a_target_that_refuses_everything_is_told_in_its_own_words() {
 
 #[test]
 fn one_failure_is_no_trouble_before_it_lasts() {
-    for (failures, age_s, is_told) in [(1, 9, false), (2, 0, false), (3, 0, true), (1, 10, true)] {
-        let found = of_sufferer(sufferer(vec![failing(Answer::Refused, failures, age_s)]));
-        assert_eq!(!found.is_empty(), is_told, "{failures} failures in {age_s} s");
+    for (failures, age_s, is_told, is_told_of_consumers) in
+        [(1, 9, false, false), (2, 0, false, false), (3, 0, true, true), (1, 10, true, false)]
+    {
+        let is_told_as = |said| !of_sufferer(sufferer(vec![failing(said, failures, age_s)])).is_empty();
+        assert_eq!(is_told_as(Said::Refused), is_told, "{failures} failures in {age_s} s");
+        assert_eq!(is_told_as(Said::GivenBack), is_told_of_consumers, "{failures} failures in {age_s} s");
     }
 }
 
 #[test]
 fn each_way_to_fail_is_a_trouble_of_its_own() {
-    let ways = [Answer::Refused, Answer::Unclear, Answer::NotSent, Answer::GivenBack];
-    let all = sufferer(ways.map(|answer| failing(answer, 3, 60)).to_vec());
+    let ways = [Said::Refused, Said::Unclear, Said::NotSent, Said::GivenBack];
+    let all = sufferer(ways.map(|said| failing(said, 3, 60)).to_vec());
     use Severity::{Critical, Warning};
     let expected = [
         (Kind::TargetRefuses, Critical),
@@ -161,7 +164,7 @@ fn the_installation_is_in_trouble_without_owners_and_with_late_emitters() {
 #[test]
 fn what_is_said_is_cut() {
     let words = "ü".repeat(1_000);
-    let refused = sufferer(vec![Failing { words, ..failing(Answer::Refused, 3, 0) }]);
+    let refused = sufferer(vec![Failing { words, ..failing(Said::Refused, 3, 0) }]);
     let found = of_shard(&Sight { sufferers: vec![refused], ..Sight::default() }, NOW_US);
     assert_eq!(found[0].words.chars().count(), 501);
     assert!(found[0].words.ends_with('…'));

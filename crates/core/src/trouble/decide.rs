@@ -1,13 +1,12 @@
 //! From state to troubles.
 
-use super::{
-    Answer, Bucket, Ended, Failing, Installation, Kind, Severity, Sight, Subject, Sufferer, Trouble,
-};
+use super::{Bucket, Ended, Failing, Installation, Kind, Said, Severity, Sight, Subject, Sufferer, Trouble};
 use crate::model::SECOND_US;
 
 /// An event that has failed so often is in trouble.
 const FAILURES_MIN: u32 = 3;
-/// So is one that has failed and was first tried so long ago. One that fails and goes well right after is none.
+/// So is one that a target did not take, and that was first tried so long ago. One that fails and goes well right after is
+/// none, nor is one that its consumer asks to get again.
 const FAILING_MIN_US: i64 = 10 * SECOND_US;
 /// The emitters may be behind for so long, as they are after one of them has died.
 const BEHIND_MIN_US: i64 = 5 * SECOND_US;
@@ -111,16 +110,17 @@ fn silent(bucket: &Bucket) -> Option<Trouble> {
 }
 
 fn lasts(failing: &Failing, now_us: i64) -> bool {
-    failing.failures >= FAILURES_MIN || now_us - failing.since_us >= FAILING_MIN_US
+    let is_old = now_us - failing.since_us >= FAILING_MIN_US && failing.said != Said::GivenBack;
+    failing.failures >= FAILURES_MIN || is_old
 }
 
 /// Where nothing of the schedule is at its consumers, nothing goes on.
 fn of_failing(sufferer: &Sufferer, failing: &Failing) -> Trouble {
-    let kind = match failing.answer {
-        Answer::Refused => Kind::TargetRefuses,
-        Answer::Unclear => Kind::TargetSilent,
-        Answer::NotSent => Kind::NotSent,
-        Answer::GivenBack => Kind::ConsumerFails,
+    let kind = match failing.said {
+        Said::Refused => Kind::TargetRefuses,
+        Said::Unclear => Kind::TargetSilent,
+        Said::NotSent => Kind::NotSent,
+        Said::GivenBack => Kind::ConsumerFails,
     };
     let stands = sufferer.at_consumer == 0 && kind != Kind::ConsumerFails;
     Trouble {

@@ -1,6 +1,6 @@
 //! The state that troubles are decided from.
 
-use crate::model::Pause;
+use crate::model::{Pause, Sent};
 
 /// What a queue shard shows.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -76,7 +76,7 @@ pub struct Sufferer {
 
 /// What was said of an event's latest delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Answer {
+pub enum Said {
     /// The target did not take it, or could not be reached.
     Refused,
     /// Nobody knows whether the target took it.
@@ -87,11 +87,23 @@ pub enum Answer {
     GivenBack,
 }
 
+impl Said {
+    /// What a target's answer says, unless it took the event.
+    pub fn of(sent: &Sent) -> Option<Self> {
+        match sent {
+            Sent::Accepted => None,
+            Sent::Refused { .. } => Some(Self::Refused),
+            Sent::Unclear { .. } => Some(Self::Unclear),
+            Sent::NotSent { .. } => Some(Self::NotSent),
+        }
+    }
+}
+
 /// Events whose latest deliveries failed in the same way, and that are to be sent again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failing {
     /// In which way.
-    pub answer: Answer,
+    pub said: Said,
     /// How many of those that were looked at.
     pub events: u64,
     /// When the first of them was acquired (wall clock).

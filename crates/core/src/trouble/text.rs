@@ -87,8 +87,8 @@ fn plain(kind: Kind) -> Option<&'static str> {
         }
         Kind::DispatchPaused => "`tollgate resume all` ends it, when its reason is gone.",
         Kind::NotSent => {
-            "What is missing is here and not at the target: credentials, an address for the name, a secret key, free \
-             connections. Events go out once it is there; these tries count as no failures."
+            "What is missing is here: credentials, an address for the name, a secret key, free connections; or the target \
+             asked for a pause. Events go out as soon as they can; these tries count as no failures."
         }
         _ => return None,
     })
