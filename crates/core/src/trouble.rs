@@ -17,6 +17,8 @@ pub use sight::{Bucket, Ended, Failing, Installation, Said, Sight, Silent, Suffe
 /// What sort of trouble it is; of the same severity, the first here is the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
+    /// A process gets no answer from the database.
+    StoreFails,
     /// Queue shards have no owner: nothing of their policies fires.
     ShardsWithoutOwner,
     /// A process owns queue shards and does not answer.
@@ -51,7 +53,8 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, the worst first.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
+        Self::StoreFails,
         Self::ShardsWithoutOwner,
         Self::HandlerSilent,
         Self::ShardsNotLoaded,
@@ -72,6 +75,7 @@ impl Kind {
     /// Its name, for metrics.
     pub fn word(self) -> &'static str {
         match self {
+            Self::StoreFails => "store_fails",
             Self::ShardsWithoutOwner => "shards_without_owner",
             Self::HandlerSilent => "handler_silent",
             Self::ShardsNotLoaded => "shards_not_loaded",

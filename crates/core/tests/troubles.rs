@@ -1,11 +1,9 @@
 //! What is told as a trouble, in which order, and that it does not depend on who owns which queue shard.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use tollgate_core::model::{Pause, SECOND_US};
+use tollgate_core::model::{Pause, RunId, SECOND_US};
 use tollgate_core::trouble::{
     Bucket, Ended, Failing, Installation, Kind, Said, Severity, Sight, Silent, Subject, Sufferer, Trouble,
     of_ended, of_installation, of_shard, worst_first,
@@ -20,6 +18,7 @@ fn failing(said: Said, failures: u32, age_s: i64) -> Failing {
         since_us: NOW_US - age_s * SECOND_US,
         failures,
         words: "connection refused".to_owned(),
+        event: (RunId::default(), 0),
     }
 }
 

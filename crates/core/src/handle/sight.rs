@@ -78,12 +78,14 @@ impl<'a> Found<'a> {
             since_us,
             failures: 0,
             words: String::new(),
+            event: (token.row.run, token.row.index),
         });
         failing.events += 1;
         failing.since_us = failing.since_us.min(since_us);
         if failures > failing.failures {
             failing.failures = failures;
             failing.words.clone_from(&token.row.message);
+            failing.event = (token.row.run, token.row.index);
         }
     }
 

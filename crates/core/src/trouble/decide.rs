@@ -39,7 +39,7 @@ pub fn of_shard(sight: &Sight, now_us: i64) -> Vec<Trouble> {
         for failing in sufferer.failing.iter().filter(|failing| lasts(failing, now_us)) {
             found.push(of_failing(sufferer, failing));
         }
-        found.extend(sufferer.ended.iter().flat_map(|ended| of_ended(ended)));
+        found.extend(sufferer.ended.iter().flat_map(of_ended));
     }
     found
 }

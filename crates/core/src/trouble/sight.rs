@@ -1,6 +1,6 @@
 //! The state that troubles are decided from.
 
-use crate::model::{Pause, Sent};
+use crate::model::{Pause, RunId, Sent};
 
 /// What a queue shard shows.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -112,6 +112,8 @@ pub struct Failing {
     pub failures: u32,
     /// What was said of that one.
     pub words: String,
+    /// That one: its run and its index.
+    pub event: (RunId, u32),
 }
 
 /// How many events of a schedule ended badly.

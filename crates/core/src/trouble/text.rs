@@ -12,6 +12,7 @@ pub(super) fn summary(trouble: &Trouble) -> String {
     let Trouble { subject, count, runs, words, .. } = trouble;
     let Subject { policy, schedule, target, process, .. } = subject;
     let what = match trouble.kind {
+        Kind::StoreFails => format!("the database does not answer the process {process}"),
         Kind::ShardsWithoutOwner => {
             format!("{} no owner", counted(*count, "queue shard has", "queue shards have"))
         }
@@ -62,6 +63,10 @@ pub(super) fn what_to_do(trouble: &Trouble) -> String {
 /// What to do where nothing has to be named.
 fn plain(kind: Kind) -> Option<&'static str> {
     Some(match kind {
+        Kind::StoreFails => {
+            "See that the database runs, can be reached from there, and takes writes; the log of the process names the \
+             error. What was acknowledged is safe; nothing starts meanwhile, and releases are refused."
+        }
         Kind::ShardsWithoutOwner => {
             "See that processes with the role handler run, and what their logs say. One that is well takes the shards \
              within seconds; `tollgate status --shards` shows whose they are."
