@@ -33,6 +33,7 @@ pub mod release;
 mod restore;
 mod settle;
 mod shard;
+mod sight;
 mod specs;
 mod steer;
 mod steps;

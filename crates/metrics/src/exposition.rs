@@ -11,6 +11,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, 
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Registry;
+use tollgate_core::trouble::Kind;
 
 use crate::Metrics;
 use crate::histogram::Histogram;
@@ -315,6 +316,18 @@ impl Scrape {
         to.gauge("tollgate_specs_remembered", specs, handler.specs_remembered as f64)?;
         let policies = "Policies that owned shards keep in memory";
         to.gauge("tollgate_policies_remembered", policies, handler.policies_remembered as f64)?;
+        let troubles = "What is wrong with owned shards, or with the whole installation, by kind";
+        to.family("tollgate_troubles", troubles, MetricType::Gauge, |family| {
+            Kind::ALL.iter().try_for_each(|kind| {
+                let labels: &Labels<'_> = &[("kind", kind.word())];
+                let count = handler.troubles.get(kind).copied().unwrap_or_default();
+                family.encode_family(&labels)?.encode_gauge(&(count as f64))
+            })
+        })?;
+        self.of_policies(handler, to)
+    }
+
+    fn of_policies(&self, handler: &HandlerSample, to: &mut Writer<'_>) -> Result<(), Error> {
         let left_out = "Policies of owned shards without series of their own";
         to.gauge("tollgate_policies_left_out", left_out, self.policies_left_out as f64)?;
         let all = &handler.policies;

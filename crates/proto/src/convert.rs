@@ -14,6 +14,7 @@ pub mod run;
 pub mod schedule;
 mod target;
 mod timing;
+pub mod trouble;
 
 use prost_types::{Duration, Timestamp};
 use tollgate_core::model::Pause;

@@ -75,6 +75,9 @@ pub trait HistoryStore: Send + Sync {
         since_us: i64,
         limit: u32,
     ) -> Result<Vec<Run>, StoreError>;
+    /// Runs of a shard that have ended at or after `since_us` with events that failed, died, expired or were lost, latest end
+    /// first. A run that cannot be read is left out.
+    async fn runs_not_well(&self, shard: u16, since_us: i64, limit: u32) -> Result<Vec<Run>, StoreError>;
     /// Triggers of a schedule that made no run, newest first, from before `before_us` on.
     async fn list_skipped(
         &self,

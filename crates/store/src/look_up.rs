@@ -22,6 +22,8 @@ pub trait LookUpStore: HandleStore + HistoryStore {
     async fn policy_by_name(&self, namespace: &str, id: &str) -> Result<Option<Policy>, StoreError>;
     /// Adds an entry to the audit log.
     async fn note(&self, entry: Audit) -> Result<(), StoreError>;
+    /// Up to where everything that falls due has been emitted; none before the first window.
+    async fn emitted_until_us(&self) -> Result<Option<i64>, StoreError>;
     /// As [`EmitStore::corrupt_rows`].
     fn rows_passed_over(&self) -> Vec<CorruptRow>;
 }
@@ -38,6 +40,14 @@ impl<S: HandleStore + HistoryStore + PlanStore + EmitStore> LookUpStore for S {
 
     async fn note(&self, entry: Audit) -> Result<(), StoreError> {
         self.write_plan(vec![PlanWrite::Note { audit: entry }]).await
+    }
+
+    async fn emitted_until_us(&self) -> Result<Option<i64>, StoreError> {
+        match self.frontier().await?.completed_until_us {
+            Some(until_us) => Ok(Some(until_us)),
+            // Nothing before the first window is due to anybody.
+            None => Ok(self.windows(0).await?.first().map(|row| row.window.start_us)),
+        }
     }
 
     fn rows_passed_over(&self) -> Vec<CorruptRow> {

@@ -48,6 +48,7 @@ pub use stores::Stores;
 use attempts::Witness;
 use bypass::Bypass;
 use payloads::Payloads;
+use queries::EndedBadly;
 use routes::Routes;
 use trust::Trust;
 
@@ -117,6 +118,8 @@ pub(crate) struct Shared {
     pub(crate) reports: TaskTracker,
     /// How many runs, and how many messages, of a shard cannot be read.
     pub(crate) passed_over: Arc<DashMap<u16, (usize, usize)>>,
+    /// Runs of this process's shards that ended badly.
+    pub(crate) ended: EndedBadly,
     /// Turns of shards that have much to take in.
     pub(crate) turns: Turns,
 }
@@ -150,6 +153,7 @@ impl EventHandler {
             leaving: CancellationToken::new(),
             reports: TaskTracker::new(),
             passed_over: Arc::default(),
+            ended: EndedBadly::default(),
             turns: Turns::new(Sizes::default()),
         };
         Self { shared }

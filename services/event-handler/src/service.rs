@@ -344,6 +344,14 @@ impl EventHandlerService for HandlerService {
         Ok(Response::new(redact::handler_status(&access, status)))
     }
 
+    async fn list_troubles(
+        &self,
+        request: Request<v1::ListTroublesRequest>,
+    ) -> Result<Response<v1::ListTroublesResponse>, Status> {
+        let access = admitted(&request)?;
+        self.shared.list_troubles(request.into_inner(), access.namespace()).await.map(Response::new)
+    }
+
     async fn pause_dispatch(
         &self,
         request: Request<v1::PauseDispatchRequest>,

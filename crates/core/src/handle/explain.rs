@@ -171,9 +171,9 @@ pub struct Remembered {
 
 /// What waits under a policy.
 #[derive(Clone, Copy, Default)]
-struct Waiting {
-    events: u64,
-    /// When the oldest fell due.
+pub(super) struct Waiting {
+    pub(super) events: u64,
+    /// When the oldest that has not started fell due.
     since_us: Option<i64>,
 }
 
@@ -384,7 +384,7 @@ impl Shard {
     }
 
     /// How many runs have launched; how many events wait under each policy, and since when the oldest has.
-    fn waiting_by_policy(&self, now: Now) -> (u64, BTreeMap<Option<Uuid>, Waiting>) {
+    pub(super) fn waiting_by_policy(&self, now: Now) -> (u64, BTreeMap<Option<Uuid>, Waiting>) {
         let mut all: BTreeMap<_, Waiting> = BTreeMap::new();
         let mut launched = 0;
         for run in self.ledger.runs.all().filter(|r| r.launched) {
@@ -404,7 +404,7 @@ impl Shard {
     }
 
     /// Events of a run that are due and have not started.
-    fn due_now(&self, run: &LiveRun, now: Now) -> u64 {
+    pub(super) fn due_now(&self, run: &LiveRun, now: Now) -> u64 {
         let (mut low, mut high) = (run.row.cursor, run.row.events);
         while low < high {
             let middle = low + (high - low) / 2;

@@ -9,6 +9,7 @@ use super::places::Sharer;
 use super::queue::Of;
 use super::steps::Counted as _;
 use crate::model::{Run, RunId, RunKind, RunSpec, SECOND_US};
+use crate::trouble::Said;
 
 /// An unfinished run.
 #[derive(Debug)]
@@ -79,6 +80,8 @@ pub(super) struct LiveToken {
     pub standing: Standing,
     /// An earlier delivery of it is unclear, so that a refusal of a later one proves nothing.
     pub doubtful: bool,
+    /// What was said of its latest delivery that did not go well, as far as this owner has heard it.
+    pub said: Option<Said>,
     /// The last sign of its consumer (monotonic).
     pub sign_us: i64,
     /// Its place among the monotonic timers.
@@ -104,6 +107,7 @@ impl LiveToken {
             policy,
             standing: Standing::new(phase),
             doubtful: false,
+            said: None,
             sign_us: mono_us,
             timer_us: None,
             stored: false,
@@ -146,6 +150,9 @@ impl LiveToken {
     pub(super) fn wait_until(&mut self, due_us: i64, message: String) {
         (self.row.due_us, self.row.message) = (due_us, message);
         self.doubtful = false;
+        if self.row.delivered_us.is_some() {
+            self.said = Some(Said::GivenBack);
+        }
         (self.elsewhere_us, self.unsent) = (None, None);
         (self.sign_us, self.ttl_commit) = (0, 0);
     }

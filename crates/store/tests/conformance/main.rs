@@ -111,7 +111,8 @@ conformance! {
         all_messages_round_trip;
     history: history_round_trips_in_order history_starts_with_the_covering_range history_filters_by_outcome
         dead_events_are_found_and_leave history_insert_is_idempotent tokens_are_paged runs_are_listed_newest_first
-        runs_are_filtered runs_of_a_policy_are_found skipped_are_paged;
+        runs_are_filtered runs_of_a_policy_are_found runs_that_ended_badly_are_found
+        skipped_are_paged;
     keys: keys_are_read_as_written a_name_has_so_many_live_keys a_revoked_key_stays_revoked a_corrupt_key_is_no_key
         keys_are_kept_beside_an_open_store;
     neighbours: look_ups_keep_no_role_waiting;

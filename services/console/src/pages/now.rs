@@ -10,12 +10,13 @@ use tollgate_proto::v1;
 
 use crate::parts::picture::{gauge, progress};
 use crate::parts::shell::{Body, Section, empty};
+use crate::parts::troubles;
 use crate::parts::waiting::{Due, Line, WAITING_READ_MAX, due};
 use crate::requests::console::Console;
 use crate::requests::links::to;
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
-use crate::words::show::{count, counted, duration, moment, ms, rate, run_state, seen, short, tag, us};
+use crate::words::show::{count, counted, duration, moment, rate, run_state, seen, short, tag, us};
 
 /// So many policies are shown; the list of policies has them all.
 const GAUGES_MAX: usize = 60;
@@ -87,14 +88,19 @@ pub(crate) async fn latest(visit: &Visit) -> Arc<str> {
 
 /// The piece of the page that changes. What cannot be read is said in its place.
 async fn live(visit: &Visit) -> Markup {
-    let (handler, emitter) =
-        futures::future::join(visit.api.handler_status(visit.parent()), visit.api.emitter_status()).await;
+    let (handler, emitter, wrong) = futures::future::join3(
+        visit.api.handler_status(visit.parent()),
+        visit.api.emitter_status(),
+        visit.api.troubles(visit.parent(), troubles::SHOWN_MAX),
+    )
+    .await;
     if let Ok(handler) = &handler {
         visit.console.histories.note(visit.now_us, &handler.policies);
     }
     let due = due(&visit.api, &visit.parent(), visit.now_us, handler.as_ref().ok()).await;
     html! {
-        (warnings(visit.now_us, handler.as_ref(), emitter.as_ref()))
+        (troubles::troubles(visit.now_us, wrong.as_ref()))
+        (warnings(handler.as_ref(), emitter.as_ref()))
         @if let (Ok(handler), Ok(due)) = (&handler, &due) {
             (numbers(visit.now_us, handler, emitter.as_ref().ok().and_then(Option::as_ref), due))
         }
@@ -108,8 +114,8 @@ async fn live(visit: &Visit) -> Markup {
     }
 }
 
+/// What is no trouble, or says more than its line among the troubles does.
 fn warnings(
-    now_us: i64,
     handler: Result<&v1::HandlerStatus, &Problem>,
     emitter: Result<&Option<v1::EmitterStatus>, &Problem>,
 ) -> Markup {
@@ -126,18 +132,7 @@ fn warnings(
                 }
             }
             @match emitter {
-                Ok(Some(emitter)) => {
-                    @let lag = emitter.lag.as_ref().map(ms).unwrap_or_default();
-                    @if lag > 0 {
-                        p.notice.warn #w-lag {
-                            strong { "The emitter is behind by " (duration(emitter.lag.as_ref())) ". " }
-                            "What fell due since "
-                            @if let Some(at) = &emitter.frontier_time { (seen(now_us, us(at))) }
-                            " may not have been emitted yet: it will start late."
-                        }
-                    }
-                }
-                Ok(None) => {}
+                Ok(_) => {}
                 Err(problem) => {
                     p.notice.bad #w-emitter { "The emitter's state cannot be shown: " (problem.text()) }
                 }
@@ -164,28 +159,15 @@ fn warnings(
     }
 }
 
-/// Queue shards that do nothing, and handlers that say nothing.
+/// Queue shards that are paused, whether something waits there or not.
 fn shards(handler: &v1::HandlerStatus) -> Markup {
     let all = handler.shards.len();
     let paused = handler.shards.iter().filter(|shard| shard.paused).count();
-    let lost = handler.shards.iter().filter(|shard| shard.owner.is_empty()).count();
     html! {
         @if paused > 0 {
             p.notice.warn #w-paused {
                 strong { "Dispatch is paused" } " on " (paused) " of " (all) " queue shards: nothing starts there. "
                 "Resume it at the foot of this page."
-            }
-        }
-        @if lost > 0 {
-            p.notice.bad #w-shards {
-                strong { (lost) " of " (all) " queue shards have no owner" } ": what lives there stands still until a \
-                 handler takes them over."
-            }
-        }
-        @if !handler.silent_handlers.is_empty() {
-            p.notice.bad #w-silent {
-                strong { "No answer from " (handler.silent_handlers.join(", ")) "." }
-                " What these own is missing below."
             }
         }
     }

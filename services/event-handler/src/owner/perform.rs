@@ -87,6 +87,9 @@ impl Owner {
                 let status = if busy_only { machine.busy_status(now) } else { machine.status(now) };
                 let _gone = reply.send(status);
             }
+            Input::Sight { reply } => {
+                let _gone = reply.send(life.machine().sight(now));
+            }
         }
     }
 

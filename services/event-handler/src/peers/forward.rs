@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tollgate_core::model::RunId;
 use tollgate_proto::v1;
 
-use super::Peers;
+use super::{DEADLINE, Peers};
 
 /// What came of asking another process.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,6 +106,20 @@ impl Peers {
             let request = v1::ReadHandlerStatusRequest { parent: parent.to_owned(), busy_only };
             let asked =
                 peer.line().call(|mut client| async move { client.read_handler_status(request).await }).await;
+            (process, asked.answer())
+        });
+        futures::future::join_all(calls).await
+    }
+
+    /// What is wrong with all other owners and their shards: (process, its answer).
+    pub(crate) async fn troubles(&self) -> Vec<(String, Option<v1::ReadTroublesResponse>)> {
+        // A database that does not answer is a trouble, and keeps nobody from telling the others.
+        let _known_before = tokio::time::timeout(DEADLINE, self.refresh()).await;
+        let calls = self.owners().into_iter().map(|(process, peer)| async move {
+            let Some(peer) = peer else { return (process, None) };
+            let request = v1::ReadTroublesRequest {};
+            let asked =
+                peer.line().call(|mut client| async move { client.read_troubles(request).await }).await;
             (process, asked.answer())
         });
         futures::future::join_all(calls).await

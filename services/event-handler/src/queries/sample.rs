@@ -26,7 +26,8 @@ impl Shared {
 
     /// What they are doing.
     pub(crate) async fn sample(&self) -> HandlerSample {
-        let answers = self.ask_owners(false).await;
+        let (answers, troubles) =
+            futures::future::join(self.ask_owners(false), self.troubles_by_kind()).await;
         let shards: BTreeSet<u16> = answers.iter().map(|(shard, _)| *shard).collect();
         let mut sample = HandlerSample { shards_owned: shards.len() as u64, ..HandlerSample::default() };
         let mut unthrottled = PolicySample { policy: NO_POLICY.to_owned(), ..PolicySample::default() };
@@ -37,6 +38,7 @@ impl Shared {
             }
         }
         sample.policies.push(unthrottled);
+        sample.troubles = troubles;
         let corrupt = self.people.rows_passed_over().into_iter();
         sample.corrupt_rows =
             corrupt.filter(|row| row.shard.is_some_and(|s| shards.contains(&s))).count() as u64;
