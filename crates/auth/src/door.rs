@@ -40,7 +40,7 @@ pub enum Mode {
 /// A connection; among the extensions of its requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// What it has shown.
+    /// Where it comes from.
     pub origin: Origin,
     /// Where its other end is: an IPv4 address, or the first 64 bits of an IPv6 address; none inside this process.
     pub address: Option<IpAddr>,
@@ -53,7 +53,7 @@ impl Connection {
     }
 }
 
-/// What a connection has shown.
+/// Where a connection comes from, as far as it has shown that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Nothing.

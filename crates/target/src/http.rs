@@ -25,7 +25,7 @@ use tollgate_core::model::{Delivery, HttpTarget, SECOND_US, Sent};
 
 use crate::address::{AddressRefused, GuardedNames};
 use crate::check::check_header;
-use crate::cloud_event::{self, Origin};
+use crate::cloud_event::{self, EventContext};
 use crate::leave::Leave;
 use crate::{
     TargetError, TargetOptions, causes, chain, is_own, not_sent, refused, refused_for_good, signature, span,
@@ -53,7 +53,7 @@ const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature
 pub(crate) struct Http {
     connections: Connections,
     places: Places,
-    origin: Arc<Origin>,
+    context: Arc<EventContext>,
     pauses: Pauses,
     answer_max_bytes: usize,
     retry_after_max_ms: i64,
@@ -74,7 +74,7 @@ impl Http {
         options: &TargetOptions,
         connect_timeout: Duration,
         names: GuardedNames,
-        origin: Arc<Origin>,
+        context: Arc<EventContext>,
     ) -> Result<Self, TargetError> {
         let connector = Connector::new(names.clone(), connect_timeout)?;
         let places = Places::new(names.guard.clone());
@@ -85,7 +85,7 @@ impl Http {
         Ok(Self {
             connections,
             places,
-            origin,
+            context,
             pauses: Pauses::default(),
             answer_max_bytes,
             retry_after_max_ms,
@@ -128,8 +128,8 @@ impl Http {
         target: &HttpTarget,
         place: &Place,
     ) -> Result<Request<Full<Bytes>>, String> {
-        let traceparent = self.origin.traceparent(delivery);
-        let body = Bytes::from(cloud_event::write(delivery, &self.origin, traceparent.as_deref()));
+        let traceparent = self.context.traceparent(delivery);
+        let body = Bytes::from(cloud_event::write(delivery, &self.context, traceparent.as_deref()));
         let mut headers = HeaderMap::with_capacity(OWN_HEADERS_MAX + target.headers.len());
         headers.insert(HOST, place.authority.clone());
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(cloud_event::CONTENT_TYPE));

@@ -20,7 +20,7 @@ use tollgate_clock::instant_now;
 use tollgate_core::model::{Delivery, Sent, SqsTarget};
 
 use crate::address::GuardedNames;
-use crate::cloud_event::Origin;
+use crate::cloud_event::EventContext;
 use crate::leave::Leave;
 use crate::shares::{Claim, Place, Shares, key_of};
 use crate::{TargetOptions, not_sent, refused, refused_for_good, span, unclear};
@@ -44,7 +44,7 @@ const IDLE_MAX: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Sqs {
     account: Arc<Account>,
-    origin: Arc<Origin>,
+    context: Arc<EventContext>,
     queues: Arc<Queues>,
 }
 
@@ -52,18 +52,18 @@ impl Sqs {
     pub(crate) fn new(
         options: &TargetOptions,
         names: GuardedNames,
-        origin: Arc<Origin>,
+        context: Arc<EventContext>,
         connect_timeout: Duration,
     ) -> Self {
         let account = Account::new(names, connect_timeout, options.sqs_endpoints.clone());
         let shares = Shares::new((options.connections_max / 4).max(1));
         let queues = Arc::new(Queues { by_key: Mutex::default(), shares });
-        Self { account: Arc::new(account), origin, queues }
+        Self { account: Arc::new(account), context, queues }
     }
 
     /// Delivers one event once, in a batch with others of its queue.
     pub(crate) async fn send(&self, delivery: &Delivery, target: &SqsTarget, leave: Leave) -> Sent {
-        let message = match Message::new(delivery, target, &self.origin) {
+        let message = match Message::new(delivery, target, &self.context) {
             Ok(message) => message,
             Err(message) => return refused_for_good(message),
         };

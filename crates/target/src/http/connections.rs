@@ -91,14 +91,14 @@ pub(super) struct Connections {
     names: GuardedNames,
     /// Who may have how many at once.
     shares: Shares,
-    origins: Arc<Mutex<Origins>>,
+    pools: Arc<Mutex<OriginPools>>,
     /// How many that nobody uses are kept for each origin, and for all together.
     idle_max: (usize, usize),
 }
 
 #[derive(Default)]
-struct Origins {
-    by_name: HashMap<String, Origin>,
+struct OriginPools {
+    by_name: HashMap<String, OriginPool>,
     /// Those that nobody uses, of all.
     kept: usize,
     /// Somebody comes to close what has been idle for too long.
@@ -106,7 +106,7 @@ struct Origins {
 }
 
 /// Connections to one origin that nobody uses, and who waits for one.
-struct Origin {
+struct OriginPool {
     /// Those that were used last at the end.
     kept: Vec<(Box<Connection>, Instant)>,
     /// Turns to have a new one.
@@ -150,12 +150,12 @@ impl Connections {
     ) -> Self {
         // Those that nobody uses come on top.
         let idle_max = (idle_max, (connections_max / 4).max(1));
-        Self { connector, names, shares: Shares::new(connections_max), origins: Arc::default(), idle_max }
+        Self { connector, names, shares: Shares::new(connections_max), pools: Arc::default(), idle_max }
     }
 
     /// Waits until a request may go to a place.
     async fn turn(&self, place: &Place) -> Result<Way, Failure> {
-        match self.with(&place.origin, Origin::turn) {
+        match self.with(&place.origin, OriginPool::turn) {
             Turn::Now(way) => Ok(way),
             // Boxed, as below: it is far larger than the rest, and rare.
             Turn::Wait(freed, turns) => Box::pin(wait(freed, turns)).await,
@@ -191,7 +191,7 @@ impl Connections {
     ) -> Result<Answer, Failure> {
         // Before it takes anything that others may want: a name may take its time.
         if let Some(name) = &place.name
-            && !self.with(&place.origin, |origin| origin.has_kept())
+            && !self.with(&place.origin, |pool| pool.has_kept())
         {
             *stage = Stage::LookingUp;
             Box::pin(self.names.resolve(name, sender.namespace)).await.map_err(Failure::Unsent)?;
@@ -258,28 +258,28 @@ impl Connections {
             return;
         }
         let (each, all) = self.idle_max;
-        let mut origins = lock(&self.origins);
-        let room = origins.kept < all;
-        let Some(origin) = origins.by_name.get_mut(origin) else { return };
-        if origin.put(connection, if room { each } else { 0 }) {
-            origins.kept += 1;
+        let mut pools = lock(&self.pools);
+        let room = pools.kept < all;
+        let Some(pool) = pools.by_name.get_mut(origin) else { return };
+        if pool.put(connection, if room { each } else { 0 }) {
+            pools.kept += 1;
         }
     }
 
-    fn with<T>(&self, origin: &str, work: impl FnOnce(&mut Origin) -> T) -> T {
-        let mut origins = lock(&self.origins);
-        let count = |origin: &mut Origin| {
-            let before = origin.kept.len();
-            let done = work(origin);
-            (done, before - origin.kept.len())
+    fn with<T>(&self, origin: &str, work: impl FnOnce(&mut OriginPool) -> T) -> T {
+        let mut pools = lock(&self.pools);
+        let count = |pool: &mut OriginPool| {
+            let before = pool.kept.len();
+            let done = work(pool);
+            (done, before - pool.kept.len())
         };
-        let (done, taken) = match origins.by_name.get_mut(origin) {
-            Some(origin) => count(origin),
-            None => count(origins.by_name.entry(origin.to_owned()).or_default()),
+        let (done, taken) = match pools.by_name.get_mut(origin) {
+            Some(pool) => count(pool),
+            None => count(pools.by_name.entry(origin.to_owned()).or_default()),
         };
-        origins.kept -= taken;
-        if !std::mem::replace(&mut origins.are_swept, true) {
-            tokio::spawn(sweep(Arc::downgrade(&self.origins)));
+        pools.kept -= taken;
+        if !std::mem::replace(&mut pools.are_swept, true) {
+            tokio::spawn(sweep(Arc::downgrade(&self.pools)));
         }
         done
     }
@@ -297,13 +297,13 @@ impl New {
     }
 }
 
-impl Default for Origin {
+impl Default for OriginPool {
     fn default() -> Self {
         Self { kept: Vec::new(), turns: Arc::new(Semaphore::new(NEW_MAX)), waiting: VecDeque::new() }
     }
 }
 
-impl Origin {
+impl OriginPool {
     fn turn(&mut self) -> Turn {
         if let Some((connection, since)) = self.kept.pop()
             && since.elapsed() < IDLE_MAX
@@ -435,26 +435,26 @@ async fn wait(freed: oneshot::Receiver<Box<Connection>>, turns: Arc<Semaphore>) 
 }
 
 /// Each change leaves what is there whole, so a panic elsewhere leaves nothing half done.
-fn lock(origins: &Mutex<Origins>) -> MutexGuard<'_, Origins> {
-    origins.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(pools: &Mutex<OriginPools>) -> MutexGuard<'_, OriginPools> {
+    pools.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Closes what has been idle for too long, until there is nothing.
-async fn sweep(origins: Weak<Mutex<Origins>>) {
+async fn sweep(pools: Weak<Mutex<OriginPools>>) {
     loop {
         tokio::time::sleep(IDLE_MAX / 2).await;
-        let Some(origins) = origins.upgrade() else { return };
+        let Some(pools) = pools.upgrade() else { return };
         let mut closed = Vec::new();
-        let mut origins = lock(&origins);
-        for Origin { kept, .. } in origins.by_name.values_mut() {
+        let mut pools = lock(&pools);
+        for OriginPool { kept, .. } in pools.by_name.values_mut() {
             let old = kept.partition_point(|(_, since)| since.elapsed() >= IDLE_MAX);
             closed.extend(kept.drain(..old));
         }
-        origins.kept -= closed.len();
-        origins.by_name.retain(|_, origin| origin.is_used());
-        origins.are_swept = !origins.by_name.is_empty();
-        let is_last = !origins.are_swept;
-        drop(origins);
+        pools.kept -= closed.len();
+        pools.by_name.retain(|_, pool| pool.is_used());
+        pools.are_swept = !pools.by_name.is_empty();
+        let is_last = !pools.are_swept;
+        drop(pools);
         drop(closed);
         if is_last {
             return;

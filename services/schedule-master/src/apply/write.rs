@@ -11,7 +11,7 @@ use tollgate_store::StoreError;
 use tonic::Status;
 
 use super::judge::{Planned, PolicyChange};
-use super::{ERRORS_MAX, Origin, chunks};
+use super::{ERRORS_MAX, ResourceRef, chunks};
 use crate::change::Change;
 use crate::{ScheduleMaster, TURNS_EACH};
 
@@ -34,11 +34,21 @@ fn done(response: &mut v1::ApplyResourcesResponse, is_new: bool) {
     }
 }
 
-fn failed(response: &mut v1::ApplyResourcesResponse, origin: Origin, name: String, error: &StoreError) {
+fn failed(
+    response: &mut v1::ApplyResourcesResponse,
+    reference: ResourceRef,
+    name: String,
+    error: &StoreError,
+) {
     response.failed_count += 1;
     if response.errors.len() < ERRORS_MAX {
         let message = format!("{error}; apply it again");
-        response.errors.push(v1::ApplyError { source: origin.source, name, field: String::new(), message });
+        response.errors.push(v1::ApplyError {
+            source: reference.source,
+            name,
+            field: String::new(),
+            message,
+        });
     }
 }
 
@@ -66,8 +76,9 @@ impl ScheduleMaster {
                             Ok(()) => done(response, one.is_new),
                             Err(error) if !is_own_fault(&error) => return Err(status(error)),
                             Err(error) => {
-                                let name = names::of_policy(&one.origin.name.namespace, &one.origin.name.id);
-                                failed(response, one.origin, name, &error);
+                                let name =
+                                    names::of_policy(&one.reference.name.namespace, &one.reference.name.id);
+                                failed(response, one.reference, name, &error);
                             }
                         }
                     }
@@ -79,7 +90,7 @@ impl ScheduleMaster {
 
     async fn commit_policies(&self, chunk: &[Planned<PolicyChange>]) -> Result<(), StoreError> {
         let _turn = match chunk.first() {
-            Some(first) => Some(self.turn(&first.origin.name.namespace).await),
+            Some(first) => Some(self.turn(&first.reference.name.namespace).await),
             None => None,
         };
         let writes = chunk.iter().map(|planned| planned.change.write.clone()).collect();
@@ -124,8 +135,9 @@ impl ScheduleMaster {
                         Ok(()) => done(&mut written, one.is_new),
                         Err(error) if !is_own_fault(&error) => return Err(status(error)),
                         Err(error) => {
-                            let name = names::of_schedule(&one.origin.name.namespace, &one.origin.name.id);
-                            failed(&mut written, one.origin, name, &error);
+                            let name =
+                                names::of_schedule(&one.reference.name.namespace, &one.reference.name.id);
+                            failed(&mut written, one.reference, name, &error);
                         }
                     }
                 }
