@@ -41,5 +41,5 @@ mod testing;
 mod unsent;
 
 pub use exchange::{Commit, Context, Deadline, Effect, Needs, Options, Send, State};
-pub use explain::{Explanation, Gauge, Holder, Place, Reason, Remembered, Status};
+pub use explain::{EventState, Explanation, Gauge, Holder, Reason, Remembered, Status};
 pub use shard::Shard;

@@ -15,7 +15,7 @@ const HOLDERS_MAX: usize = 10;
 
 /// Where an unfinished event stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum EventState {
     /// Its launch time has not come.
     Scheduled,
     /// It is due and waits for a token.
@@ -102,7 +102,7 @@ pub struct Holder {
     /// Namespace and id of its schedule.
     pub schedule: (String, String),
     /// Where it stands.
-    pub place: Place,
+    pub state: EventState,
     /// How long it has held the token, in microseconds.
     pub age_us: i64,
     /// Until something happens by itself (suspect, reclaimed, sent again), in microseconds; none if nothing will.
@@ -113,7 +113,7 @@ pub struct Holder {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     /// Where it stands.
-    pub place: Place,
+    pub state: EventState,
     /// Deliveries so far.
     pub attempt: u32,
     /// What holds it back, the most lasting first. Empty for one in flight.
@@ -182,11 +182,11 @@ impl Shard {
     pub fn explain(&self, id: RunId, index: u32, now: Now) -> Option<Explanation> {
         let run = self.ledger.runs.get(&id)?;
         if let Some(token) = self.ledger.tokens.get(&(id, index)) {
-            let place = self.place(id, index)?;
+            let state = self.event_state(id, index)?;
             let attempt = token.row.attempt;
             if token.in_flight() {
                 let holders = self.holder((id, index), now).into_iter().collect();
-                return Some(Explanation { place, attempt, reasons: Vec::new(), holders, ahead: None });
+                return Some(Explanation { state, attempt, reasons: Vec::new(), holders, ahead: None });
             }
             let mut reasons = self.reasons(run, now);
             if token.row.due_us > now.wall_us {
@@ -194,7 +194,7 @@ impl Shard {
                 reasons.insert(0, Reason::BackOff { due_us, attempt, message });
             }
             let ahead = token.queued.then(|| self.ahead(run, None));
-            return Some(self.waiting(run, place, attempt, reasons, ahead, now));
+            return Some(self.waiting(run, state, attempt, reasons, ahead, now));
         }
         if index < run.row.cursor || index >= run.row.events {
             return None;
@@ -202,11 +202,11 @@ impl Shard {
         let launch_us = run.launch_of(index);
         if launch_us > now.wall_us {
             let reasons = vec![Reason::NotDue { launch_us }];
-            return Some(self.waiting(run, Place::Scheduled, 0, reasons, None, now));
+            return Some(self.waiting(run, EventState::Scheduled, 0, reasons, None, now));
         }
         let ahead = run.in_lane.then(|| self.ahead(run, Some(index)));
         let reasons = self.reasons(run, now);
-        Some(self.waiting(run, Place::Waiting, 0, reasons, ahead, now))
+        Some(self.waiting(run, EventState::Waiting, 0, reasons, ahead, now))
     }
 
     /// Tokens in flight and waiting of an unfinished run: (in flight, waiting for another attempt).
@@ -216,13 +216,13 @@ impl Shard {
     }
 
     /// Where an acquired, unfinished event stands.
-    pub fn place(&self, id: RunId, index: u32) -> Option<Place> {
+    pub fn event_state(&self, id: RunId, index: u32) -> Option<EventState> {
         let token = self.ledger.tokens.get(&(id, index))?;
         Some(match token.phase() {
-            Phase::Waiting => Place::Retrying,
-            Phase::Acquired | Phase::Sending { .. } | Phase::Again { .. } => Place::Acquired,
-            Phase::Held { suspect: true } => Place::Suspect,
-            Phase::Held { suspect: false } => Place::Held,
+            Phase::Waiting => EventState::Retrying,
+            Phase::Acquired | Phase::Sending { .. } | Phase::Again { .. } => EventState::Acquired,
+            Phase::Held { suspect: true } => EventState::Suspect,
+            Phase::Held { suspect: false } => EventState::Held,
         })
     }
 
@@ -269,13 +269,13 @@ impl Shard {
     fn waiting(
         &self,
         run: &LiveRun,
-        place: Place,
+        state: EventState,
         attempt: u32,
         reasons: Vec<Reason>,
         ahead: Option<u64>,
         now: Now,
     ) -> Explanation {
-        let mut holders: Vec<_> = if place == Place::Scheduled || run.row.policy_uid.is_none() {
+        let mut holders: Vec<_> = if state == EventState::Scheduled || run.row.policy_uid.is_none() {
             Vec::new()
         } else {
             let held = self.ledger.tokens_under(run.row.policy_uid).filter(|(_, token)| token.in_flight());
@@ -283,7 +283,7 @@ impl Shard {
         };
         holders.sort_by_key(|h| std::cmp::Reverse(h.age_us));
         holders.truncate(HOLDERS_MAX);
-        Explanation { place, attempt, reasons, holders, ahead }
+        Explanation { state, attempt, reasons, holders, ahead }
     }
 
     fn holder(&self, key: (RunId, u32), now: Now) -> Option<Holder> {
@@ -292,7 +292,7 @@ impl Shard {
             run: key.0,
             index: key.1,
             schedule: (run.row.namespace.clone(), run.row.schedule_id.clone()),
-            place: self.place(key.0, key.1)?,
+            state: self.event_state(key.0, key.1)?,
             age_us: (now.wall_us - token.row.acquired_us).max(0),
             timer_us: token.timer_us.map(|t| (t - now.mono_us).max(0)),
         })

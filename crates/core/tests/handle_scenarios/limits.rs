@@ -2,7 +2,7 @@
 
 use tollgate_core::handle::change::Outcome;
 use tollgate_core::handle::control::Control;
-use tollgate_core::handle::{Options, Place};
+use tollgate_core::handle::{EventState, Options};
 use tollgate_core::model::*;
 
 use crate::handle_world::*;
@@ -312,7 +312,7 @@ fn what_waits_for_a_place_to_be_sent_again_goes_on_under_a_limit_and_when_it_is_
     assert_eq!(world.take_sends().len(), 2);
     world.sleep_s(4_000);
     assert_eq!(world.take_sends().len(), 0);
-    assert_eq!(world.shard.place(id, 0), Some(Place::Acquired));
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Acquired));
     world.change_policy(&mut p, |p| p.limits = at_most(2));
     let again = world.take_sends();
     assert_eq!(again.iter().map(|s| (s.run, s.attempt)).collect::<Vec<_>>(), [(id, 2), (id, 2)]);

@@ -19,8 +19,8 @@ impl Sqlite {
         T: Send + 'static,
         F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
     {
-        let place = Place { pool: self.writer.clone(), turns: Some((self.turns.clone(), Kind::of(name))) };
-        let done = transact(place, "BEGIN IMMEDIATE", work).await;
+        let turns = Some((self.turns.clone(), Kind::of(name)));
+        let done = transact(self.writer.clone(), turns, "BEGIN IMMEDIATE", work).await;
         done.map_err(|ended| self.ended(name, ended))
     }
 
@@ -30,8 +30,7 @@ impl Sqlite {
         T: Send + 'static,
         F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
     {
-        let place = Place { pool: self.readers.clone(), turns: None };
-        let done = transact(place, "BEGIN DEFERRED", work).await;
+        let done = transact(self.readers.clone(), None, "BEGIN DEFERRED", work).await;
         done.map_err(|ended| self.ended(name, ended))
     }
 
@@ -72,23 +71,23 @@ impl Sqlite {
     }
 }
 
-/// Where a transaction is carried out, and whether it has to wait for its turn there.
-struct Place {
+/// Carries out a transaction in a task of its own. `turns`: where it has to wait for its turn.
+async fn transact<T, F>(
     pool: SqlitePool,
     turns: Option<(Turns, Kind)>,
-}
-
-async fn transact<T, F>(place: Place, begin: &'static str, work: F) -> Result<T, Ended>
+    begin: &'static str,
+    work: F,
+) -> Result<T, Ended>
 where
     T: Send + 'static,
     F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
 {
     let task = tokio::spawn(async move {
-        let _turn = match &place.turns {
+        let _turn = match &turns {
             Some((turns, kind)) => Some(turns.turn(*kind).await),
             None => None,
         };
-        carry_out(place.pool, begin, work).await
+        carry_out(pool, begin, work).await
     });
     task.await.unwrap_or_else(|gone| Err(Ended::Lost(gone.to_string())))
 }

@@ -1,6 +1,6 @@
 //! Connections to HTTP targets: which one a request gets, and the exchange on it.
 //!
-//! In: a request, the place it goes to, and whose it is. Out: the answer, and how far the request came. Invariants: one
+//! In: a request, the destination it goes to, and whose it is. Out: the answer, and how far the request came. Invariants: one
 //! request at a time on a connection; a request is written at most once, and not after its leave has ended; one is kept only
 //! if its last answer was read to the end; no more than so many new ones wait for their first answer at an origin; no schedule,
 //! origin or namespace uses all that may be used at once.
@@ -32,10 +32,10 @@ use uuid::Uuid;
 
 use super::answer::Answer;
 use super::connector::{BoxError, Connector, Stream};
-use super::places::Place;
+use super::destinations::Destination;
 use crate::address::GuardedNames;
 use crate::leave::Leave;
-use crate::shares::{Claim, Place as Share, Shares, key_of};
+use crate::shares::{Claim, Place, Shares, key_of};
 
 /// How long an unused connection is kept. Common servers close theirs after five seconds or more, and a request that
 /// meets a connection as it closes ends as unclear.
@@ -153,9 +153,9 @@ impl Connections {
         Self { connector, names, shares: Shares::new(connections_max), pools: Arc::default(), idle_max }
     }
 
-    /// Waits until a request may go to a place.
-    async fn turn(&self, place: &Place) -> Result<Way, Failure> {
-        match self.with(&place.origin, OriginPool::turn) {
+    /// Waits until a request may go to a destination.
+    async fn turn(&self, destination: &Destination) -> Result<Way, Failure> {
+        match self.with(&destination.origin, OriginPool::turn) {
             Turn::Now(way) => Ok(way),
             // Boxed, as below: it is far larger than the rest, and rare.
             Turn::Wait(freed, turns) => Box::pin(wait(freed, turns)).await,
@@ -163,14 +163,14 @@ impl Connections {
     }
 
     /// Waits until there is one for this sender among the connections that may be used at once.
-    async fn share(&self, place: &Place, sender: Sender<'_>) -> Result<Share, Failure> {
+    async fn place(&self, destination: &Destination, sender: Sender<'_>) -> Result<Place, Failure> {
         let claims = [
             Claim::nearly_all(key_of(("namespace", sender.namespace))),
-            Claim::most(("origin", &place.origin)),
+            Claim::most(("origin", &destination.origin)),
             Claim::half(("schedule", sender.schedule)),
         ];
-        if let Some(share) = self.shares.try_take(claims) {
-            return Ok(share);
+        if let Some(place) = self.shares.try_take(claims) {
+            return Ok(place);
         }
         in_turn(sender, "the connections of its schedule, target or namespace are all in use", async {
             Ok(Box::pin(self.shares.take(claims)).await)
@@ -183,35 +183,38 @@ impl Connections {
     /// is dropped before its end.
     pub(super) async fn exchange(
         &self,
-        place: &Place,
+        destination: &Destination,
         mut request: Request<Body>,
         sender: Sender<'_>,
         body_max_bytes: usize,
         stage: &mut Stage,
     ) -> Result<Answer, Failure> {
         // Before it takes anything that others may want: a name may take its time.
-        if let Some(name) = &place.name
-            && !self.with(&place.origin, |pool| pool.has_kept())
+        if let Some(name) = &destination.name
+            && !self.with(&destination.origin, |pool| pool.has_kept())
         {
             *stage = Stage::LookingUp;
             Box::pin(self.names.resolve(name, sender.namespace)).await.map_err(Failure::Unsent)?;
             *stage = Stage::Waiting;
         }
-        let _share = self.share(place, sender).await?;
+        let _place = self.place(destination, sender).await?;
         loop {
-            let way =
-                in_turn(sender, "too many connections to its target are being opened", self.turn(place));
+            let way = in_turn(
+                sender,
+                "too many connections to its target are being opened",
+                self.turn(destination),
+            );
             let (mut connection, new) = match way.await? {
                 Way::Kept(connection) => (connection, None),
                 Way::Open(turn) => {
                     let new = New::now(turn);
                     *stage = Stage::Connecting;
-                    (Box::pin(self.connect(place)).await?, Some(new))
+                    (Box::pin(self.connect(destination)).await?, Some(new))
                 }
             };
             // Nothing is waited for between this look and the first bytes.
             if let Err(why) = sender.leave.check(sender.deadline) {
-                self.keep(&place.origin, connection);
+                self.keep(&destination.origin, connection);
                 return Err(Failure::NotSent(format!("not sent: {why}")));
             }
             *stage = Stage::Written;
@@ -237,16 +240,16 @@ impl Connections {
             let mut answer = Answer { status: head.status, headers: head.headers, body: Vec::new() };
             if connection.read(&mut body, &mut answer, body_max_bytes).await? {
                 drop(body);
-                self.keep(&place.origin, connection);
+                self.keep(&destination.origin, connection);
             }
             return Ok(answer);
         }
     }
 
-    async fn connect(&self, place: &Place) -> Result<Box<Connection>, Failure> {
+    async fn connect(&self, destination: &Destination) -> Result<Box<Connection>, Failure> {
         let mut connector = self.connector.clone();
         poll_fn(|cx| connector.poll_ready(cx)).await.map_err(Failure::Unsent)?;
-        let stream = connector.call(place.url.clone()).await.map_err(Failure::Unsent)?;
+        let stream = connector.call(destination.url.clone()).await.map_err(Failure::Unsent)?;
         let (sender, driver) =
             http1::handshake(stream).await.map_err(|error| Failure::Unsent(error.into()))?;
         Ok(Box::new(Connection { sender, driver, is_over: false }))

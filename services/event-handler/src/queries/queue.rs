@@ -112,7 +112,8 @@ impl Shared {
     async fn held_token(&self, held: &Held<'_>, now_us: i64) -> v1::Holder {
         let (run, row) = (held.run, &held.row);
         let id = self.keyring.id(EventRef { shard: run.shard, run: run.id, index: row.index });
-        let shown = event::to_message(&id, run, row.index, 0, event::Place::Token { row, suspect: false });
+        let shown =
+            event::to_message(&id, run, row.index, 0, event::EventRecord::Token { row, suspect: false });
         let ask = |reply| Input::Explain { run: run.id, index: row.index, reply };
         let known = match self.peers.routes().ask(run.shard, ask).await {
             Some(explained) => explained

@@ -29,7 +29,7 @@ use tonic::transport::server::Connected;
 use tower_service::Service;
 
 use super::tls::{self, Tls};
-use places::{Place, Places, Taken, address_of};
+use places::{ConnectionPlace, Places, Taken, address_of};
 
 /// What one connection carries for the process's own console, in bytes, either way.
 const INSIDE_BYTES: usize = 256 * 1024;
@@ -70,7 +70,7 @@ pub(super) struct Connection {
     /// Until its first request has begun.
     beginning: Option<Beginning>,
     /// Its place among those that may be open.
-    _place: Option<Place>,
+    _place: Option<ConnectionPlace>,
 }
 
 /// A connection that has not begun a request.

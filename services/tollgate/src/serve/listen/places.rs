@@ -46,9 +46,9 @@ struct Idle {
     has_left: Arc<AtomicBool>,
 }
 
-/// A place; given back when it is dropped.
+/// The place of one connection; given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ConnectionPlace {
     places: Places,
     address: IpAddr,
     /// Somebody else has it.
@@ -58,14 +58,14 @@ pub(super) struct Place {
 /// A place that has been taken.
 #[derive(Debug)]
 pub(super) struct Taken {
-    pub(super) place: Place,
+    pub(super) place: ConnectionPlace,
     /// Somebody else gets it.
     pub(super) evicted: oneshot::Receiver<()>,
     /// All places were taken: it is one that another connection had.
     pub(super) was_full: bool,
 }
 
-impl Place {
+impl ConnectionPlace {
     /// Whose it is.
     pub(super) fn address(&self) -> IpAddr {
         self.address
@@ -108,7 +108,7 @@ impl Places {
         held.count += 1;
         held.sweep();
         held.idle.push_back(Idle { evict, has_left: has_left.clone() });
-        Ok(Taken { place: Place { places: self.clone(), address, has_left }, evicted, was_full })
+        Ok(Taken { place: ConnectionPlace { places: self.clone(), address, has_left }, evicted, was_full })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -169,7 +169,7 @@ impl Held {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         let mut state = self.places.lock();
         if self.has_left.load(Ordering::Relaxed) {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     /// As many as an address gets, each with a request that has begun.
-    fn all(places: &Places, address: IpAddr) -> Vec<Place> {
+    fn all(places: &Places, address: IpAddr) -> Vec<ConnectionPlace> {
         std::iter::from_fn(|| places.take(address).ok().map(|taken| taken.place)).collect()
     }
 
