@@ -97,10 +97,10 @@ pub(crate) fn tell_all(together: Vec<Waiting>, ended: Result<(), Ended>) {
     }
 }
 
-/// Commits that wait, and the lanes that take them: one after the other, each as many as wait by then.
+/// Commits that wait, and the workers that take them: one after the other, each as many as wait by then.
 #[derive(Debug)]
 pub(crate) struct Line {
-    lanes_max: usize,
+    workers_max: usize,
     state: Mutex<State>,
 }
 
@@ -110,36 +110,36 @@ struct State {
     large: VecDeque<Waiting>,
     /// The last transaction was of small ones.
     was_small: bool,
-    lanes: usize,
+    workers: usize,
     /// When somebody last left the line.
     moved: Option<Instant>,
 }
 
-/// A turn at the line, until nobody waits.
+/// Takes what waits in the line, until nobody waits.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct LineWorker {
     line: Arc<Line>,
     is_open: bool,
 }
 
 impl Line {
-    /// `lanes_max`: transactions that may be under way at once.
-    pub(crate) fn new(lanes_max: usize) -> Self {
-        Self { lanes_max, state: Mutex::default() }
+    /// `workers_max`: transactions that may be under way at once.
+    pub(crate) fn new(workers_max: usize) -> Self {
+        Self { workers_max, state: Mutex::default() }
     }
 
-    /// A lane, where somebody must see to the line.
-    pub(crate) fn join(self: &Arc<Self>, waiting: Waiting) -> Option<Lane> {
+    /// Takes a commit in; gives a worker where the line needs one more.
+    pub(crate) fn join(self: &Arc<Self>, waiting: Waiting) -> Option<LineWorker> {
         let mut state = self.lock();
         let is_large = waiting.commit.rows.count() >= LARGE_ROWS;
         if is_large { &mut state.large } else { &mut state.small }.push_back(waiting);
         let stands = state.moved.is_some_and(|moved| moved.elapsed() > PATIENCE);
-        if state.lanes > 0 && !(stands && state.lanes < self.lanes_max) {
+        if state.workers > 0 && !(stands && state.workers < self.workers_max) {
             return None;
         }
-        state.lanes += 1;
+        state.workers += 1;
         state.moved = Some(instant_now());
-        Some(Lane { line: Arc::clone(self), is_open: true })
+        Some(LineWorker { line: Arc::clone(self), is_open: true })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -148,15 +148,15 @@ impl Line {
     }
 }
 
-impl Lane {
-    /// Those whose turn it is. None where nobody waits: the lane is closed then.
+impl LineWorker {
+    /// Those whose turn it is. None where nobody waits: the worker ends then.
     pub(crate) fn next(&mut self) -> Option<Vec<Waiting>> {
         let mut state = self.line.lock();
         let small = !state.small.is_empty() && (!state.was_small || state.large.is_empty());
         let line = if small { &mut state.small } else { &mut state.large };
         let head = head(line);
         if head.is_empty() {
-            state.lanes -= 1;
+            state.workers -= 1;
             self.is_open = false;
             return None;
         }
@@ -176,10 +176,10 @@ fn head(line: &mut VecDeque<Waiting>) -> Vec<Waiting> {
     line.drain(..count.max(1).min(line.len())).collect()
 }
 
-impl Drop for Lane {
+impl Drop for LineWorker {
     fn drop(&mut self) {
         if self.is_open {
-            self.line.lock().lanes -= 1;
+            self.line.lock().workers -= 1;
         }
     }
 }
@@ -207,53 +207,53 @@ mod tests {
     #[test]
     fn those_that_wait_go_together_in_their_order_and_in_parts() {
         let line = Arc::new(Line::new(1));
-        let mut lane = line.join(commit(0)).unwrap();
+        let mut worker = line.join(commit(0)).unwrap();
         assert!((1..TOGETHER_MAX + 2).all(|shard| line.join(commit(shard)).is_none()), "somebody sees to it");
         let all: Vec<i32> = (0..).take(TOGETHER_MAX + 2).collect();
-        assert_eq!(shards(lane.next()), all[..TOGETHER_MAX]);
-        assert_eq!(shards(lane.next()), all[TOGETHER_MAX..]);
-        assert!(lane.next().is_none());
-        drop(lane);
+        assert_eq!(shards(worker.next()), all[..TOGETHER_MAX]);
+        assert_eq!(shards(worker.next()), all[TOGETHER_MAX..]);
+        assert!(worker.next().is_none());
+        drop(worker);
         assert!(line.join(commit(0)).is_some(), "nobody sees to it any more");
     }
 
     #[test]
     fn a_small_commit_waits_for_one_large_transaction_at_most() {
         let line = Arc::new(Line::new(1));
-        let mut lane = line.join(commit_of(0, 2 * ROWS_MAX)).unwrap();
+        let mut worker = line.join(commit_of(0, 2 * ROWS_MAX)).unwrap();
         for shard in 1..6 {
             line.join(commit_of(shard, ROWS_MAX / 2));
         }
-        assert_eq!(shards(lane.next()), [0], "too many rows by itself, and it has its turn all the same");
+        assert_eq!(shards(worker.next()), [0], "too many rows by itself, and it has its turn all the same");
         line.join(commit_of(6, LARGE_ROWS - 1));
         line.join(commit(7));
-        assert_eq!(shards(lane.next()), [6, 7], "the large ones came first");
+        assert_eq!(shards(worker.next()), [6, 7], "the large ones came first");
         line.join(commit(8));
-        assert_eq!(shards(lane.next()), [1, 2], "small ones do not stop them");
-        assert_eq!(shards(lane.next()), [8]);
-        assert_eq!(shards(lane.next()), [3, 4]);
-        assert_eq!(shards(lane.next()), [5]);
-        assert!(lane.next().is_none());
+        assert_eq!(shards(worker.next()), [1, 2], "small ones do not stop them");
+        assert_eq!(shards(worker.next()), [8]);
+        assert_eq!(shards(worker.next()), [3, 4]);
+        assert_eq!(shards(worker.next()), [5]);
+        assert!(worker.next().is_none());
     }
 
     #[test]
-    fn a_lane_that_is_given_up_leaves_the_line_to_who_comes_next() {
+    fn a_worker_that_is_given_up_leaves_the_line_to_who_comes_next() {
         let line = Arc::new(Line::new(1));
         drop(line.join(commit(0)).unwrap());
-        let mut lane = line.join(commit(1)).unwrap();
-        assert_eq!(shards(lane.next()), [0, 1]);
+        let mut worker = line.join(commit(1)).unwrap();
+        assert_eq!(shards(worker.next()), [0, 1]);
     }
 
     #[test]
-    fn another_lane_opens_where_the_line_stands() {
-        for lanes_max in [1, 2] {
-            let line = Arc::new(Line::new(lanes_max));
-            let mut lane = line.join(commit(0)).unwrap();
-            assert_eq!(shards(lane.next()), [0]);
+    fn another_worker_begins_where_the_line_stands() {
+        for workers_max in [1, 2] {
+            let line = Arc::new(Line::new(workers_max));
+            let mut worker = line.join(commit(0)).unwrap();
+            assert_eq!(shards(worker.next()), [0]);
             assert!(line.join(commit(1)).is_none(), "it moves");
             line.lock().moved = instant_now().checked_sub(2 * PATIENCE);
             let second = line.join(commit(2));
-            assert_eq!(second.is_some(), lanes_max == 2);
+            assert_eq!(second.is_some(), workers_max == 2);
             assert!(line.join(commit(3)).is_none(), "no third one, and the second has just begun");
             if let Some(mut second) = second {
                 assert_eq!(shards(second.next()), [1, 2, 3]);

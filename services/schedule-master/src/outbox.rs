@@ -70,9 +70,9 @@ impl ScheduleMaster {
         let lanes = self.store().outbox_lanes().await?;
         self.inner.waiting.note(&lanes);
         self.options().metrics.outbox_waiting(lanes.iter().map(|lane| lane.waiting).sum());
-        let mut shards: BTreeMap<u16, Vec<Lane>> = BTreeMap::new();
+        let mut shards: BTreeMap<u16, Vec<LaneProgress>> = BTreeMap::new();
         for OutboxLane { shard, namespace, .. } in lanes {
-            shards.entry(shard).or_default().push(Lane { namespace, after: None });
+            shards.entry(shard).or_default().push(LaneProgress { namespace, after: None });
         }
         let tried = futures::stream::iter(shards)
             .map(|(shard, lanes)| self.sweep_shard(shard, lanes))
@@ -82,10 +82,10 @@ impl ScheduleMaster {
         tried.into_iter().collect()
     }
 
-    async fn sweep_shard(&self, shard: u16, mut lanes: Vec<Lane>) -> Result<(), StoreError> {
+    async fn sweep_shard(&self, shard: u16, mut lanes: Vec<LaneProgress>) -> Result<(), StoreError> {
         for _ in 0..TURNS_MAX {
             let mut left = Vec::new();
-            for Lane { namespace, after } in lanes {
+            for LaneProgress { namespace, after } in lanes {
                 let mut page = self.store().outbox(shard, &namespace, after, PAGE).await?;
                 let now_us = self.now_us();
                 page.notices.retain(|notice| !(0..YOUNG_US).contains(&(now_us - notice.changed_us)));
@@ -93,7 +93,7 @@ impl ScheduleMaster {
                     self.deliver(page.notices, Plans::new(), Patience::TryAll).await?;
                 }
                 if page.next.is_some() {
-                    left.push(Lane { namespace, after: page.next });
+                    left.push(LaneProgress { namespace, after: page.next });
                 }
             }
             if left.is_empty() {
@@ -118,8 +118,8 @@ impl ScheduleMaster {
     }
 }
 
-/// Notices for one shard of one namespace.
-struct Lane {
+/// How far the notices of one lane (a shard and a namespace) have been read.
+struct LaneProgress {
     namespace: String,
     after: Option<(i64, uuid::Uuid)>,
 }

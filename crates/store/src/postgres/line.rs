@@ -20,7 +20,7 @@ use super::open::{BEGIN_DISTRIBUTED, ends_the_connection};
 use super::recent::Recent;
 use super::transact::{QUICK_SILENT_AFTER, is_of_no_use, on};
 use crate::failure::{Ended, Failure};
-use crate::line::{Commit, Fence, Lane, Waiting, tell_all};
+use crate::line::{Commit, Fence, LineWorker, Waiting, tell_all};
 use crate::rows::ChangeRows;
 
 /// SQLSTATE `feature_not_supported`.
@@ -41,19 +41,19 @@ impl Postgres {
     /// Commits the changes of one shard behind its fence, perhaps together with those of others.
     pub(super) async fn commit_in_line(&self, fence: Fence, rows: Arc<ChangeRows>) -> Result<(), Ended> {
         let (waiting, answer) = Waiting::new(Commit { fence, rows });
-        if let Some(lane) = self.line.join(waiting) {
+        if let Some(worker) = self.line.join(waiting) {
             let (recent, is_distributed) = (Arc::clone(&self.recent), Arc::clone(&self.is_distributed));
             let writer = Writer { door: self.commits.clone(), recent, is_distributed };
             // A task of its own: whoever waits here may be dropped, and others wait as well.
-            tokio::spawn(writer.see_to(lane));
+            tokio::spawn(writer.see_to(worker));
         }
         answer.await.unwrap_or_else(|gone| Err(Ended::Lost(gone.to_string())))
     }
 }
 
 impl Writer {
-    async fn see_to(self, mut lane: Lane) {
-        while let Some(head) = lane.next() {
+    async fn see_to(self, mut worker: LineWorker) {
+        while let Some(head) = worker.next() {
             match self.connection().await {
                 Ok(connection) => self.carry_out(connection, head).await,
                 Err(error) => tell_all(head, Err(Ended::RolledBack(error.into()))),

@@ -73,7 +73,7 @@ use crate::line::Line;
 use crate::{Asker, Installation, Store, StoreError};
 
 /// Owners' commits under way at once: a second one only where the first takes long.
-const LANES_MAX: usize = 2;
+const WORKERS_MAX: usize = 2;
 
 /// A store in PostgreSQL. Clones share everything but the doors that they go by.
 #[derive(Clone)]
@@ -116,7 +116,7 @@ impl Postgres {
         let (is_distributed, corruption) = (Arc::default(), Arc::default());
         let recent = Arc::new(Recent::new(has_own_commits));
         let backlog = Arc::default();
-        let line = Arc::new(Line::new(LANES_MAX));
+        let line = Arc::new(Line::new(WORKERS_MAX));
         let store = Self {
             pulse,
             commits,

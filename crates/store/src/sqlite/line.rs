@@ -15,28 +15,28 @@ use super::transact::forget;
 use super::turns::{Kind, Turns};
 use crate::CommitError;
 use crate::failure::{Ended, Failure};
-use crate::line::{Commit, Fence, Lane, Waiting, tell_all};
+use crate::line::{Commit, Fence, LineWorker, Waiting, tell_all};
 use crate::rows::ChangeRows;
 
 impl Sqlite {
     /// Commits the changes of one shard behind its fence, perhaps together with those of others.
     pub(super) async fn commit_in_line(&self, fence: Fence, rows: ChangeRows) -> Result<(), CommitError> {
         let (waiting, answer) = Waiting::new(Commit { fence, rows: Arc::new(rows) });
-        if let Some(lane) = self.line.join(waiting) {
+        if let Some(worker) = self.line.join(waiting) {
             // A task of its own: whoever waits here may be dropped, and others wait as well.
-            tokio::spawn(see_to(self.writer.clone(), self.turns.clone(), lane));
+            tokio::spawn(see_to(self.writer.clone(), self.turns.clone(), worker));
         }
         let done = answer.await.unwrap_or_else(|gone| Err(Ended::Lost(gone.to_string())));
         self.judge_commit("commit", done)
     }
 }
 
-async fn see_to(pool: SqlitePool, turns: Turns, mut lane: Lane) {
+async fn see_to(pool: SqlitePool, turns: Turns, mut worker: LineWorker) {
     loop {
         // They gather until the connection is free.
         let _turn = turns.turn(Kind::Hot).await;
         let connection = pool.acquire().await;
-        let Some(mut alone) = lane.next() else { return };
+        let Some(mut alone) = worker.next() else { return };
         let ended = transact(connection, &alone).await;
         if alone.len() == 1 || !matches!(ended, Err(Ended::RolledBack(_))) {
             tell_all(std::mem::take(&mut alone), ended);
