@@ -16,7 +16,7 @@ use tollgate_clock::instant_now;
 use uuid::Uuid;
 
 use crate::StoreError;
-use crate::failure::Ended;
+use crate::failure::TransactionError;
 use crate::rows::ChangeRows;
 
 /// Commits in one transaction, so that the first does not wait for too many.
@@ -68,30 +68,30 @@ pub(crate) fn no_such_run(commits: &[Commit]) -> StoreError {
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) commit: Commit,
-    done: oneshot::Sender<Result<(), Ended>>,
+    done: oneshot::Sender<Result<(), TransactionError>>,
 }
 
 impl Waiting {
     /// The commit, and where it is told how it ended.
-    pub(crate) fn new(commit: Commit) -> (Self, oneshot::Receiver<Result<(), Ended>>) {
+    pub(crate) fn new(commit: Commit) -> (Self, oneshot::Receiver<Result<(), TransactionError>>) {
         let (done, answer) = oneshot::channel();
         (Self { commit, done }, answer)
     }
 
-    pub(crate) fn tell(self, ended: Result<(), Ended>) {
+    pub(crate) fn tell(self, ended: Result<(), TransactionError>) {
         // A caller that has gone needs no answer.
         let _gone = self.done.send(ended);
     }
 }
 
 /// Tells all of them how their transaction ended.
-pub(crate) fn tell_all(together: Vec<Waiting>, ended: Result<(), Ended>) {
+pub(crate) fn tell_all(together: Vec<Waiting>, ended: Result<(), TransactionError>) {
     // Only one has the error itself; what it means is the same for all.
     let why = ended.as_ref().err().map(|ended| format!("{ended:?}"));
     let mut ended = Some(ended);
     for waiting in together {
         waiting.tell(ended.take().unwrap_or_else(|| match &why {
-            Some(why) => Err(Ended::Lost(why.clone())),
+            Some(why) => Err(TransactionError::Lost(why.clone())),
             None => Ok(()),
         }));
     }
@@ -270,9 +270,12 @@ mod tests {
             assert!(answer.await.unwrap().is_ok());
         }
         let (together, answers) = commits();
-        tell_all(together, Err(Ended::Silent));
+        tell_all(together, Err(TransactionError::Silent));
         for answer in answers {
-            assert!(matches!(answer.await.unwrap(), Err(Ended::Silent | Ended::Lost(_))));
+            assert!(matches!(
+                answer.await.unwrap(),
+                Err(TransactionError::Silent | TransactionError::Lost(_))
+            ));
         }
     }
 }

@@ -16,7 +16,7 @@ use tollgate_metrics::Role;
 use tollgate_store::StoreError;
 
 use crate::Shared;
-use crate::owner::{Ended, Owner};
+use crate::owner::{Owner, OwnerEnd};
 
 /// A heartbeat's share of the TTL.
 const BEATS_PER_TTL: i64 = 6;
@@ -29,7 +29,7 @@ pub(crate) struct Membership {
     shared: Shared,
     placement: Placement,
     owners: BTreeMap<u16, CancellationToken>,
-    tasks: JoinSet<(u16, Ended)>,
+    tasks: JoinSet<(u16, OwnerEnd)>,
     /// A row may be locked by an owner that has died a moment ago, and a heartbeat must not wait for that.
     takes: JoinSet<Taken>,
     take_slots: Arc<Semaphore>,
@@ -177,7 +177,7 @@ impl Membership {
         self.tasks.spawn(owner.run());
     }
 
-    fn ended(&mut self, ended: Result<(u16, Ended), JoinError>) {
+    fn ended(&mut self, ended: Result<(u16, OwnerEnd), JoinError>) {
         let routes = self.shared.peers.routes();
         match ended {
             Ok((shard, ended)) => {

@@ -34,7 +34,7 @@ const INPUTS_AT_ONCE: usize = 256;
 
 /// How an owner ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum OwnerEnd {
     /// The shard has been given up.
     HandedOver,
     /// Somebody else has the shard, or it could not be given up and its lease runs out.
@@ -111,7 +111,7 @@ impl Owner {
     }
 
     /// Owns the shard until it is told to stop, or has lost it.
-    pub(crate) async fn run(mut self) -> (u16, Ended) {
+    pub(crate) async fn run(mut self) -> (u16, OwnerEnd) {
         let shard = self.lease.shard;
         let mut failures = 0;
         loop {
@@ -142,7 +142,7 @@ impl Owner {
                 }
                 Left::Lost | Left::Stuck => {
                     self.refuse_waiting();
-                    return (shard, Ended::Lost);
+                    return (shard, OwnerEnd::Lost);
                 }
                 Left::Unread => {
                     self.kept = life.into_kept();
@@ -154,7 +154,7 @@ impl Owner {
                     self.kept = life.into_kept();
                     self.refuse_waiting();
                     if !self.take_over_from_self().await {
-                        return (shard, Ended::Lost);
+                        return (shard, OwnerEnd::Lost);
                     }
                     failures = 0;
                 }

@@ -17,7 +17,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
 use tokio::sync::{OwnedMutexGuard, Semaphore, oneshot};
 
-use crate::failure::Ended;
+use crate::failure::TransactionError;
 
 /// How often a place that is kept for a silent backend is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -77,7 +77,7 @@ pub(super) enum NotDone {
     Lost(String),
 }
 
-impl From<NotDone> for Ended {
+impl From<NotDone> for TransactionError {
     fn from(not_done: NotDone) -> Self {
         match not_done {
             NotDone::NoConnection(error) => Self::RolledBack(error.into()),

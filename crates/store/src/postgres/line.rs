@@ -19,7 +19,7 @@ use super::door::Door;
 use super::open::{BEGIN_DISTRIBUTED, ends_the_connection};
 use super::recent::Recent;
 use super::transact::{QUICK_SILENT_AFTER, is_of_no_use, on};
-use crate::failure::{Ended, Failure};
+use crate::failure::{Failure, TransactionError};
 use crate::line::{Commit, Fence, LineWorker, Waiting, tell_all};
 use crate::rows::ChangeRows;
 
@@ -39,7 +39,11 @@ type Connection = PoolConnection<sqlx::Postgres>;
 
 impl Postgres {
     /// Commits the changes of one shard behind its fence, perhaps together with those of others.
-    pub(super) async fn commit_in_line(&self, fence: Fence, rows: Arc<ChangeRows>) -> Result<(), Ended> {
+    pub(super) async fn commit_in_line(
+        &self,
+        fence: Fence,
+        rows: Arc<ChangeRows>,
+    ) -> Result<(), TransactionError> {
         let (waiting, answer) = Waiting::new(Commit { fence, rows });
         if let Some(worker) = self.line.join(waiting) {
             let (recent, is_distributed) = (Arc::clone(&self.recent), Arc::clone(&self.is_distributed));
@@ -47,7 +51,7 @@ impl Postgres {
             // A task of its own: whoever waits here may be dropped, and others wait as well.
             tokio::spawn(writer.see_to(worker));
         }
-        answer.await.unwrap_or_else(|gone| Err(Ended::Lost(gone.to_string())))
+        answer.await.unwrap_or_else(|gone| Err(TransactionError::Lost(gone.to_string())))
     }
 }
 
@@ -56,7 +60,7 @@ impl Writer {
         while let Some(head) = worker.next() {
             match self.connection().await {
                 Ok(connection) => self.carry_out(connection, head).await,
-                Err(error) => tell_all(head, Err(Ended::RolledBack(error.into()))),
+                Err(error) => tell_all(head, Err(TransactionError::RolledBack(error.into()))),
             }
         }
     }
@@ -77,7 +81,7 @@ impl Writer {
         // A transaction of several shards costs a distributed server more than several transactions.
         if alone.len() > 1 && !self.is_distributed() {
             let ended = self.write(&mut connection, &alone).await;
-            if !matches!(ended, Err(Ended::RolledBack(_))) {
+            if !matches!(ended, Err(TransactionError::RolledBack(_))) {
                 tell_all(std::mem::take(&mut alone), ended);
             }
         }
@@ -91,7 +95,11 @@ impl Writer {
     }
 
     /// All of them, or none. The connection is left there if it can be used again.
-    async fn write(&self, connection: &mut Option<Connection>, waiting: &[Waiting]) -> Result<(), Ended> {
+    async fn write(
+        &self,
+        connection: &mut Option<Connection>,
+        waiting: &[Waiting],
+    ) -> Result<(), TransactionError> {
         let commits: Arc<[Commit]> = waiting.iter().map(|waiting| waiting.commit.clone()).collect();
         let is_distributed = self.is_distributed();
         let ended = self.transact(connection, &commits, is_distributed).await;
@@ -115,9 +123,9 @@ impl Writer {
         connection: &mut Option<Connection>,
         commits: &Arc<[Commit]>,
         is_distributed: bool,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), TransactionError> {
         let Some(usable) = connection.take() else {
-            return Err(Ended::Lost("the connection failed before its turn came".to_owned()));
+            return Err(TransactionError::Lost("the connection failed before its turn came".to_owned()));
         };
         tollgate_fault_points::pass("store.fence.before");
         let is_one = !is_distributed && !commits.iter().any(|commit| commit.rows.has_rest());
@@ -156,7 +164,7 @@ impl Writer {
 }
 
 /// Commits by the one statement, which is a transaction of its own.
-async fn one_statement(connection: &mut PgConnection, commits: &[Commit]) -> Result<(), Ended> {
+async fn one_statement(connection: &mut PgConnection, commits: &[Commit]) -> Result<(), TransactionError> {
     tollgate_fault_points::pass("store.commit.before");
     match write_at_once(connection, commits).await {
         Ok(()) => {
@@ -164,14 +172,16 @@ async fn one_statement(connection: &mut PgConnection, commits: &[Commit]) -> Res
             Ok(())
         }
         // Where the server did not say no, nobody knows.
-        Err(Failure::Sql(error)) if !has_refused(&error) => Err(Ended::AtCommit(error)),
-        Err(failure) => Err(Ended::RolledBack(failure)),
+        Err(Failure::Sql(error)) if !has_refused(&error) => Err(TransactionError::AtCommit(error)),
+        Err(failure) => Err(TransactionError::RolledBack(failure)),
     }
 }
 
 /// SQLSTATE of what the server refused. It has rolled back then.
-fn refusal(ended: &Result<(), Ended>) -> Option<String> {
-    let Err(Ended::RolledBack(Failure::Sql(sqlx::Error::Database(error)))) = ended else { return None };
+fn refusal(ended: &Result<(), TransactionError>) -> Option<String> {
+    let Err(TransactionError::RolledBack(Failure::Sql(sqlx::Error::Database(error)))) = ended else {
+        return None;
+    };
     error.code().map(Cow::into_owned)
 }
 

@@ -14,7 +14,7 @@ use super::commit::write;
 use super::transact::forget;
 use super::turns::{Kind, Turns};
 use crate::CommitError;
-use crate::failure::{Ended, Failure};
+use crate::failure::{Failure, TransactionError};
 use crate::line::{Commit, Fence, LineWorker, Waiting, tell_all};
 use crate::rows::ChangeRows;
 
@@ -26,7 +26,7 @@ impl Sqlite {
             // A task of its own: whoever waits here may be dropped, and others wait as well.
             tokio::spawn(see_to(self.writer.clone(), self.turns.clone(), worker));
         }
-        let done = answer.await.unwrap_or_else(|gone| Err(Ended::Lost(gone.to_string())));
+        let done = answer.await.unwrap_or_else(|gone| Err(TransactionError::Lost(gone.to_string())));
         self.judge_commit("commit", done)
     }
 }
@@ -38,7 +38,7 @@ async fn see_to(pool: SqlitePool, turns: Turns, mut worker: LineWorker) {
         let connection = pool.acquire().await;
         let Some(mut alone) = worker.next() else { return };
         let ended = transact(connection, &alone).await;
-        if alone.len() == 1 || !matches!(ended, Err(Ended::RolledBack(_))) {
+        if alone.len() == 1 || !matches!(ended, Err(TransactionError::RolledBack(_))) {
             tell_all(std::mem::take(&mut alone), ended);
         }
         for waiting in alone {
@@ -52,18 +52,18 @@ async fn see_to(pool: SqlitePool, turns: Turns, mut worker: LineWorker) {
 async fn transact(
     connection: Result<PoolConnection<sqlx::Sqlite>, sqlx::Error>,
     waiting: &[Waiting],
-) -> Result<(), Ended> {
-    let mut connection = connection.map_err(|error| Ended::RolledBack(error.into()))?;
+) -> Result<(), TransactionError> {
+    let mut connection = connection.map_err(|error| TransactionError::RolledBack(error.into()))?;
     let commits: Vec<Commit> = waiting.iter().map(|waiting| waiting.commit.clone()).collect();
     let Err(failure) = write(&mut connection, &commits).await else { return Ok(()) };
     // What can be rolled back has not been committed.
     if sqlx::raw_sql("ROLLBACK").execute(&mut *connection).await.is_ok() {
-        return Err(Ended::RolledBack(failure));
+        return Err(TransactionError::RolledBack(failure));
     }
     forget(connection).await;
     Err(match failure {
-        Failure::Sql(error) => Ended::AtCommit(error),
-        failure => Ended::Lost(format!("{failure:?}")),
+        Failure::Sql(error) => TransactionError::AtCommit(error),
+        failure => TransactionError::Lost(format!("{failure:?}")),
     })
 }
 
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
     use crate::handle::HandleStore as _;
 
-    type Answers = Vec<oneshot::Receiver<Result<(), Ended>>>;
+    type Answers = Vec<oneshot::Receiver<Result<(), TransactionError>>>;
 
     /// Commits of shards 0 to 3, of which those from `stale` on have lost their leases. The first `general` are not for
     /// one command.
@@ -125,7 +125,7 @@ mod tests {
                 let (head, answers) = commits(&store, stale, general).await;
                 assert_eq!(head.iter().filter(|waiting| waiting.commit.rows.has_rest()).count(), general);
                 let ended = transact(store.writer.acquire().await, &head).await;
-                assert!(matches!(ended, Err(Ended::RolledBack(Failure::Fenced))), "{ended:?}");
+                assert!(matches!(ended, Err(TransactionError::RolledBack(Failure::Fenced))), "{ended:?}");
                 assert_eq!(numbers(&store).await, before, "nothing of the others is left");
                 assert!(answers.into_iter().all(|mut answer| answer.try_recv().is_err()), "nobody was told");
             }

@@ -9,7 +9,7 @@ use sqlx::{Connection as _, SqliteConnection, SqlitePool};
 
 use super::Sqlite;
 use super::turns::{Kind, Turns};
-use crate::failure::{Ended, Failure};
+use crate::failure::{Failure, TransactionError};
 use crate::{CommitError, StoreError};
 
 impl Sqlite {
@@ -38,26 +38,30 @@ impl Sqlite {
     pub(super) fn judge_commit(
         &self,
         name: &'static str,
-        done: Result<(), Ended>,
+        done: Result<(), TransactionError>,
     ) -> Result<(), CommitError> {
         let Err(ended) = done else { return Ok(()) };
         match ended {
-            Ended::RolledBack(Failure::Fenced) => Err(CommitError::Fenced),
-            Ended::RolledBack(_) => Err(CommitError::Failed(self.ended(name, ended))),
-            Ended::AtCommit(_) | Ended::Silent | Ended::Lost(_) => {
+            TransactionError::RolledBack(Failure::Fenced) => Err(CommitError::Fenced),
+            TransactionError::RolledBack(_) => Err(CommitError::Failed(self.ended(name, ended))),
+            TransactionError::AtCommit(_) | TransactionError::Silent | TransactionError::Lost(_) => {
                 Err(CommitError::Unknown(self.ended(name, ended)))
             }
         }
     }
 
     /// What an end is to the caller.
-    fn ended(&self, name: &'static str, ended: Ended) -> StoreError {
+    fn ended(&self, name: &'static str, ended: TransactionError) -> StoreError {
         match ended {
-            Ended::RolledBack(Failure::Store(error)) => error,
-            Ended::RolledBack(Failure::Sql(error)) | Ended::AtCommit(error) => self.error(error),
-            Ended::RolledBack(Failure::Fenced) => StoreError::Internal(format!("{name}: fenced")),
-            Ended::Silent => StoreError::Unreachable(format!("{name}: no answer")),
-            Ended::Lost(why) => StoreError::Internal(format!("{name}: the transaction's task ended: {why}")),
+            TransactionError::RolledBack(Failure::Store(error)) => error,
+            TransactionError::RolledBack(Failure::Sql(error)) | TransactionError::AtCommit(error) => {
+                self.error(error)
+            }
+            TransactionError::RolledBack(Failure::Fenced) => StoreError::Internal(format!("{name}: fenced")),
+            TransactionError::Silent => StoreError::Unreachable(format!("{name}: no answer")),
+            TransactionError::Lost(why) => {
+                StoreError::Internal(format!("{name}: the transaction's task ended: {why}"))
+            }
         }
     }
 
@@ -77,7 +81,7 @@ async fn transact<T, F>(
     turns: Option<(Turns, Kind)>,
     begin: &'static str,
     work: F,
-) -> Result<T, Ended>
+) -> Result<T, TransactionError>
 where
     T: Send + 'static,
     F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
@@ -89,15 +93,19 @@ where
         };
         carry_out(pool, begin, work).await
     });
-    task.await.unwrap_or_else(|gone| Err(Ended::Lost(gone.to_string())))
+    task.await.unwrap_or_else(|gone| Err(TransactionError::Lost(gone.to_string())))
 }
 
 /// Carries out a transaction on the next connection that is free.
-pub(super) async fn carry_out<T, F>(pool: SqlitePool, begin: &'static str, work: F) -> Result<T, Ended>
+pub(super) async fn carry_out<T, F>(
+    pool: SqlitePool,
+    begin: &'static str,
+    work: F,
+) -> Result<T, TransactionError>
 where
     F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>>,
 {
-    let mut connection = pool.acquire().await.map_err(|error| Ended::RolledBack(error.into()))?;
+    let mut connection = pool.acquire().await.map_err(|error| TransactionError::RolledBack(error.into()))?;
     let (done, is_over) = within(&mut connection, begin, work).await;
     if !is_over {
         forget(connection).await;
@@ -117,19 +125,19 @@ pub(super) async fn within<T, F>(
     connection: &mut SqliteConnection,
     begin: &'static str,
     work: F,
-) -> (Result<T, Ended>, bool)
+) -> (Result<T, TransactionError>, bool)
 where
     F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>>,
 {
     let mut transaction = match connection.begin_with(begin).await {
         Ok(transaction) => transaction,
-        Err(error) => return (Err(Ended::RolledBack(error.into())), false),
+        Err(error) => return (Err(TransactionError::RolledBack(error.into())), false),
     };
     match work(&mut transaction).await {
         Ok(value) => {
             tollgate_fault_points::pass("store.commit.before");
             if let Err(error) = transaction.commit().await {
-                return (Err(Ended::AtCommit(error)), false);
+                return (Err(TransactionError::AtCommit(error)), false);
             }
             tollgate_fault_points::pass("store.commit.after");
             (Ok(value), true)
@@ -139,7 +147,7 @@ where
             if let Err(error) = &rolled_back {
                 tracing::debug!(%error, "a rollback failed; closing the connection does it");
             }
-            (Err(Ended::RolledBack(failure)), rolled_back.is_ok())
+            (Err(TransactionError::RolledBack(failure)), rolled_back.is_ok())
         }
     }
 }
