@@ -35,7 +35,7 @@ use crate::{
 pub(crate) use answer::is_gateway_doubt;
 
 use answer::Answer;
-use connections::{Connections, Failure, Sender, Stage};
+use connections::{Connections, ExchangeError, Sender, Stage};
 use connector::Connector;
 use destinations::{Destination, Destinations};
 use pauses::{PAUSE_MAX, Pauses};
@@ -214,7 +214,7 @@ impl Http {
     }
 }
 
-impl Failure {
+impl ExchangeError {
     fn verdict(&self) -> Sent {
         match self {
             Self::NotSent(message) => not_sent(message.clone()),

@@ -74,7 +74,7 @@ pub(super) struct Sender<'a> {
 }
 
 /// Why there is no complete answer.
-pub(super) enum Failure {
+pub(super) enum ExchangeError {
     /// It had no turn, or has lost its leave.
     NotSent(String),
     /// There is no connection, or it took nothing.
@@ -154,7 +154,7 @@ impl Connections {
     }
 
     /// Waits until a request may go to a destination.
-    async fn turn(&self, destination: &Destination) -> Result<Way, Failure> {
+    async fn turn(&self, destination: &Destination) -> Result<Way, ExchangeError> {
         match self.with(&destination.origin, OriginPool::turn) {
             Turn::Now(way) => Ok(way),
             // Boxed, as below: it is far larger than the rest, and rare.
@@ -163,7 +163,7 @@ impl Connections {
     }
 
     /// Waits until there is one for this sender among the connections that may be used at once.
-    async fn place(&self, destination: &Destination, sender: Sender<'_>) -> Result<Place, Failure> {
+    async fn place(&self, destination: &Destination, sender: Sender<'_>) -> Result<Place, ExchangeError> {
         let claims = [
             Claim::nearly_all(key_of(("namespace", sender.namespace))),
             Claim::most(("origin", &destination.origin)),
@@ -176,7 +176,7 @@ impl Connections {
             Ok(Box::pin(self.shares.take(claims)).await)
         })
         .await?
-        .ok_or_else(|| Failure::NotSent("not sent: the process ends".to_owned()))
+        .ok_or_else(|| ExchangeError::NotSent("not sent: the process ends".to_owned()))
     }
 
     /// Sends a request and reads its answer, of whose body at most so many bytes. `stage` tells how far it came, also when this
@@ -188,13 +188,13 @@ impl Connections {
         sender: Sender<'_>,
         body_max_bytes: usize,
         stage: &mut Stage,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, ExchangeError> {
         // Before it takes anything that others may want: a name may take its time.
         if let Some(name) = &destination.name
             && !self.with(&destination.origin, |pool| pool.has_kept())
         {
             *stage = Stage::LookingUp;
-            Box::pin(self.names.resolve(name, sender.namespace)).await.map_err(Failure::Unsent)?;
+            Box::pin(self.names.resolve(name, sender.namespace)).await.map_err(ExchangeError::Unsent)?;
             *stage = Stage::Waiting;
         }
         let _place = self.place(destination, sender).await?;
@@ -215,7 +215,7 @@ impl Connections {
             // Nothing is waited for between this look and the first bytes.
             if let Err(why) = sender.leave.check(sender.deadline) {
                 self.keep(&destination.origin, connection);
-                return Err(Failure::NotSent(format!("not sent: {why}")));
+                return Err(ExchangeError::NotSent(format!("not sent: {why}")));
             }
             *stage = Stage::Written;
             let sent = connection.send(request).await;
@@ -225,11 +225,11 @@ impl Connections {
                 Ok(response) => response,
                 Err(mut failed) => {
                     let Some(unsent) = failed.take_message() else {
-                        return Err(Failure::NoAnswer(failed.into_error()));
+                        return Err(ExchangeError::NoAnswer(failed.into_error()));
                     };
                     *stage = Stage::Waiting;
                     if is_fresh {
-                        return Err(Failure::Unsent(failed.into_error().into()));
+                        return Err(ExchangeError::Unsent(failed.into_error().into()));
                     }
                     // It had been closed while it was idle.
                     request = unsent;
@@ -246,12 +246,12 @@ impl Connections {
         }
     }
 
-    async fn connect(&self, destination: &Destination) -> Result<Box<Connection>, Failure> {
+    async fn connect(&self, destination: &Destination) -> Result<Box<Connection>, ExchangeError> {
         let mut connector = self.connector.clone();
-        poll_fn(|cx| connector.poll_ready(cx)).await.map_err(Failure::Unsent)?;
-        let stream = connector.call(destination.url.clone()).await.map_err(Failure::Unsent)?;
+        poll_fn(|cx| connector.poll_ready(cx)).await.map_err(ExchangeError::Unsent)?;
+        let stream = connector.call(destination.url.clone()).await.map_err(ExchangeError::Unsent)?;
         let (sender, driver) =
-            http1::handshake(stream).await.map_err(|error| Failure::Unsent(error.into()))?;
+            http1::handshake(stream).await.map_err(|error| ExchangeError::Unsent(error.into()))?;
         Ok(Box::new(Connection { sender, driver, is_over: false }))
     }
 
@@ -371,7 +371,7 @@ impl Connection {
         body: &mut Incoming,
         answer: &mut Answer,
         max_bytes: usize,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, ExchangeError> {
         while !body.is_end_stream() {
             let frame = poll_fn(|cx| {
                 if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {
@@ -384,7 +384,7 @@ impl Connection {
                     Poll::Pending => Poll::Pending,
                 }
             });
-            let broken = |why: String| Failure::NoBody(answer.status.as_u16(), why);
+            let broken = |why: String| ExchangeError::NoBody(answer.status.as_u16(), why);
             let Some(frame) = frame.await.map_err(broken)? else { break };
             let data = frame.map_err(|error| broken(crate::chain(&error)))?.into_data().unwrap_or_default();
             let room = max_bytes.saturating_sub(answer.body.len());
@@ -415,8 +415,8 @@ fn drive(driver: &mut http1::Connection<Stream, Body>, is_over: &mut bool, cx: &
 async fn in_turn<T>(
     sender: Sender<'_>,
     why: &str,
-    turn: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
+    turn: impl Future<Output = Result<T, ExchangeError>>,
+) -> Result<T, ExchangeError> {
     let mut turn = pin!(turn);
     // Most have it at once.
     if let Poll::Ready(turn) = poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx))).await {
@@ -425,15 +425,18 @@ async fn in_turn<T>(
     let until = sender.leave.turn_until(sender.deadline);
     tokio::time::timeout_at(until, turn)
         .await
-        .unwrap_or_else(|_| Err(Failure::NotSent(format!("not sent: {why}"))))
+        .unwrap_or_else(|_| Err(ExchangeError::NotSent(format!("not sent: {why}"))))
 }
 
 /// Waits for a connection that becomes free, or a turn to open one.
-async fn wait(freed: oneshot::Receiver<Box<Connection>>, turns: Arc<Semaphore>) -> Result<Way, Failure> {
+async fn wait(
+    freed: oneshot::Receiver<Box<Connection>>,
+    turns: Arc<Semaphore>,
+) -> Result<Way, ExchangeError> {
     tokio::select! {
         biased;
         Ok(connection) = freed => Ok(Way::Kept(connection)),
-        turn = turns.acquire_owned() => turn.map(Way::Open).map_err(|error| Failure::Unsent(error.into())),
+        turn = turns.acquire_owned() => turn.map(Way::Open).map_err(|error| ExchangeError::Unsent(error.into())),
     }
 }
 

@@ -13,7 +13,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Request, Status};
 
-use super::failure::{Failure, Unreachable};
+use super::failure::{CallFailure, Unreachable};
 use super::output::{Format, Printer};
 use crate::usage::Usage;
 
@@ -169,7 +169,7 @@ impl Session {
 
     /// What an answer other than OK means for the attempt to `tried`, as in "pause schedule nightly".
     pub(crate) fn failure(&self, tried: impl Into<String>, status: Status) -> anyhow::Error {
-        Failure::new(tried.into(), &self.server, &status).into()
+        CallFailure::new(tried.into(), &self.server, &status).into()
     }
 
     /// `namespaces/{namespace}`.
