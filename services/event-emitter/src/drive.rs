@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use tollgate_clock::State;
+use tollgate_clock::ClockState;
 use tollgate_core::emit;
 
 use crate::Emitter;
@@ -22,7 +22,7 @@ impl Emitter {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut backoff: Option<Duration> = None;
         while !stop.is_cancelled() {
-            if self.clock.state() == State::Unknown {
+            if self.clock.state() == ClockState::Unknown {
                 // Windows that are opened by a wrong clock stay open for all.
                 nap(NAP, &stop).await;
                 continue;

@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
-use tollgate_clock::State;
+use tollgate_clock::ClockState;
 use tollgate_core::own::{Lease, Look, Placement, Settings, Step, WallClock};
 use tollgate_metrics::Role;
 use tollgate_store::StoreError;
@@ -119,9 +119,9 @@ impl Membership {
     /// Shows a sign of life, which renews the trust in the leases.
     async fn beat(&mut self) -> Result<(), StoreError> {
         let clock = match self.shared.clock.state() {
-            State::Right => WallClock::Right,
-            State::Off | State::Apart => WallClock::Off,
-            State::Unknown => WallClock::Unknown,
+            ClockState::Right => WallClock::Right,
+            ClockState::Off | ClockState::Apart => WallClock::Off,
+            ClockState::Unknown => WallClock::Unknown,
         };
         let member = self.placement.beat(clock, self.shared.leaving.is_cancelled());
         let began = self.shared.trust.beat_begins();

@@ -65,10 +65,10 @@ mod tests {
         let trust = Trust::new(clock.clone(), 6_000, false);
         trust.renew(trust.beat_begins());
         let before = trust.lapses();
-        clock.hold(1_000, 0, tollgate_clock::State::Right);
+        clock.hold(1_000, 0, tollgate_clock::ClockState::Right);
         assert!(trust.may_send(before));
         for _ in 0..2 {
-            clock.hold(1_000, 0, tollgate_clock::State::Apart);
+            clock.hold(1_000, 0, tollgate_clock::ClockState::Apart);
             assert!(!trust.may_send(before));
             trust.renew(trust.beat_begins());
             assert!(trust.may_send(before + 1), "it is loaded anew once");

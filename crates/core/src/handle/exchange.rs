@@ -43,7 +43,7 @@ impl Options {
 
 /// What the store knew of the shard when it was taken over.
 #[derive(Clone, Debug, Default)]
-pub struct State {
+pub struct ShardState {
     /// Its policies.
     pub policies: Vec<Policy>,
     /// Those of them that have been deleted, and when (wall clock).

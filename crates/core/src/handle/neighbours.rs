@@ -11,7 +11,7 @@ use super::control::{Control, Message};
 use super::release::{Release, ReleaseOutcome};
 use super::steps::steps;
 use super::testing::{live_run, policy};
-use super::{Context, Effect, Options, Send, Shard, State};
+use super::{Context, Effect, Options, Send, Shard, ShardState};
 use crate::model::{
     HttpTarget, Limits, MINUTE_US, Now, OverlapRule, Pause, Policy, ReleaseMode, Run, RunId, RunSpec,
     SECOND_US, Sent, Target,
@@ -76,7 +76,7 @@ impl World {
         let (own, former) =
             (policy_of(0), Policy { limits: Limits::default(), ..policy_of(u128::from(u64::MAX)) });
         let policies = (1..=neighbours).map(policy_of).chain([own.clone(), former.clone()]).collect();
-        let state = State { policies, ..State::default() };
+        let state = ShardState { policies, ..ShardState::default() };
         let shard = Shard::new(0, Options { sends_max: u32::MAX, ..Options::default() }, state, 7, now);
         let spec = of(0, 0).1;
         let mut world =

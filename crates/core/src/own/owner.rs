@@ -11,7 +11,7 @@
 use crate::handle::change::Changes;
 use crate::handle::control::{Control, UnderWay};
 use crate::handle::release::{Answer, Release};
-use crate::handle::{Effect, Options, Shard, State};
+use crate::handle::{Effect, Options, Shard, ShardState};
 use crate::model::{Now, RunId, SECOND_US, Sent};
 
 use super::DeliveryKey;
@@ -96,7 +96,7 @@ pub struct Owner<C> {
 
 impl<C> Owner<C> {
     /// An owner that has loaded its shard. `seed` feeds the jitter of back-off.
-    pub fn new(setup: Setup, state: State, seed: u64, kept: Kept<C>, now: Now) -> Self {
+    pub fn new(setup: Setup, state: ShardState, seed: u64, kept: Kept<C>, now: Now) -> Self {
         let passed_over = PassedOver::of(&state.runs, &state.specs, now.mono_us);
         let mut machine = Shard::new(setup.shard, setup.options, state, seed, now);
         // Before the news: a release among them takes back what has not left.

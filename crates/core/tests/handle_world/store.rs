@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tollgate_core::handle::batch::TokenBatch;
 use tollgate_core::handle::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow, TokenState};
 use tollgate_core::handle::control::Message;
-use tollgate_core::handle::{Context, Needs, State};
+use tollgate_core::handle::{Context, Needs, ShardState};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
@@ -62,10 +62,10 @@ impl Store {
     }
 
     /// What a new owner loads.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> ShardState {
         let live = |r: &&Run| matches!(r.state, RunState::Waiting | RunState::Running);
         let runs: Vec<Run> = self.runs.values().filter(live).cloned().collect();
-        State {
+        ShardState {
             policies: self.policies.values().cloned().collect(),
             policies_deleted: self.policies_deleted.iter().map(|(uid, at_us)| (*uid, *at_us)).collect(),
             schedules: self.schedules.values().cloned().collect(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::handle::control::Control;
-use tollgate_core::handle::{Context, Needs, State};
+use tollgate_core::handle::{Context, Needs, ShardState};
 use tollgate_core::model::SECOND_US;
 use tollgate_core::own::{Ask, News, Page, READ_MAX, Setup};
 use tollgate_metrics::Role;
@@ -24,7 +24,7 @@ impl Owner {
     pub(super) async fn load(&mut self) -> Result<Life, StoreError> {
         let (shard, options) = (self.lease.shard, &self.shared.options);
         let loaded = self.shared.store.load_shard(shard).await?;
-        let state = State {
+        let state = ShardState {
             policies: loaded.policies,
             policies_deleted: loaded.policies_deleted,
             schedules: loaded.schedules,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
-use tollgate_clock::{Clock, State};
+use tollgate_clock::{Clock, ClockState};
 use tollgate_core::model::{DAY_US, MINUTE_US};
 use tollgate_store::history::{PRUNE_EVERY, Pruned};
 use tollgate_store::{Store, StoreError};
@@ -28,7 +28,7 @@ pub(super) async fn run(store: Arc<dyn Store>, clock: Clock, retention_days: u32
             () = stop.cancelled() => return,
             _ = rounds.tick() => {}
         }
-        if clock.state() != State::Right {
+        if clock.state() != ClockState::Right {
             tracing::warn!("nothing is pruned: the clock of this machine is not right");
             continue;
         }
