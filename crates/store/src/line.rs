@@ -66,12 +66,12 @@ pub(crate) fn no_such_run(commits: &[Commit]) -> StoreError {
 
 /// A commit that waits.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingCommit {
     pub(crate) commit: Commit,
     done: oneshot::Sender<Result<(), TransactionError>>,
 }
 
-impl Waiting {
+impl WaitingCommit {
     /// The commit, and where it is told how it ended.
     pub(crate) fn new(commit: Commit) -> (Self, oneshot::Receiver<Result<(), TransactionError>>) {
         let (done, answer) = oneshot::channel();
@@ -85,7 +85,7 @@ impl Waiting {
 }
 
 /// Tells all of them how their transaction ended.
-pub(crate) fn tell_all(together: Vec<Waiting>, ended: Result<(), TransactionError>) {
+pub(crate) fn tell_all(together: Vec<WaitingCommit>, ended: Result<(), TransactionError>) {
     // Only one has the error itself; what it means is the same for all.
     let why = ended.as_ref().err().map(|ended| format!("{ended:?}"));
     let mut ended = Some(ended);
@@ -106,8 +106,8 @@ pub(crate) struct Line {
 
 #[derive(Debug, Default)]
 struct State {
-    small: VecDeque<Waiting>,
-    large: VecDeque<Waiting>,
+    small: VecDeque<WaitingCommit>,
+    large: VecDeque<WaitingCommit>,
     /// The last transaction was of small ones.
     was_small: bool,
     workers: usize,
@@ -129,7 +129,7 @@ impl Line {
     }
 
     /// Takes a commit in; gives a worker where the line needs one more.
-    pub(crate) fn join(self: &Arc<Self>, waiting: Waiting) -> Option<LineWorker> {
+    pub(crate) fn join(self: &Arc<Self>, waiting: WaitingCommit) -> Option<LineWorker> {
         let mut state = self.lock();
         let is_large = waiting.commit.rows.count() >= LARGE_ROWS;
         if is_large { &mut state.large } else { &mut state.small }.push_back(waiting);
@@ -150,7 +150,7 @@ impl Line {
 
 impl LineWorker {
     /// Those whose turn it is. None where nobody waits: the worker ends then.
-    pub(crate) fn next(&mut self) -> Option<Vec<Waiting>> {
+    pub(crate) fn next(&mut self) -> Option<Vec<WaitingCommit>> {
         let mut state = self.line.lock();
         let small = !state.small.is_empty() && (!state.was_small || state.large.is_empty());
         let line = if small { &mut state.small } else { &mut state.large };
@@ -166,9 +166,9 @@ impl LineWorker {
 }
 
 /// The first ones, as many as go together: at least one, where there is one.
-fn head(line: &mut VecDeque<Waiting>) -> Vec<Waiting> {
+fn head(line: &mut VecDeque<WaitingCommit>) -> Vec<WaitingCommit> {
     let mut rows = 0;
-    let fits = |waiting: &&Waiting| {
+    let fits = |waiting: &&WaitingCommit| {
         rows += waiting.commit.rows.count();
         rows <= ROWS_MAX
     };
@@ -190,17 +190,17 @@ mod tests {
 
     use super::*;
 
-    fn commit(shard: usize) -> Waiting {
+    fn commit(shard: usize) -> WaitingCommit {
         commit_of(shard, 0)
     }
 
-    fn commit_of(shard: usize, rows: usize) -> Waiting {
+    fn commit_of(shard: usize, rows: usize) -> WaitingCommit {
         let fence = Fence { shard: i32::try_from(shard).unwrap(), lease_id: Uuid::nil() };
         let rows = ChangeRows { inbox_done: vec![Uuid::nil(); rows], ..ChangeRows::default() };
-        Waiting::new(Commit { fence, rows: Arc::new(rows) }).0
+        WaitingCommit::new(Commit { fence, rows: Arc::new(rows) }).0
     }
 
-    fn shards(head: Option<Vec<Waiting>>) -> Vec<i32> {
+    fn shards(head: Option<Vec<WaitingCommit>>) -> Vec<i32> {
         head.unwrap().iter().map(|waiting| waiting.commit.fence.shard).collect()
     }
 
@@ -263,7 +263,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_are_told_what_became_of_them() {
-        let commits = || (0..3).map(|_| Waiting::new(commit(0).commit)).collect::<(Vec<_>, Vec<_>)>();
+        let commits = || (0..3).map(|_| WaitingCommit::new(commit(0).commit)).collect::<(Vec<_>, Vec<_>)>();
         let (together, answers) = commits();
         tell_all(together, Ok(()));
         for answer in answers {

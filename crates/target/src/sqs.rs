@@ -71,7 +71,7 @@ impl Sqs {
         let (reply, mut answer) = oneshot::channel();
         let taken = Arc::new(AtomicBool::new(false));
         let namespace = key_of(("namespace", &delivery.spec.namespace));
-        let waiting = Waiting { message, reply, leave, taken: taken.clone(), namespace };
+        let waiting = WaitingMessage { message, reply, leave, taken: taken.clone(), namespace };
         self.queues.put(target, waiting, &self.account);
         let answered = tokio::time::timeout_at(turn_until, &mut answer).await;
         // Whoever is the first to take it decides.
@@ -101,7 +101,7 @@ struct QueueKey {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingMessage {
     message: Message,
     reply: oneshot::Sender<Sent>,
     leave: Leave,
@@ -111,7 +111,7 @@ struct Waiting {
     namespace: u64,
 }
 
-impl Waiting {
+impl WaitingMessage {
     /// Takes it into a batch, if its time has not passed.
     fn take(self, deadline: Duration) -> Option<Self> {
         let is_late = instant_now() >= self.leave.turn_until(deadline);
@@ -122,14 +122,14 @@ impl Waiting {
 /// The queues that have a task, each with the way to it.
 #[derive(Debug)]
 struct Queues {
-    by_key: Mutex<HashMap<QueueKey, mpsc::UnboundedSender<Waiting>>>,
+    by_key: Mutex<HashMap<QueueKey, mpsc::UnboundedSender<WaitingMessage>>>,
     /// Who may have how many calls at once.
     shares: Shares,
 }
 
 impl Queues {
     /// Hands a message to its queue's task; starts one where there is none.
-    fn put(self: &Arc<Self>, target: &SqsTarget, waiting: Waiting, account: &Arc<Account>) {
+    fn put(self: &Arc<Self>, target: &SqsTarget, waiting: WaitingMessage, account: &Arc<Account>) {
         let key = QueueKey {
             queue_url: target.queue_url.clone(),
             region: target.region.clone(),
@@ -155,12 +155,12 @@ impl Queues {
     }
 
     /// Takes an idle queue out; messages are put in under the same lock, so none is left behind.
-    fn retire(&self, key: &QueueKey, arriving: &mpsc::UnboundedReceiver<Waiting>) -> bool {
+    fn retire(&self, key: &QueueKey, arriving: &mpsc::UnboundedReceiver<WaitingMessage>) -> bool {
         let mut queues = self.lock();
         arriving.is_empty() && queues.remove(key).is_some()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<QueueKey, mpsc::UnboundedSender<Waiting>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<QueueKey, mpsc::UnboundedSender<WaitingMessage>>> {
         // Each change is one call on the map, so a panic elsewhere leaves nothing half done.
         self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -175,7 +175,7 @@ struct Queue {
 }
 
 impl Queue {
-    async fn run(self: Arc<Self>, mut arriving: mpsc::UnboundedReceiver<Waiting>) {
+    async fn run(self: Arc<Self>, mut arriving: mpsc::UnboundedReceiver<WaitingMessage>) {
         let calls = if self.key.queue_url.ends_with(".fifo") { 1 } else { CALLS_MAX };
         let calls = Arc::new(Semaphore::new(calls));
         let mut held = None;
@@ -217,7 +217,7 @@ impl Queue {
     }
 
     /// Makes one call, within the deadline of each of its messages.
-    async fn send(&self, batch: Vec<Waiting>) {
+    async fn send(&self, batch: Vec<WaitingMessage>) {
         let messages: Vec<&Message> = batch.iter().map(|waiting| &waiting.message).collect();
         let leaves: Vec<Leave> = batch.iter().map(|waiting| waiting.leave.clone()).collect();
         let deadline = span(self.key.deadline_ms);
@@ -243,10 +243,10 @@ impl Queue {
 
 /// What is waiting, as far as it fits into one call; and the first that does not.
 fn gather(
-    first: Waiting,
-    arriving: &mut mpsc::UnboundedReceiver<Waiting>,
+    first: WaitingMessage,
+    arriving: &mut mpsc::UnboundedReceiver<WaitingMessage>,
     deadline: Duration,
-) -> (Vec<Waiting>, Option<Waiting>) {
+) -> (Vec<WaitingMessage>, Option<WaitingMessage>) {
     let mut bytes = first.message.bytes;
     let mut batch = vec![first];
     while batch.len() < BATCH_MAX_ENTRIES
@@ -273,7 +273,7 @@ mod tests {
         let key = QueueKey { queue_url: "q".into(), region: None, endpoint_url: None, deadline_ms: 1 };
         let (queue, mut arriving) = mpsc::unbounded_channel();
         queues.lock().insert(key.clone(), queue.clone());
-        let put = queue.send(Waiting {
+        let put = queue.send(WaitingMessage {
             message: Message::default(),
             reply: oneshot::channel().0,
             leave: Leave::always(),

@@ -130,7 +130,8 @@ impl Held {
     }
 }
 
-type Waiting = Pin<Box<dyn Future<Output = Room> + Send>>;
+/// Room, once there is some.
+type RoomFuture = Pin<Box<dyn Future<Output = Room> + Send>>;
 
 /// A body of gRPC messages, each of which is let through when there is room for it.
 struct Metered {
@@ -146,7 +147,7 @@ struct Metered {
     /// What has been read and waits for room, from this byte on.
     data: Bytes,
     at: usize,
-    waiting: Option<Waiting>,
+    waiting: Option<RoomFuture>,
 }
 
 impl Metered {

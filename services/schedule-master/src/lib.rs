@@ -98,7 +98,7 @@ struct Inner {
     /// Told when a notice could not be delivered.
     left_over: tokio::sync::Notify,
     /// How much waits in the outbox.
-    waiting: outbox::Waiting,
+    waiting: outbox::WaitingNotices,
     /// How much each namespace has.
     tally: quota::Tally,
     /// Held, by its namespace, by whoever makes schedules where their number may be near its bound.
@@ -130,7 +130,7 @@ impl ScheduleMaster {
             manual_us: AtomicI64::new(0),
             writes: quota::Writes::default(),
             left_over: tokio::sync::Notify::default(),
-            waiting: outbox::Waiting::default(),
+            waiting: outbox::WaitingNotices::default(),
             tally: quota::Tally::default(),
             making: Rooms::new(usize::MAX, 1),
             turns: Rooms::new(TURNS_MAX, TURNS_EACH),

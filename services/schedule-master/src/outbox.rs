@@ -126,9 +126,9 @@ struct LaneProgress {
 
 /// How much waited at the latest sweep, by namespace.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting(std::sync::Mutex<BTreeMap<String, u64>>);
+pub(crate) struct WaitingNotices(std::sync::Mutex<BTreeMap<String, u64>>);
 
-impl Waiting {
+impl WaitingNotices {
     fn note(&self, lanes: &[OutboxLane]) {
         let mut counts = BTreeMap::new();
         for lane in lanes {

@@ -171,7 +171,7 @@ pub struct Remembered {
 
 /// What waits under a policy.
 #[derive(Clone, Copy, Default)]
-struct Waiting {
+struct WaitingEvents {
     events: u64,
     /// When the oldest fell due.
     since_us: Option<i64>,
@@ -240,7 +240,8 @@ impl Shard {
     fn glance(&self, now: Now, busy_only: bool) -> Status {
         let (launched, all_waiting) = self.waiting_by_policy(now);
         let gauges = self.ledger.buckets.iter().filter_map(|(policy, bucket)| {
-            let Waiting { events: waiting, since_us } = all_waiting.get(policy).copied().unwrap_or_default();
+            let WaitingEvents { events: waiting, since_us } =
+                all_waiting.get(policy).copied().unwrap_or_default();
             let started_per_s = bucket.started_per_s(now);
             let busy = bucket.counts.held() > 0 || waiting > 0 || started_per_s > 0.0;
             (busy || !busy_only).then(|| Gauge {
@@ -384,8 +385,8 @@ impl Shard {
     }
 
     /// How many runs have launched; how many events wait under each policy, and since when the oldest has.
-    fn waiting_by_policy(&self, now: Now) -> (u64, BTreeMap<Option<Uuid>, Waiting>) {
-        let mut all: BTreeMap<_, Waiting> = BTreeMap::new();
+    fn waiting_by_policy(&self, now: Now) -> (u64, BTreeMap<Option<Uuid>, WaitingEvents>) {
+        let mut all: BTreeMap<_, WaitingEvents> = BTreeMap::new();
         let mut launched = 0;
         for run in self.ledger.runs.all().filter(|r| r.launched) {
             launched += 1;

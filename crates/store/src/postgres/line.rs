@@ -20,7 +20,7 @@ use super::open::{BEGIN_DISTRIBUTED, ends_the_connection};
 use super::recent::Recent;
 use super::transact::{QUICK_SILENT_AFTER, is_of_no_use, on};
 use crate::failure::{Failure, TransactionError};
-use crate::line::{Commit, Fence, LineWorker, Waiting, tell_all};
+use crate::line::{Commit, Fence, LineWorker, WaitingCommit, tell_all};
 use crate::rows::ChangeRows;
 
 /// SQLSTATE `feature_not_supported`.
@@ -44,7 +44,7 @@ impl Postgres {
         fence: Fence,
         rows: Arc<ChangeRows>,
     ) -> Result<(), TransactionError> {
-        let (waiting, answer) = Waiting::new(Commit { fence, rows });
+        let (waiting, answer) = WaitingCommit::new(Commit { fence, rows });
         if let Some(worker) = self.line.join(waiting) {
             let (recent, is_distributed) = (Arc::clone(&self.recent), Arc::clone(&self.is_distributed));
             let writer = Writer { door: self.commits.clone(), recent, is_distributed };
@@ -76,7 +76,7 @@ impl Writer {
         self.is_distributed.load(Ordering::Relaxed)
     }
 
-    async fn carry_out(&self, connection: Connection, waiting: Vec<Waiting>) {
+    async fn carry_out(&self, connection: Connection, waiting: Vec<WaitingCommit>) {
         let (mut connection, mut alone) = (Some(connection), waiting);
         // A transaction of several shards costs a distributed server more than several transactions.
         if alone.len() > 1 && !self.is_distributed() {
@@ -98,7 +98,7 @@ impl Writer {
     async fn write(
         &self,
         connection: &mut Option<Connection>,
-        waiting: &[Waiting],
+        waiting: &[WaitingCommit],
     ) -> Result<(), TransactionError> {
         let commits: Arc<[Commit]> = waiting.iter().map(|waiting| waiting.commit.clone()).collect();
         let is_distributed = self.is_distributed();

@@ -15,13 +15,13 @@ use super::transact::forget;
 use super::turns::{Kind, Turns};
 use crate::CommitError;
 use crate::failure::{Failure, TransactionError};
-use crate::line::{Commit, Fence, LineWorker, Waiting, tell_all};
+use crate::line::{Commit, Fence, LineWorker, WaitingCommit, tell_all};
 use crate::rows::ChangeRows;
 
 impl Sqlite {
     /// Commits the changes of one shard behind its fence, perhaps together with those of others.
     pub(super) async fn commit_in_line(&self, fence: Fence, rows: ChangeRows) -> Result<(), CommitError> {
-        let (waiting, answer) = Waiting::new(Commit { fence, rows: Arc::new(rows) });
+        let (waiting, answer) = WaitingCommit::new(Commit { fence, rows: Arc::new(rows) });
         if let Some(worker) = self.line.join(waiting) {
             // A task of its own: whoever waits here may be dropped, and others wait as well.
             tokio::spawn(see_to(self.writer.clone(), self.turns.clone(), worker));
@@ -51,7 +51,7 @@ async fn see_to(pool: SqlitePool, turns: Turns, mut worker: LineWorker) {
 /// All of them, or none.
 async fn transact(
     connection: Result<PoolConnection<sqlx::Sqlite>, sqlx::Error>,
-    waiting: &[Waiting],
+    waiting: &[WaitingCommit],
 ) -> Result<(), TransactionError> {
     let mut connection = connection.map_err(|error| TransactionError::RolledBack(error.into()))?;
     let commits: Vec<Commit> = waiting.iter().map(|waiting| waiting.commit.clone()).collect();
@@ -83,7 +83,7 @@ mod tests {
 
     /// Commits of shards 0 to 3, of which those from `stale` on have lost their leases. The first `general` are not for
     /// one command.
-    async fn commits(store: &Sqlite, stale: usize, general: usize) -> (Vec<Waiting>, Answers) {
+    async fn commits(store: &Sqlite, stale: usize, general: usize) -> (Vec<WaitingCommit>, Answers) {
         let mut commits = (Vec::new(), Vec::new());
         for (at, seen) in store.leases().await.unwrap().into_iter().take(4).enumerate() {
             let lease = store.take_shard(&seen, "me").await.unwrap().unwrap();
@@ -103,7 +103,7 @@ mod tests {
             let changes = Changes { pause, history: history.collect(), ..Changes::default() };
             let fence = Fence { shard: i32::from(lease.shard), lease_id };
             let rows = Arc::new(ChangeRows::of(&changes).unwrap());
-            let (waiting, answer) = Waiting::new(Commit { fence, rows });
+            let (waiting, answer) = WaitingCommit::new(Commit { fence, rows });
             commits.0.push(waiting);
             commits.1.push(answer);
         }
