@@ -27,7 +27,7 @@ pub use member::{Lease, Member};
 pub use news::{Ask, News, Page, READ_MAX};
 pub use next::{Durable, Left, Next, TakenIn, Told, Wake, Why};
 pub use owner::{Kept, Owner, RECENT_US, Setup};
-pub use placement::{Look, Placement, Settings, Step, WallClock};
+pub use placement::{Look, Placement, PlacementStep, Settings, WallClock};
 pub use trust::{Standing, Trust};
 
 /// A delivery: run, index, attempt.

@@ -1,6 +1,6 @@
 //! A list of plan writes as few statements: what both drivers carry out, and how their answers are judged.
 //!
-//! In: [`PlanWrite`]s. Out: [`Step`]s in their order, each of them a handful of statements, and the audit entries of all.
+//! In: [`PlanWrite`]s. Out: [`BatchStep`]s in their order, each of them a handful of statements, and the audit entries of all.
 //! Invariant: a step never holds one schedule or one name twice, so that its order within does not matter.
 //! Not here: statements and transactions.
 
@@ -56,7 +56,7 @@ pub(crate) struct DropPolicy {
 
 /// A few statements' worth of plan writes.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum BatchStep {
     PutSchedules(PutSchedules),
     DropSchedules(Vec<Expected>),
     PutPolicy(PutPolicy),
@@ -66,7 +66,7 @@ pub(crate) enum Step {
 /// All of a transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<BatchStep>,
     pub(crate) audit: Vec<AuditRow>,
     pub(crate) outbox: Vec<OutboxRow>,
 }
@@ -94,10 +94,10 @@ impl Batch {
             PlanWrite::DeleteSchedule { uid, name, expected_generation, audit } => {
                 let expected = Expected::new(uid, expected_generation, "schedule", &name);
                 match self.steps.last_mut() {
-                    Some(Step::DropSchedules(gone)) if gone.iter().all(|other| other.uid != uid) => {
+                    Some(BatchStep::DropSchedules(gone)) if gone.iter().all(|other| other.uid != uid) => {
                         gone.push(expected)
                     }
-                    _ => self.steps.push(Step::DropSchedules(vec![expected])),
+                    _ => self.steps.push(BatchStep::DropSchedules(vec![expected])),
                 }
                 audit
             }
@@ -106,13 +106,13 @@ impl Batch {
                     .map(|generation| Expected::new(policy.uid, generation, "policy", &policy.id));
                 let (policy, shard) = (PolicyNew::new(&policy)?, i32::from(policy.shard));
                 let messages = one(&message)?;
-                self.steps.push(Step::PutPolicy(PutPolicy { policy, expected, shard, messages }));
+                self.steps.push(BatchStep::PutPolicy(PutPolicy { policy, expected, shard, messages }));
                 audit
             }
             PlanWrite::DeletePolicy { uid, name, shard, expected_generation, message, audit } => {
                 let expected = Expected::new(uid, expected_generation, "policy", &name);
                 let step = DropPolicy { expected, shard: i32::from(shard), messages: one(&message)? };
-                self.steps.push(Step::DropPolicy(step));
+                self.steps.push(BatchStep::DropPolicy(step));
                 audit
             }
             PlanWrite::Tell { notice } => {
@@ -131,11 +131,11 @@ impl Batch {
         children: Vec<Child>,
         shard: u16,
     ) -> Result<(), StoreError> {
-        if !matches!(self.steps.last(), Some(Step::PutSchedules(step)) if !step.seen.contains(&schedule.uid))
+        if !matches!(self.steps.last(), Some(BatchStep::PutSchedules(step)) if !step.seen.contains(&schedule.uid))
         {
-            self.steps.push(Step::PutSchedules(PutSchedules::default()));
+            self.steps.push(BatchStep::PutSchedules(PutSchedules::default()));
         }
-        let Some(Step::PutSchedules(step)) = self.steps.last_mut() else { return Ok(()) };
+        let Some(BatchStep::PutSchedules(step)) = self.steps.last_mut() else { return Ok(()) };
         step.seen.insert(schedule.uid);
         if let Some(uid) = schedule.policy_uid {
             step.policies.insert(uid, schedule.policy.clone().unwrap_or_default());

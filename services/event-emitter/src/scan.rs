@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use tokio_util::sync::CancellationToken;
-use tollgate_core::emit::{self, Handed, Lease, Scan, Step};
+use tollgate_core::emit::{self, Handed, Lease, Scan, ScanStep};
 use tollgate_core::model::{Run, Skipped};
 use tollgate_store::StoreError;
 use tollgate_store::emit::ClaimedTask;
@@ -90,24 +90,24 @@ impl Emitter {
             self.renew(lease).await?;
             let step = scan.step(self.clock.wall_us());
             match step {
-                Step::Read { tasks: from, limit } => match self.store.scan(&from, limit).await {
+                ScanStep::Read { tasks: from, limit } => match self.store.scan(&from, limit).await {
                     Ok(pages) => {
                         self.note_corrupt(pages.iter().map(|page| page.corrupt).sum(), report);
                         scan.read(pages, self.clock.wall_us());
                     }
                     Err(error) => self.pass_over(&mut scan, error, report)?,
                 },
-                Step::AskUnheard { schedule_uid, homes } => {
+                ScanStep::AskUnheard { schedule_uid, homes } => {
                     let is_unheard = self.store.is_unheard(schedule_uid, homes).await?;
                     if is_unheard {
                         tracing::debug!(%schedule_uid, ?homes, "late launches wait until a shard has heard of a change");
                     }
                     scan.heard(is_unheard);
                 }
-                Step::AskKnown { schedule_uid, from_us, to_us } => {
+                ScanStep::AskKnown { schedule_uid, from_us, to_us } => {
                     scan.known(&self.store.launches_with_runs(schedule_uid, from_us, to_us).await?);
                 }
-                Step::HandOver { tasks, runs, skipped } => {
+                ScanStep::HandOver { tasks, runs, skipped } => {
                     let (new, began_us) = self.hand_over(lease.id, &tasks, runs, skipped).await?;
                     match scan.handed(new, began_us, self.clock.wall_us()) {
                         Some(handed) => self.handed(handed, new.unwrap_or_default(), report).await,
@@ -117,15 +117,15 @@ impl Emitter {
                         ),
                     }
                 }
-                Step::Mark { task, checkpoint } => {
+                ScanStep::Mark { task, checkpoint } => {
                     self.store.checkpoint(task, lease.id, checkpoint).await?;
                     scan.marked();
                 }
-                Step::Complete { tasks, runs } => {
+                ScanStep::Complete { tasks, runs } => {
                     self.complete(lease.id, &tasks, runs, report).await?;
                     scan.completed();
                 }
-                Step::End => return Ok(()),
+                ScanStep::End => return Ok(()),
             }
             self.note_children(&mut scan, report);
         }

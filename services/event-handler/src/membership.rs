@@ -11,7 +11,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tollgate_clock::ClockState;
-use tollgate_core::own::{Lease, Look, Placement, Settings, Step, WallClock};
+use tollgate_core::own::{Lease, Look, Placement, PlacementStep, Settings, WallClock};
 use tollgate_metrics::Role;
 use tollgate_store::StoreError;
 
@@ -104,13 +104,13 @@ impl Membership {
         let look = Look { began_us, leases, members };
         for step in self.placement.looked(look, self.shared.clock.mono_us()) {
             match step {
-                Step::Take(lease) => self.take(lease, lapses),
-                Step::GiveUp(shard) => {
+                PlacementStep::Take(lease) => self.take(lease, lapses),
+                PlacementStep::GiveUp(shard) => {
                     if let Some(stop) = self.owners.get(&shard) {
                         stop.cancel();
                     }
                 }
-                Step::Forget(process) => self.shared.store.forget_member(&process).await?,
+                PlacementStep::Forget(process) => self.shared.store.forget_member(&process).await?,
             }
         }
         Ok(())

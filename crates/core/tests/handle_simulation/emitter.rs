@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tollgate_core::emit::{self, ClaimedTask, Lease, Options, Scan, ScannedChild, Step, Task, Window};
+use tollgate_core::emit::{self, ClaimedTask, Lease, Options, Scan, ScanStep, ScannedChild, Task, Window};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
@@ -206,7 +206,7 @@ impl World {
         let leaving = job.leaving;
         let Job { scan, lease, handed, .. } = &mut *job;
         match scan.step(now_us) {
-            Step::Read { tasks, limit } => {
+            ScanStep::Read { tasks, limit } => {
                 let pages: Vec<_> =
                     tasks.iter().map(|(task, after)| self.scan(task, *after, limit)).collect();
                 let children = pages.iter().flat_map(|page| &page.children);
@@ -218,14 +218,14 @@ impl World {
                 self.allow_scanned(job.window, &pages);
                 job.scan.read(pages, now_us);
             }
-            Step::AskUnheard { schedule_uid, homes } => {
+            ScanStep::AskUnheard { schedule_uid, homes } => {
                 let is_unheard = self.is_unheard(schedule_uid, homes);
                 if is_unheard {
                     self.count(Seen::PutOff);
                 }
                 job.scan.heard(is_unheard);
             }
-            Step::AskKnown { schedule_uid, from_us, to_us } => {
+            ScanStep::AskKnown { schedule_uid, from_us, to_us } => {
                 let of = |run: &&Run| {
                     run.schedule_uid == schedule_uid && (from_us..to_us).contains(&run.launch_us)
                 };
@@ -234,20 +234,20 @@ impl World {
                 known.iter().for_each(|_| self.totals.count(Seen::DoubtSettled));
                 job.scan.known(&known);
             }
-            Step::HandOver { tasks, runs, skipped } => {
+            ScanStep::HandOver { tasks, runs, skipped } => {
                 let part = next_part(handed, tasks, runs, skipped);
                 self.hand_over_part(&mut job, part);
             }
-            Step::Mark { task, checkpoint } => {
+            ScanStep::Mark { task, checkpoint } => {
                 self.move_checkpoint(lease.id, task, checkpoint);
                 job.scan.marked();
             }
-            Step::Complete { tasks, .. } => {
+            ScanStep::Complete { tasks, .. } => {
                 self.complete_tasks(lease.id, &tasks);
                 job.scan.completed();
             }
-            Step::End if leaving => return Work::GiveBack(job.lease.id),
-            Step::End => match job.groups.pop_front() {
+            ScanStep::End if leaving => return Work::GiveBack(job.lease.id),
+            ScanStep::End => match job.groups.pop_front() {
                 Some(tasks) => (job.window, job.scan) = (tasks[0].window, Scan::new(&tasks, options)),
                 None => return Work::Claim,
             },

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tollgate_core::model::{Now, SECOND_US};
 use tollgate_core::own::{
-    Look, Member, Placement, Report, Settings, Sizes, Standing, Step, Trust, Turns, WallClock,
+    Look, Member, Placement, PlacementStep, Report, Settings, Sizes, Standing, Trust, Turns, WallClock,
 };
 
 use crate::bug::Bug;
@@ -203,18 +203,18 @@ impl World {
         for step in self.processes[slot].placement.looked(look, now_us) {
             self.say(|| format!("process {id}: {step:?}"));
             match step {
-                Step::Take(lease) => {
+                PlacementStep::Take(lease) => {
                     let wait_us = self.wait_us(&[0, 0, 1_000, 200_000, 1_500_000]);
                     let (shard, seen) = (lease.shard, Lease::of(&lease));
                     self.after(wait_us, Event::Take(slot, id, shard, lapses, seen));
                 }
-                Step::GiveUp(shard) => {
+                PlacementStep::GiveUp(shard) => {
                     if let Some(owner) = self.processes[slot].owners.get(&shard) {
                         let at = owner.at(slot, id, shard);
                         self.drain(at);
                     }
                 }
-                Step::Forget(process) => {
+                PlacementStep::Forget(process) => {
                     self.count(Seen::MemberForgotten);
                     self.members.retain(|_, member| member.process != process);
                 }
@@ -283,8 +283,8 @@ impl World {
                 let leases = vec![row.seen(shard)];
                 let look = Look { began_us: now_us + process.ahead_us, leases, members: members.clone() };
                 let steps = process.placement.looked(look, now_us + process.ahead_us);
-                let takes = steps.iter().any(|step| matches!(step, Step::Take(_)));
-                takes || owned && !steps.contains(&Step::GiveUp(shard))
+                let takes = steps.iter().any(|step| matches!(step, PlacementStep::Take(_)));
+                takes || owned && !steps.contains(&PlacementStep::GiveUp(shard))
             };
             let winners: Vec<usize> = up.iter().copied().filter(wins).collect();
             assert_eq!(winners.len(), 1, "{winners:?} of {up:?} are to own shard {shard}");

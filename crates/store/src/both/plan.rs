@@ -12,8 +12,8 @@ use uuid::Uuid;
 use super::{Ask, Driver, Engine, Tx, Whom, forget_skipped, insert_messages, insert_skipped, own_sql, sql};
 use crate::StoreError;
 use crate::batch::{
-    Batch, DropPolicy, Expected, PutPolicy, PutSchedules, Step, USERS_NAMED, judge_generations, judge_names,
-    judge_policies, judge_users,
+    Batch, BatchStep, DropPolicy, Expected, PutPolicy, PutSchedules, USERS_NAMED, judge_generations,
+    judge_names, judge_policies, judge_users,
 };
 use crate::failure::Failure;
 use crate::plan::{Audit, Filter, OutboxLane, OutboxPage, PlanStore, PlanWrite, StoredChild, Told};
@@ -201,10 +201,10 @@ async fn write<DB: Engine>(tx: &mut Tx<'_, DB>, batch: &Batch) -> Result<(), Fai
     let mut registry = Registry::default();
     for step in &batch.steps {
         match step {
-            Step::PutSchedules(step) => put_schedules(tx, step, &mut registry).await?,
-            Step::DropSchedules(gone) => drop_schedules(tx, gone, &mut registry).await?,
-            Step::PutPolicy(step) => put_policy(tx, step).await?,
-            Step::DropPolicy(step) => drop_policy(tx, step).await?,
+            BatchStep::PutSchedules(step) => put_schedules(tx, step, &mut registry).await?,
+            BatchStep::DropSchedules(gone) => drop_schedules(tx, gone, &mut registry).await?,
+            BatchStep::PutPolicy(step) => put_policy(tx, step).await?,
+            BatchStep::DropPolicy(step) => drop_policy(tx, step).await?,
         }
     }
     write_registry(tx, registry).await?;
