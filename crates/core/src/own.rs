@@ -25,7 +25,7 @@ pub use backlog::{Part, Sizes, Turns};
 pub use closing::Report;
 pub use member::{Lease, Member};
 pub use news::{Ask, News, Page, READ_MAX};
-pub use next::{Durable, Left, Next, TakenIn, Told, Wake, Why};
+pub use next::{CallerAnswer, Durable, Left, Next, TakenIn, Wake, Why};
 pub use owner::{Kept, Owner, RECENT_US, Setup};
 pub use placement::{Look, Placement, PlacementStep, Settings, WallClock};
 pub use trust::{Standing, Trust};

@@ -73,7 +73,7 @@ pub enum Resource {
 
 /// A resource, its namespace and its location.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct FileEntry {
     /// Where it is written.
     pub location: Location,
     /// The namespace's id.
@@ -82,7 +82,7 @@ pub struct Entry {
     pub resource: Resource,
 }
 
-impl Entry {
+impl FileEntry {
     /// The message that asks for it.
     pub fn request(self, validate_only: bool) -> v1::ApplyResourcesRequest {
         use v1::apply_resources_request::Resource as Sent;
@@ -143,7 +143,7 @@ pub fn parse(
     file: &Arc<str>,
     text: &str,
     namespace: &str,
-    entries: &mut Vec<Entry>,
+    entries: &mut Vec<FileEntry>,
     wrong: &mut Vec<String>,
 ) {
     for document in documents::split(text) {
@@ -167,9 +167,9 @@ pub fn parse(
 }
 
 /// Names that are given twice, with both locations.
-pub fn given_twice(entries: &[Entry]) -> Vec<String> {
+pub fn given_twice(entries: &[FileEntry]) -> Vec<String> {
     let mut seen: BTreeMap<&str, &Location> = BTreeMap::new();
-    let twice = |entry: &'_ Entry, first: &Location| {
+    let twice = |entry: &'_ FileEntry, first: &Location| {
         format!("{}: {} is given twice, first at {first}", entry.location, entry.name())
     };
     let repeated = entries.iter().filter_map(|entry| match seen.get(entry.name()) {
@@ -196,7 +196,7 @@ struct Lists {
 
 struct Reader<'a> {
     namespace: &'a str,
-    entries: &'a mut Vec<Entry>,
+    entries: &'a mut Vec<FileEntry>,
     wrong: &'a mut Vec<String>,
 }
 
@@ -255,7 +255,7 @@ impl Reader<'_> {
     fn resource(&mut self, members: Map<String, Value>, is_policy: bool, location: &Location) {
         match self.read(members, is_policy) {
             Ok((namespace, resource)) => {
-                self.entries.push(Entry { location: location.clone(), namespace, resource });
+                self.entries.push(FileEntry { location: location.clone(), namespace, resource });
             }
             Err((field, message)) => {
                 let colon = if field.is_empty() { "" } else { ": " };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::change::{ShardSchedule, TokenRow};
-use super::ledger::{Phase, RunCounts, Standing};
+use super::ledger::{GuardedPhase, Phase, RunCounts};
 use super::places::Sharer;
 use super::queue::Of;
 use super::steps::Counted as _;
@@ -76,7 +76,7 @@ pub(super) struct LiveToken {
     pub row: TokenRow,
     /// The bucket that it counts in.
     pub policy: Option<uuid::Uuid>,
-    pub standing: Standing,
+    pub phase: GuardedPhase,
     /// An earlier delivery of it is unclear, so that a refusal of a later one proves nothing.
     pub doubtful: bool,
     /// The last sign of its consumer (monotonic).
@@ -102,7 +102,7 @@ impl LiveToken {
         Self {
             row,
             policy,
-            standing: Standing::new(phase),
+            phase: GuardedPhase::new(phase),
             doubtful: false,
             sign_us: mono_us,
             timer_us: None,
@@ -116,7 +116,7 @@ impl LiveToken {
     }
 
     pub(super) fn phase(&self) -> Phase {
-        self.standing.phase()
+        self.phase.phase()
     }
 
     /// Whether a delivery is under way.

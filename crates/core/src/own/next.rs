@@ -54,7 +54,7 @@ pub enum Why {
 
 /// What a caller is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum CallerAnswer {
     /// The machine's answer.
     Answer(Answer),
     /// The answer comes with a commit.

@@ -20,7 +20,7 @@ use super::closing::Closing;
 use super::gather::Gather;
 use super::heard::Heard;
 use super::news::{News, PassedOver};
-use super::next::{Durable, Left, Next, TakenIn, Told, Wake, Why};
+use super::next::{CallerAnswer, Durable, Left, Next, TakenIn, Wake, Why};
 use super::syncs::Syncs;
 use super::trust::Standing;
 
@@ -346,7 +346,7 @@ impl<C> Owner<C> {
         number: u64,
         standing: Standing,
         now: Now,
-    ) -> (Told, Option<DeliveryKey>) {
+    ) -> (CallerAnswer, Option<DeliveryKey>) {
         let (key, mut revoked) = ((release.run, release.index), Vec::new());
         let answer = self.revoking(Some(key), &mut revoked, |machine| machine.release(release, number, now));
         (told(answer, standing), revoked.pop())
@@ -360,7 +360,7 @@ impl<C> Owner<C> {
         ttl_ms: Option<i64>,
         number: u64,
         (standing, now): (Standing, Now),
-    ) -> Told {
+    ) -> CallerAnswer {
         told(self.machine.extend(key, attempt, ttl_ms, number, now), standing)
     }
 
@@ -426,10 +426,10 @@ impl<C> Owner<C> {
     }
 }
 
-fn told(answer: Option<Answer>, standing: Standing) -> Told {
+fn told(answer: Option<Answer>, standing: Standing) -> CallerAnswer {
     match answer {
-        Some(_) if standing != Standing::Holds => Told::AskAgain,
-        Some(answer) => Told::Answer(answer),
-        None => Told::Later,
+        Some(_) if standing != Standing::Holds => CallerAnswer::AskAgain,
+        Some(answer) => CallerAnswer::Answer(answer),
+        None => CallerAnswer::Later,
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct Backlog(Mutex<BTreeMap<Option<u16>, Instant>>);
 
 /// A look under way.
 #[derive(Debug)]
-pub(super) struct Look<'a> {
+pub(super) struct BacklogLook<'a> {
     backlog: &'a Backlog,
     shard: Option<u16>,
     from_us: i64,
@@ -37,11 +37,11 @@ pub(super) struct Look<'a> {
 
 impl Backlog {
     /// A look begins, at runs that launch before `until_us`.
-    pub(super) fn look(&self, shard: Option<u16>, until_us: i64) -> Look<'_> {
+    pub(super) fn look(&self, shard: Option<u16>, until_us: i64) -> BacklogLook<'_> {
         let began = instant_now();
         let is_due = self.lock().get(&shard).is_none_or(|due| *due <= began);
         let from_us = if is_due { i64::MIN } else { until_us.saturating_sub(RECENT_US) };
-        Look { backlog: self, shard, from_us, began }
+        BacklogLook { backlog: self, shard, from_us, began }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Option<u16>, Instant>> {
@@ -50,7 +50,7 @@ impl Backlog {
     }
 }
 
-impl Look<'_> {
+impl BacklogLook<'_> {
     /// The first launch time that is looked at.
     pub(super) fn first_us(&self) -> i64 {
         self.from_us

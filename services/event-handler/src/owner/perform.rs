@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tollgate_core::handle::release::{Answer, Release};
 use tollgate_core::handle::{Effect, Send};
 use tollgate_core::model::{Delivery, EventRef, Now, RunId};
-use tollgate_core::own::{DeliveryKey, Told};
+use tollgate_core::own::{CallerAnswer, DeliveryKey};
 use tollgate_target::Leave;
 
 use super::{Life, Owner};
@@ -122,12 +122,12 @@ impl Owner {
         self.reply_next
     }
 
-    fn answer_or_keep(&mut self, number: u64, told: Told, reply: oneshot::Sender<Replied>) {
+    fn answer_or_keep(&mut self, number: u64, told: CallerAnswer, reply: oneshot::Sender<Replied>) {
         // A caller that has gone needs no answer.
         let _gone = match told {
-            Told::Answer(answer) => reply.send(Replied::Answer(answer)),
-            Told::AskAgain => reply.send(Replied::TryAgain),
-            Told::Later => {
+            CallerAnswer::Answer(answer) => reply.send(Replied::Answer(answer)),
+            CallerAnswer::AskAgain => reply.send(Replied::TryAgain),
+            CallerAnswer::Later => {
                 self.replies.insert(number, reply);
                 return;
             }

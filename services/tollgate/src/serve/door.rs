@@ -15,7 +15,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use http::{StatusCode, header};
 use tokio_util::sync::CancellationToken;
-use tollgate_auth::{Access, Directory, Door, Entry, Mode, Scope};
+use tollgate_auth::{Access, Directory, Door, KeyEntry, Mode, Scope};
 use tollgate_clock::Clock;
 use tollgate_gateway::Hosts;
 use tollgate_store::{Store, StoreError};
@@ -111,7 +111,7 @@ async fn read(store: &Arc<dyn Store>, clock: &Clock, directory: &Directory) -> R
         let scopes = key.scopes.iter().filter_map(|word| word.parse().ok()).collect();
         let (id, name, namespace, hash, expires_us) =
             (key.id, key.name, key.namespace, key.hash, key.expires_us);
-        Entry { id, name, namespace, scopes, hash, expires_us }
+        KeyEntry { id, name, namespace, scopes, hash, expires_us }
     });
     Ok(directory.replace(entries.collect()))
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use tollgate_files::{Entry, Location, Resource, given_twice, parse};
+use tollgate_files::{FileEntry, Location, Resource, given_twice, parse};
 use tollgate_proto::v1;
 use tonic::Status;
 use tonic_types::StatusExt;
@@ -60,7 +60,7 @@ pub(crate) async fn run(session: Session, args: ApplyArgs) -> anyhow::Result<()>
 ///
 /// # Errors
 /// Everything that is wrong with the files, one line each.
-pub(crate) fn read_files(files: &[String], namespace: &str) -> anyhow::Result<Vec<Entry>> {
+pub(crate) fn read_files(files: &[String], namespace: &str) -> anyhow::Result<Vec<FileEntry>> {
     let (mut entries, mut wrong) = (Vec::new(), Vec::new());
     for file in files {
         let (name, text) = read(file)?;

@@ -6,7 +6,7 @@ use std::io::Write;
 
 use super::*;
 
-fn parse(text: &str) -> (Vec<Entry>, Vec<String>) {
+fn parse(text: &str) -> (Vec<FileEntry>, Vec<String>) {
     let (mut entries, mut wrong) = (Vec::new(), Vec::new());
     tollgate_files::parse(&"batch.yaml".into(), text, "default", &mut entries, &mut wrong);
     (entries, wrong)
