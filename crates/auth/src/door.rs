@@ -119,7 +119,7 @@ impl Door {
         };
         let mut given = headers.get_all(header::AUTHORIZATION).iter();
         if let Some(first) = given.next() {
-            // Whoever stands before this port may have looked at another one.
+            // A proxy before this port may have looked at another one.
             if given.next().is_some() {
                 return Err(two_keys());
             }

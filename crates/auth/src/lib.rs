@@ -5,7 +5,7 @@
 //! reads the request's names, [`Access::admit`] compares their namespaces before anything is looked up.
 //!
 //! Invariants: an RPC that the table does not name is for nobody without a key; a refusal says nothing of what exists; no
-//! secret is kept, only its hash; the caller's name for the audit log is the key's, whatever the caller says.
+//! secret is kept, only its hash; the caller's name for the audit log is the key's, not one that the caller gives.
 //! Not here: where keys are stored, what an event's token is worth (its seal is checked with the release).
 
 mod access;

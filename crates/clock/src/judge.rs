@@ -3,7 +3,7 @@
 //! In: at each [`ClockReading`] the machine's wall clock, the time that was held so far (it runs on the monotonic clock), and the
 //! database's clock where there is one. Out: the time to hold from now on, and a [`ClockState`]. Invariants: a wall clock that
 //! jumps changes nothing before it has been confirmed, by the database's clock or, where there is none, by staying
-//! where it is; of three clocks the two that agree are right. Pure: whoever calls reads the clocks.
+//! where it is; of three clocks the two that agree are right. Pure: the caller reads the clocks.
 
 /// What is known of the machine's wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct Verdict {
 #[derive(Debug)]
 pub struct Judge {
     tolerance_us: i64,
-    /// Where there is no other clock: a jump is believed after so long.
+    /// Where there is no other clock: the time after which a jump is believed.
     settle_us: Option<i64>,
     /// Two clocks have agreed at least once.
     known: bool,
@@ -155,7 +155,7 @@ mod tests {
             Self { judge, mono_us: 0, machine_us: 0, database_us, held_us: 0 }
         }
 
-        /// After so many seconds: what is known, and how far the time that holds is from the monotonic clock.
+        /// What is known after `seconds`, and how far the time that holds is from the monotonic clock.
         fn after(&mut self, seconds: i64) -> (ClockState, i64) {
             self.mono_us += seconds * S;
             let verdict = self.judge.read(ClockReading {

@@ -87,7 +87,7 @@ impl Clock {
     }
 
     /// What the machine's wall clock shows, right or wrong, and both clocks right after: of a few looks the one with the least
-    /// in between. Whoever goes by the one at the time of the other is late by that, and never early.
+    /// in between. A caller that takes one for the time of the other is late by that, and never early.
     pub fn machine(&self) -> (i64, Now) {
         let look = || {
             let began_us = self.mono_us();

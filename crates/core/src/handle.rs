@@ -1,4 +1,4 @@
-//! The state machine of one queue shard: what is due, who gets a token, what is tried again.
+//! The state machine of one queue shard: which events are due, which of them get tokens, which are tried again.
 //!
 //! [`Shard`] takes inputs with `now` and is polled: after each batch of inputs call [`Shard::poll_commit`]; write
 //! what it returns; call [`Shard::committed`] and perform the effects, and those of [`Shard::due`]; sleep until

@@ -1,6 +1,6 @@
 //! Rows that do not hold what they must: passed over, named in the log once, and listed as long as they are found.
 //!
-//! In: what each read of a part of the store found. Out: the list, for whoever shows it. A part that is read as a whole has
+//! In: what each read of a part of the store found. Out: the list, for those who show it. A part that is read as a whole has
 //! the list of its latest read, so that a row that was put right is not listed any longer; what the pages of a list
 //! or of the audit log find is kept until the process ends.
 
@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::StoreError;
 
-/// So many rows are named in the log at once.
+/// The most rows that are named in the log at once.
 const LOGGED_MAX: usize = 20;
 
 /// A row that is passed over.

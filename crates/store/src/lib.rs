@@ -65,7 +65,7 @@ pub enum Asker {
     /// People, who may ask for much: they wait for people alone.
     People,
     /// Consumers whose releases go past an owner. They stand in the line of the roles' own work, and never wait for
-    /// people: whoever calls sees to it that they are few at once.
+    /// people: the caller sees to it that they are few at once.
     Consumers,
 }
 
@@ -84,7 +84,7 @@ pub trait Store:
 {
     /// The installation's identity.
     async fn installation(&self) -> Result<Installation, StoreError>;
-    /// The same store for whoever asks, whatever is called. Cheap; it ends with the store that it is of.
+    /// The same store, all of whose calls are made for `asker`. Cheap; it ends with the store that it is of.
     fn on_behalf_of(&self, asker: Asker) -> Arc<dyn Store>;
     /// A cheap query, for readiness.
     async fn ping(&self) -> Result<(), StoreError>;

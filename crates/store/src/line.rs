@@ -2,7 +2,7 @@
 //!
 //! In: the rows of any number of shards' commits, each with its fence. Out: those that go together in one transaction, and
 //! onto the disk by one sync: with many policies, whose shards commit a few events each, that is what counts. Invariants:
-//! whoever waits is told once; commits of a few rows wait for one large transaction at most, however many shards take in
+//! each caller that waits is told once; commits of a few rows wait for one large transaction at most, however many shards take in
 //! thousands of somebody's runs; large ones wait for one transaction of small ones in turn. Not here: the transaction
 //! itself, and what becomes of the others where one cannot be written (the drivers).
 
@@ -23,7 +23,7 @@ use crate::rows::ChangeRows;
 const TOGETHER_MAX: usize = 32;
 /// Rows in one transaction, where it has more than one commit.
 const ROWS_MAX: usize = 1_000;
-/// A commit of so many rows is a large one: they stand in a line of their own.
+/// A commit of this many rows is a large one: they stand in a line of their own.
 const LARGE_ROWS: usize = 128;
 /// Nobody waits behind a transaction that has been under way for longer, where another one may go beside it.
 const PATIENCE: Duration = Duration::from_millis(5);
@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_millis(5);
 /// it, so what is written under the old id is durable before the new owner loads, or never. (3) Under one id there
 /// is one transaction at a time: an owner sends the next only when it knows that the last one is durable or was
 /// rolled back. Where it does not know, or the server refused, it takes the shard over from itself and loads it
-/// anew, by which (1) and (2) hold for whatever is still on its way. (4) A number in the row that grew with each
+/// anew, by which (1) and (2) hold for all that is still on its way. (4) A number in the row that grew with each
 /// commit would differ only for two transactions under one id, of which by (3) there are never two on their way.
 /// The simulation of the handlers (`crates/core/tests/handle_simulation`) has this fence, and finds what breaks
 /// these rules.

@@ -161,8 +161,8 @@ impl Http {
         Ok(request)
     }
 
-    /// Gets a connection, writes the request and reads the answer, all within the deadline: whoever takes the shard
-    /// over counts on it that nothing is written later.
+    /// Gets a connection, writes the request and reads the answer, all within the deadline: the next owner
+    /// counts on it that nothing is written later.
     async fn exchange(
         &self,
         request: Request<Full<Bytes>>,

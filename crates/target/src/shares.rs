@@ -1,10 +1,10 @@
 //! Hands out a limited number of places so that nobody takes all of them.
 //!
-//! Whoever takes a place names what it is taken for: a namespace, a target, a schedule. Each of them may have a part of what
+//! The taker of a place names what it is taken for: a namespace, a target, a schedule. Each of them may have a part of what
 //! the others leave free. So a place is left for the next one, however many one of them asks for, and one that is alone has
 //! the most. Parts of parts come to an end after a few namespaces; so the last places are only for namespaces that have next
 //! to none ([`RESERVE`]). Invariants: no more places are given than there are; one that nobody waits for any more comes back;
-//! who waits behind somebody that has its part is not looked at.
+//! a waiter behind one that has its part is not looked at.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// Of all places one in so many is kept for namespaces that have next to none: one in so many of these, each.
+/// Of all places one in 16 is kept for namespaces that have next to none; of these, each may have one in 64.
 const RESERVE: (usize, usize) = (16, 64);
 
 /// Whom a place counts for, and which part of what others leave it may have: numerator and denominator.
@@ -96,7 +96,7 @@ struct Waiter {
 pub(crate) struct Place(Option<(Shares, Claims)>);
 
 impl Shares {
-    /// So many places, at least one.
+    /// `total` places, at least one.
     pub(crate) fn new(total: usize) -> Self {
         let counts = Counts { total: total.max(1), used: 0, held: HashMap::new() };
         Self(Arc::new(Mutex::new(State { counts, waiters: Waiters::default() })))
@@ -395,7 +395,7 @@ mod tests {
         let mut crowd: Vec<_> =
             (0..500).map(|n| Box::pin(shares.take(of("n0", &format!("w{n}"), 1_000 + n)))).collect();
         assert!(crowd.iter_mut().all(|one| one.now_or_never().is_none()));
-        // Whoever looks at those who have gone forgets them.
+        // Those who have gone are forgotten when they are looked at.
         drop(crowd);
         let left = || {
             let state = shares.lock();

@@ -74,7 +74,7 @@ impl Sqs {
         let waiting = WaitingMessage { message, reply, leave, taken: taken.clone(), namespace };
         self.queues.put(target, waiting, &self.account);
         let answered = tokio::time::timeout_at(turn_until, &mut answer).await;
-        // Whoever is the first to take it decides.
+        // The first to take it decides.
         let had_no_turn = !matches!(answered, Ok(Ok(_))) && !taken.swap(true, Ordering::AcqRel);
         let sent = match answered {
             Ok(sent) => sent,
@@ -192,7 +192,7 @@ impl Queue {
             let deadline = span(self.key.deadline_ms);
             let turn = self.turn(&calls, first.namespace);
             let Ok(Some(turn)) = tokio::time::timeout_at(first.leave.turn_until(deadline), turn).await else {
-                // Whoever sent it has given it up, too; the others behind it may have longer.
+                // Its sender has given it up, too; the others behind it may have longer.
                 continue;
             };
             // Lets the others of a burst arrive, and costs no time where there are none.
@@ -235,7 +235,7 @@ impl Queue {
             }
         };
         for (waiting, sent) in batch.into_iter().zip(sent) {
-            // Whoever waited may have gone; then nobody wants to know.
+            // The sender may have gone; then nobody wants to know.
             let _ = waiting.reply.send(sent);
         }
     }

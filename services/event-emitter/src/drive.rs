@@ -13,7 +13,7 @@ use tollgate_core::emit;
 
 use crate::Emitter;
 
-/// The clock is read so often while an emitter waits: the wall clock may jump, and the machine may sleep.
+/// How often the clock is read while an emitter waits: the wall clock may jump, and the machine may sleep.
 const NAP: Duration = Duration::from_secs(1);
 
 impl Emitter {

@@ -5,7 +5,7 @@
 //! to the owner, here or in another process ([`peers`]), questions to the owner's memory and to the store.
 //!
 //! Invariants: nothing is sent before the commit that records it, nor by a process that cannot trust its lease any more
-//! ([`trust`]); one commit is under way per shard; whoever has lost a shard drops its memory. The handler never reads
+//! ([`trust`]); one commit is under way per shard; an owner that has lost its shard drops its memory. The handler never reads
 //! schedules ([`stores`]).
 
 mod answers;
@@ -60,11 +60,11 @@ pub struct Options {
     pub address: String,
     /// No other process can have the store: shards are taken over at once.
     pub exclusive_store: bool,
-    /// A member whose heartbeat has not changed for so long (by the observer's clock) has lost its shards.
+    /// A member whose heartbeat has not changed for this time (by the observer's clock) has lost its shards.
     pub lease_ttl_ms: i64,
     /// How often the store is asked, without being told of anything, which shards have something to be read.
     pub poll_ms: u64,
-    /// Runs are loaded so long before they launch.
+    /// How long before their launch runs are loaded.
     pub load_ahead_s: i64,
     /// How long a planned stop waits for deliveries under way.
     pub stop_grace_ms: u64,

@@ -97,7 +97,7 @@ impl Membership {
         let began_us = self.shared.clock.mono_us();
         // Before the leases are read: what is taken after a lapse was not seen as ours before it.
         let lapses = self.shared.trust.lapses();
-        // Before the members: whoever takes a shard is one of them.
+        // Before the members: a process that takes a shard is one of them.
         let leases = self.shared.store.leases().await?;
         let members = self.shared.store.members().await?;
         self.shared.peers.learn(&members, &leases);

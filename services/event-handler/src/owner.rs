@@ -41,7 +41,7 @@ pub(crate) enum OwnerEnd {
     Lost,
 }
 
-/// Who waits until the inbox has been carried out.
+/// A caller that waits until the inbox has been carried out.
 type Caller = oneshot::Sender<()>;
 type Life = own::Owner<Caller>;
 
@@ -130,7 +130,7 @@ impl Owner {
             };
             let left = self.drive(&mut life).await;
             if matches!(left, Left::Lost | Left::Stuck) {
-                // Whoever has the shard now knows nothing of them.
+                // The present owner of the shard knows nothing of them.
                 self.outgoing = Outgoing::default();
                 self.begun.values().for_each(Leave::revoke);
             }
@@ -178,7 +178,7 @@ impl Owner {
                         self.shared.options.metrics.reclaimed(life.take_reclaimed());
                     }
                     Next::Read(ask) => beside.read = Some(self.begin_read(ask)),
-                    // Whoever asks from now on is sent elsewhere; what waits in line is turned away at the end.
+                    // Callers are sent elsewhere from now on; those in line are turned away at the end.
                     Next::Close => self.shared.peers.routes().remove(self.lease.shard),
                     Next::Leave(left) => return left,
                 }
@@ -300,7 +300,7 @@ impl Owner {
         }
     }
 
-    /// Whoever waits for an answer is told to try again.
+    /// Tells the callers that wait for an answer to try again.
     fn refuse_waiting(&mut self) {
         for (_, reply) in self.replies.drain() {
             // A caller that has gone needs no answer.

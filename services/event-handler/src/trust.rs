@@ -36,19 +36,19 @@ impl Trust {
         self.trust.lapses()
     }
 
-    /// What to think of a lease that was taken after so many lapses.
+    /// What to think of a lease that was taken after `lapses` lapses.
     pub(crate) fn standing(&self, lapses: u64) -> Standing {
         let now_us = self.clock.mono_us();
         self.trust.standing(lapses, self.clock.stops(), now_us)
     }
 
-    /// Whether a delivery that was decided after so many lapses may go out.
+    /// Whether a delivery that was decided after `lapses` lapses may go out.
     pub(crate) fn may_send(&self, lapses: u64) -> bool {
         let now_us = self.clock.mono_us();
         self.trust.may_send(lapses, self.clock.stops(), now_us)
     }
 
-    /// A process that leaves sends nothing after so long.
+    /// A process that leaves sends nothing after `grace_ms` from now.
     pub(crate) fn end_sends_in(&self, grace_ms: u64) {
         let grace_us = i64::try_from(grace_ms).unwrap_or(i64::MAX).saturating_mul(1000);
         self.trust.end_sends(self.clock.mono_us().saturating_add(grace_us));

@@ -66,7 +66,7 @@ impl Bodies {
         Self(Rooms::new(units.saturating_mul(ALL_TIMES), units.saturating_mul(EACH_TIMES)))
     }
 
-    /// Waits for room for so many bytes. What is larger than all room of one caller takes all of it.
+    /// Waits for room for `bytes` bytes. What is larger than all room of one caller takes all of it.
     pub(crate) async fn room(self, caller: Caller, bytes: usize) -> Room {
         self.0.take(caller, units(bytes)).await
     }
@@ -191,7 +191,7 @@ impl HttpBody for Metered {
         let this = &mut *self;
         if this.data.is_empty() {
             if this.stream && this.missing == 0 && this.head.is_empty() {
-                // Whoever asks for more has taken what there was.
+                // A reader that asks for more has taken what there was.
                 this.held.set(None);
             }
             let Some(frame) = ready!(Pin::new(&mut this.body).poll_frame(context)) else {
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap().len(), text.len() - 17);
         assert!(held.0.lock().unwrap().is_some());
         assert!(body.frame().await.is_none());
-        assert!(held.0.lock().unwrap().is_none(), "whoever asks for more is done with it");
+        assert!(held.0.lock().unwrap().is_none(), "a reader that asks for more is done with it");
     }
 
     #[tokio::test]

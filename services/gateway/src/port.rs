@@ -1,6 +1,6 @@
 //! Decides who answers a request on the port: gRPC, gRPC-Web, or the routers of plain HTTP, by its content type.
 //!
-//! Invariants: a gRPC request passes nothing here but the comparison of that one header and of the host; whatever comes, the
+//! Invariants: a gRPC request passes nothing here but the comparison of that one header and of the host; of every request the
 //! host is looked at first.
 
 use std::convert::Infallible;
@@ -31,7 +31,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// gRPC and gRPC-Web by `grpc`, everything else by `http`; what that does not know is 404, whatever fallback it has. All
+    /// gRPC and gRPC-Web by `grpc`, everything else by `http`; what that does not know is 404, even if it has a fallback. All
     /// of it under `hosts` only.
     pub fn new(grpc: Routes, http: Router, hosts: Hosts) -> Self {
         let grpc = grpc.prepare();

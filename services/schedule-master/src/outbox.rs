@@ -30,9 +30,9 @@ const PAGE: u32 = 200;
 const TURNS_MAX: usize = 50;
 /// Shards that are told at once.
 const SHARDS_AT_ONCE: usize = 4;
-/// So young a notice is being delivered by whoever wrote it.
+/// A notice that is younger than this is still being delivered by its writer.
 const YOUNG_US: i64 = SECOND_US;
-/// A namespace of which so many notices wait makes no more changes for now.
+/// The most notices of a namespace that wait before it makes no more changes for now.
 const WAITING_MAX: u64 = 50_000;
 
 impl ScheduleMaster {

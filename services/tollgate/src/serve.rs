@@ -268,7 +268,7 @@ impl Parts {
 ///
 /// A router brings paths of its own and no fallback; what none of them knows is 404.
 ///
-/// Whatever way a call comes, it goes through the door, which stands between all of them and the services.
+/// Every call goes through the door, which stands before all services.
 fn port(
     grpc: Routes,
     (sources, metrics): (Sources, &Metrics),

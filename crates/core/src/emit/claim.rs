@@ -1,6 +1,6 @@
 //! Scan tasks that an emitter has claimed, what it reads of them, and for how long they are its own.
 //!
-//! Invariant: whoever works on a task keeps it, however long a page takes. Not here: who gets which (the stores).
+//! Invariant: the emitter that works on a task keeps it, however long a page takes. Not here: who gets which (the stores).
 
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ pub fn is_given_back(tasks: &[ClaimedTask]) -> bool {
     !tasks.iter().any(|task| task.again)
 }
 
-/// How long an emitter waits after a failure, where it waited so long after the one before.
+/// How long an emitter waits after a failure, where it waited for the time `before` after the last one.
 pub fn backoff(before: Option<Duration>) -> Duration {
     before.map_or(BACKOFF_MIN, |before| (before * 2).min(BACKOFF_MAX))
 }

@@ -14,7 +14,7 @@ use super::judge::{Fate, Judge};
 use super::{Checkpoint, ClaimedTask, Options, ScanPage, ScannedChild, Task, launch_times};
 use crate::model::{Run, SkipReason, Skipped};
 
-/// So many children of each task are read together with those of the others.
+/// How many children of each task are read together with those of the others.
 const FIRST_PAGE: u32 = 16;
 
 /// What is to be done next, and then told to the scan.
@@ -34,7 +34,7 @@ pub enum ScanStep<'a> {
         /// The shards.
         homes: &'a [u16],
     },
-    /// Ask which launches of a schedule in [from, to) have a run in whatever shard; then [`Scan::known`].
+    /// Ask which launches of a schedule in [from, to) have a run in any shard; then [`Scan::known`].
     AskKnown {
         /// The schedule.
         schedule_uid: Uuid,
@@ -237,7 +237,7 @@ impl Scan {
     /// Page by page in turns.
     fn turn(&mut self, now_us: i64) -> Stage {
         if self.leaving || self.lost {
-            // Whoever claims the rest next goes on.
+            // The emitter that claims the rest next goes on.
             self.turns.clear();
         }
         match self.turns.pop_front() {

@@ -17,8 +17,8 @@ impl Shard {
         self.ledger.runs.get(&id).is_some_and(|run| run.launch_of(run.row.cursor) > now.wall_us)
     }
 
-    /// Whether its schedule's overlap rule lets a run go before its launch time: nothing that may end until then has a
-    /// say in it.
+    /// Whether its schedule's overlap rule lets a run go before its launch time: no unfinished run could still
+    /// change the decision.
     fn may_launch_early(&self, run: &LiveRun) -> bool {
         let schedule = self.schedules.get(&run.row.schedule_uid);
         schedule.is_none_or(|s| s.active.is_empty()) || run.spec.overlap == OverlapRule::Allow

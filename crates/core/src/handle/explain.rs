@@ -61,8 +61,8 @@ pub enum Reason {
         /// From now, in microseconds.
         wait_us: i64,
     },
-    /// So many deliveries are under way where no limit of their own bounds them that its schedule, target or namespace has
-    /// its share of them.
+    /// Of the deliveries under way that no limit of their own bounds, its schedule, target or namespace has
+    /// its share already.
     SendsFull {
         /// Deliveries under way.
         sending: u32,
@@ -81,7 +81,7 @@ pub enum Reason {
         /// The latest failure.
         message: String,
     },
-    /// So many events of its run wait for another attempt that the run starts no new ones.
+    /// Too many events of its run wait for another attempt; until some have gone, the run starts no new ones.
     RunRetrying {
         /// How many.
         retrying: u32,

@@ -132,7 +132,7 @@ pub(super) struct Ledger {
     /// Buckets in which something may start.
     pub ready: BTreeSet<Option<Uuid>>,
     sending: usize,
-    /// Not before so many more polls.
+    /// How many polls there are before the next check.
     #[cfg(debug_assertions)]
     check_after: usize,
 }
@@ -244,7 +244,7 @@ impl Ledger {
         Phase::Sending { placed: self.buckets.get(&policy).is_some_and(|bucket| !bucket.has_limit()) }
     }
 
-    /// Whether every count is what the phases say. In builds with debug assertions it is counted anew, so often that this
+    /// Whether every count is what the phases say. In builds with debug assertions it is counted anew, rarely enough that this
     /// costs little beside everything else; in others it is not asked.
     #[cfg(debug_assertions)]
     pub(super) fn check(&mut self) {

@@ -69,7 +69,7 @@ fn release(send: &Send) -> Release {
 
 impl World {
     /// Each neighbour has a policy with one token, whose consumer holds an event; another one waits for the token, and
-    /// one more run is upcoming. The own schedule has so many siblings: runs under its former policy that were cancelled
+    /// one more run is upcoming. The own schedule has `siblings` siblings: runs under its former policy that were cancelled
     /// while their consumers held an event.
     fn new(neighbours: u128, siblings: u128) -> Self {
         let now = Now { wall_us: NOON_US, mono_us: SECOND_US };

@@ -3,7 +3,7 @@
 //! In: who a run shares with, what begins and what ends. Out: whether one more may begin. Invariants: a delivery has a
 //! place from its commit on until its answer, and none while it waits to be sent again; a namespace, within it a
 //! target, and within that a schedule takes at most four fifths of what all others leave free, so that something is
-//! left for whoever comes next, however many consumers say nothing.
+//! left for the next one, however many consumers say nothing.
 //!
 //! The bound moves with what is free, as the thresholds of shared packet buffers do (Choudhury and Hahne, "Dynamic
 //! Queue Length Thresholds", 1998): who is alone has about half of all places.
@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::model::{Run, RunSpec, Target};
 
-/// Of what is free, one part in so many is left to others, at each level.
+/// Of what is free, one part in this many is left to others, at each level.
 const LEFT_TO_OTHERS: u32 = 5;
 
 /// With whom a run shares places: its namespace, its target within that, its schedule within that.

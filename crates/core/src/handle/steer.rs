@@ -162,7 +162,7 @@ impl Shard {
     }
 
     /// The schedule has a new generation: what was emitted for the time after the change is put right. One that is
-    /// known changes nothing; one that was overtaken holds until the next one's moment.
+    /// known changes nothing; an older generation that arrives late holds until its successor's start.
     fn schedule_changed(&mut self, mut row: ShardSchedule, template: &Template, read: &[Run], now: Now) {
         let uid = row.uid;
         let schedule = self.schedules.entry(uid).or_default();
@@ -265,7 +265,7 @@ impl Shard {
         }
     }
 
-    /// Whether a run is here, or was and has ended, whatever a read shows that began before.
+    /// Whether a run is here, or was and has ended; a read that began before may show otherwise.
     fn has_been(&self, id: RunId) -> bool {
         self.ledger.runs.contains(&id) || self.gone.get(&id).is_some_and(|withdrawn| !withdrawn)
     }

@@ -20,7 +20,7 @@ pub struct Sizes {
     /// The first read of an owner: what its predecessor has left for it, notes of deliveries under way and their answers, is to
     /// be among what it reads before it decides anything.
     pub messages_first: u32,
-    /// So many shards of a process have a turn.
+    /// How many shards of a process have a turn.
     pub turns: usize,
 }
 
@@ -63,9 +63,9 @@ impl Drop for Turn {
 /// What one read takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// So many runs at most, and as many of those of `recent_us` where that is not enough for what launched before.
+    /// The most runs, and as many of those of `recent_us` where that is not enough for what launched before.
     pub runs_max: u32,
-    /// So many messages are looked at.
+    /// How many messages are looked at.
     pub messages_max: u32,
     /// Launch times: from a moment ago to the end of what is loaded.
     pub recent_us: Range<i64>,
@@ -88,14 +88,14 @@ impl Backlog {
         Self { turns, has_read: false, is_left: false, after: 0, turn: None }
     }
 
-    /// Whether the next read may begin when so many commits are durable: what is read meanwhile would make a large one.
+    /// Whether the next read may begin now that `commits` commits are durable: what is read meanwhile would make a large one.
     pub(super) fn may_read(&self, commits: u64) -> bool {
         commits >= self.after
     }
 
     /// A read begins.
     pub(super) fn begin(&mut self, recent_us: Range<i64>) -> Part {
-        // It goes round: whoever had one has given it back.
+        // It goes round: the shard that had one has given it back.
         self.turn = None;
         if self.is_left {
             self.turn = self.turns.take();

@@ -32,8 +32,8 @@ const IDLE_LOOK_US: i64 = 10 * SECOND_US;
 const READ_AGAIN_US: i64 = SECOND_US;
 /// The shortest wait for a read, in microseconds.
 const SOON_US: i64 = 1_000;
-/// What launches so long ago, or later, does not wait until all is read that should have launched before: runs of past launch
-/// times come by the ten thousand.
+/// A run that launched this long ago, or later, does not wait until all is read that should have launched before: runs of past
+/// launch times come by the ten thousand.
 pub const RECENT_US: i64 = 10 * SECOND_US;
 
 /// What an owner keeps from one machine to the next.
@@ -43,7 +43,7 @@ pub struct Kept<C> {
     under_way: Vec<UnderWay>,
     /// Answers that no commit has recorded yet.
     heard: Heard,
-    /// Who waits until the inbox has been carried out.
+    /// The callers that wait until the inbox has been carried out.
     syncs: Syncs<C>,
 }
 
@@ -69,11 +69,11 @@ pub struct Setup {
     pub options: Options,
     /// The turns of its process.
     pub turns: Turns,
-    /// Runs are loaded so long before they launch.
+    /// How long before their launch runs are loaded.
     pub load_ahead_us: i64,
 }
 
-/// A shard's owner, from one load of its shard to the next. `C`: whoever waits for [`Owner::sync`].
+/// A shard's owner, from one load of its shard to the next. `C`: a caller that waits for [`Owner::sync`].
 #[derive(Debug)]
 pub struct Owner<C> {
     machine: Shard,
@@ -118,7 +118,7 @@ impl<C> Owner<C> {
         }
     }
 
-    /// What to do next; none where there is nothing to do before [`Owner::wake`]. `sending`: so many deliveries have begun
+    /// What to do next; none where there is nothing to do before [`Owner::wake`]. `sending`: how many deliveries have begun
     /// whose answers have not come.
     pub fn poll(&mut self, sending: usize, standing: Standing, now: Now) -> Option<Next> {
         if let Some(left) = self.left.take() {
@@ -399,7 +399,7 @@ impl<C> Owner<C> {
         self.is_ready && self.closing.is_none()
     }
 
-    /// For whoever has the shard next: the deliveries under way, whose answers are waited for at most `wait_ms`.
+    /// For the next owner of the shard: the deliveries under way, whose answers are waited for at most `wait_ms`.
     pub fn note(&self, wait_ms: i64, now: Now) -> Vec<UnderWay> {
         self.machine.under_way(wait_ms, now)
     }

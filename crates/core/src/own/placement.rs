@@ -7,7 +7,7 @@
 //! whose clock is wrong.
 //!
 //! Invariants: a member's silence is never thought longer than it is, whenever this process was frozen: it counts from after
-//! one read to before another. Leases are read before members, so that whoever took a shard before the look is among them.
+//! one read to before another. Leases are read before members, so that a process that took a shard before the look is among them.
 //! Not here: writing heartbeats, taking shards.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use super::trust;
 
 /// Added to the TTL before a silent member counts as dead, in milliseconds.
 const MARGIN_MS: i64 = 500;
-/// A member that has been dead for so many TTLs is forgotten.
+/// A member that has been dead for this many TTLs is forgotten.
 const FORGET_AFTER_TTLS: i64 = 20;
 
 /// The weight of a process for a shard, for rendezvous placement (Thaler and Ravishankar, 1998): the process with the
@@ -38,7 +38,7 @@ pub struct Settings {
     pub roles: String,
     /// Where others reach it; empty if nowhere.
     pub address: String,
-    /// A member whose heartbeat has not changed for so long has lost its shards.
+    /// A member whose heartbeat has not changed for this time has lost its shards.
     pub lease_ttl_ms: i64,
     /// No other process can have the store: shards are taken over at once.
     pub exclusive: bool,
@@ -224,7 +224,8 @@ impl Placement {
         }
         let is_orphan = !lease.owner.is_empty() && !live.all.contains(&lease.owner);
         let takes = mine && (lease.owner.is_empty() || is_orphan)
-            // Whoever should have it has not been here long enough to know that its owner is dead, and gets it from here.
+            // The process that should have it is too new to know that its owner is dead. This one takes it and hands it over
+            // later.
             || is_orphan && is_mine(&live.judges)
             // Its owner task has ended without giving it up.
             || lease.owner == *me;

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::model::{Pause, Timing};
 
-/// One change of one schedule, with all that is needed to tell of it later, whatever happens to the schedule meanwhile.
+/// One change of one schedule, with all that is needed to tell of it later, even if the schedule has changed again meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
     /// The schedule.

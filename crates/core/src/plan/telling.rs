@@ -1,9 +1,9 @@
 //! Decides how notices are told to the queue shards: in which order, and what each of them says.
 //!
-//! In: notices that wait in the outbox, then what became of each [`TellingStep`]. Out: the next step. Invariants: a notice is told
-//! once, by whoever takes it out of the outbox; how far windows are open is read after the notices of earlier generations
-//! have been told, so that of two generations the later one never knows of fewer windows than the earlier one; it is read
-//! after the change was committed, so that a window is either opened later, and scanned with the new children, or lies
+//! In: notices that wait in the outbox, then what became of each [`TellingStep`]. Out: the next step. Invariants: a notice is
+//! told once, by the process that takes it out of the outbox; how far windows are open is read after the notices of earlier
+//! generations have been told, so that of two generations the later one never knows of fewer windows than the earlier one; it
+//! is read after the change was committed, so that a window is either opened later, and scanned with the new children, or lies
 //! below, and is put right by the message. Not here: reading and writing, when the outbox is swept.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -50,7 +50,7 @@ pub enum TellingStep<'a> {
     End,
 }
 
-/// What a notice says. It is carried out by whoever takes the notice out of the outbox, in the same transaction; if it is no
+/// What a notice says. It is carried out in the transaction that takes the notice out of the outbox; if it is no
 /// longer there, nothing is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Told {

@@ -15,7 +15,7 @@ use tollgate_clock::instant_now;
 
 /// A look that takes less may come at any time.
 const QUICK: Duration = Duration::from_millis(50);
-/// After a look at all runs there is none for so many times as long as it took.
+/// After a look at all runs there is none for this many times as long as it took.
 const PAUSE_TIMES: u32 = 100;
 /// But not for longer.
 const PAUSE_MAX: Duration = Duration::from_secs(60);

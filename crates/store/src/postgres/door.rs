@@ -2,7 +2,7 @@
 //!
 //! In: work on a connection. Out: what came of it, or that no answer came in time. Invariant: the backends of
 //! connections on which the server has fallen silent are counted until they have ended. While there are as many as
-//! places, the next silent connection keeps its place: whoever gives up and comes again, as often as he likes, never
+//! places, the next silent connection keeps its place: a caller that gives up and comes again, however often, never
 //! has more than two backends for each place. Not here: transactions (`transact`), how a connection is made (`open`).
 
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ use crate::failure::TransactionError;
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// How long the look itself may take.
 const LOOK_MAX: Duration = Duration::from_secs(5);
-/// Behind a pooler backends have no names: a place is kept for so long. The pooler bounds them.
+/// Behind a pooler backends have no names: a place is kept for this time. The pooler bounds them.
 const POOLED_MAX: Duration = Duration::from_secs(60);
 
 /// How the places of a process are shared out.
@@ -40,7 +40,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// So many in all, but two at least.
+    /// `all` places, but two at least.
     pub(super) fn of(all: u32) -> Self {
         let all = all.max(2);
         let people = (all / 4).max(1);
@@ -216,8 +216,8 @@ impl Backends {
         true
     }
 
-    /// Waits until there are fewer backends than are counted: one of those that were silent has ended. Whoever keeps the turn
-    /// until his place is free is the only one to whom that was said.
+    /// Waits until there are fewer backends than are counted: one of those that were silent has ended. The caller that keeps
+    /// the turn until its place is free is the only one that was told so.
     async fn one_is_gone(&self, pooled: bool) -> Option<OwnedMutexGuard<()>> {
         if pooled {
             tokio::time::sleep(POOLED_MAX).await;

@@ -61,7 +61,7 @@ impl Driver for Postgres {
         self.installation.shards
     }
 
-    /// Old rows stay until they are vacuumed, whatever is said here.
+    /// Old rows stay until they are vacuumed; nothing that is done here removes them sooner.
     async fn before_secrets_go(_tx: &mut Tx<'_, sqlx::Postgres>) -> Result<(), Failure> {
         Ok(())
     }

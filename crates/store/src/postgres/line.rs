@@ -1,6 +1,6 @@
 //! Commits of shards' owners, many in one transaction.
 //!
-//! In: those whose turn it is. Out: what became of each. Where one of them cannot be written, none is, and each is tried alone:
+//! In: commits whose turn it is. Out: the result of each. Where one of them cannot be written, none is, and each is tried alone:
 //! nobody pays for another's fence. What one statement carries needs no other to begin and to commit, but behind a pooler, for
 //! which a statement must be prepared in the transaction that carries it out. Not here: who goes together (`crate::line`), what
 //! is written (`commit`).
@@ -48,7 +48,7 @@ impl Postgres {
         if let Some(worker) = self.line.join(waiting) {
             let (recent, is_distributed) = (Arc::clone(&self.recent), Arc::clone(&self.is_distributed));
             let writer = Writer { door: self.commits.clone(), recent, is_distributed };
-            // A task of its own: whoever waits here may be dropped, and others wait as well.
+            // A task of its own: the caller that waits here may be dropped, and others wait as well.
             tokio::spawn(writer.see_to(worker));
         }
         answer.await.unwrap_or_else(|gone| Err(TransactionError::Lost(gone.to_string())))

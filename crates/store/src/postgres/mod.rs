@@ -1,11 +1,11 @@
 //! PostgreSQL, for installations of several processes.
 //!
 //! In: the calls of the four traits. Out: one transaction each, through `run_tx`, the line of commits or (for reads of one
-//! moment) `run_read`, or a single read, each by the door of its kind (`door`): people, who may ask for much, wait for
-//! people alone. Invariants: a dropped future never leaves a transaction half way; the fence is the first statement of
-//! an owner's transaction; statements on hot tables obey the rules that let them be distributed by shard
-//! (`tests/citus_rules.rs`); a statement that is planned once finds its rows by key whatever its table held then, and
-//! one that cannot promise that is rare and planned at every call. Not here: what rows mean (`rows`), statements (`queries/`).
+//! moment) `run_read`, or a single read, each by the door of its kind (`door`): people, who may ask for much, wait for people
+//! alone. Invariants: a dropped future never leaves a transaction half way; the fence is the first statement of an owner's
+//! transaction; statements on hot tables obey the rules that let them be distributed by shard (`tests/citus_rules.rs`); a
+//! statement that is planned once finds its rows by key, no matter what its table held then, and one that cannot promise that
+//! is rare and planned at every call. Not here: what rows mean (`rows`), statements (`queries/`).
 
 /// The final text of a statement in `queries/`.
 macro_rules! sql {

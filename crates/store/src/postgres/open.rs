@@ -149,7 +149,7 @@ async fn can_write(options: &PgConnectOptions) -> Result<(), sqlx::Error> {
     tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
 }
 
-/// The backend of a new connection. An error where it cannot write: another server does, or this one will, and whoever kept the
+/// The backend of a new connection. An error where it cannot write: another server does, or this one will, and the keeper of the
 /// connection would not notice.
 async fn session(connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
     // In one message, for poolers.
@@ -242,7 +242,7 @@ async fn nobody_is_at_work(pool: &PgPool) -> Result<Result<(), StoreError>, sqlx
     Ok(Err(StoreError::InUse { what }))
 }
 
-/// Whoever comes first locks the others out. A large table may take its time, and so may another process.
+/// The first process locks the others out. A large table may take its time, and so may another process.
 async fn migrate(pool: &PgPool) -> Result<(), MigrateError> {
     let options = pool.connect_options().as_ref().clone();
     let options = options.options([("statement_timeout", "0"), ("lock_timeout", "0")]);

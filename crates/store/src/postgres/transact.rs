@@ -19,8 +19,8 @@ use crate::{CommitError, StoreError};
 /// How often a transaction is tried that lost against another.
 const TRIES_MAX: u32 = 5;
 
-/// A server that says nothing for so long is given up: it, or the way to it, has gone without a word. Longer than a statement may
-/// take.
+/// A server that says nothing for this time is given up: it, or the way to it, has gone without a word. Longer than a statement
+/// may take.
 const SILENT_AFTER: Duration = Duration::from_secs(65);
 /// The same for owners' commits, heartbeats and single statements. Longer than the wait for a lock.
 pub(super) const QUICK_SILENT_AFTER: Duration = Duration::from_secs(12);

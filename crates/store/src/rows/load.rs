@@ -5,7 +5,7 @@
 //! - a policy is left out, and events of an unknown policy wait;
 //! - a schedule is taken as paused, until its next change brings a sound row;
 //! - a token counts as held until its consumer or an operator releases it;
-//! - a batch is what is nowhere else of it, all of that delivered;
+//! - a batch counts every event of its range that is found nowhere else, as delivered;
 //! - a token or a batch of which not even the key can be read counts, and its run is left out;
 //! - a run is left out, and its tokens still count against its policy; so it is with a run without its spec.
 

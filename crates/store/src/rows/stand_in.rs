@@ -19,7 +19,7 @@ use super::int;
 const NEVER_MS: i64 = 100 * 366 * 86_400_000;
 
 impl TokenRecord {
-    /// A token that counts as held and waits for whoever releases it.
+    /// A token that counts as held and waits for a release.
     pub(super) fn stands_in(&self, message: String) -> TokenRow {
         let number = |value: i32| u32::try_from(value).unwrap_or_default();
         TokenRow {

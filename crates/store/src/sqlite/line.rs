@@ -1,6 +1,6 @@
 //! Commits of shards' owners, many in one transaction of the one connection that writes.
 //!
-//! In: those whose turn it is when the connection is free. Out: what became of each. Where one of them cannot be written, none
+//! In: commits whose turn it is when the connection is free. Out: the result of each. Where one of them cannot be written, none
 //! is, and each is tried alone: nobody pays for another's fence. Not here: who goes together (`crate::line`), what is written
 //! (`commit`).
 
@@ -23,7 +23,7 @@ impl Sqlite {
     pub(super) async fn commit_in_line(&self, fence: Fence, rows: ChangeRows) -> Result<(), CommitError> {
         let (waiting, answer) = WaitingCommit::new(Commit { fence, rows: Arc::new(rows) });
         if let Some(worker) = self.line.join(waiting) {
-            // A task of its own: whoever waits here may be dropped, and others wait as well.
+            // A task of its own: the caller that waits here may be dropped, and others wait as well.
             tokio::spawn(see_to(self.writer.clone(), self.turns.clone(), worker));
         }
         let done = answer.await.unwrap_or_else(|gone| Err(TransactionError::Lost(gone.to_string())));

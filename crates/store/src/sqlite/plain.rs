@@ -20,8 +20,8 @@ const COMMIT: &str = "COMMIT;";
 const ANOTHER_OWNER: &str = "another owner";
 const NO_SUCH_RUN: &str = "no such run";
 
-/// Fails with this text in the error, as it is no path in JSON, unless the statement before found so many rows: one, or
-/// none for a place that is left over.
+/// Fails with this text in the error, as it is no path in JSON, unless the statement before found the number of rows that is
+/// bound here: one, or none for a place that is left over.
 fn found_or(text: &str) -> String {
     format!("SELECT json_extract('[]', CASE changes() WHEN ? THEN '$' ELSE '{text}' END);")
 }
@@ -45,7 +45,7 @@ static BATCH_NEW: LazyLock<String> = LazyLock::new(|| {
     insert::<BatchRecord>(1, &format!("(shard_id, run_id, first_idx) DO UPDATE SET {set}"))
 });
 
-/// Inserts so many rows of a shard.
+/// Inserts `places` rows of a shard.
 fn insert<R: Row>(places: usize, on_conflict: &str) -> String {
     let (table, names, width) = (R::TABLE.name, R::TABLE.names(), width::<R>(Part::All));
     let columns: Vec<String> = (1..=width).map(|number| format!("column{number}")).collect();
@@ -194,12 +194,12 @@ fn take<'a, T>(left: &mut &'a [T], most: usize, goes_on: &mut bool) -> &'a [T] {
     these
 }
 
-/// How many places there are for so many owners, runs, or batches.
+/// How many places there are for `rows` owners, runs, or batches.
 fn size_of_few(rows: usize) -> usize {
     rows.next_power_of_two().max(2)
 }
 
-/// How many places there are for so many rows of the done queue.
+/// How many places there are for `rows` rows of the done queue.
 fn size(rows: usize) -> usize {
     match rows {
         0 => 0,
@@ -228,7 +228,7 @@ fn bind_fences(mut command: SqliteQuery, places: usize, commits: &[Commit]) -> S
     command
 }
 
-/// So many places, the first of them with these rows: a part of each, its shard, another part, and how many rows the
+/// Binds `places` places, the first of them with these rows: a part of each, its shard, another part, and how many rows the
 /// statement must find.
 fn bind<R: Row>(
     mut command: SqliteQuery,

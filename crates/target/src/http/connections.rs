@@ -1,9 +1,9 @@
 //! Connections to HTTP targets: which one a request gets, and the exchange on it.
 //!
 //! In: a request, the destination it goes to, and whose it is. Out: the answer, and how far the request came. Invariants: one
-//! request at a time on a connection; a request is written at most once, and not after its leave has ended; one is kept only
-//! if its last answer was read to the end; no more than so many new ones wait for their first answer at an origin; no schedule,
-//! origin or namespace uses all that may be used at once.
+//! request at a time on a connection; a request is written at most once, and not after its leave has ended; one is kept only if
+//! its last answer was read to the end; no more than [`NEW_MAX`] new ones wait for their first answer at an origin; no
+//! schedule, origin or namespace uses all that may be used at once.
 //!
 //! What falls due at one instant would otherwise open as many at once: more than common servers let wait to be accepted, and the
 //! kernel tries those that do not fit again after a second. Who may not open one yet takes the first that becomes free.
@@ -41,7 +41,7 @@ use crate::shares::{Claim, Place, Shares, key_of};
 /// meets a connection as it closes ends as unclear.
 const IDLE_MAX: Duration = Duration::from_secs(4);
 
-/// So many are new at an origin: being opened, or without an answer yet. Common servers let as many, or more, wait to
+/// The most connections that are new at an origin: being opened, or without an answer yet. Common servers let as many wait to
 /// be accepted.
 const NEW_MAX: usize = 128;
 /// After that one no longer counts as new: it will have been accepted, and the answer takes its time, or nobody is there.
@@ -105,7 +105,7 @@ struct OriginPools {
     are_swept: bool,
 }
 
-/// Connections to one origin that nobody uses, and who waits for one.
+/// Connections to one origin that nobody uses, and the requests that wait for one.
 struct OriginPool {
     /// Those that were used last at the end.
     kept: Vec<(Box<Connection>, Instant)>,
@@ -179,7 +179,7 @@ impl Connections {
         .ok_or_else(|| ExchangeError::NotSent("not sent: the process ends".to_owned()))
     }
 
-    /// Sends a request and reads its answer, of whose body at most so many bytes. `stage` tells how far it came, also when this
+    /// Sends a request and reads its answer, at most `body_max_bytes` of the body. `stage` tells how far it came, also when this
     /// is dropped before its end.
     pub(super) async fn exchange(
         &self,
@@ -255,7 +255,7 @@ impl Connections {
         Ok(Box::new(Connection { sender, driver, is_over: false }))
     }
 
-    /// Keeps a connection, if it can take another request, or gives it to who waits for one.
+    /// Keeps a connection, if it can take another request, or gives it to the request that has waited longest.
     fn keep(&self, origin: &str, mut connection: Box<Connection>) {
         if !connection.rests() {
             return;
@@ -313,7 +313,7 @@ impl OriginPool {
         {
             return Turn::Now(Way::Kept(connection));
         }
-        // The others have been idle for longer yet; whoever sweeps closes them.
+        // The others have been idle for longer yet; the sweep closes them.
         if let Ok(turn) = Arc::clone(&self.turns).try_acquire_owned() {
             return Turn::Now(Way::Open(turn));
         }
@@ -404,7 +404,7 @@ impl Connection {
     }
 }
 
-/// Lets a connection write and read. What ends it is told to who waits for its answer.
+/// Lets a connection write and read. The request that waits for its answer hears what ended it.
 fn drive(driver: &mut http1::Connection<Stream, Body>, is_over: &mut bool, cx: &mut Context<'_>) {
     if !*is_over {
         *is_over = Pin::new(driver).poll(cx).is_ready();

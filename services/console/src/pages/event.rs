@@ -16,9 +16,9 @@ use crate::words::show::{
     clipped, counted, duration, event_state, exact, fine, reason_code, seen, short, tag, us,
 };
 
-/// So many of the latest attempts that were not taken are in the timeline.
+/// How many of the latest attempts that were not taken the timeline shows.
 const IN_TIMELINE: usize = 5;
-/// So many of the latest attempts are in their table.
+/// How many of the latest attempts the table shows.
 const IN_TABLE: usize = 25;
 
 /// The event's id in a path.

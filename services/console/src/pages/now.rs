@@ -1,4 +1,4 @@
-//! What happens now: the buckets, what runs, what is due and has not started, and what somebody should look at.
+//! What happens now: the buckets, the runs that go on, those that are due and have not started, and what needs attention.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
 use crate::words::show::{count, counted, duration, moment, ms, rate, run_state, seen, short, tag, us};
 
-/// So many policies are shown; the list of policies has them all.
+/// How many policies are shown; the list of policies has them all.
 const GAUGES_MAX: usize = 60;
-/// So many runs of each kind are shown.
+/// How many runs of each kind are shown.
 const RUNS_MAX: usize = 25;
-/// So many corrupt rows are shown.
+/// How many corrupt rows are shown.
 const CORRUPT_MAX: usize = 10;
 
 /// The page.

@@ -14,7 +14,7 @@ use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
 use crate::words::show::{clipped, count, encode, event_state, made_by, moment, run_state, short, us};
 
-/// So many events are on a page.
+/// How many events a page shows.
 const PAGE: i32 = 50;
 const STATES: [(&str, &str); 11] = [
     ("", "all"),

@@ -9,13 +9,13 @@ use crate::requests::api::Api;
 use crate::requests::problem::Problem;
 use crate::words::show::{exact, ms, us};
 
-/// So many runs that have started are read.
+/// The most runs that have started that are read.
 const RUNS_READ: i32 = 100;
-/// So many that are due and have not.
+/// The most that are due and have not.
 pub(crate) const WAITING_READ_MAX: i32 = 500;
-/// For so many waiting runs it is asked why they wait.
+/// The most waiting runs for which it is asked why they wait.
 const ASKED_MAX: usize = 12;
-/// So many schedules are read for their `finish_by`.
+/// The most schedules that are read for their `finish_by`.
 const SCHEDULES_MAX: usize = 40;
 
 /// A run that is due and unfinished.

@@ -11,9 +11,9 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tollgate_clock::instant_now;
 
-/// A reading may be so old: less than the time between two, so that each page that asks gets a new one.
+/// How old a reading may be: less than the time between two, so that each page that asks gets a new one.
 const FRESH: Duration = Duration::from_millis(1_500);
-/// Of the time, at most one part in so many is spent reading.
+/// Of the time, at most one part in this many is spent reading.
 const PAUSE: u32 = 10;
 /// Feeds that are kept; there is one for each namespace that somebody looks at.
 const FEEDS_MAX: usize = 64;

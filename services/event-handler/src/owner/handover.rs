@@ -37,7 +37,7 @@ impl Owner {
         // What has not left stays: the next owner may hear of a release, and could not take these back. They are reported
         // as not sent.
         begun.values().for_each(Leave::revoke);
-        // Ends the line of answers with the last delivery; turns away whoever waits.
+        // Ends the line of answers with the last delivery; turns away the callers that wait.
         drop((loopback, replies));
         if !under_way.is_empty() {
             let control = Control::UnderWay { deliveries: under_way.clone() };

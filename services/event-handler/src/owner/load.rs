@@ -41,7 +41,7 @@ impl Owner {
         Ok(Life::new(setup, state, rand::random(), kept, self.shared.clock.now()))
     }
 
-    /// The shard could not be loaded, nor so many times before.
+    /// The shard could not be loaded, nor in the `failures` tries before.
     pub(super) fn tell_not_loaded(&self, failures: usize, error: &StoreError) {
         self.shared.options.metrics.store_failed(Role::Handler);
         if failures == 0 {
@@ -101,7 +101,7 @@ impl Owner {
     }
 }
 
-/// Waits until what has failed so many times before is tried again.
+/// Waits until what has failed `failures` times before is tried again.
 pub(super) async fn wait_to_try(failures: usize) {
     let wait_ms = RETRY_MS[failures.min(RETRY_MS.len() - 1)];
     tokio::time::sleep(Duration::from_millis(wait_ms)).await;

@@ -18,7 +18,7 @@ use tollgate_target::Leave;
 use super::{Life, Owner};
 use crate::routes::{Input, Replied};
 
-/// So many deliveries are begun before others have their turn.
+/// The most deliveries that are begun before others have their turn.
 const SENDS_AT_ONCE: usize = 32;
 
 /// Deliveries that a commit has allowed and that have not been begun yet, in their order.
@@ -167,7 +167,7 @@ impl Owner {
         let watch = self.watch.delivery(send.run, &delivery);
         let (targets, loopback) = (self.shared.targets.clone(), self.loopback.clone());
         let (trust, lapses) = (self.shared.trust.clone(), self.lapses);
-        // The deadline begins here, where the shard is known to be this process's own: whoever has it next counts on that.
+        // The deadline begins here, where the shard is known to be this process's own: the next owner counts on that.
         let leave = {
             let trust = trust.clone();
             Leave::now(move || trust.may_send(lapses))

@@ -22,11 +22,11 @@ use super::{Asked, DEADLINE, PeerKey};
 
 /// The longest wait for a connection.
 const CONNECT: Duration = Duration::from_millis(500);
-/// A connection on which nothing comes for so long is tested, and given up when the test has no answer.
+/// A connection on which nothing comes for this time is tested, and given up when the test has no answer.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
-/// A process that did not answer is left alone for so long.
+/// How long a process that did not answer is left alone.
 const SHUN: Duration = Duration::from_secs(1);
-/// Releases of one call, and calls under way: so many releases, and no more memory than that, are on their way.
+/// The most releases of one call, and calls under way: they bound the releases on their way, and the memory for them.
 const RELEASES_MAX: usize = 500;
 const CALL_MAX_BYTES: usize = 256 * 1024;
 const CALLS_MAX: usize = 16;
@@ -203,7 +203,7 @@ async fn forward_releases(link: PeerLink, mut queue: mpsc::UnboundedReceiver<For
             };
             answers.reverse();
             for reply in replies {
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 let _gone = reply.send(answers.pop().map_or(otherwise.clone(), Asked::Answer));
             }
             drop(call);

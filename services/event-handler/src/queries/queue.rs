@@ -1,7 +1,7 @@
-//! Who holds a policy's tokens, and who waits for them in which order.
+//! Which events hold a policy's tokens, and which schedules wait for them in which order.
 //!
 //! In: a policy's name. Out: rows of the store, and from the owner's memory what no row says: suspect tokens, when
-//! something happens by itself, places in line. Invariants: so many runs, tokens and questions at most, and what was
+//! something happens by itself, places in line. Invariants: runs, tokens and questions are bounded, and what was
 //! left out is said; the owner is asked only about what is shown.
 
 use std::collections::BTreeMap;
@@ -18,21 +18,21 @@ use uuid::Uuid;
 use crate::Shared;
 use crate::routes::Input;
 
-/// So many unfinished runs of a policy are read.
+/// The most unfinished runs of a policy that are read.
 const RUNS_MAX: u32 = 2_000;
-/// So many tokens.
+/// The most tokens that are read.
 const TOKENS_MAX: u32 = 20_000;
-/// So many runs' tokens at once.
+/// How many runs' tokens are read at once.
 const AT_ONCE: usize = 8;
 const SHOWN_DEFAULT: usize = 50;
 const SHOWN_MAX: usize = 200;
-/// For so many waiting schedules the owner is asked: it looks at every token for each.
+/// The most waiting schedules for which the owner is asked: it looks at every token for each.
 const ASKED_MAX: usize = 12;
 /// Holds of runs that ended longer ago say nothing about now.
 const SAMPLED_US: i64 = 3_600 * SECOND_US;
-/// So many runs are looked at for how long tokens were held.
+/// The most runs that are looked at for how long tokens were held.
 const SAMPLED_RUNS: u32 = 20;
-/// So many events of each.
+/// The most events of each.
 const SAMPLED_EVENTS: u32 = 200;
 
 /// A token that is held, with its run.
@@ -167,7 +167,7 @@ impl Shared {
             }
         });
         let mut waiters = futures::future::join_all(told).await;
-        // Whoever is not known to be in line comes after those that are.
+        // A schedule that is not known to be in line comes after those that are.
         let place = |waiter: &v1::PolicyWaiter| u64::try_from(waiter.place_in_line).unwrap_or(u64::MAX);
         waiters.sort_by_key(|waiter| (std::cmp::Reverse(waiter.priority), place(waiter)));
         Ok((waiters, waiting))

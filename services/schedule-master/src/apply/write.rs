@@ -114,7 +114,7 @@ impl ScheduleMaster {
                 let Some(chunk) = chunks.next() else { break };
                 under_way.push_back(self.write_chunk(chunk));
             }
-            // What was begun is carried to its end, whatever became of the chunk before it.
+            // What was begun is carried to its end, even if the chunk before it failed.
             let Some(written) = under_way.next().await else { return outcome };
             match written {
                 Ok(written) => add(response, written),

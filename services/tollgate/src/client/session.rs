@@ -17,7 +17,7 @@ use super::failure::{CallFailure, Unreachable};
 use super::output::{Format, Printer};
 use crate::usage::Usage;
 
-/// A connection is given up after this, whatever the time limit of the call.
+/// A connection is given up after this time, even if the call may take longer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A page of schedules with large payloads is large.
 const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;

@@ -77,9 +77,9 @@ pub(super) async fn open(
     let deadline = Duration::from_millis(config.request_timeout_ms);
     if matches!(auth, Auth::Off | Auth::Insecure) {
         let who = if config.listen.ip().is_loopback() {
-            "whoever is on this machine"
+            "everybody on this machine"
         } else {
-            "whoever reaches it"
+            "everybody who reaches it"
         };
         tracing::warn!("auth is {auth}: {who} may do everything, as anybody");
         return Ok(Door::new(Mode::Open, deadline));

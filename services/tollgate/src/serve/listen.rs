@@ -56,7 +56,7 @@ pub(super) type Sender = mpsc::Sender<io::Result<Connection>>;
 /// The server's end of it.
 pub(super) type Receiver = mpsc::Receiver<io::Result<Connection>>;
 
-/// Where connections go from whoever accepts them to the server.
+/// Where connections go from the listener to the server.
 pub(super) fn queue() -> (Sender, Receiver) {
     mpsc::channel(QUEUE)
 }
@@ -290,7 +290,7 @@ impl AsyncWrite for Connection {
     }
 }
 
-/// Connects to the server in this process without a socket, whatever the port asks of others.
+/// Connects to the server in this process without a socket, and without what the port asks of others.
 #[derive(Clone)]
 pub(super) struct Inside(pub(super) Sender);
 

@@ -141,7 +141,7 @@ impl Lent {
     }
 }
 
-/// Whoever reads a body that may be taken back.
+/// The reader of a body that may be taken back.
 struct Reader {
     lent: Lent,
     /// An answer that is taken back ends with a status.

@@ -14,7 +14,7 @@ use tollgate_store::Store;
 
 /// How often clocks are compared.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// On SQLite a clock that jumps is believed when it has stayed where it is for so long.
+/// On SQLite: how long a clock that has jumped must stay where it is before it is believed.
 const SETTLE_US: i64 = 60_000_000;
 /// An answer of the database that took longer says nothing about clocks that differ by less.
 const ANSWER_MAX_US: i64 = 2_000_000;

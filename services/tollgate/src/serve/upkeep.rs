@@ -1,7 +1,7 @@
 //! Retention: what ended long ago goes, and there is room for the days to come.
 //!
-//! Invariant: whatever a clock shows, no more than a day's rows go in an hour beyond what had gone before: a wrong clock empties
-//! nothing before somebody has noticed, and a process that is started again and again goes no further than one that
+//! Invariant: even if a clock is wrong, no more than a day's rows go in an hour beyond what had gone before: a wrong clock
+//! empties nothing before somebody has noticed, and a process that is started again and again goes no further than one that
 //! stays. An installation that was off for a month has caught up within two days.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tollgate_store::{Store, StoreError};
 
 /// Pruning goes so much further at once.
 const STEP_US: i64 = DAY_US;
-/// A step beyond what is usual takes a process that has been there for so long (monotonic).
+/// How long a process must have been there before it takes a step beyond what is usual (monotonic).
 const STEP_EVERY_US: i64 = 60 * MINUTE_US;
 
 /// Prunes now and every ten minutes, until told to stop.

@@ -81,7 +81,7 @@ pub(super) fn address_of(address: IpAddr) -> IpAddr {
 }
 
 impl Places {
-    /// So many places, divided among addresses or not.
+    /// `total` places, divided among addresses or not.
     pub(super) fn new(total: usize, divided: bool) -> Self {
         let (used, leaving) = (0, 0);
         Self(Arc::new(Mutex::new(State { total, divided, used, leaving, held: HashMap::new() })))
