@@ -10,7 +10,6 @@
 mod backlog;
 mod closing;
 mod gather;
-mod heard;
 mod member;
 mod news;
 mod next;
@@ -18,6 +17,7 @@ mod owner;
 mod placement;
 mod syncs;
 mod trust;
+mod unrecorded;
 
 use crate::model::RunId;
 

@@ -42,7 +42,7 @@ impl Shard {
         self.ledger
             .buckets
             .get(&policy)
-            .is_some_and(|bucket| bucket.has_plenty(events, self.options.sends_max))
+            .is_some_and(|bucket| bucket.allows_early(events, self.options.sends_max))
     }
 
     /// Starts what falls due within a moment, as far as it may; the rest waits for its time. To be called when all that is

@@ -18,11 +18,11 @@ use super::DeliveryKey;
 use super::backlog::{Backlog, Turns};
 use super::closing::Closing;
 use super::gather::Gather;
-use super::heard::Heard;
 use super::news::{News, PassedOver};
 use super::next::{CallerAnswer, Durable, Left, Next, TakenIn, Wake, Why};
 use super::syncs::Syncs;
 use super::trust::Standing;
+use super::unrecorded::UnrecordedAnswers;
 
 /// How soon an owner looks again whether its lease is to be trusted, in microseconds.
 const DISTRUST_LOOK_US: i64 = 50_000;
@@ -42,14 +42,14 @@ pub struct Kept<C> {
     /// What the machine before this one waited for.
     under_way: Vec<UnderWay>,
     /// Answers that no commit has recorded yet.
-    heard: Heard,
+    unrecorded: UnrecordedAnswers,
     /// The callers that wait until the inbox has been carried out.
     syncs: Syncs<C>,
 }
 
 impl<C> Default for Kept<C> {
     fn default() -> Self {
-        Self { under_way: Vec::new(), heard: Heard::default(), syncs: Syncs::default() }
+        Self { under_way: Vec::new(), unrecorded: UnrecordedAnswers::default(), syncs: Syncs::default() }
     }
 }
 
@@ -152,7 +152,7 @@ impl<C> Owner<C> {
         let commit = self.machine.poll_commit(now)?;
         self.is_committing = true;
         self.gather.commit_begins(now.mono_us);
-        self.kept.heard.commit_begins();
+        self.kept.unrecorded.commit_begins();
         Some(commit.changes)
     }
 
@@ -222,7 +222,7 @@ impl<C> Owner<C> {
     pub fn committed(&mut self, standing: Standing, now: Now) -> Durable<C> {
         self.is_committing = false;
         self.gather.commit_ends(now.mono_us);
-        self.kept.heard.recorded();
+        self.kept.unrecorded.recorded();
         if standing == Standing::Holds {
             let effects = self.machine.committed(now);
             let synced = self.kept.syncs.durable(self.machine.commits());
@@ -290,7 +290,7 @@ impl<C> Owner<C> {
         self.backlog.taken_in(news.full.then_some(after));
         if !std::mem::replace(&mut self.is_ready, true) {
             self.kept.under_way.clear();
-            for (run, index, attempt) in self.kept.heard.unrecorded() {
+            for (run, index, attempt) in self.kept.unrecorded.all() {
                 self.machine.sent(run, index, attempt, Sent::Accepted, now);
             }
         }
@@ -328,7 +328,7 @@ impl<C> Owner<C> {
     pub fn sent(&mut self, run: RunId, index: u32, attempt: u32, sent: Sent, now: Now) {
         self.gather.answered(now.mono_us);
         if sent == Sent::Accepted {
-            self.kept.heard.accepted(run, index, attempt);
+            self.kept.unrecorded.accepted(run, index, attempt);
         }
         self.machine.sent(run, index, attempt, sent, now);
     }

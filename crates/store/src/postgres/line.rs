@@ -17,8 +17,8 @@ use super::Postgres;
 use super::commit::{write, write_at_once};
 use super::door::Door;
 use super::open::{BEGIN_DISTRIBUTED, ends_the_connection};
-use super::recent::Recent;
 use super::transact::{QUICK_SILENT_AFTER, is_of_no_use, on};
+use super::warm::WarmConnection;
 use crate::failure::{Failure, TransactionError};
 use crate::line::{Commit, Fence, LineWorker, WaitingCommit, tell_all};
 use crate::rows::ChangeRows;
@@ -31,7 +31,7 @@ const UNIQUE_VIOLATION: &str = "23505";
 /// Where the connections come from, and what the server takes.
 struct Writer {
     door: Door,
-    recent: Arc<Recent>,
+    warm: Arc<WarmConnection>,
     is_distributed: Arc<AtomicBool>,
 }
 
@@ -46,8 +46,8 @@ impl Postgres {
     ) -> Result<(), TransactionError> {
         let (waiting, answer) = WaitingCommit::new(Commit { fence, rows });
         if let Some(worker) = self.line.join(waiting) {
-            let (recent, is_distributed) = (Arc::clone(&self.recent), Arc::clone(&self.is_distributed));
-            let writer = Writer { door: self.commits.clone(), recent, is_distributed };
+            let (warm, is_distributed) = (Arc::clone(&self.warm), Arc::clone(&self.is_distributed));
+            let writer = Writer { door: self.commits.clone(), warm, is_distributed };
             // A task of its own: the caller that waits here may be dropped, and others wait as well.
             tokio::spawn(writer.see_to(worker));
         }
@@ -66,7 +66,7 @@ impl Writer {
     }
 
     async fn connection(&self) -> Result<Connection, sqlx::Error> {
-        match self.recent.take() {
+        match self.warm.take() {
             Some(connection) => Ok(connection),
             None => self.door.pool.acquire().await,
         }
@@ -90,7 +90,7 @@ impl Writer {
             waiting.tell(ended);
         }
         if let Some(connection) = connection {
-            self.recent.keep(connection, &self.door.pool);
+            self.warm.keep(connection, &self.door.pool);
         }
     }
 

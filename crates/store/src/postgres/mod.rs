@@ -56,8 +56,8 @@ mod line;
 mod load;
 mod open;
 mod partitions;
-mod recent;
 mod transact;
+mod warm;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -65,8 +65,8 @@ use std::sync::atomic::AtomicBool;
 use async_trait::async_trait;
 use backlog::Backlog;
 use door::Door;
-use recent::Recent;
 use tollgate_clock::Clock;
+use warm::WarmConnection;
 
 use crate::corrupt::Corruption;
 use crate::line::Line;
@@ -87,7 +87,7 @@ pub struct Postgres {
     /// What people ask and change.
     people: Door,
     /// For owners' commits.
-    recent: Arc<Recent>,
+    warm: Arc<WarmConnection>,
     backlog: Arc<Backlog>,
     /// The server refuses statements that name several shards, as Citus does: each shard has its own.
     is_distributed: Arc<AtomicBool>,
@@ -114,7 +114,7 @@ impl Postgres {
             }
         };
         let (is_distributed, corruption) = (Arc::default(), Arc::default());
-        let recent = Arc::new(Recent::new(has_own_commits));
+        let warm = Arc::new(WarmConnection::new(has_own_commits));
         let backlog = Arc::default();
         let line = Arc::new(Line::new(WORKERS_MAX));
         let store = Self {
@@ -122,7 +122,7 @@ impl Postgres {
             commits,
             work,
             people,
-            recent,
+            warm,
             backlog,
             is_distributed,
             line,
@@ -166,7 +166,7 @@ impl Store for Postgres {
     async fn close(&self) {
         // From here on nothing is kept.
         let pools = [&self.pulse, &self.commits, &self.work, &self.people].map(|door| door.pool.close());
-        drop(self.recent.take());
+        drop(self.warm.take());
         futures::future::join_all(pools).await;
     }
 }

@@ -21,12 +21,12 @@ struct Kept {
 
 /// At most one connection.
 #[derive(Debug)]
-pub(super) struct Recent {
+pub(super) struct WarmConnection {
     kept: Mutex<Option<Kept>>,
     keeps: bool,
 }
 
-impl Recent {
+impl WarmConnection {
     /// `keeps`: the pool is for commits alone.
     pub(super) fn new(keeps: bool) -> Self {
         Self { kept: Mutex::default(), keeps }
