@@ -17,7 +17,7 @@ pub(crate) struct Neighbours {
 }
 
 impl Neighbours {
-    /// So many, each of which has a policy, and a consumer that holds an event.
+    /// How many there are; each has a policy, and a consumer that holds an event.
     pub(crate) fn new(neighbours: u32) -> Self {
         let now = Now { wall_us: NOON_US + 1, mono_us: 1 };
         let (mut policies, mut specs, mut runs) = (Vec::new(), Vec::new(), Vec::new());

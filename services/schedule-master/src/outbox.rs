@@ -22,7 +22,7 @@ use crate::ScheduleMaster;
 
 /// How often the outbox is swept.
 const SWEEP_EVERY: Duration = Duration::from_secs(2);
-/// After a failed delivery it is swept so soon.
+/// How soon it is swept after a failed delivery.
 const SWEEP_SOON: Duration = Duration::from_millis(200);
 /// Notices of one lane that are delivered before it is the next one's turn.
 const PAGE: u32 = 200;

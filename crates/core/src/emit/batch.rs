@@ -15,13 +15,13 @@ use crate::model::{MINUTE_US, Run, RunId, RunKind, RunState, SECOND_US, SkipReas
 
 /// The most rows that are handed over at once: on SQLite, everybody's commits wait for them.
 const ROWS_MAX: usize = 250;
-/// A shard's owner is woken for runs that launch so soon. Later ones it finds within a second or two by itself, all that a
-/// round has emitted at once.
+/// A shard's owner is woken for runs that launch within this time. Later ones it finds within a second or two by itself, all
+/// that a round has emitted at once.
 const SOON_US: i64 = 30 * SECOND_US;
 /// The longest pause after a part of what lies further ahead.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
-/// What falls due so soon after a change may have a run in an earlier home of its schedule: longer than windows are
-/// opened ahead, with masters whose clocks disagree.
+/// A launch that falls due within this time after a change may have a run in an earlier home of its schedule: longer than
+/// windows are opened ahead, with masters whose clocks disagree.
 const DOUBT_US: i64 = 60 * MINUTE_US;
 /// How long after its launch time a launch still waits for a former shard to hear of a change. A message that cannot be read
 /// must not hold it up for ever.

@@ -21,7 +21,7 @@ pub(crate) struct Errand {
     frontier_us: Option<Option<i64>>,
 }
 
-/// So young a notice is being told by whoever made it.
+/// A notice that is younger than this is still being told by its maker.
 const YOUNG_US: i64 = SECOND_US;
 
 impl World {

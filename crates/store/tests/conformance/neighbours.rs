@@ -18,7 +18,7 @@ use super::samples::{NOON_US, commit, ended, schedule, skipped, take, waiting};
 
 /// As many as one stream of releases may have under way.
 const LOOK_UPS: usize = 8_192;
-/// So many commits are made while a snapshot is held.
+/// How many commits are made while a snapshot is held.
 const COMMITS: u32 = 3_000;
 
 /// How many buffers a commit touches that writes the row of the one run that there is. Those of a step count for each
