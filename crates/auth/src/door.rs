@@ -39,14 +39,14 @@ pub enum Mode {
 
 /// A connection; among the extensions of its requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Connection {
+pub struct ConnectionInfo {
     /// Where it comes from.
     pub origin: Origin,
     /// Where its other end is: an IPv4 address, or the first 64 bits of an IPv6 address; none inside this process.
     pub address: Option<IpAddr>,
 }
 
-impl Connection {
+impl ConnectionInfo {
     /// The address of a request's connection; none inside this process.
     pub fn address_of(extensions: &Extensions) -> Option<IpAddr> {
         extensions.get::<Self>().and_then(|connection| connection.address)
@@ -127,7 +127,7 @@ impl Door {
             let principal = directory.verify(bearer(given).ok_or_else(no_bearer)?, now_us());
             return principal.map(Access::Holder).map_err(|_| bad_key());
         }
-        Ok(match extensions.get::<Connection>().map(|connection| &connection.origin) {
+        Ok(match extensions.get::<ConnectionInfo>().map(|connection| &connection.origin) {
             Some(Origin::Certificate(name)) if certificates => everything(name, "certificate"),
             Some(Origin::Inside) if certificates => everything("console", "this process"),
             // Visitors of the console show their own keys; what it notes for all of them it reads by itself.
@@ -345,7 +345,7 @@ mod tests {
     }
 
     async fn call(door: &Door, path: &str, headers: &[(&str, &str)], origin: Origin) -> Response<()> {
-        let connection = Connection { origin, address: None };
+        let connection = ConnectionInfo { origin, address: None };
         let mut request = Request::builder().uri(path).extension(connection);
         for (name, value) in headers {
             request = request.header(*name, *value);

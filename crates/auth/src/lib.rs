@@ -18,7 +18,7 @@ mod table;
 
 pub use access::{Access, Aim, EventRefusal, NamedEvent, NamedId, Principal};
 pub use directory::{Directory, KeyEntry, Refusal};
-pub use door::{Connection, Door, Guarded, Mode, Origin, StreamKey};
+pub use door::{ConnectionInfo, Door, Guarded, Mode, Origin, StreamKey};
 pub use key::{KeyError, KeyText};
 pub use named::Named;
 pub use scope::{Scope, ScopeError, Scopes};

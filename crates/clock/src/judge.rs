@@ -45,7 +45,7 @@ pub struct Verdict {
 
 /// Judges reading after reading.
 #[derive(Debug)]
-pub struct Judge {
+pub struct ClockJudge {
     tolerance_us: i64,
     /// Where there is no other clock: the time after which a jump is believed.
     settle_us: Option<i64>,
@@ -58,7 +58,7 @@ pub struct Judge {
     jump: Option<(i64, i64)>,
 }
 
-impl Judge {
+impl ClockJudge {
     /// A judge beside a database whose clock can be asked. Clocks agree that differ by at most `tolerance_us`; 0: nothing is
     /// compared.
     pub fn beside_a_database(tolerance_us: i64) -> Self {
@@ -142,7 +142,7 @@ mod tests {
 
     /// Clocks that go, and what is held.
     struct World {
-        judge: Judge,
+        judge: ClockJudge,
         mono_us: i64,
         /// Beyond the monotonic clock.
         machine_us: i64,
@@ -151,7 +151,7 @@ mod tests {
     }
 
     impl World {
-        fn new(judge: Judge, database_us: Option<i64>) -> Self {
+        fn new(judge: ClockJudge, database_us: Option<i64>) -> Self {
             Self { judge, mono_us: 0, machine_us: 0, database_us, held_us: 0 }
         }
 
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn a_clock_that_jumps_is_not_followed_and_one_that_comes_back_is() {
         for by_us in [2 * HOUR, -2 * HOUR, 50 * 24 * HOUR] {
-            let mut world = World::new(Judge::beside_a_database(5 * S), Some(0));
+            let mut world = World::new(ClockJudge::beside_a_database(5 * S), Some(0));
             assert_eq!(world.after(1), (ClockState::Right, 0));
             world.machine_us = by_us;
             assert_eq!(world.after(1), (ClockState::Off, 0));
@@ -188,19 +188,19 @@ mod tests {
 
     #[test]
     fn at_the_start_nothing_tells_which_clock_is_right() {
-        let mut world = World::new(Judge::beside_a_database(5 * S), Some(0));
+        let mut world = World::new(ClockJudge::beside_a_database(5 * S), Some(0));
         (world.machine_us, world.held_us) = (HOUR, HOUR);
         assert_eq!(world.after(1), (ClockState::Unknown, 0));
         assert_eq!(world.after(1), (ClockState::Unknown, 0), "it does not come to agree with itself");
         world.machine_us = 0;
         assert_eq!(world.after(1), (ClockState::Right, 0));
-        let mut world = World::new(Judge::beside_a_database(5 * S), None);
+        let mut world = World::new(ClockJudge::beside_a_database(5 * S), None);
         assert_eq!(world.after(1).0, ClockState::Unknown);
     }
 
     #[test]
     fn a_database_that_jumps_stops_nobody() {
-        let mut world = World::new(Judge::beside_a_database(5 * S), Some(0));
+        let mut world = World::new(ClockJudge::beside_a_database(5 * S), Some(0));
         assert_eq!(world.after(1), (ClockState::Right, 0));
         world.database_us = Some(HOUR);
         assert_eq!(world.after(1), (ClockState::Apart, 0));
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_drifts_away_is_off() {
-        let mut world = World::new(Judge::beside_a_database(5 * S), Some(0));
+        let mut world = World::new(ClockJudge::beside_a_database(5 * S), Some(0));
         for drift in 0..=5 {
             world.machine_us = drift * S;
             assert_eq!(world.after(1).0, ClockState::Right, "{drift}");
@@ -229,12 +229,12 @@ mod tests {
 
     #[test]
     fn a_machine_that_slept_is_believed_beside_a_database_at_once_and_alone_after_a_while() {
-        let mut world = World::new(Judge::beside_a_database(5 * S), Some(0));
+        let mut world = World::new(ClockJudge::beside_a_database(5 * S), Some(0));
         assert_eq!(world.after(1), (ClockState::Right, 0));
         (world.machine_us, world.database_us) = (HOUR, Some(HOUR));
         assert_eq!(world.after(1), (ClockState::Right, HOUR));
 
-        let mut world = World::new(Judge::alone(5 * S, 60 * S), None);
+        let mut world = World::new(ClockJudge::alone(5 * S, 60 * S), None);
         assert_eq!(world.after(1), (ClockState::Right, 0));
         world.machine_us = HOUR;
         assert_eq!(world.after(1), (ClockState::Off, 0));
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_tolerance_of_zero_compares_nothing() {
-        let mut world = World::new(Judge::beside_a_database(0), Some(HOUR));
+        let mut world = World::new(ClockJudge::beside_a_database(0), Some(HOUR));
         assert_eq!(world.after(1), (ClockState::Right, 0));
         world.machine_us = HOUR;
         assert_eq!(world.after(1), (ClockState::Right, HOUR));

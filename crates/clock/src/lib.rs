@@ -3,7 +3,7 @@
 //! A [`Clock`] yields both clocks at once, as the core wants them. [`instant_now`] is for timers. [`Alarms`] wake at an instant.
 //!
 //! The wall clock that a [`Clock`] shows goes with the monotonic one, from what the machine's showed when it was made: a machine
-//! whose clock jumps changes nothing until somebody who has compared it ([`Judge`]) says so ([`Clock::hold`]).
+//! whose clock jumps changes nothing until somebody who has compared it ([`ClockJudge`]) says so ([`Clock::hold`]).
 
 #![expect(clippy::disallowed_methods, reason = "here, and nowhere else, the machine's clocks are read")]
 
@@ -17,7 +17,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tollgate_core::model::Now;
 
 pub use alarms::Alarms;
-pub use judge::{ClockReading, ClockState, Judge, Verdict};
+pub use judge::{ClockJudge, ClockReading, ClockState, Verdict};
 
 /// How often both clocks are read, to find them close together.
 const LOOKS: u32 = 3;

@@ -40,6 +40,6 @@ mod steps;
 mod testing;
 mod unsent;
 
-pub use exchange::{Commit, Context, Deadline, Effect, Needs, Options, Send, ShardState};
+pub use exchange::{Commit, Context, Deadline, Effect, MessageNeeds, Options, Send, ShardState};
 pub use explain::{EventState, Explanation, Gauge, Holder, Reason, Remembered, Status};
 pub use shard::Shard;

@@ -21,11 +21,11 @@ mod unrecorded;
 
 use crate::model::RunId;
 
-pub use backlog::{Part, Sizes, Turns};
+pub use backlog::{ReadSize, ReadTurns, Sizes};
 pub use closing::Report;
 pub use member::{Lease, Member};
 pub use news::{Ask, News, Page, READ_MAX};
-pub use next::{CallerAnswer, Durable, Left, Next, TakenIn, Wake, Why};
+pub use next::{CallerAnswer, Durable, Left, Next, PollTime, TakenIn, Why};
 pub use owner::{Kept, Owner, RECENT_US, Setup};
 pub use placement::{Look, Placement, PlacementStep, Settings, WallClock};
 pub use trust::{Standing, Trust};

@@ -65,13 +65,13 @@ pub(crate) enum BatchStep {
 
 /// All of a transaction.
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
+pub(crate) struct PlanBatch {
     pub(crate) steps: Vec<BatchStep>,
     pub(crate) audit: Vec<AuditRow>,
     pub(crate) outbox: Vec<OutboxRow>,
 }
 
-impl Batch {
+impl PlanBatch {
     /// Takes writes apart. Neighbours of one kind share a step.
     pub(crate) fn new(writes: Vec<PlanWrite>) -> Result<Self, StoreError> {
         let mut batch = Self::default();

@@ -52,13 +52,13 @@ pub(crate) struct Fence {
 
 /// What an owner commits.
 #[derive(Clone, Debug)]
-pub(crate) struct Commit {
+pub(crate) struct FencedCommit {
     pub(crate) fence: Fence,
     pub(crate) rows: Arc<ChangeRows>,
 }
 
 /// One of the runs that change is not there.
-pub(crate) fn no_such_run(commits: &[Commit]) -> StoreError {
+pub(crate) fn no_such_run(commits: &[FencedCommit]) -> StoreError {
     let runs = commits.iter().flat_map(|commit| &commit.rows.runs_changed);
     let runs: Vec<Uuid> = runs.map(|run| run.run_id).collect();
     StoreError::Internal(format!("one of the runs {runs:?} is not there"))
@@ -67,13 +67,13 @@ pub(crate) fn no_such_run(commits: &[Commit]) -> StoreError {
 /// A commit that waits.
 #[derive(Debug)]
 pub(crate) struct WaitingCommit {
-    pub(crate) commit: Commit,
+    pub(crate) commit: FencedCommit,
     done: oneshot::Sender<Result<(), TransactionError>>,
 }
 
 impl WaitingCommit {
     /// The commit, and where it is told how it ended.
-    pub(crate) fn new(commit: Commit) -> (Self, oneshot::Receiver<Result<(), TransactionError>>) {
+    pub(crate) fn new(commit: FencedCommit) -> (Self, oneshot::Receiver<Result<(), TransactionError>>) {
         let (done, answer) = oneshot::channel();
         (Self { commit, done }, answer)
     }
@@ -197,7 +197,7 @@ mod tests {
     fn commit_of(shard: usize, rows: usize) -> WaitingCommit {
         let fence = Fence { shard: i32::try_from(shard).unwrap(), lease_id: Uuid::nil() };
         let rows = ChangeRows { inbox_done: vec![Uuid::nil(); rows], ..ChangeRows::default() };
-        WaitingCommit::new(Commit { fence, rows: Arc::new(rows) }).0
+        WaitingCommit::new(FencedCommit { fence, rows: Arc::new(rows) }).0
     }
 
     fn shards(head: Option<Vec<WaitingCommit>>) -> Vec<i32> {

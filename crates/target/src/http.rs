@@ -34,7 +34,7 @@ use crate::{
 
 pub(crate) use answer::is_gateway_doubt;
 
-use answer::Answer;
+use answer::HttpAnswer;
 use connections::{Connections, ExchangeError, Sender, Stage};
 use connector::Connector;
 use destinations::{Destination, Destinations};
@@ -198,7 +198,7 @@ impl Http {
         }
     }
 
-    fn judge(&self, answer: &Answer, namespace: &str, host: &str) -> Sent {
+    fn judge(&self, answer: &HttpAnswer, namespace: &str, host: &str) -> Sent {
         let sent = answer.verdict(self.retry_after_max_ms, self.clock.wall_us());
         match (answer.status.as_u16(), &sent) {
             (429 | 503, Sent::Refused { retry_after_ms: Some(wish_ms @ 1..), .. }) => {

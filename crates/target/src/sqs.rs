@@ -27,7 +27,7 @@ use crate::{TargetOptions, not_sent, refused, refused_for_good, span, unclear};
 
 use account::{Account, NoClient};
 use batch::Held;
-use message::Message;
+use message::SqsMessage;
 
 /// Why a message was not sent whose turn did not come in time.
 const TOO_SLOW: &str = "not sent to SQS: the queue's calls are too slow for its deadline";
@@ -63,7 +63,7 @@ impl Sqs {
 
     /// Delivers one event once, in a batch with others of its queue.
     pub(crate) async fn send(&self, delivery: &Delivery, target: &SqsTarget, leave: Leave) -> Sent {
-        let message = match Message::new(delivery, target, &self.context) {
+        let message = match SqsMessage::new(delivery, target, &self.context) {
             Ok(message) => message,
             Err(message) => return refused_for_good(message),
         };
@@ -102,7 +102,7 @@ struct QueueKey {
 
 #[derive(Debug)]
 struct WaitingMessage {
-    message: Message,
+    message: SqsMessage,
     reply: oneshot::Sender<Sent>,
     leave: Leave,
     /// It has been taken into a batch, or given up.
@@ -218,7 +218,7 @@ impl Queue {
 
     /// Makes one call, within the deadline of each of its messages.
     async fn send(&self, batch: Vec<WaitingMessage>) {
-        let messages: Vec<&Message> = batch.iter().map(|waiting| &waiting.message).collect();
+        let messages: Vec<&SqsMessage> = batch.iter().map(|waiting| &waiting.message).collect();
         let leaves: Vec<Leave> = batch.iter().map(|waiting| waiting.leave.clone()).collect();
         let deadline = span(self.key.deadline_ms);
         let first = leaves.iter().map(|leave| leave.until(deadline)).min();
@@ -274,7 +274,7 @@ mod tests {
         let (queue, mut arriving) = mpsc::unbounded_channel();
         queues.lock().insert(key.clone(), queue.clone());
         let put = queue.send(WaitingMessage {
-            message: Message::default(),
+            message: SqsMessage::default(),
             reply: oneshot::channel().0,
             leave: Leave::always(),
             taken: Arc::default(),

@@ -60,7 +60,7 @@ pub struct TraceError(#[from] ExporterBuildError);
 
 /// What became of the spans of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct SpanCounts {
     /// Taken by the collector.
     pub exported: u64,
     /// Given up: the queue was full, or the collector did not take them.
@@ -158,10 +158,10 @@ impl Traces {
     }
 
     /// What became of the spans so far.
-    pub fn counts(&self) -> Counts {
-        let Some(tracer) = self.0.as_deref() else { return Counts::default() };
+    pub fn counts(&self) -> SpanCounts {
+        let Some(tracer) = self.0.as_deref() else { return SpanCounts::default() };
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Counts { exported: read(&tracer.tally.exported), dropped: read(&tracer.tally.dropped) }
+        SpanCounts { exported: read(&tracer.tally.exported), dropped: read(&tracer.tally.dropped) }
     }
 
     /// Exports what waits, for seconds at most; nothing is taken from now on.

@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use tokio_util::sync::CancellationToken;
-use tollgate_core::emit::{self, Handed, Lease, Scan, ScanStep};
+use tollgate_core::emit::{self, Handed, Scan, ScanStep, TaskLease};
 use tollgate_core::model::{Run, Skipped};
 use tollgate_store::StoreError;
 use tollgate_store::emit::ClaimedTask;
@@ -27,7 +27,7 @@ impl Emitter {
         while !stop.is_cancelled() {
             self.give_back().await?;
             let now_us = self.clock.wall_us();
-            let mut lease = Lease::new(Uuid::new_v4(), now_us, &self.options);
+            let mut lease = TaskLease::new(Uuid::new_v4(), now_us, &self.options);
             self.keep_failed(Some(lease.id));
             let limit = self.options.claim.max(1);
             let mut tasks = self.store.claim_tasks(lease.id, lease.until_us, now_us, limit).await?;
@@ -66,7 +66,7 @@ impl Emitter {
         *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = lease_id;
     }
 
-    async fn renew(&self, lease: &mut Lease) -> Result<(), StoreError> {
+    async fn renew(&self, lease: &mut TaskLease) -> Result<(), StoreError> {
         if let Some(until_us) = lease.renewal_us(self.clock.wall_us(), &self.options) {
             self.store.renew_tasks(lease.id, until_us).await?;
             lease.until_us = until_us;
@@ -78,7 +78,7 @@ impl Emitter {
     async fn scan_window(
         &self,
         tasks: &[ClaimedTask],
-        lease: &mut Lease,
+        lease: &mut TaskLease,
         report: &mut RoundReport,
         stop: &CancellationToken,
     ) -> Result<(), StoreError> {

@@ -33,7 +33,7 @@ use tokio_util::task::TaskTracker;
 use tollgate_clock::{Alarms, Clock};
 use tollgate_core::handle;
 use tollgate_core::model::EventKeyring;
-use tollgate_core::own::{Sizes, Turns};
+use tollgate_core::own::{ReadTurns, Sizes};
 use tollgate_metrics::Metrics;
 use tollgate_metrics::sample::HandlerSample;
 use tollgate_store::handle::HandleStore;
@@ -118,7 +118,7 @@ pub(crate) struct Shared {
     /// How many runs, and how many messages, of a shard cannot be read.
     pub(crate) passed_over: Arc<DashMap<u16, (usize, usize)>>,
     /// Turns of shards that have much to take in.
-    pub(crate) turns: Turns,
+    pub(crate) turns: ReadTurns,
 }
 
 /// A handler process.
@@ -150,7 +150,7 @@ impl EventHandler {
             leaving: CancellationToken::new(),
             reports: TaskTracker::new(),
             passed_over: Arc::default(),
-            turns: Turns::new(Sizes::default()),
+            turns: ReadTurns::new(Sizes::default()),
         };
         Self { shared }
     }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tollgate_clock::{Clock, instant_now};
 use tollgate_core::handle::change::Changes;
 use tollgate_core::model::Sent;
-use tollgate_core::own::{self, DeliveryKey, Kept, Left, News, Next, Standing, TakenIn, Wake, Why};
+use tollgate_core::own::{self, DeliveryKey, Kept, Left, News, Next, PollTime, Standing, TakenIn, Why};
 use tollgate_metrics::{OwnerWatch, Role};
 use tollgate_store::handle::Lease;
 use tollgate_store::{CommitError, StoreError};
@@ -322,7 +322,7 @@ fn instant(clock: &Clock, at_us: i64) -> Instant {
     instant_now() + Duration::from_micros(u64::try_from(left_us).unwrap_or_default())
 }
 
-async fn sleep(shared: &Shared, wake: Wake) {
+async fn sleep(shared: &Shared, wake: PollTime) {
     match wake.sharp_us {
         Some(at_us) if at_us <= wake.about_us => {
             shared.alarms.at(instant(&shared.clock, at_us).into_std()).await;

@@ -37,7 +37,7 @@ use tonic::service::Routes;
 
 pub use bodies::{Bodies, Roomy};
 pub use hosts::Hosts;
-pub use port::{Answer, Port};
+pub use port::{AnswerFuture, Port};
 pub use same_origin::is_cross_site;
 
 use handler::Gateway;

@@ -51,7 +51,7 @@ pub struct Handed {
 
 /// What has been judged and not handed over. Tasks are numbers.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct JudgedBatch {
     pub(super) runs: Vec<Run>,
     pub(super) skipped: Vec<Skipped>,
     /// Somebody may have judged the same launches before, at a time when they were not late: a task was claimed before.
@@ -64,7 +64,7 @@ pub(super) struct Batch {
     pub(super) tasks: BTreeSet<usize>,
 }
 
-impl Batch {
+impl JudgedBatch {
     /// An empty batch. `again`: its launches may have been judged before.
     pub(super) fn new(again: bool) -> Self {
         Self { again, ..Self::default() }

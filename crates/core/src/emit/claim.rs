@@ -57,14 +57,14 @@ pub struct ScanPage {
 
 /// Under which name tasks are claimed, and until when others leave them alone.
 #[derive(Clone, Copy, Debug)]
-pub struct Lease {
+pub struct TaskLease {
     /// The name.
     pub id: Uuid,
     /// Until when.
     pub until_us: i64,
 }
 
-impl Lease {
+impl TaskLease {
     /// A lease from now on.
     pub fn new(id: Uuid, now_us: i64, options: &Options) -> Self {
         Self { id, until_us: now_us + options.lease_us() }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use uuid::Uuid;
 
-use super::batch::{Batch, Handed};
+use super::batch::{Handed, JudgedBatch};
 use super::judge::{Fate, Judge};
 use super::{Checkpoint, ClaimedTask, Options, ScanPage, ScannedChild, Task, launch_times};
 use crate::model::{Run, SkipReason, Skipped};
@@ -135,7 +135,7 @@ pub struct Scan {
     /// Which task comes when, with its first page where that has been read.
     turns: VecDeque<(usize, Option<ScanPage>)>,
     stage: Stage,
-    batch: Batch,
+    batch: JudgedBatch,
     done: BTreeSet<usize>,
     /// Tasks that must be read again later, because a shard had not heard of a change.
     put_off: BTreeSet<usize>,
@@ -155,7 +155,7 @@ impl Scan {
             tasks: tasks.to_vec(),
             turns: VecDeque::new(),
             stage: Stage::First,
-            batch: Batch::new(tasks.iter().any(|task| task.again)),
+            batch: JudgedBatch::new(tasks.iter().any(|task| task.again)),
             done: BTreeSet::new(),
             put_off: BTreeSet::new(),
             lost: false,

@@ -129,7 +129,7 @@ pub struct Deadline {
 
 /// What the driver must read before it hands a message over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
+pub struct MessageNeeds {
     /// Specs by schedule and generation.
     pub specs: Vec<(Uuid, i64)>,
     /// Runs by id.
@@ -141,10 +141,10 @@ pub struct Needs {
 /// What the driver read for a message.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
-    /// Specs that [`Needs::specs`] named, and those of the runs.
+    /// Specs that [`MessageNeeds::specs`] named, and those of the runs.
     pub specs: Vec<RunSpec>,
-    /// Runs that [`Needs::runs`] named and that exist.
+    /// Runs that [`MessageNeeds::runs`] named and that exist.
     pub runs: Vec<Run>,
-    /// Dead events that [`Needs::dead`] named.
+    /// Dead events that [`MessageNeeds::dead`] named.
     pub dead: Vec<HistoryRow>,
 }

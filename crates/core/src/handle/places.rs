@@ -47,12 +47,12 @@ fn origin(url: &str) -> &str {
 
 /// The places of one bucket.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Places {
+pub(super) struct BucketPlaces {
     taken: u32,
     by: BTreeMap<u128, u32>,
 }
 
-impl Places {
+impl BucketPlaces {
     /// Deliveries under way.
     pub(super) fn taken(&self) -> u32 {
         self.taken
@@ -117,7 +117,7 @@ mod tests {
     }
 
     /// Takes all that it may.
-    fn fill(places: &mut Places, sharer: &Sharer, places_max: u32) -> u32 {
+    fn fill(places: &mut BucketPlaces, sharer: &Sharer, places_max: u32) -> u32 {
         let mut taken = 0;
         while places.taken() < places_max && places.holds(sharer, places_max).is_none() {
             places.take(sharer);
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn who_is_alone_has_half_and_who_comes_next_finds_a_place() {
-        let mut places = Places::default();
+        let mut places = BucketPlaces::default();
         assert_eq!(fill(&mut places, &sharer(1, 1, 1), 1_024), 525);
         // Of the same target, of another one, of another namespace.
         for next in [sharer(1, 1, 2), sharer(1, 2, 3), sharer(2, 1, 1)] {
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn many_that_take_all_they_may_leave_something() {
-        let mut places = Places::default();
+        let mut places = BucketPlaces::default();
         for schedule in 0..50 {
             fill(&mut places, &sharer(1, 1, schedule), 1_024);
         }
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_single_place_can_be_had() {
-        let mut places = Places::default();
+        let mut places = BucketPlaces::default();
         assert_eq!(fill(&mut places, &sharer(1, 1, 1), 1), 1);
         places.give_back(&sharer(1, 1, 1));
         assert_eq!((places.taken(), places.by.len()), (0, 0));

@@ -7,14 +7,14 @@ use uuid::Uuid;
 use super::again::queued_again;
 use super::change::{HistoryRow, Outcome, ShardPause, ShardSchedule, TokenRow, TokenState};
 use super::control::{Control, Message};
-use super::exchange::{Context, Needs};
+use super::exchange::{Context, MessageNeeds};
 use super::ledger::Phase;
 use super::live::{LiveRun, LiveToken};
 use super::shard::{Shard, WallTimer};
 use super::steps::Counted as _;
 use crate::model::{Counts, DAY_US, Now, Policy, Run, RunId, RunKind, RunState};
 
-impl Needs {
+impl MessageNeeds {
     /// What must be read before this message is handed over.
     pub fn of(control: &Control) -> Self {
         match control {

@@ -32,7 +32,7 @@ impl Default for Sizes {
 
 /// The turns of a process; clones share them.
 #[derive(Clone, Debug)]
-pub struct Turns {
+pub struct ReadTurns {
     sizes: Sizes,
     taken: Arc<AtomicUsize>,
 }
@@ -41,7 +41,7 @@ pub struct Turns {
 #[derive(Debug)]
 struct Turn(Arc<AtomicUsize>);
 
-impl Turns {
+impl ReadTurns {
     /// All of them are free.
     pub fn new(sizes: Sizes) -> Self {
         Self { sizes, taken: Arc::default() }
@@ -62,7 +62,7 @@ impl Drop for Turn {
 
 /// What one read takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct ReadSize {
     /// The most runs, and as many of those of `recent_us` where that is not enough for what launched before.
     pub runs_max: u32,
     /// How many messages are looked at.
@@ -74,7 +74,7 @@ pub struct Part {
 /// What reads have left.
 #[derive(Debug)]
 pub(super) struct Backlog {
-    turns: Turns,
+    turns: ReadTurns,
     has_read: bool,
     /// The last read did not read everything.
     is_left: bool,
@@ -84,7 +84,7 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    pub(super) fn new(turns: Turns) -> Self {
+    pub(super) fn new(turns: ReadTurns) -> Self {
         Self { turns, has_read: false, is_left: false, after: 0, turn: None }
     }
 
@@ -94,7 +94,7 @@ impl Backlog {
     }
 
     /// A read begins.
-    pub(super) fn begin(&mut self, recent_us: Range<i64>) -> Part {
+    pub(super) fn begin(&mut self, recent_us: Range<i64>) -> ReadSize {
         // It goes round: the shard that had one has given it back.
         self.turn = None;
         if self.is_left {
@@ -104,7 +104,7 @@ impl Backlog {
         let runs_max = if self.turn.is_some() { sizes.many } else { sizes.few };
         let is_first = !std::mem::replace(&mut self.has_read, true);
         let messages_max = if is_first { sizes.messages_first } else { sizes.messages };
-        Part { runs_max, messages_max, recent_us }
+        ReadSize { runs_max, messages_max, recent_us }
     }
 
     /// What was read has been taken in. `after`: where the read left something, the commit that makes it durable.
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn the_first_read_looks_at_more_messages() {
         let sizes = Sizes::default();
-        let mut backlog = Backlog::new(Turns::new(sizes));
+        let mut backlog = Backlog::new(ReadTurns::new(sizes));
         let read: Vec<u32> = (0..3).map(|_| backlog.begin(0..1).messages_max).collect();
         assert_eq!(read, [sizes.messages_first, sizes.messages, sizes.messages]);
     }
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn few_shards_take_in_many_runs_at_once_and_none_stands_still() {
         let Sizes { few, many, turns: max, .. } = Sizes::default();
-        let turns = Turns::new(Sizes::default());
+        let turns = ReadTurns::new(Sizes::default());
         let mut shards: Vec<Backlog> = (0..max + 2).map(|_| Backlog::new(turns.clone())).collect();
         for shard in &mut shards {
             assert_eq!(runs_max(shard), few, "nobody knows yet that more waits");

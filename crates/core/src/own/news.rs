@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use super::backlog::Part;
+use super::backlog::ReadSize;
 use crate::handle::Context;
 use crate::handle::control::{Control, Message};
 use crate::model::{Run, RunId, RunSpec};
@@ -25,7 +25,7 @@ const TRY_AGAIN_US: i64 = 60_000_000;
 #[derive(Clone, Debug)]
 pub struct Ask {
     /// How much.
-    pub part: Part,
+    pub part: ReadSize,
     /// Messages that have been passed over.
     pub except: Vec<Uuid>,
     /// Look again at runs that have been, from this id on.
@@ -70,7 +70,7 @@ pub struct Page {
     pub releases_whole: bool,
 }
 
-impl Part {
+impl ReadSize {
     /// Whether `rows` rows are all that a read takes of runs.
     pub fn is_full(&self, rows: usize) -> bool {
         rows >= self.runs_max as usize
@@ -156,7 +156,7 @@ impl PassedOver {
     }
 
     /// A read begins, which looks again if it is time.
-    pub(super) fn ask(&mut self, part: Part, now_us: i64) -> Ask {
+    pub(super) fn ask(&mut self, part: ReadSize, now_us: i64) -> Ask {
         if self.looked.is_none() && now_us >= self.again_us {
             self.messages.clear();
             (self.looked, self.runs, self.began_us) = (Some(RunId::default()), 0, now_us);

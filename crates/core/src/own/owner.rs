@@ -15,11 +15,11 @@ use crate::handle::{Effect, Options, Shard, ShardState};
 use crate::model::{Now, RunId, SECOND_US, Sent};
 
 use super::DeliveryKey;
-use super::backlog::{Backlog, Turns};
+use super::backlog::{Backlog, ReadTurns};
 use super::closing::Closing;
 use super::gather::Gather;
 use super::news::{News, PassedOver};
-use super::next::{CallerAnswer, Durable, Left, Next, TakenIn, Wake, Why};
+use super::next::{CallerAnswer, Durable, Left, Next, PollTime, TakenIn, Why};
 use super::syncs::Syncs;
 use super::trust::Standing;
 use super::unrecorded::UnrecordedAnswers;
@@ -68,7 +68,7 @@ pub struct Setup {
     /// Tuning of its machine.
     pub options: Options,
     /// The turns of its process.
-    pub turns: Turns,
+    pub turns: ReadTurns,
     /// How long before their launch runs are loaded.
     pub load_ahead_us: i64,
 }
@@ -191,7 +191,7 @@ impl<C> Owner<C> {
     }
 
     /// When to poll again without any input.
-    pub fn wake(&self, standing: Standing, now: Now) -> Wake {
+    pub fn wake(&self, standing: Standing, now: Now) -> PollTime {
         let trusted = standing == Standing::Holds;
         let deadline = self.machine.next_deadline();
         let in_wall_us = |at_us: i64| at_us - now.wall_us + now.mono_us;
@@ -201,21 +201,21 @@ impl<C> Owner<C> {
         let distrust_us = (!trusted).then_some(now.mono_us + DISTRUST_LOOK_US);
         let idle_us = now.mono_us + IDLE_LOOK_US;
         if !self.is_ready {
-            return Wake { sharp_us: None, about_us: idle_us };
+            return PollTime { sharp_us: None, about_us: idle_us };
         }
         if !self.is_committing
             && let Some(until_us) = self.gather.until_us()
         {
             // What starts waits for the answers that are gathered.
             let about_us = distrust_us.map_or(until_us, |at_us| at_us.min(until_us));
-            return Wake { sharp_us: send_us, about_us };
+            return PollTime { sharp_us: send_us, about_us };
         }
         let closing_us = self.closing.as_ref().map(Closing::deadline_us);
         let read_due_us = self.read_due_us.unwrap_or(self.passed_over.again_us());
         let read_us = self.may_read().then_some(read_due_us.max(now.mono_us + SOON_US));
         let about_us = [timer_us, distrust_us, closing_us, read_us].into_iter().flatten().min();
         let sharp_us = [send_us, launch_us].into_iter().flatten().min();
-        Wake { sharp_us, about_us: about_us.unwrap_or(idle_us) }
+        PollTime { sharp_us, about_us: about_us.unwrap_or(idle_us) }
     }
 
     /// The commit under way is durable. What it allows is done, unless the lease ran out meanwhile: then only answers are given.

@@ -8,7 +8,7 @@ use tollgate_core::handle::batch::{BATCH_MAX, TokenBatch};
 use tollgate_core::handle::change::{Changes, TokenState};
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::handle::release::{Release, ReleaseOutcome};
-use tollgate_core::handle::{Effect, EventState, Needs, Options, Send, Shard};
+use tollgate_core::handle::{Effect, EventState, MessageNeeds, Options, Send, Shard};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
@@ -186,7 +186,7 @@ impl World {
         let messages: Vec<Message> = self.store.inbox.values().cloned().collect();
         let (runs, specs) = self.store.emitted(i64::MAX);
         for message in messages {
-            let context = self.store.context(&Needs::of(&message.control));
+            let context = self.store.context(&MessageNeeds::of(&message.control));
             self.shard.control(message, context, self.now);
         }
         self.shard.adopt(runs, specs, self.now);

@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tollgate_core::emit::{self, ClaimedTask, Lease, Options, Scan, ScanStep, ScannedChild, Task, Window};
+use tollgate_core::emit::{
+    self, ClaimedTask, Options, Scan, ScanStep, ScannedChild, Task, TaskLease, Window,
+};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
@@ -37,7 +39,7 @@ struct Opening {
 
 /// Tasks that are being carried out, window by window.
 struct Job {
-    lease: Lease,
+    lease: TaskLease,
     /// Whether they are given back should the round fail.
     given_back: bool,
     groups: VecDeque<Vec<ClaimedTask>>,
@@ -143,7 +145,7 @@ impl World {
             }
             Work::Claim => {
                 let id = self.new_uuid();
-                let lease = Lease::new(id, self.now.wall_us, options);
+                let lease = TaskLease::new(id, self.now.wall_us, options);
                 let tasks = self.claim_tasks(lease, options.claim as usize);
                 if tasks.is_empty() {
                     Work::Look
@@ -351,7 +353,7 @@ impl World {
 }
 
 impl Job {
-    fn new(lease: Lease, mut tasks: Vec<ClaimedTask>, options: &Options) -> Self {
+    fn new(lease: TaskLease, mut tasks: Vec<ClaimedTask>, options: &Options) -> Self {
         let given_back = emit::is_given_back(&tasks);
         tasks.sort_by_key(|task| task.window);
         let of = |a: &ClaimedTask, b: &ClaimedTask| a.window == b.window;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tollgate_core::model::{Now, SECOND_US};
 use tollgate_core::own::{
-    Look, Member, Placement, PlacementStep, Report, Settings, Sizes, Standing, Trust, Turns, WallClock,
+    Look, Member, Placement, PlacementStep, ReadTurns, Report, Settings, Sizes, Standing, Trust, WallClock,
 };
 
 use crate::bug::Bug;
@@ -35,7 +35,7 @@ pub(crate) struct Process {
     pub(crate) owners: BTreeMap<u16, Owner>,
     /// Owners that gave up their shards, and whose deliveries may still be answered.
     pub(crate) former: BTreeMap<u64, (u16, Report)>,
-    pub(crate) turns: Turns,
+    pub(crate) turns: ReadTurns,
 }
 
 impl Process {
@@ -56,7 +56,7 @@ impl Process {
             stopping: false,
             owners: BTreeMap::new(),
             former: BTreeMap::new(),
-            turns: Turns::new(Sizes::default()),
+            turns: ReadTurns::new(Sizes::default()),
         }
     }
 }
@@ -115,7 +115,7 @@ impl World {
         self.processes[slot] = Process::new(id, ttl_ms, ahead_us);
         if self.random.percent(50) {
             let sizes = Sizes { few: 2, many: 4, messages: 6, messages_first: 2_000, turns: 1 };
-            self.processes[slot].turns = Turns::new(sizes);
+            self.processes[slot].turns = ReadTurns::new(sizes);
         }
         self.after(0, Event::Beat(slot, id));
         self.after(0, Event::Watch(slot, id));

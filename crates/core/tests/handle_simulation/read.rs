@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use tollgate_core::handle::Needs;
+use tollgate_core::handle::MessageNeeds;
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::*;
 use tollgate_core::own::{Ask, News, Page, TakenIn};
@@ -67,8 +67,10 @@ impl World {
             ReadStep::Contexts => {
                 let store = &self.stores[usize::from(at.shard)];
                 let inbox = std::mem::take(&mut read.inbox).into_iter();
-                read.news.messages =
-                    inbox.map(|m| (store.context(&Needs::of(&m.control)), m)).map(|(c, m)| (m, c)).collect();
+                read.news.messages = inbox
+                    .map(|m| (store.context(&MessageNeeds::of(&m.control)), m))
+                    .map(|(c, m)| (m, c))
+                    .collect();
                 ReadStep::News
             }
             ReadStep::Specs(wanted) => {

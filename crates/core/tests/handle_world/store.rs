@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tollgate_core::handle::batch::TokenBatch;
 use tollgate_core::handle::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow, TokenState};
 use tollgate_core::handle::control::Message;
-use tollgate_core::handle::{Context, Needs, ShardState};
+use tollgate_core::handle::{Context, MessageNeeds, ShardState};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
@@ -51,7 +51,7 @@ impl Store {
     }
 
     /// What a message needs.
-    pub(crate) fn context(&self, needs: &Needs) -> Context {
+    pub(crate) fn context(&self, needs: &MessageNeeds) -> Context {
         let runs: Vec<Run> = needs.runs.iter().filter_map(|id| self.runs.get(id)).cloned().collect();
         let dead = needs.dead.iter().flat_map(|(id, indexes)| {
             let rows = self.history.range((*id, 0)..=(*id, u32::MAX)).map(|(_, row)| row);

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{Ask, Driver, Engine, Tx, Whom, forget_skipped, insert_messages, insert_skipped, own_sql, sql};
 use crate::StoreError;
 use crate::batch::{
-    Batch, BatchStep, DropPolicy, Expected, PutPolicy, PutSchedules, USERS_NAMED, judge_generations,
+    BatchStep, DropPolicy, Expected, PlanBatch, PutPolicy, PutSchedules, USERS_NAMED, judge_generations,
     judge_names, judge_policies, judge_users,
 };
 use crate::failure::Failure;
@@ -25,7 +25,7 @@ use crate::rows::{
 #[async_trait]
 impl<D: Driver> PlanStore for D {
     async fn write_plan(&self, writes: Vec<PlanWrite>) -> Result<(), StoreError> {
-        let batch = Arc::new(Batch::new(writes)?);
+        let batch = Arc::new(PlanBatch::new(writes)?);
         self.run_tx(Whom::People, "write_plan", move |mut tx| {
             let batch = Arc::clone(&batch);
             async move { write(&mut tx, &batch).await }.boxed()
@@ -197,7 +197,7 @@ async fn tell<DB: Engine>(tx: &mut Tx<'_, DB>, shard: u16, told: &[Told]) -> Res
     Ok(skips)
 }
 
-async fn write<DB: Engine>(tx: &mut Tx<'_, DB>, batch: &Batch) -> Result<(), Failure> {
+async fn write<DB: Engine>(tx: &mut Tx<'_, DB>, batch: &PlanBatch) -> Result<(), Failure> {
     let mut registry = Registry::default();
     for step in &batch.steps {
         match step {

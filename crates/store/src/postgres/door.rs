@@ -28,7 +28,7 @@ const POOLED_MAX: Duration = Duration::from_secs(60);
 
 /// How the places of a process are shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Places {
+pub(super) struct PoolSizes {
     /// For heartbeats and the look at others. None: they share the work's.
     pub(super) pulse: u32,
     /// For owners' commits. None: they share the work's.
@@ -39,7 +39,7 @@ pub(super) struct Places {
     pub(super) people: u32,
 }
 
-impl Places {
+impl PoolSizes {
     /// `all` places, but two at least.
     pub(super) fn of(all: u32) -> Self {
         let all = all.max(2);
@@ -55,7 +55,7 @@ impl Places {
 
 /// A share of the places.
 #[derive(Clone, Debug)]
-pub(super) struct Door {
+pub(super) struct PoolDoor {
     pub(super) pool: PgPool,
     /// Host, port and database, for errors. Never the password.
     pub(super) place: Arc<str>,
@@ -100,8 +100,8 @@ impl GivenUp {
 /// What `work` hands back: its result, and whether the connection must be closed.
 pub(super) type Worked<T> = (T, bool);
 
-impl Door {
-    /// Works on the pool's next connection; see [`Door::work_on`].
+impl PoolDoor {
+    /// Works on the pool's next connection; see [`PoolDoor::work_on`].
     pub(super) async fn lend<T, F>(&self, within: Duration, work: F) -> Result<T, NotDone>
     where
         T: Send + 'static,
@@ -271,12 +271,12 @@ mod tests {
     #[test]
     fn people_never_have_all_places_and_nobody_has_more_than_there_are() {
         for all in 0..200 {
-            let Places { pulse, commits, work, people } = Places::of(all);
+            let PoolSizes { pulse, commits, work, people } = PoolSizes::of(all);
             assert_eq!(pulse + commits + work + people, all.max(2));
             assert!(people >= 1 && work >= 1, "{all}");
             assert!(all < 5 || (pulse == 1 && commits >= 2), "{all}");
             assert!(people <= all.max(4) / 4, "{all}");
         }
-        assert_eq!(Places::of(8), Places { pulse: 1, commits: 2, work: 3, people: 2 });
+        assert_eq!(PoolSizes::of(8), PoolSizes { pulse: 1, commits: 2, work: 3, people: 2 });
     }
 }

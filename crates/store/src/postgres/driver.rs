@@ -10,7 +10,7 @@ use tollgate_core::emit::Task;
 use uuid::Uuid;
 
 use super::Postgres;
-use super::door::Door;
+use super::door::PoolDoor;
 use crate::StoreError;
 use crate::both::{Ask, Driver, Engine as _, Readable, Tx, Whom, own_sql, prune_table};
 use crate::corrupt::Corruption;
@@ -25,7 +25,7 @@ pub(super) fn tx(connection: &mut PgConnection) -> Tx<'_, sqlx::Postgres> {
 }
 
 impl Postgres {
-    fn door(&self, whom: Whom) -> &Door {
+    fn door(&self, whom: Whom) -> &PoolDoor {
         match whom {
             Whom::People => &self.people,
             Whom::Roles => &self.work,

@@ -15,12 +15,12 @@ use sqlx::pool::PoolConnection;
 
 use super::Postgres;
 use super::commit::{write, write_at_once};
-use super::door::Door;
+use super::door::PoolDoor;
 use super::open::{BEGIN_DISTRIBUTED, ends_the_connection};
 use super::transact::{QUICK_SILENT_AFTER, is_of_no_use, on};
 use super::warm::WarmConnection;
 use crate::failure::{Failure, TransactionError};
-use crate::line::{Commit, Fence, LineWorker, WaitingCommit, tell_all};
+use crate::line::{Fence, FencedCommit, LineWorker, WaitingCommit, tell_all};
 use crate::rows::ChangeRows;
 
 /// SQLSTATE `feature_not_supported`.
@@ -30,7 +30,7 @@ const UNIQUE_VIOLATION: &str = "23505";
 
 /// Where the connections come from, and what the server takes.
 struct Writer {
-    door: Door,
+    door: PoolDoor,
     warm: Arc<WarmConnection>,
     is_distributed: Arc<AtomicBool>,
 }
@@ -44,7 +44,7 @@ impl Postgres {
         fence: Fence,
         rows: Arc<ChangeRows>,
     ) -> Result<(), TransactionError> {
-        let (waiting, answer) = WaitingCommit::new(Commit { fence, rows });
+        let (waiting, answer) = WaitingCommit::new(FencedCommit { fence, rows });
         if let Some(worker) = self.line.join(waiting) {
             let (warm, is_distributed) = (Arc::clone(&self.warm), Arc::clone(&self.is_distributed));
             let writer = Writer { door: self.commits.clone(), warm, is_distributed };
@@ -100,7 +100,7 @@ impl Writer {
         connection: &mut Option<Connection>,
         waiting: &[WaitingCommit],
     ) -> Result<(), TransactionError> {
-        let commits: Arc<[Commit]> = waiting.iter().map(|waiting| waiting.commit.clone()).collect();
+        let commits: Arc<[FencedCommit]> = waiting.iter().map(|waiting| waiting.commit.clone()).collect();
         let is_distributed = self.is_distributed();
         let ended = self.transact(connection, &commits, is_distributed).await;
         let code = refusal(&ended).filter(|_| !is_distributed);
@@ -121,7 +121,7 @@ impl Writer {
     async fn transact(
         &self,
         connection: &mut Option<Connection>,
-        commits: &Arc<[Commit]>,
+        commits: &Arc<[FencedCommit]>,
         is_distributed: bool,
     ) -> Result<(), TransactionError> {
         let Some(usable) = connection.take() else {
@@ -164,7 +164,10 @@ impl Writer {
 }
 
 /// Commits by the one statement, which is a transaction of its own.
-async fn one_statement(connection: &mut PgConnection, commits: &[Commit]) -> Result<(), TransactionError> {
+async fn one_statement(
+    connection: &mut PgConnection,
+    commits: &[FencedCommit],
+) -> Result<(), TransactionError> {
     tollgate_fault_points::pass("store.commit.before");
     match write_at_once(connection, commits).await {
         Ok(()) => {

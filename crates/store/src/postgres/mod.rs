@@ -64,7 +64,7 @@ use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
 use backlog::Backlog;
-use door::Door;
+use door::PoolDoor;
 use tollgate_clock::Clock;
 use warm::WarmConnection;
 
@@ -79,13 +79,13 @@ const WORKERS_MAX: usize = 2;
 #[derive(Clone)]
 pub struct Postgres {
     /// Heartbeats, and the look at others.
-    pulse: Door,
+    pulse: PoolDoor,
     /// Owners' commits.
-    commits: Door,
+    commits: PoolDoor,
     /// What the roles read and write besides.
-    work: Door,
+    work: PoolDoor,
     /// What people ask and change.
-    people: Door,
+    people: PoolDoor,
     /// For owners' commits.
     warm: Arc<WarmConnection>,
     backlog: Arc<Backlog>,

@@ -11,7 +11,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool, Row as _};
 use uuid::Uuid;
 
-use super::door::{Backends, Door, Places};
+use super::door::{Backends, PoolDoor, PoolSizes};
 use crate::handle::Member;
 use crate::rows::MemberRow;
 use crate::{Installation, StoreError};
@@ -81,10 +81,10 @@ pub(super) const IDLE_UNTESTED: Duration = Duration::from_secs(1);
 
 /// What a connection string leads to.
 pub(super) struct Connected {
-    pub(super) pulse: Door,
-    pub(super) commits: Door,
-    pub(super) work: Door,
-    pub(super) people: Door,
+    pub(super) pulse: PoolDoor,
+    pub(super) commits: PoolDoor,
+    pub(super) work: PoolDoor,
+    pub(super) people: PoolDoor,
     /// Commits share their connections with nobody.
     pub(super) has_own_commits: bool,
 }
@@ -121,10 +121,10 @@ pub(super) async fn connect(url: &str, connections_max: u32) -> Result<Connected
     };
     can_write(&options).await.map_err(|error| store_error(&place, error))?;
     let backends = Arc::new(Backends::new(options.clone(), connections_max.max(2)));
-    let places = Places::of(connections_max);
+    let places = PoolSizes::of(connections_max);
     let door = |places: u32, options: &PgConnectOptions, for_people: bool| {
         let pool = pool(places, options.clone(), Arc::clone(&backends));
-        Door { pool, place: Arc::clone(&place), pooled, for_people, backends: Arc::clone(&backends) }
+        PoolDoor { pool, place: Arc::clone(&place), pooled, for_people, backends: Arc::clone(&backends) }
     };
     let work = door(places.work, &options, false);
     let own = |places: u32, options| if places > 0 { door(places, options, false) } else { work.clone() };

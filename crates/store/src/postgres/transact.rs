@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use sqlx::{Connection as _, PgConnection};
 
 use super::Postgres;
-use super::door::{Door, GivenUp, NotDone};
+use super::door::{GivenUp, NotDone, PoolDoor};
 use super::open::{
     BEGIN_PEOPLE, BEGIN_POOLED, BEGIN_POOLED_PEOPLE, READ_POOLED, ends_the_connection, is_a_standby,
 };
@@ -25,7 +25,7 @@ const SILENT_AFTER: Duration = Duration::from_secs(65);
 /// The same for owners' commits, heartbeats and single statements. Longer than the wait for a lock.
 pub(super) const QUICK_SILENT_AFTER: Duration = Duration::from_secs(12);
 
-impl Door {
+impl PoolDoor {
     /// Carries out a transaction; again if it lost against another one. `work` may run more than once.
     pub(super) async fn run_tx<T, F>(&self, name: &'static str, work: F) -> Result<T, StoreError>
     where
@@ -39,7 +39,7 @@ impl Door {
         self.run_within(SILENT_AFTER, name, work).await
     }
 
-    /// As [`Door::run_tx`], for what is either quick or useless.
+    /// As [`PoolDoor::run_tx`], for what is either quick or useless.
     pub(super) async fn run_quick<T, F>(&self, name: &'static str, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,

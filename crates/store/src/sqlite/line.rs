@@ -15,13 +15,13 @@ use super::transact::forget;
 use super::turns::{Kind, Turns};
 use crate::CommitError;
 use crate::failure::{Failure, TransactionError};
-use crate::line::{Commit, Fence, LineWorker, WaitingCommit, tell_all};
+use crate::line::{Fence, FencedCommit, LineWorker, WaitingCommit, tell_all};
 use crate::rows::ChangeRows;
 
 impl Sqlite {
     /// Commits the changes of one shard behind its fence, perhaps together with those of others.
     pub(super) async fn commit_in_line(&self, fence: Fence, rows: ChangeRows) -> Result<(), CommitError> {
-        let (waiting, answer) = WaitingCommit::new(Commit { fence, rows: Arc::new(rows) });
+        let (waiting, answer) = WaitingCommit::new(FencedCommit { fence, rows: Arc::new(rows) });
         if let Some(worker) = self.line.join(waiting) {
             // A task of its own: the caller that waits here may be dropped, and others wait as well.
             tokio::spawn(see_to(self.writer.clone(), self.turns.clone(), worker));
@@ -54,7 +54,7 @@ async fn transact(
     waiting: &[WaitingCommit],
 ) -> Result<(), TransactionError> {
     let mut connection = connection.map_err(|error| TransactionError::RolledBack(error.into()))?;
-    let commits: Vec<Commit> = waiting.iter().map(|waiting| waiting.commit.clone()).collect();
+    let commits: Vec<FencedCommit> = waiting.iter().map(|waiting| waiting.commit.clone()).collect();
     let Err(failure) = write(&mut connection, &commits).await else { return Ok(()) };
     // What can be rolled back has not been committed.
     if sqlx::raw_sql("ROLLBACK").execute(&mut *connection).await.is_ok() {
@@ -103,7 +103,7 @@ mod tests {
             let changes = Changes { pause, history: history.collect(), ..Changes::default() };
             let fence = Fence { shard: i32::from(lease.shard), lease_id };
             let rows = Arc::new(ChangeRows::of(&changes).unwrap());
-            let (waiting, answer) = WaitingCommit::new(Commit { fence, rows });
+            let (waiting, answer) = WaitingCommit::new(FencedCommit { fence, rows });
             commits.0.push(waiting);
             commits.1.push(answer);
         }

@@ -14,14 +14,14 @@ const EXCERPT_CHARS: usize = 200;
 
 /// An answer.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct HttpAnswer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     /// The body, or the start of it.
     pub(super) body: Vec<u8>,
 }
 
-impl Answer {
+impl HttpAnswer {
     /// The verdict at this time of the wall clock, with a pause of at most `pause_max_ms`.
     pub(super) fn verdict(&self, pause_max_ms: i64, now_us: i64) -> Sent {
         if self.status.is_success() {
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn messages_hold_the_start_of_the_body_without_control_characters() {
-        let answer = |body: &[u8]| Answer {
+        let answer = |body: &[u8]| HttpAnswer {
             status: StatusCode::INTERNAL_SERVER_ERROR,
             headers: HeaderMap::new(),
             body: body.to_vec(),

@@ -30,7 +30,7 @@ use tollgate_clock::instant_now;
 use tower_service::Service as _;
 use uuid::Uuid;
 
-use super::answer::Answer;
+use super::answer::HttpAnswer;
 use super::connector::{BoxError, Connector, Stream};
 use super::destinations::Destination;
 use crate::address::GuardedNames;
@@ -188,7 +188,7 @@ impl Connections {
         sender: Sender<'_>,
         body_max_bytes: usize,
         stage: &mut Stage,
-    ) -> Result<Answer, ExchangeError> {
+    ) -> Result<HttpAnswer, ExchangeError> {
         // Before it takes anything that others may want: a name may take its time.
         if let Some(name) = &destination.name
             && !self.with(&destination.origin, |pool| pool.has_kept())
@@ -237,7 +237,7 @@ impl Connections {
                 }
             };
             let (head, mut body) = response.into_parts();
-            let mut answer = Answer { status: head.status, headers: head.headers, body: Vec::new() };
+            let mut answer = HttpAnswer { status: head.status, headers: head.headers, body: Vec::new() };
             if connection.read(&mut body, &mut answer, body_max_bytes).await? {
                 drop(body);
                 self.keep(&destination.origin, connection);
@@ -369,7 +369,7 @@ impl Connection {
     async fn read(
         &mut self,
         body: &mut Incoming,
-        answer: &mut Answer,
+        answer: &mut HttpAnswer,
         max_bytes: usize,
     ) -> Result<bool, ExchangeError> {
         while !body.is_end_stream() {

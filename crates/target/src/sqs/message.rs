@@ -20,7 +20,7 @@ const ID_MAX_CHARS: usize = 128;
 /// A message that waits for its batch.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Default))]
-pub(super) struct Message {
+pub(super) struct SqsMessage {
     body: String,
     attributes: HashMap<String, MessageAttributeValue>,
     fifo: Option<Fifo>,
@@ -34,7 +34,7 @@ struct Fifo {
     deduplication: String,
 }
 
-impl Message {
+impl SqsMessage {
     /// The message of a delivery.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::handle::control::Control;
-use tollgate_core::handle::{Context, Needs, ShardState};
+use tollgate_core::handle::{Context, MessageNeeds, ShardState};
 use tollgate_core::model::SECOND_US;
 use tollgate_core::own::{Ask, News, Page, READ_MAX, Setup};
 use tollgate_metrics::Role;
@@ -159,7 +159,7 @@ async fn read_news(store: &dyn HandleStore, shard: u16, ask: Ask) -> Result<News
 }
 
 async fn read_context(store: &dyn HandleStore, shard: u16, control: &Control) -> Result<Context, StoreError> {
-    let needs = Needs::of(control);
+    let needs = MessageNeeds::of(control);
     let mut context = Context::default();
     if !needs.runs.is_empty() {
         context.runs = store.runs(shard, &needs.runs).await?;

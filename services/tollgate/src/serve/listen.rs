@@ -29,7 +29,7 @@ use tonic::transport::server::Connected;
 use tower_service::Service;
 
 use super::tls::{self, Tls};
-use places::{ConnectionPlace, Places, Taken, address_of};
+use places::{ConnectionPlace, ConnectionPlaces, Taken, address_of};
 
 /// What one connection carries for the process's own console, in bytes, either way.
 const INSIDE_BYTES: usize = 256 * 1024;
@@ -128,7 +128,7 @@ pub(super) async fn accept(
     sender: Sender,
     close: CancellationToken,
 ) {
-    let places = Places::new(limits.connections_max, limits.divided);
+    let places = ConnectionPlaces::new(limits.connections_max, limits.divided);
     let way = Way { tls, patience: limits.patience, sender };
     let mut full = false;
     loop {
@@ -207,10 +207,10 @@ impl Way {
 }
 
 impl Connected for Connection {
-    type ConnectInfo = auth::Connection;
+    type ConnectInfo = auth::ConnectionInfo;
 
-    fn connect_info(&self) -> auth::Connection {
-        auth::Connection { origin: self.origin.clone(), address: self.address }
+    fn connect_info(&self) -> auth::ConnectionInfo {
+        auth::ConnectionInfo { origin: self.origin.clone(), address: self.address }
     }
 }
 

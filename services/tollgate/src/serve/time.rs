@@ -1,14 +1,14 @@
 //! Keeps the process's time: compares the machine's clock with the database's, and says when it is wrong.
 //!
 //! In: both clocks, each second. Out: the time that all roles read, whether the process is ready, a metric and a log line. Not
-//! here: which clock is believed (`tollgate_clock::Judge`), what a role does while none is.
+//! here: which clock is believed (`tollgate_clock::ClockJudge`), what a role does while none is.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
-use tollgate_clock::{Clock, ClockReading, ClockState, Judge, Verdict};
+use tollgate_clock::{Clock, ClockJudge, ClockReading, ClockState, Verdict};
 use tollgate_metrics::{Check, Metrics, check};
 use tollgate_store::Store;
 
@@ -24,7 +24,7 @@ pub(super) struct Keeper {
     store: Arc<dyn Store>,
     clock: Clock,
     metrics: Metrics,
-    judge: Judge,
+    judge: ClockJudge,
     /// The database has a clock of its own.
     beside: bool,
     before: Option<Verdict>,
@@ -41,9 +41,9 @@ impl Keeper {
     ) -> Self {
         let tolerance_us = tolerance_ms.saturating_mul(1_000);
         let judge = if beside {
-            Judge::beside_a_database(tolerance_us)
+            ClockJudge::beside_a_database(tolerance_us)
         } else {
-            Judge::alone(tolerance_us, SETTLE_US)
+            ClockJudge::alone(tolerance_us, SETTLE_US)
         };
         let mut keeper = Self { store, clock, metrics, judge, beside, before: None };
         keeper.look().await;
