@@ -24,7 +24,7 @@ fn a_run() -> Run {
         priority: 7,
         kind: RunKind::Manual,
         state: RunState::Running,
-        cursor: 6,
+        next_index: 6,
         counts: Counts { succeeded: 2, expired: 1, ..Counts::default() },
         cursor_in: Some("c".to_owned()),
         emitted_us: 1,

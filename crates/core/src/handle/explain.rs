@@ -196,7 +196,7 @@ impl Shard {
             let ahead = token.queued.then(|| self.ahead(run, None));
             return Some(self.waiting(run, state, attempt, reasons, ahead, now));
         }
-        if index < run.row.cursor || index >= run.row.events {
+        if index < run.row.next_index || index >= run.row.events {
             return None;
         }
         let launch_us = run.launch_of(index);
@@ -353,7 +353,7 @@ impl Shard {
             let Some(index) = index else { return 0 };
             let older =
                 lane.runs.range(..(run.row.launch_us, run.row.id)).map(|(_, r)| self.due_of(*r)).sum::<u64>();
-            lane.retries.len() as u64 + older + u64::from(index.saturating_sub(run.row.cursor))
+            lane.retries.len() as u64 + older + u64::from(index.saturating_sub(run.row.next_index))
         };
         let mine = queue.lane_of(run.row.priority, run.row.schedule_uid).map_or(0, own);
         let others = queue
@@ -379,9 +379,9 @@ impl Shard {
         lane.retries.len() as u64 + lane.runs.iter().map(|(_, r)| self.due_of(*r)).sum::<u64>()
     }
 
-    /// Events of a run from its cursor on.
+    /// Events of a run from its next index on.
     fn due_of(&self, id: RunId) -> u64 {
-        self.ledger.runs.get(&id).map_or(0, |r| u64::from(r.row.events - r.row.cursor))
+        self.ledger.runs.get(&id).map_or(0, |r| u64::from(r.row.events - r.row.next_index))
     }
 
     /// How many runs have launched; how many events wait under each policy, and since when the oldest has.
@@ -397,7 +397,7 @@ impl Shard {
             waiting.events += u64::from(run.counts.retrying());
             if run.next_is_due(now.wall_us, self.options.early_us) {
                 waiting.events += self.due_now(run, now);
-                let since_us = run.launch_of(run.row.cursor);
+                let since_us = run.launch_of(run.row.next_index);
                 waiting.since_us = Some(waiting.since_us.map_or(since_us, |oldest| oldest.min(since_us)));
             }
         }
@@ -406,7 +406,7 @@ impl Shard {
 
     /// Events of a run that are due and have not started.
     fn due_now(&self, run: &LiveRun, now: Now) -> u64 {
-        let (mut low, mut high) = (run.row.cursor, run.row.events);
+        let (mut low, mut high) = (run.row.next_index, run.row.events);
         while low < high {
             let middle = low + (high - low) / 2;
             if run.launch_of(middle) <= now.wall_us {
@@ -415,6 +415,6 @@ impl Shard {
                 high = middle;
             }
         }
-        u64::from(low - run.row.cursor)
+        u64::from(low - run.row.next_index)
     }
 }

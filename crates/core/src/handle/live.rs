@@ -29,7 +29,7 @@ pub(super) struct LiveRun {
 
 impl LiveRun {
     pub(super) fn new(row: Run, spec: Arc<RunSpec>) -> Self {
-        let cancelled = row.cursor == row.events && !row.reason.is_empty();
+        let cancelled = row.next_index == row.events && !row.reason.is_empty();
         let sharer = Sharer::of(&row, &spec);
         Self { row, spec, launched: false, cancelled, in_lane: false, counts: RunCounts::default(), sharer }
     }
@@ -60,13 +60,13 @@ impl LiveRun {
     /// Whether more of it is to start, once that is due.
     pub(super) fn wants(&self, retrying_max: u32) -> bool {
         let again = self.counts.coming_again();
-        self.launched && !self.cancelled && self.row.cursor < self.row.events && again < retrying_max
+        self.launched && !self.cancelled && self.row.next_index < self.row.events && again < retrying_max
     }
 
     /// Whether its next event is due, or, where all fall due at once, will be within `early_us`.
     pub(super) fn next_is_due(&self, wall_us: i64, early_us: i64) -> bool {
         let early_us = if self.spec.spread_s.is_none() { early_us } else { 0 };
-        self.row.cursor < self.row.events && self.launch_of(self.row.cursor) <= wall_us + early_us
+        self.row.next_index < self.row.events && self.launch_of(self.row.next_index) <= wall_us + early_us
     }
 }
 

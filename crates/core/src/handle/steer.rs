@@ -250,7 +250,7 @@ impl Shard {
             .filter(|r| r.row.kind == RunKind::Scheduled)
             .filter(|r| (row.changed_us + 1..=until_us).contains(&r.row.launch_us))
             .filter(|r| r.row.generation < row.generation)
-            .filter(|r| r.row.started_us.is_none() && r.row.cursor == 0)
+            .filter(|r| r.row.started_us.is_none() && r.row.next_index == 0)
             .map(|r| r.row.id)
             .collect();
         for id in upcoming {

@@ -22,7 +22,7 @@ fn no_more_than_the_limit_is_in_flight_and_each_release_lets_one_through() {
     world.succeed(&sends[1]);
     assert_eq!(world.take_sends().iter().map(|s| s.index).collect::<Vec<_>>(), [3]);
     assert_eq!((world.held(&p), world.store.in_flight(Some(p.uid))), (3, 3));
-    assert_eq!(world.row(id).cursor, 4);
+    assert_eq!(world.row(id).next_index, 4);
 }
 
 #[test]
@@ -359,7 +359,7 @@ fn pauses_of_policy_schedule_and_all_stop_starts_and_keep_what_runs() {
             _ => world.tell(Control::PauseShard { pause: None }),
         }
         assert_eq!((world.sends.len(), world.held(&p)), (1, 2), "{what}");
-        assert_eq!(world.row(id).cursor, 3);
+        assert_eq!(world.row(id).next_index, 3);
     }
 }
 
@@ -472,7 +472,7 @@ fn a_spread_of_ten_million_wakes_for_each_event_once_and_keeps_one_timer() {
     world.sleep_s(1);
     // 10,000,000 / 86,400 s: events 0 to 115 launch within the first second.
     assert_eq!(world.work_off(), 116);
-    assert_eq!(world.row(id).cursor, 117, "the next one is acquired, and not sent");
+    assert_eq!(world.row(id).next_index, 117, "the next one is acquired, and not sent");
     world.restart_after_s(1);
     assert_eq!(world.work_off(), 232 - 116);
 }

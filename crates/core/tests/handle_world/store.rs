@@ -191,7 +191,7 @@ impl Store {
         for id in &changes.runs_withdrawn {
             if let Some(run) = self.runs.remove(id) {
                 assert!(
-                    run.started_us.is_none() && run.cursor == 0,
+                    run.started_us.is_none() && run.next_index == 0,
                     "a run that has started is withdrawn: {run:?}"
                 );
                 let unfinished = run.state.is_untaken() || run.state == RunState::Waiting;
@@ -205,7 +205,7 @@ impl Store {
             let Some(old) = self.runs.get_mut(&run.id) else {
                 panic!("a run without a row is changed: {run:?}")
             };
-            assert!(old.cursor <= run.cursor, "the cursor goes back: {old:?} to {run:?}");
+            assert!(old.next_index <= run.next_index, "the next index goes back: {old:?} to {run:?}");
             assert!(old.started_us.is_none() || old.policy_uid == run.policy_uid, "{old:?} to {run:?}");
             // The columns that an update leaves alone.
             let (kind, emitted_us, launch_us) = (old.kind, old.emitted_us, old.launch_us);
@@ -214,9 +214,9 @@ impl Store {
     }
 
     fn put_token(&mut self, token: &TokenRow) {
-        let run = self.runs.get(&token.run).map(|r| (r.state, r.cursor));
+        let run = self.runs.get(&token.run).map(|r| (r.state, r.next_index));
         assert!(
-            run.is_some_and(|(state, cursor)| state == RunState::Running && token.index < cursor),
+            run.is_some_and(|(state, next_index)| state == RunState::Running && token.index < next_index),
             "{token:?} belongs to no running run: {run:?}"
         );
         let old = self.tokens.insert((token.run, token.index), token.clone());
@@ -242,7 +242,7 @@ impl Store {
         let rows = self.history.range((run.id, 0)..=(run.id, u32::MAX)).map(|(_, row)| row);
         let ended: u32 = rows.map(|row| row.count).sum();
         assert_eq!((run.counts.total(), ended), (run.events, run.events), "{run:?}");
-        assert!(run.finished_us.is_some() && run.cursor == run.events, "{run:?}");
+        assert!(run.finished_us.is_some() && run.next_index == run.events, "{run:?}");
         let tokens = self.tokens.range((run.id, 0)..=(run.id, u32::MAX)).next();
         assert!(tokens.is_none(), "{run:?} has ended and has a token: {tokens:?}");
     }

@@ -254,7 +254,7 @@ impl Assembly {
         self.elsewhere.extend(batches.flat_map(TokenBatch::rows).map(|row| (row.run, row.index)));
         for doubtful in std::mem::take(&mut self.doubtful) {
             let run = self.loaded.runs.iter().find(|run| run.id == doubtful.run);
-            let batch = doubtful.stand_in(run.map(|run| run.cursor), &self.elsewhere);
+            let batch = doubtful.stand_in(run.map(|run| run.next_index), &self.elsewhere);
             self.elsewhere.extend(batch.rows().map(|row| (row.run, row.index)));
             self.batches.push(batch);
         }

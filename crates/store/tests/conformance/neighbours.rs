@@ -73,7 +73,7 @@ async fn a_commit_costs_the_same_after_thousands_under_a_held_snapshot() {
     reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM queue_shards").await.unwrap();
     let before = buffers(&mut place.postgres_connection().await).await;
     for next in 0..COMMITS {
-        let runs_changed = vec![Run { events: COMMITS, cursor: next, ..run.clone() }];
+        let runs_changed = vec![Run { events: COMMITS, next_index: next, ..run.clone() }];
         store.commit(&lease, &Changes { runs_changed, ..Changes::default() }).await.unwrap();
     }
     let after = buffers(&mut place.postgres_connection().await).await;

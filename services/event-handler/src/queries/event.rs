@@ -1,5 +1,5 @@
 //! Events: an acquired, unfinished one has a token row, an ended one is in the done queue, and the others follow from
-//! their run's cursor.
+//! their run's next index.
 
 use std::collections::BTreeMap;
 

@@ -85,7 +85,7 @@ impl Shared {
     /// The tokens that are held, longest first, and whether all were read.
     async fn held<'a>(&self, runs: &'a [Run]) -> Result<(Vec<Held<'a>>, bool), Status> {
         let mut reads = Vec::new();
-        for run in runs.iter().filter(|run| run.cursor > run.counts.total()) {
+        for run in runs.iter().filter(|run| run.next_index > run.counts.total()) {
             reads.push(async move { (run, self.people.tokens(run.shard, run.id, 0, TOKENS_MAX).await) });
         }
         let mut reads = futures::stream::iter(reads).buffered(AT_ONCE);
@@ -144,10 +144,10 @@ impl Shared {
     ) -> Result<(Vec<v1::PolicyWaiter>, usize), Status> {
         // Runs come earliest first, so that the first of each schedule is the one that goes next.
         let mut by_schedule: BTreeMap<Uuid, (&Run, u32, u64)> = BTreeMap::new();
-        for run in runs.iter().filter(|run| run.cursor < run.events) {
+        for run in runs.iter().filter(|run| run.next_index < run.events) {
             let (_, runs_count, waiting) = by_schedule.entry(run.schedule_uid).or_insert((run, 0, 0));
             *runs_count += 1;
-            *waiting += u64::from(run.events - run.cursor);
+            *waiting += u64::from(run.events - run.next_index);
         }
         let waiting = by_schedule.len();
         let mut all: Vec<(&Run, u32, u64)> = by_schedule.into_values().collect();
@@ -174,7 +174,7 @@ impl Shared {
     }
 
     fn waiter(&self, run: &Run, finish_by_s: Option<i64>) -> v1::PolicyWaiter {
-        let id = self.keyring.id(EventRef { shard: run.shard, run: run.id, index: run.cursor });
+        let id = self.keyring.id(EventRef { shard: run.shard, run: run.id, index: run.next_index });
         let end_us = finish_by_s.map(|after| run.launch_us.saturating_add(after.saturating_mul(SECOND_US)));
         v1::PolicyWaiter {
             schedule: names::of_schedule(&run.namespace, &run.schedule_id),
@@ -190,7 +190,7 @@ impl Shared {
 
     /// Asks the owner for the next event's place in line, and why it waits.
     async fn ask_place(&self, run: &Run, waiter: &mut v1::PolicyWaiter, now_us: i64) {
-        let ask = |reply| Input::Explain { run: run.id, index: run.cursor, reply };
+        let ask = |reply| Input::Explain { run: run.id, index: run.next_index, reply };
         match self.peers.routes().ask(run.shard, ask).await {
             Some(Some(explained)) => {
                 let told = self.why(run.shard, &explained, now_us);
@@ -215,7 +215,7 @@ impl Shared {
             open.iter().rev().filter(|run| run.state == RunState::Running && run.counts.total() > 0);
         let sampled = running.chain(&ended).take(SAMPLED_RUNS as usize);
         let reads = sampled.map(|run| {
-            let from = run.cursor.saturating_sub(SAMPLED_EVENTS);
+            let from = run.next_index.saturating_sub(SAMPLED_EVENTS);
             self.people.history(run.shard, run.id, from, None, SAMPLED_EVENTS)
         });
         let mut holds = Vec::new();
