@@ -158,7 +158,7 @@ impl Membership {
             Ok(Some(lease)) => self.own(lease, lapses),
             // Somebody else was faster, or its former owner lives.
             Ok(None) => {}
-            Err(error) => crate::outage::note(shard, &error, "the shard cannot be taken; trying on"),
+            Err(error) => crate::outage::note(shard, &error, "the shard cannot be taken; it is tried again"),
         }
     }
 
@@ -211,7 +211,7 @@ impl Membership {
             }
             Err(error) if !self.failing => {
                 self.failing = true;
-                tracing::warn!(%error, "the heartbeat cannot be written; trying on");
+                tracing::warn!(%error, "the heartbeat cannot be written; it is tried again");
             }
             _ => {}
         }

@@ -292,7 +292,10 @@ impl Owner {
             Why::CommitFailed => {}
             Why::Lapsed => tracing::debug!(shard, "the lease was not to be trusted for a while"),
             Why::CommitOutlived => {
-                tracing::warn!(shard, "a commit outlived the lease; what it allows is not done");
+                tracing::warn!(
+                    shard,
+                    "a commit outlived the lease; what it allows is dropped, and the shard is loaded anew"
+                );
             }
             Why::Mended => {
                 tracing::info!(shard, "runs can be read that were left out; the shard is loaded anew");

@@ -111,7 +111,7 @@ impl Peers {
             if let Err(error) = &read
                 && !failing
             {
-                tracing::warn!(%error, "the owners of the queue shards cannot be read; trying on");
+                tracing::warn!(%error, "the owners of the queue shards cannot be read; it is tried again");
             }
             failing = read.is_err();
             tokio::select! {

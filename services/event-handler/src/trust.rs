@@ -26,7 +26,7 @@ impl Trust {
     pub(crate) fn renew(&self, (began_us, stops): (i64, u64)) {
         if self.trust.renew(began_us, stops, self.clock.mono_us()) {
             tracing::warn!(
-                "no sign of life for too long: what was decided meanwhile is not done, and the shards are loaded anew"
+                "this process gave no sign of life for too long: its latest decisions are dropped, and its shards are loaded anew"
             );
         }
     }

@@ -45,7 +45,7 @@ impl ScheduleMaster {
         let after = changes.iter().filter_map(|change| change.made.after.as_ref());
         let plans = after.map(|(after, plan)| ((after.uid, after.generation), plan));
         if let Err(error) = self.deliver(notices, plans.collect(), Patience::AnswerSoon).await {
-            tracing::warn!(%error, "emitted runs are not put right yet; the outbox holds what is to be told");
+            tracing::warn!(%error, "emitted runs are not put right yet; the notices wait in the outbox");
             self.inner.left_over.notify_one();
         }
         Ok(())

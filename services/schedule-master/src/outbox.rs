@@ -48,10 +48,10 @@ impl ScheduleMaster {
             if let Err(error) = &swept
                 && !failing
             {
-                tracing::warn!(%error, "not all that was changed can be told to the queue shards; trying on");
+                tracing::warn!(%error, "some changes cannot be told to their queue shards; they are tried again");
             }
             if swept.is_ok() && failing {
-                tracing::info!("the queue shards have been told all that was changed");
+                tracing::info!("the queue shards have been told all changes");
             }
             failing = swept.is_err();
             tokio::select! {

@@ -42,7 +42,7 @@ impl Owner {
         if !under_way.is_empty() {
             let control = Control::UnderWay { deliveries: under_way.clone() };
             if let Err(error) = shared.store.post(shard, &[message(control)]).await {
-                tracing::warn!(shard, %error, "what is under way cannot be noted; the lease runs out");
+                tracing::warn!(shard, %error, "the deliveries under way cannot be noted; the lease runs out");
                 return OwnerEnd::Lost;
             }
         }

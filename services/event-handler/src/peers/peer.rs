@@ -82,7 +82,7 @@ impl Peer {
         }) {
             Ok(endpoint) => endpoint,
             Err(error) => {
-                tracing::warn!(process = member.process, address = member.address, %error, "no address");
+                tracing::warn!(process = member.process, address = member.address, %error, "the address of a process cannot be used");
                 return None;
             }
         };

@@ -122,7 +122,7 @@ async fn keep_reading(store: Arc<dyn Store>, clock: Clock, directory: Directory,
         let read = read(&store, &clock, &directory).await;
         match &read {
             Err(error) if !failing => {
-                tracing::warn!(%error, "the keys cannot be read; those read before go on to count")
+                tracing::warn!(%error, "the keys cannot be read; the keys that were read before still count")
             }
             Ok(_) if failing => tracing::info!("the keys can be read again"),
             _ => {}

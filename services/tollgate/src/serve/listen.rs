@@ -153,8 +153,8 @@ pub(super) async fn accept(
         };
         if is_full && !full {
             tracing::warn!(
-                "{} connections are open, connections_max; for one more, one that has not begun a request is closed, or it is \
-                 itself",
+                "{} connections are open, as many as connections_max allows; each further one takes the place of one that has not \
+                 begun a request, or is closed",
                 limits.connections_max
             );
         }

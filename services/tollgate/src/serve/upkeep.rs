@@ -34,7 +34,10 @@ pub(super) async fn run(store: Arc<dyn Store>, clock: Clock, retention_days: u32
         }
         match prune(store.as_ref(), &clock, retention_days, &mut steps).await {
             Ok(pruned) if pruned == Pruned::default() => {}
-            Ok(pruned) => tracing::info!(?pruned, "pruned what ended more than {retention_days} days ago"),
+            Ok(pruned) => tracing::info!(
+                ?pruned,
+                "pruned events and runs that ended more than {retention_days} days ago"
+            ),
             Err(error) => tracing::warn!(%error, "pruning failed; it is tried again in ten minutes"),
         }
     }
