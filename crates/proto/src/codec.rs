@@ -25,7 +25,7 @@ pub const PARTS_MAX: usize = 200_000;
 pub const RELEASE_PARTS_MAX: usize = 4_000;
 /// Smaller messages are not looked at.
 const SMALL_BYTES: usize = 16 * 1024;
-/// As deep as messages are decoded.
+/// How deep messages are decoded.
 const DEPTH_MAX: usize = 100;
 
 /// Messages as Protocol Buffers, requests with a bounded number of parts.

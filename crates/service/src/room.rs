@@ -1,8 +1,8 @@
-//! Decides who gets how much of something that many share: bytes in flight, turns at the store.
+//! Decides how much each owner gets of something that many share: bytes in flight, turns at the store.
 //!
-//! In: who asks, and for how much. Out: room, as soon as there is some. Invariants: nobody ever has more than its own bound, nor
-//! all together more than the common one; who asks first is served first, among its own requests and then among all; one that
-//! waits for the common room has its own already, so that one who asks for much stands in that line with no more than its own
+//! In: an owner, and how much it asks for. Out: room, as soon as there is some. Invariants: no owner has more than its bound, nor
+//! all together more than the common one; the first request is served first, among its owner's and then among all; one that
+//! waits for the common room has its owner's already, so that an owner that asks for much waits there with no more than its
 //! bound. Not here: what is shared.
 
 use std::collections::HashMap;

@@ -113,7 +113,7 @@ pub async fn open(url: &str, connections_max: u32) -> Result<Arc<dyn Store>, Sto
 /// embedded database open: nothing that the process keeps in its memory is touched.
 ///
 /// # Errors
-/// As there; [`StoreError::Locked`] only where the process that has it open is of an older version.
+/// As [`open`]; [`StoreError::Locked`] only where the process that has it open is of an older version.
 pub async fn open_beside(url: &str) -> Result<Arc<dyn Store>, StoreError> {
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
         return open(url, 2).await;

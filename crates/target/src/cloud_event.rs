@@ -22,7 +22,7 @@ pub(crate) struct EventContext {
     pub(crate) source: String,
     /// Where ReleaseToken is served.
     pub(crate) release_url: Option<String>,
-    /// Whose spans are told of.
+    /// The traces to which the spans of deliveries belong.
     pub(crate) traces: Traces,
 }
 

@@ -65,7 +65,7 @@ pub struct TargetOptions {
     pub release_url: Option<String>,
     /// What opens secrets that are sealed.
     pub keys: Arc<Keys>,
-    /// Whose spans consumers are told of.
+    /// The traces whose spans consumers are told of.
     pub traces: Traces,
     /// What signatures say the time is.
     pub clock: Clock,

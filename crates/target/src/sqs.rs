@@ -123,7 +123,7 @@ impl WaitingMessage {
 #[derive(Debug)]
 struct Queues {
     by_key: Mutex<HashMap<QueueKey, mpsc::UnboundedSender<WaitingMessage>>>,
-    /// Who may have how many calls at once.
+    /// How many calls each namespace may have at once.
     shares: Shares,
 }
 

@@ -72,7 +72,7 @@ impl HandlerService {
         let shards: Vec<u16> = (0..self.shared.shards).collect();
         for shard in &shards {
             let message = Message { id, control: Control::PauseShard { pause: pause.clone() } };
-            // Not as people: who wants everything to stop does not wait for those who look.
+            // Not as people: an order to stop everything does not wait for those who look.
             self.shared.store.post(*shard, &[message]).await.map_err(store_status)?;
         }
         let told = self.shared.sync(&shards).await;

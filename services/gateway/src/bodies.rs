@@ -1,8 +1,8 @@
 //! Decides how many bytes of requests are in this process at once: in all, and of one caller.
 //!
-//! In: who calls, as the door has found out, and how large what it sends says it is. Out: room for that, as soon as there is
-//! some. Invariants: nothing large is read before there is room for all of it; one caller leaves room for the others; who
-//! shows nothing shares one caller's room with all others who show nothing. Not here: the largest single message (the server,
+//! In: the caller, as the door has found it out, and how large a message says it is. Out: room for it, as soon as there is
+//! some. Invariants: nothing large is read before there is room for all of it; one caller leaves room for the others;
+//! callers that show nothing share the room of one. Not here: the largest single message (the server,
 //! the gateway), and what it may hold (`tollgate_proto::codec`, [`crate::weight`]).
 
 use std::pin::Pin;

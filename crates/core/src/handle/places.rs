@@ -6,7 +6,7 @@
 //! left for the next one, however many consumers say nothing.
 //!
 //! The bound moves with what is free, as the thresholds of shared packet buffers do (Choudhury and Hahne, "Dynamic
-//! Queue Length Thresholds", 1998): who is alone has about half of all places.
+//! Queue Length Thresholds", 1998): one that is alone has about half of all places.
 
 use std::collections::BTreeMap;
 

@@ -22,7 +22,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How far before the end of the times asked for every look begins. Owners ask for the next five minutes.
 const RECENT_US: i64 = 360_000_000;
 
-/// When everything may be looked at again: for each shard's owner, and for who looks at all shards (no shard).
+/// When everything may be looked at again: for each shard's owner, and for a look at all shards (no shard).
 #[derive(Debug, Default)]
 pub(super) struct Backlog(Mutex<BTreeMap<Option<u16>, Instant>>);
 

@@ -89,7 +89,7 @@ pub(super) enum ExchangeError {
 pub(super) struct Connections {
     connector: Connector,
     names: GuardedNames,
-    /// Who may have how many at once.
+    /// How many each schedule, origin and namespace may have at once.
     shares: Shares,
     pools: Arc<Mutex<OriginPools>>,
     /// How many that nobody uses are kept for each origin, and for all together.

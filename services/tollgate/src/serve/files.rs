@@ -6,7 +6,7 @@
 
 use crate::config::ServeConfig;
 
-/// As many are asked for as can be had, up to this.
+/// The most open files that are asked for.
 const WANTED: u64 = 1_048_576;
 /// What a process is taken to have where nobody can say.
 const USUAL: u64 = 1_024;

@@ -1,4 +1,4 @@
-//! Decides who has how many of the port's connections.
+//! Decides how many of the port's connections each address has.
 //!
 //! In: where a connection comes from. Out: its place, or the bound that keeps it out. Invariants: there are no more than
 //! [`LEAVING_MAX`] above their number, and those are being closed; an address has at most half of what the others leave
