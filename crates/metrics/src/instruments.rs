@@ -144,7 +144,8 @@ impl Metrics {
         self.0.outbox_waiting.store(notices, Ordering::Relaxed);
     }
 
-    /// Counts a call that was turned away, as others have the room. A line in the log says so the first, second, fourth, eighth, … time.
+    /// Counts a call that was turned away, as others have the room. A line in the log says so the first, second, fourth,
+    /// eighth, … time.
     pub fn refused(&self, bound: Bound) {
         let times = self.0.refused.add(bound, 1) + 1;
         if times.is_power_of_two() {
