@@ -1,6 +1,6 @@
 //! A list of plan writes as few statements: what both drivers carry out, and how their answers are judged.
 //!
-//! In: [`PlanWrite`]s. Out: [`Step`]s in their order, each of them a handful of statements, and the audit entries of all.
+//! In: [`PlanWrite`]s. Out: [`BatchStep`]s in their order, each of them a handful of statements, and the audit entries of all.
 //! Invariant: a step never holds one schedule or one name twice, so that its order within does not matter.
 //! Not here: statements and transactions.
 
@@ -45,7 +45,7 @@ pub(crate) struct PutPolicy {
 
 /// A few statements' worth of plan writes.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum BatchStep {
     PutSchedules(PutSchedules),
     DropSchedules(Vec<Expected>),
     PutPolicy(PutPolicy),
@@ -54,13 +54,13 @@ pub(crate) enum Step {
 
 /// All of a transaction.
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
-    pub(crate) steps: Vec<Step>,
+pub(crate) struct PlanBatch {
+    pub(crate) steps: Vec<BatchStep>,
     pub(crate) audit: Vec<AuditRow>,
     pub(crate) outbox: Vec<OutboxRow>,
 }
 
-impl Batch {
+impl PlanBatch {
     /// Takes writes apart. Neighbours of one kind share a step.
     pub(crate) fn new(writes: Vec<PlanWrite>) -> Result<Self, StoreError> {
         let mut batch = Self::default();
@@ -83,22 +83,22 @@ impl Batch {
             PlanWrite::DeleteSchedule { uid, name, expected_generation, audit } => {
                 let expected = Expected::new(uid, expected_generation, "schedule", &name);
                 match self.steps.last_mut() {
-                    Some(Step::DropSchedules(gone)) if gone.iter().all(|other| other.uid != uid) => {
+                    Some(BatchStep::DropSchedules(gone)) if gone.iter().all(|other| other.uid != uid) => {
                         gone.push(expected)
                     }
-                    _ => self.steps.push(Step::DropSchedules(vec![expected])),
+                    _ => self.steps.push(BatchStep::DropSchedules(vec![expected])),
                 }
                 audit
             }
             PlanWrite::PutPolicy { policy, expected_generation, audit } => {
                 let expected = expected_generation
                     .map(|generation| Expected::new(policy.uid, generation, "policy", &policy.id));
-                self.steps.push(Step::PutPolicy(PutPolicy { policy: PolicyNew::new(&policy)?, expected }));
+                self.steps.push(BatchStep::PutPolicy(PutPolicy { policy: PolicyNew::new(&policy)?, expected }));
                 audit
             }
             PlanWrite::DeletePolicy { uid, name, expected_generation, audit } => {
                 let expected = Expected::new(uid, expected_generation, "policy", &name);
-                self.steps.push(Step::DropPolicy(expected));
+                self.steps.push(BatchStep::DropPolicy(expected));
                 audit
             }
             PlanWrite::Tell { notice } => {
@@ -117,11 +117,11 @@ impl Batch {
         children: Vec<Child>,
         shard: u16,
     ) -> Result<(), StoreError> {
-        if !matches!(self.steps.last(), Some(Step::PutSchedules(step)) if !step.seen.contains(&schedule.uid))
+        if !matches!(self.steps.last(), Some(BatchStep::PutSchedules(step)) if !step.seen.contains(&schedule.uid))
         {
-            self.steps.push(Step::PutSchedules(PutSchedules::default()));
+            self.steps.push(BatchStep::PutSchedules(PutSchedules::default()));
         }
-        let Some(Step::PutSchedules(step)) = self.steps.last_mut() else { return Ok(()) };
+        let Some(BatchStep::PutSchedules(step)) = self.steps.last_mut() else { return Ok(()) };
         step.seen.insert(schedule.uid);
         if let Some(uid) = schedule.policy_uid {
             step.policies.insert(uid, schedule.policy.clone().unwrap_or_default());

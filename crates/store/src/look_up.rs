@@ -1,6 +1,6 @@
 //! What the Event Handler answers people from, beside its queue shards: what has ended, and names.
 //!
-//! Invariant: there is no schedule to be had here, only its uid; so whoever holds a store as [`LookUpStore`],
+//! Invariant: there is no schedule to be had here, only its uid; so a role that holds a store as [`LookUpStore`],
 //! or an owner, who holds it as [`HandleStore`], cannot read one.
 
 use async_trait::async_trait;

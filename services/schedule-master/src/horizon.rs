@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use tollgate_core::model::SkipReason;
 use tollgate_core::plan::Notice;
-use tollgate_core::plan::telling::{Patience, Plans, Step, Telling, may_be_open_until_us};
+use tollgate_core::plan::telling::{Patience, Plans, Telling, TellingStep, may_be_open_until_us};
 use tollgate_store::StoreError;
 use tollgate_store::plan::{PlanWrite, Told};
 
@@ -64,22 +64,22 @@ impl ScheduleMaster {
         let mut failed = None;
         loop {
             match telling.step() {
-                Step::Earlier(changed) => {
+                TellingStep::Earlier(changed) => {
                     let earlier = self.store().outbox_before(&changed).await?;
                     telling.earlier(earlier);
                 }
-                Step::Frontier => {
+                TellingStep::Frontier => {
                     let opened_until_us = self.store().frontier().await?.opened_until_us;
                     telling.opened(opened_until_us, self.now_us());
                 }
-                Step::Tell(told) => match self.tell(told).await {
+                TellingStep::Tell(told) => match self.tell(told).await {
                     Ok(()) => telling.told(),
                     Err(error) => {
                         failed.get_or_insert(error);
                         telling.refused();
                     }
                 },
-                Step::End => return failed.map_or(Ok(()), Err),
+                TellingStep::End => return failed.map_or(Ok(()), Err),
             }
             for (Notice { namespace, id: schedule, .. }, error) in telling.take_unreadable() {
                 tracing::error!(

@@ -60,7 +60,7 @@ pub struct UnderWay {
     pub attempt: u32,
     /// An earlier delivery is unclear, so that a refusal of this one proves nothing.
     pub doubtful: bool,
-    /// The answer is waited for so long, in milliseconds.
+    /// How long the answer is waited for, in milliseconds.
     pub grace_ms: i64,
 }
 

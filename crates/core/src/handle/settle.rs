@@ -169,7 +169,7 @@ impl Shard {
         if explicit {
             self.hold(key, now);
         } else {
-            // Nobody waits for it: whoever takes its token makes the commit urgent.
+            // Nobody waits for it: the event that takes its token makes the commit urgent.
             let urgent = self.pending.urgent;
             self.finish(key, Outcome::Succeeded, String::new(), now);
             self.pending.urgent = urgent;

@@ -1,6 +1,6 @@
 //! Decides how notices are told to the queue shards: in which order, and what each of them says.
 //!
-//! In: notices that wait in the outbox, then what became of each [`Step`]. Out: the next step. Invariants: a notice is told
+//! In: notices that wait in the outbox, then what became of each [`TellingStep`]. Out: the next step. Invariants: a notice is told
 //! once, by whoever takes it out of the outbox, after those of earlier generations; for a schedule, how far windows are open is
 //! read after these have been told, so that of two generations the later one never knows of fewer windows than the earlier
 //! one; it is read after the change was committed, so that a window is either opened later, and scanned with the new children,
@@ -34,7 +34,7 @@ pub enum Patience {
 
 /// What is to be done next, and then told to the [`Telling`].
 #[derive(Debug)]
-pub enum Step<'a> {
+pub enum TellingStep<'a> {
     /// Read which notices of earlier generations of these (schedule or policy, generation) wait; then [`Telling::earlier`].
     Earlier(Vec<(Uuid, i64)>),
     /// Read up to where windows are open; then [`Telling::opened`].
@@ -45,7 +45,7 @@ pub enum Step<'a> {
     End,
 }
 
-/// What a notice says. It is carried out by whoever takes the notice out of the outbox, in the same transaction; if it is no
+/// What a notice says. It is carried out in the transaction that takes the notice out of the outbox; if it is no
 /// longer there, nothing is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Told {
@@ -182,12 +182,12 @@ impl<'a> Telling<'a> {
     }
 
     /// What is to be done next.
-    pub fn step(&mut self) -> Step<'_> {
+    pub fn step(&mut self) -> TellingStep<'_> {
         if matches!(self.stage, Stage::Begin) {
             // A creation has none before it.
             let changed: Vec<(Uuid, i64)> = self.notices.iter().filter(|one| !one.is_new).map(key).collect();
             if !changed.is_empty() {
-                return Step::Earlier(changed);
+                return TellingStep::Earlier(changed);
             }
             self.earlier(Vec::new());
         }
@@ -201,9 +201,9 @@ impl<'a> Telling<'a> {
             return self.step();
         }
         match &self.stage {
-            Stage::Wave if !self.waves.is_empty() => Step::Frontier,
-            Stage::Tell(parts) => parts.front().map_or(Step::End, |told| Step::Tell(told)),
-            _ => Step::End,
+            Stage::Wave if !self.waves.is_empty() => TellingStep::Frontier,
+            Stage::Tell(parts) => parts.front().map_or(TellingStep::End, |told| TellingStep::Tell(told)),
+            _ => TellingStep::End,
         }
     }
 

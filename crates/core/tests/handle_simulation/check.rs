@@ -217,7 +217,7 @@ impl World {
         let now = self.now_at(slot);
         let mut buffered = false;
         for run in store.runs.values().filter(|r| !has_ended(r)) {
-            for index in [0, run.cursor, run.events - 1] {
+            for index in [0, run.next_index, run.events - 1] {
                 if let Some(explanation) = machine.explain(run.id, index, now) {
                     buffered |= explanation.reasons.iter().any(|r| matches!(r, Reason::Buffered { .. }));
                 }
@@ -249,7 +249,7 @@ impl World {
             let machines = self.processes.iter().filter_map(|p| p.owners.get(&(shard as u16)));
             let machine = machines.filter_map(Owner::machine).next();
             let run = store.runs.values().find(|r| !has_ended(r));
-            let why = run.and_then(|r| machine?.explain(r.id, r.cursor, self.now));
+            let why = run.and_then(|r| machine?.explain(r.id, r.next_index, self.now));
             let deadline = machine.map(|m| m.next_deadline());
             let tokens: Vec<_> = store.tokens.values().take(3).collect();
             let inbox: Vec<_> = store.inbox.values().take(3).collect();

@@ -7,7 +7,7 @@ use tollgate_core::handle::change::ShardSchedule;
 use tollgate_core::handle::control::Control;
 use tollgate_core::model::*;
 use tollgate_core::plan::Notice;
-use tollgate_core::plan::telling::{Patience, Plans, Step, Telling, Told};
+use tollgate_core::plan::telling::{Patience, Plans, Telling, TellingStep, Told};
 use uuid::Uuid;
 
 use crate::bug::Bug;
@@ -21,7 +21,7 @@ pub(crate) struct Errand {
     frontier_us: Option<Option<i64>>,
 }
 
-/// So young a notice is being told by whoever made it.
+/// A notice that is younger than this is still being told by its maker.
 const YOUNG_US: i64 = SECOND_US;
 
 impl World {
@@ -72,7 +72,7 @@ impl World {
         }
         let mut told = false;
         match errand.telling.step() {
-            Step::Earlier(changed) => {
+            TellingStep::Earlier(changed) => {
                 let before = |notice: &&Notice| {
                     changed
                         .iter()
@@ -81,11 +81,11 @@ impl World {
                 let earlier = self.master.outbox.values().filter(before).cloned().collect();
                 errand.telling.earlier(earlier);
             }
-            Step::Frontier => {
+            TellingStep::Frontier => {
                 let frontier_us = errand.frontier_us.unwrap_or_else(|| self.frontier_us());
                 errand.telling.opened(frontier_us, self.now.wall_us);
             }
-            Step::Tell(notices) => {
+            TellingStep::Tell(notices) => {
                 for one in notices {
                     self.numbers += 1;
                     let message = one.message.iter().map(|message| (message.id, self.numbers));
@@ -94,7 +94,7 @@ impl World {
                 told = true;
                 self.tell(number, notices.to_vec());
             }
-            Step::End => return,
+            TellingStep::End => return,
         }
         self.master.errands.insert(number, errand);
         if !told {

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::{Ask, Driver, Engine, Tx, Whom, forget_skipped, insert_messages, insert_skipped, own_sql, sql};
 use crate::StoreError;
 use crate::batch::{
-    Batch, Expected, PutPolicy, PutSchedules, Step, USERS_NAMED, judge_generations, judge_names,
+    PlanBatch, Expected, PutPolicy, PutSchedules, BatchStep, USERS_NAMED, judge_generations, judge_names,
     judge_policies, judge_users,
 };
 use crate::failure::Failure;
@@ -26,7 +26,7 @@ use crate::rows::{
 #[async_trait]
 impl<D: Driver> PlanStore for D {
     async fn write_plan(&self, writes: Vec<PlanWrite>) -> Result<(), StoreError> {
-        let batch = Arc::new(Batch::new(writes)?);
+        let batch = Arc::new(PlanBatch::new(writes)?);
         self.run_tx(Whom::People, "write_plan", move |mut tx| {
             let batch = Arc::clone(&batch);
             async move { write(&mut tx, &batch).await }.boxed()
@@ -201,14 +201,14 @@ async fn tell<DB: Engine>(tx: &mut Tx<'_, DB>, told: &[Told]) -> Result<u64, Fai
     Ok(skips)
 }
 
-async fn write<DB: Engine>(tx: &mut Tx<'_, DB>, batch: &Batch) -> Result<(), Failure> {
+async fn write<DB: Engine>(tx: &mut Tx<'_, DB>, batch: &PlanBatch) -> Result<(), Failure> {
     let mut registry = Registry::default();
     for step in &batch.steps {
         match step {
-            Step::PutSchedules(step) => put_schedules(tx, step, &mut registry).await?,
-            Step::DropSchedules(gone) => drop_schedules(tx, gone, &mut registry).await?,
-            Step::PutPolicy(step) => put_policy(tx, step).await?,
-            Step::DropPolicy(expected) => drop_policy(tx, expected).await?,
+            BatchStep::PutSchedules(step) => put_schedules(tx, step, &mut registry).await?,
+            BatchStep::DropSchedules(gone) => drop_schedules(tx, gone, &mut registry).await?,
+            BatchStep::PutPolicy(step) => put_policy(tx, step).await?,
+            BatchStep::DropPolicy(expected) => drop_policy(tx, expected).await?,
         }
     }
     write_registry(tx, registry).await?;

@@ -18,7 +18,7 @@ use super::samples::{NOON_US, commit, ended, schedule, skipped, take, waiting};
 
 /// As many as one stream of releases may have under way.
 const LOOK_UPS: usize = 8_192;
-/// So many commits are made while a snapshot is held.
+/// How many commits are made while a snapshot is held.
 const COMMITS: u32 = 3_000;
 
 /// How many buffers a commit touches that writes the row of the one run that there is. Those of a step count for each
@@ -73,7 +73,7 @@ async fn a_commit_costs_the_same_after_thousands_under_a_held_snapshot() {
     reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM queue_shards").await.unwrap();
     let before = buffers(&mut place.postgres_connection().await).await;
     for next in 0..COMMITS {
-        let runs_changed = vec![Run { events: COMMITS, cursor: next, ..run.clone() }];
+        let runs_changed = vec![Run { events: COMMITS, next_index: next, ..run.clone() }];
         store.commit(&lease, &Changes { runs_changed, ..Changes::default() }).await.unwrap();
     }
     let after = buffers(&mut place.postgres_connection().await).await;

@@ -9,7 +9,7 @@ use tollgate_store::StoreError;
 use tonic::Status;
 
 use super::judge::Planned;
-use super::{ERRORS_MAX, Origin, chunks};
+use super::{ERRORS_MAX, ResourceRef, chunks};
 use crate::change::Change;
 use crate::{ScheduleMaster, TURNS_EACH};
 
@@ -32,11 +32,21 @@ fn done(response: &mut v1::ApplyResourcesResponse, is_new: bool) {
     }
 }
 
-fn failed(response: &mut v1::ApplyResourcesResponse, origin: Origin, name: String, error: &StoreError) {
+fn failed(
+    response: &mut v1::ApplyResourcesResponse,
+    reference: ResourceRef,
+    name: String,
+    error: &StoreError,
+) {
     response.failed_count += 1;
     if response.errors.len() < ERRORS_MAX {
         let message = format!("{error}; apply it again");
-        response.errors.push(v1::ApplyError { source: origin.source, name, field: String::new(), message });
+        response.errors.push(v1::ApplyError {
+            source: reference.source,
+            name,
+            field: String::new(),
+            message,
+        });
     }
 }
 
@@ -63,7 +73,7 @@ impl ScheduleMaster {
                 let Some(chunk) = chunks.next() else { break };
                 under_way.push_back(self.write_chunk(chunk));
             }
-            // What was begun is carried to its end, whatever became of the chunk before it.
+            // What was begun is carried to its end, even if the chunk before it failed.
             let Some(written) = under_way.next().await else { return outcome };
             match written {
                 Ok(written) => add(response, written),
@@ -88,8 +98,8 @@ impl ScheduleMaster {
                                 Change::Schedule { .. } => names::of_schedule,
                                 Change::Policy { .. } => names::of_policy,
                             };
-                            let name = named(&one.origin.name.namespace, &one.origin.name.id);
-                            failed(&mut written, one.origin, name, &error);
+                            let name = named(&one.reference.name.namespace, &one.reference.name.id);
+                            failed(&mut written, one.reference, name, &error);
                         }
                     }
                 }
