@@ -151,7 +151,7 @@ fn guards_refuse_a_check_and_the_token_stays() {
         let answer = world.release(Release { next_check_us: Some(check_us), cursor, ..done(&send) });
         let Answer::Refused { message } = answer else { panic!("{answer:?}") };
         assert!(message.contains("next_check_time") && message.contains(text), "{message}");
-        assert_eq!((world.held(&p), world.row(id).next_index_out.clone()), (1, None));
+        assert_eq!((world.held(&p), world.row(id).cursor_out.clone()), (1, None));
     }
     let mut send = send;
     for check in 1..=2 {
@@ -173,7 +173,7 @@ fn a_cursor_goes_to_the_next_run_and_outlives_a_restart() {
     let (mut world, id, send, _, s) = held(1);
     assert_eq!(send.cursor, None);
     world.release(Release { cursor: Some("page 7".into()), ..done(&send) });
-    assert_eq!(world.row(id).next_index_out.as_deref(), Some("page 7"));
+    assert_eq!(world.row(id).cursor_out.as_deref(), Some("page 7"));
     world.restart_after_s(1);
     let next = world.emit(run(&s, START_US + 2 * SECOND_US, 2), &s);
     world.sleep_s(3);
@@ -240,7 +240,7 @@ fn a_recorded_release_comes_again_though_its_moment_has_passed() {
     let cursor = Some("page 7".to_owned());
     let release = Release { next_check_us: Some(check_us), cursor, ..done(&send) };
     world.tell(Control::Release { release });
-    assert_eq!((world.held(&p), world.row(id).next_index_out.clone()), (0, Some("page 7".to_owned())));
+    assert_eq!((world.held(&p), world.row(id).cursor_out.clone()), (0, Some("page 7".to_owned())));
     world.sleep_s(60);
     let mut again = world.accept_all().remove(0);
     assert_eq!((again.index, again.attempt), (0, 2));
