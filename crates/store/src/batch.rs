@@ -93,7 +93,8 @@ impl PlanBatch {
             PlanWrite::PutPolicy { policy, expected_generation, audit } => {
                 let expected = expected_generation
                     .map(|generation| Expected::new(policy.uid, generation, "policy", &policy.id));
-                self.steps.push(BatchStep::PutPolicy(PutPolicy { policy: PolicyNew::new(&policy)?, expected }));
+                self.steps
+                    .push(BatchStep::PutPolicy(PutPolicy { policy: PolicyNew::new(&policy)?, expected }));
                 audit
             }
             PlanWrite::DeletePolicy { uid, name, expected_generation, audit } => {

@@ -160,7 +160,7 @@ impl Shard {
         if !run.next_is_due(now.wall_us, self.options.early_us) {
             return (retrying, run.row.launch_us);
         }
-        let since_us = if retrying > 0 { run.row.launch_us } else { run.launch_of(run.row.cursor) };
+        let since_us = if retrying > 0 { run.row.launch_us } else { run.launch_of(run.row.next_index) };
         (retrying + self.due_now(run, now), since_us)
     }
 

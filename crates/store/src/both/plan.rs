@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::{Ask, Driver, Engine, Tx, Whom, forget_skipped, insert_messages, insert_skipped, own_sql, sql};
 use crate::StoreError;
 use crate::batch::{
-    PlanBatch, Expected, PutPolicy, PutSchedules, BatchStep, USERS_NAMED, judge_generations, judge_names,
+    BatchStep, Expected, PlanBatch, PutPolicy, PutSchedules, USERS_NAMED, judge_generations, judge_names,
     judge_policies, judge_users,
 };
 use crate::failure::Failure;

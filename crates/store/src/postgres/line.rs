@@ -20,8 +20,9 @@ use super::commit::{write, write_at_once};
 use super::door::PoolDoor;
 use super::open::{BEGIN_DISTRIBUTED, ends_the_connection};
 use super::transact::{QUICK_SILENT_AFTER, is_of_no_use, on};
-use crate::failure::{TransactionError, Failure};
-use crate::line::{Commit, Fence, LineWorker, PATIENCE, Waiting, tell_all};
+use super::warm::WarmConnection;
+use crate::failure::{Failure, TransactionError};
+use crate::line::{Fence, FencedCommit, LineWorker, PATIENCE, WaitingCommit, tell_all};
 use crate::rows::ChangeRows;
 
 /// SQLSTATE `feature_not_supported`.
@@ -73,7 +74,7 @@ impl Writer {
         .boxed()
     }
 
-    async fn begin(&self, head: Vec<Waiting>) {
+    async fn begin(&self, head: Vec<WaitingCommit>) {
         match self.connection().await {
             Ok(connection) => self.carry_out(connection, head).await,
             Err(error) => tell_all(head, Err(TransactionError::RolledBack(error.into()))),
