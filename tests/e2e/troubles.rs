@@ -1,5 +1,6 @@
-//! What is wrong is told, everywhere the same and worst first, as long as it is: targets that refuse or hang, silent consumers,
-//! pauses with work behind them, events that ended badly, late emitters, queue shards without an owner, processes that are silent.
+//! What is wrong is told, everywhere the same and worst first, as long as it is: targets that refuse or hang, silent
+//! consumers, pauses with work behind them, events that ended badly, late emitters, queue shards without an owner,
+//! processes and databases that are silent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
