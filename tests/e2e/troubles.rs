@@ -98,7 +98,7 @@ async fn a_target_that_refuses_everything_is_told_everywhere(kind: Kind) {
     assert_eq!(scraped(&service, "policy_paused").await, 0.0);
     let text = cli.ok(&["status"]);
     let head = format!("CRITICAL: {host} refuses the events of nightly (");
-    assert!(text.starts_with(&head) && text.contains(", since "), "{text}");
+    assert!(text.starts_with(&head) && text.contains(", began "), "{text}");
     let text = cli.ok(&["troubles", "--filter", "kind=target_refuses AND schedule=nightly"]);
     assert!(text.starts_with(&head) && text.contains("`tollgate pause schedule nightly`"), "{text}");
     assert_eq!(cli.ok(&["troubles", "-n", "other"]), "no troubles\n");
