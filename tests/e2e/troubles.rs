@@ -94,6 +94,9 @@ async fn a_target_that_refuses_everything_is_told_everywhere(kind: Kind) {
     let since_us = us(found.since_time);
     assert!((began_us - 2_000_000..now_us()).contains(&since_us), "since {since_us}, began {began_us}");
     assert!(us(found.oldest_launch_time) <= since_us);
+    let gauge = service.status().await.unwrap().policies.remove(0);
+    let waited = gauge.oldest_wait.unwrap();
+    assert!(i64::from(waited.nanos) / 1_000 + waited.seconds * 1_000_000 > 1_000, "{gauge:?}");
     assert_eq!(scraped(&service, "target_refuses").await, 1.0);
     assert_eq!(scraped(&service, "policy_paused").await, 0.0);
     let text = cli.ok(&["status"]);
