@@ -1,5 +1,6 @@
-//! What is wrong is told, everywhere the same and worst first, as long as it is: targets that refuse or hang, silent consumers,
-//! pauses with work behind them, events that ended badly, late emitters, queue shards without an owner, processes that are silent.
+//! What is wrong is told, everywhere the same and worst first, as long as it is: targets that refuse or hang, silent
+//! consumers, pauses with work behind them, events that ended badly, late emitters, queue shards without an owner,
+//! processes and databases that are silent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -93,11 +94,14 @@ async fn a_target_that_refuses_everything_is_told_everywhere(kind: Kind) {
     let since_us = us(found.since_time);
     assert!((began_us - 2_000_000..now_us()).contains(&since_us), "since {since_us}, began {began_us}");
     assert!(us(found.oldest_launch_time) <= since_us);
+    let gauge = service.status().await.unwrap().policies.remove(0);
+    let waited = gauge.oldest_wait.unwrap();
+    assert!(i64::from(waited.nanos) / 1_000 + waited.seconds * 1_000_000 > 1_000, "{gauge:?}");
     assert_eq!(scraped(&service, "target_refuses").await, 1.0);
     assert_eq!(scraped(&service, "policy_paused").await, 0.0);
     let text = cli.ok(&["status"]);
     let head = format!("CRITICAL: {host} refuses the events of nightly (");
-    assert!(text.starts_with(&head) && text.contains(", since "), "{text}");
+    assert!(text.starts_with(&head) && text.contains(", began "), "{text}");
     let text = cli.ok(&["troubles", "--filter", "kind=target_refuses AND schedule=nightly"]);
     assert!(text.starts_with(&head) && text.contains("`tollgate pause schedule nightly`"), "{text}");
     assert_eq!(cli.ok(&["troubles", "-n", "other"]), "no troubles\n");

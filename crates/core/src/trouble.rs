@@ -1,9 +1,9 @@
 //! What is wrong, for somebody who is woken at night: decided from the state that is there, worst first.
 //!
 //! In: what each queue shard shows ([`Sight`]), what ended badly ([`Ended`]), what is known of the whole installation
-//! ([`Installation`]), and the time. Out: [`Trouble`]s, each with a sentence, and what to do. Whoever splits the shards over any
-//! number of processes, each of which decides for its own, gets the same list by [`worst_first`]. Not here: where that state
-//! comes from, what a time or a resource name looks like.
+//! ([`Installation`]), and the time. Out: [`Trouble`]s, each with a sentence, and what to do. Whoever splits the shards
+//! over any number of processes, each of which decides for its own, gets the same list by [`worst_first`]. Not here:
+//! where that state comes from, what a time or a resource name looks like.
 
 mod decide;
 mod order;

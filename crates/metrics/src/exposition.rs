@@ -337,7 +337,7 @@ impl Scrape {
         to.policies("tollgate_policy_limit", limit, all, |policy| policy.limit.map(|limit| limit as f64))?;
         let waiting = "Events that are due and have not started, or wait for another attempt";
         to.policies("tollgate_policy_waiting", waiting, all, |policy| Some(policy.waiting as f64))?;
-        let oldest = "For how long the oldest event that has not started has been due";
+        let oldest = "For how long the oldest event that has not started, or has failed, has been due";
         to.policies("tollgate_policy_oldest_wait_seconds", oldest, all, |policy| {
             Some(policy.oldest_wait_us as f64 / 1e6)
         })?;

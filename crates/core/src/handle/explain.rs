@@ -12,6 +12,8 @@ use crate::model::{Now, Pause, Policy, RunId};
 
 /// How many holders an explanation names.
 const HOLDERS_MAX: usize = 10;
+/// So many acquired events of a run are looked at for one that has failed.
+const FAILED_LOOKED_AT_MAX: usize = 32;
 
 /// Where an unfinished event stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,8 +175,14 @@ pub struct Remembered {
 #[derive(Clone, Copy, Default)]
 pub(super) struct WaitingEvents {
     pub(super) events: u64,
-    /// When the oldest that has not started fell due.
+    /// When the oldest fell due that has not started, or has failed.
     since_us: Option<i64>,
+}
+
+impl WaitingEvents {
+    fn began(&mut self, since_us: i64) {
+        self.since_us = Some(self.since_us.map_or(since_us, |oldest| oldest.min(since_us)));
+    }
 }
 
 impl Shard {
@@ -397,11 +405,25 @@ impl Shard {
             waiting.events += u64::from(run.counts.retrying());
             if run.next_is_due(now.wall_us, self.options.early_us) {
                 waiting.events += self.due_now(run, now);
-                let since_us = run.launch_of(run.row.next_index);
-                waiting.since_us = Some(waiting.since_us.map_or(since_us, |oldest| oldest.min(since_us)));
+                waiting.began(run.launch_of(run.row.next_index));
+            }
+            if let Some(since_us) = self.failed_since_us(run) {
+                waiting.began(since_us);
             }
         }
         (launched, all)
+    }
+
+    /// When the first of a run's events fell due that has failed and waits for another attempt; of those that were acquired
+    /// first, which an event that fails stays among. One whose consumer asked to look again has not failed.
+    fn failed_since_us(&self, run: &LiveRun) -> Option<i64> {
+        if run.counts.retrying() == 0 {
+            return None;
+        }
+        let mut first = self.ledger.tokens.of(run.row.id).take(FAILED_LOOKED_AT_MAX);
+        let failed = first
+            .find(|(_, token)| !token.in_flight() && (token.row.failures > 0 || token.unsent.is_some()))?;
+        Some(run.launch_of(failed.0.1))
     }
 
     /// Events of a run that are due and have not started.

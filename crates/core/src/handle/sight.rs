@@ -1,9 +1,9 @@
-//! What of a shard is not well, for [`crate::trouble`]: which schedules' deliveries fail, and how; whose tokens are silent; what
-//! is paused with work behind it; what has ended badly of runs that go on.
+//! What of a shard is not well, for [`crate::trouble`]: which schedules' deliveries fail, and how; whose tokens are
+//! silent; what is paused with work behind it; what has ended badly of runs that go on.
 //!
-//! Read from memory when somebody asks; nothing is kept for it. Invariants: it takes time in proportion to the unfinished runs,
-//! and looks at so many of their events at most. Events that fail stay where they are, and those that go well make way: so
-//! those that fail are among the first of their run.
+//! Read from memory when somebody asks; nothing is kept for it. Invariants: it takes time in proportion to the
+//! unfinished runs, and looks at so many of their events at most. Events that fail stay where they are, and those that
+//! go well make way: so those that fail are among the first of their run.
 
 use std::collections::BTreeMap;
 
@@ -217,8 +217,8 @@ impl Shard {
     }
 }
 
-/// What was said of an event's latest delivery, where it is to be sent again. A former owner has left what it heard of those that
-/// wait.
+/// What was said of an event's latest delivery, where it is to be sent again. A former owner has left what it heard of
+/// those that wait.
 fn latest_said(token: &LiveToken) -> Option<Said> {
     let waits = match token.phase() {
         Phase::Held { .. } => return None,

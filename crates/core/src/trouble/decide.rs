@@ -5,8 +5,8 @@ use crate::model::SECOND_US;
 
 /// An event that has failed so often is in trouble.
 const FAILURES_MIN: u32 = 3;
-/// So is one that a target did not take, and that was first tried so long ago. One that fails and goes well right after is
-/// none, nor is one that its consumer asks to get again.
+/// So is one that a target did not take, and that was first tried so long ago. One that fails and goes well right after
+/// is none, nor is one that its consumer asks to get again.
 const FAILING_MIN_US: i64 = 10 * SECOND_US;
 /// The emitters may be behind for so long, as they are after one of them has died.
 const BEHIND_MIN_US: i64 = 5 * SECOND_US;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use super::{Kind, Subject, Trouble, earlier};
 
-/// Joins what is the same trouble, seen from several queue shards, processes or runs, and puts the worst first: by severity, by
-/// kind, by how much waits behind it, by how many are in trouble, the longest first, by name.
+/// Joins what is the same trouble, seen from several queue shards, processes or runs, and puts the worst first: by
+/// severity, by kind, by how much waits behind it, by how many are in trouble, the longest first, by name.
 pub fn worst_first(found: impl IntoIterator<Item = Trouble>) -> Vec<Trouble> {
     let mut by_identity: BTreeMap<(Kind, Subject), Trouble> = BTreeMap::new();
     for trouble in found {

@@ -92,8 +92,8 @@ fn plain(kind: Kind) -> Option<&'static str> {
         }
         Kind::DispatchPaused => "`tollgate resume all` ends it, when its reason is gone.",
         Kind::NotSent => {
-            "What is missing is here: credentials, an address for the name, a secret key, free connections; or the target \
-             asked for a pause. Events go out as soon as they can; these tries count as no failures."
+            "What is missing is here: credentials, an address for the name, a secret key, free connections; or the \
+             target asked for a pause. Events go out as soon as they can; these tries count as no failures."
         }
         _ => return None,
     })
@@ -120,12 +120,13 @@ fn named(trouble: &Trouble) -> String {
             let of = if words.is_empty() { String::new() } else { format!(" of {words}") };
             format!(
                 "See whether the consumers{of} live. `tollgate why EVENT{n}` names who holds tokens, `tollgate release \
-                 EVENT --outcome failed{n}` frees one. Those that are slow need heartbeats, or a longer token_ttl of {policy}."
+                 EVENT --outcome failed{n}` frees one. Those that are slow need heartbeats, or a longer token_ttl of \
+                 {policy}."
             )
         }
         Kind::ConsumerFails => format!(
-            "Look at the consumer: it asks to get its events again, or dies with them. `tollgate history {schedule}{n}` \
-             shows the runs."
+            "Look at the consumer: it asks to get its events again, or dies with them. `tollgate history \
+             {schedule}{n}` shows the runs."
         ),
         Kind::PolicyPaused => {
             format!("`tollgate resume policy {policy}{n}` ends it, when its reason is gone.")
@@ -135,8 +136,8 @@ fn named(trouble: &Trouble) -> String {
              another trouble of this list, or a limit that is too low."
         ),
         _ => format!(
-            "`tollgate history {schedule}{n}` shows the runs, `tollgate get events RUN{n}` what was said. When the cause \
-             is gone, `tollgate retry RUN{n}` tries the dead ones again."
+            "`tollgate history {schedule}{n}` shows the runs, `tollgate get events RUN{n}` what was said. When the \
+             cause is gone, `tollgate retry RUN{n}` tries the dead ones again."
         ),
     }
 }

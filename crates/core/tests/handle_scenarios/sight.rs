@@ -48,6 +48,9 @@ fn a_target_that_refuses_is_seen_as_long_as_it_does_and_after_a_restart() {
     let [failing] = sufferer.failing.as_slice() else { panic!("{sufferer:?}") };
     assert_eq!((failing.said, failing.since_us, failing.words.as_str()), (Said::Refused, START_US, "503"));
     assert_eq!(kinds(&world), [Kind::TargetRefuses]);
+    let gauges = world.shard.status(world.now).gauges;
+    let gauge = gauges.iter().find(|gauge| gauge.policy.is_some()).unwrap();
+    assert_eq!(gauge.oldest_wait_us, world.now.wall_us - START_US, "the oldest wait counts from the launch");
     world.restart_after_s(1);
     assert_eq!(kinds(&world), [Kind::TargetRefuses], "who has the shard next sees it too");
     for _ in 0..2_000 {
@@ -139,6 +142,8 @@ fn a_check_again_is_no_failure() {
     world.release(Release { next_check_us: check_us, ..done(&send) });
     assert_eq!(world.store.tokens[&(send.run, 0)].state, TokenState::Waiting);
     assert_eq!(sight(&world).sufferers, []);
+    world.sleep_s(30);
+    assert!(world.shard.status(world.now).gauges.iter().all(|gauge| gauge.oldest_wait_us == 0));
 }
 
 #[test]

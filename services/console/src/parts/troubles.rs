@@ -51,7 +51,7 @@ fn one(now_us: i64, trouble: &v1::Trouble) -> Markup {
         div.trouble.notice.(class) {
             p {
                 (tag(word, class)) " " strong { (trouble.summary) }
-                @if trouble.since_time.is_some() { ", since " (moment(now_us, trouble.since_time.as_ref())) }
+                @if trouble.since_time.is_some() { ", began " (moment(now_us, trouble.since_time.as_ref())) }
             }
             p { (with_code(&trouble.what_to_do)) }
             @if !trouble.schedule.is_empty() || !trouble.policy.is_empty() {

@@ -119,7 +119,7 @@ impl Peers {
             let Some(peer) = peer else { return (process, None) };
             let request = v1::ReadTroublesRequest {};
             let asked =
-                peer.line().call(|mut client| async move { client.read_troubles(request).await }).await;
+                peer.link().call(|mut client| async move { client.read_troubles(request).await }).await;
             (process, asked.answer())
         });
         futures::future::join_all(calls).await

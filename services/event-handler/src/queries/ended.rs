@@ -1,9 +1,9 @@
 //! Remembers which runs of this process's queue shards ended badly in the last day, for those who ask what is wrong.
 //!
-//! In: rows of what has ended since the last look at a shard; all of the day at the first. Out: by schedule, how many events ended
-//! how. Invariants: it is looked at when somebody asks, and a shard no more often than every [`LOOK_EVERY_US`]; so many runs of a
-//! shard are remembered, the latest; a run that is retried, and so goes on, is none of them. Not here: runs that go on, which
-//! their owner knows.
+//! In: rows of what has ended since the last look at a shard; all of the day at the first. Out: of each run, how many
+//! events ended how. Invariants: it is looked at when somebody asks, and a shard no more often than every
+//! [`LOOK_EVERY_US`]; so many runs of a shard are remembered, the latest; a run that is retried, and so goes on, is
+//! none of them. Not here: runs that go on, which their owner knows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,13 +1,13 @@
 //! What is wrong: with the queue shards that this process owns, and with the whole installation.
 //!
-//! In: what owners see of their shards, what has ended badly, rows that cannot be read, the clock, who owns what. Out: troubles.
-//! Each process decides those of its own shards, and whoever is asked joins them. Not here: what counts as a trouble, which the
-//! core decides.
+//! In: what owners see of their shards, what has ended badly, rows that cannot be read, the clock, who owns what. Out:
+//! troubles. Each process decides those of its own shards, and whoever is asked joins them. Not here: what counts as a
+//! trouble, which the core decides.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tollgate_clock::State;
+use tollgate_clock::ClockState;
 use tollgate_core::trouble::{
     Installation, Kind, Severity, Sight, Subject, Trouble, of_ended, of_installation, of_shard, worst_first,
 };
@@ -142,15 +142,15 @@ impl Shared {
         if not_loaded > 0 {
             all.push(of_process(Kind::ShardsNotLoaded, self.process.clone(), not_loaded));
         }
-        if matches!(self.clock.state(), State::Off | State::Unknown) {
+        if matches!(self.clock.state(), ClockState::Off | ClockState::Unknown) {
             all.push(of_process(Kind::ClockWrong, self.process.clone(), 1));
         }
         all.extend(self.corrupt_rows(&shards));
         (all, incomplete)
     }
 
-    /// Of the whole installation, and how many shards each process owns. Where the database does not answer soon, that is the
-    /// trouble.
+    /// Of the whole installation, and how many shards each process owns. Where the database does not answer soon, that
+    /// is the trouble.
     async fn troubles_of_installation(&self) -> (Vec<Trouble>, BTreeMap<String, u64>) {
         let people = self.people.clone();
         // A task of its own comes to its end, whoever goes on waiting for it.
@@ -173,8 +173,9 @@ impl Shared {
         (of_installation(&known, self.clock.wall_us()), owned)
     }
 
-    /// How many troubles of each kind this process counts: its own and those of its own shards, so that sums over processes are
-    /// right. Those of the installation are counted by the process with the first id of all that own shards.
+    /// How many troubles of each kind this process counts: its own and those of its own shards, so that sums over
+    /// processes are right. Those of the installation are counted by the process with the first id of all that own
+    /// shards.
     pub(crate) async fn troubles_by_kind(&self) -> BTreeMap<Kind, u64> {
         let ((mut all, _), (of_all, owned)) =
             futures::future::join(self.troubles_here(), self.troubles_of_installation()).await;

@@ -58,7 +58,7 @@ pub(super) fn text(now_us: i64, answer: &v1::ListTroublesResponse, to_do: bool) 
     for trouble in &answer.troubles {
         let severity = word(trouble.severity().as_str_name(), "TROUBLE_SEVERITY_");
         let since = relative(now_us, trouble.since_time.as_ref());
-        let since = if since.is_empty() { String::new() } else { format!(", since {since}") };
+        let since = if since.is_empty() { String::new() } else { format!(", began {since}") };
         text.push_str(&format!("{severity}: {}{since}\n", one_line(&trouble.summary)));
         if to_do {
             text.push_str(&format!("    {}\n", one_line(&trouble.what_to_do)));
@@ -106,7 +106,7 @@ mod tests {
         };
         assert_eq!(
             text(now_us, &answer, true),
-            "CRITICAL: http://b7:80 refuses the events of nightly (300 events wait): no route, since 12m ago\n    \
+            "CRITICAL: http://b7:80 refuses the events of nightly (300 events wait): no route, began 12m ago\n    \
              Look at the consumer.\nand 2 more: tollgate troubles --limit 0\nsome may be missing: not everything \
              could be looked at\n"
         );
