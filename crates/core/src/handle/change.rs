@@ -136,6 +136,10 @@ pub struct ShardSchedule {
     pub deleted: bool,
     /// What its consumers handed to the next run.
     pub cursor: Option<String>,
+    /// When the latest cursor that has been here was left: later than the one that it follows, whatever the clocks say.
+    /// It stays where the cursor has been handed on.
+    #[serde(default)]
+    pub cursor_us: i64,
     /// Earlier generations and when they took effect, for what was emitted before several changes and comes late.
     #[serde(default)]
     pub earlier: Vec<(i64, i64)>,
@@ -145,6 +149,35 @@ pub struct ShardSchedule {
 }
 
 impl ShardSchedule {
+    /// Of a schedule of which no change is known. No fence: the message that brings one may still come.
+    pub(super) fn unknown(uid: Uuid) -> Self {
+        Self {
+            uid,
+            generation: 0,
+            changed_us: 0,
+            until_us: 0,
+            launches_us: Vec::new(),
+            events: 1,
+            priority: 0,
+            pause: None,
+            deleted: false,
+            cursor: None,
+            cursor_us: 0,
+            earlier: Vec::new(),
+            home: None,
+        }
+    }
+
+    /// Of two cursors the one that was left later counts, in whatever order, and however often, they come. True where
+    /// that is this one.
+    pub(super) fn take_cursor(&mut self, cursor: String, left_us: i64) -> bool {
+        let is_later = left_us >= self.cursor_us;
+        if is_later {
+            (self.cursor, self.cursor_us) = (Some(cursor), left_us);
+        }
+        is_later
+    }
+
     /// From when on a run of this generation is stale, if there is a later one.
     pub(super) fn replaced_us(&self, generation: i64) -> Option<i64> {
         let all = self.earlier.iter().copied().chain([(self.generation, self.changed_us)]);
@@ -164,7 +197,7 @@ impl ShardSchedule {
 
     /// Takes over what the row of an earlier generation knew.
     pub(super) fn follow(&mut self, old: &Self) {
-        self.cursor = self.cursor.take().or_else(|| old.cursor.clone());
+        (self.cursor, self.cursor_us) = (old.cursor.clone(), old.cursor_us);
         self.earlier.clone_from(&old.earlier);
         if old.generation > 0 {
             self.earlier.push((old.generation, old.changed_us));

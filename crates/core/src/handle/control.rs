@@ -95,12 +95,16 @@ pub enum Control {
         #[serde(default)]
         onward: Vec<u16>,
     },
-    /// A run that stayed behind when its schedule moved here leaves a cursor for the schedule's next run.
+    /// A run that stayed behind when its schedule moved here leaves a cursor for the schedule's next run. It may come
+    /// before the change that brings the schedule here.
     CursorLeft {
         /// The schedule.
         schedule_uid: Uuid,
         /// What the consumer gave.
         cursor: String,
+        /// When ([`ShardSchedule::cursor_us`]). Versions before this one do not say: when it is read.
+        #[serde(default)]
+        left_us: Option<i64>,
     },
     /// Cancel what a run has not started.
     CancelRun {

@@ -165,6 +165,7 @@ impl World {
             pause,
             deleted: false,
             cursor: None,
+            cursor_us: 0,
             earlier: Vec::new(),
             home: None,
         };

@@ -1,6 +1,5 @@
 //! What becomes of acquired events: answers of targets, releases, heartbeats, silence.
 
-use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::change::{Outcome, TokenState};
@@ -68,7 +67,7 @@ impl Shard {
             }
         }
         if let Some(cursor) = release.cursor {
-            self.keep_cursor(key, cursor);
+            self.keep_cursor(key.0, cursor, now);
         }
         match (&answer, release.outcome) {
             (Answer::ComesAgain { at_us }, _) => self.come_again(key, *at_us, release.message, now),
@@ -100,7 +99,7 @@ impl Shard {
             }
             Some(outcome) if !in_flight && release.attempt.is_some_and(|a| a <= token.row.attempt) => {
                 if let Some(cursor) = release.cursor {
-                    self.keep_cursor(key, cursor);
+                    self.keep_cursor(key.0, cursor, now);
                 }
                 self.finish(key, outcome, release.message, now);
                 return;
@@ -383,43 +382,11 @@ impl Shard {
     }
 
     /// Keeps a cursor for the schedule's next run.
-    fn keep_cursor(&mut self, key: (RunId, u32), cursor: String) {
-        let (Some(run), Some(token)) = (self.ledger.runs.get_mut(&key.0), self.ledger.tokens.get(&key))
-        else {
-            return;
-        };
+    fn keep_cursor(&mut self, id: RunId, cursor: String, now: Now) {
+        let Some(run) = self.ledger.runs.get_mut(&id) else { return };
         run.row.cursor_out = Some(cursor.clone());
-        self.pending.runs.insert(key.0);
+        self.pending.runs.insert(id);
         let uid = run.row.schedule_uid;
-        let id = cursor_id(key, token.row.attempt);
-        self.schedules.entry(uid).or_default().row.get_or_insert_with(|| super::change::ShardSchedule {
-            uid,
-            // No fence: the message that brings this generation's may still come.
-            generation: 0,
-            changed_us: 0,
-            until_us: 0,
-            launches_us: Vec::new(),
-            events: run.row.events,
-            priority: run.row.priority,
-            pause: None,
-            deleted: false,
-            cursor: None,
-            earlier: Vec::new(),
-            home: None,
-        });
-        self.cursor_left(uid, cursor, id);
+        self.cursor_left(uid, cursor, None, now);
     }
-}
-
-/// The id of the message that carries a delivery's cursor to another shard: telling it twice is harmless.
-fn cursor_id((run, index): (RunId, u32), attempt: u32) -> Uuid {
-    let digest = Sha256::new()
-        .chain_update(b"cursor")
-        .chain_update(run.0.as_bytes())
-        .chain_update(index.to_be_bytes())
-        .chain_update(attempt.to_be_bytes())
-        .finalize();
-    let mut bytes = [0_u8; 16];
-    bytes.copy_from_slice(&digest[..16]);
-    Uuid::from_bytes(bytes)
 }

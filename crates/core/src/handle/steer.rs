@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::again::queued_again;
@@ -52,16 +53,20 @@ impl Shard {
         match message.control {
             Control::PolicyChanged { policy } => self.policy_changed(policy, now),
             Control::PolicyDeleted { uid } => self.policy_deleted(uid, now),
-            Control::ScheduleChanged { schedule, namespace, schedule_id, policy_uid, onward } => {
+            Control::ScheduleChanged { mut schedule, namespace, schedule_id, policy_uid, onward } => {
                 let template = Template { namespace, schedule_id, policy_uid };
                 if onward.is_empty() {
+                    let (uid, cursor, left_us) = (schedule.uid, schedule.cursor.take(), schedule.cursor_us);
                     self.schedule_changed(schedule, &template, &context.runs, now);
+                    if let Some(cursor) = cursor {
+                        self.cursor_left(uid, cursor, Some(left_us), now);
+                    }
                 } else {
                     self.schedule_moved(message.id, onward, schedule, template, &context.runs, now);
                 }
             }
-            Control::CursorLeft { schedule_uid, cursor } => {
-                self.cursor_left(schedule_uid, cursor, message.id);
+            Control::CursorLeft { schedule_uid, cursor, left_us } => {
+                self.cursor_left(schedule_uid, cursor, left_us, now);
             }
             Control::CancelRun { run, reason } => {
                 let untaken = context.runs.into_iter().find(|r| r.id == run && r.state.is_untaken());
@@ -167,12 +172,6 @@ impl Shard {
         let uid = row.uid;
         let schedule = self.schedules.entry(uid).or_default();
         if let Some(old) = &mut schedule.row {
-            if (old.knows(row.generation) || old.replaced_us(row.generation).is_some())
-                && let Some(cursor) = row.cursor.take()
-            {
-                self.pending.schedules.insert(uid);
-                old.cursor = Some(cursor);
-            }
             if old.knows(row.generation) {
                 return;
             }
@@ -353,7 +352,7 @@ impl Shard {
                 && here.home.is_some()
                 && let Some(cursor) = here.cursor.take()
             {
-                schedule.cursor = Some(cursor);
+                schedule.take_cursor(cursor, here.cursor_us);
                 self.pending.schedules.insert(schedule.uid);
             }
             self.pending.changes.inbox_done.push(message.id);
@@ -363,17 +362,28 @@ impl Shard {
         }
     }
 
-    /// A run of the schedule has left a cursor for the next one. `id`: of the message, should the schedule live in
-    /// another shard.
-    pub(super) fn cursor_left(&mut self, uid: Uuid, cursor: String, id: Uuid) {
-        let Some(row) = self.schedules.get_mut(&uid).and_then(|s| s.row.as_mut()) else { return };
-        if let Some(home) = row.home {
-            let control = Control::CursorLeft { schedule_uid: uid, cursor };
-            self.pending.changes.forwards.push((home, Message { id, control }));
-        } else {
-            row.cursor = Some(cursor);
-            self.pending.schedules.insert(uid);
+    /// A run of the schedule has left a cursor for the next one, at that moment or now. Should the schedule live in
+    /// another shard, it goes there.
+    pub(super) fn cursor_left(&mut self, uid: Uuid, cursor: String, left_us: Option<i64>, now: Now) {
+        let schedule = self.schedules.entry(uid).or_default();
+        let row = schedule.row.get_or_insert_with(|| ShardSchedule::unknown(uid));
+        let left_us = left_us.unwrap_or_else(|| now.wall_us.max(row.cursor_us + 1));
+        if row.deleted {
+            // It has no next run.
+            return;
         }
+        let Some(home) = row.home else {
+            if row.take_cursor(cursor, left_us) {
+                self.pending.schedules.insert(uid);
+            }
+            return;
+        };
+        if row.cursor.is_none() {
+            row.cursor_us = row.cursor_us.max(left_us);
+        }
+        let id = cursor_id(uid, left_us);
+        let control = Control::CursorLeft { schedule_uid: uid, cursor, left_us: Some(left_us) };
+        self.pending.changes.forwards.push((home, Message { id, control }));
     }
 
     fn retry_dead(&mut self, id: RunId, context: Context, now: Now) {
@@ -418,6 +428,18 @@ impl Shard {
         self.pending.tokens.insert(key);
         self.wall_timers.insert((now.wall_us, WallTimer::Retry(key.0, key.1)));
     }
+}
+
+/// The id of the message that carries a cursor to another shard: telling it twice is harmless.
+fn cursor_id(uid: Uuid, left_us: i64) -> Uuid {
+    let digest = Sha256::new()
+        .chain_update(b"cursor")
+        .chain_update(uid.as_bytes())
+        .chain_update(left_us.to_be_bytes())
+        .finalize();
+    let mut bytes = [0_u8; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    Uuid::from_bytes(bytes)
 }
 
 /// A schedule to be passed on to another shard.

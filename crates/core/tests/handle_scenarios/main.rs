@@ -4,6 +4,7 @@
 
 mod batches;
 mod change;
+mod cursors;
 mod early;
 mod explain;
 mod fuzz;

@@ -14,7 +14,7 @@ fn moved(spec: &RunSpec, schedule: ShardSchedule) -> Control {
     on_the_way(spec, schedule, vec![1])
 }
 
-fn on_the_way(spec: &RunSpec, schedule: ShardSchedule, onward: Vec<u16>) -> Control {
+pub(crate) fn on_the_way(spec: &RunSpec, schedule: ShardSchedule, onward: Vec<u16>) -> Control {
     let Control::ScheduleChanged { schedule, namespace, schedule_id, policy_uid, .. } =
         changed(spec, schedule)
     else {
@@ -119,7 +119,8 @@ fn a_shard_on_the_way_keeps_no_cursor_and_does_not_bring_back_an_old_one() {
     assert_eq!(forwarded(&world).1.cursor, None);
     world.release(tollgate_core::handle::release::Release { cursor: Some("c".into()), ..done(&send) });
     let (shard, Message { control, .. }) = world.forwards.last().unwrap();
-    let left = Control::CursorLeft { schedule_uid: s.schedule_uid, cursor: "c".into() };
+    let left =
+        Control::CursorLeft { schedule_uid: s.schedule_uid, cursor: "c".into(), left_us: Some(START_US) };
     assert_eq!((*shard, control), (1, &left), "it goes to where the next run is");
     let (third, row) = next(&second, world.now, &[]);
     world.tell(moved(&third, row));
@@ -133,7 +134,7 @@ fn a_cursor_that_was_left_elsewhere_reaches_the_next_run() {
     let (second, row) = next(&s, world.now, &[1]);
     keep(&mut world, &second);
     world.tell(changed(&second, row));
-    world.tell(Control::CursorLeft { schedule_uid: s.schedule_uid, cursor: "c".into() });
+    world.tell(Control::CursorLeft { schedule_uid: s.schedule_uid, cursor: "c".into(), left_us: None });
     world.restart_after_s(61);
     assert_eq!(world.accept_all().remove(0).cursor.as_deref(), Some("c"));
 }

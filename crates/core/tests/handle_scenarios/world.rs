@@ -343,6 +343,7 @@ pub(crate) fn fence(spec: &RunSpec, changed_us: i64, until_us: i64, launches_us:
         pause: None,
         deleted: false,
         cursor: None,
+        cursor_us: 0,
         earlier: Vec::new(),
         home: None,
     }

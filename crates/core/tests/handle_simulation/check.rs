@@ -25,6 +25,7 @@ impl World {
         for id in changes.inbox_done.iter().filter(|id| id.as_u64_pair().1 == 0) {
             assert!(self.model.done.insert(*id), "the message {id} is carried out twice");
         }
+        self.model.cursors.check(shard, store, changes);
         store.apply(whole);
         self.model.committed(store, changes);
         self.model.check_recorded(store, changes);
@@ -288,6 +289,7 @@ impl World {
             assert_eq!(known, Some(policy), "its shard knows another policy than was stored");
         }
         self.model.check_acknowledged(&self.stores);
+        self.check_cursors();
         let slots = 0..self.processes.len();
         for (slot, shard, owner) in
             slots.flat_map(|slot| self.processes[slot].owners.iter().map(move |(shard, o)| (slot, shard, o)))

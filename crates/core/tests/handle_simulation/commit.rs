@@ -62,6 +62,12 @@ impl World {
         for (to, message) in &changes.forwards {
             self.count(Seen::Forwarded);
             self.stores[usize::from(*to)].inbox.entry(message.id).or_insert_with(|| message.clone());
+            // A former owner that has been frozen posts as well, whenever it wakes up: nothing fences that.
+            if self.strikes(self.troubles.commits, 20) {
+                self.count(Seen::ForwardedAgain);
+                let late_us = self.random.within(0, 20 * SECOND_US);
+                self.after(late_us, Event::Post(*to, Box::new(message.clone())));
+            }
         }
     }
 

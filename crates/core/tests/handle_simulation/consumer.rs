@@ -118,7 +118,7 @@ impl World {
             return;
         }
         if self.random.percent(20) {
-            release.cursor = Some(format!("{index}"));
+            release.cursor = Some(format!("{run} {index} {}", send.attempt));
         }
         let inbox = self.random.percent(15);
         let soon_us = self.random.within(0, 6 * SECOND_US);
@@ -158,7 +158,7 @@ impl World {
 
     /// It says that something else is done than what it was given.
     fn lie(&mut self, shard: u16, send: &Send, release: &Release) {
-        let mut forged = release.clone();
+        let mut forged = Release { cursor: None, ..release.clone() };
         match self.random.within(0, 5) {
             0 => forged.attempt = Some(send.attempt + 1),
             1 => forged.attempt = Some(send.attempt.wrapping_sub(1)),

@@ -21,6 +21,7 @@ mod check;
 mod commit;
 mod consumer;
 mod core_bugs;
+mod cursors;
 mod emitter;
 mod fence;
 #[path = "../handle_world/mod.rs"]

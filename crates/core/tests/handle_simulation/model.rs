@@ -10,6 +10,7 @@ use tollgate_core::handle::release::{Release, ReleaseOutcome};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
+use crate::cursors::Replaced;
 use crate::handle_world::Store;
 use crate::totals::{Seen, Totals};
 use crate::world::SHARDS;
@@ -74,6 +75,7 @@ pub(crate) struct Model {
     pub(crate) syncs: BTreeMap<u64, (u16, Vec<Uuid>)>,
     /// Messages that were carried out, but for those that may come again.
     pub(crate) done: BTreeSet<Uuid>,
+    pub(crate) cursors: Replaced,
 }
 
 impl Model {

@@ -437,7 +437,7 @@ impl World {
                 if let Control::Release { release } = &message.control {
                     self.model.promise(release, self.now);
                 }
-                self.stores[usize::from(shard)].inbox.insert(message.id, *message);
+                self.stores[usize::from(shard)].inbox.entry(message.id).or_insert(*message);
             }
             Event::PostUnder(shard, lease_id, message) => self.post_under(shard, lease_id, *message),
             Event::Emit(shard, emission) => {

@@ -76,6 +76,30 @@ pub(crate) const BUGS: &[Planted] = &[
         edits: &[edit("handle/steer.rs", "let durable = «self.commits()»;", "u64::MAX - 1")],
     },
     Planted {
+        name: "CursorSetBack",
+        breaks: "The cursor that comes last counts, whenever it was left.",
+        edits: &[edit("handle/change.rs", "let is_later = «left_us >= self.cursor_us»;", "true")],
+    },
+    Planted {
+        name: "CursorByTheClock",
+        breaks: "A cursor that is left after the clock was set back does not count.",
+        edits: &[edit("handle/steer.rs", "now.wall_us.max(row.cursor_us + 1)", "now.wall_us")],
+    },
+    Planted {
+        name: "CursorWithoutScheduleDropped",
+        breaks: "A cursor that comes before the change that brings its schedule is dropped.",
+        edits: &[edit(
+            "handle/steer.rs",
+            "schedule.row.get_or_insert_with(|| ShardSchedule::unknown(uid))",
+            "{
+                if schedule.row.is_none() && left_us.is_some() {
+                    return;
+                }
+                schedule.row.get_or_insert_with(|| ShardSchedule::unknown(uid))
+            }",
+        )],
+    },
+    Planted {
         name: "BufferedForgotten",
         breaks: "A buffered run stays when the run before it ends.",
         edits: &[edit("handle/finish.rs", "schedule.buffered.take()", "None")],

@@ -387,6 +387,7 @@ fn stands_in(uid: Uuid, generation: i64, error: &StoreError) -> ShardSchedule {
         pause: Some(paused(error.to_string())),
         deleted: false,
         cursor: None,
+        cursor_us: 0,
         earlier: Vec::new(),
         home: None,
     }

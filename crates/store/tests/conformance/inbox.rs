@@ -134,7 +134,7 @@ pub(crate) async fn all_messages_round_trip(place: &Place) {
             policy_uid: None,
             onward: vec![9],
         },
-        Control::CursorLeft { schedule_uid: one.uid, cursor: "page 8".to_owned() },
+        Control::CursorLeft { schedule_uid: one.uid, cursor: "page 8".to_owned(), left_us: Some(7) },
         Control::CancelRun { run, reason: "é".to_owned() },
         Control::RetryDead { run, indexes: vec![1, 2] },
         Control::PauseShard { pause: None },

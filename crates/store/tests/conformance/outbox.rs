@@ -66,7 +66,7 @@ pub(crate) async fn notices_wait_in_their_order_until_they_are_delivered(place: 
     };
     let message = |generation| Message {
         id: message_id(a.uid, generation),
-        control: Control::CursorLeft { schedule_uid: a.uid, cursor: String::new() },
+        control: Control::CursorLeft { schedule_uid: a.uid, cursor: String::new(), left_us: None },
     };
     let told = |generation, taken_back, skipped| {
         let message = Some(message(generation));
@@ -128,7 +128,7 @@ pub(crate) async fn policies_are_told_as_schedules_are(place: &Place) {
     let made = told(&made, Control::PolicyChanged { policy: p.clone() });
     let gone = told(&gone, Control::PolicyDeleted { uid: p.uid });
     let cursor = String::new();
-    let other = told(&of_schedule, Control::CursorLeft { schedule_uid: a.uid, cursor });
+    let other = told(&of_schedule, Control::CursorLeft { schedule_uid: a.uid, cursor, left_us: None });
     store.tell(&[made.clone(), other.clone()]).await.unwrap();
     assert_eq!(store.inbox(p.shard, 9).await.unwrap(), [said(&made)]);
     assert_eq!(store.inbox(4, 9).await.unwrap(), [said(&other)]);

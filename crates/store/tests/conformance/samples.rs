@@ -217,6 +217,7 @@ pub(crate) fn shard_schedule(schedule: &Schedule) -> ShardSchedule {
         pause: Some(pause("deploy")),
         deleted: false,
         cursor: Some("page 7".to_owned()),
+        cursor_us: NOON_US - 1,
         earlier: Vec::new(),
         home: Some(4),
     }

@@ -163,7 +163,7 @@ async fn launches_soon_after_a_move_wait_until_the_former_home_has_heard() {
     assert!(emitter.round().await.unwrap().windows_incomplete > 0);
     assert_eq!(world.runs().await, [], "shard 3 may make runs of its own");
     // The word of an earlier move is on its way through the present home, which was one before, too.
-    let control = Control::CursorLeft { schedule_uid: moved.uid, cursor: String::new() };
+    let control = Control::CursorLeft { schedule_uid: moved.uid, cursor: String::new(), left_us: None };
     let on_its_way = Message { id: message_id(moved.uid, 1), control };
     world.store.post(5, std::slice::from_ref(&on_its_way)).await.unwrap();
     let (message, taken_back, skipped) = (None, None, Vec::new());

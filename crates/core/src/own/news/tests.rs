@@ -16,6 +16,7 @@ fn change(namespace: &str, schedule: u128, generation: i64, launches: i64) -> Me
         pause: None,
         deleted: false,
         cursor: None,
+        cursor_us: 0,
         earlier: Vec::new(),
         home: None,
     };
