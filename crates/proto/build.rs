@@ -4,12 +4,13 @@
 use std::path::{Path, PathBuf};
 use std::{env, error, fs};
 
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     "tollgate/v1/corrupt_row.proto",
     "tollgate/v1/policy.proto",
     "tollgate/v1/schedule.proto",
     "tollgate/v1/run.proto",
     "tollgate/v1/event.proto",
+    "tollgate/v1/trouble.proto",
     "tollgate/v1/schedule_master.proto",
     "tollgate/v1/event_emitter.proto",
     "tollgate/v1/event_handler.proto",

@@ -32,7 +32,7 @@ type Tollgate = EventHandlerServiceClient<Channel>;
 
 /// An older request may be somebody else's copy.
 const AGE_MAX_S: u64 = 300;
-/// So many events are remembered. A real consumer keeps their ids beside what its work makes.
+/// The most events that are remembered. A real consumer keeps their ids beside what its work makes.
 const KNOWN_MAX: usize = 10_000;
 
 #[tokio::main]

@@ -182,13 +182,13 @@ mod tests {
     use super::*;
 
     #[derive(clap::Parser)]
-    struct Line {
+    struct Flags {
         #[command(flatten)]
         args: GenerateArgs,
     }
 
     fn text(flags: &[&str]) -> String {
-        let line = Line::try_parse_from([&["x"], flags].concat()).unwrap();
+        let line = Flags::try_parse_from([&["x"], flags].concat()).unwrap();
         let mut out = Vec::new();
         write(&line.args, &mut out).unwrap();
         String::from_utf8(out).unwrap()

@@ -18,7 +18,7 @@ use clap::{Args, ValueEnum};
 use crate::run::to_its_end;
 use crate::scenario::Scenario;
 use point::{Axis, Point};
-use table::Line;
+use table::PointResult;
 
 /// Arguments of `growth`.
 #[derive(Args, Debug)]
@@ -76,7 +76,7 @@ async fn run_all(args: &GrowthArgs) -> anyhow::Result<bool> {
         for size in axis.sizes().iter().filter(|size| (args.from..=args.up_to).contains(*size)) {
             let line = match measured(Point::of(*axis, *size), &scenario, &program, &args.store).await {
                 Ok(line) => line,
-                Err(error) => Line::failed(*axis, *size, format!("{error:#}")),
+                Err(error) => PointResult::failed(*axis, *size, format!("{error:#}")),
             };
             table::print(&line)?;
             lines.push(line);
@@ -86,12 +86,17 @@ async fn run_all(args: &GrowthArgs) -> anyhow::Result<bool> {
         let text = serde_json::to_string_pretty(&lines)?;
         std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
     }
-    Ok(lines.iter().all(Line::is_clean))
+    Ok(lines.iter().all(PointResult::is_clean))
 }
 
-async fn measured(point: Point, scenario: &Scenario, program: &Path, store: &str) -> anyhow::Result<Line> {
+async fn measured(
+    point: Point,
+    scenario: &Scenario,
+    program: &Path,
+    store: &str,
+) -> anyhow::Result<PointResult> {
     if point.processes > 1 && store == "sqlite" {
-        return Ok(Line::left_out(point.axis, point.size, "SQLite serves one process"));
+        return Ok(PointResult::left_out(point.axis, point.size, "SQLite serves one process"));
     }
     measure::measure(point, point.adapted(scenario), program, store).await
 }

@@ -7,7 +7,7 @@ use chrono_tz::TZ_VARIANTS;
 use prost_types::value::Kind as Json;
 use prost_types::{Duration, Struct, Timestamp, Value};
 use tollgate_proto::v1::apply_resources_request::Resource;
-use tollgate_proto::v1::target::Target as Place;
+use tollgate_proto::v1::target::Target as TargetKind;
 use tollgate_proto::v1::trigger::Trigger as Rule;
 use tollgate_proto::v1::{HttpTarget, Interval, Policy, ReleaseMode, Schedule, SqsTarget, Target, Trigger};
 
@@ -172,11 +172,11 @@ fn every(every_s: u32, anchor_s: i64) -> Trigger {
 
 fn target(protocol: Protocol, port: u16, group: u64, release: Release) -> Target {
     let place = match protocol {
-        Protocol::Http => Place::Http(HttpTarget {
+        Protocol::Http => TargetKind::Http(HttpTarget {
             url: format!("http://127.0.0.1:{port}/{group}"),
             ..HttpTarget::default()
         }),
-        Protocol::Sqs => Place::Sqs(SqsTarget {
+        Protocol::Sqs => TargetKind::Sqs(SqsTarget {
             queue_url: format!("http://127.0.0.1:{port}/000000000000/q{group}"),
             endpoint_url: format!("http://127.0.0.1:{port}"),
             region: "eu-central-1".to_owned(),

@@ -34,7 +34,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE", env = "TOLLGATE_BIN")]
     tollgate: Option<PathBuf>,
 
-    /// So many rounds, whatever the scenario says
+    /// The number of rounds, instead of the scenario's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
 

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tollgate_harness::resources::{every, http, once, policy, soon};
 use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for};
 use tollgate_proto::v1::apply_resources_request::Resource;
-use tollgate_proto::v1::target::Target as Place;
+use tollgate_proto::v1::target::Target as TargetKind;
 use tollgate_proto::v1::{
     ApplyResourcesRequest, CreatePolicyRequest, CreateScheduleRequest, HttpTarget, Schedule, Target,
     TriggerScheduleRequest,
@@ -167,7 +167,7 @@ async fn a_hundred_thousand_runs_of_one_namespace_do_not_delay_anothers_events(k
     service.create_schedule("victim", every(1, soon(500), 1, "", http(&own))).await.unwrap();
     wait_for("the first event", 20, async || (own.notes.arrivals_count() > 0).then_some(())).await;
     let http_target = HttpTarget { url: format!("http://{address}/"), ..HttpTarget::default() };
-    let target = Target { target: Some(Place::Http(http_target)), ..Target::default() };
+    let target = Target { target: Some(TargetKind::Http(http_target)), ..Target::default() };
     let schedule = every(1, soon(0), 1, "one", target);
     let given = (0..SCHEDULES).map(|number| ApplyResourcesRequest {
         namespace: "greedy".to_owned(),
@@ -220,7 +220,7 @@ async fn large_payloads_to_a_deaf_consumer_fill_neither_memory_nor_time(kind: Ki
     let own = consumer(&service).await;
     let (address, count, task) = deaf().await;
     let http_target = HttpTarget { url: format!("http://{address}/"), ..HttpTarget::default() };
-    let target = Target { target: Some(Place::Http(http_target)), ..Target::default() };
+    let target = Target { target: Some(TargetKind::Http(http_target)), ..Target::default() };
     let text = prost_types::value::Kind::StringValue("x".repeat(250 * 1024));
     let payload = Some(prost_types::Value { kind: Some(text) });
     let before = service.rss_bytes();

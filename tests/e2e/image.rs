@@ -48,13 +48,13 @@ fn compose_reads_its_file() {
 }
 
 /// An instruction and what follows it.
-type Step = (String, String);
+type Instruction = (String, String);
 
 /// The stages of the Dockerfile: comments gone, lines joined.
-fn stages() -> Vec<Vec<Step>> {
+fn stages() -> Vec<Vec<Instruction>> {
     let lines: Vec<&str> = DOCKERFILE.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
     let joined = lines.join("\n").replace("\\\n", " ");
-    let mut stages: Vec<Vec<Step>> = Vec::new();
+    let mut stages: Vec<Vec<Instruction>> = Vec::new();
     for line in joined.lines().filter(|line| !line.trim().is_empty()) {
         let (word, rest) = line.trim().split_once(' ').unwrap();
         let rest = rest.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -73,7 +73,7 @@ fn executable(path: &Path, text: &str) {
 }
 
 /// Carries out the stage that builds: its RUN, in a shell, with this build's binary where cargo would put one.
-fn build(stage: &[Step], folder: &Path) {
+fn build(stage: &[Instruction], folder: &Path) {
     let (sources, tools) = (folder.join("src"), folder.join("tools"));
     std::fs::create_dir_all(&sources).unwrap();
     std::fs::create_dir_all(&tools).unwrap();
@@ -115,7 +115,7 @@ struct Image {
 }
 
 /// Carries out the stage that goes out: copies, and notes what would be run.
-fn image(stage: &[Step], folder: &Path) -> Image {
+fn image(stage: &[Instruction], folder: &Path) -> Image {
     let mut image = Image::default();
     let at = |below: &str, path: &str| folder.join(below).join(path.trim_start_matches('/'));
     for (word, rest) in stage {

@@ -55,4 +55,5 @@ mod ten_million;
 mod throttle;
 mod times;
 mod traces;
+mod troubles;
 mod wrong_clock;

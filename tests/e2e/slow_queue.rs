@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tollgate_harness::resources::{ms, once, policy, soon, sqs};
 use tollgate_harness::{Database, Kind, Service, wait_for};
-use tollgate_proto::v1::target::Target as Place;
+use tollgate_proto::v1::target::Target as TargetKind;
 use tollgate_proto::v1::{ReleaseMode, RunState, Target};
 
 /// How long a call takes.
@@ -70,7 +70,7 @@ async fn a_slow_queue_gets_every_attempt_in_its_order_though_shards_change_hands
         let name = format!("s{number}");
         first.create_policy(&name, policy(EVENTS)).await.unwrap();
         let mut target = sqs("http://sqs/123456789012/slow.fifo", &endpoint);
-        if let Some(Place::Sqs(sqs)) = &mut target.target {
+        if let Some(TargetKind::Sqs(sqs)) = &mut target.target {
             sqs.deadline = Some(ms(4_000));
         }
         let target = Target { release: ReleaseMode::OnResponse.into(), ..target };

@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
 use tollgate_harness::resources::{ms, once, policy, soon, sqs};
 use tollgate_harness::{Database, Emulator, Kind, Service, wait_for};
-use tollgate_proto::v1::target::Target as Place;
+use tollgate_proto::v1::target::Target as TargetKind;
 use tollgate_proto::v1::{HttpTarget, ReleaseTokenRequest, RetryPolicy, Schedule, Target};
 
 use crate::metrics::page;
@@ -154,7 +154,7 @@ async fn consumer() -> (String, Arc<Mutex<Vec<Came>>>) {
 }
 
 fn schedule(url: &str, events: u32) -> Schedule {
-    let http = Place::Http(HttpTarget { url: url.to_owned(), ..HttpTarget::default() });
+    let http = TargetKind::Http(HttpTarget { url: url.to_owned(), ..HttpTarget::default() });
     let retry = RetryPolicy { min_backoff: Some(ms(100)), ..RetryPolicy::default() };
     let target = Target { target: Some(http), ..Target::default() };
     Schedule { retry: Some(retry), ..once(soon(500), events, "gentle", target) }

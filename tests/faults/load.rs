@@ -16,7 +16,7 @@ use tollgate_harness::now_us;
 use tollgate_harness::resources::{PARENT, every, ms, once, policy_name, schedule_name, us};
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
 use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceClient;
-use tollgate_proto::v1::target::Target as Place;
+use tollgate_proto::v1::target::Target as TargetKind;
 use tollgate_proto::v1::{
     BackfillScheduleRequest, CancelRunRequest, CreatePolicyRequest, CreateScheduleRequest,
     GetHandlerStatusRequest, HttpTarget, ListRunsRequest, Policy, Reclaim, ReleaseMode, Schedule, SqsTarget,
@@ -326,7 +326,7 @@ impl Load {
         let release = if lane.on_response { ReleaseMode::OnResponse } else { ReleaseMode::Explicit };
         let deadline = Some(ms(i64::try_from(DEADLINE.as_millis()).unwrap_or(1_000)));
         let place = if lane.sqs {
-            Place::Sqs(SqsTarget {
+            TargetKind::Sqs(SqsTarget {
                 queue_url: format!("http://{}/1/queue", self.sink),
                 endpoint_url: format!("http://{}", self.sink),
                 region: "eu-central-1".to_owned(),
@@ -335,7 +335,7 @@ impl Load {
             })
         } else {
             let url = format!("http://{}/work", self.sink);
-            Place::Http(HttpTarget { url, deadline, ..HttpTarget::default() })
+            TargetKind::Http(HttpTarget { url, deadline, ..HttpTarget::default() })
         };
         Target { target: Some(place), release: release.into() }
     }

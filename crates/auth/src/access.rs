@@ -39,7 +39,7 @@ pub enum Access {
 pub enum Aim {
     /// To look at it, or to steer it: for keys.
     Read,
-    /// To release its token, or to keep it: for keys, and for whoever has the token.
+    /// To release its token, or to keep it: for keys, and for holders of the token.
     Release,
 }
 
@@ -127,8 +127,8 @@ impl Access {
     }
 
     /// Which event a caller means by a name or a bare id. A key does not need the token, nor does it need the namespace
-    /// where it reaches one only. One who releases by an id with its token needs no key: the token alone authorises,
-    /// whatever key came with it.
+    /// where it reaches one only. One who releases by an id with its token needs no key: the token alone authorises, and
+    /// a key beside it changes nothing.
     ///
     /// # Errors
     /// What is wrong with the name, or that the key does not reach it: before anything is looked up or completed.
@@ -312,7 +312,7 @@ mod tests {
                 Aim::Release,
                 ["foreign", "foreign", "foreign", "event in other", "given in other", "given in other"],
             ),
-            // Whoever has the token needs no key, so a key beside it takes nothing away.
+            // The holder of the token needs no key, so a key beside it takes nothing away.
             (within("other", &sealed), Aim::Release, ["given in other"; 6]),
             (
                 within("other", &sealed),

@@ -12,7 +12,7 @@ use crate::scope::Scopes;
 
 /// A live key.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct KeyEntry {
     /// Its public part.
     pub id: String,
     /// Who it is for.
@@ -54,7 +54,7 @@ pub struct Directory {
 
 impl Directory {
     /// From now on, these are the live keys; how many.
-    pub fn replace(&self, entries: Vec<Entry>) -> usize {
+    pub fn replace(&self, entries: Vec<KeyEntry>) -> usize {
         let keys: HashMap<String, Known> =
             entries.into_iter().map(|entry| (entry.id.clone(), known(entry))).collect();
         let count = keys.len();
@@ -93,8 +93,8 @@ impl Directory {
     }
 }
 
-fn known(entry: Entry) -> Known {
-    let Entry { id, name, namespace, scopes, hash, expires_us } = entry;
+fn known(entry: KeyEntry) -> Known {
+    let KeyEntry { id, name, namespace, scopes, hash, expires_us } = entry;
     Known {
         principal: Arc::new(Principal { name, namespace, scopes, credential: format!("key {id}") }),
         hash,
@@ -107,10 +107,10 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    fn entry(key: &KeyText, expires_us: Option<i64>) -> Entry {
+    fn entry(key: &KeyText, expires_us: Option<i64>) -> KeyEntry {
         let scopes = "read".parse().unwrap();
         let namespace = Some("team".to_owned());
-        Entry {
+        KeyEntry {
             id: key.id().to_owned(),
             name: "ci".to_owned(),
             namespace,

@@ -39,21 +39,21 @@ pub enum Mode {
 
 /// A connection; among the extensions of its requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Connection {
-    /// What it has shown.
+pub struct ConnectionInfo {
+    /// Where it comes from.
     pub origin: Origin,
     /// Where its other end is: an IPv4 address, or the first 64 bits of an IPv6 address; none inside this process.
     pub address: Option<IpAddr>,
 }
 
-impl Connection {
+impl ConnectionInfo {
     /// The address of a request's connection; none inside this process.
     pub fn address_of(extensions: &Extensions) -> Option<IpAddr> {
         extensions.get::<Self>().and_then(|connection| connection.address)
     }
 }
 
-/// What a connection has shown.
+/// Where a connection comes from, as far as it has shown that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Nothing.
@@ -64,21 +64,22 @@ pub enum Origin {
     Inside,
 }
 
-/// Whether the key that opened a stream is still good; among the extensions of a stream's request, where a key was shown.
+/// The key that opened a stream, to be checked again while the stream goes on; among the extensions of its request, where a
+/// key was shown.
 #[derive(Clone)]
-pub struct Standing {
+pub struct StreamKey {
     directory: Directory,
     now_us: Arc<dyn Fn() -> i64 + Send + Sync>,
     key: String,
 }
 
-impl Standing {
+impl StreamKey {
     /// Whether the key of a stream's request is still good; always where no key was shown.
     ///
     /// # Errors
     /// UNAUTHENTICATED once the key has been revoked, or has expired.
-    pub fn check(standing: Option<&Self>) -> Result<(), Status> {
-        let Some(Self { directory, now_us, key }) = standing else { return Ok(()) };
+    pub fn check(stream_key: Option<&Self>) -> Result<(), Status> {
+        let Some(Self { directory, now_us, key }) = stream_key else { return Ok(()) };
         directory.verify_again(key, now_us()).map_err(|_| bad_key())
     }
 }
@@ -118,7 +119,7 @@ impl Door {
         };
         let mut given = headers.get_all(header::AUTHORIZATION).iter();
         if let Some(first) = given.next() {
-            // Whoever stands before this port may have looked at another one.
+            // A proxy before this port may have looked at another one.
             if given.next().is_some() {
                 return Err(two_keys());
             }
@@ -126,7 +127,7 @@ impl Door {
             let principal = directory.verify(bearer(given).ok_or_else(no_bearer)?, now_us());
             return principal.map(Access::Holder).map_err(|_| bad_key());
         }
-        Ok(match extensions.get::<Connection>().map(|connection| &connection.origin) {
+        Ok(match extensions.get::<ConnectionInfo>().map(|connection| &connection.origin) {
             Some(Origin::Certificate(name)) if certificates => everything(name, "certificate"),
             Some(Origin::Inside) if certificates => everything("console", "this process"),
             // Visitors of the console show their own keys; what it notes for all of them it reads by itself.
@@ -136,12 +137,12 @@ impl Door {
     }
 
     /// What the key of a request with these headers, which has been identified, has to be asked again while its stream goes on.
-    fn standing(&self, headers: &HeaderMap) -> Option<Standing> {
+    fn stream_key(&self, headers: &HeaderMap) -> Option<StreamKey> {
         let (Mode::Keys(directory, now_us) | Mode::Certificates(directory, now_us)) = &self.mode else {
             return None;
         };
         let key = KeyText::parse(bearer(headers.get(header::AUTHORIZATION)?)?).ok()?;
-        Some(Standing { directory: directory.clone(), now_us: now_us.clone(), key: key.id().to_owned() })
+        Some(StreamKey { directory: directory.clone(), now_us: now_us.clone(), key: key.id().to_owned() })
     }
 
     /// Who calls the RPC of this path with this head, where it may: asked before a body is read.
@@ -263,8 +264,8 @@ where
             request.extensions_mut().insert(access);
         }
         let bounded = !is_stream(request.uri().path());
-        if !bounded && let Some(standing) = self.door.standing(request.headers()) {
-            request.extensions_mut().insert(standing);
+        if !bounded && let Some(stream_key) = self.door.stream_key(request.headers()) {
+            request.extensions_mut().insert(stream_key);
         }
         let (answer, deadline) = (self.inner.call(request), self.door.deadline);
         if !bounded {
@@ -293,7 +294,7 @@ mod tests {
     use tonic::Code;
 
     use super::*;
-    use crate::directory::Entry;
+    use crate::directory::KeyEntry;
 
     const GET: &str = "/tollgate.v1.ScheduleMasterService/GetSchedule";
     const RELEASE: &str = "/tollgate.v1.EventHandlerService/ReleaseToken";
@@ -324,9 +325,9 @@ mod tests {
         }
     }
 
-    fn key(namespace: Option<&str>, scopes: &str) -> (KeyText, Entry) {
+    fn key(namespace: Option<&str>, scopes: &str) -> (KeyText, KeyEntry) {
         let key = KeyText::generate();
-        let entry = Entry {
+        let entry = KeyEntry {
             id: key.id().to_owned(),
             name: "ci".to_owned(),
             namespace: namespace.map(str::to_owned),
@@ -337,14 +338,14 @@ mod tests {
         (key, entry)
     }
 
-    fn keys(entries: Vec<Entry>) -> Door {
+    fn keys(entries: Vec<KeyEntry>) -> Door {
         let directory = Directory::default();
         directory.replace(entries);
         Door::new(Mode::Keys(directory, Arc::new(|| 0)), Duration::from_secs(60))
     }
 
     async fn call(door: &Door, path: &str, headers: &[(&str, &str)], origin: Origin) -> Response<()> {
-        let connection = Connection { origin, address: None };
+        let connection = ConnectionInfo { origin, address: None };
         let mut request = Request::builder().uri(path).extension(connection);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -433,12 +434,12 @@ mod tests {
         let given = [("authorization", bearer.as_str())];
         let apply = "/tollgate.v1.ScheduleMasterService/ApplyResources";
         let answer = call(&door, apply, &given, Origin::Plain).await;
-        let standing = answer.extensions().get::<Standing>();
-        assert!(standing.is_some() && Standing::check(standing).is_ok());
+        let stream_key = answer.extensions().get::<StreamKey>();
+        assert!(stream_key.is_some() && StreamKey::check(stream_key).is_ok());
         directory.replace(Vec::new());
-        let refused = Standing::check(standing).err().map(|status| status.code());
+        let refused = StreamKey::check(stream_key).err().map(|status| status.code());
         assert_eq!(refused, Some(Code::Unauthenticated));
-        assert!(Standing::check(None).is_ok(), "no key was shown");
+        assert!(StreamKey::check(None).is_ok(), "no key was shown");
     }
 
     #[tokio::test]

@@ -68,7 +68,7 @@ impl KeyText {
         Sha256::digest(self.secret.as_bytes()).into()
     }
 
-    /// Whether this is what was kept. Takes the same time whatever differs.
+    /// Whether this is what was kept. Takes the same time wherever they differ.
     pub(crate) fn matches(&self, kept: &[u8; 32]) -> bool {
         self.hash().ct_eq(kept).into()
     }

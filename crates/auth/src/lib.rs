@@ -5,7 +5,7 @@
 //! reads the request's names, [`Access::admit`] compares their namespaces before anything is looked up.
 //!
 //! Invariants: an RPC that the table does not name is for nobody without a key; a refusal says nothing of what exists; no
-//! secret is kept, only its hash; the caller's name for the audit log is the key's, whatever the caller says.
+//! secret is kept, only its hash; the caller's name for the audit log is the key's, not one that the caller gives.
 //! Not here: where keys are stored, what an event's token is worth (its seal is checked with the release).
 
 mod access;
@@ -17,8 +17,8 @@ mod scope;
 mod table;
 
 pub use access::{Access, Aim, EventRefusal, NamedEvent, NamedId, Principal};
-pub use directory::{Directory, Entry, Refusal};
-pub use door::{Connection, Door, Guarded, Mode, Origin, Standing};
+pub use directory::{Directory, KeyEntry, Refusal};
+pub use door::{ConnectionInfo, Door, Guarded, Mode, Origin, StreamKey};
 pub use key::{KeyError, KeyText};
 pub use named::Named;
 pub use scope::{Scope, ScopeError, Scopes};

@@ -24,7 +24,8 @@ named_by! {
         DeletePolicyRequest PausePolicyRequest ResumePolicyRequest TriggerScheduleRequest BackfillScheduleRequest
         GetEventRequest GetRunRequest CancelRunRequest ExplainEventRequest GetPolicyQueueRequest;
     parent: ListSchedulesRequest ListPoliciesRequest ListScheduleChildrenRequest ListSkippedTriggersRequest
-        ListAuditEntriesRequest ListEventsRequest ListRunsRequest GetHandlerStatusRequest;
+        ListAuditEntriesRequest ListEventsRequest ListRunsRequest GetHandlerStatusRequest
+        ListTroublesRequest;
 }
 
 impl Named for v1::Schedule {
@@ -181,7 +182,7 @@ mod tests {
         BackfillScheduleRequest PreviewScheduleRequest ForecastDemandRequest ListScheduleChildrenRequest
         ListSkippedTriggersRequest ListAuditEntriesRequest ApplyResourcesRequest GetEventRequest ListEventsRequest
         GetRunRequest ListRunsRequest CancelRunRequest RetryDeadEventsRequest ExplainEventRequest
-        GetPolicyQueueRequest GetHandlerStatusRequest
+        GetPolicyQueueRequest GetHandlerStatusRequest ListTroublesRequest
     }
 
     /// The paths to all texts of a message.

@@ -1,13 +1,13 @@
 //! Decides which time holds when clocks disagree.
 //!
-//! In: at each [`Look`] the machine's wall clock, the time that was held so far (it runs on the monotonic clock), and the
-//! database's clock where there is one. Out: the time to hold from now on, and a [`State`]. Invariants: a wall clock that
+//! In: at each [`ClockReading`] the machine's wall clock, the time that was held so far (it runs on the monotonic clock), and the
+//! database's clock where there is one. Out: the time to hold from now on, and a [`ClockState`]. Invariants: a wall clock that
 //! jumps changes nothing before it has been confirmed, by the database's clock or, where there is none, by staying
-//! where it is; of three clocks the two that agree are right. Pure: whoever calls reads the clocks.
+//! where it is; of three clocks the two that agree are right. Pure: the caller reads the clocks.
 
 /// What is known of the machine's wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ClockState {
     /// It is right, and followed.
     Right,
     /// It is off. The time that is held is right all the same: it was, and the monotonic clock has gone on since.
@@ -21,7 +21,7 @@ pub enum State {
 
 /// Clocks, read at one moment, in microseconds.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct ClockReading {
     /// The monotonic clock.
     pub mono_us: i64,
     /// The machine's wall clock.
@@ -32,33 +32,33 @@ pub struct Look {
     pub database_us: Option<i64>,
 }
 
-/// What a look comes to.
+/// What a reading comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The time that holds, in microseconds.
     pub wall_us: i64,
     /// What is known of the machine's clock.
-    pub state: State,
+    pub state: ClockState,
     /// By how much it is ahead, in microseconds: of the database's clock, or of the time that was held.
     pub offset_us: i64,
 }
 
-/// Judges look after look.
+/// Judges reading after reading.
 #[derive(Debug)]
-pub struct Judge {
+pub struct ClockJudge {
     tolerance_us: i64,
-    /// Where there is no other clock: a jump is believed after so long.
+    /// Where there is no other clock: the time after which a jump is believed.
     settle_us: Option<i64>,
     /// Two clocks have agreed at least once.
     known: bool,
-    /// By how much the machine's clock was ahead of the database's at the look before.
+    /// By how much the machine's clock was ahead of the database's at the reading before.
     before_us: Option<i64>,
     database_off: bool,
     /// Since when (monotonic) the machine's clock has been off, and by how much.
     jump: Option<(i64, i64)>,
 }
 
-impl Judge {
+impl ClockJudge {
     /// A judge beside a database whose clock can be asked. Clocks agree that differ by at most `tolerance_us`; 0: nothing is
     /// compared.
     pub fn beside_a_database(tolerance_us: i64) -> Self {
@@ -77,12 +77,12 @@ impl Judge {
         }
     }
 
-    /// What holds from this look on.
-    pub fn look(&mut self, look: Look) -> Verdict {
-        let (state, wall_us, offset_us) = match look.database_us {
-            _ if self.tolerance_us <= 0 => (State::Right, look.machine_us, 0),
-            Some(database_us) => self.beside(look, database_us),
-            None => self.by_itself(look),
+    /// What holds from this reading on.
+    pub fn read(&mut self, reading: ClockReading) -> Verdict {
+        let (state, wall_us, offset_us) = match reading.database_us {
+            _ if self.tolerance_us <= 0 => (ClockState::Right, reading.machine_us, 0),
+            Some(database_us) => self.beside(reading, database_us),
+            None => self.by_itself(reading),
         };
         Verdict { wall_us, state, offset_us }
     }
@@ -91,45 +91,45 @@ impl Judge {
         difference_us.abs() <= self.tolerance_us
     }
 
-    fn beside(&mut self, look: Look, database_us: i64) -> (State, i64, i64) {
-        let offset_us = look.machine_us - database_us;
+    fn beside(&mut self, reading: ClockReading, database_us: i64) -> (ClockState, i64, i64) {
+        let offset_us = reading.machine_us - database_us;
         let before_us = self.before_us.replace(offset_us);
         let jumped = before_us.is_some_and(|before_us| (offset_us - before_us).abs() > self.tolerance_us / 2);
         if self.agree(offset_us) {
             (self.known, self.database_off) = (true, false);
-            (State::Right, look.machine_us, offset_us)
+            (ClockState::Right, reading.machine_us, offset_us)
         } else if !self.known {
-            (State::Unknown, database_us, offset_us)
-        } else if self.agree(look.held_us - database_us) {
-            (State::Off, look.held_us, offset_us)
-        } else if self.agree(look.machine_us - look.held_us) && (self.database_off || jumped) {
+            (ClockState::Unknown, database_us, offset_us)
+        } else if self.agree(reading.held_us - database_us) {
+            (ClockState::Off, reading.held_us, offset_us)
+        } else if self.agree(reading.machine_us - reading.held_us) && (self.database_off || jumped) {
             self.database_off = true;
-            (State::Apart, look.machine_us, offset_us)
+            (ClockState::Apart, reading.machine_us, offset_us)
         } else {
-            (State::Unknown, look.held_us, offset_us)
+            (ClockState::Unknown, reading.held_us, offset_us)
         }
     }
 
     /// Without another clock: for now, or for good.
-    fn by_itself(&mut self, look: Look) -> (State, i64, i64) {
-        let offset_us = look.machine_us - look.held_us;
+    fn by_itself(&mut self, reading: ClockReading) -> (ClockState, i64, i64) {
+        let offset_us = reading.machine_us - reading.held_us;
         if !self.known {
-            return (State::Unknown, look.held_us, offset_us);
+            return (ClockState::Unknown, reading.held_us, offset_us);
         }
         if self.agree(offset_us) {
             self.jump = None;
-            let state = if self.database_off { State::Apart } else { State::Right };
-            return (state, look.machine_us, offset_us);
+            let state = if self.database_off { ClockState::Apart } else { ClockState::Right };
+            return (state, reading.machine_us, offset_us);
         }
         let (since_us, _) = *match &mut self.jump {
             Some(jump) if (jump.1 - offset_us).abs() <= self.tolerance_us => jump,
-            jump => jump.insert((look.mono_us, offset_us)),
+            jump => jump.insert((reading.mono_us, offset_us)),
         };
-        if self.settle_us.is_some_and(|settle_us| look.mono_us - since_us >= settle_us) {
+        if self.settle_us.is_some_and(|settle_us| reading.mono_us - since_us >= settle_us) {
             self.jump = None;
-            return (State::Right, look.machine_us, 0);
+            return (ClockState::Right, reading.machine_us, 0);
         }
-        (State::Off, look.held_us, offset_us)
+        (ClockState::Off, reading.held_us, offset_us)
     }
 }
 
@@ -142,7 +142,7 @@ mod tests {
 
     /// Clocks that go, and what is held.
     struct World {
-        judge: Judge,
+        judge: ClockJudge,
         mono_us: i64,
         /// Beyond the monotonic clock.
         machine_us: i64,
@@ -151,14 +151,14 @@ mod tests {
     }
 
     impl World {
-        fn new(judge: Judge, database_us: Option<i64>) -> Self {
+        fn new(judge: ClockJudge, database_us: Option<i64>) -> Self {
             Self { judge, mono_us: 0, machine_us: 0, database_us, held_us: 0 }
         }
 
-        /// After so many seconds: what is known, and how far the time that holds is from the monotonic clock.
-        fn after(&mut self, seconds: i64) -> (State, i64) {
+        /// What is known after `seconds`, and how far the time that holds is from the monotonic clock.
+        fn after(&mut self, seconds: i64) -> (ClockState, i64) {
             self.mono_us += seconds * S;
-            let verdict = self.judge.look(Look {
+            let verdict = self.judge.read(ClockReading {
                 mono_us: self.mono_us,
                 machine_us: self.mono_us + self.machine_us,
                 held_us: self.mono_us + self.held_us,
@@ -172,85 +172,85 @@ mod tests {
     #[test]
     fn a_clock_that_jumps_is_not_followed_and_one_that_comes_back_is() {
         for by_us in [2 * HOUR, -2 * HOUR, 50 * 24 * HOUR] {
-            let mut world = World::new(Judge::beside_a_database(5 * S), Some(0));
-            assert_eq!(world.after(1), (State::Right, 0));
+            let mut world = World::new(ClockJudge::beside_a_database(5 * S), Some(0));
+            assert_eq!(world.after(1), (ClockState::Right, 0));
             world.machine_us = by_us;
-            assert_eq!(world.after(1), (State::Off, 0));
-            assert_eq!(world.after(3600), (State::Off, 0), "for good");
+            assert_eq!(world.after(1), (ClockState::Off, 0));
+            assert_eq!(world.after(3600), (ClockState::Off, 0), "for good");
             // A database that does not answer confirms nothing.
             world.database_us = None;
-            assert_eq!(world.after(3600), (State::Off, 0));
+            assert_eq!(world.after(3600), (ClockState::Off, 0));
             world.database_us = Some(0);
             world.machine_us = 2 * S;
-            assert_eq!(world.after(1), (State::Right, 2 * S));
+            assert_eq!(world.after(1), (ClockState::Right, 2 * S));
         }
     }
 
     #[test]
     fn at_the_start_nothing_tells_which_clock_is_right() {
-        let mut world = World::new(Judge::beside_a_database(5 * S), Some(0));
+        let mut world = World::new(ClockJudge::beside_a_database(5 * S), Some(0));
         (world.machine_us, world.held_us) = (HOUR, HOUR);
-        assert_eq!(world.after(1), (State::Unknown, 0));
-        assert_eq!(world.after(1), (State::Unknown, 0), "it does not come to agree with itself");
+        assert_eq!(world.after(1), (ClockState::Unknown, 0));
+        assert_eq!(world.after(1), (ClockState::Unknown, 0), "it does not come to agree with itself");
         world.machine_us = 0;
-        assert_eq!(world.after(1), (State::Right, 0));
-        let mut world = World::new(Judge::beside_a_database(5 * S), None);
-        assert_eq!(world.after(1).0, State::Unknown);
+        assert_eq!(world.after(1), (ClockState::Right, 0));
+        let mut world = World::new(ClockJudge::beside_a_database(5 * S), None);
+        assert_eq!(world.after(1).0, ClockState::Unknown);
     }
 
     #[test]
     fn a_database_that_jumps_stops_nobody() {
-        let mut world = World::new(Judge::beside_a_database(5 * S), Some(0));
-        assert_eq!(world.after(1), (State::Right, 0));
+        let mut world = World::new(ClockJudge::beside_a_database(5 * S), Some(0));
+        assert_eq!(world.after(1), (ClockState::Right, 0));
         world.database_us = Some(HOUR);
-        assert_eq!(world.after(1), (State::Apart, 0));
-        assert_eq!(world.after(600), (State::Apart, 0));
+        assert_eq!(world.after(1), (ClockState::Apart, 0));
+        assert_eq!(world.after(600), (ClockState::Apart, 0));
         world.database_us = None;
-        assert_eq!(world.after(1), (State::Apart, 0), "it has said nothing else");
+        assert_eq!(world.after(1), (ClockState::Apart, 0), "it has said nothing else");
         world.database_us = Some(HOUR);
-        assert_eq!(world.after(1), (State::Apart, 0));
+        assert_eq!(world.after(1), (ClockState::Apart, 0));
         world.machine_us = -HOUR;
-        assert_eq!(world.after(1), (State::Unknown, 0), "and now no two agree");
+        assert_eq!(world.after(1), (ClockState::Unknown, 0), "and now no two agree");
         (world.machine_us, world.database_us) = (0, Some(0));
-        assert_eq!(world.after(1), (State::Right, 0));
+        assert_eq!(world.after(1), (ClockState::Right, 0));
     }
 
     #[test]
     fn a_clock_that_drifts_away_is_off() {
-        let mut world = World::new(Judge::beside_a_database(5 * S), Some(0));
+        let mut world = World::new(ClockJudge::beside_a_database(5 * S), Some(0));
         for drift in 0..=5 {
             world.machine_us = drift * S;
-            assert_eq!(world.after(1).0, State::Right, "{drift}");
+            assert_eq!(world.after(1).0, ClockState::Right, "{drift}");
         }
         world.machine_us = 6 * S;
-        // What is held was followed up to the last look.
-        assert_eq!(world.after(1), (State::Off, 5 * S));
+        // What is held was followed up to the last reading.
+        assert_eq!(world.after(1), (ClockState::Off, 5 * S));
     }
 
     #[test]
     fn a_machine_that_slept_is_believed_beside_a_database_at_once_and_alone_after_a_while() {
-        let mut world = World::new(Judge::beside_a_database(5 * S), Some(0));
-        assert_eq!(world.after(1), (State::Right, 0));
+        let mut world = World::new(ClockJudge::beside_a_database(5 * S), Some(0));
+        assert_eq!(world.after(1), (ClockState::Right, 0));
         (world.machine_us, world.database_us) = (HOUR, Some(HOUR));
-        assert_eq!(world.after(1), (State::Right, HOUR));
+        assert_eq!(world.after(1), (ClockState::Right, HOUR));
 
-        let mut world = World::new(Judge::alone(5 * S, 60 * S), None);
-        assert_eq!(world.after(1), (State::Right, 0));
+        let mut world = World::new(ClockJudge::alone(5 * S, 60 * S), None);
+        assert_eq!(world.after(1), (ClockState::Right, 0));
         world.machine_us = HOUR;
-        assert_eq!(world.after(1), (State::Off, 0));
-        assert_eq!(world.after(59), (State::Off, 0));
-        assert_eq!(world.after(1), (State::Right, HOUR));
+        assert_eq!(world.after(1), (ClockState::Off, 0));
+        assert_eq!(world.after(59), (ClockState::Off, 0));
+        assert_eq!(world.after(1), (ClockState::Right, HOUR));
         world.machine_us = 0;
-        assert_eq!(world.after(15), (State::Off, HOUR));
+        assert_eq!(world.after(15), (ClockState::Off, HOUR));
         world.machine_us = HOUR;
-        assert_eq!(world.after(1), (State::Right, HOUR), "seconds change nothing");
+        assert_eq!(world.after(1), (ClockState::Right, HOUR), "seconds change nothing");
     }
 
     #[test]
     fn a_tolerance_of_zero_compares_nothing() {
-        let mut world = World::new(Judge::beside_a_database(0), Some(HOUR));
-        assert_eq!(world.after(1), (State::Right, 0));
+        let mut world = World::new(ClockJudge::beside_a_database(0), Some(HOUR));
+        assert_eq!(world.after(1), (ClockState::Right, 0));
         world.machine_us = HOUR;
-        assert_eq!(world.after(1), (State::Right, HOUR));
+        assert_eq!(world.after(1), (ClockState::Right, HOUR));
     }
 }

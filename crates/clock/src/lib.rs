@@ -3,7 +3,7 @@
 //! A [`Clock`] yields both clocks at once, as the core wants them. [`instant_now`] is for timers. [`Alarms`] wake at an instant.
 //!
 //! The wall clock that a [`Clock`] shows goes with the monotonic one, from what the machine's showed when it was made: a machine
-//! whose clock jumps changes nothing until somebody who has compared it ([`Judge`]) says so ([`Clock::hold`]).
+//! whose clock jumps changes nothing until somebody who has compared it ([`ClockJudge`]) says so ([`Clock::hold`]).
 
 #![expect(clippy::disallowed_methods, reason = "here, and nowhere else, the machine's clocks are read")]
 
@@ -17,7 +17,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tollgate_core::model::Now;
 
 pub use alarms::Alarms;
-pub use judge::{Judge, Look, State, Verdict};
+pub use judge::{ClockJudge, ClockReading, ClockState, Verdict};
 
 /// How often both clocks are read, to find them close together.
 const LOOKS: u32 = 3;
@@ -26,7 +26,7 @@ const LOOKS: u32 = 3;
 #[derive(Clone, Debug)]
 pub struct Clock {
     source: Source,
-    /// A [`State`].
+    /// A [`ClockState`].
     state: Arc<AtomicU8>,
     /// How often the machine may have stood still.
     stops: Arc<AtomicU64>,
@@ -60,7 +60,7 @@ impl Clock {
     }
 
     fn over(source: Source) -> Self {
-        Self { source, state: Arc::new(AtomicU8::new(State::Right as u8)), stops: Arc::default() }
+        Self { source, state: Arc::new(AtomicU8::new(ClockState::Right as u8)), stops: Arc::default() }
     }
 
     /// Both clocks now.
@@ -87,7 +87,7 @@ impl Clock {
     }
 
     /// What the machine's wall clock shows, right or wrong, and both clocks right after: of a few looks the one with the least
-    /// in between. Whoever goes by the one at the time of the other is late by that, and never early.
+    /// in between. A caller that takes one for the time of the other is late by that, and never early.
     pub fn machine(&self) -> (i64, Now) {
         let look = || {
             let began_us = self.mono_us();
@@ -104,7 +104,7 @@ impl Clock {
     }
 
     /// From now on, the wall clock showed `wall_us` when the monotonic one showed `mono_us`; and this is known of the machine's.
-    pub fn hold(&self, wall_us: i64, mono_us: i64, state: State) {
+    pub fn hold(&self, wall_us: i64, mono_us: i64, state: ClockState) {
         match &self.source {
             Source::System { ahead_us, .. } => ahead_us.store(wall_us - mono_us, Ordering::SeqCst),
             Source::Manual { wall_us: shown_us, .. } => {
@@ -112,7 +112,7 @@ impl Clock {
             }
         }
         let before = self.state.swap(state as u8, Ordering::SeqCst);
-        if state == State::Apart && before != State::Apart as u8 {
+        if state == ClockState::Apart && before != ClockState::Apart as u8 {
             self.stops.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -122,13 +122,13 @@ impl Clock {
         self.stops.load(Ordering::SeqCst)
     }
 
-    /// What is known of the machine's wall clock. While it is [`State::Unknown`], nothing may be decided by time.
-    pub fn state(&self) -> State {
+    /// What is known of the machine's wall clock. While it is [`ClockState::Unknown`], nothing may be decided by time.
+    pub fn state(&self) -> ClockState {
         match self.state.load(Ordering::SeqCst) {
-            right if right == State::Right as u8 => State::Right,
-            off if off == State::Off as u8 => State::Off,
-            apart if apart == State::Apart as u8 => State::Apart,
-            _ => State::Unknown,
+            right if right == ClockState::Right as u8 => ClockState::Right,
+            off if off == ClockState::Off as u8 => ClockState::Off,
+            apart if apart == ClockState::Apart as u8 => ClockState::Apart,
+            _ => ClockState::Unknown,
         }
     }
 

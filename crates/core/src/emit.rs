@@ -20,10 +20,10 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 pub use self::batch::Handed;
-pub use self::claim::{Checkpoint, ClaimedTask, Lease, ScanPage, ScannedChild, backoff, is_given_back};
+pub use self::claim::{Checkpoint, ClaimedTask, ScanPage, ScannedChild, TaskLease, backoff, is_given_back};
 pub use self::judge::{Fate, Judge};
 pub use self::options::Options;
-pub use self::scan::{Scan, Step, Unreadable};
+pub use self::scan::{Scan, ScanStep, Unreadable};
 pub use self::windows::{next_round_us, to_open};
 
 use self::local::{Minutes, local_keys};

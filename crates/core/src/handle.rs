@@ -1,4 +1,4 @@
-//! The state machine of one queue shard: what is due, who gets a token, what is tried again.
+//! The state machine of one queue shard: which events are due, which of them get tokens, which are tried again.
 //!
 //! [`Shard`] takes inputs with `now` and is polled: after each batch of inputs call [`Shard::poll_commit`]; write
 //! what it returns; call [`Shard::committed`] and perform the effects, and those of [`Shard::due`]; sleep until
@@ -33,13 +33,14 @@ pub mod release;
 mod restore;
 mod settle;
 mod shard;
+mod sight;
 mod specs;
 mod steer;
 mod steps;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod unsent;
 
-pub use exchange::{Commit, Context, Deadline, Effect, Needs, Options, Send, State};
-pub use explain::{Explanation, Gauge, Holder, Place, Reason, Remembered, Status};
+pub use exchange::{Commit, Context, Deadline, Effect, MessageNeeds, Options, Send, ShardState};
+pub use explain::{EventState, Explanation, Gauge, Holder, Reason, Remembered, Status};
 pub use shard::Shard;

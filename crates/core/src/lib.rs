@@ -5,9 +5,11 @@
 //! - [`emit`]: which windows are opened, which launch expressions they can fire, what becomes of each launch.
 //! - [`handle`]: the state machine of a queue shard: buckets, tokens, order, retries.
 //! - [`own`]: which shards a process owns, for how long, and what their owners do next.
+//! - [`trouble`]: what is wrong, and what to do.
 
 pub mod emit;
 pub mod handle;
 pub mod model;
 pub mod own;
 pub mod plan;
+pub mod trouble;

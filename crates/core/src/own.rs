@@ -10,7 +10,6 @@
 mod backlog;
 mod closing;
 mod gather;
-mod heard;
 mod member;
 mod news;
 mod next;
@@ -18,16 +17,17 @@ mod owner;
 mod placement;
 mod syncs;
 mod trust;
+mod unrecorded;
 
 use crate::model::RunId;
 
-pub use backlog::{Part, Sizes, Turns};
+pub use backlog::{ReadSize, ReadTurns, Sizes};
 pub use closing::Report;
 pub use member::{Lease, Member};
 pub use news::{Ask, News, Page, READ_MAX};
-pub use next::{Durable, Left, Next, TakenIn, Told, Wake, Why};
+pub use next::{CallerAnswer, Durable, Left, Next, PollTime, TakenIn, Why};
 pub use owner::{Kept, Owner, RECENT_US, Setup};
-pub use placement::{Look, Placement, Settings, Step, WallClock};
+pub use placement::{Look, Placement, PlacementStep, Settings, WallClock};
 pub use trust::{Standing, Trust};
 
 /// A delivery: run, index, attempt.

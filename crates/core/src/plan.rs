@@ -28,7 +28,7 @@ use sha2::{Digest as _, Sha256};
 pub use self::change::Change;
 pub use self::child::{Child, CorruptChild};
 pub use self::launch::LaunchClass;
-pub use self::notice::{Notice, message_id, message_ids};
+pub use self::notice::{News, Notice, ScheduleNews, message_id, message_ids};
 pub use self::placement::{home, shard_of, shards_to_tell};
 pub use self::sources::Fires;
 pub use self::written::{Dates, Shape, Weekday, Written};

@@ -15,7 +15,7 @@ use proptest::sample::select;
 use tollgate_core::model::{Timing, Trigger};
 use tollgate_core::plan::Plan;
 
-/// So many fires of an expression are compared.
+/// How many fires of an expression are compared.
 const FIRES: usize = 400;
 /// Within so many days from the first one on.
 const DAYS: i64 = 120;

@@ -23,7 +23,7 @@ mod armed {
     use std::sync::{LazyLock, Mutex, PoisonError};
     use std::time::{Duration, Instant};
 
-    /// The file is read again after so long.
+    /// How often the file is read again.
     const READ_EVERY: Duration = Duration::from_millis(20);
 
     static ORDER: LazyLock<Option<Mutex<Order>>> = LazyLock::new(|| {

@@ -1,6 +1,6 @@
 //! Decides which resources a file describes.
 //!
-//! In: a file's text. Out: messages with their places, or what is wrong, with file and line. A document is one resource
+//! In: a file's text. Out: messages with their locations, or what is wrong, with file and line. A document is one resource
 //! (`kind: Policy` or `kind: Schedule`), or lists of them under `policies` and `schedules`. A resource has an `id` in the
 //! document's `namespace`, or a full `name`; its other keys are the fields of the API's message.
 
@@ -21,7 +21,7 @@ use tollgate_proto::v1;
 
 /// Where something is written.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Location {
     file: Arc<str>,
     line: u64,
     document: Arc<Document>,
@@ -39,7 +39,7 @@ struct Document {
     tree: OnceLock<Option<locate::Node>>,
 }
 
-impl Place {
+impl Location {
     /// The line of a field of the resource; its first line where the field is not in the document.
     pub fn of_field(&self, field: &str) -> Self {
         let field =
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
     }
@@ -71,18 +71,18 @@ pub enum Resource {
     Schedule(v1::Schedule),
 }
 
-/// A resource, its namespace and its place.
+/// A resource, its namespace and its location.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct FileEntry {
     /// Where it is written.
-    pub place: Place,
+    pub location: Location,
     /// The namespace's id.
     pub namespace: String,
     /// With its full name.
     pub resource: Resource,
 }
 
-impl Entry {
+impl FileEntry {
     /// The message that asks for it.
     pub fn request(self, validate_only: bool) -> v1::ApplyResourcesRequest {
         use v1::apply_resources_request::Resource as Sent;
@@ -93,7 +93,7 @@ impl Entry {
         v1::ApplyResourcesRequest {
             namespace: self.namespace,
             resource: Some(resource),
-            source: self.place.to_string(),
+            source: self.location.to_string(),
             validate_only,
         }
     }
@@ -143,7 +143,7 @@ pub fn parse(
     file: &Arc<str>,
     text: &str,
     namespace: &str,
-    entries: &mut Vec<Entry>,
+    entries: &mut Vec<FileEntry>,
     wrong: &mut Vec<String>,
 ) {
     for document in documents::split(text) {
@@ -152,7 +152,7 @@ pub fn parse(
             first_line: document.first_line,
             tree: OnceLock::new(),
         };
-        let place = Place {
+        let location = Location {
             file: Arc::clone(file),
             line: document.content_line,
             document: Arc::new(read),
@@ -160,22 +160,22 @@ pub fn parse(
         };
         let mut reader = Reader { namespace, entries, wrong };
         match serde_saphyr::from_str_with_options::<Value>(document.text, yaml_options()) {
-            Ok(value) => reader.document(value, &place),
-            Err(error) => reader.not_yaml(&error, place),
+            Ok(value) => reader.document(value, &location),
+            Err(error) => reader.not_yaml(&error, location),
         }
     }
 }
 
-/// Names that are given twice, with both places.
-pub fn given_twice(entries: &[Entry]) -> Vec<String> {
-    let mut seen: BTreeMap<&str, &Place> = BTreeMap::new();
-    let twice = |entry: &'_ Entry, first: &Place| {
-        format!("{}: {} is given twice, first at {first}", entry.place, entry.name())
+/// Names that are given twice, with both locations.
+pub fn given_twice(entries: &[FileEntry]) -> Vec<String> {
+    let mut seen: BTreeMap<&str, &Location> = BTreeMap::new();
+    let twice = |entry: &'_ FileEntry, first: &Location| {
+        format!("{}: {} is given twice, first at {first}", entry.location, entry.name())
     };
     let repeated = entries.iter().filter_map(|entry| match seen.get(entry.name()) {
         Some(first) => Some(twice(entry, first)),
         None => {
-            seen.insert(entry.name(), &entry.place);
+            seen.insert(entry.name(), &entry.location);
             None
         }
     });
@@ -196,68 +196,70 @@ struct Lists {
 
 struct Reader<'a> {
     namespace: &'a str,
-    entries: &'a mut Vec<Entry>,
+    entries: &'a mut Vec<FileEntry>,
     wrong: &'a mut Vec<String>,
 }
 
 impl Reader<'_> {
-    fn document(&mut self, value: Value, place: &Place) {
+    fn document(&mut self, value: Value, location: &Location) {
         const EXPECTED: &str = "expected kind: Policy or kind: Schedule with its fields, or lists under policies and \
                                 schedules";
         let Value::Object(mut members) = value else {
-            return self.wrong.push(format!("{place}: {EXPECTED}"));
+            return self.wrong.push(format!("{location}: {EXPECTED}"));
         };
         match members.remove("kind") {
             Some(Value::String(kind)) if kind.eq_ignore_ascii_case("policy") => {
-                self.resource(members, true, place)
+                self.resource(members, true, location)
             }
             Some(Value::String(kind)) if kind.eq_ignore_ascii_case("schedule") => {
-                self.resource(members, false, place)
+                self.resource(members, false, location)
             }
             Some(kind) => {
-                let place = place.of_field("kind");
-                self.wrong.push(format!("{place}: kind: {kind} is not allowed, expected Policy or Schedule"));
+                let location = location.of_field("kind");
+                self.wrong
+                    .push(format!("{location}: kind: {kind} is not allowed, expected Policy or Schedule"));
             }
             None if members.contains_key("policies") || members.contains_key("schedules") => {
-                self.lists(place)
+                self.lists(location)
             }
-            None => self.wrong.push(format!("{place}: {EXPECTED}")),
+            None => self.wrong.push(format!("{location}: {EXPECTED}")),
         }
     }
 
-    fn lists(&mut self, place: &Place) {
+    fn lists(&mut self, location: &Location) {
         // Read again, this time with the line of each item.
-        let lists: Lists = match serde_saphyr::from_str_with_options(&place.document.text, yaml_options()) {
+        let lists: Lists = match serde_saphyr::from_str_with_options(&location.document.text, yaml_options())
+        {
             Ok(lists) => lists,
-            Err(error) => return self.not_yaml(&error, place.clone()),
+            Err(error) => return self.not_yaml(&error, location.clone()),
         };
         for (collection, items) in [("policies", lists.policies), ("schedules", lists.schedules)] {
             for (index, item) in items.into_iter().enumerate() {
-                let place = Place {
-                    line: item.referenced.line() + place.document.first_line - 1,
+                let location = Location {
+                    line: item.referenced.line() + location.document.first_line - 1,
                     path: format!("{collection}[{index}]"),
-                    ..place.clone()
+                    ..location.clone()
                 };
                 let Value::Object(mut members) = item.value else {
-                    self.wrong.push(format!("{place}: {}: expected an object", place.path));
+                    self.wrong.push(format!("{location}: {}: expected an object", location.path));
                     continue;
                 };
                 if let (Some(namespace), false) = (&lists.namespace, members.contains_key("namespace")) {
                     members.insert("namespace".to_owned(), Value::String(namespace.clone()));
                 }
-                self.resource(members, collection == "policies", &place);
+                self.resource(members, collection == "policies", &location);
             }
         }
     }
 
-    fn resource(&mut self, members: Map<String, Value>, is_policy: bool, place: &Place) {
+    fn resource(&mut self, members: Map<String, Value>, is_policy: bool, location: &Location) {
         match self.read(members, is_policy) {
             Ok((namespace, resource)) => {
-                self.entries.push(Entry { place: place.clone(), namespace, resource });
+                self.entries.push(FileEntry { location: location.clone(), namespace, resource });
             }
             Err((field, message)) => {
                 let colon = if field.is_empty() { "" } else { ": " };
-                self.wrong.push(format!("{}: {field}{colon}{message}", place.of_field(&field)));
+                self.wrong.push(format!("{}: {field}{colon}{message}", location.of_field(&field)));
             }
         }
     }
@@ -311,14 +313,14 @@ impl Reader<'_> {
         Ok((name.namespace, resource))
     }
 
-    fn not_yaml(&mut self, error: &serde_saphyr::Error, place: Place) {
+    fn not_yaml(&mut self, error: &serde_saphyr::Error, location: Location) {
         let error = error.without_snippet();
-        let line = error.location().map(|location| location.line() + place.document.first_line - 1);
-        let place = Place { line: line.unwrap_or(place.line), ..place };
+        let line = error.location().map(|at| at.line() + location.document.first_line - 1);
+        let location = Location { line: line.unwrap_or(location.line), ..location };
         let mut message = UserMessageFormatter.format_message(error).into_owned();
         // `cron: */5 * * * *` is the commonest mistake of all.
-        let at = usize::try_from(place.line - place.document.first_line).unwrap_or(usize::MAX);
-        if place
+        let at = usize::try_from(location.line - location.document.first_line).unwrap_or(usize::MAX);
+        if location
             .document
             .text
             .lines()
@@ -327,7 +329,7 @@ impl Reader<'_> {
         {
             message.push_str("; text that begins with * must stand in quotes");
         }
-        self.wrong.push(format!("{place}: {message}"));
+        self.wrong.push(format!("{location}: {message}"));
     }
 }
 

@@ -6,7 +6,7 @@ use tollgate_clock::instant_now;
 
 use super::*;
 
-fn parse(text: &str) -> (Vec<Entry>, Vec<String>) {
+fn parse(text: &str) -> (Vec<FileEntry>, Vec<String>) {
     let (mut entries, mut wrong) = (Vec::new(), Vec::new());
     super::parse(&"batch.yaml".into(), text, "default", &mut entries, &mut wrong);
     (entries, wrong)
@@ -39,7 +39,7 @@ fn documents_become_messages() {
     let (entries, wrong) = parse(GOOD);
     assert_eq!(wrong, [] as [&str; 0]);
     let [schedule, policy] = entries.as_slice() else { panic!("{entries:?}") };
-    assert_eq!(schedule.place.to_string(), "batch.yaml:2");
+    assert_eq!(schedule.location.to_string(), "batch.yaml:2");
     let Resource::Schedule(message) = &schedule.resource else { panic!("{schedule:?}") };
     assert_eq!(message.name, "namespaces/default/schedules/nightly");
     assert_eq!(message.events, Some(1_000));
@@ -48,7 +48,7 @@ fn documents_become_messages() {
     // `no` is text: only true and false are truth values.
     let payload = tollgate_proto::json::to_json(message)["payload"].clone();
     assert_eq!(payload, serde_json::json!({"on": "no", "count": 3}));
-    assert_eq!(policy.place.to_string(), "batch.yaml:16");
+    assert_eq!(policy.location.to_string(), "batch.yaml:16");
     assert_eq!(policy.namespace, "team");
     let Resource::Policy(message) = &policy.resource else { panic!("{policy:?}") };
     assert_eq!(message.name, "namespaces/team/policies/imports");
@@ -61,12 +61,12 @@ fn lists_in_one_document_have_places_of_their_own() {
                 policies:\n  - {id: p, max_in_flight: 2}\n";
     let (entries, wrong) = parse(text);
     assert_eq!(wrong, [] as [&str; 0]);
-    let places: Vec<String> =
-        entries.iter().map(|entry| format!("{} {}", entry.place, entry.namespace)).collect();
-    assert_eq!(places, ["batch.yaml:8 team", "batch.yaml:4 team", "batch.yaml:6 team"]);
+    let locations: Vec<String> =
+        entries.iter().map(|entry| format!("{} {}", entry.location, entry.namespace)).collect();
+    assert_eq!(locations, ["batch.yaml:8 team", "batch.yaml:4 team", "batch.yaml:6 team"]);
     // The service's refusals are found on the lines of their fields.
-    assert_eq!(entries[1].place.of_field("schedule.triggers[0].cron").to_string(), "batch.yaml:5");
-    assert_eq!(entries[1].place.of_field("target").to_string(), "batch.yaml:4");
+    assert_eq!(entries[1].location.of_field("schedule.triggers[0].cron").to_string(), "batch.yaml:5");
+    assert_eq!(entries[1].location.of_field("target").to_string(), "batch.yaml:4");
 }
 
 #[test]

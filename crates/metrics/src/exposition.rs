@@ -11,6 +11,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, 
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Registry;
+use tollgate_core::trouble::Kind;
 
 use crate::Metrics;
 use crate::histogram::Histogram;
@@ -315,6 +316,18 @@ impl Scrape {
         to.gauge("tollgate_specs_remembered", specs, handler.specs_remembered as f64)?;
         let policies = "Policies that owned shards keep in memory";
         to.gauge("tollgate_policies_remembered", policies, handler.policies_remembered as f64)?;
+        let troubles = "What is wrong with owned shards, or with the whole installation, by kind";
+        to.family("tollgate_troubles", troubles, MetricType::Gauge, |family| {
+            Kind::ALL.iter().try_for_each(|kind| {
+                let labels: &Labels<'_> = &[("kind", kind.word())];
+                let count = handler.troubles.get(kind).copied().unwrap_or_default();
+                family.encode_family(&labels)?.encode_gauge(&(count as f64))
+            })
+        })?;
+        self.of_policies(handler, to)
+    }
+
+    fn of_policies(&self, handler: &HandlerSample, to: &mut Writer<'_>) -> Result<(), Error> {
         let left_out = "Policies of owned shards without series of their own";
         to.gauge("tollgate_policies_left_out", left_out, self.policies_left_out as f64)?;
         let all = &handler.policies;
@@ -324,7 +337,7 @@ impl Scrape {
         to.policies("tollgate_policy_limit", limit, all, |policy| policy.limit.map(|limit| limit as f64))?;
         let waiting = "Events that are due and have not started, or wait for another attempt";
         to.policies("tollgate_policy_waiting", waiting, all, |policy| Some(policy.waiting as f64))?;
-        let oldest = "For how long the oldest event that has not started has been due";
+        let oldest = "For how long the oldest event that has not started, or has failed, has been due";
         to.policies("tollgate_policy_oldest_wait_seconds", oldest, all, |policy| {
             Some(policy.oldest_wait_us as f64 / 1e6)
         })?;

@@ -29,6 +29,7 @@ fn scrape(metrics: &Metrics) -> Scrape {
         ready: true,
         handler: Some(HandlerSample {
             shards_owned: 64,
+            troubles: [(Kind::TargetRefuses, 2)].into(),
             policies: vec![policy("gentle", Some(5)), policy("rated", None)],
             ..HandlerSample::default()
         }),
@@ -100,6 +101,8 @@ fn what_was_noted_is_told() {
         "tollgate_policy_limit{namespace=\"default\",policy=\"gentle\"} 5.0",
         "tollgate_policy_oldest_wait_seconds{namespace=\"default\",policy=\"rated\"} 1.5",
         "tollgate_policies_left_out 4.0",
+        "tollgate_troubles{kind=\"target_refuses\"} 2.0",
+        "tollgate_troubles{kind=\"shards_without_owner\"} 0.0",
         "tollgate_build_info{version=\"1.2.3\\\"\\\\\"} 1",
     ] {
         has(&text, line);

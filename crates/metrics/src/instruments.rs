@@ -104,7 +104,7 @@ impl Metrics {
         ReleaseWatch::new(self.clone(), clock.clone())
     }
 
-    /// So many tokens of silent consumers have been taken back.
+    /// Counts tokens of silent consumers that have been taken back.
     pub fn reclaimed(&self, tokens: u64) {
         self.0.reclaimed.fetch_add(tokens, Ordering::Relaxed);
     }
@@ -114,7 +114,7 @@ impl Metrics {
         self.0.store_failures.add(role, 1);
     }
 
-    /// So many triggers have been recorded as making no run. The emitter's count by themselves.
+    /// Counts triggers that have been recorded as making no run. The emitter counts its own.
     pub fn skipped(&self, reason: SkipReason, triggers: u64) {
         self.0.skipped.add(reason, triggers);
     }
@@ -144,7 +144,8 @@ impl Metrics {
         self.0.outbox_waiting.store(notices, Ordering::Relaxed);
     }
 
-    /// Somebody was turned away, as others have the room. A line in the log says so the first, second, fourth, eighth, … time.
+    /// Counts a call that was turned away, as others have the room. A line in the log says so the first, second, fourth,
+    /// eighth, … time.
     pub fn refused(&self, bound: Bound) {
         let times = self.0.refused.add(bound, 1) + 1;
         if times.is_power_of_two() {

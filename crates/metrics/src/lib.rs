@@ -4,8 +4,8 @@
 //! under a policy, is asked for when somebody scrapes ([`sample`]). [`router`] serves both, and says whether the process
 //! can do its work.
 //!
-//! Invariants: noting an event is a few atomic additions, without locks or allocation; whatever the database does,
-//! every page answers within seconds; the number of series is bounded, whatever users create.
+//! Invariants: noting an event is a few atomic additions, without locks or allocation; even without the database
+//! every page answers within seconds; the number of series is bounded, however much users create.
 //! Not here: logs, and what the numbers mean for whom (`docs/metrics.md`, the dashboard and the alert rules).
 
 mod exposition;

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::Metrics;
 use crate::watch::{CommitWatch, DeliveryWatch};
 
-/// So many runs, and as many policies, are remembered; what is forgotten is learned again by its next delivery.
+/// The most runs, and the most policies, that are remembered; one that is forgotten is learned again by its next delivery.
 const KNOWN_MAX: usize = 1_024;
 
 /// One for each owner.

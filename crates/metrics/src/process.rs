@@ -14,7 +14,7 @@ pub(crate) struct Process {
     pub(crate) resident_bytes: u64,
     /// Open files and connections.
     pub(crate) open_fds: u64,
-    /// As many may be open.
+    /// The most files and connections that may be open.
     pub(crate) max_fds: u64,
     /// Since the Unix epoch, in seconds.
     pub(crate) start_s: f64,

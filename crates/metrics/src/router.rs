@@ -1,6 +1,6 @@
 //! The pages: `/metrics`, `/livez`, `/readyz`.
 //!
-//! Invariants: `/livez` asks nobody; the others answer within seconds, whatever the roles and the store do.
+//! Invariants: `/livez` asks nobody; the others answer within seconds, even if a role or the store does not.
 
 use std::sync::Arc;
 

@@ -3,6 +3,9 @@
 //! Invariant: each process tells of its own queue shards only, so that sums over processes are right.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use tollgate_core::trouble::Kind;
 
 /// A policy has series of its own as long as there are no more of them than this.
 pub const POLICIES_MAX: usize = 1_000;
@@ -34,6 +37,8 @@ pub struct HandlerSample {
     pub specs_remembered: u64,
     /// Policies that are.
     pub policies_remembered: u64,
+    /// How many troubles of each kind there are.
+    pub troubles: BTreeMap<Kind, u64>,
     /// By policy.
     pub policies: Vec<PolicySample>,
 }

@@ -18,14 +18,14 @@ use tonic_prost::{ProstDecoder, ProstEncoder};
 use crate::descriptors;
 
 /// The most parts of a request: messages in it, keys of maps, texts of lists. The largest payload that people write has
-/// fewer; as messages so many take some 30 MB.
+/// fewer; as messages this number takes some 30 MB.
 pub const PARTS_MAX: usize = 200_000;
 /// As [`PARTS_MAX`], of a message with releases, of which 1,000 are allowed: one a little too large is refused by the
 /// service, which says what is allowed.
 pub const RELEASE_PARTS_MAX: usize = 4_000;
 /// Smaller messages are not looked at.
 const SMALL_BYTES: usize = 16 * 1024;
-/// As deep as messages are decoded.
+/// How deep messages are decoded.
 const DEPTH_MAX: usize = 100;
 
 /// Messages as Protocol Buffers, requests with a bounded number of parts.

@@ -14,6 +14,7 @@ pub mod run;
 pub mod schedule;
 mod target;
 mod timing;
+pub mod trouble;
 
 use prost_types::{Duration, Timestamp};
 use tollgate_core::model::Pause;
@@ -55,7 +56,7 @@ pub fn required_time_us(field: &str, time: Option<&Timestamp>) -> Result<i64, Fi
 /// As [`required_time_us`] for a moment that may be absent.
 ///
 /// # Errors
-/// As there, except for absence.
+/// As [`required_time_us`], except for absence.
 pub fn optional_time_us(field: &str, time: Option<&Timestamp>) -> Result<Option<i64>, FieldError> {
     time.map(|time| check::time_us(field, time)).transpose()
 }

@@ -4,7 +4,7 @@
 use tollgate_core::handle::change::{HistoryRow, Outcome, TokenRow, TokenState};
 use tollgate_core::handle::release::ReleaseOutcome;
 use tollgate_core::model::{Counts, EventKeyring, EventRef, Run, RunId, RunKind, RunState};
-use tollgate_proto::convert::event::{self, Place};
+use tollgate_proto::convert::event::{self, EventRecord};
 use tollgate_proto::convert::{heartbeat_ttl_ms, names, run, timestamp};
 use tollgate_proto::json::{from_json, to_json};
 use tollgate_proto::v1;
@@ -24,7 +24,7 @@ fn a_run() -> Run {
         priority: 7,
         kind: RunKind::Manual,
         state: RunState::Running,
-        cursor: 6,
+        next_index: 6,
         counts: Counts { succeeded: 2, expired: 1, ..Counts::default() },
         cursor_in: Some("c".to_owned()),
         emitted_us: 1,
@@ -57,7 +57,7 @@ fn moments_before_the_epoch_keep_a_positive_fraction() {
 fn an_event_shows_where_it_stands() {
     let keys = EventKeyring::new(&[1; 32]);
     let id = keys.id(EventRef { shard: 5, run: a_run().id, index: 3 });
-    let show = |place: Place<'_>| event::to_message(&id, &a_run(), 3, 61_000_000, place);
+    let show = |record: EventRecord<'_>| event::to_message(&id, &a_run(), 3, 61_000_000, record);
     let token = |state| TokenRow {
         run: a_run().id,
         index: 3,
@@ -71,8 +71,8 @@ fn an_event_shows_where_it_stands() {
         heartbeat_ttl_ms: None,
         message: "503".to_owned(),
     };
-    assert_eq!(show(Place::Scheduled).state(), v1::EventState::Scheduled);
-    assert_eq!(show(Place::Waiting).state(), v1::EventState::Waiting);
+    assert_eq!(show(EventRecord::Scheduled).state(), v1::EventState::Scheduled);
+    assert_eq!(show(EventRecord::Waiting).state(), v1::EventState::Waiting);
     for (state, suspect, expected) in [
         (TokenState::Acquired, false, v1::EventState::Acquired),
         (TokenState::Held, false, v1::EventState::Held),
@@ -80,7 +80,7 @@ fn an_event_shows_where_it_stands() {
         (TokenState::Waiting, false, v1::EventState::Retrying),
     ] {
         let row = token(state);
-        let shown = show(Place::Token { row: &row, suspect });
+        let shown = show(EventRecord::Token { row: &row, suspect });
         assert_eq!((shown.state(), shown.attempt, shown.message.as_str()), (expected, 2, "503"));
         assert_eq!(shown.due_time.is_some(), state == TokenState::Waiting);
     }
@@ -95,7 +95,7 @@ fn an_event_shows_where_it_stands() {
         finished_us: 8,
         message: "gone".to_owned(),
     };
-    let shown = show(Place::Done(&done));
+    let shown = show(EventRecord::Done(&done));
     assert_eq!((shown.state(), shown.finish_time), (v1::EventState::Dead, Some(timestamp(8))));
     assert_eq!(names::event("name", &shown.name).unwrap(), (Some("a".to_owned()), id.to_string()));
 }

@@ -65,8 +65,8 @@ impl Keys {
         })
     }
 
-    /// Seals every part, all of which are in clear. A part that is the same as in `before` keeps its envelope, whatever
-    /// key that has: so what did not change looks unchanged.
+    /// Seals every part, all of which are in clear. A part that is the same as in `before` keeps its envelope, under
+    /// the key that it has: so what did not change looks unchanged.
     ///
     /// # Errors
     /// [`SecretError::NoRandom`].

@@ -1,8 +1,8 @@
-//! Decides who gets how much of something that many share: bytes in flight, turns at the store.
+//! Decides how much each owner gets of something that many share: bytes in flight, turns at the store.
 //!
-//! In: who asks, and for how much. Out: room, as soon as there is some. Invariants: nobody ever has more than its own bound, nor
-//! all together more than the common one; who asks first is served first, among its own requests and then among all; whoever
-//! waits for the common room has its own already, so that one who asks for much stands in that line with no more than its own
+//! In: an owner, and how much it asks for. Out: room, as soon as there is some. Invariants: no owner has more than its bound, nor
+//! all together more than the common one; the first request is served first, among its owner's and then among all; one that
+//! waits for the common room has its owner's already, so that an owner that asks for much waits there with no more than its
 //! bound. Not here: what is shared.
 
 use std::collections::HashMap;
@@ -40,14 +40,14 @@ pub struct Room {
 }
 
 impl<K: Eq + Hash> Rooms<K> {
-    /// So many units in all, of which each owner has at most `each_max`.
+    /// `all_max` units in all, of which each owner has at most `each_max`.
     pub fn new(all_max: usize, each_max: usize) -> Self {
         let all_max = all_max.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
         let all = Arc::new(Semaphore::new(all_max));
         Self(Arc::new(Inner { all, each_max: each_max.clamp(1, all_max), own: Mutex::default() }))
     }
 
-    /// Waits for so many units. More than one owner's bound counts as that: it is then alone with it.
+    /// Waits for `units` units. More than one owner's bound counts as that: it is then alone with it.
     pub async fn take(&self, owner: K, units: usize) -> Room {
         let units = u32::try_from(units.clamp(1, self.0.each_max)).unwrap_or(u32::MAX);
         let own = take(self.of(owner), units).await;

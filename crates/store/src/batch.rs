@@ -1,19 +1,18 @@
 //! A list of plan writes as few statements: what both drivers carry out, and how their answers are judged.
 //!
-//! In: [`PlanWrite`]s. Out: [`Step`]s in their order, each of them a handful of statements, and the audit entries of all.
+//! In: [`PlanWrite`]s. Out: [`BatchStep`]s in their order, each of them a handful of statements, and the audit entries of all.
 //! Invariant: a step never holds one schedule or one name twice, so that its order within does not matter.
 //! Not here: statements and transactions.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use tollgate_core::handle::control::Message;
 use tollgate_core::model::Schedule;
 use tollgate_core::plan::Child;
 use uuid::Uuid;
 
 use crate::StoreError;
 use crate::plan::PlanWrite;
-use crate::rows::{AuditRow, ChildRow, MessageRow, OutboxRow, PolicyNew, ScheduleNew, SpecRow, message_rows};
+use crate::rows::{AuditRow, ChildRow, OutboxRow, PolicyNew, ScheduleNew, SpecRow};
 
 /// A generation that must still be there.
 #[derive(Clone, Debug)]
@@ -42,36 +41,26 @@ pub(crate) struct PutSchedules {
 pub(crate) struct PutPolicy {
     pub(crate) policy: PolicyNew,
     pub(crate) expected: Option<Expected>,
-    pub(crate) shard: i32,
-    pub(crate) messages: Vec<MessageRow>,
-}
-
-/// A policy that goes.
-#[derive(Debug)]
-pub(crate) struct DropPolicy {
-    pub(crate) expected: Expected,
-    pub(crate) shard: i32,
-    pub(crate) messages: Vec<MessageRow>,
 }
 
 /// A few statements' worth of plan writes.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum BatchStep {
     PutSchedules(PutSchedules),
     DropSchedules(Vec<Expected>),
     PutPolicy(PutPolicy),
-    DropPolicy(DropPolicy),
+    DropPolicy(Expected),
 }
 
 /// All of a transaction.
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
-    pub(crate) steps: Vec<Step>,
+pub(crate) struct PlanBatch {
+    pub(crate) steps: Vec<BatchStep>,
     pub(crate) audit: Vec<AuditRow>,
     pub(crate) outbox: Vec<OutboxRow>,
 }
 
-impl Batch {
+impl PlanBatch {
     /// Takes writes apart. Neighbours of one kind share a step.
     pub(crate) fn new(writes: Vec<PlanWrite>) -> Result<Self, StoreError> {
         let mut batch = Self::default();
@@ -94,25 +83,23 @@ impl Batch {
             PlanWrite::DeleteSchedule { uid, name, expected_generation, audit } => {
                 let expected = Expected::new(uid, expected_generation, "schedule", &name);
                 match self.steps.last_mut() {
-                    Some(Step::DropSchedules(gone)) if gone.iter().all(|other| other.uid != uid) => {
+                    Some(BatchStep::DropSchedules(gone)) if gone.iter().all(|other| other.uid != uid) => {
                         gone.push(expected)
                     }
-                    _ => self.steps.push(Step::DropSchedules(vec![expected])),
+                    _ => self.steps.push(BatchStep::DropSchedules(vec![expected])),
                 }
                 audit
             }
-            PlanWrite::PutPolicy { policy, expected_generation, message, audit } => {
+            PlanWrite::PutPolicy { policy, expected_generation, audit } => {
                 let expected = expected_generation
                     .map(|generation| Expected::new(policy.uid, generation, "policy", &policy.id));
-                let (policy, shard) = (PolicyNew::new(&policy)?, i32::from(policy.shard));
-                let messages = one(&message)?;
-                self.steps.push(Step::PutPolicy(PutPolicy { policy, expected, shard, messages }));
+                self.steps
+                    .push(BatchStep::PutPolicy(PutPolicy { policy: PolicyNew::new(&policy)?, expected }));
                 audit
             }
-            PlanWrite::DeletePolicy { uid, name, shard, expected_generation, message, audit } => {
+            PlanWrite::DeletePolicy { uid, name, expected_generation, audit } => {
                 let expected = Expected::new(uid, expected_generation, "policy", &name);
-                let step = DropPolicy { expected, shard: i32::from(shard), messages: one(&message)? };
-                self.steps.push(Step::DropPolicy(step));
+                self.steps.push(BatchStep::DropPolicy(expected));
                 audit
             }
             PlanWrite::Tell { notice } => {
@@ -131,11 +118,11 @@ impl Batch {
         children: Vec<Child>,
         shard: u16,
     ) -> Result<(), StoreError> {
-        if !matches!(self.steps.last(), Some(Step::PutSchedules(step)) if !step.seen.contains(&schedule.uid))
+        if !matches!(self.steps.last(), Some(BatchStep::PutSchedules(step)) if !step.seen.contains(&schedule.uid))
         {
-            self.steps.push(Step::PutSchedules(PutSchedules::default()));
+            self.steps.push(BatchStep::PutSchedules(PutSchedules::default()));
         }
-        let Some(Step::PutSchedules(step)) = self.steps.last_mut() else { return Ok(()) };
+        let Some(BatchStep::PutSchedules(step)) = self.steps.last_mut() else { return Ok(()) };
         step.seen.insert(schedule.uid);
         if let Some(uid) = schedule.policy_uid {
             step.policies.insert(uid, schedule.policy.clone().unwrap_or_default());
@@ -152,10 +139,6 @@ impl Batch {
         }
         Ok(())
     }
-}
-
-fn one(message: &Message) -> Result<Vec<MessageRow>, StoreError> {
-    message_rows([message])
 }
 
 impl Expected {

@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 use crate::rows::TABLES;
 
-/// Whose statement it is.
+/// The database that a statement is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// PostgreSQL.

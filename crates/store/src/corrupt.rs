@@ -1,6 +1,6 @@
 //! Rows that do not hold what they must: passed over, named in the log once, and listed as long as they are found.
 //!
-//! In: what each read of a part of the store found. Out: the list, for whoever shows it. A part that is read as a whole has
+//! In: what each read of a part of the store found. Out: the list, for those who show it. A part that is read as a whole has
 //! the list of its latest read, so that a row that was put right is not listed any longer; what the pages of a list
 //! or of the audit log find is kept until the process ends.
 
@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::StoreError;
 
-/// So many rows are named in the log at once.
+/// The most rows that are named in the log at once.
 const LOGGED_MAX: usize = 20;
 
 /// A row that is passed over.
@@ -37,19 +37,19 @@ impl CorruptRow {
 }
 
 /// A part of the store that is read as a whole: a name and what it is read for.
-pub(crate) type Part = (&'static str, String);
+pub(crate) type StorePart = (&'static str, String);
 
 /// What is known to be corrupt.
 #[derive(Debug, Default)]
 pub(crate) struct Corruption {
-    known: Mutex<BTreeMap<Part, Vec<CorruptRow>>>,
+    known: Mutex<BTreeMap<StorePart, Vec<CorruptRow>>>,
     /// Of parts that are read in pages: what the pages so far have found.
-    pages: Mutex<BTreeMap<Part, Vec<CorruptRow>>>,
+    pages: Mutex<BTreeMap<StorePart, Vec<CorruptRow>>>,
 }
 
 impl Corruption {
     /// Takes what a read of a part has found, and logs what it had not found before.
-    pub(crate) fn found(&self, part: Part, mut rows: Vec<CorruptRow>) {
+    pub(crate) fn found(&self, part: StorePart, mut rows: Vec<CorruptRow>) {
         rows.sort();
         rows.dedup();
         let mut parts = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +76,7 @@ impl Corruption {
     }
 
     /// Takes what the next read of a part has found, beside what the reads before it have.
-    pub(crate) fn also(&self, part: Part, mut rows: Vec<CorruptRow>) {
+    pub(crate) fn also(&self, part: StorePart, mut rows: Vec<CorruptRow>) {
         let parts = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         rows.extend(parts.get(&part).into_iter().flatten().cloned());
         drop(parts);
@@ -87,7 +87,7 @@ impl Corruption {
 
     /// Takes what one page of a part has found. The part has been read as a whole with its last page; what is found beyond
     /// that adds to it.
-    pub(crate) fn page(&self, part: Part, rows: Vec<CorruptRow>, first: bool, last: bool) {
+    pub(crate) fn page(&self, part: StorePart, rows: Vec<CorruptRow>, first: bool, last: bool) {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         if first {
             pages.insert(part.clone(), Vec::new());

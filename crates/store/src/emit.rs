@@ -39,7 +39,7 @@ pub struct WindowRow {
 /// The emitter's part of a store.
 #[async_trait]
 pub trait EmitStore: Send + Sync {
-    /// Rows that reads by this process, of whatever part of the store, have passed over because they do not hold what they
+    /// Rows that reads by this process, of any part of the store, have passed over because they do not hold what they
     /// must.
     fn corrupt_rows(&self) -> Vec<CorruptRow>;
     /// How far the emitters are.

@@ -25,9 +25,9 @@ impl From<sqlx::Error> for Failure {
     }
 }
 
-/// How a transaction ended without a commit that is known.
+/// How a transaction ended without a commit that is known to have been made.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum TransactionError {
     /// Nothing was committed.
     RolledBack(Failure),
     /// COMMIT itself failed, or its answer did not come.

@@ -103,7 +103,7 @@ pub trait HandleStore: Send + Sync {
     ) -> Result<UntakenRuns, StoreError>;
     /// At most `limit` runs in the state UNREADABLE with ids above `after`, in the order of their ids, and their specs.
     async fn unreadable_runs(&self, shard: u16, after: RunId, limit: u32) -> Result<UntakenRuns, StoreError>;
-    /// Runs by id, whatever their state.
+    /// Runs by id, in any state.
     async fn runs(&self, shard: u16, ids: &[RunId]) -> Result<Vec<Run>, StoreError>;
     /// Specs by schedule and generation.
     async fn specs(&self, shard: u16, keys: &[(Uuid, i64)]) -> Result<Vec<RunSpec>, StoreError>;
@@ -116,7 +116,7 @@ pub trait HandleStore: Send + Sync {
     }
     /// Puts messages into a shard's inbox; one that is there already stays.
     async fn post(&self, shard: u16, messages: &[Message]) -> Result<(), StoreError>;
-    /// As [`HandleStore::post`] of one message, as long as the shard has not changed hands since `lease` was read: whoever
+    /// As [`HandleStore::post`] of one message, as long as the shard has not changed hands since `lease` was read: an owner that
     /// takes it over later finds it.
     async fn post_under(&self, lease: &Lease, message: &Message) -> Result<Posted, StoreError>;
     /// Dead events of a run: all, or those of `indexes`.

@@ -75,6 +75,9 @@ pub trait HistoryStore: Send + Sync {
         since_us: i64,
         limit: u32,
     ) -> Result<Vec<Run>, StoreError>;
+    /// Runs of a shard that have ended at or after `since_us` with events that failed, died, expired or were lost, latest end
+    /// first. A run that cannot be read is left out.
+    async fn runs_not_well(&self, shard: u16, since_us: i64, limit: u32) -> Result<Vec<Run>, StoreError>;
     /// Triggers of a schedule that made no run, newest first, from before `before_us` on.
     async fn list_skipped(
         &self,
@@ -109,7 +112,7 @@ pub trait RetentionStore: Send + Sync {
     /// own ends on PostgreSQL, and with their runs on SQLite. Run specs go when it is their shard's turn
     /// ([`prunes_specs_of`]).
     async fn prune(&self, before_us: i64, now_us: i64) -> Result<Pruned, StoreError>;
-    /// Up to where has been pruned, whoever did it; none before the first time.
+    /// Up to where any process has pruned; none before the first time.
     async fn pruned_before_us(&self) -> Result<Option<i64>, StoreError>;
     /// Notes that pruning is about to go to `to_us`. Answers false, and notes nothing, where it does not stand at
     /// `from_us` any more.
@@ -126,11 +129,11 @@ pub(crate) const PRUNE_SPARE_US: i64 = tollgate_core::model::DAY_US;
 pub const PRUNE_EVERY: Duration = Duration::from_secs(600);
 const PRUNE_EVERY_US: i64 = PRUNE_EVERY.as_secs() as i64 * 1_000_000;
 
-/// After so many prunings each shard's run specs have been looked through once. It is a prime, and a little more than a day's
+/// The number of prunings in which each shard's run specs are looked through once. It is a prime, and a little more than a day's
 /// prunings, so that a service that runs at the same hours every day comes to all shards.
 const TURNS: i64 = 149;
 
-/// Whether a pruning at this moment looks through the run specs of this shard, of so many. No index tells those that nothing
+/// Whether a pruning at this moment looks through the run specs of this shard, one of `shards`. No index tells those that nothing
 /// needs any more, so each is looked at, and not every time.
 pub fn prunes_specs_of(shard: u16, shards: u16, now_us: i64) -> bool {
     let turn = now_us.div_euclid(PRUNE_EVERY_US).rem_euclid(TURNS);

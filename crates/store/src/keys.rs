@@ -43,7 +43,8 @@ pub trait KeyStore: Send + Sync {
     /// Keeps a new key, unless `live_max` keys of its name are good when it is made.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] where there are so many, where one of them reaches another namespace, and for a taken id.
+    /// [`StoreError::Conflict`] where there are `live_max` already, where one of them reaches another namespace, and for a
+    /// taken id.
     async fn create_key(&self, key: &ApiKey, live_max: usize, audit: Audit) -> Result<(), StoreError>;
     /// Ends a key; one that has ended already stays as it is, and nothing is recorded. The key as it is then.
     ///

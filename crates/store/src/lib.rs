@@ -65,7 +65,7 @@ pub enum Asker {
     /// People, who may ask for much: they wait for people alone.
     People,
     /// Consumers whose releases go past an owner. They stand in the line of the roles' own work, and never wait for
-    /// people: whoever calls sees to it that they are few at once.
+    /// people: the caller sees to it that they are few at once.
     Consumers,
 }
 
@@ -73,6 +73,7 @@ pub enum Asker {
 #[async_trait]
 pub trait Store:
     plan::PlanStore
+    + plan::MasterStore
     + emit::EmitStore
     + handle::HandleStore
     + history::HistoryStore
@@ -84,7 +85,7 @@ pub trait Store:
 {
     /// The installation's identity.
     async fn installation(&self) -> Result<Installation, StoreError>;
-    /// The same store for whoever asks, whatever is called. Cheap; it ends with the store that it is of.
+    /// The same store, all of whose calls are made for `asker`. Cheap; it ends with the store that it is of.
     fn on_behalf_of(&self, asker: Asker) -> Arc<dyn Store>;
     /// A cheap query, for readiness.
     async fn ping(&self) -> Result<(), StoreError>;
@@ -113,7 +114,7 @@ pub async fn open(url: &str, connections_max: u32) -> Result<Arc<dyn Store>, Sto
 /// embedded database open: nothing that the process keeps in its memory is touched.
 ///
 /// # Errors
-/// As there; [`StoreError::Locked`] only where the process that has it open is of an older version.
+/// As [`open`]; [`StoreError::Locked`] only where the process that has it open is of an older version.
 pub async fn open_beside(url: &str) -> Result<Arc<dyn Store>, StoreError> {
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
         return open(url, 2).await;

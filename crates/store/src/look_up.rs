@@ -1,6 +1,6 @@
 //! What the Event Handler answers people from, beside its queue shards: what has ended, and names.
 //!
-//! Invariant: there is no schedule to be had here, only its uid; so whoever holds a store as [`LookUpStore`],
+//! Invariant: there is no schedule to be had here, only its uid; so a role that holds a store as [`LookUpStore`],
 //! or an owner, who holds it as [`HandleStore`], cannot read one.
 
 use async_trait::async_trait;
@@ -22,6 +22,8 @@ pub trait LookUpStore: HandleStore + HistoryStore {
     async fn policy_by_name(&self, namespace: &str, id: &str) -> Result<Option<Policy>, StoreError>;
     /// Adds an entry to the audit log.
     async fn note(&self, entry: Audit) -> Result<(), StoreError>;
+    /// Up to where everything that falls due has been emitted; none before the first window.
+    async fn emitted_until_us(&self) -> Result<Option<i64>, StoreError>;
     /// As [`EmitStore::corrupt_rows`].
     fn rows_passed_over(&self) -> Vec<CorruptRow>;
 }
@@ -38,6 +40,14 @@ impl<S: HandleStore + HistoryStore + PlanStore + EmitStore> LookUpStore for S {
 
     async fn note(&self, entry: Audit) -> Result<(), StoreError> {
         self.write_plan(vec![PlanWrite::Note { audit: entry }]).await
+    }
+
+    async fn emitted_until_us(&self) -> Result<Option<i64>, StoreError> {
+        match self.frontier().await?.completed_until_us {
+            Some(until_us) => Ok(Some(until_us)),
+            // Nothing before the first window is due to anybody.
+            None => Ok(self.windows(0).await?.first().map(|row| row.window.start_us)),
+        }
     }
 
     fn rows_passed_over(&self) -> Vec<CorruptRow> {

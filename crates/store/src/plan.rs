@@ -2,13 +2,15 @@
 
 use async_trait::async_trait;
 use serde_json::Value;
-use tollgate_core::handle::control::Message;
 use tollgate_core::model::{Policy, Schedule};
 pub use tollgate_core::plan::telling::Told;
 use tollgate_core::plan::{Child, Notice};
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::emit::EmitStore;
+use crate::history::HistoryStore;
+use crate::quota::QuotaStore;
 
 /// One entry of the audit log, written with the change itself.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,29 +58,23 @@ pub enum PlanWrite {
         /// Who.
         audit: Audit,
     },
-    /// Creates (`expected_generation` none) or replaces a policy, and tells its shard.
+    /// Creates (`expected_generation` none) or replaces a policy.
     PutPolicy {
         /// As it shall be.
         policy: Box<Policy>,
         /// The generation that it replaces.
         expected_generation: Option<i64>,
-        /// For the policy's shard.
-        message: Message,
         /// Who changed what.
         audit: Audit,
     },
-    /// Deletes a policy that no schedule uses (else [`StoreError::InUse`] names some), and tells its shard.
+    /// Deletes a policy that no schedule uses (else [`StoreError::InUse`] names some).
     DeletePolicy {
         /// Which one.
         uid: Uuid,
         /// For the error.
         name: String,
-        /// Its shard.
-        shard: u16,
         /// The generation that is deleted.
         expected_generation: i64,
-        /// For the policy's shard.
-        message: Message,
         /// Who.
         audit: Audit,
     },
@@ -138,6 +134,11 @@ pub struct OutboxPage {
     pub next: Option<(i64, Uuid)>,
 }
 
+/// The part of a store for the Schedule Master. No message gets to a queue shard through it but by [`PlanStore::tell`].
+pub trait MasterStore: PlanStore + EmitStore + HistoryStore + QuotaStore {}
+
+impl<S: PlanStore + EmitStore + HistoryStore + QuotaStore> MasterStore for S {}
+
 /// The plan's part of a store.
 #[async_trait]
 pub trait PlanStore: Send + Sync {
@@ -188,7 +189,7 @@ pub trait PlanStore: Send + Sync {
     ) -> Result<Vec<Audit>, StoreError>;
     /// What waits in the outbox, by lane.
     async fn outbox_lanes(&self) -> Result<Vec<OutboxLane>, StoreError>;
-    /// Notices that wait in a lane, oldest first, from after a place (time of the change in microseconds, schedule) on.
+    /// Notices that wait in a lane, oldest first, from after a place (time of the change in microseconds, schedule or policy) on.
     async fn outbox(
         &self,
         shard: u16,
@@ -196,10 +197,10 @@ pub trait PlanStore: Send + Sync {
         after: Option<(i64, Uuid)>,
         limit: u32,
     ) -> Result<OutboxPage, StoreError>;
-    /// Notices that wait of earlier generations of these (schedule, generation), in this order.
+    /// Notices that wait of earlier generations of these (schedule or policy, generation), in this order.
     async fn outbox_before(&self, told: &[(Uuid, i64)]) -> Result<Vec<Notice>, StoreError>;
-    /// Takes notices out of the outbox and, of those that were still in it, puts the messages into a shard's inbox, and
+    /// Takes notices out of the outbox and, of those that were still in it, puts the messages into the shards' inboxes, and
     /// carries out in their order what they mean for the recorded skips: one transaction, so that of two who tell the same,
     /// one does. Returns how many skips that brought.
-    async fn tell(&self, shard: u16, told: &[Told]) -> Result<u64, StoreError>;
+    async fn tell(&self, told: &[Told]) -> Result<u64, StoreError>;
 }

@@ -17,16 +17,16 @@ const TYPE: &str = "dev.tollgate.event.v1";
 
 /// What an installation adds to its events.
 #[derive(Clone, Debug)]
-pub(crate) struct Origin {
+pub(crate) struct EventContext {
     /// Stands before `/namespaces/…` in `source`; may be empty.
     pub(crate) source: String,
     /// Where ReleaseToken is served.
     pub(crate) release_url: Option<String>,
-    /// Whose spans are told of.
+    /// The traces to which the spans of deliveries belong.
     pub(crate) traces: Traces,
 }
 
-impl Origin {
+impl EventContext {
     /// The span of a delivery; none while traces are off.
     pub(crate) fn traceparent(&self, delivery: &Delivery) -> Option<String> {
         let trace = self.traces.event_of(delivery.event_id.run(), delivery.index)?;
@@ -35,13 +35,13 @@ impl Origin {
 }
 
 /// The event of a delivery as JSON. `traceparent`: the extension attribute of that name.
-pub(crate) fn write(delivery: &Delivery, origin: &Origin, traceparent: Option<&str>) -> Vec<u8> {
+pub(crate) fn write(delivery: &Delivery, context: &EventContext, traceparent: Option<&str>) -> Vec<u8> {
     let spec = &*delivery.spec;
     let schedule @ [kind, namespace, kinds, id] = schedule_name(spec);
     let mut event = Object::with_room(spec.payload.json.len() + 1024);
     event.text("specversion", ["1.0"]);
     event.text("id", [delivery.event_id.as_str()]);
-    event.text("source", [origin.source.trim_end_matches('/'), "/", kind, namespace, kinds, id]);
+    event.text("source", [context.source.trim_end_matches('/'), "/", kind, namespace, kinds, id]);
     event.text("type", [TYPE]);
     event.text("subject", ["namespaces/", &spec.namespace, "/events/", delivery.event_id.as_str()]);
     event.text("time", [&rfc3339(delivery.launch_us)]);
@@ -58,7 +58,7 @@ pub(crate) fn write(delivery: &Delivery, origin: &Origin, traceparent: Option<&s
         event.text("cursor", [cursor]);
     }
     event.text("release", [if delivery.explicit_release { "explicit" } else { "on_response" }]);
-    if let (true, Some(url)) = (delivery.explicit_release, &origin.release_url) {
+    if let (true, Some(url)) = (delivery.explicit_release, &context.release_url) {
         event.text("releaseurl", [url]);
     }
     if let Some(traceparent) = traceparent {

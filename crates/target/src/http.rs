@@ -8,8 +8,8 @@
 mod answer;
 mod connections;
 mod connector;
+mod destinations;
 mod pauses;
-mod places;
 
 use std::fmt;
 use std::pin::pin;
@@ -25,7 +25,7 @@ use tollgate_core::model::{Delivery, HttpTarget, SECOND_US, Sent};
 
 use crate::address::{AddressRefused, GuardedNames};
 use crate::check::check_header;
-use crate::cloud_event::{self, Origin};
+use crate::cloud_event::{self, EventContext};
 use crate::leave::Leave;
 use crate::{
     TargetError, TargetOptions, causes, chain, is_own, not_sent, refused, refused_for_good, signature, span,
@@ -34,11 +34,11 @@ use crate::{
 
 pub(crate) use answer::is_gateway_doubt;
 
-use answer::Answer;
-use connections::{Connections, Failure, Sender, Stage};
+use answer::HttpAnswer;
+use connections::{Connections, ExchangeError, Sender, Stage};
 use connector::Connector;
+use destinations::{Destination, Destinations};
 use pauses::{PAUSE_MAX, Pauses};
-use places::{Place, Places};
 
 const TOLLGATE: &str = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
 
@@ -52,8 +52,8 @@ const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature
 /// All HTTP targets.
 pub(crate) struct Http {
     connections: Connections,
-    places: Places,
-    origin: Arc<Origin>,
+    destinations: Destinations,
+    context: Arc<EventContext>,
     pauses: Pauses,
     answer_max_bytes: usize,
     retry_after_max_ms: i64,
@@ -63,7 +63,7 @@ pub(crate) struct Http {
 impl fmt::Debug for Http {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Http")
-            .field("places", &self.places)
+            .field("destinations", &self.destinations)
             .field("pauses", &self.pauses)
             .finish_non_exhaustive()
     }
@@ -74,18 +74,18 @@ impl Http {
         options: &TargetOptions,
         connect_timeout: Duration,
         names: GuardedNames,
-        origin: Arc<Origin>,
+        context: Arc<EventContext>,
     ) -> Result<Self, TargetError> {
         let connector = Connector::new(names.clone(), connect_timeout)?;
-        let places = Places::new(names.guard.clone());
+        let destinations = Destinations::new(names.guard.clone());
         let idle_max = options.idle_connections_per_host_max;
         let connections = Connections::new(connector, names, options.connections_max, idle_max);
         let (answer_max_bytes, retry_after_max_ms) = (options.answer_max_bytes, options.retry_after_max_ms);
         let clock = options.clock.clone();
         Ok(Self {
             connections,
-            places,
-            origin,
+            destinations,
+            context,
             pauses: Pauses::default(),
             answer_max_bytes,
             retry_after_max_ms,
@@ -95,13 +95,13 @@ impl Http {
 
     /// Delivers one event once.
     pub(crate) async fn send(&self, delivery: &Delivery, target: &HttpTarget, leave: &Leave) -> Sent {
-        let place = match self.places.of(&target.url) {
-            Ok(place) => place,
+        let destination = match self.destinations.of(&target.url) {
+            Ok(destination) => destination,
             Err(message) => return refused_for_good(message),
         };
         let namespace = &*delivery.spec.namespace;
-        if let Some(left) = self.pauses.remaining(namespace, &place.host, instant_now()) {
-            let host = &place.host;
+        if let Some(left) = self.pauses.remaining(namespace, &destination.host, instant_now()) {
+            let host = &destination.host;
             let left_ms = i64::try_from(left.as_millis()).unwrap_or(i64::MAX).max(1);
             return Sent::NotSent {
                 message: format!(
@@ -116,8 +116,8 @@ impl Http {
             leave,
             deadline: span(target.deadline_ms),
         };
-        match self.request(delivery, target, &place) {
-            Ok(request) => self.exchange(request, sender, &place).await,
+        match self.request(delivery, target, &destination) {
+            Ok(request) => self.exchange(request, sender, &destination).await,
             Err(message) => refused_for_good(message),
         }
     }
@@ -126,12 +126,12 @@ impl Http {
         &self,
         delivery: &Delivery,
         target: &HttpTarget,
-        place: &Place,
+        destination: &Destination,
     ) -> Result<Request<Full<Bytes>>, String> {
-        let traceparent = self.origin.traceparent(delivery);
-        let body = Bytes::from(cloud_event::write(delivery, &self.origin, traceparent.as_deref()));
+        let traceparent = self.context.traceparent(delivery);
+        let body = Bytes::from(cloud_event::write(delivery, &self.context, traceparent.as_deref()));
         let mut headers = HeaderMap::with_capacity(OWN_HEADERS_MAX + target.headers.len());
-        headers.insert(HOST, place.authority.clone());
+        headers.insert(HOST, destination.authority.clone());
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(cloud_event::CONTENT_TYPE));
         headers.insert(USER_AGENT, HeaderValue::from_static(TOLLGATE));
         let mut set = |name: HeaderName, value: &str| -> Result<(), String> {
@@ -156,24 +156,34 @@ impl Http {
         }
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = place.path.clone();
+        *request.uri_mut() = destination.path.clone();
         *request.headers_mut() = headers;
         Ok(request)
     }
 
-    /// Gets a connection, writes the request and reads the answer, all within the deadline: whoever takes the shard
-    /// over counts on it that nothing is written later.
-    async fn exchange(&self, request: Request<Full<Bytes>>, sender: Sender<'_>, place: &Place) -> Sent {
+    /// Gets a connection, writes the request and reads the answer, all within the deadline: the next owner
+    /// counts on it that nothing is written later.
+    async fn exchange(
+        &self,
+        request: Request<Full<Bytes>>,
+        sender: Sender<'_>,
+        destination: &Destination,
+    ) -> Sent {
         let mut stage = Stage::default();
         let exchanged = {
             // Pinned where it is made: it is large, and would be moved several times.
-            let exchange =
-                pin!(self.connections.exchange(place, request, sender, self.answer_max_bytes, &mut stage));
+            let exchange = pin!(self.connections.exchange(
+                destination,
+                request,
+                sender,
+                self.answer_max_bytes,
+                &mut stage
+            ));
             tokio::time::timeout_at(sender.leave.until(sender.deadline), exchange).await
         };
         let deadline_ms = sender.deadline.as_millis();
         match exchanged {
-            Ok(Ok(answer)) => self.judge(&answer, sender.namespace, &place.host),
+            Ok(Ok(answer)) => self.judge(&answer, sender.namespace, &destination.host),
             Ok(Err(failure)) => failure.verdict(),
             Err(_) => match stage {
                 Stage::Written => unclear(format!("no complete answer within {deadline_ms} ms")),
@@ -188,7 +198,7 @@ impl Http {
         }
     }
 
-    fn judge(&self, answer: &Answer, namespace: &str, host: &str) -> Sent {
+    fn judge(&self, answer: &HttpAnswer, namespace: &str, host: &str) -> Sent {
         let sent = answer.verdict(self.retry_after_max_ms, self.clock.wall_us());
         match (answer.status.as_u16(), &sent) {
             (429 | 503, Sent::Refused { retry_after_ms: Some(wish_ms @ 1..), .. }) => {
@@ -204,7 +214,7 @@ impl Http {
     }
 }
 
-impl Failure {
+impl ExchangeError {
     fn verdict(&self) -> Sent {
         match self {
             Self::NotSent(message) => not_sent(message.clone()),

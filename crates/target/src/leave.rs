@@ -1,6 +1,6 @@
 //! Until when, and on whose word, a delivery may leave this process.
 //!
-//! Whoever takes a shard over waits until the deadlines of the deliveries under way are over, counted from the moment at which
+//! The next owner of a shard waits until the deadlines of the deliveries under way are over, counted from the moment at which
 //! the owner was last seen to have the shard. So a deadline begins with that look, not with a delivery's turn, and the look
 //! is repeated right before the bytes.
 
@@ -25,7 +25,7 @@ struct Inner {
 type Trusted = Box<dyn Fn() -> bool + Send + Sync>;
 
 impl Leave {
-    /// Begins now, when whoever gives it has just looked whether it may. `trusted` looks again.
+    /// Begins now: its giver has just looked whether it may be given. `trusted` looks again.
     pub fn now(trusted: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self::new(Some(Box::new(trusted)))
     }

@@ -32,7 +32,7 @@ pub use names::Lookup;
 pub use signature::check_secret;
 
 use address::{Guard, GuardedNames};
-use cloud_event::Origin;
+use cloud_event::EventContext;
 use names::{Names, NoAddress};
 use opening::Opener;
 
@@ -65,7 +65,7 @@ pub struct TargetOptions {
     pub release_url: Option<String>,
     /// What opens secrets that are sealed.
     pub keys: Arc<Keys>,
-    /// Whose spans consumers are told of.
+    /// The traces whose spans consumers are told of.
     pub traces: Traces,
     /// What signatures say the time is.
     pub clock: Clock,
@@ -118,7 +118,7 @@ impl Targets {
     /// [`TargetError::Roots`] where the system's root certificates cannot be loaded.
     pub fn new(options: TargetOptions) -> Result<Self, TargetError> {
         let guard = Guard::new(options.allow_private_addresses.clone());
-        let origin = Arc::new(Origin {
+        let context = Arc::new(EventContext {
             source: options.source.clone(),
             release_url: options.release_url.clone(),
             traces: options.traces.clone(),
@@ -126,8 +126,8 @@ impl Targets {
         let connect_timeout = Duration::from_millis(options.connect_timeout_ms.max(1));
         let names = Names::new(options.lookup.clone(), options.lookups_max, connect_timeout);
         let names = GuardedNames { guard, names };
-        let http = http::Http::new(&options, connect_timeout, names.clone(), origin.clone())?;
-        let sqs = sqs::Sqs::new(&options, names, origin, connect_timeout);
+        let http = http::Http::new(&options, connect_timeout, names.clone(), context.clone())?;
+        let sqs = sqs::Sqs::new(&options, names, context, connect_timeout);
         let opener = Arc::new(Opener::new(options.keys));
         Ok(Self { http: Arc::new(http), sqs: Arc::new(sqs), opener })
     }

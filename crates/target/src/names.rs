@@ -1,7 +1,7 @@
 //! Looks names up, so that one whose name server does not answer stops no other.
 //!
 //! The system's own lookup knows every way that the machine is set up for, and cannot be called off. So each runs on a thread
-//! of its own, which ends with the process. Invariants: one lookup at a time for a name, whoever asks; no more threads than
+//! of its own, which ends with the process. Invariants: one lookup at a time for a name, for all callers; no more threads than
 //! there are places, of which no namespace or zone takes all; nobody waits longer than the patience, and nobody at all for a name
 //! whose lookup has taken longer than that. What was found is remembered for a moment.
 //! Not here: which of the addresses may be reached.
@@ -51,7 +51,7 @@ impl Lookup {
 }
 
 impl Default for Lookup {
-    /// As the system does: hosts file, name servers, and whatever else it is set up for.
+    /// As the system does: hosts file, name servers, and other sources that it is set up for.
     fn default() -> Self {
         Self::by(|name| Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect()))
     }
@@ -75,7 +75,7 @@ pub(crate) enum NoAddress {
     /// No answer came.
     #[error("host {0}: no answer of a name server within {1} ms")]
     Late(String, u128),
-    /// So many lookups are under way that it had no turn.
+    /// Too many lookups are under way; it had no turn.
     #[error("host {0}: too many other names are being looked up")]
     Busy(String),
 }
@@ -110,7 +110,7 @@ enum Known {
 }
 
 impl Names {
-    /// At most so many lookups at a time, each of which is waited for as long as `patience`.
+    /// At most `lookups_max` lookups at a time, each of which is waited for as long as `patience`.
     pub(crate) fn new(lookup: Lookup, lookups_max: usize, patience: Duration) -> Self {
         let shares = Shares::new(lookups_max);
         Self(Arc::new(Inner { lookup, shares, patience, known: Mutex::default() }))
@@ -126,7 +126,7 @@ impl Names {
         let answered = tokio::time::timeout_at(since + self.0.patience, answer.wait_for(Option::is_some));
         match answered.await {
             Ok(Ok(found)) => found.clone().unwrap_or_else(|| Err(late())),
-            // Whoever asked has gone, or takes too long.
+            // The task that looks it up has gone, or takes too long.
             Ok(Err(_)) | Err(_) => Err(late()),
         }
     }

@@ -1,10 +1,10 @@
 //! Hands out a limited number of places so that nobody takes all of them.
 //!
-//! Whoever takes a place names what it is taken for: a namespace, a target, a schedule. Each of them may have a part of what
+//! The taker of a place names what it is taken for: a namespace, a target, a schedule. Each of them may have a part of what
 //! the others leave free. So a place is left for the next one, however many one of them asks for, and one that is alone has
 //! the most. Parts of parts come to an end after a few namespaces; so the last places are only for namespaces that have next
 //! to none ([`RESERVE`]). Invariants: no more places are given than there are; one that nobody waits for any more comes back;
-//! who waits behind somebody that has its part is not looked at.
+//! a waiter behind one that has its part is not looked at.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// Of all places one in so many is kept for namespaces that have next to none: one in so many of these, each.
+/// Of all places one in 16 is kept for namespaces that have next to none; of these, each may have one in 64.
 const RESERVE: (usize, usize) = (16, 64);
 
 /// Whom a place counts for, and which part of what others leave it may have: numerator and denominator.
@@ -59,7 +59,7 @@ pub(crate) struct Shares(Arc<Mutex<State>>);
 #[derive(Debug)]
 struct State {
     counts: Counts,
-    waiting: Line,
+    waiters: Waiters,
 }
 
 /// Who has how many.
@@ -72,7 +72,7 @@ struct Counts {
 
 /// Those who wait, by whom they wait for; these have their turns one after the other.
 #[derive(Debug, Default)]
-struct Line {
+struct Waiters {
     turns: VecDeque<u64>,
     groups: HashMap<u64, Group>,
 }
@@ -81,12 +81,12 @@ struct Line {
 struct Group {
     claim: Claim,
     /// Those who wait for a narrower claim within this one; for the narrowest there are none.
-    within: Line,
-    queue: VecDeque<Waiting>,
+    within: Waiters,
+    queue: VecDeque<Waiter>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct Waiter {
     claims: Claims,
     place: oneshot::Sender<Place>,
 }
@@ -96,16 +96,16 @@ struct Waiting {
 pub(crate) struct Place(Option<(Shares, Claims)>);
 
 impl Shares {
-    /// So many places, at least one.
+    /// `total` places, at least one.
     pub(crate) fn new(total: usize) -> Self {
         let counts = Counts { total: total.max(1), used: 0, held: HashMap::new() };
-        Self(Arc::new(Mutex::new(State { counts, waiting: Line::default() })))
+        Self(Arc::new(Mutex::new(State { counts, waiters: Waiters::default() })))
     }
 
     /// A place, if there is one for them now and nobody of theirs waits.
     pub(crate) fn try_take(&self, claims: Claims) -> Option<Place> {
         let mut state = self.lock();
-        if !claims.iter().all(|claim| state.counts.fits(claim)) || state.waiting.has(&claims) {
+        if !claims.iter().all(|claim| state.counts.fits(claim)) || state.waiters.has(&claims) {
             return None;
         }
         state.counts.take(&claims);
@@ -120,7 +120,7 @@ impl Shares {
         let (sender, place) = oneshot::channel();
         {
             let mut state = self.lock();
-            state.waiting.push(&claims, Waiting { claims, place: sender });
+            state.waiters.push(&claims, Waiter { claims, place: sender });
             // One may have come back in between.
             self.hand_out(&mut state);
         }
@@ -135,9 +135,9 @@ impl Shares {
 
     /// Gives the free places to those who wait, in turn.
     fn hand_out(&self, state: &mut State) {
-        let State { counts, waiting } = state;
+        let State { counts, waiters } = state;
         while counts.used < counts.total
-            && let Some(Waiting { claims, place }) = waiting.next(counts)
+            && let Some(Waiter { claims, place }) = waiters.next(counts)
         {
             counts.take(&claims);
             if let Err(mut unwanted) = place.send(Place(Some((self.clone(), claims)))) {
@@ -184,18 +184,18 @@ impl Counts {
     }
 }
 
-impl Line {
-    fn push(&mut self, claims: &[Claim], waiting: Waiting) {
+impl Waiters {
+    fn push(&mut self, claims: &[Claim], waiter: Waiter) {
         let Some((claim, narrower)) = claims.split_first() else { return };
         let group = self.groups.entry(claim.key).or_insert_with(|| {
             self.turns.push_back(claim.key);
-            Group { claim: *claim, within: Line::default(), queue: VecDeque::new() }
+            Group { claim: *claim, within: Waiters::default(), queue: VecDeque::new() }
         });
         if narrower.is_empty() {
             group.sweep();
-            group.queue.push_back(waiting);
+            group.queue.push_back(waiter);
         } else {
-            group.within.push(narrower, waiting);
+            group.within.push(narrower, waiter);
         }
     }
 
@@ -211,7 +211,7 @@ impl Line {
     }
 
     /// The first one, in turn, for whom there is a place.
-    fn next(&mut self, counts: &Counts) -> Option<Waiting> {
+    fn next(&mut self, counts: &Counts) -> Option<Waiter> {
         for _ in 0..self.turns.len() {
             let key = self.turns.pop_front()?;
             let Some(group) = self.groups.get_mut(&key) else { continue };
@@ -230,14 +230,14 @@ impl Line {
 }
 
 impl Group {
-    fn next(&mut self, counts: &Counts) -> Option<Waiting> {
+    fn next(&mut self, counts: &Counts) -> Option<Waiter> {
         self.sweep();
         self.queue.pop_front().or_else(|| self.within.next(counts))
     }
 
     /// Forgets those at the front who have gone.
     fn sweep(&mut self) {
-        while self.queue.front().is_some_and(|waiting| waiting.place.is_closed()) {
+        while self.queue.front().is_some_and(|waiter| waiter.place.is_closed()) {
             self.queue.pop_front();
         }
     }
@@ -395,11 +395,11 @@ mod tests {
         let mut crowd: Vec<_> =
             (0..500).map(|n| Box::pin(shares.take(of("n0", &format!("w{n}"), 1_000 + n)))).collect();
         assert!(crowd.iter_mut().all(|one| one.now_or_never().is_none()));
-        // Whoever looks at those who have gone forgets them.
+        // Those who have gone are forgotten when they are looked at.
         drop(crowd);
         let left = || {
             let state = shares.lock();
-            state.waiting.groups.values().map(|group| group.within.groups.len()).sum::<usize>()
+            state.waiters.groups.values().map(|group| group.within.groups.len()).sum::<usize>()
         };
         assert_eq!(left(), 500);
         // What another namespace gives back is not for them.

@@ -20,14 +20,14 @@ use tollgate_clock::instant_now;
 use tollgate_core::model::{Delivery, Sent, SqsTarget};
 
 use crate::address::GuardedNames;
-use crate::cloud_event::Origin;
+use crate::cloud_event::EventContext;
 use crate::leave::Leave;
 use crate::shares::{Claim, Place, Shares, key_of};
 use crate::{TargetOptions, not_sent, refused, refused_for_good, span, unclear};
 
 use account::{Account, NoClient};
 use batch::Held;
-use message::Message;
+use message::SqsMessage;
 
 /// Why a message was not sent whose turn did not come in time.
 const TOO_SLOW: &str = "not sent to SQS: the queue's calls are too slow for its deadline";
@@ -44,7 +44,7 @@ const IDLE_MAX: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Sqs {
     account: Arc<Account>,
-    origin: Arc<Origin>,
+    context: Arc<EventContext>,
     queues: Arc<Queues>,
 }
 
@@ -52,18 +52,18 @@ impl Sqs {
     pub(crate) fn new(
         options: &TargetOptions,
         names: GuardedNames,
-        origin: Arc<Origin>,
+        context: Arc<EventContext>,
         connect_timeout: Duration,
     ) -> Self {
         let account = Account::new(names, connect_timeout, options.sqs_endpoints.clone());
         let shares = Shares::new((options.connections_max / 4).max(1));
         let queues = Arc::new(Queues { by_key: Mutex::default(), shares });
-        Self { account: Arc::new(account), origin, queues }
+        Self { account: Arc::new(account), context, queues }
     }
 
     /// Delivers one event once, in a batch with others of its queue.
     pub(crate) async fn send(&self, delivery: &Delivery, target: &SqsTarget, leave: Leave) -> Sent {
-        let message = match Message::new(delivery, target, &self.origin) {
+        let message = match SqsMessage::new(delivery, target, &self.context) {
             Ok(message) => message,
             Err(message) => return refused_for_good(message),
         };
@@ -71,10 +71,10 @@ impl Sqs {
         let (reply, mut answer) = oneshot::channel();
         let taken = Arc::new(AtomicBool::new(false));
         let namespace = key_of(("namespace", &delivery.spec.namespace));
-        let waiting = Waiting { message, reply, leave, taken: taken.clone(), namespace };
+        let waiting = WaitingMessage { message, reply, leave, taken: taken.clone(), namespace };
         self.queues.put(target, waiting, &self.account);
         let answered = tokio::time::timeout_at(turn_until, &mut answer).await;
-        // Whoever is the first to take it decides.
+        // The first to take it decides.
         let had_no_turn = !matches!(answered, Ok(Ok(_))) && !taken.swap(true, Ordering::AcqRel);
         let sent = match answered {
             Ok(sent) => sent,
@@ -101,8 +101,8 @@ struct QueueKey {
 }
 
 #[derive(Debug)]
-struct Waiting {
-    message: Message,
+struct WaitingMessage {
+    message: SqsMessage,
     reply: oneshot::Sender<Sent>,
     leave: Leave,
     /// It has been taken into a batch, or given up.
@@ -111,7 +111,7 @@ struct Waiting {
     namespace: u64,
 }
 
-impl Waiting {
+impl WaitingMessage {
     /// Takes it into a batch, if its time has not passed.
     fn take(self, deadline: Duration) -> Option<Self> {
         let is_late = instant_now() >= self.leave.turn_until(deadline);
@@ -122,14 +122,14 @@ impl Waiting {
 /// The queues that have a task, each with the way to it.
 #[derive(Debug)]
 struct Queues {
-    by_key: Mutex<HashMap<QueueKey, mpsc::UnboundedSender<Waiting>>>,
-    /// Who may have how many calls at once.
+    by_key: Mutex<HashMap<QueueKey, mpsc::UnboundedSender<WaitingMessage>>>,
+    /// How many calls each namespace may have at once.
     shares: Shares,
 }
 
 impl Queues {
     /// Hands a message to its queue's task; starts one where there is none.
-    fn put(self: &Arc<Self>, target: &SqsTarget, waiting: Waiting, account: &Arc<Account>) {
+    fn put(self: &Arc<Self>, target: &SqsTarget, waiting: WaitingMessage, account: &Arc<Account>) {
         let key = QueueKey {
             queue_url: target.queue_url.clone(),
             region: target.region.clone(),
@@ -155,12 +155,12 @@ impl Queues {
     }
 
     /// Takes an idle queue out; messages are put in under the same lock, so none is left behind.
-    fn retire(&self, key: &QueueKey, arriving: &mpsc::UnboundedReceiver<Waiting>) -> bool {
+    fn retire(&self, key: &QueueKey, arriving: &mpsc::UnboundedReceiver<WaitingMessage>) -> bool {
         let mut queues = self.lock();
         arriving.is_empty() && queues.remove(key).is_some()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<QueueKey, mpsc::UnboundedSender<Waiting>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<QueueKey, mpsc::UnboundedSender<WaitingMessage>>> {
         // Each change is one call on the map, so a panic elsewhere leaves nothing half done.
         self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -175,7 +175,7 @@ struct Queue {
 }
 
 impl Queue {
-    async fn run(self: Arc<Self>, mut arriving: mpsc::UnboundedReceiver<Waiting>) {
+    async fn run(self: Arc<Self>, mut arriving: mpsc::UnboundedReceiver<WaitingMessage>) {
         let calls = if self.key.queue_url.ends_with(".fifo") { 1 } else { CALLS_MAX };
         let calls = Arc::new(Semaphore::new(calls));
         let mut held = None;
@@ -192,7 +192,7 @@ impl Queue {
             let deadline = span(self.key.deadline_ms);
             let turn = self.turn(&calls, first.namespace);
             let Ok(Some(turn)) = tokio::time::timeout_at(first.leave.turn_until(deadline), turn).await else {
-                // Whoever sent it has given it up, too; the others behind it may have longer.
+                // Its sender has given it up, too; the others behind it may have longer.
                 continue;
             };
             // Lets the others of a burst arrive, and costs no time where there are none.
@@ -217,8 +217,8 @@ impl Queue {
     }
 
     /// Makes one call, within the deadline of each of its messages.
-    async fn send(&self, batch: Vec<Waiting>) {
-        let messages: Vec<&Message> = batch.iter().map(|waiting| &waiting.message).collect();
+    async fn send(&self, batch: Vec<WaitingMessage>) {
+        let messages: Vec<&SqsMessage> = batch.iter().map(|waiting| &waiting.message).collect();
         let leaves: Vec<Leave> = batch.iter().map(|waiting| waiting.leave.clone()).collect();
         let deadline = span(self.key.deadline_ms);
         let first = leaves.iter().map(|leave| leave.until(deadline)).min();
@@ -235,7 +235,7 @@ impl Queue {
             }
         };
         for (waiting, sent) in batch.into_iter().zip(sent) {
-            // Whoever waited may have gone; then nobody wants to know.
+            // The sender may have gone; then nobody wants to know.
             let _ = waiting.reply.send(sent);
         }
     }
@@ -243,10 +243,10 @@ impl Queue {
 
 /// What is waiting, as far as it fits into one call; and the first that does not.
 fn gather(
-    first: Waiting,
-    arriving: &mut mpsc::UnboundedReceiver<Waiting>,
+    first: WaitingMessage,
+    arriving: &mut mpsc::UnboundedReceiver<WaitingMessage>,
     deadline: Duration,
-) -> (Vec<Waiting>, Option<Waiting>) {
+) -> (Vec<WaitingMessage>, Option<WaitingMessage>) {
     let mut bytes = first.message.bytes;
     let mut batch = vec![first];
     while batch.len() < BATCH_MAX_ENTRIES
@@ -273,8 +273,8 @@ mod tests {
         let key = QueueKey { queue_url: "q".into(), region: None, endpoint_url: None, deadline_ms: 1 };
         let (queue, mut arriving) = mpsc::unbounded_channel();
         queues.lock().insert(key.clone(), queue.clone());
-        let put = queue.send(Waiting {
-            message: Message::default(),
+        let put = queue.send(WaitingMessage {
+            message: SqsMessage::default(),
             reply: oneshot::channel().0,
             leave: Leave::always(),
             taken: Arc::default(),

@@ -12,7 +12,7 @@ use crate::Tally;
 
 /// Spans of one call, at most.
 const BATCH_MAX: usize = 512;
-/// A span waits so long for company.
+/// How long a span waits for others to be exported with it.
 const LINGER: Duration = Duration::from_millis(200);
 
 /// Exports until `close`, and then what is left.
@@ -34,7 +34,7 @@ pub(crate) async fn run(
                 received = waiting.recv_many(&mut batch, BATCH_MAX) => closing = received == 0,
             }
             if !closing && batch.len() < BATCH_MAX {
-                // Whoever closes does not wait for company.
+                // The close does not wait for further spans.
                 closing = tokio::time::timeout(LINGER, &mut close).await.is_ok();
                 while batch.len() < BATCH_MAX
                     && let Ok(span) = waiting.try_recv()

@@ -11,7 +11,7 @@ use tollgate_core::model::RunId;
 
 /// What a span is about; part of its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum SpanSubject {
     Event,
     Emit,
     Wait,
@@ -50,21 +50,21 @@ impl EventTrace {
     pub fn traceparent(&self, attempt: u32) -> Traceparent {
         Traceparent {
             trace_id: self.trace_id,
-            span_id: self.span(Step::Fire, attempt.into()),
+            span_id: self.span(SpanSubject::Fire, attempt.into()),
             sampled: self.sampled,
         }
     }
 
-    /// The id of one of its spans. `number`: the attempt, or what else tells apart spans of one step.
-    pub(crate) fn span(&self, step: Step, number: u64) -> u64 {
-        mixed(self.seed, step, number)
+    /// The id of one of its spans. `number`: the attempt, or what else tells apart spans of one subject.
+    pub(crate) fn span(&self, subject: SpanSubject, number: u64) -> u64 {
+        mixed(self.seed, subject, number)
     }
 }
 
 /// The trace and the span of a run's emission.
 pub(crate) fn of_run(run: RunId) -> (u128, u64) {
     let (trace_id, seed) = digest(Sha256::new().chain_update(b"run").chain_update(run.0));
-    (trace_id, mixed(seed, Step::Emit, 0))
+    (trace_id, mixed(seed, SpanSubject::Emit, 0))
 }
 
 /// Neither is zero, which would be no id.
@@ -79,8 +79,8 @@ fn digest(hash: Sha256) -> (u128, u64) {
 }
 
 /// SplitMix64's finaliser (Steele, Lea, Flood 2014): different numbers give different ids.
-fn mixed(seed: u64, step: Step, number: u64) -> u64 {
-    let mut z = seed.wrapping_add((number << 3 | step as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+fn mixed(seed: u64, subject: SpanSubject, number: u64) -> u64 {
+    let mut z = seed.wrapping_add((number << 3 | subject as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     (z ^ (z >> 31)).max(1)
@@ -155,10 +155,16 @@ mod tests {
         assert_ne!(trace.trace_id, of_run(run(1)).0);
         let first = trace.traceparent(1);
         assert_eq!(first.trace_id, trace.traceparent(2).trace_id);
-        let steps = [Step::Event, Step::Wait, Step::Acquire, Step::Fire, Step::Release];
-        let ids: BTreeSet<u64> = steps
+        let subjects = [
+            SpanSubject::Event,
+            SpanSubject::Wait,
+            SpanSubject::Acquire,
+            SpanSubject::Fire,
+            SpanSubject::Release,
+        ];
+        let ids: BTreeSet<u64> = subjects
             .into_iter()
-            .flat_map(|step| (0..50).map(move |attempt| trace.span(step, attempt)))
+            .flat_map(|subject| (0..50).map(move |attempt| trace.span(subject, attempt)))
             .collect();
         assert_eq!(ids.len(), 250);
         assert!(ids.contains(&first.span_id));

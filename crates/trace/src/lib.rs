@@ -1,17 +1,17 @@
 //! Traces of events: spans from emission to release, exported by OTLP over gRPC.
 //!
-//! Each event is one trace, whose ids follow from its run and index, so that whichever process has to do with it, and
-//! whatever attempt it is, speaks of the same trace without having been told. The run's emission is a trace of its own,
+//! Each event is one trace, whose ids follow from its run and index, so that every process that works on it, at
+//! every attempt, names the same trace without having been told. The run's emission is a trace of its own,
 //! to which the event's links: a run of ten million events is emitted as one row.
 //!
 //! | span | from, to | written by |
 //! | --- | --- | --- |
-//! | `emit` | a run is handed to its queue shard | whoever hands it over |
+//! | `emit` | a run is handed to its queue shard | the process that hands it over |
 //! | `event` (root) | the run's launch time, the event's end | the owner, once the end is durable |
 //! | `wait` | the event's launch time, the begin of the commit that takes its token | the owner |
 //! | `acquire` | that commit | the owner |
 //! | `fire` | the delivery, until its answer | the owner; its id is the `traceparent` that the consumer gets |
-//! | `release` | a release, until its answer | whoever took the call |
+//! | `release` | a release, until its answer | the process that took the call |
 //!
 //! Invariants: while it is off, an event costs a look at an option; spans never hold up the work: a full queue drops them,
 //! and says how many. Not here: logs, metrics, propagation over the wire (the targets, the handler's service).
@@ -60,7 +60,7 @@ pub struct TraceError(#[from] ExporterBuildError);
 
 /// What became of the spans of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct SpanCounts {
     /// Taken by the collector.
     pub exported: u64,
     /// Given up: the queue was full, or the collector did not take them.
@@ -158,10 +158,10 @@ impl Traces {
     }
 
     /// What became of the spans so far.
-    pub fn counts(&self) -> Counts {
-        let Some(tracer) = self.0.as_deref() else { return Counts::default() };
+    pub fn counts(&self) -> SpanCounts {
+        let Some(tracer) = self.0.as_deref() else { return SpanCounts::default() };
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Counts { exported: read(&tracer.tally.exported), dropped: read(&tracer.tally.dropped) }
+        SpanCounts { exported: read(&tracer.tally.exported), dropped: read(&tracer.tally.dropped) }
     }
 
     /// Exports what waits, for seconds at most; nothing is taken from now on.

@@ -8,7 +8,7 @@ use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use tollgate_core::model::{Delivery, Run, RunId, Sent, Target};
 
-use crate::id::{EventTrace, Step, Traceparent, of_run};
+use crate::id::{EventTrace, SpanSubject, Traceparent, of_run};
 
 /// A delivery, from the commit that allowed it to its answer. Times are in microseconds of the wall clock.
 #[derive(Clone, Debug)]
@@ -69,18 +69,18 @@ pub(crate) fn emit(run: &Run, began_us: i64, ended_us: i64) -> SpanData {
 pub(crate) fn fire(trace: &EventTrace, fired: &Fired<'_>) -> [Option<SpanData>; 3] {
     let Fired { delivery, committed_us, fired_us, sent } = fired;
     let attempt = u64::from(delivery.attempt);
-    let step = |name, step, span_us| {
-        new(name, SpanKind::Internal, (trace.trace_id, trace.span(step, attempt)), root(trace), span_us)
+    let step = |name, subject, span_us| {
+        new(name, SpanKind::Internal, (trace.trace_id, trace.span(subject, attempt)), root(trace), span_us)
     };
     // Clocks may have been set back.
     let wait = (delivery.attempt == 1)
-        .then(|| step("wait", Step::Wait, (delivery.launch_us.min(committed_us.0), committed_us.0)));
-    let acquire = step("acquire", Step::Acquire, *committed_us);
+        .then(|| step("wait", SpanSubject::Wait, (delivery.launch_us.min(committed_us.0), committed_us.0)));
+    let acquire = step("acquire", SpanSubject::Acquire, *committed_us);
     let kind = match delivery.spec.target {
         Target::Http { .. } => ("http", SpanKind::Client),
         Target::Sqs { .. } => ("sqs", SpanKind::Producer),
     };
-    let mut fire = step("fire", Step::Fire, *fired_us);
+    let mut fire = step("fire", SpanSubject::Fire, *fired_us);
     fire.span_kind = kind.1;
     fire.attributes = of_event(trace, delivery.attempt);
     fire.attributes.extend([
@@ -104,9 +104,9 @@ pub(crate) fn fire(trace: &EventTrace, fired: &Fired<'_>) -> [Option<SpanData>; 
 
 /// Below the caller's own span where that belongs to the trace; else below the delivery, with a link to it.
 pub(crate) fn release(trace: &EventTrace, released: &Released) -> SpanData {
-    let id = trace.span(Step::Release, released.span_us.0.unsigned_abs());
+    let id = trace.span(SpanSubject::Release, released.span_us.0.unsigned_abs());
     let own = released.parent.filter(|parent| parent.trace_id == trace.trace_id).map(|parent| parent.span_id);
-    let delivery = released.attempt.map(|attempt| trace.span(Step::Fire, attempt.into()));
+    let delivery = released.attempt.map(|attempt| trace.span(SpanSubject::Fire, attempt.into()));
     let parent = own.or(delivery).or(root(trace));
     let mut span = new("release", SpanKind::Server, (trace.trace_id, id), parent, released.span_us);
     span.parent_span_is_remote = own.is_some();
@@ -126,7 +126,7 @@ pub(crate) fn release(trace: &EventTrace, released: &Released) -> SpanData {
 pub(crate) fn event(ended: &Ended) -> SpanData {
     let Ended { trace, attempts, finished_us, outcome, is_success } = ended;
     let launch_us = launch_us(trace.run).min(*finished_us);
-    let id = (trace.trace_id, trace.span(Step::Event, 0));
+    let id = (trace.trace_id, trace.span(SpanSubject::Event, 0));
     let mut span = new("event", SpanKind::Internal, id, None, (launch_us, *finished_us));
     let (emit_trace, emit_span) = of_run(trace.run);
     span.links = link(emit_trace, emit_span, true);
@@ -145,7 +145,7 @@ fn launch_us(run: RunId) -> i64 {
 }
 
 fn root(trace: &EventTrace) -> Option<u64> {
-    Some(trace.span(Step::Event, 0))
+    Some(trace.span(SpanSubject::Event, 0))
 }
 
 fn of_event(trace: &EventTrace, attempt: u32) -> Vec<KeyValue> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_core::handle::{Commit, Effect, Options, Send, Shard, State};
+use tollgate_core::handle::{Commit, Effect, Options, Send, Shard, ShardState};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
@@ -22,7 +22,7 @@ impl Machine {
         let policy = policy(max_in_flight);
         let (spec, run) = (spec(&policy), run(&policy));
         let now = Now { wall_us: NOON_US + 1, mono_us: 1 };
-        let state = State { policies: vec![policy], ..State::default() };
+        let state = ShardState { policies: vec![policy], ..ShardState::default() };
         let mut shard = Shard::new(0, Options::default(), state, 7, now);
         shard.adopt(vec![run.clone()], vec![spec], now);
         (Self { shard, now, sends: Vec::new() }, run)

@@ -1,7 +1,7 @@
 //! A shard's machine in which one schedule has something to do among very many others that have not.
 
 use tollgate_core::handle::control::{Control, Message};
-use tollgate_core::handle::{Context, Effect, Options, Send, Shard, State};
+use tollgate_core::handle::{Context, Effect, Options, Send, Shard, ShardState};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
@@ -17,7 +17,7 @@ pub(crate) struct Neighbours {
 }
 
 impl Neighbours {
-    /// So many, each of which has a policy, and a consumer that holds an event.
+    /// How many there are; each has a policy, and a consumer that holds an event.
     pub(crate) fn new(neighbours: u32) -> Self {
         let now = Now { wall_us: NOON_US + 1, mono_us: 1 };
         let (mut policies, mut specs, mut runs) = (Vec::new(), Vec::new(), Vec::new());
@@ -35,7 +35,8 @@ impl Neighbours {
             policies.push(policy);
         }
         let (policy, own) = (policies[0].clone(), runs[0].id);
-        let mut shard = Shard::new(0, Options::default(), State { policies, ..State::default() }, 7, now);
+        let mut shard =
+            Shard::new(0, Options::default(), ShardState { policies, ..ShardState::default() }, 7, now);
         shard.adopt(runs, specs, now);
         let mut all = Self { shard, now, policy, send: None, messages: 0 };
         for Send { run, index, attempt, .. } in all.commit() {

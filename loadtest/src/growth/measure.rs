@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::fill::{fill, taken_in};
 use super::point::{Point, SHARDS};
-use super::table::Line;
+use super::table::PointResult;
 use crate::consumer::Sink;
 use crate::database::Database;
 use crate::report::{Report, Row};
@@ -35,7 +35,7 @@ pub(super) async fn measure(
     scenario: Scenario,
     program: &Path,
     store: &str,
-) -> anyhow::Result<Line> {
+) -> anyhow::Result<PointResult> {
     let mut database = Database::new(store).await?;
     let mut service = Service::start(program, &database.url(), &scenario.serve).await?;
     if point.shards != SHARDS {
@@ -53,8 +53,9 @@ async fn prepare_and_work(
     point: Point,
     scenario: &Scenario,
     program: &Path,
-) -> anyhow::Result<Line> {
-    let mut line = Line::new(point.axis, point.size, Some(Report::new(scenario, stage.database.kind())));
+) -> anyhow::Result<PointResult> {
+    let mut line =
+        PointResult::new(point.axis, point.size, Some(Report::new(scenario, stage.database.kind())));
     let start = Instant::now();
     // The lane of a neighbour, of which no variant has one.
     fill(&stage.service, &point, &scenario.variants[0], stage.sink.port(1)?).await?;
@@ -76,7 +77,7 @@ async fn prepare_and_work(
 }
 
 /// Idles, fires bursts in turn with the yardstick, and fires single events.
-async fn work(stage: &mut Stage, scenario: &Scenario, line: &mut Line) -> anyhow::Result<()> {
+async fn work(stage: &mut Stage, scenario: &Scenario, line: &mut PointResult) -> anyhow::Result<()> {
     stage.warm_up(scenario).await?;
     let reading = Reading::take(stage).await?;
     tokio::time::sleep(IDLE).await;

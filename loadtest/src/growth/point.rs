@@ -60,7 +60,7 @@ pub(crate) struct Point {
 }
 
 impl Point {
-    /// So many of one thing, and little of the others.
+    /// `size` of one thing, and little of the others.
     pub(crate) fn of(axis: Axis, size: u64) -> Self {
         let mut point =
             Self { axis, size, waiting: 0, policies: 16, schedules: 0, shards: SHARDS, processes: 1 };

@@ -9,7 +9,7 @@ use crate::report::{Report, Row};
 
 /// A point that was measured, or could not be.
 #[derive(Debug, Serialize)]
-pub(crate) struct Line {
+pub(crate) struct PointResult {
     axis: Axis,
     size: u64,
     /// What kept it from being measured.
@@ -26,7 +26,7 @@ pub(crate) struct Line {
     pub(crate) report: Option<Report>,
 }
 
-impl Line {
+impl PointResult {
     pub(crate) fn new(axis: Axis, size: u64, report: Option<Report>) -> Self {
         Self {
             axis,
@@ -104,7 +104,7 @@ pub(crate) fn print_head(postgres: bool) -> io::Result<()> {
 }
 
 /// A point, and which promises were broken at it.
-pub(crate) fn print(line: &Line) -> io::Result<()> {
+pub(crate) fn print(line: &PointResult) -> io::Result<()> {
     let mut out = io::stdout().lock();
     write!(out, "{:<NAME$}", format!("{} {}", line.axis.name(), grouped(line.size)))?;
     if let Some(why) = &line.failed {
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_failed_is_not_clean_and_what_cannot_be_is() {
-        assert!(!Line::failed(Axis::Waiting, 1, "no".to_owned()).is_clean());
-        assert!(Line::left_out(Axis::Processes, 2, "no").is_clean());
+        assert!(!PointResult::failed(Axis::Waiting, 1, "no".to_owned()).is_clean());
+        assert!(PointResult::left_out(Axis::Processes, 2, "no").is_clean());
     }
 }

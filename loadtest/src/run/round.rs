@@ -27,7 +27,7 @@ const WARM_UP_EVENTS: u32 = 2_000;
 /// What nobody waits for is written within this time.
 const LAZY: Duration = Duration::from_millis(100);
 
-/// So long, between two windows, the CPU of a service is read that has nothing to do.
+/// How long, between two windows, the CPU of an idle service is read.
 const IDLE: Duration = Duration::from_secs(40);
 /// A minute after much has been stored, PostgreSQL looks through it.
 const REST: Duration = Duration::from_secs(100);
@@ -37,7 +37,7 @@ const QUIET_MAX: Duration = Duration::from_secs(1_800);
 const QUIET: f64 = 0.05;
 /// No window takes longer.
 const WINDOW_MAX: Duration = Duration::from_secs(120);
-/// So far from the end of a window readings are taken.
+/// How far from the end of a window readings are taken.
 const ASIDE: Duration = Duration::from_secs(10);
 
 /// The processes of a scenario.

@@ -1,7 +1,7 @@
 //! The web console: server-rendered pages that read and act through the same API as any client.
 //!
 //! In: HTTP requests of browsers, and a channel to the API. Out: pages, a stream of events for the page that shows what
-//! happens now, and calls in the name of whoever sits before the browser.
+//! happens now, and calls in the name of the user of the browser.
 //! Invariants: nothing is fetched from elsewhere, and no script stands in a page; a request that changes something
 //! comes from a page of this console; no list is read in full, and what has been cut is said.
 //! Not here: the store, which the console does not know.

@@ -11,4 +11,5 @@ pub(crate) mod picture;
 pub(crate) mod release;
 pub(crate) mod shell;
 pub(crate) mod timeline;
+pub(crate) mod troubles;
 pub(crate) mod waiting;

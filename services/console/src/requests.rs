@@ -1,4 +1,4 @@
-//! What stands between a browser, the pages and the API: who asks, the calls, what is remembered between requests.
+//! The code between a browser, the pages and the API: visitors, calls, what is remembered between requests.
 //! Requests import words, and neither pages nor parts.
 
 pub(crate) mod api;

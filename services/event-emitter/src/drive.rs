@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use tollgate_clock::State;
+use tollgate_clock::ClockState;
 use tollgate_core::emit;
 
 use crate::Emitter;
 
-/// The clock is read so often while an emitter waits: the wall clock may jump, and the machine may sleep.
+/// How often the clock is read while an emitter waits: the wall clock may jump, and the machine may sleep.
 const NAP: Duration = Duration::from_secs(1);
 
 impl Emitter {
@@ -22,7 +22,7 @@ impl Emitter {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut backoff: Option<Duration> = None;
         while !stop.is_cancelled() {
-            if self.clock.state() == State::Unknown {
+            if self.clock.state() == ClockState::Unknown {
                 // Windows that are opened by a wrong clock stay open for all.
                 nap(NAP, &stop).await;
                 continue;

@@ -118,7 +118,7 @@ impl Emitter {
         Ok(report)
     }
 
-    /// Computes the lag, and keeps it for whoever asks.
+    /// Computes the lag, and keeps it for those who ask.
     fn note_lag(&self, frontier: &Frontier, incomplete: &[WindowRow]) -> i64 {
         let now_us = self.clock.wall_us();
         let lag_us = service::lag_us(frontier, incomplete, now_us);

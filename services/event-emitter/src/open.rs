@@ -1,9 +1,9 @@
 //! Opens windows and gives each its scan tasks.
 //!
 //! In: the frontier, the registry of launch expressions. Out: windows with their tasks.
-//! Invariant: the registry is read after the window has been announced. Whoever writes a schedule reads afterwards how
+//! Invariant: the registry is read after the window has been announced. The writer of a schedule reads afterwards how
 //! far windows are announced, and puts right what lies before; so a new launch expression is seen by the writer, by
-//! this reader, or by both, and both is harmless. A window whose emitter died in between is planned by whoever finds it.
+//! this reader, or by both, and both is harmless. A window whose emitter died in between is planned by the emitter that finds it.
 //! Not here: which window is next ([`tollgate_core::emit::to_open`]), scanning.
 
 use std::collections::BTreeSet;

@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use tokio_util::sync::CancellationToken;
-use tollgate_core::emit::{self, Handed, Lease, Scan, Step};
+use tollgate_core::emit::{self, Handed, Scan, ScanStep, TaskLease};
 use tollgate_core::model::{Run, Skipped};
 use tollgate_store::StoreError;
 use tollgate_store::emit::ClaimedTask;
@@ -27,7 +27,7 @@ impl Emitter {
         while !stop.is_cancelled() {
             self.give_back().await?;
             let now_us = self.clock.wall_us();
-            let mut lease = Lease::new(Uuid::new_v4(), now_us, &self.options);
+            let mut lease = TaskLease::new(Uuid::new_v4(), now_us, &self.options);
             self.keep_failed(Some(lease.id));
             let limit = self.options.claim.max(1);
             let mut tasks = self.store.claim_tasks(lease.id, lease.until_us, now_us, limit).await?;
@@ -66,7 +66,7 @@ impl Emitter {
         *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = lease_id;
     }
 
-    async fn renew(&self, lease: &mut Lease) -> Result<(), StoreError> {
+    async fn renew(&self, lease: &mut TaskLease) -> Result<(), StoreError> {
         if let Some(until_us) = lease.renewal_us(self.clock.wall_us(), &self.options) {
             self.store.renew_tasks(lease.id, until_us).await?;
             lease.until_us = until_us;
@@ -78,7 +78,7 @@ impl Emitter {
     async fn scan_window(
         &self,
         tasks: &[ClaimedTask],
-        lease: &mut Lease,
+        lease: &mut TaskLease,
         report: &mut RoundReport,
         stop: &CancellationToken,
     ) -> Result<(), StoreError> {
@@ -90,24 +90,24 @@ impl Emitter {
             self.renew(lease).await?;
             let step = scan.step(self.clock.wall_us());
             match step {
-                Step::Read { tasks: from, limit } => match self.store.scan(&from, limit).await {
+                ScanStep::Read { tasks: from, limit } => match self.store.scan(&from, limit).await {
                     Ok(pages) => {
                         self.note_corrupt(pages.iter().map(|page| page.corrupt).sum(), report);
                         scan.read(pages, self.clock.wall_us());
                     }
                     Err(error) => self.pass_over(&mut scan, error, report)?,
                 },
-                Step::AskUnheard { schedule_uid, homes } => {
+                ScanStep::AskUnheard { schedule_uid, homes } => {
                     let is_unheard = self.store.is_unheard(schedule_uid, homes).await?;
                     if is_unheard {
                         tracing::debug!(%schedule_uid, ?homes, "late launches wait until a shard has heard of a change");
                     }
                     scan.heard(is_unheard);
                 }
-                Step::AskKnown { schedule_uid, from_us, to_us } => {
+                ScanStep::AskKnown { schedule_uid, from_us, to_us } => {
                     scan.known(&self.store.launches_with_runs(schedule_uid, from_us, to_us).await?);
                 }
-                Step::HandOver { tasks, runs, skipped } => {
+                ScanStep::HandOver { tasks, runs, skipped } => {
                     let (new, began_us) = self.hand_over(lease.id, &tasks, runs, skipped).await?;
                     match scan.handed(new, began_us, self.clock.wall_us()) {
                         Some(handed) => self.handed(handed, new.unwrap_or_default(), report).await,
@@ -117,15 +117,15 @@ impl Emitter {
                         ),
                     }
                 }
-                Step::Mark { task, checkpoint } => {
+                ScanStep::Mark { task, checkpoint } => {
                     self.store.checkpoint(task, lease.id, checkpoint).await?;
                     scan.marked();
                 }
-                Step::Complete { tasks, runs } => {
+                ScanStep::Complete { tasks, runs } => {
                     self.complete(lease.id, &tasks, runs, report).await?;
                     scan.completed();
                 }
-                Step::End => return Ok(()),
+                ScanStep::End => return Ok(()),
             }
             self.note_children(&mut scan, report);
         }

@@ -1,4 +1,4 @@
-//! What an emitter has done since it was started, as plain counters for whoever exports metrics.
+//! What an emitter has done since it was started, as plain counters to be exported as metrics.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 

@@ -205,7 +205,7 @@ impl Shared {
             let owned_by = || (self.peers.routes().owns(event.shard), self.peers.owner(event.shard));
             let before = owned_by();
             let turn = self.bypass.post(at).await?;
-            // Whoever has come to own the shard meanwhile is asked, and quicker.
+            // A process that has come to own the shard meanwhile is asked, which is quicker.
             if owned_by() != before {
                 drop(turn);
                 if let Asked::Answer(replied) = self.release_anywhere(request, at, &release).await {

@@ -14,9 +14,9 @@ use tollgate_clock::Clock;
 use tollgate_core::model::{Delivery, MINUTE_US, Sent};
 use tollgate_target::{Leave, Targets};
 
-/// So many attempts are remembered, of all events together.
+/// The most attempts that are remembered, of all events together.
 const KEPT_MAX: usize = 20_000;
-/// So many characters of an answer are.
+/// The most characters of an answer that are.
 const MESSAGE_CHARS: usize = 500;
 
 /// What was made of one delivery.

@@ -2,8 +2,8 @@
 //!
 //! In: what a key did to an event whose token it did not show: an operator's act. Out: an entry, before the call is answered.
 //! What comes with the event's token is its consumer's work, a thousand times a second, and stands in the event's history only.
-//! Invariants: what has happened is not taken back for want of an entry, and waits for one for [`PATIENCE`] at most; whoever
-//! releases thousands by a key waits for their entries, and takes no more than [`AT_ONCE`] places at the store.
+//! Invariants: what has happened is not taken back for want of an entry, and waits for one for [`PATIENCE`] at most; a caller
+//! that releases thousands by a key waits for their entries, and takes no more than [`AT_ONCE`] places at the store.
 
 use std::time::Duration;
 

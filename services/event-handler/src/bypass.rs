@@ -1,7 +1,7 @@
 //! Decides how many releases go past an owner to the store at once: those that nobody answers, and those of events that have
 //! ended.
 //!
-//! In: who asks. Out: a turn, with the store to use during it. A stream may have thousands of them under way. Invariants: at most
+//! In: a caller. Out: a turn, with the store to use during it. A stream may have thousands of them under way. Invariants: at most
 //! [`AT_ONCE`] of either kind are at the store, [`EACH`] of them a namespace's, so that takeovers and emission never stand behind
 //! more; what is posted waits for no reader; nobody waits longer than [`PATIENCE`]. Not here: what they do there (`answers`).
 
@@ -114,7 +114,7 @@ mod tests {
             assert!(is_told(bypass.post(&of(namespace)).await));
         }
         assert!(is_told(bypass.post(&of("c")).await));
-        // Who only looks stands elsewhere.
+        // Callers that only look wait elsewhere.
         assert!(bypass.look(&of("a")).await.is_ok());
         taken.pop();
         assert!(is_told(bypass.post(&of("a")).await));

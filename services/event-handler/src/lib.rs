@@ -5,7 +5,7 @@
 //! to the owner, here or in another process ([`peers`]), questions to the owner's memory and to the store.
 //!
 //! Invariants: nothing is sent before the commit that records it, nor by a process that cannot trust its lease any more
-//! ([`trust`]); one commit is under way per shard; whoever has lost a shard drops its memory. The handler never reads
+//! ([`trust`]); one commit is under way per shard; an owner that has lost its shard drops its memory. The handler never reads
 //! schedules ([`stores`]).
 
 mod answers;
@@ -33,7 +33,7 @@ use tokio_util::task::TaskTracker;
 use tollgate_clock::{Alarms, Clock};
 use tollgate_core::handle;
 use tollgate_core::model::EventKeyring;
-use tollgate_core::own::{Sizes, Turns};
+use tollgate_core::own::{ReadTurns, Sizes};
 use tollgate_metrics::Metrics;
 use tollgate_metrics::sample::HandlerSample;
 use tollgate_store::handle::HandleStore;
@@ -48,6 +48,7 @@ pub use stores::Stores;
 use attempts::Witness;
 use bypass::Bypass;
 use payloads::Payloads;
+use queries::EndedBadly;
 use routes::Routes;
 use trust::Trust;
 
@@ -60,11 +61,11 @@ pub struct Options {
     pub address: String,
     /// No other process can have the store: shards are taken over at once.
     pub exclusive_store: bool,
-    /// A member whose heartbeat has not changed for so long (by the observer's clock) has lost its shards.
+    /// A member whose heartbeat has not changed for this time (by the observer's clock) has lost its shards.
     pub lease_ttl_ms: i64,
     /// How often the store is asked, without being told of anything, which shards have something to be read.
     pub poll_ms: u64,
-    /// Runs are loaded so long before they launch.
+    /// How long before their launch runs are loaded.
     pub load_ahead_s: i64,
     /// How long a planned stop waits for deliveries under way.
     pub stop_grace_ms: u64,
@@ -117,8 +118,10 @@ pub(crate) struct Shared {
     pub(crate) reports: TaskTracker,
     /// How many runs, and how many messages, of a shard cannot be read.
     pub(crate) passed_over: Arc<DashMap<u16, (usize, usize)>>,
+    /// Runs of this process's shards that ended badly.
+    pub(crate) ended: EndedBadly,
     /// Turns of shards that have much to take in.
-    pub(crate) turns: Turns,
+    pub(crate) turns: ReadTurns,
 }
 
 /// A handler process.
@@ -150,7 +153,8 @@ impl EventHandler {
             leaving: CancellationToken::new(),
             reports: TaskTracker::new(),
             passed_over: Arc::default(),
-            turns: Turns::new(Sizes::default()),
+            ended: EndedBadly::default(),
+            turns: ReadTurns::new(Sizes::default()),
         };
         Self { shared }
     }

@@ -10,13 +10,13 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
-use tollgate_clock::State;
-use tollgate_core::own::{Lease, Look, Placement, Settings, Step, WallClock};
+use tollgate_clock::ClockState;
+use tollgate_core::own::{Lease, Look, Placement, PlacementStep, Settings, WallClock};
 use tollgate_metrics::Role;
 use tollgate_store::StoreError;
 
 use crate::Shared;
-use crate::owner::{Ended, Owner};
+use crate::owner::{Owner, OwnerEnd};
 
 /// A heartbeat's share of the TTL.
 const BEATS_PER_TTL: i64 = 6;
@@ -29,7 +29,7 @@ pub(crate) struct Membership {
     shared: Shared,
     placement: Placement,
     owners: BTreeMap<u16, CancellationToken>,
-    tasks: JoinSet<(u16, Ended)>,
+    tasks: JoinSet<(u16, OwnerEnd)>,
     /// A row may be locked by an owner that has died a moment ago, and a heartbeat must not wait for that.
     takes: JoinSet<Taken>,
     take_slots: Arc<Semaphore>,
@@ -97,20 +97,20 @@ impl Membership {
         let began_us = self.shared.clock.mono_us();
         // Before the leases are read: what is taken after a lapse was not seen as ours before it.
         let lapses = self.shared.trust.lapses();
-        // Before the members: whoever takes a shard is one of them.
+        // Before the members: a process that takes a shard is one of them.
         let leases = self.shared.store.leases().await?;
         let members = self.shared.store.members().await?;
         self.shared.peers.learn(&members, &leases);
         let look = Look { began_us, leases, members };
         for step in self.placement.looked(look, self.shared.clock.mono_us()) {
             match step {
-                Step::Take(lease) => self.take(lease, lapses),
-                Step::GiveUp(shard) => {
+                PlacementStep::Take(lease) => self.take(lease, lapses),
+                PlacementStep::GiveUp(shard) => {
                     if let Some(stop) = self.owners.get(&shard) {
                         stop.cancel();
                     }
                 }
-                Step::Forget(process) => self.shared.store.forget_member(&process).await?,
+                PlacementStep::Forget(process) => self.shared.store.forget_member(&process).await?,
             }
         }
         Ok(())
@@ -119,9 +119,9 @@ impl Membership {
     /// Shows a sign of life, which renews the trust in the leases.
     async fn beat(&mut self) -> Result<(), StoreError> {
         let clock = match self.shared.clock.state() {
-            State::Right => WallClock::Right,
-            State::Off | State::Apart => WallClock::Off,
-            State::Unknown => WallClock::Unknown,
+            ClockState::Right => WallClock::Right,
+            ClockState::Off | ClockState::Apart => WallClock::Off,
+            ClockState::Unknown => WallClock::Unknown,
         };
         let member = self.placement.beat(clock, self.shared.leaving.is_cancelled());
         let began = self.shared.trust.beat_begins();
@@ -158,7 +158,7 @@ impl Membership {
             Ok(Some(lease)) => self.own(lease, lapses),
             // Somebody else was faster, or its former owner lives.
             Ok(None) => {}
-            Err(error) => crate::outage::note(shard, &error, "the shard cannot be taken; trying on"),
+            Err(error) => crate::outage::note(shard, &error, "the shard cannot be taken; it is tried again"),
         }
     }
 
@@ -177,7 +177,7 @@ impl Membership {
         self.tasks.spawn(owner.run());
     }
 
-    fn ended(&mut self, ended: Result<(u16, Ended), JoinError>) {
+    fn ended(&mut self, ended: Result<(u16, OwnerEnd), JoinError>) {
         let routes = self.shared.peers.routes();
         match ended {
             Ok((shard, ended)) => {
@@ -211,7 +211,7 @@ impl Membership {
             }
             Err(error) if !self.failing => {
                 self.failing = true;
-                tracing::warn!(%error, "the heartbeat cannot be written; trying on");
+                tracing::warn!(%error, "the heartbeat cannot be written; it is tried again");
             }
             _ => {}
         }
@@ -238,6 +238,8 @@ impl Membership {
                 }
             }
         }
+        // Others take the shards over as soon as this process is no longer a member: nothing leaves after that.
+        self.shared.trust.end_sends_in(0);
         if let Err(error) = self.shared.store.forget_member(&self.shared.process).await {
             tracing::warn!(%error, "this process could not be taken off the member list");
         }

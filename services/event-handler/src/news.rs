@@ -1,7 +1,7 @@
 //! Decides when owners read: asks the store about all shards of this process at once, whether there is anything for them.
 //!
 //! In: the shards that this process owns. Out: to each owner, a wake, or that there was nothing. This is for what nobody
-//! told them of, runs that were emitted long before their launch among it; whoever has something for a shard now wakes its
+//! told them of, runs that were emitted long before their launch among it; a process that has something for a shard now wakes its
 //! owner. Not here: reading.
 
 use std::time::Duration;

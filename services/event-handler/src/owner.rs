@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tollgate_clock::{Clock, instant_now};
 use tollgate_core::handle::change::Changes;
 use tollgate_core::model::Sent;
-use tollgate_core::own::{self, DeliveryKey, Kept, Left, News, Next, Standing, TakenIn, Wake, Why};
+use tollgate_core::own::{self, DeliveryKey, Kept, Left, News, Next, PollTime, Standing, TakenIn, Why};
 use tollgate_metrics::{OwnerWatch, Role};
 use tollgate_store::handle::Lease;
 use tollgate_store::{CommitError, StoreError};
@@ -34,14 +34,14 @@ const INPUTS_AT_ONCE: usize = 256;
 
 /// How an owner ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum OwnerEnd {
     /// The shard has been given up.
     HandedOver,
     /// Somebody else has the shard, or it could not be given up and its lease runs out.
     Lost,
 }
 
-/// Who waits until the inbox has been carried out.
+/// A caller that waits until the inbox has been carried out.
 type Caller = oneshot::Sender<()>;
 type Life = own::Owner<Caller>;
 
@@ -111,7 +111,7 @@ impl Owner {
     }
 
     /// Owns the shard until it is told to stop, or has lost it.
-    pub(crate) async fn run(mut self) -> (u16, Ended) {
+    pub(crate) async fn run(mut self) -> (u16, OwnerEnd) {
         let shard = self.lease.shard;
         let mut failures = 0;
         loop {
@@ -130,7 +130,7 @@ impl Owner {
             };
             let left = self.drive(&mut life).await;
             if matches!(left, Left::Lost | Left::Stuck) {
-                // Whoever has the shard now knows nothing of them.
+                // The present owner of the shard knows nothing of them.
                 self.outgoing = Outgoing::default();
                 self.begun.values().for_each(Leave::revoke);
             }
@@ -142,7 +142,7 @@ impl Owner {
                 }
                 Left::Lost | Left::Stuck => {
                     self.refuse_waiting();
-                    return (shard, Ended::Lost);
+                    return (shard, OwnerEnd::Lost);
                 }
                 Left::Unread => {
                     self.kept = life.into_kept();
@@ -154,7 +154,9 @@ impl Owner {
                     self.kept = life.into_kept();
                     self.refuse_waiting();
                     if !self.take_over_from_self().await {
-                        return (shard, Ended::Lost);
+                        // Nor does whoever has it then; this process itself, perhaps.
+                        self.begun.values().for_each(Leave::revoke);
+                        return (shard, OwnerEnd::Lost);
                     }
                     failures = 0;
                 }
@@ -178,7 +180,7 @@ impl Owner {
                         self.shared.options.metrics.reclaimed(life.take_reclaimed());
                     }
                     Next::Read(ask) => beside.read = Some(self.begin_read(ask)),
-                    // Whoever asks from now on is sent elsewhere; what waits in line is turned away at the end.
+                    // Callers are sent elsewhere from now on; those in line are turned away at the end.
                     Next::Close => self.shared.peers.routes().remove(self.lease.shard),
                     Next::Leave(left) => return left,
                 }
@@ -292,7 +294,10 @@ impl Owner {
             Why::CommitFailed => {}
             Why::Lapsed => tracing::debug!(shard, "the lease was not to be trusted for a while"),
             Why::CommitOutlived => {
-                tracing::warn!(shard, "a commit outlived the lease; what it allows is not done");
+                tracing::warn!(
+                    shard,
+                    "a commit outlived the lease; what it allows is dropped, and the shard is loaded anew"
+                );
             }
             Why::Mended => {
                 tracing::info!(shard, "runs can be read that were left out; the shard is loaded anew");
@@ -300,7 +305,7 @@ impl Owner {
         }
     }
 
-    /// Whoever waits for an answer is told to try again.
+    /// Tells the callers that wait for an answer to try again.
     fn refuse_waiting(&mut self) {
         for (_, reply) in self.replies.drain() {
             // A caller that has gone needs no answer.
@@ -322,7 +327,7 @@ fn instant(clock: &Clock, at_us: i64) -> Instant {
     instant_now() + Duration::from_micros(u64::try_from(left_us).unwrap_or_default())
 }
 
-async fn sleep(shared: &Shared, wake: Wake) {
+async fn sleep(shared: &Shared, wake: PollTime) {
     match wake.sharp_us {
         Some(at_us) if at_us <= wake.about_us => {
             shared.alarms.at(instant(&shared.clock, at_us).into_std()).await;

@@ -21,7 +21,7 @@ const UNIT_BYTES: usize = 1024;
 pub(crate) struct Payloads(Rooms<String>);
 
 impl Payloads {
-    /// So many bytes in all, of which a quarter for one namespace.
+    /// `bytes_max` in all, of which a quarter for one namespace.
     pub(crate) fn new(bytes_max: usize) -> Self {
         let units = bytes_max.div_ceil(UNIT_BYTES);
         Self(Rooms::new(units, units.div_ceil(4)))

@@ -5,7 +5,8 @@
 
 use tollgate_auth::{Access, Aim};
 use tollgate_core::model::RunId;
-use tollgate_proto::convert::names;
+use tollgate_core::trouble::worst_first;
+use tollgate_proto::convert::{self, names};
 use tollgate_proto::v1;
 use tollgate_proto::v1::handler_peer_service_server::{HandlerPeerService, HandlerPeerServiceServer};
 use tonic::service::Interceptor;
@@ -17,6 +18,9 @@ use crate::Shared;
 use crate::answers::{Released, extended_to_wire, released_to_wire};
 use crate::peers::PeerKey;
 use crate::routes::Input;
+
+/// So many troubles of one process are told.
+const TOLD_MAX: usize = 1_000;
 
 /// Lets only the installation's own processes in.
 #[derive(Clone)]
@@ -114,6 +118,15 @@ impl HandlerPeerService for PeerService {
         let (status, order) = self.shared.status_here(namespace.as_deref(), busy_only).await;
         let pause_order = order.as_bytes().to_vec();
         Ok(Response::new(v1::ReadHandlerStatusResponse { status: Some(status), pause_order }))
+    }
+
+    async fn read_troubles(
+        &self,
+        _request: Request<v1::ReadTroublesRequest>,
+    ) -> Result<Response<v1::ReadTroublesResponse>, Status> {
+        let (found, incomplete) = self.shared.troubles_here().await;
+        let troubles = worst_first(found).iter().take(TOLD_MAX).map(convert::trouble::to_message).collect();
+        Ok(Response::new(v1::ReadTroublesResponse { troubles, incomplete }))
     }
 
     async fn wake_shards(

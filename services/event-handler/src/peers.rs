@@ -2,7 +2,7 @@
 //!
 //! In: members and leases, from the membership's rounds or (in a process without the handler's role) from
 //! [`Peers::watch`]. Out: releases and questions forwarded to a shard's owner ([`forward`]), and wakes. Everything is
-//! best effort with a deadline: whoever asks has the store's inbox to fall back on, and owners poll.
+//! best effort with a deadline: the caller has the store's inbox to fall back on, and owners poll.
 //!
 //! Invariants: what was forwarded is never forwarded again; one channel per peer; no call waits longer than
 //! [`DEADLINE`]. Not here: what the other side does with a call (`peer_service`).
@@ -111,7 +111,7 @@ impl Peers {
             if let Err(error) = &read
                 && !failing
             {
-                tracing::warn!(%error, "the owners of the queue shards cannot be read; trying on");
+                tracing::warn!(%error, "the owners of the queue shards cannot be read; it is tried again");
             }
             failing = read.is_err();
             tokio::select! {
@@ -220,7 +220,7 @@ impl Peers {
     /// Waits a moment until calls under way have been made.
     pub(crate) async fn flush(&self) {
         self.shared.calls.close();
-        // Whoever has not heard of it finds out by looking.
+        // A process that has not heard of it finds out by looking.
         let _late = tokio::time::timeout(FLUSH, self.shared.calls.wait()).await;
         self.shared.calls.reopen();
     }

@@ -1,10 +1,14 @@
 //! Runs and events for people: from the store, and from the owner's memory for what has not ended.
 
+mod ended;
 mod event;
 mod explain;
 mod queue;
 mod sample;
 mod status;
+mod troubles;
+
+pub(crate) use ended::EndedBadly;
 
 use tollgate_core::model::{Run, RunId, RunSpec, RunState};
 use tollgate_proto::convert::{self, names};

@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use tollgate_core::handle::release::{Answer, Release};
 use tollgate_core::handle::{Explanation, Status};
 use tollgate_core::model::{RunId, Sent};
+use tollgate_core::trouble::Sight;
 
 /// What an owner task is told or asked.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub(crate) enum Input {
     Outstanding { run: RunId, reply: oneshot::Sender<Option<(u32, u32)>> },
     /// The shard at a glance.
     Status { busy_only: bool, reply: oneshot::Sender<Status> },
+    /// What of the shard is not well.
+    Sight { reply: oneshot::Sender<Sight> },
     /// Answered once everything that was in the store before has been taken in and is durable.
     Sync { reply: oneshot::Sender<()> },
 }

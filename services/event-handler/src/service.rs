@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use tollgate_auth::{Access, Aim, Named, Standing};
+use tollgate_auth::{Access, Aim, Named, StreamKey};
 use tollgate_core::handle::change::Outcome;
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::{Pause, RunId};
@@ -72,7 +72,7 @@ impl HandlerService {
         let shards: Vec<u16> = (0..self.shared.shards).collect();
         for shard in &shards {
             let message = Message { id, control: Control::PauseShard { pause: pause.clone() } };
-            // Not as people: who wants everything to stop does not wait for those who look.
+            // Not as people: an order to stop everything does not wait for those who look.
             self.shared.store.post(*shard, &[message]).await.map_err(store_status)?;
         }
         let told = self.shared.sync(&shards).await;
@@ -152,7 +152,7 @@ impl EventHandlerService for HandlerService {
     ) -> Result<Response<v1::ReleaseTokensResponse>, Status> {
         let access = Access::of(request.extensions());
         // A stream may stay open for longer than its key is good.
-        let standing = request.extensions().get::<Standing>().cloned();
+        let stream_key = request.extensions().get::<StreamKey>().cloned();
         let parent = self.shared.parent(&request);
         let mut stream = request.into_inner();
         let mut tally = Tally::default();
@@ -168,7 +168,7 @@ impl EventHandlerService for HandlerService {
             tokio::select! {
                 message = stream.message(), if open && waiting.is_empty() => match message? {
                     Some(message) => {
-                        Standing::check(standing.as_ref())?;
+                        StreamKey::check(stream_key.as_ref())?;
                         batch_size("releases", message.releases.len())?;
                         waiting.extend(message.releases);
                     }
@@ -344,6 +344,14 @@ impl EventHandlerService for HandlerService {
         Ok(Response::new(redact::handler_status(&access, status)))
     }
 
+    async fn list_troubles(
+        &self,
+        request: Request<v1::ListTroublesRequest>,
+    ) -> Result<Response<v1::ListTroublesResponse>, Status> {
+        let access = admitted(&request)?;
+        self.shared.list_troubles(request.into_inner(), access.namespace()).await.map(Response::new)
+    }
+
     async fn pause_dispatch(
         &self,
         request: Request<v1::PauseDispatchRequest>,
@@ -422,7 +430,7 @@ impl Shared {
         let events = match outcome(wanted) {
             Some(outcome) => self.ended_events(&view, outcome, from, limit).await?,
             None if matches!(wanted, v1::EventState::Scheduled | v1::EventState::Waiting) => {
-                self.events(&view, from.max(view.run.cursor), limit).await?
+                self.events(&view, from.max(view.run.next_index), limit).await?
             }
             None => self.token_events(&view, from, limit).await?,
         };

@@ -1,7 +1,7 @@
 //! Decides what the handler sees of the store: one part for each who asks, and no more than they may use.
 //!
-//! Invariants: an owner reads nothing but its shard, and nothing here reads a schedule: the parts have no such call. Whoever
-//! reads for people or consumers keeps no heartbeat waiting: each part takes its own share of the store's connections.
+//! Invariants: an owner reads nothing but its shard, and nothing here reads a schedule: the parts have no such call. A part that
+//! reads for people or consumers keeps no heartbeat waiting: each takes its own share of the store's connections.
 
 use std::sync::Arc;
 

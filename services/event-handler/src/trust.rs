@@ -26,7 +26,7 @@ impl Trust {
     pub(crate) fn renew(&self, (began_us, stops): (i64, u64)) {
         if self.trust.renew(began_us, stops, self.clock.mono_us()) {
             tracing::warn!(
-                "no sign of life for too long: what was decided meanwhile is not done, and the shards are loaded anew"
+                "this process gave no sign of life for too long: its latest decisions are dropped, and its shards are loaded anew"
             );
         }
     }
@@ -36,19 +36,19 @@ impl Trust {
         self.trust.lapses()
     }
 
-    /// What to think of a lease that was taken after so many lapses.
+    /// What to think of a lease that was taken after `lapses` lapses.
     pub(crate) fn standing(&self, lapses: u64) -> Standing {
         let now_us = self.clock.mono_us();
         self.trust.standing(lapses, self.clock.stops(), now_us)
     }
 
-    /// Whether a delivery that was decided after so many lapses may go out.
+    /// Whether a delivery that was decided after `lapses` lapses may go out.
     pub(crate) fn may_send(&self, lapses: u64) -> bool {
         let now_us = self.clock.mono_us();
         self.trust.may_send(lapses, self.clock.stops(), now_us)
     }
 
-    /// A process that leaves sends nothing after so long.
+    /// A process that leaves sends nothing after `grace_ms` from now.
     pub(crate) fn end_sends_in(&self, grace_ms: u64) {
         let grace_us = i64::try_from(grace_ms).unwrap_or(i64::MAX).saturating_mul(1000);
         self.trust.end_sends(self.clock.mono_us().saturating_add(grace_us));
@@ -65,10 +65,10 @@ mod tests {
         let trust = Trust::new(clock.clone(), 6_000, false);
         trust.renew(trust.beat_begins());
         let before = trust.lapses();
-        clock.hold(1_000, 0, tollgate_clock::State::Right);
+        clock.hold(1_000, 0, tollgate_clock::ClockState::Right);
         assert!(trust.may_send(before));
         for _ in 0..2 {
-            clock.hold(1_000, 0, tollgate_clock::State::Apart);
+            clock.hold(1_000, 0, tollgate_clock::ClockState::Apart);
             assert!(!trust.may_send(before));
             trust.renew(trust.beat_begins());
             assert!(trust.may_send(before + 1), "it is loaded anew once");

@@ -211,7 +211,7 @@ async fn due_run(store: &dyn Store, address: SocketAddr) -> Run {
     let message = Message { id: Uuid::now_v7(), control: Control::PolicyChanged { policy: policy.clone() } };
     let shard = policy.shard;
     let put_policy =
-        PlanWrite::PutPolicy { policy: Box::new(policy), expected_generation: None, message, audit: audit() };
+        PlanWrite::PutPolicy { policy: Box::new(policy), expected_generation: None, audit: audit() };
     let put_schedule = PlanWrite::PutSchedule {
         schedule: Box::new(schedule),
         expected_generation: None,
@@ -220,6 +220,7 @@ async fn due_run(store: &dyn Store, address: SocketAddr) -> Run {
         audit: audit(),
     };
     store.write_plan(vec![put_policy, put_schedule]).await.unwrap();
+    store.post(shard, &[message]).await.unwrap();
     assert_eq!(store.emit(std::slice::from_ref(&run), &[]).await.unwrap(), 1);
     run
 }

@@ -1,8 +1,8 @@
 //! Decides how many bytes of requests are in this process at once: in all, and of one caller.
 //!
-//! In: who calls, as the door has found out, and how large what it sends says it is. Out: room for that, as soon as there is
-//! some. Invariants: nothing large is read before there is room for all of it; one caller leaves room for the others; who
-//! shows nothing shares one caller's room with all others who show nothing. Not here: the largest single message (the server,
+//! In: the caller, as the door has found it out, and how large a message says it is. Out: room for it, as soon as there is
+//! some. Invariants: nothing large is read before there is room for all of it; one caller leaves room for the others;
+//! callers that show nothing share the room of one. Not here: the largest single message (the server,
 //! the gateway), and what it may hold (`tollgate_proto::codec`, [`crate::weight`]).
 
 use std::pin::Pin;
@@ -66,7 +66,7 @@ impl Bodies {
         Self(Rooms::new(units.saturating_mul(ALL_TIMES), units.saturating_mul(EACH_TIMES)))
     }
 
-    /// Waits for room for so many bytes. What is larger than all room of one caller takes all of it.
+    /// Waits for room for `bytes` bytes. What is larger than all room of one caller takes all of it.
     pub(crate) async fn room(self, caller: Caller, bytes: usize) -> Room {
         self.0.take(caller, units(bytes)).await
     }
@@ -130,7 +130,8 @@ impl Held {
     }
 }
 
-type Waiting = Pin<Box<dyn Future<Output = Room> + Send>>;
+/// Room, once there is some.
+type RoomFuture = Pin<Box<dyn Future<Output = Room> + Send>>;
 
 /// A body of gRPC messages, each of which is let through when there is room for it.
 struct Metered {
@@ -146,7 +147,7 @@ struct Metered {
     /// What has been read and waits for room, from this byte on.
     data: Bytes,
     at: usize,
-    waiting: Option<Waiting>,
+    waiting: Option<RoomFuture>,
 }
 
 impl Metered {
@@ -190,7 +191,7 @@ impl HttpBody for Metered {
         let this = &mut *self;
         if this.data.is_empty() {
             if this.stream && this.missing == 0 && this.head.is_empty() {
-                // Whoever asks for more has taken what there was.
+                // A reader that asks for more has taken what there was.
                 this.held.set(None);
             }
             let Some(frame) = ready!(Pin::new(&mut this.body).poll_frame(context)) else {
@@ -295,7 +296,7 @@ mod tests {
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap().len(), text.len() - 17);
         assert!(held.0.lock().unwrap().is_some());
         assert!(body.frame().await.is_none());
-        assert!(held.0.lock().unwrap().is_none(), "whoever asks for more is done with it");
+        assert!(held.0.lock().unwrap().is_none(), "a reader that asks for more is done with it");
     }
 
     #[tokio::test]

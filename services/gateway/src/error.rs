@@ -1,6 +1,6 @@
 //! Decides how answers and refusals look to HTTP clients: JSON, refusals as `google.rpc.Status` with its details decoded.
 //!
-//! Invariant: whatever happens, the body is JSON.
+//! Invariant: the body is always JSON.
 
 use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode, header};

@@ -30,7 +30,7 @@ use crate::{call, error, request, same_origin, weight};
 const BODY_MAX: Duration = Duration::from_secs(30);
 /// How long what is refused anyway is read.
 const DISCARD_MAX: Duration = Duration::from_secs(5);
-/// So many times the largest body is read to its end before it is refused.
+/// A body of up to this many times the largest one is read to its end before it is refused.
 const DRAIN_TIMES: usize = 4;
 /// How long a large body waits for room that its caller's other requests have.
 const ROOM_MAX: Duration = Duration::from_secs(10);
@@ -146,7 +146,7 @@ async fn write(gateway: &Gateway, route: &Route, answer: Bytes) -> Response<Body
     })
 }
 
-/// Works on something large on a thread of its own, when it is its turn: whatever else this process does goes on.
+/// Works on something large on a thread of its own, when it is its turn, so that everything else goes on.
 async fn apart<T: Send + 'static>(
     gateway: &Gateway,
     work: impl FnOnce() -> T + Send + 'static,

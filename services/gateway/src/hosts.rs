@@ -1,4 +1,4 @@
-//! Decides under which names a port may be asked for, whatever is asked: gRPC, gRPC-Web, REST, metrics, pages.
+//! Decides under which names a port may be asked for, the same for all that it serves: gRPC, gRPC-Web, REST, metrics, pages.
 //!
 //! A page of another site can have its own name lead to 127.0.0.1 (DNS rebinding), and is of the same origin then as far as a
 //! browser can see; but the browser names it in `Host`. So a port that only this machine reaches, and that asks nobody for a
@@ -54,7 +54,7 @@ impl Hosts {
     pub(crate) fn refuse(&self, head: &Parts) -> Option<Refusal> {
         let given = head.headers.get_all(header::HOST).iter().count();
         if given > 1 {
-            // Whoever stands before this port may have looked at another one.
+            // A proxy before this port may have looked at another one.
             let text = format!("host: {given} are given, expected one");
             return Some(Refusal { http: StatusCode::BAD_REQUEST, code: Code::InvalidArgument, text });
         }

@@ -37,12 +37,12 @@ use tonic::service::Routes;
 
 pub use bodies::{Bodies, Roomy};
 pub use hosts::Hosts;
-pub use port::{Answer, Port};
+pub use port::{AnswerFuture, Port};
 pub use same_origin::is_cross_site;
 
 use handler::Gateway;
 
-/// So many large texts are read or written at once: each takes a core, and a hundred times its length.
+/// The most large texts that are read or written at once: each takes a core, and a hundred times its length.
 const LARGE_AT_ONCE: usize = 1;
 
 /// JSON over HTTP for the services behind `grpc`, with `/openapi.json`, as a router to be merged with others. Bodies may

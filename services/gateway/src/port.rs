@@ -1,6 +1,6 @@
 //! Decides who answers a request on the port: gRPC, gRPC-Web, or the routers of plain HTTP, by its content type.
 //!
-//! Invariants: a gRPC request passes nothing here but the comparison of that one header and of the host; whatever comes, the
+//! Invariants: a gRPC request passes nothing here but the comparison of that one header and of the host; of every request the
 //! host is looked at first.
 
 use std::convert::Infallible;
@@ -31,7 +31,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// gRPC and gRPC-Web by `grpc`, everything else by `http`; what that does not know is 404, whatever fallback it has. All
+    /// gRPC and gRPC-Web by `grpc`, everything else by `http`; what that does not know is 404, even if it has a fallback. All
     /// of it under `hosts` only.
     pub fn new(grpc: Routes, http: Router, hosts: Hosts) -> Self {
         let grpc = grpc.prepare();
@@ -70,27 +70,27 @@ fn protocol(headers: &HeaderMap) -> Protocol {
 impl Service<Request<Body>> for Port {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Answer;
+    type Future = AnswerFuture;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         // The others are always ready.
         Service::<Request<Body>>::poll_ready(&mut self.grpc, context)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Answer {
+    fn call(&mut self, request: Request<Body>) -> AnswerFuture {
         let (head, body) = request.into_parts();
         let protocol = protocol(&head.headers);
         if let Some(refusal) = self.hosts.refuse(&head) {
             let refused = refused(protocol, refusal);
-            return Answer(Under::Boxed(Box::pin(std::future::ready(Ok(refused)))));
+            return AnswerFuture(Under::Boxed(Box::pin(std::future::ready(Ok(refused)))));
         }
         let request = Request::from_parts(head, body);
         match protocol {
-            Protocol::Grpc => Answer(Under::Grpc(self.grpc.call(request))),
-            Protocol::GrpcWeb => Answer(Under::Boxed(Box::pin(self.web.call(request)))),
+            Protocol::Grpc => AnswerFuture(Under::Grpc(self.grpc.call(request))),
+            Protocol::GrpcWeb => AnswerFuture(Under::Boxed(Box::pin(self.web.call(request)))),
             Protocol::Http => {
                 let answer = self.http.call(request.map(axum::body::Body::new));
-                Answer(Under::Boxed(Box::pin(async move { Ok(answer.await?.map(Body::new)) })))
+                AnswerFuture(Under::Boxed(Box::pin(async move { Ok(answer.await?.map(Body::new)) })))
             }
         }
     }
@@ -107,7 +107,7 @@ fn refused(protocol: Protocol, Refusal { http, code, text }: Refusal) -> Respons
 }
 
 /// The answer of a [`Port`], to come.
-pub struct Answer(Under);
+pub struct AnswerFuture(Under);
 
 #[expect(clippy::large_enum_variant, reason = "gRPC is the usual case, and needs no box")]
 enum Under {
@@ -115,7 +115,7 @@ enum Under {
     Boxed(Boxed),
 }
 
-impl Future for Answer {
+impl Future for AnswerFuture {
     type Output = Result<Response<Body>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

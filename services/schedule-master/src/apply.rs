@@ -28,7 +28,7 @@ const GATHERED_MAX_BYTES: usize = 256 * 1024 * 1024;
 
 /// Where a resource comes from, and what it is called there.
 #[derive(Clone, Debug)]
-struct Origin {
+struct ResourceRef {
     source: String,
     name: Name,
 }
@@ -36,7 +36,7 @@ struct Origin {
 /// One resource that was given.
 #[derive(Debug)]
 struct Given<M> {
-    origin: Origin,
+    reference: ResourceRef,
     message: M,
 }
 
@@ -131,10 +131,10 @@ impl Gathered {
             let error = FieldError::new(path, full, format!("each name once; it was given at {first}"));
             return self.refusals.push(Refusal::new(&source, given, error));
         }
-        let origin = Origin { source, name };
+        let reference = ResourceRef { source, name };
         match resource {
-            Some(Resource::Policy(message)) => self.policies.push(Given { origin, message }),
-            Some(Resource::Schedule(message)) => self.schedules.push(Given { origin, message }),
+            Some(Resource::Policy(message)) => self.policies.push(Given { reference, message }),
+            Some(Resource::Schedule(message)) => self.schedules.push(Given { reference, message }),
             None => {}
         }
     }
@@ -204,8 +204,8 @@ impl ScheduleMaster {
             for (namespace, count) in borrowed(&changed) {
                 self.admit_writes(namespace, count)?;
             }
-            self.write_policies(plan.policies, &mut response).await?;
-            self.write_schedules(plan.schedules, &mut response).await?;
+            self.write(plan.policies, &mut response).await?;
+            self.write(plan.schedules, &mut response).await?;
         }
         Ok(response)
     }

@@ -1,40 +1,78 @@
-//! One change of one schedule, with who made it: what is written.
+//! One change of one schedule or policy: what is written, and what is told of it.
 
 use tollgate_core::model::Schedule;
-use tollgate_core::plan::{self, Plan, home, shards_to_tell};
+use tollgate_core::plan::{self, Notice, Plan, home, shards_to_tell};
 use tollgate_store::plan::PlanWrite;
 use uuid::Uuid;
 
 use crate::audit::{self, Deed};
 
-/// A change of a schedule, and the deed that it is.
+/// A change.
 #[derive(Clone, Debug)]
-pub(crate) struct Change {
-    /// What it makes of the schedule.
-    pub(crate) made: plan::Change,
-    /// Who, when, what.
-    pub(crate) deed: Deed,
+pub(crate) enum Change {
+    /// Of a schedule.
+    Schedule {
+        /// What it makes of the schedule.
+        made: Box<plan::Change>,
+        /// Who, when, what.
+        deed: Deed,
+    },
+    /// Of a policy.
+    Policy {
+        /// How it is written.
+        write: Box<PlanWrite>,
+        /// What its shard must hear.
+        notice: Box<Notice>,
+    },
 }
 
 impl Change {
-    /// The change from `before` to `after`.
+    /// The change of a schedule from `before` to `after`.
     pub(crate) fn to(before: Option<Schedule>, after: Schedule, plan: Plan, deed: Deed, shards: u16) -> Self {
-        Self { made: plan::Change::to(before, after, plan, deed.at_us, shards), deed }
+        Self::Schedule { made: Box::new(plan::Change::to(before, after, plan, deed.at_us, shards)), deed }
     }
 
     /// The deletion of a schedule.
     pub(crate) fn deletion(before: Schedule, deed: Deed) -> Self {
-        Self { made: plan::Change::deletion(before, deed.at_us), deed }
+        Self::Schedule { made: Box::new(plan::Change::deletion(before, deed.at_us)), deed }
+    }
+
+    /// Whose it is.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        match self {
+            Self::Schedule { made, .. } => made.schedule().map(|schedule| schedule.namespace.as_str()),
+            Self::Policy { notice, .. } => Some(&notice.namespace),
+        }
+    }
+
+    /// The schedule that it leaves behind, and its plan.
+    pub(crate) fn after(&self) -> Option<&(Schedule, Plan)> {
+        match self {
+            Self::Schedule { made, .. } => made.after.as_ref(),
+            Self::Policy { .. } => None,
+        }
+    }
+
+    /// What queue shards must hear of it, where no window that ends after `until_us` is open when it is committed.
+    pub(crate) fn notice(&self, until_us: i64, shards: u16) -> Option<Notice> {
+        match self {
+            Self::Schedule { made, .. } => made.notice(until_us, shards),
+            Self::Policy { notice, .. } => Some(Notice::clone(notice)),
+        }
     }
 
     /// What the store has to write.
-    pub(crate) fn write(&self, audit_id: Uuid, shards: u16) -> Option<PlanWrite> {
-        let plan::Change { before, after, .. } = &self.made;
-        let schedule = self.made.schedule()?;
+    pub(crate) fn write(&self, audit_id: impl Fn(i64) -> Uuid, shards: u16) -> Option<PlanWrite> {
+        let (made, deed) = match self {
+            Self::Schedule { made, deed } => (made, deed),
+            Self::Policy { write, .. } => return Some(PlanWrite::clone(write)),
+        };
+        let plan::Change { before, after, .. } = made.as_ref();
+        let schedule = made.schedule()?;
         let placed = |schedule| (schedule, shards_to_tell(schedule, shards));
         let sides = (before.as_ref().map(placed), after.as_ref().map(|(after, _)| placed(after)));
         let named = (schedule.namespace.as_str(), schedule.id.as_str());
-        let audit = audit::of_schedule(audit_id, &self.deed, sides.0, sides.1, named);
+        let audit = audit::of_schedule(audit_id(deed.at_us), deed, sides.0, sides.1, named);
         Some(match after {
             Some((after, plan)) => PlanWrite::PutSchedule {
                 schedule: Box::new(after.clone()),

@@ -2,7 +2,7 @@
 //!
 //! In: a span of time. Out: events by policy and slot, and how many in the fullest minute of each slot.
 //! Invariants: what a window of the emitter would fire is counted, and nothing else; index entries that fire together
-//! are worked out once; so many fires at most, and what is left out is counted. Nothing is written.
+//! are worked out once; fires are bounded, and those left out are counted. Nothing is written.
 //! Not here: overlap rules, retries, and how long consumers take: demand is what falls due.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -26,7 +26,7 @@ const DAY_MINUTES: i64 = 24 * 60;
 const DAYS_MAX: i64 = 8;
 /// Index entries of one read.
 const PAGE: u32 = 5_000;
-/// So many fires are worked out for one answer.
+/// The most fires that are worked out for one answer.
 const FIRES_MAX: u64 = 50_000_000;
 
 /// What is asked for.
@@ -223,7 +223,7 @@ impl Count {
     }
 }
 
-/// Adds events so long after the start.
+/// Adds events at the time `after_us` from the start.
 fn put(minutes: &mut [u64], after_us: i64, events: u64) {
     let minute = usize::try_from(after_us.div_euclid(MINUTE_US)).ok();
     if let Some(cell) = minute.and_then(|minute| minutes.get_mut(minute)) {

@@ -5,7 +5,7 @@
 //! schedule, which puts right what the emitter has emitted already.
 //! Invariants: a refused call writes nothing; an update that changes nothing writes nothing; a change that was
 //! begun is carried to its end whether or not its caller waits; what the queue shards must hear of a change is written with it,
-//! and whatever is left is delivered by [`ScheduleMaster::sweep_until`].
+//! and the rest is delivered by [`ScheduleMaster::sweep_until`].
 //! Not here: what a change tells which shards, and in which order ([`tollgate_core::plan`]); scanning, firing, releases. The
 //! Schedule Master never reads tokens and never writes runs but those that a user asks for.
 
@@ -34,6 +34,7 @@ use tollgate_metrics::Metrics;
 use tollgate_secrets::Keys;
 use tollgate_service::room::Rooms;
 use tollgate_service::wake::Wake;
+use tollgate_store::plan::MasterStore;
 use tollgate_store::{Store, StoreError};
 use uuid::Uuid;
 
@@ -84,7 +85,7 @@ pub struct ScheduleMaster {
 }
 
 struct Inner {
-    store: Arc<dyn Store>,
+    store: Arc<dyn MasterStore>,
     clock: Clock,
     wake: Wake,
     options: Options,
@@ -98,10 +99,10 @@ struct Inner {
     /// Told when a notice could not be delivered.
     left_over: tokio::sync::Notify,
     /// How much waits in the outbox.
-    waiting: outbox::Waiting,
+    waiting: outbox::WaitingNotices,
     /// How much each namespace has.
     tally: quota::Tally,
-    /// Held, by its namespace, by whoever makes schedules where their number may be near its bound.
+    /// Held, by its namespace, by a call that makes schedules where their number may be near its bound.
     making: Rooms<String>,
     /// Transactions under way, by namespace.
     turns: Rooms<String>,
@@ -130,7 +131,7 @@ impl ScheduleMaster {
             manual_us: AtomicI64::new(0),
             writes: quota::Writes::default(),
             left_over: tokio::sync::Notify::default(),
-            waiting: outbox::Waiting::default(),
+            waiting: outbox::WaitingNotices::default(),
             tally: quota::Tally::default(),
             making: Rooms::new(usize::MAX, 1),
             turns: Rooms::new(TURNS_MAX, TURNS_EACH),
@@ -138,7 +139,7 @@ impl ScheduleMaster {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    fn store(&self) -> &dyn Store {
+    fn store(&self) -> &dyn MasterStore {
         self.inner.store.as_ref()
     }
 

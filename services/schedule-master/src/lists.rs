@@ -16,8 +16,9 @@ use crate::ScheduleMaster;
 use crate::audit;
 use tollgate_service::status::status;
 
-/// Rows that may be large are read so many at a time: few at first, more once they turn out to be small.
+/// How many rows that may be large are read at a time.
 const FEW: usize = 8;
+/// How many are read at a time once they turn out to be small.
 const STEP: usize = 100;
 const SMALL_BYTES: usize = 4 * 1024;
 /// Payloads and the like on one page.
@@ -41,7 +42,7 @@ where
     Page { rows, next }
 }
 
-/// A page of rows that may be large: it ends with its size, or with so many bytes. The rows are read a few at a time, so that no
+/// A page of rows that may be large: it ends with its size, or with its bytes. The rows are read a few at a time, so that no
 /// more are in memory than that.
 async fn page_of<R, P, F>(
     size: usize,

@@ -22,7 +22,7 @@ use crate::ScheduleMaster;
 
 /// How often the outbox is swept.
 const SWEEP_EVERY: Duration = Duration::from_secs(2);
-/// After a failed delivery it is swept so soon.
+/// How soon it is swept after a failed delivery.
 const SWEEP_SOON: Duration = Duration::from_millis(200);
 /// Notices of one lane that are delivered before it is the next one's turn.
 const PAGE: u32 = 200;
@@ -30,9 +30,9 @@ const PAGE: u32 = 200;
 const TURNS_MAX: usize = 50;
 /// Shards that are told at once.
 const SHARDS_AT_ONCE: usize = 4;
-/// So young a notice is being delivered by whoever wrote it.
+/// A notice that is younger than this is still being delivered by its writer.
 const YOUNG_US: i64 = SECOND_US;
-/// A namespace of which so many notices wait makes no more changes for now.
+/// The most notices of a namespace that wait before it makes no more changes for now.
 const WAITING_MAX: u64 = 50_000;
 
 impl ScheduleMaster {
@@ -48,10 +48,10 @@ impl ScheduleMaster {
             if let Err(error) = &swept
                 && !failing
             {
-                tracing::warn!(%error, "not all that was changed can be told to the queue shards; trying on");
+                tracing::warn!(%error, "some changes cannot be told to their queue shards; they are tried again");
             }
             if swept.is_ok() && failing {
-                tracing::info!("the queue shards have been told all that was changed");
+                tracing::info!("the queue shards have been told all changes");
             }
             failing = swept.is_err();
             tokio::select! {
@@ -70,9 +70,9 @@ impl ScheduleMaster {
         let lanes = self.store().outbox_lanes().await?;
         self.inner.waiting.note(&lanes);
         self.options().metrics.outbox_waiting(lanes.iter().map(|lane| lane.waiting).sum());
-        let mut shards: BTreeMap<u16, Vec<Lane>> = BTreeMap::new();
+        let mut shards: BTreeMap<u16, Vec<LaneProgress>> = BTreeMap::new();
         for OutboxLane { shard, namespace, .. } in lanes {
-            shards.entry(shard).or_default().push(Lane { namespace, after: None });
+            shards.entry(shard).or_default().push(LaneProgress { namespace, after: None });
         }
         let tried = futures::stream::iter(shards)
             .map(|(shard, lanes)| self.sweep_shard(shard, lanes))
@@ -82,10 +82,10 @@ impl ScheduleMaster {
         tried.into_iter().collect()
     }
 
-    async fn sweep_shard(&self, shard: u16, mut lanes: Vec<Lane>) -> Result<(), StoreError> {
+    async fn sweep_shard(&self, shard: u16, mut lanes: Vec<LaneProgress>) -> Result<(), StoreError> {
         for _ in 0..TURNS_MAX {
             let mut left = Vec::new();
-            for Lane { namespace, after } in lanes {
+            for LaneProgress { namespace, after } in lanes {
                 let mut page = self.store().outbox(shard, &namespace, after, PAGE).await?;
                 let now_us = self.now_us();
                 page.notices.retain(|notice| !(0..YOUNG_US).contains(&(now_us - notice.changed_us)));
@@ -93,7 +93,7 @@ impl ScheduleMaster {
                     self.deliver(page.notices, Plans::new(), Patience::TryAll).await?;
                 }
                 if page.next.is_some() {
-                    left.push(Lane { namespace, after: page.next });
+                    left.push(LaneProgress { namespace, after: page.next });
                 }
             }
             if left.is_empty() {
@@ -118,17 +118,17 @@ impl ScheduleMaster {
     }
 }
 
-/// Notices for one shard of one namespace.
-struct Lane {
+/// How far the notices of one lane (a shard and a namespace) have been read.
+struct LaneProgress {
     namespace: String,
     after: Option<(i64, uuid::Uuid)>,
 }
 
 /// How much waited at the latest sweep, by namespace.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting(std::sync::Mutex<BTreeMap<String, u64>>);
+pub(crate) struct WaitingNotices(std::sync::Mutex<BTreeMap<String, u64>>);
 
-impl Waiting {
+impl WaitingNotices {
     fn note(&self, lanes: &[OutboxLane]) {
         let mut counts = BTreeMap::new();
         for lane in lanes {

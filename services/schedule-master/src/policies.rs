@@ -1,12 +1,10 @@
 //! Decides how one policy is made, changed, paused and deleted.
 //!
-//! Invariants: a policy's queue shard is chosen with its uid and never changes; the message to that shard is part of
-//! the transaction.
+//! Invariant: a policy's queue shard is chosen with its uid and never changes.
 
 use prost_types::FieldMask;
-use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::{Pause, Policy};
-use tollgate_core::plan::message_id;
+use tollgate_core::plan::Notice;
 use tollgate_proto::convert::{self, Name, names, policy};
 use tollgate_proto::{FieldError, field, mask, v1};
 use tollgate_store::plan::PlanWrite;
@@ -14,6 +12,7 @@ use tonic::Status;
 
 use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
+use crate::change::Change;
 use crate::schedules::{again, check_etag};
 use tollgate_service::status::{status, status_of_create};
 
@@ -34,10 +33,10 @@ impl ScheduleMaster {
             return Err(Status::already_exists(format!("{taken} exists already")));
         }
         let deed = Deed { at_us: self.now_us(), actor, action: "create" };
-        let (made, write) = self.put_policy(None, wanted, &deed);
+        let (made, change) = self.put_policy(None, wanted, &deed);
         if !request.validate_only {
             self.admit_writes(&name.namespace, 1)?;
-            self.commit_policy(&made.namespace, made.shard, write).await.map_err(status_of_create)?;
+            self.commit(&[&change]).await.map_err(status_of_create)?;
         }
         Ok(policy::to_message(&made))
     }
@@ -87,9 +86,8 @@ impl ScheduleMaster {
             check_etag(&request.name, etag, stored.generation)?;
             let deed =
                 Deed { at_us: self.change_us(stored.updated_us), actor: actor.clone(), action: "delete" };
-            let write = self.drop_policy(&stored, &deed);
             self.admit_writes(&name.namespace, 1)?;
-            match self.commit_policy(&stored.namespace, stored.shard, write).await.map_err(status) {
+            match self.commit(&[&self.drop_policy(&stored, &deed)]).await.map_err(status) {
                 Err(failed) if again(try_number, etag, &failed) => try_number += 1,
                 done => return done,
             }
@@ -150,20 +148,20 @@ impl ScheduleMaster {
         if wanted == *stored {
             return Ok(policy::to_message(stored));
         }
-        let (made, write) = self.put_policy(Some(stored), wanted, deed);
+        let (made, change) = self.put_policy(Some(stored), wanted, deed);
         if !validate_only {
-            self.commit_policy(&made.namespace, made.shard, write).await.map_err(status)?;
+            self.commit(&[&change]).await.map_err(status)?;
         }
         Ok(policy::to_message(&made))
     }
 
-    /// The policy with its new generation, and how it is written.
+    /// The policy with its new generation, and the change that makes it.
     pub(crate) fn put_policy(
         &self,
         stored: Option<&Policy>,
         wanted: Policy,
         deed: &Deed,
-    ) -> (Policy, PlanWrite) {
+    ) -> (Policy, Change) {
         let mut policy = wanted;
         if stored.is_none() {
             if policy.uid.is_nil() {
@@ -176,41 +174,22 @@ impl ScheduleMaster {
         policy.updated_us = deed.at_us;
         let named = (policy.namespace.as_str(), policy.id.as_str());
         let audit = audit::of_policy(self.new_id(deed.at_us), deed, stored, Some(&policy), named);
-        let message = Message {
-            id: message_id(policy.uid, policy.generation),
-            control: Control::PolicyChanged { policy: policy.clone() },
-        };
         let expected_generation = stored.map(|stored| stored.generation);
-        let write =
-            PlanWrite::PutPolicy { policy: Box::new(policy.clone()), expected_generation, message, audit };
-        (policy, write)
+        let notice = Box::new(Notice::of_policy(&policy));
+        let write = PlanWrite::PutPolicy { policy: Box::new(policy.clone()), expected_generation, audit };
+        (policy, Change::Policy { write: Box::new(write), notice })
     }
 
-    fn drop_policy(&self, stored: &Policy, deed: &Deed) -> PlanWrite {
+    fn drop_policy(&self, stored: &Policy, deed: &Deed) -> Change {
         let named = (stored.namespace.as_str(), stored.id.as_str());
-        PlanWrite::DeletePolicy {
+        let write = PlanWrite::DeletePolicy {
             uid: stored.uid,
             name: stored.id.clone(),
-            shard: stored.shard,
             expected_generation: stored.generation,
-            message: Message {
-                id: message_id(stored.uid, stored.generation + 1),
-                control: Control::PolicyDeleted { uid: stored.uid },
-            },
             audit: audit::of_policy(self.new_id(deed.at_us), deed, Some(stored), None, named),
-        }
-    }
-
-    async fn commit_policy(
-        &self,
-        namespace: &str,
-        shard: u16,
-        write: PlanWrite,
-    ) -> Result<(), tollgate_store::StoreError> {
-        let _turn = self.turn(namespace).await;
-        self.store().write_plan(vec![write]).await?;
-        self.wake(shard);
-        Ok(())
+        };
+        let notice = Box::new(Notice::of_deleted_policy(stored, deed.at_us));
+        Change::Policy { write: Box::new(write), notice }
     }
 
     async fn stored_policy(&self, name: &Name) -> Result<Policy, Status> {

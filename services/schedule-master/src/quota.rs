@@ -4,7 +4,7 @@
 //! and what is allowed. Schedules are counted when some are made, waiting events when a user asks for runs by hand, both only
 //! where the quota may be near, and writes by a token bucket of this process. Invariants: without a quota nothing is counted;
 //! releases, reads, pauses and
-//! resumes are never refused; what falls due by a schedule's own timing is emitted whatever waits: no quota drops an
+//! resumes are never refused; what falls due by a schedule's own timing is always emitted: no quota drops an
 //! event.
 
 use std::collections::{BTreeMap, HashMap};
@@ -21,7 +21,7 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::ScheduleMaster;
 
-/// So many seconds' worth of writes may come at once.
+/// How many seconds' worth of writes may come at once.
 const BURST_S: f64 = 10.0;
 /// Namespaces after which those with full buckets are forgotten.
 const SWEEP_AT: usize = 1024;
@@ -183,7 +183,7 @@ impl ScheduleMaster {
         })
     }
 
-    /// Checks that a namespace may have `new` more schedules. Whoever holds the answer is alone with its namespaces in this
+    /// Checks that a namespace may have `new` more schedules. The holder of the answer is alone with its namespaces in this
     /// process until it is dropped, which is to be after the commit; another process may pass at the same moment.
     pub(crate) async fn admit_schedules(&self, new: &BTreeMap<&str, usize>) -> Result<Vec<Room>, Status> {
         let bounded: Vec<(&str, u64, u64)> = new
@@ -197,7 +197,7 @@ impl ScheduleMaster {
             if self.inner.tally.is_plenty(What::Schedules, namespace, new, allowed, now_us) {
                 continue;
             }
-            // In the order of their names: whoever waits for one has none that comes after it.
+            // In the order of their names: a caller that waits for one has none that comes after it.
             turns.push(self.inner.making.take(namespace.to_owned(), 1).await);
             // One more than are allowed: the quota may have been lowered.
             let has = self.store().schedules_count(namespace, allowed + 1).await.map_err(status)?;

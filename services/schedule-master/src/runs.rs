@@ -24,7 +24,7 @@ const COUNT_MAX: usize = 100_000;
 const CHUNK: usize = 250;
 /// The most launch times that an answer repeats.
 const SHOWN_MAX: usize = 1000;
-/// Backfills come last, so that they do not hold up what is due now.
+/// Backfills come last, so that they do not hold up events that are due now.
 const BACKFILL_PRIORITY: u32 = 0;
 
 impl ScheduleMaster {

@@ -228,7 +228,7 @@ impl ScheduleMaster {
     }
 
     fn show_change(&self, change: &Change) -> Result<v1::Schedule, Status> {
-        let (after, plan) = change.made.after.as_ref().ok_or_else(|| Status::internal("nothing to show"))?;
+        let (after, plan) = change.after().ok_or_else(|| Status::internal("nothing to show"))?;
         Ok(self.shown(after, Some(plan)))
     }
 

@@ -7,7 +7,7 @@ use std::future::Future;
 
 use tokio_stream::StreamExt as _;
 use tokio_util::sync::CancellationToken;
-use tollgate_auth::{Access, Named, Standing};
+use tollgate_auth::{Access, Named, StreamKey};
 use tollgate_metrics::{Metrics, Role};
 use tollgate_proto::v1;
 use tollgate_proto::v1::schedule_master_service_server::ScheduleMasterService;
@@ -254,15 +254,15 @@ impl ScheduleMasterService for ScheduleMaster {
         // A caller that leaves before its stream ends has asked for nothing yet.
         let access = Access::of(request.extensions());
         // A stream may stay open for longer than its key is good.
-        let standing = request.extensions().get::<Standing>().cloned();
+        let stream_key = request.extensions().get::<StreamKey>().cloned();
         let admitted = request.into_inner().map(|given| {
             let given = given?;
-            Standing::check(standing.as_ref())?;
+            StreamKey::check(stream_key.as_ref())?;
             access.admit(&given)?;
             Ok(given)
         });
         let given = self.gather(admitted).await?;
-        Standing::check(standing.as_ref())?;
+        StreamKey::check(stream_key.as_ref())?;
         let master = self.clone();
         carried(master.options().metrics.clone(), async move { master.apply(given, actor).await }).await
     }

@@ -6,7 +6,7 @@ mod world;
 use serde_json::json;
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::{MINUTE_US, SECOND_US};
-use tollgate_core::plan::Notice;
+use tollgate_core::plan::{News, Notice, ScheduleNews};
 use tollgate_proto::v1;
 use tollgate_schedule_master::shard_of;
 use tollgate_store::plan::PlanWrite;
@@ -191,20 +191,26 @@ async fn leave_behind(world: &World, notices: Vec<Notice>) {
     world.store.write_plan(notices.into_iter().map(tell).collect()).await.unwrap();
 }
 
-fn left(uid: Uuid, generation: i64, way: &[u16]) -> Notice {
+fn left(uid: Uuid, generation: i64, way: &[u16], news: ScheduleNews) -> Notice {
     Notice {
-        schedule_uid: uid,
+        uid,
         generation,
         namespace: "default".to_owned(),
-        schedule_id: "left".to_owned(),
-        policy_uid: None,
+        id: "left".to_owned(),
         changed_us: NOW_US - 10 + generation,
-        until_us: NOW_US + 10 * MINUTE_US,
         way: way.to_vec(),
+        is_new: false,
+        news: News::Schedule(news),
+    }
+}
+
+fn news() -> ScheduleNews {
+    ScheduleNews {
+        policy_uid: None,
+        until_us: NOW_US + 10 * MINUTE_US,
         events: 1,
         priority: 5,
         pause: None,
-        is_new: false,
         was_paused: false,
         timing: Some(tollgate_core::model::Timing {
             triggers: vec![tollgate_core::model::Trigger::Interval { every_s: 60, anchor_us: Some(0) }],
@@ -221,10 +227,12 @@ async fn what_was_left_in_the_outbox_is_told_in_order_and_once() {
     let (paused, gone) = (Uuid::from_u128(7 << 64), Uuid::from_u128(9 << 64));
     let pause =
         tollgate_core::model::Pause { reason: "why".to_owned(), actor: "alice".to_owned(), since_us: NOW_US };
-    let resumed = Notice { was_paused: true, ..left(paused, 3, &[4]) };
-    let deleted = Notice { timing: None, ..left(gone, 3, &[5, 6]) };
-    let notices =
-        vec![Notice { pause: Some(pause), ..left(paused, 2, &[4]) }, resumed, left(gone, 2, &[6]), deleted];
+    let notices = vec![
+        left(paused, 2, &[4], ScheduleNews { pause: Some(pause), ..news() }),
+        left(paused, 3, &[4], ScheduleNews { was_paused: true, ..news() }),
+        left(gone, 2, &[6], news()),
+        left(gone, 3, &[5, 6], ScheduleNews { timing: None, ..news() }),
+    ];
     leave_behind(&world, notices).await;
     world.master.sweep().await.unwrap();
     assert!(world.inbox().await.is_empty(), "whoever wrote them a moment ago delivers them");
@@ -251,8 +259,7 @@ async fn what_was_left_in_the_outbox_is_told_in_order_and_once() {
     // A change tells first what was left of those before it.
     let made = world.create("a", json!({})).await.unwrap();
     let uid: Uuid = made.uid.parse().unwrap();
-    leave_behind(&world, vec![Notice { changed_us: NOW_US, ..left(uid, 0, &[home(&world, &made.uid)]) }])
-        .await;
+    leave_behind(&world, vec![left(uid, 0, &[home(&world, &made.uid)], news())]).await;
     world.pause("a", "why").await;
     let generations: Vec<i64> = world.inbox().await.iter().filter_map(generation).collect();
     assert_eq!(generations, [0, 1, 2]);

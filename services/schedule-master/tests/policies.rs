@@ -5,11 +5,14 @@ mod world;
 
 use serde_json::json;
 use tollgate_core::handle::control::Control;
+use tollgate_core::model::{Policy, SECOND_US};
+use tollgate_core::plan::Notice;
 use tollgate_proto::json::to_json;
 use tollgate_proto::v1;
 use tollgate_schedule_master::shard_of;
+use tollgate_store::plan::{Audit, PlanWrite};
 use tonic::Code;
-use world::{PARENT, World, as_alice, policy_name};
+use world::{PARENT, World, as_alice, given_policy, policy_name};
 
 /// What waits in the inboxes about policies: shard, generation (0 for a deletion).
 async fn told(world: &World) -> Vec<(u16, i64)> {
@@ -67,6 +70,67 @@ async fn a_policy_lives_in_one_shard_and_that_hears_of_every_change() {
         audit.iter().map(|entry| (entry.action.as_str(), entry.generation)).collect();
     assert_eq!(actions, [("delete", 5), ("resume", 4), ("pause", 3), ("update", 2), ("create", 1)]);
     assert_eq!(to_json(&audit[3])["difference"], json!({"max_in_flight": {"old": 3, "new": 9}}));
+}
+
+/// A process dies between the commit of a change and its message. The next change tells of it first, or a sweep does.
+#[tokio::test]
+async fn what_was_left_behind_of_a_policy_is_told_in_order() {
+    let mut world = World::new().await;
+    let made = world.create_policy("p", json!({"max_in_flight": 3})).await.unwrap();
+    let shard = u16::try_from(made.shard).unwrap();
+    leave_behind(&world, |policy| policy.limits.max_in_flight = Some(2)).await;
+    assert_eq!(told(&world).await, [(shard, 1)]);
+    let pause = v1::PausePolicyRequest { name: policy_name("p"), reason: String::new() };
+    world.client.pause_policy(pause).await.unwrap();
+    assert_eq!(told(&world).await, [(shard, 1), (shard, 2), (shard, 3)]);
+    leave_behind(&world, |policy| policy.pause = None).await;
+    world.master.sweep().await.unwrap();
+    assert_eq!(told(&world).await.len(), 3, "whoever wrote it a moment ago delivers it");
+    world.clock.advance_us(2 * SECOND_US);
+    world.woken.lock().unwrap().clear();
+    world.master.sweep().await.unwrap();
+    assert_eq!(told(&world).await, [(shard, 1), (shard, 2), (shard, 3), (shard, 4)]);
+    assert_eq!(*world.woken.lock().unwrap(), [shard]);
+    assert!(world.store.outbox_lanes().await.unwrap().is_empty());
+}
+
+/// Changes the policy `p`, and tells nobody.
+async fn leave_behind(world: &World, change: impl Fn(&mut Policy)) {
+    let stored = world.store.policy("default", "p").await.unwrap().unwrap();
+    let expected_generation = Some(stored.generation);
+    let mut policy =
+        Policy { generation: stored.generation + 1, updated_us: world.clock.wall_us(), ..stored };
+    change(&mut policy);
+    let notice = Box::new(Notice::of_policy(&policy));
+    let audit = Audit {
+        id: uuid::Uuid::now_v7(),
+        at_us: policy.updated_us,
+        actor: "bob".to_owned(),
+        namespace: "default".to_owned(),
+        resource: policy_name("p"),
+        action: "update".to_owned(),
+        difference: json!({}),
+    };
+    let put = PlanWrite::PutPolicy { policy: Box::new(policy), expected_generation, audit };
+    world.store.write_plan(vec![put, PlanWrite::Tell { notice }]).await.unwrap();
+}
+
+#[tokio::test]
+async fn policies_of_one_call_are_told_each_to_its_shard() {
+    let mut world = World::new().await;
+    let policies = (0..50).map(|n| given_policy(&format!("p{n}"), "f:1", json!({"max_in_flight": 1})));
+    world.apply(policies.collect()).await.unwrap();
+    let mut wanted: Vec<(u16, i64)> = Vec::new();
+    for policy in world.store.list_policies("default", &Default::default(), None, 99).await.unwrap() {
+        wanted.push((policy.shard, 1));
+    }
+    wanted.sort_unstable();
+    assert_eq!(wanted.len(), 50);
+    assert_eq!(told(&world).await, wanted);
+    wanted.dedup();
+    let mut woken: Vec<(u16, i64)> = world.woken.lock().unwrap().iter().map(|shard| (*shard, 1)).collect();
+    woken.sort_unstable();
+    assert_eq!(woken, wanted, "each once");
 }
 
 #[tokio::test]

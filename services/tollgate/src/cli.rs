@@ -9,7 +9,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use crate::client::output::{Format, Printer};
 use crate::client::{
     ClientArgs, Session, apply, audit, delete, describe, get, history, pause, ping, preview, release, runs,
-    status, trigger, why,
+    status, trigger, troubles, why,
 };
 use crate::config::{self, ConfigError, ServeArgs};
 use crate::usage::Usage;
@@ -78,7 +78,9 @@ enum Command {
     Audit(Remote<audit::AuditArgs>),
     /// Ask whether a process is ready; needs no key
     Ping(Remote<ping::PingArgs>),
-    /// Show the state of policies, queue shards and emitters
+    /// Show what is wrong, worst first, and what to do
+    Troubles(Remote<troubles::TroublesArgs>),
+    /// Show what is wrong, and the state of policies, queue shards and emitters
     Status(Remote<status::StatusArgs>),
 }
 
@@ -180,6 +182,7 @@ async fn run_remote(command: Command) -> anyhow::Result<()> {
         Command::History(remote) => remote.with(history::run).await,
         Command::Audit(remote) => remote.with(audit::run).await,
         Command::Ping(remote) => remote.with(ping::run).await,
+        Command::Troubles(remote) => remote.with(troubles::run).await,
         Command::Status(remote) => remote.with(status::run).await,
     }
 }
@@ -245,6 +248,7 @@ mod tests {
             "key list --store sqlite:a",
             "key revoke 0123456789abcdef",
             "ping --timeout 4s --api-key k --ca a.pem --cert b.pem --key c.pem",
+            "troubles -a --filter severity=CRITICAL --limit 0",
             "status -a --shards --timeout 5s --server http://localhost:1 --actor me",
         ] {
             let words = line.split(' ').map(|word| word.replace('_', " "));

@@ -88,7 +88,7 @@ pub(crate) async fn of_installation(store: &Arc<dyn Store>, keys: &Keys) -> anyh
         if store.leases().await?.iter().all(|lease| lease.epoch == 0)
             && let Some(sealed) = keys.reseal_installation(id, stored)?
         {
-            // Whoever else starts now has sealed it as well as this process.
+            // Another process that starts now has sealed it as well as this one.
             store.replace_installation_secret(stored, &sealed).await?;
             store.scrub().await?;
             return Ok(secret);

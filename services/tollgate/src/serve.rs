@@ -7,7 +7,7 @@ mod door;
 mod files;
 mod listen;
 mod reflection;
-mod sight;
+mod telemetry;
 mod time;
 mod tls;
 mod upkeep;
@@ -144,7 +144,7 @@ pub(crate) async fn start(config: ServeConfig) -> anyhow::Result<Running> {
     }
     let stop = CancellationToken::new();
     let clock = Clock::system();
-    let metrics = Metrics::with_traces(sight::traces(&config, address)?);
+    let metrics = Metrics::with_traces(telemetry::traces(&config, address)?);
     // Before anything looks at the time: the door asks which keys have expired.
     let tolerance_ms = config.clock_offset_max_ms;
     let keeper =
@@ -196,7 +196,7 @@ impl Parts {
     ) -> anyhow::Result<Self> {
         let keys = secret_keys(config)?;
         let traces = metrics.traces().clone();
-        let mut sources = sight::sources(&metrics, &clock, store.clone(), stop.clone());
+        let mut sources = telemetry::sources(&metrics, &clock, store.clone(), stop.clone());
         let secret = crate::secrets::of_installation(&store, &keys).await?;
         let stores = Stores::of(store.clone()).await?;
         let peers = Peers::new(&stores, secret, tls::to_others(config)?);
@@ -227,7 +227,7 @@ impl Parts {
             services.add_service(service.max_decoding_message_size(config.message_max));
             services.add_service(handler.peer_service());
             health.set_serving::<EventHandlerServiceServer<tollgate_event_handler::HandlerService>>().await;
-            sight::handler(&mut sources, &metrics, &handler);
+            telemetry::handler(&mut sources, &metrics, &handler);
             let token = stop.clone();
             roles.push(tokio::spawn(async move { handler.run(token).await }));
         } else {
@@ -239,7 +239,7 @@ impl Parts {
             let emitter = Arc::new(emitter.with_traces(traces.clone()));
             services.add_service(EventEmitterServiceServer::new(emitter.service()));
             health.set_serving::<EventEmitterServiceServer<tollgate_event_emitter::EmitterService>>().await;
-            sight::emitter(&mut sources, &emitter);
+            telemetry::emitter(&mut sources, &emitter);
             let token = stop.clone();
             roles.push(tokio::spawn(async move { emitter.run(token).await }));
         }
@@ -268,7 +268,7 @@ impl Parts {
 ///
 /// A router brings paths of its own and no fallback; what none of them knows is 404.
 ///
-/// Whatever way a call comes, it goes through the door, which stands between all of them and the services.
+/// Every call goes through the door, which stands before all services.
 fn port(
     grpc: Routes,
     (sources, metrics): (Sources, &Metrics),

@@ -11,7 +11,7 @@ use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, wai
 
 /// The largest body that is read at all.
 const BODY_BYTES: usize = 4 * 1024 * 1024;
-/// So many at once, as in the attack that took the service down.
+/// How many at once: as in the attack that took the service down.
 const AT_ONCE: usize = 8;
 /// What all of them may cost: their texts are never kept.
 const FLAT_BYTES: u64 = 120 << 20;

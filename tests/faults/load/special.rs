@@ -7,7 +7,7 @@ use prost_types::Timestamp;
 use tollgate_harness::now_us;
 use tollgate_harness::resources::{every, ms, once, schedule_name, us};
 use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceClient;
-use tollgate_proto::v1::target::Target as Place;
+use tollgate_proto::v1::target::Target as TargetKind;
 use tollgate_proto::v1::{
     CatchUp, CatchUpMode, DeleteScheduleRequest, HttpTarget, PauseScheduleRequest, ReleaseMode,
     ResumeScheduleRequest, RetryPolicy, Schedule, SqsTarget, Target, TriggerScheduleRequest,
@@ -156,7 +156,8 @@ impl Load {
                 deadline: Some(ms(deadline_ms())),
                 ..SqsTarget::default()
             };
-            let target = Target { target: Some(Place::Sqs(sqs)), release: ReleaseMode::OnResponse.into() };
+            let target =
+                Target { target: Some(TargetKind::Sqs(sqs)), release: ReleaseMode::OnResponse.into() };
             let schedule = patient(once(start, events, "", target));
             self.make(format!("{prefix}{one}"), schedule, vec![us(Some(start))], events).await;
         }
@@ -239,7 +240,7 @@ fn deadline_ms() -> i64 {
 fn http(host: &str, release: ReleaseMode, deadline_ms: i64) -> Target {
     let url = format!("http://{host}/work");
     let http = HttpTarget { url, deadline: Some(ms(deadline_ms)), ..HttpTarget::default() };
-    Target { target: Some(Place::Http(http)), release: release.into() }
+    Target { target: Some(TargetKind::Http(http)), release: release.into() }
 }
 
 /// It never gives up.

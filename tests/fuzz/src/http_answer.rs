@@ -80,7 +80,13 @@ pub(crate) fn target(data: &[u8]) {
                 *world.targets.lock().unwrap() = self::targets();
             }
         }
-        Sent::NotSent { message, .. } => panic!("it was sent, and yet: {message}"),
+        // On a machine that is busy the deadline may be over before the delivery has begun.
+        Sent::NotSent { message, .. } => {
+            assert!(
+                took >= Duration::from_millis(DEADLINE_MS.unsigned_abs()),
+                "it was sent, and yet: {message}"
+            );
+        }
         Sent::Unclear { message, retry_after_ms } => bounded(message, *retry_after_ms),
     }
 }

@@ -82,7 +82,7 @@ impl Machine {
         ]
     }
 
-    /// So much is added to each fsync, in milliseconds.
+    /// How much is added to each fsync, in milliseconds.
     ///
     /// # Errors
     /// A file that cannot be written.

@@ -1,7 +1,7 @@
 //! Policies and schedules as tests need them, and the calls that they make often.
 
 use prost_types::{Duration, Timestamp};
-use tollgate_proto::v1::target::Target as Place;
+use tollgate_proto::v1::target::Target as TargetKind;
 use tollgate_proto::v1::trigger::Trigger as Rule;
 use tollgate_proto::v1::{
     CreatePolicyRequest, CreateScheduleRequest, Event, GetHandlerStatusRequest, GetRunRequest, HttpTarget,
@@ -61,7 +61,7 @@ pub fn every(seconds: i64, anchor: Timestamp, events: u32, policy: &str, target:
 /// A consumer as a target, with signatures.
 pub fn http(consumer: &Consumer) -> Target {
     let http = HttpTarget { url: consumer.url(), secret: SECRET.to_owned(), ..HttpTarget::default() };
-    Target { target: Some(Place::Http(http)), ..Target::default() }
+    Target { target: Some(TargetKind::Http(http)), ..Target::default() }
 }
 
 /// A queue of the emulator as a target.
@@ -72,7 +72,7 @@ pub fn sqs(queue_url: &str, endpoint_url: &str) -> Target {
         region: "eu-central-1".to_owned(),
         ..SqsTarget::default()
     };
-    Target { target: Some(Place::Sqs(sqs)), ..Target::default() }
+    Target { target: Some(TargetKind::Sqs(sqs)), ..Target::default() }
 }
 
 /// `namespaces/default/schedules/{id}`.

@@ -13,17 +13,17 @@ use uuid::Uuid;
 use super::ScannedChild;
 use crate::model::{MINUTE_US, Run, RunId, RunKind, RunState, SECOND_US, SkipReason, Skipped};
 
-/// So many rows are handed over at once: on SQLite, everybody's commits wait for them.
+/// The most rows that are handed over at once: on SQLite, everybody's commits wait for them.
 const ROWS_MAX: usize = 250;
-/// A shard's owner is woken for runs that launch so soon. Later ones it finds within a second or two by itself, all that a
-/// round has emitted at once.
+/// A shard's owner is woken for runs that launch within this time. Later ones it finds within a second or two by itself, all
+/// that a round has emitted at once.
 const SOON_US: i64 = 30 * SECOND_US;
 /// The longest pause after a part of what lies further ahead.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
-/// What falls due so soon after a change may have a run in an earlier home of its schedule: longer than windows are
-/// opened ahead, with masters whose clocks disagree.
+/// A launch that falls due within this time after a change may have a run in an earlier home of its schedule: longer than
+/// windows are opened ahead, with masters whose clocks disagree.
 const DOUBT_US: i64 = 60 * MINUTE_US;
-/// For so long after its launch time a launch waits for a former shard to hear of a change. A message that cannot be read
+/// How long after its launch time a launch still waits for a former shard to hear of a change. A message that cannot be read
 /// must not hold it up for ever.
 const PUT_OFF_US: i64 = 15 * MINUTE_US;
 
@@ -41,7 +41,7 @@ pub(super) struct Late {
 pub struct Handed {
     /// The shards that have something to do soon.
     pub wake: BTreeSet<u16>,
-    /// So long the emitter rests, so that what others write comes in between.
+    /// How long the emitter rests, so that what others write comes in between.
     pub pause: Duration,
     /// Triggers recorded as missed.
     pub missed: u64,
@@ -51,7 +51,7 @@ pub struct Handed {
 
 /// What has been judged and not handed over. Tasks are numbers.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct JudgedBatch {
     pub(super) runs: Vec<Run>,
     pub(super) skipped: Vec<Skipped>,
     /// Somebody may have judged the same launches before, at a time when they were not late: a task was claimed before.
@@ -64,7 +64,7 @@ pub(super) struct Batch {
     pub(super) tasks: BTreeSet<usize>,
 }
 
-impl Batch {
+impl JudgedBatch {
     /// An empty batch. `again`: its launches may have been judged before.
     pub(super) fn new(again: bool) -> Self {
         Self { again, ..Self::default() }
@@ -143,7 +143,7 @@ impl Batch {
         late.tasks
     }
 
-    /// The launches that must not be handed over if they have a run, in whatever shard, as spans [first, last] of schedules: an
+    /// The launches that must not be handed over if they have a run, in any shard, as spans [first, last] of schedules: an
     /// emitter made it in time and died before its task was done, or an earlier home did.
     pub(super) fn in_doubt(&self) -> BTreeMap<Uuid, (i64, i64)> {
         let skipped = self.skipped.iter().filter(|_| self.again);

@@ -1,6 +1,6 @@
 //! Scan tasks that an emitter has claimed, what it reads of them, and for how long they are its own.
 //!
-//! Invariant: whoever works on a task keeps it, however long a page takes. Not here: who gets which (the stores).
+//! Invariant: the emitter that works on a task keeps it, however long a page takes. Not here: who gets which (the stores).
 
 use std::time::Duration;
 
@@ -57,14 +57,14 @@ pub struct ScanPage {
 
 /// Under which name tasks are claimed, and until when others leave them alone.
 #[derive(Clone, Copy, Debug)]
-pub struct Lease {
+pub struct TaskLease {
     /// The name.
     pub id: Uuid,
     /// Until when.
     pub until_us: i64,
 }
 
-impl Lease {
+impl TaskLease {
     /// A lease from now on.
     pub fn new(id: Uuid, now_us: i64, options: &Options) -> Self {
         Self { id, until_us: now_us + options.lease_us() }
@@ -83,7 +83,7 @@ pub fn is_given_back(tasks: &[ClaimedTask]) -> bool {
     !tasks.iter().any(|task| task.again)
 }
 
-/// How long an emitter waits after a failure, where it waited so long after the one before.
+/// How long an emitter waits after a failure, where it waited for the time `before` after the last one.
 pub fn backoff(before: Option<Duration>) -> Duration {
     before.map_or(BACKOFF_MIN, |before| (before * 2).min(BACKOFF_MAX))
 }

@@ -1,6 +1,6 @@
 //! Decides how scan tasks of one window are carried out: what is read, asked, handed over and marked next.
 //!
-//! In: claimed tasks, then what became of each [`Step`]. Out: the next step. Invariants: a checkpoint moves, and a task is
+//! In: claimed tasks, then what became of each [`ScanStep`]. Out: the next step. Invariants: a checkpoint moves, and a task is
 //! done, only after everything before it has been handed over; nothing is handed over once the lease on its task is
 //! lost; a child that cannot be read is named and passed over; a task with a million children does not stand before those
 //! with a few. Not here: which windows and tasks there are ([`super::windows`], the stores), reading and writing.
@@ -9,17 +9,17 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use uuid::Uuid;
 
-use super::batch::{Batch, Handed};
+use super::batch::{Handed, JudgedBatch};
 use super::judge::{Fate, Judge};
 use super::{Checkpoint, ClaimedTask, Options, ScanPage, ScannedChild, Task, launch_times};
 use crate::model::{Run, SkipReason, Skipped};
 
-/// So many children of each task are read together with those of the others.
+/// How many children of each task are read together with those of the others.
 const FIRST_PAGE: u32 = 16;
 
 /// What is to be done next, and then told to the scan.
 #[derive(Debug)]
-pub enum Step<'a> {
+pub enum ScanStep<'a> {
     /// Read the children of these tasks after their checkpoints, of each at most `limit`; then [`Scan::read`].
     Read {
         /// The tasks.
@@ -34,7 +34,7 @@ pub enum Step<'a> {
         /// The shards.
         homes: &'a [u16],
     },
-    /// Ask which launches of a schedule in [from, to) have a run in whatever shard; then [`Scan::known`].
+    /// Ask which launches of a schedule in [from, to) have a run in any shard; then [`Scan::known`].
     AskKnown {
         /// The schedule.
         schedule_uid: Uuid,
@@ -135,7 +135,7 @@ pub struct Scan {
     /// Which task comes when, with its first page where that has been read.
     turns: VecDeque<(usize, Option<ScanPage>)>,
     stage: Stage,
-    batch: Batch,
+    batch: JudgedBatch,
     done: BTreeSet<usize>,
     /// Tasks that must be read again later, because a shard had not heard of a change.
     put_off: BTreeSet<usize>,
@@ -155,7 +155,7 @@ impl Scan {
             tasks: tasks.to_vec(),
             turns: VecDeque::new(),
             stage: Stage::First,
-            batch: Batch::new(tasks.iter().any(|task| task.again)),
+            batch: JudgedBatch::new(tasks.iter().any(|task| task.again)),
             done: BTreeSet::new(),
             put_off: BTreeSet::new(),
             lost: false,
@@ -167,7 +167,7 @@ impl Scan {
     }
 
     /// What is to be done next. Judges what has been read by the time `now_us`.
-    pub fn step(&mut self, now_us: i64) -> Step<'_> {
+    pub fn step(&mut self, now_us: i64) -> ScanStep<'_> {
         loop {
             let stage = std::mem::replace(&mut self.stage, Stage::End);
             self.stage = match stage {
@@ -194,52 +194,50 @@ impl Scan {
     }
 
     /// The step of a stage that waits for an answer.
-    fn ask(&mut self) -> Step<'_> {
+    fn ask(&mut self) -> ScanStep<'_> {
         let of = |tasks: &BTreeSet<usize>| tasks.iter().map(|at| self.tasks[*at].clone()).collect();
         match &self.stage {
-            Stage::First => Step::Read {
+            Stage::First => ScanStep::Read {
                 tasks: self.tasks.iter().map(|claimed| (&claimed.task, claimed.checkpoint)).collect(),
                 limit: self.options.page.clamp(1, FIRST_PAGE),
             },
             Stage::Read(at) => {
                 let claimed = &self.tasks[*at];
-                Step::Read {
+                ScanStep::Read {
                     tasks: vec![(&claimed.task, claimed.checkpoint)],
                     limit: self.options.page.max(1),
                 }
             }
             Stage::Flush(Flush::Unheard, _) => {
                 let late = self.batch.late.first_key_value();
-                late.map_or(Step::End, |(uid, late)| Step::AskUnheard {
+                late.map_or(ScanStep::End, |(uid, late)| ScanStep::AskUnheard {
                     schedule_uid: *uid,
                     homes: &late.homes,
                 })
             }
             Stage::Flush(Flush::Known(asked, _), _) => {
-                asked.first_key_value().map_or(Step::End, |(uid, (first_us, last_us))| Step::AskKnown {
-                    schedule_uid: *uid,
-                    from_us: *first_us,
-                    to_us: *last_us + 1,
+                asked.first_key_value().map_or(ScanStep::End, |(uid, (first_us, last_us))| {
+                    ScanStep::AskKnown { schedule_uid: *uid, from_us: *first_us, to_us: *last_us + 1 }
                 })
             }
-            Stage::Flush(Flush::HandOver, _) => Step::HandOver {
+            Stage::Flush(Flush::HandOver, _) => ScanStep::HandOver {
                 tasks: of(&self.batch.tasks),
                 runs: &self.batch.runs,
                 skipped: &self.batch.skipped,
             },
             Stage::Mark(at) => {
                 let task = &self.tasks[*at];
-                task.checkpoint.map_or(Step::End, |checkpoint| Step::Mark { task, checkpoint })
+                task.checkpoint.map_or(ScanStep::End, |checkpoint| ScanStep::Mark { task, checkpoint })
             }
-            Stage::Complete => Step::Complete { tasks: of(&self.done), runs: self.emitted },
-            Stage::Turn | Stage::Judge(_) | Stage::End => Step::End,
+            Stage::Complete => ScanStep::Complete { tasks: of(&self.done), runs: self.emitted },
+            Stage::Turn | Stage::Judge(_) | Stage::End => ScanStep::End,
         }
     }
 
     /// Page by page in turns.
     fn turn(&mut self, now_us: i64) -> Stage {
         if self.leaving || self.lost {
-            // Whoever claims the rest next goes on.
+            // The emitter that claims the rest next goes on.
             self.turns.clear();
         }
         match self.turns.pop_front() {

@@ -9,7 +9,7 @@ use crate::model::SECOND_US;
 
 /// How soon windows are looked at again that others have not completed.
 const INCOMPLETE_US: i64 = 2 * SECOND_US;
-/// While so many windows are incomplete, those of an outage are not opened further: their tasks would only pile up.
+/// While this many windows are incomplete, those of an outage are not opened further: their tasks would only pile up.
 const BEHIND_OPEN_MAX: usize = 8;
 
 /// The window that is to be opened next at `now_us`, if any, where `incomplete` windows are not complete.

@@ -1,8 +1,8 @@
 //! Deliveries of which nobody knows whether they arrived: the event keeps its token and is sent again.
 //!
-//! In: an unclear answer, or a refusal after one; the time to send again. Out: the next attempt, or an event that counts as held.
-//! Invariants: no token is freed here; who waits to be sent again has no place; nothing is sent again before the inbox has been
-//! read, as a release may be in it.
+//! In: an unclear answer, or a refusal after one; the time to send again. Out: the next attempt, or an event that counts as
+//! held. Invariants: no token is freed here; an event that waits to be sent again has no place; nothing is sent again before
+//! the inbox has been read, as a release may be in it.
 
 use super::bucket::Bucket;
 use super::ledger::Phase;

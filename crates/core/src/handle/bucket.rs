@@ -128,9 +128,9 @@ impl Bucket {
         self.unknown || self.policy.as_ref().is_some_and(|policy| policy.pause.is_some())
     }
 
-    /// Whether so many events may start before their time: half of the tokens stay free for what is due. Where a rate
+    /// Whether `events` events may start before their time: half of the tokens stay free for events that are due. Where a rate
     /// is asked for, each starts in its time.
-    pub(super) fn has_plenty(&self, events: u32, sends_max: u32) -> bool {
+    pub(super) fn allows_early(&self, events: u32, sends_max: u32) -> bool {
         let (taken, limit) = match self.policy.as_ref().and_then(|policy| policy.limits.max_in_flight) {
             Some(limit) => (self.counts.held(), limit),
             None => (self.counts.places().taken(), sends_max),

@@ -60,7 +60,7 @@ pub struct UnderWay {
     pub attempt: u32,
     /// An earlier delivery is unclear, so that a refusal of this one proves nothing.
     pub doubtful: bool,
-    /// The answer is waited for so long, in milliseconds. 0: no longer, and nobody knows what became of the delivery.
+    /// How long the answer is waited for, in milliseconds. 0: no longer, and nobody knows what became of the delivery.
     /// Less: it did not leave; versions before this one take that for 0.
     pub grace_ms: i64,
 }

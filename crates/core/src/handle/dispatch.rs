@@ -90,8 +90,8 @@ impl Shard {
         run.reason = if reason.is_empty() { "cancelled".to_owned() } else { reason };
         self.pending.changes.history.push(HistoryRow {
             run: run.id,
-            index: run.cursor,
-            count: run.events - run.cursor,
+            index: run.next_index,
+            count: run.events - run.next_index,
             outcome: Outcome::Cancelled,
             attempt: 0,
             acquired_us: None,
@@ -99,8 +99,8 @@ impl Shard {
             finished_us: now.wall_us,
             message: run.reason.clone(),
         });
-        run.counts.cancelled += run.events - run.cursor;
-        run.cursor = run.events;
+        run.counts.cancelled += run.events - run.next_index;
+        run.next_index = run.events;
         run.finished_us = Some(now.wall_us);
         self.gone.insert(run.id, self.pending_commit(), false);
         self.pending.changes.runs_changed.push(run);
@@ -142,7 +142,7 @@ impl Shard {
         let Some(run) = self.ledger.runs.get_mut(&id) else { return };
         run.row.state = RunState::Skipped;
         run.row.reason = format!("overlap: the run {other} was unfinished");
-        run.row.cursor = run.row.events;
+        run.row.next_index = run.row.events;
         run.row.finished_us = Some(now.wall_us);
         self.pending.changes.skipped.push(Skipped {
             schedule_uid: run.row.schedule_uid,
@@ -175,7 +175,7 @@ impl Shard {
         let wants = run.wants(self.options.retrying_max);
         let due = run.next_is_due(now.wall_us, self.options.early_us);
         if wants && !due {
-            let near_us = run.launch_of(run.row.cursor) - self.options.early_us;
+            let near_us = run.launch_of(run.row.next_index) - self.options.early_us;
             if near_us <= now.wall_us {
                 self.near.insert(id);
             } else {
@@ -262,14 +262,14 @@ impl Shard {
         self.finish_if_done(id, now);
     }
 
-    /// Ends every event from the cursor on without starting it.
+    /// Ends every event from the next index on without starting it.
     pub(super) fn close_unstarted(&mut self, id: RunId, outcome: Outcome, message: &str, now: Now) {
         let Some(run) = self.ledger.runs.get_mut(&id) else { return };
-        let (first, count) = (run.row.cursor, run.row.events - run.row.cursor);
+        let (first, count) = (run.row.next_index, run.row.events - run.row.next_index);
         if count == 0 {
             return;
         }
-        run.row.cursor = run.row.events;
+        run.row.next_index = run.row.events;
         self.pending.urgent = true;
         self.pending.changes.history.push(HistoryRow {
             run: id,
@@ -360,8 +360,8 @@ impl Shard {
             }
             Work::Next(id) => {
                 let Some(run) = self.ledger.runs.get_mut(&id) else { return false };
-                let index = run.row.cursor;
-                run.row.cursor += 1;
+                let index = run.row.next_index;
+                run.row.next_index += 1;
                 if run.row.started_us.is_none() {
                     run.row.started_us = Some(now.wall_us.max(run.row.launch_us));
                     run.row.state = RunState::Running;

@@ -14,11 +14,11 @@ use crate::model::{Now, OverlapRule, RunId};
 impl Shard {
     /// Whether what falls due next in a run does so soon, and not yet.
     pub(super) fn is_near(&self, id: RunId, now: Now) -> bool {
-        self.ledger.runs.get(&id).is_some_and(|run| run.launch_of(run.row.cursor) > now.wall_us)
+        self.ledger.runs.get(&id).is_some_and(|run| run.launch_of(run.row.next_index) > now.wall_us)
     }
 
-    /// Whether its schedule's overlap rule lets a run go before its launch time: nothing that may end until then has a
-    /// say in it.
+    /// Whether its schedule's overlap rule lets a run go before its launch time: no unfinished run could still
+    /// change the decision.
     fn may_launch_early(&self, run: &LiveRun) -> bool {
         let schedule = self.schedules.get(&run.row.schedule_uid);
         schedule.is_none_or(|s| s.active.is_empty()) || run.spec.overlap == OverlapRule::Allow
@@ -27,8 +27,8 @@ impl Shard {
     /// Whether what falls due next in a run may take its tokens now: its time is near, nothing else waits for them, and
     /// more than enough are free.
     fn may_start_early(&self, run: &LiveRun, now: Now) -> bool {
-        let (policy, cursor) = (run.row.policy_uid, run.row.cursor);
-        let due_us = run.launch_of(cursor);
+        let (policy, next_index) = (run.row.policy_uid, run.row.next_index);
+        let due_us = run.launch_of(next_index);
         let near = due_us - now.wall_us <= self.options.early_us;
         let within = run.window_end_us().is_none_or(|end_us| due_us < end_us);
         let parked = self.schedules.get(&run.row.schedule_uid).is_some_and(LiveSchedule::is_parked);
@@ -38,11 +38,11 @@ impl Shard {
         if self.queues.get(&policy).is_some_and(|queue| !queue.is_empty()) {
             return false;
         }
-        let events = if run.spec.spread_s.is_some() { 1 } else { run.row.events - cursor };
+        let events = if run.spec.spread_s.is_some() { 1 } else { run.row.events - next_index };
         self.ledger
             .buckets
             .get(&policy)
-            .is_some_and(|bucket| bucket.has_plenty(events, self.options.sends_max))
+            .is_some_and(|bucket| bucket.allows_early(events, self.options.sends_max))
     }
 
     /// Starts what falls due within a moment, as far as it may; the rest waits for its time. To be called when all that is
@@ -56,7 +56,7 @@ impl Shard {
             let may_launch = run.launched || self.may_launch_early(run);
             if !may_launch || !self.may_start_early(run, now) {
                 let timer = if run.launched { WallTimer::Spread(id) } else { WallTimer::Launch(id) };
-                self.wall_timers.insert((run.launch_of(run.row.cursor), timer));
+                self.wall_timers.insert((run.launch_of(run.row.next_index), timer));
                 continue;
             }
             let policy = run.row.policy_uid;

@@ -17,9 +17,9 @@ use crate::model::{Policy, Run, RunId, RunSpec};
 pub struct Options {
     /// Deliveries under way at once, per shard, where no `max_in_flight` bounds them.
     pub sends_max: u32,
-    /// While so many events of a run wait for another attempt, it starts no new ones.
+    /// The most events of a run that wait for another attempt before it starts no new ones.
     pub retrying_max: u32,
-    /// How long a change that nobody waits for may wait for company, in microseconds.
+    /// How long a change that nobody waits for may wait for others to be committed with it, in microseconds.
     pub lazy_us: i64,
     /// How long before its launch time a run may take its tokens, in microseconds: longer than most commits take, so that
     /// what they allow waits for the launch time and not for them. Nothing is sent before it.
@@ -33,8 +33,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Until when a change of this moment (monotonic) may wait for company: the next of moments that are the same in all
-    /// shards, whose commits then go together.
+    /// Until when a change of this moment (monotonic) may wait for others: the next tick of a grid that all shards
+    /// share, so that their commits go together.
     pub(super) fn lazy_until_us(&self, mono_us: i64) -> i64 {
         let pace_us = self.lazy_us.max(1);
         (mono_us.div_euclid(pace_us) + 1) * pace_us
@@ -43,7 +43,7 @@ impl Options {
 
 /// What the store knew of the shard when it was taken over.
 #[derive(Clone, Debug, Default)]
-pub struct State {
+pub struct ShardState {
     /// Its policies.
     pub policies: Vec<Policy>,
     /// Those of them that have been deleted, and when (wall clock).
@@ -129,7 +129,7 @@ pub struct Deadline {
 
 /// What the driver must read before it hands a message over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
+pub struct MessageNeeds {
     /// Specs by schedule and generation.
     pub specs: Vec<(Uuid, i64)>,
     /// Runs by id.
@@ -141,10 +141,10 @@ pub struct Needs {
 /// What the driver read for a message.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
-    /// Specs that [`Needs::specs`] named, and those of the runs.
+    /// Specs that [`MessageNeeds::specs`] named, and those of the runs.
     pub specs: Vec<RunSpec>,
-    /// Runs that [`Needs::runs`] named and that exist.
+    /// Runs that [`MessageNeeds::runs`] named and that exist.
     pub runs: Vec<Run>,
-    /// Dead events that [`Needs::dead`] named.
+    /// Dead events that [`MessageNeeds::dead`] named.
     pub dead: Vec<HistoryRow>,
 }

@@ -12,10 +12,12 @@ use crate::model::{Now, Pause, Policy, RunId};
 
 /// How many holders an explanation names.
 const HOLDERS_MAX: usize = 10;
+/// So many acquired events of a run are looked at for one that has failed.
+const FAILED_LOOKED_AT_MAX: usize = 32;
 
 /// Where an unfinished event stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum EventState {
     /// Its launch time has not come.
     Scheduled,
     /// It is due and waits for a token.
@@ -61,8 +63,8 @@ pub enum Reason {
         /// From now, in microseconds.
         wait_us: i64,
     },
-    /// So many deliveries are under way where no limit of their own bounds them that its schedule, target or namespace has
-    /// its share of them.
+    /// Of the deliveries under way that no limit of their own bounds, its schedule, target or namespace has
+    /// its share already.
     SendsFull {
         /// Deliveries under way.
         sending: u32,
@@ -81,7 +83,7 @@ pub enum Reason {
         /// The latest failure.
         message: String,
     },
-    /// So many events of its run wait for another attempt that the run starts no new ones.
+    /// Too many events of its run wait for another attempt; until some have gone, the run starts no new ones.
     RunRetrying {
         /// How many.
         retrying: u32,
@@ -102,7 +104,7 @@ pub struct Holder {
     /// Namespace and id of its schedule.
     pub schedule: (String, String),
     /// Where it stands.
-    pub place: Place,
+    pub state: EventState,
     /// How long it has held the token, in microseconds.
     pub age_us: i64,
     /// Until something happens by itself (suspect, reclaimed, sent again), in microseconds; none if nothing will.
@@ -113,7 +115,7 @@ pub struct Holder {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     /// Where it stands.
-    pub place: Place,
+    pub state: EventState,
     /// Deliveries so far.
     pub attempt: u32,
     /// What holds it back, the most lasting first. Empty for one in flight.
@@ -171,10 +173,16 @@ pub struct Remembered {
 
 /// What waits under a policy.
 #[derive(Clone, Copy, Default)]
-struct Waiting {
-    events: u64,
-    /// When the oldest fell due.
+pub(super) struct WaitingEvents {
+    pub(super) events: u64,
+    /// When the oldest fell due that has not started, or has failed.
     since_us: Option<i64>,
+}
+
+impl WaitingEvents {
+    fn began(&mut self, since_us: i64) {
+        self.since_us = Some(self.since_us.map_or(since_us, |oldest| oldest.min(since_us)));
+    }
 }
 
 impl Shard {
@@ -182,11 +190,11 @@ impl Shard {
     pub fn explain(&self, id: RunId, index: u32, now: Now) -> Option<Explanation> {
         let run = self.ledger.runs.get(&id)?;
         if let Some(token) = self.ledger.tokens.get(&(id, index)) {
-            let place = self.place(id, index)?;
+            let state = self.event_state(id, index)?;
             let attempt = token.row.attempt;
             if token.in_flight() {
                 let holders = self.holder((id, index), now).into_iter().collect();
-                return Some(Explanation { place, attempt, reasons: Vec::new(), holders, ahead: None });
+                return Some(Explanation { state, attempt, reasons: Vec::new(), holders, ahead: None });
             }
             let mut reasons = self.reasons(run, now);
             if token.row.due_us > now.wall_us {
@@ -194,19 +202,19 @@ impl Shard {
                 reasons.insert(0, Reason::BackOff { due_us, attempt, message });
             }
             let ahead = token.queued.then(|| self.ahead(run, None));
-            return Some(self.waiting(run, place, attempt, reasons, ahead, now));
+            return Some(self.waiting(run, state, attempt, reasons, ahead, now));
         }
-        if index < run.row.cursor || index >= run.row.events {
+        if index < run.row.next_index || index >= run.row.events {
             return None;
         }
         let launch_us = run.launch_of(index);
         if launch_us > now.wall_us {
             let reasons = vec![Reason::NotDue { launch_us }];
-            return Some(self.waiting(run, Place::Scheduled, 0, reasons, None, now));
+            return Some(self.waiting(run, EventState::Scheduled, 0, reasons, None, now));
         }
         let ahead = run.in_lane.then(|| self.ahead(run, Some(index)));
         let reasons = self.reasons(run, now);
-        Some(self.waiting(run, Place::Waiting, 0, reasons, ahead, now))
+        Some(self.waiting(run, EventState::Waiting, 0, reasons, ahead, now))
     }
 
     /// Tokens in flight and waiting of an unfinished run: (in flight, waiting for another attempt).
@@ -216,13 +224,13 @@ impl Shard {
     }
 
     /// Where an acquired, unfinished event stands.
-    pub fn place(&self, id: RunId, index: u32) -> Option<Place> {
+    pub fn event_state(&self, id: RunId, index: u32) -> Option<EventState> {
         let token = self.ledger.tokens.get(&(id, index))?;
         Some(match token.phase() {
-            Phase::Waiting => Place::Retrying,
-            Phase::Acquired | Phase::Sending { .. } | Phase::Again { .. } => Place::Acquired,
-            Phase::Held { suspect: true } => Place::Suspect,
-            Phase::Held { suspect: false } => Place::Held,
+            Phase::Waiting => EventState::Retrying,
+            Phase::Acquired | Phase::Sending { .. } | Phase::Again { .. } => EventState::Acquired,
+            Phase::Held { suspect: true } => EventState::Suspect,
+            Phase::Held { suspect: false } => EventState::Held,
         })
     }
 
@@ -240,7 +248,8 @@ impl Shard {
     fn glance(&self, now: Now, busy_only: bool) -> Status {
         let (launched, all_waiting) = self.waiting_by_policy(now);
         let gauges = self.ledger.buckets.iter().filter_map(|(policy, bucket)| {
-            let Waiting { events: waiting, since_us } = all_waiting.get(policy).copied().unwrap_or_default();
+            let WaitingEvents { events: waiting, since_us } =
+                all_waiting.get(policy).copied().unwrap_or_default();
             let started_per_s = bucket.started_per_s(now);
             let busy = bucket.counts.held() > 0 || waiting > 0 || started_per_s > 0.0;
             (busy || !busy_only).then(|| Gauge {
@@ -269,13 +278,13 @@ impl Shard {
     fn waiting(
         &self,
         run: &LiveRun,
-        place: Place,
+        state: EventState,
         attempt: u32,
         reasons: Vec<Reason>,
         ahead: Option<u64>,
         now: Now,
     ) -> Explanation {
-        let mut holders: Vec<_> = if place == Place::Scheduled || run.row.policy_uid.is_none() {
+        let mut holders: Vec<_> = if state == EventState::Scheduled || run.row.policy_uid.is_none() {
             Vec::new()
         } else {
             let held = self.ledger.tokens_under(run.row.policy_uid).filter(|(_, token)| token.in_flight());
@@ -283,7 +292,7 @@ impl Shard {
         };
         holders.sort_by_key(|h| std::cmp::Reverse(h.age_us));
         holders.truncate(HOLDERS_MAX);
-        Explanation { place, attempt, reasons, holders, ahead }
+        Explanation { state, attempt, reasons, holders, ahead }
     }
 
     fn holder(&self, key: (RunId, u32), now: Now) -> Option<Holder> {
@@ -292,7 +301,7 @@ impl Shard {
             run: key.0,
             index: key.1,
             schedule: (run.row.namespace.clone(), run.row.schedule_id.clone()),
-            place: self.place(key.0, key.1)?,
+            state: self.event_state(key.0, key.1)?,
             age_us: (now.wall_us - token.row.acquired_us).max(0),
             timer_us: token.timer_us.map(|t| (t - now.mono_us).max(0)),
         })
@@ -352,7 +361,7 @@ impl Shard {
             let Some(index) = index else { return 0 };
             let older =
                 lane.runs.range(..(run.row.launch_us, run.row.id)).map(|(_, r)| self.due_of(*r)).sum::<u64>();
-            lane.retries.len() as u64 + older + u64::from(index.saturating_sub(run.row.cursor))
+            lane.retries.len() as u64 + older + u64::from(index.saturating_sub(run.row.next_index))
         };
         let mine = queue.lane_of(run.row.priority, run.row.schedule_uid).map_or(0, own);
         let others = queue
@@ -378,14 +387,14 @@ impl Shard {
         lane.retries.len() as u64 + lane.runs.iter().map(|(_, r)| self.due_of(*r)).sum::<u64>()
     }
 
-    /// Events of a run from its cursor on.
+    /// Events of a run from its next index on.
     fn due_of(&self, id: RunId) -> u64 {
-        self.ledger.runs.get(&id).map_or(0, |r| u64::from(r.row.events - r.row.cursor))
+        self.ledger.runs.get(&id).map_or(0, |r| u64::from(r.row.events - r.row.next_index))
     }
 
     /// How many runs have launched; how many events wait under each policy, and since when the oldest has.
-    fn waiting_by_policy(&self, now: Now) -> (u64, BTreeMap<Option<Uuid>, Waiting>) {
-        let mut all: BTreeMap<_, Waiting> = BTreeMap::new();
+    pub(super) fn waiting_by_policy(&self, now: Now) -> (u64, BTreeMap<Option<Uuid>, WaitingEvents>) {
+        let mut all: BTreeMap<_, WaitingEvents> = BTreeMap::new();
         let mut launched = 0;
         for run in self.ledger.runs.all().filter(|r| r.launched) {
             launched += 1;
@@ -396,16 +405,30 @@ impl Shard {
             waiting.events += u64::from(run.counts.retrying());
             if run.next_is_due(now.wall_us, self.options.early_us) {
                 waiting.events += self.due_now(run, now);
-                let since_us = run.launch_of(run.row.cursor);
-                waiting.since_us = Some(waiting.since_us.map_or(since_us, |oldest| oldest.min(since_us)));
+                waiting.began(run.launch_of(run.row.next_index));
+            }
+            if let Some(since_us) = self.failed_since_us(run) {
+                waiting.began(since_us);
             }
         }
         (launched, all)
     }
 
+    /// When the first of a run's events fell due that has failed and waits for another attempt; of those that were acquired
+    /// first, which an event that fails stays among. One whose consumer asked to look again has not failed.
+    fn failed_since_us(&self, run: &LiveRun) -> Option<i64> {
+        if run.counts.retrying() == 0 {
+            return None;
+        }
+        let mut first = self.ledger.tokens.of(run.row.id).take(FAILED_LOOKED_AT_MAX);
+        let failed = first
+            .find(|(_, token)| !token.in_flight() && (token.row.failures > 0 || token.unsent.is_some()))?;
+        Some(run.launch_of(failed.0.1))
+    }
+
     /// Events of a run that are due and have not started.
-    fn due_now(&self, run: &LiveRun, now: Now) -> u64 {
-        let (mut low, mut high) = (run.row.cursor, run.row.events);
+    pub(super) fn due_now(&self, run: &LiveRun, now: Now) -> u64 {
+        let (mut low, mut high) = (run.row.next_index, run.row.events);
         while low < high {
             let middle = low + (high - low) / 2;
             if run.launch_of(middle) <= now.wall_us {
@@ -414,6 +437,6 @@ impl Shard {
                 high = middle;
             }
         }
-        u64::from(low - run.row.cursor)
+        u64::from(low - run.row.next_index)
     }
 }

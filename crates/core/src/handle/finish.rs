@@ -78,7 +78,7 @@ impl Shard {
     /// Closes a run of which nothing is left, and lets the run that waits for it go.
     pub(super) fn finish_if_done(&mut self, id: RunId, now: Now) {
         let Some(run) = self.ledger.runs.get_mut(&id) else { return };
-        if run.row.cursor < run.row.events || run.counts.outstanding() > 0 || !run.launched {
+        if run.row.next_index < run.row.events || run.counts.outstanding() > 0 || !run.launched {
             self.sync_lane(id, now);
             return;
         }

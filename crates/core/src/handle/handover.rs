@@ -1,7 +1,7 @@
 //! Deliveries that are under way when a shard changes hands on purpose: the former owner tells which, goes on waiting
 //! for their answers and reports them; the new one does not make them again meanwhile.
 //!
-//! Both travel through the shard's inbox, the note before the lease is given up, so that whoever reads the inbox before
+//! Both travel through the shard's inbox, the note before the lease is given up, so that an owner that reads the inbox before
 //! its first commit knows of it in time. After a crash there is no note, and restored deliveries are made again.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use crate::model::{Now, RunId, Target};
 const REPORT_MS: i64 = 1_000;
 
 impl Shard {
-    /// The deliveries that have been made and whose answers have not come, for whoever has the shard next. Their
+    /// The deliveries that have been made and whose answers have not come, for the next owner of the shard. Their
     /// answers are waited for at most `wait_ms`.
     pub fn under_way(&self, wait_ms: i64, now: Now) -> Vec<UnderWay> {
         let pending = self.pending.effects.iter().chain(self.committing.iter().flatten());
@@ -77,7 +77,7 @@ impl Shard {
             if token.row.state != TokenState::Acquired || token.row.attempt != attempt || token.is_sending() {
                 continue;
             }
-            // Of two notes about one delivery, the one that waits less knows more.
+            // Of two notes about one delivery, the one with the shorter wait is the newer.
             let until_us = now.mono_us.saturating_add(grace_ms.saturating_mul(1000));
             let until_us = token.elsewhere_us.map_or(until_us, |known| known.min(until_us));
             token.elsewhere_us = Some(until_us);

@@ -83,9 +83,9 @@ impl Phase {
 
 /// The phase of an event, which only the books change.
 #[derive(Debug)]
-pub(super) struct Standing(Phase);
+pub(super) struct GuardedPhase(Phase);
 
-impl Standing {
+impl GuardedPhase {
     pub(super) fn new(phase: Phase) -> Self {
         Self(phase)
     }
@@ -132,7 +132,7 @@ pub(super) struct Ledger {
     /// Buckets in which something may start.
     pub ready: BTreeSet<Option<Uuid>>,
     sending: usize,
-    /// Not before so many more polls.
+    /// How many polls there are before the next check.
     #[cfg(debug_assertions)]
     check_after: usize,
 }
@@ -220,7 +220,7 @@ impl Ledger {
     /// An event goes into another phase.
     pub(super) fn turn(&mut self, key: Key, phase: Phase) {
         let Some(token) = self.tokens.0.get_mut(&key) else { return };
-        let before = std::mem::replace(&mut token.standing.0, phase);
+        let before = std::mem::replace(&mut token.phase.0, phase);
         token.row.state = phase.state();
         self.sending = self.sending + phase.is_sending() - before.is_sending();
         // Most turns change no other count.
@@ -244,7 +244,7 @@ impl Ledger {
         Phase::Sending { placed: self.buckets.get(&policy).is_some_and(|bucket| !bucket.has_limit()) }
     }
 
-    /// Whether every count is what the phases say. In builds with debug assertions it is counted anew, so often that this
+    /// Whether every count is what the phases say. In builds with debug assertions it is counted anew, rarely enough that this
     /// costs little beside everything else; in others it is not asked.
     #[cfg(debug_assertions)]
     pub(super) fn check(&mut self) {
@@ -349,7 +349,7 @@ mod tests {
     #[should_panic(expected = "the bucket")]
     fn a_count_that_is_wrong_is_seen() {
         let (mut ledger, key) = ledger(None, Phase::Waiting);
-        ledger.tokens.get_mut(&key).unwrap().standing = Standing::new(Phase::Held { suspect: false });
+        ledger.tokens.get_mut(&key).unwrap().phase = GuardedPhase::new(Phase::Held { suspect: false });
         ledger.tokens.get_mut(&key).unwrap().row.state = TokenState::Held;
         ledger.runs.get_mut(&key.0).unwrap().counts = RunCounts::default();
         ledger.runs.get_mut(&key.0).unwrap().counts.enter(Phase::Held { suspect: false });

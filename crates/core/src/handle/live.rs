@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::change::{ShardSchedule, TokenRow};
-use super::ledger::{Phase, RunCounts, Standing};
+use super::ledger::{GuardedPhase, Phase, RunCounts};
 use super::places::Sharer;
 use super::queue::Of;
 use super::steps::Counted as _;
 use crate::model::{Run, RunId, RunKind, RunSpec, SECOND_US};
+use crate::trouble::Said;
 
 /// An unfinished run.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ pub(super) struct LiveRun {
 
 impl LiveRun {
     pub(super) fn new(row: Run, spec: Arc<RunSpec>) -> Self {
-        let cancelled = row.cursor == row.events && !row.reason.is_empty();
+        let cancelled = row.next_index == row.events && !row.reason.is_empty();
         let sharer = Sharer::of(&row, &spec);
         Self { row, spec, launched: false, cancelled, in_lane: false, counts: RunCounts::default(), sharer }
     }
@@ -60,13 +61,13 @@ impl LiveRun {
     /// Whether more of it is to start, once that is due.
     pub(super) fn wants(&self, retrying_max: u32) -> bool {
         let again = self.counts.coming_again();
-        self.launched && !self.cancelled && self.row.cursor < self.row.events && again < retrying_max
+        self.launched && !self.cancelled && self.row.next_index < self.row.events && again < retrying_max
     }
 
     /// Whether its next event is due, or, where all fall due at once, will be within `early_us`.
     pub(super) fn next_is_due(&self, wall_us: i64, early_us: i64) -> bool {
         let early_us = if self.spec.spread_s.is_none() { early_us } else { 0 };
-        self.row.cursor < self.row.events && self.launch_of(self.row.cursor) <= wall_us + early_us
+        self.row.next_index < self.row.events && self.launch_of(self.row.next_index) <= wall_us + early_us
     }
 }
 
@@ -76,9 +77,11 @@ pub(super) struct LiveToken {
     pub row: TokenRow,
     /// The bucket that it counts in.
     pub policy: Option<uuid::Uuid>,
-    pub standing: Standing,
+    pub phase: GuardedPhase,
     /// An earlier delivery of it is unclear, so that a refusal of a later one proves nothing.
     pub doubtful: bool,
+    /// What was said of its latest delivery that did not go well, as far as this owner has heard it.
+    pub said: Option<Said>,
     /// The last sign of its consumer (monotonic).
     pub sign_us: i64,
     /// Its place among the monotonic timers.
@@ -102,8 +105,9 @@ impl LiveToken {
         Self {
             row,
             policy,
-            standing: Standing::new(phase),
+            phase: GuardedPhase::new(phase),
             doubtful: false,
+            said: None,
             sign_us: mono_us,
             timer_us: None,
             stored: false,
@@ -116,7 +120,7 @@ impl LiveToken {
     }
 
     pub(super) fn phase(&self) -> Phase {
-        self.standing.phase()
+        self.phase.phase()
     }
 
     /// Whether a delivery is under way.
@@ -146,6 +150,9 @@ impl LiveToken {
     pub(super) fn wait_until(&mut self, due_us: i64, message: String) {
         (self.row.due_us, self.row.message) = (due_us, message);
         self.doubtful = false;
+        if self.row.delivered_us.is_some() {
+            self.said = Some(Said::GivenBack);
+        }
         (self.elsewhere_us, self.unsent) = (None, None);
         (self.sign_us, self.ttl_commit) = (0, 0);
     }

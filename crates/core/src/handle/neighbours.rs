@@ -11,7 +11,7 @@ use super::control::{Control, Message};
 use super::release::{Release, ReleaseOutcome};
 use super::steps::steps;
 use super::testing::{live_run, policy};
-use super::{Context, Effect, Options, Send, Shard, State};
+use super::{Context, Effect, Options, Send, Shard, ShardState};
 use crate::model::{
     HttpTarget, Limits, MINUTE_US, Now, OverlapRule, Pause, Policy, ReleaseMode, Run, RunId, RunSpec,
     SECOND_US, Sent, Target,
@@ -69,14 +69,14 @@ fn release(send: &Send) -> Release {
 
 impl World {
     /// Each neighbour has a policy with one token, whose consumer holds an event; another one waits for the token, and
-    /// one more run is upcoming. The own schedule has so many siblings: runs under its former policy that were cancelled
+    /// one more run is upcoming. The own schedule has `siblings` siblings: runs under its former policy that were cancelled
     /// while their consumers held an event.
     fn new(neighbours: u128, siblings: u128) -> Self {
         let now = Now { wall_us: NOON_US, mono_us: SECOND_US };
         let (own, former) =
             (policy_of(0), Policy { limits: Limits::default(), ..policy_of(u128::from(u64::MAX)) });
         let policies = (1..=neighbours).map(policy_of).chain([own.clone(), former.clone()]).collect();
-        let state = State { policies, ..State::default() };
+        let state = ShardState { policies, ..ShardState::default() };
         let shard = Shard::new(0, Options { sends_max: u32::MAX, ..Options::default() }, state, 7, now);
         let spec = of(0, 0).1;
         let mut world =

@@ -45,7 +45,7 @@ impl<K: Ord + Copy, V> Outdated<K, V> {
         self.by_key.remove(key);
     }
 
-    /// A read begins: it shows what these commits, the first so many, have made.
+    /// A read begins: it shows what the first `durable` commits have made.
     pub(super) fn begin_read(&mut self, durable: u64) {
         while let Some((commit, key)) = self.by_commit.pop_front_if(|(commit, _)| *commit <= durable) {
             step();

@@ -3,10 +3,10 @@
 //! In: who a run shares with, what begins and what ends. Out: whether one more may begin. Invariants: a delivery has a
 //! place from its commit on until its answer, and none while it waits to be sent again; a namespace, within it a
 //! target, and within that a schedule takes at most four fifths of what all others leave free, so that something is
-//! left for whoever comes next, however many consumers say nothing.
+//! left for the next one, however many consumers say nothing.
 //!
 //! The bound moves with what is free, as the thresholds of shared packet buffers do (Choudhury and Hahne, "Dynamic
-//! Queue Length Thresholds", 1998): who is alone has about half of all places.
+//! Queue Length Thresholds", 1998): one that is alone has about half of all places.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::model::{Run, RunSpec, Target};
 
-/// Of what is free, one part in so many is left to others, at each level.
+/// Of what is free, one part in this many is left to others, at each level.
 const LEFT_TO_OTHERS: u32 = 5;
 
 /// With whom a run shares places: its namespace, its target within that, its schedule within that.
@@ -39,7 +39,7 @@ impl Sharer {
 }
 
 /// Scheme, host and port of a URL.
-fn origin(url: &str) -> &str {
+pub(super) fn origin(url: &str) -> &str {
     let host = url.find("://").map_or(0, |at| at + 3);
     let end = url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at);
     &url[..end]
@@ -47,12 +47,12 @@ fn origin(url: &str) -> &str {
 
 /// The places of one bucket.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Places {
+pub(super) struct BucketPlaces {
     taken: u32,
     by: BTreeMap<u128, u32>,
 }
 
-impl Places {
+impl BucketPlaces {
     /// Deliveries under way.
     pub(super) fn taken(&self) -> u32 {
         self.taken
@@ -117,7 +117,7 @@ mod tests {
     }
 
     /// Takes all that it may.
-    fn fill(places: &mut Places, sharer: &Sharer, places_max: u32) -> u32 {
+    fn fill(places: &mut BucketPlaces, sharer: &Sharer, places_max: u32) -> u32 {
         let mut taken = 0;
         while places.taken() < places_max && places.holds(sharer, places_max).is_none() {
             places.take(sharer);
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn who_is_alone_has_half_and_who_comes_next_finds_a_place() {
-        let mut places = Places::default();
+        let mut places = BucketPlaces::default();
         assert_eq!(fill(&mut places, &sharer(1, 1, 1), 1_024), 525);
         // Of the same target, of another one, of another namespace.
         for next in [sharer(1, 1, 2), sharer(1, 2, 3), sharer(2, 1, 1)] {
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn many_that_take_all_they_may_leave_something() {
-        let mut places = Places::default();
+        let mut places = BucketPlaces::default();
         for schedule in 0..50 {
             fill(&mut places, &sharer(1, 1, schedule), 1_024);
         }
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_single_place_can_be_had() {
-        let mut places = Places::default();
+        let mut places = BucketPlaces::default();
         assert_eq!(fill(&mut places, &sharer(1, 1, 1), 1), 1);
         places.give_back(&sharer(1, 1, 1));
         assert_eq!((places.taken(), places.by.len()), (0, 0));

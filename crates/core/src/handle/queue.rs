@@ -44,9 +44,9 @@ enum Stand {
     /// Nowhere: its schedule waits for something else than a token or a place.
     #[default]
     Parked,
-    /// In its namespace's line.
+    /// In the order of its namespace.
     Turn(i64),
-    /// In the line of those that one group's share holds back.
+    /// Among those that one group's share holds back.
     Held(u128, u64),
 }
 
@@ -72,17 +72,17 @@ impl Work {
     }
 }
 
-/// A line that can be left from anywhere, without a look at the others in it.
+/// An order that can be left from anywhere, without a look at the others in it.
 #[derive(Debug)]
-struct Line<T>(BTreeMap<i64, T>);
+struct TurnOrder<T>(BTreeMap<i64, T>);
 
-impl<T> Default for Line<T> {
+impl<T> Default for TurnOrder<T> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<T> Line<T> {
+impl<T> TurnOrder<T> {
     fn push(&mut self, item: T, first: bool) -> i64 {
         let place = if first {
             self.0.first_key_value().map_or(0, |(place, _)| place - 1)
@@ -103,13 +103,13 @@ impl<T> Line<T> {
 struct Ring {
     /// Its namespace's place among those that take turns.
     turn: i64,
-    schedules: Line<Uuid>,
+    schedules: TurnOrder<Uuid>,
 }
 
 #[derive(Debug, Default)]
 struct Level {
     /// The namespaces that take turns: those with a ring.
-    turns: Line<String>,
+    turns: TurnOrder<String>,
     rings: BTreeMap<String, Ring>,
     lanes: BTreeMap<Uuid, Lane>,
 }

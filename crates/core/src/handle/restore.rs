@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::batch::TokenBatch;
 use super::bucket::Bucket;
 use super::change::{TokenRow, TokenState};
-use super::exchange::State;
+use super::exchange::ShardState;
 use super::ledger::Phase;
 use super::live::{LiveRun, LiveToken};
 use super::shard::{Shard, WallTimer};
@@ -18,7 +18,7 @@ use crate::model::{DAY_US, Now, Run, RunId, RunState};
 
 impl Shard {
     /// Takes in what the store knew of the shard. What happened to it meanwhile happens now.
-    pub(super) fn restore(&mut self, state: State, now: Now) {
+    pub(super) fn restore(&mut self, state: ShardState, now: Now) {
         self.pause = state.pause;
         for policy in state.policies {
             self.ledger.buckets.insert(Some(policy.uid), Bucket::new(Some(policy), now));

@@ -8,6 +8,7 @@ use super::ledger::Phase;
 use super::release::{Answer, Release, ReleaseOutcome};
 use super::shard::{MonoTimer, Shard, WallTimer};
 use crate::model::{Now, Policy, Reclaim, RunId, SECOND_US, Sent, Target, TtlFrom};
+use crate::trouble::Said;
 
 /// How long a reclaim waits to be asked again while the inbox has not been read since its time came, in microseconds.
 const UNREAD_US: i64 = SECOND_US / 20;
@@ -24,6 +25,7 @@ impl Shard {
         if !matches!(sent, Sent::NotSent { .. }) {
             token.unsent = None;
         }
+        token.said = Said::of(&sent).or(token.said);
         let again = self.leave_queue(key);
         self.ledger.turn(key, Phase::Acquired);
         match sent {
@@ -166,7 +168,7 @@ impl Shard {
         if explicit {
             self.hold(key, now);
         } else {
-            // Nobody waits for it: whoever takes its token makes the commit urgent.
+            // Nobody waits for it: the event that takes its token makes the commit urgent.
             let urgent = self.pending.urgent;
             self.finish(key, Outcome::Succeeded, String::new(), now);
             self.pending.urgent = urgent;

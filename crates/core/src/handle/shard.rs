@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use uuid::Uuid;
 
 use super::change::ShardPause;
-use super::exchange::{Commit, Deadline, Effect, Options, Send, State};
+use super::exchange::{Commit, Deadline, Effect, Options, Send, ShardState};
 use super::ledger::Ledger;
 use super::live::LiveSchedule;
 use super::outdated::Outdated;
@@ -84,7 +84,7 @@ pub struct Shard {
 
 impl Shard {
     /// A machine for a shard that has just been taken over. `seed` feeds the jitter of back-off.
-    pub fn new(number: u16, options: Options, state: State, seed: u64, now: Now) -> Self {
+    pub fn new(number: u16, options: Options, state: ShardState, seed: u64, now: Now) -> Self {
         let mut shard = Self {
             number,
             options,

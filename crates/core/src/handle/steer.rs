@@ -8,14 +8,14 @@ use uuid::Uuid;
 use super::again::queued_again;
 use super::change::{HistoryRow, Outcome, ShardPause, ShardSchedule, TokenRow, TokenState};
 use super::control::{Control, Message};
-use super::exchange::{Context, Needs};
+use super::exchange::{Context, MessageNeeds};
 use super::ledger::Phase;
 use super::live::{LiveRun, LiveToken};
 use super::shard::{Shard, WallTimer};
 use super::steps::Counted as _;
 use crate::model::{Counts, DAY_US, Now, Policy, Run, RunId, RunKind, RunState};
 
-impl Needs {
+impl MessageNeeds {
     /// What must be read before this message is handed over.
     pub fn of(control: &Control) -> Self {
         match control {
@@ -167,7 +167,7 @@ impl Shard {
     }
 
     /// The schedule has a new generation: what was emitted for the time after the change is put right. One that is
-    /// known changes nothing; one that was overtaken holds until the next one's moment.
+    /// known changes nothing; an older generation that arrives late holds until its successor's start.
     fn schedule_changed(&mut self, mut row: ShardSchedule, template: &Template, read: &[Run], now: Now) {
         let uid = row.uid;
         let schedule = self.schedules.entry(uid).or_default();
@@ -249,7 +249,7 @@ impl Shard {
             .filter(|r| r.row.kind == RunKind::Scheduled)
             .filter(|r| (row.changed_us + 1..=until_us).contains(&r.row.launch_us))
             .filter(|r| r.row.generation < row.generation)
-            .filter(|r| r.row.started_us.is_none() && r.row.cursor == 0)
+            .filter(|r| r.row.started_us.is_none() && r.row.next_index == 0)
             .map(|r| r.row.id)
             .collect();
         for id in upcoming {
@@ -264,7 +264,7 @@ impl Shard {
         }
     }
 
-    /// Whether a run is here, or was and has ended, whatever a read shows that began before.
+    /// Whether a run is here, or was and has ended; a read that began before may show otherwise.
     fn has_been(&self, id: RunId) -> bool {
         self.ledger.runs.contains(&id) || self.gone.get(&id).is_some_and(|withdrawn| !withdrawn)
     }

@@ -1,6 +1,6 @@
 //! How many entries of its memory the machine walks, so that tests can hold what it does for one to what that one has.
 //!
-//! Whatever goes from entry to entry of a collection that grows with the shard counts its steps. Outside of this crate's unit
+//! Code that goes from entry to entry of a collection that grows with the shard counts its steps. Outside of this crate's unit
 //! tests the count is nothing.
 
 /// Counts as it goes.

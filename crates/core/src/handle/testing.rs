@@ -8,7 +8,7 @@ use crate::model::{
     RunId, RunKind, RunSpec, RunState, Target, TtlFrom,
 };
 
-pub(super) fn policy(max_in_flight: u32) -> Policy {
+pub(crate) fn policy(max_in_flight: u32) -> Policy {
     Policy {
         uid: Uuid::from_u128(1),
         namespace: "default".into(),

@@ -2,13 +2,13 @@
 //!
 //! They count as no failure, however many there are, so that a shortage of ours never ends an event. What bounds them is
 //! time: an event that was never sent ends with its window, and any other after a day without a delivery that left.
-//! The count and the day are this machine's own: whoever has the shard next begins anew.
+//! The count and the day are this machine's own: the next owner of the shard begins anew.
 
 use super::change::Outcome;
 use super::shard::Shard;
 use crate::model::{DAY_US, Now, RunId, SECOND_US};
 
-/// An event whose deliveries do not leave is given up after so long.
+/// How long an event whose deliveries do not leave is tried before it is given up.
 const UNSENT_MAX_US: i64 = DAY_US;
 /// The longest wait before it is tried again: the reason may be gone in a moment.
 const AGAIN_MAX_US: i64 = 30 * SECOND_US;

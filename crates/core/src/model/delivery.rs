@@ -48,7 +48,7 @@ pub enum Sent {
     NotSent {
         /// For people.
         message: String,
-        /// So long nothing is sent to the target: it asked for a pause.
+        /// How long nothing is sent to the target, where it asked for a pause.
         retry_after_ms: Option<i64>,
     },
     /// Nobody knows whether the consumer has it: time-out or reset after the request was written, a gateway's

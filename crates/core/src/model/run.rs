@@ -183,7 +183,7 @@ pub struct Run {
     /// Why it was skipped or cancelled; else empty.
     pub reason: String,
     /// Events below this index have been acquired, expired or cancelled.
-    pub cursor: u32,
+    pub next_index: u32,
     /// How its events ended.
     pub counts: Counts,
     /// The cursor that the schedule's consumers handed to this run.

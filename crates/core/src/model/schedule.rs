@@ -27,7 +27,7 @@ pub enum Trigger {
         /// 0-59.
         minute: Option<String>,
     },
-    /// Every so many seconds of elapsed time, counted from an anchor.
+    /// At equal distances of elapsed time, counted from an anchor.
     Interval {
         /// Whole seconds between two fires, at least 1.
         every_s: i64,
@@ -240,7 +240,7 @@ pub struct Schedule {
     pub check_again: CheckAgain,
     /// Set while it is paused.
     pub pause: Option<Pause>,
-    /// The latest pauses that have been lifted, the oldest first: whoever scans a window late leaves out what fell due in
+    /// The latest pauses that have been lifted, the oldest first: an emitter that scans a window late leaves out what fell due in
     /// them. At most [`Self::PAST_PAUSES_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub past_pauses: Vec<PastPause>,

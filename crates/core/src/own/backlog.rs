@@ -20,7 +20,7 @@ pub struct Sizes {
     /// The first read of an owner: what its predecessor has left for it, notes of deliveries under way and their answers, is to
     /// be among what it reads before it decides anything.
     pub messages_first: u32,
-    /// So many shards of a process have a turn.
+    /// How many shards of a process have a turn.
     pub turns: usize,
 }
 
@@ -32,7 +32,7 @@ impl Default for Sizes {
 
 /// The turns of a process; clones share them.
 #[derive(Clone, Debug)]
-pub struct Turns {
+pub struct ReadTurns {
     sizes: Sizes,
     taken: Arc<AtomicUsize>,
 }
@@ -41,7 +41,7 @@ pub struct Turns {
 #[derive(Debug)]
 struct Turn(Arc<AtomicUsize>);
 
-impl Turns {
+impl ReadTurns {
     /// All of them are free.
     pub fn new(sizes: Sizes) -> Self {
         Self { sizes, taken: Arc::default() }
@@ -62,10 +62,10 @@ impl Drop for Turn {
 
 /// What one read takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// So many runs at most, and as many of those of `recent_us` where that is not enough for what launched before.
+pub struct ReadSize {
+    /// The most runs, and as many of those of `recent_us` where that is not enough for what launched before.
     pub runs_max: u32,
-    /// So many messages are looked at.
+    /// How many messages are looked at.
     pub messages_max: u32,
     /// Launch times: from a moment ago to the end of what is loaded.
     pub recent_us: Range<i64>,
@@ -74,7 +74,7 @@ pub struct Part {
 /// What reads have left.
 #[derive(Debug)]
 pub(super) struct Backlog {
-    turns: Turns,
+    turns: ReadTurns,
     has_read: bool,
     /// The last read did not read everything.
     is_left: bool,
@@ -84,18 +84,18 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    pub(super) fn new(turns: Turns) -> Self {
+    pub(super) fn new(turns: ReadTurns) -> Self {
         Self { turns, has_read: false, is_left: false, after: 0, turn: None }
     }
 
-    /// Whether the next read may begin when so many commits are durable: what is read meanwhile would make a large one.
+    /// Whether the next read may begin now that `commits` commits are durable: what is read meanwhile would make a large one.
     pub(super) fn may_read(&self, commits: u64) -> bool {
         commits >= self.after
     }
 
     /// A read begins.
-    pub(super) fn begin(&mut self, recent_us: Range<i64>) -> Part {
-        // It goes round: whoever had one has given it back.
+    pub(super) fn begin(&mut self, recent_us: Range<i64>) -> ReadSize {
+        // It goes round: the shard that had one has given it back.
         self.turn = None;
         if self.is_left {
             self.turn = self.turns.take();
@@ -104,7 +104,7 @@ impl Backlog {
         let runs_max = if self.turn.is_some() { sizes.many } else { sizes.few };
         let is_first = !std::mem::replace(&mut self.has_read, true);
         let messages_max = if is_first { sizes.messages_first } else { sizes.messages };
-        Part { runs_max, messages_max, recent_us }
+        ReadSize { runs_max, messages_max, recent_us }
     }
 
     /// What was read has been taken in. `after`: where the read left something, the commit that makes it durable.
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn the_first_read_looks_at_more_messages() {
         let sizes = Sizes::default();
-        let mut backlog = Backlog::new(Turns::new(sizes));
+        let mut backlog = Backlog::new(ReadTurns::new(sizes));
         let read: Vec<u32> = (0..3).map(|_| backlog.begin(0..1).messages_max).collect();
         assert_eq!(read, [sizes.messages_first, sizes.messages, sizes.messages]);
     }
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn few_shards_take_in_many_runs_at_once_and_none_stands_still() {
         let Sizes { few, many, turns: max, .. } = Sizes::default();
-        let turns = Turns::new(Sizes::default());
+        let turns = ReadTurns::new(Sizes::default());
         let mut shards: Vec<Backlog> = (0..max + 2).map(|_| Backlog::new(turns.clone())).collect();
         for shard in &mut shards {
             assert_eq!(runs_max(shard), few, "nobody knows yet that more waits");

@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use crate::handle::control::{Control, UnderWay};
 use crate::model::{RunId, Sent};
 
-/// So long a shard is kept for answers under way, in microseconds.
+/// How long a shard is kept for answers under way, in microseconds.
 const MOMENT_US: i64 = 300_000;
-/// A shard whose last changes cannot be committed for so long is left to its lease, in microseconds.
+/// How long a shard whose last changes cannot be committed is kept before it is left to its lease, in microseconds.
 const LAST_COMMIT_US: i64 = 3_000_000;
 
 /// An owner that is about to give its shard up.
@@ -29,7 +29,7 @@ impl Closing {
         Self { until_us: now_us + MOMENT_US, is_closed: false }
     }
 
-    /// Closes it, with so many deliveries under way. True where that is new.
+    /// Closes it, if no delivery is under way or the time is up. True where that is new.
     pub(super) fn closes(&mut self, sending: usize, now_us: i64) -> bool {
         let closes = !self.is_closed && (now_us >= self.until_us || sending == 0);
         self.is_closed |= closes;

@@ -6,7 +6,7 @@
 
 /// The longest wait, in microseconds.
 const WAIT_MAX_US: i64 = 2_000;
-/// After a wait in vain, so many commits begin at once.
+/// After a wait in vain, this many commits begin at once.
 const AT_ONCE: u32 = 32;
 
 /// What has been gathered since the last commit began.
@@ -29,7 +29,7 @@ impl Gather {
         self.since_us.get_or_insert(now_us);
     }
 
-    /// Whether to commit what there is, with so many deliveries under way.
+    /// Whether to commit what there is, while `sending` deliveries are under way.
     pub(super) fn is_enough(&mut self, sending: usize, now_us: i64) -> bool {
         self.waits = self.answers > 0 && self.answers < sending && self.at_once == 0;
         if self.until_us().is_some_and(|until_us| now_us >= until_us) {

@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use super::backlog::Part;
+use super::backlog::ReadSize;
 use crate::handle::Context;
 use crate::handle::control::{Control, Message};
 use crate::model::{Run, RunId, RunSpec};
 
 /// How many dead events of a run, and how many runs that could not be read before, one read takes.
 pub const READ_MAX: u32 = 2_000;
-/// To read what a message is about takes as long as to take in so many runs.
+/// To read what a message is about takes as long as to take in this many runs.
 const MESSAGE_RUNS: usize = 4;
 /// When what has been passed over is counted, in microseconds.
 const SOON_US: i64 = 2_000_000;
@@ -25,7 +25,7 @@ const TRY_AGAIN_US: i64 = 60_000_000;
 #[derive(Clone, Debug)]
 pub struct Ask {
     /// How much.
-    pub part: Part,
+    pub part: ReadSize,
     /// Messages that have been passed over.
     pub except: Vec<Uuid>,
     /// Look again at runs that have been, from this id on.
@@ -70,18 +70,19 @@ pub struct Page {
     pub releases_whole: bool,
 }
 
-impl Part {
-    /// Whether so many rows are all that a read takes of runs.
+impl ReadSize {
+    /// Whether `rows` rows are all that a read takes of runs.
     pub fn is_full(&self, rows: usize) -> bool {
         rows >= self.runs_max as usize
     }
 
-    /// Whether what launches about now is read beside so many rows, the last of which launches then: it does not wait for them.
+    /// Whether what launches about now is read beside `rows` rows, the last of which launches at `last_us`: it does not wait
+    /// for them.
     pub fn wants_recent(&self, rows: usize, last_us: Option<i64>) -> bool {
         self.is_full(rows) && last_us.is_some_and(|last_us| last_us < self.recent_us.start)
     }
 
-    /// What is taken of so many rows of an inbox: these messages, and these that cannot be read.
+    /// What is taken of `rows` rows of an inbox: these messages, and these that cannot be read.
     pub fn page(&self, rows: usize, messages: Vec<Message>, unreadable: &[Uuid]) -> Page {
         let is_whole = rows < self.messages_max as usize;
         let last = messages.iter().map(|message| message.id).chain(unreadable.iter().copied()).max();
@@ -155,7 +156,7 @@ impl PassedOver {
     }
 
     /// A read begins, which looks again if it is time.
-    pub(super) fn ask(&mut self, part: Part, now_us: i64) -> Ask {
+    pub(super) fn ask(&mut self, part: ReadSize, now_us: i64) -> Ask {
         if self.looked.is_none() && now_us >= self.again_us {
             self.messages.clear();
             (self.looked, self.runs, self.began_us) = (Some(RunId::default()), 0, now_us);

@@ -54,7 +54,7 @@ pub enum Why {
 
 /// What a caller is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum CallerAnswer {
     /// The machine's answer.
     Answer(Answer),
     /// The answer comes with a commit.
@@ -85,7 +85,7 @@ pub struct TakenIn<C> {
 
 /// When to poll again, if nothing comes before (monotonic).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wake {
+pub struct PollTime {
     /// As exactly as can be: something launches.
     pub sharp_us: Option<i64>,
     /// To the millisecond.

@@ -11,18 +11,18 @@
 use crate::handle::change::Changes;
 use crate::handle::control::{Control, UnderWay};
 use crate::handle::release::{Answer, Release};
-use crate::handle::{Effect, Options, Shard, State};
+use crate::handle::{Effect, Options, Shard, ShardState};
 use crate::model::{Now, RunId, SECOND_US, Sent};
 
 use super::DeliveryKey;
-use super::backlog::{Backlog, Turns};
+use super::backlog::{Backlog, ReadTurns};
 use super::closing::Closing;
 use super::gather::Gather;
-use super::heard::Heard;
 use super::news::{News, PassedOver};
-use super::next::{Durable, Left, Next, TakenIn, Told, Wake, Why};
+use super::next::{CallerAnswer, Durable, Left, Next, PollTime, TakenIn, Why};
 use super::syncs::Syncs;
 use super::trust::Standing;
+use super::unrecorded::UnrecordedAnswers;
 
 /// How soon an owner looks again whether its lease is to be trusted, in microseconds.
 const DISTRUST_LOOK_US: i64 = 50_000;
@@ -32,8 +32,8 @@ const IDLE_LOOK_US: i64 = 10 * SECOND_US;
 const READ_AGAIN_US: i64 = SECOND_US;
 /// The shortest wait for a read, in microseconds.
 const SOON_US: i64 = 1_000;
-/// What launches so long ago, or later, does not wait until all is read that should have launched before: runs of past launch
-/// times come by the ten thousand.
+/// A run that launched this long ago, or later, does not wait until all is read that should have launched before: runs of past
+/// launch times come by the ten thousand.
 pub const RECENT_US: i64 = 10 * SECOND_US;
 
 /// What an owner keeps from one machine to the next.
@@ -42,14 +42,14 @@ pub struct Kept<C> {
     /// What the machine before this one waited for.
     under_way: Vec<UnderWay>,
     /// Answers that no commit has recorded yet.
-    heard: Heard,
-    /// Who waits until the inbox has been carried out.
+    unrecorded: UnrecordedAnswers,
+    /// The callers that wait until the inbox has been carried out.
     syncs: Syncs<C>,
 }
 
 impl<C> Default for Kept<C> {
     fn default() -> Self {
-        Self { under_way: Vec::new(), heard: Heard::default(), syncs: Syncs::default() }
+        Self { under_way: Vec::new(), unrecorded: UnrecordedAnswers::default(), syncs: Syncs::default() }
     }
 }
 
@@ -68,12 +68,12 @@ pub struct Setup {
     /// Tuning of its machine.
     pub options: Options,
     /// The turns of its process.
-    pub turns: Turns,
-    /// Runs are loaded so long before they launch.
+    pub turns: ReadTurns,
+    /// How long before their launch runs are loaded.
     pub load_ahead_us: i64,
 }
 
-/// A shard's owner, from one load of its shard to the next. `C`: whoever waits for [`Owner::sync`].
+/// A shard's owner, from one load of its shard to the next. `C`: a caller that waits for [`Owner::sync`].
 #[derive(Debug)]
 pub struct Owner<C> {
     machine: Shard,
@@ -96,7 +96,7 @@ pub struct Owner<C> {
 
 impl<C> Owner<C> {
     /// An owner that has loaded its shard. `seed` feeds the jitter of back-off.
-    pub fn new(setup: Setup, state: State, seed: u64, kept: Kept<C>, now: Now) -> Self {
+    pub fn new(setup: Setup, state: ShardState, seed: u64, kept: Kept<C>, now: Now) -> Self {
         let passed_over = PassedOver::of(&state.runs, &state.specs, now.mono_us);
         let mut machine = Shard::new(setup.shard, setup.options, state, seed, now);
         // Before the news: a release among them takes back what has not left.
@@ -118,7 +118,7 @@ impl<C> Owner<C> {
         }
     }
 
-    /// What to do next; none where there is nothing to do before [`Owner::wake`]. `sending`: so many deliveries have begun
+    /// What to do next; none where there is nothing to do before [`Owner::wake`]. `sending`: how many deliveries have begun
     /// whose answers have not come.
     pub fn poll(&mut self, sending: usize, standing: Standing, now: Now) -> Option<Next> {
         if let Some(left) = self.left.take() {
@@ -152,7 +152,7 @@ impl<C> Owner<C> {
         let commit = self.machine.poll_commit(now)?;
         self.is_committing = true;
         self.gather.commit_begins(now.mono_us);
-        self.kept.heard.commit_begins();
+        self.kept.unrecorded.commit_begins();
         Some(commit.changes)
     }
 
@@ -191,7 +191,7 @@ impl<C> Owner<C> {
     }
 
     /// When to poll again without any input.
-    pub fn wake(&self, standing: Standing, now: Now) -> Wake {
+    pub fn wake(&self, standing: Standing, now: Now) -> PollTime {
         let trusted = standing == Standing::Holds;
         let deadline = self.machine.next_deadline();
         let in_wall_us = |at_us: i64| at_us - now.wall_us + now.mono_us;
@@ -201,28 +201,28 @@ impl<C> Owner<C> {
         let distrust_us = (!trusted).then_some(now.mono_us + DISTRUST_LOOK_US);
         let idle_us = now.mono_us + IDLE_LOOK_US;
         if !self.is_ready {
-            return Wake { sharp_us: None, about_us: idle_us };
+            return PollTime { sharp_us: None, about_us: idle_us };
         }
         if !self.is_committing
             && let Some(until_us) = self.gather.until_us()
         {
             // What starts waits for the answers that are gathered.
             let about_us = distrust_us.map_or(until_us, |at_us| at_us.min(until_us));
-            return Wake { sharp_us: send_us, about_us };
+            return PollTime { sharp_us: send_us, about_us };
         }
         let closing_us = self.closing.as_ref().map(Closing::deadline_us);
         let read_due_us = self.read_due_us.unwrap_or(self.passed_over.again_us());
         let read_us = self.may_read().then_some(read_due_us.max(now.mono_us + SOON_US));
         let about_us = [timer_us, distrust_us, closing_us, read_us].into_iter().flatten().min();
         let sharp_us = [send_us, launch_us].into_iter().flatten().min();
-        Wake { sharp_us, about_us: about_us.unwrap_or(idle_us) }
+        PollTime { sharp_us, about_us: about_us.unwrap_or(idle_us) }
     }
 
     /// The commit under way is durable. What it allows is done, unless the lease ran out meanwhile: then only answers are given.
     pub fn committed(&mut self, standing: Standing, now: Now) -> Durable<C> {
         self.is_committing = false;
         self.gather.commit_ends(now.mono_us);
-        self.kept.heard.recorded();
+        self.kept.unrecorded.recorded();
         if standing == Standing::Holds {
             let effects = self.machine.committed(now);
             let synced = self.kept.syncs.durable(self.machine.commits());
@@ -290,7 +290,7 @@ impl<C> Owner<C> {
         self.backlog.taken_in(news.full.then_some(after));
         if !std::mem::replace(&mut self.is_ready, true) {
             self.kept.under_way.clear();
-            for (run, index, attempt) in self.kept.heard.unrecorded() {
+            for (run, index, attempt) in self.kept.unrecorded.all() {
                 self.machine.sent(run, index, attempt, Sent::Accepted, now);
             }
         }
@@ -328,7 +328,7 @@ impl<C> Owner<C> {
     pub fn sent(&mut self, run: RunId, index: u32, attempt: u32, sent: Sent, now: Now) {
         self.gather.answered(now.mono_us);
         if sent == Sent::Accepted {
-            self.kept.heard.accepted(run, index, attempt);
+            self.kept.unrecorded.accepted(run, index, attempt);
         }
         self.machine.sent(run, index, attempt, sent, now);
     }
@@ -346,7 +346,7 @@ impl<C> Owner<C> {
         number: u64,
         standing: Standing,
         now: Now,
-    ) -> (Told, Option<DeliveryKey>) {
+    ) -> (CallerAnswer, Option<DeliveryKey>) {
         let (key, mut revoked) = ((release.run, release.index), Vec::new());
         let answer = self.revoking(Some(key), &mut revoked, |machine| machine.release(release, number, now));
         (told(answer, standing), revoked.pop())
@@ -360,7 +360,7 @@ impl<C> Owner<C> {
         ttl_ms: Option<i64>,
         number: u64,
         (standing, now): (Standing, Now),
-    ) -> Told {
+    ) -> CallerAnswer {
         told(self.machine.extend(key, attempt, ttl_ms, number, now), standing)
     }
 
@@ -399,7 +399,7 @@ impl<C> Owner<C> {
         self.is_ready && self.closing.is_none()
     }
 
-    /// For whoever has the shard next: the deliveries under way, whose answers are waited for at most `wait_ms`.
+    /// For the next owner of the shard: the deliveries under way, whose answers are waited for at most `wait_ms`.
     pub fn note(&self, wait_ms: i64, now: Now) -> Vec<UnderWay> {
         self.machine.under_way(wait_ms, now)
     }
@@ -426,10 +426,10 @@ impl<C> Owner<C> {
     }
 }
 
-fn told(answer: Option<Answer>, standing: Standing) -> Told {
+fn told(answer: Option<Answer>, standing: Standing) -> CallerAnswer {
     match answer {
-        Some(_) if standing != Standing::Holds => Told::AskAgain,
-        Some(answer) => Told::Answer(answer),
-        None => Told::Later,
+        Some(_) if standing != Standing::Holds => CallerAnswer::AskAgain,
+        Some(answer) => CallerAnswer::Answer(answer),
+        None => CallerAnswer::Later,
     }
 }

@@ -7,7 +7,7 @@
 //! whose clock is wrong.
 //!
 //! Invariants: a member's silence is never thought longer than it is, whenever this process was frozen: it counts from after
-//! one read to before another. Leases are read before members, so that whoever took a shard before the look is among them.
+//! one read to before another. Leases are read before members, so that a process that took a shard before the look is among them.
 //! Not here: writing heartbeats, taking shards.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use super::trust;
 
 /// Added to the TTL before a silent member counts as dead, in milliseconds.
 const MARGIN_MS: i64 = 500;
-/// A member that has been dead for so many TTLs is forgotten.
+/// A member that has been dead for this many TTLs is forgotten.
 const FORGET_AFTER_TTLS: i64 = 20;
 
 /// The weight of a process for a shard, for rendezvous placement (Thaler and Ravishankar, 1998): the process with the
@@ -38,7 +38,7 @@ pub struct Settings {
     pub roles: String,
     /// Where others reach it; empty if nowhere.
     pub address: String,
-    /// A member whose heartbeat has not changed for so long has lost its shards.
+    /// A member whose heartbeat has not changed for this time has lost its shards.
     pub lease_ttl_ms: i64,
     /// No other process can have the store: shards are taken over at once.
     pub exclusive: bool,
@@ -68,7 +68,7 @@ pub struct Look {
 
 /// What follows from a look.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum PlacementStep {
     /// Take this shard, if its lease is still as it was seen; then say what came of it: [`Placement::taken`].
     Take(Lease),
     /// Have the owner of this shard give it up; it may have been told before.
@@ -138,15 +138,16 @@ impl Placement {
     }
 
     /// Takes a look at the others.
-    pub fn looked(&mut self, look: Look, now_us: i64) -> Vec<Step> {
+    pub fn looked(&mut self, look: Look, now_us: i64) -> Vec<PlacementStep> {
         let Look { began_us, leases, members } = look;
         // Frozen in between, it would act on what has long been otherwise.
         if now_us - began_us > trust::term_us(self.settings.lease_ttl_ms) {
             return Vec::new();
         }
         let live = self.live(members, began_us, now_us);
-        let mut steps: Vec<Step> = leases.into_iter().filter_map(|lease| self.place(lease, &live)).collect();
-        steps.extend(self.long_dead(began_us).map(Step::Forget));
+        let mut steps: Vec<PlacementStep> =
+            leases.into_iter().filter_map(|lease| self.place(lease, &live)).collect();
+        steps.extend(self.long_dead(began_us).map(PlacementStep::Forget));
         steps
     }
 
@@ -210,7 +211,7 @@ impl Placement {
     }
 
     /// Takes, keeps or gives up one shard.
-    fn place(&mut self, lease: Lease, live: &Live) -> Option<Step> {
+    fn place(&mut self, lease: Lease, live: &Live) -> Option<PlacementStep> {
         let shard = lease.shard;
         let me = &self.settings.process;
         let is_mine = |candidates: &[String]| {
@@ -219,15 +220,16 @@ impl Placement {
         let mine = is_mine(&live.owners);
         if self.owned.contains(&shard) {
             // Or somebody took it who believed this process dead: an owner without work would never notice.
-            return (!mine || lease.owner != *me).then_some(Step::GiveUp(shard));
+            return (!mine || lease.owner != *me).then_some(PlacementStep::GiveUp(shard));
         }
         let is_orphan = !lease.owner.is_empty() && !live.all.contains(&lease.owner);
         let takes = mine && (lease.owner.is_empty() || is_orphan)
-            // Whoever should have it has not been here long enough to know that its owner is dead, and gets it from here.
+            // The process that should have it is too new to know that its owner is dead. This one takes it and hands it over
+            // later.
             || is_orphan && is_mine(&live.judges)
             // Its owner task has ended without giving it up.
             || lease.owner == *me;
-        (takes && self.taking.insert(shard)).then_some(Step::Take(lease))
+        (takes && self.taking.insert(shard)).then_some(PlacementStep::Take(lease))
     }
 
     fn long_dead(&self, began_us: i64) -> impl Iterator<Item = String> {

@@ -31,7 +31,7 @@ impl<C> Syncs<C> {
         self.reading.append(&mut self.new);
     }
 
-    /// The read was not the last one: who waits for it waits for the rest, too.
+    /// The read was not the last one: those who wait for it wait for the rest, too.
     pub(super) fn read_goes_on(&mut self) {
         self.new.append(&mut self.reading);
     }
@@ -41,7 +41,7 @@ impl<C> Syncs<C> {
         self.committing.extend(self.reading.drain(..).map(|caller| (after, caller)));
     }
 
-    /// So many commits are durable: who is to be answered.
+    /// Those who are to be answered, now that `commits` commits are durable.
     pub(super) fn durable(&mut self, commits: u64) -> Vec<C> {
         let done = self.committing.extract_if(.., |(after, _)| *after <= commits);
         done.map(|(_, caller)| caller).collect()

@@ -36,7 +36,7 @@ pub struct Trust {
     /// How often the machine had stood still when the last heartbeat began that was written.
     stops: AtomicU64,
     lapses: AtomicU64,
-    /// Nothing is sent later, whatever this process still has.
+    /// Nothing is sent later, even if this process still has shards.
     sends_until_us: AtomicI64,
 }
 
@@ -52,13 +52,13 @@ impl Trust {
         }
     }
 
-    /// A heartbeat has been written, by a call that began at `began_us`, after so many `stops`. True where trust had
-    /// ended before.
+    /// A heartbeat has been written, by a call that began at `began_us`, when the machine had stood still `stops` times. True
+    /// where trust had ended before.
     pub fn renew(&self, began_us: i64, stops: u64, now_us: i64) -> bool {
         let until_us = self.until_us.load(SeqCst);
         let had_ended = now_us > until_us || self.is_old(stops);
         if had_ended {
-            // Before the new term, so that whoever sees the term sees the lapse.
+            // Before the new term, so that a reader that sees the term sees the lapse.
             self.lapses.fetch_add(1, SeqCst);
         }
         self.stops.fetch_max(stops, SeqCst);
@@ -76,9 +76,9 @@ impl Trust {
         self.lapses.load(SeqCst)
     }
 
-    /// What to think of a lease that was taken after so many lapses.
+    /// What to think of a lease that was taken after `lapses` lapses.
     pub fn standing(&self, lapses: u64, stops: u64, now_us: i64) -> Standing {
-        // Before the lapses are read: whoever sees the new term sees the lapse.
+        // Before the lapses are read: a reader that sees the new term sees the lapse.
         let is_over = self.is_old(stops) || now_us > self.until_us.load(SeqCst);
         if self.lapses() != lapses {
             Standing::Lapsed
@@ -89,12 +89,12 @@ impl Trust {
         }
     }
 
-    /// Whether a delivery that was decided after so many lapses may go out.
+    /// Whether a delivery that was decided after `lapses` lapses may go out.
     pub fn may_send(&self, lapses: u64, stops: u64, now_us: i64) -> bool {
         self.standing(lapses, stops, now_us) == Standing::Holds && now_us <= self.sends_until_us.load(SeqCst)
     }
 
-    /// A process that leaves sends nothing after that: whoever gets its shards waits no longer.
+    /// A process that leaves sends nothing after that: the next owners of its shards wait no longer.
     pub fn end_sends(&self, at_us: i64) {
         self.sends_until_us.store(at_us, SeqCst);
     }

@@ -79,7 +79,7 @@ impl Weekdays {
     /// Every day of the week.
     pub(crate) const ALL: Self = Self { every: 0x7f, nth: [0; 5], last: 0 };
 
-    /// The days of a month, as bits 1-31, whose first day is `first` and which has so many days.
+    /// The days of a month, as bits 1-31, whose first day is `first` and which has `days` days.
     fn of_month(self, first: u32, days: u32) -> u32 {
         let exist = 0xffff_ffff_u32 >> (31 - days) & !1;
         if self.every == 0x7f {

@@ -4,7 +4,7 @@
 //! [`Notice`]. Invariant: a schedule that does not fire in what may be open has nothing to tell when it is made.
 //! Not here: writing, who did it and why.
 
-use super::{Notice, Plan, home, shards_to_tell};
+use super::{News, Notice, Plan, ScheduleNews, home, shards_to_tell};
 use crate::model::Schedule;
 
 /// A schedule before and after a change. At least one side is there.
@@ -55,21 +55,23 @@ impl Change {
         }
         let deleted = self.after.is_none();
         Some(Notice {
-            schedule_uid: schedule.uid,
+            uid: schedule.uid,
             generation: schedule.generation + i64::from(deleted),
             namespace: schedule.namespace.clone(),
-            schedule_id: schedule.id.clone(),
-            policy_uid: schedule.policy_uid,
+            id: schedule.id.clone(),
             changed_us: self.at_us,
-            until_us,
             way: shards_to_tell(schedule, shards),
-            events: schedule.events,
-            priority: schedule.priority,
-            // Nobody lifts the pause of what has been deleted.
-            pause: schedule.pause.clone().filter(|_| !deleted),
             is_new: self.before.is_none(),
-            was_paused: self.before.as_ref().is_some_and(|before| before.pause.is_some()),
-            timing: (!deleted).then(|| schedule.timing.clone()),
+            news: News::Schedule(ScheduleNews {
+                policy_uid: schedule.policy_uid,
+                until_us,
+                events: schedule.events,
+                priority: schedule.priority,
+                // Nobody lifts the pause of what has been deleted.
+                pause: schedule.pause.clone().filter(|_| !deleted),
+                was_paused: self.before.as_ref().is_some_and(|before| before.pause.is_some()),
+                timing: (!deleted).then(|| schedule.timing.clone()),
+            }),
         })
     }
 }

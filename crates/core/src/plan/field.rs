@@ -56,7 +56,7 @@ impl FieldKind {
 
 /// Why a field is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FieldError {
+pub(crate) struct CronFieldError {
     pub(crate) value: String,
     pub(crate) expected: &'static str,
 }
@@ -76,10 +76,12 @@ pub(crate) struct Field {
 
 impl Field {
     /// Parses the text of a field.
-    pub(crate) fn parse(kind: FieldKind, text: &str) -> Result<Self, FieldError> {
+    pub(crate) fn parse(kind: FieldKind, text: &str) -> Result<Self, CronFieldError> {
         let mut field = Self { star: text.starts_with('*'), unrestricted: text == "*", ..Self::default() };
         for member in text.split(',') {
-            field.add(kind, member).map_err(|expected| FieldError { value: member.to_owned(), expected })?;
+            field
+                .add(kind, member)
+                .map_err(|expected| CronFieldError { value: member.to_owned(), expected })?;
         }
         if kind == FieldKind::DayOfWeek && field.values >> 7 & 1 == 1 {
             field.values = field.values & 0x7f | 1;

@@ -41,7 +41,7 @@ impl CronRule {
         CronFires {
             rule: self,
             end: end.min(LIMIT_S),
-            cursor: start,
+            position: start,
             step_end: start,
             segments: Vec::new(),
             at: 0,
@@ -55,12 +55,12 @@ pub(crate) struct CronFires {
     rule: CronRule,
     end: i64,
     /// No fire before this instant is outstanding.
-    cursor: i64,
+    position: i64,
     /// Instants from here on need new segments.
     step_end: i64,
     /// From three hours before the step to three hours after it.
     segments: Vec<Segment>,
-    /// The segment that holds the cursor.
+    /// The segment that holds the position.
     at: usize,
 }
 
@@ -69,27 +69,27 @@ impl Iterator for CronFires {
 
     fn next(&mut self) -> Option<i64> {
         loop {
-            if self.cursor >= self.step_end {
+            if self.position >= self.step_end {
                 self.step()?;
             }
-            while self.segments[self.at].end <= self.cursor {
+            while self.segments[self.at].end <= self.position {
                 self.at += 1;
             }
             let segment = self.segments[self.at];
-            if self.cursor == segment.start && self.fires_after_gap() {
-                self.cursor += 1;
+            if self.position == segment.start && self.fires_after_gap() {
+                self.position += 1;
                 return Some(segment.start);
             }
             let stop = segment.end.min(self.step_end);
-            let from = minute_ceil(self.cursor + segment.offset);
+            let from = minute_ceil(self.position + segment.offset);
             let limit = minute_ceil(stop + segment.offset);
             let Some(minute) = self.rule.calendar.next(from, limit) else {
-                self.cursor = stop;
+                self.position = stop;
                 continue;
             };
             let local = minute * 60;
             let instant = local - segment.offset;
-            self.cursor = instant + 1;
+            self.position = instant + 1;
             if !self.repeats(local, instant) {
                 return Some(instant);
             }
@@ -100,19 +100,19 @@ impl Iterator for CronFires {
 impl CronFires {
     /// Moves on to the next stretch of time that can hold a fire; none if that lies beyond the end.
     fn step(&mut self) -> Option<()> {
-        if self.cursor >= self.end {
+        if self.position >= self.end {
             return None;
         }
         // Local time is never further than OFFSET_MAX_S from UTC, also for a nominal minute that a gap skips, so
         // that nothing fires earlier than this before the next match.
-        let from = minute_ceil(self.cursor - OFFSET_MAX_S);
+        let from = minute_ceil(self.position - OFFSET_MAX_S);
         let next = self.rule.calendar.next(from, minute_ceil(self.end + OFFSET_MAX_S))?;
-        self.cursor = self.cursor.max(next * 60 - OFFSET_MAX_S);
-        if self.cursor >= self.end {
+        self.position = self.position.max(next * 60 - OFFSET_MAX_S);
+        if self.position >= self.end {
             return None;
         }
-        self.step_end = (self.cursor + STEP_S).min(self.end);
-        self.segments = self.rule.zone.segments(self.cursor - CORRECTION_S, self.step_end + CORRECTION_S);
+        self.step_end = (self.position + STEP_S).min(self.end);
+        self.segments = self.rule.zone.segments(self.position - CORRECTION_S, self.step_end + CORRECTION_S);
         self.at = 0;
         Some(())
     }

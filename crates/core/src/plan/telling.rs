@@ -1,16 +1,16 @@
 //! Decides how notices are told to the queue shards: in which order, and what each of them says.
 //!
-//! In: notices that wait in the outbox, then what became of each [`Step`]. Out: the next step. Invariants: a notice is told
-//! once, by whoever takes it out of the outbox; how far windows are open is read after the notices of earlier generations
-//! have been told, so that of two generations the later one never knows of fewer windows than the earlier one; it is read
-//! after the change was committed, so that a window is either opened later, and scanned with the new children, or lies
-//! below, and is put right by the message. Not here: reading and writing, when the outbox is swept.
+//! In: notices that wait in the outbox, then what became of each [`TellingStep`]. Out: the next step. Invariants: a notice is told
+//! once, by whoever takes it out of the outbox, after those of earlier generations; for a schedule, how far windows are open is
+//! read after these have been told, so that of two generations the later one never knows of fewer windows than the earlier
+//! one; it is read after the change was committed, so that a window is either opened later, and scanned with the new children,
+//! or lies below, and is put right by the message. Not here: reading and writing, when the outbox is swept.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use uuid::Uuid;
 
-use super::{Notice, Plan, message_id};
+use super::{News, Notice, Plan, ScheduleNews, message_id};
 use crate::handle::change::ShardSchedule;
 use crate::handle::control::{Control, Message};
 use crate::model::{MINUTE_US, SkipReason, Skipped};
@@ -26,39 +26,36 @@ pub type Plans<'a> = BTreeMap<(Uuid, i64), &'a Plan>;
 /// How patiently notices are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
-    /// Somebody waits: the first shard that does not take its messages ends it.
+    /// Somebody waits: all shards are told at once, and if one of them does not take its messages, that ends it.
     AnswerSoon,
-    /// Every shard is tried.
+    /// Every shard is tried by itself.
     TryAll,
 }
 
 /// What is to be done next, and then told to the [`Telling`].
 #[derive(Debug)]
-pub enum Step<'a> {
-    /// Read which notices of earlier generations of these (schedule, generation) wait; then [`Telling::earlier`].
+pub enum TellingStep<'a> {
+    /// Read which notices of earlier generations of these (schedule or policy, generation) wait; then [`Telling::earlier`].
     Earlier(Vec<(Uuid, i64)>),
     /// Read up to where windows are open; then [`Telling::opened`].
     Frontier,
     /// Tell in one transaction; then [`Telling::told`] or [`Telling::refused`].
-    Tell {
-        /// Into whose inbox the messages go.
-        shard: u16,
-        /// What is told.
-        told: &'a [Told],
-    },
+    Tell(&'a [Told]),
     /// Nothing is left.
     End,
 }
 
-/// What a notice says. It is carried out by whoever takes the notice out of the outbox, in the same transaction; if it is no
+/// What a notice says. It is carried out in the transaction that takes the notice out of the outbox; if it is no
 /// longer there, nothing is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Told {
-    /// The schedule.
-    pub schedule_uid: Uuid,
+    /// Into whose inbox the message goes: the first of the shards that must be told.
+    pub shard: u16,
+    /// The schedule or policy.
+    pub uid: Uuid,
     /// Of the notice.
     pub generation: i64,
-    /// For the first of the shards that must be told. None where there is nothing to tell: a new schedule that does not
+    /// What the shard is told. None where there is nothing to tell: a new schedule that does not
     /// fire in what is open.
     pub message: Option<Message>,
     /// The span (after, until] in microseconds in which recorded skips of a pause no longer hold.
@@ -68,56 +65,74 @@ pub struct Told {
 }
 
 impl Told {
-    /// What a notice says where windows have been opened up to `opened_until_us`. `plan`: none for a deletion.
-    fn of(notice: &Notice, plan: Option<&Plan>, opened_until_us: Option<i64>, recorded_us: i64) -> Self {
-        let until_us =
-            opened_until_us.unwrap_or(notice.changed_us).min(notice.until_us).max(notice.changed_us);
+    /// What a notice of a policy says.
+    fn of_policy(notice: &Notice, control: &Control) -> Self {
+        Self {
+            shard: notice.first(),
+            uid: notice.uid,
+            generation: notice.generation,
+            message: Some(message(notice, control.clone())),
+            taken_back: None,
+            skipped: Vec::new(),
+        }
+    }
+
+    /// What a notice of a schedule says where windows have been opened up to `opened_until_us`. `plan`: none for a deletion.
+    fn of_schedule(
+        notice: &Notice,
+        news: &ScheduleNews,
+        plan: Option<&Plan>,
+        opened_until_us: Option<i64>,
+        recorded_us: i64,
+    ) -> Self {
+        let until_us = opened_until_us.unwrap_or(notice.changed_us).min(news.until_us).max(notice.changed_us);
         let launches_us: Vec<i64> =
             plan.into_iter().flat_map(|plan| plan.fires_between(notice.changed_us, until_us)).collect();
-        let (fires, skips) =
-            if notice.pause.is_some() { (vec![], launches_us) } else { (launches_us, vec![]) };
+        let (fires, skips) = if news.pause.is_some() { (vec![], launches_us) } else { (launches_us, vec![]) };
         let skip = |launch_us| Skipped {
-            schedule_uid: notice.schedule_uid,
+            schedule_uid: notice.uid,
             launch_us,
             reason: SkipReason::Paused,
             recorded_us,
         };
         let nothing = notice.is_new && fires.is_empty();
         Self {
-            schedule_uid: notice.schedule_uid,
+            shard: notice.first(),
+            uid: notice.uid,
             generation: notice.generation,
-            message: (!nothing).then(|| message(notice, until_us, fires)),
-            taken_back: opened_until_us.filter(|_| notice.was_paused).map(|_| (notice.changed_us, until_us)),
+            message: (!nothing).then(|| message(notice, changed(notice, news, until_us, fires))),
+            taken_back: opened_until_us.filter(|_| news.was_paused).map(|_| (notice.changed_us, until_us)),
             skipped: skips.into_iter().map(skip).collect(),
         }
     }
 }
 
-fn message(notice: &Notice, until_us: i64, launches_us: Vec<i64>) -> Message {
+fn message(notice: &Notice, control: Control) -> Message {
+    Message { id: message_id(notice.uid, notice.generation), control }
+}
+
+fn changed(notice: &Notice, news: &ScheduleNews, until_us: i64, launches_us: Vec<i64>) -> Control {
     let schedule = ShardSchedule {
-        uid: notice.schedule_uid,
+        uid: notice.uid,
         generation: notice.generation,
         changed_us: notice.changed_us,
         until_us,
         launches_us,
-        events: notice.events,
-        priority: notice.priority,
-        pause: notice.pause.clone(),
-        deleted: notice.timing.is_none(),
+        events: news.events,
+        priority: news.priority,
+        pause: news.pause.clone(),
+        deleted: news.timing.is_none(),
         cursor: None,
         cursor_us: 0,
         earlier: Vec::new(),
         home: None,
     };
-    Message {
-        id: message_id(notice.schedule_uid, notice.generation),
-        control: Control::ScheduleChanged {
-            schedule,
-            namespace: notice.namespace.clone(),
-            schedule_id: notice.schedule_id.clone(),
-            policy_uid: notice.policy_uid,
-            onward: notice.way.iter().skip(1).copied().collect(),
-        },
+    Control::ScheduleChanged {
+        schedule,
+        namespace: notice.namespace.clone(),
+        schedule_id: notice.id.clone(),
+        policy_uid: news.policy_uid,
+        onward: notice.way.iter().skip(1).copied().collect(),
     }
 }
 
@@ -133,10 +148,10 @@ pub fn may_be_open_until_us(opened_until_us: Option<i64>, now_us: i64) -> i64 {
 #[derive(Debug)]
 enum Stage {
     Begin,
-    /// The next wave waits for the frontier.
+    /// The next wave waits for the frontier, if it needs it.
     Wave,
-    /// A wave is told, shard by shard.
-    Tell(VecDeque<(u16, Vec<Told>)>),
+    /// A wave is told, part by part.
+    Tell(VecDeque<Vec<Told>>),
     End,
 }
 
@@ -148,13 +163,13 @@ pub struct Telling<'a> {
     patience: Patience,
     stage: Stage,
     waves: VecDeque<Vec<Notice>>,
-    /// Schedules of which a notice was not told: later ones wait for it.
+    /// Schedules and policies of which a notice was not told: later ones wait for it.
     held_back: BTreeSet<Uuid>,
     unreadable: Vec<(Notice, String)>,
 }
 
 impl<'a> Telling<'a> {
-    /// Tells notices, after those of the same schedules that were left before them.
+    /// Tells notices, after those of the same schedules and policies that were left before them.
     pub fn new(notices: Vec<Notice>, plans: Plans<'a>, patience: Patience) -> Self {
         Self {
             notices,
@@ -168,24 +183,28 @@ impl<'a> Telling<'a> {
     }
 
     /// What is to be done next.
-    pub fn step(&mut self) -> Step<'_> {
+    pub fn step(&mut self) -> TellingStep<'_> {
         if matches!(self.stage, Stage::Begin) {
             // A creation has none before it.
             let changed: Vec<(Uuid, i64)> = self.notices.iter().filter(|one| !one.is_new).map(key).collect();
             if !changed.is_empty() {
-                return Step::Earlier(changed);
+                return TellingStep::Earlier(changed);
             }
             self.earlier(Vec::new());
         }
-        if matches!(&self.stage, Stage::Tell(shards) if shards.is_empty()) {
+        if matches!(&self.stage, Stage::Tell(parts) if parts.is_empty()) {
             self.stage = Stage::Wave;
         }
+        let asks = |wave: &Vec<Notice>| wave.iter().any(|one| matches!(one.news, News::Schedule(_)));
+        if matches!(self.stage, Stage::Wave) && self.waves.front().is_some_and(|wave| !asks(wave)) {
+            // Of policies alone.
+            self.opened(None, 0);
+            return self.step();
+        }
         match &self.stage {
-            Stage::Wave if !self.waves.is_empty() => Step::Frontier,
-            Stage::Tell(shards) => {
-                shards.front().map_or(Step::End, |(shard, told)| Step::Tell { shard: *shard, told })
-            }
-            _ => Step::End,
+            Stage::Wave if !self.waves.is_empty() => TellingStep::Frontier,
+            Stage::Tell(parts) => parts.front().map_or(TellingStep::End, |told| TellingStep::Tell(told)),
+            _ => TellingStep::End,
         }
     }
 
@@ -201,49 +220,56 @@ impl<'a> Telling<'a> {
 
     /// Up to where windows are open, now that all waves before have been told.
     pub fn opened(&mut self, opened_until_us: Option<i64>, now_us: i64) {
-        let mut shards: BTreeMap<u16, Vec<Told>> = BTreeMap::new();
+        // Of one shard each, or all together.
+        let mut parts: BTreeMap<Option<u16>, Vec<Told>> = BTreeMap::new();
         for notice in self.waves.pop_front().unwrap_or_default() {
-            if self.held_back.contains(&notice.schedule_uid) {
+            if self.held_back.contains(&notice.uid) {
                 continue;
             }
             match self.say(&notice, opened_until_us, now_us) {
-                Ok(told) => shards.entry(notice.first()).or_default().push(told),
+                Ok(told) => {
+                    let part = (self.patience == Patience::TryAll).then_some(told.shard);
+                    parts.entry(part).or_default().push(told);
+                }
                 Err(error) => {
-                    self.held_back.insert(notice.schedule_uid);
+                    self.held_back.insert(notice.uid);
                     self.unreadable.push((notice, error));
                 }
             }
         }
-        self.stage = Stage::Tell(shards.into_iter().collect());
+        self.stage = Stage::Tell(parts.into_values().collect());
     }
 
     fn say(&self, notice: &Notice, opened_until_us: Option<i64>, now_us: i64) -> Result<Told, String> {
+        let news = match &notice.news {
+            News::Policy { control } => return Ok(Told::of_policy(notice, control)),
+            News::Schedule(news) => news,
+        };
         let read;
-        let plan = match (&notice.timing, self.plans.get(&key(notice))) {
+        let plan = match (&news.timing, self.plans.get(&key(notice))) {
             (None, _) => None,
             (Some(_), Some(plan)) => Some(*plan),
             (Some(timing), None) => {
-                read = Plan::forecast(timing, notice.schedule_uid.as_bytes())
-                    .map_err(|error| error.to_string())?;
+                read = Plan::forecast(timing, notice.uid.as_bytes()).map_err(|error| error.to_string())?;
                 Some(&read)
             }
         };
-        Ok(Told::of(notice, plan, opened_until_us, now_us))
+        Ok(Told::of_schedule(notice, news, plan, opened_until_us, now_us))
     }
 
     /// It has been told, by this or by somebody else.
     pub fn told(&mut self) {
-        if let Stage::Tell(shards) = &mut self.stage {
-            shards.pop_front();
+        if let Stage::Tell(parts) = &mut self.stage {
+            parts.pop_front();
         }
     }
 
-    /// The shard has not taken it.
+    /// It has not been told.
     pub fn refused(&mut self) {
-        if let Stage::Tell(shards) = &mut self.stage
-            && let Some((_, told)) = shards.pop_front()
+        if let Stage::Tell(parts) = &mut self.stage
+            && let Some(told) = parts.pop_front()
         {
-            self.held_back.extend(told.iter().map(|one| one.schedule_uid));
+            self.held_back.extend(told.iter().map(|one| one.uid));
         }
         if self.patience == Patience::AnswerSoon {
             self.stage = Stage::End;
@@ -257,17 +283,17 @@ impl<'a> Telling<'a> {
 }
 
 fn key(notice: &Notice) -> (Uuid, i64) {
-    (notice.schedule_uid, notice.generation)
+    (notice.uid, notice.generation)
 }
 
-/// Notices in the order of schedules and generations as waves: of one schedule, each generation comes in a wave after the
-/// one before.
+/// Notices in the order of uids and generations as waves: of one schedule or policy, each generation comes in a wave after
+/// the one before.
 fn waves(notices: Vec<Notice>) -> VecDeque<Vec<Notice>> {
     let mut waves: VecDeque<Vec<Notice>> = VecDeque::new();
     let mut before: Option<(Uuid, usize)> = None;
     for notice in notices {
-        let wave = before.filter(|(uid, _)| *uid == notice.schedule_uid).map_or(0, |(_, wave)| wave + 1);
-        before = Some((notice.schedule_uid, wave));
+        let wave = before.filter(|(uid, _)| *uid == notice.uid).map_or(0, |(_, wave)| wave + 1);
+        before = Some((notice.uid, wave));
         if waves.len() <= wave {
             waves.push_back(Vec::new());
         }

@@ -1,4 +1,4 @@
-//! An expression as it was written, for whoever puts it into words: "every 15 minutes" says more than 4 values.
+//! An expression as it was written, to be put into words: "every 15 minutes" says more than 4 values.
 //!
 //! In: the text of an expression. Out: what each field selects, and the shape in which it was written. Not here: the words.
 

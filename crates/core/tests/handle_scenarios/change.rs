@@ -1,6 +1,6 @@
 //! Schedules that change inside the emitted horizon, cancels, and moves to another shard.
 
-use tollgate_core::handle::Needs;
+use tollgate_core::handle::MessageNeeds;
 use tollgate_core::handle::change::{Outcome, ShardSchedule};
 use tollgate_core::handle::control::Control;
 use tollgate_core::model::*;
@@ -224,7 +224,7 @@ fn a_change_read_before_a_run_of_it_was_made_does_not_make_it_twice() {
     keep(&mut world, &third);
     let (two, three) = (world.post(changed(&second, row_2)), world.post(changed(&third, row_3)));
     world.shard.begin_read();
-    let contexts = [&two, &three].map(|m| world.store.context(&Needs::of(&m.control)));
+    let contexts = [&two, &three].map(|m| world.store.context(&MessageNeeds::of(&m.control)));
     let [of_two, of_three] = contexts;
     world.shard.control(two, of_two, world.now);
     world.settle();
@@ -266,7 +266,7 @@ fn a_cancel_of_a_run_that_a_change_withdraws_leaves_no_row() {
         let messages = [changed(&new, row), cancel].map(|control| world.post(control));
         world.shard.begin_read();
         let read = messages.map(|message| {
-            let context = world.store.context(&Needs::of(&message.control));
+            let context = world.store.context(&MessageNeeds::of(&message.control));
             (message, context)
         });
         if adopted {
@@ -303,7 +303,7 @@ fn many_changes_in_any_order_leave_each_generation_its_own_time() {
         let posted: Vec<_> = order.iter().map(|i| world.post(messages[*i].clone())).collect();
         world.shard.begin_read();
         for message in posted {
-            let context = world.store.context(&Needs::of(&message.control));
+            let context = world.store.context(&MessageNeeds::of(&message.control));
             world.shard.control(message, context, world.now);
         }
         world.settle();

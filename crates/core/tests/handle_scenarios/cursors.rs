@@ -3,7 +3,7 @@
 use tollgate_core::handle::change::ShardSchedule;
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::handle::release::Release;
-use tollgate_core::handle::{Needs, Send};
+use tollgate_core::handle::{MessageNeeds, Send};
 use tollgate_core::model::*;
 
 use crate::change::{changed, next};
@@ -19,7 +19,7 @@ fn leave(send: &Send, cursor: &str) -> Release {
 fn deliver(world: &mut World, message: &Message) {
     world.store.inbox.insert(message.id, message.clone());
     world.shard.begin_read();
-    let context = world.store.context(&Needs::of(&message.control));
+    let context = world.store.context(&MessageNeeds::of(&message.control));
     world.shard.control(message.clone(), context, world.now);
     world.settle();
 }
@@ -41,7 +41,7 @@ fn given_up(s: &RunSpec, way: &[u16]) -> (Message, Message) {
     let (second, row) = next(s, world.now, &[]);
     let message = world.post(on_the_way(&second, row, way.to_vec()));
     world.shard.begin_read();
-    let context = world.store.context(&Needs::of(&message.control));
+    let context = world.store.context(&MessageNeeds::of(&message.control));
     world.shard.control(message, context, world.now);
     let first = world.shard.poll_commit(world.now).unwrap();
     assert!(first.changes.forwards.is_empty());

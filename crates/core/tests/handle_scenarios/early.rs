@@ -94,13 +94,13 @@ fn of_a_spread_each_event_goes_early_by_itself() {
     s.spread_s = Some(60);
     let id = world.emit(run(&s, LAUNCH_US, 2), &s);
     sleep_until_early(&mut world);
-    assert_eq!((world.take_sends().len(), world.row(id).cursor), (0, 1));
+    assert_eq!((world.take_sends().len(), world.row(id).next_index), (0, 1));
     world.sleep_us(EARLY_US);
-    assert_eq!((world.take_sends().len(), world.row(id).cursor), (1, 1));
+    assert_eq!((world.take_sends().len(), world.row(id).next_index), (1, 1));
     world.sleep_us(30 * SECOND_US - EARLY_US - 1);
-    assert_eq!(world.row(id).cursor, 1);
+    assert_eq!(world.row(id).next_index, 1);
     world.sleep_us(1);
-    assert_eq!((world.take_sends().len(), world.row(id).cursor), (0, 2));
+    assert_eq!((world.take_sends().len(), world.row(id).next_index), (0, 2));
     world.sleep_us(EARLY_US);
     assert_eq!(world.take_sends().iter().map(|send| send.index).collect::<Vec<_>>(), [1]);
 }

@@ -1,7 +1,7 @@
 //! Why an event waits: each reason that an operator can be told.
 
 use tollgate_core::handle::control::Control;
-use tollgate_core::handle::{Explanation, Options, Place, Reason};
+use tollgate_core::handle::{EventState, Explanation, Options, Reason};
 use tollgate_core::model::*;
 
 use crate::handle_world::*;
@@ -18,20 +18,20 @@ fn not_due_then_full_with_holders_then_its_turn() {
     let s = spec(10, Some(&p));
     let id = world.emit(run(&s, START_US + SECOND_US, 100), &s);
     let early = explain(&world, id, 5);
-    assert_eq!(early.place, Place::Scheduled);
+    assert_eq!(early.state, EventState::Scheduled);
     assert_eq!(early.reasons, [Reason::NotDue { launch_us: START_US + SECOND_US }]);
     world.sleep_s(1);
     let sends = world.accept_all();
     world.sleep_s(7);
     let full = explain(&world, id, 5);
-    assert_eq!((full.place, full.attempt, full.ahead), (Place::Waiting, 0, Some(3)));
+    assert_eq!((full.state, full.attempt, full.ahead), (EventState::Waiting, 0, Some(3)));
     assert_eq!(full.reasons, [Reason::PolicyFull { held: 2, limit: 2 }]);
     assert_eq!(full.holders.len(), 2);
-    assert_eq!((full.holders[0].age_us, full.holders[0].place), (7 * SECOND_US, Place::Held));
+    assert_eq!((full.holders[0].age_us, full.holders[0].state), (7 * SECOND_US, EventState::Held));
     assert_eq!(full.holders[0].timer_us, Some(53 * SECOND_US));
     assert_eq!(full.holders[0].schedule, ("default".to_owned(), "s10".to_owned()));
     let held = explain(&world, id, 0);
-    assert_eq!((held.place, held.attempt, held.holders.len()), (Place::Held, 1, 1));
+    assert_eq!((held.state, held.attempt, held.holders.len()), (EventState::Held, 1, 1));
     assert!(held.reasons.is_empty());
     world.shard.release(done(&sends[0]), 1, world.now);
     assert_eq!(explain(&world, id, 5).reasons, [Reason::Turn]);
@@ -65,7 +65,7 @@ fn back_off_retry_after_and_a_failing_run() {
     world.sleep_s(5);
     let due_us = START_US + 20 * SECOND_US;
     let retrying = explain(&world, id, 0);
-    assert_eq!((retrying.place, retrying.attempt), (Place::Retrying, 1));
+    assert_eq!((retrying.state, retrying.attempt), (EventState::Retrying, 1));
     let message = "429 slow down".to_owned();
     let wait_us = 15 * SECOND_US;
     let blocked = [Reason::TargetAskedToWait { wait_us }, Reason::RunRetrying { retrying: 1 }];

@@ -8,7 +8,7 @@ use tollgate_core::handle::batch::{BATCH_MAX, TokenBatch};
 use tollgate_core::handle::change::{Changes, TokenState};
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::handle::release::{Release, ReleaseOutcome};
-use tollgate_core::handle::{Effect, Needs, Options, Place, Send, Shard};
+use tollgate_core::handle::{Effect, EventState, MessageNeeds, Options, Send, Shard};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
@@ -186,7 +186,7 @@ impl World {
         let messages: Vec<Message> = self.store.inbox.values().cloned().collect();
         let (runs, specs) = self.store.emitted(i64::MAX);
         for message in messages {
-            let context = self.store.context(&Needs::of(&message.control));
+            let context = self.store.context(&MessageNeeds::of(&message.control));
             self.shard.control(message, context, self.now);
         }
         self.shard.adopt(runs, specs, self.now);
@@ -358,25 +358,25 @@ impl World {
     fn compare(&mut self) {
         self.settle();
         let next = Shard::new(0, self.options.clone(), self.store.state(), 1, self.now);
-        let place = |shard: &Shard, run, index| {
-            let place = shard.place(run, index)?;
+        let state = |shard: &Shard, run, index| {
+            let state = shard.event_state(run, index)?;
             let attempt = shard.explain(run, index, self.now).map(|explained| explained.attempt);
             // Silence is in no row.
-            Some((if place == Place::Suspect { Place::Held } else { place }, attempt))
+            Some((if state == EventState::Suspect { EventState::Held } else { state }, attempt))
         };
         let mut rows = 0;
         for run in self.store.runs.values() {
             for index in 0..run.events {
                 let row = self.store.tokens.get(&(run.id, index)).map(|row| {
-                    let place = match row.state {
-                        TokenState::Acquired => Place::Acquired,
-                        TokenState::Held => Place::Held,
-                        TokenState::Waiting => Place::Retrying,
+                    let state = match row.state {
+                        TokenState::Acquired => EventState::Acquired,
+                        TokenState::Held => EventState::Held,
+                        TokenState::Waiting => EventState::Retrying,
                     };
-                    (place, Some(row.attempt))
+                    (state, Some(row.attempt))
                 });
-                assert_eq!(place(&self.shard, run.id, index), row, "memory: {}, {index}", run.id);
-                assert_eq!(place(&next, run.id, index), row, "the next owner: {}, {index}", run.id);
+                assert_eq!(state(&self.shard, run.id, index), row, "memory: {}, {index}", run.id);
+                assert_eq!(state(&next, run.id, index), row, "the next owner: {}, {index}", run.id);
                 rows += usize::from(row.is_some());
             }
         }

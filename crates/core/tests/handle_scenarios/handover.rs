@@ -3,7 +3,7 @@
 use tollgate_core::handle::change::Outcome;
 use tollgate_core::handle::control::{Control, Message, UnderWay};
 use tollgate_core::handle::release::Answer;
-use tollgate_core::handle::{Place, Shard};
+use tollgate_core::handle::{EventState, Shard};
 use tollgate_core::model::*;
 use tollgate_core::own::Report;
 
@@ -41,7 +41,7 @@ fn what_is_under_way_is_not_sent_again_and_its_answer_arrives() {
     assert_eq!(world.take_sends().iter().map(|s| (s.index, s.attempt)).collect::<Vec<_>>(), [(2, 1)]);
     // A refusal of the only delivery proves that the consumer is not at work: the token goes to another.
     world.report(&sends[1], refused());
-    assert_eq!(world.shard.place(id, 1), Some(Place::Retrying));
+    assert_eq!(world.shard.event_state(id, 1), Some(EventState::Retrying));
     assert_eq!(world.take_sends().iter().map(|s| (s.index, s.attempt)).collect::<Vec<_>>(), [(3, 1)]);
     assert_eq!(world.held(&p), 2);
 }
@@ -62,9 +62,9 @@ fn without_a_report_it_is_sent_again_when_its_time_is_over() {
     assert_eq!((second.run, second.index, second.attempt), (id, 0, 2));
     // The report comes too late; and nobody knows of the first delivery, so a refusal of the second proves nothing.
     world.report(&first, refused());
-    assert_eq!(world.shard.place(id, 0), Some(Place::Acquired));
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Acquired));
     world.answer(&second, refused());
-    assert_eq!((world.shard.place(id, 0), world.held(&p)), (Some(Place::Acquired), 1));
+    assert_eq!((world.shard.event_state(id, 0), world.held(&p)), (Some(EventState::Acquired), 1));
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_second_hand_over_passes_the_note_on() {
         "what is left of it"
     );
     world.report(&first, Sent::Accepted);
-    assert_eq!(world.shard.place(id, 0), Some(Place::Held));
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Held));
     world.sleep_s(30);
     assert!(world.take_sends().is_empty());
 }
@@ -204,7 +204,7 @@ fn a_note_of_former_times_changes_nothing() {
     assert_eq!(second.attempt, 2);
     world.tell(Control::UnderWay { deliveries: note });
     world.answer(&second, Sent::Accepted);
-    assert_eq!(world.shard.place(id, 0), Some(Place::Held));
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Held));
 }
 
 #[test]

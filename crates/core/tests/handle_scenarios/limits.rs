@@ -2,7 +2,7 @@
 
 use tollgate_core::handle::change::Outcome;
 use tollgate_core::handle::control::Control;
-use tollgate_core::handle::{Options, Place};
+use tollgate_core::handle::{EventState, Options};
 use tollgate_core::model::*;
 
 use crate::handle_world::*;
@@ -22,7 +22,7 @@ fn no_more_than_the_limit_is_in_flight_and_each_release_lets_one_through() {
     world.succeed(&sends[1]);
     assert_eq!(world.take_sends().iter().map(|s| s.index).collect::<Vec<_>>(), [3]);
     assert_eq!((world.held(&p), world.store.in_flight(Some(p.uid))), (3, 3));
-    assert_eq!(world.row(id).cursor, 4);
+    assert_eq!(world.row(id).next_index, 4);
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn what_waits_for_a_place_to_be_sent_again_goes_on_under_a_limit_and_when_it_is_
     assert_eq!(world.take_sends().len(), 2);
     world.sleep_s(4_000);
     assert_eq!(world.take_sends().len(), 0);
-    assert_eq!(world.shard.place(id, 0), Some(Place::Acquired));
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Acquired));
     world.change_policy(&mut p, |p| p.limits = at_most(2));
     let again = world.take_sends();
     assert_eq!(again.iter().map(|s| (s.run, s.attempt)).collect::<Vec<_>>(), [(id, 2), (id, 2)]);
@@ -359,7 +359,7 @@ fn pauses_of_policy_schedule_and_all_stop_starts_and_keep_what_runs() {
             _ => world.tell(Control::PauseShard { pause: None }),
         }
         assert_eq!((world.sends.len(), world.held(&p)), (1, 2), "{what}");
-        assert_eq!(world.row(id).cursor, 3);
+        assert_eq!(world.row(id).next_index, 3);
     }
 }
 
@@ -472,7 +472,7 @@ fn a_spread_of_ten_million_wakes_for_each_event_once_and_keeps_one_timer() {
     world.sleep_s(1);
     // 10,000,000 / 86,400 s: events 0 to 115 launch within the first second.
     assert_eq!(world.work_off(), 116);
-    assert_eq!(world.row(id).cursor, 117, "the next one is acquired, and not sent");
+    assert_eq!(world.row(id).next_index, 117, "the next one is acquired, and not sent");
     world.restart_after_s(1);
     assert_eq!(world.work_off(), 232 - 116);
 }

@@ -19,6 +19,7 @@ mod random;
 mod release;
 mod removed;
 mod retry;
+mod sight;
 mod tokens;
 mod unreadable;
 mod unsent;

@@ -2,7 +2,7 @@
 
 use tollgate_core::handle::change::ShardSchedule;
 use tollgate_core::handle::control::{Control, Message};
-use tollgate_core::handle::{Needs, Shard};
+use tollgate_core::handle::{MessageNeeds, Shard};
 use tollgate_core::model::*;
 
 use crate::change::{at, changed, keep, next};
@@ -60,7 +60,7 @@ fn nothing_is_handed_over_before_it_is_durable_that_it_will_not_start_here() {
     let (new, row) = next(&s, world.now, &[1]);
     let message = world.post(moved(&new, row));
     world.shard.begin_read();
-    let context = world.store.context(&Needs::of(&message.control));
+    let context = world.store.context(&MessageNeeds::of(&message.control));
     world.shard.control(message, context, world.now);
     let first = world.shard.poll_commit(world.now).unwrap();
     assert!(first.changes.forwards.is_empty() && first.changes.inbox_done.is_empty());
@@ -70,7 +70,7 @@ fn nothing_is_handed_over_before_it_is_durable_that_it_will_not_start_here() {
     world.shard = Shard::new(0, world.options.clone(), world.store.state(), 3, world.now);
     let message = world.store.inbox.values().next().cloned().unwrap();
     world.shard.begin_read();
-    let context = world.store.context(&Needs::of(&message.control));
+    let context = world.store.context(&MessageNeeds::of(&message.control));
     world.shard.control(message.clone(), context, world.now);
     world.settle();
     assert_eq!(world.forwards.len(), 1);
@@ -190,7 +190,7 @@ fn schedules_that_move_at_once_go_with_one_commit() {
     for s in &specs {
         let (new, row) = next(s, world.now, &[1]);
         let message = world.post(moved(&new, row));
-        let context = world.store.context(&Needs::of(&message.control));
+        let context = world.store.context(&MessageNeeds::of(&message.control));
         world.shard.control(message, context, world.now);
     }
     let before = world.shard.commits();

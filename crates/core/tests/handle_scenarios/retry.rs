@@ -3,7 +3,7 @@
 use tollgate_core::handle::change::{Outcome, TokenState};
 use tollgate_core::handle::control::Control;
 use tollgate_core::handle::release::{Answer, ReleaseOutcome};
-use tollgate_core::handle::{Needs, Options};
+use tollgate_core::handle::{MessageNeeds, Options};
 use tollgate_core::model::*;
 
 use crate::handle_world::*;
@@ -200,7 +200,7 @@ fn a_second_retry_of_the_dead_with_what_was_read_before_the_first_changes_nothin
         (Control::RetryDead { run: id, indexes: vec![0] }, Control::RetryDead { run: id, indexes: vec![] });
     let messages = [world.post(one), world.post(two)];
     world.shard.begin_read();
-    let contexts = messages.clone().map(|m| world.store.context(&Needs::of(&m.control)));
+    let contexts = messages.clone().map(|m| world.store.context(&MessageNeeds::of(&m.control)));
     let [first, stale] = contexts;
     let [one, two] = messages;
     world.shard.control(one, first, world.now);
@@ -213,7 +213,7 @@ fn a_second_retry_of_the_dead_with_what_was_read_before_the_first_changes_nothin
     assert_eq!(world.row(id).counts, Counts { succeeded: 1, dead: 1, ..Counts::default() });
     // The message is still there, and the next read carries it out.
     world.shard.begin_read();
-    let fresh = world.store.context(&Needs::of(&two.control));
+    let fresh = world.store.context(&MessageNeeds::of(&two.control));
     world.shard.control(two, fresh, world.now);
     world.settle();
     assert_eq!(world.work_off(), 1);

@@ -3,7 +3,7 @@
 use tollgate_core::handle::change::{Outcome, TokenState};
 use tollgate_core::handle::control::Control;
 use tollgate_core::handle::release::{Answer, Release};
-use tollgate_core::handle::{Options, Place};
+use tollgate_core::handle::{EventState, Options};
 use tollgate_core::model::*;
 
 use crate::handle_world::*;
@@ -28,14 +28,14 @@ fn held_then_suspect_then_reclaimed_and_tried_again() {
     let id = world.emit(run(&s, START_US, 2), &s);
     let send = world.accept_all().remove(0);
     world.sleep_us(60 * SECOND_US - 1);
-    assert_eq!(world.shard.place(id, 0), Some(Place::Held));
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Held));
     world.sleep_us(1);
-    assert_eq!(world.shard.place(id, 0), Some(Place::Suspect));
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Suspect));
     assert_eq!(world.shard.status(world.now).gauges[1].suspect, 1);
     world.sleep_us(10 * SECOND_US - 1);
-    assert_eq!((world.shard.place(id, 0), world.held(&p)), (Some(Place::Suspect), 1));
+    assert_eq!((world.shard.event_state(id, 0), world.held(&p)), (Some(EventState::Suspect), 1));
     world.sleep_us(1);
-    assert_eq!(world.shard.place(id, 0), Some(Place::Retrying));
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Retrying));
     assert_eq!(world.shard.status(world.now).gauges[1].suspect, 0);
     assert_eq!(world.sends.iter().map(|s| s.index).collect::<Vec<_>>(), [1], "its token is another's now");
     assert_eq!(world.succeed(&send), Answer::Late);
@@ -55,13 +55,13 @@ fn nothing_is_reclaimed_before_the_inbox_has_been_read_after_its_time_came() {
     world.sleep_s(65);
     world.inbox_is_read = false;
     world.sleep_s(10);
-    assert_eq!(world.shard.place(id, 0), Some(Place::Suspect), "a release may wait unread");
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Suspect), "a release may wait unread");
     world.tell(Control::Release { release: done(&send) });
     assert_eq!(world.ended(id, 0).unwrap().outcome, Outcome::Succeeded);
-    assert_eq!(world.shard.place(id, 1), Some(Place::Suspect));
+    assert_eq!(world.shard.event_state(id, 1), Some(EventState::Suspect));
     world.inbox_is_read = true;
     world.sleep_us(SECOND_US / 10);
-    assert_eq!(world.shard.place(id, 1), Some(Place::Retrying));
+    assert_eq!(world.shard.event_state(id, 1), Some(EventState::Retrying));
 }
 
 #[test]
@@ -88,16 +88,16 @@ fn a_heartbeat_keeps_a_token_and_heals_a_suspect() {
     let send = world.accept_all().remove(0);
     for _ in 0..5 {
         world.sleep_s(65);
-        assert_eq!(world.shard.place(id, 0), Some(Place::Suspect));
+        assert_eq!(world.shard.event_state(id, 0), Some(EventState::Suspect));
         let answer = world.extend((id, 0), Some(1), None);
         assert_eq!(answer, Answer::Extended { remaining_ms: 60_000 });
-        assert_eq!(world.shard.place(id, 0), Some(Place::Held));
+        assert_eq!(world.shard.event_state(id, 0), Some(EventState::Held));
         assert_eq!(world.shard.status(world.now).gauges[1].suspect, 0);
     }
     let answer = world.extend((id, 0), None, Some(200_000));
     assert_eq!(answer, Answer::Extended { remaining_ms: 200_000 });
     world.sleep_s(199);
-    assert_eq!(world.shard.place(id, 0), Some(Place::Held));
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Held));
     assert_eq!(world.store.tokens[&(id, 0)].heartbeat_ttl_ms, Some(200_000), "it outlives a restart");
     assert_eq!(world.succeed(&send), Answer::Released);
     assert_eq!(world.extend((id, 0), None, None), Answer::NotHeld);
@@ -126,7 +126,7 @@ fn a_message_may_lie_in_its_queue_for_long_and_counts_from_the_first_heartbeat()
     let id = world.emit(run(&s, START_US, 1), &s);
     world.accept_all();
     world.sleep_s(599);
-    assert_eq!(world.shard.place(id, 0), Some(Place::Held));
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Held));
     let answer = world.extend((id, 0), None, None);
     assert_eq!(
         answer,
@@ -134,9 +134,9 @@ fn a_message_may_lie_in_its_queue_for_long_and_counts_from_the_first_heartbeat()
         "from now on the consumer is expected to speak"
     );
     world.sleep_s(60);
-    assert_eq!(world.shard.place(id, 0), Some(Place::Suspect));
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Suspect));
     world.sleep_s(10);
-    assert_eq!(world.shard.place(id, 0), Some(Place::Retrying));
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Retrying));
 }
 
 #[test]
@@ -153,9 +153,9 @@ fn the_policy_may_say_from_when_the_time_counts() {
         let id = world.emit(run(&s, START_US, 1), &s);
         world.accept_all();
         world.sleep_us(ttl_s * SECOND_US - 1);
-        assert_eq!(world.shard.place(id, 0), Some(Place::Held), "{ttl_from:?} {ttl_s}");
+        assert_eq!(world.shard.event_state(id, 0), Some(EventState::Held), "{ttl_from:?} {ttl_s}");
         world.sleep_us(1);
-        assert_eq!(world.shard.place(id, 0), Some(Place::Suspect), "{ttl_from:?} {ttl_s}");
+        assert_eq!(world.shard.event_state(id, 0), Some(EventState::Suspect), "{ttl_from:?} {ttl_s}");
     }
 }
 
@@ -167,10 +167,10 @@ fn reclaim_never_waits_for_an_operator() {
     let id = world.emit(run(&s, START_US, 2), &s);
     let send = world.accept_all().remove(0);
     world.sleep_s(30 * 86_400);
-    assert_eq!((world.shard.place(id, 0), world.held(&p)), (Some(Place::Suspect), 1));
+    assert_eq!((world.shard.event_state(id, 0), world.held(&p)), (Some(EventState::Suspect), 1));
     world.restart_after_s(86_400);
     world.sleep_s(86_400);
-    assert_eq!((world.shard.place(id, 0), world.sends.len()), (Some(Place::Suspect), 0));
+    assert_eq!((world.shard.event_state(id, 0), world.sends.len()), (Some(EventState::Suspect), 0));
     world.tell(Control::Release { release: Release { attempt: None, ..done(&send) } });
     assert_eq!(world.ended(id, 0).map(|r| r.outcome), Some(Outcome::Succeeded));
     assert_eq!(world.sends.len(), 1);
@@ -184,10 +184,10 @@ fn a_policy_that_begins_to_reclaim_reclaims_what_is_suspect_already() {
     let id = world.emit(run(&s, START_US, 1), &s);
     world.accept_all();
     world.sleep_s(600);
-    assert_eq!(world.shard.place(id, 0), Some(Place::Suspect));
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Suspect));
     world.change_policy(&mut p, |p| p.reclaim = Reclaim::AfterTtl);
     world.sleep_s(10);
-    assert_eq!(world.shard.place(id, 0), Some(Place::Acquired), "reclaimed and sent again");
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Acquired), "reclaimed and sent again");
 }
 
 #[test]
@@ -199,14 +199,14 @@ fn a_changed_time_to_live_takes_effect_at_once_both_ways() {
     world.accept_all();
     world.sleep_s(20);
     world.change_policy(&mut p, |p| p.token_ttl_ms = 15_000);
-    assert_eq!(world.shard.place(id, 0), Some(Place::Suspect));
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Suspect));
     world.change_policy(&mut p, |p| p.token_ttl_ms = 100_000);
-    assert_eq!(world.shard.place(id, 0), Some(Place::Held));
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Held));
     assert_eq!(world.shard.status(world.now).gauges[1].suspect, 0);
     world.sleep_s(79);
-    assert_eq!(world.shard.place(id, 0), Some(Place::Held));
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Held));
     world.sleep_s(1);
-    assert_eq!(world.shard.place(id, 0), Some(Place::Suspect));
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Suspect));
 }
 
 #[test]
@@ -227,9 +227,9 @@ fn restarts_in_every_state_keep_tokens_attempts_and_the_limit() {
     let again: Vec<_> = world.sends.iter().map(|s| (s.index, s.attempt)).collect();
     assert_eq!(again, [(0, 2), (3, 2)], "what nobody knows is sent again; the others wait for a token");
     assert_eq!((world.held(&p), world.store.in_flight(Some(p.uid))), (3, 3));
-    assert_eq!(world.shard.place(id, 1), Some(Place::Held), "down-time expires nothing");
+    assert_eq!(world.shard.event_state(id, 1), Some(EventState::Held), "down-time expires nothing");
     world.sleep_s(59);
-    assert_eq!(world.shard.place(id, 1), Some(Place::Held));
+    assert_eq!(world.shard.event_state(id, 1), Some(EventState::Held));
     world.accept_all();
     assert_eq!(world.release(done(&sends[1])), Answer::Released);
     assert_eq!(world.sends.iter().map(|s| (s.index, s.attempt)).collect::<Vec<_>>(), [(2, 2)]);
@@ -247,9 +247,9 @@ fn a_wall_clock_that_jumps_expires_no_token() {
         world.sleep_s(10);
         world.now.wall_us += jump_s * SECOND_US;
         world.sleep_s(49);
-        assert_eq!(world.shard.place(id, 0), Some(Place::Held), "{jump_s} s");
+        assert_eq!(world.shard.event_state(id, 0), Some(EventState::Held), "{jump_s} s");
         world.sleep_s(1);
-        assert_eq!(world.shard.place(id, 0), Some(Place::Suspect), "{jump_s} s");
+        assert_eq!(world.shard.event_state(id, 0), Some(EventState::Suspect), "{jump_s} s");
         assert_eq!(world.succeed(&sends[0]), Answer::Released, "a release in the suspect phase is normal");
         world.now.wall_us = START_US + 60 * SECOND_US;
         world.sleep_s(1);
@@ -282,9 +282,9 @@ fn a_heartbeat_may_overtake_the_targets_answer_too() {
     assert_eq!(world.extend((id, 0), None, Some(90_000)), Answer::Extended { remaining_ms: 90_000 });
     world.accept_all();
     world.sleep_s(89);
-    assert_eq!(world.shard.place(id, 0), Some(Place::Held));
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Held));
     world.sleep_s(1);
-    assert_eq!(world.shard.place(id, 0), Some(Place::Suspect));
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Suspect));
 }
 
 #[test]
@@ -327,9 +327,9 @@ fn a_heartbeat_with_a_time_to_live_of_its_own_is_answered_once_that_is_durable()
     assert_eq!(unchanged, Some(extended), "nothing to write: at once");
     world.restart_after_s(1);
     world.sleep_s(89);
-    assert_eq!(world.shard.place(id, 0), Some(Place::Held));
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Held));
     world.sleep_s(1);
-    assert_eq!(world.shard.place(id, 0), Some(Place::Suspect));
+    assert_eq!(world.shard.event_state(id, 0), Some(EventState::Suspect));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use tollgate_core::handle::change::{HistoryRow, Outcome, ShardSchedule, TokenState};
 use tollgate_core::handle::control::{Control, Message, UnderWay};
 use tollgate_core::handle::release::{Answer, Release, ReleaseOutcome};
-use tollgate_core::handle::{Effect, Needs, Options, Send, Shard};
+use tollgate_core::handle::{Effect, MessageNeeds, Options, Send, Shard};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
@@ -145,7 +145,7 @@ impl World {
     pub(crate) fn tell(&mut self, control: Control) {
         let message = self.post(control);
         self.shard.begin_read();
-        let context = self.store.context(&Needs::of(&message.control));
+        let context = self.store.context(&MessageNeeds::of(&message.control));
         self.shard.control(message, context, self.now);
         self.settle();
     }
@@ -199,7 +199,7 @@ impl World {
         self.shard.begin_read();
         let messages: Vec<Message> = self.store.inbox.values().cloned().collect();
         for message in messages {
-            let context = self.store.context(&Needs::of(&message.control));
+            let context = self.store.context(&MessageNeeds::of(&message.control));
             self.shard.control(message, context, self.now);
         }
     }

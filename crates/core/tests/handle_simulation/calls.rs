@@ -4,7 +4,7 @@ use tollgate_core::handle::change::TokenState;
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::handle::release::{Answer, Release};
 use tollgate_core::model::*;
-use tollgate_core::own::{Standing, Told};
+use tollgate_core::own::{CallerAnswer, Standing};
 
 use crate::bug::Bug;
 use crate::totals::Seen;
@@ -145,12 +145,12 @@ impl World {
         let Some(core) = owner.open() else { return false };
         let (told, revoked) = core.release(release.clone(), reply, standing, now);
         match told {
-            Told::Answer(answer) => self.check_answer(shard, release, &answer),
-            Told::Later if early => self.check_answer(shard, release, &Answer::Released),
-            Told::Later => {
+            CallerAnswer::Answer(answer) => self.check_answer(shard, release, &answer),
+            CallerAnswer::Later if early => self.check_answer(shard, release, &Answer::Released),
+            CallerAnswer::Later => {
                 owner.replies.insert(reply, release.clone());
             }
-            Told::AskAgain => {
+            CallerAnswer::AskAgain => {
                 let release = release.clone();
                 self.after(300_000, Event::Release { shard, release, inbox: false, tries: 0 });
             }
@@ -172,7 +172,7 @@ impl World {
             && let Some(owner) = self.processes[slot].owners.get_mut(&shard)
             && let Some(core) = owner.open()
         {
-            if let Told::Answer(answer) =
+            if let CallerAnswer::Answer(answer) =
                 core.extend(key, Some(attempt), ttl_ms, reply, (Standing::Holds, now))
             {
                 self.count_answer(&answer);

@@ -218,7 +218,7 @@ impl World {
         let now = self.now_at(slot);
         let mut buffered = false;
         for run in store.runs.values().filter(|r| !has_ended(r)) {
-            for index in [0, run.cursor, run.events - 1] {
+            for index in [0, run.next_index, run.events - 1] {
                 if let Some(explanation) = machine.explain(run.id, index, now) {
                     buffered |= explanation.reasons.iter().any(|r| matches!(r, Reason::Buffered { .. }));
                 }
@@ -250,7 +250,7 @@ impl World {
             let machines = self.processes.iter().filter_map(|p| p.owners.get(&(shard as u16)));
             let machine = machines.filter_map(Owner::machine).next();
             let run = store.runs.values().find(|r| !has_ended(r));
-            let why = run.and_then(|r| machine?.explain(r.id, r.cursor, self.now));
+            let why = run.and_then(|r| machine?.explain(r.id, r.next_index, self.now));
             let deadline = machine.map(|m| m.next_deadline());
             let tokens: Vec<_> = store.tokens.values().take(3).collect();
             let inbox: Vec<_> = store.inbox.values().take(3).collect();
@@ -283,6 +283,10 @@ impl World {
                 }
                 assert_eq!((ended, run.counts.total()), (expected, expected), "{run:?}");
             }
+        }
+        for policy in self.master.policies.values() {
+            let known = self.stores[usize::from(policy.shard)].policies.get(&policy.uid);
+            assert_eq!(known, Some(policy), "its shard knows another policy than was stored");
         }
         self.model.check_acknowledged(&self.stores);
         self.check_cursors();

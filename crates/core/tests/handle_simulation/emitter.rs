@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tollgate_core::emit::{self, ClaimedTask, Lease, Options, Scan, ScannedChild, Step, Task, Window};
+use tollgate_core::emit::{
+    self, ClaimedTask, Options, Scan, ScanStep, ScannedChild, Task, TaskLease, Window,
+};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
@@ -37,7 +39,7 @@ struct Opening {
 
 /// Tasks that are being carried out, window by window.
 struct Job {
-    lease: Lease,
+    lease: TaskLease,
     /// Whether they are given back should the round fail.
     given_back: bool,
     groups: VecDeque<Vec<ClaimedTask>>,
@@ -143,7 +145,7 @@ impl World {
             }
             Work::Claim => {
                 let id = self.new_uuid();
-                let lease = Lease::new(id, self.now.wall_us, options);
+                let lease = TaskLease::new(id, self.now.wall_us, options);
                 let tasks = self.claim_tasks(lease, options.claim as usize);
                 if tasks.is_empty() {
                     Work::Look
@@ -206,7 +208,7 @@ impl World {
         let leaving = job.leaving;
         let Job { scan, lease, handed, .. } = &mut *job;
         match scan.step(now_us) {
-            Step::Read { tasks, limit } => {
+            ScanStep::Read { tasks, limit } => {
                 let pages: Vec<_> =
                     tasks.iter().map(|(task, after)| self.scan(task, *after, limit)).collect();
                 let children = pages.iter().flat_map(|page| &page.children);
@@ -218,14 +220,14 @@ impl World {
                 self.allow_scanned(job.window, &pages);
                 job.scan.read(pages, now_us);
             }
-            Step::AskUnheard { schedule_uid, homes } => {
+            ScanStep::AskUnheard { schedule_uid, homes } => {
                 let is_unheard = self.is_unheard(schedule_uid, homes);
                 if is_unheard {
                     self.count(Seen::PutOff);
                 }
                 job.scan.heard(is_unheard);
             }
-            Step::AskKnown { schedule_uid, from_us, to_us } => {
+            ScanStep::AskKnown { schedule_uid, from_us, to_us } => {
                 let of = |run: &&Run| {
                     run.schedule_uid == schedule_uid && (from_us..to_us).contains(&run.launch_us)
                 };
@@ -234,20 +236,20 @@ impl World {
                 known.iter().for_each(|_| self.totals.count(Seen::DoubtSettled));
                 job.scan.known(&known);
             }
-            Step::HandOver { tasks, runs, skipped } => {
+            ScanStep::HandOver { tasks, runs, skipped } => {
                 let part = next_part(handed, tasks, runs, skipped);
                 self.hand_over_part(&mut job, part);
             }
-            Step::Mark { task, checkpoint } => {
+            ScanStep::Mark { task, checkpoint } => {
                 self.move_checkpoint(lease.id, task, checkpoint);
                 job.scan.marked();
             }
-            Step::Complete { tasks, .. } => {
+            ScanStep::Complete { tasks, .. } => {
                 self.complete_tasks(lease.id, &tasks);
                 job.scan.completed();
             }
-            Step::End if leaving => return Work::GiveBack(job.lease.id),
-            Step::End => match job.groups.pop_front() {
+            ScanStep::End if leaving => return Work::GiveBack(job.lease.id),
+            ScanStep::End => match job.groups.pop_front() {
                 Some(tasks) => (job.window, job.scan) = (tasks[0].window, Scan::new(&tasks, options)),
                 None => return Work::Claim,
             },
@@ -351,7 +353,7 @@ impl World {
 }
 
 impl Job {
-    fn new(lease: Lease, mut tasks: Vec<ClaimedTask>, options: &Options) -> Self {
+    fn new(lease: TaskLease, mut tasks: Vec<ClaimedTask>, options: &Options) -> Self {
         let given_back = emit::is_given_back(&tasks);
         tasks.sort_by_key(|task| task.window);
         let of = |a: &ClaimedTask, b: &ClaimedTask| a.window == b.window;

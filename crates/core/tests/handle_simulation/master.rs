@@ -147,8 +147,7 @@ impl World {
                 reclaim: if self.random.percent(20) { Reclaim::Never } else { Reclaim::AfterTtl },
                 ..policy(uid, limits)
             };
-            self.master.policies.insert(p.uid, p.clone());
-            self.post_later(p.shard, Control::PolicyChanged { policy: p });
+            self.publish_policy(p);
         }
     }
 
@@ -164,18 +163,32 @@ impl World {
     pub(crate) fn change_policy(&mut self) {
         let limits = self.limits();
         let uids: Vec<_> = self.master.policies.keys().copied().collect();
-        let Some(p) = self.random.pick(&uids).and_then(|uid| self.master.policies.get_mut(uid)) else {
+        let Some(mut p) = self.random.pick(&uids).map(|uid| self.master.policies[uid].clone()) else {
             return;
         };
-        p.generation += 1;
         match self.random.within(0, 10) {
             0..6 => p.limits = limits,
             6..8 => p.pause = if p.pause.is_none() && self.troubles.pauses { Some(pause()) } else { None },
             8 => p.token_ttl_ms = self.random.within(2_000, 20_000),
             _ => p.reclaim = if p.reclaim == Reclaim::Never { Reclaim::AfterTtl } else { Reclaim::Never },
         }
-        let policy = p.clone();
-        self.post_later(policy.shard, Control::PolicyChanged { policy });
+        p.generation += 1;
+        self.publish_policy(p);
+    }
+
+    /// A policy that is made or changed, in one transaction.
+    fn publish_policy(&mut self, policy: Policy) {
+        self.say(|| format!("~ publishes {policy:?}"));
+        let policy = Policy { updated_us: self.now.wall_us, ..policy };
+        let notice = Notice::of_policy(&policy);
+        self.master.policies.insert(policy.uid, policy);
+        self.write_down(notice);
+    }
+
+    /// A notice is written with its change. Whoever made that tells the shards afterwards.
+    fn write_down(&mut self, notice: Notice) {
+        self.master.outbox.insert((notice.uid, notice.generation), notice.clone());
+        self.tell_of(notice);
     }
 
     pub(crate) fn create_schedule(&mut self) {
@@ -256,7 +269,7 @@ impl World {
         schedule.policy = schedule.policy_uid.map(|uid| self.master.policies[&uid].id.clone());
     }
 
-    /// A new generation, in one transaction. Whoever made it tells the shards afterwards.
+    /// A new generation, in one transaction.
     pub(crate) fn publish(&mut self, after: Option<Schedule>, before: Option<Stored>) {
         // Each master has its own clock; a change is never before the one that it follows.
         let apart_us =
@@ -297,9 +310,9 @@ impl World {
         let stale = self.now.mono_us - self.master.announced_us < 2 * SECOND_US && self.random.percent(50);
         let opened_us = if stale { self.master.frontier_before_us } else { self.frontier_us() };
         let until_us = may_be_open_until_us(opened_us, self.now.wall_us);
-        let Some(notice) = change.notice(until_us, SHARDS) else { return };
-        self.master.outbox.insert((notice.schedule_uid, notice.generation), notice.clone());
-        self.tell_of(notice);
+        if let Some(notice) = change.notice(until_us, SHARDS) {
+            self.write_down(notice);
+        }
     }
 
     /// What a change makes of the runs that must exist.
@@ -376,7 +389,7 @@ impl World {
         }
         for mut policy in self.master.policies.clone().into_values().filter(|p| p.pause.is_some()) {
             (policy.pause, policy.generation) = (None, policy.generation + 1);
-            self.post_later(policy.shard, Control::PolicyChanged { policy });
+            self.publish_policy(policy);
         }
         self.touch_all();
     }

@@ -8,7 +8,7 @@ use tollgate_core::handle::control::{Control, Message, UnderWay};
 use tollgate_core::handle::release::Release;
 use tollgate_core::handle::{Options, Shard};
 use tollgate_core::model::*;
-use tollgate_core::own::{self, DeliveryKey, Kept, Left, Next, Report, Setup, Standing, Wake, Why};
+use tollgate_core::own::{self, DeliveryKey, Kept, Left, Next, PollTime, Report, Setup, Standing, Why};
 
 use crate::bug::Bug;
 use crate::fence::Lease;
@@ -251,7 +251,7 @@ impl World {
         }
     }
 
-    fn sleep(&mut self, at: At, wake: Wake, standing: Standing) {
+    fn sleep(&mut self, at: At, wake: PollTime, standing: Standing) {
         let (ahead_us, now_us) = (self.now_at(at.slot).mono_us - self.now.mono_us, self.now.mono_us);
         let Some(owner) = self.living(at) else { return };
         let at_us = wake.sharp_us.map_or(wake.about_us, |sharp_us| sharp_us.min(wake.about_us));

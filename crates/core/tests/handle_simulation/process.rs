@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tollgate_core::model::{Now, SECOND_US};
 use tollgate_core::own::{
-    Look, Member, Placement, Report, Settings, Sizes, Standing, Step, Trust, Turns, WallClock,
+    Look, Member, Placement, PlacementStep, ReadTurns, Report, Settings, Sizes, Standing, Trust, WallClock,
 };
 
 use crate::bug::Bug;
@@ -35,7 +35,7 @@ pub(crate) struct Process {
     pub(crate) owners: BTreeMap<u16, Owner>,
     /// Owners that gave up their shards, and whose deliveries may still be answered.
     pub(crate) former: BTreeMap<u64, (u16, Report)>,
-    pub(crate) turns: Turns,
+    pub(crate) turns: ReadTurns,
 }
 
 impl Process {
@@ -56,7 +56,7 @@ impl Process {
             stopping: false,
             owners: BTreeMap::new(),
             former: BTreeMap::new(),
-            turns: Turns::new(Sizes::default()),
+            turns: ReadTurns::new(Sizes::default()),
         }
     }
 }
@@ -115,7 +115,7 @@ impl World {
         self.processes[slot] = Process::new(id, ttl_ms, ahead_us);
         if self.random.percent(50) {
             let sizes = Sizes { few: 2, many: 4, messages: 6, messages_first: 2_000, turns: 1 };
-            self.processes[slot].turns = Turns::new(sizes);
+            self.processes[slot].turns = ReadTurns::new(sizes);
         }
         self.after(0, Event::Beat(slot, id));
         self.after(0, Event::Watch(slot, id));
@@ -203,18 +203,18 @@ impl World {
         for step in self.processes[slot].placement.looked(look, now_us) {
             self.say(|| format!("process {id}: {step:?}"));
             match step {
-                Step::Take(lease) => {
+                PlacementStep::Take(lease) => {
                     let wait_us = self.wait_us(&[0, 0, 1_000, 200_000, 1_500_000]);
                     let (shard, seen) = (lease.shard, Lease::of(&lease));
                     self.after(wait_us, Event::Take(slot, id, shard, lapses, seen));
                 }
-                Step::GiveUp(shard) => {
+                PlacementStep::GiveUp(shard) => {
                     if let Some(owner) = self.processes[slot].owners.get(&shard) {
                         let at = owner.at(slot, id, shard);
                         self.drain(at);
                     }
                 }
-                Step::Forget(process) => {
+                PlacementStep::Forget(process) => {
                     self.count(Seen::MemberForgotten);
                     self.members.retain(|_, member| member.process != process);
                 }
@@ -283,8 +283,8 @@ impl World {
                 let leases = vec![row.seen(shard)];
                 let look = Look { began_us: now_us + process.ahead_us, leases, members: members.clone() };
                 let steps = process.placement.looked(look, now_us + process.ahead_us);
-                let takes = steps.iter().any(|step| matches!(step, Step::Take(_)));
-                takes || owned && !steps.contains(&Step::GiveUp(shard))
+                let takes = steps.iter().any(|step| matches!(step, PlacementStep::Take(_)));
+                takes || owned && !steps.contains(&PlacementStep::GiveUp(shard))
             };
             let winners: Vec<usize> = up.iter().copied().filter(wins).collect();
             assert_eq!(winners.len(), 1, "{winners:?} of {up:?} are to own shard {shard}");

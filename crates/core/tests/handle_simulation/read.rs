@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use tollgate_core::handle::Needs;
+use tollgate_core::handle::MessageNeeds;
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::*;
 use tollgate_core::own::{Ask, News, Page, TakenIn};
@@ -18,10 +18,10 @@ pub(crate) struct Read {
     ask: Ask,
     news: News,
     inbox: Vec<Message>,
-    step: Step,
+    step: ReadStep,
 }
 
-enum Step {
+enum ReadStep {
     Runs,
     Inbox,
     Contexts,
@@ -33,7 +33,7 @@ impl World {
     pub(crate) fn begin_read(&mut self, at: At, ask: Ask) {
         let wait_us = self.read_us();
         if let Some(owner) = self.living(at) {
-            owner.read = Some(Read { ask, news: News::default(), inbox: Vec::new(), step: Step::Runs });
+            owner.read = Some(Read { ask, news: News::default(), inbox: Vec::new(), step: ReadStep::Runs });
             self.after(wait_us, Event::Read(at));
         }
     }
@@ -55,27 +55,29 @@ impl World {
             self.touch(at);
             return;
         }
-        read.step = match std::mem::replace(&mut read.step, Step::News) {
-            Step::Runs => {
+        read.step = match std::mem::replace(&mut read.step, ReadStep::News) {
+            ReadStep::Runs => {
                 self.read_runs(at.shard, &mut read);
-                Step::Inbox
+                ReadStep::Inbox
             }
-            Step::Inbox => {
+            ReadStep::Inbox => {
                 self.read_inbox(at, &mut read);
-                Step::Contexts
+                ReadStep::Contexts
             }
-            Step::Contexts => {
+            ReadStep::Contexts => {
                 let store = &self.stores[usize::from(at.shard)];
                 let inbox = std::mem::take(&mut read.inbox).into_iter();
-                read.news.messages =
-                    inbox.map(|m| (store.context(&Needs::of(&m.control)), m)).map(|(c, m)| (m, c)).collect();
-                Step::News
+                read.news.messages = inbox
+                    .map(|m| (store.context(&MessageNeeds::of(&m.control)), m))
+                    .map(|(c, m)| (m, c))
+                    .collect();
+                ReadStep::News
             }
-            Step::Specs(wanted) => {
+            ReadStep::Specs(wanted) => {
                 read.news.specs.extend(self.stores[usize::from(at.shard)].specs_of(&[], &wanted));
-                Step::News
+                ReadStep::News
             }
-            Step::News => {
+            ReadStep::News => {
                 self.take_in(at, read);
                 return;
             }
@@ -140,7 +142,7 @@ impl World {
         let Some(core) = &mut owner.core else { return };
         let TakenIn { revoked, synced, wants } = core.news(read.news, now);
         if let Some((news, wanted)) = wants {
-            owner.read = Some(Read { ask, news, inbox: Vec::new(), step: Step::Specs(wanted) });
+            owner.read = Some(Read { ask, news, inbox: Vec::new(), step: ReadStep::Specs(wanted) });
             self.after(0, Event::Read(at));
         }
         self.revoke(at.slot, revoked);

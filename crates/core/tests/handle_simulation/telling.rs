@@ -7,7 +7,7 @@ use tollgate_core::handle::change::ShardSchedule;
 use tollgate_core::handle::control::Control;
 use tollgate_core::model::*;
 use tollgate_core::plan::Notice;
-use tollgate_core::plan::telling::{Patience, Plans, Step, Telling, Told};
+use tollgate_core::plan::telling::{Patience, Plans, Telling, TellingStep, Told};
 use uuid::Uuid;
 
 use crate::bug::Bug;
@@ -21,7 +21,7 @@ pub(crate) struct Errand {
     frontier_us: Option<Option<i64>>,
 }
 
-/// So young a notice is being told by whoever made it.
+/// A notice that is younger than this is still being told by its maker.
 const YOUNG_US: i64 = SECOND_US;
 
 impl World {
@@ -72,29 +72,29 @@ impl World {
         }
         let mut told = false;
         match errand.telling.step() {
-            Step::Earlier(changed) => {
+            TellingStep::Earlier(changed) => {
                 let before = |notice: &&Notice| {
-                    changed.iter().any(|(uid, generation)| {
-                        notice.schedule_uid == *uid && notice.generation < *generation
-                    })
+                    changed
+                        .iter()
+                        .any(|(uid, generation)| notice.uid == *uid && notice.generation < *generation)
                 };
                 let earlier = self.master.outbox.values().filter(before).cloned().collect();
                 errand.telling.earlier(earlier);
             }
-            Step::Frontier => {
+            TellingStep::Frontier => {
                 let frontier_us = errand.frontier_us.unwrap_or_else(|| self.frontier_us());
                 errand.telling.opened(frontier_us, self.now.wall_us);
             }
-            Step::Tell { shard, told: notices } => {
+            TellingStep::Tell(notices) => {
                 for one in notices {
                     self.numbers += 1;
                     let message = one.message.iter().map(|message| (message.id, self.numbers));
                     self.sequence.extend(message);
                 }
                 told = true;
-                self.tell(number, shard, notices.to_vec());
+                self.tell(number, notices.to_vec());
             }
-            Step::End => return,
+            TellingStep::End => return,
         }
         self.master.errands.insert(number, errand);
         if !told {
@@ -108,12 +108,12 @@ impl World {
     }
 
     /// A transaction is on its way; whoever began it may hear of another end than it has.
-    fn tell(&mut self, number: u64, shard: u16, told: Vec<Told>) {
+    fn tell(&mut self, number: u64, told: Vec<Told>) {
         let (late_us, failed) = (self.slowness_us(), self.strikes(self.troubles.masters, 4));
         let is_unknown = failed && self.random.percent(50);
         let durable = !failed || is_unknown;
         if durable {
-            self.after(late_us, Event::Told(shard, told));
+            self.after(late_us, Event::Told(told));
         }
         self.after(late_us, Event::HeardOfTold(number, !failed));
     }
@@ -132,9 +132,9 @@ impl World {
     }
 
     /// One transaction: notices leave the outbox, and, of those that were in it, the messages are posted.
-    pub(crate) fn told(&mut self, shard: u16, told: Vec<Told>) {
+    pub(crate) fn told(&mut self, told: Vec<Told>) {
         for one in told {
-            let notice = self.master.outbox.remove(&(one.schedule_uid, one.generation));
+            let notice = self.master.outbox.remove(&(one.uid, one.generation));
             if notice.is_none() {
                 self.count(Seen::ToldByAnother);
                 if self.bug != Bug::ToldWithoutNotice {
@@ -144,7 +144,7 @@ impl World {
             if let Some((after_us, until_us)) =
                 one.taken_back.filter(|(after_us, until_us)| after_us < until_us)
             {
-                let spared = (one.schedule_uid, after_us + 1)..=(one.schedule_uid, until_us);
+                let spared = (one.uid, after_us + 1)..=(one.uid, until_us);
                 let skips: Vec<_> = self.master.skipped.range(spared).map(|(key, _)| *key).collect();
                 for key in skips {
                     if self.master.skipped[&key].reason == SkipReason::Paused {
@@ -156,23 +156,23 @@ impl World {
                 self.master.skipped.entry((skip.schedule_uid, skip.launch_us)).or_insert(skip);
             }
             let Some(message) = one.message else { continue };
-            if let Control::ScheduleChanged { schedule, .. } = &message.control {
-                self.check_told(shard, schedule);
+            match &message.control {
+                Control::ScheduleChanged { schedule, .. } => self.check_told(one.shard, schedule),
+                Control::PolicyChanged { policy } => self.check_told_of_policy(one.shard, policy),
+                _ => {}
             }
-            self.stores[usize::from(shard)].inbox.entry(message.id).or_insert(message);
+            self.stores[usize::from(one.shard)].inbox.entry(message.id).or_insert(message);
         }
     }
 
     /// What a message says is so: it goes to the shard that is first on the way, after those of all generations before.
     fn check_told(&mut self, shard: u16, row: &ShardSchedule) {
         let uid = row.uid;
+        self.check_order(uid, row.generation);
         // Should it be overtaken, what it makes may start before the shard hears of that.
         for launch_us in &row.launches_us {
             self.model.allow(uid, *launch_us);
         }
-        let told = self.master.told.entry(uid).or_insert(0);
-        assert!(*told < row.generation, "generation {} of {uid} is told after {told}", row.generation);
-        *told = row.generation;
         let until_us = self.master.told_until_us.entry(uid).or_insert(i64::MIN);
         if row.until_us < *until_us {
             self.master.narrowed.push((uid, row.generation));
@@ -185,6 +185,22 @@ impl World {
             "generation {} of {uid} is told to another shard first",
             row.generation
         );
+    }
+
+    /// It goes to the shard in which the policy lives, after all generations before.
+    fn check_told_of_policy(&mut self, shard: u16, policy: &Policy) {
+        self.check_order(policy.uid, policy.generation);
+        assert_eq!(
+            policy.shard, shard,
+            "generation {} of {} is told elsewhere",
+            policy.generation, policy.uid
+        );
+    }
+
+    fn check_order(&mut self, uid: Uuid, generation: i64) {
+        let told = self.master.told.entry(uid).or_insert(0);
+        assert!(*told < generation, "generation {generation} of {uid} is told after {told}");
+        *told = generation;
     }
 
     /// Whether a change of a schedule waits to be heard: in the outbox, or in the inbox of one of these shards.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tollgate_core::emit::{self, Checkpoint, ClaimedTask, Lease, ScanPage, ScannedChild, Task, Window};
+use tollgate_core::emit::{self, Checkpoint, ClaimedTask, ScanPage, ScannedChild, Task, TaskLease, Window};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
@@ -95,7 +95,7 @@ impl World {
     }
 
     /// Claims tasks of the oldest windows that nobody has claimed, or whose lease has run out.
-    pub(crate) fn claim_tasks(&mut self, lease: Lease, limit: usize) -> Vec<ClaimedTask> {
+    pub(crate) fn claim_tasks(&mut self, lease: TaskLease, limit: usize) -> Vec<ClaimedTask> {
         let now_us = self.now.wall_us;
         let mut claimed = Vec::new();
         for row in &mut self.windows {
@@ -124,7 +124,7 @@ impl World {
         tasks.filter(move |task| task.lease == Some(lease) && !task.done)
     }
 
-    pub(crate) fn renew_tasks(&mut self, lease: Lease) {
+    pub(crate) fn renew_tasks(&mut self, lease: TaskLease) {
         self.claimed(lease.id).for_each(|task| task.lease_until_us = lease.until_us);
     }
 

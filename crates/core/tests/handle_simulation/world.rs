@@ -179,7 +179,7 @@ pub(crate) enum Event {
     Emitter(usize, u32),
     /// Whoever tells of changes goes on; a transaction of it reaches its end; it hears whether it did.
     Tell(u64),
-    Told(u16, Vec<Told>),
+    Told(Vec<Told>),
     HeardOfTold(u64, bool),
     /// A master looks for what was left in the outbox.
     Sweep(usize),
@@ -446,7 +446,7 @@ impl World {
             }
             Event::Emitter(slot, id) => self.go_on_emitting(slot, id),
             Event::Tell(number) => self.go_on_telling(number),
-            Event::Told(shard, told) => self.told(shard, told),
+            Event::Told(told) => self.told(told),
             Event::HeardOfTold(number, told) => self.hear_of_told(number, told),
             Event::Sweep(slot) => self.sweep(slot),
         }

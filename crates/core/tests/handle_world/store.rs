@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tollgate_core::handle::batch::TokenBatch;
 use tollgate_core::handle::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow, TokenState};
 use tollgate_core::handle::control::Message;
-use tollgate_core::handle::{Context, Needs, State};
+use tollgate_core::handle::{Context, MessageNeeds, ShardState};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
@@ -51,7 +51,7 @@ impl Store {
     }
 
     /// What a message needs.
-    pub(crate) fn context(&self, needs: &Needs) -> Context {
+    pub(crate) fn context(&self, needs: &MessageNeeds) -> Context {
         let runs: Vec<Run> = needs.runs.iter().filter_map(|id| self.runs.get(id)).cloned().collect();
         let dead = needs.dead.iter().flat_map(|(id, indexes)| {
             let rows = self.history.range((*id, 0)..=(*id, u32::MAX)).map(|(_, row)| row);
@@ -62,10 +62,10 @@ impl Store {
     }
 
     /// What a new owner loads.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> ShardState {
         let live = |r: &&Run| matches!(r.state, RunState::Waiting | RunState::Running);
         let runs: Vec<Run> = self.runs.values().filter(live).cloned().collect();
-        State {
+        ShardState {
             policies: self.policies.values().cloned().collect(),
             policies_deleted: self.policies_deleted.iter().map(|(uid, at_us)| (*uid, *at_us)).collect(),
             schedules: self.schedules.values().cloned().collect(),
@@ -191,7 +191,7 @@ impl Store {
         for id in &changes.runs_withdrawn {
             if let Some(run) = self.runs.remove(id) {
                 assert!(
-                    run.started_us.is_none() && run.cursor == 0,
+                    run.started_us.is_none() && run.next_index == 0,
                     "a run that has started is withdrawn: {run:?}"
                 );
                 let unfinished = run.state.is_untaken() || run.state == RunState::Waiting;
@@ -205,7 +205,7 @@ impl Store {
             let Some(old) = self.runs.get_mut(&run.id) else {
                 panic!("a run without a row is changed: {run:?}")
             };
-            assert!(old.cursor <= run.cursor, "the cursor goes back: {old:?} to {run:?}");
+            assert!(old.next_index <= run.next_index, "the next index goes back: {old:?} to {run:?}");
             assert!(old.started_us.is_none() || old.policy_uid == run.policy_uid, "{old:?} to {run:?}");
             // The columns that an update leaves alone.
             let (kind, emitted_us, launch_us) = (old.kind, old.emitted_us, old.launch_us);
@@ -214,9 +214,9 @@ impl Store {
     }
 
     fn put_token(&mut self, token: &TokenRow) {
-        let run = self.runs.get(&token.run).map(|r| (r.state, r.cursor));
+        let run = self.runs.get(&token.run).map(|r| (r.state, r.next_index));
         assert!(
-            run.is_some_and(|(state, cursor)| state == RunState::Running && token.index < cursor),
+            run.is_some_and(|(state, next_index)| state == RunState::Running && token.index < next_index),
             "{token:?} belongs to no running run: {run:?}"
         );
         let old = self.tokens.insert((token.run, token.index), token.clone());
@@ -242,7 +242,7 @@ impl Store {
         let rows = self.history.range((run.id, 0)..=(run.id, u32::MAX)).map(|(_, row)| row);
         let ended: u32 = rows.map(|row| row.count).sum();
         assert_eq!((run.counts.total(), ended), (run.events, run.events), "{run:?}");
-        assert!(run.finished_us.is_some() && run.cursor == run.events, "{run:?}");
+        assert!(run.finished_us.is_some() && run.next_index == run.events, "{run:?}");
         let tokens = self.tokens.range((run.id, 0)..=(run.id, u32::MAX)).next();
         assert!(tokens.is_none(), "{run:?} has ended and has a token: {tokens:?}");
     }

@@ -14,7 +14,7 @@ pub(crate) struct Planted {
     pub(crate) edits: &'static [Edit],
 }
 
-/// One place of a bug.
+/// One piece of a bug.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edit {
     /// Below `crates/core/src`.
@@ -23,7 +23,7 @@ pub(crate) struct Edit {
     pub(crate) wrong: &'static str,
 }
 
-/// Short for one place.
+/// Short for one piece.
 pub(crate) const fn edit(file: &'static str, right: &'static str, wrong: &'static str) -> Edit {
     Edit { file, right, wrong }
 }
@@ -36,33 +36,33 @@ fn question(number: usize) -> String {
 /// Plants all bugs in the texts of their files. The first has the number 1. `Err`: every edit that does not fit, and why.
 pub(crate) fn plant(files: &mut BTreeMap<String, String>, bugs: &[Planted]) -> Result<(), String> {
     let mut errors = Vec::new();
-    let mut places: BTreeMap<&str, Vec<Place>> = BTreeMap::new();
+    let mut pieces: BTreeMap<&str, Vec<Piece>> = BTreeMap::new();
     for (number, bug) in (1..).zip(bugs) {
         for Edit { file, right, wrong } in bug.edits {
             let found = files.get(*file).ok_or_else(|| "there is no such file".to_owned());
             match found.and_then(|text| locate(text, right)) {
                 Ok(range) => {
                     let wrong = Wrong { number, name: bug.name, text: wrong };
-                    let places = places.entry(file).or_default();
-                    match places.iter_mut().find(|place| place.range == range) {
-                        Some(place) => place.wrongs.push(wrong),
-                        None => places.push(Place { range, wrongs: vec![wrong] }),
+                    let pieces = pieces.entry(file).or_default();
+                    match pieces.iter_mut().find(|piece| piece.range == range) {
+                        Some(piece) => piece.wrongs.push(wrong),
+                        None => pieces.push(Piece { range, wrongs: vec![wrong] }),
                     }
                 }
                 Err(why) => errors.push(format!("{}: crates/core/src/{file}: {why}", bug.name)),
             }
         }
     }
-    for (file, mut places) in places {
-        places.sort_by_key(|place| place.range.start);
-        for pair in places.windows(2).filter(|pair| pair[1].range.start < pair[0].range.end) {
+    for (file, mut pieces) in pieces {
+        pieces.sort_by_key(|piece| piece.range.start);
+        for pair in pieces.windows(2).filter(|pair| pair[1].range.start < pair[0].range.end) {
             let (one, other) = (pair[0].wrongs[0].name, pair[1].wrongs[0].name);
             errors.push(format!("{one} and {other}: crates/core/src/{file}: their pieces overlap"));
         }
         if let Some(text) = files.get_mut(file).filter(|_| errors.is_empty()) {
-            for place in places.iter().rev() {
-                let planted = place.planted(&text[place.range.clone()]);
-                text.replace_range(place.range.clone(), &planted);
+            for piece in pieces.iter().rev() {
+                let planted = piece.planted(&text[piece.range.clone()]);
+                text.replace_range(piece.range.clone(), &planted);
             }
         }
     }
@@ -70,7 +70,7 @@ pub(crate) fn plant(files: &mut BTreeMap<String, String>, bugs: &[Planted]) -> R
 }
 
 /// A piece of a text, and what may stand there instead.
-struct Place {
+struct Piece {
     range: Range<usize>,
     wrongs: Vec<Wrong>,
 }
@@ -81,7 +81,7 @@ struct Wrong {
     text: &'static str,
 }
 
-impl Place {
+impl Piece {
     fn planted(&self, right: &str) -> String {
         let asked = |wrong: &Wrong| format!("if {} {{ {} }}", question(wrong.number), wrong.text);
         let asked: Vec<_> = self.wrongs.iter().map(asked).collect();

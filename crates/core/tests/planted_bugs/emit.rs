@@ -56,7 +56,7 @@ pub(crate) const BUGS: &[Planted] = &[
     Planted {
         name: "AgainForgotten",
         breaks: "A task that was claimed before is taken for new.",
-        edits: &[edit("emit/scan.rs", "Batch::new(«tasks.iter().any(|task| task.again)»)", "false")],
+        edits: &[edit("emit/scan.rs", "JudgedBatch::new(«tasks.iter().any(|task| task.again)»)", "false")],
     },
     Planted {
         name: "MissedRuns",

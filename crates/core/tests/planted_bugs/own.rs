@@ -82,7 +82,7 @@ pub(crate) const BUGS: &[Planted] = &[
     Planted {
         name: "HeardForgotten",
         breaks: "The next machine is not told of answers that no commit has recorded.",
-        edits: &[edit("own/owner.rs", "self.kept.heard.unrecorded()", "Vec::new()")],
+        edits: &[edit("own/owner.rs", "self.kept.unrecorded.all()", "Vec::new()")],
     },
     Planted {
         name: "SyncedEarly",

@@ -19,7 +19,7 @@ pub(crate) const BUGS: &[Planted] = &[
         edits: &[edit(
             "plan/telling.rs",
             "notices.sort_by_key(key);",
-            "notices.sort_by_key(|notice| (notice.schedule_uid, -notice.generation));",
+            "notices.sort_by_key(|notice| (notice.uid, -notice.generation));",
         )],
     },
     Planted {
@@ -32,7 +32,7 @@ pub(crate) const BUGS: &[Planted] = &[
         breaks: "A change is told though the one before it has not been.",
         edits: &[edit(
             "plan/telling.rs",
-            "self.held_back.extend(told.iter().map(|one| one.schedule_uid));",
+            "self.held_back.extend(told.iter().map(|one| one.uid));",
             "drop(told);",
         )],
     },
@@ -44,6 +44,20 @@ pub(crate) const BUGS: &[Planted] = &[
             "let nothing = «notice.is_new && fires.is_empty()»;",
             "notice.is_new",
         )],
+    },
+    Planted {
+        name: "PolicyChangeNotTold",
+        breaks: "A policy's shard hears of it when it is made, and never again.",
+        edits: &[edit(
+            "plan/telling.rs",
+            "message: «Some(message(notice, control.clone()))»,",
+            "notice.is_new.then(|| message(notice, control.clone()))",
+        )],
+    },
+    Planted {
+        name: "PolicyToldElsewhere",
+        breaks: "Of a policy a shard is told in which it does not live.",
+        edits: &[edit("plan/notice.rs", "way: vec![«policy.shard»],", "(policy.shard + 1) % 2")],
     },
     Planted {
         name: "BoundTooShort",

@@ -9,9 +9,9 @@ use super::{names, timestamp};
 use crate::field::FieldError;
 use crate::v1;
 
-/// Where an event was found.
+/// What the store has of an event.
 #[derive(Clone, Copy, Debug)]
-pub enum Place<'a> {
+pub enum EventRecord<'a> {
     /// Not acquired, and its launch time lies ahead.
     Scheduled,
     /// Not acquired, and due.
@@ -28,7 +28,7 @@ pub enum Place<'a> {
 }
 
 /// An event as callers see it. `launch_us` is its own launch time, which with `spread` is later than the run's.
-pub fn to_message(id: &EventId, run: &Run, index: u32, launch_us: i64, place: Place<'_>) -> v1::Event {
+pub fn to_message(id: &EventId, run: &Run, index: u32, launch_us: i64, record: EventRecord<'_>) -> v1::Event {
     let mut event = v1::Event {
         name: names::of_event(&run.namespace, id.as_str()),
         event_id: id.to_string(),
@@ -38,10 +38,10 @@ pub fn to_message(id: &EventId, run: &Run, index: u32, launch_us: i64, place: Pl
         launch_time: Some(timestamp(launch_us)),
         ..v1::Event::default()
     };
-    match place {
-        Place::Scheduled => event.set_state(v1::EventState::Scheduled),
-        Place::Waiting => event.set_state(v1::EventState::Waiting),
-        Place::Token { row, suspect } => {
+    match record {
+        EventRecord::Scheduled => event.set_state(v1::EventState::Scheduled),
+        EventRecord::Waiting => event.set_state(v1::EventState::Waiting),
+        EventRecord::Token { row, suspect } => {
             event.set_state(match row.state {
                 TokenState::Waiting => v1::EventState::Retrying,
                 _ if suspect => v1::EventState::Suspect,
@@ -54,7 +54,7 @@ pub fn to_message(id: &EventId, run: &Run, index: u32, launch_us: i64, place: Pl
             event.due_time = (row.state == TokenState::Waiting).then(|| timestamp(row.due_us));
             event.message.clone_from(&row.message);
         }
-        Place::Done(row) => {
+        EventRecord::Done(row) => {
             event.set_state(ended(row.outcome));
             event.attempt = row.attempt;
             event.acquire_time = row.acquired_us.map(timestamp);

@@ -137,7 +137,7 @@ fn headers(check: &mut Check, headers: &BTreeMap<String, String>) {
         } else if HEADERS_OWN.contains(&lower.as_str()) || lower.starts_with("webhook-") {
             check.refuse("target.http.headers", name, "other headers: this one is set by the service");
         } else if !seen.insert(lower) {
-            check.refuse("target.http.headers", name, "each header once, whatever its case");
+            check.refuse("target.http.headers", name, "each header once; upper and lower case are the same");
         }
         if value.len() > HEADER_VALUE_MAX_BYTES || http::HeaderValue::from_str(value).is_err() {
             // The value may be a credential.

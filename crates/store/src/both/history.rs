@@ -90,6 +90,14 @@ impl<D: Driver> HistoryStore for D {
         Ok(runs)
     }
 
+    async fn runs_not_well(&self, shard: u16, since_us: i64, limit: u32) -> Result<Vec<Run>, StoreError> {
+        let ask =
+            Ask::new(sql!("runs_not_well")).bind(i32::from(shard)).bind(since_us).bind(i64::from(limit));
+        let (runs, found) = sound(Some(shard), self.rows::<RunRow>(Whom::People, ask).await?);
+        self.corruption().also(("runs", format!("runs_not_well {shard}")), found);
+        Ok(runs)
+    }
+
     async fn list_skipped(
         &self,
         schedule_uid: Uuid,

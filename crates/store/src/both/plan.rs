@@ -1,10 +1,11 @@
 //! Schedules, policies and children; the audit log and the outbox.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
+use tollgate_core::handle::control::Message;
 use tollgate_core::model::{Policy, Schedule, SkipReason};
 use tollgate_core::plan::Notice;
 use uuid::Uuid;
@@ -12,7 +13,7 @@ use uuid::Uuid;
 use super::{Ask, Driver, Engine, Tx, Whom, forget_skipped, insert_messages, insert_skipped, own_sql, sql};
 use crate::StoreError;
 use crate::batch::{
-    Batch, DropPolicy, Expected, PutPolicy, PutSchedules, Step, USERS_NAMED, judge_generations, judge_names,
+    BatchStep, Expected, PlanBatch, PutPolicy, PutSchedules, USERS_NAMED, judge_generations, judge_names,
     judge_policies, judge_users,
 };
 use crate::failure::Failure;
@@ -25,7 +26,7 @@ use crate::rows::{
 #[async_trait]
 impl<D: Driver> PlanStore for D {
     async fn write_plan(&self, writes: Vec<PlanWrite>) -> Result<(), StoreError> {
-        let batch = Arc::new(Batch::new(writes)?);
+        let batch = Arc::new(PlanBatch::new(writes)?);
         self.run_tx(Whom::People, "write_plan", move |mut tx| {
             let batch = Arc::clone(&batch);
             async move { write(&mut tx, &batch).await }.boxed()
@@ -148,11 +149,11 @@ impl<D: Driver> PlanStore for D {
         Ok(sound(None, self.rows::<NoticeRow>(Whom::Roles, ask).await?).0)
     }
 
-    async fn tell(&self, shard: u16, told: &[Told]) -> Result<u64, StoreError> {
+    async fn tell(&self, told: &[Told]) -> Result<u64, StoreError> {
         let told: Arc<[Told]> = Arc::from(told);
         self.run_tx(Whom::Roles, "tell", move |mut tx| {
             let told = Arc::clone(&told);
-            async move { tell(&mut tx, shard, &told).await }.boxed()
+            async move { tell(&mut tx, &told).await }.boxed()
         })
         .await
     }
@@ -178,18 +179,21 @@ fn listed<DB: Engine>(
         .bind(i64::from(limit)))
 }
 
-async fn tell<DB: Engine>(tx: &mut Tx<'_, DB>, shard: u16, told: &[Told]) -> Result<u64, Failure> {
+async fn tell<DB: Engine>(tx: &mut Tx<'_, DB>, told: &[Told]) -> Result<u64, Failure> {
     let ask = Ask::new(sql!("outbox_delete")).set(&NoticeKey::of_told(told))?;
     let gone: BTreeSet<(Uuid, i64)> = tx.rows(ask).await?.into_iter().collect();
-    let told = || told.iter().filter(|one| gone.contains(&(one.schedule_uid, one.generation)));
-    let messages = message_rows(told().filter_map(|one| one.message.as_ref()))?;
-    if !messages.is_empty() {
-        insert_messages(tx, i32::from(shard), &messages).await?;
+    let told = || told.iter().filter(|one| gone.contains(&(one.uid, one.generation)));
+    let mut inboxes: BTreeMap<u16, Vec<&Message>> = BTreeMap::new();
+    for (shard, message) in told().filter_map(|one| Some((one.shard, one.message.as_ref()?))) {
+        inboxes.entry(shard).or_default().push(message);
+    }
+    for (shard, messages) in inboxes {
+        insert_messages(tx, i32::from(shard), &message_rows(messages)?).await?;
     }
     let mut skips = 0;
     for one in told() {
         if let Some((after_us, until_us)) = one.taken_back {
-            forget_skipped(tx, one.schedule_uid, SkipReason::Paused, (after_us, until_us)).await?;
+            forget_skipped(tx, one.uid, SkipReason::Paused, (after_us, until_us)).await?;
         }
         insert_skipped(tx, &skipped_rows(&one.skipped)).await?;
         skips += one.skipped.len() as u64;
@@ -197,14 +201,14 @@ async fn tell<DB: Engine>(tx: &mut Tx<'_, DB>, shard: u16, told: &[Told]) -> Res
     Ok(skips)
 }
 
-async fn write<DB: Engine>(tx: &mut Tx<'_, DB>, batch: &Batch) -> Result<(), Failure> {
+async fn write<DB: Engine>(tx: &mut Tx<'_, DB>, batch: &PlanBatch) -> Result<(), Failure> {
     let mut registry = Registry::default();
     for step in &batch.steps {
         match step {
-            Step::PutSchedules(step) => put_schedules(tx, step, &mut registry).await?,
-            Step::DropSchedules(gone) => drop_schedules(tx, gone, &mut registry).await?,
-            Step::PutPolicy(step) => put_policy(tx, step).await?,
-            Step::DropPolicy(step) => drop_policy(tx, step).await?,
+            BatchStep::PutSchedules(step) => put_schedules(tx, step, &mut registry).await?,
+            BatchStep::DropSchedules(gone) => drop_schedules(tx, gone, &mut registry).await?,
+            BatchStep::PutPolicy(step) => put_policy(tx, step).await?,
+            BatchStep::DropPolicy(expected) => drop_policy(tx, expected).await?,
         }
     }
     write_registry(tx, registry).await?;
@@ -309,17 +313,17 @@ async fn put_policy<DB: Engine>(tx: &mut Tx<'_, DB>, step: &PutPolicy) -> Result
         let what = format!("policy {:?} already exists", step.policy.id);
         return Err(StoreError::Conflict { what }.into());
     }
-    insert_messages(tx, step.shard, &step.messages).await.map(drop)
+    Ok(())
 }
 
-async fn drop_policy<DB: Engine>(tx: &mut Tx<'_, DB>, step: &DropPolicy) -> Result<(), Failure> {
-    hold_policy(tx, &step.expected).await?;
-    let ask = Ask::new(sql!("policies_users")).bind(step.expected.uid).bind(USERS_NAMED as i64 + 1);
+async fn drop_policy<DB: Engine>(tx: &mut Tx<'_, DB>, expected: &Expected) -> Result<(), Failure> {
+    hold_policy(tx, expected).await?;
+    let ask = Ask::new(sql!("policies_users")).bind(expected.uid).bind(USERS_NAMED as i64 + 1);
     let users: Vec<(String,)> = tx.rows(ask).await?;
     let users: Vec<String> = users.into_iter().map(|(user,)| user).collect();
-    judge_users(&step.expected, &users)?;
-    tx.execute(Ask::new(sql!("policies_delete")).bind(step.expected.uid)).await?;
-    insert_messages(tx, step.shard, &step.messages).await.map(drop)
+    judge_users(expected, &users)?;
+    tx.execute(Ask::new(sql!("policies_delete")).bind(expected.uid)).await?;
+    Ok(())
 }
 
 async fn hold_policy<DB: Engine>(tx: &mut Tx<'_, DB>, expected: &Expected) -> Result<(), Failure> {

@@ -15,20 +15,20 @@ use tollgate_clock::instant_now;
 
 /// A look that takes less may come at any time.
 const QUICK: Duration = Duration::from_millis(50);
-/// After a look at all runs there is none for so many times as long as it took.
+/// After a look at all runs there is none for this many times as long as it took.
 const PAUSE_TIMES: u32 = 100;
 /// But not for longer.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How far before the end of the times asked for every look begins. Owners ask for the next five minutes.
 const RECENT_US: i64 = 360_000_000;
 
-/// When everything may be looked at again: for each shard's owner, and for who looks at all shards (no shard).
+/// When everything may be looked at again: for each shard's owner, and for a look at all shards (no shard).
 #[derive(Debug, Default)]
 pub(super) struct Backlog(Mutex<BTreeMap<Option<u16>, Instant>>);
 
 /// A look under way.
 #[derive(Debug)]
-pub(super) struct Look<'a> {
+pub(super) struct BacklogLook<'a> {
     backlog: &'a Backlog,
     shard: Option<u16>,
     from_us: i64,
@@ -37,11 +37,11 @@ pub(super) struct Look<'a> {
 
 impl Backlog {
     /// A look begins, at runs that launch before `until_us`.
-    pub(super) fn look(&self, shard: Option<u16>, until_us: i64) -> Look<'_> {
+    pub(super) fn look(&self, shard: Option<u16>, until_us: i64) -> BacklogLook<'_> {
         let began = instant_now();
         let is_due = self.lock().get(&shard).is_none_or(|due| *due <= began);
         let from_us = if is_due { i64::MIN } else { until_us.saturating_sub(RECENT_US) };
-        Look { backlog: self, shard, from_us, began }
+        BacklogLook { backlog: self, shard, from_us, began }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Option<u16>, Instant>> {
@@ -50,7 +50,7 @@ impl Backlog {
     }
 }
 
-impl Look<'_> {
+impl BacklogLook<'_> {
     /// The first launch time that is looked at.
     pub(super) fn first_us(&self) -> i64 {
         self.from_us

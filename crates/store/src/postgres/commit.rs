@@ -14,13 +14,13 @@ use super::driver::tx;
 use crate::both::{insert_runs, insert_skipped};
 use crate::columns::{Part, PostgresQuery, Row};
 use crate::failure::Failure;
-use crate::line::{Commit, Fence, no_such_run};
+use crate::line::{Fence, FencedCommit, no_such_run};
 use crate::rows::{ChangeRows, EventKey, RunRow};
 
 /// Writes commits behind their fences. What goes, goes first, so that it may come again in the same commit.
 pub(super) async fn write(
     connection: &mut PgConnection,
-    commits: &[Commit],
+    commits: &[FencedCommit],
     is_distributed: bool,
 ) -> Result<(), Failure> {
     for commit in commits {
@@ -51,7 +51,10 @@ async fn behind(connection: &mut PgConnection, Fence { shard, lease_id }: Fence)
 
 /// Writes what nearly every commit consists of, for any number of shards, and looks at their fences, by one statement: all or
 /// nothing.
-pub(super) async fn write_at_once(connection: &mut PgConnection, commits: &[Commit]) -> Result<(), Failure> {
+pub(super) async fn write_at_once(
+    connection: &mut PgConnection,
+    commits: &[FencedCommit],
+) -> Result<(), Failure> {
     let fences = || commits.iter().map(|commit| commit.fence);
     let runs: usize = commits.iter().map(|commit| commit.rows.runs_changed.len()).sum();
     let query = sqlx::query(sql!("commit"))
@@ -76,7 +79,7 @@ pub(super) async fn write_at_once(connection: &mut PgConnection, commits: &[Comm
 /// Binds rows of one kind, an array for their shards and one for each column.
 fn with_shards<R: Row>(
     query: PostgresQuery,
-    commits: &[Commit],
+    commits: &[FencedCommit],
     part: Part,
     of: impl Fn(&ChangeRows) -> &Vec<R> + Copy,
 ) -> PostgresQuery {

@@ -2,7 +2,7 @@
 //!
 //! In: work on a connection. Out: what came of it, or that no answer came in time. Invariant: the backends of
 //! connections on which the server has fallen silent are counted until they have ended. While there are as many as
-//! places, the next silent connection keeps its place: whoever gives up and comes again, as often as he likes, never
+//! places, the next silent connection keeps its place: a caller that gives up and comes again, however often, never
 //! has more than two backends for each place. Not here: transactions (`transact`), how a connection is made (`open`).
 
 use std::collections::BTreeSet;
@@ -17,18 +17,18 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
 use tokio::sync::{OwnedMutexGuard, Semaphore, oneshot};
 
-use crate::failure::Ended;
+use crate::failure::TransactionError;
 
 /// How often a place that is kept for a silent backend is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// How long the look itself may take.
 const LOOK_MAX: Duration = Duration::from_secs(5);
-/// Behind a pooler backends have no names: a place is kept for so long. The pooler bounds them.
+/// Behind a pooler backends have no names: a place is kept for this time. The pooler bounds them.
 const POOLED_MAX: Duration = Duration::from_secs(60);
 
 /// How the places of a process are shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Places {
+pub(super) struct PoolSizes {
     /// For heartbeats and the look at others. None: they share the work's.
     pub(super) pulse: u32,
     /// For owners' commits. None: they share the work's.
@@ -39,8 +39,8 @@ pub(super) struct Places {
     pub(super) people: u32,
 }
 
-impl Places {
-    /// So many in all, but two at least.
+impl PoolSizes {
+    /// `all` places, but two at least.
     pub(super) fn of(all: u32) -> Self {
         let all = all.max(2);
         let people = (all / 4).max(1);
@@ -55,7 +55,7 @@ impl Places {
 
 /// A share of the places.
 #[derive(Clone, Debug)]
-pub(super) struct Door {
+pub(super) struct PoolDoor {
     pub(super) pool: PgPool,
     /// Host, port and database, for errors. Never the password.
     pub(super) place: Arc<str>,
@@ -77,7 +77,7 @@ pub(super) enum NotDone {
     Lost(String),
 }
 
-impl From<NotDone> for Ended {
+impl From<NotDone> for TransactionError {
     fn from(not_done: NotDone) -> Self {
         match not_done {
             NotDone::NoConnection(error) => Self::RolledBack(error.into()),
@@ -100,8 +100,8 @@ impl GivenUp {
 /// What `work` hands back: its result, and whether the connection must be closed.
 pub(super) type Worked<T> = (T, bool);
 
-impl Door {
-    /// Works on the pool's next connection; see [`Door::work_on`].
+impl PoolDoor {
+    /// Works on the pool's next connection; see [`PoolDoor::work_on`].
     pub(super) async fn lend<T, F>(&self, within: Duration, work: F) -> Result<T, NotDone>
     where
         T: Send + 'static,
@@ -216,8 +216,8 @@ impl Backends {
         true
     }
 
-    /// Waits until there are fewer backends than are counted: one of those that were silent has ended. Whoever keeps the turn
-    /// until his place is free is the only one to whom that was said.
+    /// Waits until there are fewer backends than are counted: one of those that were silent has ended. The caller that keeps
+    /// the turn until its place is free is the only one that was told so.
     async fn one_is_gone(&self, pooled: bool) -> Option<OwnedMutexGuard<()>> {
         if pooled {
             tokio::time::sleep(POOLED_MAX).await;
@@ -271,12 +271,12 @@ mod tests {
     #[test]
     fn people_never_have_all_places_and_nobody_has_more_than_there_are() {
         for all in 0..200 {
-            let Places { pulse, commits, work, people } = Places::of(all);
+            let PoolSizes { pulse, commits, work, people } = PoolSizes::of(all);
             assert_eq!(pulse + commits + work + people, all.max(2));
             assert!(people >= 1 && work >= 1, "{all}");
             assert!(all < 5 || (pulse == 1 && commits >= 2), "{all}");
             assert!(people <= all.max(4) / 4, "{all}");
         }
-        assert_eq!(Places::of(8), Places { pulse: 1, commits: 2, work: 3, people: 2 });
+        assert_eq!(PoolSizes::of(8), PoolSizes { pulse: 1, commits: 2, work: 3, people: 2 });
     }
 }

@@ -10,7 +10,7 @@ use tollgate_core::emit::Task;
 use uuid::Uuid;
 
 use super::Postgres;
-use super::door::Door;
+use super::door::PoolDoor;
 use crate::StoreError;
 use crate::both::{Ask, Driver, Engine as _, Readable, Tx, Whom, own_sql, prune_table};
 use crate::corrupt::Corruption;
@@ -25,7 +25,7 @@ pub(super) fn tx(connection: &mut PgConnection) -> Tx<'_, sqlx::Postgres> {
 }
 
 impl Postgres {
-    fn door(&self, whom: Whom) -> &Door {
+    fn door(&self, whom: Whom) -> &PoolDoor {
         match whom {
             Whom::People => &self.people,
             Whom::Roles => &self.work,
@@ -61,7 +61,7 @@ impl Driver for Postgres {
         self.installation.shards
     }
 
-    /// Old rows stay until they are vacuumed, whatever is said here.
+    /// Old rows stay until they are vacuumed; nothing that is done here removes them sooner.
     async fn before_secrets_go(_tx: &mut Tx<'_, sqlx::Postgres>) -> Result<(), Failure> {
         Ok(())
     }

@@ -11,7 +11,7 @@ use tollgate_core::model::{Run, RunId, RunSpec};
 use uuid::Uuid;
 
 use super::Postgres;
-use super::backlog::Look;
+use super::backlog::BacklogLook;
 use super::driver::tx;
 use crate::both::insert_messages;
 use crate::corrupt::CorruptRow;
@@ -110,7 +110,7 @@ impl HandleStore for Postgres {
         let until_us = launches_us.end;
         // A look at a part says nothing of how long one at all takes.
         let look = (launches_us.start == i64::MIN).then(|| self.backlog.look(Some(shard), until_us));
-        let from_us = look.as_ref().map_or(launches_us.start, Look::first_us);
+        let from_us = look.as_ref().map_or(launches_us.start, BacklogLook::first_us);
         let query = sqlx::query_as::<_, RunRow>(both_sql!("runs_emitted"))
             .bind(i32::from(shard))
             .bind(until_us)

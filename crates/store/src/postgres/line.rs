@@ -1,26 +1,28 @@
 //! Commits of shards' owners, many in one transaction.
 //!
-//! In: those whose turn it is. Out: what became of each. Where one of them cannot be written, none is, and each is tried alone:
+//! In: commits whose turn it is. Out: the result of each. Where one of them cannot be written, none is, and each is tried alone:
 //! nobody pays for another's fence. What one statement carries needs no other to begin and to commit, but behind a pooler, for
 //! which a statement must be prepared in the transaction that carries it out. Not here: who goes together (`crate::line`), what
 //! is written (`commit`).
 
 use std::borrow::Cow;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use sqlx::pool::PoolConnection;
 
 use super::Postgres;
 use super::commit::{write, write_at_once};
-use super::door::Door;
+use super::door::PoolDoor;
 use super::open::{BEGIN_DISTRIBUTED, ends_the_connection};
-use super::recent::Recent;
 use super::transact::{QUICK_SILENT_AFTER, is_of_no_use, on};
-use crate::failure::{Ended, Failure};
-use crate::line::{Commit, Fence, Lane, Waiting, tell_all};
+use super::warm::WarmConnection;
+use crate::failure::{Failure, TransactionError};
+use crate::line::{Fence, FencedCommit, LineWorker, PATIENCE, WaitingCommit, tell_all};
 use crate::rows::ChangeRows;
 
 /// SQLSTATE `feature_not_supported`.
@@ -29,9 +31,10 @@ const NOT_SUPPORTED: &str = "0A000";
 const UNIQUE_VIOLATION: &str = "23505";
 
 /// Where the connections come from, and what the server takes.
+#[derive(Clone)]
 struct Writer {
-    door: Door,
-    recent: Arc<Recent>,
+    door: PoolDoor,
+    warm: Arc<WarmConnection>,
     is_distributed: Arc<AtomicBool>,
 }
 
@@ -39,30 +42,47 @@ type Connection = PoolConnection<sqlx::Postgres>;
 
 impl Postgres {
     /// Commits the changes of one shard behind its fence, perhaps together with those of others.
-    pub(super) async fn commit_in_line(&self, fence: Fence, rows: Arc<ChangeRows>) -> Result<(), Ended> {
-        let (waiting, answer) = Waiting::new(Commit { fence, rows });
-        if let Some(lane) = self.line.join(waiting) {
-            let (recent, is_distributed) = (Arc::clone(&self.recent), Arc::clone(&self.is_distributed));
-            let writer = Writer { door: self.commits.clone(), recent, is_distributed };
-            // A task of its own: whoever waits here may be dropped, and others wait as well.
-            tokio::spawn(writer.see_to(lane));
+    pub(super) async fn commit_in_line(
+        &self,
+        fence: Fence,
+        rows: Arc<ChangeRows>,
+    ) -> Result<(), TransactionError> {
+        let (waiting, answer) = WaitingCommit::new(FencedCommit { fence, rows });
+        if let Some(worker) = self.line.join(waiting) {
+            let (warm, is_distributed) = (Arc::clone(&self.warm), Arc::clone(&self.is_distributed));
+            let writer = Writer { door: self.commits.clone(), warm, is_distributed };
+            // A task of its own: the caller that waits here may be dropped, and others wait as well.
+            tokio::spawn(writer.see_to(worker));
         }
-        answer.await.unwrap_or_else(|gone| Err(Ended::Lost(gone.to_string())))
+        answer.await.unwrap_or_else(|gone| Err(TransactionError::Lost(gone.to_string())))
     }
 }
 
 impl Writer {
-    async fn see_to(self, mut lane: Lane) {
-        while let Some(head) = lane.next() {
-            match self.connection().await {
-                Ok(connection) => self.carry_out(connection, head).await,
-                Err(error) => tell_all(head, Err(Ended::RolledBack(error.into()))),
+    /// Carries out what waits. Where one transaction takes long, those who joined meanwhile go beside it.
+    fn see_to(self, mut worker: LineWorker) -> BoxFuture<'static, ()> {
+        async move {
+            while let Some(head) = worker.next() {
+                let mut work = pin!(self.begin(head));
+                while tokio::time::timeout(PATIENCE, &mut work).await.is_err() {
+                    if let Some(beside) = worker.beside() {
+                        tokio::spawn(self.clone().see_to(beside));
+                    }
+                }
             }
+        }
+        .boxed()
+    }
+
+    async fn begin(&self, head: Vec<WaitingCommit>) {
+        match self.connection().await {
+            Ok(connection) => self.carry_out(connection, head).await,
+            Err(error) => tell_all(head, Err(TransactionError::RolledBack(error.into()))),
         }
     }
 
     async fn connection(&self) -> Result<Connection, sqlx::Error> {
-        match self.recent.take() {
+        match self.warm.take() {
             Some(connection) => Ok(connection),
             None => self.door.pool.acquire().await,
         }
@@ -72,27 +92,42 @@ impl Writer {
         self.is_distributed.load(Ordering::Relaxed)
     }
 
-    async fn carry_out(&self, connection: Connection, waiting: Vec<Waiting>) {
+    async fn carry_out(&self, connection: Connection, waiting: Vec<WaitingCommit>) {
         let (mut connection, mut alone) = (Some(connection), waiting);
         // A transaction of several shards costs a distributed server more than several transactions.
         if alone.len() > 1 && !self.is_distributed() {
             let ended = self.write(&mut connection, &alone).await;
-            if !matches!(ended, Err(Ended::RolledBack(_))) {
+            if !matches!(ended, Err(TransactionError::RolledBack(_))) {
                 tell_all(std::mem::take(&mut alone), ended);
             }
         }
-        for waiting in alone {
+        let mut alone = alone.into_iter();
+        while let Some(waiting) = alone.next() {
+            // The one before may have taken it along; that says nothing of this one.
+            if connection.is_none() {
+                match self.connection().await {
+                    Ok(another) => connection = Some(another),
+                    Err(error) => {
+                        let rest = std::iter::once(waiting).chain(alone).collect();
+                        return tell_all(rest, Err(TransactionError::RolledBack(error.into())));
+                    }
+                }
+            }
             let ended = self.write(&mut connection, std::slice::from_ref(&waiting)).await;
             waiting.tell(ended);
         }
         if let Some(connection) = connection {
-            self.recent.keep(connection, &self.door.pool);
+            self.warm.keep(connection, &self.door.pool);
         }
     }
 
     /// All of them, or none. The connection is left there if it can be used again.
-    async fn write(&self, connection: &mut Option<Connection>, waiting: &[Waiting]) -> Result<(), Ended> {
-        let commits: Arc<[Commit]> = waiting.iter().map(|waiting| waiting.commit.clone()).collect();
+    async fn write(
+        &self,
+        connection: &mut Option<Connection>,
+        waiting: &[WaitingCommit],
+    ) -> Result<(), TransactionError> {
+        let commits: Arc<[FencedCommit]> = waiting.iter().map(|waiting| waiting.commit.clone()).collect();
         let is_distributed = self.is_distributed();
         let ended = self.transact(connection, &commits, is_distributed).await;
         let code = refusal(&ended).filter(|_| !is_distributed);
@@ -113,11 +148,11 @@ impl Writer {
     async fn transact(
         &self,
         connection: &mut Option<Connection>,
-        commits: &Arc<[Commit]>,
+        commits: &Arc<[FencedCommit]>,
         is_distributed: bool,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), TransactionError> {
         let Some(usable) = connection.take() else {
-            return Err(Ended::Lost("the connection failed before its turn came".to_owned()));
+            return Err(TransactionError::Lost("the connection failed before its turn came".to_owned()));
         };
         tollgate_fault_points::pass("store.fence.before");
         let is_one = !is_distributed && !commits.iter().any(|commit| commit.rows.has_rest());
@@ -156,7 +191,10 @@ impl Writer {
 }
 
 /// Commits by the one statement, which is a transaction of its own.
-async fn one_statement(connection: &mut PgConnection, commits: &[Commit]) -> Result<(), Ended> {
+async fn one_statement(
+    connection: &mut PgConnection,
+    commits: &[FencedCommit],
+) -> Result<(), TransactionError> {
     tollgate_fault_points::pass("store.commit.before");
     match write_at_once(connection, commits).await {
         Ok(()) => {
@@ -164,14 +202,16 @@ async fn one_statement(connection: &mut PgConnection, commits: &[Commit]) -> Res
             Ok(())
         }
         // Where the server did not say no, nobody knows.
-        Err(Failure::Sql(error)) if !has_refused(&error) => Err(Ended::AtCommit(error)),
-        Err(failure) => Err(Ended::RolledBack(failure)),
+        Err(Failure::Sql(error)) if !has_refused(&error) => Err(TransactionError::AtCommit(error)),
+        Err(failure) => Err(TransactionError::RolledBack(failure)),
     }
 }
 
 /// SQLSTATE of what the server refused. It has rolled back then.
-fn refusal(ended: &Result<(), Ended>) -> Option<String> {
-    let Err(Ended::RolledBack(Failure::Sql(sqlx::Error::Database(error)))) = ended else { return None };
+fn refusal(ended: &Result<(), TransactionError>) -> Option<String> {
+    let Err(TransactionError::RolledBack(Failure::Sql(sqlx::Error::Database(error)))) = ended else {
+        return None;
+    };
     error.code().map(Cow::into_owned)
 }
 

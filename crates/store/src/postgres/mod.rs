@@ -1,11 +1,11 @@
 //! PostgreSQL, for installations of several processes.
 //!
 //! In: the calls of the four traits. Out: one transaction each, through `run_tx`, the line of commits or (for reads of one
-//! moment) `run_read`, or a single read, each by the door of its kind (`door`): people, who may ask for much, wait for
-//! people alone. Invariants: a dropped future never leaves a transaction half way; the fence is the first statement of
-//! an owner's transaction; statements on hot tables obey the rules that let them be distributed by shard
-//! (`tests/citus_rules.rs`); a statement that is planned once finds its rows by key whatever its table held then, and
-//! one that cannot promise that is rare and planned at every call. Not here: what rows mean (`rows`), statements (`queries/`).
+//! moment) `run_read`, or a single read, each by the door of its kind (`door`): people, who may ask for much, wait for people
+//! alone. Invariants: a dropped future never leaves a transaction half way; the fence is the first statement of an owner's
+//! transaction; statements on hot tables obey the rules that let them be distributed by shard (`tests/citus_rules.rs`); a
+//! statement that is planned once finds its rows by key, no matter what its table held then, and one that cannot promise that
+//! is rare and planned at every call. Not here: what rows mean (`rows`), statements (`queries/`).
 
 /// The final text of a statement in `queries/`.
 macro_rules! sql {
@@ -56,38 +56,38 @@ mod line;
 mod load;
 mod open;
 mod partitions;
-mod recent;
 mod transact;
+mod warm;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
 use backlog::Backlog;
-use door::Door;
-use recent::Recent;
+use door::PoolDoor;
 use tollgate_clock::Clock;
+use warm::WarmConnection;
 
 use crate::corrupt::Corruption;
 use crate::line::Line;
 use crate::{Asker, Installation, Store, StoreError};
 
 /// Owners' commits under way at once: a second one only where the first takes long.
-const LANES_MAX: usize = 2;
+const WORKERS_MAX: usize = 2;
 
 /// A store in PostgreSQL. Clones share everything but the doors that they go by.
 #[derive(Clone)]
 pub struct Postgres {
     /// Heartbeats, and the look at others.
-    pulse: Door,
+    pulse: PoolDoor,
     /// Owners' commits.
-    commits: Door,
+    commits: PoolDoor,
     /// What the roles read and write besides.
-    work: Door,
+    work: PoolDoor,
     /// What people ask and change.
-    people: Door,
+    people: PoolDoor,
     /// For owners' commits.
-    recent: Arc<Recent>,
+    warm: Arc<WarmConnection>,
     backlog: Arc<Backlog>,
     /// The server refuses statements that name several shards, as Citus does: each shard has its own.
     is_distributed: Arc<AtomicBool>,
@@ -114,15 +114,15 @@ impl Postgres {
             }
         };
         let (is_distributed, corruption) = (Arc::default(), Arc::default());
-        let recent = Arc::new(Recent::new(has_own_commits));
+        let warm = Arc::new(WarmConnection::new(has_own_commits));
         let backlog = Arc::default();
-        let line = Arc::new(Line::new(LANES_MAX));
+        let line = Arc::new(Line::new(WORKERS_MAX));
         let store = Self {
             pulse,
             commits,
             work,
             people,
-            recent,
+            warm,
             backlog,
             is_distributed,
             line,
@@ -166,7 +166,7 @@ impl Store for Postgres {
     async fn close(&self) {
         // From here on nothing is kept.
         let pools = [&self.pulse, &self.commits, &self.work, &self.people].map(|door| door.pool.close());
-        drop(self.recent.take());
+        drop(self.warm.take());
         futures::future::join_all(pools).await;
     }
 }

@@ -11,7 +11,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool, Row as _};
 use uuid::Uuid;
 
-use super::door::{Backends, Door, Places};
+use super::door::{Backends, PoolDoor, PoolSizes};
 use crate::handle::Member;
 use crate::rows::MemberRow;
 use crate::{Installation, StoreError};
@@ -81,10 +81,10 @@ pub(super) const IDLE_UNTESTED: Duration = Duration::from_secs(1);
 
 /// What a connection string leads to.
 pub(super) struct Connected {
-    pub(super) pulse: Door,
-    pub(super) commits: Door,
-    pub(super) work: Door,
-    pub(super) people: Door,
+    pub(super) pulse: PoolDoor,
+    pub(super) commits: PoolDoor,
+    pub(super) work: PoolDoor,
+    pub(super) people: PoolDoor,
     /// Commits share their connections with nobody.
     pub(super) has_own_commits: bool,
 }
@@ -121,10 +121,10 @@ pub(super) async fn connect(url: &str, connections_max: u32) -> Result<Connected
     };
     can_write(&options).await.map_err(|error| store_error(&place, error))?;
     let backends = Arc::new(Backends::new(options.clone(), connections_max.max(2)));
-    let places = Places::of(connections_max);
+    let places = PoolSizes::of(connections_max);
     let door = |places: u32, options: &PgConnectOptions, for_people: bool| {
         let pool = pool(places, options.clone(), Arc::clone(&backends));
-        Door { pool, place: Arc::clone(&place), pooled, for_people, backends: Arc::clone(&backends) }
+        PoolDoor { pool, place: Arc::clone(&place), pooled, for_people, backends: Arc::clone(&backends) }
     };
     let work = door(places.work, &options, false);
     let own = |places: u32, options| if places > 0 { door(places, options, false) } else { work.clone() };
@@ -149,7 +149,7 @@ async fn can_write(options: &PgConnectOptions) -> Result<(), sqlx::Error> {
     tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
 }
 
-/// The backend of a new connection. An error where it cannot write: another server does, or this one will, and whoever kept the
+/// The backend of a new connection. An error where it cannot write: another server does, or this one will, and the keeper of the
 /// connection would not notice.
 async fn session(connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
     // In one message, for poolers.
@@ -242,7 +242,7 @@ async fn nobody_is_at_work(pool: &PgPool) -> Result<Result<(), StoreError>, sqlx
     Ok(Err(StoreError::InUse { what }))
 }
 
-/// Whoever comes first locks the others out. A large table may take its time, and so may another process.
+/// The first process locks the others out. A large table may take its time, and so may another process.
 async fn migrate(pool: &PgPool) -> Result<(), MigrateError> {
     let options = pool.connect_options().as_ref().clone();
     let options = options.options([("statement_timeout", "0"), ("lock_timeout", "0")]);

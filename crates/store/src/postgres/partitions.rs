@@ -17,7 +17,7 @@ use crate::StoreError;
 
 /// The names of daily partitions begin with this; eight digits of the date follow.
 const PREFIX: &str = "event_history_";
-/// So many days that are in use, and the others are not tried: each try has others wait for a moment.
+/// After this many days that are in use, the others are not tried: each try makes other transactions wait for a moment.
 const BUSY_MAX: u32 = 3;
 
 impl Postgres {

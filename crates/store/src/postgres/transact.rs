@@ -9,23 +9,23 @@ use futures::future::BoxFuture;
 use sqlx::{Connection as _, PgConnection};
 
 use super::Postgres;
-use super::door::{Door, GivenUp, NotDone};
+use super::door::{GivenUp, NotDone, PoolDoor};
 use super::open::{
     BEGIN_PEOPLE, BEGIN_POOLED, BEGIN_POOLED_PEOPLE, READ_POOLED, ends_the_connection, is_a_standby,
 };
-use crate::failure::{Ended, Failure};
+use crate::failure::{Failure, TransactionError};
 use crate::{CommitError, StoreError};
 
 /// How often a transaction is tried that lost against another.
 const TRIES_MAX: u32 = 5;
 
-/// A server that says nothing for so long is given up: it, or the way to it, has gone without a word. Longer than a statement may
-/// take.
+/// A server that says nothing for this time is given up: it, or the way to it, has gone without a word. Longer than a statement
+/// may take.
 const SILENT_AFTER: Duration = Duration::from_secs(65);
 /// The same for owners' commits, heartbeats and single statements. Longer than the wait for a lock.
 pub(super) const QUICK_SILENT_AFTER: Duration = Duration::from_secs(12);
 
-impl Door {
+impl PoolDoor {
     /// Carries out a transaction; again if it lost against another one. `work` may run more than once.
     pub(super) async fn run_tx<T, F>(&self, name: &'static str, work: F) -> Result<T, StoreError>
     where
@@ -39,7 +39,7 @@ impl Door {
         self.run_within(SILENT_AFTER, name, work).await
     }
 
-    /// As [`Door::run_tx`], for what is either quick or useless.
+    /// As [`PoolDoor::run_tx`], for what is either quick or useless.
     pub(super) async fn run_quick<T, F>(&self, name: &'static str, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -85,7 +85,12 @@ impl Door {
         done.map_err(|ended| self.ended(name, ended))
     }
 
-    async fn transact<T, F>(&self, within: Duration, begin: &'static str, work: F) -> Result<T, Ended>
+    async fn transact<T, F>(
+        &self,
+        within: Duration,
+        begin: &'static str,
+        work: F,
+    ) -> Result<T, TransactionError>
     where
         T: Send + 'static,
         F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
@@ -102,13 +107,17 @@ impl Door {
     }
 
     /// What an end is to the caller.
-    pub(super) fn ended(&self, name: &'static str, ended: Ended) -> StoreError {
+    pub(super) fn ended(&self, name: &'static str, ended: TransactionError) -> StoreError {
         match ended {
-            Ended::RolledBack(Failure::Store(error)) => error,
-            Ended::RolledBack(Failure::Sql(error)) | Ended::AtCommit(error) => self.error(error),
-            Ended::RolledBack(Failure::Fenced) => StoreError::Internal(format!("{name}: fenced")),
-            Ended::Silent => StoreError::Unreachable(format!("{}: no answer", self.place)),
-            Ended::Lost(why) => StoreError::Internal(format!("{name}: the transaction's task ended: {why}")),
+            TransactionError::RolledBack(Failure::Store(error)) => error,
+            TransactionError::RolledBack(Failure::Sql(error)) | TransactionError::AtCommit(error) => {
+                self.error(error)
+            }
+            TransactionError::RolledBack(Failure::Fenced) => StoreError::Internal(format!("{name}: fenced")),
+            TransactionError::Silent => StoreError::Unreachable(format!("{}: no answer", self.place)),
+            TransactionError::Lost(why) => {
+                StoreError::Internal(format!("{name}: the transaction's task ended: {why}"))
+            }
         }
     }
 
@@ -163,17 +172,19 @@ impl Postgres {
     pub(super) fn judge_commit(
         &self,
         name: &'static str,
-        done: Result<(), Ended>,
+        done: Result<(), TransactionError>,
     ) -> Result<(), CommitError> {
         let Err(ended) = done else { return Ok(()) };
         match ended {
-            Ended::RolledBack(Failure::Fenced) => Err(CommitError::Fenced),
-            Ended::RolledBack(_) => Err(CommitError::Failed(self.commits.ended(name, ended))),
+            TransactionError::RolledBack(Failure::Fenced) => Err(CommitError::Fenced),
+            TransactionError::RolledBack(_) => Err(CommitError::Failed(self.commits.ended(name, ended))),
             // The server said no: it has rolled back.
-            Ended::AtCommit(sqlx::Error::Database(ref error)) if !ends_the_connection(error.as_ref()) => {
+            TransactionError::AtCommit(sqlx::Error::Database(ref error))
+                if !ends_the_connection(error.as_ref()) =>
+            {
                 Err(CommitError::Failed(self.commits.ended(name, ended)))
             }
-            Ended::AtCommit(_) | Ended::Silent | Ended::Lost(_) => {
+            TransactionError::AtCommit(_) | TransactionError::Silent | TransactionError::Lost(_) => {
                 Err(CommitError::Unknown(self.commits.ended(name, ended)))
             }
         }
@@ -202,18 +213,18 @@ pub(super) async fn on<T, F>(
     begin: &'static str,
     work: F,
     given_up: &GivenUp,
-) -> Result<T, Ended>
+) -> Result<T, TransactionError>
 where
     F: for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<T, Failure>>,
 {
     let begun = connection.begin_with(begin).await;
-    let mut transaction = begun.map_err(|error| Ended::RolledBack(error.into()))?;
-    let done = work(&mut transaction).await.map_err(Ended::RolledBack);
-    let done = if given_up.holds() { Err(Ended::Silent) } else { done };
+    let mut transaction = begun.map_err(|error| TransactionError::RolledBack(error.into()))?;
+    let done = work(&mut transaction).await.map_err(TransactionError::RolledBack);
+    let done = if given_up.holds() { Err(TransactionError::Silent) } else { done };
     match done {
         Ok(value) => {
             tollgate_fault_points::pass("store.commit.before");
-            transaction.commit().await.map_err(Ended::AtCommit)?;
+            transaction.commit().await.map_err(TransactionError::AtCommit)?;
             tollgate_fault_points::pass("store.commit.after");
             Ok(value)
         }
@@ -227,8 +238,11 @@ where
 }
 
 /// Whether the connection has ended with this, or leads to a server that only reads.
-pub(super) fn is_of_no_use(ended: &Ended) -> bool {
-    let (Ended::RolledBack(Failure::Sql(error)) | Ended::AtCommit(error)) = ended else { return false };
+pub(super) fn is_of_no_use(ended: &TransactionError) -> bool {
+    let (TransactionError::RolledBack(Failure::Sql(error)) | TransactionError::AtCommit(error)) = ended
+    else {
+        return false;
+    };
     ends_its_connection(error)
 }
 
@@ -243,8 +257,11 @@ pub(super) fn ends_its_connection(error: &sqlx::Error) -> bool {
 }
 
 /// Serialisation failures and deadlocks.
-fn lost_a_race(ended: &Ended) -> bool {
-    let (Ended::RolledBack(Failure::Sql(error)) | Ended::AtCommit(error)) = ended else { return false };
+fn lost_a_race(ended: &TransactionError) -> bool {
+    let (TransactionError::RolledBack(Failure::Sql(error)) | TransactionError::AtCommit(error)) = ended
+    else {
+        return false;
+    };
     let code = error.as_database_error().and_then(|error| error.code());
     matches!(code.as_deref(), Some("40001" | "40P01"))
 }

@@ -96,7 +96,7 @@ pub(crate) fn batches_from(index: u32) -> i32 {
     i32::try_from(index).unwrap_or(i32::MAX) - int(BATCH_MAX)
 }
 
-/// How many batches hold so many events, with those before the first one.
+/// How many batches hold `limit` events, with those before the first one.
 pub(crate) fn batches_limit(limit: u32) -> i64 {
     i64::from(limit) + i64::from(BATCH_MAX)
 }

@@ -235,7 +235,7 @@ pub(crate) struct ScanRow {
     pub(crate) shard: i32,
 }
 
-/// Makes children of a task's rows: at most `limit`, of each range of which so many were read. A schedule with many
+/// Makes children of a task's rows: at most `limit`, which is how many of each range were read. A schedule with many
 /// children is read once.
 ///
 /// What cannot be read is named and left out: one bad row must not stop the others of its minute.

@@ -5,7 +5,7 @@
 //! - a policy is left out, and events of an unknown policy wait;
 //! - a schedule is taken as paused, until its next change brings a sound row;
 //! - a token counts as held until its consumer or an operator releases it;
-//! - a batch is what is nowhere else of it, all of that delivered;
+//! - a batch counts every event of its range that is found nowhere else, as delivered;
 //! - a token or a batch of which not even the key can be read counts, and its run is left out;
 //! - a run is left out, and its tokens still count against its policy; so it is with a run without its spec.
 
@@ -254,7 +254,7 @@ impl Assembly {
         self.elsewhere.extend(batches.flat_map(TokenBatch::rows).map(|row| (row.run, row.index)));
         for doubtful in std::mem::take(&mut self.doubtful) {
             let run = self.loaded.runs.iter().find(|run| run.id == doubtful.run);
-            let batch = doubtful.stand_in(run.map(|run| run.cursor), &self.elsewhere);
+            let batch = doubtful.stand_in(run.map(|run| run.next_index), &self.elsewhere);
             self.elsewhere.extend(batch.rows().map(|row| (row.run, row.index)));
             self.batches.push(batch);
         }

@@ -135,7 +135,7 @@ impl PolicyNew {
 }
 
 row! {
-    /// A row of `plan_outbox` to be written.
+    /// A row of `plan_outbox` to be written. Its `schedule_uid` may be a policy's.
     OutboxRow of "plan_outbox" {
         key {
             schedule_uid: Uuid,
@@ -155,7 +155,7 @@ impl OutboxRow {
     /// The row of a notice.
     pub(crate) fn new(notice: &Notice) -> Result<Self, StoreError> {
         Ok(Self {
-            schedule_uid: notice.schedule_uid,
+            schedule_uid: notice.uid,
             generation: notice.generation,
             shard: i32::from(notice.first()),
             namespace: notice.namespace.clone(),
@@ -184,9 +184,9 @@ impl TryFrom<NoticeRow> for Notice {
     type Error = StoreError;
 
     fn try_from(row: NoticeRow) -> Result<Self, StoreError> {
-        let key = || format!("schedule {}, generation {}", row.schedule_uid, row.generation);
+        let key = || format!("notice of {}, generation {}", row.schedule_uid, row.generation);
         let read = parse("body", &row.body).and_then(|notice: Notice| {
-            let same = (notice.schedule_uid, notice.generation) == (row.schedule_uid, row.generation);
+            let same = (notice.uid, notice.generation) == (row.schedule_uid, row.generation);
             if same && !notice.way.is_empty() {
                 Ok(notice)
             } else {
@@ -243,7 +243,7 @@ impl NoticeKey {
 
     /// The keys of notices that are told, in the order in which their rows are locked.
     pub(crate) fn of_told(told: &[Told]) -> Vec<Self> {
-        let mut keys: Vec<(Uuid, i64)> = told.iter().map(|one| (one.schedule_uid, one.generation)).collect();
+        let mut keys: Vec<(Uuid, i64)> = told.iter().map(|one| (one.uid, one.generation)).collect();
         keys.sort_unstable();
         Self::of(&keys)
     }

@@ -60,7 +60,7 @@ impl From<&Run> for RunRow {
             kind: run.kind.word().to_owned(),
             state: run.state.word().to_owned(),
             reason: text(&run.reason),
-            next_index: int(run.cursor),
+            next_index: int(run.next_index),
             succeeded: int(run.counts.succeeded),
             failed: int(run.counts.failed),
             dead: int(run.counts.dead),
@@ -87,9 +87,9 @@ impl TryFrom<RunRow> for Run {
 
 fn read_run(row: RunRow) -> Result<Run, (&'static str, String)> {
     let events = count("events", row.events)?;
-    let cursor = count("next_index", row.next_index)?;
-    if cursor > events {
-        return Err(("next_index", format!("{cursor} is beyond the run's {events} events")));
+    let next_index = count("next_index", row.next_index)?;
+    if next_index > events {
+        return Err(("next_index", format!("{next_index} is beyond the run's {events} events")));
     }
     let priority = u8::try_from(row.priority).ok().filter(|priority| *priority <= 9);
     Ok(Run {
@@ -106,7 +106,7 @@ fn read_run(row: RunRow) -> Result<Run, (&'static str, String)> {
         kind: Word::of("kind", &row.kind)?,
         state: Word::of("state", &row.state)?,
         reason: row.reason,
-        cursor,
+        next_index,
         counts: Counts {
             succeeded: count("succeeded", row.succeeded)?,
             failed: count("failed", row.failed)?,

@@ -19,7 +19,7 @@ use super::int;
 const NEVER_MS: i64 = 100 * 366 * 86_400_000;
 
 impl TokenRecord {
-    /// A token that counts as held and waits for whoever releases it.
+    /// A token that counts as held and waits for a release.
     pub(super) fn stands_in(&self, message: String) -> TokenRow {
         let number = |value: i32| u32::try_from(value).unwrap_or_default();
         TokenRow {
@@ -83,9 +83,9 @@ impl Doubtful {
         }
     }
 
-    /// The batch, as far as its events are not `elsewhere` and have been acquired, which those below the run's cursor have.
-    pub(super) fn stand_in(&self, cursor: Option<u32>, elsewhere: &BTreeSet<(RunId, u32)>) -> TokenBatch {
-        let acquired = cursor.unwrap_or(u32::MAX);
+    /// The batch, as far as its events are not `elsewhere` and have been acquired, which those below the run's next index have.
+    pub(super) fn stand_in(&self, next_index: Option<u32>, elsewhere: &BTreeSet<(RunId, u32)>) -> TokenBatch {
+        let acquired = next_index.unwrap_or(u32::MAX);
         TokenBatch::held_unless(
             (self.run, self.first, self.count.unwrap_or(BATCH_MAX)),
             (self.acquired_us, self.delivered_us),

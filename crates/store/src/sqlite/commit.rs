@@ -12,11 +12,14 @@ use super::driver::tx;
 use super::plain;
 use crate::both::{insert_runs, insert_skipped};
 use crate::failure::Failure;
-use crate::line::Commit;
+use crate::line::FencedCommit;
 use crate::rows::{ChangeRows, json};
 
 /// Writes commits behind their fences, in a transaction. What goes, goes first, so that it may come again in the same commit.
-pub(super) async fn write(connection: &mut SqliteConnection, commits: &[Commit]) -> Result<(), Failure> {
+pub(super) async fn write(
+    connection: &mut SqliteConnection,
+    commits: &[FencedCommit],
+) -> Result<(), Failure> {
     tollgate_fault_points::pass("store.fence.before");
     let has_rest = commits.iter().any(|commit| commit.rows.has_rest());
     if has_rest {

@@ -173,7 +173,7 @@ fn undecodable(table: &'static str, shard: i32, row: &SqliteRow, error: &sqlx::E
     CorruptRow { table, shard: u16::try_from(shard).ok(), key, column, message }
 }
 
-/// A column of a key, whatever it holds.
+/// A column of a key as text, also one of a wrong type.
 fn shown(row: &SqliteRow, column: &str) -> String {
     if let Ok(uid) = row.try_get::<Uuid, _>(column) {
         return uid.to_string();

@@ -12,7 +12,7 @@ use sqlx::{AssertSqlSafe, SqliteConnection};
 
 use crate::columns::{Part, Row, SqliteQuery};
 use crate::failure::Failure;
-use crate::line::{Commit, Fence, no_such_run};
+use crate::line::{Fence, FencedCommit, no_such_run};
 use crate::rows::{BatchRecord, ChangeRows, EventKey, HistoryRecord, RunRow};
 
 const BEGIN: &str = "BEGIN IMMEDIATE;";
@@ -20,8 +20,8 @@ const COMMIT: &str = "COMMIT;";
 const ANOTHER_OWNER: &str = "another owner";
 const NO_SUCH_RUN: &str = "no such run";
 
-/// Fails with this text in the error, as it is no path in JSON, unless the statement before found so many rows: one, or
-/// none for a place that is left over.
+/// Fails with this text in the error, as it is no path in JSON, unless the statement before found the number of rows that is
+/// bound here: one, or none for a place that is left over.
 fn found_or(text: &str) -> String {
     format!("SELECT json_extract('[]', CASE changes() WHEN ? THEN '$' ELSE '{text}' END);")
 }
@@ -45,7 +45,7 @@ static BATCH_NEW: LazyLock<String> = LazyLock::new(|| {
     insert::<BatchRecord>(1, &format!("(shard_id, run_id, first_idx) DO UPDATE SET {set}"))
 });
 
-/// Inserts so many rows of a shard.
+/// Inserts `places` rows of a shard.
 fn insert<R: Row>(places: usize, on_conflict: &str) -> String {
     let (table, names, width) = (R::TABLE.name, R::TABLE.names(), width::<R>(Part::All));
     let columns: Vec<String> = (1..=width).map(|number| format!("column{number}")).collect();
@@ -69,7 +69,10 @@ const HISTORY_MAX: usize = 512;
 const FEW_MAX: usize = 32;
 
 /// Begins a transaction with the fences of these commits, no more than [`FEW_MAX`].
-pub(super) async fn begin(connection: &mut SqliteConnection, commits: &[Commit]) -> Result<(), Failure> {
+pub(super) async fn begin(
+    connection: &mut SqliteConnection,
+    commits: &[FencedCommit],
+) -> Result<(), Failure> {
     let (places, mut text) = (size_of_few(commits.len()), BEGIN.to_owned());
     text.push_str(&FENCE.repeat(places));
     let command = bind_fences(sqlx::query(AssertSqlSafe(text)), places, commits);
@@ -83,7 +86,7 @@ pub(super) async fn begin(connection: &mut SqliteConnection, commits: &[Commit])
 /// Also where a fence let nothing through, or a run is not there; the transaction is then still open.
 pub(super) async fn write(
     connection: &mut SqliteConnection,
-    commits: &[Commit],
+    commits: &[FencedCommit],
     has_begun: bool,
 ) -> Result<(), Failure> {
     let (runs, gone) = (rows(commits, |rows| &rows.runs_changed), rows(commits, |rows| &rows.batches_gone));
@@ -110,7 +113,7 @@ pub(super) async fn write(
 }
 
 /// What an error says.
-fn judged(error: sqlx::Error, commits: &[Commit]) -> Failure {
+fn judged(error: sqlx::Error, commits: &[FencedCommit]) -> Failure {
     let says = |text| error.as_database_error().is_some_and(|error| error.message().contains(text));
     if says(ANOTHER_OWNER) {
         Failure::Fenced
@@ -122,7 +125,7 @@ fn judged(error: sqlx::Error, commits: &[Commit]) -> Failure {
 }
 
 /// The rows of one sort, with their shards.
-fn rows<T>(commits: &[Commit], of: impl Fn(&ChangeRows) -> &Vec<T>) -> Vec<(i32, &T)> {
+fn rows<T>(commits: &[FencedCommit], of: impl Fn(&ChangeRows) -> &Vec<T>) -> Vec<(i32, &T)> {
     let mut all = Vec::with_capacity(commits.iter().map(|commit| of(&commit.rows).len()).sum());
     for commit in commits {
         all.extend(of(&commit.rows).iter().map(|row| (commit.fence.shard, row)));
@@ -132,7 +135,7 @@ fn rows<T>(commits: &[Commit], of: impl Fn(&ChangeRows) -> &Vec<T>) -> Vec<(i32,
 
 /// Rows of each sort, in the order in which they are written.
 struct Rows<'a> {
-    fences: &'a [Commit],
+    fences: &'a [FencedCommit],
     runs: &'a [(i32, &'a RunRow)],
     gone: &'a [(i32, &'a EventKey)],
     changed: &'a [(i32, &'a BatchRecord)],
@@ -194,12 +197,12 @@ fn take<'a, T>(left: &mut &'a [T], most: usize, goes_on: &mut bool) -> &'a [T] {
     these
 }
 
-/// How many places there are for so many owners, runs, or batches.
+/// How many places there are for `rows` owners, runs, or batches.
 fn size_of_few(rows: usize) -> usize {
     rows.next_power_of_two().max(2)
 }
 
-/// How many places there are for so many rows of the done queue.
+/// How many places there are for `rows` rows of the done queue.
 fn size(rows: usize) -> usize {
     match rows {
         0 => 0,
@@ -216,10 +219,10 @@ fn insert_history(places: usize) -> String {
     insert::<HistoryRecord>(places, "(shard_id, run_id, idx, finished_us) DO NOTHING")
 }
 
-fn bind_fences(mut command: SqliteQuery, places: usize, commits: &[Commit]) -> SqliteQuery {
+fn bind_fences(mut command: SqliteQuery, places: usize, commits: &[FencedCommit]) -> SqliteQuery {
     for place in 0..places {
         command = match commits.get(place) {
-            Some(Commit { fence: Fence { shard, lease_id }, .. }) => {
+            Some(FencedCommit { fence: Fence { shard, lease_id }, .. }) => {
                 command.bind(*shard).bind(*lease_id).bind(1)
             }
             None => nothing(command, 2).bind(0),
@@ -228,7 +231,7 @@ fn bind_fences(mut command: SqliteQuery, places: usize, commits: &[Commit]) -> S
     command
 }
 
-/// So many places, the first of them with these rows: a part of each, its shard, another part, and how many rows the
+/// Binds `places` places, the first of them with these rows: a part of each, its shard, another part, and how many rows the
 /// statement must find.
 fn bind<R: Row>(
     mut command: SqliteQuery,

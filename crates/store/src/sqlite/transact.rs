@@ -9,7 +9,7 @@ use sqlx::{Connection as _, SqliteConnection, SqlitePool};
 
 use super::Sqlite;
 use super::turns::{Kind, Turns};
-use crate::failure::{Ended, Failure};
+use crate::failure::{Failure, TransactionError};
 use crate::{CommitError, StoreError};
 
 impl Sqlite {
@@ -19,8 +19,8 @@ impl Sqlite {
         T: Send + 'static,
         F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
     {
-        let place = Place { pool: self.writer.clone(), turns: Some((self.turns.clone(), Kind::of(name))) };
-        let done = transact(place, "BEGIN IMMEDIATE", work).await;
+        let turns = Some((self.turns.clone(), Kind::of(name)));
+        let done = transact(self.writer.clone(), turns, "BEGIN IMMEDIATE", work).await;
         done.map_err(|ended| self.ended(name, ended))
     }
 
@@ -30,8 +30,7 @@ impl Sqlite {
         T: Send + 'static,
         F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
     {
-        let place = Place { pool: self.readers.clone(), turns: None };
-        let done = transact(place, "BEGIN DEFERRED", work).await;
+        let done = transact(self.readers.clone(), None, "BEGIN DEFERRED", work).await;
         done.map_err(|ended| self.ended(name, ended))
     }
 
@@ -39,26 +38,30 @@ impl Sqlite {
     pub(super) fn judge_commit(
         &self,
         name: &'static str,
-        done: Result<(), Ended>,
+        done: Result<(), TransactionError>,
     ) -> Result<(), CommitError> {
         let Err(ended) = done else { return Ok(()) };
         match ended {
-            Ended::RolledBack(Failure::Fenced) => Err(CommitError::Fenced),
-            Ended::RolledBack(_) => Err(CommitError::Failed(self.ended(name, ended))),
-            Ended::AtCommit(_) | Ended::Silent | Ended::Lost(_) => {
+            TransactionError::RolledBack(Failure::Fenced) => Err(CommitError::Fenced),
+            TransactionError::RolledBack(_) => Err(CommitError::Failed(self.ended(name, ended))),
+            TransactionError::AtCommit(_) | TransactionError::Silent | TransactionError::Lost(_) => {
                 Err(CommitError::Unknown(self.ended(name, ended)))
             }
         }
     }
 
     /// What an end is to the caller.
-    fn ended(&self, name: &'static str, ended: Ended) -> StoreError {
+    fn ended(&self, name: &'static str, ended: TransactionError) -> StoreError {
         match ended {
-            Ended::RolledBack(Failure::Store(error)) => error,
-            Ended::RolledBack(Failure::Sql(error)) | Ended::AtCommit(error) => self.error(error),
-            Ended::RolledBack(Failure::Fenced) => StoreError::Internal(format!("{name}: fenced")),
-            Ended::Silent => StoreError::Unreachable(format!("{name}: no answer")),
-            Ended::Lost(why) => StoreError::Internal(format!("{name}: the transaction's task ended: {why}")),
+            TransactionError::RolledBack(Failure::Store(error)) => error,
+            TransactionError::RolledBack(Failure::Sql(error)) | TransactionError::AtCommit(error) => {
+                self.error(error)
+            }
+            TransactionError::RolledBack(Failure::Fenced) => StoreError::Internal(format!("{name}: fenced")),
+            TransactionError::Silent => StoreError::Unreachable(format!("{name}: no answer")),
+            TransactionError::Lost(why) => {
+                StoreError::Internal(format!("{name}: the transaction's task ended: {why}"))
+            }
         }
     }
 
@@ -72,33 +75,37 @@ impl Sqlite {
     }
 }
 
-/// Where a transaction is carried out, and whether it has to wait for its turn there.
-struct Place {
+/// Carries out a transaction in a task of its own. `turns`: where it has to wait for its turn.
+async fn transact<T, F>(
     pool: SqlitePool,
     turns: Option<(Turns, Kind)>,
-}
-
-async fn transact<T, F>(place: Place, begin: &'static str, work: F) -> Result<T, Ended>
+    begin: &'static str,
+    work: F,
+) -> Result<T, TransactionError>
 where
     T: Send + 'static,
     F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>> + Send + Sync + 'static,
 {
     let task = tokio::spawn(async move {
-        let _turn = match &place.turns {
+        let _turn = match &turns {
             Some((turns, kind)) => Some(turns.turn(*kind).await),
             None => None,
         };
-        carry_out(place.pool, begin, work).await
+        carry_out(pool, begin, work).await
     });
-    task.await.unwrap_or_else(|gone| Err(Ended::Lost(gone.to_string())))
+    task.await.unwrap_or_else(|gone| Err(TransactionError::Lost(gone.to_string())))
 }
 
 /// Carries out a transaction on the next connection that is free.
-pub(super) async fn carry_out<T, F>(pool: SqlitePool, begin: &'static str, work: F) -> Result<T, Ended>
+pub(super) async fn carry_out<T, F>(
+    pool: SqlitePool,
+    begin: &'static str,
+    work: F,
+) -> Result<T, TransactionError>
 where
     F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>>,
 {
-    let mut connection = pool.acquire().await.map_err(|error| Ended::RolledBack(error.into()))?;
+    let mut connection = pool.acquire().await.map_err(|error| TransactionError::RolledBack(error.into()))?;
     let (done, is_over) = within(&mut connection, begin, work).await;
     if !is_over {
         forget(connection).await;
@@ -118,19 +125,19 @@ pub(super) async fn within<T, F>(
     connection: &mut SqliteConnection,
     begin: &'static str,
     work: F,
-) -> (Result<T, Ended>, bool)
+) -> (Result<T, TransactionError>, bool)
 where
     F: for<'c> Fn(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>>,
 {
     let mut transaction = match connection.begin_with(begin).await {
         Ok(transaction) => transaction,
-        Err(error) => return (Err(Ended::RolledBack(error.into())), false),
+        Err(error) => return (Err(TransactionError::RolledBack(error.into())), false),
     };
     match work(&mut transaction).await {
         Ok(value) => {
             tollgate_fault_points::pass("store.commit.before");
             if let Err(error) = transaction.commit().await {
-                return (Err(Ended::AtCommit(error)), false);
+                return (Err(TransactionError::AtCommit(error)), false);
             }
             tollgate_fault_points::pass("store.commit.after");
             (Ok(value), true)
@@ -140,7 +147,7 @@ where
             if let Err(error) = &rolled_back {
                 tracing::debug!(%error, "a rollback failed; closing the connection does it");
             }
-            (Err(Ended::RolledBack(failure)), rolled_back.is_ok())
+            (Err(TransactionError::RolledBack(failure)), rolled_back.is_ok())
         }
     }
 }

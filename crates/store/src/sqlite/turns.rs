@@ -3,7 +3,7 @@
 //!
 //! In: transactions that are to be. Out: a turn for each. Invariants: one transaction at a time; a commit waits for one other
 //! transaction at most, however many plans, emissions and deletions stand in line, and these for one commit each; within its
-//! kind, who asks first is first. Not here: how long one transaction may be: whoever writes much does it in parts.
+//! kind, the first request is first. Not here: how long one transaction may be: a caller that writes much does it in parts.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,7 +50,7 @@ pub(super) struct Turn {
 }
 
 impl Turns {
-    /// Waits for a turn. Whoever gives up waiting loses its place, and nothing else.
+    /// Waits for a turn. A caller that gives up waiting loses its place, and nothing else.
     pub(super) async fn turn(&self, kind: Kind) -> Turn {
         let waiting = {
             let mut state = self.lock();

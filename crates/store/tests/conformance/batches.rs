@@ -61,7 +61,7 @@ pub(crate) async fn plain_commit_writes_runs_and_ends(place: &Place) {
     let lease = commit(&*store, 5, Changes { runs_new: vec![old.clone()], ..Changes::default() }).await;
     let mut run = Run {
         state: tollgate_core::model::RunState::Running,
-        cursor: 3,
+        next_index: 3,
         generation: old.generation + 1,
         priority: 7,
         reason: "é".to_owned(),
@@ -100,7 +100,7 @@ pub(crate) async fn plain_commit_of_many_rows_writes_each_column(place: &Place) 
     let changed = |(run, i): (&Run, u32)| {
         let mut run = Run {
             state: tollgate_core::model::RunState::Running,
-            cursor: 100 + i,
+            next_index: 100 + i,
             generation: run.generation + i64::from(i),
             events: 200 + i,
             priority: 7,
@@ -195,7 +195,7 @@ pub(crate) async fn plain_commits_of_many_shards_at_once_stand_or_fall_alone(pla
     let there = batch(owners[usize::from(THERE_ALREADY)].1.id, 0, 2, &[0], &[0]);
     store.commit(&owners[usize::from(THERE_ALREADY)].0, &plain(&[there], &[], &[])).await.unwrap();
     let of = |run: &Run, round: u32| {
-        let run = Run { cursor: round * 100 + u32::from(run.shard), ..run.clone() };
+        let run = Run { next_index: round * 100 + u32::from(run.shard), ..run.clone() };
         let (first, second) = (batch(run.id, 0, 2, &[0], &[0]), batch(run.id, 2, 2, &[0b01], &[0b10]));
         let batches = match round {
             1 => plain(&[first, batch(run.id, 2, 2, &[0], &[0])], &[], &[]),
@@ -325,7 +325,7 @@ pub(crate) async fn a_list_reads_no_further_than_it_must(place: &Place) {
 /// What cannot be read counts as held; what belongs to a run that cannot be read counts against its policy.
 pub(crate) async fn corrupt_batches_are_named_and_count(place: &Place) {
     let store = place.open().await;
-    let runs = ["good", "bad"].map(|id| Run { cursor: 8, ..waiting(&schedule(id), 5, NOON_US) });
+    let runs = ["good", "bad"].map(|id| Run { next_index: 8, ..waiting(&schedule(id), 5, NOON_US) });
     let [good, bad] = &runs;
     let batches = [
         batch(good.id, 0, 3, &[0], &[0]),

@@ -15,7 +15,7 @@ const EVENTS: u32 = 600;
 /// A run all of whose events have been acquired, with a policy.
 fn acquired(id: &str) -> Run {
     let schedule = tollgate_core::model::Schedule { policy_uid: Some(Uuid::new_v4()), ..schedule(id) };
-    Run { state: RunState::Running, events: EVENTS, cursor: EVENTS, ..waiting(&schedule, 5, NOON_US) }
+    Run { state: RunState::Running, events: EVENTS, next_index: EVENTS, ..waiting(&schedule, 5, NOON_US) }
 }
 
 fn batch(run: RunId, first: u32, count: u32, gone: &[u8], held: &[u8]) -> TokenBatch {
@@ -78,7 +78,7 @@ pub(crate) async fn corrupt_batch_is_what_is_nowhere_else(place: &Place) {
     place.sql("UPDATE runs SET next_index = 5").await;
     let loaded = store.load_shard(5).await.unwrap();
     assert_eq!(held(&loaded.batches[0]), [0, 4], "the others have not been acquired");
-    // Of a run that cannot be read, no cursor is known.
+    // Of a run that cannot be read, no next index is known.
     place.sql("UPDATE runs SET priority = 99").await;
     assert_eq!(store.load_shard(5).await.unwrap().counted, [(one.policy_uid, 7 + 3 + 1)]);
 }

@@ -32,13 +32,16 @@ async fn claim(store: &dyn Store, lease: Uuid, limit: u32) -> Vec<ClaimedTask> {
 pub(crate) async fn frontier_starts_empty_and_moves(place: &Place) {
     let store = place.open().await;
     assert_eq!(store.frontier().await.unwrap(), Frontier::default());
+    assert_eq!(store.emitted_until_us().await.unwrap(), None);
     store.open_window(window(0), &[task("H.1", &[0..=0])], NOON_US).await.unwrap();
     let frontier = store.frontier().await.unwrap();
     assert_eq!(frontier, Frontier { opened_until_us: Some(window(0).end_us), completed_until_us: None });
+    assert_eq!(store.emitted_until_us().await.unwrap(), Some(window(0).start_us));
     let lease = Uuid::new_v4();
     let claimed = claim(&*store, lease, 10).await;
     store.complete_tasks(&claimed, lease, 3, NOON_US).await.unwrap();
     assert_eq!(store.frontier().await.unwrap().completed_until_us, Some(window(0).end_us));
+    assert_eq!(store.emitted_until_us().await.unwrap(), Some(window(0).end_us));
 }
 
 pub(crate) async fn window_opens_once(place: &Place) {

@@ -32,7 +32,7 @@ pub(crate) async fn runs_round_trip(place: &Place) {
     let full = Run {
         state: RunState::Running,
         reason: "why\u{0}not".to_owned(),
-        cursor: 900,
+        next_index: 900,
         counts: Counts { succeeded: 1, failed: 2, dead: 3, expired: 4, cancelled: 5, lost: 6 },
         cursor_in: Some("in".to_owned()),
         cursor_out: Some(String::new()),
@@ -61,7 +61,7 @@ pub(crate) async fn run_changes_round_trip(place: &Place) {
         priority: 9,
         state: RunState::Cancelled,
         reason: "by ada".to_owned(),
-        cursor: 7,
+        next_index: 7,
         counts: Counts { cancelled: 7, ..Counts::default() },
         cursor_in: Some("a".to_owned()),
         cursor_out: Some("b".to_owned()),
@@ -69,7 +69,7 @@ pub(crate) async fn run_changes_round_trip(place: &Place) {
         finished_us: Some(NOON_US + 1),
         ..before
     };
-    let early = Run { cursor: 3, ..after.clone() };
+    let early = Run { next_index: 3, ..after.clone() };
     commit(&*store, 5, Changes { runs_changed: vec![early, after.clone()], ..changes() }).await;
     assert_eq!(store.runs(5, &[after.id]).await.unwrap(), [after], "the last change counts");
     assert!(load(&*store).await.runs.is_empty(), "it has ended");

@@ -1,7 +1,7 @@
 //! Reads of what has ended.
 
 use tollgate_core::handle::change::{Changes, HistoryRow, Outcome, TokenRow};
-use tollgate_core::model::{Run, RunId, RunState, SkipReason};
+use tollgate_core::model::{Counts, Run, RunId, RunState, SkipReason};
 use tollgate_store::Store;
 use tollgate_store::history::RunFilter;
 use uuid::Uuid;
@@ -187,6 +187,39 @@ pub(crate) async fn runs_of_a_policy_are_found(place: &Place) {
     assert!(listed(&*store, of_other).await.is_empty());
     let of_one = RunFilter { schedule_uid: Some(one.uid), ..filter };
     assert_eq!(listed(&*store, of_one).await, [4, 3, 2, 1, 0]);
+}
+
+pub(crate) async fn runs_that_ended_badly_are_found(place: &Place) {
+    let store = place.open().await;
+    let one = schedule("one");
+    let ended = |i: i64, counts: Counts| {
+        let (state, finished_us) = (RunState::Finished, Some(NOON_US + 10 * i));
+        Run { state, finished_us, counts, ..run(&one, 5, NOON_US + i) }
+    };
+    let runs = [
+        ended(0, Counts { dead: 1, ..Counts::default() }),
+        ended(1, Counts { succeeded: 1, ..Counts::default() }),
+        ended(2, Counts { expired: 1, ..Counts::default() }),
+        ended(3, Counts { cancelled: 1, ..Counts::default() }),
+        ended(4, Counts { failed: 1, ..Counts::default() }),
+        ended(5, Counts { lost: 1, ..Counts::default() }),
+        Run {
+            finished_us: None,
+            state: RunState::Running,
+            ..ended(6, Counts { dead: 1, ..Counts::default() })
+        },
+        Run { shard: 6, ..ended(7, Counts { dead: 1, ..Counts::default() }) },
+    ];
+    store.emit(&runs, &[]).await.unwrap();
+    let found = async |since_us, limit| {
+        let found = store.runs_not_well(5, since_us, limit).await.unwrap();
+        found.into_iter().map(|run| run.launch_us - NOON_US).collect::<Vec<_>>()
+    };
+    assert_eq!(found(NOON_US, 9).await, [5, 4, 2, 0]);
+    assert_eq!(found(NOON_US + 1, 9).await, [5, 4, 2]);
+    assert_eq!(found(NOON_US + 40, 9).await, [5, 4]);
+    assert_eq!(found(NOON_US, 1).await, [5]);
+    assert_eq!(found(NOON_US + 51, 9).await, [0; 0]);
 }
 
 pub(crate) async fn skipped_are_paged(place: &Place) {

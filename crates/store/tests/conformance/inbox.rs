@@ -11,7 +11,7 @@ use tollgate_store::handle::{Lease, Posted};
 use uuid::Uuid;
 
 use super::place::Place;
-use super::samples::{NOON_US, commit, message, policy, put_policy, schedule, shard_schedule, take};
+use super::samples::{NOON_US, commit, message, policy, schedule, shard_schedule, take};
 
 fn changes() -> Changes {
     Changes::default()
@@ -113,7 +113,7 @@ pub(crate) async fn what_is_posted_under_a_lease_is_there_for_the_next_owner(pla
 
 pub(crate) async fn corrupt_message_is_left_out(place: &Place) {
     let store = place.open().await;
-    store.write_plan(vec![put_policy(&policy("p"), None)]).await.unwrap();
+    store.post(3, &[message()]).await.unwrap();
     place.sql("UPDATE shard_inbox SET body = '{\"kind\": \"dance\"}'").await;
     let good = message();
     store.post(3, std::slice::from_ref(&good)).await.unwrap();

@@ -24,6 +24,7 @@ mod inbox;
 mod keys;
 mod neighbours;
 mod open;
+mod outbox;
 mod place;
 mod plan;
 mod plans;
@@ -68,13 +69,13 @@ conformance! {
         every_table_is_strict ping_answers closed_store_is_unreachable;
     plan: schedule_is_read_as_written taken_name_conflicts stale_etag_conflicts_and_names_both
         missing_schedule_is_not_found missing_policy_is_not_found policy_in_use_cannot_go
-        policy_goes_and_tells_its_shard
-        policy_is_replaced_and_tells_its_shard all_or_nothing children_are_replaced_in_order registry_counts_children
+        policy_goes policy_is_replaced all_or_nothing children_are_replaced_in_order registry_counts_children
         delete_and_create_again_in_one_transaction several_by_id_leave_out_the_missing list_pages_in_id_order
         list_filters_hold_together policies_are_listed_and_filtered audit_is_newest_first_by_page
-        notices_wait_in_their_order_until_they_are_delivered a_corrupt_notice_is_passed_over pruning_is_noted_once
-        deleting_keeps_runs ten_thousand_schedules concurrent_writers_keep_the_registry corrupt_schedule_is_named
-        text_survives;
+        pruning_is_noted_once deleting_keeps_runs ten_thousand_schedules concurrent_writers_keep_the_registry
+        corrupt_schedule_is_named text_survives;
+    outbox: notices_wait_in_their_order_until_they_are_delivered a_corrupt_notice_is_passed_over
+        policies_are_told_as_schedules_are;
     batches: batches_round_trip plain_commit_writes_runs_and_ends plain_commit_is_fenced commit_of_runs_alone_is_fenced
         plain_commit_of_a_run_that_is_not_there_writes_nothing
         plain_commits_of_many_shards_at_once_stand_or_fall_alone plain_commit_of_many_rows_writes_each_column
@@ -110,7 +111,8 @@ conformance! {
         all_messages_round_trip;
     history: history_round_trips_in_order history_starts_with_the_covering_range history_filters_by_outcome
         dead_events_are_found_and_leave history_insert_is_idempotent tokens_are_paged runs_are_listed_newest_first
-        runs_are_filtered runs_of_a_policy_are_found skipped_are_paged;
+        runs_are_filtered runs_of_a_policy_are_found runs_that_ended_badly_are_found
+        skipped_are_paged;
     keys: keys_are_read_as_written a_name_has_so_many_live_keys a_revoked_key_stays_revoked a_corrupt_key_is_no_key
         keys_are_kept_beside_an_open_store;
     neighbours: look_ups_keep_no_role_waiting;

@@ -18,7 +18,7 @@ use super::samples::{NOON_US, commit, ended, schedule, skipped, take, waiting};
 
 /// As many as one stream of releases may have under way.
 const LOOK_UPS: usize = 8_192;
-/// So many commits are made while a snapshot is held.
+/// How many commits are made while a snapshot is held.
 const COMMITS: u32 = 3_000;
 
 /// How many buffers a commit touches that writes the row of the one run that there is. Those of a step count for each
@@ -73,7 +73,7 @@ async fn a_commit_costs_the_same_after_thousands_under_a_held_snapshot() {
     reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM queue_shards").await.unwrap();
     let before = buffers(&mut place.postgres_connection().await).await;
     for next in 0..COMMITS {
-        let runs_changed = vec![Run { events: COMMITS, cursor: next, ..run.clone() }];
+        let runs_changed = vec![Run { events: COMMITS, next_index: next, ..run.clone() }];
         store.commit(&lease, &Changes { runs_changed, ..Changes::default() }).await.unwrap();
     }
     let after = buffers(&mut place.postgres_connection().await).await;
@@ -128,6 +128,38 @@ async fn commits_do_not_wait_for_partition_work_that_waits_for_a_reader() {
     reader.execute("BEGIN; LOCK TABLE ONLY event_history IN ACCESS SHARE MODE").await.unwrap();
     store.prune(0, NOON_US + 500 * DAY_US).await.unwrap();
     assert_eq!(partitions(&place).await, there);
+    place.remove().await;
+}
+
+/// One shard's commit waits for a lock. Others have joined it already, and nobody joins after them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_waits_for_a_lock_stops_no_other_shard() {
+    let place = Place::postgres().await;
+    let store = place.open().await;
+    let mut leases = Vec::new();
+    for shard in [5, 6, 7] {
+        leases.push(take(&*store, shard).await);
+    }
+    let mut other = place.postgres_connection().await;
+    other.execute("BEGIN; SELECT 1 FROM queue_shards WHERE shard_id = 5 FOR UPDATE").await.unwrap();
+    let run = waiting(&schedule("one"), 5, NOON_US);
+    let few = |count| Changes {
+        history: (0..count).map(|index| ended(run.id, index, Outcome::Succeeded)).collect(),
+        ..Changes::default()
+    };
+    // Of so many rows that no small one goes with it.
+    let (one, large) = (store.clone(), few(200));
+    let lease = leases.remove(0);
+    let stands = tokio::spawn(async move { one.commit(&lease, &large).await });
+    // It has begun, and has not been under way for long.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let small = few(1);
+    let others = join_all(leases.iter().map(|lease| store.commit(lease, &small)));
+    let done = tokio::time::timeout(Duration::from_secs(3), others).await;
+    done.expect("they wait for the one that stands").into_iter().for_each(|done| done.unwrap());
+    assert!(!stands.is_finished());
+    other.execute("ROLLBACK").await.unwrap();
+    stands.await.unwrap().unwrap();
     place.remove().await;
 }
 

@@ -1,13 +1,13 @@
 //! Schedules, policies, children, the registry, the audit log.
 
 use futures::future::join_all;
-use tollgate_core::handle::control::{Control, Message};
-use tollgate_core::model::{MINUTE_US, Schedule, SkipReason, Skipped, Target};
-use tollgate_core::plan::{Notice, message_id};
-use tollgate_store::plan::{Filter, OutboxLane, PlanWrite, Told};
+use tollgate_core::model::{Schedule, Target};
+use tollgate_core::plan::Notice;
+use tollgate_store::plan::{Filter, PlanWrite};
 use tollgate_store::{Store, StoreError};
 use uuid::Uuid;
 
+use super::outbox::tell;
 use super::place::Place;
 use super::samples::{
     NOON_US, audit, child, delete, delete_policy, finished, pause, policy, put, put_policy, schedule,
@@ -105,20 +105,15 @@ pub(crate) async fn policy_in_use_cannot_go(place: &Place) {
     assert_eq!(store.policy("default", "p").await.unwrap(), Some(p));
 }
 
-pub(crate) async fn policy_goes_and_tells_its_shard(place: &Place) {
+pub(crate) async fn policy_goes(place: &Place) {
     let store = place.open().await;
     let p = policy("p");
     write(&*store, vec![put_policy(&p, None)]).await;
     write(&*store, vec![delete_policy(&p)]).await;
     assert_eq!(store.policy("default", "p").await.unwrap(), None);
-    let told: Vec<Control> =
-        store.inbox(3, 10).await.unwrap().into_iter().map(|message| message.control).collect();
-    assert!(told.contains(&Control::PolicyChanged { policy: p.clone() }));
-    assert!(told.contains(&Control::PolicyDeleted { uid: p.uid }));
-    assert_eq!(store.inbox(4, 10).await.unwrap(), []);
 }
 
-pub(crate) async fn policy_is_replaced_and_tells_its_shard(place: &Place) {
+pub(crate) async fn policy_is_replaced(place: &Place) {
     let store = place.open().await;
     let mut p = policy("p");
     write(&*store, vec![put_policy(&p, None)]).await;
@@ -126,13 +121,13 @@ pub(crate) async fn policy_is_replaced_and_tells_its_shard(place: &Place) {
     p.limits.max_in_flight = Some(3);
     write(&*store, vec![put_policy(&p, Some(1))]).await;
     assert_eq!(store.policy("default", "p").await.unwrap(), Some(p));
-    assert_eq!(store.inbox(3, 10).await.unwrap().len(), 2);
 }
 
 pub(crate) async fn all_or_nothing(place: &Place) {
     let store = place.open().await;
     let writes = vec![
         put_policy(&policy("p"), None),
+        tell(&Notice::of_policy(&policy("p"))),
         put(&schedule("one"), None, vec![child("H.1", 0)]),
         delete(&schedule("missing")),
     ];
@@ -141,7 +136,7 @@ pub(crate) async fn all_or_nothing(place: &Place) {
     assert_eq!(store.policy("default", "p").await.unwrap(), None);
     assert!(registry(&*store).await.is_empty());
     assert_eq!(store.audit("default", None, None, 10).await.unwrap(), []);
-    assert_eq!(store.inbox(3, 10).await.unwrap(), []);
+    assert_eq!(store.outbox_lanes().await.unwrap(), []);
 }
 
 pub(crate) async fn children_are_replaced_in_order(place: &Place) {
@@ -307,97 +302,6 @@ pub(crate) async fn audit_is_newest_first_by_page(place: &Place) {
         store.audit("default", Some("namespaces/default/schedules/1"), Some(of_one[0].id), 10).await.unwrap();
     assert_eq!(before, of_one[1..]);
     assert_eq!(store.audit("other", None, None, 10).await.unwrap(), []);
-}
-
-fn notice(schedule: &Schedule, generation: i64, shard: u16) -> Notice {
-    Notice {
-        schedule_uid: schedule.uid,
-        generation,
-        namespace: schedule.namespace.clone(),
-        schedule_id: schedule.id.clone(),
-        policy_uid: None,
-        changed_us: NOON_US + generation,
-        until_us: NOON_US + MINUTE_US,
-        way: vec![shard, 9],
-        events: 3,
-        priority: 5,
-        pause: None,
-        is_new: generation == 1,
-        was_paused: false,
-        timing: Some(schedule.timing.clone()),
-    }
-}
-
-fn tell(notice: &Notice) -> PlanWrite {
-    PlanWrite::Tell { notice: Box::new(notice.clone()) }
-}
-
-/// Notices are written with the change or not at all, read lane by lane in their order, and leave once.
-pub(crate) async fn notices_wait_in_their_order_until_they_are_delivered(place: &Place) {
-    let store = place.open().await;
-    let (a, b) = (schedule("a"), schedule("b"));
-    let first = notice(&a, 1, 3);
-    store.write_plan(vec![put(&a, None, vec![]), tell(&first)]).await.unwrap();
-    let taken = schedule("a");
-    let refused = store.write_plan(vec![put(&taken, None, vec![]), tell(&notice(&b, 1, 3))]).await;
-    assert!(matches!(refused, Err(StoreError::Conflict { .. })), "{refused:?}");
-    let later = [notice(&a, 2, 3), notice(&a, 3, 4), notice(&b, 2, 3)];
-    store.write_plan(later.iter().map(tell).collect()).await.unwrap();
-    let lane = |shard, waiting| OutboxLane { shard, namespace: a.namespace.clone(), waiting };
-    assert_eq!(store.outbox_lanes().await.unwrap(), [lane(3, 3), lane(4, 1)]);
-    let page = store.outbox(3, &a.namespace, None, 2).await.unwrap();
-    assert_eq!(page.notices[0], first);
-    let rest = store.outbox(3, &a.namespace, page.next, 2).await.unwrap();
-    let mut seen: Vec<Notice> = page.notices.into_iter().chain(rest.notices).collect();
-    assert_eq!(rest.next, None);
-    seen[1..].sort_by_key(|notice| notice.schedule_uid != a.uid);
-    assert_eq!(seen, [first.clone(), later[0].clone(), later[2].clone()]);
-    assert!(store.outbox(3, "other", None, 9).await.unwrap().notices.is_empty());
-    let before = store.outbox_before(&[(a.uid, 3), (b.uid, 2)]).await.unwrap();
-    assert_eq!(before, [first, later[0].clone()]);
-
-    let skip = |launch_us| Skipped {
-        schedule_uid: a.uid,
-        launch_us,
-        reason: SkipReason::Paused,
-        recorded_us: NOON_US,
-    };
-    let message = |generation| Message {
-        id: message_id(a.uid, generation),
-        control: Control::CursorLeft { schedule_uid: a.uid, cursor: String::new(), left_us: None },
-    };
-    let told = |generation, taken_back, skipped| {
-        let message = Some(message(generation));
-        Told { schedule_uid: a.uid, generation, message, taken_back, skipped }
-    };
-    let paused = told(1, None, vec![skip(NOON_US + 10), skip(NOON_US + 20)]);
-    let resumed = told(2, Some((NOON_US + 10, NOON_US + 99)), vec![]);
-    assert_eq!(store.tell(3, &[paused.clone(), resumed]).await.unwrap(), 2);
-    let skipped = async || store.list_skipped(a.uid, None, 9).await.unwrap();
-    assert_eq!(skipped().await, [skip(NOON_US + 10)]);
-    assert_eq!(store.inbox(3, 9).await.unwrap(), [message(1), message(2)]);
-    let later = Told { message: Some(message(7)), ..paused };
-    assert_eq!(store.tell(3, &[later]).await.unwrap(), 0, "somebody has told it");
-    assert_eq!(store.inbox(3, 9).await.unwrap().len(), 2, "nor is its message posted");
-    assert_eq!(skipped().await, [skip(NOON_US + 10)]);
-    assert_eq!(store.outbox_lanes().await.unwrap(), [lane(3, 1), lane(4, 1)]);
-    store.close().await;
-}
-
-/// One that cannot be read is named and passed over, and those after it are read.
-pub(crate) async fn a_corrupt_notice_is_passed_over(place: &Place) {
-    let store = place.open().await;
-    let (a, b) = (schedule("a"), schedule("b"));
-    store.write_plan(vec![tell(&notice(&a, 1, 3)), tell(&notice(&b, 2, 3))]).await.unwrap();
-    place.sql("UPDATE plan_outbox SET body = '{}' WHERE generation = 1").await;
-    let page = store.outbox(3, &a.namespace, None, 1).await.unwrap();
-    assert!(page.notices.is_empty());
-    let page = store.outbox(3, &a.namespace, page.next, 1).await.unwrap();
-    assert_eq!(page.notices, [notice(&b, 2, 3)]);
-    assert!(store.outbox(3, &a.namespace, page.next, 1).await.unwrap().next.is_none());
-    let corrupt = store.corrupt_rows();
-    assert_eq!((corrupt.len(), corrupt[0].table), (1, "plan_outbox"));
-    store.close().await;
 }
 
 /// Whoever prunes says how far before; of two that saw the same, one goes on.

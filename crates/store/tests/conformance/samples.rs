@@ -131,7 +131,6 @@ pub(crate) fn put_policy(policy: &Policy, expected_generation: Option<i64>) -> P
     PlanWrite::PutPolicy {
         policy: Box::new(policy.clone()),
         expected_generation,
-        message: Message { id: Uuid::now_v7(), control: Control::PolicyChanged { policy: policy.clone() } },
         audit: audit(&format!("namespaces/default/policies/{}", policy.id)),
     }
 }
@@ -140,9 +139,7 @@ pub(crate) fn delete_policy(policy: &Policy) -> PlanWrite {
     PlanWrite::DeletePolicy {
         uid: policy.uid,
         name: policy.id.clone(),
-        shard: policy.shard,
         expected_generation: policy.generation,
-        message: Message { id: Uuid::now_v7(), control: Control::PolicyDeleted { uid: policy.uid } },
         audit: audit(&format!("namespaces/default/policies/{}", policy.id)),
     }
 }

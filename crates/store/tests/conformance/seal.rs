@@ -80,10 +80,10 @@ pub(crate) async fn events_that_have_not_started_are_counted(place: &Place) {
     let store = with_schedules(place, 1).await;
     assert_eq!(store.waiting_events("default").await.unwrap(), 0);
     let one = schedule("one");
-    let made = |n: i64, shard: u16, state: RunState, events: u32, cursor: u32| Run {
+    let made = |n: i64, shard: u16, state: RunState, events: u32, next_index: u32| Run {
         state,
         events,
-        cursor,
+        next_index,
         ..run(&one, shard, NOON_US + n)
     };
     let runs = [

@@ -14,15 +14,15 @@ const EXCERPT_CHARS: usize = 200;
 
 /// An answer.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct HttpAnswer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     /// The body, or the start of it.
     pub(super) body: Vec<u8>,
 }
 
-impl Answer {
-    /// The verdict at this time of the wall clock, with a pause of at most so many milliseconds.
+impl HttpAnswer {
+    /// The verdict at this time of the wall clock, with a pause of at most `pause_max_ms`.
     pub(super) fn verdict(&self, pause_max_ms: i64, now_us: i64) -> Sent {
         if self.status.is_success() {
             return Sent::Accepted;
@@ -54,7 +54,7 @@ pub(crate) fn is_gateway_doubt(status: u16) -> bool {
     matches!(status, 408 | 502 | 504 | 520 | 522 | 524)
 }
 
-/// The pause that an answer asks for: `Retry-After` in seconds or as an HTTP date, at most so long.
+/// The pause that an answer asks for: `Retry-After` in seconds or as an HTTP date, at most `max_ms`.
 pub(super) fn retry_after_ms(headers: &HeaderMap, max_ms: i64, now_us: i64) -> Option<i64> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let wish_ms = if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn messages_hold_the_start_of_the_body_without_control_characters() {
-        let answer = |body: &[u8]| Answer {
+        let answer = |body: &[u8]| HttpAnswer {
             status: StatusCode::INTERNAL_SERVER_ERROR,
             headers: HeaderMap::new(),
             body: body.to_vec(),

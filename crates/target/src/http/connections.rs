@@ -1,9 +1,9 @@
 //! Connections to HTTP targets: which one a request gets, and the exchange on it.
 //!
-//! In: a request, the place it goes to, and whose it is. Out: the answer, and how far the request came. Invariants: one
-//! request at a time on a connection; a request is written at most once, and not after its leave has ended; one is kept only
-//! if its last answer was read to the end; no more than so many new ones wait for their first answer at an origin; no schedule,
-//! origin or namespace uses all that may be used at once.
+//! In: a request, the destination it goes to, and whose it is. Out: the answer, and how far the request came. Invariants: one
+//! request at a time on a connection; a request is written at most once, and not after its leave has ended; one is kept only if
+//! its last answer was read to the end; no more than [`NEW_MAX`] new ones wait for their first answer at an origin; no
+//! schedule, origin or namespace uses all that may be used at once.
 //!
 //! What falls due at one instant would otherwise open as many at once: more than common servers let wait to be accepted, and the
 //! kernel tries those that do not fit again after a second. Who may not open one yet takes the first that becomes free.
@@ -30,18 +30,18 @@ use tollgate_clock::instant_now;
 use tower_service::Service as _;
 use uuid::Uuid;
 
-use super::answer::Answer;
+use super::answer::HttpAnswer;
 use super::connector::{BoxError, Connector, Stream};
-use super::places::Place;
+use super::destinations::Destination;
 use crate::address::GuardedNames;
 use crate::leave::Leave;
-use crate::shares::{Claim, Place as Share, Shares, key_of};
+use crate::shares::{Claim, Place, Shares, key_of};
 
 /// How long an unused connection is kept. Common servers close theirs after five seconds or more, and a request that
 /// meets a connection as it closes ends as unclear.
 const IDLE_MAX: Duration = Duration::from_secs(4);
 
-/// So many are new at an origin: being opened, or without an answer yet. Common servers let as many, or more, wait to
+/// The most connections that are new at an origin: being opened, or without an answer yet. Common servers let as many wait to
 /// be accepted.
 const NEW_MAX: usize = 128;
 /// After that one no longer counts as new: it will have been accepted, and the answer takes its time, or nobody is there.
@@ -74,7 +74,7 @@ pub(super) struct Sender<'a> {
 }
 
 /// Why there is no complete answer.
-pub(super) enum Failure {
+pub(super) enum ExchangeError {
     /// It had no turn, or has lost its leave.
     NotSent(String),
     /// There is no connection, or it took nothing.
@@ -89,24 +89,24 @@ pub(super) enum Failure {
 pub(super) struct Connections {
     connector: Connector,
     names: GuardedNames,
-    /// Who may have how many at once.
+    /// How many each schedule, origin and namespace may have at once.
     shares: Shares,
-    origins: Arc<Mutex<Origins>>,
+    pools: Arc<Mutex<OriginPools>>,
     /// How many that nobody uses are kept for each origin, and for all together.
     idle_max: (usize, usize),
 }
 
 #[derive(Default)]
-struct Origins {
-    by_name: HashMap<String, Origin>,
+struct OriginPools {
+    by_name: HashMap<String, OriginPool>,
     /// Those that nobody uses, of all.
     kept: usize,
     /// Somebody comes to close what has been idle for too long.
     are_swept: bool,
 }
 
-/// Connections to one origin that nobody uses, and who waits for one.
-struct Origin {
+/// Connections to one origin that nobody uses, and the requests that wait for one.
+struct OriginPool {
     /// Those that were used last at the end.
     kept: Vec<(Box<Connection>, Instant)>,
     /// Turns to have a new one.
@@ -150,12 +150,12 @@ impl Connections {
     ) -> Self {
         // Those that nobody uses come on top.
         let idle_max = (idle_max, (connections_max / 4).max(1));
-        Self { connector, names, shares: Shares::new(connections_max), origins: Arc::default(), idle_max }
+        Self { connector, names, shares: Shares::new(connections_max), pools: Arc::default(), idle_max }
     }
 
-    /// Waits until a request may go to a place.
-    async fn turn(&self, place: &Place) -> Result<Way, Failure> {
-        match self.with(&place.origin, Origin::turn) {
+    /// Waits until a request may go to a destination.
+    async fn turn(&self, destination: &Destination) -> Result<Way, ExchangeError> {
+        match self.with(&destination.origin, OriginPool::turn) {
             Turn::Now(way) => Ok(way),
             // Boxed, as below: it is far larger than the rest, and rare.
             Turn::Wait(freed, turns) => Box::pin(wait(freed, turns)).await,
@@ -163,56 +163,59 @@ impl Connections {
     }
 
     /// Waits until there is one for this sender among the connections that may be used at once.
-    async fn share(&self, place: &Place, sender: Sender<'_>) -> Result<Share, Failure> {
+    async fn place(&self, destination: &Destination, sender: Sender<'_>) -> Result<Place, ExchangeError> {
         let claims = [
             Claim::nearly_all(key_of(("namespace", sender.namespace))),
-            Claim::most(("origin", &place.origin)),
+            Claim::most(("origin", &destination.origin)),
             Claim::half(("schedule", sender.schedule)),
         ];
-        if let Some(share) = self.shares.try_take(claims) {
-            return Ok(share);
+        if let Some(place) = self.shares.try_take(claims) {
+            return Ok(place);
         }
         in_turn(sender, "the connections of its schedule, target or namespace are all in use", async {
             Ok(Box::pin(self.shares.take(claims)).await)
         })
         .await?
-        .ok_or_else(|| Failure::NotSent("not sent: the process ends".to_owned()))
+        .ok_or_else(|| ExchangeError::NotSent("not sent: the process ends".to_owned()))
     }
 
-    /// Sends a request and reads its answer, of whose body at most so many bytes. `stage` tells how far it came, also when this
+    /// Sends a request and reads its answer, at most `body_max_bytes` of the body. `stage` tells how far it came, also when this
     /// is dropped before its end.
     pub(super) async fn exchange(
         &self,
-        place: &Place,
+        destination: &Destination,
         mut request: Request<Body>,
         sender: Sender<'_>,
         body_max_bytes: usize,
         stage: &mut Stage,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<HttpAnswer, ExchangeError> {
         // Before it takes anything that others may want: a name may take its time.
-        if let Some(name) = &place.name
-            && !self.with(&place.origin, |origin| origin.has_kept())
+        if let Some(name) = &destination.name
+            && !self.with(&destination.origin, |pool| pool.has_kept())
         {
             *stage = Stage::LookingUp;
-            Box::pin(self.names.resolve(name, sender.namespace)).await.map_err(Failure::Unsent)?;
+            Box::pin(self.names.resolve(name, sender.namespace)).await.map_err(ExchangeError::Unsent)?;
             *stage = Stage::Waiting;
         }
-        let _share = self.share(place, sender).await?;
+        let _place = self.place(destination, sender).await?;
         loop {
-            let way =
-                in_turn(sender, "too many connections to its target are being opened", self.turn(place));
+            let way = in_turn(
+                sender,
+                "too many connections to its target are being opened",
+                self.turn(destination),
+            );
             let (mut connection, new) = match way.await? {
                 Way::Kept(connection) => (connection, None),
                 Way::Open(turn) => {
                     let new = New::now(turn);
                     *stage = Stage::Connecting;
-                    (Box::pin(self.connect(place)).await?, Some(new))
+                    (Box::pin(self.connect(destination)).await?, Some(new))
                 }
             };
             // Nothing is waited for between this look and the first bytes.
             if let Err(why) = sender.leave.check(sender.deadline) {
-                self.keep(&place.origin, connection);
-                return Err(Failure::NotSent(format!("not sent: {why}")));
+                self.keep(&destination.origin, connection);
+                return Err(ExchangeError::NotSent(format!("not sent: {why}")));
             }
             *stage = Stage::Written;
             let sent = connection.send(request).await;
@@ -222,11 +225,11 @@ impl Connections {
                 Ok(response) => response,
                 Err(mut failed) => {
                     let Some(unsent) = failed.take_message() else {
-                        return Err(Failure::NoAnswer(failed.into_error()));
+                        return Err(ExchangeError::NoAnswer(failed.into_error()));
                     };
                     *stage = Stage::Waiting;
                     if is_fresh {
-                        return Err(Failure::Unsent(failed.into_error().into()));
+                        return Err(ExchangeError::Unsent(failed.into_error().into()));
                     }
                     // It had been closed while it was idle.
                     request = unsent;
@@ -234,52 +237,52 @@ impl Connections {
                 }
             };
             let (head, mut body) = response.into_parts();
-            let mut answer = Answer { status: head.status, headers: head.headers, body: Vec::new() };
+            let mut answer = HttpAnswer { status: head.status, headers: head.headers, body: Vec::new() };
             if connection.read(&mut body, &mut answer, body_max_bytes).await? {
                 drop(body);
-                self.keep(&place.origin, connection);
+                self.keep(&destination.origin, connection);
             }
             return Ok(answer);
         }
     }
 
-    async fn connect(&self, place: &Place) -> Result<Box<Connection>, Failure> {
+    async fn connect(&self, destination: &Destination) -> Result<Box<Connection>, ExchangeError> {
         let mut connector = self.connector.clone();
-        poll_fn(|cx| connector.poll_ready(cx)).await.map_err(Failure::Unsent)?;
-        let stream = connector.call(place.url.clone()).await.map_err(Failure::Unsent)?;
+        poll_fn(|cx| connector.poll_ready(cx)).await.map_err(ExchangeError::Unsent)?;
+        let stream = connector.call(destination.url.clone()).await.map_err(ExchangeError::Unsent)?;
         let (sender, driver) =
-            http1::handshake(stream).await.map_err(|error| Failure::Unsent(error.into()))?;
+            http1::handshake(stream).await.map_err(|error| ExchangeError::Unsent(error.into()))?;
         Ok(Box::new(Connection { sender, driver, is_over: false }))
     }
 
-    /// Keeps a connection, if it can take another request, or gives it to who waits for one.
+    /// Keeps a connection, if it can take another request, or gives it to the request that has waited longest.
     fn keep(&self, origin: &str, mut connection: Box<Connection>) {
         if !connection.rests() {
             return;
         }
         let (each, all) = self.idle_max;
-        let mut origins = lock(&self.origins);
-        let room = origins.kept < all;
-        let Some(origin) = origins.by_name.get_mut(origin) else { return };
-        if origin.put(connection, if room { each } else { 0 }) {
-            origins.kept += 1;
+        let mut pools = lock(&self.pools);
+        let room = pools.kept < all;
+        let Some(pool) = pools.by_name.get_mut(origin) else { return };
+        if pool.put(connection, if room { each } else { 0 }) {
+            pools.kept += 1;
         }
     }
 
-    fn with<T>(&self, origin: &str, work: impl FnOnce(&mut Origin) -> T) -> T {
-        let mut origins = lock(&self.origins);
-        let count = |origin: &mut Origin| {
-            let before = origin.kept.len();
-            let done = work(origin);
-            (done, before - origin.kept.len())
+    fn with<T>(&self, origin: &str, work: impl FnOnce(&mut OriginPool) -> T) -> T {
+        let mut pools = lock(&self.pools);
+        let count = |pool: &mut OriginPool| {
+            let before = pool.kept.len();
+            let done = work(pool);
+            (done, before - pool.kept.len())
         };
-        let (done, taken) = match origins.by_name.get_mut(origin) {
-            Some(origin) => count(origin),
-            None => count(origins.by_name.entry(origin.to_owned()).or_default()),
+        let (done, taken) = match pools.by_name.get_mut(origin) {
+            Some(pool) => count(pool),
+            None => count(pools.by_name.entry(origin.to_owned()).or_default()),
         };
-        origins.kept -= taken;
-        if !std::mem::replace(&mut origins.are_swept, true) {
-            tokio::spawn(sweep(Arc::downgrade(&self.origins)));
+        pools.kept -= taken;
+        if !std::mem::replace(&mut pools.are_swept, true) {
+            tokio::spawn(sweep(Arc::downgrade(&self.pools)));
         }
         done
     }
@@ -297,20 +300,20 @@ impl New {
     }
 }
 
-impl Default for Origin {
+impl Default for OriginPool {
     fn default() -> Self {
         Self { kept: Vec::new(), turns: Arc::new(Semaphore::new(NEW_MAX)), waiting: VecDeque::new() }
     }
 }
 
-impl Origin {
+impl OriginPool {
     fn turn(&mut self) -> Turn {
         if let Some((connection, since)) = self.kept.pop()
             && since.elapsed() < IDLE_MAX
         {
             return Turn::Now(Way::Kept(connection));
         }
-        // The others have been idle for longer yet; whoever sweeps closes them.
+        // The others have been idle for longer yet; the sweep closes them.
         if let Ok(turn) = Arc::clone(&self.turns).try_acquire_owned() {
             return Turn::Now(Way::Open(turn));
         }
@@ -366,9 +369,9 @@ impl Connection {
     async fn read(
         &mut self,
         body: &mut Incoming,
-        answer: &mut Answer,
+        answer: &mut HttpAnswer,
         max_bytes: usize,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, ExchangeError> {
         while !body.is_end_stream() {
             let frame = poll_fn(|cx| {
                 if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {
@@ -381,7 +384,7 @@ impl Connection {
                     Poll::Pending => Poll::Pending,
                 }
             });
-            let broken = |why: String| Failure::NoBody(answer.status.as_u16(), why);
+            let broken = |why: String| ExchangeError::NoBody(answer.status.as_u16(), why);
             let Some(frame) = frame.await.map_err(broken)? else { break };
             let data = frame.map_err(|error| broken(crate::chain(&error)))?.into_data().unwrap_or_default();
             let room = max_bytes.saturating_sub(answer.body.len());
@@ -401,7 +404,7 @@ impl Connection {
     }
 }
 
-/// Lets a connection write and read. What ends it is told to who waits for its answer.
+/// Lets a connection write and read. The request that waits for its answer hears what ended it.
 fn drive(driver: &mut http1::Connection<Stream, Body>, is_over: &mut bool, cx: &mut Context<'_>) {
     if !*is_over {
         *is_over = Pin::new(driver).poll(cx).is_ready();
@@ -412,8 +415,8 @@ fn drive(driver: &mut http1::Connection<Stream, Body>, is_over: &mut bool, cx: &
 async fn in_turn<T>(
     sender: Sender<'_>,
     why: &str,
-    turn: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
+    turn: impl Future<Output = Result<T, ExchangeError>>,
+) -> Result<T, ExchangeError> {
     let mut turn = pin!(turn);
     // Most have it at once.
     if let Poll::Ready(turn) = poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx))).await {
@@ -422,39 +425,42 @@ async fn in_turn<T>(
     let until = sender.leave.turn_until(sender.deadline);
     tokio::time::timeout_at(until, turn)
         .await
-        .unwrap_or_else(|_| Err(Failure::NotSent(format!("not sent: {why}"))))
+        .unwrap_or_else(|_| Err(ExchangeError::NotSent(format!("not sent: {why}"))))
 }
 
 /// Waits for a connection that becomes free, or a turn to open one.
-async fn wait(freed: oneshot::Receiver<Box<Connection>>, turns: Arc<Semaphore>) -> Result<Way, Failure> {
+async fn wait(
+    freed: oneshot::Receiver<Box<Connection>>,
+    turns: Arc<Semaphore>,
+) -> Result<Way, ExchangeError> {
     tokio::select! {
         biased;
         Ok(connection) = freed => Ok(Way::Kept(connection)),
-        turn = turns.acquire_owned() => turn.map(Way::Open).map_err(|error| Failure::Unsent(error.into())),
+        turn = turns.acquire_owned() => turn.map(Way::Open).map_err(|error| ExchangeError::Unsent(error.into())),
     }
 }
 
 /// Each change leaves what is there whole, so a panic elsewhere leaves nothing half done.
-fn lock(origins: &Mutex<Origins>) -> MutexGuard<'_, Origins> {
-    origins.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(pools: &Mutex<OriginPools>) -> MutexGuard<'_, OriginPools> {
+    pools.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Closes what has been idle for too long, until there is nothing.
-async fn sweep(origins: Weak<Mutex<Origins>>) {
+async fn sweep(pools: Weak<Mutex<OriginPools>>) {
     loop {
         tokio::time::sleep(IDLE_MAX / 2).await;
-        let Some(origins) = origins.upgrade() else { return };
+        let Some(pools) = pools.upgrade() else { return };
         let mut closed = Vec::new();
-        let mut origins = lock(&origins);
-        for Origin { kept, .. } in origins.by_name.values_mut() {
+        let mut pools = lock(&pools);
+        for OriginPool { kept, .. } in pools.by_name.values_mut() {
             let old = kept.partition_point(|(_, since)| since.elapsed() >= IDLE_MAX);
             closed.extend(kept.drain(..old));
         }
-        origins.kept -= closed.len();
-        origins.by_name.retain(|_, origin| origin.is_used());
-        origins.are_swept = !origins.by_name.is_empty();
-        let is_last = !origins.are_swept;
-        drop(origins);
+        pools.kept -= closed.len();
+        pools.by_name.retain(|_, pool| pool.is_used());
+        pools.are_swept = !pools.by_name.is_empty();
+        let is_last = !pools.are_swept;
+        drop(pools);
         drop(closed);
         if is_last {
             return;

@@ -72,7 +72,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// Names in the form that the TCP connector wants. Whoever connects has had the name looked up a moment before, for its
+/// Names in the form that the TCP connector wants. The name has been looked up a moment before, for the caller's
 /// namespace.
 #[derive(Clone)]
 pub(super) struct Resolver(GuardedNames);

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::shares::key_of;
 
-/// The longest pause. A host that wants a longer one is asked again by one event in so long, and says so again.
+/// The longest pause. A host that wants a longer one is asked again by one event after each of these, and says so again.
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(300);
 /// Pauses after which those that have ended are dropped.
 const SWEEP_AT: usize = 1024;
@@ -43,7 +43,7 @@ impl Pauses {
         Some(left)
     }
 
-    /// The host wants nothing of this namespace for so long.
+    /// The host wants nothing of this namespace for the time `length`.
     pub(super) fn pause(&self, namespace: &str, host: &str, length: Duration, now: Instant) {
         let mut pauses = self.lock();
         if pauses.len() >= SWEEP_AT {

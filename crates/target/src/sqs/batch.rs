@@ -26,7 +26,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 use tollgate_core::model::Sent;
 
-use super::message::Message;
+use super::message::SqsMessage;
 use crate::address::AddressRefused;
 use crate::http::is_gateway_doubt;
 use crate::leave::{Leave, Withheld};
@@ -59,7 +59,7 @@ pub(super) struct Held {
 pub(super) async fn send(
     client: &Client,
     queue_url: &str,
-    messages: &[&Message],
+    messages: &[&SqsMessage],
     Held { leaves, deadline, until }: Held,
 ) -> Vec<Sent> {
     let entries: Result<Vec<_>, _> =

@@ -10,7 +10,7 @@ use aws_sdk_sqs::types::{MessageAttributeValue, SendMessageBatchRequestEntry};
 use sha2::{Digest as _, Sha256};
 use tollgate_core::model::{Delivery, SqsTarget};
 
-use crate::cloud_event::{self, Origin};
+use crate::cloud_event::{self, EventContext};
 
 /// Bytes of a message, body and attributes, that SQS takes: 1 MiB.
 pub(super) const MESSAGE_MAX_BYTES: usize = 1024 * 1024;
@@ -20,7 +20,7 @@ const ID_MAX_CHARS: usize = 128;
 /// A message that waits for its batch.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Default))]
-pub(super) struct Message {
+pub(super) struct SqsMessage {
     body: String,
     attributes: HashMap<String, MessageAttributeValue>,
     fifo: Option<Fifo>,
@@ -34,14 +34,18 @@ struct Fifo {
     deduplication: String,
 }
 
-impl Message {
+impl SqsMessage {
     /// The message of a delivery.
     ///
     /// # Errors
     /// Where it is larger than SQS takes, or its payload is not text.
-    pub(super) fn new(delivery: &Delivery, target: &SqsTarget, origin: &Origin) -> Result<Self, String> {
-        let traceparent = origin.traceparent(delivery);
-        let body = String::from_utf8(cloud_event::write(delivery, origin, traceparent.as_deref()))
+    pub(super) fn new(
+        delivery: &Delivery,
+        target: &SqsTarget,
+        context: &EventContext,
+    ) -> Result<Self, String> {
+        let traceparent = context.traceparent(delivery);
+        let body = String::from_utf8(cloud_event::write(delivery, context, traceparent.as_deref()))
             .map_err(|error| format!("payload: {error}"))?;
         let attributes = attributes(delivery, traceparent)?;
         let bytes =

@@ -161,7 +161,7 @@ async fn connections_that_nobody_uses_are_closed_after_a_while() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    // So many are kept, and after some seconds none.
+    // This many are kept, and after some seconds none.
     tokio::time::timeout(Duration::from_secs(2), until(3)).await.unwrap();
     tokio::time::timeout(Duration::from_secs(20), until(0)).await.unwrap();
     assert_eq!(targets.send(delivery(http(server.url()))).await, Sent::Accepted);

@@ -8,7 +8,7 @@ use tollgate_core::model::{HttpTarget, Sent};
 use crate::samples::{doubt, event, http, not_sent, targets};
 use crate::server::{Reply, Server, answer};
 
-/// So many may be new at once, and for so long.
+/// How many may be new at once, and for how long.
 const NEW_MAX: u32 = 128;
 const NEW_FOR: Duration = Duration::from_millis(100);
 

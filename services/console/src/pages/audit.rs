@@ -10,7 +10,7 @@ use crate::parts::shell::{Body, Section, empty, pager};
 use crate::requests::visit::Visit;
 use crate::words::show::encode;
 
-/// So many are on a page.
+/// How many entries a page shows.
 const PAGE: i32 = 50;
 /// What the list is asked for.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -32,7 +32,7 @@ const OUTPUT_ONLY: [&str; 9] = [
     "children_count",
     "next_launch_time",
 ];
-/// So many of the next fires are shown by a check.
+/// How many of the next fires a check shows.
 const FIRES: i32 = 5;
 
 /// The schedule's id in a path.

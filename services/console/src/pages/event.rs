@@ -8,7 +8,7 @@ use tollgate_proto::v1;
 
 use crate::parts::release::{outcome_field, release};
 use crate::parts::shell::{Body, Section};
-use crate::parts::timeline::{Step, timeline};
+use crate::parts::timeline::{TimelineStep, timeline};
 use crate::requests::links::to;
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
@@ -16,9 +16,9 @@ use crate::words::show::{
     clipped, counted, duration, event_state, exact, fine, reason_code, seen, short, tag, us,
 };
 
-/// So many of the latest attempts that were not taken are in the timeline.
+/// How many of the latest attempts that were not taken the timeline shows.
 const IN_TIMELINE: usize = 5;
-/// So many of the latest attempts are in their table.
+/// How many of the latest attempts the table shows.
 const IN_TABLE: usize = 25;
 
 /// The event's id in a path.
@@ -104,10 +104,10 @@ fn reasons(why: &v1::Explanation, open: bool) -> Markup {
     }
 }
 
-fn steps(now_us: i64, why: &v1::Explanation, run: Option<&v1::Run>) -> Vec<Step> {
+fn steps(now_us: i64, why: &v1::Explanation, run: Option<&v1::Run>) -> Vec<TimelineStep> {
     let event = &why.event.clone().unwrap_or_default();
     let at = |label: &'static str, time: Option<&prost_types::Timestamp>, note: &str| {
-        time.map(|time| Step { label, at_us: us(time), note: note.to_owned() })
+        time.map(|time| TimelineStep { label, at_us: us(time), note: note.to_owned() })
     };
     let held = match event.state() {
         v1::EventState::Succeeded => "token released: done",
@@ -118,7 +118,7 @@ fn steps(now_us: i64, why: &v1::Explanation, run: Option<&v1::Run>) -> Vec<Step>
         v1::EventState::Dead => "given up",
         _ => "ended",
     };
-    let mut steps: Vec<Step> = [
+    let mut steps: Vec<TimelineStep> = [
         at("emitted", run.and_then(|run| run.emit_time.as_ref()), "the run, with all its events"),
         at("due", event.launch_time.as_ref(), ""),
         at("token acquired", event.acquire_time.as_ref(), "after waiting for it"),
@@ -136,7 +136,7 @@ fn steps(now_us: i64, why: &v1::Explanation, run: Option<&v1::Run>) -> Vec<Step>
             _ => continue,
         };
         let Some(at) = &made.start_time else { continue };
-        steps.push(Step {
+        steps.push(TimelineStep {
             label,
             at_us: us(at),
             note: format!("attempt {}: {}", made.attempt, made.message),
@@ -150,7 +150,7 @@ fn steps(now_us: i64, why: &v1::Explanation, run: Option<&v1::Run>) -> Vec<Step>
             _ => "holds its token until now",
         };
         let after = steps.partition_point(|step| step.at_us <= now_us);
-        steps.insert(after, Step { label, at_us: now_us, note: String::new() });
+        steps.insert(after, TimelineStep { label, at_us: now_us, note: String::new() });
     }
     steps
 }

@@ -22,7 +22,7 @@ pub(crate) struct Onward {
 }
 
 impl Onward {
-    /// A page of this console, whatever was asked for.
+    /// A page of this console, even if another address was asked for.
     fn path(&self) -> &str {
         let own = self.next.starts_with("/n/") && !self.next.contains(['\\', '\r', '\n', '?', '#']);
         if own { &self.next } else { "/" }

@@ -1,4 +1,4 @@
-//! What happens now: the buckets, what runs, what is due and has not started, and what somebody should look at.
+//! What happens now: the buckets, the runs that go on, those that are due and have not started, and what needs attention.
 
 use std::sync::Arc;
 
@@ -10,18 +10,19 @@ use tollgate_proto::v1;
 
 use crate::parts::picture::{gauge, progress};
 use crate::parts::shell::{Body, Section, empty};
-use crate::parts::waiting::{Due, Line, WAITING_READ_MAX, due};
+use crate::parts::troubles;
+use crate::parts::waiting::{Due, DueRun, WAITING_READ_MAX, due};
 use crate::requests::console::Console;
 use crate::requests::links::to;
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
-use crate::words::show::{count, counted, duration, moment, ms, rate, run_state, seen, short, tag, us};
+use crate::words::show::{count, counted, duration, moment, rate, run_state, seen, short, tag, us};
 
-/// So many policies are shown; the list of policies has them all.
+/// How many policies are shown; the list of policies has them all.
 const GAUGES_MAX: usize = 60;
-/// So many runs of each kind are shown.
+/// How many runs of each kind are shown.
 const RUNS_MAX: usize = 25;
-/// So many corrupt rows are shown.
+/// How many corrupt rows are shown.
 const CORRUPT_MAX: usize = 10;
 
 /// The page.
@@ -87,14 +88,19 @@ pub(crate) async fn latest(visit: &Visit) -> Arc<str> {
 
 /// The piece of the page that changes. What cannot be read is said in its place.
 async fn live(visit: &Visit) -> Markup {
-    let (handler, emitter) =
-        futures::future::join(visit.api.handler_status(visit.parent()), visit.api.emitter_status()).await;
+    let (handler, emitter, wrong) = futures::future::join3(
+        visit.api.handler_status(visit.parent()),
+        visit.api.emitter_status(),
+        visit.api.troubles(visit.parent(), troubles::SHOWN_MAX),
+    )
+    .await;
     if let Ok(handler) = &handler {
         visit.console.histories.note(visit.now_us, &handler.policies);
     }
     let due = due(&visit.api, &visit.parent(), visit.now_us, handler.as_ref().ok()).await;
     html! {
-        (warnings(visit.now_us, handler.as_ref(), emitter.as_ref()))
+        (troubles::troubles(visit.now_us, wrong.as_ref()))
+        (warnings(handler.as_ref(), emitter.as_ref()))
         @if let (Ok(handler), Ok(due)) = (&handler, &due) {
             (numbers(visit.now_us, handler, emitter.as_ref().ok().and_then(Option::as_ref), due))
         }
@@ -108,8 +114,8 @@ async fn live(visit: &Visit) -> Markup {
     }
 }
 
+/// What is no trouble, or says more than its line among the troubles does.
 fn warnings(
-    now_us: i64,
     handler: Result<&v1::HandlerStatus, &Problem>,
     emitter: Result<&Option<v1::EmitterStatus>, &Problem>,
 ) -> Markup {
@@ -126,18 +132,7 @@ fn warnings(
                 }
             }
             @match emitter {
-                Ok(Some(emitter)) => {
-                    @let lag = emitter.lag.as_ref().map(ms).unwrap_or_default();
-                    @if lag > 0 {
-                        p.notice.warn #w-lag {
-                            strong { "The emitter is behind by " (duration(emitter.lag.as_ref())) ". " }
-                            "What fell due since "
-                            @if let Some(at) = &emitter.frontier_time { (seen(now_us, us(at))) }
-                            " may not have been emitted yet: it will start late."
-                        }
-                    }
-                }
-                Ok(None) => {}
+                Ok(_) => {}
                 Err(problem) => {
                     p.notice.bad #w-emitter { "The emitter's state cannot be shown: " (problem.text()) }
                 }
@@ -164,28 +159,15 @@ fn warnings(
     }
 }
 
-/// Queue shards that do nothing, and handlers that say nothing.
+/// Queue shards that are paused, whether something waits there or not.
 fn shards(handler: &v1::HandlerStatus) -> Markup {
     let all = handler.shards.len();
     let paused = handler.shards.iter().filter(|shard| shard.paused).count();
-    let lost = handler.shards.iter().filter(|shard| shard.owner.is_empty()).count();
     html! {
         @if paused > 0 {
             p.notice.warn #w-paused {
                 strong { "Dispatch is paused" } " on " (paused) " of " (all) " queue shards: nothing starts there. "
                 "Resume it at the foot of this page."
-            }
-        }
-        @if lost > 0 {
-            p.notice.bad #w-shards {
-                strong { (lost) " of " (all) " queue shards have no owner" } ": what lives there stands still until a \
-                 handler takes them over."
-            }
-        }
-        @if !handler.silent_handlers.is_empty() {
-            p.notice.bad #w-silent {
-                strong { "No answer from " (handler.silent_handlers.join(", ")) "." }
-                " What these own is missing below."
             }
         }
     }
@@ -198,7 +180,7 @@ fn numbers(
     due: &Due,
 ) -> Markup {
     let started: f64 = handler.policies.iter().map(|gauge| gauge.started_per_second).sum();
-    let late = due.running.iter().chain(&due.waiting).filter(|line| line.at_risk).count();
+    let late = due.running.iter().chain(&due.waiting).filter(|due_run| due_run.at_risk).count();
     let part = |label: &str, value: String, class: &str| {
         html! { div class=(class) { dt { (label) } dd { (value) } } }
     };
@@ -225,8 +207,8 @@ fn numbers(
 fn policies(visit: &Visit, gauges: &[v1::PolicyGauge], due: Option<&Due>) -> Markup {
     let shown = most_telling(gauges);
     let risks = |policy: &str| {
-        let lines = due.into_iter().flat_map(|due| due.running.iter().chain(&due.waiting));
-        lines.filter(|line| line.at_risk && line.run.policy == policy).count()
+        let runs = due.into_iter().flat_map(|due| due.running.iter().chain(&due.waiting));
+        runs.filter(|due_run| due_run.at_risk && due_run.run.policy == policy).count()
     };
     html! {
         section aria-labelledby="h-policies" {
@@ -333,7 +315,7 @@ fn running(visit: &Visit, due: &Due) -> Markup {
 }
 
 /// Runs with their progress.
-pub(crate) fn run_table<'a>(now_us: i64, lines: impl Iterator<Item = &'a Line>, labelled: &str) -> Markup {
+pub(crate) fn run_table<'a>(now_us: i64, runs: impl Iterator<Item = &'a DueRun>, labelled: &str) -> Markup {
     html! {
         div.scroll role="group" aria-labelledby=(labelled) tabindex="0" {
             table.wide {
@@ -350,15 +332,15 @@ pub(crate) fn run_table<'a>(now_us: i64, lines: impl Iterator<Item = &'a Line>, 
                     }
                 }
                 tbody {
-                    @for line in lines { (run_row(now_us, line)) }
+                    @for due_run in runs { (run_row(now_us, due_run)) }
                 }
             }
         }
     }
 }
 
-fn run_row(now_us: i64, line: &Line) -> Markup {
-    let run = &line.run;
+fn run_row(now_us: i64, due_run: &DueRun) -> Markup {
+    let run = &due_run.run;
     let counts = run.counts.unwrap_or_default();
     let bad: u64 = [counts.failed, counts.dead, counts.expired, counts.cancelled, counts.lost]
         .into_iter()
@@ -374,16 +356,16 @@ fn run_row(now_us: i64, line: &Line) -> Markup {
             td.n.opt { (count(run.in_flight_count)) }
             td.n.opt { (count(run.waiting_count)) }
             td.n.opt { span class=(if bad > 0 { "bad" } else { "mute" }) { (count(bad)) } }
-            td.opt { (deadline(now_us, line)) }
+            td.opt { (deadline(now_us, due_run)) }
         }
     }
 }
 
-fn deadline(now_us: i64, line: &Line) -> Markup {
+fn deadline(now_us: i64, due_run: &DueRun) -> Markup {
     html! {
-        @if let Some(end_us) = line.deadline_us {
+        @if let Some(end_us) = due_run.deadline_us {
             (seen(now_us, end_us))
-            @if line.at_risk { " " (tag("at risk", "bad")) }
+            @if due_run.at_risk { " " (tag("at risk", "bad")) }
         }
     }
 }
@@ -406,7 +388,7 @@ fn not_started(visit: &Visit, due: &Due) -> Markup {
     }
 }
 
-fn waiting_table(now_us: i64, lines: &[Line]) -> Markup {
+fn waiting_table(now_us: i64, runs: &[DueRun]) -> Markup {
     html! {
         div.scroll role="group" aria-labelledby="h-waiting" tabindex="0" {
             table.wide {
@@ -420,18 +402,18 @@ fn waiting_table(now_us: i64, lines: &[Line]) -> Markup {
                     }
                 }
                 tbody {
-                    @for line in lines.iter().take(RUNS_MAX) {
-                        tr id={ "r-" (short(&line.run.name)) } {
-                            th scope="row" { a href=(to(&line.run.schedule)) { (short(&line.run.schedule)) } }
-                            td { a href=(to(&line.run.name)) { (moment(now_us, line.run.launch_time.as_ref())) } }
-                            td.n { (count(u64::from(line.run.events) + line.behind.1)) }
+                    @for due_run in runs.iter().take(RUNS_MAX) {
+                        tr id={ "r-" (short(&due_run.run.name)) } {
+                            th scope="row" { a href=(to(&due_run.run.schedule)) { (short(&due_run.run.schedule)) } }
+                            td { a href=(to(&due_run.run.name)) { (moment(now_us, due_run.run.launch_time.as_ref())) } }
+                            td.n { (count(u64::from(due_run.run.events) + due_run.behind.1)) }
                             td.text {
-                                (reason(line))
-                                @if line.behind.0 > 0 {
-                                    " " span.mute { "and " (counted(line.behind.0 as u64, "later run")) " of it" }
+                                (reason(due_run))
+                                @if due_run.behind.0 > 0 {
+                                    " " span.mute { "and " (counted(due_run.behind.0 as u64, "later run")) " of it" }
                                 }
                             }
-                            td.opt { (deadline(now_us, line)) }
+                            td.opt { (deadline(now_us, due_run)) }
                         }
                     }
                 }
@@ -441,11 +423,11 @@ fn waiting_table(now_us: i64, lines: &[Line]) -> Markup {
 }
 
 /// Why a run's next event waits.
-pub(crate) fn reason(line: &Line) -> Markup {
+pub(crate) fn reason(due_run: &DueRun) -> Markup {
     html! {
-        @match &line.why {
+        @match &due_run.why {
             Some(why) => { a href=(why.event.as_ref().map(|event| to(&event.name)).unwrap_or_default()) { (why.summary) } }
-            None => { (run_state(line.run.state())) }
+            None => { (run_state(due_run.run.state())) }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One policy: its bucket, who holds its tokens, who waits, and what can be done about it.
+//! One policy: its bucket, the events that hold its tokens, the schedules that wait, and what can be done about it.
 
 use axum::extract::{Form, Path};
 use axum::response::Response;
@@ -17,7 +17,7 @@ use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
 use crate::words::show::{active, count, dated, duration, encode, moment, rate, short};
 
-/// So many changes are shown.
+/// How many changes a page shows.
 const CHANGES: i32 = 8;
 
 /// The policy's id in a path.
@@ -143,7 +143,7 @@ async fn body(visit: &Visit, name: &str, problem: Option<Problem>) -> Result<Bod
                     (waiters(visit, &queue, now))
                 }
                 Err(status) => {
-                    p.notice.bad { "Who holds tokens and who waits cannot be shown: " (Problem::from(status).text()) }
+                    p.notice.bad { "The holders of tokens and the schedules that wait cannot be shown: " (Problem::from(status).text()) }
                 }
             }
             (chart(&visit.console, name, visit.now_us))

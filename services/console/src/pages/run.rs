@@ -8,13 +8,13 @@ use tollgate_proto::v1;
 
 use crate::parts::picture::progress;
 use crate::parts::shell::{Body, Section, pager};
-use crate::parts::timeline::{Step, timeline};
+use crate::parts::timeline::{TimelineStep, timeline};
 use crate::requests::links::to;
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
 use crate::words::show::{clipped, count, encode, event_state, made_by, moment, run_state, short, us};
 
-/// So many events are on a page.
+/// How many events a page shows.
 const PAGE: i32 = 50;
 const STATES: [(&str, &str); 11] = [
     ("", "all"),
@@ -167,11 +167,11 @@ fn numbers(run: &v1::Run) -> Markup {
     }
 }
 
-fn steps(run: &v1::Run) -> Vec<Step> {
+fn steps(run: &v1::Run) -> Vec<TimelineStep> {
     let at = |label: &'static str, time: &Option<prost_types::Timestamp>| {
-        time.as_ref().map(|time| Step { label, at_us: us(time), note: String::new() })
+        time.as_ref().map(|time| TimelineStep { label, at_us: us(time), note: String::new() })
     };
-    let mut steps: Vec<Step> = [
+    let mut steps: Vec<TimelineStep> = [
         at("emitted", &run.emit_time),
         at("due", &run.launch_time),
         at("first event started", &run.start_time),

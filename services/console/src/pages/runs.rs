@@ -13,7 +13,7 @@ use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
 use crate::words::show::{count, dated, encode, exact, made_by, run_state, short, us};
 
-/// So many are on a page.
+/// How many runs a page shows.
 const PAGE: i32 = 50;
 const STATES: [(&str, &str); 8] = [
     ("", "all"),
@@ -33,7 +33,7 @@ pub(crate) struct Wanted {
     schedule: String,
     #[serde(default)]
     state: String,
-    /// `all`, `ahead`, or nothing for what is due.
+    /// `all`, `ahead`, or nothing for runs that are due.
     #[serde(default)]
     when: String,
     /// Now, as it was when the first page was made, in microseconds since the epoch.

@@ -18,9 +18,9 @@ use crate::words::show::{
 };
 use crate::words::zone::{Change, next_change};
 
-/// So many runs and skipped triggers are read.
+/// How many runs and skipped triggers are read.
 const PAST: i32 = 60;
-/// So many index entries are read.
+/// How many index entries are read.
 const CHILDREN: i32 = 100;
 const HOUR_US: i64 = 3_600_000_000;
 
@@ -257,7 +257,7 @@ fn actions(visit: &Visit, schedule: &v1::Schedule) -> Markup {
                         placeholder=(schedule.events.unwrap_or(1));
                 }
                 button type="submit" name="action" value="trigger" { "Trigger now" }
-                p.hint { "Makes a run now, whatever its timing says; under its policy as any other." }
+                p.hint { "Makes a run now, outside of its timing; under its policy as any other." }
             }
             form method="post" action=(path) {
                 @if schedule.pause.is_some() {

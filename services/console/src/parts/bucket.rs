@@ -1,4 +1,4 @@
-//! Who holds a policy's tokens, beside how long tokens are usually held, and who waits for them.
+//! The events that hold a policy's tokens, beside how long tokens are usually held, and the schedules that wait for them.
 
 use maud::{Markup, html};
 use tollgate_proto::v1;
@@ -112,7 +112,7 @@ fn age_bar(age: i64, p99: Option<i64>, longest: i64, beyond: bool) -> Markup {
 pub(crate) fn waiters(visit: &Visit, queue: &v1::PolicyQueue, now: Option<&v1::PolicyGauge>) -> Markup {
     html! {
         section aria-labelledby="h-waiters" {
-            h2 #h-waiters { "Who waits, in the order in which they go" }
+            h2 #h-waiters { "Schedules that wait, in the order in which they go" }
             @if queue.waiters.is_empty() {
                 p.mute { "Nobody: all that is due under this policy has started." }
             } @else {

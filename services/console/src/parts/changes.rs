@@ -9,9 +9,9 @@ use crate::requests::links::to;
 use crate::requests::visit::Visit;
 use crate::words::show::{clipped as clipped_id, dated};
 
-/// More fields than so many are shown when they are asked for: what was made or deleted has them all.
+/// More fields than this are folded up: a resource that was made or deleted has them all.
 const FIELDS_OPEN: usize = 6;
-/// So many characters of a value are shown.
+/// The most characters of a value that are shown.
 const VALUE_CHARS: usize = 300;
 
 /// Entries, with the resource of each where they are about several.

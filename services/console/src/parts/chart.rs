@@ -75,7 +75,7 @@ fn drawn(points: &[Point], from_us: i64, now_us: i64) -> Markup {
     }
 }
 
-/// What the chart shows, for whoever does not see it.
+/// What the chart shows, for people who do not see it.
 fn in_words(points: &[Point], from_us: i64, now_us: i64) -> String {
     let held = points.iter().map(|point| point.held);
     let (low, high) = (held.clone().min().unwrap_or(0), held.max().unwrap_or(0));

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use crate::parts::shell::pager;
 use crate::words::show::encode;
 
-/// So many are on a page.
+/// How many rows a page shows.
 pub(crate) const PAGE: i32 = 50;
 
 /// What a list is asked for.

@@ -6,11 +6,11 @@ use tollgate_proto::v1;
 use crate::requests::links::to;
 use crate::words::show::{clock, count, counted, short, us};
 
-/// So many policies are shown: those with the most demand.
+/// How many policies are shown: those with the most demand.
 const ROWS_MAX: usize = 40;
-/// So many minutes are named.
+/// How many minutes are named.
 const PEAKS: usize = 12;
-/// So many of one policy.
+/// How many of one policy.
 const PEAKS_EACH: usize = 3;
 const MINUTE_US: i64 = 60_000_000;
 const HOUR_US: i64 = 60 * MINUTE_US;
@@ -139,7 +139,7 @@ fn legend() -> Markup {
     }
 }
 
-/// A row in words, for whoever does not see it.
+/// A row in words, for people who do not see it.
 fn fullest(row: &v1::PolicyDemand, start_us: i64, slot_us: i64) -> String {
     let most = row.slots.iter().max_by_key(|slot| (slot.minute_max, std::cmp::Reverse(slot.slot)));
     match most {

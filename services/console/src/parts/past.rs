@@ -8,9 +8,9 @@ use crate::requests::links::to;
 use crate::requests::visit::Visit;
 use crate::words::show::{clock, count, dated, lateness, skip_reason, span_us, tag, us};
 
-/// So many triggers are in the strip.
+/// How many triggers the strip shows.
 const BARS: usize = 60;
-/// So many of them are in the table.
+/// How many of them the table shows.
 const ROWS: usize = 15;
 /// A run that starts later than this after its launch time is late, in microseconds.
 const LATE_US: i64 = 60_000_000;

@@ -5,14 +5,14 @@ use maud::{Markup, html};
 use crate::words::show::{exact, fine, seen, span_us};
 
 /// One step of a timeline.
-pub(crate) struct Step {
+pub(crate) struct TimelineStep {
     pub(crate) label: &'static str,
     pub(crate) at_us: i64,
     pub(crate) note: String,
 }
 
 /// What happened when, and how long after the step before.
-pub(crate) fn timeline(now_us: i64, steps: &[Step]) -> Markup {
+pub(crate) fn timeline(now_us: i64, steps: &[TimelineStep]) -> Markup {
     let before = std::iter::once(None).chain(steps.iter().map(|step| Some(step.at_us)));
     html! {
         section aria-labelledby="h-timeline" {

@@ -9,18 +9,18 @@ use crate::requests::api::Api;
 use crate::requests::problem::Problem;
 use crate::words::show::{exact, ms, us};
 
-/// So many runs that have started are read.
+/// The most runs that have started that are read.
 const RUNS_READ: i32 = 100;
-/// So many that are due and have not.
+/// The most that are due and have not.
 pub(crate) const WAITING_READ_MAX: i32 = 500;
-/// For so many waiting runs it is asked why they wait.
+/// The most waiting runs for which it is asked why they wait.
 const ASKED_MAX: usize = 12;
-/// So many schedules are read for their `finish_by`.
+/// The most schedules that are read for their `finish_by`.
 const SCHEDULES_MAX: usize = 40;
 
 /// A run that is due and unfinished.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub(crate) struct DueRun {
     /// The run.
     pub(crate) run: v1::Run,
     /// When its events must have started, in microseconds since the epoch.
@@ -37,9 +37,9 @@ pub(crate) struct Line {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Due {
     /// Some event has started, none is left to start or some are; earliest launch first.
-    pub(crate) running: Vec<Line>,
+    pub(crate) running: Vec<DueRun>,
     /// Nothing has started: the earliest run of each schedule, earliest launch first.
-    pub(crate) waiting: Vec<Line>,
+    pub(crate) waiting: Vec<DueRun>,
     /// There are more running ones than were read.
     pub(crate) running_cut: bool,
     /// There may be more waiting ones than were read.
@@ -75,42 +75,43 @@ pub(crate) async fn due(
         waiting_cut: !waiting.next_page_token.is_empty(),
         ..Due::default()
     };
-    let line = |run| Line { run, deadline_us: None, at_risk: false, behind: (0, 0), why: None };
-    due.running = running.runs.into_iter().map(line).collect();
-    due.waiting = waiting.runs.into_iter().map(line).collect();
+    let due_run = |run| DueRun { run, deadline_us: None, at_risk: false, behind: (0, 0), why: None };
+    due.running = running.runs.into_iter().map(due_run).collect();
+    due.waiting = waiting.runs.into_iter().map(due_run).collect();
     due.running.reverse();
     due.waiting.reverse();
     due.waiting = by_schedule(due.waiting);
     let deadlines = deadlines(api, due.running.iter().chain(&due.waiting)).await;
     let asked =
-        due.waiting.iter_mut().chain(due.running.iter_mut().filter(|line| line.run.waiting_count > 0));
-    let asked: Vec<&mut Line> = asked.take(ASKED_MAX).collect();
-    join_all(asked.into_iter().map(|line| async move { line.why = why(api, &line.run).await })).await;
+        due.waiting.iter_mut().chain(due.running.iter_mut().filter(|due_run| due_run.run.waiting_count > 0));
+    let asked: Vec<&mut DueRun> = asked.take(ASKED_MAX).collect();
+    join_all(asked.into_iter().map(|due_run| async move { due_run.why = why(api, &due_run.run).await }))
+        .await;
     let gauges = status.map(|status| status.policies.as_slice()).unwrap_or_default();
     let starts: BTreeMap<&str, f64> =
         gauges.iter().map(|gauge| (gauge.policy.as_str(), gauge.started_per_second)).collect();
-    for line in due.running.iter_mut().chain(due.waiting.iter_mut()) {
-        let after = deadlines.get(&line.run.schedule).copied().flatten();
-        let launch_us = line.run.launch_time.as_ref().map(us);
-        line.deadline_us = launch_us.zip(after).map(|(launch, after)| launch.saturating_add(after));
-        let per_s = starts.get(line.run.policy.as_str()).copied().unwrap_or_default();
-        line.at_risk = line
+    for due_run in due.running.iter_mut().chain(due.waiting.iter_mut()) {
+        let after = deadlines.get(&due_run.run.schedule).copied().flatten();
+        let launch_us = due_run.run.launch_time.as_ref().map(us);
+        due_run.deadline_us = launch_us.zip(after).map(|(launch, after)| launch.saturating_add(after));
+        let per_s = starts.get(due_run.run.policy.as_str()).copied().unwrap_or_default();
+        due_run.at_risk = due_run
             .deadline_us
-            .is_some_and(|end| at_risk(now_us, end, u64::from(line.run.waiting_count), per_s));
+            .is_some_and(|end| at_risk(now_us, end, u64::from(due_run.run.waiting_count), per_s));
     }
     Ok(due)
 }
 
 /// The first run of each schedule, with those behind it counted.
-fn by_schedule(lines: Vec<Line>) -> Vec<Line> {
-    let mut first: Vec<Line> = Vec::new();
-    for line in lines {
-        match first.iter_mut().find(|known| known.run.schedule == line.run.schedule) {
+fn by_schedule(runs: Vec<DueRun>) -> Vec<DueRun> {
+    let mut first: Vec<DueRun> = Vec::new();
+    for due_run in runs {
+        match first.iter_mut().find(|known| known.run.schedule == due_run.run.schedule) {
             Some(known) => {
                 known.behind.0 += 1;
-                known.behind.1 += u64::from(line.run.events);
+                known.behind.1 += u64::from(due_run.run.events);
             }
-            None => first.push(line),
+            None => first.push(due_run),
         }
     }
     first
@@ -127,8 +128,9 @@ pub(crate) fn at_risk(now_us: i64, deadline_us: i64, waiting: u64, started_per_s
 }
 
 /// From a schedule's name to its `finish_by` in microseconds.
-async fn deadlines(api: &Api, lines: impl Iterator<Item = &Line>) -> BTreeMap<String, Option<i64>> {
-    let names: BTreeSet<String> = lines.map(|line| line.run.schedule.clone()).take(SCHEDULES_MAX).collect();
+async fn deadlines(api: &Api, runs: impl Iterator<Item = &DueRun>) -> BTreeMap<String, Option<i64>> {
+    let names: BTreeSet<String> =
+        runs.map(|due_run| due_run.run.schedule.clone()).take(SCHEDULES_MAX).collect();
     let read = names.into_iter().map(|name| async move {
         // One that has been deleted since has no deadline that could be read.
         let schedule = api.schedule(&name).await.ok();
@@ -150,15 +152,16 @@ mod tests {
 
     #[test]
     fn runs_of_a_schedule_wait_behind_its_first() {
-        let line = |schedule: &str, events: u32| Line {
+        let due_run = |schedule: &str, events: u32| DueRun {
             run: v1::Run { schedule: schedule.to_owned(), events, ..v1::Run::default() },
             deadline_us: None,
             at_risk: false,
             behind: (0, 0),
             why: None,
         };
-        let lines = by_schedule(vec![line("a", 1), line("b", 2), line("a", 3), line("a", 4)]);
-        let shown: Vec<_> = lines.iter().map(|line| (line.run.schedule.as_str(), line.behind)).collect();
+        let runs = by_schedule(vec![due_run("a", 1), due_run("b", 2), due_run("a", 3), due_run("a", 4)]);
+        let shown: Vec<_> =
+            runs.iter().map(|due_run| (due_run.run.schedule.as_str(), due_run.behind)).collect();
         assert_eq!(shown, [("a", (2, 7)), ("b", (0, 0))]);
     }
 

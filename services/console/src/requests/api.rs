@@ -72,6 +72,16 @@ impl Api {
         Ok(self.handler().get_handler_status(asked).await?.into_inner())
     }
 
+    /// What is wrong, worst first; at most so many.
+    pub(crate) async fn troubles(
+        &self,
+        parent: String,
+        page_size: i32,
+    ) -> Result<v1::ListTroublesResponse, Problem> {
+        let asked = v1::ListTroublesRequest { parent, page_size, ..v1::ListTroublesRequest::default() };
+        Ok(self.handler().list_troubles(asked).await?.into_inner())
+    }
+
     /// The buckets of all namespaces that do something.
     pub(crate) async fn busy(&self) -> Result<v1::HandlerStatus, Problem> {
         let asked = v1::GetHandlerStatusRequest { parent: String::new(), busy_only: true };

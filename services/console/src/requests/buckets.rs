@@ -1,10 +1,9 @@
 //! Remembers how full each bucket was.
 //!
-//! In: the buckets, every few seconds, from a sampler of this console and from whoever looks. Out: the points of a policy.
-//! Invariants: a value is kept when it changes, and the sampler asks for busy policies only, so that a quiet one costs
-//! nothing; an hour at most, and so many points and policies; what was not seen is a gap between points; a reading that
-//! takes long is followed by a pause that is longer. Not here: anything durable: what a console remembers begins and
-//! ends with it.
+//! In: the buckets, every few seconds, from a sampler of this console and from visitors' pages. Out: the points of a policy.
+//! Invariants: a value is kept when it changes, and the sampler asks for busy policies only, so that a quiet one costs nothing;
+//! an hour at most, and bounded numbers of points and policies; what was not seen is a gap between points; a reading that takes
+//! long is followed by a pause that is longer. Not here: anything durable: what a console remembers begins and ends with it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -18,15 +17,15 @@ use crate::requests::console::Console;
 
 /// How often the buckets are looked at.
 const EVERY: Duration = Duration::from_secs(5);
-/// Of the time, at most one part in so many is spent looking.
+/// Of the time, at most one part in this many is spent looking.
 const PAUSE: u32 = 20;
-/// So long is remembered, in microseconds.
+/// The span that is remembered, in microseconds.
 pub(crate) const SPAN_US: i64 = 3_600_000_000;
-/// Without a reading for so long, there is a gap.
+/// Without a reading for this time, there is a gap.
 const GAP_US: i64 = 20_000_000;
-/// So many points of each policy.
+/// The most points of each policy.
 const POINTS_MAX: usize = 800;
-/// So many policies.
+/// The most policies.
 const POLICIES_MAX: usize = 5_000;
 
 /// A bucket as it was from a moment on.
@@ -104,7 +103,7 @@ fn add(ring: &mut VecDeque<Point>, now_us: i64, held: u64, limit: Option<u32>) {
 
 /// Looks at the buckets every few seconds until the console stops.
 pub(crate) async fn sample(console: Console) {
-    // Whoever must show a key sees only what its visitors see.
+    // A console that must show a key sees only what its visitors see.
     if console.login.is_some() {
         return;
     }
@@ -116,7 +115,7 @@ pub(crate) async fn sample(console: Console) {
             () = tokio::time::sleep(pause) => {}
         }
         let began = instant_now();
-        // Whoever cannot be asked leaves a gap, which says enough.
+        // A handler that cannot be asked leaves a gap, which says enough.
         if let Ok(status) = api.busy().await {
             let now_us = console.clock.wall_us();
             if status.silent_handlers.is_empty() {

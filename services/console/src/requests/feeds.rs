@@ -11,9 +11,9 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tollgate_clock::instant_now;
 
-/// A reading may be so old: less than the time between two, so that each page that asks gets a new one.
+/// How old a reading may be: less than the time between two, so that each page that asks gets a new one.
 const FRESH: Duration = Duration::from_millis(1_500);
-/// Of the time, at most one part in so many is spent reading.
+/// Of the time, at most one part in this many is spent reading.
 const PAUSE: u32 = 10;
 /// Feeds that are kept; there is one for each namespace that somebody looks at.
 const FEEDS_MAX: usize = 64;
@@ -38,13 +38,13 @@ pub(crate) struct Feeds {
 /// How many pages of each visitor are open.
 type Streams = std::sync::Mutex<HashMap<String, usize>>;
 
-/// The place of an open page.
-pub(crate) struct Place {
+/// The place of an open page; given back when it is dropped.
+pub(crate) struct PagePlace {
     streams: Arc<Streams>,
     of: String,
 }
 
-impl Place {
+impl PagePlace {
     /// None where the visitor has too many, or all visitors together.
     fn take(streams: &Arc<Streams>, of: &str) -> Option<Self> {
         let mut open = streams.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,7 +57,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for PagePlace {
     fn drop(&mut self) {
         let mut open = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         match open.get_mut(&self.of) {
@@ -69,8 +69,8 @@ impl Drop for Place {
 
 impl Feeds {
     /// Room for one more page of a visitor; none where it has too many, or all visitors together.
-    pub(crate) fn open(&self, key_id: &str) -> Option<Place> {
-        Place::take(&self.streams, key_id)
+    pub(crate) fn open(&self, key_id: &str) -> Option<PagePlace> {
+        PagePlace::take(&self.streams, key_id)
     }
 
     /// What was read last, not older than it may be: `read` makes it anew.
@@ -102,19 +102,19 @@ mod tests {
     #[test]
     fn one_visitor_s_pages_leave_room_for_others() {
         let streams = Arc::default();
-        let mut open: Vec<Place> = std::iter::from_fn(|| Place::take(&streams, "tgk_1")).collect();
+        let mut open: Vec<PagePlace> = std::iter::from_fn(|| PagePlace::take(&streams, "tgk_1")).collect();
         assert_eq!(open.len(), STREAMS_OF_ONE_MAX);
-        let other = Place::take(&streams, "tgk_2");
+        let other = PagePlace::take(&streams, "tgk_2");
         assert!(other.is_some());
         open.pop();
-        let again = Place::take(&streams, "tgk_1");
-        assert!(again.is_some() && Place::take(&streams, "tgk_1").is_none());
+        let again = PagePlace::take(&streams, "tgk_1");
+        assert!(again.is_some() && PagePlace::take(&streams, "tgk_1").is_none());
         drop((open, other, again));
         assert!(streams.lock().unwrap_or_else(PoisonError::into_inner).is_empty(), "nothing is kept");
-        let all: Vec<Place> = (0..STREAMS_MAX)
-            .filter_map(|number| Place::take(&streams, &(number / STREAMS_OF_ONE_MAX).to_string()))
+        let all: Vec<PagePlace> = (0..STREAMS_MAX)
+            .filter_map(|number| PagePlace::take(&streams, &(number / STREAMS_OF_ONE_MAX).to_string()))
             .collect();
         assert_eq!(all.len(), STREAMS_MAX);
-        assert!(Place::take(&streams, "one more").is_none());
+        assert!(PagePlace::take(&streams, "one more").is_none());
     }
 }

@@ -13,13 +13,13 @@ use tollgate_clock::instant_now;
 
 use crate::requests::problem::Problem;
 
-/// A forecast is as good as new for so long.
+/// How long a forecast is as good as new.
 const FRESH: Duration = Duration::from_secs(60);
-/// A page waits so long for a new one.
+/// How long a page waits for a new one.
 const PATIENCE: Duration = Duration::from_millis(50);
 /// One that has not come after this is asked for again.
 const GIVEN_UP: Duration = Duration::from_secs(30);
-/// So many are kept.
+/// The most forecasts that are kept.
 const KEPT_MAX: usize = 32;
 
 /// A forecast as it is shown, or why there is none.

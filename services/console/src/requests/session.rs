@@ -1,4 +1,4 @@
-//! Decides who sees pages where callers are asked for keys: whoever has shown one, in a cookie that no script reads and no
+//! Decides who sees pages where callers are asked for keys: visitors who have shown one, in a cookie that no script reads and no
 //! other site sends.
 //!
 //! In: requests. Out: the page, for the visitor whose key the browser holds, or the way to the login. Invariants: what a

@@ -1,4 +1,4 @@
-//! One request: who asks, in which namespace, and with which key.
+//! One request: its visitor, its namespace and its key.
 
 use std::convert::Infallible;
 

@@ -10,7 +10,7 @@ use tollgate_proto::v1::trigger::Trigger;
 use crate::words::show::{clock, ms, us};
 use crate::words::zone::spoken;
 
-/// So many times of day are listed; more are described by their hours and minutes.
+/// How many times of day are listed; more are described by their hours and minutes.
 const TIMES_MAX: usize = 6;
 /// The names of the months, from January.
 const MONTHS: [&str; 12] = [

@@ -13,7 +13,7 @@ use tollgate_core::emit::Window;
 use tollgate_core::handle::change::Changes;
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::{CatchUp, MINUTE_US, Run, RunId, SECOND_US, Schedule, SkipReason};
-use tollgate_core::plan::{Notice, message_id};
+use tollgate_core::plan::{News, Notice, ScheduleNews, message_id};
 use tollgate_event_emitter::Options;
 use tollgate_store::StoreError;
 use tollgate_store::plan::{PlanWrite, Told};
@@ -141,20 +141,22 @@ async fn launches_soon_after_a_move_wait_until_the_former_home_has_heard() {
         Schedule { generation: 2, updated_us: world.clock.wall_us(), former_homes: vec![3], ..schedule };
     move_to(&*world.store, &moved, 5).await;
     let notice = Notice {
-        schedule_uid: moved.uid,
+        uid: moved.uid,
         generation: 2,
         namespace: moved.namespace.clone(),
-        schedule_id: moved.id.clone(),
-        policy_uid: None,
+        id: moved.id.clone(),
         changed_us: moved.updated_us,
-        until_us: moved.updated_us + 10 * MINUTE_US,
         way: vec![3, 5],
-        events: moved.events,
-        priority: moved.priority,
-        pause: None,
         is_new: false,
-        was_paused: false,
-        timing: Some(moved.timing.clone()),
+        news: News::Schedule(ScheduleNews {
+            policy_uid: None,
+            until_us: moved.updated_us + 10 * MINUTE_US,
+            events: moved.events,
+            priority: moved.priority,
+            pause: None,
+            was_paused: false,
+            timing: Some(moved.timing.clone()),
+        }),
     };
     world.store.write_plan(vec![PlanWrite::Tell { notice: Box::new(notice) }]).await.unwrap();
     let emitter = world.emitter(Options::default());
@@ -165,8 +167,8 @@ async fn launches_soon_after_a_move_wait_until_the_former_home_has_heard() {
     let on_its_way = Message { id: message_id(moved.uid, 1), control };
     world.store.post(5, std::slice::from_ref(&on_its_way)).await.unwrap();
     let (message, taken_back, skipped) = (None, None, Vec::new());
-    let told = Told { schedule_uid: moved.uid, generation: 2, message, taken_back, skipped };
-    world.store.tell(3, &[told]).await.unwrap();
+    let told = Told { shard: 3, uid: moved.uid, generation: 2, message, taken_back, skipped };
+    world.store.tell(&[told]).await.unwrap();
     world.clock.advance_us(31 * SECOND_US);
     assert!(emitter.round().await.unwrap().windows_incomplete > 0);
     let seen = world.store.leases().await.unwrap().remove(5);

@@ -10,7 +10,7 @@ use tollgate_core::handle::control::{Control, Message, UnderWay};
 use tollgate_core::own::Report;
 use tollgate_target::Leave;
 
-use super::{Ended, Owner, instant};
+use super::{Owner, OwnerEnd, instant};
 use crate::Shared;
 use crate::routes::Input;
 
@@ -30,26 +30,26 @@ impl Owner {
     }
 
     /// Gives the shard up, and has the answers under way reported.
-    pub(super) async fn hand_over(self, under_way: Vec<UnderWay>) -> Ended {
+    pub(super) async fn hand_over(self, under_way: Vec<UnderWay>) -> OwnerEnd {
         let Self { shared, lease, inputs, loopback, replies, begun, .. } = self;
         let shard = lease.shard;
         shared.peers.routes().remove(shard);
         // What has not left stays: the next owner may hear of a release, and could not take these back. They are reported
         // as not sent.
         begun.values().for_each(Leave::revoke);
-        // Ends the line of answers with the last delivery; turns away whoever waits.
+        // Ends the line of answers with the last delivery; turns away the callers that wait.
         drop((loopback, replies));
         if !under_way.is_empty() {
             let control = Control::UnderWay { deliveries: under_way.clone() };
             if let Err(error) = shared.store.post(shard, &[message(control)]).await {
-                tracing::warn!(shard, %error, "what is under way cannot be noted; the lease runs out");
-                return Ended::Lost;
+                tracing::warn!(shard, %error, "the deliveries under way cannot be noted; the lease runs out");
+                return OwnerEnd::Lost;
             }
         }
         tollgate_fault_points::pass("handler.handover.before");
         if let Err(error) = shared.store.give_up_shard(&lease).await {
             tracing::warn!(shard, %error, "the shard could not be given up; its lease runs out");
-            return Ended::Lost;
+            return OwnerEnd::Lost;
         }
         tollgate_fault_points::pass("handler.handover.after");
         tracing::debug!(shard, under_way = under_way.len(), "gave the shard up");
@@ -61,7 +61,7 @@ impl Owner {
             let reports = shared.reports.clone();
             reports.spawn(report(shared, shard, inputs, waiting));
         }
-        Ended::HandedOver
+        OwnerEnd::HandedOver
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::handle::control::Control;
-use tollgate_core::handle::{Context, Needs, State};
+use tollgate_core::handle::{Context, MessageNeeds, ShardState};
 use tollgate_core::model::SECOND_US;
 use tollgate_core::own::{Ask, News, Page, READ_MAX, Setup};
 use tollgate_metrics::Role;
@@ -24,7 +24,7 @@ impl Owner {
     pub(super) async fn load(&mut self) -> Result<Life, StoreError> {
         let (shard, options) = (self.lease.shard, &self.shared.options);
         let loaded = self.shared.store.load_shard(shard).await?;
-        let state = State {
+        let state = ShardState {
             policies: loaded.policies,
             policies_deleted: loaded.policies_deleted,
             schedules: loaded.schedules,
@@ -41,7 +41,7 @@ impl Owner {
         Ok(Life::new(setup, state, rand::random(), kept, self.shared.clock.now()))
     }
 
-    /// The shard could not be loaded, nor so many times before.
+    /// The shard could not be loaded, nor in the `failures` tries before.
     pub(super) fn tell_not_loaded(&self, failures: usize, error: &StoreError) {
         self.shared.options.metrics.store_failed(Role::Handler);
         if failures == 0 {
@@ -78,8 +78,7 @@ impl Owner {
         let store = &self.shared.store;
         // Before the look at the lease: a lapse after it must be seen.
         self.lapses = self.shared.trust.lapses();
-        let leases = store.leases().await?;
-        let Some(seen) = leases.into_iter().find(|l| l.shard == self.lease.shard) else { return Ok(None) };
+        let Some(seen) = store.lease(self.lease.shard).await? else { return Ok(None) };
         if seen.owner != self.shared.process {
             return Ok(None);
         }
@@ -101,7 +100,7 @@ impl Owner {
     }
 }
 
-/// Waits until what has failed so many times before is tried again.
+/// Waits until what has failed `failures` times before is tried again.
 pub(super) async fn wait_to_try(failures: usize) {
     let wait_ms = RETRY_MS[failures.min(RETRY_MS.len() - 1)];
     tokio::time::sleep(Duration::from_millis(wait_ms)).await;
@@ -159,7 +158,7 @@ async fn read_news(store: &dyn HandleStore, shard: u16, ask: Ask) -> Result<News
 }
 
 async fn read_context(store: &dyn HandleStore, shard: u16, control: &Control) -> Result<Context, StoreError> {
-    let needs = Needs::of(control);
+    let needs = MessageNeeds::of(control);
     let mut context = Context::default();
     if !needs.runs.is_empty() {
         context.runs = store.runs(shard, &needs.runs).await?;

@@ -12,13 +12,13 @@ use tokio::sync::oneshot;
 use tollgate_core::handle::release::{Answer, Release};
 use tollgate_core::handle::{Effect, Send};
 use tollgate_core::model::{Delivery, EventRef, Now, RunId};
-use tollgate_core::own::{DeliveryKey, Told};
+use tollgate_core::own::{CallerAnswer, DeliveryKey};
 use tollgate_target::Leave;
 
 use super::{Life, Owner};
 use crate::routes::{Input, Replied};
 
-/// So many deliveries are begun before others have their turn.
+/// The most deliveries that are begun before others have their turn.
 const SENDS_AT_ONCE: usize = 32;
 
 /// Deliveries that a commit has allowed and that have not been begun yet, in their order.
@@ -87,6 +87,9 @@ impl Owner {
                 let status = if busy_only { machine.busy_status(now) } else { machine.status(now) };
                 let _gone = reply.send(status);
             }
+            Input::Sight { reply } => {
+                let _gone = reply.send(life.machine().sight(now));
+            }
         }
     }
 
@@ -122,12 +125,12 @@ impl Owner {
         self.reply_next
     }
 
-    fn answer_or_keep(&mut self, number: u64, told: Told, reply: oneshot::Sender<Replied>) {
+    fn answer_or_keep(&mut self, number: u64, told: CallerAnswer, reply: oneshot::Sender<Replied>) {
         // A caller that has gone needs no answer.
         let _gone = match told {
-            Told::Answer(answer) => reply.send(Replied::Answer(answer)),
-            Told::AskAgain => reply.send(Replied::TryAgain),
-            Told::Later => {
+            CallerAnswer::Answer(answer) => reply.send(Replied::Answer(answer)),
+            CallerAnswer::AskAgain => reply.send(Replied::TryAgain),
+            CallerAnswer::Later => {
                 self.replies.insert(number, reply);
                 return;
             }
@@ -167,7 +170,7 @@ impl Owner {
         let watch = self.watch.delivery(send.run, &delivery);
         let (targets, loopback) = (self.shared.targets.clone(), self.loopback.clone());
         let (trust, lapses) = (self.shared.trust.clone(), self.lapses);
-        // The deadline begins here, where the shard is known to be this process's own: whoever has it next counts on that.
+        // The deadline begins here, where the shard is known to be this process's own: the next owner counts on that.
         let leave = {
             let trust = trust.clone();
             Leave::now(move || trust.may_send(lapses))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tollgate_core::model::RunId;
 use tollgate_proto::v1;
 
-use super::Peers;
+use super::{DEADLINE, Peers};
 
 /// What came of asking another process.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +48,7 @@ impl Peers {
     ) -> Asked<v1::ForwardExtendResponse> {
         let Some((peer, _)) = self.owner_of(shard) else { return Asked::Nobody };
         let request = v1::ForwardExtendRequest { extend: Some(extend.clone()) };
-        peer.line().call(|mut client| async move { client.forward_extend(request).await }).await
+        peer.link().call(|mut client| async move { client.forward_extend(request).await }).await
     }
 
     /// Whether the owner of a shard may be another one than it was thought to be. Reads it from the store.
@@ -63,7 +63,7 @@ impl Peers {
     pub(crate) async fn explain(&self, shard: u16, name: &str) -> Option<v1::Explanation> {
         let (peer, _) = self.owner_of(shard)?;
         let request = v1::ForwardExplainRequest { name: name.to_owned() };
-        let asked = peer.line().call(|mut client| async move { client.forward_explain(request).await }).await;
+        let asked = peer.link().call(|mut client| async move { client.forward_explain(request).await }).await;
         asked.answer()?.explanation
     }
 
@@ -73,17 +73,17 @@ impl Peers {
         let mut by_owner: BTreeMap<String, (_, Vec<usize>)> = BTreeMap::new();
         for (place, (shard, _)) in runs.iter().enumerate() {
             if let Some((peer, process)) = self.owner_of(*shard) {
-                by_owner.entry(process).or_insert_with(|| (peer.line(), Vec::new())).1.push(place);
+                by_owner.entry(process).or_insert_with(|| (peer.link(), Vec::new())).1.push(place);
             }
         }
         let mut counts = vec![None; runs.len()];
-        let calls = by_owner.into_values().map(|(line, places)| async move {
+        let calls = by_owner.into_values().map(|(link, places)| async move {
             let key = |place: &usize| {
                 let (shard, run) = runs[*place];
                 v1::RunKey { shard: shard.into(), run: run.0.as_bytes().to_vec() }
             };
             let request = v1::CountOutstandingRequest { runs: places.iter().map(key).collect() };
-            let asked = line.call(|mut client| async move { client.count_outstanding(request).await }).await;
+            let asked = link.call(|mut client| async move { client.count_outstanding(request).await }).await;
             (places, asked.answer().map(|answer| answer.runs).unwrap_or_default())
         });
         for (places, answers) in futures::future::join_all(calls).await {
@@ -105,7 +105,21 @@ impl Peers {
             let Some(peer) = peer else { return (process, None) };
             let request = v1::ReadHandlerStatusRequest { parent: parent.to_owned(), busy_only };
             let asked =
-                peer.line().call(|mut client| async move { client.read_handler_status(request).await }).await;
+                peer.link().call(|mut client| async move { client.read_handler_status(request).await }).await;
+            (process, asked.answer())
+        });
+        futures::future::join_all(calls).await
+    }
+
+    /// What is wrong with all other owners and their shards: (process, its answer).
+    pub(crate) async fn troubles(&self) -> Vec<(String, Option<v1::ReadTroublesResponse>)> {
+        // A database that does not answer is a trouble, and keeps nobody from telling the others.
+        let _known_before = tokio::time::timeout(DEADLINE, self.refresh()).await;
+        let calls = self.owners().into_iter().map(|(process, peer)| async move {
+            let Some(peer) = peer else { return (process, None) };
+            let request = v1::ReadTroublesRequest {};
+            let asked =
+                peer.link().call(|mut client| async move { client.read_troubles(request).await }).await;
             (process, asked.answer())
         });
         futures::future::join_all(calls).await
@@ -117,12 +131,12 @@ impl Peers {
         let mut by_owner: BTreeMap<String, (_, Vec<u32>)> = BTreeMap::new();
         for shard in shards {
             if let Some((peer, process)) = self.owner_of(*shard) {
-                by_owner.entry(process).or_insert_with(|| (peer.line(), Vec::new())).1.push((*shard).into());
+                by_owner.entry(process).or_insert_with(|| (peer.link(), Vec::new())).1.push((*shard).into());
             }
         }
-        let calls = by_owner.into_values().map(|(line, shards)| async move {
+        let calls = by_owner.into_values().map(|(link, shards)| async move {
             let request = v1::WakeShardsRequest { shards, wait: true, placement: false };
-            let asked = line.call(|mut client| async move { client.wake_shards(request).await }).await;
+            let asked = link.call(|mut client| async move { client.wake_shards(request).await }).await;
             asked.answer().map(|answer| answer.shards).unwrap_or_default()
         });
         let told = futures::future::join_all(calls).await;

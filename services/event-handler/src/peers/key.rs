@@ -35,7 +35,7 @@ impl PeerKey {
         metadata.insert(METADATA, credential.clone());
     }
 
-    /// Whether a call to this process comes from one of the installation. Takes the same time whatever was given.
+    /// Whether a call to this process comes from one of the installation. Takes the same time for every key.
     pub(crate) fn admits(&self, own: &str, metadata: &MetadataMap) -> bool {
         let given = metadata.get(METADATA).and_then(|given| URL_SAFE_NO_PAD.decode(given.as_bytes()).ok());
         self.of(own).verify_slice(&given.unwrap_or_default()).is_ok()

@@ -22,11 +22,11 @@ use super::{Asked, DEADLINE, PeerKey};
 
 /// The longest wait for a connection.
 const CONNECT: Duration = Duration::from_millis(500);
-/// A connection on which nothing comes for so long is tested, and given up when the test has no answer.
+/// A connection on which nothing comes for this time is tested, and given up when the test has no answer.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
-/// A process that did not answer is left alone for so long.
+/// How long a process that did not answer is left alone.
 const SHUN: Duration = Duration::from_secs(1);
-/// Releases of one call, and calls under way: so many releases, and no more memory than that, are on their way.
+/// The most releases of one call, and calls under way: they bound the releases on their way, and the memory for them.
 const RELEASES_MAX: usize = 500;
 const CALL_MAX_BYTES: usize = 256 * 1024;
 const CALLS_MAX: usize = 16;
@@ -51,14 +51,14 @@ type Forward = (v1::ReleaseTokenRequest, oneshot::Sender<Asked<v1::ForwardedRele
 
 pub(super) struct Peer {
     pub(super) address: String,
-    line: Line,
+    link: PeerLink,
     releases: mpsc::UnboundedSender<Forward>,
     wakes: Arc<Mutex<Wakes>>,
 }
 
-/// The way to it.
+/// The way to it: its client, and until when it is left alone.
 #[derive(Clone)]
-pub(super) struct Line {
+pub(super) struct PeerLink {
     client: Client,
     shunned_until: Arc<Mutex<Option<Instant>>>,
 }
@@ -82,7 +82,7 @@ impl Peer {
         }) {
             Ok(endpoint) => endpoint,
             Err(error) => {
-                tracing::warn!(process = member.process, address = member.address, %error, "no address");
+                tracing::warn!(process = member.process, address = member.address, %error, "the address of a process cannot be used");
                 return None;
             }
         };
@@ -95,20 +95,20 @@ impl Peer {
             .connect_lazy();
         let client = HandlerPeerServiceClient::with_interceptor(channel, credential)
             .max_decoding_message_size(ANSWER_MAX_BYTES);
-        let line = Line { client, shunned_until: Arc::default() };
+        let link = PeerLink { client, shunned_until: Arc::default() };
         let (releases, queue) = mpsc::unbounded_channel();
         // Ends with the peer.
-        tokio::spawn(forward_releases(line.clone(), queue));
-        Some(Self { address: member.address.clone(), line, releases, wakes: Arc::default() })
+        tokio::spawn(forward_releases(link.clone(), queue));
+        Some(Self { address: member.address.clone(), link, releases, wakes: Arc::default() })
     }
 
-    pub(super) fn line(&self) -> Line {
-        self.line.clone()
+    pub(super) fn link(&self) -> PeerLink {
+        self.link.clone()
     }
 
     /// Forwards one release together with others that go the same way.
     pub(super) async fn release(&self, release: v1::ReleaseTokenRequest) -> Asked<v1::ForwardedRelease> {
-        if self.line.is_shunned() {
+        if self.link.is_shunned() {
             return Asked::Nobody;
         }
         let (reply, answer) = oneshot::channel();
@@ -132,12 +132,12 @@ impl Peer {
             None => wakes.placement = true,
         }
         if !std::mem::replace(&mut wakes.calling, true) {
-            calls.spawn(send_wakes(self.line.clone(), self.wakes.clone()));
+            calls.spawn(send_wakes(self.link.clone(), self.wakes.clone()));
         }
     }
 }
 
-impl Line {
+impl PeerLink {
     /// Makes one call, within the deadline.
     pub(super) async fn call<T, F>(&self, call: impl FnOnce(Client) -> F) -> Asked<T>
     where
@@ -178,7 +178,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Sends what waits in as few calls as may be: while all calls are under way, the next one grows.
-async fn forward_releases(line: Line, mut queue: mpsc::UnboundedReceiver<Forward>) {
+async fn forward_releases(link: PeerLink, mut queue: mpsc::UnboundedReceiver<Forward>) {
     let calls = Arc::new(Semaphore::new(CALLS_MAX));
     while let Some((first, reply)) = queue.recv().await {
         let Ok(call) = calls.clone().acquire_owned().await else { return };
@@ -192,10 +192,10 @@ async fn forward_releases(line: Line, mut queue: mpsc::UnboundedReceiver<Forward
             releases.push(release);
             replies.push(reply);
         }
-        let line = line.clone();
+        let link = link.clone();
         tokio::spawn(async move {
             let request = v1::ForwardReleasesRequest { releases };
-            let asked = line.call(|mut client| async move { client.forward_releases(request).await }).await;
+            let asked = link.call(|mut client| async move { client.forward_releases(request).await }).await;
             let (mut answers, otherwise) = match asked {
                 Asked::Answer(response) => (response.releases, Asked::Unclear),
                 Asked::Nobody => (Vec::new(), Asked::Nobody),
@@ -203,7 +203,7 @@ async fn forward_releases(line: Line, mut queue: mpsc::UnboundedReceiver<Forward
             };
             answers.reverse();
             for reply in replies {
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 let _gone = reply.send(answers.pop().map_or(otherwise.clone(), Asked::Answer));
             }
             drop(call);
@@ -211,7 +211,7 @@ async fn forward_releases(line: Line, mut queue: mpsc::UnboundedReceiver<Forward
     }
 }
 
-async fn send_wakes(line: Line, wakes: Arc<Mutex<Wakes>>) {
+async fn send_wakes(link: PeerLink, wakes: Arc<Mutex<Wakes>>) {
     loop {
         let request = {
             let mut wakes = lock(&wakes);
@@ -223,6 +223,6 @@ async fn send_wakes(line: Line, wakes: Arc<Mutex<Wakes>>) {
             v1::WakeShardsRequest { shards, wait: false, placement: std::mem::take(&mut wakes.placement) }
         };
         // Best effort: it looks by itself, only later.
-        let _asked = line.call(|mut client| async move { client.wake_shards(request).await }).await;
+        let _asked = link.call(|mut client| async move { client.wake_shards(request).await }).await;
     }
 }

@@ -1,12 +1,12 @@
 //! Events: an acquired, unfinished one has a token row, an ended one is in the done queue, and the others follow from
-//! their run's cursor.
+//! their run's next index.
 
 use std::collections::BTreeMap;
 
-use tollgate_core::handle::Place;
+use tollgate_core::handle::EventState;
 use tollgate_core::handle::change::{Outcome, TokenRow};
 use tollgate_core::model::{EventRef, Run, RunSpec, SECOND_US};
-use tollgate_proto::convert::event;
+use tollgate_proto::convert::event::{self, EventRecord};
 use tollgate_proto::v1;
 use tollgate_service::status::status as store_status;
 use tonic::Status;
@@ -41,7 +41,7 @@ impl Shared {
         }
         let ask = |reply| Input::Explain { run: event.run, index: event.index, reply };
         let suspect = match self.peers.routes().ask(event.shard, ask).await {
-            Some(explained) => explained.is_some_and(|explained| explained.place == Place::Suspect),
+            Some(explained) => explained.is_some_and(|explained| explained.state == EventState::Suspect),
             None => {
                 let explained = self.peers.explain(event.shard, &shown.name).await.and_then(|e| e.event);
                 explained.is_some_and(|event| event.state() == v1::EventState::Suspect)
@@ -90,7 +90,7 @@ impl Shared {
             let covering = ended.peek().filter(|row| row.index <= index);
             events.push(match (tokens.get(&index), covering) {
                 (Some(token), _) => self.of_token(view, token),
-                (None, Some(row)) => self.show(view, index, event::Place::Done(row)),
+                (None, Some(row)) => self.show(view, index, EventRecord::Done(row)),
                 (None, None) => self.unstarted(view, index, now_us),
             });
         }
@@ -114,7 +114,7 @@ impl Shared {
         let indexes =
             rows.iter().flat_map(|row| (row.index..row.index + row.count).map(move |index| (index, row)));
         let from = indexes.filter(|(index, _)| *index >= from_index).take(limit as usize);
-        Ok(from.map(|(index, row)| self.show(view, index, event::Place::Done(row))).collect())
+        Ok(from.map(|(index, row)| self.show(view, index, EventRecord::Done(row))).collect())
     }
 
     /// Up to `limit` acquired, unfinished events of a run, from `from_index` on.
@@ -129,19 +129,19 @@ impl Shared {
         Ok(rows.iter().map(|row| self.of_token(view, row)).collect())
     }
 
-    fn show(&self, view: &RunView, index: u32, place: event::Place<'_>) -> v1::Event {
+    fn show(&self, view: &RunView, index: u32, record: EventRecord<'_>) -> v1::Event {
         let run = &view.run;
         let id = self.keyring.id(EventRef { shard: run.shard, run: run.id, index });
-        event::to_message(&id, run, index, view.launch_of(index), place)
+        event::to_message(&id, run, index, view.launch_of(index), record)
     }
 
     fn of_token(&self, view: &RunView, row: &TokenRow) -> v1::Event {
-        self.show(view, row.index, event::Place::Token { row, suspect: false })
+        self.show(view, row.index, EventRecord::Token { row, suspect: false })
     }
 
     fn unstarted(&self, view: &RunView, index: u32, now_us: i64) -> v1::Event {
         let due = view.launch_of(index) <= now_us;
-        self.show(view, index, if due { event::Place::Waiting } else { event::Place::Scheduled })
+        self.show(view, index, if due { EventRecord::Waiting } else { EventRecord::Scheduled })
     }
 }
 

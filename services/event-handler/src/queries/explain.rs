@@ -1,6 +1,6 @@
 //! Why an event waits, in words.
 
-use tollgate_core::handle::{Explanation, Holder, Place, Reason};
+use tollgate_core::handle::{EventState, Explanation, Holder, Reason};
 use tollgate_core::model::{EventRef, Pause, Sent};
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::v1;
@@ -49,7 +49,7 @@ impl Shared {
         let ask = |reply| Input::Explain { run: event.run, index: event.index, reply };
         let mut told = match self.peers.routes().ask(event.shard, ask).await {
             Some(Some(explained)) => {
-                shown.state = state(explained.place).into();
+                shown.state = state(explained.state).into();
                 let now_us = self.clock.wall_us();
                 v1::Explanation { event: Some(shown), ..self.why(event.shard, &explained, now_us) }
             }
@@ -66,19 +66,21 @@ impl Shared {
     pub(super) fn why(&self, shard: u16, explained: &Explanation, now_us: i64) -> v1::Explanation {
         let mut reasons: Vec<v1::Reason> = explained.reasons.iter().map(|r| in_words(r, now_us)).collect();
         if reasons.is_empty() {
-            reasons.push(in_flight(explained.place, explained));
+            reasons.push(in_flight(explained.state, explained));
         }
         let holders = explained.holders.iter().map(|h| self.holder(shard, h, now_us)).collect();
         let place_in_line = explained.ahead.map_or(-1, |ahead| i64::try_from(ahead).unwrap_or(i64::MAX));
         let freed_by = freed_by(explained);
         let first = reasons.first().map(|r| r.message.clone()).unwrap_or_default();
-        let summary = match (explained.place, place_in_line) {
-            (Place::Waiting | Place::Retrying, ahead) if ahead > 0 => {
+        let summary = match (explained.state, place_in_line) {
+            (EventState::Waiting | EventState::Retrying, ahead) if ahead > 0 => {
                 let before =
                     if ahead == 1 { "1 event goes".to_owned() } else { format!("{ahead} events go") };
                 format!("It waits: {first}. {before} before it.")
             }
-            (Place::Waiting | Place::Retrying | Place::Scheduled, _) => format!("It waits: {first}."),
+            (EventState::Waiting | EventState::Retrying | EventState::Scheduled, _) => {
+                format!("It waits: {first}.")
+            }
             _ => format!("It is in flight: {first}."),
         };
         v1::Explanation { summary, reasons, holders, place_in_line, freed_by, ..v1::Explanation::default() }
@@ -90,21 +92,21 @@ impl Shared {
         v1::Holder {
             event: names::of_event(namespace, id.as_str()),
             schedule: names::of_schedule(namespace, schedule),
-            state: state(holder.place).into(),
+            state: state(holder.state).into(),
             age: Some(convert::duration_of_ms(holder.age_us / 1000)),
             expire_time: holder.timer_us.map(|t| convert::timestamp(now_us + t)),
         }
     }
 }
 
-fn state(place: Place) -> v1::EventState {
-    match place {
-        Place::Scheduled => v1::EventState::Scheduled,
-        Place::Waiting => v1::EventState::Waiting,
-        Place::Retrying => v1::EventState::Retrying,
-        Place::Acquired => v1::EventState::Acquired,
-        Place::Held => v1::EventState::Held,
-        Place::Suspect => v1::EventState::Suspect,
+fn state(state: EventState) -> v1::EventState {
+    match state {
+        EventState::Scheduled => v1::EventState::Scheduled,
+        EventState::Waiting => v1::EventState::Waiting,
+        EventState::Retrying => v1::EventState::Retrying,
+        EventState::Acquired => v1::EventState::Acquired,
+        EventState::Held => v1::EventState::Held,
+        EventState::Suspect => v1::EventState::Suspect,
     }
 }
 
@@ -213,16 +215,16 @@ fn in_words(given: &Reason, now_us: i64) -> v1::Reason {
     }
 }
 
-fn in_flight(place: Place, explained: &Explanation) -> v1::Reason {
+fn in_flight(state: EventState, explained: &Explanation) -> v1::Reason {
     let age = explained.holders.first().map_or(0, |h| h.age_us);
     let age = seconds(age);
     let attempt = explained.attempt;
-    match place {
-        Place::Held => reason(
+    match state {
+        EventState::Held => reason(
             v1::ReasonCode::AtConsumer,
             format!("its consumer has had it for {age} (attempt {attempt})"),
         ),
-        Place::Suspect => reason(
+        EventState::Suspect => reason(
             v1::ReasonCode::ConsumerSilent,
             format!(
                 "its consumer has been silent for longer than allowed; acquired {age} ago (attempt {attempt})"
@@ -237,8 +239,8 @@ fn in_flight(place: Place, explained: &Explanation) -> v1::Reason {
 
 fn freed_by(explained: &Explanation) -> String {
     let first = explained.holders.iter().filter_map(|h| h.timer_us).min();
-    match (explained.place, explained.reasons.first()) {
-        (Place::Held | Place::Suspect | Place::Acquired, _) => {
+    match (explained.state, explained.reasons.first()) {
+        (EventState::Held | EventState::Suspect | EventState::Acquired, _) => {
             let by_itself =
                 first.map_or(String::new(), |t| format!(" Without it, something happens in {}.", seconds(t)));
             format!("Its consumer's ReleaseToken.{by_itself}")

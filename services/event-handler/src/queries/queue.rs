@@ -1,7 +1,7 @@
-//! Who holds a policy's tokens, and who waits for them in which order.
+//! Which events hold a policy's tokens, and which schedules wait for them in which order.
 //!
 //! In: a policy's name. Out: rows of the store, and from the owner's memory what no row says: suspect tokens, when
-//! something happens by itself, places in line. Invariants: so many runs, tokens and questions at most, and what was
+//! something happens by itself, places in line. Invariants: runs, tokens and questions are bounded, and what was
 //! left out is said; the owner is asked only about what is shown.
 
 use std::collections::BTreeMap;
@@ -18,21 +18,21 @@ use uuid::Uuid;
 use crate::Shared;
 use crate::routes::Input;
 
-/// So many unfinished runs of a policy are read.
+/// The most unfinished runs of a policy that are read.
 const RUNS_MAX: u32 = 2_000;
-/// So many tokens.
+/// The most tokens that are read.
 const TOKENS_MAX: u32 = 20_000;
-/// So many runs' tokens at once.
+/// How many runs' tokens are read at once.
 const AT_ONCE: usize = 8;
 const SHOWN_DEFAULT: usize = 50;
 const SHOWN_MAX: usize = 200;
-/// For so many waiting schedules the owner is asked: it looks at every token for each.
+/// The most waiting schedules for which the owner is asked: it looks at every token for each.
 const ASKED_MAX: usize = 12;
 /// Holds of runs that ended longer ago say nothing about now.
 const SAMPLED_US: i64 = 3_600 * SECOND_US;
-/// So many runs are looked at for how long tokens were held.
+/// The most runs that are looked at for how long tokens were held.
 const SAMPLED_RUNS: u32 = 20;
-/// So many events of each.
+/// The most events of each.
 const SAMPLED_EVENTS: u32 = 200;
 
 /// A token that is held, with its run.
@@ -85,7 +85,7 @@ impl Shared {
     /// The tokens that are held, longest first, and whether all were read.
     async fn held<'a>(&self, runs: &'a [Run]) -> Result<(Vec<Held<'a>>, bool), Status> {
         let mut reads = Vec::new();
-        for run in runs.iter().filter(|run| run.cursor > run.counts.total()) {
+        for run in runs.iter().filter(|run| run.next_index > run.counts.total()) {
             reads.push(async move { (run, self.people.tokens(run.shard, run.id, 0, TOKENS_MAX).await) });
         }
         let mut reads = futures::stream::iter(reads).buffered(AT_ONCE);
@@ -112,7 +112,8 @@ impl Shared {
     async fn held_token(&self, held: &Held<'_>, now_us: i64) -> v1::Holder {
         let (run, row) = (held.run, &held.row);
         let id = self.keyring.id(EventRef { shard: run.shard, run: run.id, index: row.index });
-        let shown = event::to_message(&id, run, row.index, 0, event::Place::Token { row, suspect: false });
+        let shown =
+            event::to_message(&id, run, row.index, 0, event::EventRecord::Token { row, suspect: false });
         let ask = |reply| Input::Explain { run: run.id, index: row.index, reply };
         let known = match self.peers.routes().ask(run.shard, ask).await {
             Some(explained) => explained
@@ -143,10 +144,10 @@ impl Shared {
     ) -> Result<(Vec<v1::PolicyWaiter>, usize), Status> {
         // Runs come earliest first, so that the first of each schedule is the one that goes next.
         let mut by_schedule: BTreeMap<Uuid, (&Run, u32, u64)> = BTreeMap::new();
-        for run in runs.iter().filter(|run| run.cursor < run.events) {
+        for run in runs.iter().filter(|run| run.next_index < run.events) {
             let (_, runs_count, waiting) = by_schedule.entry(run.schedule_uid).or_insert((run, 0, 0));
             *runs_count += 1;
-            *waiting += u64::from(run.events - run.cursor);
+            *waiting += u64::from(run.events - run.next_index);
         }
         let waiting = by_schedule.len();
         let mut all: Vec<(&Run, u32, u64)> = by_schedule.into_values().collect();
@@ -166,14 +167,14 @@ impl Shared {
             }
         });
         let mut waiters = futures::future::join_all(told).await;
-        // Whoever is not known to be in line comes after those that are.
+        // A schedule that is not known to be in line comes after those that are.
         let place = |waiter: &v1::PolicyWaiter| u64::try_from(waiter.place_in_line).unwrap_or(u64::MAX);
         waiters.sort_by_key(|waiter| (std::cmp::Reverse(waiter.priority), place(waiter)));
         Ok((waiters, waiting))
     }
 
     fn waiter(&self, run: &Run, finish_by_s: Option<i64>) -> v1::PolicyWaiter {
-        let id = self.keyring.id(EventRef { shard: run.shard, run: run.id, index: run.cursor });
+        let id = self.keyring.id(EventRef { shard: run.shard, run: run.id, index: run.next_index });
         let end_us = finish_by_s.map(|after| run.launch_us.saturating_add(after.saturating_mul(SECOND_US)));
         v1::PolicyWaiter {
             schedule: names::of_schedule(&run.namespace, &run.schedule_id),
@@ -189,7 +190,7 @@ impl Shared {
 
     /// Asks the owner for the next event's place in line, and why it waits.
     async fn ask_place(&self, run: &Run, waiter: &mut v1::PolicyWaiter, now_us: i64) {
-        let ask = |reply| Input::Explain { run: run.id, index: run.cursor, reply };
+        let ask = |reply| Input::Explain { run: run.id, index: run.next_index, reply };
         match self.peers.routes().ask(run.shard, ask).await {
             Some(Some(explained)) => {
                 let told = self.why(run.shard, &explained, now_us);
@@ -214,7 +215,7 @@ impl Shared {
             open.iter().rev().filter(|run| run.state == RunState::Running && run.counts.total() > 0);
         let sampled = running.chain(&ended).take(SAMPLED_RUNS as usize);
         let reads = sampled.map(|run| {
-            let from = run.cursor.saturating_sub(SAMPLED_EVENTS);
+            let from = run.next_index.saturating_sub(SAMPLED_EVENTS);
             self.people.history(run.shard, run.id, from, None, SAMPLED_EVENTS)
         });
         let mut holds = Vec::new();

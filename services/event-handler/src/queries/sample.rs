@@ -1,5 +1,6 @@
 //! What a scrape shows of this process's queue shards: the same as the status call, without the other processes.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tollgate_core::handle::{Gauge, Status};
@@ -12,22 +13,32 @@ use crate::routes::Input;
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 impl Shared {
-    /// The shards that this process owns, asked all at once.
-    pub(crate) async fn sample(&self) -> HandlerSample {
+    /// The shards that this process owns, asked all at once. None of one whose owner does not answer in time.
+    pub(super) async fn ask_owners(&self, busy_only: bool) -> Vec<(u16, Option<Status>)> {
         let routes = self.peers.routes();
-        let shards = routes.shards();
-        let ask = |reply| Input::Status { busy_only: false, reply };
-        let asked = shards.iter().map(|shard| tokio::time::timeout(ANSWER_MAX, routes.ask(*shard, ask)));
-        let answers = futures::future::join_all(asked).await;
+        let ask = |reply| Input::Status { busy_only, reply };
+        let asked = routes.shards().into_iter().map(|shard| async move {
+            let answer = tokio::time::timeout(ANSWER_MAX, routes.ask(shard, ask)).await;
+            (shard, answer.ok().flatten())
+        });
+        futures::future::join_all(asked).await
+    }
+
+    /// What they are doing.
+    pub(crate) async fn sample(&self) -> HandlerSample {
+        let (answers, troubles) =
+            futures::future::join(self.ask_owners(false), self.troubles_by_kind()).await;
+        let shards: BTreeSet<u16> = answers.iter().map(|(shard, _)| *shard).collect();
         let mut sample = HandlerSample { shards_owned: shards.len() as u64, ..HandlerSample::default() };
         let mut unthrottled = PolicySample { policy: NO_POLICY.to_owned(), ..PolicySample::default() };
-        for answer in answers {
+        for (_, answer) in answers {
             match answer {
-                Ok(Some(status)) => add(&mut sample, &mut unthrottled, status),
-                Ok(None) | Err(_) => sample.shards_silent += 1,
+                Some(status) => add(&mut sample, &mut unthrottled, status),
+                None => sample.shards_silent += 1,
             }
         }
         sample.policies.push(unthrottled);
+        sample.troubles = troubles;
         let corrupt = self.people.rows_passed_over().into_iter();
         sample.corrupt_rows =
             corrupt.filter(|row| row.shard.is_some_and(|s| shards.contains(&s))).count() as u64;

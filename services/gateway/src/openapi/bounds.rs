@@ -32,7 +32,9 @@ pub(super) fn of(field: &FieldDescriptor) -> Option<Value> {
         "RetryDeadEventsRequest.events" => json!({"maxItems": 1000}),
         "ExtendTokenRequest.ttl" => whole_ms(1, 30 * DAY_S),
         "GetPolicyQueueRequest.holders_max" | "GetPolicyQueueRequest.waiters_max" => json!({"minimum": 0}),
-        "GetHandlerStatusRequest.parent" => json!({"pattern": format!("^(namespaces/{})?$", id())}),
+        "GetHandlerStatusRequest.parent" | "ListTroublesRequest.parent" => {
+            json!({"pattern": format!("^(namespaces/{})?$", id())})
+        }
         "ForecastDemandRequest.policy" => {
             json!({"pattern": format!("^((namespaces/{}/policies/)?{})?$", id(), id())})
         }

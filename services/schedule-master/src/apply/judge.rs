@@ -6,11 +6,10 @@ use tollgate_core::model::{Policy, Schedule};
 use tollgate_proto::convert::{self, names, policy};
 use tollgate_proto::{FieldError, v1};
 use tollgate_secrets::SecretError;
-use tollgate_store::plan::PlanWrite;
 use tonic::Status;
 use uuid::Uuid;
 
-use super::{Gathered, Given, Origin, Refusal, chunks};
+use super::{Gathered, Given, Refusal, ResourceRef, chunks};
 use crate::ScheduleMaster;
 use crate::audit::Deed;
 use crate::change::Change;
@@ -23,43 +22,35 @@ const CHUNK: usize = 1000;
 /// Namespace and id.
 type Key = (String, String);
 
-/// A change with its origin.
+/// A change, and the resource that it is of.
 #[derive(Debug)]
-pub(super) struct Planned<C> {
-    pub(super) origin: Origin,
+pub(super) struct Planned {
+    pub(super) reference: ResourceRef,
     pub(super) is_new: bool,
-    pub(super) change: C,
-}
-
-/// A policy's write, and whom it concerns.
-#[derive(Debug)]
-pub(super) struct PolicyChange {
-    uid: Uuid,
-    pub(super) shard: u16,
-    pub(super) write: PlanWrite,
+    pub(super) change: Change,
 }
 
 /// All that is to be written.
 #[derive(Debug, Default)]
 pub(super) struct Planning {
     pub(super) unchanged: u32,
-    pub(super) policies: Vec<Planned<PolicyChange>>,
-    pub(super) schedules: Vec<Planned<Change>>,
+    pub(super) policies: Vec<Planned>,
+    pub(super) schedules: Vec<Planned>,
 }
 
 impl Planning {
     /// How much would be written in each namespace, and how many new schedules are among it.
     pub(super) fn by_namespace(&self) -> (BTreeMap<String, usize>, BTreeMap<String, usize>) {
         let (mut changed, mut new) = (BTreeMap::new(), BTreeMap::new());
-        let mut note = |origin: &Origin, is_new: bool| {
-            let namespace = &origin.name.namespace;
+        let mut note = |reference: &ResourceRef, is_new: bool| {
+            let namespace = &reference.name.namespace;
             *changed.entry(namespace.clone()).or_default() += 1;
             if is_new {
                 *new.entry(namespace.clone()).or_default() += 1;
             }
         };
-        self.policies.iter().for_each(|planned| note(&planned.origin, false));
-        self.schedules.iter().for_each(|planned| note(&planned.origin, planned.is_new));
+        self.policies.iter().for_each(|planned| note(&planned.reference, false));
+        self.schedules.iter().for_each(|planned| note(&planned.reference, planned.is_new));
         (changed, new)
     }
 
@@ -101,17 +92,17 @@ impl ScheduleMaster {
         for chunk in chunks(given.policies, CHUNK) {
             let stored = self.stored_policies(&chunk).await?;
             for given in chunk {
-                let key = key(&given.origin);
+                let key = key(&given.reference);
                 match self.judge_policy(&given, stored.get(&key), actor) {
                     Ok(None) => planning.unchanged += 1,
-                    Ok(Some(planned)) => {
-                        policies.insert(key, planned.change.uid);
+                    Ok(Some((uid, planned))) => {
+                        policies.insert(key, uid);
                         planning.policies.push(planned);
                     }
                     Err(errors) => {
                         // Its schedules have nothing wrong with them for that.
                         policies.entry(key).or_default();
-                        refuse(refusals, &given.origin, errors);
+                        refuse(refusals, &given.reference, errors);
                     }
                 }
             }
@@ -119,10 +110,10 @@ impl ScheduleMaster {
         for chunk in chunks(given.schedules, CHUNK) {
             let stored = self.stored_schedules(&chunk).await?;
             for given in chunk {
-                match self.judge_schedule(&given, stored.get(&key(&given.origin)), &policies, actor) {
+                match self.judge_schedule(&given, stored.get(&key(&given.reference)), &policies, actor) {
                     Ok(None) => planning.unchanged += 1,
                     Ok(Some(planned)) => planning.schedules.push(planned),
-                    Err(errors) => refuse(refusals, &given.origin, errors),
+                    Err(errors) => refuse(refusals, &given.reference, errors),
                 }
             }
             // Judging does not wait for anything: let others have their turn.
@@ -136,8 +127,8 @@ impl ScheduleMaster {
         given: &Given<v1::Policy>,
         stored: Option<&Policy>,
         actor: &str,
-    ) -> Result<Option<Planned<PolicyChange>>, Vec<FieldError>> {
-        let mut wanted = policy::to_core(&given.message, &given.origin.name, stored)?;
+    ) -> Result<Option<(Uuid, Planned)>, Vec<FieldError>> {
+        let mut wanted = policy::to_core(&given.message, &given.reference.name, stored)?;
         stale("policy.etag", &given.message.etag, stored.map(|stored| stored.generation))
             .map_err(|error| vec![error])?;
         if stored == Some(&wanted) {
@@ -150,10 +141,10 @@ impl ScheduleMaster {
         if stored.is_none() {
             wanted.uid = self.new_id(at_us);
         }
-        let (made, write) = self.put_policy(stored, wanted, &Deed { at_us, actor: actor.to_owned(), action });
-        let change = PolicyChange { uid: made.uid, shard: made.shard, write };
-        let planned = Planned { origin: given.origin.clone(), is_new: stored.is_none(), change };
-        Ok(Some(planned))
+        let deed = Deed { at_us, actor: actor.to_owned(), action };
+        let (made, change) = self.put_policy(stored, wanted, &deed);
+        let planned = Planned { reference: given.reference.clone(), is_new: stored.is_none(), change };
+        Ok(Some((made.uid, planned)))
     }
 
     fn judge_schedule(
@@ -162,19 +153,19 @@ impl ScheduleMaster {
         stored: Option<&Schedule>,
         policies: &HashMap<Key, Uuid>,
         actor: &str,
-    ) -> Result<Option<Planned<Change>>, Vec<FieldError>> {
-        let Given { origin, message } = given;
+    ) -> Result<Option<Planned>, Vec<FieldError>> {
+        let Given { reference, message } = given;
         let (at_us, action) = match stored {
             Some(stored) => (self.change_us(stored.updated_us), "update"),
             None => (self.now_us(), "create"),
         };
         let sealed = |error: SecretError| vec![FieldError::new("schedule", "", error.to_string())];
         let opened = stored.map(|stored| self.opened(stored)).transpose().map_err(sealed)?;
-        let mut draft = draft(message, &origin.name, opened.as_ref(), self.new_id(at_us))?;
+        let mut draft = draft(message, &reference.name, opened.as_ref(), self.new_id(at_us))?;
         let mut errors = Vec::new();
         errors.extend(stale("schedule.etag", &message.etag, stored.map(|stored| stored.generation)).err());
         if let Some(id) = &draft.schedule.policy {
-            match policies.get(&(origin.name.namespace.clone(), id.clone())) {
+            match policies.get(&(reference.name.namespace.clone(), id.clone())) {
                 Some(uid) => draft.schedule.policy_uid = Some(*uid),
                 None => errors.push(no_policy(id)),
             }
@@ -188,14 +179,14 @@ impl ScheduleMaster {
         self.seal(&mut draft.schedule, stored).map_err(sealed)?;
         let deed = Deed { at_us, actor: actor.to_owned(), action };
         let change = Change::to(stored.cloned(), draft.schedule, draft.plan, deed, self.inner.shards);
-        Ok(Some(Planned { origin: origin.clone(), is_new: stored.is_none(), change }))
+        Ok(Some(Planned { reference: reference.clone(), is_new: stored.is_none(), change }))
     }
 
     /// The uids of the stored policies among those that the schedules use.
     async fn policy_uids(&self, given: &Gathered) -> Result<HashMap<Key, Uuid>, Status> {
         let mut wanted: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-        for Given { origin, message } in &given.schedules {
-            let namespace = origin.name.namespace.as_str();
+        for Given { reference, message } in &given.schedules {
+            let namespace = reference.name.namespace.as_str();
             if let Ok(policy) = names::policy_within("schedule.policy", namespace, &message.policy) {
                 wanted.entry(namespace).or_default().insert(policy.id);
             }
@@ -233,18 +224,19 @@ impl ScheduleMaster {
     }
 }
 
-fn refuse(refusals: &mut Vec<Refusal>, origin: &Origin, errors: Vec<FieldError>) {
-    refusals.extend(errors.into_iter().map(|error| Refusal::new(&origin.source, &origin.name.id, error)));
+fn refuse(refusals: &mut Vec<Refusal>, reference: &ResourceRef, errors: Vec<FieldError>) {
+    refusals
+        .extend(errors.into_iter().map(|error| Refusal::new(&reference.source, &reference.name.id, error)));
 }
 
-fn key(origin: &Origin) -> Key {
-    (origin.name.namespace.clone(), origin.name.id.clone())
+fn key(reference: &ResourceRef) -> Key {
+    (reference.name.namespace.clone(), reference.name.id.clone())
 }
 
 fn by_namespace<M>(given: &[Given<M>]) -> BTreeMap<&str, Vec<String>> {
     let mut found: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for Given { origin, .. } in given {
-        found.entry(&origin.name.namespace).or_default().push(origin.name.id.clone());
+    for Given { reference, .. } in given {
+        found.entry(&reference.name.namespace).or_default().push(reference.name.id.clone());
     }
     found
 }

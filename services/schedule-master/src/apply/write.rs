@@ -1,7 +1,5 @@
 //! Writes what was worked out, in chunks.
 
-use std::collections::BTreeSet;
-
 use futures::StreamExt as _;
 use futures::stream::FuturesOrdered;
 use tollgate_proto::convert::names;
@@ -10,8 +8,8 @@ use tollgate_service::status::status;
 use tollgate_store::StoreError;
 use tonic::Status;
 
-use super::judge::{Planned, PolicyChange};
-use super::{ERRORS_MAX, Origin, chunks};
+use super::judge::Planned;
+use super::{ERRORS_MAX, ResourceRef, chunks};
 use crate::change::Change;
 use crate::{ScheduleMaster, TURNS_EACH};
 
@@ -34,11 +32,21 @@ fn done(response: &mut v1::ApplyResourcesResponse, is_new: bool) {
     }
 }
 
-fn failed(response: &mut v1::ApplyResourcesResponse, origin: Origin, name: String, error: &StoreError) {
+fn failed(
+    response: &mut v1::ApplyResourcesResponse,
+    reference: ResourceRef,
+    name: String,
+    error: &StoreError,
+) {
     response.failed_count += 1;
     if response.errors.len() < ERRORS_MAX {
         let message = format!("{error}; apply it again");
-        response.errors.push(v1::ApplyError { source: origin.source, name, field: String::new(), message });
+        response.errors.push(v1::ApplyError {
+            source: reference.source,
+            name,
+            field: String::new(),
+            message,
+        });
     }
 }
 
@@ -51,48 +59,10 @@ fn add(response: &mut v1::ApplyResourcesResponse, chunk: v1::ApplyResourcesRespo
 }
 
 impl ScheduleMaster {
-    pub(super) async fn write_policies(
-        &self,
-        planned: Vec<Planned<PolicyChange>>,
-        response: &mut v1::ApplyResourcesResponse,
-    ) -> Result<(), Status> {
-        for chunk in chunks(planned, self.options().apply_chunk) {
-            match self.commit_policies(&chunk).await {
-                Ok(()) => chunk.iter().for_each(|planned| done(response, planned.is_new)),
-                Err(error) if !is_own_fault(&error) => return Err(status(error)),
-                Err(_) => {
-                    for one in chunk {
-                        match self.commit_policies(std::slice::from_ref(&one)).await {
-                            Ok(()) => done(response, one.is_new),
-                            Err(error) if !is_own_fault(&error) => return Err(status(error)),
-                            Err(error) => {
-                                let name = names::of_policy(&one.origin.name.namespace, &one.origin.name.id);
-                                failed(response, one.origin, name, &error);
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn commit_policies(&self, chunk: &[Planned<PolicyChange>]) -> Result<(), StoreError> {
-        let _turn = match chunk.first() {
-            Some(first) => Some(self.turn(&first.origin.name.namespace).await),
-            None => None,
-        };
-        let writes = chunk.iter().map(|planned| planned.change.write.clone()).collect();
-        self.store().write_plan(writes).await?;
-        let shards: BTreeSet<u16> = chunk.iter().map(|planned| planned.change.shard).collect();
-        shards.into_iter().for_each(|shard| self.wake(shard));
-        Ok(())
-    }
-
     /// Two chunks are under way at once: one is worked out while the other is written.
-    pub(super) async fn write_schedules(
+    pub(super) async fn write(
         &self,
-        planned: Vec<Planned<Change>>,
+        planned: Vec<Planned>,
         response: &mut v1::ApplyResourcesResponse,
     ) -> Result<(), Status> {
         let mut chunks = chunks(planned, self.options().apply_chunk);
@@ -103,7 +73,7 @@ impl ScheduleMaster {
                 let Some(chunk) = chunks.next() else { break };
                 under_way.push_back(self.write_chunk(chunk));
             }
-            // What was begun is carried to its end, whatever became of the chunk before it.
+            // What was begun is carried to its end, even if the chunk before it failed.
             let Some(written) = under_way.next().await else { return outcome };
             match written {
                 Ok(written) => add(response, written),
@@ -112,7 +82,7 @@ impl ScheduleMaster {
         }
     }
 
-    async fn write_chunk(&self, chunk: Vec<Planned<Change>>) -> Result<v1::ApplyResourcesResponse, Status> {
+    async fn write_chunk(&self, chunk: Vec<Planned>) -> Result<v1::ApplyResourcesResponse, Status> {
         let mut written = v1::ApplyResourcesResponse::default();
         let changes: Vec<&Change> = chunk.iter().map(|planned| &planned.change).collect();
         match self.commit(&changes).await {
@@ -124,8 +94,12 @@ impl ScheduleMaster {
                         Ok(()) => done(&mut written, one.is_new),
                         Err(error) if !is_own_fault(&error) => return Err(status(error)),
                         Err(error) => {
-                            let name = names::of_schedule(&one.origin.name.namespace, &one.origin.name.id);
-                            failed(&mut written, one.origin, name, &error);
+                            let named = match one.change {
+                                Change::Schedule { .. } => names::of_schedule,
+                                Change::Policy { .. } => names::of_policy,
+                            };
+                            let name = named(&one.reference.name.namespace, &one.reference.name.id);
+                            failed(&mut written, one.reference, name, &error);
                         }
                     }
                 }

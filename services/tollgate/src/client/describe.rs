@@ -40,7 +40,7 @@ pub(crate) struct DescribeArgs {
     name: String,
 }
 
-/// So many launch times and runs are shown.
+/// How many launch times and runs are shown.
 const AROUND: u32 = 5;
 
 /// Prints one resource in full.

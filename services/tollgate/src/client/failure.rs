@@ -11,9 +11,9 @@ use tonic_types::StatusExt;
 
 /// A call that was answered with an error.
 #[derive(Debug)]
-pub(crate) struct Failure(String);
+pub(crate) struct CallFailure(String);
 
-impl Failure {
+impl CallFailure {
     /// The failure of `tried` at `server`.
     pub(crate) fn new(tried: String, server: &str, status: &Status) -> Self {
         let mut text = format!("cannot {tried}: ");
@@ -65,13 +65,13 @@ fn hint(code: Code, server: &str) -> Option<String> {
     })
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CallFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Error for Failure {}
+impl Error for CallFailure {}
 
 /// A service that is not there.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ mod tests {
             FieldError::new("schedule.events", 0, "1 to 10,000,000"),
             FieldError::new("schedule.target", "", "http or sqs"),
         ]);
-        let text = Failure::new("make schedule x".to_owned(), "http://a:1", &status).to_string();
+        let text = CallFailure::new("make schedule x".to_owned(), "http://a:1", &status).to_string();
         let expected = "cannot make schedule x: the service refused it:\n  \
                         schedule.events: \"0\" is not allowed, expected 1 to 10,000,000\n  \
                         schedule.target: expected http or sqs";
@@ -125,7 +125,7 @@ mod tests {
         let errors: Vec<FieldError> =
             (0..150).map(|n| FieldError::new(format!("f{n}"), 0, "another")).collect();
         let status = tollgate_proto::field::invalid_argument(&errors);
-        let text = Failure::new("x".to_owned(), "http://a:1", &status).to_string();
+        let text = CallFailure::new("x".to_owned(), "http://a:1", &status).to_string();
         let listed = text.lines().filter(|line| line.starts_with("  f")).count();
         assert!(text.ends_with(&format!("\n  … and {} more", 150 - listed)), "{text}");
         assert_eq!(unlisted(&Status::internal("some; and no more")), None);
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn hints_follow_the_code() {
-        let text = |status: Status| Failure::new("read".to_owned(), "http://a:1", &status).to_string();
+        let text = |status: Status| CallFailure::new("read".to_owned(), "http://a:1", &status).to_string();
         let unavailable = text(Status::unavailable("no store"));
         assert!(unavailable.starts_with("cannot read: no store\nhint: is `tollgate serve` running"));
         assert!(unavailable.contains("http://a:1"));

@@ -53,7 +53,7 @@ pub(super) async fn runs(
     Ok(v1::ListRunsResponse { runs, next_page_token })
 }
 
-/// Runs are emitted ahead: so many of a schedule are read to get past those that are not due.
+/// How many runs of a schedule are read to get past those that are not due: runs are emitted ahead.
 const AHEAD: u32 = 1_000;
 
 /// As [`runs`], without those whose launch time lies ahead.

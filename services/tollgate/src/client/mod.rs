@@ -25,6 +25,7 @@ mod session;
 pub(crate) mod status;
 pub(crate) mod table;
 pub(crate) mod trigger;
+pub(crate) mod troubles;
 pub(crate) mod when;
 pub(crate) mod why;
 

@@ -1,4 +1,4 @@
-//! `tollgate ping`: whether a process is there and ready. Needs no key, so that whoever restarts it needs none.
+//! `tollgate ping`: whether a process is there and ready. Needs no key, so that a supervisor that restarts it needs none.
 
 use std::future::poll_fn;
 

@@ -13,11 +13,11 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Request, Status};
 
-use super::failure::{Failure, Unreachable};
+use super::failure::{CallFailure, Unreachable};
 use super::output::{Format, Printer};
 use crate::usage::Usage;
 
-/// A connection is given up after this, whatever the time limit of the call.
+/// A connection is given up after this time, even if the call may take longer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A page of schedules with large payloads is large.
 const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
@@ -169,7 +169,7 @@ impl Session {
 
     /// What an answer other than OK means for the attempt to `tried`, as in "pause schedule nightly".
     pub(crate) fn failure(&self, tried: impl Into<String>, status: Status) -> anyhow::Error {
-        Failure::new(tried.into(), &self.server, &status).into()
+        CallFailure::new(tried.into(), &self.server, &status).into()
     }
 
     /// `namespaces/{namespace}`.

@@ -1,4 +1,4 @@
-//! `tollgate status`: how full the buckets are, how far the emitter is, who owns the queue shards.
+//! `tollgate status`: what is wrong, how full the buckets are, how far the emitter is, who owns the queue shards.
 //!
 //! Each role may run in another process: what the one that was asked does not play is said, and the rest is shown.
 
@@ -13,7 +13,7 @@ use tonic::{Code, Response, Status};
 use super::names::short;
 use super::table::{Table, pairs};
 use super::when::{both, duration};
-use super::{Session, rows};
+use super::{Session, rows, troubles};
 
 /// Arguments of `status`.
 #[derive(Args, Clone, Debug)]
@@ -33,6 +33,8 @@ pub(crate) struct StatusArgs {
 /// What the service says, unless it does not play the role; those of writing.
 pub(crate) async fn run(session: Session, args: StatusArgs) -> anyhow::Result<()> {
     let parent = if args.all_namespaces { String::new() } else { session.parent() };
+    let troubles = session.handler().list_troubles(troubles::request(parent.clone())).await;
+    let troubles = played(&session, "list troubles", troubles)?;
     let asked = v1::GetHandlerStatusRequest { parent, busy_only: false };
     let handler = session.handler().get_handler_status(asked).await;
     let emitter = session.emitter().get_emitter_status(v1::GetEmitterStatusRequest {}).await;
@@ -45,9 +47,14 @@ pub(crate) async fn run(session: Session, args: StatusArgs) -> anyhow::Result<()
         return session.printer.json(&json!({
             "handler": json(handler.as_ref().map(to_json)),
             "emitter": json(emitter.as_ref().map(to_json)),
+            "troubles": json(troubles.as_ref().map(to_json)),
         }));
     }
     let mut text = String::new();
+    if let Some(troubles) = &troubles {
+        text.push_str(&troubles::text(session.now_us, troubles, false));
+        text.push('\n');
+    }
     match &emitter {
         Some(emitter) => {
             text.push_str(&emitter_text(session.now_us, emitter));

@@ -5,7 +5,7 @@ use tracing_subscriber::fmt::format::FmtSpan;
 
 use super::{LogFormat, ServeConfig};
 
-/// What the database's client says of each connection is no line: that the store is away is one, of whoever needs it. The
+/// The database's client logs nothing of its connections: the code that needs the store says that it is away. The
 /// setting may ask for more.
 const LIBRARIES: &str = "sqlx=error,sqlx_core=error,sqlx_core::pool=off";
 

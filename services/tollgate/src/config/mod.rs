@@ -13,6 +13,6 @@ pub(crate) mod settings;
 pub(crate) mod show;
 
 pub(crate) use flags::ServeArgs;
-pub(crate) use read::{ConfigError, Loaded, Origin, SECRET_KEYS_VARIABLE, load};
+pub(crate) use read::{ConfigError, Loaded, SECRET_KEYS_VARIABLE, ValueSource, load};
 pub(crate) use serve::{Auth, LogFormat, Role, ServeConfig};
 pub(crate) use settings::without_password;

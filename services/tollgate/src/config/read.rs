@@ -1,6 +1,6 @@
 //! Decides which source of a setting wins: flags, then the environment, then the file, then the default.
 //!
-//! In: flags, the environment as a map, the file's text. Out: the configuration with the origin of every value. Every
+//! In: flags, the environment as a map, the file's text. Out: the configuration with the source of every value. Every
 //! value that is given is checked, those that do not win as well, and everything wrong is reported at once.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub(crate) const SECRET_KEYS_VARIABLE: &str = "TOLLGATE_SECRET_KEYS";
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum ValueSource {
     /// Nobody gave one.
     Default,
     /// The file, at this line.
@@ -40,7 +40,7 @@ pub(crate) enum Origin {
     Flag(String),
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ValueSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
@@ -56,8 +56,8 @@ impl fmt::Display for Origin {
 pub(crate) struct Loaded {
     /// The checked values.
     pub(crate) config: ServeConfig,
-    /// From a setting's key to the origin of its value.
-    pub(crate) origins: BTreeMap<&'static str, Origin>,
+    /// From a setting's key to the source of its value.
+    pub(crate) sources: BTreeMap<&'static str, ValueSource>,
 }
 
 /// What is wrong, one line each.
@@ -75,7 +75,7 @@ impl std::error::Error for ConfigError {}
 /// The configuration for these flags and this environment. Reads the file that they name, if any.
 ///
 /// # Errors
-/// Everything that is wrong, each with its origin, the value and what is allowed.
+/// Everything that is wrong, each with its source, the value and what is allowed.
 pub(crate) fn load(args: &ServeArgs, environment: &BTreeMap<String, String>) -> Result<Loaded, ConfigError> {
     let named = args.file.as_ref().map(|file| (file, "flag --config".to_owned())).or_else(|| {
         let file = environment.get(FILE_VARIABLE).filter(|file| !file.is_empty())?;
@@ -84,25 +84,25 @@ pub(crate) fn load(args: &ServeArgs, environment: &BTreeMap<String, String>) -> 
     let mut wrong = Vec::new();
     let file = match named {
         None => Vec::new(),
-        Some((file, origin)) => match std::fs::read_to_string(file) {
+        Some((file, source)) => match std::fs::read_to_string(file) {
             Ok(text) => file_values(file, &text, &mut wrong),
             Err(error) => {
-                return Err(ConfigError(vec![format!("{origin}: cannot read {file:?}: {error}")]));
+                return Err(ConfigError(vec![format!("{source}: cannot read {file:?}: {error}")]));
             }
         },
     };
-    let mut loaded = Loaded { config: ServeConfig::default(), origins: BTreeMap::new() };
+    let mut loaded = Loaded { config: ServeConfig::default(), sources: BTreeMap::new() };
     for setting in &SETTINGS {
-        loaded.origins.insert(setting.key, Origin::Default);
-        for (origin, text) in given(setting, args, environment, &file) {
+        loaded.sources.insert(setting.key, ValueSource::Default);
+        for (source, text) in given(setting, args, environment, &file) {
             match setting.set(&mut loaded.config, &text) {
                 Ok(()) => {
-                    loaded.origins.insert(setting.key, origin);
+                    loaded.sources.insert(setting.key, source);
                 }
                 Err(expected) => {
                     let text = without_password(&text);
                     wrong.push(format!(
-                        "{origin}: {}: {text:?} is not allowed, expected {expected}",
+                        "{source}: {}: {text:?} is not allowed, expected {expected}",
                         setting.key
                     ));
                 }
@@ -114,7 +114,8 @@ pub(crate) fn load(args: &ServeArgs, environment: &BTreeMap<String, String>) -> 
         Err(error) => wrong.push(format!("environment variable {SECRET_KEYS_VARIABLE}: {error}")),
     }
     // The console has no keys of its own: where others can reach it, somebody must have asked for it.
-    if loaded.origins.get("roles") == Some(&Origin::Default) && !loaded.config.listen.ip().is_loopback() {
+    if loaded.sources.get("roles") == Some(&ValueSource::Default) && !loaded.config.listen.ip().is_loopback()
+    {
         loaded.config.roles.remove(&Role::Console);
     }
     if wrong.is_empty() { Ok(loaded) } else { Err(ConfigError(wrong)) }
@@ -125,27 +126,27 @@ fn given(
     setting: &Setting,
     args: &ServeArgs,
     environment: &BTreeMap<String, String>,
-    file: &[(&'static str, Origin, String)],
-) -> Vec<(Origin, String)> {
+    file: &[(&'static str, ValueSource, String)],
+) -> Vec<(ValueSource, String)> {
     let in_file = file.iter().filter(|(key, _, _)| *key == setting.key);
-    let mut given: Vec<(Origin, String)> =
-        in_file.map(|(_, origin, text)| (origin.clone(), text.clone())).collect();
+    let mut given: Vec<(ValueSource, String)> =
+        in_file.map(|(_, source, text)| (source.clone(), text.clone())).collect();
     let standard =
         STANDARD_VARIABLES.iter().filter(|(key, _)| *key == setting.key).map(|(_, v)| (*v).to_owned());
     for variable in standard.chain([setting.variable()]) {
         // An empty variable counts as none: that is how deployment files unset one.
         if let Some(text) = environment.get(&variable).filter(|text| !text.is_empty()) {
-            given.push((Origin::Variable(variable), text.clone()));
+            given.push((ValueSource::Variable(variable), text.clone()));
         }
     }
     if let Some(text) = args.flags.get(setting.key) {
-        given.push((Origin::Flag(setting.flag()), text.clone()));
+        given.push((ValueSource::Flag(setting.flag()), text.clone()));
     }
     given
 }
 
 /// The settings in a file's text.
-fn file_values(file: &str, text: &str, wrong: &mut Vec<String>) -> Vec<(&'static str, Origin, String)> {
+fn file_values(file: &str, text: &str, wrong: &mut Vec<String>) -> Vec<(&'static str, ValueSource, String)> {
     type Keys = Option<BTreeMap<String, Spanned<Value>>>;
     let options = serde_saphyr::options! { with_snippet: false };
     let keys: Keys = match serde_saphyr::from_str_with_options(text, options) {
@@ -166,7 +167,7 @@ fn file_values(file: &str, text: &str, wrong: &mut Vec<String>) -> Vec<(&'static
         };
         let map = || Some(value.value.to_string()).filter(|_| setting.is_map && value.value.is_object());
         match scalar(&value.value).or_else(map) {
-            Some(text) => values.push((setting.key, Origin::File { file: file.to_owned(), line }, text)),
+            Some(text) => values.push((setting.key, ValueSource::File { file: file.to_owned(), line }, text)),
             None => wrong.push(format!(
                 "{file}:{line}: {key}: {} is not allowed, expected {}",
                 value.value, setting.expected
@@ -212,8 +213,8 @@ mod tests {
     fn nothing_given_means_the_defaults() {
         let loaded = load(&ServeArgs::default(), &environment(&[])).unwrap();
         assert_eq!(loaded.config, ServeConfig::default());
-        assert!(loaded.origins.values().all(|origin| *origin == Origin::Default));
-        assert_eq!(loaded.origins.len(), SETTINGS.len());
+        assert!(loaded.sources.values().all(|source| *source == ValueSource::Default));
+        assert_eq!(loaded.sources.len(), SETTINGS.len());
     }
 
     #[test]
@@ -244,10 +245,10 @@ mod tests {
         assert_eq!(loaded.config.window_s, 20);
         assert_eq!(loaded.config.sends_max, 3);
         assert_eq!(loaded.config.roles, [Role::Master, Role::Emitter].into());
-        assert_eq!(loaded.origins["store"], Origin::Flag("--store".to_owned()));
-        assert_eq!(loaded.origins["window"], Origin::Variable("TOLLGATE_WINDOW".to_owned()));
-        assert_eq!(loaded.origins["roles"], Origin::File { file: path.to_owned(), line: 4 });
-        assert_eq!(loaded.origins["ahead"], Origin::Default);
+        assert_eq!(loaded.sources["store"], ValueSource::Flag("--store".to_owned()));
+        assert_eq!(loaded.sources["window"], ValueSource::Variable("TOLLGATE_WINDOW".to_owned()));
+        assert_eq!(loaded.sources["roles"], ValueSource::File { file: path.to_owned(), line: 4 });
+        assert_eq!(loaded.sources["ahead"], ValueSource::Default);
     }
 
     #[test]
@@ -257,7 +258,10 @@ mod tests {
         let loaded = load(&ServeArgs::default(), &environment(&standard)).unwrap();
         assert_eq!(loaded.config.otlp_endpoint.as_deref(), Some("http://here:4317"));
         assert_eq!(loaded.config.trace_ppm, 250_000);
-        assert_eq!(loaded.origins["trace_ratio"], Origin::Variable("OTEL_TRACES_SAMPLER_ARG".to_owned()));
+        assert_eq!(
+            loaded.sources["trace_ratio"],
+            ValueSource::Variable("OTEL_TRACES_SAMPLER_ARG".to_owned())
+        );
         let both = [standard.as_slice(), &[("TOLLGATE_OTLP_ENDPOINT", "http://there:4317")]].concat();
         let loaded = load(&ServeArgs::default(), &environment(&both)).unwrap();
         assert_eq!(loaded.config.otlp_endpoint.as_deref(), Some("http://there:4317"));

@@ -127,9 +127,9 @@ pub(crate) struct ServeConfig {
     pub(crate) retention_days: u32,
     /// Deliveries under way at once, per shard, where no `max_in_flight` bounds them.
     pub(crate) sends_max: u32,
-    /// While so many events of a run wait for another attempt, it starts no new ones.
+    /// The most events of a run that wait for another attempt before it starts no new ones.
     pub(crate) retrying_max: u32,
-    /// A process that has shown no sign of life for so long has lost its shards, in milliseconds.
+    /// How long a process may show no sign of life before it has lost its shards, in milliseconds.
     pub(crate) lease_ttl_ms: i64,
     /// How far the machine's clock and the database's may differ, in milliseconds; 0: they are not compared.
     pub(crate) clock_offset_max_ms: i64,
@@ -207,7 +207,7 @@ impl Default for ServeConfig {
 
 impl ServeConfig {
     /// Whether deliveries may go to addresses that are not public. Who may make schedules may make this machine send
-    /// requests and read the start of the answers: so not to its own ports, unless whoever asks is on it anyway.
+    /// requests and read the start of the answers: so not to its own ports, unless the caller is on it anyway.
     pub(crate) fn private_addresses(&self, auth: Auth) -> PrivateAddresses {
         let default = || if auth.asks() { PrivateAddresses::Refuse } else { loopback() };
         self.allow_private_addresses.clone().unwrap_or_else(default)

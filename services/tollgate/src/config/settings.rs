@@ -288,7 +288,7 @@ pub(crate) static SETTINGS: [Setting; 38] = [
         key: "lease_ttl",
         flag: "lease-ttl",
         placeholder: "DURATION",
-        meaning: "A process that shows no sign of life for so long loses its queue shards.",
+        meaning: "How long a process may show no sign of life before it loses its queue shards.",
         expected: "whole milliseconds from 500ms to 10m",
         is_map: false,
         set: |config, text| whole(text, 1, 500..=600_000).map(|ms| config.lease_ttl_ms = ms),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::settings::{SETTINGS, Setting};
-use super::{Loaded, Origin, ServeConfig};
+use super::{Loaded, ServeConfig, ValueSource};
 use crate::client::output::Printer;
 use crate::client::table::Table;
 
@@ -22,7 +22,7 @@ pub(crate) fn print(loaded: &Loaded, printer: &Printer) -> anyhow::Result<()> {
         table.row([
             setting.key.to_owned(),
             setting.show(&loaded.config),
-            origin(setting, loaded).to_string(),
+            source(setting, loaded).to_string(),
             setting.show(&defaults),
             setting.flag(),
             setting.variable(),
@@ -67,10 +67,10 @@ fn row(setting: &Setting, loaded: &Loaded) -> Value {
         "meaning": setting.meaning,
         "allowed": setting.expected,
         "value": setting.show(&loaded.config),
-        "from": origin(setting, loaded).to_string(),
+        "from": source(setting, loaded).to_string(),
     })
 }
 
-fn origin<'a>(setting: &Setting, loaded: &'a Loaded) -> &'a Origin {
-    loaded.origins.get(setting.key).unwrap_or(&Origin::Default)
+fn source<'a>(setting: &Setting, loaded: &'a Loaded) -> &'a ValueSource {
+    loaded.sources.get(setting.key).unwrap_or(&ValueSource::Default)
 }

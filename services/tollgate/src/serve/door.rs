@@ -15,7 +15,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use http::{StatusCode, header};
 use tokio_util::sync::CancellationToken;
-use tollgate_auth::{Access, Directory, Door, Entry, Mode, Scope};
+use tollgate_auth::{Access, Directory, Door, KeyEntry, Mode, Scope};
 use tollgate_clock::Clock;
 use tollgate_gateway::Hosts;
 use tollgate_store::{Store, StoreError};
@@ -77,9 +77,9 @@ pub(super) async fn open(
     let deadline = Duration::from_millis(config.request_timeout_ms);
     if matches!(auth, Auth::Off | Auth::Insecure) {
         let who = if config.listen.ip().is_loopback() {
-            "whoever is on this machine"
+            "everybody on this machine"
         } else {
-            "whoever reaches it"
+            "everybody who reaches it"
         };
         tracing::warn!("auth is {auth}: {who} may do everything, as anybody");
         return Ok(Door::new(Mode::Open, deadline));
@@ -111,7 +111,7 @@ async fn read(store: &Arc<dyn Store>, clock: &Clock, directory: &Directory) -> R
         let scopes = key.scopes.iter().filter_map(|word| word.parse().ok()).collect();
         let (id, name, namespace, hash, expires_us) =
             (key.id, key.name, key.namespace, key.hash, key.expires_us);
-        Entry { id, name, namespace, scopes, hash, expires_us }
+        KeyEntry { id, name, namespace, scopes, hash, expires_us }
     });
     Ok(directory.replace(entries.collect()))
 }
@@ -122,7 +122,7 @@ async fn keep_reading(store: Arc<dyn Store>, clock: Clock, directory: Directory,
         let read = read(&store, &clock, &directory).await;
         match &read {
             Err(error) if !failing => {
-                tracing::warn!(%error, "the keys cannot be read; those read before go on to count")
+                tracing::warn!(%error, "the keys cannot be read; the keys that were read before still count")
             }
             Ok(_) if failing => tracing::info!("the keys can be read again"),
             _ => {}

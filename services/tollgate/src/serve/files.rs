@@ -6,11 +6,11 @@
 
 use crate::config::ServeConfig;
 
-/// As many are asked for as can be had, up to this.
+/// The most open files that are asked for.
 const WANTED: u64 = 1_048_576;
 /// What a process is taken to have where nobody can say.
 const USUAL: u64 = 1_024;
-/// For lookups, logs, the listener and whatever else is opened now and then.
+/// For lookups, logs, the listener and other files that are opened now and then.
 const OWN: usize = 160;
 /// The most that are derived: of callers, and to targets.
 const MOST: (usize, usize) = (10_000, 8_192);
@@ -40,7 +40,7 @@ pub(super) fn divide(config: &ServeConfig) -> Files {
             limit,
             connections_max,
             target_connections_max = targets_max,
-            "the process may open too few files for so many connections: raise its limit (ulimit -n, LimitNOFILE), or lower \
+            "the process may open too few files for its connections: raise its limit (ulimit -n, LimitNOFILE), or lower \
              connections_max and target_connections_max"
         );
     }

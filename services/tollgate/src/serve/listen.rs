@@ -29,7 +29,7 @@ use tonic::transport::server::Connected;
 use tower_service::Service;
 
 use super::tls::{self, Tls};
-use places::{Place, Places, Taken, address_of};
+use places::{ConnectionPlace, ConnectionPlaces, Taken, address_of};
 
 /// What one connection carries for the process's own console, in bytes, either way.
 const INSIDE_BYTES: usize = 256 * 1024;
@@ -56,7 +56,7 @@ pub(super) type Sender = mpsc::Sender<io::Result<Connection>>;
 /// The server's end of it.
 pub(super) type Receiver = mpsc::Receiver<io::Result<Connection>>;
 
-/// Where connections go from whoever accepts them to the server.
+/// Where connections go from the listener to the server.
 pub(super) fn queue() -> (Sender, Receiver) {
     mpsc::channel(QUEUE)
 }
@@ -70,7 +70,7 @@ pub(super) struct Connection {
     /// Until its first request has begun.
     beginning: Option<Beginning>,
     /// Its place among those that may be open.
-    _place: Option<Place>,
+    _place: Option<ConnectionPlace>,
 }
 
 /// A connection that has not begun a request.
@@ -128,7 +128,7 @@ pub(super) async fn accept(
     sender: Sender,
     close: CancellationToken,
 ) {
-    let places = Places::new(limits.connections_max, limits.divided);
+    let places = ConnectionPlaces::new(limits.connections_max, limits.divided);
     let way = Way { tls, patience: limits.patience, sender };
     let mut full = false;
     loop {
@@ -153,8 +153,8 @@ pub(super) async fn accept(
         };
         if is_full && !full {
             tracing::warn!(
-                "{} connections are open, connections_max; for one more, one that has not begun a request is closed, or it is \
-                 itself",
+                "{} connections are open, as many as connections_max allows; each further one takes the place of one that has not \
+                 begun a request, or is closed",
                 limits.connections_max
             );
         }
@@ -207,10 +207,10 @@ impl Way {
 }
 
 impl Connected for Connection {
-    type ConnectInfo = auth::Connection;
+    type ConnectInfo = auth::ConnectionInfo;
 
-    fn connect_info(&self) -> auth::Connection {
-        auth::Connection { origin: self.origin.clone(), address: self.address }
+    fn connect_info(&self) -> auth::ConnectionInfo {
+        auth::ConnectionInfo { origin: self.origin.clone(), address: self.address }
     }
 }
 
@@ -290,7 +290,7 @@ impl AsyncWrite for Connection {
     }
 }
 
-/// Connects to the server in this process without a socket, whatever the port asks of others.
+/// Connects to the server in this process without a socket, and without what the port asks of others.
 #[derive(Clone)]
 pub(super) struct Inside(pub(super) Sender);
 

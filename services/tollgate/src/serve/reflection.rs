@@ -15,7 +15,7 @@ use std::time::Duration;
 use http::{HeaderMap, Request, Response};
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use tokio::sync::oneshot;
-use tollgate_auth::Connection;
+use tollgate_auth::ConnectionInfo;
 use tollgate_metrics::{Bound, Metrics};
 use tollgate_service::room::Rooms;
 use tonic::Status;
@@ -80,7 +80,7 @@ where
         // The one that has been asked whether it is ready.
         let mut inner = std::mem::replace(&mut self.inner, fresh);
         Box::pin(async move {
-            let address = Connection::address_of(request.extensions());
+            let address = ConnectionInfo::address_of(request.extensions());
             let Ok(room) = tokio::time::timeout(streams.patience, streams.rooms.take(address, 1)).await
             else {
                 streams.metrics.refused(Bound::Reflection);
@@ -141,7 +141,7 @@ impl Lent {
     }
 }
 
-/// Whoever reads a body that may be taken back.
+/// The reader of a body that may be taken back.
 struct Reader {
     lent: Lent,
     /// An answer that is taken back ends with a status.

@@ -27,7 +27,7 @@ use crate::config::ServeConfig;
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// A certificate that ends within so many seconds (a week) is named in the log.
+/// A certificate that ends within this time (a week) is named in the log.
 const SOON_S: i64 = 7 * 86_400;
 /// The end of the year 9999, after which no certificate ends, in seconds since the epoch.
 const LAST_S: u64 = 253_402_300_800;
@@ -169,7 +169,7 @@ fn certificates(setting: &str, file: &str, text: &[u8]) -> anyhow::Result<Vec<Ce
     Ok(found)
 }
 
-/// Whether the port's certificate is good at a time, whoever signed it.
+/// Whether the port's certificate is good at a time; its issuer does not matter.
 fn good_now(files: &Files, texts: &Texts, now: UnixTime) -> anyhow::Result<()> {
     let chain = certificates("tls_cert", &files.certificate, &texts.certificate)?;
     let Some(own) = chain.first() else { return Ok(()) };

@@ -1,21 +1,21 @@
 //! Retention: what ended long ago goes, and there is room for the days to come.
 //!
-//! Invariant: whatever a clock shows, no more than a day's rows go in an hour beyond what had gone before: a wrong clock empties
-//! nothing before somebody has noticed, and a process that is started again and again goes no further than one that
+//! Invariant: even if a clock is wrong, no more than a day's rows go in an hour beyond what had gone before: a wrong clock
+//! empties nothing before somebody has noticed, and a process that is started again and again goes no further than one that
 //! stays. An installation that was off for a month has caught up within two days.
 
 use std::sync::Arc;
 
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
-use tollgate_clock::{Clock, State};
+use tollgate_clock::{Clock, ClockState};
 use tollgate_core::model::{DAY_US, MINUTE_US};
 use tollgate_store::history::{PRUNE_EVERY, Pruned};
 use tollgate_store::{Store, StoreError};
 
 /// Pruning goes so much further at once.
 const STEP_US: i64 = DAY_US;
-/// A step beyond what is usual takes a process that has been there for so long (monotonic).
+/// How long a process must have been there before it takes a step beyond what is usual (monotonic).
 const STEP_EVERY_US: i64 = 60 * MINUTE_US;
 
 /// Prunes now and every ten minutes, until told to stop.
@@ -28,13 +28,16 @@ pub(super) async fn run(store: Arc<dyn Store>, clock: Clock, retention_days: u32
             () = stop.cancelled() => return,
             _ = rounds.tick() => {}
         }
-        if clock.state() != State::Right {
+        if clock.state() != ClockState::Right {
             tracing::warn!("nothing is pruned: the clock of this machine is not right");
             continue;
         }
         match prune(store.as_ref(), &clock, retention_days, &mut steps).await {
             Ok(pruned) if pruned == Pruned::default() => {}
-            Ok(pruned) => tracing::info!(?pruned, "pruned what ended more than {retention_days} days ago"),
+            Ok(pruned) => tracing::info!(
+                ?pruned,
+                "pruned events and runs that ended more than {retention_days} days ago"
+            ),
             Err(error) => tracing::warn!(%error, "pruning failed; it is tried again in ten minutes"),
         }
     }

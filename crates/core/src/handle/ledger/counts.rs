@@ -1,7 +1,7 @@
 //! What a run and a bucket count of the events in each phase. Nothing but the books changes it.
 
 use super::Phase;
-use crate::handle::places::{Places, Sharer};
+use crate::handle::places::{BucketPlaces, Sharer};
 
 /// Of the acquired, unfinished events of one run.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(in crate::handle) struct BucketCounts {
     held: u32,
     never_freed: u32,
     suspect: u32,
-    places: Places,
+    places: BucketPlaces,
 }
 
 impl BucketCounts {
@@ -68,7 +68,7 @@ impl BucketCounts {
     }
 
     /// Deliveries under way, where no `max_in_flight` bounds them.
-    pub(in crate::handle) fn places(&self) -> &Places {
+    pub(in crate::handle) fn places(&self) -> &BucketPlaces {
         &self.places
     }
 

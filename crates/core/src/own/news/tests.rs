@@ -3,7 +3,7 @@
 use super::*;
 use crate::handle::change::ShardSchedule;
 
-/// A change of a schedule with so many launches.
+/// A change of a schedule with this number of launches.
 fn change(namespace: &str, schedule: u128, generation: i64, launches: i64) -> Message {
     let row = ShardSchedule {
         uid: Uuid::from_u128(schedule),

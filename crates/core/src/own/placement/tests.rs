@@ -27,11 +27,11 @@ fn shard_of(process: &str, all: &[&str]) -> u16 {
     (0..1_000).find(|s| all.iter().max_by_key(|p| weight(p, *s)) == Some(&process)).unwrap_or(u16::MAX)
 }
 
-fn takes(steps: &[Step]) -> usize {
-    steps.iter().filter(|step| matches!(step, Step::Take(_))).count()
+fn takes(steps: &[PlacementStep]) -> usize {
+    steps.iter().filter(|step| matches!(step, PlacementStep::Take(_))).count()
 }
 
-/// Looks from `began_us` to `now_us` at itself and another that has beaten so often and owns the shard.
+/// Looks from `began_us` to `now_us` at itself and another, whose heartbeat stands at `beats` and which owns the shard.
 fn look(of: &mut Placement, shard: u16, beats: i64, ttl_ms: i64, (began_us, now_us): (i64, i64)) -> usize {
     let members = vec![member("me", 1, TTL_MS), member("it", beats, ttl_ms)];
     takes(&of.looked(Look { began_us, leases: vec![lease(shard, "it")], members }, now_us))
@@ -56,11 +56,11 @@ fn the_longer_of_two_ttls_counts() {
     look(&mut of, shard, 7, 60_000, (0, 0));
     assert_eq!(look(&mut of, shard, 7, 60_000, (60 * SECOND_US, 60 * SECOND_US)), 0);
     assert_eq!(look(&mut of, shard, 7, 60_000, (61 * SECOND_US, 61 * SECOND_US)), 1);
-    // Nor is it forgotten by whoever trusts its own for a shorter time.
+    // Nor is it forgotten by a process that trusts its own for a shorter time.
     let members = vec![member("it", 7, 60_000)];
     let at_us = |s: i64| Look { began_us: s * SECOND_US, leases: Vec::new(), members: members.clone() };
     assert_eq!(of.looked(at_us(1_200), 1_200 * SECOND_US), []);
-    assert_eq!(of.looked(at_us(1_201), 1_201 * SECOND_US), [Step::Forget("it".to_owned())]);
+    assert_eq!(of.looked(at_us(1_201), 1_201 * SECOND_US), [PlacementStep::Forget("it".to_owned())]);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn of_those_who_see_the_same_exactly_one_takes_a_shard_and_the_others_give_it_up
             let mut of = placement(name);
             of.taken(shard, true);
             let steps = of.looked(look(name), 0);
-            let expected = if takers == [name] { vec![] } else { vec![Step::GiveUp(shard)] };
+            let expected = if takers == [name] { vec![] } else { vec![PlacementStep::GiveUp(shard)] };
             assert_eq!(steps, expected);
         }
     }

@@ -3,7 +3,7 @@
 
 use tollgate_core::handle::control::Message;
 use tollgate_core::model::{Run, RunId, RunKind, RunState};
-use tollgate_core::own::{Part, RECENT_US};
+use tollgate_core::own::{RECENT_US, ReadSize};
 
 use super::*;
 
@@ -37,7 +37,7 @@ async fn what_launches_now_is_read_beside_a_backlog_of_the_past() {
     runs.push(run(now_us - 1));
     store.emit(&runs, &[]).await.unwrap();
     let part =
-        Part { runs_max: 32, messages_max: 9, recent_us: now_us - RECENT_US..now_us + 300 * SECOND_US };
+        ReadSize { runs_max: 32, messages_max: 9, recent_us: now_us - RECENT_US..now_us + 300 * SECOND_US };
     let ask =
         |except: &[Uuid]| Ask { part: part.clone(), except: except.to_vec(), again: None, specs: Vec::new() };
     let news = read_news(&*store, 5, ask(&[])).await.unwrap();
@@ -55,7 +55,7 @@ async fn what_launches_now_is_read_beside_a_backlog_of_the_past() {
     store.post(5, &messages).await.unwrap();
     let news = read_news(&*store, 5, ask(&except)).await.unwrap();
     assert!(news.releases_whole && news.full && news.messages.len() == 9);
-    let all = Ask { part: Part { runs_max: 10_000, ..part.clone() }, ..ask(&[]) };
+    let all = Ask { part: ReadSize { runs_max: 10_000, ..part.clone() }, ..ask(&[]) };
     let news = read_news(&*store, 5, all).await.unwrap();
     assert_eq!((news.runs.len(), news.releases_whole), (runs.len(), false));
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use tollgate_files::{Entry, Place, Resource, given_twice, parse};
+use tollgate_files::{FileEntry, Location, Resource, given_twice, parse};
 use tollgate_proto::v1;
 use tonic::Status;
 use tonic_types::StatusExt;
@@ -36,31 +36,31 @@ pub(crate) struct ApplyArgs {
 /// Applies files.
 ///
 /// # Errors
-/// What is wrong with the files or refused by the service, each with its place; those of writing.
+/// What is wrong with the files or refused by the service, each with its location; those of writing.
 pub(crate) async fn run(session: Session, args: ApplyArgs) -> anyhow::Result<()> {
     let entries = read_files(&args.files, &session.namespace)?;
-    // What is kept to name places later is small: the texts are shared.
-    let places: HashMap<String, Place> =
-        entries.iter().map(|entry| (entry.place.to_string(), entry.place.clone())).collect();
+    // What is kept to name locations later is small: the texts are shared.
+    let locations: HashMap<String, Location> =
+        entries.iter().map(|entry| (entry.location.to_string(), entry.location.clone())).collect();
     let requests: Vec<_> = entries.into_iter().map(|entry| entry.request(args.dry_run)).collect();
     let answer = session.master().apply_resources(tokio_stream::iter(requests)).await;
     let answer = answer
         .map_err(|status| {
-            refused_whole(&status, &places).unwrap_or_else(|| session.failure("apply", status))
+            refused_whole(&status, &locations).unwrap_or_else(|| session.failure("apply", status))
         })?
         .into_inner();
     session.printer.message(&answer, |answer| summary(answer, args.dry_run))?;
     if answer.failed_count == 0 {
         return Ok(());
     }
-    Err(refused(&answer, &places))
+    Err(refused(&answer, &locations))
 }
 
 /// The resources of files, policies before schedules, else in the order of the files.
 ///
 /// # Errors
 /// Everything that is wrong with the files, one line each.
-pub(crate) fn read_files(files: &[String], namespace: &str) -> anyhow::Result<Vec<Entry>> {
+pub(crate) fn read_files(files: &[String], namespace: &str) -> anyhow::Result<Vec<FileEntry>> {
     let (mut entries, mut wrong) = (Vec::new(), Vec::new());
     for file in files {
         let (name, text) = read(file)?;
@@ -98,27 +98,27 @@ fn summary(answer: &v1::ApplyResourcesResponse, dry_run: bool) -> String {
 }
 
 /// The service's refusals, each at the line of its field where that can be found.
-fn refused(answer: &v1::ApplyResourcesResponse, places: &HashMap<String, Place>) -> anyhow::Error {
+fn refused(answer: &v1::ApplyResourcesResponse, locations: &HashMap<String, Location>) -> anyhow::Error {
     let lines = answer.errors.iter().map(|error| {
-        let place = match places.get(&error.source) {
-            Some(place) => place.of_field(&error.field).to_string(),
+        let location = match locations.get(&error.source) {
+            Some(location) => location.of_field(&error.field).to_string(),
             None => error.source.clone(),
         };
-        let parts = [place.as_str(), &error.name, &error.field, &error.message];
+        let parts = [location.as_str(), &error.name, &error.field, &error.message];
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")
     });
     listed(format!("{} refused:", are(answer.failed_count as usize)), lines.collect())
 }
 
 /// The service's refusals of the stream as a whole, whose fields are `source: name: field`.
-fn refused_whole(status: &Status, places: &HashMap<String, Place>) -> Option<anyhow::Error> {
+fn refused_whole(status: &Status, locations: &HashMap<String, Location>) -> Option<anyhow::Error> {
     let fields = status.get_details_bad_request()?.field_violations;
     let lines = fields.iter().map(|violation| {
         let mut parts = violation.field.splitn(3, ": ");
-        let at = parts.next().and_then(|source| Some((places.get(source)?, parts.next()?, parts.next()?)));
+        let at = parts.next().and_then(|source| Some((locations.get(source)?, parts.next()?, parts.next()?)));
         match at {
-            Some((place, name, field)) => {
-                format!("{}: {name}: {field}: {}", place.of_field(field), violation.description)
+            Some((location, name, field)) => {
+                format!("{}: {name}: {field}: {}", location.of_field(field), violation.description)
             }
             None => format!("{}: {}", violation.field, violation.description),
         }

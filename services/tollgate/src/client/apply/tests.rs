@@ -6,7 +6,7 @@ use std::io::Write;
 
 use super::*;
 
-fn parse(text: &str) -> (Vec<Entry>, Vec<String>) {
+fn parse(text: &str) -> (Vec<FileEntry>, Vec<String>) {
     let (mut entries, mut wrong) = (Vec::new(), Vec::new());
     tollgate_files::parse(&"batch.yaml".into(), text, "default", &mut entries, &mut wrong);
     (entries, wrong)
@@ -61,7 +61,8 @@ fn a_file_with_errors_sends_nothing_and_policies_come_first() {
 #[test]
 fn refusals_name_place_resource_and_field() {
     let (entries, _) = parse(GOOD);
-    let places = entries.iter().map(|entry| (entry.place.to_string(), entry.place.clone())).collect();
+    let locations =
+        entries.iter().map(|entry| (entry.location.to_string(), entry.location.clone())).collect();
     let answer = v1::ApplyResourcesResponse {
         created_count: 1,
         failed_count: 1,
@@ -74,22 +75,23 @@ fn refusals_name_place_resource_and_field() {
         ..Default::default()
     };
     assert_eq!(summary(&answer, false), "1 created, 0 updated, 0 unchanged, 1 refused\n");
-    let text = refused(&answer, &places).to_string();
+    let text = refused(&answer, &locations).to_string();
     assert!(text.ends_with("\n  batch.yaml:12: nightly: schedule.target.http.url: expected a URL"), "{text}");
 }
 
 #[test]
 fn refusals_of_a_whole_stream_are_found_on_their_lines() {
     let (entries, _) = parse(GOOD);
-    let places = entries.iter().map(|entry| (entry.place.to_string(), entry.place.clone())).collect();
+    let locations =
+        entries.iter().map(|entry| (entry.location.to_string(), entry.location.clone())).collect();
     let status = tollgate_proto::field::invalid_argument(&[
         tollgate_proto::FieldError::new("batch.yaml:2: nightly: schedule.events", 0, "more"),
         tollgate_proto::FieldError::new("namespace", "", "a name"),
     ]);
-    let text = refused_whole(&status, &places).unwrap().to_string();
+    let text = refused_whole(&status, &locations).unwrap().to_string();
     let expected = "nothing was changed, because 2 things are refused:\n  \
                     batch.yaml:8: nightly: schedule.events: \"0\" is not allowed, expected more\n  \
                     namespace: expected a name";
     assert_eq!(text, expected);
-    assert!(refused_whole(&Status::unavailable("gone"), &places).is_none());
+    assert!(refused_whole(&Status::unavailable("gone"), &locations).is_none());
 }

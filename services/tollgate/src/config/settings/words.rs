@@ -121,7 +121,7 @@ pub(super) fn endpoints(text: &str) -> Option<Vec<String>> {
         .collect()
 }
 
-/// A duration such as `5m`, in whole units of so many milliseconds.
+/// A duration such as `5m`, in whole units of `unit_ms`.
 pub(super) fn whole<N: TryFrom<u64> + PartialOrd>(
     text: &str,
     unit_ms: u64,

@@ -1,4 +1,4 @@
-//! Decides who has how many of the port's connections.
+//! Decides how many of the port's connections each address has.
 //!
 //! In: where a connection comes from. Out: its place, or the bound that keeps it out. Invariants: there are no more than
 //! [`LEAVING_MAX`] above their number, and those are being closed; an address has at most half of what the others leave
@@ -20,7 +20,7 @@ const NETWORK_V6: u128 = u128::MAX << 64;
 
 /// The places of all connections. Clones share them.
 #[derive(Clone, Debug)]
-pub(super) struct Places(Arc<Mutex<State>>);
+pub(super) struct ConnectionPlaces(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
@@ -46,10 +46,10 @@ struct Idle {
     has_left: Arc<AtomicBool>,
 }
 
-/// A place; given back when it is dropped.
+/// The place of one connection; given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Places,
+pub(super) struct ConnectionPlace {
+    places: ConnectionPlaces,
     address: IpAddr,
     /// Somebody else has it.
     has_left: Arc<AtomicBool>,
@@ -58,14 +58,14 @@ pub(super) struct Place {
 /// A place that has been taken.
 #[derive(Debug)]
 pub(super) struct Taken {
-    pub(super) place: Place,
+    pub(super) place: ConnectionPlace,
     /// Somebody else gets it.
     pub(super) evicted: oneshot::Receiver<()>,
     /// All places were taken: it is one that another connection had.
     pub(super) was_full: bool,
 }
 
-impl Place {
+impl ConnectionPlace {
     /// Whose it is.
     pub(super) fn address(&self) -> IpAddr {
         self.address
@@ -80,8 +80,8 @@ pub(super) fn address_of(address: IpAddr) -> IpAddr {
     }
 }
 
-impl Places {
-    /// So many places, divided among addresses or not.
+impl ConnectionPlaces {
+    /// `total` places, divided among addresses or not.
     pub(super) fn new(total: usize, divided: bool) -> Self {
         let (used, leaving) = (0, 0);
         Self(Arc::new(Mutex::new(State { total, divided, used, leaving, held: HashMap::new() })))
@@ -108,7 +108,7 @@ impl Places {
         held.count += 1;
         held.sweep();
         held.idle.push_back(Idle { evict, has_left: has_left.clone() });
-        Ok(Taken { place: Place { places: self.clone(), address, has_left }, evicted, was_full })
+        Ok(Taken { place: ConnectionPlace { places: self.clone(), address, has_left }, evicted, was_full })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -169,7 +169,7 @@ impl Held {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         let mut state = self.places.lock();
         if self.has_left.load(Ordering::Relaxed) {
@@ -190,13 +190,13 @@ mod tests {
     }
 
     /// As many as an address gets, each with a request that has begun.
-    fn all(places: &Places, address: IpAddr) -> Vec<Place> {
+    fn all(places: &ConnectionPlaces, address: IpAddr) -> Vec<ConnectionPlace> {
         std::iter::from_fn(|| places.take(address).ok().map(|taken| taken.place)).collect()
     }
 
     #[test]
     fn one_address_leaves_half_to_the_others() {
-        let places = Places::new(64, true);
+        let places = ConnectionPlaces::new(64, true);
         let one = all(&places, address(1));
         assert_eq!(one.len(), 32);
         assert_eq!(places.take(address(1)).unwrap_err(), Bound::AddressConnections);
@@ -206,7 +206,7 @@ mod tests {
         drop(one);
         assert_eq!(all(&places, address(1)).len(), 24, "half of what the second leaves");
         drop(second);
-        let undivided = Places::new(64, false);
+        let undivided = ConnectionPlaces::new(64, false);
         assert_eq!(all(&undivided, address(1)).len(), 64);
         let state = places.lock();
         assert_eq!((state.used, state.leaving, state.held.len()), (0, 0, 0));
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn the_last_places_go_to_those_who_have_none() {
-        let places = Places::new(4, true);
+        let places = ConnectionPlaces::new(4, true);
         let held: Vec<_> = (1..=4).flat_map(|last| places.take(address(last))).collect();
         assert_eq!(held.len(), 4);
         // They have begun nothing: one of them goes for one who has none, and for one who has one its own.
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn those_that_are_being_closed_are_bounded() {
-        let places = Places::new(2, false);
+        let places = ConnectionPlaces::new(2, false);
         let mut taken: Vec<_> = (0..2 + LEAVING_MAX).map(|_| places.take(address(1)).unwrap()).collect();
         assert_eq!(places.take(address(1)).unwrap_err(), Bound::Connections);
         drop(taken.remove(0));
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn the_one_with_the_most_gives_way_before_the_oldest() {
-        let places = Places::new(4, false);
+        let places = ConnectionPlaces::new(4, false);
         let mut early = places.take(address(1)).unwrap();
         let mut crowd: Vec<_> = (0..3).map(|_| places.take(address(2)).unwrap()).collect();
         let _new = places.take(address(3)).unwrap();

@@ -17,7 +17,7 @@ const KNOWN_MAX: usize = 4_096;
 
 /// Where a URL leads.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Destination {
     pub(super) url: Uri,
     /// What of it a request names: path and query.
     pub(super) path: Uri,
@@ -33,38 +33,38 @@ pub(super) struct Place {
 
 /// URLs seen.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct Destinations {
     guard: Guard,
-    known: Mutex<HashMap<String, Arc<Place>>>,
+    known: Mutex<HashMap<String, Arc<Destination>>>,
 }
 
-impl Places {
+impl Destinations {
     pub(super) fn new(guard: Guard) -> Self {
         Self { guard, known: Mutex::default() }
     }
 
-    /// The place that a URL names.
+    /// The destination that a URL names.
     ///
     /// # Errors
     /// What is wrong with it, or that nothing may be sent to its host.
-    pub(super) fn of(&self, text: &str) -> Result<Arc<Place>, String> {
+    pub(super) fn of(&self, text: &str) -> Result<Arc<Destination>, String> {
         // Each change is one call on the map, so a panic elsewhere leaves nothing half done.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = known.get(text) {
-            return Ok(Arc::clone(place));
+        if let Some(destination) = known.get(text) {
+            return Ok(Arc::clone(destination));
         }
         let url = parse_url("url", text)?;
         self.guard.check_host(url.host().unwrap_or("")).map_err(|refusal| refusal.to_string())?;
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
-        let place = Arc::new(Place::new(url).map_err(|error| format!("url: `{text}`: {error}"))?);
-        known.insert(text.to_owned(), Arc::clone(&place));
-        Ok(place)
+        let destination = Arc::new(Destination::new(url).map_err(|error| format!("url: `{text}`: {error}"))?);
+        known.insert(text.to_owned(), Arc::clone(&destination));
+        Ok(destination)
     }
 }
 
-impl Place {
+impl Destination {
     fn new(url: Uri) -> Result<Self, ::http::Error> {
         let (scheme, name) = (url.scheme_str().unwrap_or("http"), url.host().unwrap_or(""));
         let usual_port = if scheme == "https" { 443 } else { 80 };
@@ -89,28 +89,28 @@ mod tests {
     use crate::PrivateAddresses;
 
     #[test]
-    fn a_place_is_found_once_and_a_refusal_each_time() {
-        let places = Places::new(Guard::new(PrivateAddresses::Refuse));
-        let first = places.of("https://Example.com/a").unwrap();
+    fn a_destination_is_found_once_and_a_refusal_each_time() {
+        let destinations = Destinations::new(Guard::new(PrivateAddresses::Refuse));
+        let first = destinations.of("https://Example.com/a").unwrap();
         assert_eq!((first.host.as_str(), first.url.path()), ("example.com:443", "/a"));
-        assert!(Arc::ptr_eq(&first, &places.of("https://Example.com/a").unwrap()));
-        let odd = places.of("http://Example.com:81/a/b?c=d").unwrap();
+        assert!(Arc::ptr_eq(&first, &destinations.of("https://Example.com/a").unwrap()));
+        let odd = destinations.of("http://Example.com:81/a/b?c=d").unwrap();
         assert_eq!((odd.host.as_str(), odd.origin.as_str()), ("example.com:81", "http://example.com:81"));
         assert_eq!(
             (odd.path.to_string().as_str(), odd.authority.to_str().unwrap()),
             ("/a/b?c=d", "Example.com:81")
         );
         for usual in ["https://[2606:4700::1111]:443", "https://[2606:4700::1111]/"] {
-            let usual = places.of(usual).unwrap();
+            let usual = destinations.of(usual).unwrap();
             assert_eq!((usual.path.path(), usual.authority.to_str().unwrap()), ("/", "[2606:4700::1111]"));
             assert_eq!(usual.origin, "https://[2606:4700::1111]:443");
         }
         for refused in ["http://127.0.0.1/", "ftp://example.com/"] {
-            assert!(places.of(refused).is_err() && places.of(refused).is_err(), "{refused}");
+            assert!(destinations.of(refused).is_err() && destinations.of(refused).is_err(), "{refused}");
         }
         for n in 0..=KNOWN_MAX {
-            places.of(&format!("http://example.com/{n}")).unwrap();
+            destinations.of(&format!("http://example.com/{n}")).unwrap();
         }
-        assert!(places.known.lock().unwrap().len() <= KNOWN_MAX);
+        assert!(destinations.known.lock().unwrap().len() <= KNOWN_MAX);
     }
 }

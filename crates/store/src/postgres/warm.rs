@@ -2,7 +2,7 @@
 //!
 //! The pool tests each connection that comes back, which is a round trip beside the commit's one, and lends its connections in
 //! turn, so that every commit would meet a server process whose caches have grown cold. Not kept: a connection that failed, one
-//! that has been idle for so long that it wants a test, and any where commits share their pool with others.
+//! that has been idle long enough to need a test, and any where commits share their pool with others.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,12 +21,12 @@ struct Kept {
 
 /// At most one connection.
 #[derive(Debug)]
-pub(super) struct Recent {
+pub(super) struct WarmConnection {
     kept: Mutex<Option<Kept>>,
     keeps: bool,
 }
 
-impl Recent {
+impl WarmConnection {
     /// `keeps`: the pool is for commits alone.
     pub(super) fn new(keeps: bool) -> Self {
         Self { kept: Mutex::default(), keeps }

@@ -8,12 +8,12 @@ use crate::model::RunId;
 
 /// Deliveries that were taken.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct UnrecordedAnswers {
     fresh: Vec<DeliveryKey>,
     committing: Vec<DeliveryKey>,
 }
 
-impl Heard {
+impl UnrecordedAnswers {
     /// A target took it.
     pub(super) fn accepted(&mut self, run: RunId, index: u32, attempt: u32) {
         self.fresh.push((run, index, attempt));
@@ -30,7 +30,7 @@ impl Heard {
     }
 
     /// What the commit under way would have recorded, and what came since. The next commit records it.
-    pub(super) fn unrecorded(&mut self) -> Vec<DeliveryKey> {
+    pub(super) fn all(&mut self) -> Vec<DeliveryKey> {
         self.committing.append(&mut self.fresh);
         std::mem::swap(&mut self.committing, &mut self.fresh);
         self.fresh.clone()
@@ -43,17 +43,17 @@ mod tests {
 
     #[test]
     fn what_was_not_recorded_is_told_again() {
-        let (mut heard, run) = (Heard::default(), RunId::derive(uuid::Uuid::nil(), 1));
-        heard.accepted(run, 0, 1);
-        heard.commit_begins();
-        heard.recorded();
-        heard.accepted(run, 1, 1);
-        heard.commit_begins();
-        heard.accepted(run, 2, 3);
-        assert_eq!(heard.unrecorded(), [(run, 1, 1), (run, 2, 3)]);
-        assert_eq!(heard.unrecorded(), [(run, 1, 1), (run, 2, 3)], "until a commit has recorded it");
-        heard.commit_begins();
-        heard.recorded();
-        assert!(heard.unrecorded().is_empty());
+        let (mut answers, run) = (UnrecordedAnswers::default(), RunId::derive(uuid::Uuid::nil(), 1));
+        answers.accepted(run, 0, 1);
+        answers.commit_begins();
+        answers.recorded();
+        answers.accepted(run, 1, 1);
+        answers.commit_begins();
+        answers.accepted(run, 2, 3);
+        assert_eq!(answers.all(), [(run, 1, 1), (run, 2, 3)]);
+        assert_eq!(answers.all(), [(run, 1, 1), (run, 2, 3)], "until a commit has recorded it");
+        answers.commit_begins();
+        answers.recorded();
+        assert!(answers.all().is_empty());
     }
 }

@@ -1,0 +1,234 @@
+//! What of a shard is not well, for [`crate::trouble`]: which schedules' deliveries fail, and how; whose tokens are
+//! silent; what is paused with work behind it; what has ended badly of runs that go on.
+//!
+//! Read from memory when somebody asks; nothing is kept for it. Invariants: it takes time in proportion to the
+//! unfinished runs, and looks at so many of their events at most. Events that fail stay where they are, and those that
+//! go well make way: so those that fail are among the first of their run.
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use super::ledger::{Key, Phase};
+use super::live::{LiveRun, LiveToken};
+use super::places::origin;
+use super::shard::Shard;
+use crate::model::{Now, Target};
+use crate::trouble::{Bucket, Ended, Failing, Said, Sight, Silent, Sufferer};
+
+/// So many acquired events of a run are looked at.
+const OF_RUN_MAX: usize = 32;
+/// So many of the shard; and as many again for silent tokens.
+const LOOKED_AT_MAX: usize = 20_000;
+/// So many schedules are told of, those with the most that waits.
+const SUFFERERS_MAX: usize = 1_000;
+
+/// What is found of one schedule on the way through its runs.
+struct Found<'a> {
+    run: &'a LiveRun,
+    waiting: u64,
+    oldest_launch_us: Option<i64>,
+    at_consumer: u64,
+    failing: BTreeMap<Said, Failing>,
+    ended: Ended,
+}
+
+impl<'a> Found<'a> {
+    fn nothing(run: &'a LiveRun) -> Self {
+        Self {
+            run,
+            waiting: 0,
+            oldest_launch_us: None,
+            at_consumer: 0,
+            failing: BTreeMap::new(),
+            ended: Ended::default(),
+        }
+    }
+
+    fn waits(&mut self, events: u64, since_us: i64) {
+        if events > 0 {
+            self.waiting += events;
+            self.oldest_launch_us = Some(self.oldest_launch_us.map_or(since_us, |us| us.min(since_us)));
+        }
+    }
+
+    fn has_ended(&mut self, run: &LiveRun) {
+        let counts = &run.row.counts;
+        let (failed, expired) = (counts.failed + counts.dead + counts.lost, counts.expired);
+        if failed + expired > 0 {
+            let ended = &mut self.ended;
+            ended.failed += u64::from(failed);
+            ended.expired += u64::from(expired);
+            ended.since_us =
+                if ended.runs == 0 { run.row.launch_us } else { ended.since_us.min(run.row.launch_us) };
+            ended.runs += 1;
+        }
+    }
+
+    fn event(&mut self, token: &LiveToken) {
+        if matches!(token.phase(), Phase::Held { .. }) {
+            self.at_consumer += 1;
+        }
+        let Some(said) = latest_said(token) else { return };
+        let failures = token.unsent.map_or(token.row.failures, |(times, _)| times);
+        let since_us = token.row.acquired_us;
+        let failing = self.failing.entry(said).or_insert(Failing {
+            said,
+            events: 0,
+            since_us,
+            failures: 0,
+            words: String::new(),
+            event: (token.row.run, token.row.index),
+        });
+        failing.events += 1;
+        failing.since_us = failing.since_us.min(since_us);
+        if failures > failing.failures {
+            failing.failures = failures;
+            failing.words.clone_from(&token.row.message);
+            failing.event = (token.row.run, token.row.index);
+        }
+    }
+
+    fn into_sufferer(self) -> Option<Sufferer> {
+        let is_bad = self.ended.runs > 0;
+        if self.failing.is_empty() && !is_bad {
+            return None;
+        }
+        let (row, spec) = (&self.run.row, &self.run.spec);
+        let (namespace, schedule) = (row.namespace.clone(), row.schedule_id.clone());
+        let policy = spec.policy_id.clone().unwrap_or_default();
+        let of = |ended| Ended {
+            namespace: namespace.clone(),
+            schedule: schedule.clone(),
+            policy: policy.clone(),
+            ..ended
+        };
+        let ended = is_bad.then(|| of(self.ended));
+        Some(Sufferer {
+            target: match &spec.target {
+                Target::Http { http, .. } => origin(&http.url).to_owned(),
+                Target::Sqs { sqs, .. } => sqs.queue_url.clone(),
+            },
+            waiting: self.waiting,
+            oldest_launch_us: self.oldest_launch_us,
+            at_consumer: self.at_consumer,
+            failing: self.failing.into_values().collect(),
+            ended,
+            namespace,
+            schedule,
+            policy,
+        })
+    }
+}
+
+impl Shard {
+    /// What is not well.
+    pub fn sight(&self, now: Now) -> Sight {
+        let mut by_schedule: BTreeMap<Uuid, Found<'_>> = BTreeMap::new();
+        let mut sight = Sight { pause: self.pause.pause.clone(), ..Sight::default() };
+        let mut left = LOOKED_AT_MAX;
+        for run in self.ledger.runs.all().filter(|run| run.launched) {
+            let found = by_schedule.entry(run.row.schedule_uid).or_insert_with(|| Found::nothing(run));
+            found.has_ended(run);
+            if run.cancelled {
+                continue;
+            }
+            let (waiting, since_us) = self.waiting_of(run, now);
+            found.waits(waiting, since_us);
+            if run.counts.outstanding() > 0 {
+                sight.incomplete |= left == 0;
+                let events = self.ledger.tokens.of(run.row.id).take(OF_RUN_MAX.min(left));
+                events.for_each(|(_, token)| {
+                    left -= 1;
+                    found.event(token);
+                });
+            }
+        }
+        sight.waiting = by_schedule.values().map(|found| found.waiting).sum();
+        sight.oldest_launch_us = by_schedule.values().filter_map(|found| found.oldest_launch_us).min();
+        sight.buckets = self.buckets_not_well(&by_schedule, now, &mut sight.incomplete);
+        sight.sufferers = by_schedule.into_values().filter_map(Found::into_sufferer).collect();
+        sight.incomplete |= sight.sufferers.len() > SUFFERERS_MAX;
+        sight.sufferers.sort_by_key(|sufferer| std::cmp::Reverse(sufferer.waiting));
+        sight.sufferers.truncate(SUFFERERS_MAX);
+        sight
+    }
+
+    /// Events of a run that are due and hold no token, and since when at the most.
+    fn waiting_of(&self, run: &LiveRun, now: Now) -> (u64, i64) {
+        let retrying = u64::from(run.counts.retrying());
+        if !run.next_is_due(now.wall_us, self.options.early_us) {
+            return (retrying, run.row.launch_us);
+        }
+        let since_us = if retrying > 0 { run.row.launch_us } else { run.launch_of(run.row.next_index) };
+        (retrying + self.due_now(run, now), since_us)
+    }
+
+    /// Policies that are paused with work behind them, or have silent tokens.
+    fn buckets_not_well(
+        &self,
+        found: &BTreeMap<Uuid, Found<'_>>,
+        now: Now,
+        incomplete: &mut bool,
+    ) -> Vec<Bucket> {
+        let mut left = LOOKED_AT_MAX;
+        let (_, waiting) = self.waiting_by_policy(now);
+        let mut buckets = Vec::new();
+        for (uid, bucket) in &self.ledger.buckets {
+            let Some(policy) = &bucket.policy else { continue };
+            let tokens = bucket.counts.suspect();
+            let waiting = waiting.get(uid).map_or(0, |waiting| waiting.events);
+            if tokens == 0 && (policy.pause.is_none() || waiting == 0) {
+                continue;
+            }
+            *incomplete |= tokens > 0 && left == 0;
+            let longest = self.longest_silent(*uid, tokens, &mut left);
+            let oldest = found.values().filter(|found| found.run.row.policy_uid == *uid);
+            buckets.push(Bucket {
+                namespace: policy.namespace.clone(),
+                policy: policy.id.clone(),
+                pause: policy.pause.clone(),
+                limit: policy.limits.max_in_flight,
+                held: bucket.counts.held(),
+                waiting,
+                oldest_launch_us: oldest.filter_map(|found| found.oldest_launch_us).min(),
+                silent: (tokens > 0).then(|| Silent {
+                    tokens,
+                    since_us: longest.map(|(_, sign_us)| now.wall_us - (now.mono_us - sign_us)),
+                    schedule: longest.map_or_else(String::new, |(key, _)| self.schedule_of(key)),
+                }),
+            });
+        }
+        buckets
+    }
+
+    /// The silent event under a policy that has not been heard of for longest, and when it was (monotonic).
+    fn longest_silent(&self, policy: Option<Uuid>, tokens: u32, left: &mut usize) -> Option<(Key, i64)> {
+        if tokens == 0 {
+            return None;
+        }
+        let looked_at = self.ledger.tokens_under(policy).take(*left).inspect(|_| *left -= 1);
+        let silent = looked_at.filter(|(_, token)| token.phase() == Phase::Held { suspect: true });
+        silent.map(|(key, token)| (key, token.sign_us)).min_by_key(|(_, sign_us)| *sign_us)
+    }
+
+    fn schedule_of(&self, (run, _): Key) -> String {
+        self.ledger.runs.get(&run).map(|run| run.row.schedule_id.clone()).unwrap_or_default()
+    }
+}
+
+/// What was said of an event's latest delivery, where it is to be sent again. A former owner has left what it heard of
+/// those that wait.
+fn latest_said(token: &LiveToken) -> Option<Said> {
+    let waits = match token.phase() {
+        Phase::Held { .. } => return None,
+        phase => phase == Phase::Waiting,
+    };
+    match token.said {
+        Some(Said::NotSent) => Some(Said::NotSent),
+        _ if token.row.failures == 0 => None,
+        None if waits && token.row.delivered_us.is_some() => Some(Said::GivenBack),
+        None if waits => Some(Said::Refused),
+        said => said,
+    }
+}

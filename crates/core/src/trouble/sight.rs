@@ -1,0 +1,147 @@
+//! The state that troubles are decided from.
+
+use crate::model::{Pause, RunId, Sent};
+
+/// What a queue shard shows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sight {
+    /// Why nothing starts.
+    pub pause: Option<Pause>,
+    /// Policies whose tokens are held, or that events wait for.
+    pub buckets: Vec<Bucket>,
+    /// Events that are due and hold no token, of the whole shard.
+    pub waiting: u64,
+    /// The launch time of the oldest of them.
+    pub oldest_launch_us: Option<i64>,
+    /// Schedules of which something is not well.
+    pub sufferers: Vec<Sufferer>,
+    /// There was more than is looked at: some may be missing.
+    pub incomplete: bool,
+}
+
+/// A policy's bucket.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Bucket {
+    /// The namespace's id.
+    pub namespace: String,
+    /// The policy's id.
+    pub policy: String,
+    /// Set while it is paused.
+    pub pause: Option<Pause>,
+    /// The most tokens that may be held.
+    pub limit: Option<u32>,
+    /// Tokens held.
+    pub held: u32,
+    /// Events that are due and hold no token.
+    pub waiting: u64,
+    /// The launch time of the oldest of them.
+    pub oldest_launch_us: Option<i64>,
+    /// Tokens whose consumers are silent.
+    pub silent: Option<Silent>,
+}
+
+/// Tokens whose consumers have been silent for too long.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Silent {
+    /// How many.
+    pub tokens: u32,
+    /// When the first of them was last heard of, as far as was looked (wall clock).
+    pub since_us: Option<i64>,
+    /// The schedule of that one.
+    pub schedule: String,
+}
+
+/// A schedule of which something is not well.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sufferer {
+    /// The namespace's id.
+    pub namespace: String,
+    /// The schedule's id.
+    pub schedule: String,
+    /// Its policy's id; empty where it has none.
+    pub policy: String,
+    /// Scheme, host and port, or the queue's URL.
+    pub target: String,
+    /// Events that are due and hold no token.
+    pub waiting: u64,
+    /// The launch time of the oldest of them.
+    pub oldest_launch_us: Option<i64>,
+    /// Events that its consumers have at the moment, of those that were looked at.
+    pub at_consumer: u64,
+    /// Events whose deliveries fail, by what was said of the latest.
+    pub failing: Vec<Failing>,
+    /// What has ended badly of runs that go on.
+    pub ended: Option<Ended>,
+}
+
+/// What was said of an event's latest delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Said {
+    /// The target did not take it, or could not be reached.
+    Refused,
+    /// Nobody knows whether the target took it.
+    Unclear,
+    /// It did not leave.
+    NotSent,
+    /// The target took it; its consumer gave it back, or was given up.
+    GivenBack,
+}
+
+impl Said {
+    /// What a target's answer says, unless it took the event.
+    pub fn of(sent: &Sent) -> Option<Self> {
+        match sent {
+            Sent::Accepted => None,
+            Sent::Refused { .. } => Some(Self::Refused),
+            Sent::Unclear { .. } => Some(Self::Unclear),
+            Sent::NotSent { .. } => Some(Self::NotSent),
+        }
+    }
+}
+
+/// Events whose latest deliveries failed in the same way, and that are to be sent again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failing {
+    /// In which way.
+    pub said: Said,
+    /// How many of those that were looked at.
+    pub events: u64,
+    /// When the first of them was acquired (wall clock).
+    pub since_us: i64,
+    /// The most failures that one of them has had.
+    pub failures: u32,
+    /// What was said of that one.
+    pub words: String,
+    /// That one: its run and its index.
+    pub event: (RunId, u32),
+}
+
+/// How many events of a schedule ended badly.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// The namespace's id.
+    pub namespace: String,
+    /// The schedule's id.
+    pub schedule: String,
+    /// Its policy's id; empty where it has none, or where that is not known.
+    pub policy: String,
+    /// Failed, dead or lost.
+    pub failed: u64,
+    /// Not started in time.
+    pub expired: u64,
+    /// Of so many runs.
+    pub runs: u64,
+    /// When the first of those runs ended, or fell due where it goes on (wall clock).
+    pub since_us: i64,
+    /// What was said of one of the failed ones; may be empty.
+    pub words: String,
+}
+
+/// What is known of the whole installation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Installation {
+    /// Queue shards without an owner.
+    pub shards_without_owner: u64,
+    /// Up to where everything that falls due has been emitted; none before the first window.
+    pub emitted_until_us: Option<i64>,
+}

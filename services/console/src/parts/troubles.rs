@@ -1,0 +1,117 @@
+//! What is wrong, worst first, with what to do: for the top of a page.
+
+use maud::{Markup, html};
+use tollgate_proto::v1;
+
+use crate::requests::links::to;
+use crate::requests::problem::Problem;
+use crate::words::show::{count, counted, moment, short, tag};
+
+/// So many are shown.
+pub(crate) const SHOWN_MAX: i32 = 20;
+
+/// What is wrong; that nothing is, or that it cannot be said, is said too.
+pub(crate) fn troubles(now_us: i64, answer: Result<&v1::ListTroublesResponse, &Problem>) -> Markup {
+    html! {
+        section #troubles aria-labelledby="h-troubles" {
+            @match answer {
+                Ok(answer) => {
+                    h2 #h-troubles {
+                        @match answer.total_size {
+                            0 => "Nothing is wrong",
+                            size => { (counted(size, "trouble")) ", worst first" }
+                        }
+                    }
+                    @for trouble in &answer.troubles { (one(now_us, trouble)) }
+                    @let left = answer.total_size.saturating_sub(shown(answer));
+                    @if left > 0 { p.mute { (count(left)) " more; tollgate troubles lists all" } }
+                    @if answer.incomplete {
+                        p.notice.warn { "Some troubles may be missing: not everything could be looked at." }
+                    }
+                }
+                Err(problem) => {
+                    h2 #h-troubles { "What is wrong cannot be said" }
+                    p.notice.bad { (problem.title) " " (problem.text()) }
+                }
+            }
+        }
+    }
+}
+
+fn shown(answer: &v1::ListTroublesResponse) -> u32 {
+    u32::try_from(answer.troubles.len()).unwrap_or(u32::MAX)
+}
+
+fn one(now_us: i64, trouble: &v1::Trouble) -> Markup {
+    let (word, class) = match trouble.severity() {
+        v1::TroubleSeverity::Critical => ("critical", "bad"),
+        _ => ("warning", "warn"),
+    };
+    html! {
+        div.trouble.notice.(class) {
+            p {
+                (tag(word, class)) " " strong { (trouble.summary) }
+                @if trouble.since_time.is_some() { ", began " (moment(now_us, trouble.since_time.as_ref())) }
+            }
+            p { (with_code(&trouble.what_to_do)) }
+            @if !trouble.schedule.is_empty() || !trouble.policy.is_empty() {
+                p {
+                    @if !trouble.schedule.is_empty() {
+                        "Schedule " a href=(to(&trouble.schedule)) { (short(&trouble.schedule)) } " "
+                    }
+                    @if !trouble.policy.is_empty() {
+                        "Policy " a href=(to(&trouble.policy)) { (short(&trouble.policy)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A text in which commands stand between backticks.
+fn with_code(text: &str) -> Markup {
+    html! {
+        @for (at, part) in text.split('`').enumerate() {
+            @if at % 2 == 1 { code { (part) } } @else { (part) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_told_from_words() {
+        let shown = with_code("See `tollgate <why> x`, then go.").into_string();
+        assert_eq!(shown, "See <code>tollgate &lt;why&gt; x</code>, then go.");
+    }
+
+    #[test]
+    fn troubles_are_shown_with_their_places_and_what_is_left_out_is_said() {
+        let trouble = v1::Trouble {
+            severity: v1::TroubleSeverity::Critical.into(),
+            summary: "http://b7 refuses <nightly>".to_owned(),
+            schedule: "namespaces/default/schedules/nightly".to_owned(),
+            ..v1::Trouble::default()
+        };
+        let answer = v1::ListTroublesResponse {
+            troubles: vec![trouble],
+            total_size: 1_201,
+            incomplete: true,
+            ..v1::ListTroublesResponse::default()
+        };
+        let shown = troubles(0, Ok(&answer)).into_string();
+        for text in [
+            "1,201 troubles, worst first",
+            "http://b7 refuses &lt;nightly&gt;",
+            "href=\"/n/default/schedules/nightly\"",
+            "1,200 more",
+            "Some troubles may be missing",
+        ] {
+            assert!(shown.contains(text), "{text}: {shown}");
+        }
+        let nothing = troubles(0, Ok(&v1::ListTroublesResponse::default())).into_string();
+        assert!(nothing.contains("Nothing is wrong") && !nothing.contains("notice"), "{nothing}");
+    }
+}
