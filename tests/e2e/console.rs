@@ -173,7 +173,7 @@ async fn pages_show_what_is_there() {
     page.shows(&["/n/default/policies/gentle", ESCAPED, "Held / limit"]);
     let page = browser.page("/n/default/policies/gentle").await;
     page.shows(&[ESCAPED, "Who holds tokens", &format!("/n/default/events/{}", event.event_id)]);
-    page.shows(&["Who waits", "In flight at most", "/n/default/schedules/batch", "2 / 2"]);
+    page.shows(&["Schedules that wait", "In flight at most", "/n/default/schedules/batch", "2 / 2"]);
     let page = browser.page("/n/default/policies?state=PAUSED").await;
     page.shows(&["No policy fits this."]);
 

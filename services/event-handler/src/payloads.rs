@@ -50,11 +50,7 @@ impl Payloads {
 /// The deadline whose half is waited: a quarter to three quarters of the target's, so that what gets room late has time left
 /// to be sent.
 fn patience(target: &Target, luck: u8) -> Duration {
-    let deadline_ms = match target {
-        Target::Http { http, .. } => http.deadline_ms,
-        Target::Sqs { sqs, .. } => sqs.deadline_ms,
-    };
-    let deadline = Duration::from_millis(u64::try_from(deadline_ms).unwrap_or_default());
+    let deadline = Duration::from_millis(u64::try_from(target.deadline_ms()).unwrap_or_default());
     deadline / 2 + deadline * u32::from(luck) / 256
 }
 

@@ -91,7 +91,7 @@ async fn pages(world: &World) -> Vec<Page> {
             of("policies", "gentle"),
             vec![
                 "Who holds tokens",
-                "Who waits",
+                "Schedules that wait",
                 "urgent",
                 "as this console saw it every 5 seconds",
                 "Free…",

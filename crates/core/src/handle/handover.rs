@@ -10,7 +10,7 @@ use super::change::TokenState;
 use super::control::UnderWay;
 use super::exchange::Effect;
 use super::shard::Shard;
-use crate::model::{Now, RunId, Target};
+use crate::model::{Now, RunId};
 
 /// Added to the time for which an answer is waited for: the way through the inbox.
 const REPORT_MS: i64 = 1_000;
@@ -92,9 +92,6 @@ impl Shard {
 
     /// The longest that one delivery of a run takes.
     fn deadline_ms(&self, run: RunId) -> i64 {
-        self.ledger.runs.get(&run).map_or(0, |run| match &run.spec.target {
-            Target::Http { http, .. } => http.deadline_ms,
-            Target::Sqs { sqs, .. } => sqs.deadline_ms,
-        })
+        self.ledger.runs.get(&run).map_or(0, |run| run.spec.target.deadline_ms())
     }
 }

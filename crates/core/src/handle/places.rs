@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::model::{Run, RunSpec, Target};
+use crate::model::{Run, RunSpec};
 
 /// Of what is free, one part in this many is left to others, at each level.
 const LEFT_TO_OTHERS: u32 = 5;
@@ -30,19 +30,9 @@ impl Sharer {
             let hash = digest.clone().finalize();
             hash.iter().take(16).fold(0_u128, |number, byte| number << 8 | u128::from(*byte))
         };
-        let target = match &spec.target {
-            Target::Http { http, .. } => origin(&http.url),
-            Target::Sqs { sqs, .. } => &sqs.queue_url,
-        };
-        Self([level(run.namespace.as_bytes()), level(target.as_bytes()), level(run.schedule_uid.as_bytes())])
+        let target = spec.target.address().as_bytes();
+        Self([level(run.namespace.as_bytes()), level(target), level(run.schedule_uid.as_bytes())])
     }
-}
-
-/// Scheme, host and port of a URL.
-pub(super) fn origin(url: &str) -> &str {
-    let host = url.find("://").map_or(0, |at| at + 3);
-    let end = url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at);
-    &url[..end]
 }
 
 /// The places of one bucket.
@@ -163,11 +153,5 @@ mod tests {
         assert_eq!(fill(&mut places, &sharer(1, 1, 1), 1), 1);
         places.give_back(&sharer(1, 1, 1));
         assert_eq!((places.taken(), places.by.len()), (0, 0));
-    }
-
-    #[test]
-    fn a_target_is_an_origin() {
-        let origins = ["http://a:1/x/y", "http://a:1?x", "http://a:1"].map(origin);
-        assert_eq!(origins, ["http://a:1"; 3]);
     }
 }

@@ -7,7 +7,7 @@ use super::exchange::Effect;
 use super::ledger::Phase;
 use super::release::{Answer, Release, ReleaseOutcome};
 use super::shard::{MonoTimer, Shard, WallTimer};
-use crate::model::{Now, Policy, Reclaim, RunId, SECOND_US, Sent, Target, TtlFrom};
+use crate::model::{Now, Policy, Reclaim, RunId, SECOND_US, Sent, TtlFrom};
 use crate::trouble::Said;
 
 /// How long a reclaim waits to be asked again while the inbox has not been read since its time came, in microseconds.
@@ -305,7 +305,7 @@ impl Shard {
         let from_heartbeat = match policy.map_or(TtlFrom::TargetDefault, |p| p.ttl_from) {
             TtlFrom::FirstHeartbeat => true,
             TtlFrom::Delivery => false,
-            TtlFrom::TargetDefault => matches!(run.spec.target, Target::Sqs { .. }),
+            TtlFrom::TargetDefault => run.spec.target.queues(),
         };
         let (ttl_ms, unstarted_ms) = policy.map_or((Policy::TOKEN_TTL_MS, Policy::UNSTARTED_TTL_MS), |p| {
             (p.token_ttl_ms, p.unstarted_ttl_ms)

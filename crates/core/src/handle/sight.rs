@@ -11,9 +11,8 @@ use uuid::Uuid;
 
 use super::ledger::{Key, Phase};
 use super::live::{LiveRun, LiveToken};
-use super::places::origin;
 use super::shard::Shard;
-use crate::model::{Now, Target};
+use crate::model::Now;
 use crate::trouble::{Bucket, Ended, Failing, Said, Sight, Silent, Sufferer};
 
 /// So many acquired events of a run are looked at.
@@ -105,10 +104,7 @@ impl<'a> Found<'a> {
         };
         let ended = is_bad.then(|| of(self.ended));
         Some(Sufferer {
-            target: match &spec.target {
-                Target::Http { http, .. } => origin(&http.url).to_owned(),
-                Target::Sqs { sqs, .. } => sqs.queue_url.clone(),
-            },
+            target: spec.target.address().to_owned(),
             waiting: self.waiting,
             oldest_launch_us: self.oldest_launch_us,
             at_consumer: self.at_consumer,

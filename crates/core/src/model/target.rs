@@ -93,6 +93,37 @@ impl Target {
             ReleaseMode::TargetDefault => has_policy,
         }
     }
+
+    /// The longest that one delivery takes, in milliseconds.
+    pub fn deadline_ms(&self) -> i64 {
+        match self {
+            Self::Http { http, .. } => http.deadline_ms,
+            Self::Sqs { sqs, .. } => sqs.deadline_ms,
+        }
+    }
+
+    /// What fails as one: scheme, host and port of a URL, or a queue.
+    pub fn address(&self) -> &str {
+        match self {
+            Self::Http { http, .. } => origin(&http.url),
+            Self::Sqs { sqs, .. } => &sqs.queue_url,
+        }
+    }
+
+    /// Whether an event that the target has accepted may still wait there for its consumer.
+    pub fn queues(&self) -> bool {
+        match self {
+            Self::Http { .. } => false,
+            Self::Sqs { .. } => true,
+        }
+    }
+}
+
+/// Scheme, host and port of a URL.
+fn origin(url: &str) -> &str {
+    let host = url.find("://").map_or(0, |at| at + 3);
+    let end = url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at);
+    &url[..end]
 }
 
 /// The body that the user gave: JSON text, checked when the schedule was written. Its `Debug` text is its length.
@@ -105,5 +136,16 @@ pub struct Payload {
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Payload({} bytes)", self.json.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::origin;
+
+    #[test]
+    fn a_target_is_an_origin() {
+        let origins = ["http://a:1/x/y", "http://a:1?x", "http://a:1"].map(origin);
+        assert_eq!(origins, ["http://a:1"; 3]);
     }
 }
