@@ -1,10 +1,11 @@
 //! Decides how notices are told to the queue shards: in which order, and what each of them says.
 //!
-//! In: notices that wait in the outbox, then what became of each [`TellingStep`]. Out: the next step. Invariants: a notice is told
-//! once, by whoever takes it out of the outbox, after those of earlier generations; for a schedule, how far windows are open is
-//! read after these have been told, so that of two generations the later one never knows of fewer windows than the earlier
-//! one; it is read after the change was committed, so that a window is either opened later, and scanned with the new children,
-//! or lies below, and is put right by the message. Not here: reading and writing, when the outbox is swept.
+//! In: notices that wait in the outbox, then what became of each [`TellingStep`]. Out: the next step. Invariants: a notice
+//! is told once, by whoever takes it out of the outbox, after those of earlier generations; for a schedule, how far windows
+//! are open is read after these have been told, so that of two generations the later one never knows of fewer windows than
+//! the earlier one; it is read after the change was committed, so that a window is either opened later, and scanned with
+//! the new children, or lies below, and is put right by the message. Not here: reading and writing, when the outbox is
+//! swept.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
