@@ -84,7 +84,7 @@ async fn a_target_that_refuses_everything_is_told_everywhere(kind: Kind) {
     let host = format!("http://127.0.0.1:{}", free_port().unwrap());
     service.create_policy("p", policy(3)).await.unwrap();
     let began_us = now_us();
-    let schedule = once(soon(0), 40, "p", to_url(&format!("{host}/work?key=hidden")));
+    let schedule = once(soon(1_500), 40, "p", to_url(&format!("{host}/work?key=hidden")));
     service.create_schedule("nightly", Schedule { retry: patient(), ..schedule }).await.unwrap();
     let found = seen(&service, TroubleKind::TargetRefuses, |found| found.waiting_count >= 30).await;
     assert_eq!(found.severity(), TroubleSeverity::Critical, "{found:?}");
@@ -137,7 +137,7 @@ async fn a_target_s_trouble_outlives_its_process_and_ends_with_its_cause(kind: K
         ..patient().unwrap()
     });
     service.create_policy("p", policy(3)).await.unwrap();
-    let schedule = once(soon(0), 20, "p", target);
+    let schedule = once(soon(1_500), 20, "p", target);
     service.create_schedule("s", Schedule { retry: slow, ..schedule }).await.unwrap();
     let before = seen(&service, TroubleKind::TargetRefuses, |found| found.message.contains("500")).await;
     service.kill9();
@@ -160,7 +160,7 @@ async fn a_target_that_hangs_is_told(kind: Kind) {
         target: Some(Place::Http(HttpTarget { deadline: Some(ms(1_000)), ..target })),
         ..Target::default()
     };
-    let schedule = Schedule { retry: patient(), ..once(soon(0), 9, "p", target) };
+    let schedule = Schedule { retry: patient(), ..once(soon(1_500), 9, "p", target) };
     service.create_schedule("s", schedule).await.unwrap();
     let found = seen(&service, TroubleKind::TargetSilent, |found| found.waiting_count == 7).await;
     assert_eq!(found.severity(), TroubleSeverity::Critical, "{found:?}");
@@ -175,7 +175,7 @@ async fn silent_consumers_are_told_with_what_waits_for_them(kind: Kind) {
     let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::keep()).await;
     let limits = Policy { token_ttl: Some(ms(1_000)), reclaim: Reclaim::Never.into(), ..policy(2) };
     service.create_policy("p", limits).await.unwrap();
-    service.create_schedule("s", once(soon(0), 5, "p", http(&consumer))).await.unwrap();
+    service.create_schedule("s", once(soon(1_500), 5, "p", http(&consumer))).await.unwrap();
     let found = seen(&service, TroubleKind::TokensSilent, |found| found.affected_count == 2).await;
     assert_eq!((found.severity(), found.waiting_count), (TroubleSeverity::Critical, 3), "{found:?}");
     assert_eq!((found.policy, found.schedule), (policy_name("p"), String::new()));
@@ -196,7 +196,7 @@ async fn a_pause_is_told_while_work_waits_behind_it(kind: Kind) {
     service.master().pause_policy(pause).await.unwrap();
     service.handler().pause_dispatch(PauseDispatchRequest { reason: "unknown".to_owned() }).await.unwrap();
     assert_eq!(all(&service).await, [], "nothing waits");
-    service.create_schedule("s", once(soon(0), 5, "p", http(&consumer))).await.unwrap();
+    service.create_schedule("s", once(soon(1_500), 5, "p", http(&consumer))).await.unwrap();
     let dispatch = seen(&service, TroubleKind::DispatchPaused, |found| found.waiting_count == 5).await;
     assert!(dispatch.summary.ends_with("unknown"), "{dispatch:?}");
     let found = seen(&service, TroubleKind::PolicyPaused, |found| found.waiting_count == 5).await;
@@ -241,7 +241,7 @@ async fn events_that_ended_badly_are_told_until_they_are_retried(kind: Kind) {
             "late" => (None, Some(ms(1_000))),
             _ => (None, None),
         };
-        let schedule = Schedule { retry, finish_by, ..once(soon(0), 6, id, http(&consumer)) };
+        let schedule = Schedule { retry, finish_by, ..once(soon(1_500), 6, id, http(&consumer)) };
         service.create_schedule(id, schedule).await.unwrap();
     }
     let of = |id: &str, count: u64| {
@@ -350,7 +350,7 @@ async fn one_process_answers_for_all_and_says_which_is_silent() {
     for at in 0..POLICIES {
         let id = format!("p{at}");
         first.create_policy(&id, policy(1)).await.unwrap();
-        let schedule = Schedule { retry: patient(), ..once(soon(0), 2, &id, closed.clone()) };
+        let schedule = Schedule { retry: patient(), ..once(soon(1_500), 2, &id, closed.clone()) };
         first.create_schedule(&id, schedule).await.unwrap();
     }
     let refusals = async |service: &Service| {

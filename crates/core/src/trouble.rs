@@ -1,8 +1,8 @@
 //! What is wrong, for somebody who is woken at night: decided from the state that is there, worst first.
 //!
 //! In: what each queue shard shows ([`Sight`]), what ended badly ([`Ended`]), what is known of the whole installation
-//! ([`Installation`]), and the time. Out: [`Trouble`]s, each with a sentence, and what to do. Whoever splits the shards
-//! over any number of processes, each of which decides for its own, gets the same list by [`worst_first`]. Not here:
+//! ([`Installation`]), and the time. Out: [`Trouble`]s, each with a sentence, and what to do. However the shards are
+//! split over processes, each of which decides for its own, [`worst_first`] makes the same list of it. Not here:
 //! where that state comes from, what a time or a resource name looks like.
 
 mod decide;
@@ -138,7 +138,7 @@ pub struct Trouble {
     pub count: u64,
     /// How many runs these are of, where that is known.
     pub runs: u64,
-    /// In the words of whoever knows: the target, the consumer, the operator who paused. May be empty.
+    /// In the words of the target, the consumer, or the operator who paused. May be empty.
     pub words: String,
 }
 

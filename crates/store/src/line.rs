@@ -25,8 +25,8 @@ const TOGETHER_MAX: usize = 32;
 const ROWS_MAX: usize = 1_000;
 /// A commit of this many rows is a large one: they stand in a line of their own.
 const LARGE_ROWS: usize = 128;
-/// Nobody waits behind a transaction that has been under way for longer, where another one may go beside it. Whoever carries
-/// a transaction out looks this often whether somebody does ([`LineWorker::beside`]).
+/// Nobody waits behind a transaction that has been under way for longer, where another one may go beside it. The one
+/// that carries a transaction out looks this often whether somebody does ([`LineWorker::beside`]).
 pub(crate) const PATIENCE: Duration = Duration::from_millis(5);
 
 /// Who an owner claims to be. Every transaction of an owner begins by locking the shard's row where it bears this

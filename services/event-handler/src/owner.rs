@@ -154,7 +154,7 @@ impl Owner {
                     self.kept = life.into_kept();
                     self.refuse_waiting();
                     if !self.take_over_from_self().await {
-                        // Nor does whoever has it then; this process itself, perhaps.
+                        // Nor does the next owner; it may be this process itself.
                         self.begun.values().for_each(Leave::revoke);
                         return (shard, OwnerEnd::Lost);
                     }

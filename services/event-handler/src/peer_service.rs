@@ -19,7 +19,7 @@ use crate::answers::{Released, extended_to_wire, released_to_wire};
 use crate::peers::PeerKey;
 use crate::routes::Input;
 
-/// So many troubles of one process are told.
+/// How many troubles of one process are told.
 const TOLD_MAX: usize = 1_000;
 
 /// Lets only the installation's own processes in.

@@ -114,7 +114,7 @@ pub struct HistoryRow {
 }
 
 /// What the shard knows of a schedule: the fence against stale emissions, the pause, the cursor.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardSchedule {
     /// The schedule.
     pub uid: Uuid,
@@ -151,21 +151,7 @@ pub struct ShardSchedule {
 impl ShardSchedule {
     /// Of a schedule of which no change is known. No fence: the message that brings one may still come.
     pub(super) fn unknown(uid: Uuid) -> Self {
-        Self {
-            uid,
-            generation: 0,
-            changed_us: 0,
-            until_us: 0,
-            launches_us: Vec::new(),
-            events: 1,
-            priority: 0,
-            pause: None,
-            deleted: false,
-            cursor: None,
-            cursor_us: 0,
-            earlier: Vec::new(),
-            home: None,
-        }
+        Self { uid, events: 1, ..Self::default() }
     }
 
     /// Of two cursors the one that was left later counts, in whatever order, and however often, they come. True where

@@ -12,7 +12,7 @@ use crate::model::{Now, Pause, Policy, RunId};
 
 /// How many holders an explanation names.
 const HOLDERS_MAX: usize = 10;
-/// So many acquired events of a run are looked at for one that has failed.
+/// How many acquired events of a run are looked at for one that has failed.
 const FAILED_LOOKED_AT_MAX: usize = 32;
 
 /// Where an unfinished event stands.
@@ -176,7 +176,7 @@ pub struct Remembered {
 pub(super) struct WaitingEvents {
     pub(super) events: u64,
     /// When the oldest fell due that has not started, or has failed.
-    since_us: Option<i64>,
+    pub(super) since_us: Option<i64>,
 }
 
 impl WaitingEvents {

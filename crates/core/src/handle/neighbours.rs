@@ -163,11 +163,7 @@ impl World {
             events: 1,
             priority: 5,
             pause,
-            deleted: false,
-            cursor: None,
-            cursor_us: 0,
-            earlier: Vec::new(),
-            home: None,
+            ..ShardSchedule::default()
         };
         self.tell(Control::ScheduleChanged {
             schedule,

@@ -2,24 +2,25 @@
 //! silent; what is paused with work behind it; what has ended badly of runs that go on.
 //!
 //! Read from memory when somebody asks; nothing is kept for it. Invariants: it takes time in proportion to the
-//! unfinished runs, and looks at so many of their events at most. Events that fail stay where they are, and those that
+//! unfinished runs, and looks at a bounded number of their events. Events that fail stay where they are, and those that
 //! go well make way: so those that fail are among the first of their run.
 
 use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
+use super::bucket;
 use super::ledger::{Key, Phase};
 use super::live::{LiveRun, LiveToken};
 use super::shard::Shard;
 use crate::model::Now;
 use crate::trouble::{Bucket, Ended, Failing, Said, Sight, Silent, Sufferer};
 
-/// So many acquired events of a run are looked at.
+/// How many acquired events of a run are looked at.
 const OF_RUN_MAX: usize = 32;
-/// So many of the shard; and as many again for silent tokens.
+/// How many of the shard are; and as many again for silent tokens.
 const LOOKED_AT_MAX: usize = 20_000;
-/// So many schedules are told of, those with the most that waits.
+/// How many schedules are told of: those with the most that waits.
 const SUFFERERS_MAX: usize = 1_000;
 
 /// What is found of one schedule on the way through its runs.
@@ -142,7 +143,7 @@ impl Shard {
         }
         sight.waiting = by_schedule.values().map(|found| found.waiting).sum();
         sight.oldest_launch_us = by_schedule.values().filter_map(|found| found.oldest_launch_us).min();
-        sight.buckets = self.buckets_not_well(&by_schedule, now, &mut sight.incomplete);
+        sight.buckets = self.buckets_not_well(now, &mut sight.incomplete);
         sight.sufferers = by_schedule.into_values().filter_map(Found::into_sufferer).collect();
         sight.incomplete |= sight.sufferers.len() > SUFFERERS_MAX;
         sight.sufferers.sort_by_key(|sufferer| std::cmp::Reverse(sufferer.waiting));
@@ -161,33 +162,31 @@ impl Shard {
     }
 
     /// Policies that are paused with work behind them, or have silent tokens.
-    fn buckets_not_well(
-        &self,
-        found: &BTreeMap<Uuid, Found<'_>>,
-        now: Now,
-        incomplete: &mut bool,
-    ) -> Vec<Bucket> {
+    fn buckets_not_well(&self, now: Now, incomplete: &mut bool) -> Vec<Bucket> {
+        let looked_at = |bucket: &bucket::Bucket| bucket.is_paused() || bucket.counts.suspect() > 0;
+        let all = self.ledger.buckets.iter().filter(|(_, bucket)| looked_at(bucket)).collect::<Vec<_>>();
+        if all.is_empty() {
+            return Vec::new();
+        }
         let mut left = LOOKED_AT_MAX;
         let (_, waiting) = self.waiting_by_policy(now);
         let mut buckets = Vec::new();
-        for (uid, bucket) in &self.ledger.buckets {
+        for (uid, bucket) in all {
             let Some(policy) = &bucket.policy else { continue };
             let tokens = bucket.counts.suspect();
-            let waiting = waiting.get(uid).map_or(0, |waiting| waiting.events);
-            if tokens == 0 && (policy.pause.is_none() || waiting == 0) {
+            let waiting = waiting.get(uid).copied().unwrap_or_default();
+            if tokens == 0 && waiting.events == 0 {
                 continue;
             }
             *incomplete |= tokens > 0 && left == 0;
             let longest = self.longest_silent(*uid, tokens, &mut left);
-            let oldest = found.values().filter(|found| found.run.row.policy_uid == *uid);
             buckets.push(Bucket {
                 namespace: policy.namespace.clone(),
                 policy: policy.id.clone(),
                 pause: policy.pause.clone(),
                 limit: policy.limits.max_in_flight,
-                held: bucket.counts.held(),
-                waiting,
-                oldest_launch_us: oldest.filter_map(|found| found.oldest_launch_us).min(),
+                waiting: waiting.events,
+                oldest_launch_us: waiting.since_us,
                 silent: (tokens > 0).then(|| Silent {
                     tokens,
                     since_us: longest.map(|(_, sign_us)| now.wall_us - (now.mono_us - sign_us)),

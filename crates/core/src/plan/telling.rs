@@ -123,10 +123,7 @@ fn changed(notice: &Notice, news: &ScheduleNews, until_us: i64, launches_us: Vec
         priority: news.priority,
         pause: news.pause.clone(),
         deleted: news.timing.is_none(),
-        cursor: None,
-        cursor_us: 0,
-        earlier: Vec::new(),
-        home: None,
+        ..ShardSchedule::default()
     };
     Control::ScheduleChanged {
         schedule,

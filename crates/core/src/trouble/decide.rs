@@ -3,16 +3,16 @@
 use super::{Bucket, Ended, Failing, Installation, Kind, Said, Severity, Sight, Subject, Sufferer, Trouble};
 use crate::model::SECOND_US;
 
-/// An event that has failed so often is in trouble.
+/// From how many failures on an event is in trouble.
 const FAILURES_MIN: u32 = 3;
-/// So is one that a target did not take, and that was first tried so long ago. One that fails and goes well right after
+/// So is one that a target did not take, and that was first tried this long ago. One that fails and goes well right after
 /// is none, nor is one that its consumer asks to get again.
 const FAILING_MIN_US: i64 = 10 * SECOND_US;
-/// The emitters may be behind for so long, as they are after one of them has died.
+/// How far the emitters may be behind, as they are after one of them has died.
 const BEHIND_MIN_US: i64 = 5 * SECOND_US;
 /// From here on they will not catch up by themselves.
 const BEHIND_BADLY_US: i64 = 60 * SECOND_US;
-/// So many characters of what somebody said are told.
+/// How many characters of what somebody said are told.
 const WORDS_CHARS: usize = 500;
 
 /// The troubles of one queue shard.

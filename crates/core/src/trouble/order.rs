@@ -25,7 +25,7 @@ pub fn worst_first(found: impl IntoIterator<Item = Trouble>) -> Vec<Trouble> {
     all
 }
 
-/// Two parts of one trouble. Of their words those stay that come first by the alphabet, whoever was asked first.
+/// Two parts of one trouble. Of their words those stay that come first by the alphabet, in whatever order they were asked.
 fn joined(a: Trouble, b: Trouble) -> Trouble {
     let words = [a.words, b.words].into_iter().filter(|words| !words.is_empty()).min();
     Trouble {

@@ -30,8 +30,6 @@ pub struct Bucket {
     pub pause: Option<Pause>,
     /// The most tokens that may be held.
     pub limit: Option<u32>,
-    /// Tokens held.
-    pub held: u32,
     /// Events that are due and hold no token.
     pub waiting: u64,
     /// The launch time of the oldest of them.
@@ -129,7 +127,7 @@ pub struct Ended {
     pub failed: u64,
     /// Not started in time.
     pub expired: u64,
-    /// Of so many runs.
+    /// How many runs they are of.
     pub runs: u64,
     /// When the first of those runs ended, or fell due where it goes on (wall clock).
     pub since_us: i64,

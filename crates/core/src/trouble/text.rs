@@ -1,6 +1,6 @@
 //! What is said of a trouble, and what to do: for people.
 //!
-//! Not here: times, which whoever shows them says in its own way.
+//! Not here: times, which each page and command shows in its own way.
 
 use super::{Kind, Subject, Trouble};
 
@@ -119,7 +119,7 @@ fn named(trouble: &Trouble) -> String {
         Kind::TokensSilent => {
             let of = if words.is_empty() { String::new() } else { format!(" of {words}") };
             format!(
-                "See whether the consumers{of} live. `tollgate why EVENT{n}` names who holds tokens, `tollgate release \
+                "See whether the consumers{of} live. `tollgate why EVENT{n}` names the events that hold tokens, `tollgate release \
                  EVENT --outcome failed{n}` frees one. Those that are slow need heartbeats, or a longer token_ttl of \
                  {policy}."
             )

@@ -340,11 +340,6 @@ pub(crate) fn fence(spec: &RunSpec, changed_us: i64, until_us: i64, launches_us:
         launches_us,
         events: 1,
         priority: 5,
-        pause: None,
-        deleted: false,
-        cursor: None,
-        cursor_us: 0,
-        earlier: Vec::new(),
-        home: None,
+        ..ShardSchedule::default()
     }
 }

@@ -7,7 +7,7 @@ use crate::requests::links::to;
 use crate::requests::problem::Problem;
 use crate::words::show::{count, counted, moment, short, tag};
 
-/// So many are shown.
+/// How many are shown.
 pub(crate) const SHOWN_MAX: i32 = 20;
 
 /// What is wrong; that nothing is, or that it cannot be said, is said too.
@@ -18,6 +18,7 @@ pub(crate) fn troubles(now_us: i64, answer: Result<&v1::ListTroublesResponse, &P
                 Ok(answer) => {
                     h2 #h-troubles {
                         @match answer.total_size {
+                            0 if answer.incomplete => "No trouble is known",
                             0 => "Nothing is wrong",
                             size => { (counted(size, "trouble")) ", worst first" }
                         }

@@ -72,7 +72,7 @@ impl Api {
         Ok(self.handler().get_handler_status(asked).await?.into_inner())
     }
 
-    /// What is wrong, worst first; at most so many.
+    /// What is wrong, worst first; `page_size` of it at most.
     pub(crate) async fn troubles(
         &self,
         parent: String,

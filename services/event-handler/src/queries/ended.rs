@@ -2,7 +2,7 @@
 //!
 //! In: rows of what has ended since the last look at a shard; all of the day at the first. Out: of each run, how many
 //! events ended how. Invariants: it is looked at when somebody asks, and a shard no more often than every
-//! [`LOOK_EVERY_US`]; so many runs of a shard are remembered, the latest; a run that is retried, and so goes on, is
+//! [`LOOK_EVERY_US`]; of a shard the latest [`RUNS_MAX`] runs are remembered; a run that is retried, and so goes on, is
 //! none of them. Not here: runs that go on, which their owner knows.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,15 +20,15 @@ use crate::queries::readable_specs;
 
 /// How often the store is asked.
 const LOOK_EVERY_US: i64 = 10 * SECOND_US;
-/// Rows may become visible so long after the time that they bear.
+/// How long after the time that they bear rows may become visible.
 const OVERLAP_US: i64 = 60 * SECOND_US;
-/// Whoever asks waits for so long, and then gets what was known before.
+/// How long a caller waits before it gets what was known before.
 const LOOK_MAX: Duration = Duration::from_secs(1);
-/// So many runs of a shard are remembered.
+/// How many runs of a shard are remembered.
 const RUNS_MAX: u32 = 200;
-/// Of so many new ones it is looked what was said.
+/// For how many new ones it is looked up what was said.
 const WORDS_MAX: usize = 20;
-/// So many shards are looked at at once.
+/// How many shards are looked at at once.
 const AT_ONCE: usize = 4;
 
 /// What is remembered; clones share it.
@@ -62,7 +62,7 @@ impl Shared {
         let (shared, of) = (self.clone(), shards.to_vec());
         let is_new = tokio::time::timeout(LOOK_MAX, async move {
             let turn = shared.ended.looking.clone().lock_owned().await;
-            // A task of its own comes to its end, whoever goes on waiting for it; there is one at a time.
+            // A task of its own comes to its end, also where nobody waits any more; there is one at a time.
             let look = tokio::spawn(async move {
                 let done = shared.look_for_ended(&of).await;
                 drop(turn);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tollgate_core::handle::{Gauge, Status};
 use tollgate_metrics::sample::{HandlerSample, NO_POLICY, PolicySample};
 
@@ -14,9 +15,11 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// The shards that this process owns, asked all at once. None of one whose owner does not answer in time.
-    pub(super) async fn ask_owners(&self, busy_only: bool) -> Vec<(u16, Option<Status>)> {
+    pub(super) async fn ask_owners<T>(
+        &self,
+        ask: impl Fn(oneshot::Sender<T>) -> Input + Copy,
+    ) -> Vec<(u16, Option<T>)> {
         let routes = self.peers.routes();
-        let ask = |reply| Input::Status { busy_only, reply };
         let asked = routes.shards().into_iter().map(|shard| async move {
             let answer = tokio::time::timeout(ANSWER_MAX, routes.ask(shard, ask)).await;
             (shard, answer.ok().flatten())
@@ -26,8 +29,11 @@ impl Shared {
 
     /// What they are doing.
     pub(crate) async fn sample(&self) -> HandlerSample {
-        let (answers, troubles) =
-            futures::future::join(self.ask_owners(false), self.troubles_by_kind()).await;
+        let (answers, troubles) = futures::future::join(
+            self.ask_owners(|reply| Input::Status { busy_only: false, reply }),
+            self.troubles_by_kind(),
+        )
+        .await;
         let shards: BTreeSet<u16> = answers.iter().map(|(shard, _)| *shard).collect();
         let mut sample = HandlerSample { shards_owned: shards.len() as u64, ..HandlerSample::default() };
         let mut unthrottled = PolicySample { policy: NO_POLICY.to_owned(), ..PolicySample::default() };

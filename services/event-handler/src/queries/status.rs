@@ -11,6 +11,7 @@ use tonic::Status;
 use uuid::Uuid;
 
 use crate::Shared;
+use crate::routes::Input;
 
 impl Shared {
     /// Buckets and shards of all handlers; policies of one namespace if given. Runs without a policy make one line.
@@ -61,7 +62,7 @@ impl Shared {
         let mut status = v1::HandlerStatus { handler: self.process.clone(), ..v1::HandlerStatus::default() };
         let mut unthrottled = v1::PolicyGauge::default();
         let mut order = Uuid::nil();
-        for (shard, shown) in self.ask_owners(busy_only).await {
+        for (shard, shown) in self.ask_owners(|reply| Input::Status { busy_only, reply }).await {
             // Of a shard that is being loaded nothing is shown.
             let Some(shown) = shown else { continue };
             status.scheduled_runs_count += shown.runs_upcoming;

@@ -1,7 +1,7 @@
 //! What is wrong: with the queue shards that this process owns, and with the whole installation.
 //!
 //! In: what owners see of their shards, what has ended badly, rows that cannot be read, the clock, who owns what. Out:
-//! troubles. Each process decides those of its own shards, and whoever is asked joins them. Not here: what counts as a
+//! troubles. Each process decides those of its own shards, and the one that is asked joins them. Not here: what counts as a
 //! trouble, which the core decides.
 
 use std::collections::BTreeMap;
@@ -19,8 +19,6 @@ use tonic::Status;
 use crate::Shared;
 use crate::routes::Input;
 
-/// An owner that has not answered within this time is loading its shard.
-const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// The database answers within this time, or that is a trouble.
 const STORE_MAX: Duration = Duration::from_secs(2);
 
@@ -120,12 +118,9 @@ impl Shared {
     pub(crate) async fn troubles_here(&self) -> (Vec<Trouble>, bool) {
         let routes = self.peers.routes();
         let shards = routes.shards();
-        let asked = shards.iter().map(|shard| async move {
-            let sight = tokio::time::timeout(ANSWER_MAX, routes.ask(*shard, |reply| Input::Sight { reply }));
-            (*shard, sight.await.ok().flatten())
-        });
+        let sights = self.ask_owners(|reply| Input::Sight { reply });
         let (sights, (ended, mut incomplete)) =
-            futures::future::join(futures::future::join_all(asked), self.ended_badly(&shards)).await;
+            futures::future::join(sights, self.ended_badly(&shards)).await;
         let now_us = self.clock.wall_us();
         let mut all: Vec<Trouble> = ended.iter().flat_map(of_ended).collect();
         let mut not_loaded = 0;
@@ -153,7 +148,7 @@ impl Shared {
     /// is the trouble.
     async fn troubles_of_installation(&self) -> (Vec<Trouble>, BTreeMap<String, u64>) {
         let people = self.people.clone();
-        // A task of its own comes to its end, whoever goes on waiting for it.
+        // A task of its own comes to its end, also where nobody waits any more.
         let asked = tokio::spawn(async move {
             futures::future::try_join(people.leases(), people.emitted_until_us()).await
         });

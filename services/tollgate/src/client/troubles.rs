@@ -8,7 +8,7 @@ use super::pages;
 use super::rows::word;
 use super::when::relative;
 
-/// So many stand at the head of `tollgate status`.
+/// How many stand at the head of `tollgate status`.
 const IN_STATUS_MAX: i32 = 10;
 
 /// Arguments of `troubles`.
@@ -69,7 +69,7 @@ pub(super) fn text(now_us: i64, answer: &v1::ListTroublesResponse, to_do: bool) 
         text.push_str(&format!("and {more} more: tollgate troubles --limit 0\n"));
     }
     if answer.total_size == 0 {
-        text.push_str("no troubles\n");
+        text.push_str(if answer.incomplete { "no troubles are known\n" } else { "no troubles\n" });
     }
     if answer.incomplete {
         text.push_str("some may be missing: not everything could be looked at\n");
@@ -84,9 +84,30 @@ fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+    use tollgate_core::trouble::{Kind, Subject, Trouble};
     use tollgate_proto::convert::timestamp;
 
     use super::*;
+    use crate::cli::Cli;
+
+    /// Somebody who copies a command gets no usage error.
+    #[test]
+    fn what_to_do_names_commands_that_there_are() {
+        let mut commands = 0;
+        for (kind, namespace) in Kind::ALL.into_iter().zip(["default", "team"].into_iter().cycle()) {
+            let id = |text: &str| text.to_owned();
+            let (policy, schedule) = (id("imports"), id("nightly"));
+            let subject = Subject { namespace: id(namespace), policy, schedule, ..Subject::default() };
+            let to_do = Trouble::new(kind, subject).what_to_do();
+            for command in to_do.split('`').skip(1).step_by(2) {
+                let parsed = Cli::try_parse_from(command.split_whitespace());
+                assert!(parsed.is_ok(), "{kind:?}: {command}: {:?}", parsed.err());
+                commands += 1;
+            }
+        }
+        assert!(commands > 8, "only {commands}");
+    }
 
     #[test]
     fn troubles_are_told_with_since_when_and_what_to_do() {

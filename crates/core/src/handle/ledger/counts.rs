@@ -78,6 +78,7 @@ impl BucketCounts {
     }
 
     /// Those of the tokens held that belong to runs that cannot be read.
+    #[cfg(debug_assertions)]
     pub(super) fn never_freed(&self) -> u32 {
         self.never_freed
     }

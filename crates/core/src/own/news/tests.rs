@@ -13,12 +13,7 @@ fn change(namespace: &str, schedule: u128, generation: i64, launches: i64) -> Me
         launches_us: (1..=launches).collect(),
         events: 1,
         priority: 5,
-        pause: None,
-        deleted: false,
-        cursor: None,
-        cursor_us: 0,
-        earlier: Vec::new(),
-        home: None,
+        ..ShardSchedule::default()
     };
     let control = Control::ScheduleChanged {
         schedule: row,
