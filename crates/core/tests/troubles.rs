@@ -113,7 +113,6 @@ fn silent_holders_of_all_tokens_are_worse_when_others_wait() {
     let bucket = |tokens, waiting| Bucket {
         policy: "p".to_owned(),
         limit: Some(3),
-        held: 3,
         waiting,
         silent: Some(Silent { tokens, ..Silent::default() }),
         ..Bucket::default()
