@@ -190,14 +190,16 @@ impl<'a> Telling<'a> {
             }
             self.earlier(Vec::new());
         }
-        if matches!(&self.stage, Stage::Tell(parts) if parts.is_empty()) {
-            self.stage = Stage::Wave;
-        }
         let asks = |wave: &Vec<Notice>| wave.iter().any(|one| matches!(one.news, News::Schedule(_)));
-        if matches!(self.stage, Stage::Wave) && self.waves.front().is_some_and(|wave| !asks(wave)) {
-            // Of policies alone.
-            self.opened(None, 0);
-            return self.step();
+        loop {
+            if matches!(&self.stage, Stage::Tell(parts) if parts.is_empty()) {
+                self.stage = Stage::Wave;
+            }
+            // A wave of policies alone needs no frontier.
+            match self.waves.front() {
+                Some(wave) if matches!(self.stage, Stage::Wave) && !asks(wave) => self.opened(None, 0),
+                _ => break,
+            }
         }
         match &self.stage {
             Stage::Wave if !self.waves.is_empty() => TellingStep::Frontier,
@@ -298,4 +300,24 @@ fn waves(notices: Vec<Notice>) -> VecDeque<Vec<Notice>> {
         waves[wave].push(notice);
     }
     waves
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handle::testing::policy;
+
+    /// Its shard takes nothing, and it has been changed more often than a stack is deep.
+    #[test]
+    fn of_a_policy_that_is_held_back_no_later_change_is_told() {
+        let change = |generation| Notice::of_policy(&crate::model::Policy { generation, ..policy(3) });
+        let changes: Vec<Notice> = (1..=50_000).map(change).collect();
+        let mut telling = Telling::new(changes, Plans::new(), Patience::TryAll);
+        assert!(matches!(telling.step(), TellingStep::Earlier(_)));
+        telling.earlier(Vec::new());
+        let TellingStep::Tell(told) = telling.step() else { panic!("the first is told") };
+        assert_eq!(told.iter().map(|one| one.generation).collect::<Vec<_>>(), [1]);
+        telling.refused();
+        assert!(matches!(telling.step(), TellingStep::End), "a later one never goes before");
+    }
 }
