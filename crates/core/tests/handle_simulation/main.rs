@@ -86,6 +86,8 @@ fn planted_bugs_are_found() {
     let wanted = std::env::var("TOLLGATE_SIM_BUG").ok();
     let mut missed = Vec::new();
     for bug in Bug::wanted(wanted.as_deref()) {
+        // Said before, too: a bug may keep a machine busy for ever.
+        println!("{} …", bug.name());
         match first_failure(SEEDS_PLANTED, bug) {
             Some((seed, text)) => {
                 let first: String = text.lines().next().unwrap_or_default().chars().take(120).collect();

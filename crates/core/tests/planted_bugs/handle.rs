@@ -25,15 +25,24 @@ pub(crate) const BUGS: &[Planted] = &[
     Planted {
         name: "WallClockTtl",
         breaks: "Silence is counted by the wall clock.",
-        edits: &[edit(
-            "handle/settle.rs",
-            "let suspect_us = «token.sign_us.saturating_add(ttl_ms.saturating_mul(1000))»;",
-            "{
+        edits: &[
+            edit(
+                "handle/settle.rs",
+                "let suspect_us = «token.sign_us.saturating_add(ttl_ms.saturating_mul(1000))»;",
+                "{
                 let delivered_us = token.row.delivered_us;
                 let sign_us = delivered_us.map_or(token.sign_us, |us| now.mono_us - (now.wall_us - us));
                 sign_us.saturating_add(ttl_ms.saturating_mul(1000))
             }",
-        )],
+            ),
+            // Or it looks at the same token for ever.
+            edit(
+                "handle/settle.rs",
+                "if now.mono_us < suspect_us {
+            «self.arm_silence(key, now)»;",
+                "self.arm(key, Some(suspect_us))",
+            ),
+        ],
     },
     Planted {
         name: "TtlRunsWhileDown",
