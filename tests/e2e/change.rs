@@ -155,7 +155,11 @@ async fn what_did_not_start_in_time_expires(kind: Kind) {
     service.create_schedule("late", schedule).await.unwrap();
     let run = service.finished("late", 30).await;
     let counts = run.counts.unwrap();
-    assert_eq!((run.state(), counts.succeeded, counts.expired), (RunState::Finished, 2, 8), "{run:?}");
+    assert_eq!(
+        (run.state(), counts.succeeded, counts.expired),
+        (RunState::FinishedWithFailures, 2, 8),
+        "{run:?}"
+    );
     assert_eq!(consumer.notes.arrivals_count(), 2);
     service.stop().await;
 }

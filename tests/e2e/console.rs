@@ -106,6 +106,11 @@ impl Browser {
             .header(header::COOKIE, &self.cookie)
     }
 
+    /// Posts a form as the page does that asks first.
+    async fn confirmed(&self, path: &str, fields: &[(&str, &str)], reason: &str) -> Page {
+        self.post(path, &[fields, &[("confirmed", "yes"), ("reason", reason)]].concat()).await
+    }
+
     /// Posts a form as a page of the console does.
     async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Page {
         let form = self.form(path, fields);
@@ -167,7 +172,7 @@ async fn pages_show_what_is_there() {
         now.text.contains("data-stream=\"/n/default/live\"").then_some(now)
     })
     .await;
-    now.shows(&[">gentle</a>", "Running", ">batch</a>", "Due, not started", "Windows at risk"]);
+    now.shows(&[">gentle</a>", "Running", ">batch</a>", "Due, not started", "Windows at risk", "Internals"]);
 
     let page = browser.page("/n/default/policies").await;
     page.shows(&["/n/default/policies/gentle", ESCAPED, "Held / limit"]);
@@ -185,7 +190,7 @@ async fn pages_show_what_is_there() {
     page.shows(&["100 events every weekday at 03:00 in Berlin", "0 3 * * MON-FRI", "03:00:00", "+01:00"]);
     page.shows(&["Around the next clock change", "+02:00", "It has not fired yet.", "Trigger now"]);
     let page = browser.page("/n/default/schedules/batch").await;
-    page.shows(&[ESCAPED, "once, on ", "Past runs", &run_id]);
+    page.shows(&[ESCAPED, "once, on ", "Past runs", "Children", &run_id]);
 
     let page = browser.page("/n/default/runs?schedule=batch&state=RUNNING").await;
     page.shows(&[&format!("/n/default/runs/{run_id}")]);
@@ -208,7 +213,7 @@ async fn pages_show_what_is_there() {
     week.shows(&["Every column is ten minutes"]);
     let page = browser.page("/n/default/schedules/nightly/edit").await;
     page.shows(&["0 3 * * MON-FRI", "Europe/Berlin", "All of it, as JSON", "&quot;has_secret&quot;: true"]);
-    assert!(!page.text.contains("whsec_"), "a secret is shown");
+    assert!(!page.text.contains(tollgate_harness::SECRET), "a secret is shown");
     let page = browser.page("/n/default/audit").await;
     page.shows(&["create", "max_in_flight", ">nightly</a>"]);
     let page = browser.page("/n/default/audit?resource=policy/gentle").await;
@@ -233,7 +238,6 @@ async fn what_is_not_there_is_said() {
         ("/n/default/runs/00-00000000000000000000000000000000", StatusCode::NOT_FOUND),
         ("/n/default/runs/x", StatusCode::UNPROCESSABLE_ENTITY),
         ("/n/default/schedules?page=broken", StatusCode::UNPROCESSABLE_ENTITY),
-        ("/n/default/go?q=%3Cscript%3E", StatusCode::NOT_FOUND),
         ("/console/none.js", StatusCode::NOT_FOUND),
     ] {
         let page = browser.look(path).await;
@@ -241,6 +245,11 @@ async fn what_is_not_there_is_said() {
         assert!(!page.text.contains("<script>"), "{path}\n{}", page.text);
         assert!(page.headers.contains_key("content-security-policy"), "{path}");
     }
+    browser
+        .page("/n/default/go?q=%3Cscript%3E")
+        .await
+        .shows(&["Nothing in this namespace", "&lt;script&gt;"]);
+    browser.page("/n/default/namespaces").await.shows(&[">default</a>", "Another namespace"]);
     for (file, kind) in
         [("console.css", "text/css"), ("console.js", "text/javascript"), ("icon.svg", "image/svg+xml")]
     {
@@ -264,21 +273,29 @@ async fn actions_take_effect() {
     browser.cookie = cookie.split(';').next().unwrap().to_owned();
     act_on_a_policy(&service, &browser).await;
     act_on_a_schedule(&service, &browser).await;
-    let page = browser.post("/n/default", &[("action", "pause"), ("reason", "fire drill")]).await;
+    let page = browser.confirmed("/n/default", &[("action", "pause")], "fire drill").await;
     assert_eq!(page.goes_to(), "/n/default");
     assert!(shards_paused(&service).await);
     wait_for("the warning", 20, async || {
         browser.page("/").await.text.contains("Dispatch is paused").then_some(())
     })
     .await;
-    browser.post("/n/default", &[("action", "resume")]).await.goes_to();
+    browser.confirmed("/n/default", &[("action", "resume")], "").await.goes_to();
     assert!(!shards_paused(&service).await);
     let request = ListAuditEntriesRequest { parent: PARENT.to_owned(), ..ListAuditEntriesRequest::default() };
     let entries = service.master().list_audit_entries(request).await.unwrap().into_inner().audit_entries;
     let by_ann: Vec<&str> =
         entries.iter().filter(|entry| entry.actor == "ann@ops").map(|entry| entry.action.as_str()).collect();
-    for action in ["update", "pause", "resume", "trigger", "cancel"] {
+    for action in ["update", "pause", "resume", "trigger", "cancel", "delete"] {
         assert!(by_ann.contains(&action), "{action}: {by_ann:?}");
+    }
+    // Why each was done stands beside it.
+    for (action, reason) in
+        [("cancel", "a mistake"), ("trigger", "by hand"), ("update", "more of them"), ("delete", "gone")]
+    {
+        let noted =
+            |entry: &tollgate_proto::v1::AuditEntry| format!("{:?}", entry.difference).contains(reason);
+        assert!(entries.iter().any(|entry| entry.action == action && noted(entry)), "{action}: {entries:?}");
     }
     browser.page("/n/default/audit").await.shows(&["ann@ops", "max_in_flight"]);
     service.stop().await;
@@ -298,8 +315,25 @@ async fn act_on_a_policy(service: &Service, browser: &Browser) {
     let etag = stored().await.etag;
     let limit = |limit: &'static str, etag: &str| {
         let etag = etag.to_owned();
-        async move { browser.post(PATH, &[("action", "limit"), ("max_in_flight", limit), ("etag", &etag)]).await }
+        async move {
+            let fields =
+                [("action", "limit"), ("max_in_flight", limit), ("etag", &etag), ("confirmed", "yes")];
+            browser.post(PATH, &[&fields[..], &[("reason", "more of them")]].concat()).await
+        }
     };
+    // Nothing is done before it has been confirmed, and nothing dangerous without a reason.
+    let fields = [("action", "limit"), ("max_in_flight", "3"), ("etag", &*etag)];
+    let asked = browser.post(PATH, &fields).await;
+    assert_eq!(asked.status, StatusCode::OK);
+    asked.shows(&[
+        "Change the limits of gentle?",
+        "<del>2</del>",
+        "1 event may start at once",
+        "of 8 that wait",
+    ]);
+    let asked = browser.post(PATH, &[&fields[..], &[("confirmed", "yes")]].concat()).await;
+    assert_eq!(asked.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(stored().await.max_in_flight, Some(2));
     assert_eq!(limit("3", &etag).await.goes_to(), PATH);
     assert_eq!(stored().await.max_in_flight, Some(3));
     let late = limit("4", &etag).await;
@@ -325,11 +359,19 @@ async fn act_on_a_policy(service: &Service, browser: &Browser) {
     let page = browser.page(&format!("/n/default/events/{}", event.event_id)).await;
     page.shows(&["its consumer &lt;b&gt;died&lt;/b&gt;", "token released: done"]);
 
-    assert_eq!(browser.post(PATH, &[("action", "pause"), ("reason", SCRIPT)]).await.goes_to(), PATH);
+    assert_eq!(browser.confirmed(PATH, &[("action", "pause")], SCRIPT).await.goes_to(), PATH);
     assert_eq!(stored().await.pause.unwrap().reason, SCRIPT);
     browser.page(PATH).await.shows(&["ann@ops", ESCAPED, "Nothing under it starts"]);
-    browser.post(PATH, &[("action", "resume")]).await.goes_to();
+    browser.post(PATH, &[("action", "resume")]).await.shows(&[
+        "Resume gentle?",
+        "may start at once",
+        ESCAPED,
+    ]);
+    browser.confirmed(PATH, &[("action", "resume")], "").await.goes_to();
     assert_eq!(stored().await.pause, None);
+    browser.post(PATH, &[("action", "delete")]).await.shows(&["2 schedules", "cannot be undone"]);
+    let page = browser.confirmed(PATH, &[("action", "delete")], "tidy").await;
+    assert_eq!(page.status, StatusCode::CONFLICT, "a policy in use was deleted");
     let page = browser.post(PATH, &[("action", "explode")]).await;
     assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
 }
@@ -340,22 +382,31 @@ async fn act_on_a_schedule(service: &Service, browser: &Browser) {
         let request = GetScheduleRequest { name: schedule_name("nightly") };
         service.master().get_schedule(request).await.unwrap().into_inner()
     };
-    browser.post(PATH, &[("action", "pause"), ("reason", "holidays")]).await.goes_to();
+    browser.confirmed(PATH, &[("action", "pause")], "holidays").await.goes_to();
     assert_eq!(stored().await.pause.unwrap().reason, "holidays");
     browser.page("/n/default/schedules?state=PAUSED").await.shows(&[">nightly</a>"]);
-    browser.post(PATH, &[("action", "resume")]).await.goes_to();
+    browser.confirmed(PATH, &[("action", "resume")], "").await.goes_to();
     assert_eq!(stored().await.pause, None);
-    let page = browser.post(PATH, &[("action", "trigger"), ("events", "7")]).await.goes_to();
+    let asked = browser.post(PATH, &[("action", "trigger"), ("events", "7")]).await;
+    asked.shows(&["Trigger nightly now?", "7 events", "0 events may start at once"]);
+    assert!(service.runs("nightly").await.is_empty(), "a run was made before it was confirmed");
+    let page = browser.confirmed(PATH, &[("action", "trigger"), ("events", "7")], "by hand").await.goes_to();
     let run = service.runs("nightly").await.remove(0);
     assert_eq!((run.kind(), run.events), (RunKind::Manual, 7), "{run:?}");
     assert_eq!(page, format!("/n/default/runs/{}", short(&run.name)));
     browser.page(&page).await.shows(&["hand", "Cancel what has not started"]);
-    browser.post(&page, &[("action", "cancel"), ("reason", "a mistake")]).await.goes_to();
+    browser.post(&page, &[("action", "cancel")]).await.shows(&["7 events", "cannot be undone"]);
+    browser.confirmed(&page, &[("action", "cancel")], "a mistake").await.goes_to();
     wait_for("the end of what had not started", 20, async || {
         let run = service.run(&run.name).await;
         (run.waiting_count == 0 && run.state() != RunState::Waiting).then_some(())
     })
     .await;
+    assert_eq!(
+        browser.confirmed(PATH, &[("action", "delete")], "gone").await.goes_to(),
+        "/n/default/schedules"
+    );
+    assert_eq!(browser.look(PATH).await.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -365,7 +416,7 @@ async fn other_sites_are_refused() {
     service.create_policy("p", policy(2)).await.unwrap();
     let browser = Browser::new(&service);
     let path = "/n/default/policies/p";
-    let fields = [("action", "pause"), ("reason", "mine")];
+    let fields = [("action", "pause"), ("reason", "mine"), ("confirmed", "yes")];
     let sent: [&[(&str, &str)]; 6] = [
         &[],
         &[("sec-fetch-site", "cross-site"), ("origin", "http://evil.example")],

@@ -20,6 +20,7 @@ macro_rules! on_both_stores {
 }
 
 mod ahead;
+mod alerts;
 mod attacks;
 mod bad_input;
 mod browser;
@@ -35,6 +36,7 @@ mod database;
 mod documents;
 mod examples;
 mod fairness;
+mod history;
 mod image;
 mod main_job;
 mod metrics;
@@ -42,6 +44,7 @@ mod neighbours;
 mod open_files;
 mod operation_files;
 mod outbox;
+mod outlook;
 mod quotas;
 mod reflection;
 mod releases;

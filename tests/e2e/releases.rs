@@ -117,7 +117,7 @@ async fn a_bad_consumer_leads_to_dead_events_and_retry_brings_them_back(kind: Ki
     let schedule = Schedule { retry: quick_retry(3), ..once(soon(800), 3, "p", http(&consumer)) };
     service.create_schedule("bad", schedule).await.unwrap();
     let run = service.finished("bad", 40).await;
-    assert_eq!((run.state(), run.counts.unwrap().dead), (RunState::Finished, 3), "{run:?}");
+    assert_eq!((run.state(), run.counts.unwrap().dead), (RunState::FinishedWithFailures, 3), "{run:?}");
     let events = service.events(&run.name).await;
     assert!(
         events.iter().all(|event| event.state() == EventState::Dead && !event.message.is_empty()),

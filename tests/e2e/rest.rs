@@ -148,7 +148,7 @@ async fn a_consumer_with_nothing_but_curl_releases() {
     let run = at(run["name"].as_str().unwrap());
     let ended = wait_for("the end of the run", 10, async || {
         let run = curl(&[&run]);
-        (run["state"] == "RUN_STATE_FINISHED").then_some(run)
+        (run["state"] == "RUN_STATE_FINISHED_WITH_FAILURES").then_some(run)
     })
     .await;
     assert_eq!(
@@ -294,6 +294,7 @@ async fn operations(rest: &Rest, event: &Arrival) -> Vec<(String, String)> {
             .replace("{namespace}", "default")
             .replace("{schedule}", "s")
             .replace("{policy}", "p")
+            .replace("{alert}", "a")
             .replace("{run}", run)
             .replace("{event}", &event.event_id);
         assert!(!path.contains('{'), "{path}");
@@ -310,6 +311,8 @@ async fn every_documented_operation_reaches_its_method() {
     let consumer = keeper(&service).await;
     service.create_policy("p", policy(5)).await.unwrap();
     service.create_schedule("s", once(soon(500), 1, "p", http(&consumer))).await.unwrap();
+    let alert = json!({"name": "a", "troubles": {}, "target": {"slack": {"url": consumer.url()}}});
+    rest.json("POST", "/v1/namespaces/default/alerts", alert).await.ok();
     let event = first_arrival(&consumer).await;
     let operations = operations(&rest, &event).await;
     assert!(operations.len() >= 38, "{operations:?}");
@@ -319,7 +322,7 @@ async fn every_documented_operation_reaches_its_method() {
     };
     for (verb, path) in operations {
         let body = match path.rsplit('/').next().unwrap() {
-            "s" | "p" if verb == "PATCH" => json!({"description": "x"}),
+            "s" | "p" | "a" if verb == "PATCH" => json!({"description": "x"}),
             "events:batchRelease" => json!({"releases": [{"name": event.event_id}]}),
             "schedules:preview" => json!({"schedule": {"triggers": [{"cron": "@daily"}]}}),
             "s:backfill" => json!({"startTime": ago(2), "endTime": ago(1)}),
@@ -327,6 +330,9 @@ async fn every_documented_operation_reaches_its_method() {
                 json!({"name": "t", "triggers": [{"cron": "@daily"}], "target": {"http": {"url": "http://127.0.0.1:9/"}}})
             }
             "policies" => json!({"name": "q", "maxInFlight": 1}),
+            "alerts" => {
+                json!({"name": "b", "troubles": {}, "target": {"slack": {"url": "http://127.0.0.1:9/"}}})
+            }
             _ => json!({}),
         };
         let answer = match verb.as_str() {

@@ -7,15 +7,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tollgate_harness::proxy::Mode;
-use tollgate_harness::resources::{PARENT, http, ms, once, policy, policy_name, schedule_name, soon, us};
+use tollgate_harness::resources::{
+    PARENT, every, http, ms, once, policy, policy_name, schedule_name, soon, us,
+};
 use tollgate_harness::{
     Cli, Conduct, Consumer, Database, Kind, Releases, SECRET, Service, free_port, now_us, wait_for,
 };
 use tollgate_proto::v1::target::Target as Place;
 use tollgate_proto::v1::{
-    HttpTarget, ListTroublesRequest, ListTroublesResponse, PauseDispatchRequest, PausePolicyRequest, Policy,
-    Reclaim, ReleaseOutcome, ReleaseTokenRequest, ResumeDispatchRequest, ResumePolicyRequest,
-    RetryDeadEventsRequest, RetryPolicy, Schedule, Target, Trouble, TroubleKind, TroubleSeverity,
+    ExplainEventRequest, HttpTarget, ListTroublesRequest, ListTroublesResponse, PauseDispatchRequest,
+    PausePolicyRequest, Policy, ReasonCode, Reclaim, ReleaseOutcome, ReleaseTokenRequest,
+    ResumeDispatchRequest, ResumePolicyRequest, RetryDeadEventsRequest, RetryPolicy, Schedule, Target,
+    Trouble, TroubleKind, TroubleSeverity,
 };
 use tonic::Code;
 
@@ -97,6 +100,22 @@ async fn a_target_that_refuses_everything_is_told_everywhere(kind: Kind) {
     let gauge = service.status().await.unwrap().policies.remove(0);
     let waited = gauge.oldest_wait.unwrap();
     assert!(i64::from(waited.nanos) / 1_000 + waited.seconds * 1_000_000 > 1_000, "{gauge:?}");
+    assert!(gauge.refused_per_second > 0.0 && gauge.retrying_count > 0, "{gauge:?}");
+    assert_eq!((gauge.started_per_second, gauge.accepted_per_second), (0.0, 0.0), "a refused start is none");
+    assert!(gauge.last_error.to_lowercase().contains("refused"), "{gauge:?}");
+    let never = format!("never, while {host} refuses everything");
+    assert_eq!((gauge.no_expected_drain_reason, gauge.expected_drain_time), (never, None));
+    let run = service.first_run("nightly").await;
+    let (said, freed_by) = wait_for("an event that says what its target says", 20, async || {
+        let name = service.events(&run.name).await.pop()?.name;
+        let why = service.handler().explain_event(ExplainEventRequest { name }).await.ok()?.into_inner();
+        let said = why.reasons.into_iter().find(|reason| reason.code() == ReasonCode::TargetRefuses)?;
+        Some((said.message, why.freed_by))
+    })
+    .await;
+    let says = format!("its target {host} refuses: ");
+    assert!(said.starts_with(&says) && said.contains("; the next attempt is due"), "{said}");
+    assert!(freed_by.starts_with(&host), "{freed_by}");
     assert_eq!(scraped(&service, "target_refuses").await, 1.0);
     assert_eq!(scraped(&service, "policy_paused").await, 0.0);
     let text = cli.ok(&["status"]);
@@ -290,6 +309,35 @@ async fn late_emitters_are_told(kind: Kind) {
     service.stop().await;
 }
 
+async fn triggers_that_were_missed_are_told(kind: Kind) {
+    let database = Database::new(kind).await;
+    let service = Service::start(&database).await;
+    service.create_policy("p", policy(2)).await.unwrap();
+    service
+        .create_schedule("often", once(soon(3_600_000), 1, "p", to_url("http://127.0.0.1:1/")))
+        .await
+        .unwrap();
+    // As the emitter records it after an outage of more than a minute.
+    let hour_us = now_us() - 3_600_000_000;
+    for (launch_us, reason) in [(hour_us, "MISSED"), (hour_us + 1, "MISSED"), (hour_us + 2, "PAUSED")] {
+        let row =
+            format!("SELECT uid, {launch_us}, '{reason}', {} FROM schedules WHERE id = 'often'", now_us());
+        database
+            .sql(&format!(
+                "INSERT INTO skipped_triggers (schedule_uid, launch_us, reason, recorded_us) {row}"
+            ))
+            .await;
+    }
+    let found = seen(&service, TroubleKind::TriggersMissed, |_| true).await;
+    assert_eq!((found.schedule, found.policy), (schedule_name("often"), policy_name("p")));
+    assert_eq!((found.affected_count, us(found.since_time)), (2, hour_us));
+    assert_eq!(found.summary, "often missed 2 triggers in an outage");
+    assert_eq!(scraped(&service, "triggers_missed").await, 1.0);
+    let text = Cli::new(service.url()).ok(&["history", "often"]);
+    assert!(text.to_lowercase().contains("missed"), "what to do leads there: {text}");
+    service.stop().await;
+}
+
 async fn queue_shards_without_an_owner_are_told(kind: Kind) {
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
@@ -330,6 +378,7 @@ on_both_stores!(
     a_pause_is_told_while_work_waits_behind_it,
     events_that_ended_badly_are_told_until_they_are_retried,
     late_emitters_are_told,
+    triggers_that_were_missed_are_told,
     queue_shards_without_an_owner_are_told,
     what_is_asked_wrongly_is_refused,
 );
@@ -375,6 +424,23 @@ async fn one_process_answers_for_all_and_says_which_is_silent() {
     second.thaw();
     drop(second);
     first.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_slow_is_told() {
+    let database = Database::new(Kind::Postgres).await;
+    let (proxy, through) = database.behind_a_proxy().await;
+    let service = Service::start_with(&through, &["--lease-ttl", "20s"]).await;
+    let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::work(0..5)).await;
+    service.create_policy("p", policy(2)).await.unwrap();
+    service.create_schedule("often", every(1, soon(1_500), 1, "p", http(&consumer))).await.unwrap();
+    wait_for("a run", 20, async || service.runs("often").await.pop()).await;
+    proxy.set(Mode::Late(Duration::from_millis(600)));
+    let found = seen(&service, TroubleKind::StoreSlow, |_| true).await;
+    assert_eq!(found.process, service.status().await.unwrap().handler, "{found:?}");
+    assert!(found.affected_count >= 3 && found.message.contains(" took longer than a second"), "{found:?}");
+    proxy.set(Mode::Pass);
+    service.stop().await;
 }
 
 /// The list comes all the same, and soon.

@@ -173,7 +173,8 @@ async fn runs(channel: &Channel) -> Result<Vec<RunRecord>> {
 
 fn record(run: &Run) -> RunRecord {
     let counts = run.counts.unwrap_or_default();
-    let ended = [RunState::Finished, RunState::Cancelled, RunState::Skipped].contains(&run.state());
+    let ends = [RunState::Finished, RunState::FinishedWithFailures, RunState::Cancelled, RunState::Skipped];
+    let ended = ends.contains(&run.state());
     RunRecord {
         name: run.name.clone(),
         schedule: run.schedule.rsplit('/').next().unwrap_or_default().to_owned(),

@@ -22,10 +22,11 @@ macro_rules! named_by {
 named_by! {
     name: GetScheduleRequest DeleteScheduleRequest PauseScheduleRequest ResumeScheduleRequest GetPolicyRequest
         DeletePolicyRequest PausePolicyRequest ResumePolicyRequest TriggerScheduleRequest BackfillScheduleRequest
-        GetEventRequest GetRunRequest CancelRunRequest ExplainEventRequest GetPolicyQueueRequest;
+        GetEventRequest GetRunRequest CancelRunRequest ExplainEventRequest GetPolicyQueueRequest
+        GetAlertRequest DeleteAlertRequest SendTestAlertRequest;
     parent: ListSchedulesRequest ListPoliciesRequest ListScheduleChildrenRequest ListSkippedTriggersRequest
         ListAuditEntriesRequest ListEventsRequest ListRunsRequest GetHandlerStatusRequest
-        ListTroublesRequest;
+        ListTroublesRequest ListHistoryRequest ListAlertsRequest;
 }
 
 impl Named for v1::Schedule {
@@ -38,6 +39,13 @@ impl Named for v1::Schedule {
 impl Named for v1::Policy {
     fn named(&self, each: &mut dyn FnMut(&str)) {
         each(&self.name);
+    }
+}
+
+impl Named for v1::Alert {
+    fn named(&self, each: &mut dyn FnMut(&str)) {
+        each(&self.name);
+        self.schedules.iter().chain(&self.policies).for_each(|name| each(name));
     }
 }
 
@@ -75,6 +83,19 @@ impl Named for v1::UpdatePolicyRequest {
     }
 }
 
+impl Named for v1::CreateAlertRequest {
+    fn named(&self, each: &mut dyn FnMut(&str)) {
+        each(&self.parent);
+        self.alert.named(each);
+    }
+}
+
+impl Named for v1::UpdateAlertRequest {
+    fn named(&self, each: &mut dyn FnMut(&str)) {
+        self.alert.named(each);
+    }
+}
+
 impl Named for v1::PreviewScheduleRequest {
     fn named(&self, each: &mut dyn FnMut(&str)) {
         match &self.source {
@@ -109,6 +130,7 @@ impl Named for v1::ApplyResourcesRequest {
         match &self.resource {
             Some(Resource::Policy(policy)) => policy.named(each),
             Some(Resource::Schedule(schedule)) => schedule.named(each),
+            Some(Resource::Alert(alert)) => alert.named(each),
             None => {}
         }
     }
@@ -126,7 +148,8 @@ mod tests {
 
     /// Texts of requests that name no resource outside of what the request names otherwise. Filters may; what they name is
     /// looked for in the request's own namespace only.
-    const NO_NAMES: [&str; 28] = [
+    const NO_NAMES: [&str; 30] = [
+        "alert_id",
         "cron",
         "cursor",
         "day_of_month",
@@ -150,6 +173,7 @@ mod tests {
         "reason",
         "region",
         "schedule_id",
+        "schedule_labels",
         "secret",
         "source",
         "time_zone",
@@ -157,7 +181,7 @@ mod tests {
         "url",
     ];
     /// Nor do these, which only answers have.
-    const OF_ANSWERS: [&str; 3] = ["actor", "launch_classes", "time_zones"];
+    const OF_ANSWERS: [&str; 4] = ["actor", "last_error", "launch_classes", "time_zones"];
 
     macro_rules! shown {
         ($($request:ident)+) => {
@@ -182,7 +206,8 @@ mod tests {
         BackfillScheduleRequest PreviewScheduleRequest ForecastDemandRequest ListScheduleChildrenRequest
         ListSkippedTriggersRequest ListAuditEntriesRequest ApplyResourcesRequest GetEventRequest ListEventsRequest
         GetRunRequest ListRunsRequest CancelRunRequest RetryDeadEventsRequest ExplainEventRequest
-        GetPolicyQueueRequest GetHandlerStatusRequest ListTroublesRequest
+        GetPolicyQueueRequest GetHandlerStatusRequest ListTroublesRequest ListHistoryRequest
+        CreateAlertRequest GetAlertRequest ListAlertsRequest UpdateAlertRequest DeleteAlertRequest SendTestAlertRequest
     }
 
     /// The paths to all texts of a message.

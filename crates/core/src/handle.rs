@@ -22,10 +22,14 @@ mod finish;
 mod forget;
 mod handover;
 mod ledger;
+mod line;
 mod live;
+mod minutes;
 #[cfg(test)]
 mod neighbours;
 mod outdated;
+mod outlook;
+mod pace;
 mod pending;
 mod places;
 mod queue;
@@ -43,4 +47,7 @@ mod unsent;
 
 pub use exchange::{Commit, Context, Deadline, Effect, MessageNeeds, Options, Send, ShardState};
 pub use explain::{EventState, Explanation, Gauge, Holder, Reason, Remembered, Status};
+pub use outlook::Outlook;
+pub use pace::LastError;
 pub use shard::Shard;
+pub use sight::Refusal;

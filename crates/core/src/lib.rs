@@ -6,8 +6,11 @@
 //! - [`handle`]: the state machine of a queue shard: buckets, tokens, order, retries.
 //! - [`own`]: which shards a process owns, for how long, and what their owners do next.
 //! - [`trouble`]: what is wrong, and what to do.
+//! - [`alert`]: who must know of it, and when they are told.
 
+pub mod alert;
 pub mod emit;
+pub mod expected_end;
 pub mod handle;
 pub mod model;
 pub mod own;

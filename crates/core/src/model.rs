@@ -3,15 +3,19 @@
 //! Nothing here decides anything. Times are microseconds since the Unix epoch (`_us`), durations carry
 //! their unit in the name. Everything that a store keeps as text derives `serde` here.
 
+mod alert;
 mod delivery;
 mod event;
+mod minute;
 mod policy;
 mod run;
 mod schedule;
 mod target;
 
+pub use alert::{Alert, AlertRuns, AlertTarget, AlertTroubles, SlackTarget};
 pub use delivery::{Delivery, Sent};
 pub use event::{EventId, EventIdError, EventKeyring, EventRef};
+pub use minute::{MinuteCounts, MinuteRow};
 pub use policy::{Limits, Policy, Reclaim, TtlFrom};
 pub use run::{Counts, Run, RunId, RunKind, RunSpec, RunState, SkipReason, Skipped};
 pub use schedule::{

@@ -1,18 +1,24 @@
 //! What is wrong, for somebody who is woken at night: decided from the state that is there, worst first.
 //!
-//! In: what each queue shard shows ([`Sight`]), what ended badly ([`Ended`]), what is known of the whole installation
-//! ([`Installation`]), and the time. Out: [`Trouble`]s, each with a sentence, and what to do. However the shards are
-//! split over processes, each of which decides for its own, [`worst_first`] makes the same list of it. Not here:
-//! where that state comes from, what a time or a resource name looks like.
+//! In: what each queue shard shows ([`Sight`]), what ended badly ([`Ended`]), triggers that were missed ([`Missed`]), how
+//! a process's commits went ([`Commits`]), what is known of the whole installation ([`Installation`]), and the time.
+//! Out: [`Trouble`]s, each with a sentence, and what to do. However the shards are split over processes, each of which
+//! decides for its own, [`worst_first`] makes the same list of it. Not here: where that state comes from, what a time or
+//! a resource name looks like.
 
 mod decide;
 mod order;
 mod sight;
 mod text;
 
-pub use decide::{of_ended, of_installation, of_shard};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use decide::lasts;
+pub use decide::{of_commits, of_ended, of_installation, of_missed, of_shard};
 pub use order::worst_first;
-pub use sight::{Bucket, Ended, Failing, Installation, Said, Sight, Silent, Sufferer};
+pub use sight::{
+    AtRisk, Bucket, Commits, Ended, Failing, Installation, Missed, Said, Sight, Silent, Sufferer,
+};
 
 /// What sort of trouble it is; of the same severity, the first here is the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,15 +51,21 @@ pub enum Kind {
     ConsumerFails,
     /// A policy is paused, and work waits.
     PolicyPaused,
+    /// Events are not expected to start in time.
+    DeadlineAtRisk,
     /// Events did not start in time.
     EventsExpired,
     /// Events ended as failed, dead or lost.
     EventsFailed,
+    /// Triggers fell due in an outage and made no run.
+    TriggersMissed,
+    /// The database is slow to commit.
+    StoreSlow,
 }
 
 impl Kind {
     /// All of them, the worst first.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::StoreFails,
         Self::ShardsWithoutOwner,
         Self::HandlerSilent,
@@ -68,8 +80,11 @@ impl Kind {
         Self::TokensSilent,
         Self::ConsumerFails,
         Self::PolicyPaused,
+        Self::DeadlineAtRisk,
         Self::EventsExpired,
         Self::EventsFailed,
+        Self::TriggersMissed,
+        Self::StoreSlow,
     ];
 
     /// Its name, for metrics.
@@ -89,14 +104,18 @@ impl Kind {
             Self::TokensSilent => "tokens_silent",
             Self::ConsumerFails => "consumer_fails",
             Self::PolicyPaused => "policy_paused",
+            Self::DeadlineAtRisk => "deadline_at_risk",
             Self::EventsExpired => "events_expired",
             Self::EventsFailed => "events_failed",
+            Self::TriggersMissed => "triggers_missed",
+            Self::StoreSlow => "store_slow",
         }
     }
 }
 
 /// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Severity {
     /// Work stands still, or will not be done.
     Critical,
@@ -105,7 +124,8 @@ pub enum Severity {
 }
 
 /// What is in trouble; what does not apply is empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Subject {
     /// The namespace's id; empty where the whole installation is.
     pub namespace: String,
@@ -134,7 +154,7 @@ pub struct Trouble {
     pub waiting: u64,
     /// The launch time of the oldest of them.
     pub oldest_launch_us: Option<i64>,
-    /// How many events, tokens, rows or queue shards are in trouble themselves.
+    /// How many events, tokens, triggers, commits, rows or queue shards are in trouble themselves.
     pub count: u64,
     /// How many runs these are of, where that is known.
     pub runs: u64,

@@ -1,12 +1,15 @@
 //! What is told as a trouble, in which order, and that it does not depend on who owns which queue shard.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
+use tollgate_core::expected_end::{Expected, Flow, Never};
 use tollgate_core::model::{Pause, RunId, SECOND_US};
 use tollgate_core::trouble::{
-    Bucket, Ended, Failing, Installation, Kind, Said, Severity, Sight, Silent, Subject, Sufferer, Trouble,
-    of_ended, of_installation, of_shard, worst_first,
+    AtRisk, Bucket, Commits, Ended, Failing, Installation, Kind, Missed, Said, Severity, Sight, Silent,
+    Subject, Sufferer, Trouble, of_commits, of_ended, of_installation, of_missed, of_shard, worst_first,
 };
 
 const NOW_US: i64 = 1_000_000 * SECOND_US;
@@ -89,6 +92,59 @@ fn each_way_to_fail_is_a_trouble_of_its_own() {
 }
 
 #[test]
+fn a_deadline_is_at_risk_when_the_last_start_is_expected_after_it() {
+    let risk = |last_start, left_s| AtRisk {
+        deadline_us: NOW_US + left_s * SECOND_US,
+        events: 12,
+        runs: 2,
+        last_start,
+    };
+    let told = |at_risk| {
+        of_shard(
+            &Sight {
+                sufferers: vec![Sufferer { at_risk: Some(at_risk), ..sufferer(Vec::new()) }],
+                ..Sight::default()
+            },
+            NOW_US,
+        )
+    };
+    let later = Expected::At(NOW_US + 7_200 * SECOND_US);
+    let never = Expected::Never(Never::PolicyPaused("backups".to_owned()));
+    for (last_start, left_s, severity, words) in [
+        (later.clone(), 3_600, Severity::Warning, ""),
+        (later, 299, Severity::Critical, ""),
+        (never, 3_600, Severity::Critical, "never, while the policy backups is paused"),
+    ] {
+        let found = told(risk(last_start, left_s));
+        let [trouble] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((trouble.kind, trouble.severity), (Kind::DeadlineAtRisk, severity));
+        assert_eq!((trouble.count, trouble.runs, trouble.words.as_str()), (12, 2, words));
+        let summary = trouble.summary();
+        assert!(summary.starts_with("12 events in 2 runs of nightly will not start in time"), "{summary}");
+    }
+}
+
+proptest! {
+    /// Nobody starts before those that go before it; more tokens, or a higher rate, make nothing later.
+    #[test]
+    fn what_goes_before_comes_before_and_more_is_not_slower(
+        before in 0_u64..100_000,
+        (tokens, held, more) in (1_u32..1_000, 0_u32..1_000, 0_u32..100),
+        rate in proptest::option::of(0.01_f64..1_000.0),
+        mean_us in 0.0_f64..1e10,
+    ) {
+        let flow = Flow { tokens: Some(tokens), held: held.min(tokens), rate_per_s: rate, mean_us: Some(mean_us) };
+        let at = flow.start_after_us(before).unwrap();
+        prop_assert!(at >= 0 && flow.start_after_us(before + 1).unwrap() >= at);
+        let wider = Flow { tokens: Some(tokens + more), rate_per_s: rate.map(|rate| rate * 1.5), ..flow };
+        prop_assert!(wider.start_after_us(before).unwrap() <= at);
+        let unknown = Flow { mean_us: None, ..flow };
+        let free = u64::from(tokens - held.min(tokens));
+        prop_assert_eq!(unknown.start_after_us(before).is_some(), before < free);
+    }
+}
+
+#[test]
 fn a_pause_is_a_trouble_when_work_waits_behind_it() {
     let pause = Some(Pause { reason: "disk full".to_owned(), actor: "eva".to_owned(), since_us: NOW_US - 5 });
     let bucket = |waiting| Bucket {
@@ -157,6 +213,28 @@ fn the_installation_is_in_trouble_without_owners_and_with_late_emitters() {
     let known = Installation { shards_without_owner: 1, ..Installation::default() };
     let found = of_installation(&known, NOW_US);
     assert_eq!(found[0].summary(), "1 queue shard has no owner");
+}
+
+#[test]
+fn missed_triggers_are_a_trouble_of_their_schedule() {
+    let missed =
+        Missed { schedule: "nightly".to_owned(), triggers: 1, first_launch_us: 7, ..Missed::default() };
+    let trouble = of_missed(&missed).unwrap();
+    assert_eq!((trouble.kind, trouble.since_us), (Kind::TriggersMissed, Some(7)));
+    assert_eq!(trouble.summary(), "nightly missed 1 trigger in an outage");
+    assert_eq!(of_missed(&Missed { triggers: 0, ..missed }), None);
+}
+
+#[test]
+fn a_database_is_slow_when_a_share_of_the_commits_is() {
+    let told = |slow, all| of_commits(&Commits { process: "x".to_owned(), all, slow });
+    for (slow, all, is_told) in [(0, 0, false), (2, 2, false), (3, 3, true), (3, 60, true), (3, 61, false)] {
+        assert_eq!(told(slow, all).is_some(), is_told, "{slow} of {all}");
+    }
+    assert_eq!(
+        told(3, 60).unwrap().summary(),
+        "the database is slow to commit for the process x: 3 of 60 commits of the last minute took longer than a second"
+    );
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Decides which resources a file describes.
 //!
 //! In: a file's text. Out: messages with their locations, or what is wrong, with file and line. A document is one resource
-//! (`kind: Policy` or `kind: Schedule`), or lists of them under `policies` and `schedules`. A resource has an `id` in the
-//! document's `namespace`, or a full `name`; its other keys are the fields of the API's message.
+//! (`kind: Policy`, `kind: Schedule` or `kind: Alert`), or lists of them under `policies`, `schedules` and `alerts`. A
+//! resource has an `id` in the document's `namespace`, or a full `name`; its other keys are the fields of the API's message.
 
 mod documents;
 mod locate;
@@ -42,8 +42,10 @@ struct Document {
 impl Location {
     /// The line of a field of the resource; its first line where the field is not in the document.
     pub fn of_field(&self, field: &str) -> Self {
-        let field =
-            field.strip_prefix("schedule.").or_else(|| field.strip_prefix("policy.")).unwrap_or(field);
+        let field = ["schedule.", "policy.", "alert."]
+            .iter()
+            .find_map(|kind| field.strip_prefix(kind))
+            .unwrap_or(field);
         if field.is_empty() {
             return self.clone();
         }
@@ -61,7 +63,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// A policy or a schedule.
+/// A policy, a schedule or an alert.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly all of many are schedules")]
 pub enum Resource {
@@ -69,6 +71,40 @@ pub enum Resource {
     Policy(v1::Policy),
     /// A schedule.
     Schedule(v1::Schedule),
+    /// An alert.
+    Alert(v1::Alert),
+}
+
+/// What a resource is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Policy,
+    Schedule,
+    Alert,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Policy, Self::Schedule, Self::Alert];
+
+    /// The kind that `kind: …` names, in any case.
+    fn named(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| {
+            word.eq_ignore_ascii_case(match kind {
+                Self::Policy => "policy",
+                Self::Schedule => "schedule",
+                Self::Alert => "alert",
+            })
+        })
+    }
+
+    /// The key under which a document lists such.
+    fn collection(self) -> &'static str {
+        match self {
+            Self::Policy => "policies",
+            Self::Schedule => "schedules",
+            Self::Alert => "alerts",
+        }
+    }
 }
 
 /// A resource, its namespace and its location.
@@ -89,6 +125,7 @@ impl FileEntry {
         let resource = match self.resource {
             Resource::Policy(policy) => Sent::Policy(policy),
             Resource::Schedule(schedule) => Sent::Schedule(schedule),
+            Resource::Alert(alert) => Sent::Alert(alert),
         };
         v1::ApplyResourcesRequest {
             namespace: self.namespace,
@@ -102,6 +139,7 @@ impl FileEntry {
         match &self.resource {
             Resource::Policy(policy) => &policy.name,
             Resource::Schedule(schedule) => &schedule.name,
+            Resource::Alert(alert) => &alert.name,
         }
     }
 }
@@ -192,6 +230,8 @@ struct Lists {
     policies: Vec<Spanned<Value>>,
     #[serde(default)]
     schedules: Vec<Spanned<Value>>,
+    #[serde(default)]
+    alerts: Vec<Spanned<Value>>,
 }
 
 struct Reader<'a> {
@@ -202,24 +242,24 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn document(&mut self, value: Value, location: &Location) {
-        const EXPECTED: &str = "expected kind: Policy or kind: Schedule with its fields, or lists under policies and \
-                                schedules";
+        const EXPECTED: &str = "expected kind: Policy, kind: Schedule or kind: Alert with its fields, or lists under \
+                                policies, schedules and alerts";
         let Value::Object(mut members) = value else {
             return self.wrong.push(format!("{location}: {EXPECTED}"));
         };
         match members.remove("kind") {
-            Some(Value::String(kind)) if kind.eq_ignore_ascii_case("policy") => {
-                self.resource(members, true, location)
-            }
-            Some(Value::String(kind)) if kind.eq_ignore_ascii_case("schedule") => {
-                self.resource(members, false, location)
+            Some(Value::String(word)) if Kind::named(&word).is_some() => {
+                if let Some(kind) = Kind::named(&word) {
+                    self.resource(members, kind, location);
+                }
             }
             Some(kind) => {
                 let location = location.of_field("kind");
-                self.wrong
-                    .push(format!("{location}: kind: {kind} is not allowed, expected Policy or Schedule"));
+                self.wrong.push(format!(
+                    "{location}: kind: {kind} is not allowed, expected Policy, Schedule or Alert"
+                ));
             }
-            None if members.contains_key("policies") || members.contains_key("schedules") => {
+            None if Kind::ALL.iter().any(|kind| members.contains_key(kind.collection())) => {
                 self.lists(location)
             }
             None => self.wrong.push(format!("{location}: {EXPECTED}")),
@@ -233,7 +273,10 @@ impl Reader<'_> {
             Ok(lists) => lists,
             Err(error) => return self.not_yaml(&error, location.clone()),
         };
-        for (collection, items) in [("policies", lists.policies), ("schedules", lists.schedules)] {
+        let all =
+            [(Kind::Policy, lists.policies), (Kind::Schedule, lists.schedules), (Kind::Alert, lists.alerts)];
+        for (kind, items) in all {
+            let collection = kind.collection();
             for (index, item) in items.into_iter().enumerate() {
                 let location = Location {
                     line: item.referenced.line() + location.document.first_line - 1,
@@ -247,13 +290,13 @@ impl Reader<'_> {
                 if let (Some(namespace), false) = (&lists.namespace, members.contains_key("namespace")) {
                     members.insert("namespace".to_owned(), Value::String(namespace.clone()));
                 }
-                self.resource(members, collection == "policies", &location);
+                self.resource(members, kind, &location);
             }
         }
     }
 
-    fn resource(&mut self, members: Map<String, Value>, is_policy: bool, location: &Location) {
-        match self.read(members, is_policy) {
+    fn resource(&mut self, members: Map<String, Value>, kind: Kind, location: &Location) {
+        match self.read(members, kind) {
             Ok((namespace, resource)) => {
                 self.entries.push(FileEntry { location: location.clone(), namespace, resource });
             }
@@ -267,7 +310,7 @@ impl Reader<'_> {
     fn read(
         &self,
         mut members: Map<String, Value>,
-        is_policy: bool,
+        kind: Kind,
     ) -> Result<(String, Resource), (String, String)> {
         let namespace = match members.remove("namespace") {
             None => self.namespace.to_owned(),
@@ -295,20 +338,26 @@ impl Reader<'_> {
             Value::Number(number) => number.to_string(),
             other => return Err((field.to_owned(), format!("{other} is not allowed, expected text"))),
         };
-        let name = match (is_policy, text.contains('/')) {
-            (true, true) => names::policy(field, &text),
-            (true, false) => names::policy_within(field, &namespace, &text),
-            (false, true) => names::schedule(field, &text),
-            (false, false) => names::schedule_within(field, &namespace, &text),
+        let name = match (kind, text.contains('/')) {
+            (Kind::Policy, true) => names::policy(field, &text),
+            (Kind::Policy, false) => names::policy_within(field, &namespace, &text),
+            (Kind::Schedule, true) => names::schedule(field, &text),
+            (Kind::Schedule, false) => names::schedule_within(field, &namespace, &text),
+            (Kind::Alert, true) => names::alert(field, &text),
+            (Kind::Alert, false) => names::alert_within(field, &namespace, &text),
         };
         let name =
             name.map_err(|error| (error.field.clone(), without_field(&error.to_string(), &error.field)))?;
-        let full = if is_policy { names::of_policy } else { names::of_schedule }(&name.namespace, &name.id);
+        let full = match kind {
+            Kind::Policy => names::of_policy,
+            Kind::Schedule => names::of_schedule,
+            Kind::Alert => names::of_alert,
+        }(&name.namespace, &name.id);
         members.insert("name".to_owned(), Value::String(full));
-        let resource = if is_policy {
-            Resource::Policy(message(members)?)
-        } else {
-            Resource::Schedule(message(members)?)
+        let resource = match kind {
+            Kind::Policy => Resource::Policy(message(members)?),
+            Kind::Schedule => Resource::Schedule(message(members)?),
+            Kind::Alert => Resource::Alert(message(members)?),
         };
         Ok((name.namespace, resource))
     }

@@ -182,6 +182,8 @@ impl Scrape {
         to.gauge("tollgate_outbox_waiting", outbox, made.outbox_waiting.load(relaxed) as f64)?;
         let refused = "Callers that were turned away for want of room, by the bound that they met";
         to.counters("tollgate_refused", refused, "bound", &made.refused)?;
+        let alerts = "Attempts to deliver messages of alerts, by what became of them";
+        to.counters("tollgate_alert_messages", alerts, "result", &made.alert_messages)?;
         let end_s = made.certificate_end_s().map(|end_s| end_s as f64);
         let ends = "When the port's certificate ends, since the Unix epoch; nothing without TLS";
         to.gauge_if("tollgate_certificate_end_seconds", ends, end_s)?;
@@ -341,6 +343,16 @@ impl Scrape {
         to.policies("tollgate_policy_oldest_wait_seconds", oldest, all, |policy| {
             Some(policy.oldest_wait_us as f64 / 1e6)
         })?;
+        let retrying = "Events that wait for another attempt";
+        to.policies("tollgate_policy_retrying", retrying, all, |policy| Some(policy.retrying as f64))?;
+        let started = "Events per second that targets took, or may have taken, over the last minute";
+        to.policies("tollgate_policy_started_per_second", started, all, |policy| Some(policy.started_per_s))?;
+        let refused = "Deliveries per second that were refused, or did not leave, over the last minute";
+        to.policies("tollgate_policy_refused_per_second", refused, all, |policy| Some(policy.refused_per_s))?;
+        let unclear = "Deliveries per second of which nobody knows, over the last minute";
+        to.policies("tollgate_policy_unclear_per_second", unclear, all, |policy| Some(policy.unclear_per_s))?;
+        let at_risk = "Runs of which events are not expected to start within finish_by";
+        to.policies("tollgate_policy_runs_at_risk", at_risk, all, |policy| Some(policy.runs_at_risk as f64))?;
         let suspect = "Held tokens whose consumers have been silent for too long";
         to.policies("tollgate_policy_suspect", suspect, all, |policy| Some(policy.suspect as f64))?;
         let paused = "1 where the policy is paused, else 0";

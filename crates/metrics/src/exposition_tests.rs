@@ -10,7 +10,7 @@ use tollgate_store::{CommitError, StoreError};
 use uuid::Uuid;
 
 use super::*;
-use crate::{Bound, ReleaseAnswer, Role};
+use crate::{AlertMessage, Bound, ReleaseAnswer, Role};
 
 fn scrape(metrics: &Metrics) -> Scrape {
     let policy = |policy: &str, limit| PolicySample {
@@ -77,6 +77,7 @@ fn what_was_noted_is_told() {
     metrics.shard_taken("other", "me");
     metrics.reclaimed(9);
     metrics.refused(Bound::Reflection);
+    metrics.alert_messages(AlertMessage::Failed, 3);
     metrics.certificate_ends(1_800_000_000);
     let text = openmetrics(scrape(&metrics)).unwrap();
     for line in [
@@ -95,6 +96,8 @@ fn what_was_noted_is_told() {
         "tollgate_tokens_reclaimed_total 9",
         "tollgate_refused_total{bound=\"reflection\"} 1",
         "tollgate_refused_total{bound=\"quota\"} 0",
+        "tollgate_alert_messages_total{result=\"failed\"} 3",
+        "tollgate_alert_messages_total{result=\"dropped\"} 0",
         "tollgate_certificate_end_seconds 1800000000.0",
         "tollgate_certificate_stale 0.0",
         "tollgate_emitter_lag_seconds -2.0",

@@ -65,6 +65,15 @@ impl Histogram {
         }
     }
 
+    /// How many durations there were, and how many of them were longer than a bound, which is one of the histogram's.
+    pub(crate) fn longer_than(&self, bound_us: i64) -> (u64, u64) {
+        let counts = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed));
+        let bounds = self.bounds_us.iter().copied().chain([i64::MAX]);
+        counts.zip(bounds).fold((0, 0), |(all, longer), (count, upper_us)| {
+            (all + count, longer + if upper_us > bound_us { count } else { 0 })
+        })
+    }
+
     /// Each bucket's upper bound in seconds and its own count, and the sum of all durations in seconds.
     pub(crate) fn read(&self) -> (Vec<(f64, u64)>, f64) {
         let bounds_s = self.bounds_us.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);

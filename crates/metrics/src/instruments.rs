@@ -10,9 +10,11 @@ use tollgate_trace::Traces;
 
 use crate::histogram::Histogram;
 use crate::labels::{
-    Bound, CommitFailure, Counters, Delivered, Label as _, ReleaseAnswer, Role, TakenFrom, TargetKind,
+    AlertMessage, Bound, CommitFailure, Counters, Delivered, Label as _, ReleaseAnswer, Role, TakenFrom,
+    TargetKind,
 };
 use crate::owner::OwnerWatch;
+use crate::recent::Recent;
 use crate::watch::ReleaseWatch;
 
 /// The end of a certificate that there is not.
@@ -37,6 +39,7 @@ pub(crate) struct Instruments {
     pub(crate) release: Histogram,
     pub(crate) reclaimed: AtomicU64,
     pub(crate) commit: Histogram,
+    pub(crate) recent_commits: Recent,
     pub(crate) commit_failures: Counters<CommitFailure>,
     pub(crate) store_failures: Counters<Role>,
     pub(crate) shards_taken: Counters<TakenFrom>,
@@ -45,6 +48,7 @@ pub(crate) struct Instruments {
     pub(crate) clock_offset_us: AtomicI64,
     pub(crate) outbox_waiting: AtomicU64,
     pub(crate) refused: Counters<Bound>,
+    pub(crate) alert_messages: Counters<AlertMessage>,
     /// When the port's certificate ends, in seconds since the epoch; none without TLS.
     pub(crate) certificate_end_s: AtomicI64,
     pub(crate) certificate_stale: AtomicBool,
@@ -65,6 +69,7 @@ impl Default for Instruments {
             release: Histogram::calls(),
             reclaimed: AtomicU64::new(0),
             commit: Histogram::calls(),
+            recent_commits: Recent::default(),
             commit_failures: Counters::default(),
             store_failures: Counters::default(),
             shards_taken: Counters::default(),
@@ -73,6 +78,7 @@ impl Default for Instruments {
             clock_offset_us: AtomicI64::new(0),
             outbox_waiting: AtomicU64::new(0),
             refused: Counters::default(),
+            alert_messages: Counters::default(),
             certificate_end_s: AtomicI64::new(NO_CERTIFICATE),
             certificate_stale: AtomicBool::new(false),
         }
@@ -129,8 +135,9 @@ impl Metrics {
         self.0.shards_taken.add(from, 1);
     }
 
-    /// A sign of life of this process is in the store.
-    pub fn heartbeat(&self) {
+    /// A sign of life of this process is in the store. `now_us` is of the monotonic clock.
+    pub fn heartbeat(&self, now_us: i64) {
+        self.0.recent_commits.look(&self.0.commit, now_us);
         self.0.heartbeats.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -153,6 +160,11 @@ impl Metrics {
         }
     }
 
+    /// Counts attempts to deliver messages of alerts.
+    pub fn alert_messages(&self, result: AlertMessage, messages: u64) {
+        self.0.alert_messages.add(result, messages);
+    }
+
     /// When the certificate with which the port speaks ends, in seconds since the epoch.
     pub fn certificate_ends(&self, end_s: i64) {
         self.0.certificate_end_s.store(end_s, Ordering::Relaxed);
@@ -161,6 +173,12 @@ impl Metrics {
     /// Whether the files of the certificate hold another one that cannot be used.
     pub fn certificate_stale(&self, is_stale: bool) {
         self.0.certificate_stale.store(is_stale, Ordering::Relaxed);
+    }
+
+    /// Commits of the last minute or so, and how many of them took longer than a second. `now_us` is of the monotonic
+    /// clock.
+    pub fn recent_commits(&self, now_us: i64) -> (u64, u64) {
+        self.0.recent_commits.since_a_minute(&self.0.commit, now_us)
     }
 
     /// Signs of life so far.

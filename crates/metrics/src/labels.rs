@@ -132,6 +132,17 @@ pub enum Bound {
     Pages,
 }
 
+/// What became of an attempt to deliver a message of an alert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AlertMessage {
+    /// Its receiver has taken it.
+    Sent,
+    /// It is tried again.
+    Failed,
+    /// Nobody took it in time: it is not tried again.
+    Dropped,
+}
+
 /// What became of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivered {
@@ -178,6 +189,7 @@ labels!(TakenFrom: Nobody = "nobody", Dead = "dead", Itself = "itself");
 labels!(Bound: Connections = "connections", AddressConnections = "connections_of_address", Bodies = "bodies",
     Reflection = "reflection", Quota = "quota", Outbox = "outbox", Pages = "pages");
 labels!(Delivered: Accepted = "accepted", Refused = "refused", Unclear = "unclear", NotSent = "not_sent");
+labels!(AlertMessage: Sent = "sent", Failed = "failed", Dropped = "dropped");
 labels!(CommitFailure: Fenced = "fenced", Failed = "failed", Unknown = "unknown");
 labels!(Outcome: Succeeded = "succeeded", Failed = "failed", Dead = "dead", Expired = "expired",
     Cancelled = "cancelled", Lost = "lost");

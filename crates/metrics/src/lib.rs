@@ -15,13 +15,14 @@ mod labels;
 mod owner;
 mod process;
 mod readiness;
+mod recent;
 mod router;
 pub mod sample;
 mod watch;
 
 pub use histogram::Histogram;
 pub use instruments::Metrics;
-pub use labels::{Bound, ReleaseAnswer, Role, TakenFrom, TargetKind};
+pub use labels::{AlertMessage, Bound, ReleaseAnswer, Role, TakenFrom, TargetKind};
 pub use owner::OwnerWatch;
 pub use readiness::{Check, check};
 pub use router::{Sources, router};

@@ -58,6 +58,16 @@ pub struct PolicySample {
     pub waiting: u64,
     /// For how long the oldest of them has waited, in microseconds.
     pub oldest_wait_us: i64,
+    /// Of those, events that wait for another attempt.
+    pub retrying: u64,
+    /// Events started per second, over the last minute.
+    pub started_per_s: f64,
+    /// Deliveries per second that targets refused, or that did not leave.
+    pub refused_per_s: f64,
+    /// Deliveries per second of which nobody knows.
+    pub unclear_per_s: f64,
+    /// Runs of which events are not expected to start in time.
+    pub runs_at_risk: u64,
     /// Tokens whose consumers have been silent for too long.
     pub suspect: u64,
     /// Whether it is paused.

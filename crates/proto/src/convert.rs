@@ -5,6 +5,7 @@
 //! output only fields of an input are ignored. Not here: whether a timing can fire (`tollgate_core::plan`, see
 //! [`plan_refusal`]), whether names exist, JSON.
 
+pub mod alert;
 mod check;
 pub mod event;
 pub mod names;
@@ -21,7 +22,7 @@ use tollgate_core::model::Pause;
 use tollgate_core::plan::PlanError;
 
 pub use names::Name;
-pub use target::{hide_headers, is_credential, is_elsewhere};
+pub use target::{hide_all_headers, hide_headers, is_credential, is_elsewhere};
 
 use crate::field::FieldError;
 use crate::v1;

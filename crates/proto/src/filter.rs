@@ -51,6 +51,16 @@ pub fn parse(filter: &str, allowed: &[&str]) -> Result<Vec<Term>, FieldError> {
     Ok(terms)
 }
 
+/// A moment in a filter, in microseconds since the epoch.
+///
+/// # Errors
+/// What is no time of RFC 3339, in `filter`.
+pub fn moment(text: &str) -> Result<i64, FieldError> {
+    let read = chrono::DateTime::parse_from_rfc3339(text);
+    let refused = |_| FieldError::new("filter", text, "a time such as 2026-03-29T03:00:00Z");
+    read.map(|at| at.timestamp_micros()).map_err(refused)
+}
+
 fn matches(pattern: &str, key: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(start) => key.strip_prefix(start).is_some_and(|name| !name.is_empty() && !name.contains(' ')),

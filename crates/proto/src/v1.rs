@@ -25,3 +25,9 @@ impl std::fmt::Debug for HttpTarget {
             .finish()
     }
 }
+
+impl std::fmt::Debug for SlackTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SlackTarget").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}

@@ -421,3 +421,29 @@ fn credentials_in_headers_are_hidden_and_kept() {
     let text = format!("{stored:?} {shown:?}");
     assert!(!text.contains("Bearer a"), "{text}");
 }
+
+#[test]
+fn kinds_of_a_later_version_stay_with_an_alert() {
+    use v1::TroubleKind::{NotSent, PolicyPaused};
+
+    let name = Name { namespace: "default".to_owned(), id: "a".to_owned() };
+    let slack = v1::SlackTarget { url: "https://a.example/x".to_owned(), ..Default::default() };
+    let of = |kinds: &[v1::TroubleKind]| v1::Alert {
+        troubles: Some(v1::AlertTroubles {
+            kinds: kinds.iter().map(|kind| (*kind).into()).collect(),
+            ..Default::default()
+        }),
+        target: Some(v1::AlertTarget { target: Some(v1::alert_target::Target::Slack(slack.clone())) }),
+        ..Default::default()
+    };
+    let kinds = |alert: &v1::Alert, stored: &[&str]| {
+        let mut before = convert::alert::to_core(&of(&[]), &name, None).unwrap();
+        before.troubles.as_mut().unwrap().kinds = stored.iter().map(|word| (*word).to_owned()).collect();
+        convert::alert::to_core(alert, &name, Some(&before)).unwrap().troubles.unwrap().kinds
+    };
+    assert_eq!(kinds(&of(&[]), &["of_later"]), ["of_later"], "not all");
+    assert_eq!(kinds(&of(&[NotSent]), &["of_later", "not_sent"]), ["of_later", "not_sent"]);
+    assert_eq!(kinds(&of(&[PolicyPaused]), &["of_later", "not_sent"]), ["policy_paused"], "somebody chose");
+    assert!(kinds(&of(&[]), &["of_later", "not_sent"]).is_empty(), "all are asked for");
+    assert!(kinds(&of(&[]), &[]).is_empty());
+}

@@ -102,8 +102,11 @@ fn an_event_shows_where_it_stands() {
 
 #[test]
 fn states_in_filters_are_found_by_name() {
-    assert_eq!(run::state_in_filter("running").unwrap(), RunState::Running);
-    assert_eq!(run::state_in_filter("RUN_STATE_SKIPPED").unwrap(), RunState::Skipped);
+    assert_eq!(run::state_in_filter("running").unwrap(), (RunState::Running, None));
+    assert_eq!(run::state_in_filter("finished").unwrap(), (RunState::Finished, Some(false)));
+    let with_failures = run::state_in_filter("FINISHED_WITH_FAILURES").unwrap();
+    assert_eq!(with_failures, (RunState::Finished, Some(true)));
+    assert_eq!(run::state_in_filter("RUN_STATE_SKIPPED").unwrap(), (RunState::Skipped, None));
     assert_eq!(event::state_in_filter("Dead").unwrap(), v1::EventState::Dead);
     for text in ["", "UNSPECIFIED", "RUN_STATE_", "x"] {
         assert_eq!(run::state_in_filter(text).unwrap_err().field, "filter");

@@ -53,6 +53,15 @@ pub fn schedule(access: &Access, mut schedule: v1::Schedule) -> v1::Schedule {
     schedule
 }
 
+/// An alert, as the caller who changed or reads it may see it.
+pub fn alert(access: &Access, mut alert: v1::Alert) -> v1::Alert {
+    let target = alert.target.as_mut().and_then(|target| target.target.as_mut());
+    if let (false, Some(v1::alert_target::Target::Http(http))) = (access.reads(), target) {
+        convert::hide_all_headers(http);
+    }
+    alert
+}
+
 /// What the handlers do, for one who reaches one namespace only: what it says of others, and of all together, is left out.
 pub fn handler_status(access: &Access, mut status: v1::HandlerStatus) -> v1::HandlerStatus {
     let Some(namespace) = access.namespace() else { return status };

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::StoreError;
 use crate::plan::PlanWrite;
-use crate::rows::{AuditRow, ChildRow, OutboxRow, PolicyNew, ScheduleNew, SpecRow};
+use crate::rows::{AlertNew, AuditRow, ChildRow, OutboxRow, PolicyNew, ScheduleNew, SpecRow};
 
 /// A generation that must still be there.
 #[derive(Clone, Debug)]
@@ -43,6 +43,13 @@ pub(crate) struct PutPolicy {
     pub(crate) expected: Option<Expected>,
 }
 
+/// An alert that is created or replaced.
+#[derive(Debug)]
+pub(crate) struct PutAlert {
+    pub(crate) alert: AlertNew,
+    pub(crate) expected: Option<Expected>,
+}
+
 /// A few statements' worth of plan writes.
 #[derive(Debug)]
 pub(crate) enum BatchStep {
@@ -50,6 +57,8 @@ pub(crate) enum BatchStep {
     DropSchedules(Vec<Expected>),
     PutPolicy(PutPolicy),
     DropPolicy(Expected),
+    PutAlert(PutAlert),
+    DropAlert(Expected),
 }
 
 /// All of a transaction.
@@ -100,6 +109,17 @@ impl PlanBatch {
             PlanWrite::DeletePolicy { uid, name, expected_generation, audit } => {
                 let expected = Expected::new(uid, expected_generation, "policy", &name);
                 self.steps.push(BatchStep::DropPolicy(expected));
+                audit
+            }
+            PlanWrite::PutAlert { alert, expected_generation, audit } => {
+                let expected = expected_generation
+                    .map(|generation| Expected::new(alert.uid, generation, "alert", &alert.id));
+                self.steps.push(BatchStep::PutAlert(PutAlert { alert: AlertNew::new(&alert)?, expected }));
+                audit
+            }
+            PlanWrite::DeleteAlert { uid, name, expected_generation, audit } => {
+                let expected = Expected::new(uid, expected_generation, "alert", &name);
+                self.steps.push(BatchStep::DropAlert(expected));
                 audit
             }
             PlanWrite::Tell { notice } => {

@@ -7,6 +7,7 @@
 //! | placeholder | stands for |
 //! | --- | --- |
 //! | `{runs}` | all columns |
+//! | `{runs.key}` | the columns of its key |
 //! | `{runs.set new}` | `state = new.state, …`, for each column that changes |
 //! | `{runs.rows $2}` | the table `new` of rows bound from `$2` on: PostgreSQL: an array a column; SQLite: one JSON text |
 //! | `{in uuid $1}` | `= ANY($1::uuid[])` in PostgreSQL, `IN (SELECT … FROM json_each($1))` in SQLite |
@@ -223,6 +224,12 @@ impl Table {
         joined(self.columns.iter().map(|column| column.name.to_owned()))
     }
 
+    /// The columns of the key, the shard's too.
+    fn key(&self) -> String {
+        let columns = self.columns.iter().filter(|column| matches!(column.group, Group::Key));
+        joined(columns.map(|column| column.name.to_owned()))
+    }
+
     /// Each column that changes, as that of a row that `source` names.
     pub(crate) fn set(&self, source: &str) -> String {
         joined(self.of(Part::Changing).map(|Column { name, .. }| format!("{name} = {source}.{name}")))
@@ -313,6 +320,7 @@ fn columns(inner: &str, dialect: Dialect, numbers: &mut impl Iterator<Item = usi
     let table = TABLES.iter().find(|table| table.name == name)?;
     match list.split_once(' ') {
         None if list.is_empty() => Some(table.names()),
+        None if list == "key" => Some(table.key()),
         Some(("set", source)) => Some(table.set(source)),
         Some(("rows", first)) => Some(table.rows(dialect, leading_number(first.strip_prefix('$')?)?)),
         Some(("unnest", part)) => Some(table.unnest(Part::named(part)?, numbers)),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tollgate_core::handle::change::{HistoryRow, Outcome, TokenRow};
 use tollgate_core::model::{Run, RunId, RunState, Skipped};
+use tollgate_core::trouble::Missed;
 use uuid::Uuid;
 
 use crate::StoreError;
@@ -18,6 +19,8 @@ pub struct RunFilter {
     pub policy_uid: Option<Uuid>,
     /// In one of these states.
     pub states: Vec<RunState>,
+    /// Of those that are FINISHED, only the ones of which some events ended badly, or none.
+    pub failures: Option<bool>,
     /// Launched at or after.
     pub from_us: Option<i64>,
     /// Launched before.
@@ -43,7 +46,7 @@ pub struct Pruned {
     pub skipped: u64,
     /// Audit entries.
     pub audit: u64,
-    /// Complete windows and run specs that nothing needs, and API keys that ended.
+    /// Complete windows and run specs that nothing needs, API keys that ended, and minutes that are part of an hour now.
     pub other: u64,
 }
 
@@ -85,6 +88,9 @@ pub trait HistoryStore: Send + Sync {
         before_us: Option<i64>,
         limit: u32,
     ) -> Result<Vec<Skipped>, StoreError>;
+    /// The schedules whose triggers were missed, of the latest `limit` triggers recorded at or after `since_us`; those that
+    /// missed the most first.
+    async fn missed_triggers(&self, since_us: i64, limit: u32) -> Result<Vec<Missed>, StoreError>;
     /// Token rows of a run in the order of their index, from `from_index` on.
     async fn tokens(
         &self,
@@ -110,7 +116,7 @@ pub trait RetentionStore: Send + Sync {
     /// Removes what ended before `before_us`, in small transactions, and makes room for the days to come (daily
     /// partitions from today to the day after tomorrow, on PostgreSQL). Rows of the done queue go by whole days of their
     /// own ends on PostgreSQL, and with their runs on SQLite. Run specs go when it is their shard's turn
-    /// ([`prunes_specs_of`]).
+    /// ([`prunes_specs_of`]). Minutes ([`crate::minutes`]) become hours.
     async fn prune(&self, before_us: i64, now_us: i64) -> Result<Pruned, StoreError>;
     /// Up to where any process has pruned; none before the first time.
     async fn pruned_before_us(&self) -> Result<Option<i64>, StoreError>;

@@ -4,9 +4,11 @@
 //! - [`emit`]: windows, scan tasks, the launch index (read and written by the Event Emitter).
 //! - [`handle`]: queue shards, their inboxes, runs and tokens (written by a shard's owner, through the fence).
 //! - [`history`]: what has ended; retention.
+//! - [`minutes`]: what became of events by the minute.
 //! - [`look_up`]: what the Event Handler answers people from; no schedules.
 //! - [`seal`]: rows that hold secrets; [`quota`]: counts.
 //! - [`keys`]: API keys.
+//! - [`alert`]: who is told of what is wrong.
 //! - [`columns`]: a row said once, for both drivers.
 //!
 //! [`sqlite`] serves one process, [`postgres`] serves many. One conformance suite runs on both. No statement reads
@@ -19,6 +21,7 @@ macro_rules! both_text {
     };
 }
 
+pub mod alert;
 mod batch;
 mod both;
 mod corrupt;
@@ -34,6 +37,7 @@ pub mod handle;
 pub mod history;
 pub mod keys;
 pub mod look_up;
+pub mod minutes;
 pub mod plan;
 pub mod postgres;
 pub mod quota;
@@ -72,7 +76,8 @@ pub enum Asker {
 /// A store: all its parts, and what belongs to none of them.
 #[async_trait]
 pub trait Store:
-    plan::PlanStore
+    alert::AlertStore
+    + plan::PlanStore
     + plan::MasterStore
     + emit::EmitStore
     + handle::HandleStore

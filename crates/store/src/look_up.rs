@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use tollgate_core::model::Policy;
 use uuid::Uuid;
 
+use crate::alert::AlertStore;
 use crate::emit::EmitStore;
 use crate::handle::HandleStore;
 use crate::history::HistoryStore;
@@ -15,7 +16,7 @@ use crate::{CorruptRow, StoreError};
 
 /// The part of a store for the handler's answers to people, and to consumers whose releases go past an owner.
 #[async_trait]
-pub trait LookUpStore: HandleStore + HistoryStore {
+pub trait LookUpStore: HandleStore + HistoryStore + AlertStore {
     /// The uid of a schedule, by namespace and id.
     async fn schedule_uid(&self, namespace: &str, id: &str) -> Result<Option<Uuid>, StoreError>;
     /// A policy by namespace and id.
@@ -29,7 +30,7 @@ pub trait LookUpStore: HandleStore + HistoryStore {
 }
 
 #[async_trait]
-impl<S: HandleStore + HistoryStore + PlanStore + EmitStore> LookUpStore for S {
+impl<S: HandleStore + HistoryStore + AlertStore + PlanStore + EmitStore> LookUpStore for S {
     async fn schedule_uid(&self, namespace: &str, id: &str) -> Result<Option<Uuid>, StoreError> {
         Ok(self.schedule(namespace, id).await?.map(|schedule| schedule.uid))
     }

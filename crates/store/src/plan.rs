@@ -2,12 +2,13 @@
 
 use async_trait::async_trait;
 use serde_json::Value;
-use tollgate_core::model::{Policy, Schedule};
+use tollgate_core::model::{Alert, Policy, Schedule};
 pub use tollgate_core::plan::telling::Told;
 use tollgate_core::plan::{Child, Notice};
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::alert::AlertStore;
 use crate::emit::EmitStore;
 use crate::history::HistoryStore;
 use crate::quota::QuotaStore;
@@ -78,6 +79,26 @@ pub enum PlanWrite {
         /// Who.
         audit: Audit,
     },
+    /// Creates (`expected_generation` none) or replaces an alert.
+    PutAlert {
+        /// As it shall be.
+        alert: Box<Alert>,
+        /// The generation that it replaces.
+        expected_generation: Option<i64>,
+        /// Who changed what.
+        audit: Audit,
+    },
+    /// Deletes an alert, and what is remembered of it.
+    DeleteAlert {
+        /// Which one.
+        uid: Uuid,
+        /// For the error.
+        name: String,
+        /// The generation that is deleted.
+        expected_generation: i64,
+        /// Who.
+        audit: Audit,
+    },
     /// Puts what queue shards must be told of a change in the same transaction into the outbox.
     Tell {
         /// What.
@@ -95,6 +116,8 @@ pub enum PlanWrite {
 pub struct Filter {
     /// The id begins with this.
     pub id_prefix: Option<String>,
+    /// The id has this in it.
+    pub id_part: Option<String>,
     /// Schedules under this policy (its id).
     pub policy: Option<String>,
     /// Schedules in this time zone.
@@ -103,6 +126,19 @@ pub struct Filter {
     pub paused: Option<bool>,
     /// Label and value.
     pub labels: Vec<(String, String)>,
+}
+
+/// Which entries of the audit log to list. All that is set must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditFilter {
+    /// About this resource, by its full name.
+    pub resource: Option<String>,
+    /// By this caller.
+    pub actor: Option<String>,
+    /// From this moment on.
+    pub from_us: Option<i64>,
+    /// Before this moment.
+    pub to_us: Option<i64>,
 }
 
 /// A stored child with its place in the order of a schedule's children.
@@ -135,9 +171,9 @@ pub struct OutboxPage {
 }
 
 /// The part of a store for the Schedule Master. No message gets to a queue shard through it but by [`PlanStore::tell`].
-pub trait MasterStore: PlanStore + EmitStore + HistoryStore + QuotaStore {}
+pub trait MasterStore: PlanStore + EmitStore + HistoryStore + QuotaStore + AlertStore {}
 
-impl<S: PlanStore + EmitStore + HistoryStore + QuotaStore> MasterStore for S {}
+impl<S: PlanStore + EmitStore + HistoryStore + QuotaStore + AlertStore> MasterStore for S {}
 
 /// The plan's part of a store.
 #[async_trait]
@@ -179,11 +215,11 @@ pub trait PlanStore: Send + Sync {
         after: Option<u32>,
         limit: u32,
     ) -> Result<Vec<StoredChild>, StoreError>;
-    /// The audit log, newest first, of a namespace or of one resource in it, from before entry `before` on.
+    /// The audit log of a namespace, newest first, from before entry `before` on.
     async fn audit(
         &self,
         namespace: &str,
-        resource: Option<&str>,
+        filter: &AuditFilter,
         before: Option<Uuid>,
         limit: u32,
     ) -> Result<Vec<Audit>, StoreError>;

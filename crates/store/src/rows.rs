@@ -3,11 +3,13 @@
 //! In: what a driver read. Out: the words of the core, or [`StoreError::Corrupt`] that names table, key and column.
 //! Invariant: nothing that a driver read reaches the core unchecked. Not here: statements.
 
+mod alert;
 mod batch;
 mod emit;
 mod handle;
 mod key;
 mod load;
+mod minute;
 mod plan;
 mod run;
 mod stand_in;
@@ -16,6 +18,7 @@ mod word;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub(crate) use alert::{AlertNew, AlertRow, AlertStateRow};
 pub(crate) use batch::{BatchRecord, batches_from, batches_limit, tokens_of};
 pub(crate) use emit::{
     ClaimRow, FrontierRow, ScanRow, TaskKey, TaskRow, WindowRecord, in_task_order, range_rows, scan_ranges,
@@ -28,6 +31,7 @@ pub(crate) use handle::{
 };
 pub(crate) use key::KeyRecord;
 pub(crate) use load::{Assembly, Untaken, read_inbox};
+pub(crate) use minute::{MinuteRecord, StepRow};
 pub(crate) use plan::{
     AuditRow, ChildRow, CountRow, KeyRow, LaneRow, NoticeKey, NoticeRow, OutboxRow, PolicyNew, PolicyRow,
     Registry, ScheduleNew, ScheduleRow, SpecRow, audit, id_range, outbox_page, read_schedule,
@@ -41,6 +45,8 @@ use crate::corrupt::CorruptRow;
 
 /// The tables whose columns statements have by placeholders.
 pub(crate) const TABLES: &[Table] = &[
+    AlertNew::TABLE,
+    AlertRow::TABLE,
     AuditRow::TABLE,
     BatchRecord::TABLE,
     ChildRow::TABLE,
@@ -50,6 +56,7 @@ pub(crate) const TABLES: &[Table] = &[
     KeyRecord::TABLE,
     KeyRow::TABLE,
     MessageRow::TABLE,
+    MinuteRecord::TABLE,
     NoticeKey::TABLE,
     NoticeRow::TABLE,
     OutboxRow::TABLE,

@@ -63,8 +63,15 @@ const AT_ONCE: &str = "commit";
 const SUBSCRIPTS: [&str; 2] = ["0009_commit_events", "0010_commit_shards"];
 
 /// Some tables that are not distributed: Citus joins none of them with one that is.
-const COLD: [&str; 6] =
-    ["schedules", "policies", "schedule_children", "scan_tasks", "scan_windows", "audit_log"];
+const COLD: [&str; 7] = [
+    "schedules",
+    "policies",
+    "schedule_children",
+    "scan_tasks",
+    "scan_windows",
+    "audit_log",
+    "minute_counts",
+];
 
 /// Statements that delete by less than the whole key, each with its reason in its file.
 const SHORT_KEYS: [&str; 1] = ["history_delete"];

@@ -87,8 +87,13 @@ pub(crate) fn check_region(region: &str) -> Result<(), String> {
 
 /// An absolute `http` or `https` URL with a host and without a user.
 pub(crate) fn parse_url(field: &str, text: &str) -> Result<Uri, String> {
+    parse_shown(field, &format!("`{text}`"), text)
+}
+
+/// A URL, with what an error says in place of it.
+pub(crate) fn parse_shown(field: &str, shown: &str, text: &str) -> Result<Uri, String> {
     let wrong =
-        |why: &str| format!("{field}: `{text}` {why}; allowed is http://host/path or https://host/path");
+        |why: &str| format!("{field}: {shown} {why}; allowed is http://host/path or https://host/path");
     let url: Uri = text.parse().map_err(|error| wrong(&format!("is not a URL ({error})")))?;
     match url.scheme_str() {
         Some("http" | "https") => {}

@@ -11,7 +11,7 @@ use tollgate_core::model::{Delivery, RunSpec};
 use tollgate_trace::Traces;
 
 /// Media type of the body.
-pub(crate) const CONTENT_TYPE: &str = "application/cloudevents+json; charset=utf-8";
+pub const CONTENT_TYPE: &str = "application/cloudevents+json; charset=utf-8";
 
 const TYPE: &str = "dev.tollgate.event.v1";
 
@@ -86,7 +86,7 @@ pub(crate) fn policy_name<'a>(spec: &'a RunSpec, policy: &'a str) -> [&'a str; 4
 }
 
 /// UTC, with microseconds only where there are some.
-pub(crate) fn rfc3339(us: i64) -> String {
+pub fn rfc3339(us: i64) -> String {
     // chrono's range ends after the last launch time that a schedule can have.
     let time = DateTime::<Utc>::from_timestamp_micros(us).unwrap_or(DateTime::<Utc>::MAX_UTC);
     let form = if time.nanosecond() == 0 { SecondsFormat::Secs } else { SecondsFormat::Micros };

@@ -28,8 +28,8 @@ use crate::check::check_header;
 use crate::cloud_event::{self, EventContext};
 use crate::leave::Leave;
 use crate::{
-    TargetError, TargetOptions, causes, chain, is_own, not_sent, refused, refused_for_good, signature, span,
-    unclear,
+    Parcel, TargetError, TargetOptions, causes, chain, is_own, not_sent, refused, refused_for_good,
+    signature, span, unclear,
 };
 
 pub(crate) use answer::is_gateway_doubt;
@@ -48,6 +48,14 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+
+/// What a request carries.
+struct Content<'a> {
+    id: &'a str,
+    media_type: &'static str,
+    traceparent: Option<String>,
+    body: Bytes,
+}
 
 /// All HTTP targets.
 pub(crate) struct Http {
@@ -116,23 +124,49 @@ impl Http {
             leave,
             deadline: span(target.deadline_ms),
         };
-        match self.request(delivery, target, &destination) {
+        match self.request(self.content(delivery), target, &destination) {
             Ok(request) => self.exchange(request, sender, &destination).await,
             Err(message) => refused_for_good(message),
         }
     }
 
+    /// Delivers a message that is no event once.
+    pub(crate) async fn post(&self, parcel: &Parcel, target: &HttpTarget) -> Sent {
+        let destination = match self.destinations.of(&target.url) {
+            Ok(destination) => destination,
+            Err(message) => return refused_for_good(message),
+        };
+        let (leave, deadline) = (Leave::always(), span(target.deadline_ms));
+        let sender =
+            Sender { namespace: &parcel.namespace, schedule: parcel.sender, leave: &leave, deadline };
+        let content = Content {
+            id: &parcel.id,
+            media_type: parcel.content_type,
+            traceparent: None,
+            body: Bytes::from(parcel.body.clone()),
+        };
+        match self.request(content, target, &destination) {
+            Ok(request) => self.exchange(request, sender, &destination).await,
+            Err(message) => refused_for_good(message),
+        }
+    }
+
+    fn content<'d>(&self, delivery: &'d Delivery) -> Content<'d> {
+        let traceparent = self.context.traceparent(delivery);
+        let body = Bytes::from(cloud_event::write(delivery, &self.context, traceparent.as_deref()));
+        Content { id: delivery.event_id.as_str(), media_type: cloud_event::CONTENT_TYPE, traceparent, body }
+    }
+
     fn request(
         &self,
-        delivery: &Delivery,
+        content: Content<'_>,
         target: &HttpTarget,
         destination: &Destination,
     ) -> Result<Request<Full<Bytes>>, String> {
-        let traceparent = self.context.traceparent(delivery);
-        let body = Bytes::from(cloud_event::write(delivery, &self.context, traceparent.as_deref()));
+        let Content { id, media_type, traceparent, body } = content;
         let mut headers = HeaderMap::with_capacity(OWN_HEADERS_MAX + target.headers.len());
         headers.insert(HOST, destination.authority.clone());
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(cloud_event::CONTENT_TYPE));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
         headers.insert(USER_AGENT, HeaderValue::from_static(TOLLGATE));
         let mut set = |name: HeaderName, value: &str| -> Result<(), String> {
             let value = HeaderValue::from_str(value).map_err(|error| format!("header `{name}`: {error}"))?;
@@ -148,7 +182,7 @@ impl Http {
         if let Some(traceparent) = &traceparent {
             set(TRACEPARENT, traceparent)?;
         }
-        let (id, timestamp_s) = (delivery.event_id.as_str(), self.clock.wall_us().div_euclid(SECOND_US));
+        let timestamp_s = self.clock.wall_us().div_euclid(SECOND_US);
         set(WEBHOOK_ID, id)?;
         set(WEBHOOK_TIMESTAMP, &timestamp_s.to_string())?;
         if let Some(secret) = &target.secret {

@@ -21,12 +21,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_clock::Clock;
-use tollgate_core::model::{Delivery, Sent, Target};
+use tollgate_core::model::{AlertTarget, Delivery, HttpTarget, Sent, Target};
 use tollgate_secrets::Keys;
 use tollgate_trace::Traces;
+use uuid::Uuid;
 
 pub use address::{Network, PrivateAddresses};
 pub use check::{DEADLINE_MAX_MS, check_header, check_target};
+pub use cloud_event::{CONTENT_TYPE, rfc3339};
 pub use leave::Leave;
 pub use names::Lookup;
 pub use signature::check_secret;
@@ -102,6 +104,23 @@ pub enum TargetError {
     Roots(#[source] io::Error),
 }
 
+/// A message that is no event: nobody holds a token for it, and it is sent by nobody's leave.
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    /// The namespace that pays for it.
+    pub namespace: String,
+    /// Whose it is; what is sealed in its target is bound to this.
+    pub sender: Uuid,
+    /// The same at each attempt.
+    pub id: String,
+    /// The group in a FIFO queue.
+    pub group: String,
+    /// The media type of the body.
+    pub content_type: &'static str,
+    /// What is sent.
+    pub body: String,
+}
+
 /// All targets. Clones share connections, pauses and SQS queues.
 #[derive(Clone, Debug)]
 pub struct Targets {
@@ -135,6 +154,22 @@ impl Targets {
     /// Delivers one event once, beginning now.
     pub async fn send(&self, delivery: Delivery) -> Sent {
         self.send_by_leave(delivery, Leave::always()).await
+    }
+
+    /// Delivers a message that is no event once, beginning now.
+    pub async fn send_parcel(&self, parcel: &Parcel, target: &AlertTarget) -> Sent {
+        let target = match self.opener.open_alert(parcel.sender, target) {
+            Ok(target) => target,
+            Err(error) => return not_sent(format!("not sent: {error}")),
+        };
+        match &target {
+            AlertTarget::Http { http } => self.http.post(parcel, http).await,
+            AlertTarget::Slack { slack } => {
+                let http = HttpTarget::plain(slack.url.clone(), slack.deadline_ms);
+                self.http.post(parcel, &http).await
+            }
+            AlertTarget::Sqs { sqs } => Box::pin(self.sqs.post(parcel, sqs)).await,
+        }
     }
 
     /// Delivers one event once, as long as it has leave: its deadline counts from the beginning of that. What is sealed in it is

@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tollgate_core::model::Delivery;
+use tollgate_core::model::{AlertTarget, Delivery};
 use tollgate_secrets::{Keys, SecretError, has_sealed};
+use uuid::Uuid;
 
 /// Opens deliveries.
 #[derive(Debug, Default)]
@@ -39,10 +40,22 @@ impl Opener {
         }
     }
 
+    /// The target of an alert with its secrets in clear.
+    pub(crate) fn open_alert(&self, alert: Uuid, target: &AlertTarget) -> Result<AlertTarget, SecretError> {
+        let mut opened = target.clone();
+        match self.keys.open_alert(alert, &mut opened) {
+            Ok(()) => Ok(opened),
+            Err(error) => {
+                self.log(&error);
+                Err(error)
+            }
+        }
+    }
+
     fn log(&self, error: &SecretError) {
         let key = error.key().unwrap_or_default().to_owned();
         if self.named.lock().unwrap_or_else(PoisonError::into_inner).insert(key) {
-            tracing::error!(%error, "events cannot be sent: their secrets cannot be opened");
+            tracing::error!(%error, "events or messages cannot be sent: their secrets cannot be opened");
         }
     }
 }

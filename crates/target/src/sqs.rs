@@ -23,7 +23,7 @@ use crate::address::GuardedNames;
 use crate::cloud_event::EventContext;
 use crate::leave::Leave;
 use crate::shares::{Claim, Place, Shares, key_of};
-use crate::{TargetOptions, not_sent, refused, refused_for_good, span, unclear};
+use crate::{Parcel, TargetOptions, not_sent, refused, refused_for_good, span, unclear};
 
 use account::{Account, NoClient};
 use batch::Held;
@@ -67,10 +67,22 @@ impl Sqs {
             Ok(message) => message,
             Err(message) => return refused_for_good(message),
         };
+        self.put(message, &delivery.spec.namespace, target, leave).await
+    }
+
+    /// Delivers a message that is no event once.
+    pub(crate) async fn post(&self, parcel: &Parcel, target: &SqsTarget) -> Sent {
+        match SqsMessage::of_parcel(parcel, target) {
+            Ok(message) => self.put(message, &parcel.namespace, target, Leave::always()).await,
+            Err(message) => refused_for_good(message),
+        }
+    }
+
+    async fn put(&self, message: SqsMessage, namespace: &str, target: &SqsTarget, leave: Leave) -> Sent {
         let turn_until = leave.turn_until(span(target.deadline_ms));
         let (reply, mut answer) = oneshot::channel();
         let taken = Arc::new(AtomicBool::new(false));
-        let namespace = key_of(("namespace", &delivery.spec.namespace));
+        let namespace = key_of(("namespace", namespace));
         let waiting = WaitingMessage { message, reply, leave, taken: taken.clone(), namespace };
         self.queues.put(target, waiting, &self.account);
         let answered = tokio::time::timeout_at(turn_until, &mut answer).await;

@@ -22,7 +22,8 @@ use tonic::transport::Channel;
 pub use requests::session::{Admit, Login, Visitor};
 
 use pages::{
-    audit, calendar, edit, event, go, live, login, now, policies, policy, run, runs, schedule, schedules,
+    audit, backfill, calendar, edit, event, go, live, login, namespaces, now, policies, policy, policy_acts,
+    run, run_acts, runs, schedule, schedule_acts, schedules, search,
 };
 use parts::assets;
 use requests::console::Console;
@@ -67,15 +68,20 @@ pub fn router(channel: Channel, options: Options) -> Router {
         .route("/", get(now::page))
         .route("/n/{ns}", get(now::page).post(now::act))
         .route("/n/{ns}/live", get(live::stream))
-        .route("/n/{ns}/go", get(go::find))
+        .route("/n/{ns}/go", get(search::page))
+        .route("/n/{ns}/namespaces", get(namespaces::page))
         .route("/n/{ns}/you", get(go::you).post(go::name))
         .route("/n/{ns}/policies", get(policies::page))
-        .route("/n/{ns}/policies/{id}", get(policy::page).post(policy::act))
+        .route("/n/{ns}/policies/{id}", get(policy::page).post(policy_acts::act))
+        .route("/n/{ns}/policies/{id}/edit", get(edit::policy_page).post(edit::policy_act))
+        .route("/n/{ns}/new/policy", get(edit::new_policy).post(edit::make_policy))
+        .route("/n/{ns}/new/schedule", get(edit::new_schedule).post(edit::make_schedule))
         .route("/n/{ns}/schedules", get(schedules::page))
-        .route("/n/{ns}/schedules/{id}", get(schedule::page).post(schedule::act))
-        .route("/n/{ns}/schedules/{id}/edit", get(edit::page).post(edit::act))
+        .route("/n/{ns}/schedules/{id}", get(schedule::page).post(schedule_acts::act))
+        .route("/n/{ns}/schedules/{id}/edit", get(edit::schedule_page).post(edit::schedule_act))
+        .route("/n/{ns}/schedules/{id}/backfill", get(backfill::page).post(backfill::act))
         .route("/n/{ns}/runs", get(runs::page))
-        .route("/n/{ns}/runs/{id}", get(run::page).post(run::act))
+        .route("/n/{ns}/runs/{id}", get(run::page).post(run_acts::act))
         .route("/n/{ns}/events/{id}", get(event::page).post(event::act))
         .route("/n/{ns}/calendar", get(calendar::page))
         .route("/n/{ns}/audit", get(audit::page))

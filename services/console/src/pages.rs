@@ -2,16 +2,23 @@
 //! but the routes.
 
 pub(crate) mod audit;
+pub(crate) mod backfill;
 pub(crate) mod calendar;
 pub(crate) mod edit;
+pub(crate) mod edit_asks;
 pub(crate) mod event;
 pub(crate) mod go;
 pub(crate) mod live;
 pub(crate) mod login;
+pub(crate) mod namespaces;
 pub(crate) mod now;
 pub(crate) mod policies;
 pub(crate) mod policy;
+pub(crate) mod policy_acts;
 pub(crate) mod run;
+pub(crate) mod run_acts;
 pub(crate) mod runs;
 pub(crate) mod schedule;
+pub(crate) mod schedule_acts;
 pub(crate) mod schedules;
+pub(crate) mod search;

@@ -8,11 +8,13 @@
 //! ([`trust`]); one commit is under way per shard; an owner that has lost its shard drops its memory. The handler never reads
 //! schedules ([`stores`]).
 
+mod alerts;
 mod answers;
 mod attempts;
 mod by_key;
 mod bypass;
 mod membership;
+mod minutes;
 mod news;
 mod outage;
 mod owner;
@@ -47,6 +49,7 @@ pub use stores::Stores;
 
 use attempts::Witness;
 use bypass::Bypass;
+use minutes::MinuteBook;
 use payloads::Payloads;
 use queries::EndedBadly;
 use routes::Routes;
@@ -118,6 +121,8 @@ pub(crate) struct Shared {
     pub(crate) reports: TaskTracker,
     /// How many runs, and how many messages, of a shard cannot be read.
     pub(crate) passed_over: Arc<DashMap<u16, (usize, usize)>>,
+    /// What owners have counted by the minute and is not written yet.
+    pub(crate) minutes: MinuteBook,
     /// Runs of this process's shards that ended badly.
     pub(crate) ended: EndedBadly,
     /// Turns of shards that have much to take in.
@@ -128,11 +133,20 @@ pub(crate) struct Shared {
 #[derive(Clone)]
 pub struct EventHandler {
     shared: Shared,
+    /// What messages of alerts go through: nothing of theirs is shared with events.
+    mail: alerts::Mail,
 }
 
 impl EventHandler {
-    /// A handler over these parts of a store. Nothing happens before [`EventHandler::run`].
-    pub fn new(stores: &Stores, targets: Targets, clock: Clock, peers: Peers, options: Options) -> Self {
+    /// A handler over these parts of a store. Events go through the first of the targets, messages of alerts through the
+    /// second. Nothing happens before [`EventHandler::run`].
+    pub fn new(
+        stores: &Stores,
+        (targets, alert_targets): (Targets, Targets),
+        clock: Clock,
+        peers: Peers,
+        options: Options,
+    ) -> Self {
         let process = uuid::Uuid::now_v7().simple().to_string();
         peers.set_own(&process);
         let trust = Trust::new(clock.clone(), options.lease_ttl_ms, options.exclusive_store);
@@ -153,15 +167,16 @@ impl EventHandler {
             leaving: CancellationToken::new(),
             reports: TaskTracker::new(),
             passed_over: Arc::default(),
+            minutes: MinuteBook::default(),
             ended: EndedBadly::default(),
             turns: ReadTurns::new(Sizes::default()),
         };
-        Self { shared }
+        Self { shared, mail: alerts::Mail::new(alert_targets) }
     }
 
     /// The gRPC service.
     pub fn service(&self) -> HandlerService {
-        HandlerService::new(self.shared.clone())
+        HandlerService::new(self.shared.clone(), self.mail.clone())
     }
 
     /// The gRPC service for other processes of the installation.
@@ -177,6 +192,13 @@ impl EventHandler {
     /// Owns and drives shards until `stop`; then hands them over, and waits for the answers of what is under way.
     pub async fn run(&self, stop: CancellationToken) {
         let membership = membership::Membership::new(self.shared.clone());
-        tokio::join!(membership.run(stop.clone()), news::watch(self.shared.clone(), stop));
+        let (news, minutes) = (self.shared.clone(), self.shared.clone());
+        tokio::join!(
+            membership.run(stop.clone()),
+            news::watch(news, stop.clone()),
+            minutes::keep(minutes, stop.clone()),
+            alerts::run(self.shared.clone(), self.mail.clone(), stop)
+        );
+        self.shared.write_minutes(None).await;
     }
 }

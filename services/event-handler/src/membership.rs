@@ -127,7 +127,7 @@ impl Membership {
         let began = self.shared.trust.beat_begins();
         self.shared.store.heartbeat(&member).await?;
         self.shared.trust.renew(began);
-        self.shared.options.metrics.heartbeat();
+        self.shared.options.metrics.heartbeat(self.shared.clock.mono_us());
         Ok(())
     }
 

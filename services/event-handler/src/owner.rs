@@ -61,6 +61,8 @@ pub(crate) struct Owner {
     outgoing: Outgoing,
     /// What the next machine must know.
     kept: Kept<Caller>,
+    /// Up to when this owner has counted what fell due.
+    counted_until_us: Option<i64>,
     /// Measures how long tokens take to be handed on, and writes spans.
     watch: OwnerWatch,
 }
@@ -107,6 +109,7 @@ impl Owner {
             begun: HashMap::new(),
             outgoing: Outgoing::default(),
             kept: Kept::default(),
+            counted_until_us: None,
         }
     }
 
@@ -129,6 +132,7 @@ impl Owner {
                 }
             };
             let left = self.drive(&mut life).await;
+            self.keep_minutes(&mut life);
             if matches!(left, Left::Lost | Left::Stuck) {
                 // The present owner of the shard knows nothing of them.
                 self.outgoing = Outgoing::default();
@@ -190,6 +194,13 @@ impl Owner {
             let event = self.next_event(life, &mut beside).await;
             self.take_event(life, &mut beside, event);
         }
+    }
+
+    /// What has been counted outlives the machine.
+    fn keep_minutes(&mut self, life: &mut Life) {
+        let now = self.shared.clock.now();
+        self.shared.minutes.put(life.take_minutes(self.lease.epoch, now));
+        self.counted_until_us = Some(now.wall_us);
     }
 
     fn take_event(&mut self, life: &mut Life, beside: &mut Beside, event: Event) {

@@ -97,15 +97,14 @@ impl HandlerPeerService for PeerService {
         &self,
         request: Request<v1::CountOutstandingRequest>,
     ) -> Result<Response<v1::CountOutstandingResponse>, Status> {
-        let counts = request.into_inner().runs.into_iter().map(|key| async move {
-            let counted = match (u16::try_from(key.shard), Uuid::from_slice(&key.run)) {
-                (Ok(shard), Ok(run)) => self.shared.outstanding_here(shard, RunId(run)).await,
-                _ => None,
-            };
-            let (in_flight_count, retrying_count) = counted.unwrap_or_default();
-            v1::Outstanding { known: counted.is_some(), in_flight_count, retrying_count }
-        });
-        let runs = futures::future::join_all(counts).await;
+        // What is no key is no run that is here.
+        let key = |key: v1::RunKey| {
+            let shard = u16::try_from(key.shard).unwrap_or(u16::MAX);
+            (shard, RunId(Uuid::from_slice(&key.run).unwrap_or_default()))
+        };
+        let keys: Vec<_> = request.into_inner().runs.into_iter().map(key).collect();
+        let known = self.shared.outstanding_here(&keys).await;
+        let runs = known.into_iter().map(Option::unwrap_or_default).collect();
         Ok(Response::new(v1::CountOutstandingResponse { runs }))
     }
 

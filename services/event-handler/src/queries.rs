@@ -3,12 +3,15 @@
 mod ended;
 mod event;
 mod explain;
+mod history;
 mod queue;
 mod sample;
 mod status;
 mod troubles;
 
 pub(crate) use ended::EndedBadly;
+
+use std::collections::BTreeMap;
 
 use tollgate_core::model::{Run, RunId, RunSpec, RunState};
 use tollgate_proto::convert::{self, names};
@@ -20,7 +23,7 @@ use tonic::Status;
 use uuid::Uuid;
 
 use crate::Shared;
-use crate::routes::Input;
+use crate::routes::{Expected, Input};
 
 /// The longest wait for an owner in this process.
 const SYNC: std::time::Duration = std::time::Duration::from_secs(5);
@@ -82,34 +85,49 @@ impl Shared {
             let spec = specs.get(&(run.schedule_uid, run.generation));
             let shown = convert::run::to_message(run, spec.and_then(|spec| spec.policy_id.as_deref()));
             match counts {
-                Some((in_flight_count, retrying)) => {
-                    v1::Run { in_flight_count, waiting_count: shown.waiting_count + retrying, ..shown }
-                }
+                Some(known) => v1::Run {
+                    in_flight_count: known.in_flight_count,
+                    waiting_count: shown.waiting_count + known.retrying_count,
+                    expected_finish_time: known.expected_finish_us.map(convert::timestamp),
+                    no_expected_finish_reason: known.no_expected_finish_reason,
+                    at_risk_count: known.at_risk_count,
+                    ..shown
+                },
                 None => shown,
             }
         });
         Ok(shown.collect())
     }
 
-    /// Tokens in flight, and events that wait for another attempt, as the owners know it.
-    async fn outstanding(&self, runs: &[Run]) -> Vec<Option<(u32, u32)>> {
-        let open = |run: &Run| matches!(run.state, RunState::Waiting | RunState::Running);
-        let here = runs.iter().map(|run| async move {
-            if open(run) { self.outstanding_here(run.shard, run.id).await } else { None }
-        });
-        let mut counts = futures::future::join_all(here).await;
-        let elsewhere = |run: &Run| open(run) && !self.peers.routes().owns(run.shard);
-        let places: Vec<usize> = (0..runs.len()).filter(|place| elsewhere(&runs[*place])).collect();
+    /// Tokens in flight, events that wait for another attempt, and what is expected, as the owners know it.
+    async fn outstanding(&self, runs: &[Run]) -> Vec<Option<v1::Outstanding>> {
+        let is_open = |run: &Run| matches!(run.state, RunState::Waiting | RunState::Running);
+        let places: Vec<usize> = (0..runs.len()).filter(|place| is_open(&runs[*place])).collect();
         let keys: Vec<_> = places.iter().map(|place| (runs[*place].shard, runs[*place].id)).collect();
-        for (place, count) in places.into_iter().zip(self.peers.outstanding(&keys).await) {
-            counts[place] = counts[place].or(count);
+        let mut counts = vec![None; runs.len()];
+        let known = self.outstanding_here(&keys).await;
+        places.iter().zip(known).for_each(|(place, known)| counts[*place] = known);
+        let elsewhere = |place: &usize| !self.peers.routes().owns(runs[*place].shard);
+        let (places, keys): (Vec<_>, Vec<_>) =
+            places.into_iter().zip(keys).filter(|(place, _)| elsewhere(place)).unzip();
+        for (place, known) in places.into_iter().zip(self.peers.outstanding(&keys).await) {
+            counts[place] = counts[place].take().or(known);
         }
         counts
     }
 
-    /// By the owner in this process.
-    pub(crate) async fn outstanding_here(&self, shard: u16, run: RunId) -> Option<(u32, u32)> {
-        self.peers.routes().ask(shard, |reply| Input::Outstanding { run, reply }).await.flatten()
+    /// By the owners in this process, each of which is asked once.
+    pub(crate) async fn outstanding_here(&self, runs: &[(u16, RunId)]) -> Vec<Option<v1::Outstanding>> {
+        let mut by_shard: BTreeMap<u16, Vec<RunId>> = BTreeMap::new();
+        runs.iter().for_each(|(shard, run)| by_shard.entry(*shard).or_default().push(*run));
+        let asked = by_shard.into_iter().map(|(shard, runs)| async move {
+            let ask = |reply| Input::Outstanding { runs: runs.clone(), reply };
+            let known = self.peers.routes().ask(shard, ask).await.unwrap_or_default();
+            runs.iter().map(|run| (shard, *run)).zip(known).collect::<Vec<_>>()
+        });
+        let known = futures::future::join_all(asked).await.into_iter().flatten();
+        let known: BTreeMap<(u16, RunId), _> = known.collect();
+        runs.iter().map(|key| known.get(key)?.as_ref().map(outstanding)).collect()
     }
 
     /// Waits until the owners of these shards have carried out what was posted to them before; how many have. One that
@@ -124,5 +142,17 @@ impl Shared {
         let (here, elsewhere) =
             futures::future::join(futures::future::join_all(here), self.peers.sync(&elsewhere)).await;
         here.into_iter().filter(|done| *done).count() + elsewhere.len()
+    }
+}
+
+fn outstanding(((in_flight, retrying), outlook): &Expected) -> v1::Outstanding {
+    let late = outlook.late.map_or(0, |(_, events)| events);
+    v1::Outstanding {
+        known: true,
+        in_flight_count: *in_flight,
+        retrying_count: *retrying,
+        expected_finish_us: outlook.end.at_us(),
+        no_expected_finish_reason: outlook.end.why_not().unwrap_or_default(),
+        at_risk_count: u32::try_from(late).unwrap_or(u32::MAX),
     }
 }

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use dashmap::DashMap;
 use tokio::sync::{mpsc, oneshot};
 use tollgate_core::handle::release::{Answer, Release};
-use tollgate_core::handle::{Explanation, Status};
+use tollgate_core::handle::{Explanation, Outlook, Status};
 use tollgate_core::model::{RunId, Sent};
 use tollgate_core::trouble::Sight;
+
+/// Of a run: tokens in flight and events that wait for another attempt, and what is expected.
+pub(crate) type Expected = ((u32, u32), Outlook);
 
 /// What an owner task is told or asked.
 #[derive(Debug)]
@@ -33,12 +36,14 @@ pub(crate) enum Input {
     Unsent { run: RunId, index: u32, attempt: u32 },
     /// Why does an event wait?
     Explain { run: RunId, index: u32, reply: oneshot::Sender<Option<Explanation>> },
-    /// Tokens in flight, and events waiting for another attempt, of a run.
-    Outstanding { run: RunId, reply: oneshot::Sender<Option<(u32, u32)>> },
+    /// Tokens in flight, events waiting for another attempt, and what is expected, of runs.
+    Outstanding { runs: Vec<RunId>, reply: oneshot::Sender<Vec<Option<Expected>>> },
     /// The shard at a glance.
     Status { busy_only: bool, reply: oneshot::Sender<Status> },
     /// What of the shard is not well.
     Sight { reply: oneshot::Sender<Sight> },
+    /// What has happened by the minute goes into the process's book.
+    CountMinutes { reply: oneshot::Sender<()> },
     /// Answered once everything that was in the store before has been taken in and is durable.
     Sync { reply: oneshot::Sender<()> },
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::alerts::Mail;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tollgate_auth::{Access, Aim, Named, StreamKey};
@@ -12,7 +13,7 @@ use tollgate_metrics::trace::Traceparent;
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::v1::event_handler_service_server::EventHandlerService;
 use tollgate_proto::{FieldError, filter, page, v1};
-use tollgate_service::actor::actor;
+use tollgate_service::actor::{Caller, caller};
 use tollgate_service::redact;
 use tollgate_service::status::status as store_status;
 use tollgate_store::history::RunFilter;
@@ -36,28 +37,33 @@ const RETRY_MAX: u32 = 2_000;
 #[derive(Clone)]
 pub struct HandlerService {
     shared: Shared,
+    mail: Mail,
 }
 
 impl HandlerService {
-    pub(crate) fn new(shared: Shared) -> Self {
-        Self { shared }
+    pub(crate) fn new(shared: Shared, mail: Mail) -> Self {
+        Self { shared, mail }
     }
 
     async fn note(
         &self,
-        actor: String,
+        caller: Caller,
         namespace: &str,
         resource: String,
         action: &str,
     ) -> Result<(), Status> {
+        let mut difference = serde_json::Map::new();
+        if !caller.reason.is_empty() {
+            difference.insert("reason".to_owned(), serde_json::json!({ "new": caller.reason }));
+        }
         let audit = Audit {
             id: Uuid::now_v7(),
             at_us: self.shared.clock.wall_us(),
-            actor,
+            actor: caller.name,
             namespace: namespace.to_owned(),
             resource,
             action: action.to_owned(),
-            difference: serde_json::Value::Object(serde_json::Map::new()),
+            difference: serde_json::Value::Object(difference),
         };
         self.shared.people.note(audit).await.map_err(store_status)
     }
@@ -260,12 +266,15 @@ impl EventHandlerService for HandlerService {
 
     async fn cancel_run(&self, request: Request<v1::CancelRunRequest>) -> Result<Response<v1::Run>, Status> {
         admitted(&request)?;
-        let actor = actor(request.metadata());
+        let mut caller = caller(request.metadata());
         let request = request.into_inner();
         let reason = convert::remark("reason", &request.reason)?;
+        if !reason.is_empty() {
+            caller.reason.clone_from(&reason);
+        }
         let run = self.shared.find_run("name", &request.name).await?;
         if run.finished_us.is_none() {
-            self.note(actor, &run.namespace, request.name, "cancel").await?;
+            self.note(caller, &run.namespace, request.name, "cancel").await?;
             self.post(run.shard, Control::CancelRun { run: run.id, reason }).await?;
             self.shared.sync(&[run.shard]).await;
         }
@@ -279,7 +288,7 @@ impl EventHandlerService for HandlerService {
         request: Request<v1::RetryDeadEventsRequest>,
     ) -> Result<Response<v1::RetryDeadEventsResponse>, Status> {
         let access = admitted(&request)?;
-        let actor = actor(request.metadata());
+        let caller = caller(request.metadata());
         let request = request.into_inner();
         let run = self.shared.find_run("parent", &request.parent).await?;
         if request.events.len() > BATCH_MAX {
@@ -310,7 +319,7 @@ impl EventHandlerService for HandlerService {
             }
         }
         if retried_count > 0 {
-            self.note(actor, &run.namespace, request.parent, "retry").await?;
+            self.note(caller, &run.namespace, request.parent, "retry").await?;
         }
         Ok(Response::new(v1::RetryDeadEventsResponse { retried_count }))
     }
@@ -352,13 +361,38 @@ impl EventHandlerService for HandlerService {
         self.shared.list_troubles(request.into_inner(), access.namespace()).await.map(Response::new)
     }
 
+    async fn list_history(
+        &self,
+        request: Request<v1::ListHistoryRequest>,
+    ) -> Result<Response<v1::ListHistoryResponse>, Status> {
+        let access = admitted(&request)?;
+        self.shared.list_history(request.into_inner(), access.namespace()).await.map(Response::new)
+    }
+
+    async fn send_test_alert(
+        &self,
+        request: Request<v1::SendTestAlertRequest>,
+    ) -> Result<Response<v1::SendTestAlertResponse>, Status> {
+        admitted(&request)?;
+        let (caller, name) = (caller(request.metadata()), request.into_inner().name);
+        let named = names::alert("name", &name)?;
+        let found = self.shared.people.alert(&named.namespace, &named.id).await.map_err(store_status)?;
+        let alert = found.ok_or_else(|| Status::not_found(format!("{name} does not exist")))?;
+        self.note(caller, &named.namespace, name, "send_test").await?;
+        self.mail.test(&alert, self.shared.clock.wall_us()).await.map(Response::new)
+    }
+
     async fn pause_dispatch(
         &self,
         request: Request<v1::PauseDispatchRequest>,
     ) -> Result<Response<v1::DispatchState>, Status> {
-        let actor = actor(request.metadata());
+        let mut caller = caller(request.metadata());
         let reason = convert::remark("reason", &request.into_inner().reason)?;
-        self.note(actor.clone(), "", "dispatch".to_owned(), "pause").await?;
+        if !reason.is_empty() {
+            caller.reason.clone_from(&reason);
+        }
+        let actor = caller.name.clone();
+        self.note(caller, "", "dispatch".to_owned(), "pause").await?;
         let pause = Pause { reason, actor, since_us: self.shared.clock.wall_us() };
         self.pause_all(Some(pause)).await.map(Response::new)
     }
@@ -367,7 +401,7 @@ impl EventHandlerService for HandlerService {
         &self,
         request: Request<v1::ResumeDispatchRequest>,
     ) -> Result<Response<v1::DispatchState>, Status> {
-        self.note(actor(request.metadata()), "", "dispatch".to_owned(), "resume").await?;
+        self.note(caller(request.metadata()), "", "dispatch".to_owned(), "resume").await?;
         self.pause_all(None).await.map(Response::new)
     }
 }
@@ -378,9 +412,12 @@ impl HandlerService {
         let mut filter = RunFilter::default();
         for term in filter::parse(text, &["schedule", "policy", "state", "launch_time>", "launch_time<"])? {
             match term.key.as_str() {
-                "state" => filter.states.push(convert::run::state_in_filter(&term.value)?),
-                "launch_time>" => filter.from_us = Some(moment(&term.value)?),
-                "launch_time<" => filter.to_us = Some(moment(&term.value)?.saturating_add(1)),
+                "state" => {
+                    let (state, failures) = convert::run::state_in_filter(&term.value)?;
+                    (filter.states, filter.failures) = (vec![state], failures);
+                }
+                "launch_time>" => filter.from_us = Some(filter::moment(&term.value)?),
+                "launch_time<" => filter.to_us = Some(filter::moment(&term.value)?.saturating_add(1)),
                 "policy" => {
                     let name = names::policy_within("filter", namespace, &term.value)?;
                     let policy = self.shared.people.policy_by_name(namespace, &name.id).await;
@@ -398,13 +435,6 @@ impl HandlerService {
         }
         Ok(Some(filter))
     }
-}
-
-/// A moment in a filter, in microseconds since the epoch.
-fn moment(text: &str) -> Result<i64, FieldError> {
-    let read = chrono::DateTime::parse_from_rfc3339(text);
-    let refused = |_| FieldError::new("filter", text, "a time such as 2026-03-29T03:00:00Z");
-    read.map(|at| at.timestamp_micros()).map_err(refused)
 }
 
 impl Shared {

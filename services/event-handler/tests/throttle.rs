@@ -58,7 +58,7 @@ async fn start(store: Arc<dyn Store>) -> World {
     let secret = store.installation().await.unwrap().secret.try_into().unwrap();
     let stores = Stores::of(store.clone()).await.unwrap();
     let peers = Peers::new(&stores, secret, ClientTlsConfig::new());
-    let handler = EventHandler::new(&stores, targets, Clock::system(), peers, options);
+    let handler = EventHandler::new(&stores, (targets.clone(), targets), Clock::system(), peers, options);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let service = EventHandlerServiceServer::new(handler.service());

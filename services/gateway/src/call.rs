@@ -13,7 +13,8 @@ use tonic::{Code, Request, Status};
 use crate::table::Route;
 
 /// The headers that become metadata. No other: some metadata speaks for the installation's own processes.
-const PASSED_ON: [&str; 4] = ["tollgate-actor", "authorization", "traceparent", "tracestate"];
+const PASSED_ON: [&str; 5] =
+    ["tollgate-actor", "tollgate-reason", "authorization", "traceparent", "tracestate"];
 
 /// Calls the route's RPC with an encoded message; the answer is encoded too. `extensions` are those of the HTTP request:
 /// its connection's addresses and certificates.

@@ -141,12 +141,14 @@ fn parameters(route: &Route, comments: &Comments, schemas: &mut Schemas<'_>) -> 
         }));
     }
     if route.verb != Method::GET {
-        parameters.push(json!({
-            "name": "tollgate-actor",
-            "in": "header",
-            "description": "Who calls, for the audit log.",
-            "schema": {"type": "string"},
-        }));
+        for (name, description) in [
+            ("tollgate-actor", "Who calls, for the audit log."),
+            ("tollgate-reason", "Why, for the audit log; percent-encoded UTF-8."),
+        ] {
+            let schema = json!({"type": "string"});
+            parameters
+                .push(json!({"name": name, "in": "header", "description": description, "schema": schema}));
+        }
     }
     parameters
 }
@@ -228,7 +230,7 @@ mod tests {
         assert_eq!(body["allOf"][1]["required"], json!(["triggers", "target"]));
         let names: Vec<&str> =
             create["parameters"].as_array().unwrap().iter().filter_map(|one| one["name"].as_str()).collect();
-        assert_eq!(names, ["namespace", "scheduleId", "validateOnly", "tollgate-actor"]);
+        assert_eq!(names, ["namespace", "scheduleId", "validateOnly", "tollgate-actor", "tollgate-reason"]);
         let schedule = &made["components"]["schemas"]["Schedule"]["properties"];
         assert_eq!(
             schedule["timeZone"]["description"],

@@ -1,6 +1,6 @@
 //! Decides what a stream of resources changes: all of them are read and checked before the first is written.
 //!
-//! In: policies and schedules as they shall be. Out: chunks of changes, policies first, each chunk one transaction.
+//! In: policies, schedules and alerts as they shall be. Out: chunks of changes, policies first, each chunk one transaction.
 //! Invariants: one refusal, and nothing is written (where nothing was to be written anyway, all
 //! refusals are reported); what is the same already is left alone, so that applying twice
 //! changes nothing the second time; a transaction that fails because others wrote meanwhile is made again one by
@@ -16,6 +16,7 @@ use tokio_stream::{Stream, StreamExt as _};
 use tollgate_proto::convert::{Name, names};
 use tollgate_proto::v1::apply_resources_request::Resource;
 use tollgate_proto::{FieldError, field, v1};
+use tollgate_service::actor::Caller;
 use tonic::Status;
 
 use crate::ScheduleMaster;
@@ -45,6 +46,7 @@ struct Given<M> {
 pub(crate) struct Gathered {
     policies: Vec<Given<v1::Policy>>,
     schedules: Vec<Given<v1::Schedule>>,
+    alerts: Vec<Given<v1::Alert>>,
     refusals: Vec<Refusal>,
     validate_only: bool,
 }
@@ -110,21 +112,23 @@ impl Gathered {
         let v1::ApplyResourcesRequest { namespace, resource, source, validate_only } = request;
         self.validate_only |= validate_only;
         let (given, found) = match &resource {
-            None => ("", Err(FieldError::new("resource", "", "policy or schedule"))),
+            None => ("", Err(FieldError::new("resource", "", "policy, schedule or alert"))),
             Some(Resource::Policy(policy)) => {
-                (policy.name.as_str(), name(&namespace, &policy.name, "policy"))
+                (policy.name.as_str(), name(&namespace, &policy.name, &POLICIES))
             }
             Some(Resource::Schedule(schedule)) => {
-                (schedule.name.as_str(), name(&namespace, &schedule.name, "schedule"))
+                (schedule.name.as_str(), name(&namespace, &schedule.name, &SCHEDULES))
             }
+            Some(Resource::Alert(alert)) => (alert.name.as_str(), name(&namespace, &alert.name, &ALERTS)),
         };
         let name = match found {
             Ok(name) => name,
             Err(error) => return self.refusals.push(Refusal::new(&source, given, error)),
         };
         let (full, path) = match &resource {
-            Some(Resource::Policy(_)) => (names::of_policy(&name.namespace, &name.id), "policy.name"),
-            _ => (names::of_schedule(&name.namespace, &name.id), "schedule.name"),
+            Some(Resource::Policy(_)) => (names::of_policy(&name.namespace, &name.id), POLICIES.path),
+            Some(Resource::Alert(_)) => (names::of_alert(&name.namespace, &name.id), ALERTS.path),
+            _ => (names::of_schedule(&name.namespace, &name.id), SCHEDULES.path),
         };
         if let Some(first) = seen.insert(full.clone(), source.clone()) {
             let first = if first.is_empty() { "earlier in the same stream".to_owned() } else { first };
@@ -135,23 +139,31 @@ impl Gathered {
         match resource {
             Some(Resource::Policy(message)) => self.policies.push(Given { reference, message }),
             Some(Resource::Schedule(message)) => self.schedules.push(Given { reference, message }),
+            Some(Resource::Alert(message)) => self.alerts.push(Given { reference, message }),
             None => {}
         }
     }
 }
 
+/// How the names of a kind of resource are read.
+struct Naming {
+    path: &'static str,
+    full: fn(&str, &str) -> Result<Name, FieldError>,
+    within: fn(&str, &str, &str) -> Result<Name, FieldError>,
+}
+
+const POLICIES: Naming = Naming { path: "policy.name", full: names::policy, within: names::policy_within };
+const SCHEDULES: Naming =
+    Naming { path: "schedule.name", full: names::schedule, within: names::schedule_within };
+const ALERTS: Naming = Naming { path: "alert.name", full: names::alert, within: names::alert_within };
+
 /// A full name, or an id in `namespace`.
-fn name(namespace: &str, given: &str, kind: &str) -> Result<Name, FieldError> {
-    let path = format!("{kind}.name");
+fn name(namespace: &str, given: &str, naming: &Naming) -> Result<Name, FieldError> {
     if given.starts_with("namespaces/") && namespace.is_empty() {
-        return if kind == "policy" { names::policy(&path, given) } else { names::schedule(&path, given) };
+        return (naming.full)(naming.path, given);
     }
     let namespace = names::id("namespace", namespace)?;
-    if kind == "policy" {
-        names::policy_within(&path, &namespace, given)
-    } else {
-        names::schedule_within(&path, &namespace, given)
-    }
+    (naming.within)(naming.path, &namespace, given)
 }
 
 impl ScheduleMaster {
@@ -185,7 +197,7 @@ impl ScheduleMaster {
     pub(crate) async fn apply(
         &self,
         mut given: Gathered,
-        actor: String,
+        actor: Caller,
     ) -> Result<v1::ApplyResourcesResponse, Status> {
         let validate_only = given.validate_only;
         let mut refusals = std::mem::take(&mut given.refusals);
@@ -201,11 +213,15 @@ impl ScheduleMaster {
         } else {
             let (changed, new) = plan.by_namespace();
             let _turn = self.admit_schedules(&borrowed(&new)).await?;
+            for (namespace, count) in borrowed(&plan.new_alerts()) {
+                self.admit_alerts(namespace, count).await?;
+            }
             for (namespace, count) in borrowed(&changed) {
                 self.admit_writes(namespace, count)?;
             }
             self.write(plan.policies, &mut response).await?;
             self.write(plan.schedules, &mut response).await?;
+            self.write(plan.alerts, &mut response).await?;
         }
         Ok(response)
     }

@@ -7,10 +7,11 @@
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
-use tollgate_core::model::{Policy, Schedule, Target};
+use tollgate_core::model::{Alert, AlertTarget, Policy, Schedule, Target};
 use tollgate_proto::convert::{self, names, payload};
 use tollgate_proto::{json as proto_json, mask, v1};
-use tollgate_secrets::{has_sealed, is_sealed};
+use tollgate_secrets::{has_sealed, is_alert_sealed, is_sealed};
+use tollgate_service::actor::Caller;
 use tollgate_store::plan::Audit;
 use uuid::Uuid;
 
@@ -24,7 +25,7 @@ const REDACTED: &str = "redacted";
 #[derive(Clone, Debug)]
 pub(crate) struct Deed {
     pub(crate) at_us: i64,
-    pub(crate) actor: String,
+    pub(crate) actor: Caller,
     pub(crate) action: &'static str,
 }
 
@@ -81,6 +82,48 @@ pub(crate) fn of_policy(
     entry(id, deed, named.0, names::of_policy(named.0, named.1), difference)
 }
 
+/// A change of an alert.
+pub(crate) fn of_alert(
+    id: Uuid,
+    deed: &Deed,
+    before: Option<&Alert>,
+    after: Option<&Alert>,
+    named: (&str, &str),
+) -> Audit {
+    let hide = [before, after].into_iter().flatten().any(|alert| is_alert_sealed(&alert.target));
+    let side = |alert: &Alert| Side {
+        json: alert_json(alert, hide),
+        generation: alert.generation,
+        uid: alert.uid,
+        shards: Vec::new(),
+    };
+    let mut difference = difference(before.map(side), after.map(side));
+    let secret = |alert: &Alert| match &alert.target {
+        AlertTarget::Http { http } => http.secret.clone(),
+        AlertTarget::Slack { slack } => Some(slack.url.clone()),
+        AlertTarget::Sqs { .. } => None,
+    };
+    if let (Some(old), Some(new)) = (before.and_then(secret), after.and_then(secret))
+        && old != new
+    {
+        let both = json!({ "old": REDACTED, "new": format!("{REDACTED}, another one") });
+        difference.insert("target.secret".to_owned(), both);
+    }
+    entry(id, deed, named.0, names::of_alert(named.0, named.1), difference)
+}
+
+/// An alert as JSON, in which credentials do not stand anyway; without all that is sealed where anything is.
+fn alert_json(alert: &Alert, hide: bool) -> Value {
+    let mut message = convert::alert::to_message(alert, None);
+    let target = message.target.as_mut().and_then(|target| target.target.as_mut());
+    if let Some(v1::alert_target::Target::Http(http)) = target
+        && hide
+    {
+        convert::hide_all_headers(http);
+    }
+    proto_json::to_json(&message)
+}
+
 /// Something that was done with a schedule and did not change it.
 pub(crate) fn note(id: Uuid, deed: &Deed, schedule: &Schedule, details: &[(&str, Value)]) -> Audit {
     let mut difference: Map<String, Value> =
@@ -116,11 +159,20 @@ pub(crate) fn number(difference: &Value, key: &str, side: &str) -> Option<i64> {
     difference.get(key)?.get(side)?.as_i64()
 }
 
-fn entry(id: Uuid, deed: &Deed, namespace: &str, resource: String, difference: Map<String, Value>) -> Audit {
+fn entry(
+    id: Uuid,
+    deed: &Deed,
+    namespace: &str,
+    resource: String,
+    mut difference: Map<String, Value>,
+) -> Audit {
+    if !deed.actor.reason.is_empty() {
+        difference.insert("reason".to_owned(), json!({ "new": deed.actor.reason }));
+    }
     Audit {
         id,
         at_us: deed.at_us,
-        actor: deed.actor.clone(),
+        actor: deed.actor.name.clone(),
         namespace: namespace.to_owned(),
         resource,
         action: deed.action.to_owned(),

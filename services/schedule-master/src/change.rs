@@ -1,4 +1,4 @@
-//! One change of one schedule or policy: what is written, and what is told of it.
+//! One change of one schedule, policy or alert: what is written, and what is told of it.
 
 use tollgate_core::model::Schedule;
 use tollgate_core::plan::{self, Notice, Plan, home, shards_to_tell};
@@ -24,6 +24,13 @@ pub(crate) enum Change {
         /// What its shard must hear.
         notice: Box<Notice>,
     },
+    /// Of an alert, of which no shard hears.
+    Alert {
+        /// The namespace's id.
+        namespace: String,
+        /// How it is written.
+        write: Box<PlanWrite>,
+    },
 }
 
 impl Change {
@@ -42,6 +49,7 @@ impl Change {
         match self {
             Self::Schedule { made, .. } => made.schedule().map(|schedule| schedule.namespace.as_str()),
             Self::Policy { notice, .. } => Some(&notice.namespace),
+            Self::Alert { namespace, .. } => Some(namespace),
         }
     }
 
@@ -49,7 +57,7 @@ impl Change {
     pub(crate) fn after(&self) -> Option<&(Schedule, Plan)> {
         match self {
             Self::Schedule { made, .. } => made.after.as_ref(),
-            Self::Policy { .. } => None,
+            Self::Policy { .. } | Self::Alert { .. } => None,
         }
     }
 
@@ -58,6 +66,7 @@ impl Change {
         match self {
             Self::Schedule { made, .. } => made.notice(until_us, shards),
             Self::Policy { notice, .. } => Some(Notice::clone(notice)),
+            Self::Alert { .. } => None,
         }
     }
 
@@ -65,7 +74,7 @@ impl Change {
     pub(crate) fn write(&self, audit_id: impl Fn(i64) -> Uuid, shards: u16) -> Option<PlanWrite> {
         let (made, deed) = match self {
             Self::Schedule { made, deed } => (made, deed),
-            Self::Policy { write, .. } => return Some(PlanWrite::clone(write)),
+            Self::Policy { write, .. } | Self::Alert { write, .. } => return Some(PlanWrite::clone(write)),
         };
         let plan::Change { before, after, .. } = made.as_ref();
         let schedule = made.schedule()?;

@@ -1,4 +1,4 @@
-//! Decides what is planned: owns schedules, policies, their children and the audit log.
+//! Decides what is planned: owns schedules, policies, alerts, their children and the audit log.
 //!
 //! In: calls of `tollgate.v1.ScheduleMasterService`. Out: one transaction of the store for each change, and a
 //! [`ScheduleChanged`](tollgate_core::handle::control::Control::ScheduleChanged) message to the queue shard of the
@@ -9,6 +9,7 @@
 //! Not here: what a change tells which shards, and in which order ([`tollgate_core::plan`]); scanning, firing, releases. The
 //! Schedule Master never reads tokens and never writes runs but those that a user asks for.
 
+mod alerts;
 mod apply;
 mod audit;
 mod change;

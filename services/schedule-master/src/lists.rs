@@ -8,7 +8,7 @@ use tollgate_proto::filter::{self, Term};
 use tollgate_proto::page::{self, Token};
 use tollgate_proto::{FieldError, v1};
 use tollgate_store::StoreError;
-use tollgate_store::plan::{Audit, Filter};
+use tollgate_store::plan::{Audit, AuditFilter, Filter};
 use tonic::Status;
 use uuid::Uuid;
 
@@ -25,13 +25,13 @@ const SMALL_BYTES: usize = 4 * 1024;
 const BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// A page of rows, and the token of the next.
-struct Page<R> {
-    rows: Vec<R>,
-    next: String,
+pub(crate) struct Page<R> {
+    pub(crate) rows: Vec<R>,
+    pub(crate) next: String,
 }
 
 /// Cuts off the row too many and makes the token from the last that stays.
-fn cut<R, P>(mut rows: Vec<R>, size: usize, query: &[&str], position: impl Fn(&R) -> P) -> Page<R>
+pub(crate) fn cut<R, P>(mut rows: Vec<R>, size: usize, query: &[&str], position: impl Fn(&R) -> P) -> Page<R>
 where
     P: serde::Serialize + serde::de::DeserializeOwned,
 {
@@ -78,7 +78,7 @@ where
 }
 
 /// Rows to read for a page.
-fn limit(size: usize) -> u32 {
+pub(crate) fn limit(size: usize) -> u32 {
     u32::try_from(size + 1).unwrap_or(u32::MAX)
 }
 
@@ -156,11 +156,11 @@ impl ScheduleMaster {
     ) -> Result<v1::ListAuditEntriesResponse, Status> {
         let namespace = names::namespace("parent", &request.parent)?;
         let size = page::size(request.page_size)?;
-        let resource = filter::parse(&request.filter, &["resource"])?.pop().map(|term| term.value);
+        let filter = audit_filter(&request.filter)?;
         let query = ["ListAuditEntries", &request.parent, &request.filter];
         let before = Token::<Uuid>::decode(&request.page_token, &query)?;
-        let (store, namespace, resource) = (self.store(), &namespace, resource.as_deref());
-        let read = |before, limit| async move { store.audit(namespace, resource, before, limit).await };
+        let (store, namespace, filter) = (self.store(), &namespace, &filter);
+        let read = |before, limit| async move { store.audit(namespace, filter, before, limit).await };
         let of_row = (|row: &Audit| row.id, |row: &Audit| row.difference.to_string().len());
         let page = page_of(size, &query, before, of_row, read).await?;
         let audit_entries = page.rows.iter().map(audit::to_message).collect();
@@ -168,21 +168,41 @@ impl ScheduleMaster {
     }
 }
 
-fn to_filter(text: &str, keys: &[&str], namespace: &str) -> Result<Filter, FieldError> {
+fn audit_filter(text: &str) -> Result<AuditFilter, FieldError> {
+    let mut wanted = AuditFilter::default();
+    for Term { key, value } in filter::parse(text, &["resource", "actor", "time>", "time<"])? {
+        match key.as_str() {
+            "resource" => wanted.resource = Some(value),
+            "actor" => wanted.actor = Some(value),
+            "time>" => wanted.from_us = Some(filter::moment(&value)?),
+            _ => wanted.to_us = Some(filter::moment(&value)?.saturating_add(1)),
+        }
+    }
+    Ok(wanted)
+}
+
+pub(crate) fn to_filter(text: &str, keys: &[&str], namespace: &str) -> Result<Filter, FieldError> {
     let mut filter = Filter::default();
     for Term { key, value } in filter::parse(text, keys)? {
         match key.as_str() {
             "state" => {
                 filter.paused = match value.to_ascii_uppercase().as_str() {
-                    "PAUSED" => Some(true),
-                    "ACTIVE" => Some(false),
-                    _ => return Err(FieldError::new("filter", value, "state=PAUSED or state=ACTIVE")),
+                    "PAUSED" | "DISABLED" => Some(true),
+                    "ACTIVE" | "ENABLED" => Some(false),
+                    _ => {
+                        let expected = "state=PAUSED or ACTIVE; of alerts, DISABLED or ENABLED";
+                        return Err(FieldError::new("filter", value, expected));
+                    }
                 }
             }
             "name" => {
-                let start = value.strip_suffix('*').filter(|start| !start.is_empty());
-                let start = start.ok_or_else(|| FieldError::new("filter", &value, "name=START*"))?;
-                filter.id_prefix = Some(start.to_owned());
+                let start = value.strip_suffix('*').filter(|start| !start.trim_matches('*').is_empty());
+                let start =
+                    start.ok_or_else(|| FieldError::new("filter", &value, "name=START* or name=*PART*"))?;
+                match start.strip_prefix('*') {
+                    Some(part) => filter.id_part = Some(part.to_owned()),
+                    None => filter.id_prefix = Some(start.to_owned()),
+                }
             }
             "policy" => filter.policy = Some(names::policy_within("filter", namespace, &value)?.id),
             _ => filter.labels.push((key.strip_prefix("label.").unwrap_or(&key).to_owned(), value)),

@@ -14,13 +14,14 @@ use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
 use crate::change::Change;
 use crate::schedules::{again, check_etag};
+use tollgate_service::actor::Caller;
 use tollgate_service::status::{status, status_of_create};
 
 impl ScheduleMaster {
     pub(crate) async fn create_policy(
         &self,
         request: v1::CreatePolicyRequest,
-        actor: String,
+        actor: Caller,
     ) -> Result<v1::Policy, Status> {
         let namespace = names::namespace("parent", &request.parent)?;
         let message = request.policy.ok_or_else(|| FieldError::new("policy", "", "a policy"))?;
@@ -48,7 +49,7 @@ impl ScheduleMaster {
     pub(crate) async fn update_policy(
         &self,
         request: v1::UpdatePolicyRequest,
-        actor: String,
+        actor: Caller,
     ) -> Result<v1::Policy, Status> {
         let message = request.policy.ok_or_else(|| FieldError::new("policy", "", "a policy"))?;
         let name = names::policy("policy.name", &message.name)?;
@@ -76,7 +77,7 @@ impl ScheduleMaster {
     pub(crate) async fn delete_policy(
         &self,
         request: v1::DeletePolicyRequest,
-        actor: String,
+        actor: Caller,
     ) -> Result<(), Status> {
         let name = names::policy("name", &request.name)?;
         let etag = convert::etag("etag", &request.etag)?;
@@ -97,12 +98,12 @@ impl ScheduleMaster {
     pub(crate) async fn pause_policy(
         &self,
         request: v1::PausePolicyRequest,
-        actor: String,
+        actor: Caller,
     ) -> Result<v1::Policy, Status> {
         let reason = convert::remark("reason", &request.reason)?;
         let pause = |policy: &mut Policy, since_us: i64| {
             if policy.pause.as_ref().is_none_or(|pause| pause.reason != reason) {
-                policy.pause = Some(Pause { reason: reason.clone(), actor: actor.clone(), since_us });
+                policy.pause = Some(Pause { reason: reason.clone(), actor: actor.name.clone(), since_us });
             }
         };
         self.steer_policy(&request.name, "pause", &actor, pause).await
@@ -111,7 +112,7 @@ impl ScheduleMaster {
     pub(crate) async fn resume_policy(
         &self,
         request: v1::ResumePolicyRequest,
-        actor: String,
+        actor: Caller,
     ) -> Result<v1::Policy, Status> {
         self.steer_policy(&request.name, "resume", &actor, |policy, _| policy.pause = None).await
     }
@@ -120,14 +121,14 @@ impl ScheduleMaster {
         &self,
         name: &str,
         action: &'static str,
-        actor: &str,
+        actor: &Caller,
         steer: impl Fn(&mut Policy, i64) + Send + Sync,
     ) -> Result<v1::Policy, Status> {
         let name = names::policy("name", name)?;
         let mut try_number = 1;
         loop {
             let stored = self.stored_policy(&name).await?;
-            let deed = Deed { at_us: self.change_us(stored.updated_us), actor: actor.to_owned(), action };
+            let deed = Deed { at_us: self.change_us(stored.updated_us), actor: actor.clone(), action };
             let mut wanted = stored.clone();
             steer(&mut wanted, deed.at_us);
             match self.change_policy(&stored, wanted, &deed, false).await {

@@ -37,6 +37,8 @@ pub struct Quota {
     pub schedules: u64,
     /// Events of unfinished runs that have not started.
     pub waiting_events: u64,
+    /// Alerts.
+    pub alerts: u64,
     /// Writes per second, with a burst of ten seconds' worth.
     pub writes: u32,
 }
@@ -51,6 +53,9 @@ pub struct QuotaOverride {
     /// As [`Quota::waiting_events`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_events: Option<u64>,
+    /// As [`Quota::alerts`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alerts: Option<u64>,
     /// As [`Quota::writes`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes: Option<u32>,
@@ -72,6 +77,7 @@ impl Quotas {
         Quota {
             schedules: own.schedules.unwrap_or(self.each.schedules),
             waiting_events: own.waiting_events.unwrap_or(self.each.waiting_events),
+            alerts: own.alerts.unwrap_or(self.each.alerts),
             writes: own.writes.unwrap_or(self.each.writes),
         }
     }
@@ -211,6 +217,20 @@ impl ScheduleMaster {
         Ok(turns)
     }
 
+    /// Checks that a namespace may have `new` more alerts. They are few, so each time they are counted.
+    pub(crate) async fn admit_alerts(&self, namespace: &str, new: usize) -> Result<(), Status> {
+        let allowed = self.options().quotas.of(namespace).alerts;
+        if allowed == 0 || new == 0 {
+            return Ok(());
+        }
+        let has = self.store().alerts_count(namespace, allowed + 1).await.map_err(status)?;
+        if has + new as u64 > allowed {
+            let what = format!("{has} alerts and {new} more; the quota `alerts` allows {allowed}");
+            return Err(self.exhausted(namespace, &what, None));
+        }
+        Ok(())
+    }
+
     /// Checks that `new` more events of a namespace may wait.
     pub(crate) async fn admit_events(&self, namespace: &str, new: u64) -> Result<(), Status> {
         let allowed = self.options().quotas.of(namespace).waiting_events;
@@ -259,10 +279,10 @@ mod tests {
 
     #[test]
     fn an_override_changes_what_it_names() {
-        let each = Quota { schedules: 5, waiting_events: 6, writes: 7 };
+        let each = Quota { schedules: 5, waiting_events: 6, alerts: 8, writes: 7 };
         let own = serde_json::from_str(r#"{"a": {"schedules": 0, "writes": 9}}"#).unwrap();
         let quotas = Quotas { each, namespaces: own };
-        assert_eq!(quotas.of("a"), Quota { schedules: 0, waiting_events: 6, writes: 9 });
+        assert_eq!(quotas.of("a"), Quota { schedules: 0, waiting_events: 6, alerts: 8, writes: 9 });
         assert_eq!(quotas.of("b"), each);
         assert!(serde_json::from_str::<QuotaOverride>(r#"{"events": 1}"#).is_err());
     }

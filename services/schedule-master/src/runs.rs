@@ -14,6 +14,7 @@ use tonic::Status;
 use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
 use crate::draft::stored_plan;
+use tollgate_service::actor::Caller;
 use tollgate_service::status::status;
 
 /// The most launch times of one backfill.
@@ -31,7 +32,7 @@ impl ScheduleMaster {
     pub(crate) async fn trigger_schedule(
         &self,
         request: v1::TriggerScheduleRequest,
-        actor: String,
+        actor: Caller,
     ) -> Result<v1::Run, Status> {
         let name = names::schedule("name", &request.name)?;
         if let Some(events) = request.events
@@ -66,7 +67,7 @@ impl ScheduleMaster {
     pub(crate) async fn backfill_schedule(
         &self,
         request: v1::BackfillScheduleRequest,
-        actor: String,
+        actor: Caller,
     ) -> Result<v1::BackfillScheduleResponse, Status> {
         let name = names::schedule("name", &request.name)?;
         let now_us = self.now_us();

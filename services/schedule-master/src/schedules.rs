@@ -14,6 +14,7 @@ use crate::audit::Deed;
 use crate::change::Change;
 use crate::draft::{Draft, stored_plan};
 use crate::secrets::sealed_status;
+use tollgate_service::actor::Caller;
 use tollgate_service::status::{is_conflict, status, status_of_create};
 
 /// How often a change is tried while others are faster.
@@ -67,7 +68,7 @@ impl ScheduleMaster {
     pub(crate) async fn create_schedule(
         &self,
         request: v1::CreateScheduleRequest,
-        actor: String,
+        actor: Caller,
     ) -> Result<v1::Schedule, Status> {
         let namespace = names::namespace("parent", &request.parent)?;
         let message = request.schedule.ok_or_else(|| FieldError::new("schedule", "", "a schedule"))?;
@@ -101,7 +102,7 @@ impl ScheduleMaster {
     pub(crate) async fn update_schedule(
         &self,
         request: v1::UpdateScheduleRequest,
-        actor: String,
+        actor: Caller,
         reads: bool,
     ) -> Result<v1::Schedule, Status> {
         let message = request.schedule.ok_or_else(|| FieldError::new("schedule", "", "a schedule"))?;
@@ -150,7 +151,7 @@ impl ScheduleMaster {
     pub(crate) async fn delete_schedule(
         &self,
         request: v1::DeleteScheduleRequest,
-        actor: String,
+        actor: Caller,
     ) -> Result<(), Status> {
         let name = names::schedule("name", &request.name)?;
         let etag = convert::etag("etag", &request.etag)?;
@@ -171,12 +172,12 @@ impl ScheduleMaster {
     pub(crate) async fn pause_schedule(
         &self,
         request: v1::PauseScheduleRequest,
-        actor: String,
+        actor: Caller,
     ) -> Result<v1::Schedule, Status> {
         let reason = convert::remark("reason", &request.reason)?;
         let pause = |schedule: &mut Schedule, since_us: i64| {
             if schedule.pause.as_ref().is_none_or(|pause| pause.reason != reason) {
-                schedule.pause = Some(Pause { reason: reason.clone(), actor: actor.clone(), since_us });
+                schedule.pause = Some(Pause { reason: reason.clone(), actor: actor.name.clone(), since_us });
             }
         };
         self.steer(&request.name, "pause", &actor, pause).await
@@ -185,7 +186,7 @@ impl ScheduleMaster {
     pub(crate) async fn resume_schedule(
         &self,
         request: v1::ResumeScheduleRequest,
-        actor: String,
+        actor: Caller,
     ) -> Result<v1::Schedule, Status> {
         self.steer(&request.name, "resume", &actor, |schedule, _| schedule.pause = None).await
     }
@@ -195,7 +196,7 @@ impl ScheduleMaster {
         &self,
         name: &str,
         action: &'static str,
-        actor: &str,
+        actor: &Caller,
         steer: impl Fn(&mut Schedule, i64) + Send + Sync,
     ) -> Result<v1::Schedule, Status> {
         let name = names::schedule("name", name)?;
@@ -209,7 +210,7 @@ impl ScheduleMaster {
             if steered == stored {
                 return Ok(self.shown(&stored, Some(&plan)));
             }
-            let deed = Deed { at_us, actor: actor.to_owned(), action };
+            let deed = Deed { at_us, actor: actor.clone(), action };
             let change = Change::to(Some(stored), steered, plan, deed, self.inner.shards);
             match self.make(change, false).await {
                 Err(failed) if again(try_number, None, &failed) => try_number += 1,

@@ -90,10 +90,32 @@ async fn pass(store: &dyn Store, keys: &Keys) -> Result<Resealing, StoreError> {
             _ => break,
         }
     }
+    reseal_alerts(store, keys, &mut done).await?;
     for shard in 0..store.installation().await?.shards {
         reseal_shard(store, keys, shard, &mut done).await?;
     }
     Ok(done)
+}
+
+async fn reseal_alerts(store: &dyn Store, keys: &Keys, done: &mut Resealing) -> Result<(), StoreError> {
+    let mut after = None;
+    loop {
+        let (page, next) = store.every_alert(after, PAGE).await?;
+        for old in &page {
+            done.rows += 1;
+            let mut new = old.clone();
+            match keys.reseal_alert(old.uid, &mut new.target) {
+                Ok(Resealed::Unchanged) => {}
+                Ok(Resealed::Changed) if store.replace_alert(old, &new).await? => done.resealed += 1,
+                Ok(Resealed::Changed) => done.overtaken += 1,
+                Err(error) => done.failed(format!("alert {}", old.uid), &error),
+            }
+        }
+        match next {
+            Some(last) => after = Some(last),
+            None => return Ok(()),
+        }
+    }
 }
 
 /// The installation's own secret. Nobody but this changes how it is stored.

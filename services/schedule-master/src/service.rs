@@ -11,11 +11,12 @@ use tollgate_auth::{Access, Named, StreamKey};
 use tollgate_metrics::{Metrics, Role};
 use tollgate_proto::v1;
 use tollgate_proto::v1::schedule_master_service_server::ScheduleMasterService;
-use tollgate_service::actor::actor;
+use tollgate_service::actor::caller;
 use tollgate_service::redact;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::ScheduleMaster;
+use crate::alerts::{Asking, of_installation};
 
 /// Runs a call where its caller's leaving does not stop it.
 async fn carried<T: Send + 'static>(
@@ -44,12 +45,23 @@ fn admit<T: Named>(request: &Request<T>) -> Result<(), Status> {
     Access::of(request.extensions()).admit(request.get_ref())
 }
 
-/// A call that changes something: with its caller's name.
+/// Refuses what only callers that reach all namespaces may have.
+fn may_apply(access: &Access, given: &v1::ApplyResourcesRequest) -> Result<(), Status> {
+    let installation = match &given.resource {
+        Some(v1::apply_resources_request::Resource::Alert(alert)) => {
+            alert.troubles.as_ref().is_some_and(|troubles| troubles.installation)
+        }
+        _ => false,
+    };
+    if installation { of_installation(access.namespace().is_none()) } else { Ok(()) }
+}
+
+/// A call that changes something: with its caller's name and reason.
 macro_rules! change {
     ($self:ident, $request:ident, $call:ident) => {{
         admit(&$request)?;
         let master = $self.clone();
-        let actor = actor($request.metadata());
+        let actor = caller($request.metadata());
         carried(
             master.options().metrics.clone(),
             async move { master.$call($request.into_inner(), actor).await },
@@ -64,6 +76,22 @@ macro_rules! change_schedule {
         let access = Access::of($request.extensions());
         change!($self, $request, $call)
             .map(|answer| answer.map(|schedule| redact::schedule(&access, schedule)))
+    }};
+}
+
+/// A call that changes an alert and shows it, as far as its caller may see it.
+macro_rules! change_alert {
+    ($self:ident, $request:ident, $call:ident) => {{
+        admit(&$request)?;
+        let access = Access::of($request.extensions());
+        let everywhere = access.namespace().is_none();
+        let asking = Asking { actor: caller($request.metadata()), everywhere };
+        let master = $self.clone();
+        carried(master.options().metrics.clone(), async move {
+            let alert = master.$call($request.into_inner(), asking).await?;
+            Ok(redact::alert(&access, alert))
+        })
+        .await
     }};
 }
 
@@ -111,7 +139,7 @@ impl ScheduleMasterService for ScheduleMaster {
     ) -> Result<Response<v1::Schedule>, Status> {
         admit(&request)?;
         let access = Access::of(request.extensions());
-        let (master, actor) = (self.clone(), actor(request.metadata()));
+        let (master, actor) = (self.clone(), caller(request.metadata()));
         carried(master.options().metrics.clone(), async move {
             let changed = master.update_schedule(request.into_inner(), actor, access.reads()).await?;
             Ok(redact::schedule(&access, changed))
@@ -191,6 +219,42 @@ impl ScheduleMasterService for ScheduleMaster {
         change!(self, request, resume_policy)
     }
 
+    async fn create_alert(
+        &self,
+        request: Request<v1::CreateAlertRequest>,
+    ) -> Result<Response<v1::Alert>, Status> {
+        change_alert!(self, request, create_alert)
+    }
+
+    async fn get_alert(&self, request: Request<v1::GetAlertRequest>) -> Result<Response<v1::Alert>, Status> {
+        admit(&request)?;
+        let access = Access::of(request.extensions());
+        let master = self.clone();
+        carried(master.options().metrics.clone(), async move {
+            let alert = master.get_alert(&request.into_inner().name).await?;
+            Ok(redact::alert(&access, alert))
+        })
+        .await
+    }
+
+    async fn list_alerts(
+        &self,
+        request: Request<v1::ListAlertsRequest>,
+    ) -> Result<Response<v1::ListAlertsResponse>, Status> {
+        read!(self, request, list_alerts)
+    }
+
+    async fn update_alert(
+        &self,
+        request: Request<v1::UpdateAlertRequest>,
+    ) -> Result<Response<v1::Alert>, Status> {
+        change_alert!(self, request, update_alert)
+    }
+
+    async fn delete_alert(&self, request: Request<v1::DeleteAlertRequest>) -> Result<Response<()>, Status> {
+        change!(self, request, delete_alert)
+    }
+
     async fn trigger_schedule(
         &self,
         request: Request<v1::TriggerScheduleRequest>,
@@ -250,7 +314,7 @@ impl ScheduleMasterService for ScheduleMaster {
         &self,
         request: Request<Streaming<v1::ApplyResourcesRequest>>,
     ) -> Result<Response<v1::ApplyResourcesResponse>, Status> {
-        let actor = actor(request.metadata());
+        let actor = caller(request.metadata());
         // A caller that leaves before its stream ends has asked for nothing yet.
         let access = Access::of(request.extensions());
         // A stream may stay open for longer than its key is good.
@@ -259,6 +323,7 @@ impl ScheduleMasterService for ScheduleMaster {
             let given = given?;
             StreamKey::check(stream_key.as_ref())?;
             access.admit(&given)?;
+            may_apply(&access, &given)?;
             Ok(given)
         });
         let given = self.gather(admitted).await?;

@@ -35,7 +35,7 @@ fn options(lines: &str) -> Options {
 async fn rows(world: &World) -> String {
     let schedules = world.store.schedules("default", &["one".to_owned()]).await.unwrap();
     let mut text = serde_json::to_string(&schedules).unwrap();
-    let audit = world.store.audit("default", None, None, 100).await.unwrap();
+    let audit = world.store.audit("default", &Default::default(), None, 100).await.unwrap();
     text.extend(audit.iter().map(|entry| entry.difference.to_string()));
     text
 }

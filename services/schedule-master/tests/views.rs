@@ -169,6 +169,9 @@ async fn the_audit_log_has_pages_and_a_filter() {
     let of_c = format!("{:?}", seen[0].difference);
     assert!(of_c.contains("100002 bytes, SHA-256") && of_c.len() < 2000, "{of_c}");
     assert_eq!(world.audit(&format!("resource={b}")).await.len(), 2);
-    let wrong = v1::ListAuditEntriesRequest { filter: "actor=x".to_owned(), ..request };
+    assert_eq!(world.audit("actor=alice").await.len(), 5);
+    assert_eq!(world.audit("actor=nobody").await.len(), 0);
+    assert_eq!(world.audit("actor=alice AND time>=2999-01-01T00:00:00Z").await.len(), 0);
+    let wrong = v1::ListAuditEntriesRequest { filter: "person=x".to_owned(), ..request };
     assert_eq!(fields(&world.client.list_audit_entries(wrong).await.unwrap_err()), ["filter"]);
 }

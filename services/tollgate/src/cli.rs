@@ -9,7 +9,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use crate::client::output::{Format, Printer};
 use crate::client::{
     ClientArgs, Session, apply, audit, delete, describe, get, history, pause, ping, preview, release, runs,
-    status, trigger, troubles, why,
+    status, test_alert, trigger, troubles, why,
 };
 use crate::config::{self, ConfigError, ServeArgs};
 use crate::usage::Usage;
@@ -43,14 +43,14 @@ enum Command {
     /// Answer questions about launch times from standard input, one JSON object a line
     Times,
 
-    /// Create and update policies and schedules from files
+    /// Create and update policies, schedules and alerts from files
     Apply(Remote<apply::ApplyArgs>),
     /// Show one resource as a line, or list resources
     #[command(visible_alias = "list")]
     Get(Remote<get::GetArgs>),
     /// Show everything about one resource
     Describe(Remote<describe::DescribeArgs>),
-    /// Delete a schedule or policy
+    /// Delete a schedule, policy or alert
     Delete(Remote<delete::DeleteArgs>),
     /// Show the next launch times of a schedule
     Preview(Remote<preview::PreviewArgs>),
@@ -72,12 +72,14 @@ enum Command {
     Extend(Remote<release::ExtendArgs>),
     /// Explain why an event is where it is
     Why(Remote<why::WhyArgs>),
-    /// Show the runs and skipped triggers of a schedule
+    /// Show the runs and skipped triggers of a schedule, or what became of the events of a policy or namespace
     History(Remote<history::HistoryArgs>),
     /// Show the audit log: who changed what
     Audit(Remote<audit::AuditArgs>),
     /// Ask whether a process is ready; needs no key
     Ping(Remote<ping::PingArgs>),
+    /// Send a test message of an alert
+    TestAlert(Remote<test_alert::TestAlertArgs>),
     /// Show what is wrong, worst first, and what to do
     Troubles(Remote<troubles::TroublesArgs>),
     /// Show what is wrong, and the state of policies, queue shards and emitters
@@ -182,6 +184,7 @@ async fn run_remote(command: Command) -> anyhow::Result<()> {
         Command::History(remote) => remote.with(history::run).await,
         Command::Audit(remote) => remote.with(audit::run).await,
         Command::Ping(remote) => remote.with(ping::run).await,
+        Command::TestAlert(remote) => remote.with(test_alert::run).await,
         Command::Troubles(remote) => remote.with(troubles::run).await,
         Command::Status(remote) => remote.with(status::run).await,
     }
@@ -228,6 +231,9 @@ mod tests {
             "list schedules --filter state=PAUSED -o json",
             "describe event 0a-x",
             "delete policy imports",
+            "list alerts --filter state=DISABLED",
+            "delete alert on-call --etag 3",
+            "test-alert on-call -n team",
             "preview nightly",
             "preview --cron 30_2_*_*_* --zone Europe/Berlin --count 3",
             "preview -f a.yaml",
@@ -242,6 +248,8 @@ mod tests {
             "extend e1 --ttl 5m",
             "why e1",
             "history nightly --limit 3",
+            "history policy imports --since 2d --step 1h",
+            "history -n team",
             "audit schedule/nightly",
             "key create ci --scopes read,token:release --namespace team --expires-in 90d --note x --store sqlite:a",
             "key create ops --scopes admin --all-namespaces -o json",

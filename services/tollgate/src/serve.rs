@@ -210,19 +210,11 @@ impl Parts {
         add_reflection(&mut services, &metrics)?;
         let mut roles = Vec::new();
         if config.roles.contains(&Role::Handler) {
-            let handler = EventHandler::new(
-                &stores,
-                Targets::new(TargetOptions {
-                    traces: traces.clone(),
-                    keys: keys.clone(),
-                    clock: clock.clone(),
-                    ..targets
-                })
-                .context("cannot set up HTTP and SQS")?,
-                clock.clone(),
-                peers.clone(),
-                handler_options(config, address, &metrics),
-            );
+            let targets =
+                TargetOptions { traces: traces.clone(), keys: keys.clone(), clock: clock.clone(), ..targets };
+            let options = handler_options(config, address, &metrics);
+            let handler =
+                EventHandler::new(&stores, both_targets(targets)?, clock.clone(), peers.clone(), options);
             let service = EventHandlerServiceServer::new(handler.service());
             services.add_service(service.max_decoding_message_size(config.message_max));
             services.add_service(handler.peer_service());
@@ -355,6 +347,21 @@ fn target_options(config: &ServeConfig, auth: Auth, files: Files) -> TargetOptio
         retry_after_max_ms: config.retry_after_max_s * 1_000,
         ..TargetOptions::default()
     }
+}
+
+/// Connections for messages of alerts.
+const ALERT_CONNECTIONS: usize = 64;
+
+/// Targets for events, and others for messages of alerts: nothing that events use up is theirs.
+fn both_targets(options: TargetOptions) -> anyhow::Result<(Targets, Targets)> {
+    let of_alerts = TargetOptions {
+        connections_max: ALERT_CONNECTIONS,
+        lookups_max: 8,
+        idle_connections_per_host_max: 2,
+        ..options.clone()
+    };
+    let made = |options| Targets::new(options).context("cannot set up HTTP and SQS");
+    Ok((made(options)?, made(of_alerts)?))
 }
 
 fn handler_options(

@@ -40,6 +40,10 @@ async fn a_policy_is_steered() {
     browser.open("/n/default/policies/gentle").await;
     browser.fill("#max_in_flight", "3").await;
     browser.press_and_go("button[value=limit]").await;
+    browser.sees("1 event may start at once", 10).await;
+    assert!(browser.axe().await.is_empty());
+    assert_eq!(world.policy("gentle").await.max_in_flight, Some(2), "changed before it was confirmed");
+    browser.confirm("the host is larger now").await;
     browser.sees("The policy's limits have been changed.", 10).await;
     assert_eq!(world.policy("gentle").await.max_in_flight, Some(3));
     wait_for("a third token", 20, async || {
@@ -57,8 +61,9 @@ async fn a_policy_is_steered() {
     assert_eq!(world.policy("gentle").await.max_in_flight, Some(3), "a limit of none was taken");
 
     browser.open("/n/default/policies/gentle").await;
-    browser.fill("#reason", "the import host is being moved").await;
     browser.press_and_go("button[value=pause]").await;
+    browser.sees("all that falls due stand still", 10).await;
+    browser.confirm("the import host is being moved").await;
     browser.sees("Nothing under it starts.", 10).await;
     let pause = world.policy("gentle").await.pause.unwrap();
     assert_eq!((pause.reason.as_str(), pause.actor.as_str()), ("the import host is being moved", "ann@ops"));
@@ -77,6 +82,7 @@ async fn a_policy_is_steered() {
     );
 
     browser.press_and_go("button[value=resume]").await;
+    browser.confirm("").await;
     assert_eq!(world.policy("gentle").await.pause, None);
     assert!(Cli::new(world.service.url()).ok(&["audit"]).contains("ann@ops"));
     assert!(browser.noise().await.errors.iter().all(|error| error.contains("422")));
@@ -91,13 +97,15 @@ async fn a_schedule_is_steered() {
     browser.open("/n/default/schedules/nightly").await;
     browser.fill("#events", "7").await;
     browser.press_and_go("button[value=trigger]").await;
+    browser.confirm("by hand").await;
     browser.sees("This run was made just now.", 10).await;
     let run = world.run("nightly").await;
     assert_eq!((run.kind(), run.events), (RunKind::Manual, 7));
     assert!(browser.path().await.starts_with(&page_of(&run.name)));
 
-    browser.fill("#reason", "a mistake").await;
     browser.press_and_go("button[value=cancel]").await;
+    browser.sees("This cannot be undone.", 10).await;
+    browser.confirm("a mistake").await;
     wait_for("the end of what had not started", 20, async || {
         let run = world.service.run(&run.name).await;
         (run.waiting_count == 0 && run.state() != RunState::Waiting).then_some(())
@@ -105,11 +113,12 @@ async fn a_schedule_is_steered() {
     .await;
 
     browser.open("/n/default/schedules/nightly").await;
-    browser.fill("#reason", "holidays").await;
     browser.press_and_go("button[value=pause]").await;
+    browser.confirm("holidays").await;
     browser.sees("holidays", 10).await;
     assert_eq!(world.schedule("nightly").await.pause.unwrap().reason, "holidays");
     browser.press_and_go("button[value=resume]").await;
+    browser.confirm("").await;
     assert_eq!(world.schedule("nightly").await.pause, None);
     world.stop().await;
 }
@@ -125,7 +134,7 @@ async fn a_schedule_is_edited() {
     browser.fill("#time_zone", "Europe/Berlim").await;
     browser.fill("#priority", "12").await;
     browser.fill("#cron", "15 2 * * *").await;
-    browser.press_and_go("form.edit button[value=save]").await;
+    browser.press_and_go("form.whole-form button[value=save]").await;
     let wrong = browser
         .run("return [...document.querySelectorAll('[aria-invalid=true]')].map((field) => field.id)")
         .await;
@@ -139,7 +148,7 @@ async fn a_schedule_is_edited() {
     browser.fill("#priority", "").await;
     browser.fill("#cron", "61 2 * * *").await;
     browser.fill("#time_zone", "Europe/Berlin").await;
-    browser.press_and_go("form.edit button[value=save]").await;
+    browser.press_and_go("form.whole-form button[value=save]").await;
     let said = browser.run("return document.getElementById('error-cron').innerText").await;
     assert!(said.as_str().unwrap().contains("61"), "{said}");
     // A check changes nothing and says what would be.
@@ -147,10 +156,17 @@ async fn a_schedule_is_edited() {
     browser.fill("#cron", "45 4 * * MON-FRI").await;
     browser.fill("#events", "12").await;
     browser.fill("#finish_by", "2h").await;
-    browser.press_and_go("form.edit button[value=check]").await;
+    browser.press_and_go("form.whole-form button[value=check]").await;
     browser.sees("every weekday at 04:45 in New York", 10).await;
     assert_eq!(world.schedule("nightly").await.events, Some(500));
-    browser.press_and_go("form.edit button[value=save]").await;
+    // Other launch times are asked once more.
+    browser.press_and_go("form.whole-form button[value=save]").await;
+    browser.sees("Change nightly?", 10).await;
+    browser.sees("12 events every weekday at 04:45 in New York", 10).await;
+    assert!(browser.axe().await.is_empty());
+    super::pages::picture(browser, "confirm-edit").await;
+    assert_eq!(world.schedule("nightly").await.events, Some(500), "changed before it was confirmed");
+    browser.confirm("the office moves").await;
     browser.sees("The schedule has been changed.", 10).await;
     let stored = world.schedule("nightly").await;
     assert_eq!((stored.time_zone.as_str(), stored.events), ("America/New_York", Some(12)));
@@ -158,6 +174,87 @@ async fn a_schedule_is_edited() {
     assert!(stored.target.is_some() && stored.policy.ends_with("/gentle"), "{stored:?}");
     as_json(&world).await;
     world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn schedules_and_policies_are_made_and_deleted() {
+    let world = World::start().await;
+    let browser = &world.browser;
+    browser.look(LOOKS[0]).await;
+    browser.open("/n/default/policies").await;
+    browser.press_and_go("a[href$='/new/policy']").await;
+    browser.fill("#id", "fresh").await;
+    browser.fill("#max_in_flight", "many").await;
+    browser.press_and_go("form.whole-form button[value=save]").await;
+    let said = browser.run("return document.getElementById('error-max_in_flight').innerText").await;
+    assert!(said.as_str().unwrap().contains("many"), "{said}");
+    browser.fill("#max_in_flight", "7").await;
+    browser.fill("#reason", "for the new host").await;
+    browser.press_and_go("form.whole-form button[value=save]").await;
+    browser.sees("It has been made.", 10).await;
+    assert_eq!(world.policy("fresh").await.max_in_flight, Some(7));
+    edit_a_policy(&world).await;
+
+    browser.open("/n/default/new/schedule").await;
+    browser.fill("#id", "by-form").await;
+    browser.fill("#intervals", "6h from 2026-01-01T03:00:00Z").await;
+    browser.fill("#policy", "fresh").await;
+    browser.fill("#target-http-url", "http://127.0.0.1:9/none").await;
+    // What it would come to is shown while it is typed.
+    browser.sees("would fire", 10).await;
+    browser.fill("#time_zone", "Europe/Berlim").await;
+    browser.sees("Not yet:", 10).await;
+    browser.fill("#time_zone", "Europe/Berlin").await;
+    browser.sees("Nothing is wrong with it", 10).await;
+    assert!(browser.axe().await.is_empty());
+    super::pages::picture(browser, "new-schedule").await;
+    browser.press_and_go("form.whole-form button[value=save]").await;
+    browser.sees("It has been made.", 10).await;
+    let made = world.schedule("by-form").await;
+    assert!(made.triggers.len() == 1 && made.policy.ends_with("/fresh"), "{made:?}");
+
+    // What it would have done is made up for.
+    browser.press_and_go("a[href$='/backfill']").await;
+    let midnight = |days: i64| {
+        let day = chrono::Utc::now().date_naive() - chrono::TimeDelta::days(days);
+        format!("{day}T00:00:00Z")
+    };
+    browser.fill("#from", &midnight(3)).await;
+    browser.fill("#to", &midnight(2)).await;
+    browser.press_and_go("form.edit button").await;
+    browser.sees("4 runs of 4 events in all", 10).await;
+    super::pages::picture(browser, "confirm-backfill").await;
+    browser.confirm("the first day").await;
+    browser.sees("The runs have been made.", 10).await;
+    assert_eq!(world.service.runs("by-form").await.len(), 4);
+    browser.press_and_go("button[value=delete]").await;
+    browser.sees("It never fires again.", 10).await;
+    browser.confirm("it was a test").await;
+    browser.sees("Deleted.", 10).await;
+    world.stop().await;
+}
+
+/// Of the policy `fresh`, whose page is open.
+async fn edit_a_policy(world: &World) {
+    let browser = &world.browser;
+    browser.press_and_go("a[href$='/edit']").await;
+    browser.run("document.getElementById('description').value = 'the new host\\n- of ann'").await;
+    browser.press_and_go("form.whole-form button[value=save]").await;
+    browser.sees("The policy has been changed.", 10).await;
+    assert_eq!(world.policy("fresh").await.description, "the new host\n- of ann");
+    // A new limit is asked once more, and what else was typed is saved with it.
+    browser.press_and_go("a[href$='/edit']").await;
+    browser.fill("#max_in_flight", "9").await;
+    // Its group is folded.
+    browser.run("document.getElementById('token_ttl').value = '20m'").await;
+    browser.press_and_go("form.whole-form button[value=save]").await;
+    browser.sees("Change the limits of fresh?", 10).await;
+    assert_eq!(world.policy("fresh").await.max_in_flight, Some(7), "changed before it was confirmed");
+    browser.confirm("it is larger now").await;
+    browser.sees("The policy has been changed.", 10).await;
+    let stored = world.policy("fresh").await;
+    assert_eq!((stored.max_in_flight, stored.token_ttl.map(|ttl| ttl.seconds)), (Some(9), Some(1_200)));
+    assert_eq!(stored.description, "the new host\n- of ann");
 }
 
 async fn as_json(world: &World) {
@@ -186,7 +283,7 @@ async fn as_json(world: &World) {
     browser.open("/n/default/schedules/nightly/edit").await;
     Cli::new(world.service.url()).ok(&["pause", "schedule", "nightly", "--reason", "meanwhile"]);
     browser.fill("#events", "99").await;
-    browser.press_and_go("form.edit button[value=save]").await;
+    browser.press_and_go("form.whole-form button[value=save]").await;
     browser.sees("Somebody else changed it in the meantime.", 10).await;
     assert_eq!(world.schedule("nightly").await.events, Some(12));
 }
@@ -199,7 +296,10 @@ async fn runs_events_and_dispatch_are_steered() {
     // Dead events are tried again; they die again, one attempt later.
     let dead = world.event("hopeless", EventState::Dead).await;
     browser.open(&page_of(&world.run("hopeless").await.name)).await;
-    browser.press_and_go("button[value=retry]").await;
+    browser.sees("What went wrong", 10).await;
+    browser.press_and_go("#failures button[value=retry]").await;
+    browser.sees("3 dead events", 10).await;
+    browser.confirm("").await;
     browser.sees("The dead events will be tried again.", 10).await;
     wait_for("another attempt", 30, async || {
         (world.event_now(&dead.name).await.attempt > dead.attempt).then_some(())
@@ -216,8 +316,9 @@ async fn runs_events_and_dispatch_are_steered() {
 
     browser.open("/").await;
     browser.press("#dispatch summary").await;
-    browser.fill("#reason", "fire drill").await;
-    browser.press_and_go("button[value=pause]").await;
+    browser.press_and_go("#dispatch button[value=pause]").await;
+    browser.sees("Nothing starts any more, in no namespace", 10).await;
+    browser.confirm("fire drill").await;
     browser.sees("Dispatch is paused", 20).await;
     let paused = async || {
         let status = world.service.handler().get_handler_status(GetHandlerStatusRequest::default()).await;
@@ -225,7 +326,8 @@ async fn runs_events_and_dispatch_are_steered() {
     };
     assert!(paused().await);
     browser.press("#dispatch summary").await;
-    browser.press_and_go("button[value=resume]").await;
+    browser.press_and_go("#dispatch button[value=resume]").await;
+    browser.confirm("").await;
     assert!(!paused().await);
     found(&world).await;
     world.stop().await;
@@ -241,11 +343,33 @@ async fn found(world: &World) {
     browser.keys(ENTER).await;
     browser.sees("Run due", 10).await;
     browser.open("/").await;
-    browser.fill("#go", "nigh").await;
+    // The key / leads to the search, a part of a name to what has it.
+    browser.keys("/").await;
+    browser.keys("ight").await;
+    browser.keys(ENTER).await;
+    browser.sees("every day at 02:30 in Berlin", 10).await;
+    assert!(browser.path().await.starts_with("/n/default/schedules/nightly"));
+    browser.fill("#go", "st").await;
     browser.tab_to("#go").await;
     browser.keys(ENTER).await;
-    browser.sees("Nothing here is called", 10).await;
-    browser.sees("every day at 02:30 in Berlin", 10).await;
+    browser.sees("stuck", 10).await;
+    let text = browser.text().await;
+    assert!(text.contains("stopped") && text.contains("resting"), "{text}");
+    // The beginning of a run's id is enough.
+    let id = short(&world.run("batch").await.name).to_owned();
+    browser.fill("#go", &id[..12]).await;
+    browser.tab_to("#go").await;
+    browser.keys(ENTER).await;
+    browser.sees("Run due", 10).await;
+    // So is a whole id of an event, which depends on case.
+    let event = world.event("hopeless", EventState::Dead).await;
+    browser.fill("#go", &event.event_id).await;
+    browser.tab_to("#go").await;
+    browser.keys(ENTER).await;
+    browser.sees("Timeline", 10).await;
+    assert!(browser.path().await.starts_with(&page_of(&event.name)), "{}", browser.path().await);
+    browser.open("/n/default/namespaces").await;
+    browser.sees("Events waiting", 10).await;
     browser.open("/n/default/runs").await;
     browser.choose("#state", "RUNNING").await;
     browser.press_and_go("form.filters button").await;

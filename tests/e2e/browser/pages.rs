@@ -11,6 +11,11 @@ use super::world::{World, page_of};
 /// A page: its picture's name, its path, and what it must show.
 type Page = (&'static str, String, Vec<&'static str>);
 
+/// Keeps a picture beside those of all pages.
+pub(super) async fn picture(browser: &Browser, name: &str) {
+    browser.screenshot(&pictures().join(format!("{name}.png"))).await;
+}
+
 fn pictures() -> PathBuf {
     let built = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/screenshots"));
     std::env::var_os("TOLLGATE_TEST_SCREENSHOTS").map_or_else(built, PathBuf::from)
@@ -36,7 +41,7 @@ async fn pages(world: &World) -> Vec<Page> {
                 "500 events every day at 02:30 in Berlin",
                 "Next fires",
                 "Around the next clock change",
-                "Children",
+                "Internals: how the emitter finds it",
                 "Trigger now",
             ],
         ),
@@ -54,7 +59,7 @@ async fn pages(world: &World) -> Vec<Page> {
         (
             "schedule-edit",
             format!("{}/edit", of("schedules", "nightly")),
-            vec!["Fires at", "Save", "Check only"],
+            vec!["Fires at", "Fires every", "Save", "Check only"],
         ),
         ("runs", "/n/default/runs".to_owned(), vec!["finished", "running"]),
         (
@@ -62,7 +67,7 @@ async fn pages(world: &World) -> Vec<Page> {
             page_of(&batch.name),
             vec!["Why its next event waits", "Timeline", "Cancel what has not started"],
         ),
-        ("run-dead", page_of(&hopeless.name), vec!["Dead", "Try the dead events again"]),
+        ("run-dead", page_of(&hopeless.name), vec!["Dead", "What went wrong", "Try 3 dead events again"]),
         ("run-expired", page_of(&world.run("hasty").await.name), vec!["Expired"]),
         ("event-held", page_of(&held.name), vec!["holds its token until now", "Free its token"]),
         (
@@ -84,6 +89,13 @@ async fn pages(world: &World) -> Vec<Page> {
             vec!["gentle", "The fullest minutes"],
         ),
         ("audit", "/n/default/audit".to_owned(), vec!["create", "pause", "the disk of b7 is full"]),
+        ("new-policy", "/n/default/new/policy".to_owned(), vec!["In flight at most", "Make it"]),
+        ("new-schedule", "/n/default/new/schedule".to_owned(), vec!["Fires every", "HTTP: URL"]),
+        ("policy-edit", format!("{}/edit", of("policies", "gentle")), vec!["When a consumer falls silent"]),
+        ("backfill", format!("{}/backfill", of("schedules", "nightly")), vec!["Launch times from"]),
+        ("search", "/n/default/go?q=st".to_owned(), vec!["Policies", "Schedules", "stuck"]),
+        ("search-nothing", "/n/default/go?q=nothing-so".to_owned(), vec!["Nothing in this namespace has"]),
+        ("namespaces", "/n/default/namespaces".to_owned(), vec!["default", "Another namespace"]),
         ("you", "/n/default/you".to_owned(), vec!["Name in the audit log"]),
         ("nothing", "/n/other/schedules".to_owned(), vec!["No schedules yet."]),
         (

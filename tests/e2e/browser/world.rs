@@ -56,7 +56,9 @@ impl World {
         for (schedule, ended) in [("done", 3), ("hopeless", 1), ("hasty", 1)] {
             wait_for(&format!("runs of {schedule} that have ended"), 40, async || {
                 let runs = service.runs(schedule).await;
-                let finished = runs.iter().filter(|run| run.state() == RunState::Finished);
+                let finished = runs
+                    .iter()
+                    .filter(|run| matches!(run.state(), RunState::Finished | RunState::FinishedWithFailures));
                 (finished.count() >= ended).then_some(())
             })
             .await;

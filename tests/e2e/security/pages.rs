@@ -1,6 +1,6 @@
 //! The pages: metrics and probes; the console's login.
 
-use tollgate_harness::{Cli, Database, Kind, Service};
+use tollgate_harness::{Cli, Database, Kind, Service, wait_for};
 
 use super::{curl, key};
 
@@ -74,7 +74,7 @@ async fn the_console_asks_for_a_key_and_acts_with_it() {
     let (code, page) = browse(&service, "/n/default/policies", None, None);
     assert_eq!(code, 303);
     assert!(page.contains("location: /console/login?next="), "{page}");
-    let pause = ["action=pause", "reason=drill"];
+    let pause = ["action=pause", "confirmed=yes", "reason=drill"];
     assert_eq!(browse(&service, "/n/default/policies/p", None, Some(&pause)).0, 401);
     assert_eq!(browse(&service, "/n/default/live", None, None).0, 401);
     assert_eq!(browse(&service, "/console/login", None, None).0, 200);
@@ -113,5 +113,43 @@ async fn the_console_asks_for_a_key_and_acts_with_it() {
     assert!(audit.contains("ops/console"), "{audit}");
     let (_, answer) = browse(&service, "/console/logout", Some(&ops), Some(&["x=y"]));
     assert!(cookie(&answer).1.contains("Max-Age=0"), "{answer}");
+    service.stop().await;
+}
+
+/// The cookie of a visitor with this key.
+fn visitor(service: &Service, key: &str) -> String {
+    cookie(&browse(service, "/console/login", None, Some(&[&format!("key={key}")])).1).0
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_of_one_namespace_sees_what_waits_there() {
+    let database = Database::new(Kind::Sqlite).await;
+    let writer = key(&database, "ops", "read,schedule:write", Some("default"));
+    let other = key(&database, "other", "read", Some("other"));
+    let reader = key(&database, "viewer", "read", None);
+    let service = Service::join(&database, &["--auth", "keys"]).await;
+    let cli = Cli::new(service.url());
+    let resources = "kind: Policy\nid: p\nmaxInFlight: 1\n---\nkind: Schedule\nid: late\npolicy: p\n\
+                     triggers: [{cron: '0 0 1 1 *'}]\ntarget: {http: {url: 'http://127.0.0.1:9/'}}\n";
+    let applied = cli.run_with(&["apply", "-f", "-", "--api-key", &writer], resources);
+    assert_eq!(applied.code, 0, "{applied:?}");
+    cli.ok(&["pause", "policy", "p", "--reason", "a drill", "--api-key", &writer]);
+    cli.ok(&["trigger", "late", "--api-key", &writer]);
+    for (key, reaches_all) in [(&writer, false), (&reader, true)] {
+        let cookie = visitor(&service, key);
+        let page = wait_for("the run that waits, in the page", 20, async || {
+            let (code, page) = browse(&service, "/n/default", Some(&cookie), None);
+            assert_eq!(code, 200, "{page}");
+            // A row of its own, under what it waits for.
+            page.contains("<tr id=\"r-").then_some(page)
+        })
+        .await;
+        assert!(!page.contains("Nothing: all that is due has started."), "{page}");
+        assert!(!page.contains("cannot be shown"), "{page}");
+        assert_eq!(page.contains("Internals of the whole installation"), reaches_all, "{page}");
+    }
+    // Nobody else is told of it.
+    let (code, page) = browse(&service, "/n/other", Some(&visitor(&service, &other)), None);
+    assert!(code == 200 && page.contains("Nothing: all that is due has started."), "{code} {page}");
     service.stop().await;
 }

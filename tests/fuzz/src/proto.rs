@@ -67,6 +67,7 @@ pub(crate) fn target(data: &[u8]) {
         12 => decoded(bytes, |m: v1::ApplyResourcesRequest| match &m.resource {
             Some(v1::apply_resources_request::Resource::Schedule(message)) => schedule_survives(message),
             Some(v1::apply_resources_request::Resource::Policy(message)) => policy_survives(message),
+            Some(v1::apply_resources_request::Resource::Alert(message)) => alert_survives(message),
             None => Ok(()),
         }),
         13 => decoded(bytes, |m: v1::DeletePolicyRequest| {
@@ -137,6 +138,17 @@ fn policy_survives(message: &v1::Policy) -> Result<(), Vec<FieldError>> {
     let shown = policy::to_message(&core);
     assert_eq!(from_json::<v1::Policy>(to_json(&shown)).as_ref(), Ok(&shown), "JSON changes a policy");
     match policy::to_core(&shown, &own_name(), Some(&core)) {
+        Ok(again) => assert_eq!(again, core, "what is shown means something else"),
+        Err(errors) => panic!("what is shown is refused: {errors:?}"),
+    }
+    Ok(())
+}
+
+fn alert_survives(message: &v1::Alert) -> Result<(), Vec<FieldError>> {
+    let core = convert::alert::to_core(message, &own_name(), None)?;
+    let shown = convert::alert::to_message(&core, None);
+    assert_eq!(from_json::<v1::Alert>(to_json(&shown)).as_ref(), Ok(&shown), "JSON changes an alert");
+    match convert::alert::to_core(&shown, &own_name(), Some(&core)) {
         Ok(again) => assert_eq!(again, core, "what is shown means something else"),
         Err(errors) => panic!("what is shown is refused: {errors:?}"),
     }

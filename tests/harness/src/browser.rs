@@ -257,6 +257,12 @@ impl Browser {
         .await;
     }
 
+    /// Confirms what a page asks, with a reason.
+    pub async fn confirm(&self, reason: &str) {
+        self.fill("form.confirm #reason", reason).await;
+        self.press_and_go("form.confirm button").await;
+    }
+
     /// Gives the window a size and a colour scheme.
     pub async fn look(&self, look: Look) {
         let (width, height) = look.size;

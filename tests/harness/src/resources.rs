@@ -142,8 +142,9 @@ impl Service {
     pub async fn finished(&self, schedule: &str, seconds: u64) -> Run {
         wait_for(&format!("the end of a run of {schedule}"), seconds, async || {
             let run = self.runs(schedule).await.into_iter().next()?;
-            let ended = [RunState::Finished, RunState::Cancelled, RunState::Skipped].contains(&run.state());
-            ended.then_some(run)
+            let ends =
+                [RunState::Finished, RunState::FinishedWithFailures, RunState::Cancelled, RunState::Skipped];
+            ends.contains(&run.state()).then_some(run)
         })
         .await
     }

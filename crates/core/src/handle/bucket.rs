@@ -3,13 +3,9 @@
 //! Two limits, either or both: tokens held at once, and a rate with a burst (a leaky bucket whose level grows with
 //! monotonic time, as in quinn's pacer). A bucket starts without burst, so that a restart is no way around the rate.
 
-use std::collections::VecDeque;
-
 use super::ledger::BucketCounts;
+use super::pace::Pace;
 use crate::model::{Now, Policy, SECOND_US};
-
-/// Over how many seconds starts are counted for people.
-const RATE_WINDOW_S: i64 = 60;
 
 /// Counters of one policy, or of all runs without one.
 #[derive(Debug)]
@@ -24,8 +20,8 @@ pub(super) struct Bucket {
     pub counts: BucketCounts,
     level: f64,
     level_at_us: i64,
-    /// Starts of the last minute: (second of the monotonic clock, how many).
-    starts: VecDeque<(i64, u32)>,
+    /// How fast its events go, for people.
+    pub pace: Pace,
 }
 
 impl Bucket {
@@ -37,7 +33,7 @@ impl Bucket {
             counts: BucketCounts::default(),
             level: 1.0,
             level_at_us: now.mono_us,
-            starts: VecDeque::new(),
+            pace: Pace::default(),
         }
     }
 
@@ -70,20 +66,7 @@ impl Bucket {
         in_flight.min(permits)
     }
 
-    /// One event starts.
-    pub(super) fn start(&mut self, now: Now) {
-        let second = now.mono_us.div_euclid(SECOND_US);
-        match self.starts.back_mut() {
-            Some((last, count)) if *last == second => *count += 1,
-            _ => self.starts.push_back((second, 1)),
-        }
-        while self.starts.front().is_some_and(|(s, _)| *s <= second - RATE_WINDOW_S) {
-            self.starts.pop_front();
-        }
-        self.spend();
-    }
-
-    /// An event that holds its token is sent again.
+    /// One event is sent.
     pub(super) fn spend(&mut self) {
         if self.rate().is_some() {
             self.level -= 1.0;
@@ -93,13 +76,6 @@ impl Bucket {
     /// Whether a number of tokens bounds it, and no places.
     pub(super) fn has_limit(&self) -> bool {
         self.policy.as_ref().is_some_and(|policy| policy.limits.max_in_flight.is_some())
-    }
-
-    /// Events started per second, over the last minute.
-    pub(super) fn started_per_s(&self, now: Now) -> f64 {
-        let since = now.mono_us.div_euclid(SECOND_US) - RATE_WINDOW_S;
-        let starts: u32 = self.starts.iter().filter(|(s, _)| *s > since).map(|(_, n)| n).sum();
-        f64::from(starts) / RATE_WINDOW_S as f64
     }
 
     /// The policy is now this one. What the rate has let through so far counts at the old rate.
@@ -138,7 +114,7 @@ impl Bucket {
         !self.is_paused() && self.rate().is_none() && taken.saturating_add(events) <= limit / 2
     }
 
-    fn rate(&self) -> Option<f64> {
+    pub(super) fn rate(&self) -> Option<f64> {
         self.policy.as_ref().and_then(|p| p.limits.rate_per_s)
     }
 
@@ -168,7 +144,7 @@ mod tests {
         p.limits.burst = Some(3);
         let mut bucket = Bucket::new(Some(p), at(0));
         assert_eq!(bucket.capacity(at(0), 100), 1);
-        bucket.start(at(0));
+        bucket.spend();
         assert_eq!(bucket.capacity(at(0), 100), 0);
         assert_eq!(bucket.next_permit_us(at(0)), Some(100_000));
         assert_eq!(bucket.capacity(at(99_999), 100), 0);

@@ -10,7 +10,7 @@ use super::ledger::Phase;
 use super::live::{LiveRun, LiveToken};
 use super::queue::Work;
 use super::shard::{Shard, WallTimer};
-use crate::model::{Now, OverlapRule, Run, RunId, RunKind, RunState, SkipReason, Skipped};
+use crate::model::{MinuteCounts, Now, OverlapRule, Run, RunId, RunKind, RunState, SkipReason, Skipped};
 
 /// Why the runs of a deleted schedule are cancelled.
 pub(super) const DELETED: &str = "its schedule was deleted";
@@ -99,7 +99,10 @@ impl Shard {
             finished_us: now.wall_us,
             message: run.reason.clone(),
         });
-        run.counts.cancelled += run.events - run.next_index;
+        let events = run.events - run.next_index;
+        let (due, cancelled) = (events.into(), events.into());
+        self.minutes.next(&run, MinuteCounts { due, cancelled, ..MinuteCounts::default() });
+        run.counts.cancelled += events;
         run.next_index = run.events;
         run.finished_us = Some(now.wall_us);
         self.gone.insert(run.id, self.pending_commit(), false);
@@ -142,6 +145,7 @@ impl Shard {
         let Some(run) = self.ledger.runs.get_mut(&id) else { return };
         run.row.state = RunState::Skipped;
         run.row.reason = format!("overlap: the run {other} was unfinished");
+        run.noted.pass_over(run.row.events - run.row.next_index);
         run.row.next_index = run.row.events;
         run.row.finished_us = Some(now.wall_us);
         self.pending.changes.skipped.push(Skipped {
@@ -269,6 +273,7 @@ impl Shard {
         if count == 0 {
             return;
         }
+        run.noted.pass_over(count);
         run.row.next_index = run.row.events;
         self.pending.urgent = true;
         self.pending.changes.history.push(HistoryRow {
@@ -306,6 +311,9 @@ impl Shard {
         while capacity > 0 {
             let Some(work) = self.next_work(policy) else { break };
             capacity -= u32::from(self.start(work, now));
+        }
+        if let Some(bucket) = self.ledger.buckets.get_mut(&policy) {
+            bucket.pace.hold(bucket.counts.held(), now);
         }
         if capacity == 0
             && let Some(uid) = policy
@@ -355,7 +363,7 @@ impl Shard {
                 token.row.heartbeat_ttl_ms = None;
                 let policy = token.policy;
                 self.ledger.turn(key, self.ledger.sending_under(policy));
-                self.ledger.bucket(policy, now).start(now);
+                self.ledger.bucket(policy, now).spend();
                 key
             }
             Work::Next(id) => {
@@ -372,7 +380,7 @@ impl Shard {
                 let (key, policy) = ((id, index), run.row.policy_uid);
                 let row = TokenRow::acquired(key, now.wall_us.max(run.launch_of(index)));
                 let bucket = self.ledger.bucket(policy, now);
-                bucket.start(now);
+                bucket.spend();
                 let phase = Phase::Sending { placed: !bucket.has_limit() };
                 self.ledger.enter(key, LiveToken::new(row, policy, phase, now.mono_us));
                 key

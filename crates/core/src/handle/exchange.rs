@@ -62,6 +62,8 @@ pub struct ShardState {
     pub specs: Vec<RunSpec>,
     /// The shard's pause.
     pub pause: ShardPause,
+    /// Up to when a former owner has counted what fell due, as far as that is known.
+    pub counted_until_us: Option<i64>,
 }
 
 /// One delivery to make.

@@ -6,8 +6,11 @@ use uuid::Uuid;
 
 use super::ledger::Phase;
 use super::live::LiveRun;
-use super::queue::Lane;
+use super::outlook::{Budget, Lines};
+use super::pace::{LastError, per_s};
 use super::shard::Shard;
+use super::sight::Refusal;
+use crate::expected_end::Expected;
 use crate::model::{Now, Pause, Policy, RunId};
 
 /// How many holders an explanation names.
@@ -83,6 +86,8 @@ pub enum Reason {
         /// The latest failure.
         message: String,
     },
+    /// Its target takes nothing of its schedule.
+    TargetRefuses(Refusal),
     /// Too many events of its run wait for another attempt; until some have gone, the run starts no new ones.
     RunRetrying {
         /// How many.
@@ -139,8 +144,22 @@ pub struct Gauge {
     pub waiting: u64,
     /// For how long the oldest has waited, in microseconds.
     pub oldest_wait_us: i64,
-    /// Events started per second, over the last minute.
+    /// Of those, events that wait for another attempt.
+    pub retrying: u64,
+    /// Events started per second, over the last minute: those that their target took, or may have taken.
     pub started_per_s: f64,
+    /// Deliveries per second that a target took, over the last minute.
+    pub accepted_per_s: f64,
+    /// Deliveries per second that a target did not take, or that did not leave.
+    pub refused_per_s: f64,
+    /// Deliveries per second of which nobody knows.
+    pub unclear_per_s: f64,
+    /// The latest delivery that failed, as far as this owner has heard it.
+    pub last_error: Option<LastError>,
+    /// When the last of what waits is expected to start; none where nothing waits.
+    pub drained: Option<Expected>,
+    /// Runs of which events are not expected to start in time.
+    pub runs_at_risk: u64,
 }
 
 /// A shard at a glance.
@@ -175,6 +194,8 @@ pub struct Remembered {
 #[derive(Clone, Copy, Default)]
 pub(super) struct WaitingEvents {
     pub(super) events: u64,
+    /// Of those, events that wait for another attempt.
+    pub(super) retrying: u64,
     /// When the oldest fell due that has not started, or has failed.
     pub(super) since_us: Option<i64>,
 }
@@ -247,21 +268,31 @@ impl Shard {
 
     fn glance(&self, now: Now, busy_only: bool) -> Status {
         let (launched, all_waiting) = self.waiting_by_policy(now);
-        let gauges = self.ledger.buckets.iter().filter_map(|(policy, bucket)| {
-            let WaitingEvents { events: waiting, since_us } =
-                all_waiting.get(policy).copied().unwrap_or_default();
-            let started_per_s = bucket.started_per_s(now);
-            let busy = bucket.counts.held() > 0 || waiting > 0 || started_per_s > 0.0;
-            (busy || !busy_only).then(|| Gauge {
+        let at_risk = self.runs_at_risk(now);
+        let mut gauges = Vec::new();
+        for (policy, bucket) in &self.ledger.buckets {
+            let waiting = all_waiting.get(policy).copied().unwrap_or_default();
+            let minute = bucket.pace.last_minute(now);
+            let tried = minute.accepted + minute.refused + minute.unclear;
+            if busy_only && bucket.counts.held() == 0 && waiting.events == 0 && tried == 0 {
+                continue;
+            }
+            gauges.push(Gauge {
                 policy: bucket.policy.clone(),
                 held: bucket.counts.held(),
                 suspect: bucket.counts.suspect(),
-                waiting,
-                started_per_s,
-                oldest_wait_us: since_us.map_or(0, |since| (now.wall_us - since).max(0)),
-            })
-        });
-        let gauges = gauges.collect();
+                waiting: waiting.events,
+                oldest_wait_us: waiting.since_us.map_or(0, |since| (now.wall_us - since).max(0)),
+                retrying: waiting.retrying,
+                started_per_s: per_s(minute.started),
+                accepted_per_s: per_s(minute.accepted),
+                refused_per_s: per_s(minute.refused),
+                unclear_per_s: per_s(minute.unclear),
+                last_error: bucket.pace.last_error.as_deref().cloned(),
+                drained: self.drained(bucket, waiting.events, now),
+                runs_at_risk: at_risk.get(policy).copied().unwrap_or_default(),
+            });
+        }
         let upcoming = self.ledger.runs.len() as u64 - launched;
         let super::change::ShardPause { order, pause } = self.pause.clone();
         let remembered = self.remembered();
@@ -273,6 +304,18 @@ impl Shard {
             pause_order: order,
             remembered,
         }
+    }
+
+    /// How many runs under each policy have events that are not expected to start in time.
+    fn runs_at_risk(&self, now: Now) -> BTreeMap<Option<Uuid>, u64> {
+        let (mut lines, mut budget) = (Lines::new(), Budget::default());
+        let mut at_risk = BTreeMap::new();
+        for run in self.ledger.runs.all().filter(|run| run.launched && !run.cancelled) {
+            if self.late_of(run, &mut lines, &mut budget, now).is_some() {
+                *at_risk.entry(run.row.policy_uid).or_default() += 1;
+            }
+        }
+        at_risk
     }
 
     fn waiting(
@@ -322,6 +365,7 @@ impl Shard {
                 reasons.push(Reason::Buffered { behind });
             }
         }
+        reasons.extend(self.refusal(run, now).map(Reason::TargetRefuses));
         let retrying = run.counts.coming_again();
         if retrying >= self.options.retrying_max {
             reasons.push(Reason::RunRetrying { retrying });
@@ -352,44 +396,9 @@ impl Shard {
         reasons
     }
 
-    /// How many events go before event `index` of a run (`None`: before its retries), if namespaces and schedules take
-    /// turns as they do: every other lane of the same priority and namespace gets as many turns as this one, up to what it
-    /// has, and so does every other namespace.
+    /// How many events go before event `index` of a run (`None`: before its retries).
     fn ahead(&self, run: &LiveRun, index: Option<u32>) -> u64 {
-        let Some(queue) = self.queues.get(&run.row.policy_uid) else { return 0 };
-        let own = |lane: &Lane| {
-            let Some(index) = index else { return 0 };
-            let older =
-                lane.runs.range(..(run.row.launch_us, run.row.id)).map(|(_, r)| self.due_of(*r)).sum::<u64>();
-            lane.retries.len() as u64 + older + u64::from(index.saturating_sub(run.row.next_index))
-        };
-        let mine = queue.lane_of(run.row.priority, run.row.schedule_uid).map_or(0, own);
-        let others = queue
-            .lanes()
-            .filter(|(_, s, _)| *s != run.row.schedule_uid)
-            .filter(|(_, s, _)| !self.schedules.get(s).is_some_and(super::live::LiveSchedule::is_parked));
-        let (mut before, mut within, mut foreign) = (0, mine, BTreeMap::<&str, u64>::new());
-        for (priority, _, lane) in others {
-            let len = self.lane_len(lane);
-            match priority.cmp(&run.row.priority) {
-                std::cmp::Ordering::Greater => before += len,
-                std::cmp::Ordering::Equal if lane.namespace == run.row.namespace => {
-                    within += len.min(mine + 1)
-                }
-                std::cmp::Ordering::Equal => *foreign.entry(&lane.namespace).or_default() += len,
-                std::cmp::Ordering::Less => {}
-            }
-        }
-        before + within + foreign.into_values().map(|len| len.min(within + 1)).sum::<u64>()
-    }
-
-    fn lane_len(&self, lane: &Lane) -> u64 {
-        lane.retries.len() as u64 + lane.runs.iter().map(|(_, r)| self.due_of(*r)).sum::<u64>()
-    }
-
-    /// Events of a run from its next index on.
-    fn due_of(&self, id: RunId) -> u64 {
-        self.ledger.runs.get(&id).map_or(0, |r| u64::from(r.row.events - r.row.next_index))
+        self.line_of(run.row.policy_uid).before(&run.row, self.own_before(&run.row, index))
     }
 
     /// How many runs have launched; how many events wait under each policy, and since when the oldest has.
@@ -403,6 +412,7 @@ impl Shard {
             }
             let waiting = all.entry(run.row.policy_uid).or_default();
             waiting.events += u64::from(run.counts.retrying());
+            waiting.retrying += u64::from(run.counts.retrying());
             if run.next_is_due(now.wall_us, self.options.early_us) {
                 waiting.events += self.due_now(run, now);
                 waiting.began(run.launch_of(run.row.next_index));
@@ -428,15 +438,7 @@ impl Shard {
 
     /// Events of a run that are due and have not started.
     pub(super) fn due_now(&self, run: &LiveRun, now: Now) -> u64 {
-        let (mut low, mut high) = (run.row.next_index, run.row.events);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if run.launch_of(middle) <= now.wall_us {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        u64::from(low - run.row.next_index)
+        let next = run.row.next_index;
+        u64::from(run.due_until(next, now.wall_us) - next)
     }
 }

@@ -45,6 +45,7 @@ impl Shard {
     /// An event has ended: its row goes, the done queue gets one.
     pub(super) fn finish(&mut self, key: (RunId, u32), outcome: Outcome, message: String, now: Now) {
         let Some(token) = self.drop_token(key) else { return };
+        self.tally_end(&token, now);
         self.pending.urgent = true;
         self.pending.changes.history.push(HistoryRow {
             run: key.0,
@@ -91,7 +92,8 @@ impl Shard {
     pub(super) fn retire(&mut self, id: RunId, now: Now) {
         self.leave_lane(id);
         self.pending.runs.remove(&id);
-        let Some(run) = self.leave_run(id) else { return };
+        let Some(mut run) = self.leave_run(id) else { return };
+        self.count_last(&mut run);
         self.pending.urgent = true;
         let uid = run.row.schedule_uid;
         self.gone.insert(id, self.pending_commit(), false);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::change::{ShardSchedule, TokenRow};
 use super::ledger::{GuardedPhase, Phase, RunCounts};
+use super::minutes::Noted;
 use super::places::Sharer;
 use super::queue::Of;
 use super::steps::Counted as _;
@@ -26,13 +27,18 @@ pub(super) struct LiveRun {
     pub counts: RunCounts,
     /// With whom it shares places.
     pub sharer: Sharer,
+    /// When its target last took one of its events (monotonic), as far as this owner has heard it; else long ago.
+    pub accepted_us: i64,
+    /// What the history has of it.
+    pub noted: Noted,
 }
 
 impl LiveRun {
     pub(super) fn new(row: Run, spec: Arc<RunSpec>) -> Self {
         let cancelled = row.next_index == row.events && !row.reason.is_empty();
-        let sharer = Sharer::of(&row, &spec);
-        Self { row, spec, launched: false, cancelled, in_lane: false, counts: RunCounts::default(), sharer }
+        let (sharer, noted) = (Sharer::of(&row, &spec), Noted::of(&row));
+        let (counts, accepted_us) = (RunCounts::default(), i64::MIN);
+        Self { row, spec, launched: false, cancelled, in_lane: false, counts, sharer, accepted_us, noted }
     }
 
     /// Where it waits.
@@ -49,6 +55,20 @@ impl LiveRun {
         #[expect(clippy::cast_possible_truncation, reason = "less than the spread")]
         let offset = offset as i64;
         self.row.launch_us + offset
+    }
+
+    /// The index of the first event, from this one on, that falls due after this moment.
+    pub(super) fn due_until(&self, from_index: u32, wall_us: i64) -> u32 {
+        let (mut low, mut high) = (from_index, self.row.events);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.launch_of(middle) <= wall_us {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
     }
 
     /// The moment by which its events must have started. A backfill's launch time lies in the past, and so would its
@@ -139,6 +159,11 @@ impl LiveToken {
     /// Whether it stands in its queue to be sent again.
     pub(super) fn is_queued_again(&self) -> bool {
         self.queued && self.again_us().is_some()
+    }
+
+    /// How often in a row its delivery has failed, or has not left.
+    pub(super) fn failures(&self) -> u32 {
+        self.unsent.map_or(self.row.failures, |(times, _)| times)
     }
 
     /// Whether it counts as in flight.

@@ -264,6 +264,14 @@ impl Queue {
         self.levels.get(&Reverse(priority))?.lanes.get(&schedule)
     }
 
+    /// When a lane's turn comes, to be compared with others of its priority: its namespace's turn among the namespaces, and its
+    /// own within that. One that takes none comes last.
+    pub(super) fn turn_of(&self, priority: u8, lane: &Lane) -> (i64, i64) {
+        let Stand::Turn(turn) = lane.stand else { return (i64::MAX, i64::MAX) };
+        let ring = self.levels.get(&Reverse(priority)).and_then(|level| level.rings.get(&lane.namespace));
+        (ring.map_or(i64::MAX, |ring| ring.turn), turn)
+    }
+
     fn lane(&mut self, of: Of<'_>) -> &mut Lane {
         let Of { namespace, priority, schedule } = of;
         let level = self.levels.entry(Reverse(priority)).or_default();

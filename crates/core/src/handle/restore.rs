@@ -53,6 +53,9 @@ impl Shard {
         for (policy, tokens) in state.counted {
             self.ledger.unreadable(policy, tokens, now);
         }
+        if let Some(until_us) = state.counted_until_us {
+            self.ledger.runs.all_mut().for_each(|run| run.due_was_counted(until_us.min(now.wall_us)));
+        }
         let done: Vec<_> = self.ledger.runs.all().map(|run| run.row.id).collect();
         for run in done {
             self.finish_if_done(run, now);

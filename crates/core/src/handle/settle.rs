@@ -7,7 +7,7 @@ use super::exchange::Effect;
 use super::ledger::Phase;
 use super::release::{Answer, Release, ReleaseOutcome};
 use super::shard::{MonoTimer, Shard, WallTimer};
-use crate::model::{Now, Policy, Reclaim, RunId, SECOND_US, Sent, TtlFrom};
+use crate::model::{MinuteCounts, Now, Policy, Reclaim, RunId, SECOND_US, Sent, TtlFrom};
 use crate::trouble::Said;
 
 /// How long a reclaim waits to be asked again while the inbox has not been read since its time came, in microseconds.
@@ -26,6 +26,9 @@ impl Shard {
             token.unsent = None;
         }
         token.said = Said::of(&sent).or(token.said);
+        let (policy, is_again) = (token.policy, token.doubtful);
+        self.tally_answer(policy, &sent, is_again, now);
+        self.note_error(key, policy, &sent, now);
         let again = self.leave_queue(key);
         self.ledger.turn(key, Phase::Acquired);
         match sent {
@@ -162,7 +165,7 @@ impl Shard {
     }
 
     fn accepted(&mut self, key: (RunId, u32), now: Now) {
-        let explicit = self.is_explicit(key);
+        let explicit = self.taken(key, now);
         let Some(token) = self.ledger.tokens.get_mut(&key) else { return };
         token.row.delivered_us = Some(now.wall_us);
         if explicit {
@@ -188,10 +191,13 @@ impl Shard {
         }
     }
 
-    fn is_explicit(&self, key: (RunId, u32)) -> bool {
-        let (Some(run), Some(token)) = (self.ledger.runs.get(&key.0), self.ledger.tokens.get(&key)) else {
+    /// Its target took it. Whether its consumer is to release it.
+    fn taken(&mut self, key: (RunId, u32), now: Now) -> bool {
+        let (Some(run), Some(token)) = (self.ledger.runs.get_mut(&key.0), self.ledger.tokens.get(&key))
+        else {
             return false;
         };
+        run.accepted_us = now.mono_us;
         run.spec.target.releases_explicitly(token.policy.is_some())
     }
 
@@ -209,6 +215,7 @@ impl Shard {
             self.finish(key, last, message, now);
             return;
         }
+        self.minutes.next(&run.row, MinuteCounts { retried: 1, ..MinuteCounts::default() });
         let elsewhere_us = self.elsewhere_left_us(key, now);
         let wait_us = self.backoff_us(key.0, failures).max(wait_ms.unwrap_or(0).saturating_mul(1000));
         self.wait(key, now.wall_us.saturating_add(wait_us.max(elsewhere_us)), message);

@@ -8,7 +8,9 @@ use super::change::ShardPause;
 use super::exchange::{Commit, Deadline, Effect, Options, Send, ShardState};
 use super::ledger::Ledger;
 use super::live::LiveSchedule;
+use super::minutes::Minutes;
 use super::outdated::Outdated;
+use super::pace::Tally;
 use super::pending::{Batches, Pending};
 use super::queue::Queue;
 use super::specs::Specs;
@@ -62,6 +64,8 @@ pub struct Shard {
     pub(super) moves: VecDeque<Move>,
     /// What the next commit says.
     pub(super) pending: Pending,
+    /// What has happened, by the minute.
+    pub(super) minutes: Minutes,
     /// The owner is about to give the shard up: nothing starts any more.
     pub(super) draining: bool,
     /// Tokens of silent consumers taken back since somebody asked.
@@ -72,6 +76,8 @@ pub struct Shard {
     pub(super) unread: BTreeSet<(RunId, u32)>,
     /// When the last read began that left nothing in the inbox (monotonic).
     pub(super) caught_up_us: i64,
+    /// Answers and ends that have not been added to their bucket.
+    pub(super) tally: Tally,
     lazy_until_us: Option<i64>,
     pub(super) committing: Option<Vec<Effect>>,
     /// Runs of which something falls due within a moment.
@@ -102,11 +108,13 @@ impl Shard {
             revived: Outdated::default(),
             moves: VecDeque::new(),
             pending: Pending::default(),
+            minutes: Minutes::new(now),
             draining: false,
             reclaimed: 0,
             passed_over: 0,
             unread: BTreeSet::new(),
             caught_up_us: i64::MIN,
+            tally: Tally::default(),
             lazy_until_us: None,
             committing: None,
             near: BTreeSet::new(),
@@ -218,6 +226,7 @@ impl Shard {
         self.hand_over();
         self.dispatch(now);
         self.start_early(now);
+        self.add_tally(now);
         self.ledger.check();
         if !self.is_pending() {
             self.lazy_until_us = None;
@@ -229,6 +238,7 @@ impl Shard {
         }
         self.lazy_until_us = None;
         self.pending.urgent = false;
+        self.count_changes();
         let changes = self.pending.take(&mut self.ledger, &self.schedules, &mut self.batches);
         self.committing = Some(std::mem::take(&mut self.pending.effects));
         Some(Commit { changes })
@@ -239,6 +249,7 @@ impl Shard {
     pub fn committed(&mut self, now: Now) -> Vec<Effect> {
         let Some(mut effects) = self.committing.take() else { return Vec::new() };
         self.commits += 1;
+        self.minutes.committed(now);
         let is_early =
             |effect: &mut Effect| matches!(effect, Effect::Send(send) if send.launch_us > now.wall_us);
         for effect in effects.extract_if(.., is_early) {

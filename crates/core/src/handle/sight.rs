@@ -12,9 +12,11 @@ use uuid::Uuid;
 use super::bucket;
 use super::ledger::{Key, Phase};
 use super::live::{LiveRun, LiveToken};
+use super::outlook::{Budget, Lines};
 use super::shard::Shard;
-use crate::model::Now;
-use crate::trouble::{Bucket, Ended, Failing, Said, Sight, Silent, Sufferer};
+use crate::expected_end::Expected;
+use crate::model::{Now, SECOND_US};
+use crate::trouble::{AtRisk, Bucket, Ended, Failing, Said, Sight, Silent, Sufferer, lasts};
 
 /// How many acquired events of a run are looked at.
 const OF_RUN_MAX: usize = 32;
@@ -22,6 +24,25 @@ const OF_RUN_MAX: usize = 32;
 const LOOKED_AT_MAX: usize = 20_000;
 /// How many schedules are told of: those with the most that waits.
 const SUFFERERS_MAX: usize = 1_000;
+/// How many runs of a schedule are looked at for how its target takes events.
+const OF_SCHEDULE_MAX: usize = 8;
+/// A target that took an event so short a time ago does not refuse everything.
+const TAKES_US: i64 = 30 * SECOND_US;
+
+/// A target that takes nothing of a schedule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    /// What it says.
+    pub said: Said,
+    /// In its own words.
+    pub words: String,
+    /// Scheme, host and port, or the queue's URL.
+    pub target: String,
+    /// The event of which it said so.
+    pub event: Key,
+    /// When one of them is sent again, at the earliest (wall clock).
+    pub next_us: i64,
+}
 
 /// What is found of one schedule on the way through its runs.
 struct Found<'a> {
@@ -31,6 +52,7 @@ struct Found<'a> {
     at_consumer: u64,
     failing: BTreeMap<Said, Failing>,
     ended: Ended,
+    at_risk: Option<AtRisk>,
 }
 
 impl<'a> Found<'a> {
@@ -42,7 +64,17 @@ impl<'a> Found<'a> {
             at_consumer: 0,
             failing: BTreeMap::new(),
             ended: Ended::default(),
+            at_risk: None,
         }
+    }
+
+    /// So many events of one of its runs are not expected to start in time.
+    fn is_late(&mut self, (deadline_us, events, last_start): (i64, u64, Expected)) {
+        let risk = AtRisk { deadline_us, events, runs: 1, last_start };
+        self.at_risk = Some(match self.at_risk.take() {
+            Some(known) => known.joined(risk),
+            None => risk,
+        });
     }
 
     fn waits(&mut self, events: u64, since_us: i64) {
@@ -70,7 +102,7 @@ impl<'a> Found<'a> {
             self.at_consumer += 1;
         }
         let Some(said) = latest_said(token) else { return };
-        let failures = token.unsent.map_or(token.row.failures, |(times, _)| times);
+        let failures = token.failures();
         let since_us = token.row.acquired_us;
         let failing = self.failing.entry(said).or_insert(Failing {
             said,
@@ -91,7 +123,7 @@ impl<'a> Found<'a> {
 
     fn into_sufferer(self) -> Option<Sufferer> {
         let is_bad = self.ended.runs > 0;
-        if self.failing.is_empty() && !is_bad {
+        if self.failing.is_empty() && !is_bad && self.at_risk.is_none() {
             return None;
         }
         let (row, spec) = (&self.run.row, &self.run.spec);
@@ -111,6 +143,7 @@ impl<'a> Found<'a> {
             at_consumer: self.at_consumer,
             failing: self.failing.into_values().collect(),
             ended,
+            at_risk: self.at_risk,
             namespace,
             schedule,
             policy,
@@ -124,6 +157,7 @@ impl Shard {
         let mut by_schedule: BTreeMap<Uuid, Found<'_>> = BTreeMap::new();
         let mut sight = Sight { pause: self.pause.pause.clone(), ..Sight::default() };
         let mut left = LOOKED_AT_MAX;
+        let (mut lines, mut budget) = (Lines::new(), Budget::default());
         for run in self.ledger.runs.all().filter(|run| run.launched) {
             let found = by_schedule.entry(run.row.schedule_uid).or_insert_with(|| Found::nothing(run));
             found.has_ended(run);
@@ -132,6 +166,9 @@ impl Shard {
             }
             let (waiting, since_us) = self.waiting_of(run, now);
             found.waits(waiting, since_us);
+            if let Some(late) = self.late_of(run, &mut lines, &mut budget, now) {
+                found.is_late(late);
+            }
             if run.counts.outstanding() > 0 {
                 sight.incomplete |= left == 0;
                 let events = self.ledger.tokens.of(run.row.id).take(OF_RUN_MAX.min(left));
@@ -141,6 +178,7 @@ impl Shard {
                 });
             }
         }
+        sight.incomplete |= budget.is_spent;
         sight.waiting = by_schedule.values().map(|found| found.waiting).sum();
         sight.oldest_launch_us = by_schedule.values().filter_map(|found| found.oldest_launch_us).min();
         sight.buckets = self.buckets_not_well(now, &mut sight.incomplete);
@@ -149,6 +187,50 @@ impl Shard {
         sight.sufferers.sort_by_key(|sufferer| std::cmp::Reverse(sufferer.waiting));
         sight.sufferers.truncate(SUFFERERS_MAX);
         sight
+    }
+
+    /// Whether the target of a run's schedule takes nothing: its tries last and fail, nothing is at its consumer, not more are
+    /// on their way for the first time, and it took nothing lately.
+    pub(super) fn refusal(&self, run: &LiveRun, now: Now) -> Option<Refusal> {
+        let mut refusal: Option<(u32, Refusal)> = None;
+        let runs = self.ledger.runs.of(run.row.schedule_uid).filter(|run| run.counts.outstanding() > 0);
+        for run in runs.take(OF_SCHEDULE_MAX) {
+            if now.mono_us.saturating_sub(run.accepted_us) < TAKES_US {
+                return None;
+            }
+            let (mut found, mut on_their_way) = (Found::nothing(run), 0);
+            for (key, token) in self.ledger.tokens.of(run.row.id).take(OF_RUN_MAX) {
+                found.event(token);
+                let said = latest_said(token).filter(|said| *said != Said::GivenBack);
+                let Some(said) = said else {
+                    on_their_way += u64::from(token.is_sending());
+                    continue;
+                };
+                let next_us = match token.phase() {
+                    Phase::Waiting => token.row.due_us.max(now.wall_us),
+                    Phase::Again { at_us } => now.wall_us + (at_us - now.mono_us).max(0),
+                    _ => now.wall_us,
+                };
+                let (failures, words) = (token.failures(), token.row.message.clone());
+                let target = run.spec.target.address().to_owned();
+                refusal = Some(match refusal.take() {
+                    Some((most, known)) if most >= failures => {
+                        (most, Refusal { next_us: known.next_us.min(next_us), ..known })
+                    }
+                    before => {
+                        let next_us = before.map_or(next_us, |(_, known)| known.next_us.min(next_us));
+                        (failures, Refusal { said, words, target, event: key, next_us })
+                    }
+                });
+            }
+            let failing = || found.failing.values().filter(|failing| failing.said != Said::GivenBack);
+            let lasts = failing().any(|failing| lasts(failing, now.wall_us));
+            let is_less = failing().map(|failing| failing.events).sum::<u64>() < on_their_way;
+            if found.at_consumer > 0 || is_less || !lasts {
+                return None;
+            }
+        }
+        refusal.map(|(_, refusal)| refusal)
     }
 
     /// Events of a run that are due and hold no token, and since when at the most.

@@ -414,6 +414,7 @@ impl Shard {
             return;
         }
         let Some(run) = self.ledger.runs.get_mut(&dead.run) else { return };
+        run.noted.revive();
         run.row.counts = Counts { dead: run.row.counts.dead.saturating_sub(1), ..run.row.counts };
         let policy = run.row.policy_uid;
         let row = TokenRow {

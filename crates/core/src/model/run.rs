@@ -94,9 +94,14 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Those that ended badly.
+    pub fn badly(&self) -> u32 {
+        self.failed + self.dead + self.expired + self.lost
+    }
+
     /// All that ended.
     pub fn total(&self) -> u32 {
-        self.succeeded + self.failed + self.dead + self.expired + self.cancelled + self.lost
+        self.succeeded + self.cancelled + self.badly()
     }
 }
 

@@ -32,6 +32,13 @@ pub struct HttpTarget {
     pub deadline_ms: i64,
 }
 
+impl HttpTarget {
+    /// Without headers and without a signature.
+    pub fn plain(url: String, deadline_ms: i64) -> Self {
+        Self { url, headers: [].into(), secret: None, deadline_ms }
+    }
+}
+
 impl fmt::Debug for HttpTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpTarget")

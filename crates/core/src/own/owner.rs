@@ -12,7 +12,7 @@ use crate::handle::change::Changes;
 use crate::handle::control::{Control, UnderWay};
 use crate::handle::release::{Answer, Release};
 use crate::handle::{Effect, Options, Shard, ShardState};
-use crate::model::{Now, RunId, SECOND_US, Sent};
+use crate::model::{MinuteRow, Now, RunId, SECOND_US, Sent};
 
 use super::DeliveryKey;
 use super::backlog::{Backlog, ReadTurns};
@@ -418,6 +418,11 @@ impl<C> Owner<C> {
     /// How many tokens of silent consumers have been taken back since the last call.
     pub fn take_reclaimed(&mut self) -> u64 {
         self.machine.take_reclaimed()
+    }
+
+    /// What has happened, by the minute: see [`Shard::take_minutes`].
+    pub fn take_minutes(&mut self, epoch: i64, now: Now) -> Vec<MinuteRow> {
+        self.machine.take_minutes(epoch, now)
     }
 
     /// The machine, for questions.

@@ -1,7 +1,11 @@
 //! From state to troubles.
 
-use super::{Bucket, Ended, Failing, Installation, Kind, Said, Severity, Sight, Subject, Sufferer, Trouble};
-use crate::model::SECOND_US;
+use super::{
+    AtRisk, Bucket, Commits, Ended, Failing, Installation, Kind, Missed, Said, Severity, Sight, Subject,
+    Sufferer, Trouble,
+};
+use crate::expected_end::Expected;
+use crate::model::{MINUTE_US, SECOND_US};
 
 /// From how many failures on an event is in trouble.
 const FAILURES_MIN: u32 = 3;
@@ -12,6 +16,12 @@ const FAILING_MIN_US: i64 = 10 * SECOND_US;
 const BEHIND_MIN_US: i64 = 5 * SECOND_US;
 /// From here on they will not catch up by themselves.
 const BEHIND_BADLY_US: i64 = 60 * SECOND_US;
+/// A deadline this near leaves no time to wait for better.
+const NEAR_US: i64 = 5 * MINUTE_US;
+/// From how many slow commits on the database is slow: one may have waited for a lock.
+const SLOW_MIN: u64 = 3;
+/// What share of the commits has to be slow: one in this number.
+const SLOW_SHARE: u64 = 20;
 /// How many characters of what somebody said are told.
 const WORDS_CHARS: usize = 500;
 
@@ -39,6 +49,7 @@ pub fn of_shard(sight: &Sight, now_us: i64) -> Vec<Trouble> {
         for failing in sufferer.failing.iter().filter(|failing| lasts(failing, now_us)) {
             found.push(of_failing(sufferer, failing));
         }
+        found.extend(sufferer.at_risk.iter().map(|risk| at_risk(sufferer, risk, now_us)));
         found.extend(sufferer.ended.iter().flat_map(of_ended));
     }
     found
@@ -57,6 +68,26 @@ pub fn of_ended(ended: &Ended) -> Vec<Trouble> {
     let failed = (*failed > 0).then(|| trouble(Kind::EventsFailed, *failed, words));
     let expired = (*expired > 0).then(|| trouble(Kind::EventsExpired, *expired, ""));
     failed.into_iter().chain(expired).collect()
+}
+
+/// A schedule that missed triggers is in trouble: nobody makes up for them.
+pub fn of_missed(missed: &Missed) -> Option<Trouble> {
+    let Missed { namespace, schedule, policy, triggers, first_launch_us } = missed;
+    (*triggers > 0).then(|| Trouble {
+        since_us: Some(*first_launch_us),
+        count: *triggers,
+        ..Trouble::new(Kind::TriggersMissed, subject(namespace, policy, schedule))
+    })
+}
+
+/// A database is slow when a twentieth of a process's commits, and three at least, took longer than a second.
+pub fn of_commits(commits: &Commits) -> Option<Trouble> {
+    let Commits { process, all, slow } = commits;
+    (*slow >= SLOW_MIN && slow.saturating_mul(SLOW_SHARE) >= *all).then(|| Trouble {
+        count: *slow,
+        words: format!("{slow} of {all} commits of the last minute took longer than a second"),
+        ..Trouble::new(Kind::StoreSlow, Subject { process: process.clone(), ..Subject::default() })
+    })
 }
 
 /// The troubles of the whole installation.
@@ -109,7 +140,8 @@ fn silent(bucket: &Bucket) -> Option<Trouble> {
     })
 }
 
-fn lasts(failing: &Failing, now_us: i64) -> bool {
+/// Whether it fails for too long, or too often, to be none.
+pub(crate) fn lasts(failing: &Failing, now_us: i64) -> bool {
     let is_old = now_us - failing.since_us >= FAILING_MIN_US && failing.said != Said::GivenBack;
     failing.failures >= FAILURES_MIN || is_old
 }
@@ -136,6 +168,25 @@ fn of_failing(sufferer: &Sufferer, failing: &Failing) -> Trouble {
                 target: sufferer.target.clone(),
                 ..subject(&sufferer.namespace, &sufferer.policy, &sufferer.schedule)
             },
+        )
+    }
+}
+
+/// It is worse where nothing goes on, and where the deadline is near.
+fn at_risk(sufferer: &Sufferer, risk: &AtRisk, now_us: i64) -> Trouble {
+    let is_near = risk.deadline_us - now_us < NEAR_US;
+    let stands = matches!(risk.last_start, Expected::Never(_));
+    let words = risk.last_start.why_not();
+    Trouble {
+        severity: if stands || is_near { Severity::Critical } else { Severity::Warning },
+        waiting: sufferer.waiting,
+        oldest_launch_us: sufferer.oldest_launch_us,
+        count: risk.events,
+        runs: risk.runs,
+        words: words.unwrap_or_default(),
+        ..Trouble::new(
+            Kind::DeadlineAtRisk,
+            subject(&sufferer.namespace, &sufferer.policy, &sufferer.schedule),
         )
     }
 }

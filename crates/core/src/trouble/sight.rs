@@ -1,5 +1,6 @@
 //! The state that troubles are decided from.
 
+use crate::expected_end::Expected;
 use crate::model::{Pause, RunId, Sent};
 
 /// What a queue shard shows.
@@ -70,6 +71,43 @@ pub struct Sufferer {
     pub failing: Vec<Failing>,
     /// What has ended badly of runs that go on.
     pub ended: Option<Ended>,
+    /// What is not expected to start in time.
+    pub at_risk: Option<AtRisk>,
+}
+
+/// Events of a schedule that are not expected to start in time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AtRisk {
+    /// By when the first of them must have started (wall clock).
+    pub deadline_us: i64,
+    /// How many.
+    pub events: u64,
+    /// Of how many runs.
+    pub runs: u64,
+    /// When the last of them is expected to start.
+    pub last_start: Expected,
+}
+
+impl AtRisk {
+    /// Of several runs: where one never starts, that is told; else the latest.
+    pub(crate) fn joined(self, other: Self) -> Self {
+        let last_start = match (self.last_start, other.last_start) {
+            (never @ Expected::Never(_), _) | (_, never @ Expected::Never(_)) => never,
+            (a, b) => {
+                if a.at_us() >= b.at_us() {
+                    a
+                } else {
+                    b
+                }
+            }
+        };
+        Self {
+            deadline_us: self.deadline_us.min(other.deadline_us),
+            events: self.events + other.events,
+            runs: self.runs + other.runs,
+            last_start,
+        }
+    }
 }
 
 /// What was said of an event's latest delivery.
@@ -133,6 +171,32 @@ pub struct Ended {
     pub since_us: i64,
     /// What was said of one of the failed ones; may be empty.
     pub words: String,
+}
+
+/// Triggers of a schedule that fell due in an outage, and that the catch-up rule left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Missed {
+    /// The namespace's id.
+    pub namespace: String,
+    /// The schedule's id.
+    pub schedule: String,
+    /// Its policy's id; empty where it has none.
+    pub policy: String,
+    /// How many.
+    pub triggers: u64,
+    /// The launch time of the first of them.
+    pub first_launch_us: i64,
+}
+
+/// Commits of a process's queue shards in the last minute or so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Commits {
+    /// The process's id.
+    pub process: String,
+    /// How many there were.
+    pub all: u64,
+    /// How many of them took longer than a second.
+    pub slow: u64,
 }
 
 /// What is known of the whole installation.

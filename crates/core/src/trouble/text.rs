@@ -39,8 +39,15 @@ pub(super) fn summary(trouble: &Trouble) -> String {
             format!("the consumer of {schedule} gives {} back", counted(*count, "event", "events"))
         }
         Kind::PolicyPaused => format!("the policy {policy} is paused"),
+        Kind::DeadlineAtRisk => {
+            format!("{} of {schedule} will not start in time, as things stand", events_in(*count, *runs))
+        }
         Kind::EventsExpired => format!("{} of {schedule} did not start in time", events_in(*count, *runs)),
         Kind::EventsFailed => format!("{} of {schedule} failed for good", events_in(*count, *runs)),
+        Kind::TriggersMissed => {
+            format!("{schedule} missed {} in an outage", counted(*count, "trigger", "triggers"))
+        }
+        Kind::StoreSlow => format!("the database is slow to commit for the process {process}"),
     };
     let waits = match trouble.waiting {
         0 => String::new(),
@@ -95,6 +102,10 @@ fn plain(kind: Kind) -> Option<&'static str> {
             "What is missing is here: credentials, an address for the name, a secret key, free connections; or the \
              target asked for a pause. Events go out as soon as they can; these tries count as no failures."
         }
+        Kind::StoreSlow => {
+            "See what the database does: its disk, its load, locks, its replicas. Nothing is lost; events start later, and \
+             releases are answered later."
+        }
         _ => return None,
     })
 }
@@ -131,9 +142,22 @@ fn named(trouble: &Trouble) -> String {
         Kind::PolicyPaused => {
             format!("`tollgate resume policy {policy}{n}` ends it, when its reason is gone.")
         }
+        Kind::DeadlineAtRisk if !policy.is_empty() => format!(
+            "`tollgate describe policy {policy}{n}` shows how much waits and how fast it goes. End what holds it up, which is \
+             another trouble of this list, raise the limit of {policy}, or give the schedule a longer finish_by."
+        ),
+        Kind::DeadlineAtRisk => format!(
+            "End what holds it up, which is another trouble of this list, or give the schedule a longer finish_by. \
+             `tollgate history {schedule}{n}` shows the runs."
+        ),
         Kind::EventsExpired => format!(
             "Nobody makes up for them: `tollgate trigger {schedule}{n}` starts another run. What kept them waiting is \
              another trouble of this list, or a limit that is too low."
+        ),
+        Kind::TriggersMissed => format!(
+            "No emitter ran when they fell due, or none could reach the database. `tollgate history {schedule}{n}` \
+             shows them, `tollgate trigger {schedule}{n}` starts a run; catch_up of the schedule says which of them \
+             are made up for after an outage."
         ),
         _ => format!(
             "`tollgate history {schedule}{n}` shows the runs, `tollgate get events RUN{n}` what was said. When the \

@@ -6,12 +6,14 @@ mod batches;
 mod change;
 mod cursors;
 mod early;
+mod expected;
 mod explain;
 mod fuzz;
 #[path = "../handle_world/mod.rs"]
 mod handle_world;
 mod handover;
 mod limits;
+mod minutes;
 mod moves;
 mod overlap;
 #[path = "../handle_simulation/random.rs"]

@@ -25,6 +25,8 @@ pub(crate) struct Store {
     pub(crate) skipped: BTreeMap<(Uuid, i64), Skipped>,
     pub(crate) inbox: BTreeMap<Uuid, Message>,
     pub(crate) pause: ShardPause,
+    /// Up to when what fell due has been counted.
+    pub(crate) counted_until_us: Option<i64>,
 }
 
 impl Store {
@@ -75,6 +77,7 @@ impl Store {
             specs: self.specs_of(&runs, &[]),
             runs,
             pause: self.pause.clone(),
+            counted_until_us: self.counted_until_us,
         }
     }
 

@@ -12,7 +12,7 @@ const EVENT_ID_MAX_CHARS: usize = 80;
 const ID: &str =
     "an id of 1 to 63 characters of a-z, 0-9, ., _ and - that begins and ends with a letter or digit";
 
-/// A schedule or policy within its namespace.
+/// A schedule, policy or alert within its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
     /// The namespace's id.
@@ -64,6 +64,22 @@ pub fn schedule(field: &str, text: &str) -> Result<Name, FieldError> {
 /// Any other text.
 pub fn policy(field: &str, text: &str) -> Result<Name, FieldError> {
     full(field, text, "policies")
+}
+
+/// `namespaces/{namespace}/alerts/{id}`.
+///
+/// # Errors
+/// Any other text.
+pub fn alert(field: &str, text: &str) -> Result<Name, FieldError> {
+    full(field, text, "alerts")
+}
+
+/// An alert by its id or its full name, in this namespace.
+///
+/// # Errors
+/// Any other text, and names of other namespaces.
+pub fn alert_within(field: &str, namespace: &str, text: &str) -> Result<Name, FieldError> {
+    within(field, namespace, text, "alerts")
 }
 
 /// A schedule by its id or its full name, in this namespace.
@@ -145,6 +161,11 @@ pub fn of_schedule(namespace: &str, id: &str) -> String {
 /// `namespaces/{namespace}/policies/{id}`.
 pub fn of_policy(namespace: &str, id: &str) -> String {
     format!("namespaces/{namespace}/policies/{id}")
+}
+
+/// `namespaces/{namespace}/alerts/{id}`.
+pub fn of_alert(namespace: &str, id: &str) -> String {
+    format!("namespaces/{namespace}/alerts/{id}")
 }
 
 /// `namespaces/{namespace}/runs/{shard}-{run}`.

@@ -22,7 +22,7 @@ pub fn to_message(run: &Run, policy_id: Option<&str>) -> v1::Run {
             RunKind::Backfill => v1::RunKind::Backfill,
         }
         .into(),
-        state: state(run.state).into(),
+        state: state(run.state, run.counts.badly() > 0).into(),
         reason: run.reason.clone(),
         counts: Some(counts(&run.counts)),
         started_count: run.next_index,
@@ -34,6 +34,7 @@ pub fn to_message(run: &Run, policy_id: Option<&str>) -> v1::Run {
         start_time: run.started_us.map(timestamp),
         finish_time: run.finished_us.map(timestamp),
         shard: u32::from(run.shard),
+        ..v1::Run::default()
     }
 }
 
@@ -48,11 +49,13 @@ fn counts(counts: &Counts) -> v1::RunCounts {
     }
 }
 
-fn state(state: RunState) -> v1::RunState {
+/// `badly`: some events ended so.
+fn state(state: RunState, badly: bool) -> v1::RunState {
     match state {
         RunState::Emitted => v1::RunState::Emitted,
         RunState::Waiting => v1::RunState::Waiting,
         RunState::Running => v1::RunState::Running,
+        RunState::Finished if badly => v1::RunState::FinishedWithFailures,
         RunState::Finished => v1::RunState::Finished,
         RunState::Cancelled => v1::RunState::Cancelled,
         RunState::Skipped => v1::RunState::Skipped,
@@ -60,25 +63,30 @@ fn state(state: RunState) -> v1::RunState {
     }
 }
 
-/// The state that `state=…` in a filter names, with or without its prefix, in any case.
+/// The state that `state=…` in a filter names, with or without its prefix, in any case; and whether some events must have
+/// ended badly, where that makes a difference.
 ///
 /// # Errors
 /// Any other text, in `filter`.
-pub fn state_in_filter(text: &str) -> Result<RunState, FieldError> {
-    const ALL: [RunState; 7] = [
-        RunState::Emitted,
-        RunState::Waiting,
-        RunState::Running,
-        RunState::Finished,
-        RunState::Cancelled,
-        RunState::Skipped,
-        RunState::Unreadable,
+pub fn state_in_filter(text: &str) -> Result<(RunState, Option<bool>), FieldError> {
+    const ALL: [(RunState, Option<bool>); 8] = [
+        (RunState::Emitted, None),
+        (RunState::Waiting, None),
+        (RunState::Running, None),
+        (RunState::Finished, Some(false)),
+        (RunState::Finished, Some(true)),
+        (RunState::Cancelled, None),
+        (RunState::Skipped, None),
+        (RunState::Unreadable, None),
     ];
     let name = text.to_ascii_uppercase();
     let name = name.strip_prefix("RUN_STATE_").unwrap_or(&name);
-    let named = |found: &RunState| state(*found).as_str_name().strip_prefix("RUN_STATE_") == Some(name);
+    let named = |(found, badly): &(RunState, Option<bool>)| {
+        state(*found, *badly == Some(true)).as_str_name().strip_prefix("RUN_STATE_") == Some(name)
+    };
     ALL.into_iter().find(named).ok_or_else(|| {
-        let expected = "state=EMITTED, WAITING, RUNNING, FINISHED, CANCELLED, SKIPPED or UNREADABLE";
+        let expected = "state=EMITTED, WAITING, RUNNING, FINISHED, FINISHED_WITH_FAILURES, CANCELLED, SKIPPED or \
+                        UNREADABLE";
         FieldError::new("filter", text, expected)
     })
 }

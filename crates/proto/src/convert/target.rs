@@ -22,7 +22,7 @@ const GROUP_MAX_BYTES: usize = 128;
 const REGION_MAX_BYTES: usize = 64;
 /// Stands for the value of a header that is likely to be a credential where a target is shown; given back, it keeps
 /// what is stored.
-const HIDDEN: &str = "***";
+pub(super) const HIDDEN: &str = "***";
 /// What the service sets itself, in lower case.
 const HEADERS_OWN: [&str; 9] = [
     "content-type",
@@ -80,7 +80,8 @@ struct Stored<'s> {
 const ELSEWHERE: &str =
     "because the target has another scheme, host or port than the one that it was stored for";
 
-fn http(check: &mut Check, message: &v1::HttpTarget, stored: Option<&HttpTarget>) -> HttpTarget {
+/// An HTTP target, of a schedule or an alert.
+pub(super) fn http(check: &mut Check, message: &v1::HttpTarget, stored: Option<&HttpTarget>) -> HttpTarget {
     url(check, "target.http.url", &message.url);
     headers(check, &message.headers);
     let elsewhere = stored.is_some_and(|stored| origin(&stored.url) != origin(&message.url));
@@ -170,7 +171,7 @@ fn kept(check: &mut Check, given: &BTreeMap<String, String>, stored: Stored<'_>)
 }
 
 /// The scheme, host and port of a URL; none of a text that is none.
-fn origin(url: &str) -> Option<(String, String, u16)> {
+pub(super) fn origin(url: &str) -> Option<(String, String, u16)> {
     let uri: http::Uri = url.parse().ok()?;
     let scheme = uri.scheme_str()?.to_ascii_lowercase();
     let port = uri.port_u16().unwrap_or(if scheme == "https" { 443 } else { 80 });
@@ -192,8 +193,13 @@ pub fn is_elsewhere(stored: &Target, given: &v1::Target) -> bool {
 /// Hides the values of all headers of a target, as those of credentials are hidden anyway.
 pub fn hide_headers(target: &mut v1::Target) {
     if let Some(Kind::Http(http)) = &mut target.target {
-        http.headers.values_mut().for_each(|value| HIDDEN.clone_into(value));
+        hide_all_headers(http);
     }
+}
+
+/// Hides the values of all headers of an HTTP target.
+pub fn hide_all_headers(http: &mut v1::HttpTarget) {
+    http.headers.values_mut().for_each(|value| HIDDEN.clone_into(value));
 }
 
 /// Whether a header's value is likely to be a credential, by the header's name.
@@ -202,7 +208,8 @@ pub fn is_credential(header: &str) -> bool {
     ["auth", "cookie", "key", "secret", "token", "password"].iter().any(|word| header.contains(word))
 }
 
-fn sqs(check: &mut Check, message: &v1::SqsTarget) -> SqsTarget {
+/// An SQS target, of a schedule or an alert.
+pub(super) fn sqs(check: &mut Check, message: &v1::SqsTarget) -> SqsTarget {
     if url(check, "target.sqs.queue_url", &message.queue_url)
         && message.queue_url.splitn(4, '/').nth(3).unwrap_or_default().trim_matches('/').is_empty()
     {
@@ -235,27 +242,31 @@ fn sqs(check: &mut Check, message: &v1::SqsTarget) -> SqsTarget {
     }
 }
 
+/// What an address is.
+pub(super) const URL: &str = "http:// or https://, a host, no user name or password, at most 2048 bytes";
+
 /// Checks an address; says whether it is one.
 fn url(check: &mut Check, field: &str, text: &str) -> bool {
+    let fits = is_url(text);
+    if !fits {
+        // User name and password, where there are some, are not repeated.
+        let shown = if text.contains('@') { "" } else { text };
+        check.refuse(field, shown, URL);
+    }
+    fits
+}
+
+/// Whether a text is an address.
+pub(super) fn is_url(text: &str) -> bool {
     let parsed =
         text.parse::<http::Uri>().ok().filter(|_| text.len() <= URL_MAX_BYTES && !text.contains('#'));
-    let fits = parsed.is_some_and(|uri| {
+    parsed.is_some_and(|uri| {
         let port = uri.authority().map_or("", |authority| &authority.as_str()[authority.host().len()..]);
         matches!(uri.scheme_str(), Some("http" | "https"))
             && uri.host().is_some_and(|host| !host.is_empty() && host != "[]")
             && uri.authority().is_some_and(|authority| !authority.as_str().contains('@'))
             && (port.is_empty() || uri.port_u16().is_some_and(|port| port > 0))
-    });
-    if !fits {
-        // User name and password, where there are some, are not repeated.
-        let shown = if text.contains('@') { "" } else { text };
-        check.refuse(
-            field,
-            shown,
-            format!("http:// or https://, a host, no user name or password, at most {URL_MAX_BYTES} bytes"),
-        );
-    }
-    fits
+    })
 }
 
 fn given(text: &str) -> Option<String> {
@@ -265,33 +276,8 @@ fn given(text: &str) -> Option<String> {
 /// A target as callers see it, without its secret and without the values of headers that are likely to be credentials.
 pub(super) fn to_message(target: &Target) -> v1::Target {
     let (kind, release) = match target {
-        Target::Http { http, release } => (
-            Kind::Http(v1::HttpTarget {
-                url: http.url.clone(),
-                headers: http
-                    .headers
-                    .iter()
-                    .map(|(name, value)| {
-                        let shown = if is_credential(name) { HIDDEN } else { value };
-                        (name.clone(), shown.to_owned())
-                    })
-                    .collect(),
-                secret: String::new(),
-                has_secret: http.secret.is_some(),
-                deadline: Some(duration_of_ms(http.deadline_ms)),
-            }),
-            release,
-        ),
-        Target::Sqs { sqs, release } => (
-            Kind::Sqs(v1::SqsTarget {
-                queue_url: sqs.queue_url.clone(),
-                region: sqs.region.clone().unwrap_or_default(),
-                endpoint_url: sqs.endpoint_url.clone().unwrap_or_default(),
-                message_group_id: sqs.message_group_id.clone().unwrap_or_default(),
-                deadline: Some(duration_of_ms(sqs.deadline_ms)),
-            }),
-            release,
-        ),
+        Target::Http { http, release } => (Kind::Http(http_to_message(http)), release),
+        Target::Sqs { sqs, release } => (Kind::Sqs(sqs_to_message(sqs)), release),
     };
     let release = match release {
         ReleaseMode::TargetDefault => v1::ReleaseMode::Unspecified,
@@ -299,4 +285,30 @@ pub(super) fn to_message(target: &Target) -> v1::Target {
         ReleaseMode::Explicit => v1::ReleaseMode::Explicit,
     };
     v1::Target { target: Some(kind), release: release.into() }
+}
+
+/// An HTTP target as callers see it.
+pub(super) fn http_to_message(http: &HttpTarget) -> v1::HttpTarget {
+    let shown = |(name, value): (&String, &String)| {
+        let value = if is_credential(name) { HIDDEN } else { value };
+        (name.clone(), value.to_owned())
+    };
+    v1::HttpTarget {
+        url: http.url.clone(),
+        headers: http.headers.iter().map(shown).collect(),
+        secret: String::new(),
+        has_secret: http.secret.is_some(),
+        deadline: Some(duration_of_ms(http.deadline_ms)),
+    }
+}
+
+/// An SQS target as callers see it.
+pub(super) fn sqs_to_message(sqs: &SqsTarget) -> v1::SqsTarget {
+    v1::SqsTarget {
+        queue_url: sqs.queue_url.clone(),
+        region: sqs.region.clone().unwrap_or_default(),
+        endpoint_url: sqs.endpoint_url.clone().unwrap_or_default(),
+        message_group_id: sqs.message_group_id.clone().unwrap_or_default(),
+        deadline: Some(duration_of_ms(sqs.deadline_ms)),
+    }
 }

@@ -7,7 +7,7 @@ use crate::field::FieldError;
 use crate::v1;
 
 /// Core and message, kind by kind.
-const KINDS: [(Kind, v1::TroubleKind); 16] = [
+const KINDS: [(Kind, v1::TroubleKind); 19] = [
     (Kind::StoreFails, v1::TroubleKind::StoreFails),
     (Kind::ShardsWithoutOwner, v1::TroubleKind::ShardsWithoutOwner),
     (Kind::HandlerSilent, v1::TroubleKind::HandlerSilent),
@@ -22,8 +22,11 @@ const KINDS: [(Kind, v1::TroubleKind); 16] = [
     (Kind::TokensSilent, v1::TroubleKind::TokensSilent),
     (Kind::ConsumerFails, v1::TroubleKind::ConsumerFails),
     (Kind::PolicyPaused, v1::TroubleKind::PolicyPaused),
+    (Kind::DeadlineAtRisk, v1::TroubleKind::DeadlineAtRisk),
     (Kind::EventsExpired, v1::TroubleKind::EventsExpired),
     (Kind::EventsFailed, v1::TroubleKind::EventsFailed),
+    (Kind::TriggersMissed, v1::TroubleKind::TriggersMissed),
+    (Kind::StoreSlow, v1::TroubleKind::StoreSlow),
 ];
 
 /// A trouble as callers see it.
@@ -84,6 +87,16 @@ pub fn from_message(message: v1::Trouble) -> Option<Trouble> {
         runs: message.runs_count,
         words: message.message,
     })
+}
+
+/// The kind of a core's word; none where only another version knows it.
+pub(super) fn kind_of_word(word: &str) -> Option<v1::TroubleKind> {
+    KINDS.iter().find(|(kind, _)| kind.word() == word).map(|(_, shown)| *shown)
+}
+
+/// The core's word of a kind; none for UNSPECIFIED.
+pub(super) fn word_of_kind(kind: v1::TroubleKind) -> Option<&'static str> {
+    KINDS.iter().find(|(_, shown)| *shown == kind).map(|(kind, _)| kind.word())
 }
 
 fn kind(kind: Kind) -> v1::TroubleKind {

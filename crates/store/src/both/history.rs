@@ -4,8 +4,10 @@ use async_trait::async_trait;
 use futures::FutureExt as _;
 use tollgate_core::handle::change::{HistoryRow, Outcome, TokenRow};
 use tollgate_core::model::{Run, RunId, RunState, Skipped};
+use tollgate_core::trouble::Missed;
 use uuid::Uuid;
 
+use super::minutes::prune_minutes;
 use super::{Ask, Driver, Statement, Whom, sql};
 use crate::StoreError;
 use crate::history::{
@@ -43,8 +45,8 @@ impl<D: Driver> HistoryStore for D {
             .bind(i64::from(limit));
         ask = match filter.schedule_uid {
             uid if filter.is_open() => ask.bind(filter.policy_uid).bind(uid),
-            Some(uid) => ask.bind(states.is_empty()).bind(uid).bind(filter.policy_uid),
-            None => ask.bind(states.is_empty()).bind(filter.policy_uid),
+            Some(uid) => ask.bind(states.is_empty()).bind(uid).bind(filter.policy_uid).bind(filter.failures),
+            None => ask.bind(states.is_empty()).bind(filter.policy_uid).bind(filter.failures),
         };
         let rows: Vec<RunRow> = self.rows(Whom::People, ask).await?;
         let place = |row: &RunRow| (row.launch_us, RunId(row.run_id));
@@ -111,6 +113,20 @@ impl<D: Driver> HistoryStore for D {
         all(self.rows::<SkippedRow>(Whom::People, ask).await?)
     }
 
+    async fn missed_triggers(&self, since_us: i64, limit: u32) -> Result<Vec<Missed>, StoreError> {
+        let ask = Ask::new(sql!("skipped_missed")).bind(since_us).bind(i64::from(limit));
+        let rows: Vec<(String, String, String, i64, i64)> = self.rows(Whom::People, ask).await?;
+        let missed =
+            rows.into_iter().map(|(namespace, schedule, policy, triggers, first_launch_us)| Missed {
+                namespace,
+                schedule,
+                policy,
+                triggers: u64::try_from(triggers).unwrap_or_default(),
+                first_launch_us,
+            });
+        Ok(missed.collect())
+    }
+
     async fn tokens(
         &self,
         shard: u16,
@@ -161,6 +177,7 @@ impl<D: Driver> RetentionStore for D {
             let (events, runs) = self.prune_shard(i32::from(shard), before_us).await?;
             pruned.events += events;
             pruned.runs += runs;
+            pruned.other += prune_minutes(self, shard, before_us, now_us).await?;
             if prunes_specs_of(shard, shards, now_us) {
                 pruned.other += self.prune_specs(i32::from(shard), spare_us).await?;
             }

@@ -5,10 +5,12 @@
 //! which one it has. Statements that are the same for both stand in `src/queries/`, those that differ in `queries/` of
 //! each driver. Not here: queue shards (`handle`), in which the drivers differ by design.
 
+mod alert;
 mod ask;
 mod emit;
 mod history;
 mod keys;
+mod minutes;
 mod plan;
 mod quota;
 mod seal;
@@ -28,7 +30,8 @@ use crate::StoreError;
 use crate::corrupt::Corruption;
 use crate::emit::Checkpoint;
 use crate::failure::Failure;
-use crate::rows::{MessageRow, RunRow, ScanRow, SkippedRow, Word as _};
+use crate::plan::Filter;
+use crate::rows::{MessageRow, RunRow, ScanRow, SkippedRow, Word as _, id_range};
 
 /// For whom something is done: whose connections it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,4 +175,25 @@ pub(crate) async fn forget_skipped<DB: Engine>(
     let ask =
         Ask::new(sql!("skipped_forget")).bind(schedule_uid).bind(after_us).bind(until_us).bind(reason.word());
     tx.execute(ask).await.map(drop)
+}
+
+/// What lists of schedules, of policies and of alerts have in common.
+fn listed<DB: Engine>(
+    ask: Ask<DB>,
+    namespace: &str,
+    filter: &Filter,
+    after_id: Option<&str>,
+    limit: u32,
+) -> Result<Ask<DB>, StoreError> {
+    let (from, to) = id_range(filter.id_prefix.as_deref());
+    Ok(ask
+        .anew()
+        .bind(namespace)
+        .bind(from)
+        .bind(to)
+        .bind(filter.paused)
+        .bind(filter.labels_json()?)
+        .bind(after_id.map(str::to_owned))
+        .bind(i64::from(limit))
+        .bind(filter.id_part.clone()))
 }

@@ -10,17 +10,22 @@ use tollgate_core::model::{Policy, Schedule, SkipReason};
 use tollgate_core::plan::Notice;
 use uuid::Uuid;
 
-use super::{Ask, Driver, Engine, Tx, Whom, forget_skipped, insert_messages, insert_skipped, own_sql, sql};
+use super::alert::{alerts_changed, drop_alert, put_alert};
+use super::{
+    Ask, Driver, Engine, Tx, Whom, forget_skipped, insert_messages, insert_skipped, listed, own_sql, sql,
+};
 use crate::StoreError;
 use crate::batch::{
     BatchStep, Expected, PlanBatch, PutPolicy, PutSchedules, USERS_NAMED, judge_generations, judge_names,
     judge_policies, judge_users,
 };
 use crate::failure::Failure;
-use crate::plan::{Audit, Filter, OutboxLane, OutboxPage, PlanStore, PlanWrite, StoredChild, Told};
+use crate::plan::{
+    Audit, AuditFilter, Filter, OutboxLane, OutboxPage, PlanStore, PlanWrite, StoredChild, Told,
+};
 use crate::rows::{
     AuditRow, ChildRow, CountRow, LaneRow, NoticeKey, NoticeRow, PolicyRow, Registry, ScheduleRow, all,
-    audit, id_range, message_rows, outbox_page, skipped_rows, sound, sound_page,
+    audit, message_rows, outbox_page, skipped_rows, sound, sound_page,
 };
 
 #[async_trait]
@@ -104,13 +109,21 @@ impl<D: Driver> PlanStore for D {
     async fn audit(
         &self,
         namespace: &str,
-        resource: Option<&str>,
+        filter: &AuditFilter,
         before: Option<Uuid>,
         limit: u32,
     ) -> Result<Vec<Audit>, StoreError> {
-        let statement = if resource.is_some() { sql!("audit_list_resource") } else { sql!("audit_list") };
-        let ask = Ask::new(statement).anew().bind(namespace).bind(before).bind(i64::from(limit));
-        let ask = if let Some(resource) = resource { ask.bind(resource) } else { ask };
+        let statement =
+            if filter.resource.is_some() { sql!("audit_list_resource") } else { sql!("audit_list") };
+        let ask = Ask::new(statement)
+            .anew()
+            .bind(namespace)
+            .bind(before)
+            .bind(i64::from(limit))
+            .bind(filter.actor.clone())
+            .bind(filter.from_us.unwrap_or(i64::MIN))
+            .bind(filter.to_us.unwrap_or(i64::MAX));
+        let ask = if let Some(resource) = &filter.resource { ask.bind(resource.clone()) } else { ask };
         let (entries, found) = audit(self.rows::<AuditRow>(Whom::People, ask).await?);
         self.corruption().also(("audit log", String::new()), found);
         Ok(entries)
@@ -159,26 +172,6 @@ impl<D: Driver> PlanStore for D {
     }
 }
 
-/// What lists of schedules and of policies have in common.
-fn listed<DB: Engine>(
-    ask: Ask<DB>,
-    namespace: &str,
-    filter: &Filter,
-    after_id: Option<&str>,
-    limit: u32,
-) -> Result<Ask<DB>, StoreError> {
-    let (from, to) = id_range(filter.id_prefix.as_deref());
-    Ok(ask
-        .anew()
-        .bind(namespace)
-        .bind(from)
-        .bind(to)
-        .bind(filter.paused)
-        .bind(filter.labels_json()?)
-        .bind(after_id.map(str::to_owned))
-        .bind(i64::from(limit)))
-}
-
 async fn tell<DB: Engine>(tx: &mut Tx<'_, DB>, told: &[Told]) -> Result<u64, Failure> {
     let ask = Ask::new(sql!("outbox_delete")).set(&NoticeKey::of_told(told))?;
     let gone: BTreeSet<(Uuid, i64)> = tx.rows(ask).await?.into_iter().collect();
@@ -203,12 +196,18 @@ async fn tell<DB: Engine>(tx: &mut Tx<'_, DB>, told: &[Told]) -> Result<u64, Fai
 
 async fn write<DB: Engine>(tx: &mut Tx<'_, DB>, batch: &PlanBatch) -> Result<(), Failure> {
     let mut registry = Registry::default();
+    let is_of_alert = |step: &BatchStep| matches!(step, BatchStep::PutAlert(_) | BatchStep::DropAlert(_));
+    if batch.steps.iter().any(is_of_alert) {
+        alerts_changed(tx).await?;
+    }
     for step in &batch.steps {
         match step {
             BatchStep::PutSchedules(step) => put_schedules(tx, step, &mut registry).await?,
             BatchStep::DropSchedules(gone) => drop_schedules(tx, gone, &mut registry).await?,
             BatchStep::PutPolicy(step) => put_policy(tx, step).await?,
             BatchStep::DropPolicy(expected) => drop_policy(tx, expected).await?,
+            BatchStep::PutAlert(step) => put_alert(tx, step).await?,
+            BatchStep::DropAlert(expected) => drop_alert(tx, expected).await?,
         }
     }
     write_registry(tx, registry).await?;

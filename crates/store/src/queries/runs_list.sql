@@ -7,5 +7,6 @@ WHERE namespace = $1
     AND (launch_us, run_id) < ($4, $5)
     AND ($8 OR state {in text $6})
     AND ($9 IS NULL OR policy_uid = $9)
+    AND ($10 IS NULL OR state <> 'FINISHED' OR (failed + dead + expired + lost > 0) = $10)
 ORDER BY launch_us DESC, run_id DESC
 LIMIT $7

@@ -2,8 +2,9 @@
 
 use futures::future::join_all;
 use tollgate_core::emit::{Task, Window};
-use tollgate_core::model::{Run, RunState, SkipReason};
+use tollgate_core::model::{Run, RunState, Schedule, SkipReason};
 use tollgate_core::plan::Child;
+use tollgate_core::trouble::Missed;
 use tollgate_store::Store;
 use tollgate_store::emit::{Checkpoint, ClaimedTask, Frontier, ScanPage, ScannedChild};
 use uuid::Uuid;
@@ -397,6 +398,30 @@ pub(crate) async fn launches_with_runs_are_found(place: &Place) {
     store.emit(&runs, &[]).await.unwrap();
     let found = store.launches_with_runs(one.uid, NOON_US, NOON_US + 9).await.unwrap();
     assert_eq!(found, [NOON_US, NOON_US + 5]);
+}
+
+pub(crate) async fn missed_triggers_are_counted_by_schedule(place: &Place) {
+    let store = place.open().await;
+    let (one, other, paused) = (schedule("one"), schedule("other"), schedule("paused"));
+    let all = [&one, &other, &paused].map(|schedule| put(schedule, None, Vec::new()));
+    store.write_plan(all.to_vec()).await.unwrap();
+    let mut skips: Vec<_> = (0..3).map(|i| skipped(&one, NOON_US + i, SkipReason::Missed)).collect();
+    skips.extend((0..4).map(|i| skipped(&other, NOON_US + i, SkipReason::Missed)));
+    skips.extend((0..9).map(|i| skipped(&paused, NOON_US + i, SkipReason::Paused)));
+    skips.push(skipped(&schedule("deleted"), NOON_US, SkipReason::Missed));
+    store.emit(&[], &skips).await.unwrap();
+    let found = async |since_us, limit| store.missed_triggers(since_us, limit).await.unwrap();
+    let missed = |schedule: &Schedule, triggers, first_launch_us| Missed {
+        namespace: "default".to_owned(),
+        schedule: schedule.id.clone(),
+        policy: String::new(),
+        triggers,
+        first_launch_us,
+    };
+    assert_eq!(found(NOON_US, 9).await, [missed(&other, 4, NOON_US), missed(&one, 3, NOON_US)]);
+    assert_eq!(found(NOON_US, 1).await, [missed(&other, 1, NOON_US + 3)], "the latest");
+    // A trigger of the samples is recorded a microsecond after its launch time.
+    assert_eq!(found(NOON_US + 4, 9).await, [missed(&other, 1, NOON_US + 3)]);
 }
 
 pub(crate) async fn skips_are_recorded_once_and_forgotten(place: &Place) {

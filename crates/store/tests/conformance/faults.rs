@@ -319,7 +319,9 @@ async fn commit_that_waits_for_a_take_over_is_fenced() {
 const BEFORE_BATCHES: &str =
     "DROP TABLE token_batches; DROP TABLE api_keys; DROP FUNCTION commit_events; DROP FUNCTION commit_shards;
     DROP FUNCTION commit_many; DROP FUNCTION commit_one_by_one; DROP FUNCTION commit_at_once;
-    DROP TABLE plan_outbox; DROP TABLE pruning; ALTER TABLE shard_policies DROP COLUMN deleted_us;
+    DROP TABLE plan_outbox; DROP TABLE pruning; DROP TABLE minute_counts; DROP INDEX skipped_triggers_missed;
+    DROP TABLE alerts; DROP TABLE alert_states; DROP TABLE alert_changes;
+    ALTER TABLE shard_policies DROP COLUMN deleted_us;
     UPDATE schema_compatibility SET oldest = 6; DELETE FROM _sqlx_migrations WHERE version > 6";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -36,7 +36,7 @@ pub(crate) async fn keys_are_read_as_written(place: &Place) {
     assert_eq!(store.keys().await.unwrap(), [one.clone(), two.clone()], "by name");
     assert_eq!(store.live_keys(NOON_US).await.unwrap(), [two, one.clone()], "by age and id");
     assert_eq!(store.live_keys(NOON_US + 1).await.unwrap(), [one], "one has expired");
-    assert_eq!(store.audit("default", None, None, 10).await.unwrap().len(), 2);
+    assert_eq!(store.audit("default", &Default::default(), None, 10).await.unwrap().len(), 2);
 }
 
 pub(crate) async fn a_name_has_so_many_live_keys(place: &Place) {
@@ -56,7 +56,11 @@ pub(crate) async fn a_name_has_so_many_live_keys(place: &Place) {
     assert!(matches!(&taken, StoreError::Conflict { .. }), "{taken}");
     // One has expired by then.
     create(ApiKey { created_us: NOON_US + SECOND_US, ..key("d", "ci") }).await.unwrap();
-    assert_eq!(store.audit("default", None, None, 10).await.unwrap().len(), 4, "refusals leave no trace");
+    assert_eq!(
+        store.audit("default", &Default::default(), None, 10).await.unwrap().len(),
+        4,
+        "refusals leave no trace"
+    );
 }
 
 pub(crate) async fn a_revoked_key_stays_revoked(place: &Place) {
@@ -69,7 +73,11 @@ pub(crate) async fn a_revoked_key_stays_revoked(place: &Place) {
     assert!(!store.keys().await.unwrap()[0].is_live(NOON_US));
     let missing = revoke("b", NOON_US).await.unwrap_err();
     assert!(matches!(missing, StoreError::NotFound { .. }), "{missing}");
-    assert_eq!(store.audit("default", None, None, 10).await.unwrap().len(), 2, "made and revoked, once each");
+    assert_eq!(
+        store.audit("default", &Default::default(), None, 10).await.unwrap().len(),
+        2,
+        "made and revoked, once each"
+    );
 }
 
 pub(crate) async fn a_corrupt_key_is_no_key(place: &Place) {

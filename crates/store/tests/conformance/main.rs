@@ -8,6 +8,7 @@
     reason = "tests, which measure with the machine's clocks"
 )]
 
+mod alerts;
 mod batches;
 mod claimed;
 mod corrupt;
@@ -22,6 +23,7 @@ mod handle_world;
 mod history;
 mod inbox;
 mod keys;
+mod minutes;
 mod neighbours;
 mod open;
 mod outbox;
@@ -91,7 +93,7 @@ conformance! {
         concurrent_completion_completes_the_window window_behind_an_open_one_does_not_count
         scan_reads_exactly_the_slots scan_goes_on_after_a_checkpoint scan_reads_several_tasks scan_brings_the_schedule
         scan_leaves_a_corrupt_schedule_out registry_lists_eligible_intervals_and_shots emit_is_idempotent
-        launches_with_runs_are_found skips_are_recorded_once_and_forgotten;
+        launches_with_runs_are_found skips_are_recorded_once_and_forgotten missed_triggers_are_counted_by_schedule;
     claimed: who_has_lost_a_task_hands_nothing_over;
     seal: stored_rows_come_in_pages_and_in_order secrets_are_replaced_where_nobody_was_faster
         schedules_are_counted_as_far_as_asked events_that_have_not_started_are_counted;
@@ -115,6 +117,13 @@ conformance! {
         skipped_are_paged;
     keys: keys_are_read_as_written a_name_has_so_many_live_keys a_revoked_key_stays_revoked a_corrupt_key_is_no_key
         keys_are_kept_beside_an_open_store;
+    alerts: an_alert_is_read_as_written_and_goes alerts_are_listed_and_filtered what_is_remembered_is_written_by_one
+        what_cannot_be_read_of_an_alert_begins_anew expired_events_are_failures
+        an_alert_is_replaced_where_nobody_was_faster schedules_with_labels_are_found
+        finished_runs_come_in_the_order_of_their_ends;
+    minutes: what_is_written_again_counts_once owners_of_one_minute_are_added_up minutes_are_found_by_whose_they_are
+        minutes_become_hours_and_nothing_is_lost several_sweeps_at_once_count_once old_minutes_go
+        what_fell_due_is_known_by_shard;
     neighbours: look_ups_keep_no_role_waiting;
     prune: ended_keys_go old_history_goes history_of_many_events_goes_with_its_run old_runs_go_when_finished
         old_skips_and_audit_go

@@ -174,7 +174,7 @@ async fn people_who_wait_keep_neither_heartbeats_nor_commits_waiting() {
     let asking: Vec<_> = (0..40)
         .map(|_| {
             let store = store.clone();
-            tokio::spawn(async move { store.audit("default", None, None, 10).await })
+            tokio::spawn(async move { store.audit("default", &Default::default(), None, 10).await })
         })
         .collect();
     let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'audit_log'::regclass";

@@ -3,7 +3,7 @@
 use futures::future::join_all;
 use tollgate_core::model::{Schedule, Target};
 use tollgate_core::plan::Notice;
-use tollgate_store::plan::{Filter, PlanWrite};
+use tollgate_store::plan::{AuditFilter, Filter, PlanWrite};
 use tollgate_store::{Store, StoreError};
 use uuid::Uuid;
 
@@ -135,7 +135,7 @@ pub(crate) async fn all_or_nothing(place: &Place) {
     assert_eq!(store.schedule("default", "one").await.unwrap(), None);
     assert_eq!(store.policy("default", "p").await.unwrap(), None);
     assert!(registry(&*store).await.is_empty());
-    assert_eq!(store.audit("default", None, None, 10).await.unwrap(), []);
+    assert_eq!(store.audit("default", &Default::default(), None, 10).await.unwrap(), []);
     assert_eq!(store.outbox_lanes().await.unwrap(), []);
 }
 
@@ -249,6 +249,7 @@ pub(crate) async fn list_filters_hold_together(place: &Place) {
     };
     let all = Filter::default();
     assert_eq!(found(Filter { id_prefix: Some("job-".to_owned()), ..all.clone() }).await, ["job-1", "job-2"]);
+    assert_eq!(found(Filter { id_part: Some("b-2".to_owned()), ..all.clone() }).await, ["job-2"]);
     assert_eq!(found(Filter { policy: Some("p".to_owned()), ..all.clone() }).await, ["job-1"]);
     assert_eq!(found(Filter { time_zone: Some("UTC".to_owned()), ..all.clone() }).await, ["other"]);
     assert_eq!(found(Filter { paused: Some(true), ..all.clone() }).await, ["job-2"]);
@@ -293,15 +294,30 @@ pub(crate) async fn audit_is_newest_first_by_page(place: &Place) {
     }
     write(&*store, notes.iter().map(|audit| PlanWrite::Note { audit: audit.clone() }).collect()).await;
     notes.reverse();
-    let first = store.audit("default", None, None, 3).await.unwrap();
+    let first = store.audit("default", &Default::default(), None, 3).await.unwrap();
     assert_eq!(first, notes[..3]);
-    assert_eq!(store.audit("default", None, Some(first[2].id), 3).await.unwrap(), notes[3..]);
-    let of_one = store.audit("default", Some("namespaces/default/schedules/1"), None, 10).await.unwrap();
+    assert_eq!(store.audit("default", &Default::default(), Some(first[2].id), 3).await.unwrap(), notes[3..]);
+    let one =
+        AuditFilter { resource: Some("namespaces/default/schedules/1".to_owned()), ..AuditFilter::default() };
+    let of_one = store.audit("default", &one, None, 10).await.unwrap();
     assert_eq!(of_one, [notes[1].clone(), notes[3].clone()]);
-    let before =
-        store.audit("default", Some("namespaces/default/schedules/1"), Some(of_one[0].id), 10).await.unwrap();
+    let before = store.audit("default", &one, Some(of_one[0].id), 10).await.unwrap();
     assert_eq!(before, of_one[1..]);
-    assert_eq!(store.audit("other", None, None, 10).await.unwrap(), []);
+    let by = |actor: &str, from_us, to_us| AuditFilter {
+        actor: Some(actor.to_owned()),
+        from_us,
+        to_us,
+        ..AuditFilter::default()
+    };
+    let (of, at_us) = (&notes[0].actor, notes[0].at_us);
+    let found = async |filter: AuditFilter| store.audit("default", &filter, None, 10).await.unwrap().len();
+    assert_eq!(
+        found(by(of, Some(at_us), Some(at_us + 1))).await,
+        notes.iter().filter(|n| n.at_us == at_us).count()
+    );
+    assert_eq!(found(by(of, Some(i64::MAX - 1), None)).await, 0);
+    assert_eq!(found(by("nobody", None, None)).await, 0);
+    assert_eq!(store.audit("other", &Default::default(), None, 10).await.unwrap(), []);
 }
 
 /// Whoever prunes says how far before; of two that saw the same, one goes on.

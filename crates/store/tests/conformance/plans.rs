@@ -10,14 +10,18 @@ use super::place::Place;
 
 /// What SQLite may read from one end to the other: tables with few rows, whatever is stored, and results of a part of the
 /// same statement.
-const SHORT: [&str; 12] = [
+const SHORT: [&str; 16] = [
     "CONSTANT",
+    "alert_changes",
     "api_keys",
     "counted",
     "free",
     "launch_shards",
     "leaving",
     "members",
+    "missed",
+    "of_minutes",
+    "of_shards",
     "queue_shards",
     "scan_tasks",
     "scan_windows",
@@ -26,7 +30,8 @@ const SHORT: [&str; 12] = [
 ];
 
 /// Statements that read a whole shard, or a table in the order of an index, because that is what they are for.
-const WHOLE: [&str; 12] = [
+const WHOLE: [&str; 13] = [
+    "alerts_count",
     "audit_list",
     "batches_load",
     "inbox_list",

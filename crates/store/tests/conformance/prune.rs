@@ -102,7 +102,7 @@ pub(crate) async fn old_skips_and_audit_go(place: &Place) {
     let pruned = store.prune(BEFORE_US, NOON_US).await.unwrap();
     assert_eq!((pruned.skipped, pruned.audit), (1, 1));
     assert_eq!(store.list_skipped(one.uid, None, 10).await.unwrap().len(), 1);
-    assert_eq!(store.audit("default", None, None, 10).await.unwrap(), [young]);
+    assert_eq!(store.audit("default", &Default::default(), None, 10).await.unwrap(), [young]);
 }
 
 pub(crate) async fn ended_keys_go(place: &Place) {

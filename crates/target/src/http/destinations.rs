@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ::http::{HeaderValue, Uri};
 
 use crate::address::Guard;
-use crate::check::parse_url;
+use crate::check::parse_shown;
 
 /// URLs that are remembered.
 const KNOWN_MAX: usize = 4_096;
@@ -53,12 +53,14 @@ impl Destinations {
         if let Some(destination) = known.get(text) {
             return Ok(Arc::clone(destination));
         }
-        let url = parse_url("url", text)?;
+        // It may be a secret, and what is wrong with it is told to many.
+        let url = parse_shown("url", "it", text)?;
         self.guard.check_host(url.host().unwrap_or("")).map_err(|refusal| refusal.to_string())?;
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
-        let destination = Arc::new(Destination::new(url).map_err(|error| format!("url: `{text}`: {error}"))?);
+        let destination =
+            Arc::new(Destination::new(url).map_err(|error| format!("url: it cannot be used: {error}"))?);
         known.insert(text.to_owned(), Arc::clone(&destination));
         Ok(destination)
     }
@@ -72,7 +74,8 @@ impl Destination {
             Some(port) if port != usual_port => HeaderValue::try_from(format!("{name}:{port}"))?,
             _ => HeaderValue::try_from(name)?,
         };
-        let path = url.path_and_query().map_or("/", |path| path.as_str()).parse()?;
+        // Its text begins with `/`, also where it is a query alone.
+        let path = url.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string).parse()?;
         let host = format!("{}:{}", name.to_ascii_lowercase(), url.port_u16().unwrap_or(usual_port));
         let origin = format!("{scheme}://{host}");
         let bare = name.trim_start_matches('[').trim_end_matches(']');
@@ -104,6 +107,12 @@ mod tests {
             let usual = destinations.of(usual).unwrap();
             assert_eq!((usual.path.path(), usual.authority.to_str().unwrap()), ("/", "[2606:4700::1111]"));
             assert_eq!(usual.origin, "https://[2606:4700::1111]:443");
+        }
+        let query = destinations.of("https://hooks.example?token=SECRET").unwrap();
+        assert_eq!(query.path.to_string(), "/?token=SECRET");
+        for wrong in ["https://hooks.example:x/SECRET", "hooks.example/SECRET", "https://a b/SECRET"] {
+            let error = destinations.of(wrong).unwrap_err();
+            assert!(!error.contains("SECRET"), "{error}");
         }
         for refused in ["http://127.0.0.1/", "ftp://example.com/"] {
             assert!(destinations.of(refused).is_err() && destinations.of(refused).is_err(), "{refused}");

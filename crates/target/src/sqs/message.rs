@@ -10,6 +10,7 @@ use aws_sdk_sqs::types::{MessageAttributeValue, SendMessageBatchRequestEntry};
 use sha2::{Digest as _, Sha256};
 use tollgate_core::model::{Delivery, SqsTarget};
 
+use crate::Parcel;
 use crate::cloud_event::{self, EventContext};
 
 /// Bytes of a message, body and attributes, that SQS takes: 1 MiB.
@@ -65,6 +66,23 @@ impl SqsMessage {
             deduplication: deduplication(delivery),
         });
         Ok(Self { body, attributes, fifo, bytes })
+    }
+
+    /// The message of a parcel.
+    ///
+    /// # Errors
+    /// Where it is larger than SQS takes.
+    pub(super) fn of_parcel(parcel: &Parcel, target: &SqsTarget) -> Result<Self, String> {
+        let body = parcel.body.clone();
+        let bytes = body.len();
+        if bytes > MESSAGE_MAX_BYTES {
+            return Err(format!("the message has {bytes} bytes; SQS takes at most {MESSAGE_MAX_BYTES}"));
+        }
+        let fifo = target.queue_url.ends_with(".fifo").then(|| Fifo {
+            group: group(target.message_group_id.as_deref().unwrap_or(&parcel.group)),
+            deduplication: parcel.id.clone(),
+        });
+        Ok(Self { body, attributes: HashMap::new(), fifo, bytes })
     }
 
     /// The entry with this id.

@@ -45,7 +45,7 @@ pub(crate) struct Order {
 /// Frees its token.
 pub(crate) async fn act(visit: Visit, Path(Id { id }): Path<Id>, Form(order): Form<Order>) -> Response {
     let name = visit.full("events", &id);
-    match release(&visit, &name, &order.outcome, order.reason).await {
+    match release(&visit, &name, &order.outcome, &order.reason).await {
         Ok(done) => visit.after(&to(&name), done),
         Err(problem) => {
             let body = body(&visit, &name, Some(problem)).await;

@@ -1,71 +1,14 @@
-//! The way to a thing by its name or id, to another namespace, and the visitor's name.
+//! Who the visitor is: its name, and its key.
 
-use axum::extract::{Form, Query};
+use axum::extract::Form;
 use axum::response::Response;
 use http::{HeaderValue, header};
 use maud::html;
 use serde::Deserialize;
-use tollgate_proto::convert::names;
-use tollgate_proto::v1;
 
-use crate::pages::schedules;
-use crate::parts::filters::Wanted;
 use crate::parts::shell::{Body, Section};
-use crate::requests::links::{link, see, to};
 use crate::requests::problem::Problem;
 use crate::requests::visit::{NAME_COOKIE, Visit, allowed};
-
-/// What is looked for.
-#[derive(Debug, Default, Deserialize)]
-pub(crate) struct Sought {
-    #[serde(default)]
-    q: String,
-    #[serde(default)]
-    ns: String,
-}
-
-/// Sends the browser to what is looked for.
-pub(crate) async fn find(visit: Visit, Query(sought): Query<Sought>) -> Response {
-    if !sought.ns.trim().is_empty() {
-        return see(&link(sought.ns.trim(), ""));
-    }
-    let text = sought.q.trim();
-    if text.is_empty() {
-        return see(&visit.link(""));
-    }
-    if text.starts_with("namespaces/") {
-        return see(&to(text));
-    }
-    let run = visit.full("runs", text);
-    if names::run("", &run).is_ok() {
-        return see(&to(&run));
-    }
-    let mut master = visit.api.master();
-    let schedule = visit.full("schedules", text);
-    if visit.api.schedule(&schedule).await.is_ok() {
-        return see(&to(&schedule));
-    }
-    let policy = visit.full("policies", text);
-    if master.get_policy(v1::GetPolicyRequest { name: policy.clone() }).await.is_ok() {
-        return see(&to(&policy));
-    }
-    let event = visit.full("events", text);
-    let mut handler = visit.api.handler();
-    if handler.get_event(v1::GetEventRequest { name: event.clone() }).await.is_ok() {
-        return see(&to(&event));
-    }
-    let problem = Problem {
-        status: http::StatusCode::NOT_FOUND,
-        title: format!("Nothing here is called {text:?}."),
-        lines: vec!["Below are the schedules whose names begin so, if there are any.".to_owned()],
-        fields: Vec::new(),
-    };
-    // Perhaps it was the beginning of a name.
-    let wanted = Wanted { name: text.to_owned(), ..Wanted::default() };
-    let wanted = if names::is_id(text) { wanted } else { Wanted::default() };
-    let body = schedules::body(&visit, &wanted, Some(problem)).await;
-    visit.respond(Ok(body))
-}
 
 /// The page about who and where the visitor is.
 pub(crate) async fn you(visit: Visit) -> Response {
@@ -74,7 +17,7 @@ pub(crate) async fn you(visit: Visit) -> Response {
 
 fn body(visit: &Visit, problem: Option<Problem>) -> Body {
     let content = html! {
-        h1 { "You and your namespace" }
+        h1 { "You" }
         section.actions aria-labelledby="h-name" {
             h2 #h-name { "Your name" }
             form method="post" action=(visit.link("you")) {
@@ -94,16 +37,6 @@ fn body(visit: &Visit, problem: Option<Problem>) -> Body {
                     p { "You act with the key of " strong { (session.visitor.name) } "; the audit log says " (visit.signature()) "." }
                     button type="submit" { "Log out" }
                 }
-            }
-        }
-        section.actions aria-labelledby="h-ns" {
-            h2 #h-ns { "Namespace" }
-            form method="get" action=(visit.link("go")) {
-                div {
-                    label for="ns" { "Show the namespace" }
-                    input #ns name="ns" value=(visit.ns) required maxlength="63" autocomplete="off" spellcheck="false";
-                }
-                button type="submit" { "Show" }
             }
         }
     };

@@ -47,7 +47,7 @@ async fn body(visit: &Visit, wanted: &Wanted) -> Result<Body, Problem> {
     let gauges: BTreeMap<&str, &v1::PolicyGauge> =
         status.policies.iter().map(|gauge| (gauge.policy.as_str(), gauge)).collect();
     let content = html! {
-        h1 { "Policies" }
+        div.title { h1 { "Policies" } a.button href=(visit.link("new/policy")) { "New policy" } }
         (filters(&path, &wanted, false))
         @if list.policies.is_empty() {
             @if wanted.narrows() {
@@ -64,6 +64,11 @@ async fn body(visit: &Visit, wanted: &Wanted) -> Result<Body, Problem> {
         }
     };
     Ok(Body::new("Policies", Section::Policies, content))
+}
+
+/// A number; what cannot be said now is no zero.
+fn known(n: Option<u64>) -> Markup {
+    html! { @match n { Some(n) => { (count(n)) } None => { span.mute { "not known" } } } }
 }
 
 fn table(policies: &[v1::Policy], gauges: &BTreeMap<&str, &v1::PolicyGauge>) -> Markup {
@@ -85,23 +90,22 @@ fn table(policies: &[v1::Policy], gauges: &BTreeMap<&str, &v1::PolicyGauge>) -> 
                 tbody {
                     @for policy in policies {
                         @let now = gauges.get(policy.name.as_str());
-                        @let held = now.map_or(0, |gauge| gauge.held_count);
                         tr {
                             th scope="row" { a href=(to(&policy.name)) { (short(&policy.name)) } }
                             td { (active(policy.pause.as_ref())) }
                             td.gauge-cell {
-                                @if policy.max_in_flight.is_some() {
-                                    (gauge(held, now.map_or(0, |gauge| gauge.suspect_count), policy.max_in_flight))
+                                @if let Some(now) = now.filter(|_| policy.max_in_flight.is_some()) {
+                                    (gauge(now.held_count, now.suspect_count, policy.max_in_flight))
                                 }
                             }
                             td.n {
-                                (count(held)) span.mute { " / " }
+                                (known(now.map(|now| now.held_count))) span.mute { " / " }
                                 @match policy.max_in_flight {
                                     Some(limit) => { (count(limit)) }
                                     None => { span.mute { "no limit" } }
                                 }
                             }
-                            td.n { (count(now.map_or(0, |gauge| gauge.waiting_count))) }
+                            td.n { (known(now.map(|now| now.waiting_count))) }
                             td.n.opt {
                                 @if let Some(now) = now.filter(|gauge| gauge.waiting_count > 0) {
                                     (duration(now.oldest_wait.as_ref()))

@@ -1,6 +1,6 @@
 //! One policy: its bucket, the events that hold its tokens, the schedules that wait, and what can be done about it.
 
-use axum::extract::{Form, Path};
+use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -9,8 +9,8 @@ use tollgate_proto::v1;
 use crate::parts::bucket::{holders, waiters};
 use crate::parts::changes::changes as audited;
 use crate::parts::chart::chart;
+use crate::parts::confirm::ask;
 use crate::parts::picture::gauge;
-use crate::parts::release::release;
 use crate::parts::shell::{Body, Section};
 use crate::requests::links::to;
 use crate::requests::problem::Problem;
@@ -32,100 +32,23 @@ pub(crate) async fn page(visit: Visit, Path(Id { id }): Path<Id>) -> Response {
     visit.respond(body)
 }
 
-/// What a form of this page says.
-#[derive(Deserialize)]
-pub(crate) struct Order {
-    action: String,
-    #[serde(default)]
-    reason: String,
-    #[serde(default)]
-    max_in_flight: String,
-    #[serde(default)]
-    rate_per_second: String,
-    #[serde(default)]
-    etag: String,
-    #[serde(default)]
-    event: String,
-    #[serde(default)]
-    outcome: String,
-}
-
-/// Changes its limits, pauses or resumes it, or frees a token.
-pub(crate) async fn act(visit: Visit, Path(Id { id }): Path<Id>, Form(order): Form<Order>) -> Response {
-    let name = visit.full("policies", &id);
-    match carry_out(&visit, &name, order).await {
-        Ok(done) => visit.after(&to(&name), done),
-        Err(problem) => {
-            let body = body(&visit, &name, Some(problem)).await;
-            visit.respond(body)
-        }
-    }
-}
-
-async fn carry_out(visit: &Visit, name: &str, order: Order) -> Result<&'static str, Problem> {
-    let mut master = visit.api.master();
-    let (name, reason) = (name.to_owned(), order.reason);
-    match order.action.as_str() {
-        "limit" => {
-            let policy = v1::Policy {
-                name,
-                max_in_flight: number(
-                    "max_in_flight",
-                    &order.max_in_flight,
-                    "a whole number from 1 on, or nothing",
-                )?,
-                rate_per_second: number(
-                    "rate_per_second",
-                    &order.rate_per_second,
-                    "a number above 0, or nothing",
-                )?,
-                etag: order.etag,
-                ..v1::Policy::default()
-            };
-            let paths = vec!["max_in_flight".to_owned(), "rate_per_second".to_owned()];
-            let request = v1::UpdatePolicyRequest {
-                policy: Some(policy),
-                update_mask: Some(prost_types::FieldMask { paths }),
-                validate_only: false,
-            };
-            master.update_policy(request).await?;
-            Ok("limit")
-        }
-        "pause" => {
-            master.pause_policy(v1::PausePolicyRequest { name, reason }).await?;
-            Ok("paused")
-        }
-        "resume" => {
-            master.resume_policy(v1::ResumePolicyRequest { name }).await?;
-            Ok("resumed")
-        }
-        "release" => release(visit, &order.event, &order.outcome, reason).await,
-        other => Err(Problem::invalid("action", other, "limit, pause, resume or release")),
-    }
-}
-
-/// A number in a form; none where the field is empty.
-fn number<N: std::str::FromStr>(field: &str, text: &str, expected: &str) -> Result<Option<N>, Problem> {
-    match text.trim() {
-        "" => Ok(None),
-        given => given.parse().map(Some).map_err(|_| Problem::invalid(field, given, expected)),
-    }
-}
-
-async fn body(visit: &Visit, name: &str, problem: Option<Problem>) -> Result<Body, Problem> {
+/// The policy, with what went wrong before.
+pub(crate) async fn body(visit: &Visit, name: &str, problem: Option<Problem>) -> Result<Body, Problem> {
     let (mut master, mut handler) = (visit.api.master(), visit.api.handler());
     let asked = v1::GetPolicyQueueRequest { name: name.to_owned(), ..v1::GetPolicyQueueRequest::default() };
+    let of_it = format!("resource={name}");
     let (policy, status, queue, changes) = futures::future::join4(
         master.get_policy(v1::GetPolicyRequest { name: name.to_owned() }),
         visit.api.handler_status(visit.parent()),
         handler.get_policy_queue(asked),
-        visit.api.audit(visit.parent(), name, CHANGES, ""),
+        visit.api.audit(visit.parent(), &of_it, CHANGES, ""),
     )
     .await;
     let policy = policy?.into_inner();
-    let gauges = status.map(|status| status.policies).unwrap_or_default();
-    visit.console.histories.note(visit.now_us, &gauges);
-    let now = gauges.iter().find(|gauge| gauge.policy == name);
+    if let Ok(status) = &status {
+        visit.console.histories.note(visit.now_us, &status.policies);
+    }
+    let now = status.iter().flat_map(|status| &status.policies).find(|gauge| gauge.policy == name);
     let content = html! {
         p.crumb { a href=(visit.link("policies")) { "Policies" } }
         h1 { (short(name)) " " (active(policy.pause.as_ref())) }
@@ -148,7 +71,7 @@ async fn body(visit: &Visit, name: &str, problem: Option<Problem>) -> Result<Bod
             }
             (chart(&visit.console, name, visit.now_us))
         }
-        (actions(visit, &policy))
+        (actions(&policy))
         section aria-labelledby="h-changes" {
             h2 #h-changes { "Latest changes" }
             @if let Ok(changes) = &changes { (audited(visit, &changes.audit_entries, false)) }
@@ -160,7 +83,10 @@ async fn body(visit: &Visit, name: &str, problem: Option<Problem>) -> Result<Bod
 }
 
 fn bucket(policy: &v1::Policy, now: Option<&v1::PolicyGauge>) -> Markup {
-    let (held, suspect) = now.map_or((0, 0), |now| (now.held_count, now.suspect_count));
+    let Some(now) = now else {
+        return html! { p.notice.warn { "How much of it is held and what waits for it cannot be said now." } };
+    };
+    let (held, suspect) = (now.held_count, now.suspect_count);
     let part = |label: &str, value: String, class: &str| {
         html! { div class=(class) { dt { (label) } dd { (value) } } }
     };
@@ -171,17 +97,19 @@ fn bucket(policy: &v1::Policy, now: Option<&v1::PolicyGauge>) -> Markup {
                 Some(limit) => format!("{} / {}", count(held), count(limit)),
                 None => count(held),
             }, ""))
-            (part("Events waiting", count(now.map_or(0, |now| now.waiting_count)), ""))
-            (part("Oldest wait", now.filter(|now| now.waiting_count > 0)
-                .map_or_else(|| "–".to_owned(), |now| duration(now.oldest_wait.as_ref())), ""))
-            (part("Started per second", rate(now.map_or(0.0, |now| now.started_per_second)), ""))
+            (part("Events waiting", count(now.waiting_count), ""))
+            (part("Oldest wait", match now.waiting_count {
+                0 => "–".to_owned(),
+                _ => duration(now.oldest_wait.as_ref()),
+            }, ""))
+            (part("Started per second", rate(now.started_per_second), ""))
             @if let Some(limit) = policy.rate_per_second { (part("Rate limit/s", rate(limit), "")) }
             (part("Tokens suspect", count(suspect), if suspect > 0 { "warn" } else { "" }))
         }
     }
 }
 
-fn actions(visit: &Visit, policy: &v1::Policy) -> Markup {
+fn actions(policy: &v1::Policy) -> Markup {
     let path = to(&policy.name);
     let limit = policy.max_in_flight.map(|limit| limit.to_string()).unwrap_or_default();
     let per_second = policy.rate_per_second.map(|rate| rate.to_string()).unwrap_or_default();
@@ -199,27 +127,16 @@ fn actions(visit: &Visit, policy: &v1::Policy) -> Markup {
                     input #rate_per_second name="rate_per_second" value=(per_second) inputmode="decimal"
                         autocomplete="off" size="8";
                 }
-                button type="submit" name="action" value="limit" { "Change the limits" }
-                p.hint {
-                    "At least one of them; empty means none. After a decrease nothing starts until enough tokens have \
-                     come back."
-                }
+                button type="submit" name="action" value="limit" { "Change the limits…" }
+                p.hint { "At least one of them; empty means none. What it comes to is shown before it is done." }
             }
-            form method="post" action=(path) {
-                @if policy.pause.is_some() {
-                    button type="submit" name="action" value="resume" { "Resume" }
-                    p.hint { "What is due starts at once, as far as the limits let it." }
-                } @else {
-                    div.grow {
-                        label for="reason" { "Reason, for the next operator" }
-                        input #reason name="reason" maxlength="1000" autocomplete="off";
-                    }
-                    button.danger type="submit" name="action" value="pause" { "Pause" }
-                    p.hint { "Nothing under it starts; what is in flight ends as usual." }
-                }
+            div.row {
+                @if policy.pause.is_some() { (ask(&path, "resume", "Resume", false)) }
+                @else { (ask(&path, "pause", "Pause", true)) }
+                a.button href={ (path) "/edit" } { "Edit all settings" }
+                (ask(&path, "delete", "Delete", true))
             }
         }
-        p.mute { "It will stand in the audit log as done by " (visit.actor) ". " a href=(visit.link("you")) { "Another name" } }
     }
 }
 
@@ -246,18 +163,5 @@ fn facts(visit: &Visit, policy: &v1::Policy) -> Markup {
                 dd { a href={ (visit.link("schedules")) "?policy=" (short(&policy.name)) } { "those that use it" } }
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_in_forms_are_read() {
-        assert_eq!(number::<u32>("a", " 7 ", "").ok().flatten(), Some(7));
-        assert!(number::<u32>("a", "", "").is_ok_and(|none| none.is_none()));
-        let refused = number::<u32>("a", "-1", "more").map_err(|problem| problem.text());
-        assert_eq!(refused, Err("a: \"-1\" is not allowed, expected more".to_owned()));
     }
 }

@@ -1,18 +1,23 @@
 //! One run: how far it is, when what happened, and its events.
 
-use axum::extract::{Form, Path, Query};
+use axum::extract::{Path, Query};
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 use tollgate_proto::v1;
 
+use crate::parts::confirm::ask;
+use crate::parts::failures::{self, failures};
 use crate::parts::picture::progress;
 use crate::parts::shell::{Body, Section, pager};
 use crate::parts::timeline::{TimelineStep, timeline};
+use crate::parts::waiting::why;
 use crate::requests::links::to;
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
-use crate::words::show::{clipped, count, encode, event_state, made_by, moment, run_state, short, us};
+use crate::words::show::{
+    clipped, count, counted, encode, event_state, made_by, moment, run_state, short, us,
+};
 
 /// How many events a page shows.
 const PAGE: i32 = 50;
@@ -51,44 +56,13 @@ pub(crate) async fn page(visit: Visit, Path(Id { id }): Path<Id>, Query(wanted):
     visit.respond(body)
 }
 
-/// What a form of this page says.
-#[derive(Deserialize)]
-pub(crate) struct Order {
-    action: String,
-    #[serde(default)]
-    reason: String,
-}
-
-/// Cancels it, or tries its dead events again.
-pub(crate) async fn act(visit: Visit, Path(Id { id }): Path<Id>, Form(order): Form<Order>) -> Response {
-    let name = visit.full("runs", &id);
-    match carry_out(&visit, &name, order).await {
-        Ok(done) => visit.after(&to(&name), done),
-        Err(problem) => {
-            let body = body(&visit, &name, &Wanted::default(), Some(problem)).await;
-            visit.respond(body)
-        }
-    }
-}
-
-async fn carry_out(visit: &Visit, name: &str, order: Order) -> Result<&'static str, Problem> {
-    let mut handler = visit.api.handler();
-    let name = name.to_owned();
-    match order.action.as_str() {
-        "cancel" => {
-            handler.cancel_run(v1::CancelRunRequest { name, reason: order.reason }).await?;
-            Ok("cancelled")
-        }
-        "retry" => {
-            let request = v1::RetryDeadEventsRequest { parent: name, events: Vec::new() };
-            handler.retry_dead_events(request).await?;
-            Ok("retried")
-        }
-        other => Err(Problem::invalid("action", other, "cancel or retry")),
-    }
-}
-
-async fn body(visit: &Visit, name: &str, wanted: &Wanted, problem: Option<Problem>) -> Result<Body, Problem> {
+/// The run, with what went wrong before.
+pub(crate) async fn body(
+    visit: &Visit,
+    name: &str,
+    wanted: &Wanted,
+    problem: Option<Problem>,
+) -> Result<Body, Problem> {
     let mut handler = visit.api.handler();
     let filter = if wanted.state.is_empty() { String::new() } else { format!("state={}", wanted.state) };
     let (run, events) = futures::future::join(
@@ -101,37 +75,36 @@ async fn body(visit: &Visit, name: &str, wanted: &Wanted, problem: Option<Proble
         Ok(events) => (events, None),
         Err(problem) => (v1::ListEventsResponse::default(), Some(problem)),
     };
-    let waits = if run.waiting_count > 0 { next_waiting(visit, name).await } else { None };
+    let waits = if run.waiting_count > 0 { why(&visit.api, &run).await } else { None };
+    let failed = failures(&visit.api, &run).await;
+    let at = |page: &str| format!("{}?state={}&page={}", to(name), encode(&wanted.state), encode(page));
+    let next = (!events.next_page_token.is_empty()).then(|| at(&events.next_page_token));
     let open = run.finish_time.is_none() && run.state() != v1::RunState::Skipped;
     let content = html! {
         p.crumb {
             a href=(visit.link("runs")) { "Runs" } " of " a href=(to(&run.schedule)) { (short(&run.schedule)) }
         }
-        h1 { "Run due " (moment(visit.now_us, run.launch_time.as_ref())) " " (run_state(run.state())) }
+        h1 { "Run due " (moment(visit.now_us, run.launch_time.as_ref())) " " (run_state(&run)) }
         p.id { code { (short(name)) } }
         div #live data-refresh=[open.then_some("5")] {
             @if !run.reason.is_empty() { p.notice.warn { (run.reason) } }
             div.big-gauge { (progress(&run)) }
             (numbers(&run))
+            (actions(&run, open))
+            (failures::table(visit.now_us, &run, &failed))
             @if let Some(why) = &waits { (waiting(why)) }
             (timeline(visit.now_us, &steps(&run)))
-            (facts(&run))
             section aria-labelledby="h-events" {
                 h2 #h-events { "Events" }
+                (list_head(&to(name), wanted))
                 (table(visit, &events.events, wanted))
             }
         }
-        (list_foot(&to(name), wanted, &events.next_page_token))
-        (actions(visit, &run, open))
+        (pager(next, (!wanted.page.is_empty()).then(|| at(""))))
+        (facts(&run))
     };
     let problem = problem.or(refused);
     Ok(Body { problem, ..Body::new(format!("Run of {}", short(&run.schedule)), Section::Runs, content) })
-}
-
-/// Why the next event of a run waits; none where none does, or it cannot be said now.
-async fn next_waiting(visit: &Visit, name: &str) -> Option<v1::Explanation> {
-    let events = visit.api.events(name, "state=WAITING", 1, "").await.ok()?.events;
-    visit.api.explain(&events.first()?.name).await.ok()
 }
 
 fn waiting(why: &v1::Explanation) -> Markup {
@@ -186,7 +159,9 @@ fn steps(run: &v1::Run) -> Vec<TimelineStep> {
 
 fn facts(run: &v1::Run) -> Markup {
     html! {
-        dl.facts {
+        details.action {
+            summary { "Settings and internals" }
+            dl.facts {
             dt { "Made by" } dd { (made_by(run.kind())) }
             dt { "Policy" }
             dd {
@@ -196,6 +171,7 @@ fn facts(run: &v1::Run) -> Markup {
             @if !run.cursor_in.is_empty() { dt { "Cursor in" } dd { code { (run.cursor_in) } } }
             @if !run.cursor_out.is_empty() { dt { "Cursor out" } dd { code { (run.cursor_out) } } }
             dt { "Queue shard" } dd { (run.shard) }
+            }
         }
     }
 }
@@ -239,8 +215,7 @@ fn table(visit: &Visit, events: &[v1::Event], wanted: &Wanted) -> Markup {
     }
 }
 
-fn list_foot(path: &str, wanted: &Wanted, next: &str) -> Markup {
-    let at = |page: &str| format!("{path}?state={}&page={}", encode(&wanted.state), encode(page));
+fn list_head(path: &str, wanted: &Wanted) -> Markup {
     html! {
         form.filters method="get" action=(path) {
             div {
@@ -250,35 +225,21 @@ fn list_foot(path: &str, wanted: &Wanted, next: &str) -> Markup {
                 }
             }
             button type="submit" { "Show" }
+            @if !wanted.state.is_empty() { a href=(path) { "Show all" } }
         }
-        (pager((!next.is_empty()).then(|| at(next)), (!wanted.page.is_empty()).then(|| at(""))))
     }
 }
 
-fn actions(visit: &Visit, run: &v1::Run, open: bool) -> Markup {
+/// What can be done, before what it would be done to.
+fn actions(run: &v1::Run, open: bool) -> Markup {
     let dead = run.counts.unwrap_or_default().dead;
+    let path = to(&run.name);
     html! {
         @if open || dead > 0 {
-            section.actions aria-labelledby="h-actions" {
-                h2 #h-actions { "Act" }
-                @if dead > 0 {
-                    form method="post" action=(to(&run.name)) {
-                        button type="submit" name="action" value="retry" { "Try the dead events again" }
-                        p.hint { (count(dead)) " ended as dead: out of attempts, or refused for good." }
-                    }
-                }
-                @if open {
-                    form method="post" action=(to(&run.name)) {
-                        div.grow {
-                            label for="reason" { "Reason" }
-                            input #reason name="reason" maxlength="1000" autocomplete="off";
-                        }
-                        button.danger type="submit" name="action" value="cancel" { "Cancel what has not started" }
-                        p.hint { "What is in flight ends as its consumers say. This cannot be undone." }
-                    }
-                }
+            div.row {
+                @if dead > 0 { (ask(&path, "retry", &format!("Try {} again", counted(dead, "dead event")), false)) }
+                @if open { (ask(&path, "cancel", "Cancel what has not started", true)) }
             }
-            p.mute { "It will stand in the audit log as done by " (visit.actor) "." }
         }
     }
 }

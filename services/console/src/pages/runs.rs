@@ -15,11 +15,12 @@ use crate::words::show::{count, dated, encode, exact, made_by, run_state, short,
 
 /// How many runs a page shows.
 const PAGE: i32 = 50;
-const STATES: [(&str, &str); 8] = [
+const STATES: [(&str, &str); 9] = [
     ("", "all"),
     ("WAITING", "waiting"),
     ("RUNNING", "running"),
     ("FINISHED", "finished"),
+    ("FINISHED_WITH_FAILURES", "finished with failures"),
     ("CANCELLED", "cancelled"),
     ("SKIPPED", "skipped"),
     ("EMITTED", "emitted"),
@@ -31,6 +32,8 @@ const STATES: [(&str, &str); 8] = [
 pub(crate) struct Wanted {
     #[serde(default)]
     schedule: String,
+    #[serde(default)]
+    policy: String,
     #[serde(default)]
     state: String,
     /// `all`, `ahead`, or nothing for runs that are due.
@@ -54,6 +57,7 @@ impl Wanted {
         };
         let terms = [
             ("schedule", self.schedule.trim()),
+            ("policy", self.policy.trim()),
             ("state", &self.state),
             ("launch_time<", due),
             ("launch_time>", ahead),
@@ -64,13 +68,16 @@ impl Wanted {
 
     /// Whether it is not what the page shows by itself.
     fn narrows(&self) -> bool {
-        !(self.schedule.trim().is_empty() && self.state.is_empty() && self.when.is_empty())
+        !(self.schedule.trim().is_empty()
+            && self.policy.trim().is_empty()
+            && self.state.is_empty()
+            && self.when.is_empty())
     }
 
     fn link(&self, path: &str, now_us: i64, page: &str) -> String {
-        let schedule = encode(self.schedule.trim());
+        let (schedule, policy) = (encode(self.schedule.trim()), encode(self.policy.trim()));
         let (state, when) = (encode(&self.state), encode(&self.when));
-        let first = format!("{path}?schedule={schedule}&state={state}&when={when}");
+        let first = format!("{path}?schedule={schedule}&policy={policy}&state={state}&when={when}");
         // A page goes on from the same moment as the one before it.
         let at = self.at.unwrap_or(now_us);
         if page.is_empty() { first } else { format!("{first}&at={at}&page={}", encode(page)) }
@@ -88,7 +95,8 @@ pub(crate) async fn page(visit: Visit, Query(wanted): Query<Wanted>) -> Response
     let content = html! {
         h1 { "Runs" }
         (filters(&path, &wanted))
-        @if let Some(list) = &list {
+        // A page that goes on from a moment that has passed stands still.
+        div #live data-refresh=[wanted.page.is_empty().then_some("5")] { @if let Some(list) = &list {
             @if list.runs.is_empty() {
                 @if !wanted.narrows() {
                     (empty("Nothing has run yet.", html! {
@@ -106,7 +114,7 @@ pub(crate) async fn page(visit: Visit, Query(wanted): Query<Wanted>) -> Response
                     (!wanted.page.is_empty()).then(|| wanted.link(&path, visit.now_us, "")),
                 ))
             }
-        }
+        } }
     };
     visit.respond(Ok(Body { problem, ..Body::new("Runs", Section::Runs, content) }))
 }
@@ -117,6 +125,11 @@ fn filters(path: &str, wanted: &Wanted) -> Markup {
             div {
                 label for="schedule" { "Schedule" }
                 input #schedule name="schedule" value=(wanted.schedule) placeholder="id" autocomplete="off"
+                    spellcheck="false";
+            }
+            div {
+                label for="policy" { "Policy" }
+                input #policy name="policy" value=(wanted.policy) placeholder="id" autocomplete="off"
                     spellcheck="false";
             }
             div {
@@ -142,17 +155,17 @@ fn filters(path: &str, wanted: &Wanted) -> Markup {
 fn table(visit: &Visit, runs: &[v1::Run]) -> Markup {
     html! {
         div.scroll role="group" aria-label="Runs" tabindex="0" {
-            table.wide {
+            table.wide.cards.runs {
                 thead {
                     tr {
                         th scope="col" { "Due" }
                         th scope="col" { "Schedule" }
                         th scope="col" { "State" }
-                        th.opt scope="col" { "Made by" }
                         th.gauge-cell scope="col" { "Progress" }
                         th.n scope="col" { "Events" }
-                        th.n.opt scope="col" { "Well" }
-                        th.n.opt scope="col" { "Not well" }
+                        th.n scope="col" { "Well" }
+                        th.n scope="col" { "Not well" }
+                        th scope="col" { "Why, and made by" }
                     }
                 }
                 tbody {
@@ -161,17 +174,25 @@ fn table(visit: &Visit, runs: &[v1::Run]) -> Markup {
                         @let bad = counts.failed + counts.dead + counts.expired + counts.cancelled + counts.lost;
                         @let ahead = run.launch_time.as_ref().is_some_and(|launch| us(launch) > visit.now_us);
                         tr.ahead[ahead] {
-                            th scope="row" { a href=(to(&run.name)) { (dated(visit.now_us, run.launch_time.as_ref())) } }
-                            td { a href=(to(&run.schedule)) { (short(&run.schedule)) } }
+                            th.when scope="row" { a href=(to(&run.name)) { (dated(visit.now_us, run.launch_time.as_ref())) } }
+                            td.name { a href=(to(&run.schedule)) { (short(&run.schedule)) } }
                             td {
-                                @if ahead { span.mute { "ahead" } } @else { (run_state(run.state())) }
-                                @if !run.reason.is_empty() { " " span.mute { (run.reason) } }
+                                @if ahead { span.mute { "ahead" } } @else { (run_state(run)) }
                             }
-                            td.opt { (made_by(run.kind())) }
                             td.gauge-cell { (progress(run)) }
-                            td.n { (count(run.events)) }
-                            td.n.opt { (count(counts.succeeded)) }
-                            td.n.opt { span class=(if bad > 0 { "bad" } else { "mute" }) { (count(bad)) } }
+                            td.n data-label="Events" { (count(run.events)) }
+                            td.n data-label="Well" { (count(counts.succeeded)) }
+                            td.n.zero[bad == 0] data-label="Not well" {
+                                span class=(if bad > 0 { "bad" } else { "mute" }) { (count(bad)) }
+                            }
+                            td.text {
+                                span.mute {
+                                    (run.reason)
+                                    @if run.kind() != v1::RunKind::Scheduled {
+                                        @if !run.reason.is_empty() { "; " } "by " (made_by(run.kind()))
+                                    }
+                                }
+                            }
                         }
                     }
                 }
@@ -192,10 +213,13 @@ mod tests {
             wanted.filter(0),
             "schedule=nightly AND state=RUNNING AND launch_time<=1970-01-01T00:00:00Z"
         );
-        assert_eq!(wanted.link("/r", 5, "a/b"), "/r?schedule=nightly&state=RUNNING&when=&at=5&page=a%2Fb");
+        assert_eq!(
+            wanted.link("/r", 5, "a/b"),
+            "/r?schedule=nightly&policy=&state=RUNNING&when=&at=5&page=a%2Fb"
+        );
         let ahead = Wanted { when: "ahead".to_owned(), at: Some(1_000_000), ..Wanted::default() };
         assert_eq!(ahead.filter(0), "launch_time>=1970-01-01T00:00:01Z");
-        assert_eq!(ahead.link("/r", 5, ""), "/r?schedule=&state=&when=ahead");
+        assert_eq!(ahead.link("/r", 5, ""), "/r?schedule=&policy=&state=&when=ahead");
         assert_eq!(Wanted { when: "all".to_owned(), ..Wanted::default() }.filter(0), "");
     }
 }

@@ -1,12 +1,13 @@
 //! One schedule: when it fires, how its runs went, and what can be done about it.
 
-use axum::extract::{Form, Path};
+use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 use tollgate_proto::v1;
 use tollgate_proto::v1::preview_schedule_request::Source;
 
+use crate::parts::confirm::ask;
 use crate::parts::past::{latest, past, strip};
 use crate::parts::shell::{Body, Section};
 use crate::requests::links::to;
@@ -36,56 +37,8 @@ pub(crate) async fn page(visit: Visit, Path(Id { id }): Path<Id>) -> Response {
     visit.respond(body)
 }
 
-/// What a form of this page says.
-#[derive(Deserialize)]
-pub(crate) struct Order {
-    action: String,
-    #[serde(default)]
-    reason: String,
-    #[serde(default)]
-    events: String,
-}
-
-/// Triggers, pauses or resumes it.
-pub(crate) async fn act(visit: Visit, Path(Id { id }): Path<Id>, Form(order): Form<Order>) -> Response {
-    let name = visit.full("schedules", &id);
-    match carry_out(&visit, &name, order).await {
-        Ok((path, done)) => visit.after(&path, done),
-        Err(problem) => {
-            let body = Box::pin(body(&visit, &name, Some(problem))).await;
-            visit.respond(body)
-        }
-    }
-}
-
-async fn carry_out(visit: &Visit, name: &str, order: Order) -> Result<(String, &'static str), Problem> {
-    let mut master = visit.api.master();
-    let (path, name) = (to(name), name.to_owned());
-    match order.action.as_str() {
-        "trigger" => {
-            let events = match order.events.trim() {
-                "" => None,
-                text => Some(text.parse().map_err(|_| {
-                    Problem::invalid("events", text, "a whole number from 1 to 10,000,000, or nothing")
-                })?),
-            };
-            let run =
-                master.trigger_schedule(v1::TriggerScheduleRequest { name, events }).await?.into_inner();
-            Ok((to(&run.name), "triggered"))
-        }
-        "pause" => {
-            master.pause_schedule(v1::PauseScheduleRequest { name, reason: order.reason }).await?;
-            Ok((path, "paused"))
-        }
-        "resume" => {
-            master.resume_schedule(v1::ResumeScheduleRequest { name }).await?;
-            Ok((path, "resumed"))
-        }
-        other => Err(Problem::invalid("action", other, "trigger, pause or resume")),
-    }
-}
-
-async fn body(visit: &Visit, name: &str, problem: Option<Problem>) -> Result<Body, Problem> {
+/// The schedule, with what went wrong before.
+pub(crate) async fn body(visit: &Visit, name: &str, problem: Option<Problem>) -> Result<Body, Problem> {
     let schedule = visit.api.schedule(name).await?;
     let skipped = v1::ListSkippedTriggersRequest {
         parent: name.to_owned(),
@@ -145,7 +98,7 @@ async fn body(visit: &Visit, name: &str, problem: Option<Problem>) -> Result<Bod
             (latest(visit, &past))
         }
         p { a href={ (visit.link("runs")) "?schedule=" (encode(short(name))) } { "All runs of this schedule" } }
-        (actions(visit, &schedule))
+        (actions(&schedule))
         (facts(visit, &schedule))
         @if let Ok(children) = children { (index_entries(&schedule, &children.into_inner().children)) }
     };
@@ -244,36 +197,29 @@ fn fires(now_us: i64, launches: &[v1::LaunchTime], change: Option<&Change>) -> M
     }
 }
 
-fn actions(visit: &Visit, schedule: &v1::Schedule) -> Markup {
+fn actions(schedule: &v1::Schedule) -> Markup {
     let path = to(&schedule.name);
     html! {
         section.actions aria-labelledby="h-actions" {
             h2 #h-actions { "Act" }
-            p { a.button href={ (path) "/edit" } { "Edit this schedule" } }
             form method="post" action=(path) {
                 div {
                     label for="events" { "Events" }
                     input #events name="events" inputmode="numeric" autocomplete="off" size="8"
                         placeholder=(schedule.events.unwrap_or(1));
                 }
-                button type="submit" name="action" value="trigger" { "Trigger now" }
+                button type="submit" name="action" value="trigger" { "Trigger now…" }
                 p.hint { "Makes a run now, outside of its timing; under its policy as any other." }
             }
-            form method="post" action=(path) {
-                @if schedule.pause.is_some() {
-                    button type="submit" name="action" value="resume" { "Resume" }
-                    p.hint { "It fires again as its timing says. What was skipped stays skipped." }
-                } @else {
-                    div.grow {
-                        label for="reason" { "Reason, for the next operator" }
-                        input #reason name="reason" maxlength="1000" autocomplete="off";
-                    }
-                    button.danger type="submit" name="action" value="pause" { "Pause" }
-                    p.hint { "Triggers that fall due are skipped, and nothing that waits starts." }
-                }
+            div.row {
+                @if schedule.pause.is_some() { (ask(&path, "resume", "Resume", false)) }
+                @else { (ask(&path, "pause", "Pause", true)) }
+                a.button href={ (path) "/edit" } { "Edit this schedule" }
+                a.button href={ (path) "/backfill" } { "Backfill…" }
+                (ask(&path, "retry", "Try dead events again", false))
+                (ask(&path, "delete", "Delete", true))
             }
         }
-        p.mute { "It will stand in the audit log as done by " (visit.actor) ". " a href=(visit.link("you")) { "Another name" } }
     }
 }
 
@@ -281,14 +227,13 @@ fn actions(visit: &Visit, schedule: &v1::Schedule) -> Markup {
 fn index_entries(schedule: &v1::Schedule, children: &[v1::ScheduleChild]) -> Markup {
     let all = counted(schedule.children_count, "entry").replace("entrys", "entries");
     html! {
-        section aria-labelledby="h-children" {
-            h2 #h-children { "Children" }
-            p.mute {
-                "The emitter finds it by " (all) " of the launch index, of class " (schedule.launch_classes.join(", ")) "."
-            }
-            details #children {
-                summary { "Show the entries" }
-                div.scroll role="group" aria-labelledby="h-children" tabindex="0" {
+        section {
+            details.action #children {
+                summary { "Internals: how the emitter finds it" }
+                p.mute {
+                    "By " (all) " of the launch index, its children, of class " (schedule.launch_classes.join(", ")) "."
+                }
+                div.scroll role="group" aria-label="Children" tabindex="0" {
                     table.fires {
                         thead {
                             tr {

@@ -4,7 +4,6 @@ use maud::{Markup, html};
 use tollgate_proto::v1;
 
 use crate::parts::release::outcome_field;
-use crate::parts::waiting::at_risk;
 use crate::requests::links::to;
 use crate::requests::visit::Visit;
 use crate::words::show::{clipped, count, counted, duration, event_state, moment, ms, seen, short, tag, us};
@@ -110,12 +109,20 @@ fn age_bar(age: i64, p99: Option<i64>, longest: i64, beyond: bool) -> Markup {
 
 /// Schedules that wait, in the order in which they go.
 pub(crate) fn waiters(visit: &Visit, queue: &v1::PolicyQueue, now: Option<&v1::PolicyGauge>) -> Markup {
+    let shared = shared_reason(&queue.waiters);
+    let waiting = now.map_or(0, |now| now.waiting_count);
     html! {
         section aria-labelledby="h-waiters" {
             h2 #h-waiters { "Schedules that wait, in the order in which they go" }
-            @if queue.waiters.is_empty() {
+            @if queue.waiters.is_empty() && waiting > 0 {
+                p {
+                    "Nobody waits for a token: " strong { (counted(waiting, "event")) }
+                    " wait to be tried again, or until their consumers asked to look."
+                }
+            } @else if queue.waiters.is_empty() {
                 p.mute { "Nobody: all that is due under this policy has started." }
             } @else {
+                @if let Some(reason) = shared { p { (reason) "." } }
                 div.scroll role="group" aria-labelledby="h-waiters" tabindex="0" {
                     table.wide {
                         thead {
@@ -125,11 +132,13 @@ pub(crate) fn waiters(visit: &Visit, queue: &v1::PolicyQueue, now: Option<&v1::P
                                 th scope="col" { "Run, due" }
                                 th.n scope="col" { "Waiting" }
                                 th.n scope="col" { "Before its next" }
-                                th.opt scope="col" { "Why" }
-                                th.opt scope="col" { "Finish by" }
+                                @if shared.is_none() { th.opt scope="col" { "Why" } }
+                                th scope="col" { "Finish by" }
                             }
                         }
-                        tbody { @for waiter in &queue.waiters { (waiter_row(visit, waiter, now)) } }
+                        tbody {
+                            @for waiter in &queue.waiters { (waiter_row(visit, waiter, shared.is_none())) }
+                        }
                     }
                 }
                 p.mute { "Higher priorities go first; schedules of the same priority take turns." }
@@ -141,11 +150,17 @@ pub(crate) fn waiters(visit: &Visit, queue: &v1::PolicyQueue, now: Option<&v1::P
     }
 }
 
-fn waiter_row(visit: &Visit, waiter: &v1::PolicyWaiter, now: Option<&v1::PolicyGauge>) -> Markup {
-    let per_s = now.map_or(0.0, |now| now.started_per_second);
+/// What all of them wait for, where it is the same: the sentence before the one about their places.
+fn shared_reason(waiters: &[v1::PolicyWaiter]) -> Option<&str> {
+    let mut reasons = waiters
+        .iter()
+        .map(|waiter| waiter.summary.split(". ").next().unwrap_or_default().trim_end_matches('.'));
+    let first = reasons.next().filter(|first| !first.is_empty())?;
+    (waiters.len() > 1 && reasons.all(|reason| reason == first)).then_some(first)
+}
+
+fn waiter_row(visit: &Visit, waiter: &v1::PolicyWaiter, with_reason: bool) -> Markup {
     let end_us = waiter.finish_by_time.as_ref().map(us);
-    let before = u64::try_from(waiter.place_in_line).unwrap_or(0).max(waiter.waiting_count);
-    let risk = end_us.is_some_and(|end_us| at_risk(visit.now_us, end_us, before, per_s));
     html! {
         tr id={ "w-" (short(&waiter.run)) } {
             td.n { (waiter.priority) }
@@ -162,12 +177,14 @@ fn waiter_row(visit: &Visit, waiter: &v1::PolicyWaiter, now: Option<&v1::PolicyG
                     _ => { span.mute { "–" } }
                 }
             }
-            td.opt.text {
-                @if !waiter.summary.is_empty() { a href=(to(&waiter.event)) { (waiter.summary) } }
+            @if with_reason {
+                td.opt.text {
+                    @if !waiter.summary.is_empty() { a href=(to(&waiter.event)) { (waiter.summary) } }
+                }
             }
-            td.opt {
+            td {
                 @if let Some(end_us) = end_us { (seen(visit.now_us, end_us)) }
-                @if risk { " " (tag("at risk", "bad")) }
+                @if waiter.at_risk_count > 0 { " " (tag("at risk", "bad")) }
             }
         }
     }
@@ -176,6 +193,17 @@ fn waiter_row(visit: &Visit, waiter: &v1::PolicyWaiter, now: Option<&v1::PolicyG
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_reason_of_many_is_said_once() {
+        let waiter =
+            |summary: &str| v1::PolicyWaiter { summary: summary.to_owned(), ..v1::PolicyWaiter::default() };
+        let held = "It waits: all tokens are held";
+        let same = [waiter(&format!("{held}. 3 events go before it.")), waiter(&format!("{held}."))];
+        assert_eq!(shared_reason(&same), Some(held));
+        assert_eq!(shared_reason(&[waiter(held), waiter("It waits: paused.")]), None);
+        assert_eq!(shared_reason(&[waiter(held)]), None);
+    }
 
     #[test]
     fn ages_stand_beside_the_p99() {

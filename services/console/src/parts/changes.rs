@@ -21,14 +21,14 @@ pub(crate) fn changes(visit: &Visit, entries: &[v1::AuditEntry], with_resource: 
             p.mute { "None recorded." }
         } @else {
             div.scroll role="group" aria-label="Changes" tabindex="0" {
-                table.wide.audit {
+                table.wide.audit.cards {
                     thead {
                         tr {
                             th scope="col" { "When" }
                             th scope="col" { "Who" }
                             th scope="col" { "Did" }
                             @if with_resource { th scope="col" { "To" } }
-                            th scope="col" { "Field by field" }
+                            th scope="col" { "What, and why" }
                         }
                     }
                     tbody { @for entry in entries { (row(visit, entry, with_resource)) } }
@@ -43,9 +43,9 @@ fn row(visit: &Visit, entry: &v1::AuditEntry, with_resource: bool) -> Markup {
     let (id, collection) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     html! {
         tr {
-            td { (dated(visit.now_us, entry.time.as_ref())) }
-            td { (entry.actor) }
-            td { (entry.action) }
+            td.when { (dated(visit.now_us, entry.time.as_ref())) }
+            td data-label="By" { (entry.actor) }
+            td data-label="Did" { (entry.action) }
             @if with_resource {
                 th scope="row" {
                     @match collection {
@@ -77,9 +77,10 @@ fn fields(entry: &v1::AuditEntry) -> Markup {
 fn list(fields: &std::collections::BTreeMap<String, Value>) -> Markup {
     html! {
         ul.changes {
-            @for (path, change) in fields {
+            @if let Some(reason) = why(fields) { li.why { "“" (reason) "”" } }
+            @for (path, change) in fields.iter().filter(|(path, _)| *path != "reason") {
                 @let side = |name: &str| match &change.kind {
-                    Some(Kind::StructValue(sides)) => sides.fields.get(name).map(|value| clipped(&text(value))),
+                    Some(Kind::StructValue(sides)) => sides.fields.get(name).map(|value| clipped(&in_words(path, value))),
                     _ => None,
                 };
                 li {
@@ -100,6 +101,25 @@ fn clipped(text: &str) -> String {
     match text.char_indices().nth(VALUE_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
+    }
+}
+
+/// Why it was done, where that was said.
+fn why(fields: &std::collections::BTreeMap<String, Value>) -> Option<String> {
+    let Some(Kind::StructValue(sides)) = &fields.get("reason")?.kind else { return None };
+    sides.fields.get("new").map(text)
+}
+
+/// A value as people say it.
+fn in_words(path: &str, value: &Value) -> String {
+    match (path, &value.kind) {
+        ("pause", Some(Kind::StructValue(pause))) => {
+            let reason = pause.fields.get("reason").map(text).unwrap_or_default();
+            let actor = pause.fields.get("actor").map(text).unwrap_or_default();
+            if reason.is_empty() { format!("by {actor}") } else { format!("by {actor}: {reason}") }
+        }
+        ("run", Some(Kind::StringValue(run))) => run.rsplit('/').next().unwrap_or(run).to_owned(),
+        _ => text(value),
     }
 }
 

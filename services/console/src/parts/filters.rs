@@ -21,7 +21,7 @@ pub(crate) struct Wanted {
     /// A policy's id or empty.
     #[serde(default)]
     pub(crate) policy: String,
-    /// How the id begins, or empty.
+    /// A part of the id, or empty.
     #[serde(default)]
     pub(crate) name: String,
     /// The page's token.
@@ -33,9 +33,9 @@ impl Wanted {
     /// The filter in the API's words.
     pub(crate) fn filter(&self) -> String {
         let mut terms = Vec::new();
-        let name = self.name.trim().trim_end_matches('*');
+        let name = self.name.trim().trim_matches('*');
         if !name.is_empty() {
-            terms.push(format!("name={name}*"));
+            terms.push(format!("name=*{name}*"));
         }
         if !self.state.is_empty() {
             terms.push(format!("state={}", self.state));
@@ -81,7 +81,7 @@ pub(crate) fn filters(path: &str, wanted: &Wanted, by_policy: bool) -> Markup {
     html! {
         form.filters method="get" action=(path) {
             div {
-                label for="name" { "Name begins with" }
+                label for="name" { "Name has in it" }
                 input #name name="name" value=(wanted.name) autocomplete="off" spellcheck="false" maxlength="63";
             }
             div {
@@ -123,7 +123,7 @@ mod tests {
             name: "night*".to_owned(),
             page: "x".to_owned(),
         };
-        assert_eq!(wanted.filter(), "name=night* AND state=PAUSED AND policy=imports AND label.team=a b");
+        assert_eq!(wanted.filter(), "name=*night* AND state=PAUSED AND policy=imports AND label.team=a b");
         assert_eq!(
             wanted.at("/n/a/schedules", "t+/"),
             "/n/a/schedules?name=night%2A&state=PAUSED&label=%20team%3Da%20b%20&policy=imports&page=t%2B%2F"

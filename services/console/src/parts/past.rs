@@ -54,10 +54,10 @@ fn verdict(run: &v1::Run, launch_us: i64, start_us: Option<i64>) -> (&'static st
         v1::RunState::Skipped => ("skipped", "warn"),
         v1::RunState::Unreadable => ("unreadable", "bad"),
         v1::RunState::Running => ("running", "go"),
-        v1::RunState::Finished if counts.dead + counts.lost + counts.failed > 0 => {
-            ("done, not all well", "bad")
+        v1::RunState::FinishedWithFailures if counts.dead + counts.lost + counts.failed > 0 => {
+            ("finished with failures", "bad")
         }
-        v1::RunState::Finished if counts.expired > 0 => ("done, some expired", "bad"),
+        v1::RunState::FinishedWithFailures => ("done, some expired", "bad"),
         v1::RunState::Finished if start_us.is_some_and(|start| start - launch_us > LATE_US) => {
             ("done, late", "warn")
         }
@@ -115,9 +115,14 @@ pub(crate) fn strip(past: &[Past]) -> Markup {
     }
 }
 
+/// Whether it has come to its own end, well or not.
+fn is_finished(run: &v1::Run) -> bool {
+    matches!(run.state(), v1::RunState::Finished | v1::RunState::FinishedWithFailures)
+}
+
 /// How long half of the finished runs took at most, where there are enough of them.
 fn usual(past: &[Past]) -> Option<i64> {
-    let finished = |past: &&Past| past.run.as_ref().is_some_and(|run| run.state() == v1::RunState::Finished);
+    let finished = |past: &&Past| past.run.as_ref().is_some_and(is_finished);
     let mut took: Vec<i64> = past.iter().filter(finished).filter_map(|past| past.took_us).collect();
     took.sort_unstable();
     (took.len() > 3).then(|| took[took.len() / 2])
@@ -125,7 +130,7 @@ fn usual(past: &[Past]) -> Option<i64> {
 
 /// How long the latest finished run took, beside those before it.
 fn compared(past: &[Past]) -> Option<String> {
-    let finished = |past: &&Past| past.run.as_ref().is_some_and(|run| run.state() == v1::RunState::Finished);
+    let finished = |past: &&Past| past.run.as_ref().is_some_and(is_finished);
     let mut took: Vec<i64> = past.iter().filter(finished).filter_map(|past| past.took_us).collect();
     let last = took.pop()?;
     if took.len() < 3 {

@@ -44,6 +44,10 @@ pub(crate) fn bar(parts: &[(u64, &str)], whole: u64) -> Markup {
 
 /// A run's events: done well, done otherwise, in flight.
 pub(crate) fn progress(run: &v1::Run) -> Markup {
+    // Nothing of it was to be done.
+    if run.state() == v1::RunState::Skipped {
+        return html! { span.mute { "–" } };
+    }
     let counts = run.counts.unwrap_or_default();
     let bad = [counts.failed, counts.dead, counts.expired, counts.cancelled, counts.lost];
     let bad: u64 = bad.into_iter().map(u64::from).sum();

@@ -16,7 +16,7 @@ pub(crate) async fn release(
     visit: &Visit,
     name: &str,
     outcome: &str,
-    reason: String,
+    reason: &str,
 ) -> Result<&'static str, Problem> {
     let outcome = match outcome {
         "" | "RETRY" => v1::ReleaseOutcome::Retry,
@@ -24,17 +24,18 @@ pub(crate) async fn release(
         "FAILED" => v1::ReleaseOutcome::Failed,
         other => return Err(Problem::invalid("outcome", other, "RETRY, SUCCEEDED or FAILED")),
     };
-    if reason.trim().is_empty() {
+    let reason = reason.trim();
+    if reason.is_empty() {
         return Err(Problem::invalid("reason", "", "why the token is freed, for the next operator"));
     }
     let request = v1::ReleaseTokenRequest {
         // A visitor with a key acts by it, and not by the token: so the audit log has it.
         name: if visit.session.is_some() { without_token(name) } else { name }.to_owned(),
         outcome: outcome.into(),
-        message: format!("freed by {}: {}", visit.actor, reason.trim()),
+        message: format!("freed by {}: {}", visit.actor, reason),
         ..v1::ReleaseTokenRequest::default()
     };
-    let answer = visit.api.handler().release_token(request).await?.into_inner();
+    let answer = visit.api.because(reason).handler().release_token(request).await?.into_inner();
     Ok(match answer.status() {
         v1::ReleaseStatus::AlreadyReleased => "already",
         v1::ReleaseStatus::Late => "late",

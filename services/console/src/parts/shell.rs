@@ -37,12 +37,14 @@ pub(crate) struct Body {
     pub(crate) content: Markup,
     /// What went wrong before the page was made.
     pub(crate) problem: Option<Problem>,
+    /// When what it shows was read; none where that was for this request.
+    pub(crate) at_us: Option<i64>,
 }
 
 impl Body {
     /// A page about which nothing is wrong.
     pub(crate) fn new(title: impl Into<String>, section: Section, content: Markup) -> Self {
-        Self { title: title.into(), section, content, problem: None }
+        Self { title: title.into(), section, content, problem: None, at_us: None }
     }
 }
 
@@ -78,6 +80,10 @@ pub(crate) fn done(code: &str) -> Option<&'static str> {
         "cancelled" => "What the run had not started is cancelled.",
         "retried" => "The dead events will be tried again.",
         "edited" => "The schedule has been changed.",
+        "settings" => "The policy has been changed.",
+        "deleted" => "Deleted.",
+        "created" => "It has been made.",
+        "backfilled" => "The runs have been made.",
         "named" => "Your name will stand in the audit log.",
         _ => return None,
     })
@@ -100,6 +106,7 @@ pub(crate) fn page(visit: &Visit, body: &Body, done: Option<&str>) -> Html<Strin
             body {
                 a.skip href="#main" { "Skip to content" }
                 (head(visit, body.section))
+                (lost())
                 main #main tabindex="-1" {
                     @if let Some(done) = done { p.notice.ok role="status" { (done) } }
                     @if let Some(problem) = &body.problem { (notice(problem)) }
@@ -107,13 +114,29 @@ pub(crate) fn page(visit: &Visit, body: &Body, done: Option<&str>) -> Html<Strin
                 }
                 footer {
                     "Times are UTC unless a zone is named. Page of "
-                    span.num { (clock(visit.now_us)) } "."
+                    span #page-time .num { (clock(body.at_us.unwrap_or(visit.now_us))) } "."
                     " " span #link-state role="status" {}
                 }
             }
         }
     };
     Html(page.into_string())
+}
+
+/// What a page says when it is old, in the script's hands.
+fn lost() -> Markup {
+    html! {
+        div #lost role="alert" hidden {
+            div.bar {
+                p {
+                    strong #lost-what { "The connection is lost." }
+                    " What you see is " strong #lost-age aria-live="off" {} " old, of " span #lost-time .num aria-live="off" {}
+                    " UTC. Nothing here is live."
+                }
+                button #lost-again type="button" { "Load the page again" }
+            }
+        }
+    }
 }
 
 /// A problem at the top of a page.
@@ -143,15 +166,15 @@ fn head(visit: &Visit, section: Section) -> Markup {
                     }
                 }
                 form.goto role="search" method="get" action=(visit.link("go")) {
-                    label.hidden for="go" { "Go to a schedule, policy, run or event" }
-                    input #go name="q" type="search" placeholder="Go to name or id" autocomplete="off"
-                        spellcheck="false" maxlength="300";
-                    button type="submit" { "Go" }
+                    label.hidden for="go" { "Search schedules, policies, runs and events" }
+                    input #go name="q" type="search" placeholder="Search  /" autocomplete="off"
+                        spellcheck="false" maxlength="300" aria-keyshortcuts="/";
+                    button type="submit" { "Find" }
                 }
                 p.who {
-                    a href=(visit.link("you")) {
-                        span.mute { "in " } (visit.ns) span.mute { " as " } (visit.signature())
-                    }
+                    a href=(visit.link("namespaces")) { span.mute { "in " } (visit.ns) }
+                    " "
+                    a href=(visit.link("you")) { span.mute { "as " } (visit.signature()) }
                 }
             }
         }

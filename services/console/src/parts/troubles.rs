@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 use tollgate_proto::v1;
 
+use crate::parts::confirm::ask;
 use crate::requests::links::to;
 use crate::requests::problem::Problem;
 use crate::words::show::{count, counted, moment, short, tag};
@@ -10,20 +11,24 @@ use crate::words::show::{count, counted, moment, short, tag};
 /// How many are shown.
 pub(crate) const SHOWN_MAX: i32 = 20;
 
-/// What is wrong; that nothing is, or that it cannot be said, is said too.
-pub(crate) fn troubles(now_us: i64, answer: Result<&v1::ListTroublesResponse, &Problem>) -> Markup {
+/// What is wrong; that nothing is, or that it cannot be said, is said too. `home` is the page on which this stands.
+pub(crate) fn troubles(
+    now_us: i64,
+    home: &str,
+    answer: Result<&v1::ListTroublesResponse, &Problem>,
+) -> Markup {
     html! {
         section #troubles aria-labelledby="h-troubles" {
             @match answer {
                 Ok(answer) => {
-                    h2 #h-troubles {
+                    h2 #h-troubles .ok[answer.total_size == 0 && !answer.incomplete] {
                         @match answer.total_size {
                             0 if answer.incomplete => "No trouble is known",
                             0 => "Nothing is wrong",
                             size => { (counted(size, "trouble")) ", worst first" }
                         }
                     }
-                    @for trouble in &answer.troubles { (one(now_us, trouble)) }
+                    @for trouble in &answer.troubles { (one(now_us, home, trouble)) }
                     @let left = answer.total_size.saturating_sub(shown(answer));
                     @if left > 0 { p.mute { (count(left)) " more; tollgate troubles lists all" } }
                     @if answer.incomplete {
@@ -43,7 +48,7 @@ fn shown(answer: &v1::ListTroublesResponse) -> u32 {
     u32::try_from(answer.troubles.len()).unwrap_or(u32::MAX)
 }
 
-fn one(now_us: i64, trouble: &v1::Trouble) -> Markup {
+fn one(now_us: i64, home: &str, trouble: &v1::Trouble) -> Markup {
     let (word, class) = match trouble.severity() {
         v1::TroubleSeverity::Critical => ("critical", "bad"),
         _ => ("warning", "warn"),
@@ -65,6 +70,32 @@ fn one(now_us: i64, trouble: &v1::Trouble) -> Markup {
                     }
                 }
             }
+            div.row { (acts(home, trouble)) }
+        }
+    }
+}
+
+/// What can be done about it from here; each is asked once more, with what it comes to.
+fn acts(home: &str, trouble: &v1::Trouble) -> Markup {
+    use v1::TroubleKind as Kind;
+    let (schedule, policy) = (to(&trouble.schedule), to(&trouble.policy));
+    let (has_schedule, has_policy) = (!trouble.schedule.is_empty(), !trouble.policy.is_empty());
+    html! {
+        @match trouble.kind() {
+            Kind::PolicyPaused if has_policy => { (ask(&policy, "resume", "Resume the policy", false)) }
+            Kind::DispatchPaused => { (ask(home, "resume", "Resume dispatch", false)) }
+            Kind::TokensSilent if has_policy => { a.button href=(policy) { "See who holds tokens" } }
+            Kind::EventsFailed if has_schedule => {
+                (ask(&schedule, "retry", "Try dead events again", false))
+                a.button href=(schedule) { "Open the schedule" }
+            }
+            Kind::TargetRefuses | Kind::TargetSilent | Kind::NotSent | Kind::ConsumerFails if has_schedule => {
+                a.button href=(schedule) { "Open the schedule" }
+                (ask(&schedule, "pause", "Pause the schedule", true))
+            }
+            _ if has_schedule => { a.button href=(schedule) { "Open the schedule" } }
+            _ if has_policy => { a.button href=(policy) { "Open the policy" } }
+            _ => {}
         }
     }
 }
@@ -102,7 +133,7 @@ mod tests {
             incomplete: true,
             ..v1::ListTroublesResponse::default()
         };
-        let shown = troubles(0, Ok(&answer)).into_string();
+        let shown = troubles(0, "/n/other", Ok(&answer)).into_string();
         for text in [
             "1,201 troubles, worst first",
             "http://b7 refuses &lt;nightly&gt;",
@@ -112,7 +143,9 @@ mod tests {
         ] {
             assert!(shown.contains(text), "{text}: {shown}");
         }
-        let nothing = troubles(0, Ok(&v1::ListTroublesResponse::default())).into_string();
+        let paused = v1::Trouble { kind: v1::TroubleKind::DispatchPaused.into(), ..v1::Trouble::default() };
+        assert!(acts("/n/other", &paused).into_string().contains("action=\"/n/other\""));
+        let nothing = troubles(0, "/n/other", Ok(&v1::ListTroublesResponse::default())).into_string();
         assert!(nothing.contains("Nothing is wrong") && !nothing.contains("notice"), "{nothing}");
     }
 }

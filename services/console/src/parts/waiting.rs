@@ -29,8 +29,19 @@ pub(crate) struct DueRun {
     pub(crate) at_risk: bool,
     /// How many runs of the same schedule wait behind it, and their events. Nothing has started of them either.
     pub(crate) behind: (usize, u64),
-    /// Why its next event waits; asked for the first of them only.
-    pub(crate) why: Option<v1::Explanation>,
+    /// What its next event waits for; asked for some only, and shared where it is the policy's.
+    reason: Option<String>,
+}
+
+impl DueRun {
+    fn of(run: v1::Run) -> Self {
+        Self { run, deadline_us: None, at_risk: false, behind: (0, 0), reason: None }
+    }
+
+    /// What its next event waits for, as far as it is known.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
 }
 
 /// What is due.
@@ -46,8 +57,8 @@ pub(crate) struct Due {
     pub(crate) waiting_cut: bool,
 }
 
-/// What is due in a namespace. `status`, where it is known, says how fast events start, and whether there is anything to
-/// read at all.
+/// What is due in a namespace. `status`, where it is known and tells of all namespaces, says whether there is anything to
+/// read at all: a key of one namespace is told of no runs.
 pub(crate) async fn due(
     api: &Api,
     parent: &str,
@@ -75,29 +86,18 @@ pub(crate) async fn due(
         waiting_cut: !waiting.next_page_token.is_empty(),
         ..Due::default()
     };
-    let due_run = |run| DueRun { run, deadline_us: None, at_risk: false, behind: (0, 0), why: None };
-    due.running = running.runs.into_iter().map(due_run).collect();
-    due.waiting = waiting.runs.into_iter().map(due_run).collect();
+    due.running = running.runs.into_iter().map(DueRun::of).collect();
+    due.waiting = waiting.runs.into_iter().map(DueRun::of).collect();
     due.running.reverse();
     due.waiting.reverse();
     due.waiting = by_schedule(due.waiting);
     let deadlines = deadlines(api, due.running.iter().chain(&due.waiting)).await;
-    let asked =
-        due.waiting.iter_mut().chain(due.running.iter_mut().filter(|due_run| due_run.run.waiting_count > 0));
-    let asked: Vec<&mut DueRun> = asked.take(ASKED_MAX).collect();
-    join_all(asked.into_iter().map(|due_run| async move { due_run.why = why(api, &due_run.run).await }))
-        .await;
-    let gauges = status.map(|status| status.policies.as_slice()).unwrap_or_default();
-    let starts: BTreeMap<&str, f64> =
-        gauges.iter().map(|gauge| (gauge.policy.as_str(), gauge.started_per_second)).collect();
+    reasons(api, &mut due.waiting).await;
     for due_run in due.running.iter_mut().chain(due.waiting.iter_mut()) {
         let after = deadlines.get(&due_run.run.schedule).copied().flatten();
         let launch_us = due_run.run.launch_time.as_ref().map(us);
         due_run.deadline_us = launch_us.zip(after).map(|(launch, after)| launch.saturating_add(after));
-        let per_s = starts.get(due_run.run.policy.as_str()).copied().unwrap_or_default();
-        due_run.at_risk = due_run
-            .deadline_us
-            .is_some_and(|end| at_risk(now_us, end, u64::from(due_run.run.waiting_count), per_s));
+        due_run.at_risk = due_run.run.at_risk_count > 0;
     }
     Ok(due)
 }
@@ -117,16 +117,6 @@ fn by_schedule(runs: Vec<DueRun>) -> Vec<DueRun> {
     first
 }
 
-/// Whether `waiting` events that start at this rate do not start before the deadline. A bucket that has not started
-/// anything in the last minute says nothing, unless the deadline is less than a minute away.
-pub(crate) fn at_risk(now_us: i64, deadline_us: i64, waiting: u64, started_per_s: f64) -> bool {
-    let left_s = deadline_us.saturating_sub(now_us) as f64 / 1_000_000.0;
-    if waiting == 0 {
-        return false;
-    }
-    if started_per_s <= 0.0 { left_s < 60.0 } else { waiting as f64 / started_per_s > left_s }
-}
-
 /// From a schedule's name to its `finish_by` in microseconds.
 async fn deadlines(api: &Api, runs: impl Iterator<Item = &DueRun>) -> BTreeMap<String, Option<i64>> {
     let names: BTreeSet<String> =
@@ -140,8 +130,45 @@ async fn deadlines(api: &Api, runs: impl Iterator<Item = &DueRun>) -> BTreeMap<S
     join_all(read).await.into_iter().collect()
 }
 
-/// Why the next event of a run waits; none where it cannot be said now.
-async fn why(api: &Api, run: &v1::Run) -> Option<v1::Explanation> {
+/// Says what runs wait for: asked for the first of each policy, and shared by the others where it is the policy's.
+async fn reasons(api: &Api, runs: &mut [DueRun]) {
+    let mut policies = BTreeSet::new();
+    let (mut firsts, mut others) = (Vec::new(), Vec::new());
+    for (place, due_run) in runs.iter().enumerate() {
+        let is_first = policies.insert(due_run.run.policy.clone());
+        if is_first { firsts.push(place) } else { others.push(place) }
+    }
+    let asked: Vec<usize> = firsts.into_iter().chain(others).take(ASKED_MAX).collect();
+    let answers = join_all(asked.iter().map(|place| why(api, &runs[*place].run))).await;
+    let mut shared: BTreeMap<String, String> = BTreeMap::new();
+    for (place, answer) in asked.into_iter().zip(answers) {
+        let reason = answer.and_then(|why| why.reasons.into_iter().next());
+        let Some(reason) = reason else { continue };
+        if of_policy(reason.code()) {
+            shared.entry(runs[place].run.policy.clone()).or_insert_with(|| reason.message.clone());
+        }
+        runs[place].reason = Some(reason.message);
+    }
+    for due_run in runs.iter_mut().filter(|due_run| due_run.reason.is_none()) {
+        due_run.reason = shared.get(&due_run.run.policy).cloned();
+    }
+}
+
+/// Whether what keeps one event back keeps back all of its policy.
+fn of_policy(code: v1::ReasonCode) -> bool {
+    matches!(
+        code,
+        v1::ReasonCode::DispatchPaused
+            | v1::ReasonCode::PolicyPaused
+            | v1::ReasonCode::LimitReached
+            | v1::ReasonCode::RateExhausted
+            | v1::ReasonCode::NoOwner
+            | v1::ReasonCode::PolicyUnknown
+    )
+}
+
+/// Why the next event of a run waits; none where none does, or it cannot be said now.
+pub(crate) async fn why(api: &Api, run: &v1::Run) -> Option<v1::Explanation> {
     let events = api.events(&run.name, "state=WAITING", 1, "").await.ok()?.events;
     api.explain(&events.first()?.name).await.ok()
 }
@@ -152,26 +179,12 @@ mod tests {
 
     #[test]
     fn runs_of_a_schedule_wait_behind_its_first() {
-        let due_run = |schedule: &str, events: u32| DueRun {
-            run: v1::Run { schedule: schedule.to_owned(), events, ..v1::Run::default() },
-            deadline_us: None,
-            at_risk: false,
-            behind: (0, 0),
-            why: None,
+        let due_run = |schedule: &str, events: u32| {
+            DueRun::of(v1::Run { schedule: schedule.to_owned(), events, ..v1::Run::default() })
         };
         let runs = by_schedule(vec![due_run("a", 1), due_run("b", 2), due_run("a", 3), due_run("a", 4)]);
         let shown: Vec<_> =
             runs.iter().map(|due_run| (due_run.run.schedule.as_str(), due_run.behind)).collect();
         assert_eq!(shown, [("a", (2, 7)), ("b", (0, 0))]);
-    }
-
-    #[test]
-    fn a_window_is_at_risk_when_the_rate_does_not_reach() {
-        let end_us = 100_000_000;
-        assert!(at_risk(0, end_us, 1_000, 9.0));
-        assert!(!at_risk(0, end_us, 1_000, 11.0));
-        assert!(!at_risk(0, end_us, 0, 0.0));
-        assert!(!at_risk(0, end_us, 5, 0.0));
-        assert!(at_risk(50_000_000, end_us, 5, 0.0));
     }
 }

@@ -13,6 +13,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
 use crate::requests::problem::Problem;
+use crate::words::show::encode;
 
 /// How long one call may take.
 const CALL_MAX: Duration = Duration::from_secs(10);
@@ -23,12 +24,16 @@ const ANSWER_MAX_BYTES: usize = 128 * 1024 * 1024;
 #[derive(Clone)]
 pub(crate) struct Caller {
     actor: MetadataValue<Ascii>,
+    reason: Option<MetadataValue<Ascii>>,
     bearer: Option<MetadataValue<Ascii>>,
 }
 
 impl Interceptor for Caller {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         request.metadata_mut().insert("tollgate-actor", self.actor.clone());
+        if let Some(reason) = &self.reason {
+            request.metadata_mut().insert("tollgate-reason", reason.clone());
+        }
         if let Some(bearer) = &self.bearer {
             request.metadata_mut().insert("authorization", bearer.clone());
         }
@@ -41,29 +46,42 @@ type Wire = InterceptedService<Channel, Caller>;
 
 /// The API in somebody's name.
 #[derive(Clone)]
-pub(crate) struct Api(Wire);
+pub(crate) struct Api {
+    channel: Channel,
+    caller: Caller,
+}
 
 impl Api {
     /// Over this channel, as `actor`, with the key that the visitor has shown; a name that cannot be a header is `console`.
     pub(crate) fn new(channel: Channel, actor: &str, key: Option<&str>) -> Self {
         let actor = actor.parse().unwrap_or_else(|_| MetadataValue::from_static("console"));
         let bearer = key.and_then(|key| format!("Bearer {key}").parse().ok());
-        Self(InterceptedService::new(channel, Caller { actor, bearer }))
+        Self { channel, caller: Caller { actor, reason: None, bearer } }
+    }
+
+    /// The same, with a reason that stands in the audit log beside what is done.
+    pub(crate) fn because(&self, reason: &str) -> Self {
+        let reason = encode(reason.trim()).parse().ok().filter(|_| !reason.trim().is_empty());
+        Self { channel: self.channel.clone(), caller: Caller { reason, ..self.caller.clone() } }
+    }
+
+    fn wire(&self) -> Wire {
+        InterceptedService::new(self.channel.clone(), self.caller.clone())
     }
 
     /// The Schedule Master.
     pub(crate) fn master(&self) -> ScheduleMasterServiceClient<Wire> {
-        ScheduleMasterServiceClient::new(self.0.clone()).max_decoding_message_size(ANSWER_MAX_BYTES)
+        ScheduleMasterServiceClient::new(self.wire()).max_decoding_message_size(ANSWER_MAX_BYTES)
     }
 
     /// The Event Emitter.
     pub(crate) fn emitter(&self) -> EventEmitterServiceClient<Wire> {
-        EventEmitterServiceClient::new(self.0.clone()).max_decoding_message_size(ANSWER_MAX_BYTES)
+        EventEmitterServiceClient::new(self.wire()).max_decoding_message_size(ANSWER_MAX_BYTES)
     }
 
     /// The Event Handler.
     pub(crate) fn handler(&self) -> EventHandlerServiceClient<Wire> {
-        EventHandlerServiceClient::new(self.0.clone()).max_decoding_message_size(ANSWER_MAX_BYTES)
+        EventHandlerServiceClient::new(self.wire()).max_decoding_message_size(ANSWER_MAX_BYTES)
     }
 
     /// The buckets, and what the handlers do.
@@ -135,16 +153,15 @@ impl Api {
         Ok(self.master().get_schedule(request).await?.into_inner())
     }
 
-    /// The audit entries of one resource, or of a namespace where `resource` is empty, latest first.
+    /// The audit entries that fit a filter, latest first.
     pub(crate) async fn audit(
         &self,
         parent: String,
-        resource: &str,
+        filter: &str,
         page_size: i32,
         page_token: &str,
     ) -> Result<v1::ListAuditEntriesResponse, Problem> {
-        let filter = if resource.is_empty() { String::new() } else { format!("resource={resource}") };
-        let page_token = page_token.to_owned();
+        let (filter, page_token) = (filter.to_owned(), page_token.to_owned());
         let request = v1::ListAuditEntriesRequest { parent, page_size, page_token, filter };
         Ok(self.master().list_audit_entries(request).await?.into_inner())
     }

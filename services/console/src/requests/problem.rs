@@ -1,6 +1,7 @@
 //! Decides what somebody reads when the API says no, or nothing.
 
 use http::StatusCode;
+use tollgate_proto::json::JsonError;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
@@ -50,12 +51,6 @@ impl Problem {
         }
     }
 
-    /// As [`Problem::invalid`], to be said at the field.
-    pub(crate) fn at_field(field: &str, value: &str, expected: &str) -> Self {
-        let message = format!("{value:?} is not allowed, expected {expected}");
-        Self::of_fields(vec![Field { name: field.to_owned(), message }])
-    }
-
     /// Fields that are wrong.
     pub(crate) fn of_fields(fields: Vec<Field>) -> Self {
         Self {
@@ -69,6 +64,12 @@ impl Problem {
     /// On one line.
     pub(crate) fn text(&self) -> String {
         if self.lines.is_empty() { self.title.clone() } else { self.lines.join("; ") }
+    }
+}
+
+impl From<JsonError> for Problem {
+    fn from(error: JsonError) -> Self {
+        Self::of_fields(vec![Field { name: error.field, message: error.message }])
     }
 }
 

@@ -89,6 +89,11 @@ impl Visit {
         self.session.as_ref().map_or("", Session::key_id)
     }
 
+    /// Whether the visitor is told of all namespaces.
+    pub(crate) fn reaches_all(&self) -> bool {
+        self.session.as_ref().is_none_or(|session| session.visitor.namespace.is_none())
+    }
+
     /// The same request, now.
     pub(crate) fn again(&self) -> Self {
         let Self { console, api, ns, actor, session, .. } = self;

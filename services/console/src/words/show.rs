@@ -2,8 +2,9 @@
 
 use chrono::{DateTime, SecondsFormat};
 use maud::{Markup, html};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use prost_types::{Duration, Timestamp};
-use tollgate_proto::v1::{EventState, Pause, ReasonCode, RunKind, RunState, SkipReason};
+use tollgate_proto::v1::{EventState, Pause, ReasonCode, Run, RunKind, RunState, SkipReason};
 
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
@@ -43,10 +44,15 @@ pub(crate) fn counted(n: impl Into<u64>, thing: &str) -> String {
     format!("{} {thing}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
-/// A rate with one digit after the point, without one where it says nothing.
+/// A rate with one digit after the point, below 1 with two digits that count, without those that say nothing.
 pub(crate) fn rate(per_second: f64) -> String {
-    let text = format!("{per_second:.1}");
-    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+    let places = match per_second.abs() {
+        small if small > 0.0 && small < 1.0 => (1.0 - small.log10().floor()).min(6.0) as usize,
+        _ => 1,
+    };
+    // The sum of nothing is -0.
+    let text = format!("{:.places$}", per_second + 0.0);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// A span in milliseconds, in its largest unit, with the next one while that says something.
@@ -138,12 +144,13 @@ fn word(full: &str, prefix: &str) -> String {
 }
 
 /// A run's state.
-pub(crate) fn run_state(state: RunState) -> Markup {
+pub(crate) fn run_state(run: &Run) -> Markup {
+    let state = run.state();
     let class = match state {
         RunState::Running => "go",
         RunState::Finished => "ok",
         RunState::Cancelled | RunState::Skipped => "warn",
-        RunState::Unreadable => "bad",
+        RunState::Unreadable | RunState::FinishedWithFailures => "bad",
         _ => "mute",
     };
     tag(&word(state.as_str_name(), "RUN_STATE_"), class)
@@ -206,18 +213,12 @@ pub(crate) fn made_by(kind: RunKind) -> &'static str {
     }
 }
 
+/// What is encoded: all but what a path segment and a query value may hold as it is.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
 /// Percent-encodes what may not stand in a path segment or a query value.
 pub(crate) fn encode(text: &str) -> String {
-    let mut encoded = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                encoded.push(char::from(byte));
-            }
-            other => encoded.push_str(&format!("%{other:02X}")),
-        }
-    }
-    encoded
+    utf8_percent_encode(text, ENCODED).to_string()
 }
 
 #[cfg(test)]
@@ -232,7 +233,18 @@ mod tests {
         assert_eq!(count(10_000_000_u32), "10,000,000");
         assert_eq!(counted(1_u32, "event"), "1 event");
         assert_eq!(counted(2_000_u32, "event"), "2,000 events");
-        assert_eq!((rate(0.0), rate(12.34)), ("0".to_owned(), "12.3".to_owned()));
+        assert_eq!(rate(std::iter::empty::<f64>().sum()), "0");
+        for (per_second, text) in [
+            (0.0, "0"),
+            (10.0, "10"),
+            (12.34, "12.3"),
+            (0.5, "0.5"),
+            (0.04, "0.04"),
+            (0.0125, "0.013"),
+            (1e-9, "0"),
+        ] {
+            assert_eq!(rate(per_second), text);
+        }
     }
 
     #[test]

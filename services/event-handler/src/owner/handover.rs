@@ -46,6 +46,8 @@ impl Owner {
                 return OwnerEnd::Lost;
             }
         }
+        // The next owner goes on where this one has stopped to count.
+        shared.write_last_minutes(shard).await;
         tollgate_fault_points::pass("handler.handover.before");
         if let Err(error) = shared.store.give_up_shard(&lease).await {
             tracing::warn!(shard, %error, "the shard could not be given up; its lease runs out");

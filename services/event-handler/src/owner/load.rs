@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::handle::control::Control;
 use tollgate_core::handle::{Context, MessageNeeds, ShardState};
-use tollgate_core::model::SECOND_US;
+use tollgate_core::model::{DAY_US, SECOND_US};
 use tollgate_core::own::{Ask, News, Page, READ_MAX, Setup};
 use tollgate_metrics::Role;
 use tollgate_store::StoreError;
@@ -22,6 +22,7 @@ impl Owner {
     /// Loads the shard from the store. Its news are read before it decides anything: a former owner may have left a note of
     /// deliveries that it still waits for.
     pub(super) async fn load(&mut self) -> Result<Life, StoreError> {
+        let counted_until_us = self.counted_until_us().await?;
         let (shard, options) = (self.lease.shard, &self.shared.options);
         let loaded = self.shared.store.load_shard(shard).await?;
         let state = ShardState {
@@ -34,11 +35,23 @@ impl Owner {
             counted: loaded.counted,
             specs: loaded.specs,
             pause: loaded.pause,
+            counted_until_us,
         };
         let (options, load_ahead_us) = (options.machine.clone(), options.load_ahead_s * SECOND_US);
         let setup = Setup { shard, options, turns: self.shared.turns.clone(), load_ahead_us };
         let kept = std::mem::take(&mut self.kept);
         Ok(Life::new(setup, state, rand::random(), kept, self.shared.clock.now()))
+    }
+
+    /// Up to when what fell due has been counted: by this owner, or by the one before.
+    async fn counted_until_us(&mut self) -> Result<Option<i64>, StoreError> {
+        if self.counted_until_us.is_some() {
+            return Ok(self.counted_until_us);
+        }
+        // Where nothing has happened for a day, nothing has fallen due.
+        let since_us = self.shared.clock.wall_us() - DAY_US;
+        let until_us = self.shared.store.minutes_until_us(self.lease.shard, since_us).await?;
+        Ok(Some(until_us.unwrap_or(since_us)))
     }
 
     /// The shard could not be loaded, nor in the `failures` tries before.

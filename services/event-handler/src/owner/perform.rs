@@ -79,13 +79,20 @@ impl Owner {
             Input::Explain { run, index, reply } => {
                 let _gone = reply.send(life.machine().explain(run, index, now));
             }
-            Input::Outstanding { run, reply } => {
-                let _gone = reply.send(life.machine().outstanding(run));
+            Input::Outstanding { runs, reply } => {
+                let machine = life.machine();
+                let counts = runs.iter().map(|run| machine.outstanding(*run));
+                let both = counts.zip(machine.outlooks(&runs, now));
+                let _gone = reply.send(both.map(|(counts, outlook)| counts.zip(outlook)).collect());
             }
             Input::Status { busy_only, reply } => {
                 let machine = life.machine();
                 let status = if busy_only { machine.busy_status(now) } else { machine.status(now) };
                 let _gone = reply.send(status);
+            }
+            Input::CountMinutes { reply } => {
+                self.shared.minutes.put(life.take_minutes(self.lease.epoch, now));
+                let _gone = reply.send(());
             }
             Input::Sight { reply } => {
                 let _gone = reply.send(life.machine().sight(now));

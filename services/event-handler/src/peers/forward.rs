@@ -67,9 +67,9 @@ impl Peers {
         asked.answer()?.explanation
     }
 
-    /// Tokens in flight, and events that wait for another attempt, of runs in shards that others own; none where
-    /// nobody answers.
-    pub(crate) async fn outstanding(&self, runs: &[(u16, RunId)]) -> Vec<Option<(u32, u32)>> {
+    /// Tokens in flight, events that wait for another attempt, and what is expected, of runs in shards that others own; none
+    /// where nobody answers.
+    pub(crate) async fn outstanding(&self, runs: &[(u16, RunId)]) -> Vec<Option<v1::Outstanding>> {
         let mut by_owner: BTreeMap<String, (_, Vec<usize>)> = BTreeMap::new();
         for (place, (shard, _)) in runs.iter().enumerate() {
             if let Some((peer, process)) = self.owner_of(*shard) {
@@ -88,7 +88,7 @@ impl Peers {
         });
         for (places, answers) in futures::future::join_all(calls).await {
             for (place, answer) in places.into_iter().zip(answers) {
-                counts[place] = answer.known.then_some((answer.in_flight_count, answer.retrying_count));
+                counts[place] = answer.known.then_some(answer);
             }
         }
         counts

@@ -1,7 +1,8 @@
 //! Why an event waits, in words.
 
-use tollgate_core::handle::{EventState, Explanation, Holder, Reason};
-use tollgate_core::model::{EventRef, Pause, Sent};
+use tollgate_core::handle::{EventState, Explanation, Holder, Reason, Refusal};
+use tollgate_core::model::{EventRef, Pause, SECOND_US, Sent};
+use tollgate_core::trouble::Said;
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::v1;
 use tonic::Status;
@@ -64,7 +65,8 @@ impl Shared {
 
     /// What the owner knows of an event, in words, without the event itself.
     pub(super) fn why(&self, shard: u16, explained: &Explanation, now_us: i64) -> v1::Explanation {
-        let mut reasons: Vec<v1::Reason> = explained.reasons.iter().map(|r| in_words(r, now_us)).collect();
+        let mut reasons: Vec<v1::Reason> =
+            explained.reasons.iter().map(|r| self.in_words(shard, r, now_us)).collect();
         if reasons.is_empty() {
             reasons.push(in_flight(explained.state, explained));
         }
@@ -84,6 +86,13 @@ impl Shared {
             _ => format!("It is in flight: {first}."),
         };
         v1::Explanation { summary, reasons, holders, place_in_line, freed_by, ..v1::Explanation::default() }
+    }
+
+    /// A reason without the tokens that somebody may have quoted.
+    fn in_words(&self, shard: u16, given: &Reason, now_us: i64) -> v1::Reason {
+        let Reason::TargetRefuses(refusal) = given else { return in_words(given, now_us) };
+        let words = self.without_seal(shard, refusal.event, refusal.words.clone());
+        in_words(&Reason::TargetRefuses(Refusal { words, ..refusal.clone() }), now_us)
     }
 
     pub(super) fn holder(&self, shard: u16, holder: &Holder, now_us: i64) -> v1::Holder {
@@ -117,23 +126,49 @@ fn ended(event: &v1::Event) -> bool {
 /// The owner has nothing of it in memory: it has ended, or its run lies beyond what has been loaded.
 fn without_memory(event: v1::Event) -> v1::Explanation {
     let (code, message) = if ended(&event) {
-        let state = v1::EventState::try_from(event.state).unwrap_or_default();
-        let name = state.as_str_name().trim_start_matches("EVENT_STATE_").to_owned();
-        (v1::ReasonCode::Ended, format!("it has ended as {name}"))
+        (v1::ReasonCode::Ended, has_ended(&event))
     } else {
         (v1::ReasonCode::NotDue, "its run is not loaded yet".to_owned())
     };
     let summary = format!("It does not wait: {message}.");
     let reasons = vec![reason(code, message)];
+    let freed_by = if event.state() == v1::EventState::Dead {
+        let (run, namespace) = (last_part(&event.run), event.run.split('/').nth(1).unwrap_or_default());
+        let n = if namespace == "default" { String::new() } else { format!(" -n {namespace}") };
+        let id = last_part(&event.name);
+        format!(
+            "When the cause is gone: `tollgate retry {run} {id}{n}` tries it again, `tollgate retry {run}{n}` all \
+             dead ones of its run."
+        )
+    } else {
+        String::new()
+    };
     v1::Explanation {
         event: Some(event),
         summary,
         reasons,
         holders: Vec::new(),
         place_in_line: -1,
-        freed_by: String::new(),
+        freed_by,
         attempts: Vec::new(),
     }
+}
+
+fn last_part(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or_default()
+}
+
+/// How an event ended, after how many attempts, and in whose words.
+fn has_ended(event: &v1::Event) -> String {
+    let name = event.state().as_str_name().trim_start_matches("EVENT_STATE_");
+    let after = match event.attempt {
+        0 => String::new(),
+        1 => " after 1 attempt".to_owned(),
+        attempts => format!(" after {attempts} attempts"),
+    };
+    let words = event.message.trim_end_matches('.');
+    let said = if words.is_empty() { String::new() } else { format!(": {words}") };
+    format!("it has ended as {name}{after}{said}")
 }
 
 fn attempt(made: Attempt) -> v1::Attempt {
@@ -158,7 +193,12 @@ fn reason(code: v1::ReasonCode, message: String) -> v1::Reason {
 }
 
 fn seconds(us: i64) -> String {
-    format!("{:.1} s", us as f64 / 1_000_000.0)
+    let all = us / SECOND_US;
+    match all {
+        ..=119 => format!("{:.1} s", us as f64 / SECOND_US as f64),
+        120..=7_199 => format!("{} min {} s", all / 60, all % 60),
+        _ => format!("{} h {} min", all / 3_600, all % 3_600 / 60),
+    }
 }
 
 fn paused(what: &str, pause: &Pause) -> String {
@@ -208,11 +248,25 @@ fn in_words(given: &Reason, now_us: i64) -> v1::Reason {
             let events = if *retrying == 1 { "event of its run waits" } else { "events of its run wait" };
             reason(Code::BackingOff, format!("{retrying} {events} for another attempt"))
         }
+        Reason::TargetRefuses(refusal) => reason(Code::TargetRefuses, refuses(refusal, now_us)),
         Reason::PolicyUnknown => {
             reason(Code::NoOwner, "its queue shard has not been told of its policy".to_owned())
         }
         Reason::Turn => reason(Code::InLine, "its turn has not come".to_owned()),
     }
+}
+
+/// What a target that takes nothing says, and when it is asked next.
+fn refuses(refusal: &Refusal, now_us: i64) -> String {
+    let Refusal { said, words, target, next_us, .. } = refusal;
+    let what = match said {
+        Said::Unclear => format!("its target {target} does not answer"),
+        Said::NotSent => format!("nothing can be sent to its target {target}"),
+        Said::Refused | Said::GivenBack => format!("its target {target} refuses"),
+    };
+    let said = if words.is_empty() { String::new() } else { format!(": {words}") };
+    let next = if *next_us > now_us { format!("in {}", seconds(next_us - now_us)) } else { "now".to_owned() };
+    format!("{what}{said}; the next attempt is due {next}")
 }
 
 fn in_flight(state: EventState, explained: &Explanation) -> v1::Reason {
@@ -239,10 +293,23 @@ fn in_flight(state: EventState, explained: &Explanation) -> v1::Reason {
 
 fn freed_by(explained: &Explanation) -> String {
     let first = explained.holders.iter().filter_map(|h| h.timer_us).min();
+    let mut behind_its_own = explained.reasons.iter().skip_while(|r| matches!(r, Reason::BackOff { .. }));
+    if let Some(Reason::TargetRefuses(refusal)) = behind_its_own.next() {
+        return format!(
+            "{}, as soon as it takes events: they are sent again by themselves. Look at it, and at url, headers and secret \
+             of the schedule.",
+            refusal.target
+        );
+    }
     match (explained.state, explained.reasons.first()) {
         (EventState::Held | EventState::Suspect | EventState::Acquired, _) => {
+            let what = match explained.state {
+                EventState::Held => "its token counts as suspect",
+                EventState::Suspect => "its token is taken back",
+                _ => "it is sent again",
+            };
             let by_itself =
-                first.map_or(String::new(), |t| format!(" Without it, something happens in {}.", seconds(t)));
+                first.map_or(String::new(), |t| format!(" Without it, {what} in {}.", seconds(t)));
             format!("Its consumer's ReleaseToken.{by_itself}")
         }
         (_, Some(Reason::PolicyFull { .. })) => {

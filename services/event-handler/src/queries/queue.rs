@@ -188,8 +188,10 @@ impl Shared {
         }
     }
 
-    /// Asks the owner for the next event's place in line, and why it waits.
+    /// Asks the owner for the next event's place in line, why it waits, and how much of its run will be late.
     async fn ask_place(&self, run: &Run, waiter: &mut v1::PolicyWaiter, now_us: i64) {
+        let known = self.outstanding(std::slice::from_ref(run)).await.pop().flatten();
+        waiter.at_risk_count = known.map_or(0, |known| known.at_risk_count);
         let ask = |reply| Input::Explain { run: run.id, index: run.next_index, reply };
         match self.peers.routes().ask(run.shard, ask).await {
             Some(Some(explained)) => {

@@ -15,7 +15,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// The shards that this process owns, asked all at once. None of one whose owner does not answer in time.
-    pub(super) async fn ask_owners<T>(
+    pub(crate) async fn ask_owners<T>(
         &self,
         ask: impl Fn(oneshot::Sender<T>) -> Input + Copy,
     ) -> Vec<(u16, Option<T>)> {
@@ -72,6 +72,11 @@ fn add(sample: &mut HandlerSample, unthrottled: &mut PolicySample, status: Statu
                 unthrottled.in_flight += u64::from(gauge.held);
                 unthrottled.waiting += gauge.waiting;
                 unthrottled.suspect += u64::from(gauge.suspect);
+                unthrottled.retrying += gauge.retrying;
+                unthrottled.started_per_s += gauge.started_per_s;
+                unthrottled.refused_per_s += gauge.refused_per_s;
+                unthrottled.unclear_per_s += gauge.unclear_per_s;
+                unthrottled.runs_at_risk += gauge.runs_at_risk;
                 unthrottled.oldest_wait_us = unthrottled.oldest_wait_us.max(gauge.oldest_wait_us);
             }
         }
@@ -87,6 +92,11 @@ fn policy(gauge: &Gauge) -> Option<PolicySample> {
         limit: policy.limits.max_in_flight.map(u64::from),
         waiting: gauge.waiting,
         oldest_wait_us: gauge.oldest_wait_us,
+        retrying: gauge.retrying,
+        started_per_s: gauge.started_per_s,
+        refused_per_s: gauge.refused_per_s,
+        unclear_per_s: gauge.unclear_per_s,
+        runs_at_risk: gauge.runs_at_risk,
         suspect: gauge.suspect.into(),
         paused: policy.pause.is_some(),
     })

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tollgate_core::expected_end::Expected;
 use tollgate_core::handle::Gauge;
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::v1;
@@ -76,10 +77,18 @@ impl Shared {
                 status.waiting_count += gauge.waiting;
                 match &gauge.policy {
                     Some(policy) if namespace.is_none_or(|n| n == policy.namespace) => {
-                        status.policies.push(show(&gauge, shard));
+                        status.policies.push(self.show_gauge(&gauge, shard));
                     }
                     Some(_) => {}
-                    None => unthrottled = joined(unthrottled, &show(&gauge, 0)),
+                    None => {
+                        let mut gauge = self.show_gauge(&gauge, shard);
+                        if namespace.is_some() {
+                            // Whose target it is, and what it says, is not for one namespace alone.
+                            (gauge.last_error, gauge.last_error_time) = (String::new(), None);
+                            gauge.no_expected_drain_reason = String::new();
+                        }
+                        unthrottled = joined(unthrottled, &gauge);
+                    }
                 }
             }
         }
@@ -90,32 +99,47 @@ impl Shared {
             .into_iter()
             .filter(|row| row.shard.is_some_and(|s| owned.contains(&s.into())));
         status.corrupt_rows = corrupt.map(corrupt_row).collect();
-        if unthrottled.held_count + unthrottled.waiting_count > 0 || unthrottled.started_per_second > 0.0 {
+        let tried =
+            unthrottled.accepted_per_second + unthrottled.refused_per_second + unthrottled.unclear_per_second;
+        if unthrottled.held_count + unthrottled.waiting_count > 0 || tried > 0.0 {
             status.policies.push(unthrottled);
         }
         (status, order)
+    }
+
+    /// A bucket as callers see it; of what runs without a policy, no shard is named.
+    fn show_gauge(&self, gauge: &Gauge, shard: u16) -> v1::PolicyGauge {
+        let policy = gauge.policy.as_ref();
+        let error = gauge.last_error.as_ref();
+        let words = error.map(|error| self.without_seal(shard, error.event, error.words.clone()));
+        let drained = gauge.drained.as_ref();
+        v1::PolicyGauge {
+            policy: policy.map(|p| names::of_policy(&p.namespace, &p.id)).unwrap_or_default(),
+            max_in_flight: policy.and_then(|p| p.limits.max_in_flight),
+            held_count: gauge.held.into(),
+            suspect_count: gauge.suspect.into(),
+            waiting_count: gauge.waiting,
+            oldest_wait: Some(convert::duration_of_ms(gauge.oldest_wait_us / 1000)),
+            rate_per_second: policy.and_then(|p| p.limits.rate_per_s),
+            started_per_second: gauge.started_per_s,
+            paused: policy.is_some_and(|p| p.pause.is_some()),
+            shard: if policy.is_some() { shard.into() } else { 0 },
+            retrying_count: gauge.retrying,
+            accepted_per_second: gauge.accepted_per_s,
+            refused_per_second: gauge.refused_per_s,
+            unclear_per_second: gauge.unclear_per_s,
+            last_error: words.unwrap_or_default(),
+            last_error_time: error.map(|error| convert::timestamp(error.at_us)),
+            expected_drain_time: drained.and_then(Expected::at_us).map(convert::timestamp),
+            no_expected_drain_reason: drained.and_then(Expected::why_not).unwrap_or_default(),
+            at_risk_runs_count: gauge.runs_at_risk,
+        }
     }
 }
 
 fn corrupt_row(row: CorruptRow) -> v1::CorruptRow {
     let CorruptRow { table, shard, key, column, message } = row;
     v1::CorruptRow { table: table.to_owned(), shard: shard.map(u32::from), key, column, message }
-}
-
-fn show(gauge: &Gauge, shard: u16) -> v1::PolicyGauge {
-    let policy = gauge.policy.as_ref();
-    v1::PolicyGauge {
-        policy: policy.map(|p| names::of_policy(&p.namespace, &p.id)).unwrap_or_default(),
-        max_in_flight: policy.and_then(|p| p.limits.max_in_flight),
-        held_count: gauge.held.into(),
-        suspect_count: gauge.suspect.into(),
-        waiting_count: gauge.waiting,
-        oldest_wait: Some(convert::duration_of_ms(gauge.oldest_wait_us / 1000)),
-        rate_per_second: policy.and_then(|p| p.limits.rate_per_s),
-        started_per_second: gauge.started_per_s,
-        paused: policy.is_some_and(|p| p.pause.is_some()),
-        shard: shard.into(),
-    }
 }
 
 /// Two lines about what runs without a policy, as one.
@@ -125,6 +149,27 @@ fn joined(mut sum: v1::PolicyGauge, gauge: &v1::PolicyGauge) -> v1::PolicyGauge 
     sum.suspect_count += gauge.suspect_count;
     sum.waiting_count += gauge.waiting_count;
     sum.started_per_second += gauge.started_per_second;
+    sum.retrying_count += gauge.retrying_count;
+    sum.accepted_per_second += gauge.accepted_per_second;
+    sum.refused_per_second += gauge.refused_per_second;
+    sum.unclear_per_second += gauge.unclear_per_second;
+    sum.at_risk_runs_count += gauge.at_risk_runs_count;
+    let us =
+        |time: Option<prost_types::Timestamp>| time.map_or((i64::MIN, 0), |time| (time.seconds, time.nanos));
+    if us(gauge.last_error_time) > us(sum.last_error_time) {
+        sum.last_error.clone_from(&gauge.last_error);
+        sum.last_error_time = gauge.last_error_time;
+    }
+    // The last of all starts when the last of one part does; where that cannot be said of one, it cannot be of all.
+    if sum.no_expected_drain_reason.is_empty() {
+        sum.no_expected_drain_reason.clone_from(&gauge.no_expected_drain_reason);
+    }
+    if us(gauge.expected_drain_time) > us(sum.expected_drain_time) {
+        sum.expected_drain_time = gauge.expected_drain_time;
+    }
+    if !sum.no_expected_drain_reason.is_empty() {
+        sum.expected_drain_time = None;
+    }
     if wait(gauge) >= wait(&sum) {
         sum.oldest_wait = gauge.oldest_wait;
     }

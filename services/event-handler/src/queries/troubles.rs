@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tollgate_clock::ClockState;
+use tollgate_core::model::DAY_US;
 use tollgate_core::trouble::{
-    Installation, Kind, Severity, Sight, Subject, Trouble, of_ended, of_installation, of_shard, worst_first,
+    Commits, Installation, Kind, Severity, Sight, Subject, Trouble, of_commits, of_ended, of_installation,
+    of_missed, of_shard, worst_first,
 };
 use tollgate_proto::convert::{self, names, trouble};
 use tollgate_proto::{FieldError, filter, page, v1};
@@ -21,6 +23,9 @@ use crate::routes::Input;
 
 /// The database answers within this time, or that is a trouble.
 const STORE_MAX: Duration = Duration::from_secs(2);
+
+/// How many of the triggers that were missed last are looked at: after an outage there may be millions.
+const MISSED_MAX: u32 = 5_000;
 
 /// Which troubles are asked for.
 #[derive(Default)]
@@ -88,7 +93,7 @@ impl Shared {
     }
 
     /// All that is wrong, worst first, and whether some may be missing.
-    async fn troubles(&self) -> (Vec<Trouble>, bool) {
+    pub(crate) async fn troubles(&self) -> (Vec<Trouble>, bool) {
         let (here, elsewhere, everywhere) = futures::future::join3(
             self.troubles_here(),
             self.peers.troubles(),
@@ -97,6 +102,8 @@ impl Shared {
         .await;
         let (mut all, mut incomplete) = here;
         let (of_all, owned) = everywhere;
+        let missed = of_all.iter().filter(|trouble| trouble.kind == Kind::TriggersMissed);
+        incomplete |= missed.map(|trouble| trouble.count).sum::<u64>() >= MISSED_MAX.into();
         all.extend(of_all);
         for (process, answer) in elsewhere {
             match answer {
@@ -141,22 +148,25 @@ impl Shared {
             all.push(of_process(Kind::ClockWrong, self.process.clone(), 1));
         }
         all.extend(self.corrupt_rows(&shards));
+        let (commits, slow) = self.options.metrics.recent_commits(self.clock.mono_us());
+        all.extend(of_commits(&Commits { process: self.process.clone(), all: commits, slow }));
         (all, incomplete)
     }
 
     /// Of the whole installation, and how many shards each process owns. Where the database does not answer soon, that
     /// is the trouble.
     async fn troubles_of_installation(&self) -> (Vec<Trouble>, BTreeMap<String, u64>) {
-        let people = self.people.clone();
+        let (people, day_us) = (self.people.clone(), self.clock.wall_us() - DAY_US);
         // A task of its own comes to its end, also where nobody waits any more.
         let asked = tokio::spawn(async move {
-            futures::future::try_join(people.leases(), people.emitted_until_us()).await
+            let missed = people.missed_triggers(day_us, MISSED_MAX);
+            futures::future::try_join3(people.leases(), people.emitted_until_us(), missed).await
         });
         let fails = |words: String| {
             let trouble = of_process(Kind::StoreFails, self.process.clone(), 1);
             (vec![Trouble { words, ..trouble }], BTreeMap::new())
         };
-        let (leases, emitted_until_us) = match tokio::time::timeout(STORE_MAX, asked).await {
+        let (leases, emitted_until_us, missed) = match tokio::time::timeout(STORE_MAX, asked).await {
             Ok(Ok(Ok(known))) => known,
             Ok(Ok(Err(error))) => return fails(store_status(error).message().to_owned()),
             Ok(Err(_)) | Err(_) => return fails(String::new()),
@@ -165,7 +175,9 @@ impl Shared {
         leases.into_iter().for_each(|lease| *owned.entry(lease.owner).or_default() += 1);
         let shards_without_owner = owned.remove("").unwrap_or_default();
         let known = Installation { shards_without_owner, emitted_until_us };
-        (of_installation(&known, self.clock.wall_us()), owned)
+        let mut all = of_installation(&known, self.clock.wall_us());
+        all.extend(missed.iter().filter_map(of_missed));
+        (all, owned)
     }
 
     /// How many troubles of each kind this process counts: its own and those of its own shards, so that sums over

@@ -35,6 +35,10 @@ pub(super) fn of(field: &FieldDescriptor) -> Option<Value> {
         "GetHandlerStatusRequest.parent" | "ListTroublesRequest.parent" => {
             json!({"pattern": format!("^(namespaces/{})?$", id())})
         }
+        "ListHistoryRequest.parent" => {
+            json!({"pattern": format!("^(namespaces/{}(/policies/{})?)?$", id(), id())})
+        }
+        "ListHistoryRequest.step" => json!({"pattern": format!("^({})s$", up_to(1, DAY_S))}),
         "ForecastDemandRequest.policy" => {
             json!({"pattern": format!("^((namespaces/{}/policies/)?{})?$", id(), id())})
         }
@@ -45,7 +49,9 @@ pub(super) fn of(field: &FieldDescriptor) -> Option<Value> {
         "PreviewScheduleRequest.count" => json!({"minimum": 0, "maximum": 1000}),
         "TriggerScheduleRequest.events" | "Schedule.events" => json!({"minimum": 1, "maximum": 10_000_000}),
         "BackfillScheduleRequest.priority" | "Schedule.priority" => json!({"minimum": 0, "maximum": 9}),
-        "CreateScheduleRequest.schedule_id" | "CreatePolicyRequest.policy_id" => {
+        "CreateScheduleRequest.schedule_id"
+        | "CreatePolicyRequest.policy_id"
+        | "CreateAlertRequest.alert_id" => {
             json!({"pattern": format!("^({})?$", id())})
         }
         "Schedule.triggers" => json!({"minItems": 1, "maxItems": 100}),
@@ -60,7 +66,10 @@ pub(super) fn of(field: &FieldDescriptor) -> Option<Value> {
         "Policy.burst" => json!({"minimum": 1, "maximum": 10_000_000}),
         "Policy.token_ttl" | "Policy.unstarted_ttl" => whole_ms(1, 30 * DAY_S),
         "Policy.suspect_period" => whole_ms(0, 30 * DAY_S),
-        "HttpTarget.url" => json!({"maxLength": 2048}),
+        "HttpTarget.url" | "SlackTarget.url" => json!({"maxLength": 2048}),
+        "Alert.schedules" | "Alert.policies" => json!({"maxItems": 100}),
+        "Alert.schedule_labels" => json!({"maxProperties": 100}),
+        "Alert.group_wait" => whole_ms(0, 3_600),
         "HttpTarget.headers" => json!({"maxProperties": 64}),
         _ => return None,
     })

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use tollgate_core::model::{Policy, Schedule};
+use tollgate_core::model::{Alert, Policy, Schedule};
 use tollgate_proto::convert::{self, names, policy};
 use tollgate_proto::{FieldError, v1};
 use tollgate_secrets::SecretError;
@@ -11,9 +11,11 @@ use uuid::Uuid;
 
 use super::{Gathered, Given, Refusal, ResourceRef, chunks};
 use crate::ScheduleMaster;
+use crate::alerts::drafted;
 use crate::audit::Deed;
 use crate::change::Change;
 use crate::draft::{draft, no_policy};
+use tollgate_service::actor::Caller;
 use tollgate_service::status::status;
 
 /// How many resources are read from the store at once, and judged without a pause.
@@ -36,6 +38,7 @@ pub(super) struct Planning {
     pub(super) unchanged: u32,
     pub(super) policies: Vec<Planned>,
     pub(super) schedules: Vec<Planned>,
+    pub(super) alerts: Vec<Planned>,
 }
 
 impl Planning {
@@ -51,13 +54,24 @@ impl Planning {
         };
         self.policies.iter().for_each(|planned| note(&planned.reference, false));
         self.schedules.iter().for_each(|planned| note(&planned.reference, planned.is_new));
+        self.alerts.iter().for_each(|planned| note(&planned.reference, false));
         (changed, new)
+    }
+
+    /// How many new alerts there would be in each namespace.
+    pub(super) fn new_alerts(&self) -> BTreeMap<String, usize> {
+        let mut new = BTreeMap::new();
+        for planned in self.alerts.iter().filter(|planned| planned.is_new) {
+            *new.entry(planned.reference.name.namespace.clone()).or_default() += 1;
+        }
+        new
     }
 
     /// Counts what would be written.
     pub(super) fn count(&self, response: &mut v1::ApplyResourcesResponse) {
         let policies = self.policies.iter().map(|planned| planned.is_new);
-        for is_new in policies.chain(self.schedules.iter().map(|planned| planned.is_new)) {
+        let others = self.schedules.iter().chain(&self.alerts).map(|planned| planned.is_new);
+        for is_new in policies.chain(others) {
             if is_new {
                 response.created_count += 1;
             } else {
@@ -84,7 +98,7 @@ impl ScheduleMaster {
     pub(super) async fn judge(
         &self,
         given: Gathered,
-        actor: &str,
+        actor: &Caller,
         refusals: &mut Vec<Refusal>,
     ) -> Result<Planning, Status> {
         let mut planning = Planning::default();
@@ -119,14 +133,57 @@ impl ScheduleMaster {
             // Judging does not wait for anything: let others have their turn.
             tokio::task::yield_now().await;
         }
+        for chunk in chunks(given.alerts, CHUNK) {
+            let stored = self.stored_alerts(&chunk).await?;
+            for given in chunk {
+                match self.judge_alert(&given, stored.get(&key(&given.reference)), actor) {
+                    Ok(None) => planning.unchanged += 1,
+                    Ok(Some(planned)) => planning.alerts.push(planned),
+                    Err(errors) => refuse(refusals, &given.reference, errors),
+                }
+            }
+        }
         Ok(planning)
+    }
+
+    fn judge_alert(
+        &self,
+        given: &Given<v1::Alert>,
+        stored: Option<&Alert>,
+        actor: &Caller,
+    ) -> Result<Option<Planned>, Vec<FieldError>> {
+        let sealed = |error: SecretError| vec![FieldError::new("alert", "", error.to_string())];
+        let Given { reference, message } = given;
+        let opened = stored.map(|stored| self.opened_alert(stored)).transpose().map_err(sealed)?;
+        let wanted = drafted(message, &reference.name, opened.as_ref())?;
+        stale("alert.etag", &message.etag, stored.map(|stored| stored.generation))
+            .map_err(|error| vec![error])?;
+        if opened.as_ref() == Some(&wanted) {
+            return Ok(None);
+        }
+        let (at_us, action) = match stored {
+            Some(stored) => (self.change_us(stored.updated_us), "update"),
+            None => (self.now_us(), "create"),
+        };
+        let deed = Deed { at_us, actor: actor.clone(), action };
+        let (_, change) = self.put_alert(stored, wanted, &deed).map_err(sealed)?;
+        Ok(Some(Planned { reference: reference.clone(), is_new: stored.is_none(), change }))
+    }
+
+    async fn stored_alerts(&self, given: &[Given<v1::Alert>]) -> Result<HashMap<Key, Alert>, Status> {
+        let mut found = HashMap::new();
+        for (namespace, ids) in by_namespace(given) {
+            let alerts = self.store().alerts(namespace, &ids).await.map_err(status)?;
+            found.extend(alerts.into_iter().map(|row| ((row.namespace.clone(), row.id.clone()), row)));
+        }
+        Ok(found)
     }
 
     fn judge_policy(
         &self,
         given: &Given<v1::Policy>,
         stored: Option<&Policy>,
-        actor: &str,
+        actor: &Caller,
     ) -> Result<Option<(Uuid, Planned)>, Vec<FieldError>> {
         let mut wanted = policy::to_core(&given.message, &given.reference.name, stored)?;
         stale("policy.etag", &given.message.etag, stored.map(|stored| stored.generation))
@@ -141,7 +198,7 @@ impl ScheduleMaster {
         if stored.is_none() {
             wanted.uid = self.new_id(at_us);
         }
-        let deed = Deed { at_us, actor: actor.to_owned(), action };
+        let deed = Deed { at_us, actor: actor.clone(), action };
         let (made, change) = self.put_policy(stored, wanted, &deed);
         let planned = Planned { reference: given.reference.clone(), is_new: stored.is_none(), change };
         Ok(Some((made.uid, planned)))
@@ -152,7 +209,7 @@ impl ScheduleMaster {
         given: &Given<v1::Schedule>,
         stored: Option<&Schedule>,
         policies: &HashMap<Key, Uuid>,
-        actor: &str,
+        actor: &Caller,
     ) -> Result<Option<Planned>, Vec<FieldError>> {
         let Given { reference, message } = given;
         let (at_us, action) = match stored {
@@ -177,7 +234,7 @@ impl ScheduleMaster {
             return Ok(None);
         }
         self.seal(&mut draft.schedule, stored).map_err(sealed)?;
-        let deed = Deed { at_us, actor: actor.to_owned(), action };
+        let deed = Deed { at_us, actor: actor.clone(), action };
         let change = Change::to(stored.cloned(), draft.schedule, draft.plan, deed, self.inner.shards);
         Ok(Some(Planned { reference: reference.clone(), is_new: stored.is_none(), change }))
     }

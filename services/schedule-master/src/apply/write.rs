@@ -97,6 +97,7 @@ impl ScheduleMaster {
                             let named = match one.change {
                                 Change::Schedule { .. } => names::of_schedule,
                                 Change::Policy { .. } => names::of_policy,
+                                Change::Alert { .. } => names::of_alert,
                             };
                             let name = named(&one.reference.name.namespace, &one.reference.name.id);
                             failed(&mut written, one.reference, name, &error);

@@ -205,7 +205,7 @@ impl World {
     pub async fn state(&mut self) -> String {
         let schedules = self.store.list_schedules("default", &Default::default(), None, 1000).await.unwrap();
         let policies = self.store.list_policies("default", &Default::default(), None, 1000).await.unwrap();
-        let audit = self.store.audit("default", None, None, 10_000).await.unwrap();
+        let audit = self.store.audit("default", &Default::default(), None, 10_000).await.unwrap();
         let runs = self.store.list_runs("default", &Default::default(), None, 10_000).await.unwrap();
         let registry = self.store.registry(&[]).await.unwrap();
         format!("{schedules:?}{policies:?}{audit:?}{runs:?}{registry:?}{:?}", self.inbox().await)

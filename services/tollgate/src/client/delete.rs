@@ -14,6 +14,9 @@ pub(crate) enum Kind {
     /// A policy that no schedule uses.
     #[value(alias = "policies")]
     Policy,
+    /// An alert.
+    #[value(alias = "alerts")]
+    Alert,
 }
 
 /// Arguments of `delete`.
@@ -32,7 +35,7 @@ pub(crate) struct DeleteArgs {
     etag: String,
 }
 
-/// Deletes a schedule or policy.
+/// Deletes a schedule, policy or alert.
 ///
 /// # Errors
 /// What the service says, or those of writing.
@@ -48,6 +51,11 @@ pub(crate) async fn run(session: Session, args: DeleteArgs) -> anyhow::Result<()
             let name = names::policy(&session.namespace, &name);
             let request = v1::DeletePolicyRequest { name: name.clone(), etag };
             (session.master().delete_policy(request).await, name)
+        }
+        Kind::Alert => {
+            let name = names::alert(&session.namespace, &name);
+            let request = v1::DeleteAlertRequest { name: name.clone(), etag };
+            (session.master().delete_alert(request).await, name)
         }
     };
     answer.map_err(|status| session.failure(format!("delete {name}"), status))?;

@@ -20,6 +20,9 @@ pub(crate) enum Kind {
     /// A policy and its tokens.
     #[value(alias = "policies")]
     Policy,
+    /// An alert, and what has become of its messages.
+    #[value(alias = "alerts")]
+    Alert,
     /// A run.
     #[value(alias = "runs")]
     Run,
@@ -60,6 +63,7 @@ pub(crate) async fn run(session: Session, args: DescribeArgs) -> anyhow::Result<
             show(&session, &policy)?;
             if session.printer.is_json() { Ok(()) } else { around_policy(&session, &policy.name).await }
         }
+        Kind::Alert => show(&session, &fetch::alert(&session, &args.name).await?),
         Kind::Run => show(&session, &fetch::run(&session, &args.name).await?),
         Kind::Event => {
             show(&session, &fetch::event(&session, &args.name).await?)?;

@@ -13,6 +13,14 @@ pub(super) async fn policy(session: &Session, name: &str) -> anyhow::Result<v1::
     Ok(answer.map_err(|status| session.failure(tried, status))?.into_inner())
 }
 
+/// One alert.
+pub(super) async fn alert(session: &Session, name: &str) -> anyhow::Result<v1::Alert> {
+    let name = names::alert(&session.namespace, name);
+    let tried = format!("read alert {name}");
+    let answer = session.master().get_alert(v1::GetAlertRequest { name }).await;
+    Ok(answer.map_err(|status| session.failure(tried, status))?.into_inner())
+}
+
 /// One schedule.
 pub(super) async fn schedule(session: &Session, name: &str) -> anyhow::Result<v1::Schedule> {
     let name = names::schedule(&session.namespace, name);

@@ -16,6 +16,9 @@ pub(crate) enum Kind {
     /// Schedules.
     #[value(alias = "schedule")]
     Schedules,
+    /// Alerts.
+    #[value(alias = "alert")]
+    Alerts,
     /// Runs.
     #[value(alias = "run")]
     Runs,
@@ -62,6 +65,7 @@ pub(crate) async fn run(session: Session, args: GetArgs) -> anyhow::Result<()> {
     match (kind, name) {
         (Kind::Policies, None) => policies(&session, filter, limit).await,
         (Kind::Schedules, None) => schedules(&session, filter, limit).await,
+        (Kind::Alerts, None) => alerts(&session, filter, limit).await,
         (Kind::Runs, None) => list_runs(&session, filter, limit).await,
         (Kind::Events, Some(run)) if names::is_run(&session.namespace, &run) => {
             events(&session, names::run(&session.namespace, &run), filter, limit).await
@@ -94,6 +98,9 @@ async fn one(session: &Session, kind: Kind, name: &str) -> anyhow::Result<()> {
         }),
         Kind::Schedules => printer.message(&fetch::schedule(session, name).await?, |schedule| {
             rows::schedules(now_us, std::slice::from_ref(schedule))
+        }),
+        Kind::Alerts => printer.message(&fetch::alert(session, name).await?, |alert| {
+            rows::alerts(now_us, std::slice::from_ref(alert))
         }),
         Kind::Runs => printer
             .message(&fetch::run(session, name).await?, |run| rows::runs(now_us, std::slice::from_ref(run))),
@@ -128,6 +135,19 @@ async fn schedules(session: &Session, filter: String, limit: u32) -> anyhow::Res
     .await?;
     let answer = v1::ListSchedulesResponse { schedules, next_page_token };
     print(session, &answer, &answer.next_page_token, rows::schedules(session.now_us, &answer.schedules))
+}
+
+async fn alerts(session: &Session, filter: String, limit: u32) -> anyhow::Result<()> {
+    let (alerts, next_page_token) = pages::collect(limit, async |page_size, page_token| {
+        let parent = session.parent();
+        let request = v1::ListAlertsRequest { parent, page_size, page_token, filter: filter.clone() };
+        let answer = session.master().list_alerts(request).await;
+        let page = answer.map_err(|status| session.failure("list alerts", status))?.into_inner();
+        Ok((page.alerts, page.next_page_token))
+    })
+    .await?;
+    let answer = v1::ListAlertsResponse { alerts, next_page_token };
+    print(session, &answer, &answer.next_page_token, rows::alerts(session.now_us, &answer.alerts))
 }
 
 async fn list_runs(session: &Session, filter: String, limit: u32) -> anyhow::Result<()> {

@@ -6,6 +6,7 @@
 
 pub(crate) mod apply;
 pub(crate) mod audit;
+mod counts;
 pub(crate) mod delete;
 pub(crate) mod describe;
 mod failure;
@@ -24,6 +25,7 @@ pub(crate) mod runs;
 mod session;
 pub(crate) mod status;
 pub(crate) mod table;
+pub(crate) mod test_alert;
 pub(crate) mod trigger;
 pub(crate) mod troubles;
 pub(crate) mod when;

@@ -19,6 +19,11 @@ pub(crate) fn policy(namespace: &str, text: &str) -> String {
     complete(text, || names::of_policy(namespace, text))
 }
 
+/// An alert's full name.
+pub(crate) fn alert(namespace: &str, text: &str) -> String {
+    complete(text, || names::of_alert(namespace, text))
+}
+
 /// A run's full name.
 pub(crate) fn run(namespace: &str, text: &str) -> String {
     complete(text, || format!("namespaces/{namespace}/runs/{text}"))
@@ -34,6 +39,7 @@ pub(crate) fn resource(namespace: &str, text: &str) -> String {
     match text.split_once('/') {
         Some(("schedule" | "schedules", id)) => schedule(namespace, id),
         Some(("policy" | "policies", id)) => policy(namespace, id),
+        Some(("alert" | "alerts", id)) => alert(namespace, id),
         Some(("run" | "runs", id)) => run(namespace, id),
         _ => text.to_owned(),
     }

@@ -105,7 +105,7 @@ fn sources(session: &Session, args: &PreviewArgs) -> anyhow::Result<Vec<(String,
         .into_iter()
         .filter_map(|entry| match entry.resource {
             Resource::Schedule(schedule) => Some((schedule.name.clone(), Source::Schedule(schedule))),
-            Resource::Policy(_) => None,
+            Resource::Policy(_) | Resource::Alert(_) => None,
         })
         .collect();
     if schedules.is_empty() { Err(anyhow!("{file}: no schedules in it")) } else { Ok(schedules) }

@@ -87,6 +87,31 @@ pub(super) fn policies(policies: &[v1::Policy]) -> String {
     or_none(&table, "no policies")
 }
 
+/// Alerts.
+pub(super) fn alerts(now_us: i64, alerts: &[v1::Alert]) -> String {
+    use v1::alert_target::Target;
+    let mut table = Table::new(["ALERT", "STATE", "TO", "RAISED", "SENT", "LAST SENT", "LAST ERROR"]);
+    for alert in alerts {
+        let status = alert.status.clone().unwrap_or_default();
+        let to = match alert.target.as_ref().and_then(|target| target.target.as_ref()) {
+            Some(Target::Http(http)) => http.url.clone(),
+            Some(Target::Slack(slack)) => slack.url.clone(),
+            Some(Target::Sqs(sqs)) => sqs.queue_url.clone(),
+            None => String::new(),
+        };
+        table.row([
+            short(&alert.name).to_owned(),
+            if alert.disabled { "DISABLED" } else { "ENABLED" }.to_owned(),
+            to,
+            status.raised_count.to_string(),
+            status.sent_count.to_string(),
+            relative(now_us, status.last_send_time.as_ref()),
+            relative(now_us, status.last_error_time.as_ref()),
+        ]);
+    }
+    or_none(&table, "no alerts")
+}
+
 /// Runs.
 pub(super) fn runs(now_us: i64, runs: &[v1::Run]) -> String {
     let mut table =

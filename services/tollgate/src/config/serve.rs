@@ -160,7 +160,8 @@ pub(crate) struct ServeConfig {
 }
 
 /// What a namespace may have where nobody says otherwise: more than one has been seen to need, and not all of a machine.
-const QUOTA: Quota = Quota { schedules: 10_000_000, waiting_events: 1_000_000_000, writes: 10_000 };
+const QUOTA: Quota =
+    Quota { schedules: 10_000_000, waiting_events: 1_000_000_000, alerts: 100, writes: 10_000 };
 
 impl Default for ServeConfig {
     fn default() -> Self {

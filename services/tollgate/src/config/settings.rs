@@ -63,7 +63,7 @@ impl Setting {
 }
 
 /// Every setting of `tollgate serve`.
-pub(crate) static SETTINGS: [Setting; 38] = [
+pub(crate) static SETTINGS: [Setting; 39] = [
     Setting {
         key: "store",
         flag: "store",
@@ -380,6 +380,16 @@ pub(crate) static SETTINGS: [Setting; 38] = [
             number(text, 0..=1_000_000_000_000).map(|n| config.quotas.each.waiting_events = n)
         },
         show: |config| config.quotas.each.waiting_events.to_string(),
+    },
+    Setting {
+        key: "quota_alerts",
+        flag: "quota-alerts",
+        placeholder: "N",
+        meaning: "The most alerts of a namespace. 0: unlimited.",
+        expected: "a whole number from 0 to 100000",
+        is_map: false,
+        set: |config, text| number(text, 0..=100_000).map(|n| config.quotas.each.alerts = n),
+        show: |config| config.quotas.each.alerts.to_string(),
     },
     Setting {
         key: "quota_writes",

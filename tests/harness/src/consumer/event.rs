@@ -59,7 +59,10 @@ pub fn read(body: &[u8]) -> Result<Arrival, String> {
 }
 
 /// Whether the headers belong to the body; with a secret, whether they are signed with it.
-pub(crate) fn check_headers(
+///
+/// # Errors
+/// What is wrong with them.
+pub fn check_headers(
     headers: &HeaderMap,
     event_id: &str,
     body: &[u8],

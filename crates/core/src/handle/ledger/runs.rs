@@ -38,6 +38,11 @@ impl Runs {
         self.by_id.values().counted()
     }
 
+    /// As [`Self::all`], to note something of each.
+    pub(in crate::handle) fn all_mut(&mut self) -> impl Iterator<Item = &mut LiveRun> {
+        self.by_id.values_mut().counted()
+    }
+
     pub(in crate::handle) fn get_mut(&mut self, id: &RunId) -> Option<&mut LiveRun> {
         self.by_id.get_mut(id)
     }

@@ -5,5 +5,6 @@ WHERE namespace = $1 AND id >= $2 AND ($3::text IS NULL OR id < $3)
     AND ($4::bool IS NULL OR paused = $4)
     AND labels @> $5::jsonb
     AND ($6::text IS NULL OR id > $6)
+    AND ($8::text IS NULL OR strpos(id, $8) > 0)
 ORDER BY id
 LIMIT $7

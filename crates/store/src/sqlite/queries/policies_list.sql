@@ -11,5 +11,6 @@ WHERE namespace = $1 AND id >= $2 AND ($3 IS NULL OR id < $3)
         )
     )
     AND ($6 IS NULL OR id > $6)
+    AND ($8 IS NULL OR instr(id, $8) > 0)
 ORDER BY id
 LIMIT $7

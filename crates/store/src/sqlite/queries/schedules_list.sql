@@ -11,7 +11,8 @@ WHERE namespace = $1 AND id >= $2 AND ($3 IS NULL OR id < $3)
         )
     )
     AND ($6 IS NULL OR id > $6)
-    AND ($8 IS NULL OR policy_id = $8)
-    AND ($9 IS NULL OR time_zone = $9)
+    AND ($8 IS NULL OR instr(id, $8) > 0)
+    AND ($9 IS NULL OR policy_id = $9)
+    AND ($10 IS NULL OR time_zone = $10)
 ORDER BY id
 LIMIT $7

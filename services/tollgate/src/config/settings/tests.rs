@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 
 /// A value other than the default, and one that is refused.
-const CASES: [(&str, &str, &str); 38] = [
+const CASES: [(&str, &str, &str); 39] = [
     ("store", "postgres://me@db/tollgate", "mysql://db"),
     ("roles", "master,handler", "master,butler"),
     ("console_server", "http://node-2:7411", "node-2:7411"),
@@ -37,6 +37,7 @@ const CASES: [(&str, &str, &str); 38] = [
     ("secret_keys_file", "/etc/tollgate/keys", "a\0"),
     ("quota_schedules", "10", "-1"),
     ("quota_waiting_events", "1000", "many"),
+    ("quota_alerts", "5", "-1"),
     ("quota_writes", "5", "0.5"),
     ("quota_overrides", r#"{"team-a":{"schedules":10}}"#, r#"{"team-a":{"colour":"red"}}"#),
     ("log", "warn,tollgate=trace", "tollgate=loud"),
@@ -89,7 +90,7 @@ fn every_field_is_in_the_table() {
         shutdown_grace_ms: _,
     } = ServeConfig::default();
     let keys: BTreeSet<&str> = SETTINGS.iter().map(|setting| setting.key).collect();
-    assert_eq!(keys.len(), 38);
+    assert_eq!(keys.len(), 39);
     assert_eq!(keys, CASES.iter().map(|(key, _, _)| *key).collect());
 }
 

@@ -1,0 +1,124 @@
+//! What goes before an event under its policy, if namespaces and schedules take turns as they do.
+//!
+//! In: the lanes of a queue, in the order of their turns. Out: how many events start before one. Invariant: as long as
+//! nothing new comes and nothing is held back by its share of the places, that is how many do.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use super::queue::Lane;
+use super::shard::Shard;
+use crate::model::{Run, RunId};
+
+/// A lane: what one schedule has waiting at one priority.
+#[derive(Clone, Copy, Debug)]
+struct Stand<'a> {
+    priority: u8,
+    namespace: &'a str,
+    schedule: Uuid,
+    /// Its namespace's turn, and its own within that.
+    turn: (i64, i64),
+    events: u64,
+}
+
+/// All that waits under one policy.
+#[derive(Debug)]
+pub(super) struct Line<'a>(Vec<Stand<'a>>);
+
+impl Line<'_> {
+    /// How many events go before the one that `mine` of its own lane go before.
+    pub(super) fn before(&self, run: &Run, mine: u64) -> u64 {
+        let is_own =
+            |stand: &&Stand<'_>| stand.schedule == run.schedule_uid && stand.priority == run.priority;
+        // Whoever does not take turns now is behind all that do.
+        let (turn_of_all, turn) = self.0.iter().find(is_own).map_or((i64::MAX, i64::MAX), |stand| stand.turn);
+        let (mut before, mut within) = (0, mine);
+        let mut foreign: BTreeMap<&str, (i64, u64)> = BTreeMap::new();
+        for stand in self.0.iter().filter(|stand| !is_own(stand)) {
+            match stand.priority.cmp(&run.priority) {
+                Ordering::Greater => before += stand.events,
+                Ordering::Equal if stand.namespace == run.namespace => {
+                    within += stand.events.min(mine + u64::from(stand.turn.1 < turn));
+                }
+                Ordering::Equal => {
+                    let (_, events) = foreign.entry(stand.namespace).or_insert((stand.turn.0, 0));
+                    *events += stand.events;
+                }
+                Ordering::Less => {}
+            }
+        }
+        let turns = |(of, events): (i64, u64)| events.min(within + u64::from(of < turn_of_all));
+        before + within + foreign.into_values().map(turns).sum::<u64>()
+    }
+
+    /// How many lanes there are.
+    pub(super) fn lanes(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// A line, and how many events of its own lane go before the next one of each run that stands in it.
+#[derive(Debug)]
+pub(super) struct Places<'a> {
+    pub line: Line<'a>,
+    runs: BTreeMap<RunId, u64>,
+}
+
+impl Places<'_> {
+    /// How many events go before event `index` of a run, or before the last of its retries where it has no such event.
+    pub(super) fn before(&self, run: &Run, index: u32) -> u64 {
+        let own = self.runs.get(&run.id).copied().unwrap_or_default();
+        self.line.before(run, own + u64::from(index.saturating_sub(run.next_index)))
+    }
+}
+
+impl Shard {
+    /// What waits under a policy and takes turns.
+    pub(super) fn line_of(&self, policy: Option<Uuid>) -> Line<'_> {
+        let Some(queue) = self.queues.get(&policy) else { return Line(Vec::new()) };
+        let is_parked =
+            |schedule: &Uuid| self.schedules.get(schedule).is_some_and(super::live::LiveSchedule::is_parked);
+        let lanes = queue.lanes().filter(|(_, schedule, _)| !is_parked(schedule));
+        let stands = lanes.map(|(priority, schedule, lane)| Stand {
+            priority,
+            namespace: &lane.namespace,
+            schedule,
+            turn: queue.turn_of(priority, lane),
+            events: self.lane_len(lane),
+        });
+        Line(stands.collect())
+    }
+
+    /// As [`Self::line_of`], with the places of its runs: for those who ask about many of them.
+    pub(super) fn places_of(&self, policy: Option<Uuid>) -> Places<'_> {
+        let mut runs = BTreeMap::new();
+        for (_, _, lane) in self.queues.get(&policy).into_iter().flat_map(|queue| queue.lanes()) {
+            let mut before = lane.retries.len() as u64;
+            for (_, id) in &lane.runs {
+                runs.insert(*id, before);
+                before += self.due_of(*id);
+            }
+        }
+        Places { line: self.line_of(policy), runs }
+    }
+
+    /// How many events of its own lane go before event `index` of a run (`None`: before its retries).
+    pub(super) fn own_before(&self, run: &Run, index: Option<u32>) -> u64 {
+        let lane =
+            self.queues.get(&run.policy_uid).and_then(|queue| queue.lane_of(run.priority, run.schedule_uid));
+        let (Some(lane), Some(index)) = (lane, index) else { return 0 };
+        let older = lane.runs.range(..(run.launch_us, run.id)).map(|(_, id)| self.due_of(*id)).sum::<u64>();
+        lane.retries.len() as u64 + older + u64::from(index.saturating_sub(run.next_index))
+    }
+
+    fn lane_len(&self, lane: &Lane) -> u64 {
+        lane.retries.len() as u64 + lane.runs.iter().map(|(_, r)| self.due_of(*r)).sum::<u64>()
+    }
+
+    /// Events of a run from its next index on.
+    fn due_of(&self, id: RunId) -> u64 {
+        self.ledger.runs.get(&id).map_or(0, |r| u64::from(r.row.events - r.row.next_index))
+    }
+}

@@ -1,0 +1,224 @@
+//! What becomes of events, counted by minute and policy, for the history that people look at.
+//!
+//! In: the runs that a commit changes, and those that go. Out, when asked: rows with all that this owner has counted of
+//! the minute under way, and of those that have ended since it was asked last. Invariants: nothing is done for an event
+//! that goes well: each run is compared, once a commit, with what has been counted of it; what no durable commit says
+//! is not counted; a minute that has been handed out as ended is not counted in any more, whatever the clock does. Kept
+//! are, for each policy to which something happens, the counts of a minute. Not here: who writes the rows.
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use super::live::LiveRun;
+use super::shard::Shard;
+use crate::model::{Counts, MINUTE_US, MinuteCounts, MinuteRow, Now, Run, RunState};
+
+/// A policy, or none, and the namespace.
+type Whose = (Option<Uuid>, String);
+type Book = BTreeMap<Whose, MinuteCounts>;
+
+/// What has been counted of a run.
+#[derive(Debug)]
+pub(super) struct Noted {
+    counts: Counts,
+    started: u32,
+    due: u32,
+    /// Events that ended without having started: they lie below the run's next index, as those that started do.
+    unstarted: u32,
+}
+
+impl Noted {
+    /// Of a run that enters the shard: what its row says was counted before.
+    pub(super) fn of(row: &Run) -> Self {
+        Self { counts: row.counts, started: row.next_index, due: row.next_index, unstarted: 0 }
+    }
+
+    /// So many events are passed over, and do not start any more.
+    pub(super) fn pass_over(&mut self, events: u32) {
+        self.unstarted += events;
+    }
+
+    /// An event that was counted as dead lives again.
+    pub(super) fn revive(&mut self) {
+        self.counts.dead = self.counts.dead.saturating_sub(1);
+    }
+
+    /// What has happened to the run since it was asked last.
+    fn news(&mut self, row: &Run) -> MinuteCounts {
+        let (counts, before) = (row.counts, self.counts);
+        let started = row.next_index.saturating_sub(self.unstarted);
+        let more = |now: u32, before: u32| u64::from(now.saturating_sub(before));
+        let news = MinuteCounts {
+            started: more(started, self.started),
+            succeeded: more(counts.succeeded, before.succeeded),
+            failed: more(counts.failed, before.failed),
+            dead: more(counts.dead, before.dead),
+            expired: more(counts.expired, before.expired),
+            cancelled: more(counts.cancelled, before.cancelled),
+            lost: more(counts.lost, before.lost),
+            ..MinuteCounts::default()
+        };
+        (self.counts, self.started) = (counts, started);
+        news
+    }
+
+    /// How many more events are due, where `due` are.
+    fn fell_due(&mut self, due: u32) -> u64 {
+        let more = due.saturating_sub(self.due);
+        self.due += more;
+        u64::from(more)
+    }
+}
+
+impl LiveRun {
+    /// What a former owner has counted as due, up to this moment, is not counted again.
+    pub(super) fn due_was_counted(&mut self, until_us: i64) {
+        let due = self.due_until(0, until_us);
+        self.noted.fell_due(due);
+    }
+}
+
+/// See the head of this file.
+#[derive(Debug)]
+pub(super) struct Minutes {
+    /// In no commit yet.
+    pending: Book,
+    /// Of the commit under way.
+    committing: Book,
+    /// Durable, by the minute's beginning.
+    durable: BTreeMap<i64, Book>,
+    /// The latest minute; it never goes back.
+    minute_us: i64,
+    /// The minute in which the runs were looked at last.
+    looked_us: i64,
+}
+
+impl Minutes {
+    pub(super) fn new(now: Now) -> Self {
+        let (pending, committing, durable) = (Book::new(), Book::new(), BTreeMap::new());
+        Self { pending, committing, durable, minute_us: minute_of(now), looked_us: minute_of(now) }
+    }
+
+    /// To be counted with the next commit.
+    pub(super) fn next(&mut self, row: &Run, news: MinuteCounts) {
+        if !news.is_nothing() {
+            *self.pending.entry((row.policy_uid, row.namespace.clone())).or_default() += news;
+        }
+    }
+
+    /// The commit under way is durable.
+    pub(super) fn committed(&mut self, now: Now) {
+        self.minute_us = self.minute_us.max(minute_of(now));
+        if self.committing.is_empty() {
+            return;
+        }
+        let book = self.durable.entry(self.minute_us).or_default();
+        for (whose, news) in std::mem::take(&mut self.committing) {
+            *book.entry(whose).or_default() += news;
+        }
+    }
+}
+
+fn minute_of(now: Now) -> i64 {
+    now.wall_us - now.wall_us.rem_euclid(MINUTE_US)
+}
+
+/// What is seen of the runs of one policy and namespace.
+#[derive(Default)]
+struct Seen {
+    due_before: u64,
+    due: u64,
+    waiting: u64,
+    held: u64,
+}
+
+impl Shard {
+    /// Counts what the runs that the next commit writes have come to.
+    pub(super) fn count_changes(&mut self) {
+        for id in &self.pending.runs {
+            if let Some(LiveRun { row, noted, .. }) = self.ledger.runs.get_mut(id) {
+                self.minutes.next(row, noted.news(row));
+            }
+        }
+        self.minutes.committing = std::mem::take(&mut self.minutes.pending);
+    }
+
+    /// As [`Self::count_changes`] of a run that has ended. All its events have fallen due then, unless there was to be
+    /// none.
+    pub(super) fn count_last(&mut self, run: &mut LiveRun) {
+        let LiveRun { row, noted, .. } = run;
+        let due = if row.state == RunState::Skipped { 0 } else { noted.fell_due(row.events) };
+        let news = noted.news(row);
+        self.minutes.next(row, MinuteCounts { due, ..news });
+    }
+
+    /// All that this owner has counted, of the minute under way and of those that have ended since it was asked last;
+    /// to be asked once a minute at least. `epoch`: of its lease.
+    pub fn take_minutes(&mut self, epoch: i64, now: Now) -> Vec<MinuteRow> {
+        let minute_us = self.minutes.minute_us.max(minute_of(now));
+        self.minutes.minute_us = minute_us;
+        self.look_at_runs(minute_us, now);
+        let rows = self.minute_rows(epoch, now);
+        self.minutes.durable.retain(|at_us, _| *at_us >= minute_us);
+        rows
+    }
+
+    /// What has fallen due, waits and is held. The minute before that has just ended gets what fell due in it, and
+    /// shows what waits now.
+    fn look_at_runs(&mut self, minute_us: i64, now: Now) {
+        let early_us = self.options.early_us;
+        let mut seen: BTreeMap<(Option<Uuid>, &str), Seen> = BTreeMap::new();
+        for run in self.ledger.runs.all_mut().filter(|run| run.launched) {
+            let (due_before, due) = (run.due_until(0, minute_us), run.due_until(0, now.wall_us));
+            let is_due = !run.cancelled && run.next_is_due(now.wall_us, early_us);
+            let not_started = if is_due { due.saturating_sub(run.row.next_index) } else { 0 };
+            let retrying = run.counts.retrying();
+            let LiveRun { row, noted, counts, cancelled, .. } = run;
+            let seen = seen.entry((row.policy_uid, row.namespace.as_str())).or_default();
+            seen.due_before += noted.fell_due(due_before);
+            seen.due += noted.fell_due(due.max(row.next_index));
+            seen.waiting += u64::from(not_started + if *cancelled { 0 } else { retrying });
+            seen.held += u64::from(counts.outstanding() - retrying);
+        }
+        let ended_us = minute_us - MINUTE_US;
+        let has_ended = std::mem::replace(&mut self.minutes.looked_us, minute_us) < minute_us;
+        for book in self.minutes.durable.range_mut(ended_us..).flat_map(|(_, book)| book.values_mut()) {
+            (book.waiting, book.held) = (0, 0);
+        }
+        for ((policy, namespace), seen) in seen {
+            let Seen { due_before, due, waiting, held } = seen;
+            let mut add = |at_us, due| {
+                let book = self.minutes.durable.entry(at_us).or_default();
+                *book.entry((policy, namespace.to_owned())).or_default() +=
+                    MinuteCounts { due, waiting, held, ..MinuteCounts::default() };
+            };
+            if has_ended {
+                add(ended_us, due_before);
+            }
+            add(minute_us, if has_ended { due } else { due_before + due });
+        }
+    }
+
+    fn minute_rows(&self, epoch: i64, now: Now) -> Vec<MinuteRow> {
+        let mut rows = Vec::new();
+        for (minute_us, book) in &self.minutes.durable {
+            let row = |policy_uid, namespace: &str, counts| MinuteRow {
+                shard: self.number,
+                policy_uid,
+                namespace: namespace.to_owned(),
+                minute_us: *minute_us,
+                epoch,
+                until_us: now.wall_us.clamp(*minute_us, minute_us + MINUTE_US),
+                counts,
+            };
+            let mut whole: BTreeMap<&str, MinuteCounts> = BTreeMap::new();
+            for ((policy, namespace), counts) in book.iter().filter(|(_, counts)| !counts.is_nothing()) {
+                *whole.entry(namespace).or_default() += *counts;
+                rows.extend(policy.map(|uid| row(Some(uid), namespace, *counts)));
+            }
+            rows.extend(whole.into_iter().map(|(namespace, counts)| row(None, namespace, counts)));
+        }
+        rows
+    }
+}

@@ -1,0 +1,306 @@
+//! When what a shard has in hand is expected to start and to end; which deadlines are at risk.
+//!
+//! In: the line of a policy, its bucket, a run. Out: moments, or why there are none. Read from memory when somebody asks.
+//! Not here: how a moment follows from numbers, which is [`crate::expected_end`].
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use super::bucket::Bucket;
+use super::ledger::Phase;
+use super::line::Places;
+use super::live::LiveRun;
+use super::shard::Shard;
+use crate::expected_end::{Expected, Flow, NOTHING_ENDED, Never};
+use crate::model::{Now, Reclaim, RunId};
+use crate::trouble::Said;
+
+/// How many events of a run are looked at for when they are tried again.
+const LOOKED_AT_MAX: usize = 32;
+/// For how many runs of a shard it is asked whether they start in time.
+const DEADLINES_MAX: usize = 2_000;
+/// Behind how many waiting runs of its policy nobody says what is expected of a run: they are walked for each who asks.
+const WAITING_RUNS_MAX: usize = 5_000;
+/// How often the line is walked to count the events that are late.
+const LOOKS_OF_LATE: usize = 24;
+/// How many lanes are walked for that.
+const STEPS_MAX: usize = 1_000_000;
+
+/// Said where [`WAITING_RUNS_MAX`] are exceeded.
+const TOO_MANY_WAIT: &str = "not known: more than 5,000 runs wait under its policy";
+
+/// What is expected of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outlook {
+    /// When its last event ends.
+    pub end: Expected,
+    /// By when its events must have started, and how many of them are not expected to have, where some are not.
+    pub late: Option<(i64, u64)>,
+}
+
+/// What waits under each policy.
+pub(super) type Lines<'a> = BTreeMap<Option<Uuid>, Places<'a>>;
+
+/// How much more is looked at of runs with a deadline.
+pub(super) struct Budget {
+    runs: usize,
+    steps: usize,
+    /// There was more.
+    pub is_spent: bool,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { runs: DEADLINES_MAX, steps: STEPS_MAX, is_spent: false }
+    }
+}
+
+impl Budget {
+    /// Whether one more run may be looked at, which takes so many steps.
+    fn spend(&mut self, steps: usize) -> bool {
+        match (self.runs.checked_sub(1), self.steps.checked_sub(steps)) {
+            (Some(runs), Some(steps)) => (self.runs, self.steps) = (runs, steps),
+            _ => self.is_spent = true,
+        }
+        !self.is_spent
+    }
+}
+
+impl Shard {
+    /// What is expected of unfinished runs, in their order; none of one that is not here.
+    pub fn outlooks(&self, ids: &[RunId], now: Now) -> Vec<Option<Outlook>> {
+        let mut lines = Lines::new();
+        let outlook = |id: &RunId| {
+            let run = self.ledger.runs.get(id)?;
+            let policy = run.row.policy_uid;
+            if self.waiting_runs(policy) > WAITING_RUNS_MAX {
+                return Some(Outlook { end: Expected::NotKnown(TOO_MANY_WAIT), late: None });
+            }
+            Some(self.outlook_of(run, lines.entry(policy).or_insert_with(|| self.places_of(policy)), now))
+        };
+        ids.iter().map(outlook).collect()
+    }
+
+    /// How many runs wait under a policy. Nothing is walked but its lanes.
+    fn waiting_runs(&self, policy: Option<Uuid>) -> usize {
+        self.queues
+            .get(&policy)
+            .into_iter()
+            .flat_map(|queue| queue.lanes())
+            .map(|(_, _, lane)| lane.runs.len())
+            .sum()
+    }
+
+    fn outlook_of(&self, run: &LiveRun, places: &Places<'_>, now: Now) -> Outlook {
+        let last_start = self.last_start(run, places, now);
+        Outlook { end: self.end(run, &last_start, now), late: self.late(run, places, &last_start, now) }
+    }
+
+    /// By when the events of a run must start, how many are not expected to in time, and when the last is. The lines are
+    /// made as they are needed.
+    pub(super) fn late_of<'a>(
+        &'a self,
+        run: &LiveRun,
+        lines: &mut Lines<'a>,
+        budget: &mut Budget,
+        now: Now,
+    ) -> Option<(i64, u64, Expected)> {
+        run.window_end_us().filter(|_| run.row.next_index < run.row.events)?;
+        let policy = run.row.policy_uid;
+        let places = lines.entry(policy).or_insert_with(|| self.places_of(policy));
+        if !budget.spend(places.line.lanes()) {
+            return None;
+        }
+        let last_start = self.last_start(run, places, now);
+        let (deadline_us, events) = self.late(run, places, &last_start, now)?;
+        budget.spend(places.line.lanes() * LOOKS_OF_LATE);
+        Some((deadline_us, events, last_start))
+    }
+
+    /// When the last of the events that wait under a policy is expected to start; none where none does.
+    pub(super) fn drained(&self, bucket: &Bucket, waiting: u64, now: Now) -> Option<Expected> {
+        let before = waiting.checked_sub(1)?;
+        if let Some(never) = self.policy_never(bucket).or_else(|| self.target_never(bucket, now)) {
+            return Some(Expected::Never(never));
+        }
+        Some(starts(&self.flow(bucket, now), before, now))
+    }
+
+    fn last_start(&self, run: &LiveRun, places: &Places<'_>, now: Now) -> Expected {
+        let row = &run.row;
+        if row.next_index == row.events && run.counts.coming_again() == 0 {
+            return Expected::At(now.wall_us);
+        }
+        if let Some(expected) = self.not_now(run, now) {
+            return expected;
+        }
+        let Some(bucket) = self.ledger.buckets.get(&row.policy_uid) else {
+            return Expected::NotKnown("its queue shard has not been told of its policy");
+        };
+        let before = places.before(row, row.events.saturating_sub(1));
+        let again_us =
+            self.ledger.tokens.of(row.id).take(LOOKED_AT_MAX).filter_map(|(_, token)| match token.phase() {
+                Phase::Waiting => Some(token.row.due_us),
+                Phase::Again { at_us } => Some(now.wall_us + at_us - now.mono_us),
+                _ => None,
+            });
+        let due_us = (row.next_index < row.events).then(|| run.launch_of(row.events - 1));
+        let earliest_us = again_us.chain(due_us).chain(self.blocked_us(run, now)).max().unwrap_or(i64::MIN);
+        starts(&self.flow(bucket, now), before, now).not_before(earliest_us)
+    }
+
+    /// Until when the target of a run asked for a pause (wall clock).
+    fn blocked_us(&self, run: &LiveRun, now: Now) -> Option<i64> {
+        let blocked_us = self.schedules.get(&run.row.schedule_uid)?.blocked_us?;
+        Some(now.wall_us + blocked_us - now.mono_us)
+    }
+
+    /// Why nothing of a run starts, as things stand.
+    fn not_now(&self, run: &LiveRun, now: Now) -> Option<Expected> {
+        let row = &run.row;
+        if self.pause.pause.is_some() {
+            return Some(Expected::Never(Never::DispatchPaused));
+        }
+        let bucket = self.ledger.buckets.get(&row.policy_uid);
+        if let Some(never) = bucket.and_then(|bucket| self.policy_never(bucket)) {
+            return Some(Expected::Never(never));
+        }
+        let schedule = self.schedules.get(&row.schedule_uid);
+        if schedule.and_then(|schedule| schedule.row.as_ref()).is_some_and(|row| row.pause.is_some()) {
+            return Some(Expected::Never(Never::SchedulePaused(row.schedule_id.clone())));
+        }
+        if !run.launched {
+            let why = if row.launch_us > now.wall_us {
+                "not known yet: its launch time has not come"
+            } else {
+                "not known yet: an earlier run of its schedule is unfinished"
+            };
+            return Some(Expected::NotKnown(why));
+        }
+        self.refusal(run, now).map(|refusal| Expected::Never(never_by(refusal.said, refusal.target)))
+    }
+
+    fn policy_never(&self, bucket: &Bucket) -> Option<Never> {
+        if self.pause.pause.is_some() {
+            return Some(Never::DispatchPaused);
+        }
+        let policy = bucket.policy.as_ref()?;
+        let limit = policy.limits.max_in_flight;
+        let is_silent =
+            policy.reclaim == Reclaim::Never && limit.is_some_and(|limit| bucket.counts.suspect() >= limit);
+        if policy.pause.is_some() {
+            Some(Never::PolicyPaused(policy.id.clone()))
+        } else if limit == Some(0) || policy.limits.rate_per_s.is_some_and(|rate| rate <= 0.0) {
+            Some(Never::NothingAllowed(policy.id.clone()))
+        } else {
+            is_silent.then(|| Never::TokensSilent(policy.id.clone()))
+        }
+    }
+
+    /// The target that nothing of a policy gets to. Where one of several schedules gets through, there is none.
+    fn target_never(&self, bucket: &Bucket, now: Now) -> Option<Never> {
+        if bucket.pace.last_minute(now).accepted > 0 {
+            return None;
+        }
+        let (id, _) = bucket.pace.last_error.as_ref()?.event;
+        let refusal = self.refusal(self.ledger.runs.get(&id)?, now)?;
+        Some(never_by(refusal.said, refusal.target))
+    }
+
+    fn flow(&self, bucket: &Bucket, now: Now) -> Flow {
+        let mean_us = bucket.pace.holds().and_then(|holds| holds.mean_us(now.mono_us));
+        let Some(policy) = &bucket.policy else {
+            let (tokens, held) = (Some(self.options.sends_max), bucket.counts.places().taken());
+            return Flow { tokens, held, rate_per_s: None, mean_us };
+        };
+        // A token that is never reclaimed does not come back by itself.
+        let lost = if policy.reclaim == Reclaim::Never { bucket.counts.suspect() } else { 0 };
+        Flow {
+            tokens: policy.limits.max_in_flight.map(|limit| limit.saturating_sub(lost)),
+            held: bucket.counts.held() - lost,
+            rate_per_s: policy.limits.rate_per_s,
+            mean_us,
+        }
+    }
+
+    /// The last to start may not be the last to end: of k that are at work at once, the slowest is.
+    fn end(&self, run: &LiveRun, last_start: &Expected, now: Now) -> Expected {
+        let Expected::At(start_us) = last_start else { return last_start.clone() };
+        let row = &run.row;
+        let bucket = self.ledger.buckets.get(&row.policy_uid);
+        let limit = bucket.and_then(|bucket| bucket.policy.as_ref()?.limits.max_in_flight);
+        let waits = row.next_index < row.events || run.counts.coming_again() > 0;
+        let unfinished = row.events - row.next_index + run.counts.outstanding();
+        let at_once = unfinished.min(limit.unwrap_or(u32::MAX)).max(1);
+        let holds = bucket.and_then(|bucket| bucket.pace.holds());
+        let Some(hold_us) = holds.and_then(|holds| holds.longest_of_us(at_once)) else {
+            return Expected::NotKnown(NOTHING_ENDED);
+        };
+        let began_us = if waits {
+            *start_us
+        } else {
+            let last = row.next_index.checked_sub(1).and_then(|last| self.ledger.tokens.get(&(row.id, last)));
+            last.map_or(now.wall_us, |token| token.row.acquired_us)
+        };
+        Expected::At(began_us.saturating_add(hold_us)).not_before(now.wall_us)
+    }
+
+    /// By when the events of a run must have started, and how many are not expected to have.
+    fn late(
+        &self,
+        run: &LiveRun,
+        places: &Places<'_>,
+        last_start: &Expected,
+        now: Now,
+    ) -> Option<(i64, u64)> {
+        let deadline_us = run.window_end_us()?;
+        let row = &run.row;
+        let left = u64::from(row.events - row.next_index);
+        if left == 0 || run.cancelled {
+            return None;
+        }
+        if matches!(last_start, Expected::Never(_)) {
+            return Some((deadline_us, left));
+        }
+        let bucket = self.ledger.buckets.get(&row.policy_uid).filter(|_| run.launched)?;
+        let flow = self.flow(bucket, now);
+        // What has not ended yet says at least how long it has lasted.
+        let at_least_us = bucket.pace.holds().and_then(|holds| holds.at_least_us(now.mono_us));
+        let flow = Flow { mean_us: flow.mean_us.or(at_least_us), ..flow };
+        let blocked_us = self.blocked_us(run, now).unwrap_or(i64::MIN);
+        let is_late = |index: u32| {
+            let start = starts(&flow, places.before(row, index), now);
+            start.not_before(run.launch_of(index).max(blocked_us)).is_after(deadline_us)
+        };
+        if !is_late(row.events - 1) {
+            return None;
+        }
+        // The first that comes too late: whoever comes after it does, too.
+        let (mut low, mut high) = (row.next_index, row.events - 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if is_late(middle) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Some((deadline_us, u64::from(row.events - low)))
+    }
+}
+
+fn starts(flow: &Flow, before: u64, now: Now) -> Expected {
+    match flow.start_after_us(before) {
+        Some(after_us) => Expected::At(now.wall_us.saturating_add(after_us)),
+        None => Expected::NotKnown(NOTHING_ENDED),
+    }
+}
+
+fn never_by(said: Said, target: String) -> Never {
+    match said {
+        Said::Unclear => Never::TargetSilent(target),
+        Said::NotSent => Never::NotSent(target),
+        Said::Refused | Said::GivenBack => Never::TargetRefuses(target),
+    }
+}

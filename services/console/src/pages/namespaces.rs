@@ -1,0 +1,117 @@
+//! The namespaces that are known, with what waits in each, and the way to any other.
+
+use std::collections::BTreeMap;
+
+use axum::response::Response;
+use maud::{Markup, html};
+
+use crate::parts::shell::{Body, Section};
+use crate::requests::links::link;
+use crate::requests::problem::Problem;
+use crate::requests::visit::Visit;
+use crate::words::show::{count, tag};
+
+/// What happens in a namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    policies: u64,
+    paused: u64,
+    held: u64,
+    waiting: u64,
+    suspect: u64,
+}
+
+/// The page.
+pub(crate) async fn page(visit: Visit) -> Response {
+    let own = visit.session.as_ref().and_then(|session| session.visitor.namespace.clone());
+    // A key of one namespace asks for that one only.
+    let parent = own.map_or_else(String::new, |own| format!("namespaces/{own}"));
+    let status = visit.api.handler_status(parent).await;
+    let (known, problem): (BTreeMap<String, Sum>, Option<Problem>) = match status {
+        Ok(status) => (sums(&status.policies), None),
+        Err(problem) => (BTreeMap::new(), Some(problem)),
+    };
+    let mut known = known;
+    known.entry(visit.ns.clone()).or_default();
+    let content = html! {
+        h1 { "Namespaces" }
+        (table(&visit.ns, &known))
+        p.mute { "A namespace is known here by its policies. One that has only schedules without a policy is reached by its name." }
+        form.filters method="get" action=(visit.link("go")) {
+            div {
+                label for="ns" { "Another namespace" }
+                input #ns name="ns" required maxlength="63" autocomplete="off" spellcheck="false";
+            }
+            button type="submit" { "Show" }
+        }
+    };
+    visit.respond(Ok(Body { problem, ..Body::new("Namespaces", Section::None, content) }))
+}
+
+fn sums(gauges: &[tollgate_proto::v1::PolicyGauge]) -> BTreeMap<String, Sum> {
+    let mut known: BTreeMap<String, Sum> = BTreeMap::new();
+    for gauge in gauges {
+        let Some(namespace) = gauge.policy.split('/').nth(1) else { continue };
+        let sum = known.entry(namespace.to_owned()).or_default();
+        sum.policies += 1;
+        sum.paused += u64::from(gauge.paused);
+        sum.held += gauge.held_count;
+        sum.waiting += gauge.waiting_count;
+        sum.suspect += gauge.suspect_count;
+    }
+    known
+}
+
+fn table(here: &str, known: &BTreeMap<String, Sum>) -> Markup {
+    html! {
+        div.scroll role="group" aria-label="Namespaces" tabindex="0" {
+            table.wide {
+                thead {
+                    tr {
+                        th scope="col" { "Namespace" }
+                        th.n scope="col" { "Events waiting" }
+                        th.n scope="col" { "Tokens held" }
+                        th.n scope="col" { "Suspect" }
+                        th.n.opt scope="col" { "Policies" }
+                        th.n.opt scope="col" { "Paused" }
+                    }
+                }
+                tbody {
+                    @for (namespace, sum) in known {
+                        tr {
+                            th scope="row" {
+                                a href=(link(namespace, "")) { (namespace) }
+                                @if namespace == here { " " (tag("here", "go")) }
+                            }
+                            td.n { (count(sum.waiting)) }
+                            td.n { (count(sum.held)) }
+                            td.n { span class=(if sum.suspect > 0 { "warn" } else { "mute" }) { (count(sum.suspect)) } }
+                            td.n.opt { (count(sum.policies)) }
+                            td.n.opt { span class=(if sum.paused > 0 { "warn" } else { "mute" }) { (count(sum.paused)) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_proto::v1;
+
+    use super::*;
+
+    #[test]
+    fn each_namespace_has_its_own_numbers() {
+        let gauge = |policy: &str, waiting_count| v1::PolicyGauge {
+            policy: policy.to_owned(),
+            waiting_count,
+            ..v1::PolicyGauge::default()
+        };
+        let gauges = [gauge("namespaces/a/policies/x", 3), gauge("namespaces/b/policies/y", 5), gauge("", 9)];
+        let known = sums(&gauges);
+        assert_eq!(known.len(), 2);
+        assert_eq!((known["a"].waiting, known["b"].waiting), (3, 5));
+    }
+}

@@ -1,0 +1,257 @@
+//! Which fields the forms of schedules and policies have, and their help.
+
+use crate::parts::forms::{Group, Kind, Spec};
+
+const fn line(path: &'static str, label: &'static str, hint: &'static str) -> Spec {
+    Spec { path, label, hint, kind: Kind::Line }
+}
+
+const fn number(path: &'static str, label: &'static str, hint: &'static str) -> Spec {
+    Spec { path, label, hint, kind: Kind::Number }
+}
+
+const fn of_kind(kind: Kind, path: &'static str, label: &'static str, hint: &'static str) -> Spec {
+    Spec { path, label, hint, kind }
+}
+
+const RECLAIM: &[(&str, &str)] = &[
+    ("", "after a silence (the default)"),
+    ("RECLAIM_AFTER_TTL", "after a silence"),
+    ("RECLAIM_NEVER", "never: only an operator frees it"),
+];
+const TTL_FROM: &[(&str, &str)] = &[
+    ("", "as the target suggests (the default)"),
+    ("TTL_FROM_DELIVERY", "from delivery"),
+    ("TTL_FROM_FIRST_HEARTBEAT", "from the first heartbeat"),
+];
+const GAP: &[(&str, &str)] = &[
+    ("", "it fires right after the gap (the default)"),
+    ("GAP_RULE_NEXT_VALID", "it fires right after the gap"),
+    ("GAP_RULE_SKIP", "it does not fire that day"),
+];
+const REPEAT: &[(&str, &str)] = &[
+    ("", "it fires the first time only (the default)"),
+    ("REPEAT_RULE_FIRST", "it fires the first time only"),
+    ("REPEAT_RULE_BOTH", "it fires both times"),
+];
+const RELEASE: &[(&str, &str)] = &[
+    ("", "with a policy: when the consumer says so; else with the answer"),
+    ("RELEASE_MODE_ON_RESPONSE", "with the answer"),
+    ("RELEASE_MODE_EXPLICIT", "when the consumer says so"),
+];
+const OVERLAP: &[(&str, &str)] = &[
+    ("", "both run (the default)"),
+    ("OVERLAP_ALLOW", "both run"),
+    ("OVERLAP_SKIP", "the new one is skipped"),
+    ("OVERLAP_BUFFER_ONE", "the new one waits for the old one"),
+    ("OVERLAP_CANCEL_OTHER", "what the old one has not started is cancelled"),
+];
+const CATCH_UP: &[(&str, &str)] = &[
+    ("", "the latest runs (the default)"),
+    ("CATCH_UP_MODE_NONE", "none runs"),
+    ("CATCH_UP_MODE_LATEST", "the latest runs"),
+    ("CATCH_UP_MODE_ALL", "each runs, back to the horizon"),
+];
+const RETRY_LOST: &[(&str, &str)] = &[("", "yes (the default)"), ("true", "yes"), ("false", "no")];
+
+/// The fields of a policy.
+pub(crate) const POLICY: &[Group] = &[
+    Group {
+        title: "What it limits",
+        is_folded: false,
+        fields: &[
+            number(
+                "max_in_flight",
+                "In flight at most",
+                "Events at once, over all schedules that use it: 8. At least one of the two limits.",
+            ),
+            of_kind(
+                Kind::Decimal,
+                "rate_per_second",
+                "Started per second at most",
+                "On average: 5 or 0.5. Empty: no such limit.",
+            ),
+            number(
+                "burst",
+                "Burst",
+                "How many may start at once after a quiet time; needs the rate. Empty: one second's worth.",
+            ),
+            of_kind(
+                Kind::Text,
+                "description",
+                "Description",
+                "For people: what is protected, and who knows.",
+            ),
+        ],
+    },
+    Group {
+        title: "When a consumer falls silent",
+        is_folded: true,
+        fields: &[
+            of_kind(
+                Kind::Choice(RECLAIM),
+                "reclaim",
+                "Its token comes back",
+                "Never means that no more consumers work than the limit says, whatever happens.",
+            ),
+            line("token_ttl", "Silence that is allowed", "15m by default; then the token is suspect."),
+            line("suspect_period", "Suspect for", "1m by default; then the token comes back."),
+            of_kind(
+                Kind::Choice(TTL_FROM),
+                "ttl_from",
+                "Silence counts",
+                "SQS consumers begin with a heartbeat.",
+            ),
+            line("unstarted_ttl", "Before the first heartbeat", "12h by default."),
+        ],
+    },
+    Group {
+        title: "Labels",
+        is_folded: true,
+        fields: &[of_kind(Kind::Pairs, "labels", "Labels", "name=value, one on each line: team=storage.")],
+    },
+];
+
+/// The fields of a schedule.
+pub(crate) const SCHEDULE: &[Group] = &[
+    Group {
+        title: "When",
+        is_folded: false,
+        fields: &[
+            of_kind(
+                Kind::Rules,
+                "cron",
+                "Fires at",
+                "Cron expressions, one on each line: minute, hour, day of month, month, day of week. 30 2 * * MON-FRI",
+            ),
+            of_kind(
+                Kind::Rules,
+                "intervals",
+                "Fires every",
+                "Intervals, one on each line: 15m, or 6h from 2026-01-01T03:00:00Z",
+            ),
+            of_kind(
+                Kind::Rules,
+                "moments",
+                "Fires once at",
+                "Moments, one on each line: 2026-12-24T18:00:00Z",
+            ),
+            line("time_zone", "Time zone", "A name such as Europe/Berlin; UTC where empty."),
+        ],
+    },
+    Group {
+        title: "What, and how many at once",
+        is_folded: false,
+        fields: &[
+            number("events", "Events per trigger", "1 to 10,000,000; 1 where empty."),
+            line("policy", "Policy", "The id of a policy; nothing limits it where empty."),
+            number("priority", "Priority", "0 (last) to 9 (first); 5 where empty."),
+            line("finish_by", "Must start within", "Such as 2h or 900s; events that start later expire."),
+            line("spread", "Spread over", "Such as 10m: events are spaced evenly over it."),
+            of_kind(Kind::Text, "description", "Description", "Free text."),
+        ],
+    },
+    Group {
+        title: "Where its events go",
+        is_folded: false,
+        fields: &[
+            line(
+                "target.http.url",
+                "HTTP: URL",
+                "http://consumer.example:8080/events; either this or a queue.",
+            ),
+            of_kind(
+                Kind::Secret,
+                "target.http.secret",
+                "HTTP: secret",
+                "whsec_ and base64, to sign with. Never shown; empty keeps what is stored.",
+            ),
+            line(
+                "target.sqs.queue_url",
+                "SQS: queue URL",
+                "The queue as AWS names it; one that ends in .fifo keeps its order.",
+            ),
+            of_kind(
+                Kind::Choice(RELEASE),
+                "target.release",
+                "Its token comes back",
+                "Explicit: the consumer calls ReleaseToken.",
+            ),
+        ],
+    },
+    Group {
+        title: "More about the target",
+        is_folded: true,
+        fields: &[
+            of_kind(
+                Kind::Pairs,
+                "target.http.headers",
+                "HTTP: headers",
+                "name=value, one on each line; *** keeps what is stored.",
+            ),
+            line("target.http.deadline", "HTTP: answer within", "30s by default."),
+            line("target.sqs.region", "SQS: region", "From the URL where empty."),
+            line("target.sqs.endpoint_url", "SQS: endpoint", "For emulators."),
+            line("target.sqs.message_group_id", "SQS: message group", "Of a FIFO queue."),
+            line("target.sqs.deadline", "SQS: answer within", "10s by default."),
+        ],
+    },
+    Group {
+        title: "Payload and labels",
+        is_folded: true,
+        fields: &[
+            of_kind(
+                Kind::Json,
+                "payload",
+                "Payload",
+                "Any JSON, which each event carries as its data: {\"bucket\": \"a\"}",
+            ),
+            of_kind(Kind::Pairs, "labels", "Labels", "name=value, one on each line: team=storage."),
+        ],
+    },
+    Group {
+        title: "When something goes wrong",
+        is_folded: true,
+        fields: &[
+            number("retry.max_attempts", "Attempts", "1 to 1,000; 20 by default."),
+            line("retry.min_backoff", "Wait before the second", "1s by default."),
+            line("retry.max_backoff", "Wait at most", "It doubles up to this: 5m by default."),
+            of_kind(
+                Kind::Choice(RETRY_LOST),
+                "retry.retry_lost",
+                "Try again what a silent consumer had",
+                "Else it is closed as LOST.",
+            ),
+            of_kind(
+                Kind::Choice(CATCH_UP),
+                "catch_up.mode",
+                "Triggers missed in an outage",
+                "What becomes of them.",
+            ),
+            line("catch_up.horizon", "Back to", "Needed where each runs: 6h."),
+            of_kind(
+                Kind::Choice(OVERLAP),
+                "overlap",
+                "While an earlier run is unfinished",
+                "What a new run does.",
+            ),
+        ],
+    },
+    Group {
+        title: "Clock changes, beginning and end, checks",
+        is_folded: true,
+        fields: &[
+            of_kind(Kind::Choice(GAP), "gap", "At a time that a clock change skips", ""),
+            of_kind(Kind::Choice(REPEAT), "repeat", "At a time that a clock change repeats", ""),
+            line("start_time", "Not before", "2026-12-01T00:00:00Z"),
+            line("end_time", "Not from then on", "2027-01-01T00:00:00Z"),
+            number(
+                "check_again.max_checks",
+                "An event may ask to come again",
+                "So many times; 100 by default.",
+            ),
+            line("check_again.horizon", "At most so far ahead", "7d (168h) by default."),
+            line("check_again.slot", "Rounded up to", "1s by default."),
+        ],
+    },
+];
