@@ -8,6 +8,7 @@
 mod answer;
 mod connections;
 mod connector;
+mod content;
 mod destinations;
 mod pauses;
 
@@ -16,46 +17,28 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT};
-use ::http::{HeaderMap, Method, Request};
+use ::http::header::HOST;
+use ::http::{Method, Request};
 use bytes::Bytes;
 use http_body_util::Full;
 use tollgate_clock::{Clock, instant_now};
-use tollgate_core::model::{Delivery, HttpTarget, SECOND_US, Sent};
+use tollgate_core::model::{Delivery, HttpTarget, Sent};
 
 use crate::address::{AddressRefused, GuardedNames};
-use crate::check::check_header;
 use crate::cloud_event::{self, EventContext};
 use crate::leave::Leave;
 use crate::{
-    Parcel, TargetError, TargetOptions, causes, chain, is_own, not_sent, refused, refused_for_good,
-    signature, span, unclear,
+    TargetError, TargetOptions, causes, chain, is_own, not_sent, refused, refused_for_good, span, unclear,
 };
 
-pub(crate) use answer::is_gateway_doubt;
+pub(crate) use answer::{HttpAnswer, is_gateway_doubt};
+pub(crate) use connector::tls;
+pub(crate) use content::Content;
 
-use answer::HttpAnswer;
 use connections::{Connections, ExchangeError, Sender, Stage};
 use connector::Connector;
 use destinations::{Destination, Destinations};
 use pauses::{PAUSE_MAX, Pauses};
-
-const TOLLGATE: &str = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
-
-/// What a request has at most beside what its target asks for, `content-length` among them.
-const OWN_HEADERS_MAX: usize = 8;
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
-const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
-const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
-
-/// What a request carries.
-struct Content<'a> {
-    id: &'a str,
-    media_type: &'static str,
-    traceparent: Option<String>,
-    body: Bytes,
-}
 
 /// All HTTP targets.
 pub(crate) struct Http {
@@ -130,27 +113,6 @@ impl Http {
         }
     }
 
-    /// Delivers a message that is no event once.
-    pub(crate) async fn post(&self, parcel: &Parcel, target: &HttpTarget) -> Sent {
-        let destination = match self.destinations.of(&target.url) {
-            Ok(destination) => destination,
-            Err(message) => return refused_for_good(message),
-        };
-        let (leave, deadline) = (Leave::always(), span(target.deadline_ms));
-        let sender =
-            Sender { namespace: &parcel.namespace, schedule: parcel.sender, leave: &leave, deadline };
-        let content = Content {
-            id: &parcel.id,
-            media_type: parcel.content_type,
-            traceparent: None,
-            body: Bytes::from(parcel.body.clone()),
-        };
-        match self.request(content, target, &destination) {
-            Ok(request) => self.exchange(request, sender, &destination).await,
-            Err(message) => refused_for_good(message),
-        }
-    }
-
     fn content<'d>(&self, delivery: &'d Delivery) -> Content<'d> {
         let traceparent = self.context.traceparent(delivery);
         let body = Bytes::from(cloud_event::write(delivery, &self.context, traceparent.as_deref()));
@@ -163,32 +125,9 @@ impl Http {
         target: &HttpTarget,
         destination: &Destination,
     ) -> Result<Request<Full<Bytes>>, String> {
-        let Content { id, media_type, traceparent, body } = content;
-        let mut headers = HeaderMap::with_capacity(OWN_HEADERS_MAX + target.headers.len());
+        let mut headers = content.headers(target, self.clock.wall_us())?;
         headers.insert(HOST, destination.authority.clone());
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
-        headers.insert(USER_AGENT, HeaderValue::from_static(TOLLGATE));
-        let mut set = |name: HeaderName, value: &str| -> Result<(), String> {
-            let value = HeaderValue::from_str(value).map_err(|error| format!("header `{name}`: {error}"))?;
-            headers.insert(name, value);
-            Ok(())
-        };
-        for (name, value) in &target.headers {
-            check_header(name, value)?;
-            let name = HeaderName::from_bytes(name.as_bytes())
-                .map_err(|error| format!("header `{name}`: {error}"))?;
-            set(name, value)?;
-        }
-        if let Some(traceparent) = &traceparent {
-            set(TRACEPARENT, traceparent)?;
-        }
-        let timestamp_s = self.clock.wall_us().div_euclid(SECOND_US);
-        set(WEBHOOK_ID, id)?;
-        set(WEBHOOK_TIMESTAMP, &timestamp_s.to_string())?;
-        if let Some(secret) = &target.secret {
-            set(WEBHOOK_SIGNATURE, &signature::sign(secret, id, timestamp_s, &body)?)?;
-        }
-        let mut request = Request::new(Full::new(body));
+        let mut request = Request::new(Full::new(content.body));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = destination.path.clone();
         *request.headers_mut() = headers;

@@ -3,7 +3,7 @@
 //! In: a [`Delivery`] whose acquisition has been committed. Out: a [`Sent`], always. The whole point is the difference
 //! between *refused* (proof that the consumer does not have the event, so its token may be freed) and *unclear* (it may have
 //! it, so the token stays); where in doubt, it is unclear. What is not here: retries, back-off, tokens: one call to
-//! [`Targets::send`] is at most one delivery.
+//! [`Targets::send`] is at most one delivery. What is no event, the messages of alerts, goes by [`Post`].
 
 mod address;
 mod check;
@@ -12,6 +12,7 @@ mod http;
 mod leave;
 mod names;
 mod opening;
+mod post;
 mod shares;
 mod signature;
 mod sqs;
@@ -21,16 +22,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_clock::Clock;
-use tollgate_core::model::{AlertTarget, Delivery, HttpTarget, Sent, Target};
+use tollgate_core::model::{Delivery, Sent, Target};
 use tollgate_secrets::Keys;
 use tollgate_trace::Traces;
-use uuid::Uuid;
 
 pub use address::{Network, PrivateAddresses};
 pub use check::{DEADLINE_MAX_MS, check_header, check_target};
 pub use cloud_event::{CONTENT_TYPE, rfc3339};
 pub use leave::Leave;
 pub use names::Lookup;
+pub use post::{Parcel, Post};
 pub use signature::check_secret;
 
 use address::{Guard, GuardedNames};
@@ -94,6 +95,27 @@ impl Default for TargetOptions {
     }
 }
 
+impl TargetOptions {
+    fn connect_timeout(&self) -> Duration {
+        Duration::from_millis(self.connect_timeout_ms.max(1))
+    }
+
+    /// Names, looked up as these options say.
+    fn names(&self) -> GuardedNames {
+        let guard = Guard::new(self.allow_private_addresses.clone());
+        let names = Names::new(self.lookup.clone(), self.lookups_max, self.connect_timeout());
+        GuardedNames { guard, names }
+    }
+
+    fn context(&self) -> EventContext {
+        EventContext {
+            source: self.source.clone(),
+            release_url: self.release_url.clone(),
+            traces: self.traces.clone(),
+        }
+    }
+}
+
 /// Why no deliveries can be made at all.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
@@ -102,23 +124,9 @@ pub enum TargetError {
         "no root certificates: install the system's ca-certificates, or name a file in SSL_CERT_FILE: {0}"
     )]
     Roots(#[source] io::Error),
-}
-
-/// A message that is no event: nobody holds a token for it, and it is sent by nobody's leave.
-#[derive(Clone, Debug)]
-pub struct Parcel {
-    /// The namespace that pays for it.
-    pub namespace: String,
-    /// Whose it is; what is sealed in its target is bound to this.
-    pub sender: Uuid,
-    /// The same at each attempt.
-    pub id: String,
-    /// The group in a FIFO queue.
-    pub group: String,
-    /// The media type of the body.
-    pub content_type: &'static str,
-    /// What is sent.
-    pub body: String,
+    /// The client for messages that are no events cannot be made.
+    #[error("no HTTP client for messages of alerts: {0}")]
+    Client(#[source] reqwest::Error),
 }
 
 /// All targets. Clones share connections, pauses and SQS queues.
@@ -136,15 +144,9 @@ impl Targets {
     /// # Errors
     /// [`TargetError::Roots`] where the system's root certificates cannot be loaded.
     pub fn new(options: TargetOptions) -> Result<Self, TargetError> {
-        let guard = Guard::new(options.allow_private_addresses.clone());
-        let context = Arc::new(EventContext {
-            source: options.source.clone(),
-            release_url: options.release_url.clone(),
-            traces: options.traces.clone(),
-        });
-        let connect_timeout = Duration::from_millis(options.connect_timeout_ms.max(1));
-        let names = Names::new(options.lookup.clone(), options.lookups_max, connect_timeout);
-        let names = GuardedNames { guard, names };
+        let context = Arc::new(options.context());
+        let names = options.names();
+        let connect_timeout = options.connect_timeout();
         let http = http::Http::new(&options, connect_timeout, names.clone(), context.clone())?;
         let sqs = sqs::Sqs::new(&options, names, context, connect_timeout);
         let opener = Arc::new(Opener::new(options.keys));
@@ -154,22 +156,6 @@ impl Targets {
     /// Delivers one event once, beginning now.
     pub async fn send(&self, delivery: Delivery) -> Sent {
         self.send_by_leave(delivery, Leave::always()).await
-    }
-
-    /// Delivers a message that is no event once, beginning now.
-    pub async fn send_parcel(&self, parcel: &Parcel, target: &AlertTarget) -> Sent {
-        let target = match self.opener.open_alert(parcel.sender, target) {
-            Ok(target) => target,
-            Err(error) => return not_sent(format!("not sent: {error}")),
-        };
-        match &target {
-            AlertTarget::Http { http } => self.http.post(parcel, http).await,
-            AlertTarget::Slack { slack } => {
-                let http = HttpTarget::plain(slack.url.clone(), slack.deadline_ms);
-                self.http.post(parcel, &http).await
-            }
-            AlertTarget::Sqs { sqs } => Box::pin(self.sqs.post(parcel, sqs)).await,
-        }
     }
 
     /// Delivers one event once, as long as it has leave: its deadline counts from the beginning of that. What is sealed in it is

@@ -40,7 +40,7 @@ use tollgate_metrics::Metrics;
 use tollgate_metrics::sample::HandlerSample;
 use tollgate_store::handle::HandleStore;
 use tollgate_store::look_up::LookUpStore;
-use tollgate_target::Targets;
+use tollgate_target::{Post, Targets};
 
 pub use peer_service::{Admission, GuardedPeerService, PeerService};
 pub use peers::Peers;
@@ -138,11 +138,10 @@ pub struct EventHandler {
 }
 
 impl EventHandler {
-    /// A handler over these parts of a store. Events go through the first of the targets, messages of alerts through the
-    /// second. Nothing happens before [`EventHandler::run`].
+    /// A handler over these parts of a store. Events go to the targets, messages of alerts by the post. Nothing happens before [`EventHandler::run`].
     pub fn new(
         stores: &Stores,
-        (targets, alert_targets): (Targets, Targets),
+        (targets, post): (Targets, Post),
         clock: Clock,
         peers: Peers,
         options: Options,
@@ -171,7 +170,7 @@ impl EventHandler {
             ended: EndedBadly::default(),
             turns: ReadTurns::new(Sizes::default()),
         };
-        Self { shared, mail: alerts::Mail::new(alert_targets) }
+        Self { shared, mail: alerts::Mail::new(post) }
     }
 
     /// The gRPC service.

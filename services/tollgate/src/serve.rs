@@ -35,7 +35,7 @@ use tollgate_schedule_master::ScheduleMaster;
 use tollgate_secrets::Keys;
 use tollgate_service::wake::Wake;
 use tollgate_store::Store;
-use tollgate_target::{TargetOptions, Targets};
+use tollgate_target::{Post, TargetOptions, Targets};
 use tonic::service::{Routes, RoutesBuilder};
 use tonic::transport::Server;
 
@@ -214,7 +214,7 @@ impl Parts {
                 TargetOptions { traces: traces.clone(), keys: keys.clone(), clock: clock.clone(), ..targets };
             let options = handler_options(config, address, &metrics);
             let handler =
-                EventHandler::new(&stores, both_targets(targets)?, clock.clone(), peers.clone(), options);
+                EventHandler::new(&stores, targets_and_post(targets)?, clock.clone(), peers.clone(), options);
             let service = EventHandlerServiceServer::new(handler.service());
             services.add_service(service.max_decoding_message_size(config.message_max));
             services.add_service(handler.peer_service());
@@ -352,16 +352,11 @@ fn target_options(config: &ServeConfig, auth: Auth, files: Files) -> TargetOptio
 /// Connections for messages of alerts.
 const ALERT_CONNECTIONS: usize = 64;
 
-/// Targets for events, and others for messages of alerts: nothing that events use up is theirs.
-fn both_targets(options: TargetOptions) -> anyhow::Result<(Targets, Targets)> {
-    let of_alerts = TargetOptions {
-        connections_max: ALERT_CONNECTIONS,
-        lookups_max: 8,
-        idle_connections_per_host_max: 2,
-        ..options.clone()
-    };
-    let made = |options| Targets::new(options).context("cannot set up HTTP and SQS");
-    Ok((made(options)?, made(of_alerts)?))
+/// Targets for events, and what messages of alerts go by: nothing that events use up is theirs.
+fn targets_and_post(options: TargetOptions) -> anyhow::Result<(Targets, Post)> {
+    let of_alerts = TargetOptions { connections_max: ALERT_CONNECTIONS, lookups_max: 8, ..options.clone() };
+    let post = Post::new(of_alerts).context("cannot set up messages of alerts")?;
+    Ok((Targets::new(options).context("cannot set up HTTP and SQS")?, post))
 }
 
 fn handler_options(

@@ -14,16 +14,16 @@ const EXCERPT_CHARS: usize = 200;
 
 /// An answer.
 #[derive(Debug)]
-pub(super) struct HttpAnswer {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
+pub(crate) struct HttpAnswer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
     /// The body, or the start of it.
-    pub(super) body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl HttpAnswer {
     /// The verdict at this time of the wall clock, with a pause of at most `pause_max_ms`.
-    pub(super) fn verdict(&self, pause_max_ms: i64, now_us: i64) -> Sent {
+    pub(crate) fn verdict(&self, pause_max_ms: i64, now_us: i64) -> Sent {
         if self.status.is_success() {
             return Sent::Accepted;
         }

@@ -3,17 +3,21 @@
 //! The timeout covers TCP and TLS. What is not here: which connection a request gets;
 //! hosts that are addresses, which no resolver sees and which are checked before each request.
 
+use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ::http::Uri;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_rustls::{ConfigBuilderExt as _, HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::crypto::ring;
 use tower_service::Service;
 
 use crate::TargetError;
@@ -27,6 +31,14 @@ type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
 /// How long a connection may be silent before the kernel asks whether the other side lives.
 const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// TLS as all requests have it: the system's roots, and the one crypto provider.
+pub(crate) fn tls() -> Result<ClientConfig, TargetError> {
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TargetError::Roots(io::Error::other(error)))?;
+    Ok(config.with_native_roots().map_err(TargetError::Roots)?.with_no_client_auth())
+}
 
 /// Connects by HTTP or HTTPS.
 #[derive(Clone)]
@@ -43,8 +55,7 @@ impl Connector {
         tcp.set_keepalive(Some(KEEPALIVE));
         tcp.set_connect_timeout(Some(timeout));
         let inner = HttpsConnectorBuilder::new()
-            .with_native_roots()
-            .map_err(TargetError::Roots)?
+            .with_tls_config(tls()?)
             .https_or_http()
             .enable_http1()
             .wrap_connector(tcp);

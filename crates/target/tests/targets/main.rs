@@ -12,6 +12,7 @@ mod http_crowd;
 mod http_failures;
 mod leave;
 mod neighbours;
+mod post;
 mod samples;
 mod server;
 mod sqs_answers;

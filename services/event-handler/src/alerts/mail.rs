@@ -8,7 +8,7 @@ use std::time::Duration;
 use tollgate_core::model::{Alert, Sent};
 use tollgate_proto::v1;
 use tollgate_service::room::Rooms;
-use tollgate_target::{Parcel, Targets};
+use tollgate_target::{Parcel, Post};
 use tonic::Status;
 
 use super::{failure_of, message};
@@ -23,14 +23,14 @@ const ROOM: Duration = Duration::from_secs(1);
 /// What messages go through; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Mail {
-    targets: Targets,
+    post: Post,
     rooms: Rooms<String>,
     slow: Rooms<String>,
 }
 
 impl Mail {
-    pub(crate) fn new(targets: Targets) -> Self {
-        Self { targets, rooms: Rooms::new(SENDS.0, SENDS.1), slow: Rooms::new(SLOW.0, SLOW.1) }
+    pub(crate) fn new(post: Post) -> Self {
+        Self { post, rooms: Rooms::new(SENDS.0, SENDS.1), slow: Rooms::new(SLOW.0, SLOW.1) }
     }
 
     /// Sends a message when there is room.
@@ -40,7 +40,7 @@ impl Mail {
             false => None,
         };
         let _room = self.rooms.take(alert.namespace.clone(), 1).await;
-        self.targets.send_parcel(parcel, &alert.target).await
+        self.post.send(parcel, &alert.target).await
     }
 
     /// Sends a message that says it is a test, now or not at all.
@@ -50,7 +50,7 @@ impl Mail {
             Status::resource_exhausted("as many messages of alerts are under way as may be; try again later")
         })?;
         let parcel = message::test(alert, now_us);
-        let failure = failure_of(self.targets.send_parcel(&parcel, &alert.target).await);
+        let failure = failure_of(self.post.send(&parcel, &alert.target).await);
         Ok(v1::SendTestAlertResponse {
             taken: failure.is_none(),
             message: failure.map(|(words, _)| words).unwrap_or_default(),
