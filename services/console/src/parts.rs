@@ -7,6 +7,7 @@ pub(crate) mod busy;
 pub(crate) mod changes;
 pub(crate) mod chart;
 pub(crate) mod confirm;
+pub(crate) mod copy;
 pub(crate) mod draft;
 pub(crate) mod due;
 pub(crate) mod failures;

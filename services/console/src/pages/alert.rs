@@ -10,6 +10,8 @@ use crate::pages::edit_asks::tells;
 use crate::parts::alert_fields::kind;
 use crate::parts::changes::changes as audited;
 use crate::parts::confirm::{self, Deed, ask};
+use crate::parts::copy;
+use crate::parts::draft::What;
 use crate::parts::picture::number;
 use crate::parts::shell::{Body, Section};
 use crate::requests::links::to;
@@ -162,6 +164,7 @@ async fn body(visit: &Visit, name: &str, said: Said) -> Result<Body, Problem> {
             p { a href={ (visit.link("audit")) "?resource=" (encode(name)) } { "All changes of this alert" } }
         }
         (facts(visit, &alert))
+        (copy::fold(&copy::file(What::Alert, &alert)))
     };
     Ok(Body { problem: said.problem, ..Body::new(short(name), Section::Alerts, content) })
 }

@@ -15,10 +15,10 @@ use tollgate_proto::v1::preview_schedule_request::Source;
 
 use crate::pages::edit_asks::asks;
 use crate::pages::edit_put::{put, stored};
-use crate::parts::confirm;
 use crate::parts::draft::{Stored, What, changes, filled, would_be};
 use crate::parts::forms::{self, Texts, line_of};
 use crate::parts::shell::Body;
+use crate::parts::{confirm, copy};
 use crate::requests::links::to;
 use crate::requests::problem::{Field, Problem};
 use crate::requests::visit::Visit;
@@ -259,6 +259,7 @@ fn drawn(visit: &Visit, what: What, stored: &Stored, texts: &Texts, said: Said) 
             (buttons(is_new))
         }
         (json_form(what, &path, texts, of_json, said.checked.as_ref().filter(|_| is_json), is_new))
+        @if !is_new { (copy::fold(&stored.file)) }
         p.mute {
             @if what == What::Schedule && !is_new {
                 "Runs that are not due yet are corrected; what is due already stays as it was. "

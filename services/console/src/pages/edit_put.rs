@@ -4,6 +4,7 @@ use serde_json::Value;
 use tollgate_proto::json::{from_json, to_json};
 use tollgate_proto::v1;
 
+use crate::parts::copy::file;
 use crate::parts::draft::{Stored, What, editable, would_be};
 use crate::parts::forms::Texts;
 use crate::parts::rules;
@@ -16,21 +17,21 @@ pub(crate) async fn stored(visit: &Visit, what: What, id: &str) -> Result<Stored
         return Ok(Stored::default());
     }
     let name = visit.full(what.collection(), id);
-    let (value, etag, schedule) = match what {
+    let (value, file, etag, schedule) = match what {
         What::Schedule => {
             let schedule = visit.api.schedule(&name).await?;
-            (to_json(&schedule), schedule.etag.clone(), Some(schedule))
+            (to_json(&schedule), file(what, &schedule), schedule.etag.clone(), Some(schedule))
         }
         What::Policy => {
             let policy = visit.api.master().get_policy(v1::GetPolicyRequest { name }).await?.into_inner();
-            (to_json(&policy), policy.etag, None)
+            (to_json(&policy), file(what, &policy), policy.etag, None)
         }
         What::Alert => {
             let alert = visit.api.master().get_alert(v1::GetAlertRequest { name }).await?.into_inner();
-            (to_json(&alert), alert.etag, None)
+            (to_json(&alert), file(what, &alert), alert.etag, None)
         }
     };
-    Ok(Stored { id: id.to_owned(), etag, members: editable(value), schedule })
+    Ok(Stored { id: id.to_owned(), etag, members: editable(value), file, schedule })
 }
 
 /// What is sent of a resource.

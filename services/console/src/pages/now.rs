@@ -12,6 +12,7 @@ use crate::parts::busy::policies;
 use crate::parts::chart::{History, NOT_WELL, STARTED, WAITING, unknown};
 use crate::parts::confirm::{self, Deed, ask};
 use crate::parts::due::{RUNS_MAX, cut, deadline, not_started};
+use crate::parts::flow::brief;
 use crate::parts::picture::{number, progress};
 use crate::parts::shell::{Body, Section, empty};
 use crate::parts::troubles;
@@ -310,17 +311,18 @@ fn running(visit: &Visit, due: &Due) -> Markup {
 pub(crate) fn run_table<'a>(now_us: i64, runs: impl Iterator<Item = &'a DueRun>, labelled: &str) -> Markup {
     html! {
         div.scroll role="group" aria-labelledby=(labelled) tabindex="0" {
-            table.wide {
+            table.wide.cards {
                 thead {
                     tr {
                         th scope="col" { "Schedule" }
                         th scope="col" { "Run, due" }
                         th.gauge-cell scope="col" { "Progress" }
                         th.n scope="col" { "Done / events" }
-                        th.n.opt scope="col" { "In flight" }
-                        th.n.opt scope="col" { "Waiting" }
-                        th.n.opt scope="col" { "Not well" }
-                        th.opt scope="col" { "Finish by" }
+                        th.n scope="col" { "In flight" }
+                        th.n scope="col" { "Waiting" }
+                        th.n scope="col" { "Not well" }
+                        th scope="col" { "Expected end" }
+                        th scope="col" { "Finish by" }
                     }
                 }
                 tbody {
@@ -342,13 +344,16 @@ fn run_row(now_us: i64, due_run: &DueRun) -> Markup {
     html! {
         tr id={ "r-" (short(&run.name)) } {
             th scope="row" { a href=(to(&run.schedule)) { (short(&run.schedule)) } }
-            td { a href=(to(&run.name)) { (moment(now_us, run.launch_time.as_ref())) } }
+            td data-label="Due" { a href=(to(&run.name)) { (moment(now_us, run.launch_time.as_ref())) } }
             td.gauge-cell { (progress(run)) }
-            td.n { (count(done)) span.mute { " / " } (count(run.events)) }
-            td.n.opt { (count(run.in_flight_count)) }
-            td.n.opt { (count(run.waiting_count)) }
-            td.n.opt { span class=(if bad > 0 { "bad" } else { "mute" }) { (count(bad)) } }
-            td.opt { (deadline(now_us, due_run)) }
+            td.n data-label="Done" { (count(done)) span.mute { " / " } (count(run.events)) }
+            td.n data-label="In flight" { (count(run.in_flight_count)) }
+            td.n data-label="Waiting" { (count(run.waiting_count)) }
+            td.n.zero[bad == 0] data-label="Not well" { span class=(if bad > 0 { "bad" } else { "mute" }) { (count(bad)) } }
+            td data-label="Expected end" {
+                (brief(run.expected_finish_time.as_ref(), &run.no_expected_finish_reason, now_us))
+            }
+            td data-label=[due_run.deadline_us.map(|_| "Finish by")] { (deadline(now_us, due_run)) }
         }
     }
 }

@@ -12,6 +12,8 @@ use crate::parts::bucket::{holders, waiters};
 use crate::parts::changes::changes as audited;
 use crate::parts::chart::{History, OF_POLICY, legend, ranges, unknown};
 use crate::parts::confirm::ask;
+use crate::parts::copy;
+use crate::parts::draft::What;
 use crate::parts::flow::bucket;
 use crate::parts::shell::{Body, Section};
 use crate::requests::links::to;
@@ -92,6 +94,7 @@ pub(crate) async fn body(
             p { a href={ (visit.link("audit")) "?resource=" (encode(name)) } { "All changes of this policy" } }
         }
         (facts(visit, &policy))
+        (copy::fold(&copy::file(What::Policy, &policy)))
     };
     Ok(Body { problem, ..Body::new(short(name), Section::Policies, content) })
 }

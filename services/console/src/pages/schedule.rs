@@ -9,6 +9,8 @@ use tollgate_proto::v1::preview_schedule_request::Source;
 
 use crate::parts::chart::ranges;
 use crate::parts::confirm::ask;
+use crate::parts::copy;
+use crate::parts::draft::What;
 use crate::parts::meanwhile;
 use crate::parts::past::{Past, latest, past, strip};
 use crate::parts::shell::{Body, Section};
@@ -105,6 +107,7 @@ pub(crate) async fn body(
         }
         (actions(&schedule))
         (facts(visit, &schedule))
+        (copy::fold(&copy::file(What::Schedule, &schedule)))
         @if let Ok(children) = children { (index_entries(&schedule, &children.into_inner().children)) }
     };
     Ok(Body { problem, ..Body::new(short(name), Section::Schedules, content) })

@@ -91,7 +91,7 @@ pub(crate) const ALERT: &[Group] = &[
             line(
                 "target.http.url",
                 "Webhook: URL",
-                "https://hooks.example/tollgate; it gets a CloudEvent by POST.",
+                "http://hooks.example:8080/tollgate; it gets a CloudEvent by POST.",
             ),
             of_kind(
                 Kind::Secret,
@@ -102,12 +102,12 @@ pub(crate) const ALERT: &[Group] = &[
             line(
                 "target.slack.url",
                 "Slack: URL of an incoming webhook",
-                "https://hooks.slack.com/services/…; a secret: shown as ***, which keeps what is stored.",
+                "As Slack gives it, such as hooks.slack.com/services/…; a secret: shown as ***, which keeps what is stored.",
             ),
             line(
                 "target.sqs.queue_url",
                 "SQS: queue URL",
-                "The queue as AWS names it, such as https://sqs.eu-central-1.amazonaws.com/1/alerts.",
+                "The queue as AWS names it: its URL, which begins with its region.",
             ),
         ],
     },

@@ -15,7 +15,7 @@ use crate::requests::problem::{Field, Problem};
 use crate::words::show::short;
 
 /// What the service says of a resource and nobody may set.
-const OUTPUT_ONLY: [&str; 11] = [
+pub(crate) const OUTPUT_ONLY: [&str; 11] = [
     "name",
     "uid",
     "pause",
@@ -101,6 +101,8 @@ pub(crate) struct Stored {
     pub(crate) id: String,
     pub(crate) etag: String,
     pub(crate) members: Map<String, Value>,
+    /// As it stands in a file.
+    pub(crate) file: String,
     pub(crate) schedule: Option<v1::Schedule>,
 }
 
@@ -241,7 +243,13 @@ mod tests {
         }))
         .unwrap();
         let members = editable(to_json(&schedule));
-        Stored { id: "b".to_owned(), etag: "7".to_owned(), members, schedule: Some(schedule) }
+        Stored {
+            id: "b".to_owned(),
+            etag: "7".to_owned(),
+            members,
+            schedule: Some(schedule),
+            ..Stored::default()
+        }
     }
 
     #[test]
