@@ -1,5 +1,8 @@
 //! The web console over HTTP: every page with real data, each action and its effect, and who is refused.
 
+mod charts;
+mod edits;
+
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};

@@ -22,12 +22,12 @@ use tonic::transport::Channel;
 pub use requests::session::{Admit, Login, Visitor};
 
 use pages::{
-    audit, backfill, calendar, edit, event, go, live, login, namespaces, now, policies, policy, policy_acts,
-    run, run_acts, runs, schedule, schedule_acts, schedules, search,
+    alert, alerts, audit, backfill, calendar, edit, event, go, history, live, login, namespaces, now,
+    policies, policy, policy_acts, run, run_acts, runs, schedule, schedule_acts, schedules, search,
 };
 use parts::assets;
 use requests::console::Console;
-use requests::{buckets, guard, session};
+use requests::{guard, session};
 
 /// The largest form that is taken, in bytes: a schedule with the largest payload, encoded, fits.
 const FORM_MAX_BYTES: usize = 1024 * 1024;
@@ -47,8 +47,7 @@ pub struct Options {
     pub login: Option<Login>,
 }
 
-/// The console's routes: `/`, and everything below `/n/` and `/console/`. What they show comes over `channel`. Inside a
-/// runtime it begins to watch the buckets, until `options.stop`.
+/// The console's routes: `/`, and everything below `/n/` and `/console/`. What they show comes over `channel`.
 pub fn router(channel: Channel, options: Options) -> Router {
     let Options { clock, stop, secure, metrics, login } = options;
     let console = Console {
@@ -61,14 +60,12 @@ pub fn router(channel: Channel, options: Options) -> Router {
         histories: Default::default(),
         login,
     };
-    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        runtime.spawn(buckets::sample(console.clone()));
-    }
     Router::new()
         .route("/", get(now::page))
         .route("/n/{ns}", get(now::page).post(now::act))
         .route("/n/{ns}/live", get(live::stream))
         .route("/n/{ns}/go", get(search::page))
+        .route("/n/{ns}/history", get(history::page))
         .route("/n/{ns}/namespaces", get(namespaces::page))
         .route("/n/{ns}/you", get(go::you).post(go::name))
         .route("/n/{ns}/policies", get(policies::page))
@@ -83,6 +80,10 @@ pub fn router(channel: Channel, options: Options) -> Router {
         .route("/n/{ns}/runs", get(runs::page))
         .route("/n/{ns}/runs/{id}", get(run::page).post(run_acts::act))
         .route("/n/{ns}/events/{id}", get(event::page).post(event::act))
+        .route("/n/{ns}/alerts", get(alerts::page))
+        .route("/n/{ns}/alerts/{id}", get(alert::page).post(alert::act))
+        .route("/n/{ns}/alerts/{id}/edit", get(edit::alert_page).post(edit::alert_act))
+        .route("/n/{ns}/new/alert", get(edit::new_alert).post(edit::make_alert))
         .route("/n/{ns}/calendar", get(calendar::page))
         .route("/n/{ns}/audit", get(audit::page))
         .route("/console/{file}", get(assets::file))

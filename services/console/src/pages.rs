@@ -1,13 +1,17 @@
 //! The pages, one a file: what each reads, shows and does. Pages import parts, requests and words; nothing imports pages
 //! but the routes.
 
+pub(crate) mod alert;
+pub(crate) mod alerts;
 pub(crate) mod audit;
 pub(crate) mod backfill;
 pub(crate) mod calendar;
 pub(crate) mod edit;
 pub(crate) mod edit_asks;
+pub(crate) mod edit_put;
 pub(crate) mod event;
 pub(crate) mod go;
+pub(crate) mod history;
 pub(crate) mod live;
 pub(crate) mod login;
 pub(crate) mod namespaces;

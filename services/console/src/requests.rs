@@ -2,11 +2,11 @@
 //! Requests import words, and neither pages nor parts.
 
 pub(crate) mod api;
-pub(crate) mod buckets;
 pub(crate) mod console;
 pub(crate) mod feeds;
 pub(crate) mod forecasts;
 pub(crate) mod guard;
+pub(crate) mod histories;
 pub(crate) mod links;
 pub(crate) mod problem;
 pub(crate) mod session;

@@ -105,7 +105,7 @@ async fn pages(world: &World) -> Vec<Page> {
                 "Who holds tokens",
                 "Schedules that wait",
                 "urgent",
-                "as this console saw it every 5 seconds",
+                "A bar is what was counted by the minute",
                 "Free…",
             ],
         ),

@@ -1,4 +1,4 @@
-//! Makes and changes schedules and policies: field by field, or all of it as JSON, tried before it is kept.
+//! Makes and changes schedules, policies and alerts: field by field, or all of it as JSON, tried before it is kept.
 //!
 //! In: a form. Out: a creation, or an update of exactly what the form shows, made to what its visitor saw (mask and etag).
 //! Invariants: what was refused is said at its field, and nothing that was typed is lost but a secret; a check changes nothing;
@@ -9,16 +9,16 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use tollgate_proto::json::{from_json, to_json};
+use tollgate_proto::json::from_json;
 use tollgate_proto::v1;
 use tollgate_proto::v1::preview_schedule_request::Source;
 
 use crate::pages::edit_asks::asks;
-use crate::parts::confirm;
-use crate::parts::draft::{Stored, What, changes, editable, filled, would_be};
+use crate::pages::edit_put::{put, stored};
+use crate::parts::draft::{Stored, What, changes, filled, would_be};
 use crate::parts::forms::{self, Texts, line_of};
-use crate::parts::rules;
 use crate::parts::shell::Body;
+use crate::parts::{confirm, copy};
 use crate::requests::links::to;
 use crate::requests::problem::{Field, Problem};
 use crate::requests::visit::Visit;
@@ -28,7 +28,8 @@ use crate::words::show::counted;
 /// How many of the next fires a check shows.
 const FIRES: i32 = 5;
 /// As what the service names the id of what is made.
-const OWN_ID: [&str; 4] = ["schedule_id", "policy_id", "schedule.name", "policy.name"];
+const OWN_ID: [&str; 6] =
+    ["schedule_id", "policy_id", "alert_id", "schedule.name", "policy.name", "alert.name"];
 
 /// What a page says beside its forms.
 #[derive(Default)]
@@ -92,6 +93,26 @@ pub(crate) async fn make_policy(visit: Visit, Form(texts): Form<Texts>) -> Respo
     act(&visit, What::Policy, "", texts).await
 }
 
+/// The page that changes an alert.
+pub(crate) async fn alert_page(visit: Visit, Path(Id { id }): Path<Id>) -> Response {
+    page(&visit, What::Alert, &id).await
+}
+
+/// Checks or saves an alert.
+pub(crate) async fn alert_act(visit: Visit, Path(Id { id }): Path<Id>, Form(texts): Form<Texts>) -> Response {
+    act(&visit, What::Alert, &id, texts).await
+}
+
+/// The page that makes an alert.
+pub(crate) async fn new_alert(visit: Visit) -> Response {
+    page(&visit, What::Alert, "").await
+}
+
+/// Checks or makes an alert.
+pub(crate) async fn make_alert(visit: Visit, Form(texts): Form<Texts>) -> Response {
+    act(&visit, What::Alert, "", texts).await
+}
+
 async fn page(visit: &Visit, what: What, id: &str) -> Response {
     let body = stored(visit, what, id).await.map(|stored| {
         let texts = filled(what, &stored);
@@ -137,24 +158,6 @@ async fn act(visit: &Visit, what: What, id: &str, texts: Texts) -> Response {
     visit.respond(Ok(drawn(visit, what, &stored, &shown, said)))
 }
 
-async fn stored(visit: &Visit, what: What, id: &str) -> Result<Stored, Problem> {
-    if id.is_empty() {
-        return Ok(Stored::default());
-    }
-    let name = visit.full(what.collection(), id);
-    let (value, etag, schedule) = match what {
-        What::Schedule => {
-            let schedule = visit.api.schedule(&name).await?;
-            (to_json(&schedule), schedule.etag.clone(), Some(schedule))
-        }
-        What::Policy => {
-            let policy = visit.api.master().get_policy(v1::GetPolicyRequest { name }).await?.into_inner();
-            (to_json(&policy), policy.etag, None)
-        }
-    };
-    Ok(Stored { id: id.to_owned(), etag, members: editable(value), schedule })
-}
-
 /// Saves what the form says; what does harm when it is a mistake is asked first.
 async fn save(visit: &Visit, what: What, stored: &Stored, texts: &Texts) -> Result<Response, Problem> {
     let text = |name: &str| texts.get(name).map(|text| text.trim()).unwrap_or_default();
@@ -162,6 +165,7 @@ async fn save(visit: &Visit, what: What, stored: &Stored, texts: &Texts) -> Resu
         _ if stored.id.is_empty() => "created",
         What::Schedule => "edited",
         What::Policy => "settings",
+        What::Alert => "alert",
     };
     let keep = |reason: String| async move {
         let name = put(visit, what, stored, texts, Some(&reason)).await?;
@@ -172,53 +176,6 @@ async fn save(visit: &Visit, what: What, stored: &Stored, texts: &Texts) -> Resu
     let name = put(visit, what, stored, texts, None).await?;
     let deed = asks.deed(visit, &name, texts).await?;
     confirm::settle(visit, what.section(), &deed, (text("confirmed"), text("reason")), keep).await
-}
-
-/// Makes or changes the resource as the form says, for this reason; without one, it only asks whether that can be done. The
-/// resource's name.
-async fn put(
-    visit: &Visit,
-    what: What,
-    stored: &Stored,
-    texts: &Texts,
-    reason: Option<&str>,
-) -> Result<String, Problem> {
-    let (members, paths) = would_be(what, stored, texts)?;
-    let text = |name: &str| texts.get(name).map(|text| text.trim()).unwrap_or_default();
-    let update_mask = Some(prost_types::FieldMask { paths });
-    let (parent, id, etag) = (visit.parent(), text("id").to_owned(), text("etag").to_owned());
-    let name = visit.full(what.collection(), if stored.id.is_empty() { &id } else { &stored.id });
-    let mut master = visit.api.because(reason.unwrap_or_default()).master();
-    let (is_new, validate_only) = (stored.id.is_empty(), reason.is_none());
-    let done = match what {
-        What::Schedule => {
-            let read: v1::Schedule = from_json(members.into()).map_err(Problem::from)?;
-            if is_new {
-                let schedule = Some(read);
-                let request = v1::CreateScheduleRequest { parent, schedule_id: id, schedule, validate_only };
-                master.create_schedule(request).await.map(|_| ())
-            } else {
-                let schedule = Some(v1::Schedule { name: name.clone(), etag, ..read });
-                let request = v1::UpdateScheduleRequest { schedule, update_mask, validate_only };
-                master.update_schedule(request).await.map(|_| ())
-            }
-        }
-        What::Policy => {
-            let read: v1::Policy = from_json(members.into()).map_err(Problem::from)?;
-            if is_new {
-                let policy = Some(read);
-                let request = v1::CreatePolicyRequest { parent, policy_id: id, policy, validate_only };
-                master.create_policy(request).await.map(|_| ())
-            } else {
-                let policy = Some(v1::Policy { name: name.clone(), etag, ..read });
-                let request = v1::UpdatePolicyRequest { policy, update_mask, validate_only };
-                master.update_policy(request).await.map(|_| ())
-            }
-        }
-    };
-    let done = done.map_err(Problem::from);
-    done.map(|()| name)
-        .map_err(|problem| if text("form") == "json" { problem } else { rules::placed(problem, texts) })
 }
 
 /// What a check says: what would change, and when it would fire.
@@ -282,7 +239,7 @@ fn drawn(visit: &Visit, what: What, stored: &Stored, texts: &Texts, said: Said) 
     let title = if is_new { format!("New {}", what.word()) } else { format!("Edit {}", stored.id) };
     let content = html! {
         p.crumb {
-            a href=(visit.link(what.collection())) { @if what == What::Schedule { "Schedules" } @else { "Policies" } }
+            a href=(visit.link(what.collection())) { (what.plural()) }
             @if !is_new { " · " a href=(to(&name)) { (stored.id) } }
         }
         h1 { (title) }
@@ -302,6 +259,7 @@ fn drawn(visit: &Visit, what: What, stored: &Stored, texts: &Texts, said: Said) 
             (buttons(is_new))
         }
         (json_form(what, &path, texts, of_json, said.checked.as_ref().filter(|_| is_json), is_new))
+        @if !is_new { (copy::fold(&stored.file)) }
         p.mute {
             @if what == What::Schedule && !is_new {
                 "Runs that are not due yet are corrected; what is due already stays as it was. "

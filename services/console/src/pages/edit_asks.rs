@@ -1,4 +1,5 @@
-//! Decides which edits are asked once more, and what they come to: a policy's new limits; a schedule's new triggers or target.
+//! Decides which edits are asked once more, and what they come to: a policy's new limits; a schedule's new triggers, target or
+//! policy, or more events; an alert that tells others, or nobody.
 //!
 //! Not here: that what is edited can be kept at all, which the service has said before.
 
@@ -25,6 +26,8 @@ pub(crate) enum Asks {
     Limits(Limits),
     /// A schedule as it is, and as it would be.
     Schedule(Box<[v1::Schedule; 2]>),
+    /// An alert as it is, and as it would be.
+    Alert(Box<[v1::Alert; 2]>),
 }
 
 /// What is to be asked of an edit; nothing where it does no harm, or where something is made.
@@ -36,8 +39,16 @@ pub(crate) fn asks(what: What, stored: &Stored, texts: &Texts) -> Result<Option<
     match (what, &stored.schedule) {
         (What::Schedule, Some(old)) => {
             let new: v1::Schedule = from_json(members.into())?;
+            let more = new.events.unwrap_or(1) > old.events.unwrap_or(1);
             let same = triggers(old) == triggers(&new) && old.target == new.target;
+            let same = same && short(&old.policy) == short(&new.policy) && !more;
             Ok((!same).then(|| Asks::Schedule(Box::new([old.clone(), new]))))
+        }
+        (What::Alert, _) => {
+            let (old, new): (v1::Alert, v1::Alert) =
+                (from_json(stored.members.clone().into())?, from_json(members.into())?);
+            let same = old.target == new.target && (old.disabled || !new.disabled);
+            Ok((!same).then(|| Asks::Alert(Box::new([old, new]))))
         }
         _ => {
             let new = limits(members)?;
@@ -73,13 +84,21 @@ impl Asks {
                 button: "Save all changes",
                 is_dangerous: true,
             }),
+            Self::Alert(pair) => Ok(Deed {
+                question: format!("Change {}?", short(name)),
+                effects: alert_effects(&pair[0], &pair[1]),
+                path,
+                fields,
+                button: "Save all changes",
+                is_dangerous: true,
+            }),
         }
     }
 }
 
 fn effects(old: &v1::Schedule, new: &v1::Schedule) -> Vec<Markup> {
     let mut effects = Vec::new();
-    if triggers(old) != triggers(new) {
+    if triggers(old) != triggers(new) || old.events != new.events {
         let events = |schedule: &v1::Schedule| counted(schedule.events.unwrap_or(1), "event");
         effects.push(html! {
             "It fires: " del { (events(old)) " " (sentence(old)) } " → "
@@ -93,9 +112,43 @@ fn effects(old: &v1::Schedule, new: &v1::Schedule) -> Vec<Markup> {
             @else { "Its events go to: " del { (before) } " → " strong { (after) } "." }
         });
     }
+    if short(&old.policy) != short(&new.policy) {
+        let under =
+            |policy: &str| if policy.is_empty() { "no policy".to_owned() } else { short(policy).to_owned() };
+        effects.push(html! {
+            "Its events start under: " del { (under(&old.policy)) } " → " strong { (under(&new.policy)) } "."
+            @if new.policy.is_empty() { " Nothing limits how many are in flight at once." }
+        });
+    }
     effects.push(html! { "Runs that are not due yet are corrected; what is due already stays as it was." });
     effects.push(html! { "Whatever else was changed in the form is saved with it." });
     effects
+}
+
+fn alert_effects(old: &v1::Alert, new: &v1::Alert) -> Vec<Markup> {
+    let mut effects = Vec::new();
+    if new.disabled && !old.disabled {
+        effects.push(html! { strong { "Nobody is told by it any more" } ", nor afterwards of the time until it is enabled." });
+    }
+    if old.target != new.target {
+        let (before, after) = (tells(old), tells(new));
+        effects.push(html! {
+            @if before == after { "How it tells " code { (after) } " changes: headers, secret or deadline." }
+            @else { "It tells: " del { (before) } " → " strong { (after) } "." }
+        });
+    }
+    effects.push(html! { "Whatever else was changed in the form is saved with it." });
+    effects
+}
+
+/// Whom an alert tells.
+pub(crate) fn tells(alert: &v1::Alert) -> &str {
+    match alert.target.as_ref().and_then(|target| target.target.as_ref()) {
+        Some(v1::alert_target::Target::Http(http)) => &http.url,
+        Some(v1::alert_target::Target::Slack(slack)) => &slack.url,
+        Some(v1::alert_target::Target::Sqs(sqs)) => &sqs.queue_url,
+        None => "nobody",
+    }
 }
 
 fn goes_to(schedule: &v1::Schedule) -> &str {
@@ -137,6 +190,28 @@ mod tests {
     }
 
     #[test]
+    fn an_alert_that_tells_nobody_is_asked_once_more() {
+        let members = editable(json!({
+            "name": "namespaces/a/alerts/b", "status": {"sent_count": 3}, "troubles": {},
+            "target": {"http": {"url": "http://x/y", "has_secret": true}},
+        }));
+        let stored = Stored { id: "b".to_owned(), members, ..Stored::default() };
+        let with = |texts: &[(&str, &str)]| asked(What::Alert, &stored, texts);
+        for same in
+            [("group_wait", "10s"), ("disabled", "false"), ("troubles.kinds:TROUBLE_KIND_NOT_SENT", "yes")]
+        {
+            assert_eq!(with(&[same]), None, "{same:?}");
+        }
+        let said = |texts: &[(&str, &str)]| {
+            let Some(Asks::Alert(pair)) = with(texts) else { panic!("{texts:?} is not asked") };
+            alert_effects(&pair[0], &pair[1]).into_iter().map(Markup::into_string).collect::<String>()
+        };
+        assert!(said(&[("disabled", "true")]).contains("Nobody is told"));
+        let moved = said(&[("target.http.url", ""), ("target.slack.url", "https://s/1")]);
+        assert!(moved.contains("<strong>https://s/1</strong>"), "{moved}");
+    }
+
+    #[test]
     fn new_triggers_and_targets_are_told_from_other_changes() {
         let schedule: v1::Schedule = from_json(json!({
             "triggers": [{"fields": {"minute": "0", "hour": "3"}}, {"interval": {"every": "15m"}}], "events": 5,
@@ -147,7 +222,7 @@ mod tests {
         let schedule = Some(schedule);
         let stored = Stored { id: "s".to_owned(), members, schedule, ..Stored::default() };
         let with = |texts: &[(&str, &str)]| asked(What::Schedule, &stored, texts);
-        for same in [("events", "9"), ("intervals", "900s"), ("description", "a\r\nb"), ("form", "json")] {
+        for same in [("events", "4"), ("intervals", "900s"), ("description", "a\r\nb"), ("form", "json")] {
             assert_eq!(with(&[same]), None, "{same:?}");
         }
         let said = |texts: &[(&str, &str)]| {
@@ -161,5 +236,8 @@ mod tests {
         let secret = said(&[("target.http.secret", "whsec_abc")]);
         assert!(secret.contains("secret") && !secret.contains("whsec_abc"), "{secret}");
         assert!(with(&[("time_zone", "Europe/Berlin")]).is_some());
+        let more = said(&[("events", "20000")]);
+        assert!(more.contains("<strong>20,000 events") && !more.contains("events go"), "{more}");
+        assert!(said(&[("policy", "p")]).contains("<del>no policy</del> → <strong>p</strong>"));
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::response::Response;
 use maud::{Markup, html};
+use tollgate_proto::v1;
 
 use crate::parts::shell::{Body, Section};
 use crate::requests::links::link;
@@ -19,24 +20,32 @@ struct Sum {
     held: u64,
     waiting: u64,
     suspect: u64,
+    troubles: u64,
 }
+
+/// How many troubles are looked through.
+const TROUBLES_READ: i32 = 1_000;
 
 /// The page.
 pub(crate) async fn page(visit: Visit) -> Response {
     let own = visit.session.as_ref().and_then(|session| session.visitor.namespace.clone());
     // A key of one namespace asks for that one only.
     let parent = own.map_or_else(String::new, |own| format!("namespaces/{own}"));
-    let status = visit.api.handler_status(parent).await;
-    let (known, problem): (BTreeMap<String, Sum>, Option<Problem>) = match status {
+    let (status, wrong) = futures::future::join(
+        visit.api.handler_status(parent.clone()),
+        visit.api.troubles(parent, TROUBLES_READ),
+    )
+    .await;
+    let (mut known, problem): (BTreeMap<String, Sum>, Option<Problem>) = match status {
         Ok(status) => (sums(&status.policies), None),
         Err(problem) => (BTreeMap::new(), Some(problem)),
     };
-    let mut known = known;
+    add_troubles(&mut known, &wrong.map(|wrong| wrong.troubles).unwrap_or_default());
     known.entry(visit.ns.clone()).or_default();
     let content = html! {
         h1 { "Namespaces" }
         (table(&visit.ns, &known))
-        p.mute { "A namespace is known here by its policies. One that has only schedules without a policy is reached by its name." }
+        p.mute { "A namespace is known here by its policies, and by what is wrong in it. One that has only schedules without a policy is reached by its name." }
         form.filters method="get" action=(visit.link("go")) {
             div {
                 label for="ns" { "Another namespace" }
@@ -48,7 +57,17 @@ pub(crate) async fn page(visit: Visit) -> Response {
     visit.respond(Ok(Body { problem, ..Body::new("Namespaces", Section::None, content) }))
 }
 
-fn sums(gauges: &[tollgate_proto::v1::PolicyGauge]) -> BTreeMap<String, Sum> {
+/// Namespaces in which something is wrong are known by that, too.
+fn add_troubles(known: &mut BTreeMap<String, Sum>, troubles: &[v1::Trouble]) {
+    for trouble in troubles {
+        let name = if trouble.schedule.is_empty() { &trouble.policy } else { &trouble.schedule };
+        if let Some(namespace) = name.split('/').nth(1) {
+            known.entry(namespace.to_owned()).or_default().troubles += 1;
+        }
+    }
+}
+
+fn sums(gauges: &[v1::PolicyGauge]) -> BTreeMap<String, Sum> {
     let mut known: BTreeMap<String, Sum> = BTreeMap::new();
     for gauge in gauges {
         let Some(namespace) = gauge.policy.split('/').nth(1) else { continue };
@@ -69,7 +88,8 @@ fn table(here: &str, known: &BTreeMap<String, Sum>) -> Markup {
                 thead {
                     tr {
                         th scope="col" { "Namespace" }
-                        th.n scope="col" { "Events waiting" }
+                        th.n scope="col" { "Troubles" }
+                        th.n scope="col" { "Events waiting under policies" }
                         th.n scope="col" { "Tokens held" }
                         th.n scope="col" { "Suspect" }
                         th.n.opt scope="col" { "Policies" }
@@ -83,6 +103,7 @@ fn table(here: &str, known: &BTreeMap<String, Sum>) -> Markup {
                                 a href=(link(namespace, "")) { (namespace) }
                                 @if namespace == here { " " (tag("here", "go")) }
                             }
+                            td.n { span class=(if sum.troubles > 0 { "bad" } else { "mute" }) { (count(sum.troubles)) } }
                             td.n { (count(sum.waiting)) }
                             td.n { (count(sum.held)) }
                             td.n { span class=(if sum.suspect > 0 { "warn" } else { "mute" }) { (count(sum.suspect)) } }
@@ -98,8 +119,6 @@ fn table(here: &str, known: &BTreeMap<String, Sum>) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_proto::v1;
-
     use super::*;
 
     #[test]
@@ -113,5 +132,18 @@ mod tests {
         let known = sums(&gauges);
         assert_eq!(known.len(), 2);
         assert_eq!((known["a"].waiting, known["b"].waiting), (3, 5));
+        let trouble = |schedule: &str, policy: &str| v1::Trouble {
+            schedule: schedule.to_owned(),
+            policy: policy.to_owned(),
+            ..v1::Trouble::default()
+        };
+        let troubles = [
+            trouble("namespaces/c/schedules/s", "namespaces/c/policies/p"),
+            trouble("", ""),
+            trouble("", "namespaces/b/policies/y"),
+        ];
+        let mut known = known;
+        add_troubles(&mut known, &troubles);
+        assert_eq!((known["a"].troubles, known["b"].troubles, known["c"].troubles), (0, 1, 1));
     }
 }

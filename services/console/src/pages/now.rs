@@ -1,5 +1,7 @@
 //! What happens now: the buckets, the runs that go on, those that are due and have not started, and what needs attention.
 
+use std::sync::Arc;
+
 use axum::extract::{Form, State};
 use axum::response::Response;
 use maud::{Markup, PreEscaped, html};
@@ -7,9 +9,11 @@ use serde::Deserialize;
 use tollgate_proto::v1;
 
 use crate::parts::busy::policies;
+use crate::parts::chart::{History, NOT_WELL, STARTED, WAITING, unknown};
 use crate::parts::confirm::{self, Deed, ask};
 use crate::parts::due::{RUNS_MAX, cut, deadline, not_started};
-use crate::parts::picture::progress;
+use crate::parts::flow::brief;
+use crate::parts::picture::{number, progress};
 use crate::parts::shell::{Body, Section, empty};
 use crate::parts::troubles;
 use crate::parts::waiting::{Due, DueRun, due};
@@ -18,6 +22,7 @@ use crate::requests::feeds::Reading;
 use crate::requests::links::to;
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
+use crate::words::range::{DAY, HOUR, Range, by_step};
 use crate::words::show::{count, counted, moment, rate, seen, short, us};
 
 /// How many corrupt rows are shown.
@@ -125,23 +130,26 @@ pub(crate) async fn latest(visit: &Visit) -> Reading {
 /// The piece of the page that changes. What cannot be read is said in its place.
 async fn live(visit: &Visit) -> Markup {
     let reaches_all = visit.reaches_all();
-    let (handler, emitter, wrong) = futures::future::join3(
+    let parent = visit.parent();
+    let histories = futures::future::join(visit.history(&parent, HOUR), visit.history(&parent, DAY));
+    let (handler, emitter, wrong, histories) = futures::future::join4(
         visit.api.handler_status(visit.parent()),
         // It is told to keys of all namespaces only.
         async { if reaches_all { visit.api.emitter_status().await } else { Ok(None) } },
         visit.api.troubles(visit.parent(), troubles::SHOWN_MAX),
+        histories,
     )
     .await;
-    if let Ok(handler) = &handler {
-        visit.console.histories.note(visit.now_us, &handler.policies);
-    }
     let status = handler.as_ref().ok().filter(|_| reaches_all);
     let due = due(&visit.api, &visit.parent(), visit.now_us, status).await;
     html! {
         (troubles::troubles(visit.now_us, &visit.link(""), wrong.as_ref()))
         (warnings(handler.as_ref(), emitter.as_ref()))
         @if let Ok(handler) = &handler {
-            (numbers(handler))
+            (numbers(handler, due.as_ref().ok()))
+        }
+        (charts(visit, [(HOUR, &histories.0), (DAY, &histories.1)]))
+        @if let Ok(handler) = &handler {
             (policies(visit, &handler.policies, wrong.as_ref().map_or(&[], |wrong| &wrong.troubles)))
         }
         @match &due {
@@ -215,23 +223,51 @@ fn shards(handler: &v1::HandlerStatus) -> Markup {
     }
 }
 
-/// The numbers of this namespace.
-fn numbers(handler: &v1::HandlerStatus) -> Markup {
+/// The numbers of this namespace, with what runs without a policy as far as its runs were read.
+fn numbers(handler: &v1::HandlerStatus, due: Option<&Due>) -> Markup {
     let own = || handler.policies.iter().filter(|gauge| !gauge.policy.is_empty());
-    let started: f64 = own().map(|gauge| gauge.started_per_second.max(0.0)).sum();
+    let per_second = |of: fn(&v1::PolicyGauge) -> f64| own().map(|gauge| of(gauge).max(0.0)).sum::<f64>();
     let sum = |of: fn(&v1::PolicyGauge) -> u64| own().map(of).sum::<u64>();
-    let suspect = sum(|gauge| gauge.suspect_count);
-    let late = sum(|gauge| gauge.at_risk_runs_count);
-    let part = |label: &str, value: String, class: &str| {
-        html! { div class=(class) { dt { (label) } dd { (value) } } }
-    };
+    let (suspect, late) = (sum(|gauge| gauge.suspect_count), sum(|gauge| gauge.at_risk_runs_count));
+    let retrying = sum(|gauge| gauge.retrying_count);
+    let refused = per_second(|gauge| gauge.refused_per_second + gauge.unclear_per_second);
+    let (waiting, flight) = due.map_or((0, 0), |due| due.without_policy);
+    let more = if due.is_some_and(|due| due.running_cut || due.waiting_cut) { "+" } else { "" };
     html! {
         dl.numbers {
-            (part("Events waiting", count(sum(|gauge| gauge.waiting_count)), ""))
-            (part("Windows at risk", count(late), if late > 0 { "bad" } else { "" }))
-            (part("Tokens suspect", count(suspect), if suspect > 0 { "warn" } else { "" }))
-            (part("Tokens held", count(sum(|gauge| gauge.held_count)), ""))
-            (part("Started per second", rate(started), ""))
+            (number("Events waiting", html! { (count(sum(|gauge| gauge.waiting_count) + waiting)) (more) }, ""))
+            (number("Windows at risk", html! { (count(late)) }, if late > 0 { "bad" } else { "" }))
+            (number("Tokens suspect", html! { (count(suspect)) }, if suspect > 0 { "warn" } else { "" }))
+            (number("In flight", html! { (count(sum(|gauge| gauge.held_count) + flight)) (more) }, ""))
+            (number("Wait for another attempt", html! { (count(retrying)) }, if retrying > 0 { "warn" } else { "" }))
+            (number("Started per second", html! { (rate(per_second(|gauge| gauge.started_per_second))) }, ""))
+            @if refused > 0.0 { (number("Refused or unclear per second", html! { (rate(refused)) }, "bad")) }
+        }
+        @if waiting + flight > 0 {
+            p.mute #without {
+                "Of these, without a policy: " (counted(waiting, "event")) " waiting, " (count(flight)) " in flight"
+                @if !more.is_empty() { ", and more: not all runs were read" }
+                ". Attempts and rates are those under policies."
+            }
+        }
+    }
+}
+
+/// What became of the namespace's events, small: the last hour and the last day.
+fn charts(visit: &Visit, histories: [(Range, &Result<Arc<v1::ListHistoryResponse>, Problem>); 2]) -> Markup {
+    html! {
+        section #history aria-labelledby="h-history" {
+            h2 #h-history { "What became of events" }
+            @for (range, history) in histories {
+                @match history {
+                    Ok(answer) => {
+                        h3 { "The last " (range.words) ", " (by_step(range.step_us)) }
+                        (History::new(answer, visit.now_us).drawn(&[&WAITING, &STARTED, &NOT_WELL], false, None))
+                    }
+                    Err(problem) => { (unknown(problem)) }
+                }
+            }
+            p { a href=(visit.link("history")) { "Longer times, more numbers, and all of it as a table" } }
         }
     }
 }
@@ -275,17 +311,18 @@ fn running(visit: &Visit, due: &Due) -> Markup {
 pub(crate) fn run_table<'a>(now_us: i64, runs: impl Iterator<Item = &'a DueRun>, labelled: &str) -> Markup {
     html! {
         div.scroll role="group" aria-labelledby=(labelled) tabindex="0" {
-            table.wide {
+            table.wide.cards {
                 thead {
                     tr {
                         th scope="col" { "Schedule" }
                         th scope="col" { "Run, due" }
                         th.gauge-cell scope="col" { "Progress" }
                         th.n scope="col" { "Done / events" }
-                        th.n.opt scope="col" { "In flight" }
-                        th.n.opt scope="col" { "Waiting" }
-                        th.n.opt scope="col" { "Not well" }
-                        th.opt scope="col" { "Finish by" }
+                        th.n scope="col" { "In flight" }
+                        th.n scope="col" { "Waiting" }
+                        th.n scope="col" { "Not well" }
+                        th scope="col" { "Expected end" }
+                        th scope="col" { "Finish by" }
                     }
                 }
                 tbody {
@@ -307,13 +344,16 @@ fn run_row(now_us: i64, due_run: &DueRun) -> Markup {
     html! {
         tr id={ "r-" (short(&run.name)) } {
             th scope="row" { a href=(to(&run.schedule)) { (short(&run.schedule)) } }
-            td { a href=(to(&run.name)) { (moment(now_us, run.launch_time.as_ref())) } }
+            td data-label="Due" { a href=(to(&run.name)) { (moment(now_us, run.launch_time.as_ref())) } }
             td.gauge-cell { (progress(run)) }
-            td.n { (count(done)) span.mute { " / " } (count(run.events)) }
-            td.n.opt { (count(run.in_flight_count)) }
-            td.n.opt { (count(run.waiting_count)) }
-            td.n.opt { span class=(if bad > 0 { "bad" } else { "mute" }) { (count(bad)) } }
-            td.opt { (deadline(now_us, due_run)) }
+            td.n data-label="Done" { (count(done)) span.mute { " / " } (count(run.events)) }
+            td.n data-label="In flight" { (count(run.in_flight_count)) }
+            td.n data-label="Waiting" { (count(run.waiting_count)) }
+            td.n.zero[bad == 0] data-label="Not well" { span class=(if bad > 0 { "bad" } else { "mute" }) { (count(bad)) } }
+            td data-label="Expected end" {
+                (brief(run.expected_finish_time.as_ref(), &run.no_expected_finish_reason, now_us))
+            }
+            td data-label=[due_run.deadline_us.map(|_| "Finish by")] { (deadline(now_us, due_run)) }
         }
     }
 }

@@ -71,10 +71,15 @@ fn known(n: Option<u64>) -> Markup {
     html! { @match n { Some(n) => { (count(n)) } None => { span.mute { "not known" } } } }
 }
 
+/// A number that nobody needs to see while it is nothing.
+fn ill(label: &str, n: u64, class: &str) -> Markup {
+    html! { td.n data-label=(label) { @if n > 0 { span class=(class) { (count(n)) } } } }
+}
+
 fn table(policies: &[v1::Policy], gauges: &BTreeMap<&str, &v1::PolicyGauge>) -> Markup {
     html! {
         div.scroll role="group" aria-label="Policies" tabindex="0" {
-            table.wide {
+            table.wide.cards {
                 thead {
                     tr {
                         th scope="col" { "Policy" }
@@ -82,9 +87,12 @@ fn table(policies: &[v1::Policy], gauges: &BTreeMap<&str, &v1::PolicyGauge>) -> 
                         th.gauge-cell scope="col" { "In flight" }
                         th.n scope="col" { "Held / limit" }
                         th.n scope="col" { "Waiting" }
-                        th.n.opt scope="col" { "Oldest wait" }
-                        th.n.opt scope="col" { "Rate limit/s" }
-                        th.opt scope="col" { "Description" }
+                        th.n scope="col" { "Oldest wait" }
+                        th.n scope="col" { "Refused/s" }
+                        th.n scope="col" { "Suspect" }
+                        th.n scope="col" { "At risk" }
+                        th.n scope="col" { "Rate limit/s" }
+                        th scope="col" { "Description" }
                     }
                 }
                 tbody {
@@ -98,21 +106,28 @@ fn table(policies: &[v1::Policy], gauges: &BTreeMap<&str, &v1::PolicyGauge>) -> 
                                     (gauge(now.held_count, now.suspect_count, policy.max_in_flight))
                                 }
                             }
-                            td.n {
+                            td.n data-label="Held / limit" {
                                 (known(now.map(|now| now.held_count))) span.mute { " / " }
                                 @match policy.max_in_flight {
                                     Some(limit) => { (count(limit)) }
                                     None => { span.mute { "no limit" } }
                                 }
                             }
-                            td.n { (known(now.map(|now| now.waiting_count))) }
-                            td.n.opt {
+                            td.n data-label="Waiting" { (known(now.map(|now| now.waiting_count))) }
+                            td.n data-label="Oldest wait" {
                                 @if let Some(now) = now.filter(|gauge| gauge.waiting_count > 0) {
                                     (duration(now.oldest_wait.as_ref()))
                                 }
                             }
-                            td.n.opt { @if let Some(limit) = policy.rate_per_second { (rate(limit)) } }
-                            td.opt.text { (policy.description) }
+                            td.n data-label="Refused/s" {
+                                @if let Some(now) = now.filter(|gauge| gauge.refused_per_second > 0.0) {
+                                    span.bad title=(now.last_error) { (rate(now.refused_per_second)) }
+                                }
+                            }
+                            (ill("Suspect", now.map_or(0, |now| now.suspect_count), "warn"))
+                            (ill("At risk", now.map_or(0, |now| now.at_risk_runs_count), "bad"))
+                            td.n data-label="Rate limit/s" { @if let Some(limit) = policy.rate_per_second { (rate(limit)) } }
+                            td.text { (policy.description) }
                         }
                     }
                 }

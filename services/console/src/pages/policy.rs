@@ -1,6 +1,8 @@
 //! One policy: its bucket, the events that hold its tokens, the schedules that wait, and what can be done about it.
 
-use axum::extract::Path;
+use std::sync::Arc;
+
+use axum::extract::{Path, Query};
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -8,14 +10,17 @@ use tollgate_proto::v1;
 
 use crate::parts::bucket::{holders, waiters};
 use crate::parts::changes::changes as audited;
-use crate::parts::chart::chart;
+use crate::parts::chart::{History, OF_POLICY, legend, ranges, unknown};
 use crate::parts::confirm::ask;
-use crate::parts::picture::gauge;
+use crate::parts::copy;
+use crate::parts::draft::What;
+use crate::parts::flow::bucket;
 use crate::parts::shell::{Body, Section};
 use crate::requests::links::to;
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
-use crate::words::show::{active, count, dated, duration, encode, moment, rate, short};
+use crate::words::range::{HOUR, Range};
+use crate::words::show::{active, count, dated, duration, encode, moment, short};
 
 /// How many changes a page shows.
 const CHANGES: i32 = 8;
@@ -26,28 +31,39 @@ pub(crate) struct Id {
     id: String,
 }
 
+/// Of which time the charts are; an hour where it is none that can be chosen.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Wanted {
+    #[serde(default)]
+    span: String,
+}
+
 /// The page.
-pub(crate) async fn page(visit: Visit, Path(Id { id }): Path<Id>) -> Response {
-    let body = body(&visit, &visit.full("policies", &id), None).await;
+pub(crate) async fn page(visit: Visit, Path(Id { id }): Path<Id>, Query(wanted): Query<Wanted>) -> Response {
+    let body = body(&visit, &visit.full("policies", &id), &wanted, None).await;
     visit.respond(body)
 }
 
 /// The policy, with what went wrong before.
-pub(crate) async fn body(visit: &Visit, name: &str, problem: Option<Problem>) -> Result<Body, Problem> {
+pub(crate) async fn body(
+    visit: &Visit,
+    name: &str,
+    wanted: &Wanted,
+    problem: Option<Problem>,
+) -> Result<Body, Problem> {
+    let range = Range::named(&wanted.span).unwrap_or(HOUR);
     let (mut master, mut handler) = (visit.api.master(), visit.api.handler());
     let asked = v1::GetPolicyQueueRequest { name: name.to_owned(), ..v1::GetPolicyQueueRequest::default() };
     let of_it = format!("resource={name}");
-    let (policy, status, queue, changes) = futures::future::join4(
+    let (policy, status, queue, changes, history) = futures::future::join5(
         master.get_policy(v1::GetPolicyRequest { name: name.to_owned() }),
         visit.api.handler_status(visit.parent()),
         handler.get_policy_queue(asked),
         visit.api.audit(visit.parent(), &of_it, CHANGES, ""),
+        visit.history(name, range),
     )
     .await;
     let policy = policy?.into_inner();
-    if let Ok(status) = &status {
-        visit.console.histories.note(visit.now_us, &status.policies);
-    }
     let now = status.iter().flat_map(|status| &status.policies).find(|gauge| gauge.policy == name);
     let content = html! {
         p.crumb { a href=(visit.link("policies")) { "Policies" } }
@@ -58,7 +74,8 @@ pub(crate) async fn body(visit: &Visit, name: &str, problem: Option<Problem>) ->
                 p.notice.warn { strong { "Paused" } " by " (pause.actor) ", " (moment(visit.now_us, pause.since.as_ref()))
                     @if !pause.reason.is_empty() { ": " (pause.reason) } ". Nothing under it starts." }
             }
-            (bucket(&policy, now))
+            (bucket(visit.now_us, &policy, now))
+            (charts(visit, &policy, range, &history))
             @match queue {
                 Ok(queue) => {
                     @let queue = queue.into_inner();
@@ -69,7 +86,6 @@ pub(crate) async fn body(visit: &Visit, name: &str, problem: Option<Problem>) ->
                     p.notice.bad { "The holders of tokens and the schedules that wait cannot be shown: " (Problem::from(status).text()) }
                 }
             }
-            (chart(&visit.console, name, visit.now_us))
         }
         (actions(&policy))
         section aria-labelledby="h-changes" {
@@ -78,33 +94,29 @@ pub(crate) async fn body(visit: &Visit, name: &str, problem: Option<Problem>) ->
             p { a href={ (visit.link("audit")) "?resource=" (encode(name)) } { "All changes of this policy" } }
         }
         (facts(visit, &policy))
+        (copy::fold(&copy::file(What::Policy, &policy)))
     };
     Ok(Body { problem, ..Body::new(short(name), Section::Policies, content) })
 }
 
-fn bucket(policy: &v1::Policy, now: Option<&v1::PolicyGauge>) -> Markup {
-    let Some(now) = now else {
-        return html! { p.notice.warn { "How much of it is held and what waits for it cannot be said now." } };
-    };
-    let (held, suspect) = (now.held_count, now.suspect_count);
-    let part = |label: &str, value: String, class: &str| {
-        html! { div class=(class) { dt { (label) } dd { (value) } } }
-    };
+fn charts(
+    visit: &Visit,
+    policy: &v1::Policy,
+    range: Range,
+    history: &Result<Arc<v1::ListHistoryResponse>, Problem>,
+) -> Markup {
     html! {
-        @if policy.max_in_flight.is_some() { div.big-gauge { (gauge(held, suspect, policy.max_in_flight)) } }
-        dl.numbers {
-            (part("Tokens held", match policy.max_in_flight {
-                Some(limit) => format!("{} / {}", count(held), count(limit)),
-                None => count(held),
-            }, ""))
-            (part("Events waiting", count(now.waiting_count), ""))
-            (part("Oldest wait", match now.waiting_count {
-                0 => "–".to_owned(),
-                _ => duration(now.oldest_wait.as_ref()),
-            }, ""))
-            (part("Started per second", rate(now.started_per_second), ""))
-            @if let Some(limit) = policy.rate_per_second { (part("Rate limit/s", rate(limit), "")) }
-            (part("Tokens suspect", count(suspect), if suspect > 0 { "warn" } else { "" }))
+        section aria-labelledby="h-history" {
+            div.title { h2 #h-history { "The last " (range.words) } (ranges(&to(&policy.name), "h-history", Some(range))) }
+            @match history {
+                Ok(answer) => {
+                    @let history = History::new(answer, visit.now_us);
+                    (history.drawn(&OF_POLICY, true, policy.max_in_flight))
+                    (legend(range.step_us))
+                    (history.table())
+                }
+                Err(problem) => { (unknown(problem)) }
+            }
         }
     }
 }

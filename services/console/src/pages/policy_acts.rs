@@ -74,7 +74,7 @@ pub(crate) async fn act(visit: Visit, Path(Id { id }): Path<Id>, Form(order): Fo
     match Box::pin(carry_out(&visit, &name, &order)).await {
         Ok(response) => response,
         Err(problem) => {
-            let body = Box::pin(policy::body(&visit, &name, Some(problem))).await;
+            let body = Box::pin(policy::body(&visit, &name, &policy::Wanted::default(), Some(problem))).await;
             visit.respond(body)
         }
     }

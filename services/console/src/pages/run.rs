@@ -8,6 +8,8 @@ use tollgate_proto::v1;
 
 use crate::parts::confirm::ask;
 use crate::parts::failures::{self, failures};
+use crate::parts::flow::finished;
+use crate::parts::meanwhile;
 use crate::parts::picture::progress;
 use crate::parts::shell::{Body, Section, pager};
 use crate::parts::timeline::{TimelineStep, timeline};
@@ -75,8 +77,9 @@ pub(crate) async fn body(
         Ok(events) => (events, None),
         Err(problem) => (v1::ListEventsResponse::default(), Some(problem)),
     };
-    let waits = if run.waiting_count > 0 { why(&visit.api, &run).await } else { None };
-    let failed = failures(&visit.api, &run).await;
+    let waits = async { if run.waiting_count > 0 { why(&visit.api, &run).await } else { None } };
+    let (waits, failed, meanwhile) =
+        futures::future::join3(waits, failures(&visit.api, &run), meanwhile::read(visit, &run)).await;
     let at = |page: &str| format!("{}?state={}&page={}", to(name), encode(&wanted.state), encode(page));
     let next = (!events.next_page_token.is_empty()).then(|| at(&events.next_page_token));
     let open = run.finish_time.is_none() && run.state() != v1::RunState::Skipped;
@@ -90,10 +93,12 @@ pub(crate) async fn body(
             @if !run.reason.is_empty() { p.notice.warn { (run.reason) } }
             div.big-gauge { (progress(&run)) }
             (numbers(&run))
+            (end(visit.now_us, &run))
             (actions(&run, open))
             (failures::table(visit.now_us, &run, &failed))
             @if let Some(why) = &waits { (waiting(why)) }
             (timeline(visit.now_us, &steps(&run)))
+            @if let Some(meanwhile) = &meanwhile { (meanwhile::of_run(visit, &run, meanwhile)) }
             section aria-labelledby="h-events" {
                 h2 #h-events { "Events" }
                 (list_head(&to(name), wanted))
@@ -105,6 +110,20 @@ pub(crate) async fn body(
     };
     let problem = problem.or(refused);
     Ok(Body { problem, ..Body::new(format!("Run of {}", short(&run.schedule)), Section::Runs, content) })
+}
+
+/// When it will have ended, and what it will miss.
+fn end(now_us: i64, run: &v1::Run) -> Markup {
+    html! {
+        @if let Some(end) = finished(now_us, run) {
+            p.lead #expected { "Its last event will have ended: " strong { (end) } "." }
+        }
+        @if run.at_risk_count > 0 {
+            p.notice.bad {
+                strong { (counted(run.at_risk_count, "event")) } " will not have started within " code { "finish_by" } ", as things stand."
+            }
+        }
+    }
 }
 
 fn waiting(why: &v1::Explanation) -> Markup {

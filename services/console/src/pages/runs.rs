@@ -6,6 +6,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use tollgate_proto::v1;
 
+use crate::parts::flow::brief;
 use crate::parts::picture::progress;
 use crate::parts::shell::{Body, Section, empty, pager};
 use crate::requests::links::to;
@@ -165,6 +166,7 @@ fn table(visit: &Visit, runs: &[v1::Run]) -> Markup {
                         th.n scope="col" { "Events" }
                         th.n scope="col" { "Well" }
                         th.n scope="col" { "Not well" }
+                        th scope="col" { "Expected end" }
                         th scope="col" { "Why, and made by" }
                     }
                 }
@@ -185,6 +187,8 @@ fn table(visit: &Visit, runs: &[v1::Run]) -> Markup {
                             td.n.zero[bad == 0] data-label="Not well" {
                                 span class=(if bad > 0 { "bad" } else { "mute" }) { (count(bad)) }
                             }
+                            @let end = brief(run.expected_finish_time.as_ref(), &run.no_expected_finish_reason, visit.now_us);
+                            td data-label=[(!end.0.is_empty()).then_some("Expected end")] { (end) }
                             td.text {
                                 span.mute {
                                     (run.reason)

@@ -1,18 +1,23 @@
 //! One schedule: when it fires, how its runs went, and what can be done about it.
 
-use axum::extract::Path;
+use axum::extract::{Path, Query};
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 use tollgate_proto::v1;
 use tollgate_proto::v1::preview_schedule_request::Source;
 
+use crate::parts::chart::ranges;
 use crate::parts::confirm::ask;
-use crate::parts::past::{latest, past, strip};
+use crate::parts::copy;
+use crate::parts::draft::What;
+use crate::parts::meanwhile;
+use crate::parts::past::{Past, latest, past, strip};
 use crate::parts::shell::{Body, Section};
 use crate::requests::links::to;
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
+use crate::words::range::{DAY, Range};
 use crate::words::sentence::{follows_clocks, sentence, written};
 use crate::words::show::{
     active, clock, counted, dated, duration, encode, exact, moment, seen, short, span, us,
@@ -31,23 +36,28 @@ pub(crate) struct Id {
     id: String,
 }
 
+/// Of which time the past is shown; the latest runs, and charts of a day, where it is none that can be chosen.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Wanted {
+    #[serde(default)]
+    span: String,
+}
+
 /// The page.
-pub(crate) async fn page(visit: Visit, Path(Id { id }): Path<Id>) -> Response {
-    let body = Box::pin(body(&visit, &visit.full("schedules", &id), None)).await;
+pub(crate) async fn page(visit: Visit, Path(Id { id }): Path<Id>, Query(wanted): Query<Wanted>) -> Response {
+    let body = Box::pin(body(&visit, &visit.full("schedules", &id), &wanted, None)).await;
     visit.respond(body)
 }
 
 /// The schedule, with what went wrong before.
-pub(crate) async fn body(visit: &Visit, name: &str, problem: Option<Problem>) -> Result<Body, Problem> {
+pub(crate) async fn body(
+    visit: &Visit,
+    name: &str,
+    wanted: &Wanted,
+    problem: Option<Problem>,
+) -> Result<Body, Problem> {
+    let range = Range::named(&wanted.span);
     let schedule = visit.api.schedule(name).await?;
-    let skipped = v1::ListSkippedTriggersRequest {
-        parent: name.to_owned(),
-        page_size: PAST,
-        page_token: String::new(),
-    };
-    let mut master = visit.api.master();
-    // Runs are emitted ahead, and those that are still to come are not its past.
-    let filter = format!("schedule={} AND launch_time<={}", short(name), exact(visit.now_us));
     let children = v1::ListScheduleChildrenRequest {
         parent: name.to_owned(),
         page_size: CHILDREN,
@@ -55,18 +65,14 @@ pub(crate) async fn body(visit: &Visit, name: &str, problem: Option<Problem>) ->
     };
     let mut index = visit.api.master();
     let around = futures::future::join(preview(visit, name, None, 10), around_change(visit, &schedule));
+    let parent = meanwhile::parent(visit, &schedule.policy);
     let stored = futures::future::join3(
-        visit.api.runs(visit.parent(), &filter, PAST, ""),
-        master.list_skipped_triggers(skipped),
+        past_of(visit, name, range),
         index.list_schedule_children(children),
+        visit.history(&parent, range.unwrap_or(DAY)),
     );
-    let ((next, change), (runs, skipped, children)) =
+    let ((next, change), (past, children, history)) =
         futures::future::join(Box::pin(around), Box::pin(stored)).await;
-    let past = past(
-        visit.now_us,
-        &runs.map(|page| page.runs).unwrap_or_default(),
-        &skipped.map(|page| page.into_inner().skipped_triggers).unwrap_or_default(),
-    );
     let content = html! {
         p.crumb { a href=(visit.link("schedules")) { "Schedules" } }
         h1 { (short(name)) " " (active(schedule.pause.as_ref())) }
@@ -94,15 +100,41 @@ pub(crate) async fn body(visit: &Visit, name: &str, problem: Option<Problem>) ->
             }
         }
         div #live data-refresh="5" {
-            (strip(&past))
+            (strip(&past, range, ranges(&to(name), "h-past", range)))
             (latest(visit, &past))
+            p { a href={ (visit.link("runs")) "?schedule=" (encode(short(name))) } { "All runs of this schedule" } }
+            (meanwhile::of_schedule(visit, &schedule.policy, range.unwrap_or(DAY), history.as_deref()))
         }
-        p { a href={ (visit.link("runs")) "?schedule=" (encode(short(name))) } { "All runs of this schedule" } }
         (actions(&schedule))
         (facts(visit, &schedule))
+        (copy::fold(&copy::file(What::Schedule, &schedule)))
         @if let Ok(children) = children { (index_entries(&schedule, &children.into_inner().children)) }
     };
     Ok(Body { problem, ..Body::new(short(name), Section::Schedules, content) })
+}
+
+/// What became of its triggers: the latest ones, of a time where one is chosen.
+async fn past_of(visit: &Visit, name: &str, range: Option<Range>) -> Vec<Past> {
+    // Runs are emitted ahead, and those that are still to come are not its past.
+    let mut filter = format!("schedule={} AND launch_time<={}", short(name), exact(visit.now_us));
+    let from_us = range.map(|range| range.from_us(visit.now_us));
+    if let Some(from_us) = from_us {
+        filter.push_str(&format!(" AND launch_time>={}", exact(from_us)));
+    }
+    let skipped = v1::ListSkippedTriggersRequest {
+        parent: name.to_owned(),
+        page_size: PAST,
+        page_token: String::new(),
+    };
+    let mut master = visit.api.master();
+    let (runs, skipped) = futures::future::join(
+        visit.api.runs(visit.parent(), &filter, PAST, ""),
+        master.list_skipped_triggers(skipped),
+    )
+    .await;
+    let mut skipped = skipped.map(|page| page.into_inner().skipped_triggers).unwrap_or_default();
+    skipped.retain(|skipped| skipped.launch_time.as_ref().map(us) >= from_us);
+    past(visit.now_us, &runs.map(|page| page.runs).unwrap_or_default(), &skipped)
 }
 
 fn clock_change(

@@ -57,7 +57,8 @@ pub(crate) async fn act(visit: Visit, Path(Id { id }): Path<Id>, Form(order): Fo
     match Box::pin(carry_out(&visit, &name, &order)).await {
         Ok(response) => response,
         Err(problem) => {
-            let body = Box::pin(schedule::body(&visit, &name, Some(problem))).await;
+            let body =
+                Box::pin(schedule::body(&visit, &name, &schedule::Wanted::default(), Some(problem))).await;
             visit.respond(body)
         }
     }

@@ -1,4 +1,4 @@
-//! Finds schedules, policies, runs and events: by name or a part of it, by label, by id or the beginning of one.
+//! Finds schedules, policies, alerts, runs and events: by name or a part of it, by label, by id or the beginning of one.
 //!
 //! Invariant: nothing is read in full; what was looked through and where it was cut off is said.
 
@@ -21,6 +21,8 @@ use crate::words::show::{active, count, moment, run_state, short};
 const SHOWN: i32 = 20;
 /// How many of the latest runs are looked through for the beginning of an id.
 const RUNS_READ: i32 = 1_000;
+/// How many alerts are looked through; a namespace has 100 unless its quota says more.
+const ALERTS_READ: i32 = 200;
 /// The least characters of an id by which it is looked for.
 const ID_CHARS_MIN: usize = 3;
 
@@ -38,6 +40,7 @@ pub(crate) struct Sought {
 struct Found {
     schedules: Vec<v1::Schedule>,
     policies: Vec<v1::Policy>,
+    alerts: Vec<v1::Alert>,
     runs: Vec<v1::Run>,
     event: Option<v1::Event>,
     /// There are more of some kind.
@@ -64,9 +67,10 @@ impl Found {
         }
         let schedules = self.schedules.iter().map(|found| found.name.as_str());
         let policies = self.policies.iter().map(|found| found.name.as_str());
+        let alerts = self.alerts.iter().map(|found| found.name.as_str());
         let runs = self.runs.iter().map(|found| found.name.as_str());
         let events = self.event.iter().map(|found| found.name.as_str());
-        let mut all = schedules.chain(policies).chain(runs).chain(events);
+        let mut all = schedules.chain(policies).chain(alerts).chain(runs).chain(events);
         let first = all.next()?;
         all.next().is_none().then_some(first)
     }
@@ -75,7 +79,8 @@ impl Found {
     fn called(&self, text: &str) -> Option<&str> {
         let schedules = self.schedules.iter().map(|found| found.name.as_str());
         let policies = self.policies.iter().map(|found| found.name.as_str());
-        let mut named = schedules.chain(policies).filter(|name| short(name) == text);
+        let alerts = self.alerts.iter().map(|found| found.name.as_str());
+        let mut named = schedules.chain(policies).chain(alerts).filter(|name| short(name) == text);
         let first = named.next()?;
         named.next().is_none().then_some(first)
     }
@@ -133,7 +138,7 @@ async fn by_name(visit: &Visit, text: &str) -> Found {
         return found;
     }
     let filter = filter(text);
-    let (mut master, mut other) = (visit.api.master(), visit.api.master());
+    let (mut master, mut other, mut third) = (visit.api.master(), visit.api.master(), visit.api.master());
     let schedules = v1::ListSchedulesRequest {
         parent: visit.parent(),
         page_size: SHOWN,
@@ -143,15 +148,30 @@ async fn by_name(visit: &Visit, text: &str) -> Found {
     let policies = v1::ListPoliciesRequest {
         parent: visit.parent(),
         page_size: SHOWN,
-        filter,
+        filter: filter.clone(),
         ..v1::ListPoliciesRequest::default()
     };
-    let (schedules, policies) =
-        futures::future::join(master.list_schedules(schedules), other.list_policies(policies)).await;
+    // Alerts are few, and the service finds them by the beginning of their names only.
+    let alerts = v1::ListAlertsRequest {
+        parent: visit.parent(),
+        page_size: ALERTS_READ,
+        filter: if text.contains('=') { filter } else { String::new() },
+        ..v1::ListAlertsRequest::default()
+    };
+    let (schedules, policies, alerts) = futures::future::join3(
+        master.list_schedules(schedules),
+        other.list_policies(policies),
+        third.list_alerts(alerts),
+    )
+    .await;
     let schedules = found.took("Schedules", schedules);
     let policies = found.took("Policies", policies);
+    let mut alerts = found.took("Alerts", alerts).alerts;
+    let part = text.to_ascii_lowercase();
+    alerts.retain(|alert| text.contains('=') || short(&alert.name).contains(&part));
+    alerts.truncate(SHOWN.unsigned_abs() as usize);
     found.more = (!schedules.next_page_token.is_empty(), !policies.next_page_token.is_empty(), false);
-    Found { schedules: schedules.schedules, policies: policies.policies, ..found }
+    Found { schedules: schedules.schedules, policies: policies.policies, alerts, ..found }
 }
 
 /// Runs whose ids begin so, and the event that is called so: an event's id depends on case, a run's is small letters.
@@ -187,7 +207,7 @@ fn hints() -> Markup {
     html! {
         h1 { "Search" }
         ul {
-            li { "A part of a name: " code { "acme" } " finds schedules and policies." }
+            li { "A part of a name: " code { "acme" } " finds schedules, policies and alerts." }
             li { "A label: " code { "team=storage" } "." }
             li { "An id, or its beginning: " code { "0a-12f3" } " finds runs; a whole id finds an event." }
         }
@@ -196,7 +216,10 @@ fn hints() -> Markup {
 }
 
 fn hits(visit: &Visit, text: &str, found: &Found) -> Markup {
-    let nothing = found.schedules.is_empty() && found.policies.is_empty() && found.runs.is_empty();
+    let nothing = found.schedules.is_empty()
+        && found.policies.is_empty()
+        && found.alerts.is_empty()
+        && found.runs.is_empty();
     html! {
         @for (kind, problem) in &found.failed {
             p.notice.bad { (kind) " could not be searched: " (problem.title) " " (problem.text()) }
@@ -228,6 +251,16 @@ fn hits(visit: &Visit, text: &str, found: &Found) -> Markup {
                             " " span.mute { (sentence(schedule)) } }
                     }
                     @if found.more.0 { li.mute { "and more" } }
+                }
+            }
+        }
+        @if !found.alerts.is_empty() {
+            section aria-labelledby="h-alerts" {
+                h2 #h-alerts { "Alerts" }
+                ul.hits {
+                    @for alert in &found.alerts {
+                        li { a href=(to(&alert.name)) { (marked(short(&alert.name), text)) } " " span.mute { (alert.description) } }
+                    }
                 }
             }
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 use tollgate_proto::v1;
 
+use crate::parts::flow::brief;
 use crate::parts::picture::gauge;
 use crate::parts::shell::empty;
 use crate::requests::links::to;
@@ -26,7 +27,8 @@ struct Row<'a> {
 impl Row<'_> {
     fn is_idle(&self) -> bool {
         let gauge = self.gauge;
-        let still = gauge.held_count + gauge.waiting_count == 0 && gauge.started_per_second < 0.05;
+        let tried = gauge.started_per_second + gauge.refused_per_second + gauge.unclear_per_second;
+        let still = gauge.held_count + gauge.waiting_count == 0 && tried < 0.05;
         still && !gauge.paused && self.trouble.is_none()
     }
 
@@ -40,6 +42,7 @@ impl Row<'_> {
         };
         let sick = u8::from(gauge.at_risk_runs_count > 0)
             + u8::from(gauge.suspect_count > 0)
+            + u8::from(gauge.refused_per_second > 0.0)
             + u8::from(gauge.paused && gauge.waiting_count > 0);
         let wait_s =
             gauge.oldest_wait.as_ref().filter(|_| gauge.waiting_count > 0).map_or(0, ms).unsigned_abs()
@@ -80,7 +83,7 @@ pub(crate) fn policies(visit: &Visit, gauges: &[v1::PolicyGauge], troubles: &[v1
             } @else if busy.is_empty() {
                 p.mute { "Nothing waits and nothing is in flight." }
             } @else {
-                (table(&busy))
+                (table(visit.now_us, &busy))
             }
             @if busy.len() > SHOWN_MAX {
                 p.mute { "The first " (SHOWN_MAX) " of " (count(busy.len() as u64)) ". "
@@ -123,7 +126,7 @@ fn folded(idle: &[Row<'_>]) -> Markup {
     }
 }
 
-fn table(busy: &[Row<'_>]) -> Markup {
+fn table(now_us: i64, busy: &[Row<'_>]) -> Markup {
     html! {
         div.scroll role="group" aria-labelledby="h-policies" tabindex="0" {
             table.wide.cards {
@@ -135,18 +138,21 @@ fn table(busy: &[Row<'_>]) -> Markup {
                         th.n scope="col" { "Waiting" }
                         th.n scope="col" { "Oldest wait" }
                         th.n scope="col" { "Started/s" }
+                        th.n scope="col" { "Refused/s" }
                         th.n scope="col" { "Suspect" }
                         th.n scope="col" { "At risk" }
+                        th scope="col" { "All started" }
                     }
                 }
-                tbody { @for row in busy.iter().take(SHOWN_MAX) { (one(row)) } }
+                tbody { @for row in busy.iter().take(SHOWN_MAX) { (one(now_us, row)) } }
             }
         }
     }
 }
 
-fn one(row: &Row<'_>) -> Markup {
+fn one(now_us: i64, row: &Row<'_>) -> Markup {
     let gauged = row.gauge;
+    let refused = (gauged.refused_per_second + gauged.unclear_per_second).max(0.0);
     let cell = |label: &str, n: u64, class: &'static str| {
         let class = if n > 0 { class } else { "mute" };
         html! { td.n.zero[n == 0] data-label=(label) { span class=(class) { (count(n)) } } }
@@ -182,8 +188,16 @@ fn one(row: &Row<'_>) -> Markup {
                 (rate(gauged.started_per_second.max(0.0)))
                 @if let Some(limit) = gauged.rate_per_second { span.mute { " / " } (rate(limit)) }
             }
+            td.n.zero[refused == 0.0] data-label="Refused/s" {
+                span class=(if refused > 0.0 { "bad" } else { "mute" }) title=(gauged.last_error) { (rate(refused)) }
+            }
             (cell("Suspect", gauged.suspect_count, "warn"))
             (cell("At risk", gauged.at_risk_runs_count, "bad"))
+            td data-label=[(gauged.waiting_count > 0).then_some("All started")] {
+                @if gauged.waiting_count > 0 {
+                    (brief(gauged.expected_drain_time.as_ref(), &gauged.no_expected_drain_reason, now_us))
+                }
+            }
         }
     }
 }

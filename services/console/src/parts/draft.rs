@@ -1,4 +1,4 @@
-//! A schedule or a policy while it is made or changed: as it is stored, as the texts of a form, as what they make of it.
+//! A schedule, a policy or an alert while it is made or changed: as it is stored, as the texts of a form, as what they make of it.
 //!
 //! Invariants: what a form does not show stays; a secret that is not shown stays, too.
 
@@ -6,6 +6,7 @@ use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 use tollgate_proto::v1;
 
+use crate::parts::alert_fields::ALERT;
 use crate::parts::fields::{POLICY, SCHEDULE};
 use crate::parts::forms::{self, Group, Texts};
 use crate::parts::rules;
@@ -14,7 +15,7 @@ use crate::requests::problem::{Field, Problem};
 use crate::words::show::short;
 
 /// What the service says of a resource and nobody may set.
-const OUTPUT_ONLY: [&str; 10] = [
+pub(crate) const OUTPUT_ONLY: [&str; 11] = [
     "name",
     "uid",
     "pause",
@@ -25,29 +26,56 @@ const OUTPUT_ONLY: [&str; 10] = [
     "children_count",
     "next_launch_time",
     "shard",
+    "status",
 ];
 /// What is made or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Schedule,
     Policy,
+    Alert,
 }
 
 impl What {
     pub(crate) fn collection(self) -> &'static str {
-        if self == Self::Schedule { "schedules" } else { "policies" }
+        match self {
+            Self::Schedule => "schedules",
+            Self::Policy => "policies",
+            Self::Alert => "alerts",
+        }
     }
 
     pub(crate) fn word(self) -> &'static str {
-        if self == Self::Schedule { "schedule" } else { "policy" }
+        match self {
+            Self::Schedule => "schedule",
+            Self::Policy => "policy",
+            Self::Alert => "alert",
+        }
+    }
+
+    /// As the menu says it.
+    pub(crate) fn plural(self) -> &'static str {
+        match self {
+            Self::Schedule => "Schedules",
+            Self::Policy => "Policies",
+            Self::Alert => "Alerts",
+        }
     }
 
     pub(crate) fn groups(self) -> &'static [Group] {
-        if self == Self::Schedule { SCHEDULE } else { POLICY }
+        match self {
+            Self::Schedule => SCHEDULE,
+            Self::Policy => POLICY,
+            Self::Alert => ALERT,
+        }
     }
 
     pub(crate) fn section(self) -> Section {
-        if self == Self::Schedule { Section::Schedules } else { Section::Policies }
+        match self {
+            Self::Schedule => Section::Schedules,
+            Self::Policy => Section::Policies,
+            Self::Alert => Section::Alerts,
+        }
     }
 
     /// What a JSON form begins with.
@@ -58,6 +86,10 @@ impl What {
                 "target": {"http": {"url": "http://127.0.0.1:8080/"}},
             }),
             Self::Policy => json!({ "max_in_flight": 8 }),
+            Self::Alert => json!({
+                "troubles": {}, "runs": "ALERT_RUNS_FINISHED_WITH_FAILURES",
+                "target": {"http": {"url": "http://127.0.0.1:8080/alerts"}},
+            }),
         }
     }
 }
@@ -69,6 +101,8 @@ pub(crate) struct Stored {
     pub(crate) id: String,
     pub(crate) etag: String,
     pub(crate) members: Map<String, Value>,
+    /// As it stands in a file.
+    pub(crate) file: String,
     pub(crate) schedule: Option<v1::Schedule>,
 }
 
@@ -85,6 +119,10 @@ pub(crate) fn filled(what: What, stored: &Stored) -> Texts {
     if let Some(schedule) = &stored.schedule {
         texts.insert("policy".to_owned(), short(&schedule.policy).to_owned());
         texts.extend(rules::texts(schedule, &stored.members));
+    }
+    if what == What::Alert && stored.id.is_empty() {
+        // Nearly everybody wants to be told of troubles.
+        texts.insert("troubles".to_owned(), "yes".to_owned());
     }
     let json = if stored.id.is_empty() { what.example() } else { Value::Object(stored.members.clone()) };
     texts.insert("json".to_owned(), serde_json::to_string_pretty(&json).unwrap_or_default());
@@ -105,8 +143,7 @@ pub(crate) fn would_be(
     let fields = what.groups().iter().flat_map(|group| group.fields);
     let mut paths: Vec<String> =
         fields.map(|spec| spec.path.split('.').next().unwrap_or(spec.path).to_owned()).collect();
-    if what == What::Schedule {
-        members.insert("triggers".to_owned(), rules::triggers(texts).into());
+    if what != What::Policy {
         // A secret that is not shown stays.
         let of = |members: &Map<String, Value>| {
             members.get("target").and_then(|target| target.get("http")).cloned()
@@ -117,6 +154,9 @@ pub(crate) fn would_be(
         {
             http["has_secret"] = Value::Bool(true);
         }
+    }
+    if what == What::Schedule {
+        members.insert("triggers".to_owned(), rules::triggers(texts).into());
         paths.retain(|path| !["cron", "intervals", "moments"].contains(&path.as_str()));
         paths.push("triggers".to_owned());
     }
@@ -203,7 +243,13 @@ mod tests {
         }))
         .unwrap();
         let members = editable(to_json(&schedule));
-        Stored { id: "b".to_owned(), etag: "7".to_owned(), members, schedule: Some(schedule) }
+        Stored {
+            id: "b".to_owned(),
+            etag: "7".to_owned(),
+            members,
+            schedule: Some(schedule),
+            ..Stored::default()
+        }
     }
 
     #[test]

@@ -1,17 +1,9 @@
 //! Which fields the forms of schedules and policies have, and their help.
 
-use crate::parts::forms::{Group, Kind, Spec};
-
-const fn line(path: &'static str, label: &'static str, hint: &'static str) -> Spec {
-    Spec { path, label, hint, kind: Kind::Line }
-}
+use crate::parts::forms::{Group, Kind, Spec, line, of_kind};
 
 const fn number(path: &'static str, label: &'static str, hint: &'static str) -> Spec {
-    Spec { path, label, hint, kind: Kind::Number }
-}
-
-const fn of_kind(kind: Kind, path: &'static str, label: &'static str, hint: &'static str) -> Spec {
-    Spec { path, label, hint, kind }
+    of_kind(Kind::Number, path, label, hint)
 }
 
 const RECLAIM: &[(&str, &str)] = &[

@@ -34,6 +34,12 @@ pub(crate) enum Kind {
     Secret,
     /// One rule on each line, of the schedule's triggers.
     Rules,
+    /// Texts, one on each line.
+    List,
+    /// Some of these values; each has a text of its own, under the path and the value.
+    Many(&'static [(&'static str, &'static str)]),
+    /// Whether there is anything at the path: what else lies below it counts only then.
+    Switch,
 }
 
 /// A field.
@@ -44,6 +50,22 @@ pub(crate) struct Spec {
     pub(crate) label: &'static str,
     pub(crate) hint: &'static str,
     pub(crate) kind: Kind,
+}
+
+pub(crate) const fn line(path: &'static str, label: &'static str, hint: &'static str) -> Spec {
+    of_kind(Kind::Line, path, label, hint)
+}
+
+pub(crate) const fn of_kind(kind: Kind, path: &'static str, label: &'static str, hint: &'static str) -> Spec {
+    Spec { path, label, hint, kind }
+}
+
+/// What stands for yes.
+const YES: &str = "yes";
+
+/// Under what a value of many stands among the texts.
+fn one_of(path: &str, value: &str) -> String {
+    format!("{path}:{value}")
 }
 
 /// Fields that belong together, under a heading; folded where they are seldom needed.
@@ -78,22 +100,33 @@ fn put(members: &mut Map<String, Value>, path: &str, value: Value) {
 /// What a resource's JSON looks like in a form; rules are the caller's.
 pub(crate) fn texts(members: &Map<String, Value>, groups: &[Group]) -> Texts {
     let fields = groups.iter().flat_map(|group| group.fields);
-    let shown = fields.filter_map(|spec| {
-        let text = match (spec.kind, at(members, spec.path)?) {
-            (Kind::Rules | Kind::Secret, _) => return None,
-            (Kind::Pairs, Value::Object(pairs)) => {
-                let lines = pairs
-                    .iter()
-                    .map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()));
-                lines.collect::<Vec<_>>().join("\n")
-            }
-            (Kind::Json, value) => serde_json::to_string_pretty(value).unwrap_or_default(),
-            (_, Value::String(text)) => text.clone(),
-            (_, value) => value.to_string(),
-        };
-        Some((spec.path.to_owned(), text))
-    });
-    shown.collect()
+    fields
+        .flat_map(|spec| at(members, spec.path).map(|value| shown(spec, value)).unwrap_or_default())
+        .collect()
+}
+
+/// A value as the texts of its field.
+fn shown(spec: &Spec, value: &Value) -> Vec<(String, String)> {
+    let text = match (spec.kind, value) {
+        (Kind::Rules | Kind::Secret, _) => return Vec::new(),
+        (Kind::Switch, _) => YES.to_owned(),
+        (Kind::Many(_), Value::Array(values)) => {
+            let values = values.iter().filter_map(Value::as_str);
+            return values.map(|value| (one_of(spec.path, value), YES.to_owned())).collect();
+        }
+        (Kind::List, Value::Array(values)) => {
+            values.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n")
+        }
+        (Kind::Pairs, Value::Object(pairs)) => {
+            let lines =
+                pairs.iter().map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()));
+            lines.collect::<Vec<_>>().join("\n")
+        }
+        (Kind::Json, value) => serde_json::to_string_pretty(value).unwrap_or_default(),
+        (_, Value::String(text)) => text.clone(),
+        (_, value) => value.to_string(),
+    };
+    vec![(spec.path.to_owned(), text)]
 }
 
 /// The JSON that a form's texts stand for; rules are the caller's.
@@ -101,6 +134,14 @@ pub(crate) fn members(texts: &Texts, groups: &[Group]) -> Result<Map<String, Val
     let mut members = Map::new();
     let mut wrong = Vec::new();
     for spec in groups.iter().flat_map(|group| group.fields) {
+        if let Kind::Many(values) = spec.kind {
+            let chosen = values.iter().filter(|(value, _)| texts.contains_key(&one_of(spec.path, value)));
+            let chosen: Vec<Value> = chosen.map(|(value, _)| json!(value)).collect();
+            if !chosen.is_empty() {
+                put(&mut members, spec.path, chosen.into());
+            }
+            continue;
+        }
         let given = texts.get(spec.path).map(String::as_str).unwrap_or_default();
         let text = given.trim();
         if text.is_empty() {
@@ -113,6 +154,12 @@ pub(crate) fn members(texts: &Texts, groups: &[Group]) -> Result<Map<String, Val
                 name: spec.path.to_owned(),
                 message: format!("{text:?} is not allowed, expected {expected}"),
             }),
+        }
+    }
+    for spec in groups.iter().flat_map(|group| group.fields).filter(|spec| matches!(spec.kind, Kind::Switch))
+    {
+        if texts.get(spec.path).is_none_or(|text| text != YES) {
+            members.remove(spec.path);
         }
     }
     if wrong.is_empty() { Ok(members) } else { Err(Problem::of_fields(wrong)) }
@@ -135,7 +182,12 @@ fn value(kind: Kind, text: &str) -> Result<Option<Value>, String> {
             });
             Value::Object(pairs.collect::<Result<_, String>>()?)
         }
-        Kind::Rules => return Ok(None),
+        Kind::List => {
+            let lines = text.split(['\n', ',']).map(str::trim).filter(|line| !line.is_empty());
+            lines.map(|line| json!(line)).collect()
+        }
+        Kind::Switch => json!({}),
+        Kind::Rules | Kind::Many(_) => return Ok(None),
     }))
 }
 
@@ -149,7 +201,9 @@ pub(crate) fn group(group: &Group, texts: &Texts, refused: &[Field]) -> Markup {
     let fields = html! { div.edit { @for spec in group.fields { (field(spec, texts, refused)) } } };
     // What is wrong is seen, and so is what has been set.
     let is_open = group.fields.iter().any(|spec| {
-        let is_set = texts.get(spec.path).is_some_and(|text| !text.is_empty());
+        let of_many = format!("{}:", spec.path);
+        let mut texts = texts.iter().filter(|(name, _)| **name == spec.path || name.starts_with(&of_many));
+        let is_set = texts.any(|(_, text)| !text.is_empty());
         is_set || refused.iter().any(|field| concerns(field, spec))
     });
     html! {
@@ -177,11 +231,20 @@ fn field(spec: &Spec, texts: &Texts, refused: &[Field]) -> Markup {
     let wrong: Vec<&Field> = refused.iter().filter(|field| concerns(field, spec)).collect();
     let described = if wrong.is_empty() { format!("hint-{id}") } else { format!("error-{id} hint-{id}") };
     let invalid = (!wrong.is_empty()).then_some("true");
+    if let Kind::Many(values) = spec.kind {
+        return many(spec, values, texts, &wrong);
+    }
     html! {
         div.field {
             label for=(id) { (spec.label) }
             @match spec.kind {
-                Kind::Text | Kind::Pairs | Kind::Json | Kind::Rules => {
+                Kind::Switch => {
+                    select id=(id) name=(spec.path) aria-describedby=(described) aria-invalid=[invalid] {
+                        option value=(YES) selected[text == YES] { "yes" }
+                        option value="" selected[text != YES] { "no" }
+                    }
+                }
+                Kind::Text | Kind::Pairs | Kind::Json | Kind::Rules | Kind::List => {
                     textarea id=(id) name=(spec.path) rows=(text.lines().count().clamp(2, 12)) spellcheck="false"
                         aria-describedby=(described) aria-invalid=[invalid] { (text) }
                 }
@@ -207,6 +270,26 @@ fn field(spec: &Spec, texts: &Texts, refused: &[Field]) -> Markup {
                     strong { "Type it again: what was typed is not shown, and would not be saved." } " "
                 }
                 (spec.hint)
+            }
+        }
+    }
+}
+
+/// A box for each of some values.
+fn many(spec: &Spec, values: &[(&str, &str)], texts: &Texts, wrong: &[&Field]) -> Markup {
+    html! {
+        fieldset.many.field.whole {
+            legend { (spec.label) }
+            @for field in wrong { p.error { (field.message) } }
+            p.hint { (spec.hint) }
+            div.boxes {
+                @for (value, words) in values {
+                    @let name = one_of(spec.path, value);
+                    label.box {
+                        input type="checkbox" name=(name) value=(YES) checked[texts.contains_key(&name)];
+                        " " (words)
+                    }
+                }
             }
         }
     }
@@ -280,6 +363,31 @@ mod tests {
         assert!(!drawn.contains("whsec_abc"), "{drawn}");
         let taken = members(&typed, &GROUPS).unwrap();
         assert_eq!(at(&taken, "target.http.secret"), Some(&json!("whsec_abc")));
+    }
+
+    #[test]
+    fn lists_boxes_and_switches_are_texts_too() {
+        const VALUES: &[(&str, &str)] = &[("KIND_A", "a"), ("KIND_B", "b")];
+        const FIELDS: &[Spec] = &[
+            of_kind(Kind::Switch, "troubles", "", ""),
+            of_kind(Kind::Many(VALUES), "troubles.kinds", "", ""),
+            of_kind(Kind::List, "schedules", "", ""),
+        ];
+        let groups = [Group { title: "", is_folded: true, fields: FIELDS }];
+        let value = json!({"troubles": {"kinds": ["KIND_B"]}, "schedules": ["a", "b"]});
+        let Value::Object(value) = value else { unreachable!() };
+        let mut shown = texts(&value, &groups);
+        assert_eq!((shown["troubles"].as_str(), shown["schedules"].as_str()), ("yes", "a\nb"));
+        assert_eq!(members(&shown, &groups).unwrap(), value);
+        let drawn = group(&groups[0], &shown, &[]).into_string();
+        assert!(drawn.contains("<details class=\"group\" open>"), "{drawn}");
+        assert!(drawn.contains("name=\"troubles.kinds:KIND_B\" value=\"yes\" checked"), "{drawn}");
+        assert_eq!(drawn.matches(" checked").count(), 1, "{drawn}");
+        shown.insert("troubles".to_owned(), String::new());
+        assert_eq!(Value::from(members(&shown, &groups).unwrap()), json!({"schedules": ["a", "b"]}));
+        shown.insert("troubles".to_owned(), "yes".to_owned());
+        shown.remove("troubles.kinds:KIND_B");
+        assert_eq!(members(&shown, &groups).unwrap()["troubles"], json!({}));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use tollgate_proto::v1;
 
 use crate::requests::links::to;
 use crate::requests::visit::Visit;
+use crate::words::range::Range;
 use crate::words::show::{clock, count, dated, lateness, skip_reason, span_us, tag, us};
 
 /// How many triggers the strip shows.
@@ -66,16 +67,20 @@ fn verdict(run: &v1::Run, launch_us: i64, start_us: Option<i64>) -> (&'static st
     }
 }
 
-/// One bar for each trigger, as high as it took long.
-pub(crate) fn strip(past: &[Past]) -> Markup {
+/// One bar for each trigger, as high as it took long; `ranges` chooses the time.
+pub(crate) fn strip(past: &[Past], range: Option<Range>, ranges: Markup) -> Markup {
     let longest = past.iter().filter_map(|past| past.took_us).max().unwrap_or(1).max(1);
     let width = past.len().max(30) * 12;
     html! {
         section aria-labelledby="h-past" {
-            h2 #h-past { "Past runs" }
+            div.title {
+                h2 #h-past { "Past runs" @if let Some(range) = range { " of the last " (range.words) } }
+                (ranges)
+            }
             @if past.is_empty() {
-                p.mute { "It has not fired yet." }
+                p.mute { @if range.is_some() { "It did not fire in this time." } @else { "It has not fired yet." } }
             } @else {
+                @if past.len() >= BARS { p.mute { "The latest " (BARS) "." } }
                 svg.strip viewBox={ "0 0 " (width) " 64" } role="group" aria-labelledby="h-past" {
                     @for (at, past) in past.iter().enumerate() {
                         @let height = past.took_us.map_or(6, |took| (took * 56 / longest).clamp(6, 56));

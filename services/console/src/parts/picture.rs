@@ -42,6 +42,11 @@ pub(crate) fn bar(parts: &[(u64, &str)], whole: u64) -> Markup {
     }
 }
 
+/// One of a page's large numbers, in a `dl.numbers`.
+pub(crate) fn number(label: &str, value: Markup, class: &str) -> Markup {
+    html! { div class=(class) { dt { (label) } dd { (value) } } }
+}
+
 /// A run's events: done well, done otherwise, in flight.
 pub(crate) fn progress(run: &v1::Run) -> Markup {
     // Nothing of it was to be done.

@@ -17,16 +17,18 @@ pub(crate) enum Section {
     Schedules,
     Runs,
     Calendar,
+    Alerts,
     Audit,
     None,
 }
 
-const SECTIONS: [(Section, &str, &str); 6] = [
+const SECTIONS: [(Section, &str, &str); 7] = [
     (Section::Now, "Now", ""),
     (Section::Policies, "Policies", "policies"),
     (Section::Schedules, "Schedules", "schedules"),
     (Section::Runs, "Runs", "runs"),
     (Section::Calendar, "Calendar", "calendar"),
+    (Section::Alerts, "Alerts", "alerts"),
     (Section::Audit, "Audit", "audit"),
 ];
 
@@ -81,6 +83,9 @@ pub(crate) fn done(code: &str) -> Option<&'static str> {
         "retried" => "The dead events will be tried again.",
         "edited" => "The schedule has been changed.",
         "settings" => "The policy has been changed.",
+        "alert" => "The alert has been changed.",
+        "disabled" => "Disabled: nobody is told by it.",
+        "enabled" => "Enabled.",
         "deleted" => "Deleted.",
         "created" => "It has been made.",
         "backfilled" => "The runs have been made.",
@@ -166,7 +171,7 @@ fn head(visit: &Visit, section: Section) -> Markup {
                     }
                 }
                 form.goto role="search" method="get" action=(visit.link("go")) {
-                    label.hidden for="go" { "Search schedules, policies, runs and events" }
+                    label.hidden for="go" { "Search schedules, policies, alerts, runs and events" }
                     input #go name="q" type="search" placeholder="Search  /" autocomplete="off"
                         spellcheck="false" maxlength="300" aria-keyshortcuts="/";
                     button type="submit" { "Find" }

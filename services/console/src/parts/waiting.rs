@@ -51,6 +51,8 @@ pub(crate) struct Due {
     pub(crate) running: Vec<DueRun>,
     /// Nothing has started: the earliest run of each schedule, earliest launch first.
     pub(crate) waiting: Vec<DueRun>,
+    /// Of those that have no policy: events that wait, and events that have started and not ended.
+    pub(crate) without_policy: (u64, u64),
     /// There are more running ones than were read.
     pub(crate) running_cut: bool,
     /// There may be more waiting ones than were read.
@@ -86,6 +88,10 @@ pub(crate) async fn due(
         waiting_cut: !waiting.next_page_token.is_empty(),
         ..Due::default()
     };
+    for run in running.runs.iter().chain(&waiting.runs).filter(|run| run.policy.is_empty()) {
+        due.without_policy.0 += u64::from(run.waiting_count);
+        due.without_policy.1 += u64::from(run.in_flight_count);
+    }
     due.running = running.runs.into_iter().map(DueRun::of).collect();
     due.waiting = waiting.runs.into_iter().map(DueRun::of).collect();
     due.running.reverse();

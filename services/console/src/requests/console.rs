@@ -7,9 +7,9 @@ use tollgate_clock::Clock;
 use tollgate_metrics::Metrics;
 use tonic::transport::Channel;
 
-use crate::requests::buckets::Histories;
 use crate::requests::feeds::Feeds;
 use crate::requests::forecasts::Forecasts;
+use crate::requests::histories::Histories;
 use crate::requests::session::Login;
 
 /// What all requests share.

@@ -1,0 +1,192 @@
+//! Alerts by form, resources as JSON and YAML: what does harm is asked once more, however it is written.
+
+use hyper::StatusCode;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tollgate_harness::resources::{http, once, policy, policy_name, schedule_name, soon};
+use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Releases, Service};
+use tollgate_proto::v1::{
+    Alert, GetAlertRequest, GetPolicyRequest, GetScheduleRequest, ListAuditEntriesRequest, Policy, Schedule,
+};
+
+use super::{Browser, PARENT};
+
+/// A port that answers each request with 204, once a connection.
+async fn takes_all() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut buffer = vec![0; 65_536];
+                let _ = stream.read(&mut buffer).await;
+                let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await;
+            });
+        }
+    });
+    port
+}
+
+async fn alert(service: &Service) -> Alert {
+    let name = format!("{PARENT}/alerts/on-call");
+    service.master().get_alert(GetAlertRequest { name }).await.unwrap().into_inner()
+}
+
+async fn alerts_are_made_and_steered(kind: Kind) {
+    const PATH: &str = "/n/default/alerts/on-call";
+    let database = Database::new(kind).await;
+    let service = Service::start(&database).await;
+    let browser = Browser::new(&service);
+    let url = format!("http://127.0.0.1:{}/hook", takes_all().await);
+    browser.page("/n/default/alerts").await.shows(&["Nobody is told when something is wrong."]);
+    browser.page("/n/default/new/alert").await.shows(&[
+        "Only these troubles",
+        "a target refuses",
+        "Disabled",
+    ]);
+    let form = |fields: &[(&'static str, &str)]| {
+        let common = [("form", "fields"), ("id", "on-call"), ("troubles", "yes"), ("group_wait", "1s")];
+        let all = common.iter().chain(fields).map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+        all.collect::<Vec<(String, String)>>()
+    };
+    let post = async |path: &str, fields: &[(&'static str, &str)]| {
+        let fields = form(fields);
+        let fields: Vec<(&str, &str)> = fields.iter().map(|(name, text)| (&**name, &**text)).collect();
+        browser.post(path, &fields).await
+    };
+    let wrong = post("/n/default/new/alert", &[("action", "save"), ("target.http.url", "nowhere")]).await;
+    assert_eq!(wrong.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", wrong.text);
+    wrong.shows(&["id=\"error-target-http-url\"", "value=\"nowhere\""]);
+    let kinds = [("troubles.kinds:TROUBLE_KIND_POLICY_PAUSED", "yes"), ("runs", "ALERT_RUNS_FINISHED")];
+    let rest = [("action", "save"), ("target.http.url", &*url), ("policies", "p\nq"), ("reason", "nights")];
+    let page = post("/n/default/new/alert", &[&kinds[..], &rest[..]].concat()).await;
+    assert_eq!(page.goes_to(), PATH);
+    let made = alert(&service).await;
+    let troubles = made.troubles.clone().unwrap();
+    assert_eq!(
+        troubles.kinds().map(|kind| kind.as_str_name()).collect::<Vec<_>>(),
+        ["TROUBLE_KIND_POLICY_PAUSED"]
+    );
+    assert_eq!((made.policies.len(), made.group_wait.map(|wait| wait.seconds)), (2, Some(1)));
+    browser.page(PATH).await.shows(&["a policy is paused and events wait", &url, "policy p, q", "quiet"]);
+    browser.page("/n/default/alerts").await.shows(&[">on-call</a>", &url]);
+    assert_eq!(browser.look("/n/default/go?q=call").await.goes_to(), PATH);
+
+    browser.post(PATH, &[("action", "test")]).await.shows(&["The receiver has taken the test message."]);
+    browser
+        .post(PATH, &[("action", "disable")])
+        .await
+        .shows(&["Disable on-call?", "is told nothing any more"]);
+    assert!(!alert(&service).await.disabled, "disabled before it was confirmed");
+    let page = browser.confirmed(PATH, &[("action", "disable")], "").await;
+    assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY, "disabled without a reason");
+    assert_eq!(browser.confirmed(PATH, &[("action", "disable")], "a move").await.goes_to(), PATH);
+    assert!(alert(&service).await.disabled);
+    browser.page(PATH).await.shows(&[">disabled</span>", "a move"]);
+    browser.confirmed(PATH, &[("action", "enable")], "").await.goes_to();
+    assert!(!alert(&service).await.disabled);
+
+    // Whom it tells is asked once more, also as JSON; the field that did not change is kept.
+    let etag = alert(&service).await.etag;
+    let whole = json!({"troubles": {}, "target": {"http": {"url": "http://127.0.0.1:9/none"}}}).to_string();
+    let edit = format!("{PATH}/edit");
+    let fields = [("form", "json"), ("action", "save"), ("etag", &*etag), ("json", &*whole)];
+    browser.post(&edit, &fields).await.shows(&["Change on-call?", "http://127.0.0.1:9/none</strong>"]);
+    assert_eq!(alert(&service).await.target, made.target);
+    assert_eq!(browser.confirmed(&edit, &fields, "the old one is gone").await.goes_to(), PATH);
+    assert!(alert(&service).await.policies.is_empty());
+    let page = browser.post(PATH, &[("action", "test")]).await;
+    page.shows(&["The receiver has not taken the test message."]);
+    browser
+        .page("/n/default/audit?resource=alert/on-call")
+        .await
+        .shows(&["the old one is gone", ">on-call</a>"]);
+    browser.post(PATH, &[("action", "delete")]).await.shows(&["cannot be undone"]);
+    assert_eq!(browser.confirmed(PATH, &[("action", "delete")], "gone").await.goes_to(), "/n/default/alerts");
+    assert_eq!(browser.look(PATH).await.status, StatusCode::NOT_FOUND);
+    service.stop().await;
+}
+
+/// A limit that is raised in the JSON is asked as one that is raised in its field, and so are triggers and events.
+async fn what_is_written_as_json_is_asked_too(kind: Kind) {
+    let database = Database::new(kind).await;
+    let service = Service::start(&database).await;
+    let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::keep()).await;
+    service.create_policy("p", policy(2)).await.unwrap();
+    service.create_schedule("s", once(soon(3_600_000), 5, "p", http(&consumer))).await.unwrap();
+    let browser = Browser::new(&service);
+    let limits = async || {
+        let request = GetPolicyRequest { name: policy_name("p") };
+        service.master().get_policy(request).await.unwrap().into_inner()
+    };
+    let timing = async || {
+        let request = GetScheduleRequest { name: schedule_name("s") };
+        service.master().get_schedule(request).await.unwrap().into_inner()
+    };
+    let (Policy { etag, .. }, path) = (limits().await, "/n/default/policies/p/edit");
+    let raised =
+        [("form", "json"), ("action", "save"), ("etag", &*etag), ("json", r#"{"max_in_flight": 5000}"#)];
+    let asked = browser.post(path, &raised).await;
+    assert_eq!(asked.status, StatusCode::OK);
+    asked.shows(&["Change the limits of p?", "<del>2</del> → <strong>5,000</strong>", "Save all changes"]);
+    assert_eq!(limits().await.max_in_flight, Some(2), "raised before it was confirmed");
+    let without = browser.confirmed(path, &raised, " ").await;
+    assert_eq!((without.status, limits().await.max_in_flight), (StatusCode::UNPROCESSABLE_ENTITY, Some(2)));
+    assert_eq!(browser.confirmed(path, &raised, "a larger host").await.goes_to(), "/n/default/policies/p");
+    assert_eq!(limits().await.max_in_flight, Some(5_000));
+
+    let (Schedule { etag, .. }, path) = (timing().await, "/n/default/schedules/s/edit");
+    let target = json!({"http": {"url": consumer.url(), "has_secret": true}});
+    let new =
+        json!({"triggers": [{"cron": "*/5 * * * *"}], "events": 20_000, "policy": "p", "target": target});
+    let new = new.to_string();
+    let changed = [("form", "json"), ("action", "save"), ("etag", &*etag), ("json", &*new)];
+    browser.post(path, &changed).await.shows(&[
+        "Change s?",
+        "It fires: ",
+        "20,000 events",
+        "every 5 minutes",
+    ]);
+    assert_eq!(timing().await.events, Some(5), "changed before it was confirmed");
+    assert_eq!(browser.confirmed(path, &changed, "more often").await.goes_to(), "/n/default/schedules/s");
+    assert_eq!(timing().await.events, Some(20_000));
+    let request = ListAuditEntriesRequest { parent: PARENT.to_owned(), ..ListAuditEntriesRequest::default() };
+    let entries = service.master().list_audit_entries(request).await.unwrap().into_inner().audit_entries;
+    for reason in ["a larger host", "more often"] {
+        assert!(
+            entries.iter().any(|entry| format!("{:?}", entry.difference).contains(reason)),
+            "{entries:?}"
+        );
+    }
+    copied(&service, &browser).await;
+    service.stop().await;
+}
+
+/// What a page shows as YAML is the resource: applied, it changes nothing.
+async fn copied(service: &Service, browser: &Browser) {
+    let folder = tempfile::tempdir().unwrap();
+    let alert =
+        json!({"troubles": {}, "target": {"slack": {"url": "http://127.0.0.1:9/secret/path"}}}).to_string();
+    let fields = [("form", "json"), ("action", "save"), ("id", "on-call"), ("json", &*alert)];
+    browser.post("/n/default/new/alert", &fields).await.goes_to();
+    let mut all = Vec::new();
+    for page in ["policies/p", "schedules/s", "alerts/on-call", "schedules/s/edit"] {
+        let text = browser.page(&format!("/n/default/{page}")).await.text;
+        let (_, rest) = text.split_once("id=\"file\"").unwrap();
+        let (_, rest) = rest.split_once("<pre").unwrap();
+        let (_, rest) = rest.split_once("<code>").unwrap();
+        let (yaml, _) = rest.split_once("</code>").unwrap();
+        let yaml =
+            yaml.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+        assert!(!yaml.contains("secret/path") && !yaml.contains(tollgate_harness::SECRET), "{yaml}");
+        all.push(yaml);
+    }
+    assert_eq!(all.pop().as_ref(), all.get(1), "the form shows the same");
+    let file = folder.path().join("all.yaml");
+    std::fs::write(&file, all.join("---\n")).unwrap();
+    let said = Cli::new(service.url()).ok(&["apply", "-f", file.to_str().unwrap()]);
+    assert!(said.contains("3 unchanged"), "{said}\n{}", all.join("---\n"));
+}
+
+on_both_stores!(alerts_are_made_and_steered, what_is_written_as_json_is_asked_too);
