@@ -10,6 +10,7 @@ mod check;
 mod cloud_event;
 mod http;
 mod leave;
+mod look;
 mod names;
 mod opening;
 mod shares;
@@ -30,6 +31,7 @@ pub use address::{Network, PrivateAddresses};
 pub use check::{DEADLINE_MAX_MS, check_header, check_target};
 pub use cloud_event::{CONTENT_TYPE, rfc3339};
 pub use leave::Leave;
+pub use look::{Fault, Look};
 pub use names::Lookup;
 pub use signature::check_secret;
 
