@@ -6,6 +6,7 @@
 //! - [`handle`]: the state machine of a queue shard: buckets, tokens, order, retries.
 //! - [`own`]: which shards a process owns, for how long, and what their owners do next.
 //! - [`trouble`]: what is wrong, and what to do.
+//! - [`nearest`]: which of several names somebody meant.
 //! - [`alert`]: who must know of it, and when they are told.
 
 pub mod alert;
@@ -13,6 +14,7 @@ pub mod emit;
 pub mod expected_end;
 pub mod handle;
 pub mod model;
+pub mod nearest;
 pub mod own;
 pub mod plan;
 pub mod trouble;

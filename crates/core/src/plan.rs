@@ -17,6 +17,7 @@ mod notice;
 mod placement;
 mod sources;
 pub mod telling;
+pub mod warnings;
 mod written;
 mod zone;
 
@@ -136,6 +137,32 @@ impl Plan {
         Ok((plan, entries))
     }
 
+    /// Everything that is wrong with a timing that is refused, each trigger by itself.
+    pub fn faults(timing: &Timing, seed: &[u8]) -> Vec<PlanError> {
+        let mut faults = Vec::new();
+        let in_utc;
+        let parser = match Parser::new(timing, seed) {
+            Ok(parser) => parser,
+            Err(error) => {
+                // What is wrong with the triggers does not depend on the zone.
+                let only_zone = error.field == "time_zone";
+                faults.push(error);
+                in_utc = Timing { time_zone: "UTC".to_owned(), ..timing.clone() };
+                match Parser::new(&in_utc, seed) {
+                    Ok(parser) if only_zone => parser,
+                    _ => return faults,
+                }
+            }
+        };
+        for (index, trigger) in timing.triggers.iter().enumerate() {
+            faults.extend(parser.trigger(&format!("triggers[{index}]"), trigger).err());
+        }
+        if faults.is_empty() {
+            faults.extend(Self::compile(timing, seed).err());
+        }
+        faults
+    }
+
     /// The fires strictly after a moment, ascending, each once; all times in microseconds since the epoch.
     pub fn fires_after(&self, after_us: i64) -> Fires {
         self.fires_in(after_us.div_euclid(SECOND_US) + 1, LIMIT_S)
@@ -210,7 +237,11 @@ struct Parser<'a> {
 impl<'a> Parser<'a> {
     fn new(timing: &'a Timing, seed: &'a [u8]) -> Result<Self, PlanError> {
         let zone = Zone::named(&timing.time_zone).ok_or_else(|| {
-            let expected = "the exact name of a zone in the IANA database, such as Europe/Berlin or UTC";
+            let mut expected =
+                "the exact name of a zone in the IANA database, such as Europe/Berlin or UTC".to_owned();
+            if let Some(near) = Zone::near(&timing.time_zone) {
+                expected.push_str(&format!("; did you mean {near}?"));
+            }
             PlanError::new("time_zone", &timing.time_zone, expected)
         })?;
         if timing.triggers.is_empty() {

@@ -1,23 +1,28 @@
 //! Decides which resources a file describes.
 //!
-//! In: a file's text. Out: messages with their locations, or what is wrong, with file and line. A document is one resource
+//! In: a file's text. Out: messages with their locations, or all that is wrong, with file and line. A document is one resource
 //! (`kind: Policy`, `kind: Schedule` or `kind: Alert`), or lists of them under `policies`, `schedules` and `alerts`. A
 //! resource has an `id` in the document's `namespace`, or a full `name`; its other keys are the fields of the API's message.
 
+mod crontab;
 mod documents;
+mod kind;
+mod kubernetes;
 mod locate;
+mod resource;
+mod values;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use prost::{Message, Name as MessageName};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use serde_saphyr::{MessageFormatter, Spanned, UserMessageFormatter};
-use tollgate_proto::convert::names;
-use tollgate_proto::json::from_json;
 use tollgate_proto::v1;
+
+use kind::Kind;
+pub use values::wrong_values;
 
 /// Where something is written.
 #[derive(Clone, Debug)]
@@ -42,19 +47,40 @@ struct Document {
 impl Location {
     /// The line of a field of the resource; its first line where the field is not in the document.
     pub fn of_field(&self, field: &str) -> Self {
-        let field = ["schedule.", "policy.", "alert."]
-            .iter()
-            .find_map(|kind| field.strip_prefix(kind))
-            .unwrap_or(field);
+        let field = in_resource(field);
         if field.is_empty() {
             return self.clone();
         }
-        let Document { text, first_line, tree } = self.document.as_ref();
-        let tree = tree.get_or_init(|| locate::read(text));
+        let first_line = self.document.first_line;
         let path = format!("{}.{field}", self.path);
-        let line = tree.as_ref().and_then(|tree| locate::line(tree, &path)).map(|line| line + first_line - 1);
+        let line = self.tree().and_then(|tree| locate::line(tree, &path)).map(|line| line + first_line - 1);
         Self { line: line.map_or(self.line, |line| line.max(self.line)), ..self.clone() }
     }
+
+    /// A field of the resource as the document spells it, without the resource's kind before it: `maxInFlight` for
+    /// `policy.max_in_flight`.
+    pub fn spelled(&self, field: &str) -> String {
+        let field = in_resource(field);
+        match self.tree() {
+            Some(tree) => locate::written(tree, &self.path, field),
+            None => field.to_owned(),
+        }
+    }
+
+    /// A text in which fields are named, with their names as the document spells them.
+    pub fn spelled_text(&self, text: &str) -> String {
+        if self.tree().is_some_and(locate::is_snake) { text.to_owned() } else { locate::camel_text(text) }
+    }
+
+    fn tree(&self) -> Option<&locate::Node> {
+        let Document { text, tree, .. } = self.document.as_ref();
+        tree.get_or_init(|| locate::read(text)).as_ref()
+    }
+}
+
+/// A field's path inside the resource.
+fn in_resource(field: &str) -> &str {
+    ["schedule.", "policy.", "alert."].iter().find_map(|kind| field.strip_prefix(kind)).unwrap_or(field)
 }
 
 impl fmt::Display for Location {
@@ -73,38 +99,6 @@ pub enum Resource {
     Schedule(v1::Schedule),
     /// An alert.
     Alert(v1::Alert),
-}
-
-/// What a resource is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Policy,
-    Schedule,
-    Alert,
-}
-
-impl Kind {
-    const ALL: [Self; 3] = [Self::Policy, Self::Schedule, Self::Alert];
-
-    /// The kind that `kind: …` names, in any case.
-    fn named(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| {
-            word.eq_ignore_ascii_case(match kind {
-                Self::Policy => "policy",
-                Self::Schedule => "schedule",
-                Self::Alert => "alert",
-            })
-        })
-    }
-
-    /// The key under which a document lists such.
-    fn collection(self) -> &'static str {
-        match self {
-            Self::Policy => "policies",
-            Self::Schedule => "schedules",
-            Self::Alert => "alerts",
-        }
-    }
 }
 
 /// A resource, its namespace and its location.
@@ -135,7 +129,8 @@ impl FileEntry {
         }
     }
 
-    fn name(&self) -> &str {
+    /// Its full name.
+    pub fn name(&self) -> &str {
         match &self.resource {
             Resource::Policy(policy) => &policy.name,
             Resource::Schedule(schedule) => &schedule.name,
@@ -197,6 +192,11 @@ pub fn parse(
             path: String::new(),
         };
         let mut reader = Reader { namespace, entries, wrong };
+        if let Some((line, told)) = crontab::told(document.text) {
+            let location = Location { line: document.first_line + line, ..location };
+            reader.wrong.push(format!("{location}: {told}"));
+            continue;
+        }
         match serde_saphyr::from_str_with_options::<Value>(document.text, yaml_options()) {
             Ok(value) => reader.document(value, &location),
             Err(error) => reader.not_yaml(&error, location),
@@ -242,11 +242,12 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn document(&mut self, value: Value, location: &Location) {
-        const EXPECTED: &str = "expected kind: Policy, kind: Schedule or kind: Alert with its fields, or lists under \
-                                policies, schedules and alerts";
         let Value::Object(mut members) = value else {
-            return self.wrong.push(format!("{location}: {EXPECTED}"));
+            return self.wrong.push(format!("{location}: {}", kind::EXPECTED));
         };
+        if let Some(told) = kubernetes::told(&members) {
+            return self.wrong.push(format!("{location}: {told}"));
+        }
         match members.remove("kind") {
             Some(Value::String(word)) if Kind::named(&word).is_some() => {
                 if let Some(kind) = Kind::named(&word) {
@@ -255,14 +256,12 @@ impl Reader<'_> {
             }
             Some(kind) => {
                 let location = location.of_field("kind");
-                self.wrong.push(format!(
-                    "{location}: kind: {kind} is not allowed, expected Policy, Schedule or Alert"
-                ));
+                self.wrong.push(format!("{location}: kind: {}", kind::refused(&kind)));
             }
             None if Kind::ALL.iter().any(|kind| members.contains_key(kind.collection())) => {
                 self.lists(location)
             }
-            None => self.wrong.push(format!("{location}: {EXPECTED}")),
+            None => self.wrong.push(format!("{location}: {}", kind::missing(&members))),
         }
     }
 
@@ -296,70 +295,27 @@ impl Reader<'_> {
     }
 
     fn resource(&mut self, members: Map<String, Value>, kind: Kind, location: &Location) {
-        match self.read(members, kind) {
+        match resource::read(self.namespace, members, kind) {
             Ok((namespace, resource)) => {
                 self.entries.push(FileEntry { location: location.clone(), namespace, resource });
             }
-            Err((field, message)) => {
-                let colon = if field.is_empty() { "" } else { ": " };
-                self.wrong.push(format!("{}: {field}{colon}{message}", location.of_field(&field)));
-            }
+            Err(faults) => self.refuse(location, &faults),
         }
     }
 
-    fn read(
-        &self,
-        mut members: Map<String, Value>,
-        kind: Kind,
-    ) -> Result<(String, Resource), (String, String)> {
-        let namespace = match members.remove("namespace") {
-            None => self.namespace.to_owned(),
-            Some(Value::String(namespace)) => namespace,
-            Some(other) => {
-                return Err(("namespace".to_owned(), format!("{other} is not allowed, expected text")));
-            }
-        };
-        if !names::is_id(&namespace) {
-            let expected = "is not allowed, expected 1 to 63 characters of a-z, 0-9, ., _ and -";
-            return Err(("namespace".to_owned(), format!("{namespace:?} {expected}")));
-        }
-        let field = if members.contains_key("id") { "id" } else { "name" };
-        let text = match (members.remove("id"), members.remove("name")) {
-            (Some(id), None) => id,
-            (None, Some(name)) => name,
-            (Some(_), Some(_)) => {
-                return Err(("name".to_owned(), "excludes id, which is given too".to_owned()));
-            }
-            (None, None) => return Err(("id".to_owned(), "is missing".to_owned())),
-        };
-        let text = match text {
-            Value::String(text) => text,
-            // YAML makes numbers of names such as 2024.
-            Value::Number(number) => number.to_string(),
-            other => return Err((field.to_owned(), format!("{other} is not allowed, expected text"))),
-        };
-        let name = match (kind, text.contains('/')) {
-            (Kind::Policy, true) => names::policy(field, &text),
-            (Kind::Policy, false) => names::policy_within(field, &namespace, &text),
-            (Kind::Schedule, true) => names::schedule(field, &text),
-            (Kind::Schedule, false) => names::schedule_within(field, &namespace, &text),
-            (Kind::Alert, true) => names::alert(field, &text),
-            (Kind::Alert, false) => names::alert_within(field, &namespace, &text),
-        };
-        let name =
-            name.map_err(|error| (error.field.clone(), without_field(&error.to_string(), &error.field)))?;
-        let full = match kind {
-            Kind::Policy => names::of_policy,
-            Kind::Schedule => names::of_schedule,
-            Kind::Alert => names::of_alert,
-        }(&name.namespace, &name.id);
-        members.insert("name".to_owned(), Value::String(full));
-        let resource = match kind {
-            Kind::Policy => Resource::Policy(message(members)?),
-            Kind::Schedule => Resource::Schedule(message(members)?),
-            Kind::Alert => Resource::Alert(message(members)?),
-        };
-        Ok((name.namespace, resource))
+    /// Notes what is wrong with a resource, in the order of its lines.
+    fn refuse(&mut self, location: &Location, faults: &[resource::Fault]) {
+        let mut lines: Vec<(Location, String)> = faults
+            .iter()
+            .map(|fault| {
+                let field = location.spelled(&fault.field);
+                let colon = if field.is_empty() { "" } else { ": " };
+                let message = format!("{field}{colon}{}", location.spelled_text(&fault.message));
+                (location.of_field(&fault.field), message)
+            })
+            .collect();
+        lines.sort_by_key(|(location, _)| location.line);
+        self.wrong.extend(lines.into_iter().map(|(location, message)| format!("{location}: {message}")));
     }
 
     fn not_yaml(&mut self, error: &serde_saphyr::Error, location: Location) {
@@ -380,14 +336,6 @@ impl Reader<'_> {
         }
         self.wrong.push(format!("{location}: {message}"));
     }
-}
-
-fn message<M: Message + MessageName + Default>(members: Map<String, Value>) -> Result<M, (String, String)> {
-    from_json(Value::Object(members)).map_err(|error| (error.field, error.message))
-}
-
-fn without_field(text: &str, field: &str) -> String {
-    text.strip_prefix(field).and_then(|text| text.strip_prefix(": ")).unwrap_or(text).to_owned()
 }
 
 #[cfg(test)]

@@ -28,8 +28,10 @@ pub struct FieldError {
     pub field: String,
     /// What was given, cut short; empty where nothing was.
     pub value: String,
-    /// What is allowed.
+    /// What is allowed; or, where `said`, what is wrong.
     pub expected: String,
+    /// Whether `expected` says all by itself.
+    pub said: bool,
 }
 
 impl FieldError {
@@ -39,28 +41,39 @@ impl FieldError {
             field: field.into(),
             value: shortened(&value.to_string(), VALUE_CHARS_MAX),
             expected: expected.into(),
+            said: false,
         }
     }
-}
 
-impl FieldError {
+    /// A refusal in a sentence of its own.
+    pub fn said(field: impl Into<String>, sentence: impl Into<String>) -> Self {
+        Self { field: field.into(), value: String::new(), expected: sentence.into(), said: true }
+    }
+
+    /// What is wrong, without the field.
+    pub fn description(&self) -> String {
+        match (self.said, self.value.is_empty()) {
+            (true, _) => self.expected.clone(),
+            (false, true) => format!("expected {}", self.expected),
+            (false, false) => format!("{:?} is not allowed, expected {}", self.value, self.expected),
+        }
+    }
+
     /// The same, cut to what fits into a status.
     fn bounded(&self) -> Self {
         Self {
             field: shortened(&self.field, FIELD_CHARS_MAX),
             value: shortened(&self.value, VALUE_CHARS_MAX),
             expected: shortened(&self.expected, EXPECTED_CHARS_MAX),
+            said: self.said,
         }
     }
 }
 
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.value.is_empty() {
-            write!(f, "{}: expected {}", self.field, self.expected)
-        } else {
-            write!(f, "{}: {:?} is not allowed, expected {}", self.field, self.value, self.expected)
-        }
+        let colon = if self.said && self.field.is_empty() { "" } else { ": " };
+        write!(f, "{}{colon}{}", self.field, self.description())
     }
 }
 
@@ -82,11 +95,7 @@ pub fn invalid_argument(errors: &[FieldError]) -> Status {
         if shown > 0 && message.len() + text.len() > BYTES_MAX {
             break;
         }
-        let description = if error.value.is_empty() {
-            format!("expected {}", error.expected)
-        } else {
-            format!("{:?} is not allowed, expected {}", error.value, error.expected)
-        };
+        let description = error.description();
         details.add_bad_request_violation(error.field, description);
         if shown > 0 {
             message.push_str("; ");

@@ -1,13 +1,19 @@
 //! Decides how messages read and look as JSON: the proto3 JSON mapping, with the liberties that people need.
 //!
-//! In: any JSON value (parsed YAML among them). Out: a message, or the path and reason of the first thing that is
-//! wrong. Taken beyond the mapping: enum values without their prefix and in any case (`latest`), durations such as
+//! In: any JSON value (parsed YAML among them). Out: a message, or the path and reason of everything that is wrong, with
+//! what was meant where that can be guessed: a near name, the place where a field belongs, the words of other systems.
+//! Reasons name fields as the value itself spells them (`maxInFlight` or `max_in_flight`), and only those that may be written.
+//! Taken beyond the mapping: enum values without their prefix and in any case (`latest`), durations such as
 //! `15m`, whole numbers where text is asked for (`hour: 3`). Given: field names as in the .proto files, 64-bit numbers
 //! as numbers, defaults left out. Invariants: a field that is not known, or given twice, is refused; what
 //! [`to_json`] gives, [`from_json`] takes back unchanged. Not here: what values are allowed (`convert`).
 
+mod elsewhere;
+mod fault;
 mod normal;
 mod scalar;
+mod shape;
+mod words;
 
 use prost::{Message, Name};
 use prost_reflect::{DynamicMessage, MessageDescriptor, SerializeOptions};
@@ -39,7 +45,7 @@ impl JsonError {
 
 impl From<JsonError> for FieldError {
     fn from(error: JsonError) -> Self {
-        Self { field: error.field, value: String::new(), expected: error.message }
+        Self::said(error.field, error.message)
     }
 }
 
@@ -87,19 +93,49 @@ pub(crate) fn exact(number: f64) -> Option<Value> {
 /// # Errors
 /// [`JsonError`] for the first thing that is wrong.
 pub fn from_json<M: Message + Name + Default>(value: Value) -> Result<M, JsonError> {
-    let root = |message: String| JsonError::new("", message);
-    let descriptor = descriptors::of::<M>()
-        .ok_or_else(|| root(format!("{} is not a message of this API", M::full_name())))?;
-    dynamic_from_json(descriptor, value)?.transcode_to().map_err(|error| root(error.to_string()))
+    match read(value) {
+        (Some(message), errors) if errors.is_empty() => Ok(message),
+        (_, errors) => Err(errors.into_iter().next().unwrap_or_else(unreadable)),
+    }
 }
 
-/// As [`from_json`], for a message that is known by its description only.
+/// The message that a JSON object describes, without what is wrong with it, and all that is wrong with it (100 things at
+/// most). The message is whole only where nothing is wrong.
+pub fn read<M: Message + Name + Default>(value: Value) -> (Option<M>, Vec<JsonError>) {
+    let root = |message: String| JsonError::new("", message);
+    let Some(descriptor) = descriptors::of::<M>() else {
+        return (None, vec![root(format!("{} is not a message of this API", M::full_name()))]);
+    };
+    let (normal, mut errors) = normal::message(&descriptor, value);
+    let read = DynamicMessage::deserialize(descriptor, normal).map_err(|error| root(error.to_string()));
+    let read = read.and_then(|read| read.transcode_to().map_err(|error| root(error.to_string())));
+    match read {
+        Ok(message) => (Some(message), errors),
+        Err(error) => {
+            errors.push(error);
+            (None, errors)
+        }
+    }
+}
+
+/// As [`read`], for a message that is known by its description only.
 ///
 /// # Errors
-/// [`JsonError`] for the first thing that is wrong.
-pub fn dynamic_from_json(descriptor: MessageDescriptor, value: Value) -> Result<DynamicMessage, JsonError> {
-    let normal = normal::message(&descriptor, value, "")?;
-    DynamicMessage::deserialize(descriptor, normal).map_err(|error| JsonError::new("", error.to_string()))
+/// [`JsonError`] for each thing that is wrong, 100 at most.
+pub fn dynamic_from_json(
+    descriptor: MessageDescriptor,
+    value: Value,
+) -> Result<DynamicMessage, Vec<JsonError>> {
+    let (normal, errors) = normal::message(&descriptor, value);
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    DynamicMessage::deserialize(descriptor, normal)
+        .map_err(|error| vec![JsonError::new("", error.to_string())])
+}
+
+fn unreadable() -> JsonError {
+    JsonError::new("", "cannot be read")
 }
 
 /// A message by the proto3 JSON mapping to the letter, for programs: field names in lowerCamelCase, 64-bit numbers as

@@ -36,6 +36,7 @@ pub fn apply_mask<M: Message + Name + Default + Clone>(
             field: "update_mask".to_owned(),
             value: path.clone(),
             expected,
+            said: false,
         })?;
     }
     masked.transcode_to().map_err(|error| FieldError::new("update_mask", error, "fields of the message"))

@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use tollgate_auth::Door;
 use tollgate_metrics::{Bound, Metrics};
 use tollgate_proto::FieldError;
+use tollgate_proto::field::invalid_argument;
 use tollgate_proto::json::dynamic_to_json;
 use tollgate_service::room::Room;
 use tonic::service::Routes;
@@ -121,7 +122,7 @@ async fn read(
         })
         .await?
     };
-    message.map_err(|wrong| error::refusal(&Status::from(wrong)))
+    message.map_err(|wrong| error::refusal(&invalid_argument(&wrong)))
 }
 
 /// The answer as JSON.

@@ -19,7 +19,24 @@ pub(crate) fn read(
     path: &[(&str, String)],
     query: &str,
     body: &[u8],
-) -> Result<DynamicMessage, FieldError> {
+) -> Result<DynamicMessage, Vec<FieldError>> {
+    let (fields, implied) = gather(route, path, query, body).map_err(|error| vec![error])?;
+    let masked = fields.contains_key(UPDATE_MASK);
+    let mut message = dynamic_from_json(route.rpc.input(), Value::Object(fields))
+        .map_err(|errors| errors.into_iter().map(FieldError::from).collect::<Vec<_>>())?;
+    if let (Some(paths), false) = (implied, masked) {
+        set_mask(&mut message, paths).map_err(|error| vec![error])?;
+    }
+    Ok(message)
+}
+
+/// The fields of the message as JSON, and the mask that the body implies.
+fn gather(
+    route: &Route,
+    path: &[(&str, String)],
+    query: &str,
+    body: &[u8],
+) -> Result<(Map<String, Value>, Option<Vec<String>>), FieldError> {
     let mut fields = Map::new();
     let mut implied = None;
     match &route.body {
@@ -53,12 +70,7 @@ pub(crate) fn read(
         set(&mut fields, name, value)?;
     }
     add_query(route, query, &mut fields)?;
-    let masked = fields.contains_key(UPDATE_MASK);
-    let mut message = dynamic_from_json(route.rpc.input(), Value::Object(fields))?;
-    if let (Some(paths), false) = (implied, masked) {
-        set_mask(&mut message, paths)?;
-    }
-    Ok(message)
+    Ok((fields, implied))
 }
 
 /// No body counts as an empty object.
@@ -97,7 +109,7 @@ fn add_query(route: &Route, query: &str, fields: &mut Map<String, Value>) -> Res
             let mut names: Vec<&str> = route.query.iter().map(FieldDescriptor::json_name).collect();
             names.sort_unstable();
             let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            return Err(FieldError::new(key, "", format!("no such query parameter, but {names}")));
+            return Err(FieldError::said(key, format!("no such query parameter, expected {names}")));
         };
         let value = match (field.kind(), &*value) {
             (Kind::Bool, "true") => Value::Bool(true),
@@ -140,7 +152,7 @@ mod tests {
     use serde_json::json;
     use tollgate_proto::json::dynamic_to_json;
 
-    fn message(rpc: &str, path: &[(&str, &str)], query: &str, body: &str) -> Result<Value, FieldError> {
+    fn message(rpc: &str, path: &[(&str, &str)], query: &str, body: &str) -> Result<Value, Vec<FieldError>> {
         let table = Table::new(tollgate_proto::descriptor_pool()).unwrap();
         let route = table.routes().iter().find(|route| route.rpc.name() == rpc).unwrap();
         let path: Vec<(&str, String)> =
@@ -180,7 +192,18 @@ mod tests {
         assert_eq!(named["updateMask"], "timeZone,events");
         let all = message("UpdateSchedule", &name, "update_mask=*", body).unwrap();
         assert_eq!(all["updateMask"], "*");
-        assert_eq!(message("UpdateSchedule", &name, "", "{}").unwrap_err().field, "update_mask");
+        assert_eq!(message("UpdateSchedule", &name, "", "{}").unwrap_err()[0].field, "update_mask");
+    }
+
+    #[test]
+    fn all_that_is_wrong_with_a_body_is_named_at_once() {
+        let body = r#"{"timezone": "UTC", "events": "many", "retry": {"cron": 1}, "maxInFlight": 3}"#;
+        let errors = message("CreateSchedule", &[("parent", "namespaces/a")], "", body).unwrap_err();
+        let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
+        let expected =
+            ["schedule.events", "schedule.maxInFlight", "schedule.retry.cron", "schedule.timezone"];
+        assert_eq!(fields, expected, "{errors:?}");
+        assert!(errors[3].expected.contains("did you mean timeZone?"), "{errors:?}");
     }
 
     #[test]
@@ -207,7 +230,8 @@ mod tests {
             ),
             ("CreateSchedule", &parent, "", "7", "schedule", "an object"),
         ] {
-            let error = message(rpc, path, query, body).unwrap_err();
+            let errors = message(rpc, path, query, body).unwrap_err();
+            let [error] = errors.as_slice() else { panic!("{errors:?}") };
             assert_eq!(error.field, field, "{error}");
             assert!(error.expected.contains(part), "{error}");
         }

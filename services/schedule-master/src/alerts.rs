@@ -19,6 +19,7 @@ use crate::audit::{self, Deed};
 use crate::change::Change;
 use crate::lists::{cut, limit, to_filter};
 use crate::schedules::{again, check_etag};
+use crate::warnings::namespace_new;
 
 /// Who asks: its name, and whether it reaches all namespaces.
 #[derive(Clone, Debug)]
@@ -44,13 +45,17 @@ impl ScheduleMaster {
             return Err(Status::already_exists(format!("{taken} exists already")));
         }
         self.admit_alerts(&name.namespace, 1).await?;
+        let mut warnings = self.alert_warnings(&wanted).await;
+        if self.is_new(&name.namespace).await {
+            warnings.push(namespace_new(&name.namespace));
+        }
         let deed = Deed { at_us: self.now_us(), actor: asking.actor, action: "create" };
         let (made, change) = self.put_alert(None, wanted, &deed).map_err(|error| sealed(&name, &error))?;
         if !request.validate_only {
             self.admit_writes(&name.namespace, 1)?;
             self.commit(&[&change]).await.map_err(status_of_create)?;
         }
-        Ok(self.show_alert(&made, None))
+        Ok(v1::Alert { warnings, ..self.show_alert(&made, None) })
     }
 
     pub(crate) async fn get_alert(&self, name: &str) -> Result<v1::Alert, Status> {
@@ -95,20 +100,23 @@ impl ScheduleMaster {
             let wanted =
                 drafted(&masked, &name, Some(&opened)).map_err(|errors| field::invalid_argument(&errors))?;
             may_have(&wanted, asking.everywhere)?;
+            let warnings = self.alert_warnings(&wanted).await;
             if wanted == opened {
-                return Ok(self.show_alert(&stored, None));
+                return Ok(v1::Alert { warnings, ..self.show_alert(&stored, None) });
             }
             let at_us = self.change_us(stored.updated_us);
             let deed = Deed { at_us, actor: asking.actor.clone(), action: "update" };
             let made = self.put_alert(Some(&stored), wanted, &deed);
             let (made, change) = made.map_err(|error| sealed(&name, &error))?;
             if request.validate_only {
-                return Ok(self.show_alert(&made, None));
+                return Ok(v1::Alert { warnings, ..self.show_alert(&made, None) });
             }
             self.admit_writes(&name.namespace, 1)?;
             match self.commit(&[&change]).await.map_err(status) {
                 Err(failed) if again(try_number, etag, &failed) => try_number += 1,
-                done => return done.map(|()| self.show_alert(&made, None)),
+                done => {
+                    return done.map(|()| v1::Alert { warnings, ..self.show_alert(&made, None) });
+                }
             }
         }
     }

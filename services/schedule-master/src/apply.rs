@@ -7,6 +7,7 @@
 //! one, so that it costs only the resources that are to blame.
 
 mod judge;
+mod warnings;
 mod write;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -96,11 +97,7 @@ fn report(refusals: Vec<Refusal>, response: &mut v1::ApplyResourcesResponse) {
         .into_iter()
         .take(ERRORS_MAX)
         .map(|Refusal { source, name, error }| {
-            let message = if error.value.is_empty() {
-                format!("expected {}", error.expected)
-            } else {
-                format!("{:?} is not allowed, expected {}", error.value, error.expected)
-            };
+            let message = error.description();
             v1::ApplyError { source, name, field: error.field, message }
         })
         .collect();
@@ -201,7 +198,9 @@ impl ScheduleMaster {
     ) -> Result<v1::ApplyResourcesResponse, Status> {
         let validate_only = given.validate_only;
         let mut refusals = std::mem::take(&mut given.refusals);
-        let plan = self.judge(given, &actor, &mut refusals).await?;
+        let new_namespaces = self.new_namespaces(&given).await;
+        let mut plan = self.judge(given, &actor, &mut refusals).await?;
+        let notes = std::mem::take(&mut plan.notes);
         let mut response =
             v1::ApplyResourcesResponse { unchanged_count: plan.unchanged, ..Default::default() };
         if validate_only {
@@ -223,6 +222,8 @@ impl ScheduleMaster {
             self.write(plan.schedules, &mut response).await?;
             self.write(plan.alerts, &mut response).await?;
         }
+        response.warnings = new_namespaces;
+        response.warnings.extend(self.warned(notes).await);
         Ok(response)
     }
 }

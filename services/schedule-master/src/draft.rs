@@ -3,7 +3,7 @@
 //! In: a message, and what is stored. Out: the schedule as it shall be with its compiled plan, or every refusal.
 //! Invariant: an interval's offset depends on the schedule's uid alone, so that it stays over updates.
 
-use tollgate_core::model::Schedule;
+use tollgate_core::model::{Schedule, Timing};
 use tollgate_core::plan::Plan;
 use tollgate_proto::convert::{self, Name, names};
 use tollgate_proto::{FieldError, field, v1};
@@ -15,6 +15,7 @@ use crate::secrets::refuse_envelopes;
 use tollgate_service::status::status;
 
 /// A schedule as it shall be, with what its timing means.
+#[derive(Debug)]
 pub(crate) struct Draft {
     pub(crate) schedule: Schedule,
     pub(crate) plan: Plan,
@@ -31,19 +32,23 @@ pub(crate) fn draft(
     let uid = stored.map_or(uid, |stored| stored.uid);
     let mut schedule = convert::schedule::to_core(message, name, stored).map_err(|mut errors| {
         // What the planner says of a timing that reads well belongs to the same answer.
-        if let Ok(timing) = convert::schedule::timing_to_core(message)
-            && let Err(error) = Plan::compile(&timing, uid.as_bytes())
-        {
-            errors.push(convert::plan_refusal("schedule", error));
+        if let Ok(timing) = convert::schedule::timing_to_core(message) {
+            errors.extend(timing_faults(&timing, uid));
         }
         errors
     })?;
     refuse_envelopes(&schedule)?;
     let plan = Plan::compile(&schedule.timing, uid.as_bytes())
-        .map_err(|error| vec![convert::plan_refusal("schedule", error)])?;
+        .map_err(|_| timing_faults(&schedule.timing, uid))?;
     schedule.uid = uid;
     schedule.timing.triggers = plan.resolved().to_vec();
     Ok(Draft { schedule, plan })
+}
+
+/// Everything that the planner refuses of a timing.
+fn timing_faults(timing: &Timing, uid: Uuid) -> Vec<FieldError> {
+    let faults = Plan::faults(timing, uid.as_bytes()).into_iter();
+    faults.map(|fault| convert::plan_refusal("schedule", fault)).collect()
 }
 
 /// The refusal of a policy that does not exist.

@@ -26,6 +26,7 @@ mod runs;
 mod schedules;
 mod secrets;
 mod service;
+mod warnings;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -42,6 +43,7 @@ use uuid::Uuid;
 pub use quota::{Quota, QuotaOverride, Quotas};
 pub use secrets::{Resealing, reseal};
 pub use tollgate_core::plan::shard_of;
+pub use warnings::{Address, AddressFault, AddressLook};
 
 /// What an operator may choose.
 #[derive(Clone, Debug)]
@@ -59,6 +61,8 @@ pub struct Options {
     pub quotas: Quotas,
     /// Where it notes what it does.
     pub metrics: Metrics,
+    /// What tells whether deliveries to an address would be refused.
+    pub addresses: AddressLook,
 }
 
 impl Default for Options {
@@ -70,6 +74,7 @@ impl Default for Options {
             keys: Arc::default(),
             quotas: Quotas::default(),
             metrics: Metrics::default(),
+            addresses: AddressLook::default(),
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
 use crate::change::Change;
 use crate::schedules::{again, check_etag};
+use crate::warnings::namespace_new;
 use tollgate_service::actor::Caller;
 use tollgate_service::status::{status, status_of_create};
 
@@ -33,13 +34,15 @@ impl ScheduleMaster {
             let taken = names::of_policy(&name.namespace, &name.id);
             return Err(Status::already_exists(format!("{taken} exists already")));
         }
+        let is_new = self.is_new(&name.namespace).await;
         let deed = Deed { at_us: self.now_us(), actor, action: "create" };
         let (made, change) = self.put_policy(None, wanted, &deed);
         if !request.validate_only {
             self.admit_writes(&name.namespace, 1)?;
             self.commit(&[&change]).await.map_err(status_of_create)?;
         }
-        Ok(policy::to_message(&made))
+        let warnings = is_new.then(|| namespace_new(&name.namespace)).into_iter().collect();
+        Ok(v1::Policy { warnings, ..policy::to_message(&made) })
     }
 
     pub(crate) async fn get_policy(&self, name: &str) -> Result<v1::Policy, Status> {

@@ -14,6 +14,7 @@ use crate::audit::Deed;
 use crate::change::Change;
 use crate::draft::{Draft, stored_plan};
 use crate::secrets::sealed_status;
+use crate::warnings::namespace_new;
 use tollgate_service::actor::Caller;
 use tollgate_service::status::{is_conflict, status, status_of_create};
 
@@ -76,6 +77,10 @@ impl ScheduleMaster {
         let name = names::to_create(&namespace, "schedules", given.0, given.1)?;
         let at_us = self.now_us();
         let mut draft = self.drafted(&message, &name, None, self.new_id(at_us)).await?;
+        let mut warnings = self.schedule_warnings(&draft, !message.time_zone.is_empty()).await;
+        if self.is_new(&name.namespace).await {
+            warnings.push(namespace_new(&name.namespace));
+        }
         if self.store().schedule(&name.namespace, &name.id).await.map_err(status)?.is_some() {
             let taken = names::of_schedule(&name.namespace, &name.id);
             return Err(Status::already_exists(format!("{taken} exists already")));
@@ -90,7 +95,7 @@ impl ScheduleMaster {
             self.admit_writes(&name.namespace, 1)?;
             self.commit(&[&change]).await.map_err(status_of_create)?;
         }
-        Ok(shown)
+        Ok(v1::Schedule { warnings, ..shown })
     }
 
     pub(crate) async fn get_schedule(&self, name: &str) -> Result<v1::Schedule, Status> {
@@ -118,8 +123,10 @@ impl ScheduleMaster {
                 unseen_stays(&opened, &message, mask)?;
             }
             let mut draft = self.masked(&opened, &name, &message, mask).await?;
+            let in_part = mask.is_some_and(|mask| !mask.paths.is_empty() && mask.paths != ["*"]);
+            let warnings = self.schedule_warnings(&draft, in_part || !message.time_zone.is_empty()).await;
             if draft.schedule == opened {
-                return Ok(self.shown(&stored, Some(&draft.plan)));
+                return Ok(v1::Schedule { warnings, ..self.shown(&stored, Some(&draft.plan)) });
             }
             let sealed = self.seal(&mut draft.schedule, Some(&stored));
             sealed.map_err(|error| sealed_status(&stored, &error))?;
@@ -131,7 +138,7 @@ impl ScheduleMaster {
             let change = Change::to(Some(stored), draft.schedule, draft.plan, deed, self.inner.shards);
             match self.make(change, request.validate_only).await {
                 Err(failed) if again(try_number, etag, &failed) => try_number += 1,
-                done => return done,
+                done => return done.map(|shown| v1::Schedule { warnings, ..shown }),
             }
         }
     }

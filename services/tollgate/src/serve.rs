@@ -6,6 +6,7 @@ mod console;
 mod door;
 mod files;
 mod listen;
+mod looks;
 mod reflection;
 mod telemetry;
 mod time;
@@ -210,8 +211,12 @@ impl Parts {
         add_reflection(&mut services, &metrics)?;
         let mut roles = Vec::new();
         if config.roles.contains(&Role::Handler) {
-            let targets =
-                TargetOptions { traces: traces.clone(), keys: keys.clone(), clock: clock.clone(), ..targets };
+            let targets = TargetOptions {
+                traces: traces.clone(),
+                keys: keys.clone(),
+                clock: clock.clone(),
+                ..targets.clone()
+            };
             let options = handler_options(config, address, &metrics);
             let handler =
                 EventHandler::new(&stores, targets_and_post(targets)?, clock.clone(), peers.clone(), options);
@@ -236,7 +241,7 @@ impl Parts {
             roles.push(tokio::spawn(async move { emitter.run(token).await }));
         }
         if config.roles.contains(&Role::Master) {
-            let options = master_options(config, &metrics, &keys);
+            let options = master_options(config, &metrics, &keys, &targets);
             let master = ScheduleMaster::new(store.clone(), clock.clone(), wake, options).await?;
             let (sweeper, token) = (master.clone(), stop.clone());
             roles.push(tokio::spawn(async move { sweeper.sweep_until(token).await }));
@@ -393,8 +398,10 @@ fn master_options(
     config: &ServeConfig,
     metrics: &Metrics,
     keys: &Arc<Keys>,
+    targets: &TargetOptions,
 ) -> tollgate_schedule_master::Options {
     tollgate_schedule_master::Options {
+        addresses: looks::of(targets),
         retention_s: i64::from(config.retention_days) * 86_400,
         metrics: metrics.clone(),
         keys: keys.clone(),

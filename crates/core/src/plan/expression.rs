@@ -7,6 +7,7 @@
 use super::PlanError;
 use super::calendar::Calendar;
 use super::field::{Field, FieldKind};
+use crate::nearest::nearest;
 
 const MACROS: [(&str, &str); 7] = [
     ("@yearly", "0 0 1 1 *"),
@@ -28,6 +29,25 @@ pub(crate) fn five_fields(text: &str) -> Option<[&str; 5]> {
     }
     let five = [first, fields.next()?, fields.next()?, fields.next()?, fields.next()?];
     if fields.next().is_none() { Some(five) } else { None }
+}
+
+/// What may help who wrote a text that has not five fields.
+fn meant(text: &str) -> String {
+    let fields: Vec<&str> = text.split_whitespace().collect();
+    match fields.as_slice() {
+        [one] if one.starts_with('@') => {
+            match nearest(one, MACROS.iter().map(|(name, _)| *name)) {
+                Some(near) => format!("; did you mean {near}?"),
+                None => String::new(),
+            }
+        }
+        [_, rest @ ..] if rest.len() == 5 => {
+            let five = rest.join(" ");
+            format!("; these are six: without seconds it is \"{five}\"")
+        }
+        [] => String::new(),
+        fields => format!("; there are {} here", fields.len()),
+    }
 }
 
 /// A parsed expression.
@@ -53,10 +73,11 @@ impl Expression {
         let refused = || PlanError {
             field: path.to_owned(),
             value: text.to_owned(),
-            expected:
+            expected: format!(
                 "five fields (minute hour day-of-month month day-of-week) or one of @yearly, @annually, \
-                       @monthly, @weekly, @daily, @midnight, @hourly"
-                    .to_owned(),
+                 @monthly, @weekly, @daily, @midnight, @hourly{}",
+                meant(text)
+            ),
         };
         let [minute, hour, date, month, weekday] = five_fields(text).ok_or_else(refused)?;
         let field = |kind: FieldKind, member: &str| {

@@ -9,6 +9,8 @@ use std::str::FromStr as _;
 use chrono::{DateTime, Offset as _, TimeZone as _};
 use chrono_tz::Tz;
 
+use crate::nearest;
+
 /// No zone has ever been further from UTC than this, in seconds (Manila was 15:56 behind).
 pub(crate) const OFFSET_MAX_S: i64 = 16 * 3600;
 
@@ -34,6 +36,15 @@ impl Zone {
     /// The zone of this name, which must be spelt as in the database.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Tz::from_str(name).ok().filter(|tz| tz.name() == name).map(Self)
+    }
+
+    /// The name of the zone that somebody meant who wrote `name`: it has the same letters, ends so, or is a slip away.
+    pub(crate) fn near(name: &str) -> Option<&'static str> {
+        let names = || chrono_tz::TZ_VARIANTS.iter().map(|tz| tz.name());
+        let ends = |zone: &&str| {
+            zone.rsplit_once('/').is_some_and(|(_, city)| nearest::plain(city) == nearest::plain(name))
+        };
+        nearest::same(name, names()).or_else(|| names().find(ends)).or_else(|| nearest::nearest(name, names()))
     }
 
     /// The name.
@@ -103,6 +114,21 @@ mod tests {
                     assert_eq!(zone.offset(instant), segment.offset, "{tz} at {instant}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_near_name_is_found() {
+        for (given, near) in [
+            ("europe/berlin", Some("Europe/Berlin")),
+            ("Europe/Berln", Some("Europe/Berlin")),
+            ("Berlin", Some("Europe/Berlin")),
+            ("New York", Some("America/New_York")),
+            ("utc", Some("UTC")),
+            ("Atlantis/Capital", None),
+            ("", None),
+        ] {
+            assert_eq!(Zone::near(given), near, "{given}");
         }
     }
 

@@ -232,6 +232,7 @@ pub fn to_message(alert: &Alert, state: Option<&State>) -> v1::Alert {
         create_time: Some(timestamp(alert.created_us)),
         update_time: Some(timestamp(alert.updated_us)),
         status: state.map(status),
+        warnings: Vec::new(),
     }
 }
 

@@ -122,5 +122,6 @@ pub fn to_message(policy: &Policy) -> v1::Policy {
         create_time: Some(timestamp(policy.created_us)),
         update_time: Some(timestamp(policy.updated_us)),
         shard: u32::from(policy.shard),
+        warnings: Vec::new(),
     }
 }

@@ -1,118 +1,167 @@
 //! Decides what of a JSON value is taken, and brings it into the form that the strict deserialiser reads.
 //!
-//! Everything is checked here, because errors of the deserialiser do not say where they happened.
+//! Everything is checked here, because errors of the deserialiser do not say where they happened. What is wrong is noted
+//! and left out, so that one reading finds all of it, up to [`FAULTS_MAX`].
 
 use std::collections::HashMap;
 
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value};
 
+use super::elsewhere::Step;
+use super::fault::{Fault, What};
+use super::shape::Spelling;
 use super::{DEPTH_MAX, JsonError, scalar};
 
 /// The largest integer of which an IEEE 754 double holds all digits.
 const EXACT_MAX: u64 = 1 << 53;
+/// The most faults that are looked for in one value.
+const FAULTS_MAX: usize = 100;
 
-/// Checks and normalises a message.
-pub(super) fn message(descriptor: &MessageDescriptor, value: Value, path: &str) -> Result<Value, JsonError> {
-    match descriptor.full_name() {
-        "google.protobuf.Duration" => scalar::duration(value, path),
-        "google.protobuf.Timestamp" => scalar::timestamp(value, path),
-        "google.protobuf.FieldMask" => scalar::field_mask(value, path),
-        "google.protobuf.Value" => {
-            free(&value, path, 0)?;
-            Ok(value)
-        }
-        "google.protobuf.Struct" => {
-            if !value.is_object() {
-                return Err(scalar::wrong(path, &value, "an object"));
+/// Normalises a message without what is wrong with it; says what is wrong.
+pub(super) fn message(descriptor: &MessageDescriptor, value: Value) -> (Value, Vec<JsonError>) {
+    let mut reader = Reader::default();
+    let root = Step { descriptor: descriptor.clone(), field: None };
+    let normal = reader.message(root, value, "").unwrap_or_else(|| Value::Object(Map::new()));
+    let spelling = if reader.snake > reader.camel { Spelling::Snake } else { Spelling::Camel };
+    (normal, reader.faults.into_iter().map(|fault| fault.told(spelling)).collect())
+}
+
+/// What is read so far.
+#[derive(Default)]
+struct Reader {
+    faults: Vec<Fault>,
+    /// The messages from the root to what is being read.
+    way: Vec<Step>,
+    /// How many names are spelled as in the .proto files, and how many as in JSON, where the two differ.
+    snake: usize,
+    camel: usize,
+}
+
+impl Reader {
+    /// Notes what is wrong.
+    fn keep<T>(&mut self, result: Result<T, Fault>) -> Option<T> {
+        result.map_err(|fault| self.faults.push(fault)).ok()
+    }
+
+    fn message(&mut self, step: Step, value: Value, path: &str) -> Option<Value> {
+        match step.descriptor.full_name() {
+            "google.protobuf.Duration" => self.keep(scalar::duration(value, path)),
+            "google.protobuf.Timestamp" => self.keep(scalar::timestamp(value, path)),
+            "google.protobuf.FieldMask" => self.keep(scalar::field_mask(value, path)),
+            "google.protobuf.Value" => self.keep(free(&value, path, 0).map(|()| value)),
+            "google.protobuf.Struct" => {
+                let read = if value.is_object() {
+                    free(&value, path, 0).map(|()| value)
+                } else {
+                    Err(Fault::wrong(path, &value, "an object"))
+                };
+                self.keep(read)
             }
-            free(&value, path, 0)?;
-            Ok(value)
+            _ => {
+                self.way.push(step);
+                let read = self.fields(value, path);
+                self.way.pop();
+                read
+            }
         }
-        _ => fields(descriptor, value, path),
     }
-}
 
-fn fields(descriptor: &MessageDescriptor, value: Value, path: &str) -> Result<Value, JsonError> {
-    let Value::Object(members) = value else {
-        return Err(scalar::wrong(path, &value, &format!("an object with {}", names(descriptor))));
-    };
-    let mut normal = Map::new();
-    let mut chosen: HashMap<String, String> = HashMap::new();
-    for (key, member) in members {
-        let Some(field) =
-            descriptor.get_field_by_name(&key).or_else(|| descriptor.get_field_by_json_name(&key))
-        else {
-            let expected = format!("no such field, expected {}", names(descriptor));
-            return Err(JsonError::new(join(path, &key), expected));
+    fn fields(&mut self, value: Value, path: &str) -> Option<Value> {
+        let step = self.way.last()?.clone();
+        let Value::Object(members) = value else {
+            let what = What::NotAnObject { value, step };
+            return self.keep(Err(Fault { path: path.to_owned(), what }));
         };
-        let path = join(path, field.name());
-        if member.is_null() && !is_free(&field) {
-            continue;
+        let descriptor = &step.descriptor;
+        let mut normal = Map::new();
+        let mut chosen: HashMap<String, FieldDescriptor> = HashMap::new();
+        for (key, member) in members {
+            if self.faults.len() >= FAULTS_MAX {
+                break;
+            }
+            let Some(field) =
+                descriptor.get_field_by_name(&key).or_else(|| descriptor.get_field_by_json_name(&key))
+            else {
+                let what = What::Unknown { key: key.clone(), value: member, way: self.way.clone() };
+                self.faults.push(Fault { path: join(path, &key), what });
+                continue;
+            };
+            if field.name() != field.json_name() {
+                *(if key == field.name() { &mut self.snake } else { &mut self.camel }) += 1;
+            }
+            let path = join(path, field.name());
+            if member.is_null() && !is_free(&field) {
+                continue;
+            }
+            if let Some(oneof) = field.containing_oneof().filter(|_| !is_optional(&field))
+                && let Some(other) = chosen.insert(oneof.name().to_owned(), field.clone())
+                && other.name() != field.name()
+            {
+                self.faults.push(Fault { path, what: What::Excludes(other) });
+                continue;
+            }
+            let Some(member) = self.field_value(&field, member, &path) else { continue };
+            if normal.insert(field.name().to_owned(), member).is_some() {
+                let twice = format!("is given twice, as {} and {}", field.name(), field.json_name());
+                self.faults.push(Fault::said(path, twice));
+            }
         }
-        if let Some(oneof) = field.containing_oneof().filter(|_| !is_optional(&field))
-            && let Some(other) = chosen.insert(oneof.name().to_owned(), field.name().to_owned())
-            && other != field.name()
-        {
-            return Err(JsonError::new(path, format!("excludes {other}, which is given too")));
-        }
-        let member = field_value(&field, member, &path)?;
-        if normal.insert(field.name().to_owned(), member).is_some() {
-            let twice = format!("is given twice, as {} and {}", field.name(), field.json_name());
-            return Err(JsonError::new(path, twice));
-        }
+        Some(Value::Object(normal))
     }
-    Ok(Value::Object(normal))
-}
 
-fn field_value(field: &FieldDescriptor, value: Value, path: &str) -> Result<Value, JsonError> {
-    if field.is_map() {
-        return map(&field.kind(), value, path);
-    }
-    if field.is_list() {
-        let Value::Array(items) = value else { return Err(scalar::wrong(path, &value, "a list")) };
-        let items = items.into_iter().enumerate();
-        return items.map(|(at, item)| single(&field.kind(), item, &format!("{path}[{at}]"))).collect();
-    }
-    single(&field.kind(), value, path)
-}
-
-fn map(kind: &Kind, value: Value, path: &str) -> Result<Value, JsonError> {
-    let Value::Object(members) = value else { return Err(scalar::wrong(path, &value, "an object")) };
-    let Kind::Message(entry) = kind else { return Ok(Value::Object(members)) };
-    let kind = entry.map_entry_value_field().kind();
-    let mut normal = Map::new();
-    for (key, member) in members {
-        let path = join(path, &key);
-        normal.insert(key, single(&kind, member, &path)?);
-    }
-    Ok(Value::Object(normal))
-}
-
-fn single(kind: &Kind, value: Value, path: &str) -> Result<Value, JsonError> {
-    match kind {
-        Kind::Message(descriptor) => message(descriptor, value, path),
-        Kind::Enum(descriptor) => scalar::enumeration(descriptor, value, path),
-        Kind::String => scalar::text(value, path),
-        Kind::Bool if value.is_boolean() => Ok(value),
-        Kind::Bool => Err(scalar::wrong(path, &value, "true or false")),
-        Kind::Double | Kind::Float => scalar::float(value, path),
-        Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => {
-            scalar::integer(value, path, i128::from(i32::MIN), i128::from(i32::MAX))
+    fn field_value(&mut self, field: &FieldDescriptor, value: Value, path: &str) -> Option<Value> {
+        if field.is_map() {
+            return self.map(field, value, path);
         }
-        Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => {
-            scalar::integer(value, path, i128::from(i64::MIN), i128::from(i64::MAX))
+        if field.is_list() {
+            let Value::Array(items) = value else {
+                let what = What::NotAList { value, field: field.clone() };
+                return self.keep(Err(Fault { path: path.to_owned(), what }));
+            };
+            let mut normal = Vec::with_capacity(items.len());
+            for (at, item) in items.into_iter().enumerate() {
+                if self.faults.len() >= FAULTS_MAX {
+                    break;
+                }
+                normal.extend(self.single(field, &field.kind(), item, &format!("{path}[{at}]")));
+            }
+            return Some(Value::Array(normal));
         }
-        Kind::Uint32 | Kind::Fixed32 => scalar::integer(value, path, 0, i128::from(u32::MAX)),
-        Kind::Uint64 | Kind::Fixed64 => scalar::integer(value, path, 0, i128::from(u64::MAX)),
-        Kind::Bytes => Ok(value),
+        self.single(field, &field.kind(), value, path)
+    }
+
+    fn map(&mut self, field: &FieldDescriptor, value: Value, path: &str) -> Option<Value> {
+        let Value::Object(members) = value else {
+            return self.keep(Err(Fault::wrong(path, &value, "an object")));
+        };
+        let Kind::Message(entry) = field.kind() else { return Some(Value::Object(members)) };
+        let kind = entry.map_entry_value_field().kind();
+        let mut normal = Map::new();
+        for (key, member) in members {
+            if self.faults.len() >= FAULTS_MAX {
+                break;
+            }
+            if let Some(member) = self.single(field, &kind, member, &join(path, &key)) {
+                normal.insert(key, member);
+            }
+        }
+        Some(Value::Object(normal))
+    }
+
+    fn single(&mut self, field: &FieldDescriptor, kind: &Kind, value: Value, path: &str) -> Option<Value> {
+        if let Kind::Message(descriptor) = kind {
+            let step = Step { descriptor: descriptor.clone(), field: Some(field.clone()) };
+            return self.message(step, value, path);
+        }
+        self.keep(scalar::read(kind, value, path))
     }
 }
 
 /// Checks a free JSON value: its depth, and that its numbers survive as doubles.
-fn free(value: &Value, path: &str, depth: usize) -> Result<(), JsonError> {
+fn free(value: &Value, path: &str, depth: usize) -> Result<(), Fault> {
     if depth > DEPTH_MAX {
-        return Err(JsonError::new(path, format!("is nested deeper than {DEPTH_MAX} levels")));
+        return Err(Fault::said(path, format!("is nested deeper than {DEPTH_MAX} levels")));
     }
     match value {
         Value::Array(items) => items
@@ -126,10 +175,8 @@ fn free(value: &Value, path: &str, depth: usize) -> Result<(), JsonError> {
             if number.as_i64().map_or_else(|| number.as_u64(), |n| Some(n.unsigned_abs()))
                 > Some(EXACT_MAX) =>
         {
-            Err(JsonError::new(
-                path,
-                format!("{number} would lose digits: write integers beyond 2^53 as text"),
-            ))
+            let text = format!("{number} would lose digits: write integers beyond 2^53 as text, in quotes");
+            Err(Fault::said(path, text))
         }
         _ => Ok(()),
     }
@@ -145,12 +192,6 @@ fn is_free(field: &FieldDescriptor) -> bool {
 /// Whether the field's oneof only stands for the word `optional`.
 fn is_optional(field: &FieldDescriptor) -> bool {
     field.field_descriptor_proto().proto3_optional()
-}
-
-fn names(descriptor: &MessageDescriptor) -> String {
-    let mut names: Vec<String> = descriptor.fields().map(|field| field.name().to_owned()).collect();
-    names.sort();
-    if names.is_empty() { "no fields".to_owned() } else { names.join(", ") }
 }
 
 fn join(path: &str, name: &str) -> String {

@@ -2,35 +2,50 @@
 
 use std::str::FromStr;
 
-use prost_reflect::EnumDescriptor;
+use prost_reflect::{EnumDescriptor, Kind};
 use serde_json::Value;
 
-use super::JsonError;
+use super::fault::{Fault, What, screaming};
 
-/// The most characters of a value that an error repeats.
-const SHOWN_CHARS_MAX: usize = 60;
+/// The value of a field that is no message.
+pub(super) fn read(kind: &Kind, value: Value, path: &str) -> Result<Value, Fault> {
+    match kind {
+        Kind::Enum(descriptor) => enumeration(descriptor, value, path),
+        Kind::String => text(value, path),
+        Kind::Bool if value.is_boolean() => Ok(value),
+        Kind::Bool => Err(wrong(path, &value, "true or false")),
+        Kind::Double | Kind::Float => float(value, path),
+        Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => {
+            integer(value, path, i128::from(i32::MIN), i128::from(i32::MAX))
+        }
+        Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => {
+            integer(value, path, i128::from(i64::MIN), i128::from(i64::MAX))
+        }
+        Kind::Uint32 | Kind::Fixed32 => integer(value, path, 0, i128::from(u32::MAX)),
+        Kind::Uint64 | Kind::Fixed64 => integer(value, path, 0, i128::from(u64::MAX)),
+        Kind::Bytes | Kind::Message(_) => Ok(value),
+    }
+}
 
 /// The refusal of `value`.
-pub(super) fn wrong(path: &str, value: &Value, expected: &str) -> JsonError {
-    let shown = match value {
-        Value::Array(_) => "a list".to_owned(),
-        Value::Object(_) => "an object".to_owned(),
-        other => other.to_string().chars().take(SHOWN_CHARS_MAX).collect(),
-    };
-    JsonError::new(path, format!("{shown} is not allowed, expected {expected}"))
+fn wrong(path: &str, value: &Value, expected: &str) -> Fault {
+    Fault::wrong(path, value, expected)
 }
 
 /// Text; whole numbers stand for their digits, because YAML makes numbers of `hour: 3`.
-pub(super) fn text(value: Value, path: &str) -> Result<Value, JsonError> {
+fn text(value: Value, path: &str) -> Result<Value, Fault> {
     match &value {
         Value::String(_) => Ok(value),
         Value::Number(number) if !number.is_f64() => Ok(Value::String(number.to_string())),
+        Value::Bool(_) | Value::Number(_) => {
+            Err(wrong(path, &value, &format!("text: write it in quotes, \"{value}\"")))
+        }
         _ => Err(wrong(path, &value, "text")),
     }
 }
 
 /// A number of an enum, or a name of it with or without the enum's prefix, in any case, `-` for `_`.
-pub(super) fn enumeration(descriptor: &EnumDescriptor, value: Value, path: &str) -> Result<Value, JsonError> {
+fn enumeration(descriptor: &EnumDescriptor, value: Value, path: &str) -> Result<Value, Fault> {
     let prefix = screaming(descriptor.name()) + "_";
     let found = match &value {
         Value::String(text) => {
@@ -47,30 +62,14 @@ pub(super) fn enumeration(descriptor: &EnumDescriptor, value: Value, path: &str)
     match found {
         Some(found) => Ok(Value::from(found.number())),
         None => {
-            let names: Vec<String> = descriptor
-                .values()
-                .filter(|value| value.number() != 0)
-                .map(|value| value.name().trim_start_matches(&prefix).to_owned())
-                .collect();
-            Err(wrong(path, &value, &names.join(", ")))
+            let what = What::NoValue { value, descriptor: descriptor.clone() };
+            Err(Fault { path: path.to_owned(), what })
         }
     }
-}
-
-/// `CatchUpMode` to `CATCH_UP_MODE`.
-fn screaming(name: &str) -> String {
-    let mut screaming = String::new();
-    for (at, character) in name.char_indices() {
-        if at > 0 && character.is_ascii_uppercase() {
-            screaming.push('_');
-        }
-        screaming.push(character.to_ascii_uppercase());
-    }
-    screaming
 }
 
 /// A whole number, or text of one, within bounds.
-pub(super) fn integer(value: Value, path: &str, min: i128, max: i128) -> Result<Value, JsonError> {
+fn integer(value: Value, path: &str, min: i128, max: i128) -> Result<Value, Fault> {
     let number = match &value {
         Value::Number(number) => number.to_string().parse::<i128>().ok().or_else(|| whole(number.as_f64()?)),
         Value::String(text) => text.trim().parse::<i128>().ok(),
@@ -89,7 +88,7 @@ fn whole(number: f64) -> Option<i128> {
 }
 
 /// A number, or text of one.
-pub(super) fn float(value: Value, path: &str) -> Result<Value, JsonError> {
+fn float(value: Value, path: &str) -> Result<Value, Fault> {
     let number = match &value {
         Value::Number(number) => number.as_f64(),
         Value::String(text) => text.trim().parse().ok(),
@@ -102,15 +101,23 @@ pub(super) fn float(value: Value, path: &str) -> Result<Value, JsonError> {
 }
 
 /// Seconds as the mapping writes them (`900s`, `0.5s`), or what humantime reads (`15m`, `1h 30m`).
-pub(super) fn duration(value: Value, path: &str) -> Result<Value, JsonError> {
+pub(super) fn duration(value: Value, path: &str) -> Result<Value, Fault> {
     const EXPECTED: &str = "a duration such as 90s, 15m, 1h 30m or 0.5s";
-    let Value::String(text) = &value else { return Err(wrong(path, &value, EXPECTED)) };
-    let text = text.trim();
+    let text = match &value {
+        Value::String(text) => text.trim(),
+        Value::Number(number) => {
+            return Err(wrong(path, &value, &format!("{EXPECTED}; for seconds write {number}s")));
+        }
+        _ => return Err(wrong(path, &value, EXPECTED)),
+    };
     let strict = seconds(text).then(|| prost_types::Duration::from_str(text).ok()).flatten();
     let taken =
         strict.or_else(|| prost_types::Duration::try_from(humantime::parse_duration(text).ok()?).ok());
     match taken.filter(|taken| taken.seconds.unsigned_abs() <= SECONDS_MAX) {
         Some(taken) => Ok(Value::String(taken.to_string())),
+        None if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Err(wrong(path, &value, &format!("{EXPECTED}; for seconds write {text}s")))
+        }
         None => Err(wrong(path, &value, EXPECTED)),
     }
 }
@@ -129,7 +136,7 @@ fn seconds(text: &str) -> bool {
 }
 
 /// RFC 3339.
-pub(super) fn timestamp(value: Value, path: &str) -> Result<Value, JsonError> {
+pub(super) fn timestamp(value: Value, path: &str) -> Result<Value, Fault> {
     const EXPECTED: &str = "a moment such as 2026-03-29T02:30:00Z or 2026-03-29T02:30:00+02:00";
     let Value::String(text) = &value else { return Err(wrong(path, &value, EXPECTED)) };
     let Ok(moment) = chrono::DateTime::parse_from_rfc3339(text.trim()) else {
@@ -143,7 +150,7 @@ pub(super) fn timestamp(value: Value, path: &str) -> Result<Value, JsonError> {
 }
 
 /// Paths with commas between them, or a list of them, in either spelling.
-pub(super) fn field_mask(value: Value, path: &str) -> Result<Value, JsonError> {
+pub(super) fn field_mask(value: Value, path: &str) -> Result<Value, Fault> {
     match &value {
         Value::String(text) => Ok(Value::String(camel(text))),
         Value::Array(paths) if paths.iter().all(Value::is_string) => {

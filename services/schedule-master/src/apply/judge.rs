@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use tollgate_core::model::{Alert, Policy, Schedule};
+use tollgate_core::model::{Alert, Limits, Policy, Schedule};
 use tollgate_proto::convert::{self, names, policy};
 use tollgate_proto::{FieldError, v1};
 use tollgate_secrets::SecretError;
 use tonic::Status;
 use uuid::Uuid;
 
+use super::warnings::Notes;
 use super::{Gathered, Given, Refusal, ResourceRef, chunks};
 use crate::ScheduleMaster;
 use crate::alerts::drafted;
@@ -22,7 +23,7 @@ use tollgate_service::status::status;
 const CHUNK: usize = 1000;
 
 /// Namespace and id.
-type Key = (String, String);
+pub(super) type Key = (String, String);
 
 /// A change, and the resource that it is of.
 #[derive(Debug)]
@@ -32,6 +33,13 @@ pub(super) struct Planned {
     pub(super) change: Change,
 }
 
+/// What is known of a policy that schedules use.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    uid: Uuid,
+    limits: Option<Limits>,
+}
+
 /// All that is to be written.
 #[derive(Debug, Default)]
 pub(super) struct Planning {
@@ -39,6 +47,8 @@ pub(super) struct Planning {
     pub(super) policies: Vec<Planned>,
     pub(super) schedules: Vec<Planned>,
     pub(super) alerts: Vec<Planned>,
+    /// What is worth a warning.
+    pub(super) notes: Notes,
 }
 
 impl Planning {
@@ -93,6 +103,18 @@ fn stale(path: &str, etag: &str, stored: Option<i64>) -> Result<(), FieldError> 
     }
 }
 
+/// What was read, unless it or its etag is refused: all refusals.
+fn both<T>(read: Result<T, Vec<FieldError>>, stale: Result<(), FieldError>) -> Result<T, Vec<FieldError>> {
+    match (read, stale) {
+        (read, Ok(())) => read,
+        (Ok(_), Err(error)) => Err(vec![error]),
+        (Err(mut errors), Err(error)) => {
+            errors.push(error);
+            Err(errors)
+        }
+    }
+}
+
 impl ScheduleMaster {
     /// Works out every change, and notes everything that is wrong.
     pub(super) async fn judge(
@@ -102,15 +124,17 @@ impl ScheduleMaster {
         refusals: &mut Vec<Refusal>,
     ) -> Result<Planning, Status> {
         let mut planning = Planning::default();
+        planning.notes.remember(&given);
         let mut policies = self.policy_uids(&given).await?;
         for chunk in chunks(given.policies, CHUNK) {
             let stored = self.stored_policies(&chunk).await?;
             for given in chunk {
                 let key = key(&given.reference);
+                planning.notes.policy(&given.reference);
                 match self.judge_policy(&given, stored.get(&key), actor) {
                     Ok(None) => planning.unchanged += 1,
-                    Ok(Some((uid, planned))) => {
-                        policies.insert(key, uid);
+                    Ok(Some((known, planned))) => {
+                        policies.insert(key, known);
                         planning.policies.push(planned);
                     }
                     Err(errors) => {
@@ -124,7 +148,8 @@ impl ScheduleMaster {
         for chunk in chunks(given.schedules, CHUNK) {
             let stored = self.stored_schedules(&chunk).await?;
             for given in chunk {
-                match self.judge_schedule(&given, stored.get(&key(&given.reference)), &policies, actor) {
+                let known = stored.get(&key(&given.reference));
+                match self.judge_schedule(&given, known, &policies, actor, &mut planning.notes) {
                     Ok(None) => planning.unchanged += 1,
                     Ok(Some(planned)) => planning.schedules.push(planned),
                     Err(errors) => refuse(refusals, &given.reference, errors),
@@ -136,7 +161,8 @@ impl ScheduleMaster {
         for chunk in chunks(given.alerts, CHUNK) {
             let stored = self.stored_alerts(&chunk).await?;
             for given in chunk {
-                match self.judge_alert(&given, stored.get(&key(&given.reference)), actor) {
+                let known = stored.get(&key(&given.reference));
+                match self.judge_alert(&given, known, actor, &mut planning.notes) {
                     Ok(None) => planning.unchanged += 1,
                     Ok(Some(planned)) => planning.alerts.push(planned),
                     Err(errors) => refuse(refusals, &given.reference, errors),
@@ -151,13 +177,14 @@ impl ScheduleMaster {
         given: &Given<v1::Alert>,
         stored: Option<&Alert>,
         actor: &Caller,
+        notes: &mut Notes,
     ) -> Result<Option<Planned>, Vec<FieldError>> {
         let sealed = |error: SecretError| vec![FieldError::new("alert", "", error.to_string())];
         let Given { reference, message } = given;
         let opened = stored.map(|stored| self.opened_alert(stored)).transpose().map_err(sealed)?;
-        let wanted = drafted(message, &reference.name, opened.as_ref())?;
-        stale("alert.etag", &message.etag, stored.map(|stored| stored.generation))
-            .map_err(|error| vec![error])?;
+        let stale = stale("alert.etag", &message.etag, stored.map(|stored| stored.generation));
+        let wanted = both(drafted(message, &reference.name, opened.as_ref()), stale)?;
+        notes.alert(reference, &wanted);
         if opened.as_ref() == Some(&wanted) {
             return Ok(None);
         }
@@ -184,10 +211,9 @@ impl ScheduleMaster {
         given: &Given<v1::Policy>,
         stored: Option<&Policy>,
         actor: &Caller,
-    ) -> Result<Option<(Uuid, Planned)>, Vec<FieldError>> {
-        let mut wanted = policy::to_core(&given.message, &given.reference.name, stored)?;
-        stale("policy.etag", &given.message.etag, stored.map(|stored| stored.generation))
-            .map_err(|error| vec![error])?;
+    ) -> Result<Option<(Known, Planned)>, Vec<FieldError>> {
+        let stale = stale("policy.etag", &given.message.etag, stored.map(|stored| stored.generation));
+        let mut wanted = both(policy::to_core(&given.message, &given.reference.name, stored), stale)?;
         if stored == Some(&wanted) {
             return Ok(None);
         }
@@ -201,15 +227,16 @@ impl ScheduleMaster {
         let deed = Deed { at_us, actor: actor.clone(), action };
         let (made, change) = self.put_policy(stored, wanted, &deed);
         let planned = Planned { reference: given.reference.clone(), is_new: stored.is_none(), change };
-        Ok(Some((made.uid, planned)))
+        Ok(Some((Known { uid: made.uid, limits: Some(made.limits) }, planned)))
     }
 
     fn judge_schedule(
         &self,
         given: &Given<v1::Schedule>,
         stored: Option<&Schedule>,
-        policies: &HashMap<Key, Uuid>,
+        policies: &HashMap<Key, Known>,
         actor: &Caller,
+        notes: &mut Notes,
     ) -> Result<Option<Planned>, Vec<FieldError>> {
         let Given { reference, message } = given;
         let (at_us, action) = match stored {
@@ -218,18 +245,30 @@ impl ScheduleMaster {
         };
         let sealed = |error: SecretError| vec![FieldError::new("schedule", "", error.to_string())];
         let opened = stored.map(|stored| self.opened(stored)).transpose().map_err(sealed)?;
-        let mut draft = draft(message, &reference.name, opened.as_ref(), self.new_id(at_us))?;
+        let drafted = draft(message, &reference.name, opened.as_ref(), self.new_id(at_us));
         let mut errors = Vec::new();
         errors.extend(stale("schedule.etag", &message.etag, stored.map(|stored| stored.generation)).err());
-        if let Some(id) = &draft.schedule.policy {
-            match policies.get(&(reference.name.namespace.clone(), id.clone())) {
-                Some(uid) => draft.schedule.policy_uid = Some(*uid),
-                None => errors.push(no_policy(id)),
+        let policy = names::policy_within("schedule.policy", &reference.name.namespace, &message.policy).ok();
+        let policy = policy.and_then(|policy| {
+            let known = policies.get(&(policy.namespace.clone(), policy.id.clone()));
+            if known.is_none() {
+                errors.push(no_policy(&policy.id));
             }
+            known
+        });
+        let mut draft = match drafted {
+            Ok(draft) if errors.is_empty() => draft,
+            Ok(_) => return Err(errors),
+            Err(mut wrong) => {
+                wrong.extend(errors);
+                return Err(wrong);
+            }
+        };
+        if draft.schedule.policy.is_some() {
+            draft.schedule.policy_uid = policy.map(|policy| policy.uid);
         }
-        if !errors.is_empty() {
-            return Err(errors);
-        }
+        let limits = policy.and_then(|policy| policy.limits.as_ref());
+        notes.schedule(reference, &draft, (!message.time_zone.is_empty(), limits), self.now_us());
         if opened.as_ref() == Some(&draft.schedule) {
             return Ok(None);
         }
@@ -240,7 +279,7 @@ impl ScheduleMaster {
     }
 
     /// The uids of the stored policies among those that the schedules use.
-    async fn policy_uids(&self, given: &Gathered) -> Result<HashMap<Key, Uuid>, Status> {
+    async fn policy_uids(&self, given: &Gathered) -> Result<HashMap<Key, Known>, Status> {
         let mut wanted: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         for Given { reference, message } in &given.schedules {
             let namespace = reference.name.namespace.as_str();
@@ -253,7 +292,10 @@ impl ScheduleMaster {
             let ids: Vec<String> = ids.into_iter().collect();
             for ids in ids.chunks(CHUNK) {
                 let policies = self.store().policies(namespace, ids).await.map_err(status)?;
-                found.extend(policies.into_iter().map(|policy| ((policy.namespace, policy.id), policy.uid)));
+                found.extend(policies.into_iter().map(|policy| {
+                    let known = Known { uid: policy.uid, limits: Some(policy.limits) };
+                    ((policy.namespace, policy.id), known)
+                }));
             }
         }
         Ok(found)
@@ -286,7 +328,7 @@ fn refuse(refusals: &mut Vec<Refusal>, reference: &ResourceRef, errors: Vec<Fiel
         .extend(errors.into_iter().map(|error| Refusal::new(&reference.source, &reference.name.id, error)));
 }
 
-fn key(reference: &ResourceRef) -> Key {
+pub(super) fn key(reference: &ResourceRef) -> Key {
     (reference.name.namespace.clone(), reference.name.id.clone())
 }
 

@@ -4,13 +4,15 @@
 //! the counts of what changed. Invariant: nothing is sent unless every file can be read to its end. Not here: whether
 //! values are allowed, which the service says, resource by resource.
 
+mod warnings;
+
 use std::collections::HashMap;
 use std::io::Read;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use tollgate_files::{FileEntry, Location, Resource, given_twice, parse};
+use tollgate_files::{FileEntry, Location, Resource, given_twice, parse, wrong_values};
 use tollgate_proto::v1;
 use tonic::Status;
 use tonic_types::StatusExt;
@@ -49,6 +51,7 @@ pub(crate) async fn run(session: Session, args: ApplyArgs) -> anyhow::Result<()>
             refused_whole(&status, &locations).unwrap_or_else(|| session.failure("apply", status))
         })?
         .into_inner();
+    warnings::print(&answer, &locations);
     session.printer.message(&answer, |answer| summary(answer, args.dry_run))?;
     if answer.failed_count == 0 {
         return Ok(());
@@ -68,6 +71,8 @@ pub(crate) fn read_files(files: &[String], namespace: &str) -> anyhow::Result<Ve
     }
     wrong.extend(given_twice(&entries));
     if !wrong.is_empty() {
+        // Nothing is sent, so what the service would refuse is said here, as far as it can be known.
+        wrong.extend(wrong_values(&entries, ERRORS_MAX));
         return Err(listed(format!("nothing was sent, because {} wrong:", are(wrong.len())), wrong));
     }
     if entries.is_empty() {
@@ -99,13 +104,9 @@ fn summary(answer: &v1::ApplyResourcesResponse, dry_run: bool) -> String {
 
 /// The service's refusals, each at the line of its field where that can be found.
 fn refused(answer: &v1::ApplyResourcesResponse, locations: &HashMap<String, Location>) -> anyhow::Error {
-    let lines = answer.errors.iter().map(|error| {
-        let location = match locations.get(&error.source) {
-            Some(location) => location.of_field(&error.field).to_string(),
-            None => error.source.clone(),
-        };
-        let parts = [location.as_str(), &error.name, &error.field, &error.message];
-        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")
+    let lines = answer.errors.iter().map(|error| match locations.get(&error.source) {
+        Some(location) => placed(location, &error.name, &error.field, &error.message),
+        None => joined([&error.source, &error.name, &error.field, &error.message]),
     });
     listed(format!("{} refused:", are(answer.failed_count as usize)), lines.collect())
 }
@@ -117,9 +118,7 @@ fn refused_whole(status: &Status, locations: &HashMap<String, Location>) -> Opti
         let mut parts = violation.field.splitn(3, ": ");
         let at = parts.next().and_then(|source| Some((locations.get(source)?, parts.next()?, parts.next()?)));
         match at {
-            Some((location, name, field)) => {
-                format!("{}: {name}: {field}: {}", location.of_field(field), violation.description)
-            }
+            Some((location, name, field)) => placed(location, name, field, &violation.description),
             None => format!("{}: {}", violation.field, violation.description),
         }
     });
@@ -133,6 +132,16 @@ fn refused_whole(status: &Status, locations: &HashMap<String, Location>) -> Opti
         lines.push(format!("… and {unlisted} more"));
     }
     Some(listed(format!("nothing was changed, because {} refused:", are(count)), lines))
+}
+
+/// A refusal at its line, in the spelling of its file.
+fn placed(location: &Location, name: &str, field: &str, message: &str) -> String {
+    let place = location.of_field(field).to_string();
+    joined([&place, name, &location.spelled(field), &location.spelled_text(message)])
+}
+
+fn joined(parts: [&str; 4]) -> String {
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")
 }
 
 fn are(count: usize) -> String {

@@ -76,7 +76,7 @@ fn refusals_name_place_resource_and_field() {
     };
     assert_eq!(summary(&answer, false), "1 created, 0 updated, 0 unchanged, 1 refused\n");
     let text = refused(&answer, &locations).to_string();
-    assert!(text.ends_with("\n  batch.yaml:12: nightly: schedule.target.http.url: expected a URL"), "{text}");
+    assert!(text.ends_with("\n  batch.yaml:12: nightly: target.http.url: expected a URL"), "{text}");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn refusals_of_a_whole_stream_are_found_on_their_lines() {
     ]);
     let text = refused_whole(&status, &locations).unwrap().to_string();
     let expected = "nothing was changed, because 2 things are refused:\n  \
-                    batch.yaml:8: nightly: schedule.events: \"0\" is not allowed, expected more\n  \
+                    batch.yaml:8: nightly: events: \"0\" is not allowed, expected more\n  \
                     namespace: expected a name";
     assert_eq!(text, expected);
     assert!(refused_whole(&Status::unavailable("gone"), &locations).is_none());

@@ -1,0 +1,154 @@
+//! Decides which message the members of one resource describe, or all that is wrong with them.
+
+use prost::{Message, Name as MessageName};
+use serde_json::{Map, Value};
+use tollgate_proto::convert::{Name, names};
+use tollgate_proto::{FieldError, json, v1};
+
+use super::kind::Kind;
+use super::{Resource, values};
+
+/// Stands for a name that cannot be read, so that the rest can be.
+const NOBODY: &str = "unnamed";
+
+/// What is wrong with one field.
+#[derive(Debug)]
+pub(super) struct Fault {
+    /// Its path in the resource; empty for the resource itself.
+    pub(super) field: String,
+    /// What is wrong.
+    pub(super) message: String,
+}
+
+impl Fault {
+    fn new(field: &str, message: impl Into<String>) -> Self {
+        Self { field: field.to_owned(), message: message.into() }
+    }
+}
+
+impl From<FieldError> for Fault {
+    fn from(error: FieldError) -> Self {
+        Self { message: error.description(), field: error.field }
+    }
+}
+
+/// The resource and its namespace.
+///
+/// # Errors
+/// All that is wrong: with its name, with its fields, and, where anything is, with their values as far as they can be
+/// judged without the service.
+pub(super) fn read(
+    namespace: &str,
+    mut members: Map<String, Value>,
+    kind: Kind,
+) -> Result<(String, Resource), Vec<Fault>> {
+    let mut faults = Vec::new();
+    let namespace = own_namespace(namespace, members.remove("namespace"), &mut faults);
+    let name = named(&mut members, kind, &namespace)
+        .map_err(|fault| faults.push(fault))
+        .unwrap_or_else(|()| Name { namespace, id: NOBODY.to_owned() });
+    let full = match kind {
+        Kind::Policy => names::of_policy,
+        Kind::Schedule => names::of_schedule,
+        Kind::Alert => names::of_alert,
+    }(&name.namespace, &name.id);
+    members.insert("name".to_owned(), Value::String(full));
+    let resource = match kind {
+        Kind::Policy => message::<v1::Policy>(members, &mut faults).map(Resource::Policy),
+        Kind::Schedule => message::<v1::Schedule>(members, &mut faults).map(Resource::Schedule),
+        Kind::Alert => message::<v1::Alert>(members, &mut faults).map(Resource::Alert),
+    };
+    match resource {
+        Some(resource) if faults.is_empty() => Ok((name.namespace, resource)),
+        Some(resource) => {
+            let more = values::wrong(&resource).into_iter().map(Fault::from);
+            let more: Vec<Fault> = more.filter(|fault| is_news(fault, &faults)).collect();
+            faults.extend(more);
+            Err(faults)
+        }
+        None => Err(faults),
+    }
+}
+
+/// Whether a value's fault does not only come of what has been said: a field that was left out because of its own
+/// fault, or that seems to be missing beside a misspelt one.
+fn is_news(fault: &Fault, said: &[Fault]) -> bool {
+    let first = |path: &str| {
+        let path = ["schedule.", "policy.", "alert."].iter().find_map(|kind| path.strip_prefix(kind)).unwrap_or(path);
+        path.split(['.', '[']).next().unwrap_or_default().to_owned()
+    };
+    let is_missing = fault.message.starts_with("expected ") || fault.message.starts_with("\"0\" is not allowed");
+    let has_unknown = said.iter().any(|one| one.message.starts_with("no such field"));
+    !(is_missing && has_unknown) && !said.iter().any(|one| first(&one.field) == first(&fault.field))
+}
+
+fn own_namespace(given: &str, own: Option<Value>, faults: &mut Vec<Fault>) -> String {
+    let namespace = match own {
+        None | Some(Value::Null) => given.to_owned(),
+        Some(Value::String(namespace)) => namespace,
+        Some(Value::Number(number)) => number.to_string(),
+        Some(other) => {
+            faults.push(Fault::new("namespace", format!("{other} is not allowed, expected text")));
+            given.to_owned()
+        }
+    };
+    if names::is_id(&namespace) {
+        return namespace;
+    }
+    let expected = "1 to 63 characters of a-z, 0-9, ., _ and -";
+    faults.push(Fault::new("namespace", format!("{namespace:?} is not allowed, expected {expected}")));
+    NOBODY.to_owned()
+}
+
+/// The name that `id` or `name` gives.
+fn named(members: &mut Map<String, Value>, kind: Kind, namespace: &str) -> Result<Name, Fault> {
+    let field = if members.contains_key("id") { "id" } else { "name" };
+    let text = match (members.remove("id"), members.remove("name")) {
+        (Some(id), None) => id,
+        (None, Some(name)) => name,
+        (Some(_), Some(_)) => return Err(Fault::new("name", "excludes id, which is given too: give one of them")),
+        (None, None) => {
+            let example = format!("is missing: write id: my-{}", kind.word().to_lowercase());
+            return Err(Fault::new("id", example));
+        }
+    };
+    let text = match text {
+        Value::String(text) => text,
+        // YAML makes numbers of names such as 2024.
+        Value::Number(number) => number.to_string(),
+        other => return Err(Fault::new(field, format!("{other} is not allowed, expected text"))),
+    };
+    let name = match (kind, text.contains('/')) {
+        (Kind::Policy, true) => names::policy(field, &text),
+        (Kind::Policy, false) => names::policy_within(field, namespace, &text),
+        (Kind::Schedule, true) => names::schedule(field, &text),
+        (Kind::Schedule, false) => names::schedule_within(field, namespace, &text),
+        (Kind::Alert, true) => names::alert(field, &text),
+        (Kind::Alert, false) => names::alert_within(field, namespace, &text),
+    };
+    name.map_err(|error| {
+        let mut fault = Fault::from(error);
+        if let Some(near) = usable(&text) {
+            fault.message.push_str(&format!("; write {field}: {near}"));
+        }
+        fault
+    })
+}
+
+/// An id that is as near as can be to what was given.
+fn usable(text: &str) -> Option<String> {
+    let lower = text.trim().to_lowercase();
+    let plain: String =
+        lower.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect();
+    let plain: String = plain.trim_matches(['.', '_', '-']).chars().take(names::ID_MAX_CHARS).collect();
+    Some(plain.trim_end_matches(['.', '_', '-']).to_owned()).filter(|id| names::is_id(id))
+}
+
+fn message<M: Message + MessageName + Default>(
+    members: Map<String, Value>,
+    faults: &mut Vec<Fault>,
+) -> Option<M> {
+    let (message, errors) = json::read(Value::Object(members));
+    faults.extend(errors.into_iter().map(|error| Fault { field: error.field, message: error.message }));
+    message
+}
