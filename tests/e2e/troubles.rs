@@ -2,6 +2,8 @@
 //! consumers, pauses with work behind them, events that ended badly, late emitters, queue shards without an owner,
 //! processes and databases that are silent.
 
+mod kinds;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -159,7 +159,7 @@ impl Shard {
 
     /// From now on the run's events may start.
     pub(super) fn set_launched(&mut self, id: RunId, now: Now) {
-        let Some(run) = self.ledger.runs.get_mut(&id) else { return };
+        let Some(run) = self.ledger.runs.stir(&id) else { return };
         run.launched = true;
         let cancelled = run.cancelled;
         self.schedules.entry(run.row.schedule_uid).or_default().active.insert(id, cancelled);
@@ -255,7 +255,7 @@ impl Shard {
 
     /// What has not started by the end of its window is recorded as one range.
     pub(super) fn window_ended(&mut self, id: RunId, now: Now) {
-        let Some(run) = self.ledger.runs.get_mut(&id) else { return };
+        let Some(run) = self.ledger.runs.stir(&id) else { return };
         // The timer may be an earlier generation's.
         if run.window_end_us().is_none_or(|at_us| at_us > now.wall_us) {
             return;
@@ -268,7 +268,7 @@ impl Shard {
 
     /// Ends every event from the next index on without starting it.
     pub(super) fn close_unstarted(&mut self, id: RunId, outcome: Outcome, message: &str, now: Now) {
-        let Some(run) = self.ledger.runs.get_mut(&id) else { return };
+        let Some(run) = self.ledger.runs.stir(&id) else { return };
         let (first, count) = (run.row.next_index, run.row.events - run.row.next_index);
         if count == 0 {
             return;

@@ -103,7 +103,8 @@ impl Shard {
 
     /// Takes a run out of memory; with the last one of a bucket that goes, its queue.
     pub(super) fn leave_run(&mut self, id: RunId) -> Option<LiveRun> {
-        let run = self.ledger.run_leaves(id)?;
+        let mut run = self.ledger.run_leaves(id)?;
+        self.minutes.leaves(&mut run);
         self.specs.give_back((run.row.schedule_uid, run.row.generation));
         if !self.ledger.buckets.contains_key(&run.row.policy_uid) {
             self.queues.remove(&run.row.policy_uid);

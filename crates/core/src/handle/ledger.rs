@@ -192,7 +192,7 @@ impl Ledger {
     /// An event of a run that is here.
     pub(super) fn enter(&mut self, key: Key, token: LiveToken) {
         let phase = token.phase();
-        if let Some(run) = self.runs.get_mut(&key.0) {
+        if let Some(run) = self.runs.stir(&key.0) {
             run.counts.enter(phase);
             self.sending += phase.is_sending();
             if let Some(bucket) = self.buckets.get_mut(&token.policy) {
@@ -206,7 +206,7 @@ impl Ledger {
     pub(super) fn leave(&mut self, key: Key) -> Option<LiveToken> {
         let token = self.tokens.0.remove(&key)?;
         let phase = token.phase();
-        if let Some(run) = self.runs.get_mut(&key.0) {
+        if let Some(run) = self.runs.stir(&key.0) {
             run.counts.leave(phase);
             self.sending -= phase.is_sending();
             if let Some(bucket) = self.buckets.get_mut(&token.policy).filter(|_| phase.in_flight()) {
@@ -227,7 +227,7 @@ impl Ledger {
         if before.counts_like(phase) {
             return;
         }
-        let Some(run) = self.runs.get_mut(&key.0) else { return };
+        let Some(run) = self.runs.stir(&key.0) else { return };
         run.counts.leave(before);
         run.counts.enter(phase);
         if let Some(bucket) = self.buckets.get_mut(&token.policy) {

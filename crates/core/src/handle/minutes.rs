@@ -2,7 +2,8 @@
 //!
 //! In: the runs that a commit changes, and those that go. Out, when asked: rows with all that this owner has counted of
 //! the minute under way, and of those that have ended since it was asked last. Invariants: nothing is done for an event
-//! that goes well: each run is compared, once a commit, with what has been counted of it; what no durable commit says
+//! that goes well: each run is compared, once a commit, with what has been counted of it; runs are looked at only if
+//! something has happened to them since, or some of their events are still to fall due; what no durable commit says
 //! is not counted; a minute that has been handed out as ended is not counted in any more, whatever the clock does. Kept
 //! are, for each policy to which something happens, the counts of a minute. Not here: who writes the rows.
 
@@ -26,12 +27,34 @@ pub(super) struct Noted {
     due: u32,
     /// Events that ended without having started: they lie below the run's next index, as those that started do.
     unstarted: u32,
+    /// What it adds to the gauges.
+    shown: Gauge,
+    /// It is to be looked at.
+    stirred: bool,
+}
+
+/// Events that were due and held no token when it was looked last, and those that held one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Gauge {
+    waiting: u32,
+    held: u32,
 }
 
 impl Noted {
     /// Of a run that enters the shard: what its row says was counted before.
     pub(super) fn of(row: &Run) -> Self {
-        Self { counts: row.counts, started: row.next_index, due: row.next_index, unstarted: 0 }
+        let (counts, started, due) = (row.counts, row.next_index, row.next_index);
+        Self { counts, started, due, unstarted: 0, shown: Gauge::default(), stirred: false }
+    }
+
+    /// Whether it was not to be looked at before.
+    pub(super) fn stir(&mut self) -> bool {
+        !std::mem::replace(&mut self.stirred, true)
+    }
+
+    /// How many events have been counted as due.
+    pub(super) fn due(&self) -> u32 {
+        self.due
     }
 
     /// So many events are passed over, and do not start any more.
@@ -64,7 +87,7 @@ impl Noted {
     }
 
     /// How many more events are due, where `due` are.
-    fn fell_due(&mut self, due: u32) -> u64 {
+    pub(super) fn fell_due(&mut self, due: u32) -> u64 {
         let more = due.saturating_sub(self.due);
         self.due += more;
         u64::from(more)
@@ -76,6 +99,18 @@ impl LiveRun {
     pub(super) fn due_was_counted(&mut self, until_us: i64) {
         let due = self.due_until(0, until_us);
         self.noted.fell_due(due);
+    }
+
+    /// How its events stand.
+    fn gauge(&self, due: u32, now: Now, early_us: i64) -> Gauge {
+        let retrying = self.counts.retrying();
+        let held = self.counts.outstanding() - retrying;
+        if self.cancelled || !self.launched {
+            return Gauge { waiting: 0, held };
+        }
+        let is_due = self.next_is_due(now.wall_us, early_us);
+        let not_started = if is_due { due.saturating_sub(self.row.next_index) } else { 0 };
+        Gauge { waiting: not_started + retrying, held }
     }
 }
 
@@ -92,18 +127,61 @@ pub(super) struct Minutes {
     minute_us: i64,
     /// The minute in which the runs were looked at last.
     looked_us: i64,
+    /// What waits and is held, where that is anything.
+    gauges: BTreeMap<Whose, Gauges>,
+}
+
+/// Of all runs of one policy and namespace.
+#[derive(Debug, Default)]
+struct Gauges {
+    waiting: u64,
+    held: u64,
 }
 
 impl Minutes {
     pub(super) fn new(now: Now) -> Self {
-        let (pending, committing, durable) = (Book::new(), Book::new(), BTreeMap::new());
-        Self { pending, committing, durable, minute_us: minute_of(now), looked_us: minute_of(now) }
+        Self {
+            pending: Book::new(),
+            committing: Book::new(),
+            durable: BTreeMap::new(),
+            minute_us: minute_of(now),
+            looked_us: minute_of(now),
+            gauges: BTreeMap::new(),
+        }
+    }
+
+    /// A run that goes adds nothing to the gauges any more.
+    pub(super) fn leaves(&mut self, run: &mut LiveRun) {
+        self.show(run, Gauge::default());
+    }
+
+    /// What a run adds to the gauges from now on.
+    fn show(&mut self, run: &mut LiveRun, gauge: Gauge) {
+        let before = std::mem::replace(&mut run.noted.shown, gauge);
+        if before == gauge {
+            return;
+        }
+        let whose = (run.row.policy_uid, run.row.namespace.clone());
+        let all = self.gauges.entry(whose.clone()).or_default();
+        all.waiting = all.waiting + u64::from(gauge.waiting) - u64::from(before.waiting);
+        all.held = all.held + u64::from(gauge.held) - u64::from(before.held);
+        if all.waiting + all.held == 0 {
+            self.gauges.remove(&whose);
+        }
     }
 
     /// To be counted with the next commit.
     pub(super) fn next(&mut self, row: &Run, news: MinuteCounts) {
         if !news.is_nothing() {
             *self.pending.entry((row.policy_uid, row.namespace.clone())).or_default() += news;
+        }
+    }
+
+    /// So many events of a run fell due in these minutes.
+    fn fell_due(&mut self, row: &Run, minutes: [(i64, u64); 2]) {
+        for (at_us, due) in minutes.into_iter().filter(|(_, due)| *due > 0) {
+            let book = self.durable.entry(at_us).or_default();
+            book.entry((row.policy_uid, row.namespace.clone())).or_default().due += due;
         }
     }
 
@@ -122,15 +200,6 @@ impl Minutes {
 
 fn minute_of(now: Now) -> i64 {
     now.wall_us - now.wall_us.rem_euclid(MINUTE_US)
-}
-
-/// What is seen of the runs of one policy and namespace.
-#[derive(Default)]
-struct Seen {
-    due_before: u64,
-    due: u64,
-    waiting: u64,
-    held: u64,
 }
 
 impl Shard {
@@ -167,36 +236,35 @@ impl Shard {
     /// What has fallen due, waits and is held. The minute before that has just ended gets what fell due in it, and
     /// shows what waits now.
     fn look_at_runs(&mut self, minute_us: i64, now: Now) {
-        let early_us = self.options.early_us;
-        let mut seen: BTreeMap<(Option<Uuid>, &str), Seen> = BTreeMap::new();
-        for run in self.ledger.runs.all_mut().filter(|run| run.launched) {
-            let (due_before, due) = (run.due_until(0, minute_us), run.due_until(0, now.wall_us));
-            let is_due = !run.cancelled && run.next_is_due(now.wall_us, early_us);
-            let not_started = if is_due { due.saturating_sub(run.row.next_index) } else { 0 };
-            let retrying = run.counts.retrying();
-            let LiveRun { row, noted, counts, cancelled, .. } = run;
-            let seen = seen.entry((row.policy_uid, row.namespace.as_str())).or_default();
-            seen.due_before += noted.fell_due(due_before);
-            seen.due += noted.fell_due(due.max(row.next_index));
-            seen.waiting += u64::from(not_started + if *cancelled { 0 } else { retrying });
-            seen.held += u64::from(counts.outstanding() - retrying);
-        }
-        let ended_us = minute_us - MINUTE_US;
         let has_ended = std::mem::replace(&mut self.minutes.looked_us, minute_us) < minute_us;
-        for book in self.minutes.durable.range_mut(ended_us..).flat_map(|(_, book)| book.values_mut()) {
-            (book.waiting, book.held) = (0, 0);
-        }
-        for ((policy, namespace), seen) in seen {
-            let Seen { due_before, due, waiting, held } = seen;
-            let mut add = |at_us, due| {
-                let book = self.minutes.durable.entry(at_us).or_default();
-                *book.entry((policy, namespace.to_owned())).or_default() +=
-                    MinuteCounts { due, waiting, held, ..MinuteCounts::default() };
-            };
-            if has_ended {
-                add(ended_us, due_before);
+        let ended_us = minute_us - MINUTE_US;
+        for id in self.ledger.runs.take_stirred() {
+            let Some(run) = self.ledger.runs.get_mut(&id) else { continue };
+            if !std::mem::take(&mut run.noted.stirred) {
+                continue;
             }
-            add(minute_us, if has_ended { due } else { due_before + due });
+            if run.launched {
+                let (due_before, due) = (run.due_until(0, minute_us), run.due_until(0, now.wall_us));
+                self.minutes.show(run, run.gauge(due, now, self.options.early_us));
+                let before = run.noted.fell_due(due_before);
+                let since = run.noted.fell_due(due.max(run.row.next_index));
+                let before_us = if has_ended { ended_us } else { minute_us };
+                self.minutes.fell_due(&run.row, [(before_us, before), (minute_us, since)]);
+                if due < run.row.events {
+                    self.ledger.runs.stir(&id);
+                }
+            }
+        }
+        let Minutes { durable, gauges, .. } = &mut self.minutes;
+        for counts in durable.range_mut(ended_us..).flat_map(|(_, book)| book.values_mut()) {
+            (counts.waiting, counts.held) = (0, 0);
+        }
+        // Each of them gets a row.
+        for (whose, Gauges { waiting, held }) in gauges {
+            for at_us in [Some(minute_us), has_ended.then_some(ended_us)].into_iter().flatten() {
+                let counts = durable.entry(at_us).or_default().entry(whose.clone()).or_default();
+                (counts.waiting, counts.held) = (*waiting, *held);
+            }
         }
     }
 

@@ -207,6 +207,12 @@ fn each(neighbours: u128) -> Vec<(&'static str, u64)> {
         let explanation = world.shard.explain(id, 1, world.now);
         assert!(explanation.is_some());
     });
+    // What the neighbours wait for has been seen once.
+    world.shard.take_minutes(1, world.now);
+    world.count("the history is asked", |world| {
+        let rows = world.shard.take_minutes(1, world.now);
+        assert!(rows.iter().any(|row| row.counts.waiting > 0 && row.policy_uid.is_some()), "{rows:?}");
+    });
     world.count("the next run cancels it", |world| {
         let (run, spec) = of(0, NOON_US + 2);
         world.shard.adopt(vec![run], vec![spec], world.now);

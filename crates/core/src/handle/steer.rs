@@ -94,7 +94,7 @@ impl Shard {
 
     /// Cancels what a run has not started; what is in flight stays until it is released.
     pub(super) fn cancel(&mut self, id: RunId, reason: String, now: Now) {
-        let Some(run) = self.ledger.runs.get_mut(&id) else { return };
+        let Some(run) = self.ledger.runs.stir(&id) else { return };
         if run.cancelled {
             return;
         }
@@ -255,9 +255,14 @@ impl Shard {
         for id in upcoming {
             let Some(run) = self.withdraw(id, now) else { continue };
             if row.launches_us.binary_search(&run.row.launch_us).is_ok() {
+                let due = run.noted.due();
                 let mut run = run.row;
                 (run.generation, run.events, run.priority) = (row.generation, row.events, row.priority);
                 self.adopt_run(run, now);
+                // What the history has of it as due is not due once more.
+                if let Some(run) = self.ledger.runs.get_mut(&id) {
+                    run.noted.fell_due(due);
+                }
             } else {
                 self.record_withdrawn(id);
             }

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use tollgate_core::handle::Shard;
+use tollgate_core::handle::change::{ShardSchedule, TokenState};
 use tollgate_core::handle::control::Control;
 use tollgate_core::handle::release::{Release, ReleaseOutcome};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
+use crate::change::{changed, keep};
 use crate::handle_world::*;
 use crate::random::Random;
 use crate::world::*;
@@ -200,6 +202,63 @@ fn runs_without_a_policy_count_in_their_namespaces_only() {
     rows.write(&mut world);
 }
 
+/// The change took effect before the run fell due, and the shard hears of it while all of the run waits.
+#[test]
+fn a_run_that_is_due_and_edited_is_not_due_once_more() {
+    let p = Policy { token_ttl_ms: 3_600_000, ..policy(1, at_most(1)) };
+    let uid = Some(p.uid);
+    let launch_us = START_US + 30 * SECOND_US;
+    for (events, restarts) in [(5, false), (5, true), (3, false), (8, false)] {
+        let (mut world, mut rows) = (World::with_policy(&p), Rows::default());
+        let first = spec(9, Some(&p));
+        world.emit(run(&first, START_US, 1), &first);
+        let holder = world.accept_all().remove(0);
+        let s = spec(10, Some(&p));
+        let id = world.emit(run(&s, launch_us, 5), &s);
+        world.sleep_s(70);
+        rows.write(&mut world);
+        assert_eq!((rows.sum(uid).due, rows.of_minute(uid, 1).waiting), (6, 5));
+        if restarts {
+            world.restart_after_s(5);
+            rows.epoch += 1;
+            rows.write(&mut world);
+        }
+        let new = RunSpec { generation: 2, ..s.clone() };
+        let until_us = START_US + 10 * MINUTE_US;
+        let row = fence(&new, launch_us - SECOND_US, until_us, vec![launch_us]);
+        keep(&mut world, &new);
+        world.tell(changed(&new, ShardSchedule { events, ..row }));
+        world.flush();
+        assert_eq!((world.row(id).generation, world.row(id).events), (2, events));
+        world.sleep_s(20);
+        rows.write(&mut world);
+        assert_eq!(rows.of_minute(uid, 1).waiting, u64::from(events), "it waits as it is now");
+        world.release(Release { attempt: None, ..done(&holder) });
+        world.work_off();
+        world.sleep_s(60);
+        rows.write(&mut world);
+        assert_eq!(world.row(id).state, RunState::Finished);
+        // What fell due before the edit stays counted.
+        assert_eq!(rows.sum(uid).due, u64::from(1 + events.max(5)), "{events} {restarts}");
+        assert_eq!(rows.sum(uid).succeeded, u64::from(1 + events));
+    }
+}
+
+/// What waits and is held, as the store has it.
+fn standing(world: &World) -> (u64, u64) {
+    let rows = &world.store.tokens;
+    let retrying = rows.values().filter(|row| row.state == TokenState::Waiting).count();
+    let unstarted = world.store.runs.values().filter(|run| run.finished_us.is_none()).map(|run| {
+        let spec = &world.store.specs[&(run.schedule_uid, run.generation)];
+        let due = |index: u32| {
+            let spread_us = spec.spread_s.unwrap_or(0) * SECOND_US;
+            run.launch_us + i64::from(index) * spread_us / i64::from(run.events) <= world.now.wall_us
+        };
+        (run.next_index..run.events).filter(|index| due(*index)).count()
+    });
+    ((retrying + unstarted.sum::<usize>()) as u64, (rows.len() - retrying) as u64)
+}
+
 /// Many worlds in which events go well, fail, are given back, expire and are cancelled, under owners that come and go.
 #[test]
 fn sums_are_what_the_runs_say_whatever_happens() {
@@ -233,7 +292,11 @@ fn sums_are_what_the_runs_say_whatever_happens() {
                 world.tell(Control::RetryDead { run, indexes: Vec::new() });
             }
             world.sleep_s(random.within(1, 19));
+            world.flush();
             rows.write(&mut world);
+            let now_us = world.now.wall_us - world.now.wall_us.rem_euclid(MINUTE_US);
+            let shown = rows.rows.get(&(None, now_us, rows.epoch)).map(|row| row.counts).unwrap_or_default();
+            assert_eq!((shown.waiting, shown.held), standing(&world), "{seed}");
             if random.percent(5) {
                 world.restart_after_s(random.within(1, 100));
                 rows.epoch += 1;

@@ -18,6 +18,8 @@ pub(in crate::handle) struct Runs {
     by_id: BTreeMap<RunId, LiveRun>,
     by_schedule: BTreeSet<(Uuid, Option<Uuid>, RunId)>,
     by_policy: BTreeSet<(Option<Uuid>, RunId)>,
+    /// Those that the history looks at next; some may have gone.
+    stirred: Vec<RunId>,
 }
 
 impl Runs {
@@ -45,6 +47,20 @@ impl Runs {
 
     pub(in crate::handle) fn get_mut(&mut self, id: &RunId) -> Option<&mut LiveRun> {
         self.by_id.get_mut(id)
+    }
+
+    /// As [`Self::get_mut`], of one whose events come to stand otherwise: the history looks at it next.
+    pub(in crate::handle) fn stir(&mut self, id: &RunId) -> Option<&mut LiveRun> {
+        let run = self.by_id.get_mut(id)?;
+        if run.noted.stir() {
+            self.stirred.push(*id);
+        }
+        Some(run)
+    }
+
+    /// Those that have been stirred since they were taken last, and some that have gone.
+    pub(in crate::handle) fn take_stirred(&mut self) -> impl Iterator<Item = RunId> + use<> {
+        std::mem::take(&mut self.stirred).into_iter().counted()
     }
 
     pub(super) fn insert(&mut self, run: LiveRun) {
