@@ -239,7 +239,7 @@ fn numbers(handler: &v1::HandlerStatus, due: Option<&Due>) -> Markup {
             (number("Windows at risk", html! { (count(late)) }, if late > 0 { "bad" } else { "" }))
             (number("Tokens suspect", html! { (count(suspect)) }, if suspect > 0 { "warn" } else { "" }))
             (number("In flight", html! { (count(sum(|gauge| gauge.held_count) + flight)) (more) }, ""))
-            (number("Wait for another attempt", html! { (count(retrying)) }, if retrying > 0 { "warn" } else { "" }))
+            (number("Wait to be tried again", html! { (count(retrying)) }, if retrying > 0 { "warn" } else { "" }))
             (number("Started per second", html! { (rate(per_second(|gauge| gauge.started_per_second))) }, ""))
             @if refused > 0.0 { (number("Refused or unclear per second", html! { (rate(refused)) }, "bad")) }
         }
@@ -282,6 +282,13 @@ fn internals(now_us: i64, handler: &v1::HandlerStatus, emitter: Option<&v1::Emit
                 dt { "Runs ahead, loaded" } dd { (count(handler.scheduled_runs_count)) }
                 @if let Some(frontier) = emitter.and_then(|emitter| emitter.frontier_time.as_ref()) {
                     dt { "Emitted up to" } dd { (seen(now_us, us(frontier))) }
+                }
+                @if let Some(gauge) = handler.policies.iter().find(|gauge| gauge.policy.is_empty()) {
+                    dt { "Without a policy, in all namespaces" }
+                    dd #without-policy {
+                        (counted(gauge.waiting_count, "event")) " waiting, " (count(gauge.held_count)) " in flight, "
+                        (rate(gauge.started_per_second.max(0.0))) " started per second"
+                    }
                 }
                 dt { "Queue shards" } dd { (count(handler.shards.len() as u64)) }
                 dt { "Answered by" } dd { code { (handler.handler) } }

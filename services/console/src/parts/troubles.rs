@@ -55,7 +55,7 @@ fn one(now_us: i64, home: &str, trouble: &v1::Trouble) -> Markup {
     };
     html! {
         div.trouble.notice.(class) {
-            p {
+            div.said { p {
                 (tag(word, class)) " " strong { (trouble.summary) }
                 @if trouble.since_time.is_some() { ", began " (moment(now_us, trouble.since_time.as_ref())) }
             }
@@ -69,7 +69,7 @@ fn one(now_us: i64, home: &str, trouble: &v1::Trouble) -> Markup {
                         "Policy " a href=(to(&trouble.policy)) { (short(&trouble.policy)) }
                     }
                 }
-            }
+            } }
             div.row { (acts(home, trouble)) }
         }
     }
