@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tollgate_proto::v1;
 
 use crate::parts::busy::policies;
-use crate::parts::chart::{History, NOT_WELL, STARTED, WAITING, unknown};
+use crate::parts::chart::{History, NOT_WELL, STARTED, WAITING, is_quiet, unknown};
 use crate::parts::confirm::{self, Deed, ask};
 use crate::parts::due::{RUNS_MAX, cut, deadline, not_started};
 use crate::parts::flow::brief;
@@ -258,7 +258,9 @@ fn charts(visit: &Visit, histories: [(Range, &Result<Arc<v1::ListHistoryResponse
     html! {
         section #history aria-labelledby="h-history" {
             h2 #h-history { "What became of events" }
-            @for (range, history) in histories {
+            @if histories.iter().all(|(_, history)| history.as_ref().is_ok_and(|history| is_quiet(history))) {
+                p.mute { "Nothing was counted in the last 24 hours." }
+            } @else { @for (range, history) in histories {
                 @match history {
                     Ok(answer) => {
                         h3 { "The last " (range.words) ", " (by_step(range.step_us)) }
@@ -266,7 +268,7 @@ fn charts(visit: &Visit, histories: [(Range, &Result<Arc<v1::ListHistoryResponse
                     }
                     Err(problem) => { (unknown(problem)) }
                 }
-            }
+            } }
             p { a href=(visit.link("history")) { "Longer times, more numbers, and all of it as a table" } }
         }
     }

@@ -288,11 +288,16 @@ impl<'a> History<'a> {
     }
 }
 
+/// Whether nothing was counted at all.
+pub(crate) fn is_quiet(answer: &v1::ListHistoryResponse) -> bool {
+    answer.points.iter().all(|point| COLUMNS.iter().all(|(_, of)| of(point) == 0))
+}
+
 /// What is to be known of all charts.
 pub(crate) fn legend(step_us: i64) -> Markup {
     html! {
         p.legend {
-            "A bar is what was counted " (by_step(step_us)) ", kept for 45 days; owners write it every 20 seconds, and the last bar is not whole. "
+            "A bar is what was counted " (by_step(step_us)) ". It is written every 20 seconds, and the last bar is not whole. "
             "Where there is none, nothing was counted: nothing happened, or no process ran."
         }
     }
