@@ -1,5 +1,6 @@
 //! What happens now: the buckets, the runs that go on, those that are due and have not started, and what needs attention.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Form, State};
@@ -23,8 +24,10 @@ use crate::requests::links::to;
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
 use crate::words::range::{DAY, HOUR, Range, by_step};
-use crate::words::show::{count, counted, moment, rate, seen, short, us};
+use crate::words::show::{count, counted, encode, moment, rate, seen, short, us};
 
+/// How many running runs of one schedule are shown.
+const OF_ONE_MAX: usize = 3;
 /// How many corrupt rows are shown.
 const CORRUPT_MAX: usize = 10;
 
@@ -309,11 +312,41 @@ fn running(visit: &Visit, due: &Due) -> Markup {
                     a href=(visit.link("runs")) { "Runs" } " shows what has ended."
                 }))
             } @else {
-                (run_table(visit.now_us, due.running.iter().take(RUNS_MAX), "h-running"))
-                (cut(due.running.len(), due.running_cut))
+                @let (shown, more) = few_of_each(&due.running);
+                (run_table(visit.now_us, shown.iter().take(RUNS_MAX).copied(), "h-running"))
+                @if !more.is_empty() {
+                    p.mute {
+                        "And more of the same: "
+                        @for (place, (schedule, runs)) in more.iter().enumerate() {
+                            @if place > 0 { ", " }
+                            a href={ (visit.link("runs")) "?state=RUNNING&schedule=" (encode(short(schedule))) } {
+                                (counted(*runs, "run")) " of " (short(schedule))
+                            }
+                        }
+                        "."
+                    }
+                }
+                (cut(shown.len(), due.running_cut))
             }
         }
     }
+}
+
+/// The first runs of each schedule, and how many more there are of some.
+fn few_of_each(runs: &[DueRun]) -> (Vec<&DueRun>, BTreeMap<&str, u64>) {
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    let (mut shown, mut more) = (Vec::new(), BTreeMap::new());
+    for due_run in runs {
+        let schedule = due_run.run.schedule.as_str();
+        let of_it = seen.entry(schedule).or_default();
+        *of_it += 1;
+        if *of_it <= OF_ONE_MAX {
+            shown.push(due_run);
+        } else {
+            *more.entry(schedule).or_default() += 1;
+        }
+    }
+    (shown, more)
 }
 
 /// Runs with their progress.
@@ -364,5 +397,21 @@ fn run_row(now_us: i64, due_run: &DueRun) -> Markup {
             }
             td data-label=[due_run.deadline_us.map(|_| "Finish by")] { (deadline(now_us, due_run)) }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parts::waiting::due_runs;
+
+    #[test]
+    fn one_schedule_does_not_fill_the_list() {
+        let run = |schedule: &str| v1::Run { schedule: schedule.to_owned(), ..v1::Run::default() };
+        let runs = due_runs(["a", "a", "b", "a", "a", "a"].map(run).into());
+        let (shown, more) = few_of_each(&runs);
+        let shown: Vec<&str> = shown.iter().map(|due_run| due_run.run.schedule.as_str()).collect();
+        assert_eq!(shown, ["a", "a", "b", "a"]);
+        assert_eq!(more, BTreeMap::from([("a", 2)]));
     }
 }
