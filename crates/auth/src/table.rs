@@ -53,6 +53,7 @@ pub const TABLE: &[(&str, &str, Needs)] = &[
     (MASTER, "ListScheduleChildren", Needs::Key(Read)),
     (MASTER, "ListSkippedTriggers", Needs::Key(Read)),
     (MASTER, "ListAuditEntries", Needs::Key(Read)),
+    (MASTER, "ListNamespaces", Needs::Everywhere(Read)),
     (MASTER, "ApplyResources", Needs::Key(ScheduleWrite)),
     (HANDLER, "ReleaseToken", Needs::Token),
     (HANDLER, "ReleaseTokens", Needs::Token),

@@ -10,6 +10,17 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
+/// Ids that begin alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunIds {
+    /// Of this queue shard; none for all.
+    pub shard: Option<u16>,
+    /// The first of them.
+    pub from: RunId,
+    /// The last of them.
+    pub to: RunId,
+}
+
 /// Which runs to list, newest launch first. All that is set must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunFilter {
@@ -21,6 +32,8 @@ pub struct RunFilter {
     pub states: Vec<RunState>,
     /// Of those that are FINISHED, only the ones of which some events ended badly, or none.
     pub failures: Option<bool>,
+    /// With one of these ids.
+    pub ids: Option<RunIds>,
     /// Launched at or after.
     pub from_us: Option<i64>,
     /// Launched before.
@@ -31,7 +44,7 @@ impl RunFilter {
     /// Whether only unfinished runs can match: there is an index of these.
     pub(crate) fn is_open(&self) -> bool {
         let open = |state: &RunState| matches!(state, RunState::Waiting | RunState::Running);
-        !self.states.is_empty() && self.states.iter().all(open)
+        self.ids.is_none() && !self.states.is_empty() && self.states.iter().all(open)
     }
 }
 

@@ -208,6 +208,8 @@ pub trait PlanStore: Send + Sync {
         after_id: Option<&str>,
         limit: u32,
     ) -> Result<Vec<Policy>, StoreError>;
+    /// Namespaces in which there is a schedule, a policy or an alert, in their order, from after `after` on.
+    async fn list_namespaces(&self, after: Option<&str>, limit: u32) -> Result<Vec<String>, StoreError>;
     /// A schedule's children, from after ordinal `after` on.
     async fn children(
         &self,

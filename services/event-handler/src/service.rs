@@ -16,7 +16,7 @@ use tollgate_proto::{FieldError, filter, page, v1};
 use tollgate_service::actor::{Caller, caller};
 use tollgate_service::redact;
 use tollgate_service::status::status as store_status;
-use tollgate_store::history::RunFilter;
+use tollgate_store::history::{RunFilter, RunIds};
 use tollgate_store::plan::Audit;
 use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
@@ -410,11 +410,17 @@ impl HandlerService {
     /// None where the filter names a schedule or a policy that does not exist: nothing can match.
     async fn run_filter(&self, namespace: &str, text: &str) -> Result<Option<RunFilter>, Status> {
         let mut filter = RunFilter::default();
-        for term in filter::parse(text, &["schedule", "policy", "state", "launch_time>", "launch_time<"])? {
+        for term in
+            filter::parse(text, &["schedule", "policy", "state", "name", "launch_time>", "launch_time<"])?
+        {
             match term.key.as_str() {
                 "state" => {
                     let (state, failures) = convert::run::state_in_filter(&term.value)?;
                     (filter.states, filter.failures) = (vec![state], failures);
+                }
+                "name" => {
+                    let (shard, from, to) = convert::run::ids_in_filter(&term.value)?;
+                    filter.ids = Some(RunIds { shard, from, to });
                 }
                 "launch_time>" => filter.from_us = Some(filter::moment(&term.value)?),
                 "launch_time<" => filter.to_us = Some(filter::moment(&term.value)?.saturating_add(1)),

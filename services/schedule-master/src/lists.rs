@@ -117,6 +117,19 @@ impl ScheduleMaster {
         Ok(v1::ListPoliciesResponse { policies, next_page_token: page.next })
     }
 
+    pub(crate) async fn list_namespaces(
+        &self,
+        request: v1::ListNamespacesRequest,
+    ) -> Result<v1::ListNamespacesResponse, Status> {
+        const QUERY: [&str; 1] = ["ListNamespaces"];
+        let size = page::size(request.page_size)?;
+        let after = Token::<String>::decode(&request.page_token, &QUERY)?;
+        let rows = self.store().list_namespaces(after.as_deref(), limit(size)).await;
+        let page = cut(rows.map_err(status)?, size, &QUERY, Clone::clone);
+        let named = page.rows.iter().map(|id| v1::Namespace { name: format!("namespaces/{id}") });
+        Ok(v1::ListNamespacesResponse { namespaces: named.collect(), next_page_token: page.next })
+    }
+
     pub(crate) async fn list_schedule_children(
         &self,
         request: v1::ListScheduleChildrenRequest,

@@ -194,6 +194,17 @@ impl ScheduleMasterService for ScheduleMaster {
         read!(self, request, list_policies)
     }
 
+    async fn list_namespaces(
+        &self,
+        request: Request<v1::ListNamespacesRequest>,
+    ) -> Result<Response<v1::ListNamespacesResponse>, Status> {
+        let master = self.clone();
+        carried(master.options().metrics.clone(), async move {
+            master.list_namespaces(request.into_inner()).await
+        })
+        .await
+    }
+
     async fn update_policy(
         &self,
         request: Request<v1::UpdatePolicyRequest>,

@@ -30,7 +30,28 @@ async fn pages(world: &World) -> Vec<Page> {
     let (batch, hopeless) = (world.run("batch").await, world.run("hopeless").await);
     let hour = (tollgate_harness::now_us() / 1_000_000 / 86_400 + 1) * 86_400 - 3_600;
     vec![
-        ("now", "/".to_owned(), vec!["Policies", "Running", "Due, not started", "Windows at risk"]),
+        (
+            "now",
+            "/".to_owned(),
+            vec![
+                "Policies",
+                "Running",
+                "Due, not started",
+                "Windows at risk",
+                "The last 24 hours, by 15 minutes",
+            ],
+        ),
+        ("now-empty", "/n/nowhere".to_owned(), vec!["Nothing is wrong", "No policies yet"]),
+        ("history", "/n/default/history?span=1h".to_owned(), vec!["The last hour of default", "Fell due"]),
+        ("alerts", "/n/default/alerts".to_owned(), vec!["on-call", "not taken", "all troubles"]),
+        ("alerts-none", "/n/nowhere/alerts".to_owned(), vec!["Nobody is told when something is wrong."]),
+        (
+            "alert",
+            of("alerts", "on-call"),
+            vec!["Latest failure", "A message is under way", "Send a test message"],
+        ),
+        ("alert-edit", format!("{}/edit", of("alerts", "on-call")), vec!["Only these troubles", "As YAML"]),
+        ("alert-new", "/n/default/new/alert".to_owned(), vec!["Whom it tells: one of the three", "Make it"]),
         ("policies", "/n/default/policies".to_owned(), vec!["gentle", "paused"]),
         ("schedules", "/n/default/schedules".to_owned(), vec!["every day at 02:30 in Berlin", "nightly"]),
         ("schedules-found", "/n/default/schedules?name=ni".to_owned(), vec!["nightly"]),

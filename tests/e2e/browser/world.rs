@@ -1,12 +1,14 @@
 //! A service with something of everything in it: held tokens, what waits, runs that ended in every way, pauses.
 
 use tollgate_harness::browser::Browser;
-use tollgate_harness::resources::{every, http, ms, once, policy, policy_name, schedule_name, soon};
+use tollgate_harness::resources::{PARENT, every, http, ms, once, policy, policy_name, schedule_name, soon};
 use tollgate_harness::{Arrival, Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
+use tollgate_proto::v1::alert_target::Target as To;
 use tollgate_proto::v1::trigger::Trigger as Rule;
 use tollgate_proto::v1::{
-    Event, EventState, PausePolicyRequest, PauseScheduleRequest, Policy, RetryPolicy, Run, RunState,
-    Schedule, Trigger, UpdatePolicyRequest,
+    Alert, AlertTarget, AlertTroubles, CreateAlertRequest, Event, EventState, GetAlertRequest, HttpTarget,
+    PausePolicyRequest, PauseScheduleRequest, Policy, RetryPolicy, Run, RunState, Schedule, Trigger,
+    UpdatePolicyRequest,
 };
 
 /// What runs while a test looks.
@@ -63,6 +65,7 @@ impl World {
             })
             .await;
         }
+        alert(&service).await;
         let browser = Browser::start(service.url()).await;
         Self { service, browser, consumer, _database: database }
     }
@@ -118,6 +121,31 @@ pub(super) fn short(name: &str) -> &str {
 /// Where a resource's page is.
 pub(super) fn page_of(name: &str) -> String {
     format!("/n/default/{}", name.strip_prefix("namespaces/default/").unwrap())
+}
+
+/// An alert whose receiver takes nothing.
+async fn alert(service: &Service) {
+    let http = HttpTarget { url: "http://127.0.0.1:9/none".to_owned(), ..HttpTarget::default() };
+    let alert = Alert {
+        description: "Who has the pager".to_owned(),
+        troubles: Some(AlertTroubles::default()),
+        group_wait: Some(ms(0)),
+        target: Some(AlertTarget { target: Some(To::Http(http)) }),
+        ..Alert::default()
+    };
+    let request = CreateAlertRequest {
+        parent: PARENT.to_owned(),
+        alert_id: "on-call".to_owned(),
+        alert: Some(alert),
+        ..CreateAlertRequest::default()
+    };
+    let made = service.master().create_alert(request).await.unwrap().into_inner();
+    wait_for("a message that nobody takes", 40, async || {
+        let request = GetAlertRequest { name: made.name.clone() };
+        let status = service.master().get_alert(request).await.unwrap().into_inner().status;
+        status.filter(|status| !status.last_error.is_empty())
+    })
+    .await;
 }
 
 async fn policies(service: &Service) {

@@ -1,4 +1,4 @@
-//! Alerts by form, resources as JSON and YAML: what does harm is asked once more, however it is written.
+//! Alerts by form, resources as JSON and YAML: what does harm is asked once more, however it is written. And what is found.
 
 use hyper::StatusCode;
 use serde_json::json;
@@ -7,10 +7,11 @@ use tokio::net::TcpListener;
 use tollgate_harness::resources::{http, once, policy, policy_name, schedule_name, soon};
 use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Releases, Service};
 use tollgate_proto::v1::{
-    Alert, GetAlertRequest, GetPolicyRequest, GetScheduleRequest, ListAuditEntriesRequest, Policy, Schedule,
+    Alert, CreateScheduleRequest, GetAlertRequest, GetPolicyRequest, GetScheduleRequest,
+    ListAuditEntriesRequest, ListRunsRequest, Policy, Schedule,
 };
 
-use super::{Browser, PARENT};
+use super::{Browser, PARENT, short};
 
 /// A port that answers each request with 204, once a connection.
 async fn takes_all() -> u16 {
@@ -189,4 +190,45 @@ async fn copied(service: &Service, browser: &Browser) {
     assert!(said.contains("3 unchanged"), "{said}\n{}", all.join("---\n"));
 }
 
-on_both_stores!(alerts_are_made_and_steered, what_is_written_as_json_is_asked_too);
+/// Runs by any beginning of their ids, however old; namespaces that have no policy.
+async fn what_there_is_is_found(kind: Kind) {
+    let database = Database::new(kind).await;
+    let service = Service::start(&database).await;
+    let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::work(0..5)).await;
+    let schedule = Some(once(soon(3_600_000), 1, "", http(&consumer)));
+    let (parent, schedule_id) = ("namespaces/lonely".to_owned(), "far".to_owned());
+    let request = CreateScheduleRequest { parent, schedule_id, schedule, validate_only: false };
+    service.master().create_schedule(request).await.unwrap();
+    service.create_schedule("s", once(soon(500), 1, "", http(&consumer))).await.unwrap();
+    let run = service.finished("s", 60).await;
+    for _ in 0..3 {
+        Cli::new(service.url()).ok(&["trigger", "s"]);
+    }
+    let browser = Browser::new(&service);
+    browser.page("/n/default/namespaces").await.shows(&[">default</a>", ">lonely</a>"]);
+    let (page, id) = (format!("/n/default/runs/{}", short(&run.name)), short(&run.name));
+    let (_, own) = id.split_once('-').unwrap();
+    let all = service.runs("s").await;
+    assert_eq!(all.len(), 4);
+    let shared =
+        (1..32).find(|n| all.iter().filter(|run| short(&run.name)[3..].starts_with(&own[..*n])).count() == 1);
+    let beginning = own[..shared.unwrap().max(3)].to_ascii_uppercase();
+    for sought in [id, &id[..id.len() - 1], &beginning] {
+        assert_eq!(browser.look(&format!("/n/default/go?q={sought}")).await.goes_to(), page, "{sought}");
+    }
+    assert!(
+        browser.look(&format!("/n/lonely/go?q={beginning}")).await.text.contains("Nothing in this namespace")
+    );
+    let request =
+        |filter: String| ListRunsRequest { parent: PARENT.to_owned(), filter, ..ListRunsRequest::default() };
+    let found = service.handler().list_runs(request(format!("name={own}* AND state=FINISHED"))).await;
+    assert_eq!(found.unwrap().into_inner().runs.len(), 1);
+    for wrong in ["name=0a-12", "name=xyz*", "name=0ab-1*"] {
+        let refused = service.handler().list_runs(request(wrong.to_owned())).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{wrong}");
+    }
+    consumer.notes.assert_sound();
+    service.stop().await;
+}
+
+on_both_stores!(alerts_are_made_and_steered, what_is_written_as_json_is_asked_too, what_there_is_is_found);

@@ -1,6 +1,7 @@
 //! How runs look to callers, and which states a filter may name.
 
-use tollgate_core::model::{Counts, Run, RunKind, RunState};
+use tollgate_core::model::{Counts, Run, RunId, RunKind, RunState};
+use uuid::Uuid;
 
 use super::{names, timestamp};
 use crate::field::FieldError;
@@ -61,6 +62,33 @@ fn state(state: RunState, badly: bool) -> v1::RunState {
         RunState::Skipped => v1::RunState::Skipped,
         RunState::Unreadable => v1::RunState::Unreadable,
     }
+}
+
+/// The ids that `name={start}*` in a filter stands for: the queue shard where it is named, the first and the last of them.
+///
+/// # Errors
+/// Any other text, in `filter`.
+pub fn ids_in_filter(text: &str) -> Result<(Option<u16>, RunId, RunId), FieldError> {
+    let refused = || {
+        let expected =
+            "name={start}*, the beginning of a run's id: {shard}-{run}, or of {run} alone, of 0-9a-f";
+        FieldError::new("filter", text, expected)
+    };
+    let start = text.strip_suffix('*').ok_or_else(refused)?.to_ascii_lowercase();
+    let (shard, start) = match start.split_once('-') {
+        Some((shard, start)) if shard.len() == 2 => {
+            (Some(u16::from_str_radix(shard, 16).map_err(|_| refused())?), start)
+        }
+        Some(_) => return Err(refused()),
+        None => (None, start.as_str()),
+    };
+    let is_hex = start.len() <= 32 && start.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let end = |fill: &str| {
+        let text = start.to_owned() + &fill.repeat(32 - start.len());
+        Uuid::try_parse(&text).ok().map(RunId)
+    };
+    let ends = is_hex.then(|| Some((end("0")?, end("f")?))).flatten().ok_or_else(refused)?;
+    Ok((shard, ends.0, ends.1))
 }
 
 /// The state that `state=…` in a filter names, with or without its prefix, in any case; and whether some events must have

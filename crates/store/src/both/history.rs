@@ -29,6 +29,7 @@ impl<D: Driver> HistoryStore for D {
     ) -> Result<Vec<Run>, StoreError> {
         let statement = match filter.schedule_uid {
             _ if filter.is_open() => sql!("runs_list_open"),
+            _ if filter.ids.is_some() => sql!("runs_list_named"),
             Some(_) => sql!("runs_list_schedule"),
             None => sql!("runs_list"),
         };
@@ -43,10 +44,24 @@ impl<D: Driver> HistoryStore for D {
             .bind(after_run.0)
             .set(&states)?
             .bind(i64::from(limit));
-        ask = match filter.schedule_uid {
-            uid if filter.is_open() => ask.bind(filter.policy_uid).bind(uid),
-            Some(uid) => ask.bind(states.is_empty()).bind(uid).bind(filter.policy_uid).bind(filter.failures),
-            None => ask.bind(states.is_empty()).bind(filter.policy_uid).bind(filter.failures),
+        ask = match (filter.schedule_uid, filter.ids) {
+            (uid, _) if filter.is_open() => ask.bind(filter.policy_uid).bind(uid),
+            (uid, Some(ids)) => {
+                let all = 0..self.shards();
+                let shards: Vec<i32> =
+                    all.filter(|shard| ids.shard.is_none_or(|of| of == *shard)).map(i32::from).collect();
+                ask.bind(states.is_empty())
+                    .bind(uid)
+                    .bind(filter.policy_uid)
+                    .bind(filter.failures)
+                    .set(&shards)?
+                    .bind(ids.from.0)
+                    .bind(ids.to.0)
+            }
+            (Some(uid), None) => {
+                ask.bind(states.is_empty()).bind(uid).bind(filter.policy_uid).bind(filter.failures)
+            }
+            (None, None) => ask.bind(states.is_empty()).bind(filter.policy_uid).bind(filter.failures),
         };
         let rows: Vec<RunRow> = self.rows(Whom::People, ask).await?;
         let place = |row: &RunRow| (row.launch_us, RunId(row.run_id));

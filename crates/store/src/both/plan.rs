@@ -93,6 +93,14 @@ impl<D: Driver> PlanStore for D {
         Ok(page)
     }
 
+    async fn list_namespaces(&self, after: Option<&str>, limit: u32) -> Result<Vec<String>, StoreError> {
+        let ask = Ask::new(sql!("namespaces_list"))
+            .bind(after.unwrap_or_default().to_owned())
+            .bind(i64::from(limit));
+        let rows: Vec<(String,)> = self.rows(Whom::People, ask).await?;
+        Ok(rows.into_iter().map(|(namespace,)| namespace).collect())
+    }
+
     async fn children(
         &self,
         schedule_uid: Uuid,

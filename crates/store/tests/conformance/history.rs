@@ -3,7 +3,7 @@
 use tollgate_core::handle::change::{Changes, HistoryRow, Outcome, TokenRow};
 use tollgate_core::model::{Counts, Run, RunId, RunState, SkipReason};
 use tollgate_store::Store;
-use tollgate_store::history::RunFilter;
+use tollgate_store::history::{RunFilter, RunIds};
 use uuid::Uuid;
 
 use super::place::Place;
@@ -149,6 +149,39 @@ pub(crate) async fn runs_are_filtered(place: &Place) {
         store.list_runs("other", &of_one, None, 10).await.unwrap().is_empty(),
         "another namespace's schedule"
     );
+}
+
+pub(crate) async fn runs_are_found_by_the_beginning_of_their_ids(place: &Place) {
+    let store = place.open().await;
+    let one = schedule("one");
+    let runs: Vec<Run> = (0..40_u16).map(|i| run(&one, i % 7, NOON_US + i64::from(i))).collect();
+    store.emit(&runs, &[]).await.unwrap();
+    for wanted in [&runs[0], &runs[17], &runs[39]] {
+        let id = wanted.id.0.simple().to_string();
+        let end = |fill: char| {
+            RunId(uuid::Uuid::parse_str(&format!("{id:.5}{}", fill.to_string().repeat(27))).unwrap())
+        };
+        let ids = RunIds { shard: None, from: end('0'), to: end('f') };
+        let with = |ids: RunIds| RunFilter { ids: Some(ids), ..RunFilter::default() };
+        let mut alike: Vec<i64> = runs
+            .iter()
+            .filter(|run| run.id.0.simple().to_string()[..5] == id[..5])
+            .map(|run| run.launch_us - NOON_US)
+            .collect();
+        alike.reverse();
+        assert!(alike.contains(&(wanted.launch_us - NOON_US)));
+        assert_eq!(listed(&*store, with(ids)).await, alike);
+        let own = RunIds { shard: Some(wanted.shard), ..ids };
+        assert!(listed(&*store, with(own)).await.contains(&(wanted.launch_us - NOON_US)));
+        let other = RunIds { shard: Some(wanted.shard + 1), ..ids };
+        assert!(!listed(&*store, with(other)).await.contains(&(wanted.launch_us - NOON_US)));
+        let states = vec![RunState::Waiting];
+        assert!(listed(&*store, RunFilter { states, ..with(ids) }).await.is_empty());
+        assert!(
+            store.list_runs("other", &with(ids), None, 10).await.unwrap().is_empty(),
+            "another namespace's"
+        );
+    }
 }
 
 pub(crate) async fn runs_of_a_policy_are_found(place: &Place) {

@@ -73,7 +73,7 @@ conformance! {
         missing_schedule_is_not_found missing_policy_is_not_found policy_in_use_cannot_go
         policy_goes policy_is_replaced all_or_nothing children_are_replaced_in_order registry_counts_children
         delete_and_create_again_in_one_transaction several_by_id_leave_out_the_missing list_pages_in_id_order
-        list_filters_hold_together policies_are_listed_and_filtered audit_is_newest_first_by_page
+        list_filters_hold_together policies_are_listed_and_filtered namespaces_are_listed audit_is_newest_first_by_page
         pruning_is_noted_once deleting_keeps_runs ten_thousand_schedules concurrent_writers_keep_the_registry
         corrupt_schedule_is_named text_survives;
     outbox: notices_wait_in_their_order_until_they_are_delivered a_corrupt_notice_is_passed_over
@@ -113,7 +113,7 @@ conformance! {
         all_messages_round_trip;
     history: history_round_trips_in_order history_starts_with_the_covering_range history_filters_by_outcome
         dead_events_are_found_and_leave history_insert_is_idempotent tokens_are_paged runs_are_listed_newest_first
-        runs_are_filtered runs_of_a_policy_are_found runs_that_ended_badly_are_found
+        runs_are_filtered runs_are_found_by_the_beginning_of_their_ids runs_of_a_policy_are_found runs_that_ended_badly_are_found
         skipped_are_paged;
     keys: keys_are_read_as_written a_name_has_so_many_live_keys a_revoked_key_stays_revoked a_corrupt_key_is_no_key
         keys_are_kept_beside_an_open_store;

@@ -285,6 +285,23 @@ pub(crate) async fn policies_are_listed_and_filtered(place: &Place) {
     assert_eq!(found(Filter { id_prefix: Some("a".to_owned()), ..all }, None).await, ["a"]);
 }
 
+pub(crate) async fn namespaces_are_listed(place: &Place) {
+    let store = place.open().await;
+    assert!(store.list_namespaces(None, 9).await.unwrap().is_empty());
+    let schedule_of = |namespace: &str, id: &str| {
+        let schedule = Schedule { namespace: namespace.to_owned(), ..schedule(id) };
+        put(&schedule, None, vec![])
+    };
+    let policy_of =
+        |namespace: &str| put_policy(&Policy { namespace: namespace.to_owned(), ..policy("p") }, None);
+    // By bytes, whatever the server's collation.
+    let writes = ["b", "a-1", "b"].iter().enumerate().map(|(n, of)| schedule_of(of, &format!("s{n}")));
+    write(&*store, writes.chain(["a", "z", "b"].iter().map(|of| policy_of(of))).collect()).await;
+    assert_eq!(store.list_namespaces(None, 9).await.unwrap(), ["a", "a-1", "b", "z"]);
+    assert_eq!(store.list_namespaces(Some("a"), 2).await.unwrap(), ["a-1", "b"]);
+    assert!(store.list_namespaces(Some("z"), 2).await.unwrap().is_empty());
+}
+
 pub(crate) async fn audit_is_newest_first_by_page(place: &Place) {
     let store = place.open().await;
     let mut notes: Vec<_> =

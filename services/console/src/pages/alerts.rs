@@ -61,7 +61,7 @@ pub(crate) async fn page(visit: Visit, Query(wanted): Query<Wanted>) -> Response
 fn table(visit: &Visit, alerts: &[v1::Alert]) -> Markup {
     html! {
         div.scroll role="group" aria-label="Alerts" tabindex="0" {
-            table.wide.cards {
+            table.wide.cards.named {
                 thead {
                     tr {
                         th scope="col" { "Alert" }

@@ -10,7 +10,7 @@ use crate::parts::shell::{Body, Section};
 use crate::requests::links::link;
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
-use crate::words::show::{count, tag};
+use crate::words::show::{count, short, tag};
 
 /// What happens in a namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +23,8 @@ struct Sum {
     troubles: u64,
 }
 
+/// How many namespaces are read.
+const NAMESPACES_READ: i32 = 1_000;
 /// How many troubles are looked through.
 const TROUBLES_READ: i32 = 1_000;
 
@@ -31,9 +33,13 @@ pub(crate) async fn page(visit: Visit) -> Response {
     let own = visit.session.as_ref().and_then(|session| session.visitor.namespace.clone());
     // A key of one namespace asks for that one only.
     let parent = own.map_or_else(String::new, |own| format!("namespaces/{own}"));
-    let (status, wrong) = futures::future::join(
+    let reaches_all = visit.reaches_all();
+    let (status, wrong, named) = futures::future::join3(
         visit.api.handler_status(parent.clone()),
         visit.api.troubles(parent, TROUBLES_READ),
+        async {
+            if reaches_all { visit.api.namespaces(NAMESPACES_READ).await } else { Ok(Default::default()) }
+        },
     )
     .await;
     let (mut known, problem): (BTreeMap<String, Sum>, Option<Problem>) = match status {
@@ -42,10 +48,21 @@ pub(crate) async fn page(visit: Visit) -> Response {
     };
     add_troubles(&mut known, &wrong.map(|wrong| wrong.troubles).unwrap_or_default());
     known.entry(visit.ns.clone()).or_default();
+    let (named, unnamed) = match named {
+        Ok(named) => (named, None),
+        Err(problem) => (v1::ListNamespacesResponse::default(), Some(problem)),
+    };
+    for namespace in &named.namespaces {
+        known.entry(short(&namespace.name).to_owned()).or_default();
+    }
     let content = html! {
         h1 { "Namespaces" }
         (table(&visit.ns, &known))
-        p.mute { "A namespace is known here by its policies, and by what is wrong in it. One that has only schedules without a policy is reached by its name." }
+        @if let Some(problem) = &unnamed {
+            p.notice.warn { "Only those with policies or troubles are shown: " (problem.text()) }
+        } @else if !named.next_page_token.is_empty() {
+            p.mute { "The first " (count(named.namespaces.len() as u64)) ", and those with policies; any other is reached by its name." }
+        }
         form.filters method="get" action=(visit.link("go")) {
             div {
                 label for="ns" { "Another namespace" }

@@ -1,5 +1,6 @@
 //! What happens now: the buckets, the runs that go on, those that are due and have not started, and what needs attention.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Form, State};
@@ -9,7 +10,7 @@ use serde::Deserialize;
 use tollgate_proto::v1;
 
 use crate::parts::busy::policies;
-use crate::parts::chart::{History, NOT_WELL, STARTED, WAITING, unknown};
+use crate::parts::chart::{History, NOT_WELL, STARTED, WAITING, is_quiet, unknown};
 use crate::parts::confirm::{self, Deed, ask};
 use crate::parts::due::{RUNS_MAX, cut, deadline, not_started};
 use crate::parts::flow::brief;
@@ -23,8 +24,10 @@ use crate::requests::links::to;
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
 use crate::words::range::{DAY, HOUR, Range, by_step};
-use crate::words::show::{count, counted, moment, rate, seen, short, us};
+use crate::words::show::{count, counted, encode, moment, rate, seen, short, us};
 
+/// How many running runs of one schedule are shown.
+const OF_ONE_MAX: usize = 3;
 /// How many corrupt rows are shown.
 const CORRUPT_MAX: usize = 10;
 
@@ -239,7 +242,7 @@ fn numbers(handler: &v1::HandlerStatus, due: Option<&Due>) -> Markup {
             (number("Windows at risk", html! { (count(late)) }, if late > 0 { "bad" } else { "" }))
             (number("Tokens suspect", html! { (count(suspect)) }, if suspect > 0 { "warn" } else { "" }))
             (number("In flight", html! { (count(sum(|gauge| gauge.held_count) + flight)) (more) }, ""))
-            (number("Wait for another attempt", html! { (count(retrying)) }, if retrying > 0 { "warn" } else { "" }))
+            (number("Wait to be tried again", html! { (count(retrying)) }, if retrying > 0 { "warn" } else { "" }))
             (number("Started per second", html! { (rate(per_second(|gauge| gauge.started_per_second))) }, ""))
             @if refused > 0.0 { (number("Refused or unclear per second", html! { (rate(refused)) }, "bad")) }
         }
@@ -258,7 +261,9 @@ fn charts(visit: &Visit, histories: [(Range, &Result<Arc<v1::ListHistoryResponse
     html! {
         section #history aria-labelledby="h-history" {
             h2 #h-history { "What became of events" }
-            @for (range, history) in histories {
+            @if histories.iter().all(|(_, history)| history.as_ref().is_ok_and(|history| is_quiet(history))) {
+                p.mute { "Nothing was counted in the last 24 hours." }
+            } @else { @for (range, history) in histories {
                 @match history {
                     Ok(answer) => {
                         h3 { "The last " (range.words) ", " (by_step(range.step_us)) }
@@ -266,7 +271,7 @@ fn charts(visit: &Visit, histories: [(Range, &Result<Arc<v1::ListHistoryResponse
                     }
                     Err(problem) => { (unknown(problem)) }
                 }
-            }
+            } }
             p { a href=(visit.link("history")) { "Longer times, more numbers, and all of it as a table" } }
         }
     }
@@ -282,6 +287,13 @@ fn internals(now_us: i64, handler: &v1::HandlerStatus, emitter: Option<&v1::Emit
                 dt { "Runs ahead, loaded" } dd { (count(handler.scheduled_runs_count)) }
                 @if let Some(frontier) = emitter.and_then(|emitter| emitter.frontier_time.as_ref()) {
                     dt { "Emitted up to" } dd { (seen(now_us, us(frontier))) }
+                }
+                @if let Some(gauge) = handler.policies.iter().find(|gauge| gauge.policy.is_empty()) {
+                    dt { "Without a policy, in all namespaces" }
+                    dd #without-policy {
+                        (counted(gauge.waiting_count, "event")) " waiting, " (count(gauge.held_count)) " in flight, "
+                        (rate(gauge.started_per_second.max(0.0))) " started per second"
+                    }
                 }
                 dt { "Queue shards" } dd { (count(handler.shards.len() as u64)) }
                 dt { "Answered by" } dd { code { (handler.handler) } }
@@ -300,11 +312,41 @@ fn running(visit: &Visit, due: &Due) -> Markup {
                     a href=(visit.link("runs")) { "Runs" } " shows what has ended."
                 }))
             } @else {
-                (run_table(visit.now_us, due.running.iter().take(RUNS_MAX), "h-running"))
-                (cut(due.running.len(), due.running_cut))
+                @let (shown, more) = few_of_each(&due.running);
+                (run_table(visit.now_us, shown.iter().take(RUNS_MAX).copied(), "h-running"))
+                @if !more.is_empty() {
+                    p.mute {
+                        "And more of the same: "
+                        @for (place, (schedule, runs)) in more.iter().enumerate() {
+                            @if place > 0 { ", " }
+                            a href={ (visit.link("runs")) "?state=RUNNING&schedule=" (encode(short(schedule))) } {
+                                (counted(*runs, "run")) " of " (short(schedule))
+                            }
+                        }
+                        "."
+                    }
+                }
+                (cut(shown.len(), due.running_cut))
             }
         }
     }
+}
+
+/// The first runs of each schedule, and how many more there are of some.
+fn few_of_each(runs: &[DueRun]) -> (Vec<&DueRun>, BTreeMap<&str, u64>) {
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    let (mut shown, mut more) = (Vec::new(), BTreeMap::new());
+    for due_run in runs {
+        let schedule = due_run.run.schedule.as_str();
+        let of_it = seen.entry(schedule).or_default();
+        *of_it += 1;
+        if *of_it <= OF_ONE_MAX {
+            shown.push(due_run);
+        } else {
+            *more.entry(schedule).or_default() += 1;
+        }
+    }
+    (shown, more)
 }
 
 /// Runs with their progress.
@@ -355,5 +397,21 @@ fn run_row(now_us: i64, due_run: &DueRun) -> Markup {
             }
             td data-label=[due_run.deadline_us.map(|_| "Finish by")] { (deadline(now_us, due_run)) }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parts::waiting::due_runs;
+
+    #[test]
+    fn one_schedule_does_not_fill_the_list() {
+        let run = |schedule: &str| v1::Run { schedule: schedule.to_owned(), ..v1::Run::default() };
+        let runs = due_runs(["a", "a", "b", "a", "a", "a"].map(run).into());
+        let (shown, more) = few_of_each(&runs);
+        let shown: Vec<&str> = shown.iter().map(|due_run| due_run.run.schedule.as_str()).collect();
+        assert_eq!(shown, ["a", "a", "b", "a"]);
+        assert_eq!(more, BTreeMap::from([("a", 2)]));
     }
 }

@@ -79,7 +79,7 @@ fn ill(label: &str, n: u64, class: &str) -> Markup {
 fn table(policies: &[v1::Policy], gauges: &BTreeMap<&str, &v1::PolicyGauge>) -> Markup {
     html! {
         div.scroll role="group" aria-label="Policies" tabindex="0" {
-            table.wide.cards {
+            table.wide.cards.named {
                 thead {
                     tr {
                         th scope="col" { "Policy" }

@@ -19,8 +19,6 @@ use crate::words::show::{active, count, moment, run_state, short};
 
 /// How many hits of each kind are shown.
 const SHOWN: i32 = 20;
-/// How many of the latest runs are looked through for the beginning of an id.
-const RUNS_READ: i32 = 1_000;
 /// How many alerts are looked through; a namespace has 100 unless its quota says more.
 const ALERTS_READ: i32 = 200;
 /// The least characters of an id by which it is looked for.
@@ -180,11 +178,13 @@ async fn by_id(visit: &Visit, text: &str) -> Found {
     let request = v1::GetEventRequest { name: visit.full("events", text) };
     let mut handler = visit.api.handler();
     let event = handler.get_event(request);
-    let text = text.to_ascii_lowercase();
-    let is_id =
-        text.len() >= ID_CHARS_MIN && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    let beginning = beginning(text);
     let read = async {
-        if is_id { visit.api.runs(visit.parent(), "", RUNS_READ, "").await } else { Ok(Default::default()) }
+        match beginning {
+            // One more than is shown says that there are more.
+            Some(filter) => visit.api.runs(visit.parent(), &filter, SHOWN + 1, "").await,
+            None => Ok(v1::ListRunsResponse::default()),
+        }
     };
     let (read, event) = futures::future::join(read, event).await;
     let event = found.took("Events", event.map(|event| event.map(Some)));
@@ -192,15 +192,19 @@ async fn by_id(visit: &Visit, text: &str) -> Found {
         found.failed.push(("Runs", problem));
         v1::ListRunsResponse::default()
     });
-    let begins = |run: &v1::Run| {
-        let id = short(&run.name);
-        // With the queue shard before it, or without.
-        id.starts_with(&text) || id.split_once('-').is_some_and(|(_, own)| own.starts_with(&text))
-    };
-    let mut runs: Vec<v1::Run> = read.runs.into_iter().filter(begins).collect();
+    let mut runs = read.runs;
     found.more.2 = runs.len() > SHOWN.unsigned_abs() as usize;
     runs.truncate(SHOWN.unsigned_abs() as usize);
     Found { runs, event, ..found }
+}
+
+/// The filter for runs whose ids begin so, with the queue shard or without it; none for what cannot be an id.
+fn beginning(text: &str) -> Option<String> {
+    let text = text.to_ascii_lowercase();
+    let (shard, own) = text.split_once('-').unwrap_or(("", &text));
+    let is_hex = |part: &str| part.len() <= 32 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_id = text.len() >= ID_CHARS_MIN && is_hex(own) && is_hex(shard) && matches!(shard.len(), 0 | 2);
+    (is_id && !text.starts_with('-')).then(|| format!("name={text}*"))
 }
 
 fn hints() -> Markup {
@@ -226,7 +230,6 @@ fn hits(visit: &Visit, text: &str, found: &Found) -> Markup {
         }
         @if nothing && found.event.is_none() && found.failed.is_empty() {
             (empty(&format!("Nothing in this namespace has {text:?} in its name, as a label or as the beginning of its id."), html! {
-                "Of runs, the latest " (count(RUNS_READ.unsigned_abs())) " were looked through. "
                 a href=(visit.link("namespaces")) { "Other namespaces" }
             }))
         }
@@ -305,6 +308,16 @@ mod tests {
         assert_eq!(filter("team = Storage"), "label.team=Storage");
         assert_eq!(filter("label.team=a b"), "label.team=a b");
         assert_eq!(marked("partner-eu", "EU").into_string(), "partner-<mark>eu</mark>");
+    }
+
+    #[test]
+    fn the_beginning_of_an_id_is_told_from_a_name() {
+        assert_eq!(beginning("0A-12f3").as_deref(), Some("name=0a-12f3*"));
+        assert_eq!(beginning("12f3").as_deref(), Some("name=12f3*"));
+        let long = "0".repeat(33);
+        for other in ["12", "team", "0ab-12", "-12f", "0a-x", &long] {
+            assert_eq!(beginning(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::parts::picture::gauge;
 use crate::parts::shell::empty;
 use crate::requests::links::to;
 use crate::requests::visit::Visit;
-use crate::words::show::{count, counted, duration, ms, rate, short, tag};
+use crate::words::show::{count, duration, ms, rate, short, tag};
 
 /// How many policies are shown; the list of policies has them all.
 const SHOWN_MAX: usize = 60;
@@ -90,19 +90,6 @@ pub(crate) fn policies(visit: &Visit, gauges: &[v1::PolicyGauge], troubles: &[v1
                     a href=(visit.link("policies")) { "All policies" } }
             }
             @if !idle.is_empty() { (folded(&idle)) }
-            @if let Some(gauge) = gauges.iter().find(|gauge| gauge.policy.is_empty()) { (without(gauge)) }
-        }
-    }
-}
-
-/// What runs without a policy; nothing where nothing does.
-fn without(gauge: &v1::PolicyGauge) -> Markup {
-    html! {
-        @if gauge.held_count + gauge.waiting_count > 0 || gauge.started_per_second >= 0.05 {
-            p #without-policy {
-                "Without a policy, in all namespaces: " (counted(gauge.waiting_count, "event")) " waiting, "
-                (count(gauge.held_count)) " in flight, " (rate(gauge.started_per_second.max(0.0))) " started per second."
-            }
         }
     }
 }
@@ -234,9 +221,9 @@ mod tests {
         assert_eq!(idle, [false, false, false, true]);
         let drawn = folded(&rows[3..]).into_string();
         assert!(drawn.contains("1 idle policy") && drawn.contains("/n/a/policies/calm"), "{drawn}");
-        // What runs without a policy is nobody's row.
-        let drawn = without(&gauges[4]).into_string();
-        assert!(drawn.contains("in all namespaces: 7 events waiting") && !drawn.contains("href"), "{drawn}");
-        assert_eq!(without(&v1::PolicyGauge::default()).into_string(), "");
+        assert!(
+            rows.iter().all(|row| !row.gauge.policy.is_empty()),
+            "what runs without a policy is nobody's row"
+        );
     }
 }

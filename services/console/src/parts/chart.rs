@@ -34,10 +34,13 @@ pub(crate) const WAITING: Chart =
 const HELD: Chart =
     Chart { label: "Tokens held", parts: &[("held", "go", |p| p.held_count)], is_level: true };
 const DUE: Chart = Chart { label: "Fell due", parts: &[("due", "calm", |p| p.due_count)], is_level: false };
-pub(crate) const STARTED: Chart =
-    Chart { label: "Started", parts: &[("started", "go", |p| p.started_count)], is_level: false };
+pub(crate) const STARTED: Chart = Chart {
+    label: "Started: first attempts",
+    parts: &[("started", "go", |p| p.started_count)],
+    is_level: false,
+};
 const RETRIED: Chart = Chart {
-    label: "Attempts that failed, tried again",
+    label: "Attempts that failed",
     parts: &[("failed attempts", "warn", |p| p.retried_count)],
     is_level: false,
 };
@@ -285,11 +288,16 @@ impl<'a> History<'a> {
     }
 }
 
+/// Whether nothing was counted at all.
+pub(crate) fn is_quiet(answer: &v1::ListHistoryResponse) -> bool {
+    answer.points.iter().all(|point| COLUMNS.iter().all(|(_, of)| of(point) == 0))
+}
+
 /// What is to be known of all charts.
 pub(crate) fn legend(step_us: i64) -> Markup {
     html! {
         p.legend {
-            "A bar is what was counted " (by_step(step_us)) ", kept for 45 days; owners write it every 20 seconds, and the last bar is not whole. "
+            "A bar is what was counted " (by_step(step_us)) ". It is written every 20 seconds, and the last bar is not whole. "
             "Where there is none, nothing was counted: nothing happened, or no process ran."
         }
     }
@@ -339,7 +347,7 @@ mod tests {
         for part in [
             "Waiting, 00:00 to 00:03 UTC by the minute: 7 in the latest step, at most 1,200 waiting, at 00:02.",
             "expired, 00:00 to 00:03 UTC by the minute: 4 in all, at most 3 dead, 1 expired in one step, at 00:02.",
-            "Started, 00:00 to 00:03 UTC by the minute: none.",
+            "Started: first attempts, 00:00 to 00:03 UTC by the minute: none.",
             "<title>00:02 UTC: 3 dead, 1 expired</title>",
             "<title>00:03 UTC: 7 waiting so far</title>",
             "7 · at most 1,200",

@@ -56,7 +56,7 @@ pub(crate) fn bucket(now_us: i64, policy: &v1::Policy, now: Option<&v1::PolicyGa
                 0 => "–".to_owned(),
                 _ => duration(now.oldest_wait.as_ref()),
             }), ""))
-            (number("Wait for another attempt", text(count(now.retrying_count)), ill(now.retrying_count, "warn")))
+            (number("Wait to be tried again", text(count(now.retrying_count)), ill(now.retrying_count, "warn")))
             (number("Tokens suspect", text(count(now.suspect_count)), ill(now.suspect_count, "warn")))
             (number("Windows at risk", text(count(now.at_risk_runs_count)), ill(now.at_risk_runs_count, "bad")))
         }
@@ -128,7 +128,7 @@ mod tests {
             "<div class=\"bad\"><dt>Refused/s</dt><dd>2.4</dd>",
             "connection &lt;refused&gt;",
             "<strong>never, while its target refuses</strong>",
-            "<div class=\"warn\"><dt>Wait for another attempt</dt><dd>300</dd>",
+            "<div class=\"warn\"><dt>Wait to be tried again</dt><dd>300</dd>",
         ] {
             assert!(shown.contains(part), "{part}\n{shown}");
         }

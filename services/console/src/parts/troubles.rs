@@ -10,6 +10,8 @@ use crate::words::show::{count, counted, moment, short, tag};
 
 /// How many are shown.
 pub(crate) const SHOWN_MAX: i32 = 20;
+/// How many of these are open: what else there is on the page is not to be pushed away.
+const OPEN_MAX: usize = 8;
 
 /// What is wrong; that nothing is, or that it cannot be said, is said too. `home` is the page on which this stands.
 pub(crate) fn troubles(
@@ -28,7 +30,13 @@ pub(crate) fn troubles(
                             size => { (counted(size, "trouble")) ", worst first" }
                         }
                     }
-                    @for trouble in &answer.troubles { (one(now_us, home, trouble)) }
+                    @for trouble in answer.troubles.iter().take(OPEN_MAX) { (one(now_us, home, trouble)) }
+                    @if answer.troubles.len() > OPEN_MAX {
+                        details #more-troubles {
+                            summary { "The next " (answer.troubles.len() - OPEN_MAX) }
+                            @for trouble in answer.troubles.iter().skip(OPEN_MAX) { (one(now_us, home, trouble)) }
+                        }
+                    }
                     @let left = answer.total_size.saturating_sub(shown(answer));
                     @if left > 0 { p.mute { (count(left)) " more; tollgate troubles lists all" } }
                     @if answer.incomplete {
@@ -55,7 +63,7 @@ fn one(now_us: i64, home: &str, trouble: &v1::Trouble) -> Markup {
     };
     html! {
         div.trouble.notice.(class) {
-            p {
+            div.said { p {
                 (tag(word, class)) " " strong { (trouble.summary) }
                 @if trouble.since_time.is_some() { ", began " (moment(now_us, trouble.since_time.as_ref())) }
             }
@@ -69,7 +77,7 @@ fn one(now_us: i64, home: &str, trouble: &v1::Trouble) -> Markup {
                         "Policy " a href=(to(&trouble.policy)) { (short(&trouble.policy)) }
                     }
                 }
-            }
+            } }
             div.row { (acts(home, trouble)) }
         }
     }

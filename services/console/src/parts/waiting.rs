@@ -108,6 +108,12 @@ pub(crate) async fn due(
     Ok(due)
 }
 
+/// Runs of which nothing else is known.
+#[cfg(test)]
+pub(crate) fn due_runs(runs: Vec<v1::Run>) -> Vec<DueRun> {
+    runs.into_iter().map(DueRun::of).collect()
+}
+
 /// The first run of each schedule, with those behind it counted.
 fn by_schedule(runs: Vec<DueRun>) -> Vec<DueRun> {
     let mut first: Vec<DueRun> = Vec::new();

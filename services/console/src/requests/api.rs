@@ -153,6 +153,12 @@ impl Api {
         Ok(self.master().get_schedule(request).await?.into_inner())
     }
 
+    /// The namespaces in which there is something.
+    pub(crate) async fn namespaces(&self, page_size: i32) -> Result<v1::ListNamespacesResponse, Problem> {
+        let asked = v1::ListNamespacesRequest { page_size, page_token: String::new() };
+        Ok(self.master().list_namespaces(asked).await?.into_inner())
+    }
+
     /// The audit entries that fit a filter, latest first.
     pub(crate) async fn audit(
         &self,

@@ -17,7 +17,10 @@ pub(crate) struct Field {
 impl Field {
     /// Its path inside the resource.
     pub(crate) fn path(&self) -> &str {
-        ["schedule.", "policy."].iter().find_map(|start| self.name.strip_prefix(start)).unwrap_or(&self.name)
+        ["schedule.", "policy.", "alert."]
+            .iter()
+            .find_map(|start| self.name.strip_prefix(start))
+            .unwrap_or(&self.name)
     }
 
     /// Whether it is this field of the resource, or something in it.
