@@ -6,6 +6,7 @@ mod cli;
 mod client;
 mod config;
 mod demo;
+mod init;
 mod key;
 mod secrets;
 mod serve;
