@@ -2,6 +2,8 @@
 //!
 //! In: the command line. Out: an exit code, or why it could not be done. Not here: what the commands do.
 
+pub(crate) mod unknown;
+
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};

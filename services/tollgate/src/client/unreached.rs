@@ -34,9 +34,10 @@ impl Unreachable {
 
 /// An error and what caused it, outermost first.
 pub(super) fn causes<'e>(error: &'e (dyn Error + 'static)) -> Vec<&'e (dyn Error + 'static)> {
-    let mut causes = vec![error];
-    while let Some(deeper) = causes.last().and_then(|cause| cause.source()) {
-        causes.push(deeper);
+    let (mut causes, mut next) = (Vec::new(), Some(error));
+    while let Some(cause) = next {
+        causes.push(cause);
+        next = cause.source();
     }
     causes
 }
