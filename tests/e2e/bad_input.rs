@@ -134,7 +134,7 @@ async fn wrong_files_name_the_line_and_write_nothing(kind: Kind) {
     let cli = Cli::new(service.url());
     let cases = [
         ("kind: Policy\nid: a\nmaxInFlight: [3\n", &["<stdin>:"][..]),
-        ("kind: Policy\nid: a\nmaxInFlight: many\n", &["<stdin>:7", "max_in_flight"]),
+        ("kind: Policy\nid: a\nmaxInFlight: many\n", &["<stdin>:7", "maxInFlight"]),
         ("kind: Policy\nid: a\nlimit: 3\n", &["<stdin>:7", "limit"]),
         ("kind: Throttle\nid: a\n", &["<stdin>:5", "Throttle", "Policy, Schedule or Alert"]),
         ("- 1\n- 2\n", &["<stdin>:5", "kind"]),

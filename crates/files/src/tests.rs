@@ -114,20 +114,100 @@ schedules:
     assert!(entries.is_empty(), "{entries:?}");
     let expected = [
         ("batch.yaml:3: max_in_flight: ", "\"many\" is not allowed"),
+        // The rest of a resource is read all the same.
+        ("batch.yaml:5: triggers: ", "such as [{cron: \"0 3 * * *\"}]"),
+        ("batch.yaml:5: target: ", "expected http or sqs"),
         ("batch.yaml:6: id: ", "\"Wrong Name\" is not allowed"),
         ("batch.yaml:11: ", "text that begins with * must stand in quotes"),
-        ("batch.yaml:13: kind: ", "\"Job\" is not allowed, expected Policy, Schedule or Alert"),
-        ("batch.yaml:18: colour: ", "no such field"),
+        ("batch.yaml:13: kind: ", "\"Job\" is not allowed, expected Policy, Schedule or Alert; did you mean Schedule?"),
+        // What seems to be missing beside a field that is not known may be meant by it.
+        ("batch.yaml:18: colour: ", "no such field, expected catchUp"),
+        ("batch.yaml:20: triggers: ", "1 to 100"),
+        ("batch.yaml:20: target: ", "http or sqs"),
         ("batch.yaml:22: name: ", "excludes id"),
         ("batch.yaml:24: ", "expected kind: Policy, kind: Schedule or kind: Alert"),
-        ("batch.yaml:26: id: ", "is missing"),
+        ("batch.yaml:26: id: ", "is missing: write id: my-schedule"),
+        ("batch.yaml:26: triggers: ", "1 to 100"),
+        ("batch.yaml:26: target: ", "http or sqs"),
         ("batch.yaml:31: ", "uplicate"),
+        ("batch.yaml:34: triggers: ", "1 to 100"),
+        ("batch.yaml:34: target: ", "http or sqs"),
         ("batch.yaml:36: retry.max_attempts: ", "\"x\" is not allowed"),
         ("batch.yaml:37: schedules[1]: ", "expected an object"),
     ];
     assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
     for (line, (start, part)) in wrong.iter().zip(expected) {
         assert!(line.starts_with(start) && line.contains(part), "{line}\n{start}{part}");
+    }
+}
+
+#[test]
+fn six_faults_of_one_resource_are_six_lines_in_its_spelling() {
+    let text = "\
+kind: Schedule
+id: nightly
+timezone: Europe/Berln
+events: 0
+priority: 12
+triggers:
+  - cron: 0 25 * * *
+  - cron: 61 * * * *
+    timeZone: UTC
+retry: {maxAttempts: 0}
+finishBy: 15
+target: {http: {url: ftp://x}}
+";
+    let (entries, wrong) = parse(text);
+    assert!(entries.is_empty(), "{entries:?}");
+    let expected = [
+        ("batch.yaml:3: timezone: ", "no such field; did you mean timeZone?"),
+        ("batch.yaml:4: events: ", "1 to 10000000"),
+        ("batch.yaml:5: priority: ", "\"12\" is not allowed, expected 0 to 9"),
+        ("batch.yaml:9: triggers[1].timeZone: ", "timeZone belongs to the schedule, one level up"),
+        ("batch.yaml:10: retry.maxAttempts: ", "1 to 1000"),
+        ("batch.yaml:11: finishBy: ", "for seconds write 15s"),
+        ("batch.yaml:12: target.http.url: ", "http://"),
+    ];
+    assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
+    for (line, (start, part)) in wrong.iter().zip(expected) {
+        assert!(line.starts_with(start) && line.contains(part), "{line}\n{start}{part}");
+    }
+}
+
+#[test]
+fn values_are_judged_without_the_service() {
+    let text = "kind: Schedule\nid: a\ntriggers:\n  - cron: 0 25 * * *\n  - cron: 61 * * * *\ntimeZone: Berlin\n\
+                target: {http: {url: 'http://a/', hasSecret: true}}\n---\nkind: Policy\nid: p\nburst: 3\n";
+    let (entries, wrong) = parse(text);
+    assert_eq!(wrong, [] as [&str; 0]);
+    let wrong = wrong_values(&entries, 100);
+    let expected = [
+        ("batch.yaml:4: triggers[0].cron: hour: ", "\"25\" is not allowed, expected 0-23"),
+        ("batch.yaml:5: triggers[1].cron: minute: ", "\"61\" is not allowed, expected 0-59"),
+        ("batch.yaml:6: timeZone: ", "did you mean Europe/Berlin?"),
+        ("batch.yaml:9: maxInFlight: ", "a limit: maxInFlight, ratePerSecond or both"),
+        ("batch.yaml:11: burst: ", "none without ratePerSecond"),
+    ];
+    assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
+    for (line, (start, part)) in wrong.iter().zip(expected) {
+        assert!(line.starts_with(start) && line.contains(part), "{line}\n{start}{part}");
+    }
+    assert_eq!(wrong_values(&entries, 2).len(), 2);
+}
+
+#[test]
+fn other_shapes_are_answered_with_what_to_write() {
+    for (text, start, part) in [
+        ("apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: n}\nspec: {schedule: '0 3 * * *'}\n", "batch.yaml:1: this is a CronJob", "id: n\n"),
+        ("# jobs\n*/5 * * * * /usr/bin/backup --all\n", "batch.yaml:2: this is a line of a crontab", "cron: \"*/5 * * * *\""),
+        ("id: a\ntriggers: []\n", "batch.yaml:1: kind is missing", "kind: Schedule"),
+        ("maxInFlight: 3\n", "batch.yaml:1: kind is missing", "kind: Policy"),
+        ("kind: Schedul\n", "batch.yaml:1: kind: ", "did you mean Schedule?"),
+    ] {
+        let (entries, wrong) = parse(text);
+        assert!(entries.is_empty(), "{entries:?}");
+        let [line] = wrong.as_slice() else { panic!("{text}: {wrong:?}") };
+        assert!(line.starts_with(start) && line.contains(part), "{text}: {line}");
     }
 }
 

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tollgate_proto::json::{DEPTH_MAX, from_json, to_json};
+use tollgate_proto::json::{DEPTH_MAX, from_json, read, to_json};
 use tollgate_proto::v1;
 
 fn schedule(value: Value) -> v1::Schedule {
@@ -54,11 +54,12 @@ fn names_enums_durations_and_numbers_are_read_as_people_write_them() {
 fn what_is_wrong_is_named_by_its_path() {
     for (value, field, part) in [
         (json!([]), "", "an object"),
-        (json!({"colour": 1}), "colour", "time_zone"),
-        (json!({"triggers": [{"cron": "@daily"}, {"crom": "x"}]}), "triggers[1].crom", "cron, fields"),
+        (json!({"colour": 1}), "colour", "timeZone"),
+        (json!({"colour": 1, "time_zone": "UTC"}), "colour", "time_zone"),
+        (json!({"triggers": [{"cron": "@daily"}, {"crom": "x"}]}), "triggers[1].crom", "did you mean cron?"),
         (json!({"triggers": [{"cron": "@daily", "at": "2026-01-01T00:00:00Z"}]}), "triggers[0].", "excludes"),
         (json!({"triggers": {}}), "triggers", "a list"),
-        (json!({"catch_up": {"mode": "SOME"}}), "catch_up.mode", "NONE, LATEST, ALL"),
+        (json!({"catch_up": {"mode": "SOME"}}), "catch_up.mode", "NONE, LATEST or ALL"),
         (json!({"overlap": 99}), "overlap", "ALLOW, SKIP"),
         (json!({"finish_by": "soon"}), "finish_by", "15m"),
         (json!({"finish_by": 15}), "finish_by", "15m"),
@@ -83,6 +84,79 @@ fn what_is_wrong_is_named_by_its_path() {
         );
         assert!(message.contains(part), "{value}: {found} {message}");
     }
+}
+
+/// The reasons of all that is wrong with a schedule, by field.
+fn reasons(value: Value) -> Vec<(String, String)> {
+    let (_, errors) = read::<v1::Schedule>(value);
+    errors.into_iter().map(|error| (error.field, error.message)).collect()
+}
+
+#[test]
+fn all_that_is_wrong_is_said_at_once_and_the_rest_is_read() {
+    let value = json!({
+        "events": "many", "description": "kept", "labels": {"a": {}, "b": "kept"}, "retry": {"maxAttempts": -1},
+        "triggers": [{"cron": "@daily"}, {"at": "soon"}, 7],
+    });
+    let (message, errors) = read::<v1::Schedule>(value);
+    let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
+    assert_eq!(fields, ["events", "labels.a", "retry.max_attempts", "triggers[1].at", "triggers[2]"]);
+    let message = message.unwrap();
+    assert_eq!((message.description.as_str(), message.labels.len()), ("kept", 1));
+    let many: serde_json::Map<String, Value> = (0..5_000).map(|n| (format!("x{n}"), json!(1))).collect();
+    assert_eq!(reasons(many.into()).len(), 100, "and it is bounded");
+}
+
+#[test]
+fn what_was_meant_is_said_in_the_spelling_of_the_document() {
+    for (value, part) in [
+        (json!({"timezone": "UTC"}), "no such field; did you mean timeZone?"),
+        (json!({"timezone": "UTC", "finish_by": "1s"}), "did you mean time_zone?"),
+        (json!({"catchup": {}}), "did you mean catchUp?"),
+        (json!({"trigers": []}), "did you mean triggers?"),
+        (json!({"tz": "UTC"}), "did you mean timeZone?"),
+        // One level up, further down, aside, of another kind.
+        (json!({"triggers": [{"cron": "@daily", "timeZone": "UTC"}]}), "timeZone belongs to the schedule, one level up"),
+        (json!({"target": {"http": {"release": "EXPLICIT"}}}), "release belongs to target, one level up"),
+        (json!({"target": {"http": {"events": 3}}}), "events belongs to the schedule, 2 levels up"),
+        (json!({"cron": "0 3 * * *"}), "further down: triggers: [{cron: \"0 3 * * *\"}]"),
+        (json!({"schedule": "0 3 * * *"}), "write triggers: [{cron: \"0 3 * * *\"}]"),
+        (json!({"url": "http://a/"}), "target: {http: {url: \"http://a/\"}}"),
+        (json!({"maxAttempts": 3}), "retry: {maxAttempts: 3}"),
+        (json!({"max_attempts": 3, "time_zone": "UTC"}), "retry: {max_attempts: 3}"),
+        (json!({"target": {"maxAttempts": 3}}), "it belongs to the schedule: retry: {maxAttempts: 3}"),
+        (json!({"maxInFlight": 3}), "maxInFlight belongs to a policy, which the schedule names in policy, not to a schedule"),
+        (json!({"groupWait": "3s"}), "groupWait belongs to an alert, not to a schedule"),
+        (json!({"suspend": true}), "`tollgate pause schedule ID`"),
+        (json!({"target": {"http": {"method": "GET"}}}), "always sent by POST"),
+        // Values.
+        (json!({"overlap": "Forbid"}), "expected ALLOW, SKIP, BUFFER_ONE or CANCEL_OTHER; did you mean SKIP?"),
+        (json!({"catchUp": {"mode": "LATST"}}), "did you mean LATEST?"),
+        (json!({"finishBy": 900}), "for seconds write 900s"),
+        (json!({"finishBy": "900"}), "for seconds write 900s"),
+        (json!({"policy": true}), "write it in quotes, \"true\""),
+        (json!({"triggers": {"cron": "@daily"}}), "write triggers: [{…}]"),
+        (json!({"triggers": "@daily"}), "write triggers: [{cron: \"@daily\"}]"),
+        (json!({"triggers": ["@daily"]}), "write {cron: \"@daily\"}"),
+        (json!({"target": "http://a/"}), "write {http: {url: \"http://a/\"}}"),
+        (json!({"triggers": [{"interval": "15m"}]}), "write {every: \"15m\"}"),
+    ] {
+        let reasons = reasons(value.clone());
+        let [(_, message)] = reasons.as_slice() else { panic!("{value}: {reasons:?}") };
+        assert!(message.contains(part), "{value}: {message}");
+    }
+}
+
+#[test]
+fn only_what_may_be_written_is_offered_and_no_secret_is_repeated() {
+    let [(_, message)] = &reasons(json!({"colour": 1}))[..] else { panic!() };
+    for name in ["uid", "createTime", "nextLaunchTime", "childrenCount", "warnings", "pause"] {
+        assert!(!message.contains(name), "{name}: {message}");
+    }
+    // They are taken all the same, so that what is shown can be given back.
+    assert_eq!(reasons(json!({"uid": "x", "createTime": "2026-01-01T00:00:00Z", "children_count": 3})), []);
+    let [(_, message)] = &reasons(json!({"secret": "whsec_hunter2"}))[..] else { panic!() };
+    assert!(message.contains("target: {http: {secret: …}}") && !message.contains("hunter2"), "{message}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub fn status(error: StoreError) -> Status {
             tracing::warn!(error = %private, "the database is unreachable");
             Status::unavailable("the database is unreachable, try again later")
         }
-        StoreError::Locked { .. } | StoreError::WrongSchema { .. } => {
+        StoreError::CannotOpen { .. } | StoreError::Locked { .. } | StoreError::WrongSchema { .. } => {
             internal(&error, "the database cannot be used")
         }
         StoreError::Corrupt { table, .. } => internal(&error, &format!("a row in {table} is corrupt")),
@@ -56,6 +56,7 @@ mod tests {
             (StoreError::InUse { what: what() }, Code::FailedPrecondition),
             (StoreError::Invalid { field: what(), message: what() }, Code::InvalidArgument),
             (StoreError::Unreachable("10.1.2.3".to_owned()), Code::Unavailable),
+            (StoreError::CannotOpen { place: "/10.1.2.3".to_owned(), why: what() }, Code::Internal),
             (StoreError::Locked { path: "/10.1.2.3".to_owned() }, Code::Internal),
             (StoreError::WrongSchema { found: 9, known: 4 }, Code::Internal),
             (StoreError::Internal("password 10.1.2.3".to_owned()), Code::Internal),

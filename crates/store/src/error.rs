@@ -32,6 +32,14 @@ pub enum StoreError {
     /// The database does not answer; try again later.
     #[error("the database is unreachable: {0}")]
     Unreachable(String),
+    /// The database cannot be opened; trying again does not help, something has to be mended.
+    #[error("{place}: {why}")]
+    CannotOpen {
+        /// The file, or the server and its database; no password.
+        place: String,
+        /// What is wrong, and what to do.
+        why: String,
+    },
     /// Another process has the embedded database open.
     #[error("{path} is in use by another process; SQLite serves one process, use PostgreSQL for several")]
     Locked {

@@ -108,7 +108,7 @@ mod tests {
         }
         let fault = look.at("http://nowhere.example/", "a").await.unwrap();
         assert!(matches!(&fault, Fault::Unknown(why) if why.contains("nowhere.example")), "{fault:?}");
-        assert_eq!(look.at_endpoint("http://PUBLIC:4566/", "a").await, None);
+        assert_eq!(look.at_endpoint("http://public:4566/", "a").await, None);
         let fault = look.at_endpoint("http://other:4566", "a").await.unwrap();
         assert!(matches!(&fault, Fault::Refused(why) if why.contains("sqs_endpoints")), "{fault:?}");
     }

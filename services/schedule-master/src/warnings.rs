@@ -4,6 +4,7 @@
 //! or not at all, is not warned of; addresses are judged as deliveries judge them ([`AddressLook`]). What the resource alone
 //! tells is decided in [`tollgate_core::plan::warnings`].
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -180,7 +181,7 @@ impl ScheduleMaster {
 
     /// What whoever gives one alert is warned of.
     pub(crate) async fn alert_warnings(&self, alert: &Alert) -> Vec<v1::Warning> {
-        let mut warnings = self.names_unknown(alert, |_, _| false).await;
+        let mut warnings = self.names_unknown(alert, &BTreeSet::new()).await;
         warnings.extend(self.address_warning(address_of_alert(alert)).await);
         warnings
     }
@@ -191,24 +192,23 @@ impl ScheduleMaster {
         Some(address(field, fault))
     }
 
-    /// The schedules and policies that an alert names and that are neither stored nor `given` (collection, id).
+    /// The schedules and policies that an alert names and that are neither stored nor `given` at the same time, by full name.
     pub(crate) async fn names_unknown(
         &self,
         alert: &Alert,
-        given: impl Fn(&str, &str) -> bool,
+        given: &BTreeSet<String>,
     ) -> Vec<v1::Warning> {
         let schedules = self.store().schedules(&alert.namespace, &alert.schedules).await;
         let policies = self.store().policies(&alert.namespace, &alert.policies).await;
         let (Ok(schedules), Ok(policies)) = (schedules, policies) else { return Vec::new() };
-        let is_missing = |what: &str, id: &String, known: bool| !known && !given(what, id);
         let of_schedules = alert.schedules.iter().enumerate().filter(|(_, id)| {
-            is_missing("schedules", id, schedules.iter().any(|schedule| schedule.id == **id))
+            !schedules.iter().any(|schedule| schedule.id == **id)
+                && !given.contains(&names::of_schedule(&alert.namespace, id))
         });
-        let of_policies = alert
-            .policies
-            .iter()
-            .enumerate()
-            .filter(|(_, id)| is_missing("policies", id, policies.iter().any(|policy| policy.id == **id)));
+        let of_policies = alert.policies.iter().enumerate().filter(|(_, id)| {
+            !policies.iter().any(|policy| policy.id == **id)
+                && !given.contains(&names::of_policy(&alert.namespace, id))
+        });
         of_schedules
             .map(|(at, id)| name_unknown(format!("alert.schedules[{at}]"), "schedule", id))
             .chain(of_policies.map(|(at, id)| name_unknown(format!("alert.policies[{at}]"), "policy", id)))

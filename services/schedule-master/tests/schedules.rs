@@ -23,6 +23,9 @@ async fn a_created_schedule_is_read_back_with_what_its_timing_means() {
     assert_eq!(made.launch_classes, ["H"]);
     assert_eq!(made.next_launch_time.unwrap().seconds, NOW_S - 10 * 3600 + 27 * 3600);
     assert_eq!(made.create_time, made.update_time);
+    // Warnings are for whoever makes it.
+    assert_eq!(made.warnings.len(), 1);
+    let made = v1::Schedule { warnings: Vec::new(), ..made };
     assert_eq!(world.get("nightly").await.unwrap(), made);
     assert_eq!(world.ids("").await, ["nightly"]);
     assert_eq!(world.get("other").await.unwrap_err().code(), Code::NotFound);

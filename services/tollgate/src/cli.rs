@@ -2,6 +2,8 @@
 //!
 //! In: the command line. Out: an exit code, or why it could not be done. Not here: what the commands do.
 
+pub(crate) mod unknown;
+
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
@@ -13,7 +15,7 @@ use crate::client::{
 };
 use crate::config::{self, ConfigError, ServeArgs};
 use crate::usage::Usage;
-use crate::{demo, key, secrets, serve, shell, times};
+use crate::{demo, init, key, secrets, serve, shell, times};
 
 /// Throttled batch triggers. Schedules fire batches of events. Policies bound how many events are in flight, until
 /// consumers say that the work is done.
@@ -28,6 +30,8 @@ pub(crate) struct Cli {
 enum Command {
     /// Run the service
     Serve(ServeArgs),
+    /// Write a commented file to start from, with a policy, a schedule and an alert
+    Init(init::InitArgs),
     /// Show the main job on this machine, with a store, a service and a consumer of its own
     Demo(demo::DemoArgs),
     /// Print the settings of `serve` with the values that apply here
@@ -140,6 +144,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             config::logging::start(&config)?;
             serve::run(config).map(|()| ExitCode::SUCCESS)
         }
+        Command::Init(args) => init::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Demo(args) => demo::run(args),
         Command::Config(args) => show_config(&args).map(|()| ExitCode::SUCCESS),
         Command::Key(args) => key::run(args).map(|()| ExitCode::SUCCESS),
@@ -160,6 +165,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 async fn run_remote(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Serve(_)
+        | Command::Init(_)
         | Command::Demo(_)
         | Command::Config(_)
         | Command::Key(_)
@@ -204,6 +210,10 @@ fn show_config(args: &ConfigArgs) -> anyhow::Result<()> {
 mod documents;
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod hints;
+
+#[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use clap::CommandFactory;
@@ -221,6 +231,9 @@ mod tests {
             "serve --store sqlite:x.db --log-format json --config a.yaml",
             "config -o markdown --window 30s",
             "times",
+            "init",
+            "init a.yaml --force",
+            "demo --hold --events 20",
             "secrets generate-key",
             "secrets generate-key k2",
             "secrets rotate --store sqlite:a --secret-keys-file keys",

@@ -31,6 +31,9 @@ pub(crate) struct DemoArgs {
     /// The policy's max_in_flight, from 1 to 500
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=500))]
     tokens: u32,
+    /// Stay up afterwards, with the console, until Ctrl-C
+    #[arg(long)]
+    hold: bool,
 }
 
 /// The small schedule, beside which the large one must not be felt.
@@ -68,9 +71,26 @@ async fn show(args: DemoArgs) -> anyhow::Result<ExitCode> {
     watch(&channel, &consumer, total, launch_us).await?;
     let measured = consumer.measured();
     let runs = finished_runs(&channel).await?;
-    service.stop().await?;
-    let kept = report::summary(&measured, &args, total, &runs)?;
+    let kept = if args.hold {
+        let kept = report::summary(&measured, &args, total, &runs)?;
+        report::held(service.address)?;
+        until_interrupted().await?;
+        service.stop().await?;
+        kept
+    } else {
+        service.stop().await?;
+        report::summary(&measured, &args, total, &runs)?
+    };
     Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Waits for Ctrl-C or SIGTERM.
+async fn until_interrupted() -> anyhow::Result<()> {
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => Ok(interrupted?),
+        _ = terminate.recv() => Ok(()),
+    }
 }
 
 /// One policy, two schedules that are due together.

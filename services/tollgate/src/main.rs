@@ -6,6 +6,7 @@ mod cli;
 mod client;
 mod config;
 mod demo;
+mod init;
 mod key;
 mod secrets;
 mod serve;
@@ -24,7 +25,7 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    match cli::run(cli::Cli::parse()) {
+    match cli::run(cli::Cli::try_parse().unwrap_or_else(|error| cli::unknown::refuse(&error))) {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

@@ -2,6 +2,7 @@
 //!
 //! Only here is known which store driver there is, and which roles share the process.
 
+mod bind;
 mod console;
 mod door;
 mod files;
@@ -135,9 +136,7 @@ pub(crate) async fn start(config: ServeConfig) -> anyhow::Result<Running> {
     let store = tollgate_store::open(&config.store, config.store_connections)
         .await
         .with_context(|| format!("cannot open the store {}", without_password(&config.store)))?;
-    let listener = TcpListener::bind(config.listen).await.with_context(|| {
-        format!("cannot listen on {}; choose another address with --listen", config.listen)
-    })?;
+    let listener = bind::bind(config.listen).await?;
     let address = listener.local_addr()?;
     let (scheme, shared) = (config.scheme(), config.store.starts_with("postgres"));
     if shared && address.ip().is_unspecified() && config.advertise.is_none() {
@@ -335,7 +334,8 @@ async fn serve(
 /// The keys that seal secrets; with a word where there are none and somebody might have meant to have some.
 fn secret_keys(config: &ServeConfig) -> anyhow::Result<Arc<Keys>> {
     let keys = crate::secrets::keys(config)?;
-    if keys.is_empty() && config.store != ServeConfig::default().store {
+    let in_memory = config.store.ends_with(":memory:");
+    if keys.is_empty() && config.store != ServeConfig::default().store && !in_memory {
         tracing::warn!(
             "the installation's secret, signing secrets, header values and payloads are stored in clear; `tollgate secrets generate-key` prints a \
              key for --secret-keys-file"

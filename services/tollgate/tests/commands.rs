@@ -71,7 +71,7 @@ async fn apply_sends_nothing_when_something_is_wrong_and_exits_1_when_something_
     assert!(stub.calls().is_empty());
     let (code, out, err) = ask(&stub, &["apply", "-f", "-"], "kind: Policy\nid: p\nburst: 7\n").await;
     assert_eq!((code, out.as_str()), (1, "0 created, 0 updated, 0 unchanged, 1 refused\n"));
-    let expected = "<stdin>:3: namespaces/default/policies/p: policy.burst: it needs rate_per_second";
+    let expected = "<stdin>:3: namespaces/default/policies/p: burst: it needs ratePerSecond";
     assert!(err.contains(expected), "{err}");
 }
 

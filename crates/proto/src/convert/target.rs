@@ -20,6 +20,8 @@ const HEADERS_MAX: usize = 64;
 const HEADER_VALUE_MAX_BYTES: usize = 4_096;
 const GROUP_MAX_BYTES: usize = 128;
 const REGION_MAX_BYTES: usize = 64;
+/// What a schedule without a target is told.
+const NONE: &str = "http or sqs, such as {http: {url: \"http://127.0.0.1:8080/\"}}";
 /// Stands for the value of a header that is likely to be a credential where a target is shown; given back, it keeps
 /// what is stored.
 pub(super) const HIDDEN: &str = "***";
@@ -43,7 +45,7 @@ pub(super) fn to_core(
     stored: Option<&Target>,
 ) -> Option<Target> {
     let Some(message) = message else {
-        check.refuse("target", "", "http or sqs");
+        check.refuse("target", "", NONE);
         return None;
     };
     let release = check.choice("target.release", message.release, "ON_RESPONSE or EXPLICIT");
@@ -54,7 +56,7 @@ pub(super) fn to_core(
     };
     match &message.target {
         None => {
-            check.refuse("target", "", "http or sqs");
+            check.refuse("target", "", NONE);
             None
         }
         Some(Kind::Http(given)) => {

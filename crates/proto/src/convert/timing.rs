@@ -14,7 +14,9 @@ const TRIGGERS_MAX: usize = 100;
 pub(super) fn to_core(check: &mut Check, message: &v1::Schedule) -> Timing {
     let count = message.triggers.len();
     if !(1..=TRIGGERS_MAX).contains(&count) {
-        check.refuse("triggers", count, format!("1 to {TRIGGERS_MAX} triggers"));
+        let given = if count == 0 { String::new() } else { count.to_string() };
+        let expected = format!("1 to {TRIGGERS_MAX} triggers, such as [{{cron: \"0 3 * * *\"}}]");
+        check.refuse("triggers", given, expected);
     }
     let triggers = message.triggers.iter().take(TRIGGERS_MAX).enumerate();
     let gap = check.choice("gap", message.gap, "NEXT_VALID or SKIP");

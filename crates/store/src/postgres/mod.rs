@@ -56,6 +56,7 @@ mod line;
 mod load;
 mod open;
 mod partitions;
+mod refusal;
 mod transact;
 mod warm;
 

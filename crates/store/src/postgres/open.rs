@@ -12,6 +12,7 @@ use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool, Row as _}
 use uuid::Uuid;
 
 use super::door::{Backends, PoolDoor, PoolSizes};
+use super::refusal::at_start;
 use crate::handle::Member;
 use crate::rows::MemberRow;
 use crate::{Installation, StoreError};
@@ -119,7 +120,7 @@ pub(super) async fn connect(url: &str, connections_max: u32) -> Result<Connected
     } else {
         options.options(SETTINGS)
     };
-    can_write(&options).await.map_err(|error| store_error(&place, error))?;
+    can_write(&options).await.map_err(|error| start_error(&place, options.get_username(), error))?;
     let backends = Arc::new(Backends::new(options.clone(), connections_max.max(2)));
     let places = PoolSizes::of(connections_max);
     let door = |places: u32, options: &PgConnectOptions, for_people: bool| {
@@ -209,7 +210,8 @@ pub(super) async fn prepare(pool: &PgPool, place: &str, pooled: bool) -> Result<
         if found.is_some_and(|found| found < BESIDE) {
             nobody_is_at_work(pool).await.map_err(|error| store_error(place, error))??;
         }
-        migrate(pool).await.map_err(|error| migrate_error(place, known, error))?;
+        let user = pool.connect_options().get_username().to_owned();
+        migrate(pool).await.map_err(|error| migrate_error(place, &user, known, error))?;
     }
     identify(pool, pooled).await.map_err(|error| store_error(place, error))?.ok_or_else(|| {
         StoreError::Corrupt {
@@ -295,12 +297,17 @@ async fn identify(pool: &PgPool, pooled: bool) -> Result<Option<Installation>, s
     Ok(Installation::read(id, secret, shards))
 }
 
-fn migrate_error(place: &str, known: i64, error: MigrateError) -> StoreError {
+/// What an error at the start is to whoever starts it.
+fn start_error(place: &str, user: &str, error: sqlx::Error) -> StoreError {
+    at_start(place, user, &error).unwrap_or_else(|| store_error(place, error))
+}
+
+fn migrate_error(place: &str, user: &str, known: i64, error: MigrateError) -> StoreError {
     match error {
         MigrateError::VersionMissing(found) | MigrateError::VersionTooNew(found, _) => {
             StoreError::WrongSchema { found, known }
         }
-        MigrateError::Execute(error) => store_error(place, error),
+        MigrateError::Execute(error) => start_error(place, user, error),
         error => StoreError::Internal(error.to_string()),
     }
 }

@@ -75,14 +75,13 @@ pub struct Sqlite {
 
 impl Sqlite {
     /// Opens a database file, makes it if there is none, brings its schema up to date, and locks it for this process by
-    /// `<path>.lock`.
+    /// `<path>.lock`. `:memory:` is a database in memory, which goes with the store.
     ///
     /// # Errors
     /// [`StoreError::Locked`], [`StoreError::WrongSchema`], [`StoreError::Unreachable`] for a path that cannot be opened.
     pub async fn open(path: &str) -> Result<Self, StoreError> {
-        // `sqlite://PATH` is usual as well.
-        let path = PathBuf::from(path.strip_prefix("//").unwrap_or(path));
-        let lock = open::lock(&path)?;
+        let path = open::place(path);
+        let lock = open::lock_file(&path)?;
         let writer = open::connect_writer(&path).await?;
         let installation = match open::prepare(&writer, &path).await {
             Ok(installation) => installation,
@@ -91,7 +90,7 @@ impl Sqlite {
                 return Err(error);
             }
         };
-        Self::prepared(path, writer, Some(lock), installation).await
+        Self::prepared(path, writer, lock, installation).await
     }
 
     /// Opens a database file that another process may have open: for what that process reads anew by itself. Its schema is
@@ -100,11 +99,12 @@ impl Sqlite {
     /// # Errors
     /// As [`Sqlite::open`].
     pub async fn open_beside(path: &str) -> Result<Self, StoreError> {
+        open::in_a_file(&open::place(path))?;
         match Self::open(path).await {
             Err(StoreError::Locked { .. }) => {}
             opened => return opened,
         }
-        let path = PathBuf::from(path.strip_prefix("//").unwrap_or(path));
+        let path = open::place(path);
         let writer = open::connect_writer(&path).await?;
         match open::prepared(&writer, &path).await {
             Ok(installation) => Self::prepared(path, writer, None, installation).await,

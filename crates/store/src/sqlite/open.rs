@@ -25,17 +25,66 @@ pub(super) const PEOPLE: u32 = 2;
 /// How long to wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Locks a database for this process.
-pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
+/// How a database in memory is called: it is there as long as the process has it open, and nobody else can have it.
+const MEMORY: &str = ":memory:";
+
+/// The file of a path that a caller gives. Each database in memory gets a name of its own, by which all connections find it.
+pub(super) fn place(path: &str) -> PathBuf {
+    // `sqlite://PATH` is usual as well.
+    match path.strip_prefix("//").unwrap_or(path) {
+        MEMORY => PathBuf::from(format!("{MEMORY}/{}", Uuid::new_v4())),
+        path => PathBuf::from(path),
+    }
+}
+
+/// The name of a database in memory; none of one in a file.
+fn in_memory(path: &Path) -> Option<&str> {
+    path.to_str()?.strip_prefix(MEMORY)
+}
+
+/// Locks a database for this process; one in memory needs no lock.
+pub(super) fn lock_file(path: &Path) -> Result<Option<File>, StoreError> {
+    if in_memory(path).is_some() { Ok(None) } else { lock(path).map(Some) }
+}
+
+/// Refuses a database that nobody can have beside the process that made it.
+pub(super) fn in_a_file(path: &Path) -> Result<(), StoreError> {
+    if in_memory(path).is_none() {
+        return Ok(());
+    }
+    Err(StoreError::Invalid {
+        field: "store".to_owned(),
+        message: "sqlite::memory: is in the memory of the process that serves it, and cannot be opened beside it; use \
+                  sqlite:PATH"
+            .to_owned(),
+    })
+}
+
+/// Why a file cannot be made or opened, with what to do.
+fn refused(path: &Path, error: &std::io::Error) -> StoreError {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let why = match (folder, error.kind()) {
+        (Some(folder), std::io::ErrorKind::NotFound) if !folder.is_dir() => {
+            format!("the folder {} does not exist; make it with mkdir -p, or name another file", folder.display())
+        }
+        (_, std::io::ErrorKind::PermissionDenied) => {
+            format!("{error}; the process must be allowed to write the file and its folder")
+        }
+        (_, std::io::ErrorKind::IsADirectory) => "it is a folder; name a file in it, such as tollgate.db".to_owned(),
+        _ => error.to_string(),
+    };
+    StoreError::CannotOpen { place: path.display().to_string(), why }
+}
+
+fn lock(path: &Path) -> Result<File, StoreError> {
     let mut name = OsString::from(path);
     name.push(".lock");
     let name = PathBuf::from(name);
-    let refused = |error: std::io::Error| StoreError::Unreachable(format!("{}: {error}", name.display()));
-    let file = private().open(&name).map_err(refused)?;
+    let file = private().open(&name).map_err(|error| refused(path, &error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked { path: path.display().to_string() }),
-        Err(TryLockError::Error(error)) => Err(refused(error)),
+        Err(TryLockError::Error(error)) => Err(refused(&name, &error)),
     }
 }
 
@@ -54,12 +103,10 @@ fn private() -> OpenOptions {
 /// Keeps a database from all who are neither its owner nor of its group: what is in it releases events. It is made for its
 /// owner alone, and the files beside it get its mode; one that is there already keeps what its group may do.
 fn keep_private(path: &Path) -> Result<(), StoreError> {
-    // Names such as `:memory:` stand for no file.
-    if path.to_string_lossy().starts_with(':') {
+    if in_memory(path).is_some() {
         return Ok(());
     }
-    let refused = |error: std::io::Error| StoreError::Unreachable(format!("{}: {error}", path.display()));
-    drop(private().open(path).map_err(refused)?);
+    drop(private().open(path).map_err(|error| refused(path, &error))?);
     for end in ["", "-wal", "-shm"] {
         let mut name = OsString::from(path);
         name.push(end);
@@ -89,9 +136,15 @@ fn close_to_others(file: &Path) {
 fn close_to_others(_: &Path) {}
 
 fn options(path: &Path) -> SqliteConnectOptions {
-    SqliteConnectOptions::new()
-        .filename(path)
-        .journal_mode(SqliteJournalMode::Wal)
+    let options = match in_memory(path) {
+        // A name that begins with a slash is one database for all connections of the process.
+        Some(name) => SqliteConnectOptions::new()
+            .filename(name)
+            .vfs("memdb")
+            .journal_mode(SqliteJournalMode::Memory),
+        None => SqliteConnectOptions::new().filename(path).journal_mode(SqliteJournalMode::Wal),
+    };
+    options
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
         .busy_timeout(Duration::from_secs(5))
@@ -125,7 +178,20 @@ async fn connect(
         .test_before_acquire(false)
         .connect_with(options)
         .await;
-    pool.map_err(|error| StoreError::Unreachable(format!("{}: {error}", path.display())))
+    pool.map_err(|error| cannot_open(path, error))
+}
+
+/// Why the database cannot be opened, with what to do.
+fn cannot_open(path: &Path, error: sqlx::Error) -> StoreError {
+    let place = path.display().to_string();
+    // SQLITE_NOTADB.
+    let is_other = error.as_database_error().is_some_and(|error| error.code().as_deref() == Some("26"));
+    let why = if is_other {
+        "it is a file of another kind, and no SQLite database; name another file".to_owned()
+    } else {
+        error.to_string()
+    };
+    StoreError::CannotOpen { place, why }
 }
 
 /// Brings the schema up to date, and makes what every installation has: its identity and the queue shards.

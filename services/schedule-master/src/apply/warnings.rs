@@ -7,7 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use futures::{StreamExt as _, stream};
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
 use tollgate_core::model::{Alert, Limits, OverlapRule};
 use tollgate_proto::convert::names;
 use tollgate_proto::v1;
@@ -17,7 +19,7 @@ use super::judge::Key;
 use super::{Gathered, ResourceRef};
 use crate::ScheduleMaster;
 use crate::draft::Draft;
-use crate::warnings::{self, Address};
+use crate::warnings::{self, Address, AddressFault};
 
 /// The most warnings in an answer.
 const WARNINGS_MAX: usize = 1_000;
@@ -25,8 +27,6 @@ const WARNINGS_MAX: usize = 1_000;
 const ASKED_MAX: usize = 100;
 /// The most addresses that are looked at.
 const ADDRESSES_MAX: usize = 200;
-/// Looked at together.
-const AT_ONCE: usize = 16;
 /// For how long all addresses are waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -36,6 +36,9 @@ struct Named {
     source: String,
     name: String,
 }
+
+/// Who goes to an address, and the field that says so.
+type Places = Vec<(Named, &'static str)>;
 
 /// A schedule whose latest runs say more.
 #[derive(Debug)]
@@ -51,13 +54,13 @@ struct Later {
 pub(super) struct Notes {
     warnings: Vec<v1::ResourceWarning>,
     later: Vec<Later>,
-    addresses: BTreeMap<Address, Vec<(Named, &'static str)>>,
+    addresses: BTreeMap<Address, Places>,
     /// Policies that are given, with whether a schedule that is given uses them.
     policies: BTreeMap<Key, Named>,
     used: BTreeSet<Key>,
     alerts: Vec<(Named, Alert)>,
-    /// Schedules that are given, where alerts are given, too.
-    schedules: BTreeSet<Key>,
+    /// The full names of what is given, where alerts are given, too: in a dry run it is not stored.
+    given: BTreeSet<String>,
 }
 
 impl Named {
@@ -119,7 +122,10 @@ impl Notes {
     /// Names that alerts may know before they are stored.
     pub(super) fn remember(&mut self, given: &Gathered) {
         if !given.alerts.is_empty() {
-            self.schedules = given.schedules.iter().map(|one| super::judge::key(&one.reference)).collect();
+            let schedules = given.schedules.iter().map(|one| &one.reference.name);
+            let policies = given.policies.iter().map(|one| &one.reference.name);
+            self.given = schedules.map(|name| names::of_schedule(&name.namespace, &name.id)).collect();
+            self.given.extend(policies.map(|name| names::of_policy(&name.namespace, &name.id)));
         }
     }
 
@@ -178,10 +184,7 @@ impl ScheduleMaster {
             }
         }
         for (named, alert) in std::mem::take(&mut notes.alerts) {
-            let given = |what: &str, id: &str| {
-                what == "schedules" && notes.schedules.contains(&(alert.namespace.clone(), id.to_owned()))
-            };
-            let found = self.names_unknown(&alert, given).await;
+            let found = self.names_unknown(&alert, &notes.given).await;
             notes.add(&named, found);
         }
         self.look_at(&mut notes).await;
@@ -190,12 +193,11 @@ impl ScheduleMaster {
 
     /// Looks at all addresses at once; those that are not known in time are not warned of.
     async fn look_at(&self, notes: &mut Notes) {
-        let addresses = std::mem::take(&mut notes.addresses);
-        let looks = stream::iter(addresses).map(|(address, places)| {
+        let mut looks: FuturesUnordered<BoxFuture<'_, (Option<AddressFault>, Places)>> = FuturesUnordered::new();
+        for (address, places) in std::mem::take(&mut notes.addresses) {
             let look = self.options().addresses.at(address);
-            async move { (look.await, places) }
-        });
-        let mut looks = std::pin::pin!(looks.buffer_unordered(AT_ONCE));
+            looks.push(Box::pin(async move { (look.await, places) }));
+        }
         let until = tokio::time::sleep(PATIENCE);
         let mut until = std::pin::pin!(until);
         loop {

@@ -9,6 +9,8 @@ use std::fmt;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
+use super::unreached::{causes, hangs_up};
+
 /// A call that was answered with an error.
 #[derive(Debug)]
 pub(crate) struct CallFailure(String);
@@ -31,7 +33,7 @@ impl CallFailure {
             None if status.message().is_empty() => text.push_str(&status.code().to_string()),
             None => text.push_str(status.message()),
         }
-        if let Some(hint) = hint(status.code(), server) {
+        if let Some(hint) = hint(status, &tried, server) {
             text.push_str(&format!("\nhint: {hint}"));
         }
         Self(text)
@@ -43,8 +45,19 @@ pub(super) fn unlisted(status: &Status) -> Option<u64> {
     status.message().strip_suffix(" more")?.rsplit_once("; and ")?.1.parse().ok()
 }
 
-fn hint(code: Code, server: &str) -> Option<String> {
-    Some(match code {
+fn hint(status: &Status, tried: &str, server: &str) -> Option<String> {
+    let said = status.message();
+    if said.contains("grpc-status header missing") {
+        return Some(format!("something else than Tollgate answers at {server}; --server or TOLLGATE_SERVER names another place"));
+    }
+    let is_plain = server.starts_with("http://");
+    if is_plain && status.code() != Code::Unavailable && hangs_up(None, said) {
+        return Some(format!("does it speak TLS? Write https:// in place of http:// in {server}"));
+    }
+    Some(match status.code() {
+        Code::Unavailable if is_plain && hangs_up(None, &chain(status)) => format!(
+            "is `tollgate serve` running, and able to reach its store, at {server}? If it speaks TLS, write https://"
+        ),
         Code::Unavailable => {
             format!("is `tollgate serve` running, and able to reach its store, at {server}?")
         }
@@ -56,13 +69,28 @@ fn hint(code: Code, server: &str) -> Option<String> {
         Code::Unimplemented => {
             format!("the process at {server} does not play that role; ask one that does with --server")
         }
-        Code::Unauthenticated => {
-            "--api-key or TOLLGATE_API_KEY shows a key; `tollgate key create` makes one".to_owned()
-        }
-        Code::NotFound => "`tollgate list` shows what there is; -n chooses the namespace".to_owned(),
+        Code::Unauthenticated => "--api-key or TOLLGATE_API_KEY shows a key; where the store is, `tollgate key create NAME \
+             --scopes read --namespace default` makes one, and `tollgate key list` shows which there are"
+            .to_owned(),
+        Code::PermissionDenied => "`tollgate key list`, where the store is, shows what each key may do".to_owned(),
+        Code::NotFound => format!("`tollgate get {}` shows what there is; -n chooses the namespace", listed(tried)),
         Code::Aborted => "it has changed since it was read: read it again, and repeat the change".to_owned(),
         _ => return None,
     })
+}
+
+/// What a status says, and what caused it.
+fn chain(status: &Status) -> String {
+    let causes = status.source().map(causes).unwrap_or_default();
+    causes.iter().fold(status.message().to_owned(), |text, cause| format!("{text}: {cause}"))
+}
+
+/// What there are several of, of which one was asked for.
+fn listed(tried: &str) -> &'static str {
+    let kinds = [("policy", "policies"), ("policies", "policies"), ("alert", "alerts"), ("run", "runs"), ("event", "runs")];
+    let mut words = tried.split(|c: char| !c.is_alphanumeric());
+    let kind = words.find_map(|word| kinds.iter().find(|(one, _)| *one == word));
+    kind.map_or("schedules", |(_, many)| many)
 }
 
 impl fmt::Display for CallFailure {
@@ -72,34 +100,6 @@ impl fmt::Display for CallFailure {
 }
 
 impl Error for CallFailure {}
-
-/// A service that is not there.
-#[derive(Debug)]
-pub(crate) struct Unreachable {
-    server: String,
-    cause: String,
-}
-
-impl Unreachable {
-    /// No connection to `server`, because of `error`.
-    pub(crate) fn new(server: &str, error: &dyn Error) -> Self {
-        let mut cause = error;
-        while let Some(deeper) = cause.source() {
-            cause = deeper;
-        }
-        Self { server: server.to_owned(), cause: cause.to_string() }
-    }
-}
-
-impl fmt::Display for Unreachable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { server, cause } = self;
-        write!(f, "cannot reach {server}: {cause}\nhint: is `tollgate serve` running there? --server or ")?;
-        f.write_str("TOLLGATE_SERVER names another place")
-    }
-}
-
-impl Error for Unreachable {}
 
 #[cfg(test)]
 mod tests {

@@ -28,6 +28,7 @@ pub(crate) mod table;
 pub(crate) mod test_alert;
 pub(crate) mod trigger;
 pub(crate) mod troubles;
+mod unreached;
 pub(crate) mod when;
 pub(crate) mod why;
 

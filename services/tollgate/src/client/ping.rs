@@ -11,7 +11,7 @@ use tonic::body::Body;
 use tower_service::Service as _;
 
 use super::Session;
-use super::failure::Unreachable;
+use super::unreached::Unreachable;
 
 /// Arguments of `ping`.
 #[derive(Args, Clone, Copy, Debug)]

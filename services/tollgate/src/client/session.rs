@@ -13,8 +13,9 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Request, Status};
 
-use super::failure::{CallFailure, Unreachable};
+use super::failure::CallFailure;
 use super::output::{Format, Printer};
+use super::unreached::Unreachable;
 use crate::usage::Usage;
 
 /// A connection is given up after this time, even if the call may take longer.

@@ -75,6 +75,19 @@ pub(super) fn progress_end(terminal: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Where to look at what has happened.
+pub(super) fn held(service: SocketAddr) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "\nIt stays up: look at the console, http://{service}/, or ask it, such as\n  \
+         tollgate status --server http://{service}\n  tollgate history nightly-backup --server http://{service}\n\
+         Ctrl-C ends it, and removes what it has stored."
+    )?;
+    out.flush()?;
+    Ok(())
+}
+
 /// What the consumer measured, and whether every promise was kept.
 pub(super) fn summary(
     measured: &Measured,
@@ -159,7 +172,7 @@ mod tests {
 
     #[test]
     fn each_broken_promise_is_told() {
-        let args = DemoArgs { events: 500, tokens: 10 };
+        let args = DemoArgs { events: 500, tokens: 10, hold: false };
         assert!(broken(&good(), &args, 540, 2).is_empty());
         assert_eq!(broken(&Measured { in_flight_max: 11, ..good() }, &args, 540, 2).len(), 1);
         assert_eq!(broken(&Measured { events: 539, ..good() }, &args, 540, 2).len(), 1);

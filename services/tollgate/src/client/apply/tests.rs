@@ -39,17 +39,20 @@ fn a_file_with_errors_sends_nothing_and_policies_come_first() {
     let mut good = tempfile::NamedTempFile::new().unwrap();
     good.write_all(GOOD.as_bytes()).unwrap();
     let mut bad = tempfile::NamedTempFile::new().unwrap();
-    bad.write_all(b"kind: Policy\nid: p\nburst: x\n---\nkind: Policy\nid: p\n---\nkind: Policy\nid: p\n")
-        .unwrap();
+    let text = "kind: Policy\nid: p\nburst: x\nmaxInFlight: 1\n---\nkind: Policy\nid: p\nmaxInFlight: 1\n---\n\
+                kind: Policy\nid: p\nratePerSecond: 0\n";
+    bad.write_all(text.as_bytes()).unwrap();
     let path = |file: &tempfile::NamedTempFile| file.path().to_str().unwrap().to_owned();
     let entries = read_files(&[path(&good)], "default").unwrap();
     assert!(matches!(entries[0].resource, Resource::Policy(_)));
     assert!(matches!(entries[1].resource, Resource::Schedule(_)));
     let error = read_files(&[path(&good), path(&bad)], "default").unwrap_err().to_string();
-    assert!(error.contains("nothing was sent, because 2 things are wrong:"), "{error}");
+    assert!(error.contains("nothing was sent, because 3 things are wrong:"), "{error}");
     assert!(error.contains(&format!("{}:3: burst: ", path(&bad))), "{error}");
-    let twice = format!("{0}:8: namespaces/default/policies/p is given twice, first at {0}:5", path(&bad));
+    let twice = format!("{0}:10: namespaces/default/policies/p is given twice, first at {0}:6", path(&bad));
     assert!(error.contains(&twice), "{error}");
+    // What the service would refuse is said at once, too, in the spelling of the file.
+    assert!(error.contains(&format!("{}:12: ratePerSecond: \"0\" is not allowed", path(&bad))), "{error}");
     assert!(
         read_files(&["/nowhere.yaml".to_owned()], "default")
             .unwrap_err()

@@ -1,0 +1,66 @@
+//! Decides what somebody reads who types a command of another program.
+
+use std::io::Write as _;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// What to type for the commands of other programs.
+const WORDS: &[(&[&str], &str)] = &[
+    (&["create", "make", "add", "new", "replace"], "`tollgate apply -f FILE` makes what a file describes, and `tollgate init` writes a file"),
+    (&["edit", "set", "patch", "update"], "change the file, and `tollgate apply -f FILE` makes it so"),
+    (&["ls", "show", "schedules"], "`tollgate get schedules` lists them"),
+    (&["policies"], "`tollgate get policies` lists them"),
+    (&["runs", "jobs"], "`tollgate get runs` lists them"),
+    (&["rm", "remove", "destroy"], "`tollgate delete schedule ID` deletes one"),
+    (&["run", "exec", "fire", "kick"], "`tollgate trigger ID` starts a run now"),
+    (&["start", "server", "up", "daemon", "service"], "`tollgate serve` runs the service"),
+    (&["stop", "suspend", "disable"], "`tollgate pause schedule ID` holds one, and `tollgate pause all` everything"),
+    (&["unpause", "enable", "unsuspend"], "`tollgate resume schedule ID` goes on"),
+    (&["logs", "log", "tail", "events"], "`tollgate history ID` shows the runs, and `tollgate get events RUN` what became of their events"),
+    (&["top", "stats", "metrics", "queue", "queues"], "`tollgate status` shows what waits and what is held"),
+    (&["health", "healthcheck", "ready"], "`tollgate ping` asks whether a process is ready"),
+    (&["explain", "debug"], "`tollgate why EVENT` says why an event is where it is"),
+    (&["keys", "login", "token", "tokens"], "`tollgate key list` lists API keys, and --api-key or TOLLGATE_API_KEY shows one"),
+    (&["version"], "`tollgate --version` prints it"),
+    (&["validate", "check", "lint"], "`tollgate apply -f FILE --dry-run` checks a file, and changes nothing"),
+];
+
+/// What to type; none for a word that nobody uses.
+fn hint(word: &str) -> Option<&'static str> {
+    let word = word.to_ascii_lowercase();
+    WORDS.iter().find(|(words, _)| words.contains(&word.as_str())).map(|(_, hint)| *hint)
+}
+
+/// Prints why a command line cannot be read, and ends the process.
+pub(crate) fn refuse(error: &clap::Error) -> ! {
+    // Where nobody can read it, the exit status says it.
+    let _unread = error.print();
+    let word = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(word)) if error.kind() == ErrorKind::InvalidSubcommand => Some(word),
+        _ => None,
+    };
+    if let Some(hint) = word.and_then(|word| hint(word)) {
+        let _unread = writeln!(std::io::stderr(), "hint: {hint}");
+    }
+    std::process::exit(error.exit_code());
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn words_of_other_programs_are_none_of_ours() {
+        let command = crate::cli::Cli::command();
+        let ours: Vec<&str> = command.get_subcommands().flat_map(|one| std::iter::once(one.get_name()).chain(one.get_all_aliases())).collect();
+        for (words, _) in WORDS {
+            for word in *words {
+                assert!(!ours.contains(word), "{word} is a command");
+            }
+        }
+        assert!(hint("LS").is_some_and(|hint| hint.contains("tollgate get schedules")));
+        assert_eq!(hint("frobnicate"), None);
+    }
+}
