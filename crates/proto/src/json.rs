@@ -54,6 +54,19 @@ pub fn to_json<M: Message + Name>(message: &M) -> Value {
         .map_or(Value::Null, whole_numbers)
 }
 
+/// A message as people write it in files: as [`to_json`], with field names in lowerCamelCase.
+pub fn to_file_json<M: Message + Name>(message: &M) -> Value {
+    let options = SerializeOptions::new().stringify_64_bit_integers(false).skip_default_fields(true);
+    descriptors::dynamic(message)
+        .and_then(|dynamic| dynamic.serialize_with_options(serde_json::value::Serializer, &options).ok())
+        .map_or(Value::Null, whole_numbers)
+}
+
+/// A message as the REST API gives it: see [`dynamic_to_json`]. `null` for a message that is not part of the API.
+pub fn to_rest_json<M: Message + Name>(message: &M) -> Value {
+    descriptors::dynamic(message).and_then(|dynamic| dynamic_to_json(&dynamic).ok()).unwrap_or(Value::Null)
+}
+
 /// Writes `1`, not `1.0`, for what a double holds exactly.
 fn whole_numbers(value: Value) -> Value {
     match value {

@@ -7,6 +7,7 @@
 //! one, so that it costs only the resources that are to blame.
 
 mod judge;
+mod results;
 mod write;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -201,7 +202,8 @@ impl ScheduleMaster {
     ) -> Result<v1::ApplyResourcesResponse, Status> {
         let validate_only = given.validate_only;
         let mut refusals = std::mem::take(&mut given.refusals);
-        let plan = self.judge(given, &actor, &mut refusals).await?;
+        let mut plan = self.judge(given, &actor, &mut refusals).await?;
+        plan.note_results(self.inner.shards);
         let mut response =
             v1::ApplyResourcesResponse { unchanged_count: plan.unchanged, ..Default::default() };
         if validate_only {
@@ -223,6 +225,7 @@ impl ScheduleMaster {
             self.write(plan.schedules, &mut response).await?;
             self.write(plan.alerts, &mut response).await?;
         }
+        results::count_unlisted(&mut response);
         Ok(response)
     }
 }
