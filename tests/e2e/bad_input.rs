@@ -87,8 +87,8 @@ async fn nothing_written(service: &Service) {
     let request = ListSchedulesRequest { parent: PARENT.to_owned(), ..Default::default() };
     assert_eq!(service.master().list_schedules(request).await.unwrap().into_inner().schedules, []);
     let cli = Cli::new(service.url());
-    assert_eq!(cli.json(&["get", "policies"])["policies"], serde_json::Value::Null);
-    assert_eq!(cli.json(&["audit"])["audit_entries"], serde_json::Value::Null);
+    assert_eq!(cli.json(&["get", "policies"])["policies"], serde_json::json!([]));
+    assert_eq!(cli.json(&["audit"])["auditEntries"], serde_json::json!([]));
 }
 
 async fn conflicts_are_told_apart(kind: Kind) {
@@ -109,7 +109,7 @@ async fn conflicts_are_told_apart(kind: Kind) {
     let status = service.master().update_policy(update(&stale)).await.unwrap_err();
     assert_eq!(status.code(), Code::Aborted, "{status:?}");
     let cli = Cli::new(service.url());
-    assert_eq!(cli.json(&["get", "policy", "p"])["max_in_flight"], 7);
+    assert_eq!(cli.json(&["get", "policy", "p"])["maxInFlight"], 7);
     let request = ListSchedulesRequest {
         parent: PARENT.to_owned(),
         page_token: "nonsense".to_owned(),

@@ -27,6 +27,7 @@ mod browser;
 mod by_hand;
 mod change;
 mod churn;
+mod cli;
 mod cluster;
 mod console;
 mod container;

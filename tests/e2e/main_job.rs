@@ -54,7 +54,11 @@ async fn a_file_is_applied_and_its_events_are_done(kind: Kind) {
 
     let dry = cli.run_with(&["apply", "-f", "-", "--dry-run"], &yaml);
     assert_eq!(dry.code, 0, "{dry:?}");
-    assert_eq!(cli.json(&["get", "schedules"])["schedules"], Value::Null, "a dry run writes nothing");
+    assert_eq!(
+        cli.json(&["get", "schedules"])["schedules"],
+        serde_json::json!([]),
+        "a dry run writes nothing"
+    );
     let applied = cli.apply(&yaml);
     assert_eq!(applied.code, 0, "{applied:?}");
     assert!(applied.out.contains("3 created, 0 updated, 0 unchanged"), "{applied:?}");

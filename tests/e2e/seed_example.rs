@@ -15,26 +15,26 @@ async fn three_hours_are_three_children(kind: Kind) {
     let applied = cli.apply(yaml);
     assert_eq!(applied.code, 0, "{applied:?}");
     let schedule = cli.json(&["get", "schedule", "rounds"]);
-    assert_eq!(schedule["children_count"], 3, "{schedule}");
-    assert_eq!(schedule["launch_classes"], serde_json::json!(["H"]), "{schedule}");
+    assert_eq!(schedule["childrenCount"], 3, "{schedule}");
+    assert_eq!(schedule["launchClasses"], serde_json::json!(["H"]), "{schedule}");
     let children = cli.json(&["get", "children", "rounds"]);
     let mut expressions: Vec<_> = children["children"]
         .as_array()
         .unwrap()
         .iter()
-        .filter_map(|child| child["launch_expression"].as_str())
+        .filter_map(|child| child["launchExpression"].as_str())
         .collect();
     expressions.sort_unstable();
     assert_eq!(expressions, ["H.3", "H.6", "H.9"], "{children}");
     // Clocks go from 02:00 to 03:00 on 29 March: 03:00 there is 01:00 UTC, a day earlier it was 02:00 UTC.
     let preview = cli.json(&["preview", "rounds", "--from", "2026-03-28T00:00:00Z", "--count", "6"]);
-    let launches: Vec<(&str, &str, &str)> = preview["launch_times"]
+    let launches: Vec<(&str, &str, &str)> = preview["launchTimes"]
         .as_array()
         .unwrap()
         .iter()
         .map(|launch| {
             let text = |name: &str| launch[name].as_str().unwrap_or_default();
-            (text("time"), text("local_time"), text("utc_offset"))
+            (text("time"), text("localTime"), text("utcOffset"))
         })
         .collect();
     let expected = [

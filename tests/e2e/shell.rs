@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use tollgate_harness::{Cli, binary};
+use tollgate_harness::{Cli, Database, Kind, Service, binary};
 
 fn output(command: &mut Command) -> String {
     let output =
@@ -11,21 +11,26 @@ fn output(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-#[test]
-fn bash_completes_commands_and_flags() {
+/// What bash itself does when somebody presses the tabulator key behind these words.
+fn completed(server: &str, words: &[&str]) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("tollgate.bash");
     std::fs::write(&script, Cli::new("http://127.0.0.1:1").ok(&["completions", "bash"])).unwrap();
-    // What bash itself does when somebody presses the tabulator key.
-    let complete = |words: &[&str]| {
-        let program = r#"source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
-            handler=$(complete -p tollgate | sed -E 's/.*-F ([^ ]+).*/\1/')
-            "$handler" tollgate "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
-            printf '%s\n' "${COMPREPLY[@]}""#;
-        let mut bash = Command::new("bash");
-        bash.args(["--norc", "-c", program, "bash"]).arg(&script).arg("tollgate").args(words);
-        output(&mut bash).lines().map(str::to_owned).collect::<Vec<_>>()
-    };
+    let program = r#"source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+        handler=$(complete -p tollgate | sed -E 's/.*-F ([^ ]+).*/\1/')
+        "$handler" tollgate "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        printf '%s\n' "${COMPREPLY[@]}""#;
+    let mut bash = Command::new("bash");
+    let own = binary().parent().unwrap().to_owned();
+    bash.env("PATH", format!("{}:{}", own.display(), std::env::var("PATH").unwrap()));
+    bash.env("TOLLGATE_SERVER", server);
+    bash.args(["--norc", "-c", program, "bash"]).arg(&script).arg("tollgate").args(words);
+    output(&mut bash).lines().map(|line| line.trim_end().to_owned()).collect()
+}
+
+#[test]
+fn bash_completes_commands_and_flags() {
+    let complete = |words: &[&str]| completed("http://127.0.0.1:1", words);
     assert_eq!(complete(&["tri"]), ["trigger"]);
     assert_eq!(complete(&["secrets", "rot"]), ["rotate"]);
     assert!(complete(&["serve", "--quota"]).contains(&"--quota-schedules".to_owned()));
@@ -33,16 +38,36 @@ fn bash_completes_commands_and_flags() {
     assert_eq!(complete(&["completions", "z"]), ["zsh"]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bash_completes_names_that_the_service_knows() {
+    let database = Database::new(Kind::Sqlite).await;
+    let service = Service::start(&database).await;
+    let cli = Cli::new(service.url());
+    let yaml = "kind: Policy\nid: nice\nmaxInFlight: 1\n---\nkind: Schedule\nid: nightly\ntriggers: [{cron: \"0 3 * * *\"}]\n\
+                target: {http: {url: \"http://127.0.0.1:9/\"}}\n";
+    assert_eq!(cli.apply(yaml).code, 0);
+    assert_eq!(cli.run_with(&["-n", "team", "apply", "-f", "-"], &yaml.replace("nightly", "nine")).code, 0);
+    let complete = |words: &[&str]| completed(service.url(), words);
+    assert_eq!(complete(&["trigger", "ni"]), ["nightly"]);
+    assert_eq!(complete(&["describe", "policy", ""]), ["nice"]);
+    assert_eq!(complete(&["-n", "team", "pause", "schedule", "n"]), ["nine"]);
+    // Without a service, nothing is said, and nobody waits.
+    let began = std::time::Instant::now();
+    assert_eq!(completed("http://127.0.0.1:1", &["trigger", "ni"]), [""]);
+    assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
+    service.stop().await;
+}
+
 #[test]
 fn every_shell_has_a_script() {
     for (shell, part) in [
         ("zsh", "#compdef tollgate"),
-        ("fish", "complete -c tollgate"),
+        ("fish", "--command tollgate"),
         ("elvish", "edit:completion"),
         ("powershell", "Register-ArgumentCompleter"),
     ] {
         let script = Cli::new("http://127.0.0.1:1").ok(&["completions", shell]);
-        assert!(script.contains(part) && script.contains("backfill"), "{shell}: {script}");
+        assert!(script.contains(part) && script.contains("TOLLGATE_COMPLETE"), "{shell}: {script}");
     }
 }
 

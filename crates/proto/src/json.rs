@@ -68,6 +68,11 @@ pub fn to_file_json<M: Message + Name>(message: &M) -> Value {
         .map_or(Value::Null, whole_numbers)
 }
 
+/// A message as the REST API gives it: see [`dynamic_to_json`]. `null` for a message that is not part of the API.
+pub fn to_rest_json<M: Message + Name>(message: &M) -> Value {
+    descriptors::dynamic(message).and_then(|dynamic| dynamic_to_json(&dynamic).ok()).unwrap_or(Value::Null)
+}
+
 /// Writes `1`, not `1.0`, for what a double holds exactly.
 fn whole_numbers(value: Value) -> Value {
     match value {

@@ -7,6 +7,7 @@
 //! one, so that it costs only the resources that are to blame.
 
 mod judge;
+mod results;
 mod warnings;
 mod write;
 
@@ -201,6 +202,7 @@ impl ScheduleMaster {
         let new_namespaces = self.new_namespaces(&given).await;
         let mut plan = self.judge(given, &actor, &mut refusals).await?;
         let notes = std::mem::take(&mut plan.notes);
+        plan.note_results(self.inner.shards);
         let mut response =
             v1::ApplyResourcesResponse { unchanged_count: plan.unchanged, ..Default::default() };
         if validate_only {
@@ -222,6 +224,7 @@ impl ScheduleMaster {
             self.write(plan.schedules, &mut response).await?;
             self.write(plan.alerts, &mut response).await?;
         }
+        results::count_unlisted(&mut response);
         response.warnings = new_namespaces;
         response.warnings.extend(self.warned(notes).await);
         Ok(response)

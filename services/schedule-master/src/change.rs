@@ -2,7 +2,7 @@
 
 use tollgate_core::model::Schedule;
 use tollgate_core::plan::{self, Notice, Plan, home, shards_to_tell};
-use tollgate_store::plan::PlanWrite;
+use tollgate_store::plan::{Audit, PlanWrite};
 use uuid::Uuid;
 
 use crate::audit::{self, Deed};
@@ -68,6 +68,20 @@ impl Change {
             Self::Policy { notice, .. } => Some(Notice::clone(notice)),
             Self::Alert { .. } => None,
         }
+    }
+
+    /// What the audit log says of it.
+    pub(crate) fn audit(&self, audit_id: impl Fn(i64) -> Uuid, shards: u16) -> Option<Audit> {
+        Some(match self.write(audit_id, shards)? {
+            PlanWrite::PutSchedule { audit, .. }
+            | PlanWrite::DeleteSchedule { audit, .. }
+            | PlanWrite::PutPolicy { audit, .. }
+            | PlanWrite::DeletePolicy { audit, .. }
+            | PlanWrite::PutAlert { audit, .. }
+            | PlanWrite::DeleteAlert { audit, .. }
+            | PlanWrite::Note { audit } => audit,
+            PlanWrite::Tell { .. } => return None,
+        })
     }
 
     /// What the store has to write.

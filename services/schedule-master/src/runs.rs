@@ -207,9 +207,13 @@ fn launches(schedule: &Schedule, start_us: i64, end_us: i64) -> Result<Vec<i64>,
     let more = fires.take(COUNT_MAX - BACKFILL_MAX + 1).count();
     if more > 0 {
         let count = launches.len() + more;
-        let count = if count > COUNT_MAX { format!("more than {COUNT_MAX}") } else { count.to_string() };
-        let expected = format!("a range with at most {BACKFILL_MAX} launch times");
-        return Err(FieldError::new("end_time", format!("{count} launch times"), expected).into());
+        let parts = count.div_ceil(BACKFILL_MAX);
+        let expected = format!(
+            "a range with at most {BACKFILL_MAX} launch times: split it into {parts} or more, each from start_time to \
+             end_time (--from and --to), one after the other"
+        );
+        let given = if count > COUNT_MAX { format!("more than {COUNT_MAX}") } else { count.to_string() };
+        return Err(FieldError::new("end_time", format!("{given} launch times"), expected).into());
     }
     Ok(launches)
 }

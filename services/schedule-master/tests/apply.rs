@@ -47,6 +47,58 @@ async fn applying_twice_changes_nothing_the_second_time() {
 }
 
 #[tokio::test]
+async fn each_change_is_said_with_what_was_and_what_is() {
+    let mut world = World::new().await;
+    let all = |m: u32, url: &str| {
+        let target = json!({"http": {"url": url, "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}});
+        vec![
+            given_schedule("a", "f:1", json!({"policy": "p", "target": target})),
+            given_policy("p", "f:9", json!({"max_in_flight": m})),
+            given_policy("q", "f:12", json!({"max_in_flight": 1})),
+        ]
+    };
+    let said = |answer: &v1::ApplyResourcesResponse| -> Vec<(String, String, serde_json::Value)> {
+        let line = |result: &v1::ApplyResult| {
+            let difference = tollgate_proto::json::to_json(result)["difference"].clone();
+            (result.source.clone(), format!("{} {:?}", result.name, result.action()), difference)
+        };
+        answer.results.iter().map(line).collect()
+    };
+    let none = serde_json::Value::Null;
+    let first = world.apply(all(50, "https://a.example/")).await.unwrap();
+    let (p, a) = ("namespaces/default/policies/p", "namespaces/default/schedules/a");
+    assert_eq!(
+        said(&first),
+        [
+            ("f:9".to_owned(), format!("{p} Created"), none.clone()),
+            ("f:12".to_owned(), "namespaces/default/policies/q Created".to_owned(), none.clone()),
+            ("f:1".to_owned(), format!("{a} Created"), none),
+        ]
+    );
+    let mut dry = all(5000, "https://b.example/");
+    dry.iter_mut().for_each(|given| given.validate_only = true);
+    let expected = [
+        ("f:9".to_owned(), format!("{p} Updated"), json!({"max_in_flight": {"old": 50, "new": 5000}})),
+        (
+            "f:1".to_owned(),
+            format!("{a} Updated"),
+            json!({"target.http.url": {"old": "https://a.example/", "new": "https://b.example/"}}),
+        ),
+    ];
+    assert_eq!(said(&world.apply(dry).await.unwrap()), expected);
+    let done = world.apply(all(5000, "https://b.example/")).await.unwrap();
+    assert_eq!((said(&done), done.unlisted_results_count), (expected.to_vec(), 0));
+}
+
+#[tokio::test]
+async fn results_are_bounded_and_the_rest_is_counted() {
+    let mut world = World::new().await;
+    let many = (0..1_200).map(|n| given_schedule(&format!("s{n}"), &format!("f:{n}"), json!({}))).collect();
+    let done = world.apply(many).await.unwrap();
+    assert_eq!((done.created_count, done.results.len(), done.unlisted_results_count), (1_200, 1_000, 200));
+}
+
+#[tokio::test]
 async fn one_wrong_resource_stops_all() {
     let mut world = World::new().await;
     world.create("old", json!({})).await.unwrap();

@@ -10,8 +10,8 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::client::output::{Format, Printer};
 use crate::client::{
-    ClientArgs, Session, apply, audit, delete, describe, get, history, pause, ping, preview, release, runs,
-    status, test_alert, trigger, troubles, why,
+    ClientArgs, Session, apply, audit, delete, describe, follow, get, history, pause, ping, preview, release,
+    runs, status, test_alert, trigger, troubles, wait, why,
 };
 use crate::config::{self, ConfigError, ServeArgs};
 use crate::usage::Usage;
@@ -22,6 +22,10 @@ use crate::{demo, init, key, secrets, serve, shell, times};
 #[derive(Parser, Debug)]
 #[command(name = "tollgate", version, arg_required_else_help = true, max_term_width = 110)]
 pub(crate) struct Cli {
+    // Shown in the help: `front` moves them behind the command.
+    #[command(flatten)]
+    _before: ClientArgs,
+
     #[command(subcommand)]
     command: Command,
 }
@@ -40,7 +44,7 @@ enum Command {
     Key(key::KeyArgs),
     /// Create keys that seal secrets at rest, and seal everything stored under a new one
     Secrets(secrets::SecretsArgs),
-    /// Print a script that completes commands and flags in a shell
+    /// Print a script that completes commands, flags and names in a shell
     Completions(shell::CompletionsArgs),
     /// Print the manual page, or write the pages of all commands
     Man(shell::ManArgs),
@@ -49,6 +53,8 @@ enum Command {
 
     /// Create and update policies, schedules and alerts from files
     Apply(Remote<apply::ApplyArgs>),
+    /// Show what applying files would change; the exit code is 1 where anything would be, and 0 else
+    Diff(Remote<apply::DiffArgs>),
     /// Show one resource as a line, or list resources
     #[command(visible_alias = "list")]
     Get(Remote<get::GetArgs>),
@@ -84,6 +90,10 @@ enum Command {
     Ping(Remote<ping::PingArgs>),
     /// Send a test message of an alert
     TestAlert(Remote<test_alert::TestAlertArgs>),
+    /// Tell what happens to a schedule or a policy, line by line: runs, failures, what waits, troubles
+    Follow(Remote<follow::FollowArgs>),
+    /// Wait until a run has ended: exit code 0 where all went well, 3 where not, 4 where --timeout is over
+    Wait(Remote<wait::WaitArgs>),
     /// Show what is wrong, worst first, and what to do
     Troubles(Remote<troubles::TroublesArgs>),
     /// Show what is wrong, and the state of policies, queue shards and emitters
@@ -149,7 +159,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Config(args) => show_config(&args).map(|()| ExitCode::SUCCESS),
         Command::Key(args) => key::run(args).map(|()| ExitCode::SUCCESS),
         Command::Secrets(args) => secrets::run(args).map(|()| ExitCode::SUCCESS),
-        Command::Completions(args) => shell::completions(&args, Cli::command()).map(|()| ExitCode::SUCCESS),
+        Command::Completions(args) => shell::completions(&args).map(|()| ExitCode::SUCCESS),
         Command::Man(args) => shell::man(&args, Cli::command()).map(|()| ExitCode::SUCCESS),
         Command::Times => {
             times::answer_lines(std::io::stdin().lock(), std::io::stdout().lock())?;
@@ -174,6 +184,7 @@ async fn run_remote(command: Command) -> anyhow::Result<()> {
         | Command::Man(_)
         | Command::Times => Ok(()),
         Command::Apply(remote) => apply::run(Session::open_for_long(remote.client).await?, remote.args).await,
+        Command::Diff(remote) => apply::diff(Session::open_for_long(remote.client).await?, remote.args).await,
         Command::Get(remote) => remote.with(get::run).await,
         Command::Describe(remote) => remote.with(describe::run).await,
         Command::Delete(remote) => remote.with(delete::run).await,
@@ -191,6 +202,11 @@ async fn run_remote(command: Command) -> anyhow::Result<()> {
         Command::Audit(remote) => remote.with(audit::run).await,
         Command::Ping(remote) => remote.with(ping::run).await,
         Command::TestAlert(remote) => remote.with(test_alert::run).await,
+        Command::Follow(remote) => remote.with(follow::run).await,
+        Command::Wait(remote) => {
+            let (session, patience) = Session::open_to_wait(remote.client).await?;
+            wait::run(session, remote.args, patience).await
+        }
         Command::Troubles(remote) => remote.with(troubles::run).await,
         Command::Status(remote) => remote.with(status::run).await,
     }
@@ -271,6 +287,19 @@ mod tests {
             "ping --timeout 4s --api-key k --ca a.pem --cert b.pem --key c.pem",
             "troubles -a --filter severity=CRITICAL --limit 0",
             "status -a --shards --timeout 5s --server http://localhost:1 --actor me",
+            "status -A -o wide --watch --interval 5s --color never",
+            "-n team get schedules -A -o name -w",
+            "get schedule/nightly -o yaml",
+            "describe namespaces/team/policies/imports",
+            "pause policy/imports --reason because",
+            "diff -f a.yaml -o json",
+            "apply -f a.yaml --prune -l app=backup -l team=a --yes",
+            "history -A --since 2d",
+            "wait run 0a-12f3 --for finished --timeout 5m",
+            "wait schedule/nightly --for started",
+            "follow policy imports",
+            "backfill nightly --from 2026-03-01T00:00:00Z --to 2026-03-02T00:00:00Z --dry-run",
+            "follow schedule/nightly -o json --interval 1s",
         ] {
             let words = line.split(' ').map(|word| word.replace('_', " "));
             Cli::try_parse_from(std::iter::once("tollgate".to_owned()).chain(words)).unwrap();

@@ -98,6 +98,7 @@ async fn carry_out(args: KeyArgs) -> anyhow::Result<()> {
     let settings = ServeArgs { file: args.config, flags };
     let url = config::load(&settings, &std::env::vars().collect())?.config.store;
     let printer = Printer::stdout(args.output);
+    printer.refuse_names()?;
     let store =
         tollgate_store::open_beside(&url).await.context("cannot open the store; --store names another")?;
     let now_us = Clock::system().wall_us();

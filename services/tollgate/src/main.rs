@@ -1,11 +1,13 @@
 //! The one binary: the service, the demonstration, and the commands that speak to a running service.
 //!
-//! Exit codes: 0 done, 1 refused or failed, 2 used wrongly.
+//! Exit codes: 0 done, 1 refused or failed, 2 used wrongly; `wait` and `diff` have their own.
 
 mod cli;
 mod client;
 mod config;
 mod demo;
+mod exit;
+mod front;
 mod init;
 mod key;
 mod secrets;
@@ -17,7 +19,7 @@ mod usage;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 use mimalloc::MiMalloc;
 
 /// A third less CPU than with the C library's where much is applied at once.
@@ -25,12 +27,18 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    match cli::run(cli::Cli::try_parse().unwrap_or_else(|error| cli::unknown::refuse(&error))) {
+    shell::complete(cli::Cli::command);
+    let words = front::reorder(std::env::args_os().collect());
+    match cli::run(cli::Cli::try_parse_from(words).unwrap_or_else(|error| cli::unknown::refuse(&error))) {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
+            if let Some(exit) = error.downcast_ref::<exit::Exit>() {
+                return ExitCode::from(exit.0);
+            }
             // Nobody is left to tell when standard error is gone as well.
-            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            let head = client::style::Tone::Bad.paint("error:");
+            let _ = writeln!(anstream::stderr(), "{head} {error:#}");
             ExitCode::from(if cli::is_usage(&error) { 2 } else { 1 })
         }
     }

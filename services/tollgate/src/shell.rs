@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::{Args, Command};
 use clap_complete::Shell;
+use clap_complete::env::{CompleteEnv, Shells};
 
 use crate::client::output::{Format, Printer};
 
@@ -25,13 +26,25 @@ pub(crate) struct ManArgs {
     output: Option<PathBuf>,
 }
 
-/// Prints a script to be read by a shell.
+/// By which variable a shell's script asks for completions.
+const ASKS: &str = "TOLLGATE_COMPLETE";
+
+/// Answers a shell's script, and ends the process; does nothing where no script asks.
+pub(crate) fn complete(command: fn() -> Command) {
+    CompleteEnv::with_factory(command).var(ASKS).complete();
+}
+
+/// Prints a script to be read by a shell. It asks this binary at each press of the key, so that it knows the names of
+/// what there is.
 ///
 /// # Errors
 /// Those of writing.
-pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> anyhow::Result<()> {
+pub(crate) fn completions(args: &CompletionsArgs) -> anyhow::Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut command, "tollgate", &mut script);
+    let shell = args.shell.to_string();
+    let known = Shells::builtins();
+    let writer = known.completer(&shell).with_context(|| format!("{shell} has no script"))?;
+    writer.write_registration(ASKS, "tollgate", "tollgate", "tollgate", &mut script)?;
     Printer::stdout(Format::Table).text(&String::from_utf8(script)?)
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// What is wrong with it, and what is expected.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Usage(pub(crate) String);
 
 impl fmt::Display for Usage {

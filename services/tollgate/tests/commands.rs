@@ -7,6 +7,7 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 use prost::Message;
+use serde_json::json;
 use tollgate_proto::FieldError;
 use tollgate_proto::v1;
 use tonic::Status;
@@ -88,11 +89,56 @@ async fn lists_are_tables_or_the_messages_json() {
     let lines: Vec<&str> = out.lines().collect();
     assert!(lines[0].starts_with("POLICY   STATE   IN FLIGHT"), "{out}");
     assert!(lines[1].starts_with("imports  ACTIVE  4"), "{out}");
+    assert!(!out.contains('\u{1b}'), "no colours where nobody sees them: {out:?}");
+    let (_, out, _) = ask(&stub, &["list", "policies", "--color", "always"], "").await;
+    assert!(out.starts_with("\u{1b}[1mPOLICY\u{1b}[0m"), "{out:?}");
     let (_, out, _) = ask(&stub, &["get", "policies", "-o", "json"], "").await;
     let json: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(json["policies"][0]["max_in_flight"], 4);
+    assert_eq!(json["policies"][0]["maxInFlight"], 4);
+    let (_, out, _) = ask(&stub, &["-o", "yaml", "get", "policies"], "").await;
+    assert!(out.contains("maxInFlight: 4"), "{out}");
+    let (_, out, _) = ask(&stub, &["get", "policies", "-o", "name"], "").await;
+    assert_eq!(out, "policy/imports\n");
+    let (_, out, _) = ask(&stub, &["-n", "team", "get", "policies", "-o", "name"], "").await;
+    assert_eq!(out, "namespaces/default/policies/imports\n", "a name that is true in every namespace");
+    let (_, out, _) = ask(&stub, &["get", "policies", "-o", "wide"], "").await;
+    assert!(out.contains("RECLAIM") && out.contains("LAST ERROR"), "{out}");
     let request = v1::ListPoliciesRequest::decode(stub.calls()[0].messages[0].clone()).unwrap();
     assert_eq!((request.parent.as_str(), request.filter.as_str()), ("namespaces/default", "state=ACTIVE"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn apply_says_what_it_did_to_which_resource() {
+    let stub = Stub::start(|_| {
+        let updated = json!({
+            "name": "namespaces/default/policies/backups",
+            "action": "UPDATED",
+            "difference": {"max_in_flight": {"old": 50, "new": 5000}},
+        });
+        let created = json!({"name": "namespaces/default/schedules/nightly", "action": "CREATED"});
+        let all = json!({
+            "created_count": 2, "updated_count": 1, "unchanged_count": 7, "results": [updated, created],
+            "unlisted_results_count": 1,
+        });
+        answer(&tollgate_proto::json::from_json::<v1::ApplyResourcesResponse>(all).unwrap())
+    })
+    .await;
+    let input = "kind: Policy\nid: p\nmaxInFlight: 4\n";
+    let (code, out, _) = ask(&stub, &["apply", "-f", "-", "--reason", "größer"], input).await;
+    let expected = "policy/backups updated (maxInFlight 50 -> 5000)\nschedule/nightly created\n… and 1 more\n\
+                    2 created, 1 updated, 7 unchanged\n";
+    assert_eq!((code, out.as_str()), (0, expected));
+    assert_eq!(stub.calls()[0].reason, "gr%C3%B6%C3%9Fer");
+    let (code, out, _) = ask(&stub, &["apply", "-f", "-", "-o", "name"], input).await;
+    assert_eq!((code, out.as_str()), (0, "policy/backups\nschedule/nightly\n"));
+    let (code, out, _) = ask(&stub, &["diff", "-f", "-"], input).await;
+    assert_eq!(code, 1, "as diff(1): {out}");
+    assert!(out.contains("policy/backups would be updated\n    maxInFlight: 50 -> 5000\n"), "{out}");
+    assert_eq!(ask(&stub, &["diff", "-f", "-"], "kind: Policy\n").await.0, 2);
+    let (_, out, _) = ask(&stub, &["apply", "-f", "-", "-o", "json"], input).await;
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json["results"][0]["difference"]["max_in_flight"]["new"], 5000);
+    assert_eq!((&json["updatedCount"], json.get("pruned")), (&json!(1), None));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -150,6 +196,8 @@ async fn wrong_use_exits_with_2() {
         vec!["serve", "--listen", "here"],
         vec!["status", "--server", "ftp://x"],
         vec!["status", "--actor", "Zoë"],
+        vec!["-n", "team", "config"],
+        vec!["apply", "-f", "x", "--prune"],
     ] {
         let output = run(nowhere, &words, "").await;
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));

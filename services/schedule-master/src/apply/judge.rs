@@ -31,6 +31,14 @@ pub(super) struct Planned {
     pub(super) reference: ResourceRef,
     pub(super) is_new: bool,
     pub(super) change: Change,
+    /// What the answer says of it, where there is room.
+    pub(super) result: Option<v1::ApplyResult>,
+}
+
+impl Planned {
+    fn new(reference: &ResourceRef, is_new: bool, change: Change) -> Self {
+        Self { reference: reference.clone(), is_new, change, result: None }
+    }
 }
 
 /// What is known of a policy that schedules use.
@@ -77,16 +85,10 @@ impl Planning {
         new
     }
 
-    /// Counts what would be written.
-    pub(super) fn count(&self, response: &mut v1::ApplyResourcesResponse) {
-        let policies = self.policies.iter().map(|planned| planned.is_new);
-        let others = self.schedules.iter().chain(&self.alerts).map(|planned| planned.is_new);
-        for is_new in policies.chain(others) {
-            if is_new {
-                response.created_count += 1;
-            } else {
-                response.updated_count += 1;
-            }
+    /// Counts and lists what would be written.
+    pub(super) fn count(self, response: &mut v1::ApplyResourcesResponse) {
+        for planned in self.policies.into_iter().chain(self.schedules).chain(self.alerts) {
+            planned.done(response);
         }
     }
 }
@@ -194,7 +196,7 @@ impl ScheduleMaster {
         };
         let deed = Deed { at_us, actor: actor.clone(), action };
         let (_, change) = self.put_alert(stored, wanted, &deed).map_err(sealed)?;
-        Ok(Some(Planned { reference: reference.clone(), is_new: stored.is_none(), change }))
+        Ok(Some(Planned::new(reference, stored.is_none(), change)))
     }
 
     async fn stored_alerts(&self, given: &[Given<v1::Alert>]) -> Result<HashMap<Key, Alert>, Status> {
@@ -226,7 +228,7 @@ impl ScheduleMaster {
         }
         let deed = Deed { at_us, actor: actor.clone(), action };
         let (made, change) = self.put_policy(stored, wanted, &deed);
-        let planned = Planned { reference: given.reference.clone(), is_new: stored.is_none(), change };
+        let planned = Planned::new(&given.reference, stored.is_none(), change);
         Ok(Some((Known { uid: made.uid, limits: Some(made.limits) }, planned)))
     }
 
@@ -275,7 +277,7 @@ impl ScheduleMaster {
         self.seal(&mut draft.schedule, stored).map_err(sealed)?;
         let deed = Deed { at_us, actor: actor.clone(), action };
         let change = Change::to(stored.cloned(), draft.schedule, draft.plan, deed, self.inner.shards);
-        Ok(Some(Planned { reference: reference.clone(), is_new: stored.is_none(), change }))
+        Ok(Some(Planned::new(reference, stored.is_none(), change)))
     }
 
     /// The uids of the stored policies among those that the schedules use.

@@ -2,7 +2,6 @@
 
 use futures::StreamExt as _;
 use futures::stream::FuturesOrdered;
-use tollgate_proto::convert::names;
 use tollgate_proto::v1;
 use tollgate_service::status::status;
 use tollgate_store::StoreError;
@@ -24,11 +23,15 @@ fn is_own_fault(error: &StoreError) -> bool {
     )
 }
 
-fn done(response: &mut v1::ApplyResourcesResponse, is_new: bool) {
-    if is_new {
-        response.created_count += 1;
-    } else {
-        response.updated_count += 1;
+impl Planned {
+    /// Counts it, and lists it where there is room.
+    pub(super) fn done(self, response: &mut v1::ApplyResourcesResponse) {
+        if self.is_new {
+            response.created_count += 1;
+        } else {
+            response.updated_count += 1;
+        }
+        response.results.extend(self.result);
     }
 }
 
@@ -54,6 +57,7 @@ fn add(response: &mut v1::ApplyResourcesResponse, chunk: v1::ApplyResourcesRespo
     response.created_count += chunk.created_count;
     response.updated_count += chunk.updated_count;
     response.failed_count += chunk.failed_count;
+    response.results.extend(chunk.results);
     let room = ERRORS_MAX.saturating_sub(response.errors.len());
     response.errors.extend(chunk.errors.into_iter().take(room));
 }
@@ -86,20 +90,15 @@ impl ScheduleMaster {
         let mut written = v1::ApplyResourcesResponse::default();
         let changes: Vec<&Change> = chunk.iter().map(|planned| &planned.change).collect();
         match self.commit(&changes).await {
-            Ok(()) => chunk.iter().for_each(|planned| done(&mut written, planned.is_new)),
+            Ok(()) => chunk.into_iter().for_each(|planned| planned.done(&mut written)),
             Err(error) if !is_own_fault(&error) => return Err(status(error)),
             Err(_) => {
                 for one in chunk {
                     match self.commit(&[&one.change]).await {
-                        Ok(()) => done(&mut written, one.is_new),
+                        Ok(()) => one.done(&mut written),
                         Err(error) if !is_own_fault(&error) => return Err(status(error)),
                         Err(error) => {
-                            let named = match one.change {
-                                Change::Schedule { .. } => names::of_schedule,
-                                Change::Policy { .. } => names::of_policy,
-                                Change::Alert { .. } => names::of_alert,
-                            };
-                            let name = named(&one.reference.name.namespace, &one.reference.name.id);
+                            let name = one.name();
                             failed(&mut written, one.reference, name, &error);
                         }
                     }

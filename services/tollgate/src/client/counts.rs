@@ -5,7 +5,8 @@ use tollgate_proto::convert::timestamp;
 use tollgate_proto::v1;
 
 use super::Session;
-use super::table::Table;
+use super::style::Tone;
+use super::table::{Cell, Table};
 use super::when::{exact, parse_span};
 
 /// Which steps are shown.
@@ -26,7 +27,8 @@ pub(super) struct StepArgs {
 /// What the service says, or those of writing.
 pub(super) async fn run(session: Session, parent: String, args: StepArgs) -> anyhow::Result<()> {
     let from_us = session.now_us.saturating_sub(args.since.seconds.saturating_mul(1_000_000));
-    let tried = format!("show the history of {parent}");
+    let whose = if parent.is_empty() { "all namespaces" } else { parent.as_str() };
+    let tried = format!("show the history of {whose}");
     let request = v1::ListHistoryRequest {
         parent,
         from_time: Some(timestamp(from_us)),
@@ -70,6 +72,12 @@ fn text(answer: &v1::ListHistoryResponse) -> String {
             let [due, started, succeeded, retried, failed, dead, expired, lost, waiting, held] =
                 counts.map(|count| count.to_string());
             let from = exact(point.time.as_ref());
+            let bad = |count: String| {
+                Cell::toned(count.clone(), if count == "0" { Tone::Plain } else { Tone::Bad })
+            };
+            let [failed, dead, expired, lost] = [failed, dead, expired, lost].map(bad);
+            let [from, due, started, succeeded, retried, waiting, held] =
+                [from, due, started, succeeded, retried, waiting, held].map(Cell::from);
             table.row([from, due, started, succeeded, retried, failed, dead, expired, lost, waiting, held]);
         }
     }
@@ -89,7 +97,7 @@ mod tests {
             ..v1::HistoryPoint::default()
         };
         let answer = v1::ListHistoryResponse { points: vec![at(0, 0), at(1, 2)], ..Default::default() };
-        let text = text(&answer);
+        let text = super::super::style::plain(&text(&answer));
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[1], ["1970-01-01T00:01:00Z", "14", "0", "0", "0", "0", "2", "0", "0", "0", "0"]);

@@ -1,9 +1,11 @@
 //! `tollgate delete`.
 
 use clap::{Args, ValueEnum};
+use clap_complete::engine::ArgValueCompleter;
 use tollgate_proto::v1;
 
-use super::{Session, names};
+use super::target::{Target, TargetParser};
+use super::{Session, complete, names};
 
 /// What can be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -22,13 +24,13 @@ pub(crate) enum Kind {
 /// Arguments of `delete`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DeleteArgs {
-    /// The kind of resource
-    #[arg(value_name = "KIND")]
-    kind: Kind,
+    /// The kind of resource, or a resource such as schedule/nightly
+    #[arg(value_name = "KIND", value_parser = TargetParser::<Kind>::new())]
+    kind: Target<Kind>,
 
     /// The name of the resource
-    #[arg(value_name = "NAME")]
-    name: String,
+    #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::named))]
+    name: Option<String>,
 
     /// Delete the resource only if it has this etag, which `get -o json` shows
     #[arg(long, value_name = "ETAG", default_value = "")]
@@ -41,6 +43,7 @@ pub(crate) struct DeleteArgs {
 /// What the service says, or those of writing.
 pub(crate) async fn run(session: Session, args: DeleteArgs) -> anyhow::Result<()> {
     let DeleteArgs { kind, name, etag } = args;
+    let (kind, name) = kind.named(name, "tollgate delete schedule nightly")?;
     let (answer, name) = match kind {
         Kind::Schedule => {
             let name = names::schedule(&session.namespace, &name);
@@ -61,6 +64,9 @@ pub(crate) async fn run(session: Session, args: DeleteArgs) -> anyhow::Result<()
     answer.map_err(|status| session.failure(format!("delete {name}"), status))?;
     if session.printer.is_json() {
         return session.printer.json(&serde_json::json!({}));
+    }
+    if session.printer.is_name() {
+        return session.printer.line(&names::usable(&session.namespace, &name));
     }
     session.printer.line(&format!("deleted {name}"))
 }

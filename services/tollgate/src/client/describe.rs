@@ -3,13 +3,16 @@
 //! The resource itself is shown field by field from its JSON form, so that a new field of the API needs no change here.
 
 use clap::{Args, ValueEnum};
+use clap_complete::engine::ArgValueCompleter;
 use prost::{Message, Name};
 use serde_json::Value;
-use tollgate_proto::json::to_json;
+use tollgate_proto::json::to_file_json;
 use tollgate_proto::v1;
 
-use super::when::{both, duration, moment};
-use super::{Session, fetch, names, preview, rows, why};
+use super::table::{Table, View};
+use super::target::{Target, TargetParser};
+use super::when::{both, duration, moment, relative};
+use super::{Session, complete, fetch, gauges, names, preview, rows, why};
 
 /// What can be described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -34,17 +37,20 @@ pub(crate) enum Kind {
 /// Arguments of `describe`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DescribeArgs {
-    /// The kind of resource
-    #[arg(value_name = "KIND")]
-    kind: Kind,
+    /// The kind of resource, or a resource such as schedule/nightly
+    #[arg(value_name = "KIND", value_parser = TargetParser::<Kind>::new())]
+    kind: Target<Kind>,
 
     /// The name of the resource
-    #[arg(value_name = "NAME")]
-    name: String,
+    #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::named))]
+    name: Option<String>,
 }
 
 /// How many launch times and runs are shown.
 const AROUND: u32 = 5;
+
+/// How many holders and waiters of a policy are shown.
+const LINE_MAX: i32 = 10;
 
 /// Prints one resource in full.
 ///
@@ -52,34 +58,43 @@ const AROUND: u32 = 5;
 /// What the service says of the resource itself, or those of writing. What lies around it is left out where it cannot
 /// be read: another process may play that role.
 pub(crate) async fn run(session: Session, args: DescribeArgs) -> anyhow::Result<()> {
-    match args.kind {
+    let (kind, name) = args.kind.named(args.name, "tollgate describe schedule nightly")?;
+    match kind {
         Kind::Schedule => {
-            let schedule = fetch::schedule(&session, &args.name).await?;
-            show(&session, &schedule)?;
-            if session.printer.is_json() { Ok(()) } else { around_schedule(&session, &schedule.name).await }
+            let schedule = fetch::schedule(&session, &name).await?;
+            show(&session, &schedule, &schedule.name)?;
+            if !session.printer.is_text() { Ok(()) } else { around_schedule(&session, &schedule.name).await }
         }
         Kind::Policy => {
-            let policy = fetch::policy(&session, &args.name).await?;
-            show(&session, &policy)?;
-            if session.printer.is_json() { Ok(()) } else { around_policy(&session, &policy.name).await }
+            let policy = fetch::policy(&session, &name).await?;
+            show(&session, &policy, &policy.name)?;
+            if !session.printer.is_text() { Ok(()) } else { around_policy(&session, &policy.name).await }
         }
-        Kind::Alert => show(&session, &fetch::alert(&session, &args.name).await?),
-        Kind::Run => show(&session, &fetch::run(&session, &args.name).await?),
+        Kind::Alert => {
+            let alert = fetch::alert(&session, &name).await?;
+            show(&session, &alert, &alert.name)
+        }
+        Kind::Run => {
+            let run = fetch::run(&session, &name).await?;
+            show(&session, &run, &run.name)?;
+            if !session.printer.is_text() { Ok(()) } else { around_run(&session, &run).await }
+        }
         Kind::Event => {
-            show(&session, &fetch::event(&session, &args.name).await?)?;
-            if session.printer.is_json() {
+            let event = fetch::event(&session, &name).await?;
+            show(&session, &event, &event.name)?;
+            if !session.printer.is_text() {
                 return Ok(());
             }
-            let Ok(explanation) = why::explain(&session, &args.name).await else { return Ok(()) };
+            let Ok(explanation) = why::explain(&session, &event.event_id).await else { return Ok(()) };
             session.printer.text(&format!("\n{}", why::reasons(session.now_us, &explanation)))
         }
     }
 }
 
-fn show<M: Message + Name>(session: &Session, message: &M) -> anyhow::Result<()> {
-    session.printer.message(message, |message| {
+fn show<M: Message + Name>(session: &Session, message: &M, name: &str) -> anyhow::Result<()> {
+    session.show(message, [name], || {
         let mut text = String::new();
-        fields(session.now_us, &to_json(message), 0, &mut text);
+        fields(session.now_us, &to_file_json(message), 0, &mut text);
         text
     })
 }
@@ -94,13 +109,14 @@ async fn around_schedule(session: &Session, name: &str) -> anyhow::Result<()> {
             .text(&format!("\nnext launch times:\n{}", preview::text(session.now_us, answer.get_ref())))?;
     }
     if let Ok(answer) = fetch::past_runs(session, &format!("schedule={}", names::short(name)), AROUND).await {
-        session.printer.text(&format!("\nlatest runs:\n{}", rows::runs(session.now_us, &answer.runs)))?;
+        session.printer.text(&format!("\nlatest runs:\n{}", rows::runs(session.view(), &answer.runs)))?;
     }
     Ok(())
 }
 
 async fn around_policy(session: &Session, name: &str) -> anyhow::Result<()> {
-    let request = v1::GetHandlerStatusRequest { parent: session.parent(), busy_only: false };
+    let parent = names::parent(names::namespace_of(name));
+    let request = v1::GetHandlerStatusRequest { parent, busy_only: false };
     let Ok(answer) = session.handler().get_handler_status(request).await else { return Ok(()) };
     let Some(gauge) = answer.get_ref().policies.iter().find(|gauge| gauge.policy == name) else {
         return Ok(());
@@ -112,7 +128,54 @@ async fn around_policy(session: &Session, name: &str) -> anyhow::Result<()> {
         gauge.waiting_count,
         duration(gauge.oldest_wait.as_ref().or(Some(&prost_types::Duration::default()))),
         gauge.started_per_second,
-    ))
+    ))?;
+    let view = View { wide: true, ..session.view() };
+    session.printer.text(&format!("\n{}", gauges::table(view, std::slice::from_ref(gauge))))?;
+    let request =
+        v1::GetPolicyQueueRequest { name: name.to_owned(), holders_max: LINE_MAX, waiters_max: LINE_MAX };
+    let Ok(queue) = session.handler().get_policy_queue(request).await else { return Ok(()) };
+    session.printer.text(&queue_text(session.now_us, queue.get_ref()))
+}
+
+/// Who holds the tokens, and who waits for them, in the order in which they go.
+fn queue_text(now_us: i64, queue: &v1::PolicyQueue) -> String {
+    let mut text = String::new();
+    if !queue.holders.is_empty() {
+        text.push_str(&format!("\nwho holds the tokens:\n{}", why::holders(now_us, &queue.holders)));
+    }
+    if !queue.waiters.is_empty() {
+        let mut table = Table::new(["WHO WAITS", "WAITING", "PRIORITY", "LAUNCH", "EVENTS BEFORE IT", "WHY"]);
+        for waiter in &queue.waiters {
+            let place = waiter.place_in_line;
+            table.row([
+                names::short(&waiter.schedule).to_owned(),
+                waiter.waiting_count.to_string(),
+                waiter.priority.to_string(),
+                relative(now_us, waiter.launch_time.as_ref()),
+                if place < 0 { String::new() } else { place.to_string() },
+                waiter.summary.clone(),
+            ]);
+        }
+        text.push_str(&format!("\n{table}"));
+    }
+    text
+}
+
+/// What of a run is not well.
+async fn around_run(session: &Session, run: &v1::Run) -> anyhow::Result<()> {
+    let counts = run.counts.unwrap_or_default();
+    for (state, count) in
+        [("DEAD", counts.dead), ("FAILED", counts.failed), ("EXPIRED", counts.expired), ("LOST", counts.lost)]
+    {
+        if count == 0 {
+            continue;
+        }
+        let filter = format!("state={state}");
+        let Ok((events, _)) = fetch::events(session, &run.name, &filter, AROUND).await else { continue };
+        let shown = rows::events(session.view(), &events);
+        session.printer.text(&format!("\n{count} {state}, the first of them:\n{shown}"))?;
+    }
+    Ok(())
 }
 
 /// A JSON value, one field a line, indented by its depth; moments are seen from now as well.

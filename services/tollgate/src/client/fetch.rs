@@ -3,7 +3,7 @@
 use tollgate_proto::convert::timestamp;
 use tollgate_proto::v1;
 
-use super::{Session, names, pages};
+use super::{Session, ids, names, pages};
 
 /// One policy.
 pub(super) async fn policy(session: &Session, name: &str) -> anyhow::Result<v1::Policy> {
@@ -31,7 +31,7 @@ pub(super) async fn schedule(session: &Session, name: &str) -> anyhow::Result<v1
 
 /// One run.
 pub(super) async fn run(session: &Session, name: &str) -> anyhow::Result<v1::Run> {
-    let name = names::run(&session.namespace, name);
+    let name = ids::run(session, name).await?;
     let tried = format!("read run {name}");
     let answer = session.handler().get_run(v1::GetRunRequest { name }).await;
     Ok(answer.map_err(|status| session.failure(tried, status))?.into_inner())
@@ -39,26 +39,119 @@ pub(super) async fn run(session: &Session, name: &str) -> anyhow::Result<v1::Run
 
 /// One event.
 pub(super) async fn event(session: &Session, name: &str) -> anyhow::Result<v1::Event> {
+    let name = ids::event(session, name).await?;
     let tried = format!("read event {name}");
-    let answer = session.handler().get_event(v1::GetEventRequest { name: name.to_owned() }).await;
+    let answer = session.handler().get_event(v1::GetEventRequest { name }).await;
     Ok(answer.map_err(|status| session.failure(tried, status))?.into_inner())
 }
 
-/// The runs that a filter selects, latest first.
+/// The schedules of these namespaces that a filter selects, and the token of what follows.
+pub(super) async fn schedules_of(
+    session: &Session,
+    parents: &[String],
+    filter: &str,
+    limit: u32,
+) -> anyhow::Result<(Vec<v1::Schedule>, String)> {
+    pages::collect_all(parents, limit, async |parent, page_size, page_token| {
+        let request = v1::ListSchedulesRequest { parent, page_size, page_token, filter: filter.to_owned() };
+        let answer = session.master().list_schedules(request).await;
+        let page = answer.map_err(|status| session.failure("list schedules", status))?.into_inner();
+        Ok((page.schedules, page.next_page_token))
+    })
+    .await
+}
+
+/// The policies of these namespaces that a filter selects, and the token of what follows.
+pub(super) async fn policies_of(
+    session: &Session,
+    parents: &[String],
+    filter: &str,
+    limit: u32,
+) -> anyhow::Result<(Vec<v1::Policy>, String)> {
+    pages::collect_all(parents, limit, async |parent, page_size, page_token| {
+        let request = v1::ListPoliciesRequest { parent, page_size, page_token, filter: filter.to_owned() };
+        let answer = session.master().list_policies(request).await;
+        let page = answer.map_err(|status| session.failure("list policies", status))?.into_inner();
+        Ok((page.policies, page.next_page_token))
+    })
+    .await
+}
+
+/// The alerts of these namespaces that a filter selects, and the token of what follows.
+pub(super) async fn alerts_of(
+    session: &Session,
+    parents: &[String],
+    filter: &str,
+    limit: u32,
+) -> anyhow::Result<(Vec<v1::Alert>, String)> {
+    pages::collect_all(parents, limit, async |parent, page_size, page_token| {
+        let request = v1::ListAlertsRequest { parent, page_size, page_token, filter: filter.to_owned() };
+        let answer = session.master().list_alerts(request).await;
+        let page = answer.map_err(|status| session.failure("list alerts", status))?.into_inner();
+        Ok((page.alerts, page.next_page_token))
+    })
+    .await
+}
+
+/// The events of a run that a filter selects, and the token of what follows.
+pub(super) async fn events(
+    session: &Session,
+    run: &str,
+    filter: &str,
+    limit: u32,
+) -> anyhow::Result<(Vec<v1::Event>, String)> {
+    pages::collect(limit, async |page_size, page_token| {
+        let (parent, filter) = (run.to_owned(), filter.to_owned());
+        let request = v1::ListEventsRequest { parent, page_size, page_token, filter };
+        let answer = session.handler().list_events(request).await;
+        let page =
+            answer.map_err(|status| session.failure(format!("list events of {run}"), status))?.into_inner();
+        Ok((page.events, page.next_page_token))
+    })
+    .await
+}
+
+/// The runs of the caller's namespace that a filter selects, latest first.
 pub(super) async fn runs(
     session: &Session,
     filter: &str,
     limit: u32,
 ) -> anyhow::Result<v1::ListRunsResponse> {
-    let (runs, next_page_token) = pages::collect(limit, async |page_size, page_token| {
-        let (parent, filter) = (session.parent(), filter.to_owned());
-        let request = v1::ListRunsRequest { parent, page_size, page_token, filter };
-        let answer = session.handler().list_runs(request).await;
-        let page = answer.map_err(|status| session.failure("list runs", status))?.into_inner();
-        Ok((page.runs, page.next_page_token))
-    })
-    .await?;
-    Ok(v1::ListRunsResponse { runs, next_page_token })
+    runs_of(session, &[session.parent()], filter, limit).await
+}
+
+/// The runs of these namespaces that a filter selects, latest first.
+pub(super) async fn runs_of(
+    session: &Session,
+    parents: &[String],
+    filter: &str,
+    limit: u32,
+) -> anyhow::Result<v1::ListRunsResponse> {
+    let mut answer = v1::ListRunsResponse::default();
+    for parent in parents {
+        let (runs, token) = pages::collect(limit, async |page_size, page_token| {
+            let (parent, filter) = (parent.clone(), filter.to_owned());
+            let request = v1::ListRunsRequest { parent, page_size, page_token, filter };
+            let answer = session.handler().list_runs(request).await;
+            let page = answer.map_err(|status| session.failure("list runs", status))?.into_inner();
+            Ok((page.runs, page.next_page_token))
+        })
+        .await?;
+        answer.runs.extend(runs);
+        if !token.is_empty() {
+            answer.next_page_token = token;
+        }
+    }
+    if parents.len() > 1 {
+        // The latest of all are among the latest of each.
+        let launch = |run: &v1::Run| run.launch_time.map(|time| (time.seconds, time.nanos));
+        answer.runs.sort_by_key(|run| std::cmp::Reverse(launch(run)));
+        if limit > 0 && answer.runs.len() > limit as usize {
+            answer.runs.truncate(limit as usize);
+            pages::MORE.clone_into(&mut answer.next_page_token);
+        }
+    }
+    Ok(answer)
 }
 
 /// How many runs of a schedule are read to get past those that are not due: runs are emitted ahead.

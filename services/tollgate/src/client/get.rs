@@ -1,10 +1,15 @@
 //! `tollgate get` and `tollgate list`.
 
 use clap::{Args, ValueEnum};
+use clap_complete::engine::ArgValueCompleter;
 use prost::{Message, Name};
 use tollgate_proto::v1;
 
-use super::{Session, fetch, names, pages, rows};
+use super::namespaces::Everywhere;
+use super::table::View;
+use super::target::{Target, TargetParser};
+use super::watch::{self, WatchArgs};
+use super::{Session, complete, fetch, gauges, ids, names, pages, rows};
 use crate::usage::Usage;
 
 /// What can be listed.
@@ -38,12 +43,12 @@ pub(crate) enum Kind {
 /// Arguments of `get` and `list`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct GetArgs {
-    /// The kind of resource, in the singular or plural
-    #[arg(value_name = "KIND")]
-    kind: Kind,
+    /// The kind of resource, in the singular or plural, or a resource such as schedule/nightly
+    #[arg(value_name = "KIND", value_parser = TargetParser::<Kind>::new())]
+    kind: Target<Kind>,
 
     /// The name of the resource. For skipped and children: the schedule. For events: the event, or the run
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::named))]
     name: Option<String>,
 
     /// Terms, joined by AND, that the resources must match: state=PAUSED, policy=imports, schedule=nightly, label.team=data
@@ -53,6 +58,12 @@ pub(crate) struct GetArgs {
     /// The most resources that are listed; 0 means all
     #[arg(long, value_name = "N", default_value_t = 100)]
     limit: u32,
+
+    #[command(flatten)]
+    everywhere: Everywhere,
+
+    #[command(flatten)]
+    watch: WatchArgs,
 }
 
 /// Prints one resource, or a list.
@@ -60,121 +71,146 @@ pub(crate) struct GetArgs {
 /// # Errors
 /// What the service says, or those of writing.
 pub(crate) async fn run(session: Session, args: GetArgs) -> anyhow::Result<()> {
+    watch::run(session, args.watch, async |session| once(session, &args).await).await
+}
+
+async fn once(session: &Session, args: &GetArgs) -> anyhow::Result<()> {
     let filter = args.filter.clone().unwrap_or_default();
-    let GetArgs { kind, name, limit, .. } = args;
+    let (kind, name) = args.kind.and(args.name.clone())?;
     match (kind, name) {
-        (Kind::Policies, None) => policies(&session, filter, limit).await,
-        (Kind::Schedules, None) => schedules(&session, filter, limit).await,
-        (Kind::Alerts, None) => alerts(&session, filter, limit).await,
-        (Kind::Runs, None) => list_runs(&session, filter, limit).await,
-        (Kind::Events, Some(run)) if names::is_run(&session.namespace, &run) => {
-            events(&session, names::run(&session.namespace, &run), filter, limit).await
-        }
-        (Kind::Windows, None) => windows(&session, limit).await,
-        (Kind::Skipped, Some(schedule)) => skipped(&session, &schedule, limit).await,
-        (Kind::Children, Some(schedule)) => children(&session, &schedule, limit).await,
+        (Kind::Skipped, Some(schedule)) => skipped(session, &schedule, args.limit).await,
+        (Kind::Children, Some(schedule)) => children(session, &schedule, args.limit).await,
         (Kind::Skipped | Kind::Children, None) => {
             Err(Usage("expected the name of a schedule, as in `tollgate list skipped nightly`".to_owned())
                 .into())
         }
+        (Kind::Events, Some(name)) => match ids::run_or_event(session, &name).await? {
+            ids::Found::Run(run) => events(session, run, filter, args.limit).await,
+            ids::Found::Event(event) => one_event(session, &event).await,
+        },
         (Kind::Events, None) => {
             Err(Usage("expected the name of a run, as in `tollgate list events RUN`".to_owned()).into())
         }
+        (Kind::Windows, None) => windows(session, args.limit).await,
         (Kind::Windows, Some(_)) => {
             Err(Usage("windows have no names: `tollgate list windows`".to_owned()).into())
         }
         (_, Some(_)) if !filter.is_empty() => {
             Err(Usage("--filter applies to lists, not to one resource".to_owned()).into())
         }
-        (kind, Some(name)) => one(&session, kind, &name).await,
+        (kind, Some(name)) => one(session, kind, &name).await,
+        (kind, None) => list(session, kind, filter, args).await,
     }
 }
 
 async fn one(session: &Session, kind: Kind, name: &str) -> anyhow::Result<()> {
-    let (printer, now_us) = (&session.printer, session.now_us);
+    let view = session.view();
     match kind {
-        Kind::Policies => printer.message(&fetch::policy(session, name).await?, |policy| {
-            rows::policies(std::slice::from_ref(policy))
-        }),
-        Kind::Schedules => printer.message(&fetch::schedule(session, name).await?, |schedule| {
-            rows::schedules(now_us, std::slice::from_ref(schedule))
-        }),
-        Kind::Alerts => printer.message(&fetch::alert(session, name).await?, |alert| {
-            rows::alerts(now_us, std::slice::from_ref(alert))
-        }),
-        Kind::Runs => printer
-            .message(&fetch::run(session, name).await?, |run| rows::runs(now_us, std::slice::from_ref(run))),
+        Kind::Policies => {
+            let policy = fetch::policy(session, name).await?;
+            let gauges = gauges::of(session, session.parent()).await;
+            session.show(&policy, [policy.name.as_str()], || {
+                rows::policies(view, std::slice::from_ref(&policy), &gauges)
+            })
+        }
+        Kind::Schedules => {
+            let schedule = fetch::schedule(session, name).await?;
+            session.show(&schedule, [schedule.name.as_str()], || {
+                rows::schedules(view, std::slice::from_ref(&schedule))
+            })
+        }
+        Kind::Alerts => {
+            let alert = fetch::alert(session, name).await?;
+            session.show(&alert, [alert.name.as_str()], || rows::alerts(view, std::slice::from_ref(&alert)))
+        }
         _ => {
-            let event = fetch::event(session, name).await?;
-            printer.message(&event, |event| rows::events(now_us, std::slice::from_ref(event)))
+            let run = fetch::run(session, name).await?;
+            session.show(&run, [run.name.as_str()], || rows::runs(view, std::slice::from_ref(&run)))
         }
     }
 }
 
-async fn policies(session: &Session, filter: String, limit: u32) -> anyhow::Result<()> {
-    let (policies, next_page_token) = pages::collect(limit, async |page_size, page_token| {
-        let parent = session.parent();
-        let request = v1::ListPoliciesRequest { parent, page_size, page_token, filter: filter.clone() };
-        let answer = session.master().list_policies(request).await;
-        let page = answer.map_err(|status| session.failure("list policies", status))?.into_inner();
-        Ok((page.policies, page.next_page_token))
-    })
-    .await?;
+async fn one_event(session: &Session, name: &str) -> anyhow::Result<()> {
+    let event = fetch::event(session, name).await?;
+    session.show(&event, [event.name.as_str()], || rows::events(session.view(), std::slice::from_ref(&event)))
+}
+
+async fn list(session: &Session, kind: Kind, filter: String, args: &GetArgs) -> anyhow::Result<()> {
+    let parents = args.everywhere.parents(session).await?;
+    let view = View { everywhere: args.everywhere.all_namespaces, ..session.view() };
+    match kind {
+        Kind::Policies => policies(session, &parents, filter, args, view).await,
+        Kind::Schedules => schedules(session, &parents, filter, args.limit, view).await,
+        Kind::Alerts => alerts(session, &parents, filter, args.limit, view).await,
+        _ => {
+            let answer = fetch::runs_of(session, &parents, &filter, args.limit).await?;
+            let names = answer.runs.iter().map(|run| run.name.as_str());
+            print(session, &answer, names, &answer.next_page_token, || rows::runs(view, &answer.runs))
+        }
+    }
+}
+
+async fn policies(
+    session: &Session,
+    parents: &[String],
+    filter: String,
+    args: &GetArgs,
+    view: View,
+) -> anyhow::Result<()> {
+    let (policies, next_page_token) = fetch::policies_of(session, parents, &filter, args.limit).await?;
     let answer = v1::ListPoliciesResponse { policies, next_page_token };
-    print(session, &answer, &answer.next_page_token, rows::policies(&answer.policies))
+    let gauges = match session.printer.is_text() {
+        true => gauges::of(session, args.everywhere.parent(session)).await,
+        false => gauges::Gauges::default(),
+    };
+    let names = answer.policies.iter().map(|policy| policy.name.as_str());
+    print(session, &answer, names, &answer.next_page_token, || {
+        rows::policies(view, &answer.policies, &gauges)
+    })
 }
 
-async fn schedules(session: &Session, filter: String, limit: u32) -> anyhow::Result<()> {
-    let (schedules, next_page_token) = pages::collect(limit, async |page_size, page_token| {
-        let parent = session.parent();
-        let request = v1::ListSchedulesRequest { parent, page_size, page_token, filter: filter.clone() };
-        let answer = session.master().list_schedules(request).await;
-        let page = answer.map_err(|status| session.failure("list schedules", status))?.into_inner();
-        Ok((page.schedules, page.next_page_token))
-    })
-    .await?;
+async fn schedules(
+    session: &Session,
+    parents: &[String],
+    filter: String,
+    limit: u32,
+    view: View,
+) -> anyhow::Result<()> {
+    let (schedules, next_page_token) = fetch::schedules_of(session, parents, &filter, limit).await?;
     let answer = v1::ListSchedulesResponse { schedules, next_page_token };
-    print(session, &answer, &answer.next_page_token, rows::schedules(session.now_us, &answer.schedules))
+    let names = answer.schedules.iter().map(|schedule| schedule.name.as_str());
+    print(session, &answer, names, &answer.next_page_token, || rows::schedules(view, &answer.schedules))
 }
 
-async fn alerts(session: &Session, filter: String, limit: u32) -> anyhow::Result<()> {
-    let (alerts, next_page_token) = pages::collect(limit, async |page_size, page_token| {
-        let parent = session.parent();
-        let request = v1::ListAlertsRequest { parent, page_size, page_token, filter: filter.clone() };
-        let answer = session.master().list_alerts(request).await;
-        let page = answer.map_err(|status| session.failure("list alerts", status))?.into_inner();
-        Ok((page.alerts, page.next_page_token))
-    })
-    .await?;
+async fn alerts(
+    session: &Session,
+    parents: &[String],
+    filter: String,
+    limit: u32,
+    view: View,
+) -> anyhow::Result<()> {
+    let (alerts, next_page_token) = fetch::alerts_of(session, parents, &filter, limit).await?;
     let answer = v1::ListAlertsResponse { alerts, next_page_token };
-    print(session, &answer, &answer.next_page_token, rows::alerts(session.now_us, &answer.alerts))
-}
-
-async fn list_runs(session: &Session, filter: String, limit: u32) -> anyhow::Result<()> {
-    let answer = fetch::runs(session, &filter, limit).await?;
-    print(session, &answer, &answer.next_page_token, rows::runs(session.now_us, &answer.runs))
+    let names = answer.alerts.iter().map(|alert| alert.name.as_str());
+    print(session, &answer, names, &answer.next_page_token, || rows::alerts(view, &answer.alerts))
 }
 
 async fn events(session: &Session, run: String, filter: String, limit: u32) -> anyhow::Result<()> {
-    let (events, next_page_token) = pages::collect(limit, async |page_size, page_token| {
-        let (parent, filter) = (run.clone(), filter.clone());
-        let request = v1::ListEventsRequest { parent, page_size, page_token, filter };
-        let answer = session.handler().list_events(request).await;
-        let page =
-            answer.map_err(|status| session.failure(format!("list events of {run}"), status))?.into_inner();
-        Ok((page.events, page.next_page_token))
-    })
-    .await?;
+    let (events, next_page_token) = fetch::events(session, &run, &filter, limit).await?;
     let answer = v1::ListEventsResponse { events, next_page_token };
-    print(session, &answer, &answer.next_page_token, rows::events(session.now_us, &answer.events))
+    let names = answer.events.iter().map(|event| event.name.as_str());
+    print(session, &answer, names, &answer.next_page_token, || rows::events(session.view(), &answer.events))
 }
 
 async fn skipped(session: &Session, schedule: &str, limit: u32) -> anyhow::Result<()> {
+    session.printer.refuse_names()?;
     let answer = fetch::skipped(session, schedule, limit).await?;
-    print(session, &answer, &answer.next_page_token, rows::skipped(session.now_us, &answer.skipped_triggers))
+    let text = || rows::skipped(session.now_us, &answer.skipped_triggers);
+    print(session, &answer, [], &answer.next_page_token, text)
 }
 
 async fn children(session: &Session, schedule: &str, limit: u32) -> anyhow::Result<()> {
+    session.printer.refuse_names()?;
     let parent = names::schedule(&session.namespace, schedule);
     let (children, next_page_token) = pages::collect(limit, async |page_size, page_token| {
         let request = v1::ListScheduleChildrenRequest { parent: parent.clone(), page_size, page_token };
@@ -185,10 +221,11 @@ async fn children(session: &Session, schedule: &str, limit: u32) -> anyhow::Resu
     })
     .await?;
     let answer = v1::ListScheduleChildrenResponse { children, next_page_token };
-    print(session, &answer, &answer.next_page_token, rows::children(&answer.children))
+    print(session, &answer, [], &answer.next_page_token, || rows::children(&answer.children))
 }
 
 async fn windows(session: &Session, limit: u32) -> anyhow::Result<()> {
+    session.printer.refuse_names()?;
     let (windows, next_page_token) = pages::collect(limit, async |page_size, page_token| {
         let answer = session.emitter().list_windows(v1::ListWindowsRequest { page_size, page_token }).await;
         let page = answer.map_err(|status| session.failure("list windows", status))?.into_inner();
@@ -196,13 +233,22 @@ async fn windows(session: &Session, limit: u32) -> anyhow::Result<()> {
     })
     .await?;
     let answer = v1::ListWindowsResponse { windows, next_page_token };
-    print(session, &answer, &answer.next_page_token, rows::windows(session.now_us, &answer.windows))
+    print(session, &answer, [], &answer.next_page_token, || rows::windows(session.now_us, &answer.windows))
 }
 
-/// Prints a list, and says where it is not complete.
-fn print<M: Message + Name>(session: &Session, answer: &M, next: &str, text: String) -> anyhow::Result<()> {
-    session.printer.message(answer, |_| match next {
-        "" => text,
-        _ => format!("{text}… and more: --limit 0 shows all\n"),
-    })
+/// Prints a list, and says where it is not complete: beside it where programs read it.
+fn print<'a, M: Message + Name>(
+    session: &Session,
+    answer: &M,
+    names: impl IntoIterator<Item = &'a str>,
+    next: &str,
+    text: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    const MORE: &str = "… and more: --limit 0 shows all";
+    let is_text = session.printer.is_text();
+    session.show(answer, names, || if next.is_empty() { text() } else { format!("{}{MORE}\n", text()) })?;
+    if !is_text && !next.is_empty() {
+        session.note(MORE);
+    }
+    Ok(())
 }

@@ -1,34 +1,44 @@
 //! The commands that speak to a running service over gRPC, one file each.
 //!
-//! In: parsed arguments. Out: text or JSON on standard output, or one paragraph that says what was tried, what the
+//! In: parsed arguments. Out: text or data on standard output, or one paragraph that says what was tried, what the
 //! service answered and what may help. Invariants: nothing is decided here that the service decides; names without a
-//! slash are completed with the namespace; JSON output is the messages' own JSON form.
+//! slash are completed with the namespace; data is what the REST API gives.
 
 pub(crate) mod apply;
 pub(crate) mod audit;
+pub(crate) mod complete;
 mod counts;
 pub(crate) mod delete;
 pub(crate) mod describe;
 mod failure;
 mod fetch;
+pub(crate) mod follow;
+mod gauges;
 pub(crate) mod get;
 pub(crate) mod history;
+mod ids;
 mod names;
+mod namespaces;
 pub(crate) mod output;
 mod pages;
 pub(crate) mod pause;
 pub(crate) mod ping;
 pub(crate) mod preview;
+mod progress;
 pub(crate) mod release;
 mod rows;
 pub(crate) mod runs;
 mod session;
 pub(crate) mod status;
+pub(crate) mod style;
 pub(crate) mod table;
+mod target;
 pub(crate) mod test_alert;
 pub(crate) mod trigger;
 pub(crate) mod troubles;
 mod unreached;
+pub(crate) mod wait;
+mod watch;
 pub(crate) mod when;
 pub(crate) mod why;
 

@@ -25,6 +25,36 @@ pub(super) async fn collect<T>(
     }
 }
 
+/// Stands for the token of several lists of which some are not complete: the token of one would lead nobody on.
+pub(super) const MORE: &str = "more";
+
+/// As [`collect`], of several parents one after the other; `fetch` gets the parent first.
+///
+/// # Errors
+/// Those of `fetch`.
+pub(super) async fn collect_all<T>(
+    parents: &[String],
+    limit: u32,
+    mut fetch: impl AsyncFnMut(String, i32, String) -> anyhow::Result<(Vec<T>, String)>,
+) -> anyhow::Result<(Vec<T>, String)> {
+    if let [parent] = parents {
+        return collect(limit, async |size, token| fetch(parent.clone(), size, token).await).await;
+    }
+    let mut items = Vec::new();
+    for parent in parents {
+        let read = u32::try_from(items.len()).unwrap_or(u32::MAX);
+        // One more than asked for tells whether there is more.
+        let left = if limit == 0 { 0 } else { limit.saturating_sub(read).saturating_add(1) };
+        let (page, _) = collect(left, async |size, token| fetch(parent.clone(), size, token).await).await?;
+        items.extend(page);
+        if limit > 0 && items.len() > limit as usize {
+            items.truncate(limit as usize);
+            return Ok((items, MORE.to_owned()));
+        }
+    }
+    Ok((items, String::new()))
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
@@ -51,5 +81,22 @@ mod tests {
         let (items, token, sizes) = read(0).await;
         assert_eq!((items, token.as_str()), ((0..2_500).collect(), ""));
         assert_eq!(sizes, [1_000, 1_000, 1_000]);
+    }
+
+    #[tokio::test]
+    async fn several_lists_are_read_up_to_the_limit() {
+        let parents = ["a".to_owned(), "b".to_owned()];
+        let read = async |limit: u32| {
+            let fetch = async |parent: String, size: i32, _: String| {
+                let all = [format!("{parent}1"), format!("{parent}2")];
+                Ok((all.into_iter().take(size.unsigned_abs() as usize).collect(), String::new()))
+            };
+            collect_all(&parents, limit, fetch).await.unwrap()
+        };
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        assert_eq!(read(3).await, (words(&["a1", "a2", "b1"]), MORE.to_owned()));
+        assert_eq!(read(2).await, (words(&["a1", "a2"]), MORE.to_owned()));
+        assert_eq!(read(4).await, (words(&["a1", "a2", "b1", "b2"]), String::new()));
+        assert_eq!(read(0).await.0.len(), 4);
     }
 }

@@ -1,10 +1,12 @@
 //! `tollgate pause` and `tollgate resume`.
 
 use clap::{Args, ValueEnum};
+use clap_complete::engine::ArgValueCompleter;
 use tollgate_proto::v1;
 
+use super::target::{Target, TargetParser};
 use super::when::both;
-use super::{Session, names};
+use super::{Session, complete, names};
 use crate::usage::Usage;
 
 /// What can be paused.
@@ -25,21 +27,17 @@ pub(crate) enum Kind {
 pub(crate) struct PauseArgs {
     #[command(flatten)]
     what: ResumeArgs,
-
-    /// The reason, for the next operator
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    reason: String,
 }
 
 /// Arguments of `resume`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ResumeArgs {
-    /// The kind of resource
-    #[arg(value_name = "KIND")]
-    kind: Kind,
+    /// The kind of resource, or a resource such as policy/imports
+    #[arg(value_name = "KIND", value_parser = TargetParser::<Kind>::new())]
+    kind: Target<Kind>,
 
     /// The name of the resource; none with `all`
-    #[arg(value_name = "NAME", required_if_eq_any([("kind", "schedule"), ("kind", "policy")]))]
+    #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::named), required_if_eq_any([("kind", "schedule"), ("kind", "policy")]))]
     name: Option<String>,
 }
 
@@ -48,19 +46,19 @@ pub(crate) struct ResumeArgs {
 /// # Errors
 /// What the service says, or those of writing.
 pub(crate) async fn pause(session: Session, args: PauseArgs) -> anyhow::Result<()> {
-    let PauseArgs { what, reason } = args;
-    let name = full_name(&session, &what)?;
+    let (kind, name) = full_name(&session, &args.what)?;
+    let reason = session.reason.clone();
     let failed = |status| session.failure(format!("pause {name}"), status);
-    match what.kind {
+    match kind {
         Kind::Schedule => {
             let request = v1::PauseScheduleRequest { name: name.clone(), reason };
             let schedule = session.master().pause_schedule(request).await.map_err(failed)?.into_inner();
-            session.printer.message(&schedule, |schedule| paused(&session, &name, schedule.pause.as_ref()))
+            session.show(&schedule, [name.as_str()], || paused(&session, &name, schedule.pause.as_ref()))
         }
         Kind::Policy => {
             let request = v1::PausePolicyRequest { name: name.clone(), reason };
             let policy = session.master().pause_policy(request).await.map_err(failed)?.into_inner();
-            session.printer.message(&policy, |policy| paused(&session, &name, policy.pause.as_ref()))
+            session.show(&policy, [name.as_str()], || paused(&session, &name, policy.pause.as_ref()))
         }
         Kind::All => {
             let request = v1::PauseDispatchRequest { reason };
@@ -75,19 +73,19 @@ pub(crate) async fn pause(session: Session, args: PauseArgs) -> anyhow::Result<(
 /// # Errors
 /// What the service says, or those of writing.
 pub(crate) async fn resume(session: Session, what: ResumeArgs) -> anyhow::Result<()> {
-    let name = full_name(&session, &what)?;
+    let (kind, name) = full_name(&session, &what)?;
     let failed = |status| session.failure(format!("resume {name}"), status);
     let resumed = format!("resumed {name}\n");
-    match what.kind {
+    match kind {
         Kind::Schedule => {
             let request = v1::ResumeScheduleRequest { name: name.clone() };
             let schedule = session.master().resume_schedule(request).await.map_err(failed)?.into_inner();
-            session.printer.message(&schedule, |_| resumed)
+            session.show(&schedule, [name.as_str()], || resumed)
         }
         Kind::Policy => {
             let request = v1::ResumePolicyRequest { name: name.clone() };
             let policy = session.master().resume_policy(request).await.map_err(failed)?.into_inner();
-            session.printer.message(&policy, |_| resumed)
+            session.show(&policy, [name.as_str()], || resumed)
         }
         Kind::All => {
             let answer = session.handler().resume_dispatch(v1::ResumeDispatchRequest {}).await;
@@ -96,14 +94,16 @@ pub(crate) async fn resume(session: Session, what: ResumeArgs) -> anyhow::Result
     }
 }
 
-fn full_name(session: &Session, what: &ResumeArgs) -> anyhow::Result<String> {
-    match (what.kind, &what.name) {
-        (Kind::Schedule, Some(name)) => Ok(names::schedule(&session.namespace, name)),
-        (Kind::Policy, Some(name)) => Ok(names::policy(&session.namespace, name)),
-        (Kind::All, None) => Ok("all dispatch".to_owned()),
-        (Kind::All, Some(_)) => Err(Usage("`all` takes no name".to_owned()).into()),
-        (_, None) => Err(Usage("expected a name".to_owned()).into()),
-    }
+fn full_name(session: &Session, what: &ResumeArgs) -> anyhow::Result<(Kind, String)> {
+    let (kind, name) = what.kind.and(what.name.clone())?;
+    let name = match (kind, name) {
+        (Kind::Schedule, Some(name)) => names::schedule(&session.namespace, &name),
+        (Kind::Policy, Some(name)) => names::policy(&session.namespace, &name),
+        (Kind::All, None) => "all dispatch".to_owned(),
+        (Kind::All, Some(_)) => return Err(Usage("`all` takes no name".to_owned()).into()),
+        (_, None) => return Err(Usage("expected a name, as in `policy imports`".to_owned()).into()),
+    };
+    Ok((kind, name))
 }
 
 fn paused(session: &Session, name: &str, pause: Option<&v1::Pause>) -> String {

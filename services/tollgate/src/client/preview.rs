@@ -2,9 +2,10 @@
 
 use anyhow::anyhow;
 use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use prost_types::{Duration, Timestamp};
 use serde_json::Value;
-use tollgate_proto::json::to_json;
+use tollgate_proto::json::to_rest_json;
 use tollgate_proto::v1;
 use tollgate_proto::v1::preview_schedule_request::Source;
 use tollgate_proto::v1::trigger::Trigger;
@@ -12,7 +13,7 @@ use tollgate_proto::v1::trigger::Trigger;
 use super::apply::read_files;
 use super::table::Table;
 use super::when::{exact, moment, parse_span, relative};
-use super::{Session, names, rows};
+use super::{Session, complete, names, rows};
 use tollgate_files::Resource;
 
 /// Arguments of `preview`.
@@ -38,7 +39,7 @@ pub(crate) struct PreviewArgs {
 #[group(required = true, multiple = false)]
 struct SourceArgs {
     /// The name of a stored schedule
-    #[arg(value_name = "SCHEDULE")]
+    #[arg(value_name = "SCHEDULE", add = ArgValueCompleter::new(complete::named))]
     name: Option<String>,
 
     /// A cron expression, as in '30 2 * * MON-FRI'
@@ -59,6 +60,7 @@ struct SourceArgs {
 /// # Errors
 /// What is wrong with the file, what the service says, or those of writing.
 pub(crate) async fn run(session: Session, args: PreviewArgs) -> anyhow::Result<()> {
+    session.printer.refuse_names()?;
     let mut answers: Vec<(String, v1::PreviewScheduleResponse)> = Vec::new();
     for (title, source) in sources(&session, &args)? {
         let request =
@@ -71,7 +73,7 @@ pub(crate) async fn run(session: Session, args: PreviewArgs) -> anyhow::Result<(
         return session.printer.message(answer, |answer| text(session.now_us, answer));
     }
     if session.printer.is_json() {
-        let json = answers.iter().map(|(title, answer)| (title.clone(), to_json(answer)));
+        let json = answers.iter().map(|(title, answer)| (title.clone(), to_rest_json(answer)));
         return session.printer.json(&Value::Object(json.collect()));
     }
     for (title, answer) in &answers {

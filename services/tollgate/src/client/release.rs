@@ -4,9 +4,9 @@ use clap::{Args, ValueEnum};
 use prost_types::{Duration, Timestamp};
 use tollgate_proto::v1;
 
-use super::Session;
 use super::rows::word;
 use super::when::{both, duration, moment_or_span, parse_span};
+use super::{Session, ids};
 use crate::usage::Usage;
 
 /// How the work went.
@@ -24,7 +24,7 @@ pub(crate) enum Outcome {
 /// Arguments of `release`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ReleaseArgs {
-    /// The event's id or name
+    /// The event's id or name, or the beginning of its id
     #[arg(value_name = "EVENT")]
     name: String,
 
@@ -52,7 +52,7 @@ pub(crate) struct ReleaseArgs {
 /// Arguments of `extend`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ExtendArgs {
-    /// The event's id or name
+    /// The event's id or name, or the beginning of its id
     #[arg(value_name = "EVENT")]
     name: String,
 
@@ -70,7 +70,7 @@ pub(crate) struct ExtendArgs {
 /// # Errors
 /// What the service says, or those of writing. A release that changed nothing is no error.
 pub(crate) async fn run(session: Session, args: ReleaseArgs) -> anyhow::Result<()> {
-    let name = args.name;
+    let name = ids::event(&session, &args.name).await?;
     let next_check_time = next_check(session.now_us, args.next_check.as_deref())?;
     let outcome = match args.outcome {
         Outcome::Succeeded => v1::ReleaseOutcome::Succeeded,
@@ -105,6 +105,7 @@ pub(crate) async fn run(session: Session, args: ReleaseArgs) -> anyhow::Result<(
 /// What the service says, or those of writing.
 pub(crate) async fn extend(session: Session, args: ExtendArgs) -> anyhow::Result<()> {
     let ExtendArgs { name, ttl, attempt } = args;
+    let name = ids::event(&session, &name).await?;
     let answer =
         session.handler().extend_token(v1::ExtendTokenRequest { name: name.clone(), attempt, ttl }).await;
     let answer = answer.map_err(|status| session.failure(format!("extend {name}"), status))?.into_inner();

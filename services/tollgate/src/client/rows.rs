@@ -4,8 +4,10 @@ use prost_types::Timestamp;
 use tollgate_proto::v1;
 use tollgate_proto::v1::trigger::Trigger;
 
-use super::names::short;
-use super::table::Table;
+use super::gauges::{self, Gauges};
+use super::names::{namespace_of, short};
+use super::style::Tone;
+use super::table::{Cell, NAMESPACE, Table, View, always, wide};
 use super::when::{duration, exact, relative};
 
 /// The name of an enum's value without the enum's.
@@ -52,45 +54,123 @@ fn triggers(schedule: &v1::Schedule) -> String {
 }
 
 /// Schedules.
-pub(super) fn schedules(now_us: i64, schedules: &[v1::Schedule]) -> String {
-    let mut table = Table::new(["SCHEDULE", "STATE", "POLICY", "EVENTS", "TRIGGERS", "ZONE", "NEXT"]);
+pub(super) fn schedules(view: impl Into<View>, schedules: &[v1::Schedule]) -> String {
+    let view = view.into();
+    let head = [
+        NAMESPACE,
+        always("SCHEDULE"),
+        always("STATE"),
+        always("POLICY"),
+        always("EVENTS"),
+        always("TRIGGERS"),
+        always("ZONE"),
+        always("NEXT"),
+        wide("PRIORITY"),
+        wide("FINISH BY"),
+        wide("TARGET"),
+        wide("LABELS"),
+    ];
+    let mut table = Table::of(view, head);
     for schedule in schedules {
         table.row([
-            short(&schedule.name).to_owned(),
-            active(schedule.pause.as_ref()),
-            short(&schedule.policy).to_owned(),
-            schedule.events.unwrap_or(1).to_string(),
-            triggers(schedule),
-            schedule.time_zone.clone(),
-            relative(now_us, schedule.next_launch_time.as_ref()),
+            namespace_of(&schedule.name).into(),
+            short(&schedule.name).into(),
+            Cell::state(active(schedule.pause.as_ref())),
+            short(&schedule.policy).into(),
+            schedule.events.unwrap_or(1).to_string().into(),
+            triggers(schedule).into(),
+            schedule.time_zone.as_str().into(),
+            Cell::from(relative(view.now_us, schedule.next_launch_time.as_ref())),
+            schedule.priority.map(|priority| priority.to_string()).unwrap_or_default().into(),
+            duration(schedule.finish_by.as_ref()).into(),
+            target(schedule.target.as_ref()).into(),
+            labels(&schedule.labels).into(),
         ]);
     }
     or_none(&table, "no schedules")
 }
 
-/// Policies.
-pub(super) fn policies(policies: &[v1::Policy]) -> String {
-    let mut table =
-        Table::new(["POLICY", "STATE", "IN FLIGHT", "PER SECOND", "BURST", "RECLAIM", "TTL", "SHARD"]);
+/// Where events go.
+fn target(target: Option<&v1::Target>) -> String {
+    match target.and_then(|target| target.target.as_ref()) {
+        Some(v1::target::Target::Http(http)) => http.url.clone(),
+        Some(v1::target::Target::Sqs(sqs)) => sqs.queue_url.clone(),
+        None => String::new(),
+    }
+}
+
+/// `team=data,tier=1`.
+fn labels<'a>(labels: impl IntoIterator<Item = (&'a String, &'a String)>) -> String {
+    let mut texts: Vec<String> = labels.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
+    texts.sort();
+    texts.join(",")
+}
+
+/// Policies, with what their buckets show now, where that is known.
+pub(super) fn policies(view: impl Into<View>, policies: &[v1::Policy], gauges: &Gauges) -> String {
+    let view = view.into();
+    let head = [
+        NAMESPACE,
+        always("POLICY"),
+        always("STATE"),
+        always("IN FLIGHT"),
+        always("PER SECOND"),
+        always("HELD"),
+        always("WAITING"),
+        always("REFUSED/S"),
+        wide("BURST"),
+        wide("RECLAIM"),
+        wide("TTL"),
+        wide("SHARD"),
+        wide("ACCEPTED/S"),
+        wide("UNCLEAR/S"),
+        wide("RETRYING"),
+        always("EXPECTED START OF ALL"),
+        wide("LAST ERROR"),
+    ];
+    let mut table = Table::of(view, head);
     for policy in policies {
+        let gauge = gauges.get(&policy.name);
+        let now = |shown: &dyn Fn(&v1::PolicyGauge) -> Cell| gauge.map(shown).unwrap_or_default();
         table.row([
-            short(&policy.name).to_owned(),
-            active(policy.pause.as_ref()),
-            policy.max_in_flight.map(|max| max.to_string()).unwrap_or_default(),
-            policy.rate_per_second.map(|rate| rate.to_string()).unwrap_or_default(),
-            policy.burst.map(|burst| burst.to_string()).unwrap_or_default(),
-            word(policy.reclaim().as_str_name(), "RECLAIM_"),
-            duration(policy.token_ttl.as_ref()),
-            policy.shard.to_string(),
+            namespace_of(&policy.name).into(),
+            short(&policy.name).into(),
+            Cell::state(active(policy.pause.as_ref())),
+            policy.max_in_flight.map(|max| max.to_string()).unwrap_or_default().into(),
+            policy.rate_per_second.map(|rate| rate.to_string()).unwrap_or_default().into(),
+            now(&|gauge| gauge.held_count.to_string().into()),
+            now(&|gauge| gauge.waiting_count.to_string().into()),
+            now(&|gauge| gauges::rate(gauge.refused_per_second, Tone::Bad)),
+            policy.burst.map(|burst| burst.to_string()).unwrap_or_default().into(),
+            word(policy.reclaim().as_str_name(), "RECLAIM_").into(),
+            duration(policy.token_ttl.as_ref()).into(),
+            policy.shard.to_string().into(),
+            now(&|gauge| gauges::rate(gauge.accepted_per_second, Tone::Plain)),
+            now(&|gauge| gauges::rate(gauge.unclear_per_second, Tone::Warning)),
+            now(&|gauge| Cell::count(gauge.retrying_count, Tone::Warning)),
+            now(&|gauge| gauges::drain(view.now_us, gauge)),
+            now(&|gauge| gauges::last_error(view.now_us, gauge)),
         ]);
     }
     or_none(&table, "no policies")
 }
 
 /// Alerts.
-pub(super) fn alerts(now_us: i64, alerts: &[v1::Alert]) -> String {
+pub(super) fn alerts(view: impl Into<View>, alerts: &[v1::Alert]) -> String {
     use v1::alert_target::Target;
-    let mut table = Table::new(["ALERT", "STATE", "TO", "RAISED", "SENT", "LAST SENT", "LAST ERROR"]);
+    let view = view.into();
+    let head = [
+        NAMESPACE,
+        always("ALERT"),
+        always("STATE"),
+        always("TO"),
+        always("RAISED"),
+        always("SENT"),
+        always("LAST SENT"),
+        always("LAST ERROR"),
+        wide("LABELS"),
+    ];
+    let mut table = Table::of(view, head);
     for alert in alerts {
         let status = alert.status.clone().unwrap_or_default();
         let to = match alert.target.as_ref().and_then(|target| target.target.as_ref()) {
@@ -100,41 +180,82 @@ pub(super) fn alerts(now_us: i64, alerts: &[v1::Alert]) -> String {
             None => String::new(),
         };
         table.row([
-            short(&alert.name).to_owned(),
-            if alert.disabled { "DISABLED" } else { "ENABLED" }.to_owned(),
-            to,
-            status.raised_count.to_string(),
-            status.sent_count.to_string(),
-            relative(now_us, status.last_send_time.as_ref()),
-            relative(now_us, status.last_error_time.as_ref()),
+            namespace_of(&alert.name).into(),
+            short(&alert.name).into(),
+            Cell::state(if alert.disabled { "DISABLED" } else { "ENABLED" }),
+            to.into(),
+            status.raised_count.to_string().into(),
+            status.sent_count.to_string().into(),
+            relative(view.now_us, status.last_send_time.as_ref()).into(),
+            Cell::toned(relative(view.now_us, status.last_error_time.as_ref()), Tone::Warning),
+            labels(&alert.labels).into(),
         ]);
     }
     or_none(&table, "no alerts")
 }
 
 /// Runs.
-pub(super) fn runs(now_us: i64, runs: &[v1::Run]) -> String {
-    let mut table =
-        Table::new(["RUN", "SCHEDULE", "STATE", "LAUNCH", "EVENTS", "WAITING", "IN FLIGHT", "OK", "NOT OK"]);
+pub(super) fn runs(view: impl Into<View>, runs: &[v1::Run]) -> String {
+    let view = view.into();
+    let head = [
+        NAMESPACE,
+        always("RUN"),
+        always("SCHEDULE"),
+        always("STATE"),
+        always("LAUNCH"),
+        always("EVENTS"),
+        always("WAITING"),
+        always("IN FLIGHT"),
+        always("OK"),
+        always("NOT OK"),
+        wide("POLICY"),
+        wide("KIND"),
+        wide("PRIORITY"),
+        wide("STARTED"),
+        wide("AT RISK"),
+        always("ENDS"),
+        wide("REASON"),
+    ];
+    let mut table = Table::of(view, head);
     for run in runs {
         let counts = run.counts.unwrap_or_default();
         table.row([
-            short(&run.name).to_owned(),
-            short(&run.schedule).to_owned(),
-            run_state(run),
-            relative(now_us, run.launch_time.as_ref()),
-            run.events.to_string(),
-            run.waiting_count.to_string(),
-            run.in_flight_count.to_string(),
-            counts.succeeded.to_string(),
-            bad(&counts).to_string(),
+            namespace_of(&run.name).into(),
+            short(&run.name).into(),
+            short(&run.schedule).into(),
+            Cell::state(run_state(run)),
+            relative(view.now_us, run.launch_time.as_ref()).into(),
+            run.events.to_string().into(),
+            run.waiting_count.to_string().into(),
+            run.in_flight_count.to_string().into(),
+            counts.succeeded.to_string().into(),
+            Cell::count(bad(&counts), Tone::Bad),
+            short(&run.policy).into(),
+            word(run.kind().as_str_name(), "RUN_KIND_").into(),
+            run.priority.to_string().into(),
+            relative(view.now_us, run.start_time.as_ref()).into(),
+            Cell::count(run.at_risk_count, Tone::Warning),
+            end(view.now_us, run),
+            run.reason.as_str().into(),
         ]);
     }
     or_none(&table, "no runs")
 }
 
+/// When it ended, or is expected to, or why that cannot be said.
+pub(super) fn end(now_us: i64, run: &v1::Run) -> Cell {
+    if run.finish_time.is_some() {
+        return relative(now_us, run.finish_time.as_ref()).into();
+    }
+    let tone = Tone::Warning.if_any(run.at_risk_count.into());
+    match &run.expected_finish_time {
+        Some(time) => Cell::toned(relative(now_us, Some(time)), tone),
+        None => Cell::toned(run.no_expected_finish_reason.clone(), Tone::Warning),
+    }
+}
+
 /// Events that ended otherwise than well.
-fn bad(counts: &v1::RunCounts) -> u64 {
+pub(super) fn bad(counts: &v1::RunCounts) -> u64 {
     [counts.failed, counts.dead, counts.expired, counts.cancelled, counts.lost]
         .into_iter()
         .map(u64::from)
@@ -159,18 +280,32 @@ pub(super) fn counts(run: &v1::Run) -> String {
 }
 
 /// Events.
-pub(super) fn events(now_us: i64, events: &[v1::Event]) -> String {
-    let mut table = Table::new(["EVENT", "STATE", "ATTEMPT", "LAUNCH", "DELIVERED", "ENDED", "MESSAGE"]);
+pub(super) fn events(view: impl Into<View>, events: &[v1::Event]) -> String {
+    let view = view.into();
+    let head = [
+        always("EVENT"),
+        always("STATE"),
+        always("ATTEMPT"),
+        always("LAUNCH"),
+        wide("ACQUIRED"),
+        always("DELIVERED"),
+        wide("AGAIN"),
+        always("ENDED"),
+        always("MESSAGE"),
+    ];
+    let mut table = Table::of(view, head);
     for event in events {
-        let seen = |time: &Option<Timestamp>| relative(now_us, time.as_ref());
+        let seen = |time: &Option<Timestamp>| Cell::from(relative(view.now_us, time.as_ref()));
         table.row([
-            event.event_id.clone(),
-            event_state(event.state()),
-            event.attempt.to_string(),
+            event.event_id.as_str().into(),
+            Cell::state(event_state(event.state())),
+            event.attempt.to_string().into(),
             seen(&event.launch_time),
+            seen(&event.acquire_time),
             seen(&event.deliver_time),
+            seen(&event.due_time),
             seen(&event.finish_time),
-            event.message.clone(),
+            event.message.as_str().into(),
         ]);
     }
     or_none(&table, "no events")
@@ -227,7 +362,11 @@ pub(super) fn history(now_us: i64, runs: &[v1::Run], skipped: &[v1::SkippedTrigg
     let order = |time: &Option<Timestamp>| time.map(|time| (time.seconds, time.nanos));
     let mut lines = Vec::new();
     for run in runs {
-        let end = run.finish_time.as_ref().map(exact_of).unwrap_or_default();
+        let end = match (&run.finish_time, &run.expected_finish_time) {
+            (Some(time), _) => exact(Some(time)),
+            (None, Some(_)) => format!("expected {}", relative(now_us, run.expected_finish_time.as_ref())),
+            (None, None) => run.no_expected_finish_reason.clone(),
+        };
         let kind = word(run.kind().as_str_name(), "RUN_KIND_");
         let notes = [counts(run), run.reason.clone()].into_iter().filter(|note| !note.is_empty());
         let notes = notes.collect::<Vec<_>>().join("; ");
@@ -245,22 +384,21 @@ pub(super) fn history(now_us: i64, runs: &[v1::Run], skipped: &[v1::SkippedTrigg
         Table::new(["LAUNCH TIME", "SEEN FROM NOW", "STATE", "KIND", "EVENTS", "NOTES", "ENDED", "RUN"]);
     for (_, time, [state, kind, events, notes, end, run]) in lines {
         let (at, seen) = (exact(time.as_ref()), relative(now_us, time.as_ref()));
-        table.row([at, seen, state, kind, events, notes, end, run]);
+        let plain = [kind, events, notes, end, run].map(Cell::from);
+        let [kind, events, notes, end, run] = plain;
+        table.row([at.into(), seen.into(), Cell::state(state), kind, events, notes, end, run]);
     }
     or_none(&table, "no runs and no skipped triggers")
 }
 
-fn exact_of(time: &Timestamp) -> String {
-    exact(Some(time))
-}
-
 /// The table, or a sentence where it is empty.
-pub(super) fn or_none<const N: usize>(table: &Table<N>, none: &str) -> String {
+pub(super) fn or_none(table: &Table, none: &str) -> String {
     if table.is_empty() { format!("{none}\n") } else { table.to_string() }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::style::plain;
     use super::*;
 
     fn at(us: i64) -> Option<Timestamp> {
@@ -286,13 +424,13 @@ mod tests {
             next_launch_time: at(180_000_000),
             ..Default::default()
         };
-        let text = schedules(0, &[schedule]);
+        let text = plain(&schedules(0_i64, &[schedule]));
         let line = text.lines().nth(1).unwrap_or_default();
         let cells: Vec<&str> = line.split("  ").filter(|cell| !cell.is_empty()).map(str::trim).collect();
         let expected =
             ["nightly", "PAUSED", "imports", "1000", "30 2 * * *; 0 3,6 * * *", "Europe/Berlin", "in 3m"];
         assert_eq!(cells, expected);
-        assert_eq!(schedules(0, &[]), "no schedules\n");
+        assert_eq!(schedules(0_i64, &[]), "no schedules\n");
     }
 
     #[test]
@@ -311,7 +449,7 @@ mod tests {
             reason: v1::SkipReason::Missed.into(),
             ..Default::default()
         };
-        let text = history(180_000_000, &[run(120_000_000), run(0)], &[skip]);
+        let text = plain(&history(180_000_000, &[run(120_000_000), run(0)], &[skip]));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 4, "{text}");
         assert!(lines[1].contains("FINISHED") && lines[1].contains("8 succeeded, 2 dead"), "{text}");

@@ -1,27 +1,24 @@
 //! `tollgate cancel` and `tollgate retry`: what an operator does with a run.
 
 use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use tollgate_proto::v1;
 
-use super::{Session, names, rows};
+use super::{Session, complete, ids, rows};
 
 /// Arguments of `cancel`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CancelArgs {
-    /// The run
-    #[arg(value_name = "RUN")]
+    /// The run, or the beginning of its id
+    #[arg(value_name = "RUN", add = ArgValueCompleter::new(complete::named))]
     name: String,
-
-    /// The reason, for people
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    reason: String,
 }
 
 /// Arguments of `retry`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RetryArgs {
-    /// The run
-    #[arg(value_name = "RUN")]
+    /// The run, or the beginning of its id
+    #[arg(value_name = "RUN", add = ArgValueCompleter::new(complete::named))]
     run: String,
 
     /// The dead events to retry; all by default
@@ -34,11 +31,12 @@ pub(crate) struct RetryArgs {
 /// # Errors
 /// What the service says, or those of writing.
 pub(crate) async fn cancel(session: Session, args: CancelArgs) -> anyhow::Result<()> {
-    let name = names::run(&session.namespace, &args.name);
+    let name = ids::run(&session, &args.name).await?;
     let tried = format!("cancel {name}");
-    let answer = session.handler().cancel_run(v1::CancelRunRequest { name, reason: args.reason }).await;
+    let reason = session.reason.clone();
+    let answer = session.handler().cancel_run(v1::CancelRunRequest { name, reason }).await;
     let run = answer.map_err(|status| session.failure(tried, status))?.into_inner();
-    session.printer.message(&run, |run| rows::runs(session.now_us, std::slice::from_ref(run)))
+    session.show(&run, [run.name.as_str()], || rows::runs(session.view(), std::slice::from_ref(&run)))
 }
 
 /// Tries dead events again.
@@ -46,9 +44,13 @@ pub(crate) async fn cancel(session: Session, args: CancelArgs) -> anyhow::Result
 /// # Errors
 /// What the service says, or those of writing.
 pub(crate) async fn retry(session: Session, args: RetryArgs) -> anyhow::Result<()> {
-    let parent = names::run(&session.namespace, &args.run);
+    let parent = ids::run(&session, &args.run).await?;
     let tried = format!("retry dead events of {parent}");
-    let request = v1::RetryDeadEventsRequest { parent, events: args.events };
+    let mut events = Vec::with_capacity(args.events.len());
+    for event in &args.events {
+        events.push(ids::event(&session, event).await?);
+    }
+    let request = v1::RetryDeadEventsRequest { parent, events };
     let answer = session.handler().retry_dead_events(request).await;
     let answer = answer.map_err(|status| session.failure(tried, status))?.into_inner();
     session

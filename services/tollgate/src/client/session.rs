@@ -1,8 +1,11 @@
 //! Decides how the service is reached, and as whom.
 
+use std::io::Write as _;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ColorChoice};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use prost::{Message, Name};
 use tollgate_clock::Clock;
 use tollgate_proto::v1::event_emitter_service_client::EventEmitterServiceClient;
 use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
@@ -15,6 +18,7 @@ use tonic::{Request, Status};
 
 use super::failure::CallFailure;
 use super::output::{Format, Printer};
+use super::table::View;
 use super::unreached::Unreachable;
 use crate::usage::Usage;
 
@@ -22,6 +26,8 @@ use crate::usage::Usage;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A page of schedules with large payloads is large.
 const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
+/// The most bytes of a reason, as the service takes it.
+const REASON_MAX_BYTES: usize = 4096;
 
 /// Flags of every command that speaks to the service.
 #[derive(Args, Clone, Debug)]
@@ -31,7 +37,7 @@ pub(crate) struct ClientArgs {
     #[arg(long, env = "TOLLGATE_SERVER", value_name = "URL", default_value = "http://127.0.0.1:7411")]
     server: String,
 
-    /// The namespace of names without a slash
+    /// The namespace of short names, such as nightly and schedule/nightly
     #[arg(short, long, env = "TOLLGATE_NAMESPACE", value_name = "NAME", default_value = "default")]
     namespace: String,
 
@@ -51,15 +57,23 @@ pub(crate) struct ClientArgs {
     #[arg(long, env = "TOLLGATE_CLIENT_KEY", value_name = "FILE", requires = "cert")]
     key: Option<String>,
 
-    /// The format of the output
-    #[arg(short, long, value_enum, default_value_t)]
+    /// The format of the output: table, wide (more columns), json and yaml (as in the REST API), or name (for other commands)
+    #[arg(short, long, value_enum, value_name = "FORMAT", hide_possible_values = true, default_value_t)]
     output: Format,
+
+    /// When to use colours. By default, on terminals, unless NO_COLOR is set
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
+    color: ColorChoice,
+
+    /// Why something is changed, for the audit log and the next operator
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    reason: String,
 
     /// The actor for the audit log [default: $USER]
     #[arg(long, env = "TOLLGATE_ACTOR", value_name = "NAME")]
     actor: Option<String>,
 
-    /// The longest time that an answer may take, such as 30s [default: 30s; none for `apply`]
+    /// The longest time that an answer may take, such as 30s; of `wait`, the longest time to wait [default: 30s; none for `apply`, `diff` and `wait`]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     timeout: Option<Duration>,
 }
@@ -68,6 +82,7 @@ pub(crate) struct ClientArgs {
 #[derive(Clone)]
 pub(crate) struct Caller {
     actor: MetadataValue<Ascii>,
+    reason: Option<MetadataValue<Ascii>>,
     bearer: Option<MetadataValue<Ascii>>,
     timeout: Option<Duration>,
 }
@@ -75,6 +90,9 @@ pub(crate) struct Caller {
 impl Interceptor for Caller {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         request.metadata_mut().insert("tollgate-actor", self.actor.clone());
+        if let Some(reason) = &self.reason {
+            request.metadata_mut().insert("tollgate-reason", reason.clone());
+        }
         if let Some(bearer) = &self.bearer {
             request.metadata_mut().insert("authorization", bearer.clone());
         }
@@ -96,6 +114,8 @@ pub(crate) struct Session {
     pub(super) server: String,
     /// The namespace of names without a slash.
     pub(crate) namespace: String,
+    /// Why something is changed; may be empty.
+    pub(crate) reason: String,
     /// Where answers go.
     pub(crate) printer: Printer,
     /// The moment from which relative times are seen.
@@ -121,7 +141,17 @@ impl Session {
         Self::open_within(args, timeout).await
     }
 
+    /// As [`Session::open`], where the time that the flags give is for what the caller waits for, and not for a call.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn open_to_wait(mut args: ClientArgs) -> anyhow::Result<(Self, Option<Duration>)> {
+        let patience = args.timeout.take();
+        Ok((Self::open(args).await?, patience))
+    }
+
     async fn open_within(args: ClientArgs, timeout: Option<Duration>) -> anyhow::Result<Self> {
+        use_colours(args.color);
         let printer = Printer::stdout(args.output);
         let server = match &args.server {
             server if server.contains("://") => server.clone(),
@@ -138,16 +168,18 @@ impl Session {
         }
         let bearer = bearer(args.api_key.as_deref())?;
         let actor = actor(args.actor)?;
+        let reason = reason(&args.reason)?;
         let channel = endpoint
             .connect_timeout(CONNECT_TIMEOUT)
             .connect()
             .await
             .map_err(|error| Unreachable::new(&server, &error))?;
         Ok(Self {
-            wire: InterceptedService::new(channel.clone(), Caller { actor, bearer, timeout }),
+            wire: InterceptedService::new(channel.clone(), Caller { actor, reason, bearer, timeout }),
             channel,
             server,
             namespace: args.namespace,
+            reason: args.reason,
             printer,
             now_us: Clock::system().wall_us(),
         })
@@ -173,10 +205,63 @@ impl Session {
         CallFailure::new(tried.into(), &self.server, &status).into()
     }
 
+    /// How much is shown, and seen from when.
+    pub(crate) fn view(&self) -> View {
+        View { now_us: self.now_us, wide: self.printer.format() == Format::Wide, everywhere: false }
+    }
+
+    /// Prints resources: as data, as their names, or what `text` makes of them.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub(crate) fn show<'a, M: Message + Name>(
+        &self,
+        message: &M,
+        resources: impl IntoIterator<Item = &'a str>,
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
+        if !self.printer.is_name() {
+            return self.printer.message(message, |_| text());
+        }
+        let names = resources.into_iter().map(|name| super::names::usable(&self.namespace, name) + "\n");
+        self.printer.text(&names.collect::<String>())
+    }
+
+    /// Says something beside the answer, which programs do not read. Nobody may be left to read it.
+    pub(crate) fn note(&self, text: &str) {
+        let _nobody = writeln!(std::io::stderr(), "{text}");
+    }
+
+    /// Sees the clock again.
+    pub(crate) fn look_at_the_clock(&mut self) {
+        self.now_us = Clock::system().wall_us();
+    }
+
     /// `namespaces/{namespace}`.
     pub(crate) fn parent(&self) -> String {
         super::names::parent(&self.namespace)
     }
+}
+
+fn use_colours(choice: ColorChoice) {
+    match choice {
+        ColorChoice::Auto => anstream::ColorChoice::Auto,
+        ColorChoice::Always => anstream::ColorChoice::Always,
+        ColorChoice::Never => anstream::ColorChoice::Never,
+    }
+    .write_global();
+}
+
+/// The reason as a header carries it.
+fn reason(text: &str) -> Result<Option<MetadataValue<Ascii>>, Usage> {
+    let text = text.trim();
+    if text.len() > REASON_MAX_BYTES {
+        let given = text.len();
+        return Err(Usage(format!(
+            "--reason: {given} bytes are not allowed, expected at most {REASON_MAX_BYTES}"
+        )));
+    }
+    Ok(utf8_percent_encode(text, NON_ALPHANUMERIC).to_string().parse().ok().filter(|_| !text.is_empty()))
 }
 
 /// Whom to believe, and what to show.

@@ -5,26 +5,30 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use serde_json::{Value, json};
-use tollgate_proto::json::to_json;
+use serde_json::json;
+use tollgate_proto::json::to_rest_json;
 use tollgate_proto::v1;
 use tonic::{Code, Response, Status};
 
-use super::names::short;
-use super::table::{Table, pairs};
+use super::namespaces::Everywhere;
+use super::style::Tone;
+use super::table::{Cell, Table, View, pairs};
+use super::watch::{self, WatchArgs};
 use super::when::{both, duration};
-use super::{Session, rows, troubles};
+use super::{Session, gauges, troubles};
 
 /// Arguments of `status`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StatusArgs {
-    /// Show the policies of all namespaces, not only those of -n
-    #[arg(short, long)]
-    all_namespaces: bool,
+    #[command(flatten)]
+    everywhere: Everywhere,
 
     /// Show a line for each queue shard
     #[arg(long)]
     shards: bool,
+
+    #[command(flatten)]
+    watch: WatchArgs,
 }
 
 /// Prints the state of the service.
@@ -32,24 +36,29 @@ pub(crate) struct StatusArgs {
 /// # Errors
 /// What the service says, unless it does not play the role; those of writing.
 pub(crate) async fn run(session: Session, args: StatusArgs) -> anyhow::Result<()> {
-    let parent = if args.all_namespaces { String::new() } else { session.parent() };
+    watch::run(session, args.watch, async |session| once(session, &args).await).await
+}
+
+async fn once(session: &Session, args: &StatusArgs) -> anyhow::Result<()> {
+    session.printer.refuse_names()?;
+    let parent = args.everywhere.parent(session);
     let troubles = session.handler().list_troubles(troubles::request(parent.clone())).await;
-    let troubles = played(&session, "list troubles", troubles)?;
+    let troubles = played(session, "list troubles", troubles)?;
     let asked = v1::GetHandlerStatusRequest { parent, busy_only: false };
     let handler = session.handler().get_handler_status(asked).await;
     let emitter = session.emitter().get_emitter_status(v1::GetEmitterStatusRequest {}).await;
-    let handler = played(&session, "read the handler's status", handler)?;
+    let handler = played(session, "read the handler's status", handler)?;
     // It is about all namespaces; a key of one of them sees its own buckets.
     let reaches_all = !emitter.as_ref().is_err_and(|status| status.code() == Code::PermissionDenied);
-    let emitter = if reaches_all { played(&session, "read the emitter's status", emitter)? } else { None };
+    let emitter = if reaches_all { played(session, "read the emitter's status", emitter)? } else { None };
     if session.printer.is_json() {
-        let json = |value: Option<Value>| value.unwrap_or(Value::Null);
         return session.printer.json(&json!({
-            "handler": json(handler.as_ref().map(to_json)),
-            "emitter": json(emitter.as_ref().map(to_json)),
-            "troubles": json(troubles.as_ref().map(to_json)),
+            "handler": handler.as_ref().map(to_rest_json),
+            "emitter": emitter.as_ref().map(to_rest_json),
+            "troubles": troubles.as_ref().map(to_rest_json),
         }));
     }
+    let view = View { everywhere: args.everywhere.all_namespaces, ..session.view() };
     let mut text = String::new();
     if let Some(troubles) = &troubles {
         text.push_str(&troubles::text(session.now_us, troubles, false));
@@ -65,7 +74,7 @@ pub(crate) async fn run(session: Session, args: StatusArgs) -> anyhow::Result<()
     }
     text.push('\n');
     match &handler {
-        Some(handler) => text.push_str(&handler_text(handler, args.shards)),
+        Some(handler) => text.push_str(&handler_text(view, handler, args.shards)),
         None => text.push_str("handler: not in this process\n"),
     }
     session.printer.text(&text)
@@ -94,7 +103,7 @@ fn emitter_text(now_us: i64, emitter: &v1::EmitterStatus) -> String {
     ])
 }
 
-fn handler_text(handler: &v1::HandlerStatus, each_shard: bool) -> String {
+fn handler_text(view: View, handler: &v1::HandlerStatus, each_shard: bool) -> String {
     let mut text = pairs(&[
         ("handler", handler.handler.clone()),
         ("tokens held", format!("{}, {} of them suspect", handler.held_count, handler.suspect_count)),
@@ -104,21 +113,18 @@ fn handler_text(handler: &v1::HandlerStatus, each_shard: bool) -> String {
     ]);
     if !handler.silent_handlers.is_empty() {
         let silent = handler.silent_handlers.join(", ");
-        text.push_str(&format!("no answer from {silent}: what these own is missing\n"));
+        let said = format!("no answer from {silent}: what these own is missing");
+        text.push_str(&format!("{}\n", Tone::Warning.paint(&said)));
     }
     text.push('\n');
-    text.push_str(&gauges(&handler.policies));
+    text.push_str(&gauges::table(view, &handler.policies));
     text.push_str(&corrupt(&handler.corrupt_rows));
     if each_shard {
         let mut table = Table::new(["SHARD", "OWNER", "EPOCH", "STATE"]);
         for shard in &handler.shards {
             let state = if shard.paused { "PAUSED" } else { "ACTIVE" };
-            table.row([
-                shard.shard.to_string(),
-                shard.owner.clone(),
-                shard.epoch.to_string(),
-                state.to_owned(),
-            ]);
+            let (number, epoch) = (shard.shard.to_string(), shard.epoch.to_string());
+            table.row([number.into(), shard.owner.as_str().into(), epoch.into(), Cell::state(state)]);
         }
         text.push_str(&format!("\n{table}"));
     }
@@ -149,39 +155,9 @@ fn corrupt(rows: &[v1::CorruptRow]) -> String {
     if rows.is_empty() { String::new() } else { format!("\n{table}") }
 }
 
-fn gauges(policies: &[v1::PolicyGauge]) -> String {
-    let mut table = Table::new([
-        "POLICY",
-        "STATE",
-        "HELD",
-        "OF",
-        "SUSPECT",
-        "WAITING",
-        "OLDEST",
-        "STARTED/S",
-        "RATE",
-        "SHARD",
-    ]);
-    for gauge in policies {
-        let name = if gauge.policy.is_empty() { "(no policy)" } else { short(&gauge.policy) };
-        table.row([
-            name.to_owned(),
-            if gauge.paused { "PAUSED" } else { "ACTIVE" }.to_owned(),
-            gauge.held_count.to_string(),
-            gauge.max_in_flight.map(|max| max.to_string()).unwrap_or_default(),
-            gauge.suspect_count.to_string(),
-            gauge.waiting_count.to_string(),
-            duration(gauge.oldest_wait.as_ref()),
-            format!("{:.1}", gauge.started_per_second),
-            gauge.rate_per_second.map(|rate| rate.to_string()).unwrap_or_default(),
-            if gauge.policy.is_empty() { String::new() } else { gauge.shard.to_string() },
-        ]);
-    }
-    rows::or_none(&table, "no policies")
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::style::plain;
     use super::*;
 
     #[test]
@@ -202,10 +178,13 @@ mod tests {
             silent_handlers: vec!["b".to_owned()],
             ..Default::default()
         };
-        let text = handler_text(&status, true);
+        let text = plain(&handler_text(View::default(), &status, true));
         assert!(text.contains("no answer from b: what these own is missing"), "{text}");
         assert!(text.contains("queue shards:   2 with a, 1 with nobody"), "{text}");
-        assert!(text.contains("imports  ACTIVE  4     4   0        96       -       1.2"), "{text}");
+        assert!(
+            text.contains("imports  ACTIVE  4     4   0        96       -       1.2        0.0"),
+            "{text}"
+        );
         assert_eq!(text.lines().filter(|line| line.ends_with("ACTIVE")).count(), 3, "{text}");
     }
 }

@@ -1,15 +1,16 @@
 //! `tollgate test-alert`: what an alert's receiver says to a message.
 
 use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use tollgate_proto::v1;
 
-use super::{Session, names};
+use super::{Session, complete, names};
 
 /// Arguments of `test-alert`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TestAlertArgs {
     /// The name of the alert
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::named))]
     name: String,
 }
 

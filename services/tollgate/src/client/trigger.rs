@@ -1,17 +1,28 @@
 //! `tollgate trigger` and `tollgate backfill`: runs that no clock asked for.
 
+use std::collections::HashSet;
+
 use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use prost_types::Timestamp;
+use tollgate_proto::convert::timestamp;
 use tollgate_proto::v1;
 
-use super::when::{exact, moment};
-use super::{Session, names, rows};
+use super::when::{exact, moment, span, us};
+use super::{Session, complete, fetch, names, progress, rows};
+
+/// How many launch times one preview shows.
+const PREVIEWED: i32 = 1_000;
+/// The most launch times of one backfill.
+const BACKFILL_MAX: usize = 10_000;
+/// The most launch times that are listed, as in the service's own answer.
+const LISTED_MAX: usize = 1_000;
 
 /// Arguments of `trigger`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TriggerArgs {
     /// The schedule
-    #[arg(value_name = "SCHEDULE")]
+    #[arg(value_name = "SCHEDULE", add = ArgValueCompleter::new(complete::named))]
     name: String,
 
     /// The number of events; the schedule's own by default
@@ -23,7 +34,7 @@ pub(crate) struct TriggerArgs {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BackfillArgs {
     /// The schedule
-    #[arg(value_name = "SCHEDULE")]
+    #[arg(value_name = "SCHEDULE", add = ArgValueCompleter::new(complete::named))]
     name: String,
 
     /// The first moment of the launch times, such as 2026-03-01T00:00:00Z
@@ -34,9 +45,13 @@ pub(crate) struct BackfillArgs {
     #[arg(long, value_name = "TIME", value_parser = moment)]
     to: Timestamp,
 
-    /// The priority, from 0 (last) to 9 (first); the schedule's own by default
+    /// The priority, from 0 (last) to 9 (first); 0 by default, so that what is due now comes first
     #[arg(long, value_name = "N")]
     priority: Option<u32>,
+
+    /// Show the launch times of which runs would be made, and make none
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// Makes a run of a schedule now.
@@ -49,7 +64,7 @@ pub(crate) async fn run(session: Session, args: TriggerArgs) -> anyhow::Result<(
     let answer =
         session.master().trigger_schedule(v1::TriggerScheduleRequest { name, events: args.events }).await;
     let run = answer.map_err(|status| session.failure(tried, status))?.into_inner();
-    session.printer.message(&run, |run| rows::runs(session.now_us, std::slice::from_ref(run)))
+    session.show(&run, [run.name.as_str()], || rows::runs(session.view(), std::slice::from_ref(&run)))
 }
 
 /// Makes the runs of past launch times that do not exist.
@@ -57,7 +72,11 @@ pub(crate) async fn run(session: Session, args: TriggerArgs) -> anyhow::Result<(
 /// # Errors
 /// What the service says, or those of writing.
 pub(crate) async fn backfill(session: Session, args: BackfillArgs) -> anyhow::Result<()> {
+    session.printer.refuse_names()?;
     let name = names::schedule(&session.namespace, &args.name);
+    if args.dry_run {
+        return would_make(&session, &name, &args).await;
+    }
     let tried = format!("backfill {name}");
     let request = v1::BackfillScheduleRequest {
         name,
@@ -65,17 +84,78 @@ pub(crate) async fn backfill(session: Session, args: BackfillArgs) -> anyhow::Re
         end_time: Some(args.to),
         priority: args.priority,
     };
-    let answer = session.master().backfill_schedule(request).await;
-    let made = answer.map_err(|status| session.failure(tried, status))?.into_inner();
+    let mut master = session.master();
+    let answer = progress::beside(master.backfill_schedule(request), |ms| {
+        format!("the service makes the runs: {}", span(ms))
+    });
+    let made = answer.await.map_err(|status| session.failure(tried, status))?.into_inner();
     session.printer.message(&made, |made| {
-        let mut text = format!("{} runs made, {} existed\n", made.created_count, made.existing_count);
-        for time in &made.launch_times {
-            text.push_str(&format!("  {}\n", exact(Some(time))));
+        let head = format!("{} runs made, {} existed\n", made.created_count, made.existing_count);
+        head + &listed(made)
+    })
+}
+
+/// The launch times, and how many more there are.
+fn listed(made: &v1::BackfillScheduleResponse) -> String {
+    let mut text = String::new();
+    for time in &made.launch_times {
+        text.push_str(&format!("  {}\n", exact(Some(time))));
+    }
+    let shown = u32::try_from(made.launch_times.len()).unwrap_or(u32::MAX);
+    if made.created_count > shown {
+        text.push_str(&format!("  … and {} more\n", made.created_count - shown));
+    }
+    text
+}
+
+/// Shows what a backfill would make.
+async fn would_make(session: &Session, name: &str, args: &BackfillArgs) -> anyhow::Result<()> {
+    let schedule = fetch::schedule(session, name).await?;
+    let mut launches = Vec::new();
+    // A preview begins after its moment, a backfill with it.
+    let mut after = timestamp(us(&args.from) - 1);
+    loop {
+        let source = v1::preview_schedule_request::Source::Name(name.to_owned());
+        let request =
+            v1::PreviewScheduleRequest { source: Some(source), from_time: Some(after), count: PREVIEWED };
+        let answer = session.master().preview_schedule(request).await;
+        let answer =
+            answer.map_err(|status| session.failure(format!("preview {name}"), status))?.into_inner();
+        let read = answer.launch_times.len();
+        let times = answer.launch_times.into_iter().filter_map(|launch| launch.time);
+        let inside: Vec<_> = times.take_while(|time| us(time) < us(&args.to)).collect();
+        let is_last = inside.len() < read || read < PREVIEWED.unsigned_abs() as usize;
+        launches.extend(inside);
+        anyhow::ensure!(
+            launches.len() <= BACKFILL_MAX,
+            "more than {BACKFILL_MAX} launch times lie between --from and --to: split the range, and backfill the parts \
+             one after the other"
+        );
+        match launches.last() {
+            Some(last) if !is_last => after = *last,
+            _ => break,
         }
-        let shown = u32::try_from(made.launch_times.len()).unwrap_or(u32::MAX);
-        if made.created_count > shown {
-            text.push_str(&format!("  … and {} more\n", made.created_count - shown));
-        }
-        text
+    }
+    let filter = format!(
+        "schedule={} AND launch_time>={} AND launch_time<={}",
+        names::short(name),
+        exact(Some(&args.from)),
+        exact(Some(&args.to))
+    );
+    let runs = fetch::runs_of(session, &[names::parent(names::namespace_of(name))], &filter, 0).await?.runs;
+    let taken: HashSet<i64> = runs.iter().filter_map(|run| run.launch_time.as_ref()).map(us).collect();
+    let all = launches.len();
+    launches.retain(|time| !taken.contains(&us(time)));
+    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    let made = v1::BackfillScheduleResponse {
+        created_count: count(launches.len()),
+        existing_count: count(all - launches.len()),
+        launch_times: launches.into_iter().take(LISTED_MAX).collect(),
+    };
+    let events = u64::from(schedule.events.unwrap_or(1)) * u64::from(made.created_count);
+    session.printer.message(&made, |made| {
+        let (runs, existing) = (made.created_count, made.existing_count);
+        let head = format!("{runs} runs with {events} events would be made, {existing} exist\n");
+        head + &listed(made)
     })
 }

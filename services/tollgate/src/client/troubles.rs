@@ -3,10 +3,12 @@
 use clap::Args;
 use tollgate_proto::v1;
 
-use super::Session;
-use super::pages;
+use super::namespaces::Everywhere;
 use super::rows::word;
+use super::style::Tone;
+use super::watch::{self, WatchArgs};
 use super::when::relative;
+use super::{Session, pages};
 
 /// How many stand at the head of `tollgate status`.
 const IN_STATUS_MAX: i32 = 10;
@@ -14,9 +16,8 @@ const IN_STATUS_MAX: i32 = 10;
 /// Arguments of `troubles`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TroublesArgs {
-    /// Show the troubles of all namespaces, not only those of -n and of the whole installation
-    #[arg(short, long)]
-    all_namespaces: bool,
+    #[command(flatten)]
+    everywhere: Everywhere,
 
     /// Terms joined by AND, such as severity=CRITICAL, kind=TARGET_REFUSES, policy=imports, schedule=nightly
     #[arg(long, default_value = "")]
@@ -25,6 +26,9 @@ pub(crate) struct TroublesArgs {
     /// The most troubles that are shown; 0 means all
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: u32,
+
+    #[command(flatten)]
+    watch: WatchArgs,
 }
 
 /// Prints what is wrong.
@@ -32,7 +36,11 @@ pub(crate) struct TroublesArgs {
 /// # Errors
 /// What the service says, or those of writing.
 pub(crate) async fn run(session: Session, args: TroublesArgs) -> anyhow::Result<()> {
-    let parent = if args.all_namespaces { String::new() } else { session.parent() };
+    watch::run(session, args.watch, async |session| once(session, &args).await).await
+}
+
+async fn once(session: &Session, args: &TroublesArgs) -> anyhow::Result<()> {
+    let parent = args.everywhere.parent(session);
     let (mut total_size, mut incomplete) = (0, false);
     let (troubles, next_page_token) = pages::collect(args.limit, async |page_size, page_token| {
         let (parent, filter) = (parent.clone(), args.filter.clone());
@@ -59,7 +67,8 @@ pub(super) fn text(now_us: i64, answer: &v1::ListTroublesResponse, to_do: bool) 
         let severity = word(trouble.severity().as_str_name(), "TROUBLE_SEVERITY_");
         let since = relative(now_us, trouble.since_time.as_ref());
         let since = if since.is_empty() { String::new() } else { format!(", began {since}") };
-        text.push_str(&format!("{severity}: {}{since}\n", one_line(&trouble.summary)));
+        let head = Tone::of(&severity).paint(&format!("{severity}:"));
+        text.push_str(&format!("{head} {}{since}\n", one_line(&trouble.summary)));
         if to_do {
             text.push_str(&format!("    {}\n", one_line(&trouble.what_to_do)));
         }
@@ -69,7 +78,11 @@ pub(super) fn text(now_us: i64, answer: &v1::ListTroublesResponse, to_do: bool) 
         text.push_str(&format!("and {more} more: tollgate troubles --limit 0\n"));
     }
     if answer.total_size == 0 {
-        text.push_str(if answer.incomplete { "no troubles are known\n" } else { "no troubles\n" });
+        let none = match answer.incomplete {
+            true => "no troubles are known".to_owned(),
+            false => Tone::Good.paint("no troubles"),
+        };
+        text.push_str(&format!("{none}\n"));
     }
     if answer.incomplete {
         text.push_str("some may be missing: not everything could be looked at\n");
@@ -78,7 +91,7 @@ pub(super) fn text(now_us: i64, answer: &v1::ListTroublesResponse, to_do: bool) 
 }
 
 /// What targets say may have any characters.
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
@@ -88,6 +101,7 @@ mod tests {
     use tollgate_core::trouble::{Kind, Subject, Trouble};
     use tollgate_proto::convert::timestamp;
 
+    use super::super::style::plain;
     use super::*;
     use crate::cli::Cli;
 
@@ -126,12 +140,12 @@ mod tests {
             ..v1::ListTroublesResponse::default()
         };
         assert_eq!(
-            text(now_us, &answer, true),
+            plain(&text(now_us, &answer, true)),
             "CRITICAL: http://b7:80 refuses the events of nightly (300 events wait): no route, began 12m ago\n    \
              Look at the consumer.\nand 2 more: tollgate troubles --limit 0\nsome may be missing: not everything \
              could be looked at\n"
         );
         assert!(!text(now_us, &answer, false).contains("Look"));
-        assert_eq!(text(now_us, &v1::ListTroublesResponse::default(), true), "no troubles\n");
+        assert_eq!(plain(&text(now_us, &v1::ListTroublesResponse::default(), true)), "no troubles\n");
     }
 }

@@ -10,7 +10,7 @@ const HOUR_MS: u64 = 60 * MINUTE_MS;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// A moment in microseconds since the epoch.
-fn us(time: &Timestamp) -> i64 {
+pub(super) fn us(time: &Timestamp) -> i64 {
     time.seconds.saturating_mul(1_000_000).saturating_add(i64::from(time.nanos) / 1_000)
 }
 

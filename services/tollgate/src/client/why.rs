@@ -5,14 +5,15 @@ use tollgate_proto::v1;
 
 use super::names::short;
 use super::rows::{event_state, word};
-use super::table::{Table, pairs};
+use super::style::Tone;
+use super::table::{Cell, Table, pairs};
 use super::when::{duration, relative};
-use super::{Session, rows};
+use super::{Session, ids, rows};
 
 /// Arguments of `why`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct WhyArgs {
-    /// The event's id or name
+    /// The event's id or name, or the beginning of its id
     #[arg(value_name = "EVENT")]
     name: String,
 }
@@ -28,8 +29,10 @@ pub(crate) async fn run(session: Session, args: WhyArgs) -> anyhow::Result<()> {
 
 /// Asks for an explanation.
 pub(super) async fn explain(session: &Session, name: &str) -> anyhow::Result<v1::Explanation> {
-    let answer = session.handler().explain_event(v1::ExplainEventRequest { name: name.to_owned() }).await;
-    Ok(answer.map_err(|status| session.failure(format!("explain event {name}"), status))?.into_inner())
+    let name = ids::event(session, name).await?;
+    let tried = format!("explain event {name}");
+    let answer = session.handler().explain_event(v1::ExplainEventRequest { name }).await;
+    Ok(answer.map_err(|status| session.failure(tried, status))?.into_inner())
 }
 
 fn text(now_us: i64, explanation: &v1::Explanation) -> String {
@@ -38,7 +41,7 @@ fn text(now_us: i64, explanation: &v1::Explanation) -> String {
         text.push_str(&pairs(&[
             ("event", event.event_id.clone()),
             ("schedule", short(&event.schedule).to_owned()),
-            ("state", event_state(event.state())),
+            ("state", painted(event_state(event.state()))),
             ("attempt", event.attempt.to_string()),
             ("launch", super::when::both(now_us, event.launch_time.as_ref())),
         ]));
@@ -67,6 +70,10 @@ pub(super) fn reasons(now_us: i64, explanation: &v1::Explanation) -> String {
     if !explanation.freed_by.is_empty() {
         text.push_str(&format!("what would free it: {}\n", explanation.freed_by));
     }
+    if !explanation.attempts.is_empty() {
+        text.push_str("\nwhat was tried:\n");
+        text.push_str(&attempts(now_us, &explanation.attempts));
+    }
     if !explanation.holders.is_empty() {
         text.push_str("\nwho holds the tokens:\n");
         text.push_str(&holders(now_us, &explanation.holders));
@@ -74,26 +81,55 @@ pub(super) fn reasons(now_us: i64, explanation: &v1::Explanation) -> String {
     text
 }
 
-fn holders(now_us: i64, holders: &[v1::Holder]) -> String {
+/// A state in its tone.
+fn painted(word: String) -> String {
+    Tone::of(&word).paint(&word)
+}
+
+/// The deliveries that are remembered, earliest first.
+fn attempts(now_us: i64, attempts: &[v1::Attempt]) -> String {
+    let mut table = Table::new(["ATTEMPT", "BEGAN", "TOOK", "ANSWER", "MESSAGE"]);
+    for attempt in attempts {
+        let tone = match attempt.answer() {
+            v1::AttemptAnswer::Refused => Tone::Bad,
+            v1::AttemptAnswer::Unclear => Tone::Warning,
+            _ => Tone::Plain,
+        };
+        table.row([
+            attempt.attempt.to_string().into(),
+            relative(now_us, attempt.start_time.as_ref()).into(),
+            duration(attempt.duration.as_ref()).into(),
+            Cell::toned(word(attempt.answer().as_str_name(), "ATTEMPT_ANSWER_"), tone),
+            attempt.message.as_str().into(),
+        ]);
+    }
+    table.to_string()
+}
+
+pub(super) fn holders(now_us: i64, holders: &[v1::Holder]) -> String {
     let mut table = Table::new(["EVENT", "SCHEDULE", "STATE", "HELD FOR", "RECLAIMED"]);
     for holder in holders {
         let expires = match &holder.expire_time {
             Some(time) => relative(now_us, Some(time)),
             None => "never".to_owned(),
         };
-        table.row([
-            short(&holder.event).to_owned(),
-            short(&holder.schedule).to_owned(),
-            event_state(holder.state()),
-            duration(holder.age.as_ref()),
-            expires,
-        ]);
+        table.row(
+            [
+                short(&holder.event).to_owned(),
+                short(&holder.schedule).to_owned(),
+                event_state(holder.state()),
+                duration(holder.age.as_ref()),
+                expires,
+            ]
+            .map(Cell::state),
+        );
     }
     rows::or_none(&table, "nobody")
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::style::plain;
     use super::*;
 
     #[test]
@@ -114,14 +150,20 @@ mod tests {
             }],
             place_in_line: 12,
             freed_by: "a release of one of them".to_owned(),
-            attempts: Vec::new(),
+            attempts: vec![v1::Attempt {
+                attempt: 2,
+                answer: v1::AttemptAnswer::Refused.into(),
+                message: "HTTP 500".to_owned(),
+                ..v1::Attempt::default()
+            }],
         };
-        let text = text(0, &explanation);
+        let text = plain(&text(0, &explanation));
         for part in [
             "event:   0a-x-1",
             "  LIMIT_REACHED: 4 of 4 tokens are held",
             "place in line: 12 events start before it",
             "what would free it: a release of one of them",
+            "2        -      -     REFUSED  HTTP 500",
             "0a-y-0  s         HELD   3m20s     never",
         ] {
             assert!(text.contains(part), "{part}\n{text}");

@@ -14,11 +14,12 @@ use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service};
 use tonic::server::NamedService;
 
-/// One call: the method's name, who called, and the messages.
+/// One call: the method's name, who called and why, and the messages.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) method: String,
     pub(crate) actor: String,
+    pub(crate) reason: String,
     pub(crate) messages: Vec<Bytes>,
 }
 
@@ -82,10 +83,14 @@ impl<const MASTER: bool> Service<http::Request<Body>> for Named<MASTER> {
         let Wire { answers, calls } = self.0.clone();
         Box::pin(async move {
             let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
-            let actor = request.headers().get("tollgate-actor").and_then(|actor| actor.to_str().ok());
-            let actor = actor.unwrap_or_default().to_owned();
+            let headers = request.headers().clone();
+            let header = |name: &str| {
+                let value = headers.get(name).and_then(|value| value.to_str().ok());
+                value.unwrap_or_default().to_owned()
+            };
+            let (actor, reason) = (header("tollgate-actor"), header("tollgate-reason"));
             let body = request.into_body().collect().await.unwrap().to_bytes();
-            let call = Call { method, actor, messages: messages(body) };
+            let call = Call { method, actor, reason, messages: messages(body) };
             calls.lock().unwrap().push(call.clone());
             Ok(match answers(&call) {
                 Ok(message) => response(&message),

@@ -1,24 +1,31 @@
-//! `tollgate apply`: makes policies and schedules be as files say.
+//! `tollgate apply` and `tollgate diff`: makes policies, schedules and alerts be as files say, or shows what that would change.
 //!
 //! In: YAML files. Out: one stream of resources, policies first, each with the file and line where it was written; then
-//! the counts of what changed. Invariant: nothing is sent unless every file can be read to its end. Not here: whether
+//! what was done to which resource. Invariant: nothing is sent unless every file can be read to its end. Not here: whether
 //! values are allowed, which the service says, resource by resource.
 
+mod prune;
+mod results;
 mod warnings;
 
 use std::collections::HashMap;
 use std::io::Read;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
 use tollgate_files::{FileEntry, Location, Resource, given_twice, parse, wrong_values};
+use tollgate_proto::json::to_rest_json;
 use tollgate_proto::v1;
 use tonic::Status;
 use tonic_types::StatusExt;
 
-use super::Session;
 use super::failure::unlisted;
+use super::{Session, progress, when};
+use crate::exit::Exit;
+use crate::usage::Usage;
+use prune::{PruneArgs, Pruned};
 
 /// The most errors that are printed.
 const ERRORS_MAX: usize = 100;
@@ -26,13 +33,24 @@ const ERRORS_MAX: usize = 100;
 /// Arguments of `apply`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ApplyArgs {
-    /// A YAML file with any number of policies and schedules; - means standard input
+    /// A YAML file with any number of policies, schedules and alerts; - means standard input
     #[arg(short, long = "file", value_name = "FILE", required = true)]
     files: Vec<String>,
 
-    /// Check everything at the service, and change nothing
+    /// Check everything at the service, change nothing, and show what would change, with its effects
     #[arg(long)]
     dry_run: bool,
+
+    #[command(flatten)]
+    prune: PruneArgs,
+}
+
+/// Arguments of `diff`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DiffArgs {
+    /// A YAML file with any number of policies, schedules and alerts; - means standard input
+    #[arg(short, long = "file", value_name = "FILE", required = true)]
+    files: Vec<String>,
 }
 
 /// Applies files.
@@ -41,22 +59,106 @@ pub(crate) struct ApplyArgs {
 /// What is wrong with the files or refused by the service, each with its location; those of writing.
 pub(crate) async fn run(session: Session, args: ApplyArgs) -> anyhow::Result<()> {
     let entries = read_files(&args.files, &session.namespace)?;
+    let namespaces = entries.iter().map(|entry| entry.namespace.clone()).collect();
+    let kept = entries.iter().map(|entry| name_of(entry).to_owned()).collect();
+    let pruned = Pruned::find(&session, &args.prune, &namespaces, &kept).await?;
+    if !args.dry_run {
+        pruned.confirm(&args.prune)?;
+    }
+    let (answer, locations) = send(&session, entries, args.dry_run).await?;
+    let is_refused = answer.failed_count > 0;
+    let pruned = if args.dry_run || is_refused { pruned } else { pruned.carry_out(&session).await? };
+    print(&session, &answer, &pruned, &args).await?;
+    if is_refused { Err(refused(&answer, &locations)) } else { Ok(()) }
+}
+
+/// Shows what applying files would change. Ends with 1 where anything would be, as diff(1) does.
+///
+/// # Errors
+/// As [`run`], all of which end with 2; that something would change.
+pub(crate) async fn diff(session: Session, args: DiffArgs) -> anyhow::Result<()> {
+    let compared = async {
+        let entries = read_files(&args.files, &session.namespace)?;
+        let (answer, locations) = send(&session, entries, true).await?;
+        if answer.failed_count > 0 {
+            return Err(refused(&answer, &locations));
+        }
+        let names = answer.results.iter().map(|result| result.name.as_str());
+        let text = if session.printer.is_text() {
+            results::text(&session, &answer, true).await
+        } else {
+            String::new()
+        };
+        session.show(&answer, names, || text)?;
+        Ok(answer.created_count + answer.updated_count == 0)
+    };
+    match compared.await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Exit(1).into()),
+        Err(error) => Err(Usage(format!("{error:#}")).into()),
+    }
+}
+
+/// Asks the service for all of it.
+async fn send(
+    session: &Session,
+    entries: Vec<FileEntry>,
+    dry_run: bool,
+) -> anyhow::Result<(v1::ApplyResourcesResponse, HashMap<String, Location>)> {
     // What is kept to name locations later is small: the texts are shared.
     let locations: HashMap<String, Location> =
         entries.iter().map(|entry| (entry.location.to_string(), entry.location.clone())).collect();
-    let requests: Vec<_> = entries.into_iter().map(|entry| entry.request(args.dry_run)).collect();
-    let answer = session.master().apply_resources(tokio_stream::iter(requests)).await;
-    let answer = answer
-        .map_err(|status| {
-            refused_whole(&status, &locations).unwrap_or_else(|| session.failure("apply", status))
-        })?
-        .into_inner();
+    let requests: Vec<_> = entries.into_iter().map(|entry| entry.request(dry_run)).collect();
+    let (total, sent) = (requests.len() as u64, Arc::new(AtomicU64::new(0)));
+    let counted = Arc::clone(&sent);
+    let requests = tokio_stream::iter(requests.into_iter().inspect(move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+    }));
+    let mut master = session.master();
+    let answer =
+        progress::beside(master.apply_resources(requests), |ms| match sent.load(Ordering::Relaxed) {
+            sent if sent < total => format!("sent {}", progress::text(sent, total, ms)),
+            _ => format!("all {total} are sent; the service checks and writes them: {}", when::span(ms)),
+        });
+    let answer = answer.await.map_err(|status| {
+        refused_whole(&status, &locations).unwrap_or_else(|| session.failure("apply", status))
+    })?;
+    let answer = answer.into_inner();
     warnings::print(&answer, &locations);
-    session.printer.message(&answer, |answer| summary(answer, args.dry_run))?;
-    if answer.failed_count == 0 {
-        return Ok(());
+    Ok((answer, locations))
+}
+
+/// Prints what was done, or would be.
+async fn print(
+    session: &Session,
+    answer: &v1::ApplyResourcesResponse,
+    pruned: &Pruned,
+    args: &ApplyArgs,
+) -> anyhow::Result<()> {
+    if session.printer.is_json() {
+        let mut json = to_rest_json(answer);
+        if args.prune.prune {
+            json["pruned"] = pruned.names().collect();
+        }
+        return session.printer.json(&json);
     }
-    Err(refused(&answer, &locations))
+    let names = answer.results.iter().map(|result| result.name.as_str()).chain(pruned.names());
+    let text = if session.printer.is_text() {
+        let what = if args.dry_run { "would be deleted" } else { "deleted" };
+        let done = results::text(session, answer, args.dry_run).await;
+        done + &pruned.text(what) + &summary(answer, args.dry_run)
+    } else {
+        String::new()
+    };
+    session.show(answer, names, || text)
+}
+
+fn name_of(entry: &FileEntry) -> &str {
+    match &entry.resource {
+        Resource::Policy(policy) => &policy.name,
+        Resource::Schedule(schedule) => &schedule.name,
+        Resource::Alert(alert) => &alert.name,
+    }
 }
 
 /// The resources of files, policies before schedules, else in the order of the files.

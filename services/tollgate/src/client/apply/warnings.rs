@@ -1,19 +1,20 @@
 //! Prints what the service warns of, each at the line of its field.
 
 use std::collections::HashMap;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 
 use tollgate_files::Location;
 use tollgate_proto::v1;
+
+use crate::client::style::Tone;
 
 /// The most warnings that are printed.
 const SHOWN_MAX: usize = 100;
 
 /// Prints them on standard error; a warning changes neither the output nor the exit status.
 pub(super) fn print(answer: &v1::ApplyResourcesResponse, locations: &HashMap<String, Location>) {
-    let mut stderr = std::io::stderr().lock();
-    let colour = stderr.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let word = if colour { "\u{1b}[33mwarning:\u{1b}[0m" } else { "warning:" };
+    let mut stderr = anstream::stderr().lock();
+    let word = Tone::Warning.paint("warning:");
     for line in lines(&answer.warnings, locations) {
         // Where nobody can read it, there is nobody to tell.
         let _unread = writeln!(stderr, "{word} {line}");

@@ -1,0 +1,67 @@
+//! Decides what an answer says of each resource that is made or changed, and of how many.
+
+use prost::Message as _;
+use tollgate_proto::convert::names;
+use tollgate_proto::v1;
+use uuid::Uuid;
+
+use super::judge::{Planned, Planning};
+use crate::audit;
+use crate::change::Change;
+
+/// The most results in an answer.
+const RESULTS_MAX: usize = 1000;
+/// The most bytes of results in an answer: callers refuse larger ones.
+const RESULTS_MAX_BYTES: usize = 1024 * 1024;
+/// What a difference notes for the service itself, or says already elsewhere.
+const LEFT_OUT: [&str; 3] = ["reason", "shards", "uid"];
+
+impl Planned {
+    /// The resource's full name.
+    pub(super) fn name(&self) -> String {
+        let named = match self.change {
+            Change::Schedule { .. } => names::of_schedule,
+            Change::Policy { .. } => names::of_policy,
+            Change::Alert { .. } => names::of_alert,
+        };
+        named(&self.reference.name.namespace, &self.reference.name.id)
+    }
+
+    fn outcome(&self, shards: u16) -> v1::ApplyResult {
+        let difference = self.change.audit(|_| Uuid::nil(), shards).filter(|_| !self.is_new).map(|audit| {
+            let mut difference = audit::to_message(&audit).difference.unwrap_or_default();
+            LEFT_OUT.iter().for_each(|key| {
+                difference.fields.remove(*key);
+            });
+            difference
+        });
+        let action = if self.is_new { v1::ApplyAction::Created } else { v1::ApplyAction::Updated };
+        v1::ApplyResult {
+            source: self.reference.source.clone(),
+            name: self.name(),
+            action: action.into(),
+            difference,
+        }
+    }
+}
+
+impl Planning {
+    /// Notes with as many changes as an answer has room for what it will say of them.
+    pub(super) fn note_results(&mut self, shards: u16) {
+        let mut room = RESULTS_MAX_BYTES;
+        let all = self.policies.iter_mut().chain(&mut self.schedules).chain(&mut self.alerts);
+        for planned in all.take(RESULTS_MAX) {
+            let result = planned.outcome(shards);
+            let Some(left) = room.checked_sub(result.encoded_len()) else { return };
+            room = left;
+            planned.result = Some(result);
+        }
+    }
+}
+
+/// Counts what was made or changed and is not listed.
+pub(super) fn count_unlisted(response: &mut v1::ApplyResourcesResponse) {
+    let listed = u32::try_from(response.results.len()).unwrap_or(u32::MAX);
+    let all = response.created_count.saturating_add(response.updated_count);
+    response.unlisted_results_count = all.saturating_sub(listed);
+}

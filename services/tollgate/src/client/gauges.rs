@@ -1,0 +1,138 @@
+//! Decides what is shown of a policy's bucket: what it holds, what waits, and whether its target is well.
+
+use std::collections::HashMap;
+
+use tollgate_proto::v1;
+
+use super::style::Tone;
+use super::table::{Cell, NAMESPACE, Table, View, always, wide};
+use super::when::{duration, relative};
+use super::{Session, names, rows};
+
+/// The buckets by their policies' names; empty where they cannot be read.
+#[derive(Debug, Default)]
+pub(super) struct Gauges(HashMap<String, v1::PolicyGauge>);
+
+impl Gauges {
+    /// A policy's bucket.
+    pub(super) fn get(&self, policy: &str) -> Option<&v1::PolicyGauge> {
+        self.0.get(policy)
+    }
+}
+
+/// The buckets of a namespace, or of all. Another process may play that role, and nothing is known then.
+pub(super) async fn of(session: &Session, parent: String) -> Gauges {
+    let request = v1::GetHandlerStatusRequest { parent, busy_only: false };
+    let answer = session.handler().get_handler_status(request).await;
+    let policies = answer.map(|answer| answer.into_inner().policies).unwrap_or_default();
+    Gauges(policies.into_iter().map(|gauge| (gauge.policy.clone(), gauge)).collect())
+}
+
+/// Per second, with the tone where it is not nothing.
+pub(super) fn rate(per_second: f64, tone: Tone) -> Cell {
+    Cell::toned(format!("{per_second:.1}"), if per_second > 0.0 { tone } else { Tone::Plain })
+}
+
+/// When what waits is expected to have started, or why that cannot be said.
+pub(super) fn drain(now_us: i64, gauge: &v1::PolicyGauge) -> Cell {
+    match &gauge.expected_drain_time {
+        Some(time) => {
+            Cell::toned(relative(now_us, Some(time)), Tone::Warning.if_any(gauge.at_risk_runs_count))
+        }
+        None => Cell::toned(gauge.no_expected_drain_reason.clone(), Tone::Warning),
+    }
+}
+
+/// What was said of the latest delivery that failed, and when.
+pub(super) fn last_error(now_us: i64, gauge: &v1::PolicyGauge) -> Cell {
+    match gauge.last_error.as_str() {
+        "" => Cell::default(),
+        error => {
+            Cell::toned(format!("{}: {error}", relative(now_us, gauge.last_error_time.as_ref())), Tone::Quiet)
+        }
+    }
+}
+
+/// The buckets, a line each.
+pub(super) fn table(view: View, policies: &[v1::PolicyGauge]) -> String {
+    let head = [
+        NAMESPACE,
+        always("POLICY"),
+        always("STATE"),
+        always("HELD"),
+        always("OF"),
+        always("SUSPECT"),
+        always("WAITING"),
+        always("OLDEST"),
+        always("STARTED/S"),
+        always("REFUSED/S"),
+        wide("ACCEPTED/S"),
+        wide("UNCLEAR/S"),
+        wide("RETRYING"),
+        wide("RATE"),
+        wide("SHARD"),
+        wide("AT RISK"),
+        always("EXPECTED START OF ALL"),
+        wide("LAST ERROR"),
+    ];
+    let mut table = Table::of(view, head);
+    for gauge in policies {
+        let is_named = !gauge.policy.is_empty();
+        table.row([
+            names::namespace_of(&gauge.policy).into(),
+            if is_named { names::short(&gauge.policy) } else { "(no policy)" }.into(),
+            Cell::state(if gauge.paused { "PAUSED" } else { "ACTIVE" }),
+            gauge.held_count.to_string().into(),
+            gauge.max_in_flight.map(|max| max.to_string()).unwrap_or_default().into(),
+            Cell::count(gauge.suspect_count, Tone::Warning),
+            gauge.waiting_count.to_string().into(),
+            duration(gauge.oldest_wait.as_ref()).into(),
+            rate(gauge.started_per_second, Tone::Plain),
+            rate(gauge.refused_per_second, Tone::Bad),
+            rate(gauge.accepted_per_second, Tone::Plain),
+            rate(gauge.unclear_per_second, Tone::Warning),
+            Cell::count(gauge.retrying_count, Tone::Warning),
+            gauge.rate_per_second.map(|rate| rate.to_string()).unwrap_or_default().into(),
+            if is_named { gauge.shard.to_string() } else { String::new() }.into(),
+            Cell::count(gauge.at_risk_runs_count, Tone::Warning),
+            drain(view.now_us, gauge),
+            last_error(view.now_us, gauge),
+        ]);
+    }
+    rows::or_none(&table, "no policies")
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_proto::convert::timestamp;
+
+    use super::super::style::plain;
+    use super::*;
+
+    #[test]
+    fn a_sick_policy_is_seen_to_be_sick() {
+        let gauge = v1::PolicyGauge {
+            policy: "namespaces/default/policies/imports".to_owned(),
+            max_in_flight: Some(4),
+            waiting_count: 300,
+            refused_per_second: 2.5,
+            retrying_count: 300,
+            last_error: "connection refused".to_owned(),
+            last_error_time: Some(timestamp(-12_000_000)),
+            no_expected_drain_reason: "never, while its target refuses".to_owned(),
+            ..v1::PolicyGauge::default()
+        };
+        let text = table(View { wide: true, ..View::default() }, std::slice::from_ref(&gauge));
+        assert!(text.contains(&Tone::Bad.paint("2.5")), "{text:?}");
+        let text = plain(&text);
+        for part in ["imports", "never, while its target refuses", "12s ago: connection refused"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let narrow = plain(&table(View::default(), &[gauge]));
+        assert!(
+            narrow.contains("imports  ACTIVE  0     4   0        300      -       0.0        2.5"),
+            "{narrow}"
+        );
+        assert!(!narrow.contains("connection refused"), "{narrow}");
+    }
+}
