@@ -413,8 +413,7 @@ impl HandlerService {
         for term in filter::parse(text, &["schedule", "policy", "state", "launch_time>", "launch_time<"])? {
             match term.key.as_str() {
                 "state" => {
-                    let (state, failures) = convert::run::state_in_filter(&term.value)?;
-                    (filter.states, filter.failures) = (vec![state], failures);
+                    (filter.states, filter.failures) = convert::run::states_in_filter(&term.value)?;
                 }
                 "launch_time>" => filter.from_us = Some(filter::moment(&term.value)?),
                 "launch_time<" => filter.to_us = Some(filter::moment(&term.value)?.saturating_add(1)),
