@@ -1,5 +1,7 @@
 //! Who must know is told: by a webhook that dies in the middle, by Slack's form, by a queue; by whichever process decides.
 
+mod rules;
+
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

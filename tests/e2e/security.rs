@@ -104,6 +104,15 @@ pub(crate) fn rest(url: &str, verb: &str, path: &str, key: Option<&str>) -> (u16
     (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
 }
 
+/// As [`rest`], with a body.
+pub(crate) fn rest_with(url: &str, verb: &str, path: &str, key: &str, body: &Value) -> (u16, Value) {
+    let (url, body) = (format!("{url}{path}"), body.to_string());
+    let key = format!("authorization: Bearer {key}");
+    let json = "content-type: application/json";
+    let (status, body) = curl(&["-X", verb, &url, "-H", &key, "-H", json, "-d", &body]);
+    (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
+}
+
 /// A process with exactly these flags, at this address.
 async fn serve(database: &Database, listen: &str, flags: &[&str]) -> Service {
     let serve = Serve::new(Command::new(binary()), &database.url(), listen);

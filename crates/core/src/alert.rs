@@ -40,4 +40,4 @@ const ASKED_MAX_US: i64 = 3_600 * SECOND_US;
 /// After the deadline of an attempt another process may make the next one.
 const SPARE_US: i64 = 5 * SECOND_US;
 /// Where not everything is seen, what is not seen has ended after this time.
-const UNSURE_US: i64 = 300 * SECOND_US;
+pub(crate) const UNSURE_US: i64 = 300 * SECOND_US;

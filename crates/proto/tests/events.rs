@@ -102,14 +102,23 @@ fn an_event_shows_where_it_stands() {
 
 #[test]
 fn states_in_filters_are_found_by_name() {
-    assert_eq!(run::state_in_filter("running").unwrap(), (RunState::Running, None));
-    assert_eq!(run::state_in_filter("finished").unwrap(), (RunState::Finished, Some(false)));
-    let with_failures = run::state_in_filter("FINISHED_WITH_FAILURES").unwrap();
-    assert_eq!(with_failures, (RunState::Finished, Some(true)));
-    assert_eq!(run::state_in_filter("RUN_STATE_SKIPPED").unwrap(), (RunState::Skipped, None));
+    let several = |text: &str| run::states_in_filter(text).unwrap();
+    assert_eq!(several("finished"), (vec![RunState::Finished], Some(false)));
+    assert_eq!(several("FINISHED_WITH_FAILURES"), (vec![RunState::Finished], Some(true)));
+    assert_eq!(several("RUN_STATE_SKIPPED"), (vec![RunState::Skipped], None));
+    assert_eq!(several("FINISHED,FINISHED_WITH_FAILURES"), (vec![RunState::Finished], None));
+    assert_eq!(several("running, finished"), (vec![RunState::Running, RunState::Finished], Some(false)));
+    assert_eq!(
+        several("FINISHED_WITH_FAILURES,CANCELLED").1,
+        Some(true),
+        "those that are not finished are asked nothing"
+    );
+    for text in ["FINISHED,", "FINISHED,x", ","] {
+        assert_eq!(run::states_in_filter(text).unwrap_err().field, "filter", "{text}");
+    }
     assert_eq!(event::state_in_filter("Dead").unwrap(), v1::EventState::Dead);
     for text in ["", "UNSPECIFIED", "RUN_STATE_", "x"] {
-        assert_eq!(run::state_in_filter(text).unwrap_err().field, "filter");
+        assert_eq!(run::states_in_filter(text).unwrap_err().field, "filter");
         assert_eq!(event::state_in_filter(text).unwrap_err().field, "filter");
     }
 }

@@ -30,6 +30,7 @@ use tollgate_store::alert::Remembered;
 use uuid::Uuid;
 
 use crate::Shared;
+use crate::queries::Known;
 use finished::Finished;
 
 /// How often is decided.
@@ -166,9 +167,9 @@ impl Teller {
             return Ok(());
         }
         let wants_troubles = self.alerts.iter().any(|alert| alert.troubles.is_some());
-        let (troubles, incomplete) =
-            if wants_troubles { self.shared.troubles().await } else { (Vec::new(), false) };
-        let is_sure = !incomplete && Look::is_whole(&troubles);
+        let known = if wants_troubles { self.shared.troubles().await } else { Known::default() };
+        let (troubles, is_blind) = (known.troubles, known.incomplete || known.settling);
+        let is_sure = !is_blind && Look::is_whole(&troubles);
         self.recall().await?;
         let until_us = self.shared.clock.wall_us();
         let (runs, reached_us) = self.runs(until_us).await?;

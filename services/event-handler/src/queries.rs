@@ -10,6 +10,7 @@ mod status;
 mod troubles;
 
 pub(crate) use ended::EndedBadly;
+pub(crate) use troubles::Known;
 
 use std::collections::BTreeMap;
 

@@ -415,8 +415,7 @@ impl HandlerService {
         {
             match term.key.as_str() {
                 "state" => {
-                    let (state, failures) = convert::run::state_in_filter(&term.value)?;
-                    (filter.states, filter.failures) = (vec![state], failures);
+                    (filter.states, filter.failures) = convert::run::states_in_filter(&term.value)?;
                 }
                 "name" => {
                     let (shard, from, to) = convert::run::ids_in_filter(&term.value)?;

@@ -226,6 +226,11 @@ impl Active {
         self.0.first().map(|(_, run)| *run)
     }
 
+    /// All of them; those that have been cancelled come last.
+    pub(super) fn all(&self) -> impl Iterator<Item = RunId> {
+        self.0.iter().counted().map(|(_, run)| *run)
+    }
+
     /// One will do: a schedule may have a hundred thousand of them, each of which asks.
     pub(super) fn other_than(&self, run: RunId) -> Option<RunId> {
         self.0.iter().counted().map(|(_, other)| *other).find(|other| *other != run)

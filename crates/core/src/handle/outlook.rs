@@ -27,6 +27,11 @@ const LOOKS_OF_LATE: usize = 24;
 /// How many lanes are walked for that.
 const STEPS_MAX: usize = 1_000_000;
 
+/// Behind how many runs of its schedule nobody says what is expected of a run.
+const BEHIND_MAX: usize = 8;
+
+/// Said where it waits behind more, or behind runs under another policy.
+const BEHIND: &str = "not known yet: earlier runs of its schedule are unfinished";
 /// Said where [`WAITING_RUNS_MAX`] are exceeded.
 const TOO_MANY_WAIT: &str = "not known: more than 5,000 runs wait under its policy";
 
@@ -135,6 +140,9 @@ impl Shard {
         if let Some(expected) = self.not_now(run, now) {
             return expected;
         }
+        if !run.launched {
+            return self.behind(run, places, now);
+        }
         let Some(bucket) = self.ledger.buckets.get(&row.policy_uid) else {
             return Expected::NotKnown("its queue shard has not been told of its policy");
         };
@@ -148,6 +156,35 @@ impl Shard {
         let due_us = (row.next_index < row.events).then(|| run.launch_of(row.events - 1));
         let earliest_us = again_us.chain(due_us).chain(self.blocked_us(run, now)).max().unwrap_or(i64::MIN);
         starts(&self.flow(bucket, now), before, now).not_before(earliest_us)
+    }
+
+    /// When the last event of a run starts that waits for the unfinished runs of its schedule: these end first.
+    fn behind(&self, run: &LiveRun, places: &Places<'_>, now: Now) -> Expected {
+        let row = &run.row;
+        let active = self.schedules.get(&row.schedule_uid).map(|schedule| &schedule.active);
+        let before: Vec<RunId> = active.into_iter().flat_map(|active| active.all()).take(BEHIND_MAX + 1).collect();
+        let others: Vec<&LiveRun> = before.iter().filter_map(|id| self.ledger.runs.get(id)).collect();
+        let is_foreign = |other: &&LiveRun| other.row.policy_uid != row.policy_uid;
+        let Some(bucket) = self.ledger.buckets.get(&row.policy_uid) else { return Expected::NotKnown(BEHIND) };
+        if others.len() > BEHIND_MAX || others.iter().any(is_foreign) {
+            return Expected::NotKnown(BEHIND);
+        }
+        let mut free_us = now.wall_us;
+        for other in others.into_iter().filter(|other| other.launched) {
+            match self.end(other, &self.last_start(other, places, now), now) {
+                Expected::At(end_us) => free_us = free_us.max(end_us),
+                never => return never,
+            }
+        }
+        let flow = self.flow(bucket, now);
+        let last = row.events.saturating_sub(1);
+        // Once those before it have ended, the tokens are its own, but for what others of the policy wait for.
+        let own = Flow { held: 0, ..flow }.start_after_us(last.into());
+        let own = own.map_or(Expected::NotKnown(NOTHING_ENDED), |us| Expected::At(free_us.saturating_add(us)));
+        match starts(&flow, places.before(row, last), now) {
+            Expected::At(us) => own.not_before(us).not_before(run.launch_of(last)),
+            unknown => unknown,
+        }
     }
 
     /// Until when the target of a run asked for a pause (wall clock).
@@ -170,13 +207,8 @@ impl Shard {
         if schedule.and_then(|schedule| schedule.row.as_ref()).is_some_and(|row| row.pause.is_some()) {
             return Some(Expected::Never(Never::SchedulePaused(row.schedule_id.clone())));
         }
-        if !run.launched {
-            let why = if row.launch_us > now.wall_us {
-                "not known yet: its launch time has not come"
-            } else {
-                "not known yet: an earlier run of its schedule is unfinished"
-            };
-            return Some(Expected::NotKnown(why));
+        if !run.launched && row.launch_us > now.wall_us {
+            return Some(Expected::NotKnown("not known yet: its launch time has not come"));
         }
         self.refusal(run, now).map(|refusal| Expected::Never(never_by(refusal.said, refusal.target)))
     }

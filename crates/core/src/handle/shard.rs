@@ -66,6 +66,8 @@ pub struct Shard {
     pub(super) pending: Pending,
     /// What has happened, by the minute.
     pub(super) minutes: Minutes,
+    /// Since when this owner has had the shard (monotonic).
+    pub(super) since_us: i64,
     /// The owner is about to give the shard up: nothing starts any more.
     pub(super) draining: bool,
     /// Tokens of silent consumers taken back since somebody asked.
@@ -109,6 +111,7 @@ impl Shard {
             moves: VecDeque::new(),
             pending: Pending::default(),
             minutes: Minutes::new(now),
+            since_us: now.mono_us,
             draining: false,
             reclaimed: 0,
             passed_over: 0,

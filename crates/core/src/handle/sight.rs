@@ -10,10 +10,12 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use super::bucket;
+use super::change::TokenRow;
 use super::ledger::{Key, Phase};
 use super::live::{LiveRun, LiveToken};
 use super::outlook::{Budget, Lines};
 use super::shard::Shard;
+use crate::alert::UNSURE_US;
 use crate::expected_end::Expected;
 use crate::model::{Now, SECOND_US};
 use crate::trouble::{AtRisk, Bucket, Ended, Failing, Said, Sight, Silent, Sufferer, lasts};
@@ -157,6 +159,7 @@ impl Shard {
         let mut by_schedule: BTreeMap<Uuid, Found<'_>> = BTreeMap::new();
         let mut sight = Sight { pause: self.pause.pause.clone(), ..Sight::default() };
         let mut left = LOOKED_AT_MAX;
+        let is_new = now.mono_us.saturating_sub(self.since_us) < UNSURE_US;
         let (mut lines, mut budget) = (Lines::new(), Budget::default());
         for run in self.ledger.runs.all().filter(|run| run.launched) {
             let found = by_schedule.entry(run.row.schedule_uid).or_insert_with(|| Found::nothing(run));
@@ -174,6 +177,7 @@ impl Shard {
                 let events = self.ledger.tokens.of(run.row.id).take(OF_RUN_MAX.min(left));
                 events.for_each(|(_, token)| {
                     left -= 1;
+                    sight.settling |= is_new && is_unheard(token, self.since_us);
                     found.event(token);
                 });
             }
@@ -294,6 +298,18 @@ impl Shard {
     }
 }
 
+/// Whether nothing has been heard of an event since its shard was taken over: what the former owner heard of its delivery,
+/// and for how long its consumer had been silent, is not stored.
+fn is_unheard(token: &LiveToken, since_us: i64) -> bool {
+    match token.phase() {
+        Phase::Held { suspect } => !suspect && token.sign_us == since_us,
+        Phase::Waiting => false,
+        Phase::Acquired | Phase::Sending { .. } | Phase::Again { .. } => {
+            token.doubtful && token.said.is_none()
+        }
+    }
+}
+
 /// What was said of an event's latest delivery, where it is to be sent again. A former owner has left what it heard of
 /// those that wait.
 fn latest_said(token: &LiveToken) -> Option<Said> {
@@ -303,9 +319,17 @@ fn latest_said(token: &LiveToken) -> Option<Said> {
     };
     match token.said {
         Some(Said::NotSent) => Some(Said::NotSent),
+        // It waits, has not failed, and nobody has had it.
+        None if waits && is_unsent(token) => Some(Said::NotSent),
         _ if token.row.failures == 0 => None,
         None if waits && token.row.delivered_us.is_some() => Some(Said::GivenBack),
         None if waits => Some(Said::Refused),
         said => said,
     }
+}
+
+/// Whether the latest delivery of an event that waits did not leave, as its row says.
+fn is_unsent(token: &LiveToken) -> bool {
+    let TokenRow { failures, delivered_us, message, .. } = &token.row;
+    *failures == 0 && delivered_us.is_none() && !message.is_empty()
 }

@@ -18,6 +18,8 @@ pub struct Sight {
     pub sufferers: Vec<Sufferer>,
     /// There was more than is looked at: some may be missing.
     pub incomplete: bool,
+    /// Its owner is new, and has not heard of all events of which the one before may have known that they are in trouble.
+    pub settling: bool,
 }
 
 /// A policy's bucket.

@@ -407,3 +407,59 @@ fn nothing_is_said_of_a_run_among_too_many() {
     let last = look(&world, last).unwrap();
     assert_eq!(last.end.why_not().unwrap(), "not known: more than 5,000 runs wait under its policy");
 }
+
+/// Its end is that of the run before, and then its own: also where other schedules wait under the policy.
+#[test]
+fn a_run_that_waits_for_another_one_of_its_schedule_is_expected_after_it() {
+    for others in [0, 12] {
+        let p = Policy { token_ttl_ms: 86_400_000, ..policy(1, at_most(2)) };
+        let mut world = World::with_policy(&p);
+        let s = RunSpec { overlap: OverlapRule::BufferOne, ..spec(10, Some(&p)) };
+        let first = world.emit(run(&s, START_US, 10), &s);
+        if others > 0 {
+            let other = spec(11, Some(&p));
+            world.emit(run(&other, START_US, others), &other);
+        }
+        world.sleep_s(1);
+        let second = world.emit(run(&s, START_US + SECOND_US, 4), &s);
+        assert!(matches!(look(&world, second).unwrap().end, Expected::NotKnown(_)), "nothing has ended");
+        let mut told = None;
+        let mut held = world.accept_all();
+        for round in 0.. {
+            world.sleep_s(10);
+            held.iter().for_each(|send| assert!(matches!(world.succeed(send), Answer::Released)));
+            held = world.accept_all();
+            if round == 1 {
+                let (before, after) = (look(&world, first).unwrap().end, look(&world, second).unwrap().end);
+                told = after.at_us();
+                assert!(before.at_us() < told, "{before:?} {after:?}");
+            }
+            if held.is_empty() {
+                break;
+            }
+        }
+        let (told_us, ended_us) = (told.unwrap(), world.row(second).finished_us.unwrap());
+        let off_s = (told_us - ended_us) / SECOND_US;
+        assert!(off_s.abs() <= 25, "{others}: {off_s} s off");
+        assert_eq!(world.row(second).counts.succeeded, 4);
+    }
+}
+
+#[test]
+fn a_run_behind_one_that_never_ends_is_never_expected() {
+    let p = policy(1, at_most(2));
+    let mut world = World::with_policy(&p);
+    let retry = RetryPolicy { attempts_max: 1_000, ..RetryPolicy::default() };
+    let s = RunSpec { overlap: OverlapRule::BufferOne, retry, ..spec(10, Some(&p)) };
+    world.emit(run(&s, START_US, 10), &s);
+    world.sleep_s(1);
+    let second = world.emit(run(&s, START_US + SECOND_US, 4), &s);
+    for _ in 0..30 {
+        for send in world.take_sends() {
+            world.answer(&send, refused());
+        }
+        world.sleep_s(2);
+    }
+    let end = look(&world, second).unwrap().end;
+    assert!(matches!(end, Expected::Never(Never::TargetRefuses(_))), "{end:?}");
+}

@@ -214,3 +214,46 @@ fn so_many_events_are_looked_at_and_no_more() {
         world.shard.sight(world.now).sufferers.into_iter().flat_map(|s| s.failing).collect();
     assert_eq!(failing, []);
 }
+
+/// What the owner before knew of deliveries in doubt, and of silent consumers, the next one does not know at first. It says so,
+/// for five minutes at most; what did not leave, it knows.
+#[test]
+fn a_new_owner_says_that_it_may_not_see_all_yet() {
+    let p = policy(1, at_most(1));
+    let not_sent = Sent::NotSent { message: "no credentials".into(), retry_after_ms: None };
+    let world_of = |sent: &Sent| {
+        let mut world = World::with_policy(&p);
+        let s = patient(10, &p);
+        world.emit(run(&s, START_US, 5), &s);
+        for _ in 0..40 {
+            for send in world.take_sends() {
+                world.answer(&send, sent.clone());
+            }
+            world.sleep_us(SECOND_US / 2);
+        }
+        assert!(!sight(&world).settling);
+        world
+    };
+    let mut world = world_of(&unclear());
+    assert_eq!(kinds(&world), [Kind::TargetSilent]);
+    world.restart_after_s(1);
+    assert!(sight(&world).settling && kinds(&world).is_empty(), "{:?}", sight(&world));
+    world.sleep_s(30);
+    for send in world.take_sends() {
+        world.answer(&send, unclear());
+    }
+    assert_eq!((kinds(&world), sight(&world).settling), (vec![Kind::TargetSilent], false));
+
+    let mut world = world_of(&not_sent);
+    assert_eq!(kinds(&world), [Kind::NotSent]);
+    world.restart_after_s(1);
+    assert_eq!((kinds(&world), sight(&world).settling), (vec![Kind::NotSent], false));
+
+    let mut world = world_of(&Sent::Accepted);
+    world.restart_after_s(1);
+    assert!(sight(&world).settling, "its consumer may have been silent for long");
+    world.sleep_s(298);
+    assert!(sight(&world).settling);
+    world.sleep_s(3);
+    assert!(!sight(&world).settling, "not for ever");
+}

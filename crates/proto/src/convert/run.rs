@@ -91,12 +91,34 @@ pub fn ids_in_filter(text: &str) -> Result<(Option<u16>, RunId, RunId), FieldErr
     Ok((shard, ends.0, ends.1))
 }
 
-/// The state that `state=…` in a filter names, with or without its prefix, in any case; and whether some events must have
+/// The states that `state=…` in a filter names, separated by commas; and whether, of runs that are FINISHED, some events must
+/// have ended badly, or none, where that makes a difference.
+///
+/// # Errors
+/// Any other text, in `filter`.
+pub fn states_in_filter(text: &str) -> Result<(Vec<RunState>, Option<bool>), FieldError> {
+    let named = text.split(',').map(|one| state_in_filter(one.trim())).collect::<Result<Vec<_>, _>>()?;
+    let mut states: Vec<RunState> = Vec::new();
+    for (state, _) in &named {
+        if !states.contains(state) {
+            states.push(*state);
+        }
+    }
+    let of_finished = |badly: bool| named.iter().any(|(_, failures)| *failures == Some(badly));
+    let failures = match (of_finished(false), of_finished(true)) {
+        (false, true) => Some(true),
+        (true, false) => Some(false),
+        _ => None,
+    };
+    Ok((states, failures))
+}
+
+/// The state that one word in a filter names, with or without its prefix, in any case; and whether some events must have
 /// ended badly, where that makes a difference.
 ///
 /// # Errors
 /// Any other text, in `filter`.
-pub fn state_in_filter(text: &str) -> Result<(RunState, Option<bool>), FieldError> {
+fn state_in_filter(text: &str) -> Result<(RunState, Option<bool>), FieldError> {
     const ALL: [(RunState, Option<bool>); 8] = [
         (RunState::Emitted, None),
         (RunState::Waiting, None),

@@ -68,6 +68,18 @@ impl Wanted {
     }
 }
 
+/// What is wrong, and how much of it is seen.
+#[derive(Default)]
+pub(crate) struct Known {
+    pub(crate) troubles: Vec<Trouble>,
+    /// Some may be missing.
+    pub(crate) incomplete: bool,
+    /// Queue shards have changed hands, and their new owners may not see all yet that was seen before.
+    pub(crate) settling: bool,
+    /// Of how many queue shards they are.
+    pub(crate) shards: u64,
+}
+
 impl Shared {
     /// What is wrong, worst first. `reach`: the one namespace that the caller reaches; what is not of it is not told.
     pub(crate) async fn list_troubles(
@@ -79,7 +91,7 @@ impl Shared {
         let size = page::size(request.page_size)?;
         let query = ["ListTroubles", &request.parent, &request.filter];
         let from = page::Token::<u32>::decode(&request.page_token, &query)?.unwrap_or(0);
-        let (mut all, incomplete) = self.troubles().await;
+        let Known { troubles: mut all, incomplete, .. } = self.troubles().await;
         all.retain(|trouble| {
             reach.is_none_or(|namespace| trouble.subject.namespace == namespace) && wanted.has(trouble)
         });
@@ -92,55 +104,63 @@ impl Shared {
         Ok(v1::ListTroublesResponse { troubles, next_page_token, total_size, incomplete })
     }
 
-    /// All that is wrong, worst first, and whether some may be missing.
-    pub(crate) async fn troubles(&self) -> (Vec<Trouble>, bool) {
-        let (here, elsewhere, everywhere) = futures::future::join3(
+    /// All that is wrong, worst first.
+    pub(crate) async fn troubles(&self) -> Known {
+        let (mut known, elsewhere, everywhere) = futures::future::join3(
             self.troubles_here(),
             self.peers.troubles(),
             self.troubles_of_installation(),
         )
         .await;
-        let (mut all, mut incomplete) = here;
         let (of_all, owned) = everywhere;
         let missed = of_all.iter().filter(|trouble| trouble.kind == Kind::TriggersMissed);
-        incomplete |= missed.map(|trouble| trouble.count).sum::<u64>() >= MISSED_MAX.into();
-        all.extend(of_all);
+        known.incomplete |= missed.map(|trouble| trouble.count).sum::<u64>() >= MISSED_MAX.into();
+        known.troubles.extend(of_all);
         for (process, answer) in elsewhere {
             match answer {
                 Some(answer) => {
-                    incomplete |= answer.incomplete;
-                    all.extend(answer.troubles.into_iter().filter_map(trouble::from_message));
+                    known.incomplete |= answer.incomplete;
+                    known.settling |= answer.settling;
+                    known.shards += u64::from(answer.shards_count);
+                    known.troubles.extend(answer.troubles.into_iter().filter_map(trouble::from_message));
                 }
                 None => {
-                    incomplete = true;
+                    known.incomplete = true;
                     let count = owned.get(&process).copied().unwrap_or_default();
-                    all.push(of_process(Kind::HandlerSilent, process, count));
+                    known.troubles.push(of_process(Kind::HandlerSilent, process, count));
                 }
             }
         }
-        (worst_first(all), incomplete)
+        // One that changes hands at this moment may be nobody's.
+        known.settling |= known.shards < owned.values().sum();
+        known.troubles = worst_first(known.troubles);
+        known
     }
 
-    /// Of this process and the shards that it owns, and whether some may be missing.
-    pub(crate) async fn troubles_here(&self) -> (Vec<Trouble>, bool) {
+    /// Of this process and the shards that it owns.
+    pub(crate) async fn troubles_here(&self) -> Known {
         let routes = self.peers.routes();
         let shards = routes.shards();
         let sights = self.ask_owners(|reply| Input::Sight { reply });
-        let (sights, (ended, mut incomplete)) =
+        let (sights, (ended, incomplete)) =
             futures::future::join(sights, self.ended_badly(&shards)).await;
         let now_us = self.clock.wall_us();
-        let mut all: Vec<Trouble> = ended.iter().flat_map(of_ended).collect();
+        let troubles = ended.iter().flat_map(of_ended).collect();
+        let mut known = Known { troubles, incomplete, ..Known::default() };
         let mut not_loaded = 0;
         for (shard, sight) in sights {
             match sight {
                 Some(sight) => {
-                    incomplete |= sight.incomplete;
-                    all.extend(of_shard(&self.shown(shard, sight), now_us));
+                    known.incomplete |= sight.incomplete;
+                    known.settling |= sight.settling;
+                    known.shards += 1;
+                    known.troubles.extend(of_shard(&self.shown(shard, sight), now_us));
                 }
                 // One that has been handed over meanwhile is its next owner's.
                 None => not_loaded += u64::from(routes.owns(shard)),
             }
         }
+        let all = &mut known.troubles;
         if not_loaded > 0 {
             all.push(of_process(Kind::ShardsNotLoaded, self.process.clone(), not_loaded));
         }
@@ -150,7 +170,7 @@ impl Shared {
         all.extend(self.corrupt_rows(&shards));
         let (commits, slow) = self.options.metrics.recent_commits(self.clock.mono_us());
         all.extend(of_commits(&Commits { process: self.process.clone(), all: commits, slow }));
-        (all, incomplete)
+        known
     }
 
     /// Of the whole installation, and how many shards each process owns. Where the database does not answer soon, that
@@ -184,7 +204,7 @@ impl Shared {
     /// processes are right. Those of the installation are counted by the process with the first id of all that own
     /// shards.
     pub(crate) async fn troubles_by_kind(&self) -> BTreeMap<Kind, u64> {
-        let ((mut all, _), (of_all, owned)) =
+        let (Known { troubles: mut all, .. }, (of_all, owned)) =
             futures::future::join(self.troubles_here(), self.troubles_of_installation()).await;
         let counts_all = owned.keys().next().is_some_and(|first| *first == self.process);
         all.extend(of_all.into_iter().filter(|trouble| counts_all || !trouble.subject.process.is_empty()));
