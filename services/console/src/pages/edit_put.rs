@@ -4,7 +4,7 @@ use serde_json::Value;
 use tollgate_proto::json::{from_json, to_json};
 use tollgate_proto::v1;
 
-use crate::parts::copy::file;
+use crate::parts::copy::{file, with_ids};
 use crate::parts::draft::{Stored, What, editable, would_be};
 use crate::parts::forms::Texts;
 use crate::parts::rules;
@@ -31,7 +31,11 @@ pub(crate) async fn stored(visit: &Visit, what: What, id: &str) -> Result<Stored
             (to_json(&alert), file(what, &alert), alert.etag, None)
         }
     };
-    Ok(Stored { id: id.to_owned(), etag, members: editable(value), file, schedule })
+    let mut members = editable(value);
+    if what == What::Alert {
+        with_ids(&mut members, &visit.ns);
+    }
+    Ok(Stored { id: id.to_owned(), etag, members, file, schedule })
 }
 
 /// What is sent of a resource.

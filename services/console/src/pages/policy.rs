@@ -170,10 +170,13 @@ fn facts(visit: &Visit, policy: &v1::Policy) -> Markup {
                 @for (key, value) in &policy.labels { dt { "Label " (key) } dd { (value) } }
                 dt { "Made" } dd { (dated(visit.now_us, policy.create_time.as_ref())) }
                 dt { "Changed" } dd { (dated(visit.now_us, policy.update_time.as_ref())) }
-                dt { "Queue shard" } dd { (policy.shard) }
                 dt { "Schedules" }
                 dd { a href={ (visit.link("schedules")) "?policy=" (short(&policy.name)) } { "those that use it" } }
             }
+        }
+        details.action #internals {
+            summary { "Internals" }
+            dl.facts { dt { "Queue shard" } dd { (policy.shard) } dt { "Uid" } dd { code { (policy.uid) } } }
         }
     }
 }

@@ -58,7 +58,7 @@ pub(crate) async fn body(visit: &Visit, wanted: &Wanted, problem: Option<Problem
 fn table(visit: &Visit, schedules: &[v1::Schedule]) -> Markup {
     html! {
         div.scroll role="group" aria-label="Schedules" tabindex="0" {
-            table.wide {
+            table.wide.cards.named {
                 thead {
                     tr {
                         th scope="col" { "Schedule" }
@@ -66,8 +66,8 @@ fn table(visit: &Visit, schedules: &[v1::Schedule]) -> Markup {
                         th scope="col" { "Fires" }
                         th scope="col" { "Next" }
                         th.n scope="col" { "Events" }
-                        th.opt scope="col" { "Policy" }
-                        th.n.opt scope="col" { "Priority" }
+                        th scope="col" { "Policy" }
+                        th.n scope="col" { "Priority" }
                     }
                 }
                 tbody {
@@ -76,18 +76,18 @@ fn table(visit: &Visit, schedules: &[v1::Schedule]) -> Markup {
                             th scope="row" { a href=(to(&schedule.name)) { (short(&schedule.name)) } }
                             td { (active(schedule.pause.as_ref())) }
                             td.text { (sentence(schedule)) }
-                            td {
+                            td data-label="Next" {
                                 @match &schedule.next_launch_time {
                                     Some(next) => { (moment(visit.now_us, Some(next))) }
                                     None => { span.mute { "never again" } }
                                 }
                             }
-                            td.n { (count(schedule.events.unwrap_or(1))) }
-                            td.opt {
+                            td.n data-label="Events" { (count(schedule.events.unwrap_or(1))) }
+                            td data-label="Policy" {
                                 @if schedule.policy.is_empty() { span.mute { "none" } }
                                 @else { a href=(to(&schedule.policy)) { (short(&schedule.policy)) } }
                             }
-                            td.n.opt { (schedule.priority.unwrap_or(5)) }
+                            td.n data-label="Priority" { (schedule.priority.unwrap_or(5)) }
                         }
                     }
                 }

@@ -15,7 +15,7 @@ use crate::requests::links::{link, see, to};
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
 use crate::words::sentence::sentence;
-use crate::words::show::{active, count, moment, run_state, short};
+use crate::words::show::{active, moment, run_state, short};
 
 /// How many hits of each kind are shown.
 const SHOWN: i32 = 20;

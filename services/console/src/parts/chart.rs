@@ -224,7 +224,7 @@ impl<'a> History<'a> {
         let parts: Vec<_> = parts.filter(|(_, _, tall)| *tall > 0).collect();
         let is_under_way = self.is_under_way(point);
         html! {
-            g.soon[is_under_way] {
+            g class=[is_under_way.then_some("soon")] {
                 title { (self.time_of(point)) " UTC: " (chart.words(point)) @if is_under_way { " so far" } }
                 rect.hover x=(x) {}
                 @for (class, y, tall) in parts { rect class=(class) x=(x + 1) y=(y) width=(STEP - 2) height=(tall) {} }
@@ -356,7 +356,7 @@ mod tests {
         }
         let large = history.drawn(&[&WAITING], true, None).into_string();
         assert!(
-            large.contains("<title>00:01 UTC: 0 waiting</title>") && !drawn.contains("0 waiting<"),
+            large.contains("<title>00:01 UTC: 0 waiting</title>") && !drawn.contains(": 0 waiting<"),
             "{large}"
         );
         // What is nothing has no bar, what is little has one.

@@ -20,11 +20,7 @@ pub(crate) fn file<M: Message + Name>(what: What, resource: &M) -> String {
     let name = name.as_ref().and_then(Value::as_str).unwrap_or_default();
     let namespace = name.split('/').nth(1).unwrap_or(DEFAULT);
     members.retain(|member, _| !OUTPUT_ONLY.iter().any(|known| camel(known) == *member));
-    if let Some(Value::String(policy)) = members.get_mut("policy")
-        && policy.split('/').nth(1) == Some(namespace)
-    {
-        *policy = short(policy).to_owned();
-    }
+    with_ids(&mut members, namespace);
     let mut text = String::new();
     if has_secret(&members) {
         text.push_str("# Its secret is not shown: hasSecret keeps the one that is stored. Elsewhere, say secret: whsec_…\n");
@@ -37,6 +33,25 @@ pub(crate) fn file<M: Message + Name>(what: What, resource: &M) -> String {
     }
     text.push_str(&serde_saphyr::to_string(&Value::Object(members)).unwrap_or_default());
     text
+}
+
+/// Schedules and policies by their ids, which is enough in their own namespace.
+pub(crate) fn with_ids(members: &mut Map<String, Value>, namespace: &str) {
+    let own = format!("namespaces/{namespace}/");
+    let by_id = |value: &mut Value| {
+        if let Value::String(name) = value
+            && name.starts_with(&own)
+        {
+            *name = short(name).to_owned();
+        }
+    };
+    for name in ["policy", "policies", "schedules"] {
+        match members.get_mut(name) {
+            Some(Value::Array(names)) => names.iter_mut().for_each(by_id),
+            Some(value) => by_id(value),
+            None => {}
+        }
+    }
 }
 
 fn has_secret(members: &Map<String, Value>) -> bool {
@@ -94,6 +109,16 @@ mod tests {
             }),
             "{text}"
         );
+    }
+
+    #[test]
+    fn names_of_the_same_namespace_are_ids() {
+        let alert = serde_json::json!({
+            "name": "namespaces/a/alerts/b", "troubles": {}, "policies": ["namespaces/a/policies/p", "q"],
+            "status": {"sent_count": 3},
+        });
+        let text = from_json::<v1::Alert>(alert).map(|alert| file(What::Alert, &alert)).unwrap_or_default();
+        assert_eq!(text, "kind: Alert\nid: b\nnamespace: a\npolicies:\n- p\n- q\ntroubles: {}\n");
     }
 
     #[test]
