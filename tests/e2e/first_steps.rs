@@ -174,7 +174,8 @@ async fn a_demonstration_that_is_held_stays_until_it_is_interrupted() {
     std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
     let mut all = String::new();
     let console = loop {
-        let line = lines.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|error| panic!("{error}: {all}"));
+        let line =
+            lines.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|error| panic!("{error}: {all}"));
         all.push_str(&format!("{line}\n"));
         if let Some((_, rest)) = line.split_once("look at the console, ") {
             break rest.split(',').next().unwrap().to_owned();

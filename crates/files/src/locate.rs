@@ -109,7 +109,8 @@ fn camel(name: &str) -> String {
 /// The names of all fields whose spelling can be seen.
 static FIELDS: LazyLock<HashSet<String>> = LazyLock::new(|| {
     let messages = tollgate_proto::descriptor_pool().all_messages();
-    let names = messages.flat_map(|message| message.fields().map(|field| field.name().to_owned()).collect::<Vec<_>>());
+    let names = messages
+        .flat_map(|message| message.fields().map(|field| field.name().to_owned()).collect::<Vec<_>>());
     names.filter(|name| name.contains('_')).collect()
 });
 
@@ -130,7 +131,11 @@ pub(super) fn camel_text(text: &str) -> String {
             let end = rest[start..].find(|c| !is_word(c)).map_or(rest.len(), |length| start + length);
             spelled.push_str(&rest[..start]);
             let word = &rest[start..end];
-            if FIELDS.contains(word) { spelled.push_str(&camel(word)) } else { spelled.push_str(word) }
+            if FIELDS.contains(word) {
+                spelled.push_str(&camel(word))
+            } else {
+                spelled.push_str(word)
+            }
             rest = &rest[end..];
         }
         spelled.push_str(rest);
@@ -294,6 +299,9 @@ mod tests {
             camel_text("a limit: max_in_flight, \"not_this\" or rate_per_second"),
             "a limit: maxInFlight, \"not_this\" or ratePerSecond"
         );
-        assert_eq!(camel_text("whsec_ and base64, FIRST_HEARTBEAT, namespaces/a_b"), "whsec_ and base64, FIRST_HEARTBEAT, namespaces/a_b");
+        assert_eq!(
+            camel_text("whsec_ and base64, FIRST_HEARTBEAT, namespaces/a_b"),
+            "whsec_ and base64, FIRST_HEARTBEAT, namespaces/a_b"
+        );
     }
 }

@@ -74,10 +74,14 @@ pub(super) fn read(
 /// fault, or that seems to be missing beside a misspelt one.
 fn is_news(fault: &Fault, said: &[Fault]) -> bool {
     let first = |path: &str| {
-        let path = ["schedule.", "policy.", "alert."].iter().find_map(|kind| path.strip_prefix(kind)).unwrap_or(path);
+        let path = ["schedule.", "policy.", "alert."]
+            .iter()
+            .find_map(|kind| path.strip_prefix(kind))
+            .unwrap_or(path);
         path.split(['.', '[']).next().unwrap_or_default().to_owned()
     };
-    let is_missing = fault.message.starts_with("expected ") || fault.message.starts_with("\"0\" is not allowed");
+    let is_missing =
+        fault.message.starts_with("expected ") || fault.message.starts_with("\"0\" is not allowed");
     let has_unknown = said.iter().any(|one| one.message.starts_with("no such field"));
     !(is_missing && has_unknown) && !said.iter().any(|one| first(&one.field) == first(&fault.field))
 }
@@ -106,7 +110,9 @@ fn named(members: &mut Map<String, Value>, kind: Kind, namespace: &str) -> Resul
     let text = match (members.remove("id"), members.remove("name")) {
         (Some(id), None) => id,
         (None, Some(name)) => name,
-        (Some(_), Some(_)) => return Err(Fault::new("name", "excludes id, which is given too: give one of them")),
+        (Some(_), Some(_)) => {
+            return Err(Fault::new("name", "excludes id, which is given too: give one of them"));
+        }
         (None, None) => {
             let example = format!("is missing: write id: my-{}", kind.word().to_lowercase());
             return Err(Fault::new("id", example));

@@ -119,7 +119,10 @@ schedules:
         ("batch.yaml:5: target: ", "expected http or sqs"),
         ("batch.yaml:6: id: ", "\"Wrong Name\" is not allowed"),
         ("batch.yaml:11: ", "text that begins with * must stand in quotes"),
-        ("batch.yaml:13: kind: ", "\"Job\" is not allowed, expected Policy, Schedule or Alert; did you mean Schedule?"),
+        (
+            "batch.yaml:13: kind: ",
+            "\"Job\" is not allowed, expected Policy, Schedule or Alert; did you mean Schedule?",
+        ),
         // What seems to be missing beside a field that is not known may be meant by it.
         ("batch.yaml:18: colour: ", "no such field, expected catchUp"),
         ("batch.yaml:20: triggers: ", "1 to 100"),
@@ -198,8 +201,16 @@ fn values_are_judged_without_the_service() {
 #[test]
 fn other_shapes_are_answered_with_what_to_write() {
     for (text, start, part) in [
-        ("apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: n}\nspec: {schedule: '0 3 * * *'}\n", "batch.yaml:1: this is a CronJob", "id: n\n"),
-        ("# jobs\n*/5 * * * * /usr/bin/backup --all\n", "batch.yaml:2: this is a line of a crontab", "cron: \"*/5 * * * *\""),
+        (
+            "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: n}\nspec: {schedule: '0 3 * * *'}\n",
+            "batch.yaml:1: this is a CronJob",
+            "id: n\n",
+        ),
+        (
+            "# jobs\n*/5 * * * * /usr/bin/backup --all\n",
+            "batch.yaml:2: this is a line of a crontab",
+            "cron: \"*/5 * * * *\"",
+        ),
         ("id: a\ntriggers: []\n", "batch.yaml:1: kind is missing", "kind: Schedule"),
         ("maxInFlight: 3\n", "batch.yaml:1: kind is missing", "kind: Policy"),
         ("kind: Schedul\n", "batch.yaml:1: kind: ", "did you mean Schedule?"),

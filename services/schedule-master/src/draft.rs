@@ -38,8 +38,8 @@ pub(crate) fn draft(
         errors
     })?;
     refuse_envelopes(&schedule)?;
-    let plan = Plan::compile(&schedule.timing, uid.as_bytes())
-        .map_err(|_| timing_faults(&schedule.timing, uid))?;
+    let plan =
+        Plan::compile(&schedule.timing, uid.as_bytes()).map_err(|_| timing_faults(&schedule.timing, uid))?;
     schedule.uid = uid;
     schedule.timing.triggers = plan.resolved().to_vec();
     Ok(Draft { schedule, plan })

@@ -46,7 +46,9 @@ fn refusal(error: &dyn DatabaseError, server: &str, database: &str, user: &str) 
         "42501" => format!(
             "{user:?} may not make what Tollgate needs: {said}; GRANT CREATE ON SCHEMA public TO {user} lets it"
         ),
-        "53300" => format!("the server has no connection left: {said}; raise its max_connections, or lower --store-connections"),
+        "53300" => format!(
+            "the server has no connection left: {said}; raise its max_connections, or lower --store-connections"
+        ),
         _ => return None,
     })
 }

@@ -65,12 +65,17 @@ fn refused(path: &Path, error: &std::io::Error) -> StoreError {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let why = match (folder, error.kind()) {
         (Some(folder), std::io::ErrorKind::NotFound) if !folder.is_dir() => {
-            format!("the folder {} does not exist; make it with mkdir -p, or name another file", folder.display())
+            format!(
+                "the folder {} does not exist; make it with mkdir -p, or name another file",
+                folder.display()
+            )
         }
         (_, std::io::ErrorKind::PermissionDenied) => {
             format!("{error}; the process must be allowed to write the file and its folder")
         }
-        (_, std::io::ErrorKind::IsADirectory) => "it is a folder; name a file in it, such as tollgate.db".to_owned(),
+        (_, std::io::ErrorKind::IsADirectory) => {
+            "it is a folder; name a file in it, such as tollgate.db".to_owned()
+        }
         _ => error.to_string(),
     };
     StoreError::CannotOpen { place: path.display().to_string(), why }
@@ -138,10 +143,9 @@ fn close_to_others(_: &Path) {}
 fn options(path: &Path) -> SqliteConnectOptions {
     let options = match in_memory(path) {
         // A name that begins with a slash is one database for all connections of the process.
-        Some(name) => SqliteConnectOptions::new()
-            .filename(name)
-            .vfs("memdb")
-            .journal_mode(SqliteJournalMode::Memory),
+        Some(name) => {
+            SqliteConnectOptions::new().filename(name).vfs("memdb").journal_mode(SqliteJournalMode::Memory)
+        }
         None => SqliteConnectOptions::new().filename(path).journal_mode(SqliteJournalMode::Wal),
     };
     options

@@ -38,7 +38,11 @@ fn named(source: &str) -> Vec<String> {
             // The text goes on at the first letter of the next line.
             Some(line) => joined.push_str(if joined.ends_with('\n') { line } else { line.trim_start() }),
             None => {
-                joined.push_str(if joined.ends_with('\n') || joined.is_empty() { line } else { line.trim_start() });
+                joined.push_str(if joined.ends_with('\n') || joined.is_empty() {
+                    line
+                } else {
+                    line.trim_start()
+                });
                 joined.push('\n');
             }
         }
@@ -62,7 +66,11 @@ fn every_command_that_is_hinted_at_can_be_typed() {
             if let Err(error) = read
                 && !shows.contains(&error.kind())
             {
-                wrong.push(format!("{}: `{command}`: {}", path.display(), error.to_string().lines().next().unwrap()));
+                wrong.push(format!(
+                    "{}: `{command}`: {}",
+                    path.display(),
+                    error.to_string().lines().next().unwrap()
+                ));
             }
             count += 1;
         }

@@ -6,7 +6,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// What to type for the commands of other programs.
 const WORDS: &[(&[&str], &str)] = &[
-    (&["create", "make", "add", "new", "replace"], "`tollgate apply -f FILE` makes what a file describes, and `tollgate init` writes a file"),
+    (
+        &["create", "make", "add", "new", "replace"],
+        "`tollgate apply -f FILE` makes what a file describes, and `tollgate init` writes a file",
+    ),
     (&["edit", "set", "patch", "update"], "change the file, and `tollgate apply -f FILE` makes it so"),
     (&["ls", "show", "schedules"], "`tollgate get schedules` lists them"),
     (&["policies"], "`tollgate get policies` lists them"),
@@ -14,13 +17,22 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["rm", "remove", "destroy"], "`tollgate delete schedule ID` deletes one"),
     (&["run", "exec", "fire", "kick"], "`tollgate trigger ID` starts a run now"),
     (&["start", "server", "up", "daemon", "service"], "`tollgate serve` runs the service"),
-    (&["stop", "suspend", "disable"], "`tollgate pause schedule ID` holds one, and `tollgate pause all` everything"),
+    (
+        &["stop", "suspend", "disable"],
+        "`tollgate pause schedule ID` holds one, and `tollgate pause all` everything",
+    ),
     (&["unpause", "enable", "unsuspend"], "`tollgate resume schedule ID` goes on"),
-    (&["logs", "log", "tail", "events"], "`tollgate history ID` shows the runs, and `tollgate get events RUN` what became of their events"),
+    (
+        &["logs", "log", "tail", "events"],
+        "`tollgate history ID` shows the runs, and `tollgate get events RUN` what became of their events",
+    ),
     (&["top", "stats", "metrics", "queue", "queues"], "`tollgate status` shows what waits and what is held"),
     (&["health", "healthcheck", "ready"], "`tollgate ping` asks whether a process is ready"),
     (&["explain", "debug"], "`tollgate why EVENT` says why an event is where it is"),
-    (&["keys", "login", "token", "tokens"], "`tollgate key list` lists API keys, and --api-key or TOLLGATE_API_KEY shows one"),
+    (
+        &["keys", "login", "token", "tokens"],
+        "`tollgate key list` lists API keys, and --api-key or TOLLGATE_API_KEY shows one",
+    ),
     (&["version"], "`tollgate --version` prints it"),
     (&["validate", "check", "lint"], "`tollgate apply -f FILE --dry-run` checks a file, and changes nothing"),
 ];
@@ -54,7 +66,10 @@ mod tests {
     #[test]
     fn words_of_other_programs_are_none_of_ours() {
         let command = crate::cli::Cli::command();
-        let ours: Vec<&str> = command.get_subcommands().flat_map(|one| std::iter::once(one.get_name()).chain(one.get_all_aliases())).collect();
+        let ours: Vec<&str> = command
+            .get_subcommands()
+            .flat_map(|one| std::iter::once(one.get_name()).chain(one.get_all_aliases()))
+            .collect();
         for (words, _) in WORDS {
             for word in *words {
                 assert!(!ours.contains(word), "{word} is a command");

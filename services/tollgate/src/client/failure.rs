@@ -48,7 +48,9 @@ pub(super) fn unlisted(status: &Status) -> Option<u64> {
 fn hint(status: &Status, tried: &str, server: &str) -> Option<String> {
     let said = status.message();
     if said.contains("grpc-status header missing") {
-        return Some(format!("something else than Tollgate answers at {server}; --server or TOLLGATE_SERVER names another place"));
+        return Some(format!(
+            "something else than Tollgate answers at {server}; --server or TOLLGATE_SERVER names another place"
+        ));
     }
     let is_plain = server.starts_with("http://");
     if is_plain && status.code() != Code::Unavailable && hangs_up(None, said) {
@@ -69,11 +71,17 @@ fn hint(status: &Status, tried: &str, server: &str) -> Option<String> {
         Code::Unimplemented => {
             format!("the process at {server} does not play that role; ask one that does with --server")
         }
-        Code::Unauthenticated => "--api-key or TOLLGATE_API_KEY shows a key; where the store is, `tollgate key create NAME \
+        Code::Unauthenticated => {
+            "--api-key or TOLLGATE_API_KEY shows a key; where the store is, `tollgate key create NAME \
              --scopes read --namespace default` makes one, and `tollgate key list` shows which there are"
-            .to_owned(),
-        Code::PermissionDenied => "`tollgate key list`, where the store is, shows what each key may do".to_owned(),
-        Code::NotFound => format!("`tollgate get {}` shows what there is; -n chooses the namespace", listed(tried)),
+                .to_owned()
+        }
+        Code::PermissionDenied => {
+            "`tollgate key list`, where the store is, shows what each key may do".to_owned()
+        }
+        Code::NotFound => {
+            format!("`tollgate get {}` shows what there is; -n chooses the namespace", listed(tried))
+        }
         Code::Aborted => "it has changed since it was read: read it again, and repeat the change".to_owned(),
         _ => return None,
     })
@@ -87,7 +95,13 @@ fn chain(status: &Status) -> String {
 
 /// What there are several of, of which one was asked for.
 fn listed(tried: &str) -> &'static str {
-    let kinds = [("policy", "policies"), ("policies", "policies"), ("alert", "alerts"), ("run", "runs"), ("event", "runs")];
+    let kinds = [
+        ("policy", "policies"),
+        ("policies", "policies"),
+        ("alert", "alerts"),
+        ("run", "runs"),
+        ("event", "runs"),
+    ];
     let mut words = tried.split(|c: char| !c.is_alphanumeric());
     let kind = words.find_map(|word| kinds.iter().find(|(one, _)| *one == word));
     kind.map_or("schedules", |(_, many)| many)

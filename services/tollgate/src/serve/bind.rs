@@ -11,7 +11,9 @@ use tokio::net::TcpListener;
 /// # Errors
 /// A port that another process has, an address that is not of this machine, a port for root alone.
 pub(super) async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| anyhow!("cannot listen on {address}: {}", told(address, &error)))
+    TcpListener::bind(address)
+        .await
+        .map_err(|error| anyhow!("cannot listen on {address}: {}", told(address, &error)))
 }
 
 /// What is wrong, and what to try.
@@ -48,7 +50,10 @@ mod tests {
         let address = taken.local_addr().unwrap();
         let text = bind(address).await.unwrap_err().to_string();
         let port = address.port();
-        assert!(text.starts_with(&format!("cannot listen on {address}: another process has the port {port}")), "{text}");
+        assert!(
+            text.starts_with(&format!("cannot listen on {address}: another process has the port {port}")),
+            "{text}"
+        );
         assert!(text.contains("--listen 127.0.0.1:"), "{text}");
         let text = bind("192.0.2.1:7411".parse().unwrap()).await.unwrap_err().to_string();
         assert!(text.contains("192.0.2.1 is no address of this machine"), "{text}");
