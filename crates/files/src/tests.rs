@@ -145,7 +145,7 @@ schedules:
 }
 
 #[test]
-fn six_faults_of_one_resource_are_six_lines_in_its_spelling() {
+fn nine_faults_of_one_resource_are_nine_lines_in_its_spelling() {
     let text = "\
 kind: Schedule
 id: nightly
@@ -166,6 +166,8 @@ target: {http: {url: ftp://x}}
         ("batch.yaml:3: timezone: ", "no such field; did you mean timeZone?"),
         ("batch.yaml:4: events: ", "1 to 10000000"),
         ("batch.yaml:5: priority: ", "\"12\" is not allowed, expected 0 to 9"),
+        ("batch.yaml:7: triggers[0].cron: hour: ", "0-23"),
+        ("batch.yaml:8: triggers[1].cron: minute: ", "0-59"),
         ("batch.yaml:9: triggers[1].timeZone: ", "timeZone belongs to the schedule, one level up"),
         ("batch.yaml:10: retry.maxAttempts: ", "1 to 1000"),
         ("batch.yaml:11: finishBy: ", "for seconds write 15s"),

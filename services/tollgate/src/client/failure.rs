@@ -80,7 +80,8 @@ fn hint(status: &Status, tried: &str, server: &str) -> Option<String> {
             "`tollgate key list`, where the store is, shows what each key may do".to_owned()
         }
         Code::NotFound => {
-            format!("`tollgate get {}` shows what there is; -n chooses the namespace", listed(tried))
+            let kinds = listed(tried);
+            format!("`tollgate get {kinds}` shows what there is; -n chooses the namespace")
         }
         Code::Aborted => "it has changed since it was read: read it again, and repeat the change".to_owned(),
         _ => return None,
