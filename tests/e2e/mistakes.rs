@@ -120,11 +120,32 @@ impl World {
             .env("TOLLGATE_SERVER", format!("http://{}", self.names[0].1));
         let output = command.output().unwrap();
         let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+        let is_log = |line: &&str| line.contains(" INFO tollgate") || line.contains(" WARN tollgate");
+        let text: String = text
+            .lines()
+            .filter(|line| !is_log(line))
+            .map(|line| format!("{}\n", without_now(line)))
+            .collect();
         let text = self.names.iter().fold(text, |text, (name, place)| text.replace(place, name));
+        // The port of the service, and the next one, where they stand alone.
+        let port: u16 = self.names[0].1.rsplit_once(':').unwrap().1.parse().unwrap();
+        let text = text.replace(&port.to_string(), "PORT").replace(&(port + 1).to_string(), "NEXT");
         let folder = folder.path().display().to_string();
         let text = text.replace(&format!("{folder}/"), "").replace(&folder, ".");
         format!("{}\nexit status {}\n", text.trim_end(), output.status.code().unwrap_or(-1))
     }
+}
+
+/// A line without the moments that nobody wrote: those with fractions of a second.
+fn without_now(line: &str) -> String {
+    let words = line.split_inclusive(' ').map(|word| {
+        let is_now = word.starts_with("20")
+            && word.contains('T')
+            && word.contains('.')
+            && word.trim_end().ends_with('Z');
+        if is_now { "NOW".to_owned() + &word[word.trim_end().len()..] } else { word.to_owned() }
+    });
+    words.collect()
 }
 
 /// A certificate and its key that nobody trusts, for 127.0.0.1.

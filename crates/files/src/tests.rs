@@ -190,7 +190,7 @@ fn values_are_judged_without_the_service() {
         ("batch.yaml:4: triggers[0].cron: hour: ", "\"25\" is not allowed, expected 0-23"),
         ("batch.yaml:5: triggers[1].cron: minute: ", "\"61\" is not allowed, expected 0-59"),
         ("batch.yaml:6: timeZone: ", "did you mean Europe/Berlin?"),
-        ("batch.yaml:9: maxInFlight: ", "a limit: maxInFlight, ratePerSecond or both"),
+        ("batch.yaml:9: maxInFlight: ", "a limit, such as maxInFlight: 5, or ratePerSecond: 10, or both"),
         ("batch.yaml:11: burst: ", "none without ratePerSecond"),
     ];
     assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");

@@ -53,7 +53,11 @@ fn timing_faults(timing: &Timing, uid: Uuid) -> Vec<FieldError> {
 
 /// The refusal of a policy that does not exist.
 pub(crate) fn no_policy(id: &str) -> FieldError {
-    FieldError::new("schedule.policy", id, "a policy of the same namespace that exists")
+    FieldError::new(
+        "schedule.policy",
+        id,
+        "a policy of the same namespace that exists: apply it first, or with its schedule",
+    )
 }
 
 impl ScheduleMaster {

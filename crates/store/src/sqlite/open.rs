@@ -62,6 +62,8 @@ pub(super) fn in_a_file(path: &Path) -> Result<(), StoreError> {
 
 /// Why a file cannot be made or opened, with what to do.
 fn refused(path: &Path, error: &std::io::Error) -> StoreError {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let why = match (folder, error.kind()) {
         (Some(folder), std::io::ErrorKind::NotFound) if !folder.is_dir() => {
@@ -71,12 +73,12 @@ fn refused(path: &Path, error: &std::io::Error) -> StoreError {
             )
         }
         (_, std::io::ErrorKind::PermissionDenied) => {
-            format!("{error}; the process must be allowed to write the file and its folder")
+            format!("{text}; the process must be allowed to write the file and its folder")
         }
         (_, std::io::ErrorKind::IsADirectory) => {
             "it is a folder; name a file in it, such as tollgate.db".to_owned()
         }
-        _ => error.to_string(),
+        _ => text.to_owned(),
     };
     StoreError::CannotOpen { place: path.display().to_string(), why }
 }

@@ -37,6 +37,24 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["validate", "check", "lint"], "`tollgate apply -f FILE --dry-run` checks a file, and changes nothing"),
 ];
 
+/// What to type for the flags of other programs.
+const FLAGS: &[(&[&str], &str)] = &[
+    (
+        &["--port", "-p", "--host", "--bind", "--address", "--addr"],
+        "--listen HOST:PORT says where `tollgate serve` listens",
+    ),
+    (
+        &["--db", "--database", "--dsn", "--data-dir"],
+        "--store sqlite:PATH or --store postgres://… names the database",
+    ),
+    (&["--url", "--endpoint"], "--server URL names the service"),
+    (&["--ns"], "-n NAME names the namespace"),
+    (&["--json"], "-o json"),
+    (&["--file", "--filename"], "-f FILE"),
+    (&["--token", "--password"], "--api-key KEY, or better the variable TOLLGATE_API_KEY, shows a key"),
+    (&["--config-file"], "--config FILE names the settings"),
+];
+
 /// What to type; none for a word that nobody uses.
 fn hint(word: &str) -> Option<&'static str> {
     let word = word.to_ascii_lowercase();
@@ -51,7 +69,13 @@ pub(crate) fn refuse(error: &clap::Error) -> ! {
         Some(ContextValue::String(word)) if error.kind() == ErrorKind::InvalidSubcommand => Some(word),
         _ => None,
     };
-    if let Some(hint) = word.and_then(|word| hint(word)) {
+    let flag = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => Some(flag),
+        _ => None,
+    };
+    let of_flag =
+        |flag: &String| FLAGS.iter().find(|(flags, _)| flags.contains(&flag.as_str())).map(|(_, hint)| *hint);
+    if let Some(hint) = word.and_then(|word| hint(word)).or_else(|| flag.and_then(of_flag)) {
         let _unread = writeln!(std::io::stderr(), "hint: {hint}");
     }
     std::process::exit(error.exit_code());

@@ -30,6 +30,7 @@ impl CallFailure {
                     text.push_str(&format!("\n  … and {count} more"));
                 }
             }
+            None if is_another_language(status) => text.push_str("what answers there does not speak gRPC"),
             None if status.message().is_empty() => text.push_str(&status.code().to_string()),
             None => text.push_str(status.message()),
         }
@@ -46,16 +47,14 @@ pub(super) fn unlisted(status: &Status) -> Option<u64> {
 }
 
 fn hint(status: &Status, tried: &str, server: &str) -> Option<String> {
-    let said = status.message();
-    if said.contains("grpc-status header missing") {
-        return Some(format!(
-            "something else than Tollgate answers at {server}; --server or TOLLGATE_SERVER names another place"
-        ));
+    if is_another_language(status) {
+        let tls = match server.strip_prefix("http://") {
+            Some(place) => format!(", or does it want TLS (https://{place})"),
+            None => String::new(),
+        };
+        return Some(format!("is it another program{tls}? --server or TOLLGATE_SERVER names another place"));
     }
     let is_plain = server.starts_with("http://");
-    if is_plain && status.code() != Code::Unavailable && hangs_up(None, said) {
-        return Some(format!("does it speak TLS? Write https:// in place of http:// in {server}"));
-    }
     Some(match status.code() {
         Code::Unavailable if is_plain && hangs_up(None, &chain(status)) => format!(
             "is `tollgate serve` running, and able to reach its store, at {server}? If it speaks TLS, write https://"
@@ -86,6 +85,15 @@ fn hint(status: &Status, tried: &str, server: &str) -> Option<String> {
         Code::Aborted => "it has changed since it was read: read it again, and repeat the change".to_owned(),
         _ => return None,
     })
+}
+
+/// Whether there is no answer of a service, because something else listens, or one that wants TLS.
+fn is_another_language(status: &Status) -> bool {
+    let said = status.message();
+    let words =
+        ["grpc-status header missing", "h2 protocol error", "http2 error", "invalid compression flag"];
+    words.iter().any(|word| said.contains(word))
+        || said == "transport error" && status.code() == Code::Unknown
 }
 
 /// What a status says, and what caused it.

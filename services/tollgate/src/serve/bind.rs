@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use anyhow::anyhow;
 use tokio::net::TcpListener;
 
+use crate::usage::plain;
+
 /// Listens.
 ///
 /// # Errors
@@ -34,7 +36,7 @@ fn told(address: SocketAddr, error: &Error) -> String {
             other.set_port(7411);
             format!("ports below 1024 are for root; listen on another one: --listen {other}")
         }
-        _ => format!("{error}; choose another address with --listen"),
+        _ => format!("{}; choose another address with --listen", plain(error)),
     }
 }
 
