@@ -42,6 +42,8 @@ struct Document {
     first_line: u64,
     /// Where its fields are; read once, when something is wrong.
     tree: OnceLock<Option<locate::Node>>,
+    /// Whether most names are spelled with `_`; found out once, too.
+    is_snake: OnceLock<bool>,
 }
 
 impl Location {
@@ -62,14 +64,18 @@ impl Location {
     pub fn spelled(&self, field: &str) -> String {
         let field = in_resource(field);
         match self.tree() {
-            Some(tree) => locate::written(tree, &self.path, field),
+            Some(tree) => locate::written(tree, &self.path, field, self.is_snake()),
             None => field.to_owned(),
         }
     }
 
     /// A text in which fields are named, with their names as the document spells them.
     pub fn spelled_text(&self, text: &str) -> String {
-        if self.tree().is_some_and(locate::is_snake) { text.to_owned() } else { locate::camel_text(text) }
+        if self.is_snake() { text.to_owned() } else { locate::camel_text(text) }
+    }
+
+    fn is_snake(&self) -> bool {
+        *self.document.is_snake.get_or_init(|| self.tree().is_some_and(locate::is_snake))
     }
 
     fn tree(&self) -> Option<&locate::Node> {
@@ -191,6 +197,7 @@ pub fn parse(
             text: document.text.to_owned(),
             first_line: document.first_line,
             tree: OnceLock::new(),
+            is_snake: OnceLock::new(),
         };
         let location = Location {
             file: Arc::clone(file),
