@@ -13,7 +13,9 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use tollgate_harness::process::Process;
-use tollgate_harness::{Cli, Conduct, Consumer, Database, FREE_PORT, Kind, Releases, Serve, Service, binary};
+use tollgate_harness::{
+    Cli, Conduct, Consumer, Database, FREE_PORT, Kind, Releases, SECRET, Serve, Service, binary,
+};
 use tollgate_proto::v1::RunState;
 
 const EVENTS: u32 = 60;
@@ -22,7 +24,7 @@ const LIMIT: usize = 7;
 fn file(consumer: &Consumer) -> String {
     format!(
         "kind: Policy\nid: imports\nmaxInFlight: {LIMIT}\n---\nkind: Schedule\nid: nightly\ntriggers: [{{cron: '0 3 * * *'}}]\n\
-         timeZone: Europe/Berlin\nevents: {EVENTS}\npolicy: imports\ntarget: {{http: {{url: '{}'}}}}\n",
+         timeZone: Europe/Berlin\nevents: {EVENTS}\npolicy: imports\ntarget: {{http: {{url: '{}', secret: '{SECRET}'}}}}\n",
         consumer.url()
     )
 }
@@ -132,7 +134,7 @@ async fn what_will_not_do_what_was_meant_is_warned_of_at_its_line() {
         "<stdin>:1: unused: namespace: nothing has ever been in the namespace prodd",
         "<stdin>:11: late: triggers[0].at: 2020-01-01T00:00:00Z has passed",
         "<stdin>:12: late: target.http.url: host 10.0.0.1: 10.0.0.1 is a private address",
-        "<stdin>:15: hours: timeZone: no time zone is given",
+        "<stdin>:14: hours: timeZone: no time zone is given",
         "<stdin>:19: hours: finishBy: 600 events need 9m59s at 1 per second",
         "<stdin>:20: hours: target.http.url: host nowhere.invalid",
         "<stdin>:25: ops: schedules[0]: there is no schedule hour",
@@ -174,7 +176,8 @@ async fn a_demonstration_that_is_held_stays_until_it_is_interrupted() {
     std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
     let mut all = String::new();
     let console = loop {
-        let line = lines.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|error| panic!("{error}: {all}"));
+        let line =
+            lines.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|error| panic!("{error}: {all}"));
         all.push_str(&format!("{line}\n"));
         if let Some((_, rest)) = line.split_once("look at the console, ") {
             break rest.split(',').next().unwrap().to_owned();

@@ -56,7 +56,12 @@ fn read(text: &str) -> (String, Vec<Case>) {
             rest.split_once("```").map(|(block, _)| block.to_owned())
         };
         let typed = block("sh").map(|typed| typed.trim_end().to_owned());
-        Case { title: title.to_owned(), file: block("yaml"), typed, message: block("text").unwrap_or_default() }
+        Case {
+            title: title.to_owned(),
+            file: block("yaml"),
+            typed,
+            message: block("text").unwrap_or_default(),
+        }
     });
     (head.trim_end().to_owned(), cases.collect())
 }
@@ -73,7 +78,11 @@ struct World {
 impl World {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let databases = vec![Database::new(Kind::Sqlite).await, Database::new(Kind::Sqlite).await, Database::new(Kind::Sqlite).await];
+        let databases = vec![
+            Database::new(Kind::Sqlite).await,
+            Database::new(Kind::Sqlite).await,
+            Database::new(Kind::Sqlite).await,
+        ];
         let open = Service::start(&databases[0]).await;
         open.create_policy("imports", policy(3)).await.unwrap();
         let guarded = Service::join(&databases[1], &["--auth", "keys"]).await;
@@ -97,26 +106,53 @@ impl World {
         if let Some(file) = &case.file {
             std::fs::write(folder.path().join("case.yaml"), file).unwrap();
         }
-        let typed = self.names.iter().fold(case.command().to_owned(), |text, (name, place)| {
-            text.replace(name, place)
-        });
+        let typed = self
+            .names
+            .iter()
+            .fold(case.command().to_owned(), |text, (name, place)| text.replace(name, place));
         let path = format!("{}:{}", binary().parent().unwrap().display(), std::env::var("PATH").unwrap());
         let mut command = std::process::Command::new("bash");
         command.args(["--norc", "-c", &typed]).current_dir(folder.path()).stdin(Stdio::null());
-        command.env_clear().env("PATH", path).env("USER", "ada").env("TOLLGATE_SERVER", format!("http://{}", self.names[0].1));
+        command
+            .env_clear()
+            .env("PATH", path)
+            .env("USER", "ada")
+            .env("TOLLGATE_SERVER", format!("http://{}", self.names[0].1));
         let output = command.output().unwrap();
         let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+        let is_log = |line: &&str| line.contains(" INFO tollgate") || line.contains(" WARN tollgate");
+        let text: String = text
+            .lines()
+            .filter(|line| !is_log(line))
+            .map(|line| format!("{}\n", without_now(line)))
+            .collect();
         let text = self.names.iter().fold(text, |text, (name, place)| text.replace(place, name));
+        // The port of the service, and the next one, where they stand alone.
+        let port: u16 = self.names[0].1.rsplit_once(':').unwrap().1.parse().unwrap();
+        let text = text.replace(&port.to_string(), "PORT").replace(&(port + 1).to_string(), "NEXT");
         let folder = folder.path().display().to_string();
         let text = text.replace(&format!("{folder}/"), "").replace(&folder, ".");
         format!("{}\nexit status {}\n", text.trim_end(), output.status.code().unwrap_or(-1))
     }
 }
 
+/// A line without the moments that nobody wrote: those with fractions of a second.
+fn without_now(line: &str) -> String {
+    let words = line.split_inclusive(' ').map(|word| {
+        let is_now = word.starts_with("20")
+            && word.contains('T')
+            && word.contains('.')
+            && word.trim_end().ends_with('Z');
+        if is_now { "NOW".to_owned() + &word[word.trim_end().len()..] } else { word.to_owned() }
+    });
+    words.collect()
+}
+
 /// A certificate and its key that nobody trusts, for 127.0.0.1.
 fn certificate(folder: &Path) -> [String; 2] {
     let key = rcgen::KeyPair::generate().unwrap();
-    let made = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let made =
+        rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
     [("node.pem", made.pem()), ("node.key", key.serialize_pem())].map(|(name, text)| {
         let path = folder.join(name);
         std::fs::write(&path, text).unwrap();
@@ -140,7 +176,8 @@ async fn stranger<F: Future<Output = ()> + Send + 'static>(meet: fn(TcpStream) -
 async fn web(mut stream: TcpStream) {
     let mut read = [0; 1024];
     let _asked = stream.read(&mut read).await;
-    let _told = stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
+    let _told =
+        stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
 }
 
 /// Takes no TLS, and says of each database `missing` that there is none, and of all others that the password is wrong.
@@ -173,7 +210,8 @@ async fn postgres(mut stream: TcpStream) {
 
 fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/mistakes");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     files
 }
@@ -190,7 +228,12 @@ async fn each_mistake_gets_its_message() {
             assert!(message.lines().count() > 1, "{}: nothing is said: {message}", case.title);
             assert!(!message.contains("panicked"), "{}: {message}", case.title);
             if !writes && message != case.message {
-                wrong.push(format!("{}: {}\nexpected\n{}\nread\n{message}", path.display(), case.title, case.message));
+                wrong.push(format!(
+                    "{}: {}\nexpected\n{}\nread\n{message}",
+                    path.display(),
+                    case.title,
+                    case.message
+                ));
             }
             case.message = message;
             count += 1;
@@ -210,7 +253,9 @@ async fn each_mistake_gets_its_message() {
 fn messages_are_in_plain_words() {
     for path in files() {
         for case in read(&std::fs::read_to_string(&path).unwrap()).1 {
-            for word in ["os error", "Error(", "Error {", "Kind::", "RUST_BACKTRACE", "InvalidContentType", "Some("] {
+            for word in
+                ["os error", "Error(", "Error {", "Kind::", "RUST_BACKTRACE", "InvalidContentType", "Some("]
+            {
                 assert!(!case.message.contains(word), "{}: {}: {}", path.display(), case.title, case.message);
             }
             assert!(!case.message.contains("exit status 0"), "{}: it was no mistake", case.title);

@@ -37,11 +37,17 @@ pub(super) fn told(text: &str) -> Option<(u64, String)> {
         jobs.push(Job { line, expression, command, zone });
     }
     let first = jobs.first()?.line;
-    let are = if jobs.len() == 1 { "line of a crontab".to_owned() } else { format!("crontab of {} lines", jobs.len()) };
+    let are = if jobs.len() == 1 {
+        "line of a crontab".to_owned()
+    } else {
+        format!("crontab of {} lines", jobs.len())
+    };
     let written: Vec<String> = jobs.iter().take(LINES_MAX).map(schedule).collect();
     let which = if jobs.len() > 1 { "its first lines are" } else { "it is" };
     let documents = written.join(&format!("{INDENT}---{INDENT}"));
-    let told = format!("this is a {are}; a schedule calls a target instead of running a command. Here {which}{INDENT}{documents}");
+    let told = format!(
+        "this is a {are}; a schedule calls a target instead of running a command. Here {which}{INDENT}{documents}"
+    );
     Some((first, told))
 }
 
@@ -78,9 +84,11 @@ fn job(line: &str) -> Option<(String, &str)> {
 
 fn schedule(job: &Job<'_>) -> String {
     let id = id(job.command);
-    let url = job.command.split_whitespace().map(|word| word.trim_matches(['"', '\''])).find(|word| {
-        word.starts_with("http://") || word.starts_with("https://")
-    });
+    let url = job
+        .command
+        .split_whitespace()
+        .map(|word| word.trim_matches(['"', '\'']))
+        .find(|word| word.starts_with("http://") || word.starts_with("https://"));
     let command: String = job.command.chars().take(COMMAND_CHARS_MAX).collect();
     let (url, note) = match url {
         Some(url) => (url.to_owned(), String::new()),
@@ -125,7 +133,10 @@ mod tests {
                      http: {url: \"http://127.0.0.1:8080/backup\"}   # instead of: /usr/bin/backup.sh --all";
         assert!(told.starts_with("this is a crontab of 3 lines;"), "{told}");
         assert!(told.contains(first), "{told}");
-        assert!(told.contains("http: {url: \"https://example.com/hook\"}") && told.contains("id: curl"), "{told}");
+        assert!(
+            told.contains("http: {url: \"https://example.com/hook\"}") && told.contains("id: curl"),
+            "{told}"
+        );
     }
 
     #[test]

@@ -44,9 +44,8 @@ impl Kind {
     /// The kind that other systems call so.
     fn meant(word: &str) -> Option<Self> {
         Some(match plain(word).as_str() {
-            "cronjob" | "job" | "cron" | "crontab" | "schedules" | "scheduledjob" | "task" | "schedulejob" => {
-                Self::Schedule
-            }
+            "cronjob" | "job" | "cron" | "crontab" | "schedules" | "scheduledjob" | "task"
+            | "schedulejob" => Self::Schedule,
             "queue" | "limit" | "limits" | "ratelimit" | "bucket" | "policies" | "throttle"
             | "throttlingpolicy" | "concurrency" => Self::Policy,
             "alerts" | "notification" | "alertrule" | "rule" | "receiver" => Self::Alert,

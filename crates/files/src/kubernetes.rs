@@ -22,11 +22,13 @@ pub(super) fn told(members: &Map<String, Value>) -> Option<String> {
     let what = if kind.eq_ignore_ascii_case("CronJob") {
         head(&mut lines, Kind::Schedule, members);
         cron_job(&mut lines, spec);
-        "this is a CronJob of Kubernetes; a schedule calls a target instead of starting a container".to_owned()
+        "this is a CronJob of Kubernetes; a schedule calls a target instead of starting a container"
+            .to_owned()
     } else if let Some(kind) = Kind::named(kind) {
         head(&mut lines, kind, members);
         fields(&mut lines, spec);
-        "apiVersion, metadata and spec are of Kubernetes; here the id and all fields stand beside kind".to_owned()
+        "apiVersion, metadata and spec are of Kubernetes; here the id and all fields stand beside kind"
+            .to_owned()
     } else if kind.is_empty() {
         "apiVersion, metadata and spec are of Kubernetes; here a document has kind: Policy, kind: Schedule or \
          kind: Alert, an id, and its fields beside them"
@@ -157,7 +159,10 @@ mod tests {
         let policy = told(json!({"kind": "Policy", "metadata": {"name": "p"}, "spec": {"maxInFlight": 3}}));
         assert!(policy.unwrap().ends_with("Write\n      kind: Policy\n      id: p\n      maxInFlight: 3"));
         let other = told(json!({"apiVersion": "v1", "kind": "Secret", "data": {"a": "hunter2"}})).unwrap();
-        assert!(other.starts_with("\"Secret\" is a kind of Kubernetes") && !other.contains("hunter2"), "{other}");
+        assert!(
+            other.starts_with("\"Secret\" is a kind of Kubernetes") && !other.contains("hunter2"),
+            "{other}"
+        );
         assert_eq!(told(json!({"kind": "Schedule", "id": "a", "spec": 1})), None);
     }
 }

@@ -42,6 +42,8 @@ struct Document {
     first_line: u64,
     /// Where its fields are; read once, when something is wrong.
     tree: OnceLock<Option<locate::Node>>,
+    /// Whether most names are spelled with `_`; found out once, too.
+    is_snake: OnceLock<bool>,
 }
 
 impl Location {
@@ -62,14 +64,18 @@ impl Location {
     pub fn spelled(&self, field: &str) -> String {
         let field = in_resource(field);
         match self.tree() {
-            Some(tree) => locate::written(tree, &self.path, field),
+            Some(tree) => locate::written(tree, &self.path, field, self.is_snake()),
             None => field.to_owned(),
         }
     }
 
     /// A text in which fields are named, with their names as the document spells them.
     pub fn spelled_text(&self, text: &str) -> String {
-        if self.tree().is_some_and(locate::is_snake) { text.to_owned() } else { locate::camel_text(text) }
+        if self.is_snake() { text.to_owned() } else { locate::camel_text(text) }
+    }
+
+    fn is_snake(&self) -> bool {
+        *self.document.is_snake.get_or_init(|| self.tree().is_some_and(locate::is_snake))
     }
 
     fn tree(&self) -> Option<&locate::Node> {
@@ -81,6 +87,13 @@ impl Location {
 /// A field's path inside the resource.
 fn in_resource(field: &str) -> &str {
     ["schedule.", "policy.", "alert."].iter().find_map(|kind| field.strip_prefix(kind)).unwrap_or(field)
+}
+
+impl Location {
+    /// The line, from 1.
+    pub fn line(&self) -> u64 {
+        self.line
+    }
 }
 
 impl fmt::Display for Location {
@@ -184,6 +197,7 @@ pub fn parse(
             text: document.text.to_owned(),
             first_line: document.first_line,
             tree: OnceLock::new(),
+            is_snake: OnceLock::new(),
         };
         let location = Location {
             file: Arc::clone(file),
@@ -208,7 +222,7 @@ pub fn parse(
 pub fn given_twice(entries: &[FileEntry]) -> Vec<String> {
     let mut seen: BTreeMap<&str, &Location> = BTreeMap::new();
     let twice = |entry: &'_ FileEntry, first: &Location| {
-        format!("{}: {} is given twice, first at {first}", entry.location, entry.name())
+        format!("{}: {} is given twice, first at {first}: remove one of them", entry.location, entry.name())
     };
     let repeated = entries.iter().filter_map(|entry| match seen.get(entry.name()) {
         Some(first) => Some(twice(entry, first)),
@@ -323,16 +337,22 @@ impl Reader<'_> {
         let line = error.location().map(|at| at.line() + location.document.first_line - 1);
         let location = Location { line: line.unwrap_or(location.line), ..location };
         let mut message = UserMessageFormatter.format_message(error).into_owned();
-        // `cron: */5 * * * *` is the commonest mistake of all.
+        if let Some(key) = message.strip_prefix("duplicate mapping key: ") {
+            let key = key.trim_end_matches(" not allowed here").to_owned();
+            message = format!("{key}: is given twice: remove one of them");
+        }
         let at = usize::try_from(location.line - location.document.first_line).unwrap_or(usize::MAX);
-        if location
-            .document
-            .text
-            .lines()
-            .nth(at)
-            .is_some_and(|line| line.contains(": *") || line.contains("- *"))
-        {
+        let mut lines = location.document.text.lines().skip(at).take(2);
+        let (line, next) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+        if line.contains(": *") || line.contains("- *") {
+            // `cron: */5 * * * *` is the commonest mistake of all.
             message.push_str("; text that begins with * must stand in quotes");
+        } else if message.contains("tab") && (line.starts_with('\t') || next.starts_with('\t')) {
+            message.push_str("; YAML is indented with blanks, not with tabs");
+        } else if message.contains("illegal placement") {
+            message.push_str(
+                "; is a bracket or a quote not closed, or does a text with \": \" in it need quotes?",
+            );
         }
         self.wrong.push(format!("{location}: {message}"));
     }

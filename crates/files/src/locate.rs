@@ -29,12 +29,11 @@ pub(super) fn line(document: &Node, path: &str) -> Option<u64> {
 }
 
 /// `field` of what is at `path`, as the document spells it; what is not in it, as it spells most.
-pub(super) fn written(document: &Node, path: &str, field: &str) -> String {
+pub(super) fn written(document: &Node, path: &str, field: &str, is_snake: bool) -> String {
     let mut node = Some(document);
     for part in parts(path) {
         node = node.and_then(|node| step(node, part)).map(|(_, found)| found);
     }
-    let is_snake = is_snake(document);
     let mut text = String::new();
     // "triggers[0].cron: minute": which part of a value is no field.
     let (field, rest) = field.split_once(": ").map_or((field, None), |(field, rest)| (field, Some(rest)));
@@ -109,7 +108,8 @@ fn camel(name: &str) -> String {
 /// The names of all fields whose spelling can be seen.
 static FIELDS: LazyLock<HashSet<String>> = LazyLock::new(|| {
     let messages = tollgate_proto::descriptor_pool().all_messages();
-    let names = messages.flat_map(|message| message.fields().map(|field| field.name().to_owned()).collect::<Vec<_>>());
+    let names = messages
+        .flat_map(|message| message.fields().map(|field| field.name().to_owned()).collect::<Vec<_>>());
     names.filter(|name| name.contains('_')).collect()
 });
 
@@ -130,7 +130,11 @@ pub(super) fn camel_text(text: &str) -> String {
             let end = rest[start..].find(|c| !is_word(c)).map_or(rest.len(), |length| start + length);
             spelled.push_str(&rest[..start]);
             let word = &rest[start..end];
-            if FIELDS.contains(word) { spelled.push_str(&camel(word)) } else { spelled.push_str(word) }
+            if FIELDS.contains(word) {
+                spelled.push_str(&camel(word))
+            } else {
+                spelled.push_str(word)
+            }
             rest = &rest[end..];
         }
         spelled.push_str(rest);
@@ -285,15 +289,21 @@ mod tests {
     fn paths_and_texts_are_spelled_as_the_document_is() {
         let camel = read("policy: p\ncatchUp: {mode: x}\nretry: {}\npayload: {a_b: 1, c_d: 2}\n").unwrap();
         let snake = read("time_zone: UTC\npolicies:\n  - maxInFlight: 3\n    token_ttl: 1\n").unwrap();
-        assert_eq!(written(&camel, "", "catch_up.mode"), "catchUp.mode");
-        assert_eq!(written(&camel, "", "retry.max_attempts"), "retry.maxAttempts");
-        assert_eq!(written(&camel, "", "triggers[0].cron: minute"), "triggers[0].cron: minute");
-        assert_eq!(written(&snake, "policies[0]", "max_in_flight"), "maxInFlight");
-        assert_eq!(written(&snake, "policies[0]", "rate_per_second"), "rate_per_second");
+        assert_eq!(written(&camel, "", "catch_up.mode", is_snake(&camel)), "catchUp.mode");
+        assert_eq!(written(&camel, "", "retry.max_attempts", is_snake(&camel)), "retry.maxAttempts");
+        assert_eq!(
+            written(&camel, "", "triggers[0].cron: minute", is_snake(&camel)),
+            "triggers[0].cron: minute"
+        );
+        assert_eq!(written(&snake, "policies[0]", "max_in_flight", is_snake(&snake)), "maxInFlight");
+        assert_eq!(written(&snake, "policies[0]", "rate_per_second", is_snake(&snake)), "rate_per_second");
         assert_eq!(
             camel_text("a limit: max_in_flight, \"not_this\" or rate_per_second"),
             "a limit: maxInFlight, \"not_this\" or ratePerSecond"
         );
-        assert_eq!(camel_text("whsec_ and base64, FIRST_HEARTBEAT, namespaces/a_b"), "whsec_ and base64, FIRST_HEARTBEAT, namespaces/a_b");
+        assert_eq!(
+            camel_text("whsec_ and base64, FIRST_HEARTBEAT, namespaces/a_b"),
+            "whsec_ and base64, FIRST_HEARTBEAT, namespaces/a_b"
+        );
     }
 }

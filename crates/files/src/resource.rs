@@ -70,16 +70,21 @@ pub(super) fn read(
     }
 }
 
-/// Whether a value's fault does not only come of what has been said: a field that was left out because of its own
-/// fault, or that seems to be missing beside a misspelt one.
+/// Whether a value's fault does not only come of what has been said: of a field that was left out because of its own fault, of
+/// an item that was left out of a list, or of one that seems to be missing beside a misspelt one.
 fn is_news(fault: &Fault, said: &[Fault]) -> bool {
-    let first = |path: &str| {
-        let path = ["schedule.", "policy.", "alert."].iter().find_map(|kind| path.strip_prefix(kind)).unwrap_or(path);
-        path.split(['.', '[']).next().unwrap_or_default().to_owned()
+    let kinds = ["schedule.", "policy.", "alert."];
+    let path = kinds.iter().find_map(|kind| fault.field.strip_prefix(kind)).unwrap_or(&fault.field);
+    let is_missing = fault.message.starts_with("expected ");
+    let within = |outer: &str, inner: &str| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[', ':']))
     };
-    let is_missing = fault.message.starts_with("expected ") || fault.message.starts_with("\"0\" is not allowed");
-    let has_unknown = said.iter().any(|one| one.message.starts_with("no such field"));
-    !(is_missing && has_unknown) && !said.iter().any(|one| first(&one.field) == first(&fault.field))
+    let comes_of = |one: &Fault| {
+        // Behind an item that was left out, all others have other numbers.
+        let list = one.field.strip_suffix(']').and_then(|item| item.rsplit_once('[')).map(|(list, _)| list);
+        within(&one.field, path) || within(path, &one.field) || list.is_some_and(|list| within(list, path))
+    };
+    !said.iter().any(|one| is_missing && one.message.starts_with("no such field") || comes_of(one))
 }
 
 fn own_namespace(given: &str, own: Option<Value>, faults: &mut Vec<Fault>) -> String {
@@ -106,7 +111,9 @@ fn named(members: &mut Map<String, Value>, kind: Kind, namespace: &str) -> Resul
     let text = match (members.remove("id"), members.remove("name")) {
         (Some(id), None) => id,
         (None, Some(name)) => name,
-        (Some(_), Some(_)) => return Err(Fault::new("name", "excludes id, which is given too: give one of them")),
+        (Some(_), Some(_)) => {
+            return Err(Fault::new("name", "excludes id, which is given too: give one of them"));
+        }
         (None, None) => {
             let example = format!("is missing: write id: my-{}", kind.word().to_lowercase());
             return Err(Fault::new("id", example));

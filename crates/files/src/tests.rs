@@ -119,7 +119,10 @@ schedules:
         ("batch.yaml:5: target: ", "expected http or sqs"),
         ("batch.yaml:6: id: ", "\"Wrong Name\" is not allowed"),
         ("batch.yaml:11: ", "text that begins with * must stand in quotes"),
-        ("batch.yaml:13: kind: ", "\"Job\" is not allowed, expected Policy, Schedule or Alert; did you mean Schedule?"),
+        (
+            "batch.yaml:13: kind: ",
+            "\"Job\" is not allowed, expected Policy, Schedule or Alert; did you mean Schedule?",
+        ),
         // What seems to be missing beside a field that is not known may be meant by it.
         ("batch.yaml:18: colour: ", "no such field, expected catchUp"),
         ("batch.yaml:20: triggers: ", "1 to 100"),
@@ -142,7 +145,7 @@ schedules:
 }
 
 #[test]
-fn six_faults_of_one_resource_are_six_lines_in_its_spelling() {
+fn nine_faults_of_one_resource_are_nine_lines_in_its_spelling() {
     let text = "\
 kind: Schedule
 id: nightly
@@ -163,6 +166,8 @@ target: {http: {url: ftp://x}}
         ("batch.yaml:3: timezone: ", "no such field; did you mean timeZone?"),
         ("batch.yaml:4: events: ", "1 to 10000000"),
         ("batch.yaml:5: priority: ", "\"12\" is not allowed, expected 0 to 9"),
+        ("batch.yaml:7: triggers[0].cron: hour: ", "0-23"),
+        ("batch.yaml:8: triggers[1].cron: minute: ", "0-59"),
         ("batch.yaml:9: triggers[1].timeZone: ", "timeZone belongs to the schedule, one level up"),
         ("batch.yaml:10: retry.maxAttempts: ", "1 to 1000"),
         ("batch.yaml:11: finishBy: ", "for seconds write 15s"),
@@ -185,7 +190,7 @@ fn values_are_judged_without_the_service() {
         ("batch.yaml:4: triggers[0].cron: hour: ", "\"25\" is not allowed, expected 0-23"),
         ("batch.yaml:5: triggers[1].cron: minute: ", "\"61\" is not allowed, expected 0-59"),
         ("batch.yaml:6: timeZone: ", "did you mean Europe/Berlin?"),
-        ("batch.yaml:9: maxInFlight: ", "a limit: maxInFlight, ratePerSecond or both"),
+        ("batch.yaml:9: maxInFlight: ", "a limit, such as maxInFlight: 5, or ratePerSecond: 10, or both"),
         ("batch.yaml:11: burst: ", "none without ratePerSecond"),
     ];
     assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
@@ -198,8 +203,16 @@ fn values_are_judged_without_the_service() {
 #[test]
 fn other_shapes_are_answered_with_what_to_write() {
     for (text, start, part) in [
-        ("apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: n}\nspec: {schedule: '0 3 * * *'}\n", "batch.yaml:1: this is a CronJob", "id: n\n"),
-        ("# jobs\n*/5 * * * * /usr/bin/backup --all\n", "batch.yaml:2: this is a line of a crontab", "cron: \"*/5 * * * *\""),
+        (
+            "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: n}\nspec: {schedule: '0 3 * * *'}\n",
+            "batch.yaml:1: this is a CronJob",
+            "id: n\n",
+        ),
+        (
+            "# jobs\n*/5 * * * * /usr/bin/backup --all\n",
+            "batch.yaml:2: this is a line of a crontab",
+            "cron: \"*/5 * * * *\"",
+        ),
         ("id: a\ntriggers: []\n", "batch.yaml:1: kind is missing", "kind: Schedule"),
         ("maxInFlight: 3\n", "batch.yaml:1: kind is missing", "kind: Policy"),
         ("kind: Schedul\n", "batch.yaml:1: kind: ", "did you mean Schedule?"),

@@ -43,10 +43,7 @@ pub(super) fn wrong(resource: &Resource) -> Vec<FieldError> {
     errors.into_iter().filter(|error| !is_kept(&error.field)).collect()
 }
 
-fn named(
-    name: Result<Name, FieldError>,
-    judge: impl FnOnce(&Name) -> Vec<FieldError>,
-) -> Vec<FieldError> {
+fn named(name: Result<Name, FieldError>, judge: impl FnOnce(&Name) -> Vec<FieldError>) -> Vec<FieldError> {
     match name {
         Ok(name) => judge(&name),
         Err(error) => vec![error],

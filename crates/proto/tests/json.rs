@@ -116,7 +116,10 @@ fn what_was_meant_is_said_in_the_spelling_of_the_document() {
         (json!({"trigers": []}), "did you mean triggers?"),
         (json!({"tz": "UTC"}), "did you mean timeZone?"),
         // One level up, further down, aside, of another kind.
-        (json!({"triggers": [{"cron": "@daily", "timeZone": "UTC"}]}), "timeZone belongs to the schedule, one level up"),
+        (
+            json!({"triggers": [{"cron": "@daily", "timeZone": "UTC"}]}),
+            "timeZone belongs to the schedule, one level up",
+        ),
         (json!({"target": {"http": {"release": "EXPLICIT"}}}), "release belongs to target, one level up"),
         (json!({"target": {"http": {"events": 3}}}), "events belongs to the schedule, 2 levels up"),
         (json!({"cron": "0 3 * * *"}), "further down: triggers: [{cron: \"0 3 * * *\"}]"),
@@ -125,12 +128,18 @@ fn what_was_meant_is_said_in_the_spelling_of_the_document() {
         (json!({"maxAttempts": 3}), "retry: {maxAttempts: 3}"),
         (json!({"max_attempts": 3, "time_zone": "UTC"}), "retry: {max_attempts: 3}"),
         (json!({"target": {"maxAttempts": 3}}), "it belongs to the schedule: retry: {maxAttempts: 3}"),
-        (json!({"maxInFlight": 3}), "maxInFlight belongs to a policy, which the schedule names in policy, not to a schedule"),
+        (
+            json!({"maxInFlight": 3}),
+            "maxInFlight belongs to a policy, which the schedule names in policy, not to a schedule",
+        ),
         (json!({"groupWait": "3s"}), "groupWait belongs to an alert, not to a schedule"),
         (json!({"suspend": true}), "`tollgate pause schedule ID`"),
         (json!({"target": {"http": {"method": "GET"}}}), "always sent by POST"),
         // Values.
-        (json!({"overlap": "Forbid"}), "expected ALLOW, SKIP, BUFFER_ONE or CANCEL_OTHER; did you mean SKIP?"),
+        (
+            json!({"overlap": "Forbid"}),
+            "expected ALLOW, SKIP, BUFFER_ONE or CANCEL_OTHER; did you mean SKIP?",
+        ),
         (json!({"catchUp": {"mode": "LATST"}}), "did you mean LATEST?"),
         (json!({"finishBy": 900}), "for seconds write 900s"),
         (json!({"finishBy": "900"}), "for seconds write 900s"),

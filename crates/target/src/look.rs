@@ -63,9 +63,9 @@ impl Look {
     pub async fn at_endpoint(&self, url: &str, namespace: &str) -> Option<Fault> {
         let bare = |url: &str| url.trim_end_matches('/').to_ascii_lowercase();
         match &self.sqs_endpoints {
-            Some(known) if !known.iter().any(|one| bare(one) == bare(url)) => Some(Fault::Refused(format!(
-                "{url} is not among the endpoints of the setting sqs_endpoints"
-            ))),
+            Some(known) if !known.iter().any(|one| bare(one) == bare(url)) => {
+                Some(Fault::Refused(format!("{url} is not among the endpoints of the setting sqs_endpoints")))
+            }
             _ => self.at(url, namespace).await,
         }
     }
@@ -99,10 +99,13 @@ mod tests {
     #[tokio::test]
     async fn addresses_are_judged_as_deliveries_are() {
         let look = look();
-        for url in ["http://1.1.1.1/x", "https://public:8443/", "http://[2606:4700::1111]/", "not a url", "/path"] {
+        for url in
+            ["http://1.1.1.1/x", "https://public:8443/", "http://[2606:4700::1111]/", "not a url", "/path"]
+        {
             assert_eq!(look.at(url, "a").await, None, "{url}");
         }
-        for url in ["http://127.0.0.1:8080/x", "http://[::1]/", "http://private/", "http://169.254.169.254/"] {
+        for url in ["http://127.0.0.1:8080/x", "http://[::1]/", "http://private/", "http://169.254.169.254/"]
+        {
             let fault = look.at(url, "a").await.unwrap();
             assert!(matches!(&fault, Fault::Refused(why) if why.contains("address")), "{url}: {fault:?}");
         }

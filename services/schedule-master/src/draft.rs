@@ -38,8 +38,8 @@ pub(crate) fn draft(
         errors
     })?;
     refuse_envelopes(&schedule)?;
-    let plan = Plan::compile(&schedule.timing, uid.as_bytes())
-        .map_err(|_| timing_faults(&schedule.timing, uid))?;
+    let plan =
+        Plan::compile(&schedule.timing, uid.as_bytes()).map_err(|_| timing_faults(&schedule.timing, uid))?;
     schedule.uid = uid;
     schedule.timing.triggers = plan.resolved().to_vec();
     Ok(Draft { schedule, plan })
@@ -53,7 +53,11 @@ fn timing_faults(timing: &Timing, uid: Uuid) -> Vec<FieldError> {
 
 /// The refusal of a policy that does not exist.
 pub(crate) fn no_policy(id: &str) -> FieldError {
-    FieldError::new("schedule.policy", id, "a policy of the same namespace that exists")
+    FieldError::new(
+        "schedule.policy",
+        id,
+        "a policy of the same namespace that exists: apply it first, or with its schedule",
+    )
 }
 
 impl ScheduleMaster {

@@ -91,7 +91,8 @@ fn of_schedule(warning: Warning) -> v1::Warning {
 }
 
 pub(crate) fn namespace_new(namespace: &str) -> v1::Warning {
-    let message = format!("nothing has ever been in the namespace {namespace}: it is new, or its name is misspelt");
+    let message =
+        format!("nothing has ever been in the namespace {namespace}: it is new, or its name is misspelt");
     told(WarningKind::NamespaceNew, "namespace", message)
 }
 
@@ -101,7 +102,8 @@ pub(crate) fn policy_unused(id: &str) -> v1::Warning {
 }
 
 pub(crate) fn name_unknown(field: String, what: &str, id: &str) -> v1::Warning {
-    let message = format!("there is no {what} {id} in this namespace: nothing is told of it until there is one");
+    let message =
+        format!("there is no {what} {id} in this namespace: nothing is told of it until there is one");
     told(WarningKind::NameUnknown, field, message)
 }
 
@@ -193,11 +195,7 @@ impl ScheduleMaster {
     }
 
     /// The schedules and policies that an alert names and that are neither stored nor `given` at the same time, by full name.
-    pub(crate) async fn names_unknown(
-        &self,
-        alert: &Alert,
-        given: &BTreeSet<String>,
-    ) -> Vec<v1::Warning> {
+    pub(crate) async fn names_unknown(&self, alert: &Alert, given: &BTreeSet<String>) -> Vec<v1::Warning> {
         let schedules = self.store().schedules(&alert.namespace, &alert.schedules).await;
         let policies = self.store().policies(&alert.namespace, &alert.policies).await;
         let (Ok(schedules), Ok(policies)) = (schedules, policies) else { return Vec::new() };

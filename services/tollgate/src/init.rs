@@ -38,15 +38,25 @@ pub(crate) fn run(args: &InitArgs) -> anyhow::Result<()> {
     }
     let mut options = OpenOptions::new();
     options.write(true);
-    if *force { options.create(true).truncate(true) } else { options.create_new(true) };
+    if *force {
+        options.create(true).truncate(true)
+    } else {
+        options.create_new(true)
+    };
     let shown = file.display();
     let mut opened = match options.open(file) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            return Err(Usage(format!("{shown} exists already; name another file, or overwrite it with --force")).into());
+            return Err(Usage(format!(
+                "{shown} exists already; name another file, or overwrite it with --force"
+            ))
+            .into());
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let folder = file.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
-            return Err(Usage(format!("cannot write {shown}: there is no folder {folder}; make it, or name another")).into());
+            return Err(Usage(format!(
+                "cannot write {shown}: there is no folder {folder}; make it, or name another"
+            ))
+            .into());
         }
         opened => opened.with_context(|| format!("cannot write {shown}"))?,
     };

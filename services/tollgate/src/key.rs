@@ -22,7 +22,7 @@ use crate::client::output::{Format, Printer};
 use crate::client::table::Table;
 use crate::client::when;
 use crate::config::{self, ServeArgs};
-use crate::usage::Usage;
+use crate::usage::{Usage, span};
 
 /// Live keys of one name: the one in use, and the one that follows it.
 const LIVE_MAX: usize = 2;
@@ -77,7 +77,7 @@ struct CreateArgs {
     all_namespaces: bool,
 
     /// The time after which the key expires, such as 90d
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = span)]
     expires_in: Option<Duration>,
 
     /// A note for people

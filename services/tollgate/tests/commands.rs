@@ -182,7 +182,8 @@ async fn nobody_there_is_said_with_a_hint() {
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        err.contains(&format!("cannot reach http://{free}")) && err.contains("is `tollgate serve` running"),
+        err.contains(&format!("cannot reach http://{free}: nothing listens there"))
+            && err.contains("`tollgate serve`"),
         "{err}"
     );
 }

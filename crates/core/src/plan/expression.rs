@@ -35,12 +35,10 @@ pub(crate) fn five_fields(text: &str) -> Option<[&str; 5]> {
 fn meant(text: &str) -> String {
     let fields: Vec<&str> = text.split_whitespace().collect();
     match fields.as_slice() {
-        [one] if one.starts_with('@') => {
-            match nearest(one, MACROS.iter().map(|(name, _)| *name)) {
-                Some(near) => format!("; did you mean {near}?"),
-                None => String::new(),
-            }
-        }
+        [one] if one.starts_with('@') => match nearest(one, MACROS.iter().map(|(name, _)| *name)) {
+            Some(near) => format!("; did you mean {near}?"),
+            None => String::new(),
+        },
         [_, rest @ ..] if rest.len() == 5 => {
             let five = rest.join(" ");
             format!("; these are six: without seconds it is \"{five}\"")

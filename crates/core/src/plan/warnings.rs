@@ -136,7 +136,11 @@ fn short(seen: &Seen<'_>) -> Option<Warning> {
     }
     let limits = seen.limits?;
     let rate = Flow { rate_per_s: limits.rate_per_s, ..Flow::default() };
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast of a float saturates")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a cast of a float saturates"
+    )]
     let second = limits.rate_per_s.map_or(1, |rate| rate.max(1.0) as u64);
     let at_once = limits.burst.map_or(second, u64::from);
     let needs = rate.start_after_us(events.saturating_sub(at_once))?;
@@ -196,7 +200,8 @@ fn span(us: i64) -> String {
         return format!("{}ms", ms.max(1));
     }
     let seconds = ms / 1_000;
-    let units = [("d", seconds / 86_400), ("h", seconds / 3_600 % 24), ("m", seconds / 60 % 60), ("s", seconds % 60)];
+    let units =
+        [("d", seconds / 86_400), ("h", seconds / 3_600 % 24), ("m", seconds / 60 % 60), ("s", seconds % 60)];
     let shown = units.iter().skip_while(|(_, count)| *count == 0).take(2).filter(|(_, count)| *count > 0);
     shown.map(|(unit, count)| format!("{count}{unit}")).collect()
 }
@@ -212,7 +217,8 @@ mod tests {
 
     use super::*;
     use crate::model::{
-        CatchUp, CheckAgain, GapRule, HttpTarget, Payload, ReleaseMode, RepeatRule, RetryPolicy, Target, Timing,
+        CatchUp, CheckAgain, GapRule, HttpTarget, Payload, ReleaseMode, RepeatRule, RetryPolicy, Target,
+        Timing,
     };
 
     /// 2026-01-01T00:00:00Z.
@@ -233,7 +239,10 @@ mod tests {
                 end_us: None,
             },
             events: 1_000,
-            target: Target::Http { http: HttpTarget::plain("http://a/".to_owned(), 1), release: ReleaseMode::Explicit },
+            target: Target::Http {
+                http: HttpTarget::plain("http://a/".to_owned(), 1),
+                release: ReleaseMode::Explicit,
+            },
             payload: Payload::default(),
             policy: None,
             policy_uid: None,
@@ -258,7 +267,12 @@ mod tests {
         Trigger::Cron { expression: expression.to_owned() }
     }
 
-    fn seen(schedule: &Schedule, zone_given: bool, limits: Option<&Limits>, latest: &[PastRun]) -> Vec<String> {
+    fn seen(
+        schedule: &Schedule,
+        zone_given: bool,
+        limits: Option<&Limits>,
+        latest: &[PastRun],
+    ) -> Vec<String> {
         let plan = Plan::compile(&schedule.timing, b"").unwrap();
         let seen = Seen { schedule, plan: &plan, zone_given, limits, latest, now_us: NOW_US };
         warnings(&seen).into_iter().map(|warning| format!("{}: {}", warning.field, warning.message)).collect()
@@ -282,15 +296,22 @@ mod tests {
 
     #[test]
     fn hours_without_a_zone() {
-        for (expression, warned) in
-            [("0 3 * * *", true), ("@daily", true), ("0 * * * MON", true), ("*/5 * * * *", false), ("@hourly", false)]
-        {
+        for (expression, warned) in [
+            ("0 3 * * *", true),
+            ("@daily", true),
+            ("0 * * * MON", true),
+            ("*/5 * * * *", false),
+            ("@hourly", false),
+        ] {
             let schedule = schedule(cron(expression));
             let told = seen(&schedule, false, None, &[]);
             assert_eq!(told.len(), usize::from(warned), "{expression}: {told:?}");
             assert_eq!(seen(&schedule, true, None, &[]), [""; 0]);
         }
-        assert_eq!(seen(&schedule(Trigger::Interval { every_s: 60, anchor_us: None }), false, None, &[]), [""; 0]);
+        assert_eq!(
+            seen(&schedule(Trigger::Interval { every_s: 60, anchor_us: None }), false, None, &[]),
+            [""; 0]
+        );
     }
 
     #[test]
@@ -301,13 +322,16 @@ mod tests {
         let told = seen(&given, true, Some(&rate), &[]);
         assert_eq!(
             told,
-            ["finish_by: 1000 events need 1m39s at 10 per second, and those that have not started after 1m expire"]
+            [
+                "finish_by: 1000 events need 1m39s at 10 per second, and those that have not started after 1m expire"
+            ]
         );
         let quick = Limits { rate_per_s: Some(100.0), ..rate };
         assert_eq!(seen(&given, true, Some(&quick), &[]), [""; 0]);
         let tokens = Limits { max_in_flight: Some(5), rate_per_s: None, burst: None };
         let told = seen(&given, true, Some(&tokens), &[]);
-        let expected = "finish_by: 1000 events, 5 at once, start within 1m only if each is done after 301ms on average";
+        let expected =
+            "finish_by: 1000 events, 5 at once, start within 1m only if each is done after 301ms on average";
         assert!(told.len() == 1 && told[0].starts_with(expected), "{told:?}");
         // What is measured counts more than what is assumed.
         let slow = PastRun { events: 500, took_us: 45 * SECOND_US };
@@ -333,9 +357,13 @@ mod tests {
 
     #[test]
     fn spans_are_short() {
-        for (us, text) in
-            [(0, "1ms"), (1_500, "1ms"), (61 * SECOND_US, "1m1s"), (3_600 * SECOND_US, "1h"), (90_000 * SECOND_US, "1d1h")]
-        {
+        for (us, text) in [
+            (0, "1ms"),
+            (1_500, "1ms"),
+            (61 * SECOND_US, "1m1s"),
+            (3_600 * SECOND_US, "1h"),
+            (90_000 * SECOND_US, "1d1h"),
+        ] {
             assert_eq!(span(us), text);
         }
     }

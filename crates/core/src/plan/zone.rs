@@ -44,7 +44,9 @@ impl Zone {
         let ends = |zone: &&str| {
             zone.rsplit_once('/').is_some_and(|(_, city)| nearest::plain(city) == nearest::plain(name))
         };
-        nearest::same(name, names()).or_else(|| names().find(ends)).or_else(|| nearest::nearest(name, names()))
+        nearest::same(name, names())
+            .or_else(|| names().find(ends))
+            .or_else(|| nearest::nearest(name, names()))
     }
 
     /// The name.

@@ -187,6 +187,11 @@ fn shown(span: &Duration) -> String {
     }
 }
 
+/// Whole days as such: nobody counts in years of 365.25 days.
 fn spoken_ms(ms: i64) -> String {
+    const DAY_MS: i64 = 24 * 3_600_000;
+    if ms > DAY_MS && ms % DAY_MS == 0 {
+        return format!("{} days", ms / DAY_MS);
+    }
     humantime::format_duration(std::time::Duration::from_millis(ms.unsigned_abs())).to_string()
 }

@@ -88,7 +88,11 @@ fn limits(check: &mut Check, message: &v1::Policy) -> Limits {
         }
     }
     if message.max_in_flight.is_none() && message.rate_per_second.is_none() {
-        check.refuse("max_in_flight", "", "a limit: max_in_flight, rate_per_second or both");
+        check.refuse(
+            "max_in_flight",
+            "",
+            "a limit, such as max_in_flight: 5, or rate_per_second: 10, or both",
+        );
     }
     Limits { max_in_flight: message.max_in_flight, rate_per_s: message.rate_per_second, burst: message.burst }
 }

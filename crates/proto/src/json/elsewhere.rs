@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 
 use prost_reflect::{FieldDescriptor, MessageDescriptor};
 
-use tollgate_core::nearest::{plain, same};
 use super::shape::{Spelling, inner, listed, writable};
 use super::words::{Meant, meant};
 use crate::descriptors;
+use tollgate_core::nearest::{plain, same};
 
 /// How deep below a message its fields are looked for.
 const DEPTH_MAX: usize = 3;

@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use super::JsonError;
 use super::elsewhere::{Step, belongs, example, own};
-use tollgate_core::nearest::{nearest, same};
 use super::shape::{Spelling, listed, names, writable};
 use super::words;
+use tollgate_core::nearest::{nearest, same};
 
 /// The most characters of a value that an error repeats.
 const SHOWN_CHARS_MAX: usize = 60;
@@ -77,11 +77,14 @@ pub(super) fn shown(value: &Value) -> String {
 /// A value as it may be given again in an example: what is long, or may be a secret, is left out.
 fn repeated(key: &str, value: &Value) -> String {
     let key = key.to_ascii_lowercase();
-    let secret = ["auth", "cookie", "key", "secret", "token", "password"].iter().any(|word| key.contains(word));
+    let secret =
+        ["auth", "cookie", "key", "secret", "token", "password"].iter().any(|word| key.contains(word));
     match value {
         Value::Array(_) | Value::Object(_) | Value::Null => "…".to_owned(),
         _ if secret => "…".to_owned(),
-        other => Some(other.to_string()).filter(|text| text.len() <= SHOWN_CHARS_MAX).unwrap_or("…".to_owned()),
+        other => {
+            Some(other.to_string()).filter(|text| text.len() <= SHOWN_CHARS_MAX).unwrap_or("…".to_owned())
+        }
     }
 }
 
@@ -120,8 +123,9 @@ fn not_a_list(value: &Value, field: &FieldDescriptor, spelling: Spelling) -> Str
             return format!("{text}: begin its first line with \"- \", or write {name}: [{{…}}]");
         }
         (Value::Array(_), _) => None,
-        (value, Some(inner)) => words::sole(inner.name())
-            .and_then(|path| example(&inner, path, &repeated(name, value), spelling)),
+        (value, Some(inner)) => {
+            words::sole(inner.name()).and_then(|path| example(&inner, path, &repeated(name, value), spelling))
+        }
         (value, None) => Some(repeated(name, value)),
     };
     match example {

@@ -14,7 +14,11 @@ use Meant::{Field, Told};
 
 /// The words that people bring for a field of a message, without case and separators.
 const WORDS: &[(&str, &[&str], Meant)] = &[
-    ("Schedule", &["schedule", "crontab", "cronexpression", "expression", "cronschedule"], Field("triggers[].cron")),
+    (
+        "Schedule",
+        &["schedule", "crontab", "cronexpression", "expression", "cronschedule"],
+        Field("triggers[].cron"),
+    ),
     ("Schedule", &["every", "frequency", "period"], Field("triggers[].interval.every")),
     ("Schedule", &["runat", "when", "once", "date"], Field("triggers[].at")),
     ("Schedule", &["tz", "zone", "location"], Field("time_zone")),
@@ -22,21 +26,49 @@ const WORDS: &[(&str, &[&str], Meant)] = &[
     ("Schedule", &["body", "data", "input", "args", "params", "parameters"], Field("payload")),
     ("Schedule", &["endpoint", "webhook", "uri", "callback", "callbackurl"], Field("target.http.url")),
     ("Schedule", &["queue", "sqsqueue"], Field("target.sqs.queue_url")),
-    ("Schedule", &["throttle", "throttling", "policyname", "policyref", "policyid", "bucket"], Field("policy")),
-    ("Schedule", &["retries", "attempts", "maxretries", "backofflimit", "retrylimit"], Field("retry.max_attempts")),
+    (
+        "Schedule",
+        &["throttle", "throttling", "policyname", "policyref", "policyid", "bucket"],
+        Field("policy"),
+    ),
+    (
+        "Schedule",
+        &["retries", "attempts", "maxretries", "backofflimit", "retrylimit"],
+        Field("retry.max_attempts"),
+    ),
     ("Schedule", &["backoff", "retrydelay"], Field("retry.min_backoff")),
     ("Schedule", &["concurrencypolicy", "overlappolicy"], Field("overlap")),
-    ("Schedule", &["startingdeadlineseconds", "expires", "expireafter", "deadlineseconds"], Field("finish_by")),
+    (
+        "Schedule",
+        &["startingdeadlineseconds", "expires", "expireafter", "deadlineseconds"],
+        Field("finish_by"),
+    ),
     ("Schedule", &["jitter", "splay"], Field("spread")),
     ("Schedule", &["misfire", "misfirepolicy", "catchupwindow"], Field("catch_up")),
     ("Schedule", &["start", "startdate", "startat", "startsat", "notbefore"], Field("start_time")),
     ("Schedule", &["end", "enddate", "endat", "endsat", "until", "notafter"], Field("end_time")),
-    ("Schedule", &["timeout"], Told("how long a call may take is target: {http: {deadline: 30s}}; how long a \
-                                     consumer may be silent is tokenTtl of the policy")),
     (
         "Schedule",
-        &["concurrency", "maxconcurrency", "parallelism", "parallel", "limit", "maxparallel", "maxconcurrent"],
-        Told("how much runs at once is maxInFlight of a policy (kind: Policy), which the schedule names in policy"),
+        &["timeout"],
+        Told(
+            "how long a call may take is target: {http: {deadline: 30s}}; how long a \
+                                     consumer may be silent is tokenTtl of the policy",
+        ),
+    ),
+    (
+        "Schedule",
+        &[
+            "concurrency",
+            "maxconcurrency",
+            "parallelism",
+            "parallel",
+            "limit",
+            "maxparallel",
+            "maxconcurrent",
+        ],
+        Told(
+            "how much runs at once is maxInFlight of a policy (kind: Policy), which the schedule names in policy",
+        ),
     ),
     (
         "Schedule",
@@ -45,7 +77,17 @@ const WORDS: &[(&str, &[&str], Meant)] = &[
     ),
     (
         "Policy",
-        &["concurrency", "maxconcurrency", "parallelism", "limit", "max", "m", "maxconcurrent", "tokens", "maxtokens"],
+        &[
+            "concurrency",
+            "maxconcurrency",
+            "parallelism",
+            "limit",
+            "max",
+            "m",
+            "maxconcurrent",
+            "tokens",
+            "maxtokens",
+        ],
         Field("max_in_flight"),
     ),
     ("Policy", &["rate", "qps", "rps", "ratelimit", "persecond"], Field("rate_per_second")),
@@ -77,8 +119,14 @@ const WORDS: &[(&str, &[&str], Meant)] = &[
     ("FieldTimes", &["day", "days", "dayofmonths"], Field("day_of_month")),
     ("FieldTimes", &["weekday", "weekdays", "dow"], Field("day_of_week")),
     ("FieldTimes", &["months"], Field("month")),
-    ("FieldTimes", &["second", "seconds"], Told("a schedule fires on whole minutes; an interval may be shorter: \
-                                                 interval: {every: 10s}")),
+    (
+        "FieldTimes",
+        &["second", "seconds"],
+        Told(
+            "a schedule fires on whole minutes; an interval may be shorter: \
+                                                 interval: {every: 10s}",
+        ),
+    ),
     ("Trigger", &["schedule", "crontab", "expression"], Field("cron")),
     ("Trigger", &["time", "date", "once"], Field("at")),
 ];

@@ -46,7 +46,9 @@ fn refusal(error: &dyn DatabaseError, server: &str, database: &str, user: &str) 
         "42501" => format!(
             "{user:?} may not make what Tollgate needs: {said}; GRANT CREATE ON SCHEMA public TO {user} lets it"
         ),
-        "53300" => format!("the server has no connection left: {said}; raise its max_connections, or lower --store-connections"),
+        "53300" => format!(
+            "the server has no connection left: {said}; raise its max_connections, or lower --store-connections"
+        ),
         _ => return None,
     })
 }
@@ -54,14 +56,15 @@ fn refusal(error: &dyn DatabaseError, server: &str, database: &str, user: &str) 
 /// Why there is no connection.
 fn unreached(error: &io::Error, server: &str) -> Option<String> {
     let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
     if text.contains("failed to lookup address") || text.contains("Name or service not known") {
         let host = server.rsplit_once(':').map_or(server, |(host, _)| host);
-        return Some(format!("there is no host {host:?}: {text}; look at the URL, and at the name server"));
+        return Some(format!("there is no host {host:?}; look at the URL, and at the name server"));
     }
     match error.kind() {
-        io::ErrorKind::ConnectionRefused => Some(format!(
-            "nothing listens at {server}: {text}; start PostgreSQL, or mend host and port in the URL"
-        )),
+        io::ErrorKind::ConnectionRefused => {
+            Some(format!("nothing listens at {server}; start PostgreSQL, or mend host and port in the URL"))
+        }
         io::ErrorKind::NotFound => Some(format!(
             "there is no socket of a server there: {text}; start PostgreSQL, or name a host in the URL"
         )),

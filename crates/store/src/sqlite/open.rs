@@ -62,16 +62,23 @@ pub(super) fn in_a_file(path: &Path) -> Result<(), StoreError> {
 
 /// Why a file cannot be made or opened, with what to do.
 fn refused(path: &Path, error: &std::io::Error) -> StoreError {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let why = match (folder, error.kind()) {
         (Some(folder), std::io::ErrorKind::NotFound) if !folder.is_dir() => {
-            format!("the folder {} does not exist; make it with mkdir -p, or name another file", folder.display())
+            format!(
+                "the folder {} does not exist; make it with mkdir -p, or name another file",
+                folder.display()
+            )
         }
         (_, std::io::ErrorKind::PermissionDenied) => {
-            format!("{error}; the process must be allowed to write the file and its folder")
+            format!("{text}; the process must be allowed to write the file and its folder")
         }
-        (_, std::io::ErrorKind::IsADirectory) => "it is a folder; name a file in it, such as tollgate.db".to_owned(),
-        _ => error.to_string(),
+        (_, std::io::ErrorKind::IsADirectory) => {
+            "it is a folder; name a file in it, such as tollgate.db".to_owned()
+        }
+        _ => text.to_owned(),
     };
     StoreError::CannotOpen { place: path.display().to_string(), why }
 }
@@ -138,10 +145,9 @@ fn close_to_others(_: &Path) {}
 fn options(path: &Path) -> SqliteConnectOptions {
     let options = match in_memory(path) {
         // A name that begins with a slash is one database for all connections of the process.
-        Some(name) => SqliteConnectOptions::new()
-            .filename(name)
-            .vfs("memdb")
-            .journal_mode(SqliteJournalMode::Memory),
+        Some(name) => {
+            SqliteConnectOptions::new().filename(name).vfs("memdb").journal_mode(SqliteJournalMode::Memory)
+        }
         None => SqliteConnectOptions::new().filename(path).journal_mode(SqliteJournalMode::Wal),
     };
     options

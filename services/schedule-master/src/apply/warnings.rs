@@ -147,9 +147,14 @@ impl Notes {
 impl ScheduleMaster {
     /// The namespaces among those of the resources in which nothing has ever been, with the first resource of each.
     pub(super) async fn new_namespaces(&self, given: &Gathered) -> Vec<v1::ResourceWarning> {
-        let policies = given.policies.iter().map(|one| (&one.reference, names::of_policy as fn(&str, &str) -> String));
-        let schedules = given.schedules.iter().map(|one| (&one.reference, names::of_schedule as fn(&str, &str) -> String));
-        let alerts = given.alerts.iter().map(|one| (&one.reference, names::of_alert as fn(&str, &str) -> String));
+        let policies =
+            given.policies.iter().map(|one| (&one.reference, names::of_policy as fn(&str, &str) -> String));
+        let schedules = given
+            .schedules
+            .iter()
+            .map(|one| (&one.reference, names::of_schedule as fn(&str, &str) -> String));
+        let alerts =
+            given.alerts.iter().map(|one| (&one.reference, names::of_alert as fn(&str, &str) -> String));
         let mut first: BTreeMap<&str, Named> = BTreeMap::new();
         for (reference, of) in policies.chain(schedules).chain(alerts) {
             let namespace = reference.name.namespace.as_str();
@@ -179,7 +184,12 @@ impl ScheduleMaster {
                 continue;
             }
             let filter = Filter { policy: Some(id.clone()), ..Filter::default() };
-            if self.store().list_schedules(&namespace, &filter, None, 1).await.is_ok_and(|found| found.is_empty()) {
+            if self
+                .store()
+                .list_schedules(&namespace, &filter, None, 1)
+                .await
+                .is_ok_and(|found| found.is_empty())
+            {
                 notes.add(&named, vec![warnings::policy_unused(&id)]);
             }
         }
@@ -193,7 +203,8 @@ impl ScheduleMaster {
 
     /// Looks at all addresses at once; those that are not known in time are not warned of.
     async fn look_at(&self, notes: &mut Notes) {
-        let mut looks: FuturesUnordered<BoxFuture<'_, (Option<AddressFault>, Places)>> = FuturesUnordered::new();
+        let mut looks: FuturesUnordered<BoxFuture<'_, (Option<AddressFault>, Places)>> =
+            FuturesUnordered::new();
         for (address, places) in std::mem::take(&mut notes.addresses) {
             let look = self.options().addresses.at(address);
             looks.push(Box::pin(async move { (look.await, places) }));

@@ -38,7 +38,11 @@ fn named(source: &str) -> Vec<String> {
             // The text goes on at the first letter of the next line.
             Some(line) => joined.push_str(if joined.ends_with('\n') { line } else { line.trim_start() }),
             None => {
-                joined.push_str(if joined.ends_with('\n') || joined.is_empty() { line } else { line.trim_start() });
+                joined.push_str(if joined.ends_with('\n') || joined.is_empty() {
+                    line
+                } else {
+                    line.trim_start()
+                });
                 joined.push('\n');
             }
         }
@@ -56,13 +60,19 @@ fn every_command_that_is_hinted_at_can_be_typed() {
     let (mut count, mut wrong) = (0, Vec::new());
     for path in sources() {
         for command in named(&std::fs::read_to_string(&path).unwrap()) {
-            let words = command.replace("\\\"", "\"").replace(['{', '}', '"'], "");
+            // What the program fills in: a kind of resource, and a namespace's flag or nothing.
+            let words = command.replace("{kinds}", "schedules").replace("{n}", "");
+            let words = words.replace("\\\"", "\"").replace(['{', '}', '"'], "");
             let read = Cli::command().try_get_matches_from(words.split_whitespace());
             let shows = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
             if let Err(error) = read
                 && !shows.contains(&error.kind())
             {
-                wrong.push(format!("{}: `{command}`: {}", path.display(), error.to_string().lines().next().unwrap()));
+                wrong.push(format!(
+                    "{}: `{command}`: {}",
+                    path.display(),
+                    error.to_string().lines().next().unwrap()
+                ));
             }
             count += 1;
         }

@@ -6,7 +6,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// What to type for the commands of other programs.
 const WORDS: &[(&[&str], &str)] = &[
-    (&["create", "make", "add", "new", "replace"], "`tollgate apply -f FILE` makes what a file describes, and `tollgate init` writes a file"),
+    (
+        &["create", "make", "add", "new", "replace"],
+        "`tollgate apply -f FILE` makes what a file describes, and `tollgate init` writes a file",
+    ),
     (&["edit", "set", "patch", "update"], "change the file, and `tollgate apply -f FILE` makes it so"),
     (&["ls", "show", "schedules"], "`tollgate get schedules` lists them"),
     (&["policies"], "`tollgate get policies` lists them"),
@@ -14,15 +17,42 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["rm", "remove", "destroy"], "`tollgate delete schedule ID` deletes one"),
     (&["run", "exec", "fire", "kick"], "`tollgate trigger ID` starts a run now"),
     (&["start", "server", "up", "daemon", "service"], "`tollgate serve` runs the service"),
-    (&["stop", "suspend", "disable"], "`tollgate pause schedule ID` holds one, and `tollgate pause all` everything"),
+    (
+        &["stop", "suspend", "disable"],
+        "`tollgate pause schedule ID` holds one, and `tollgate pause all` everything",
+    ),
     (&["unpause", "enable", "unsuspend"], "`tollgate resume schedule ID` goes on"),
-    (&["logs", "log", "tail", "events"], "`tollgate history ID` shows the runs, and `tollgate get events RUN` what became of their events"),
+    (
+        &["logs", "log", "tail", "events"],
+        "`tollgate history ID` shows the runs, and `tollgate get events RUN` what became of their events",
+    ),
     (&["top", "stats", "metrics", "queue", "queues"], "`tollgate status` shows what waits and what is held"),
     (&["health", "healthcheck", "ready"], "`tollgate ping` asks whether a process is ready"),
     (&["explain", "debug"], "`tollgate why EVENT` says why an event is where it is"),
-    (&["keys", "login", "token", "tokens"], "`tollgate key list` lists API keys, and --api-key or TOLLGATE_API_KEY shows one"),
+    (
+        &["keys", "login", "token", "tokens"],
+        "`tollgate key list` lists API keys, and --api-key or TOLLGATE_API_KEY shows one",
+    ),
     (&["version"], "`tollgate --version` prints it"),
     (&["validate", "check", "lint"], "`tollgate apply -f FILE --dry-run` checks a file, and changes nothing"),
+];
+
+/// What to type for the flags of other programs.
+const FLAGS: &[(&[&str], &str)] = &[
+    (
+        &["--port", "-p", "--host", "--bind", "--address", "--addr"],
+        "--listen HOST:PORT says where `tollgate serve` listens",
+    ),
+    (
+        &["--db", "--database", "--dsn", "--data-dir"],
+        "--store sqlite:PATH or --store postgres://… names the database",
+    ),
+    (&["--url", "--endpoint"], "--server URL names the service"),
+    (&["--ns"], "-n NAME names the namespace"),
+    (&["--json"], "-o json"),
+    (&["--file", "--filename"], "-f FILE"),
+    (&["--token", "--password"], "--api-key KEY, or better the variable TOLLGATE_API_KEY, shows a key"),
+    (&["--config-file"], "--config FILE names the settings"),
 ];
 
 /// What to type; none for a word that nobody uses.
@@ -39,7 +69,13 @@ pub(crate) fn refuse(error: &clap::Error) -> ! {
         Some(ContextValue::String(word)) if error.kind() == ErrorKind::InvalidSubcommand => Some(word),
         _ => None,
     };
-    if let Some(hint) = word.and_then(|word| hint(word)) {
+    let flag = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => Some(flag),
+        _ => None,
+    };
+    let of_flag =
+        |flag: &String| FLAGS.iter().find(|(flags, _)| flags.contains(&flag.as_str())).map(|(_, hint)| *hint);
+    if let Some(hint) = word.and_then(|word| hint(word)).or_else(|| flag.and_then(of_flag)) {
         let _unread = writeln!(std::io::stderr(), "hint: {hint}");
     }
     std::process::exit(error.exit_code());
@@ -54,7 +90,10 @@ mod tests {
     #[test]
     fn words_of_other_programs_are_none_of_ours() {
         let command = crate::cli::Cli::command();
-        let ours: Vec<&str> = command.get_subcommands().flat_map(|one| std::iter::once(one.get_name()).chain(one.get_all_aliases())).collect();
+        let ours: Vec<&str> = command
+            .get_subcommands()
+            .flat_map(|one| std::iter::once(one.get_name()).chain(one.get_all_aliases()))
+            .collect();
         for (words, _) in WORDS {
             for word in *words {
                 assert!(!ours.contains(word), "{word} is a command");

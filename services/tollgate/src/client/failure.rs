@@ -30,6 +30,7 @@ impl CallFailure {
                     text.push_str(&format!("\n  … and {count} more"));
                 }
             }
+            None if is_another_language(status) => text.push_str("what answers there does not speak gRPC"),
             None if status.message().is_empty() => text.push_str(&status.code().to_string()),
             None => text.push_str(status.message()),
         }
@@ -46,14 +47,14 @@ pub(super) fn unlisted(status: &Status) -> Option<u64> {
 }
 
 fn hint(status: &Status, tried: &str, server: &str) -> Option<String> {
-    let said = status.message();
-    if said.contains("grpc-status header missing") {
-        return Some(format!("something else than Tollgate answers at {server}; --server or TOLLGATE_SERVER names another place"));
+    if is_another_language(status) {
+        let tls = match server.strip_prefix("http://") {
+            Some(place) => format!(", or does it want TLS (https://{place})"),
+            None => String::new(),
+        };
+        return Some(format!("is it another program{tls}? --server or TOLLGATE_SERVER names another place"));
     }
     let is_plain = server.starts_with("http://");
-    if is_plain && status.code() != Code::Unavailable && hangs_up(None, said) {
-        return Some(format!("does it speak TLS? Write https:// in place of http:// in {server}"));
-    }
     Some(match status.code() {
         Code::Unavailable if is_plain && hangs_up(None, &chain(status)) => format!(
             "is `tollgate serve` running, and able to reach its store, at {server}? If it speaks TLS, write https://"
@@ -69,14 +70,30 @@ fn hint(status: &Status, tried: &str, server: &str) -> Option<String> {
         Code::Unimplemented => {
             format!("the process at {server} does not play that role; ask one that does with --server")
         }
-        Code::Unauthenticated => "--api-key or TOLLGATE_API_KEY shows a key; where the store is, `tollgate key create NAME \
+        Code::Unauthenticated => {
+            "--api-key or TOLLGATE_API_KEY shows a key; where the store is, `tollgate key create NAME \
              --scopes read --namespace default` makes one, and `tollgate key list` shows which there are"
-            .to_owned(),
-        Code::PermissionDenied => "`tollgate key list`, where the store is, shows what each key may do".to_owned(),
-        Code::NotFound => format!("`tollgate get {}` shows what there is; -n chooses the namespace", listed(tried)),
+                .to_owned()
+        }
+        Code::PermissionDenied => {
+            "`tollgate key list`, where the store is, shows what each key may do".to_owned()
+        }
+        Code::NotFound => {
+            let kinds = listed(tried);
+            format!("`tollgate get {kinds}` shows what there is; -n chooses the namespace")
+        }
         Code::Aborted => "it has changed since it was read: read it again, and repeat the change".to_owned(),
         _ => return None,
     })
+}
+
+/// Whether there is no answer of a service, because something else listens, or one that wants TLS.
+fn is_another_language(status: &Status) -> bool {
+    let said = status.message();
+    let words =
+        ["grpc-status header missing", "h2 protocol error", "http2 error", "invalid compression flag"];
+    words.iter().any(|word| said.contains(word))
+        || said == "transport error" && status.code() == Code::Unknown
 }
 
 /// What a status says, and what caused it.
@@ -87,7 +104,13 @@ fn chain(status: &Status) -> String {
 
 /// What there are several of, of which one was asked for.
 fn listed(tried: &str) -> &'static str {
-    let kinds = [("policy", "policies"), ("policies", "policies"), ("alert", "alerts"), ("run", "runs"), ("event", "runs")];
+    let kinds = [
+        ("policy", "policies"),
+        ("policies", "policies"),
+        ("alert", "alerts"),
+        ("run", "runs"),
+        ("event", "runs"),
+    ];
     let mut words = tried.split(|c: char| !c.is_alphanumeric());
     let kind = words.find_map(|word| kinds.iter().find(|(one, _)| *one == word));
     kind.map_or("schedules", |(_, many)| many)

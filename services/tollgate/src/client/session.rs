@@ -20,7 +20,7 @@ use super::failure::CallFailure;
 use super::output::{Format, Printer};
 use super::table::View;
 use super::unreached::Unreachable;
-use crate::usage::Usage;
+use crate::usage::{Usage, plain, span};
 
 /// A connection is given up after this time, even if the call may take longer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -74,7 +74,7 @@ pub(crate) struct ClientArgs {
     actor: Option<String>,
 
     /// The longest time that an answer may take, such as 30s; of `wait`, the longest time to wait [default: 30s; none for `apply`, `diff` and `wait`]
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = span)]
     timeout: Option<Duration>,
 }
 
@@ -267,7 +267,8 @@ fn reason(text: &str) -> Result<Option<MetadataValue<Ascii>>, Usage> {
 /// Whom to believe, and what to show.
 fn tls(args: &ClientArgs) -> anyhow::Result<ClientTlsConfig> {
     let read = |flag: &str, file: &str| {
-        std::fs::read(file).map_err(|error| Usage(format!("{flag}: {file:?} cannot be read: {error}")))
+        std::fs::read(file)
+            .map_err(|error| Usage(format!("{flag}: {file:?} cannot be read: {}", plain(&error))))
     };
     let mut tls = match &args.ca {
         Some(file) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read("--ca", file)?)),

@@ -24,7 +24,11 @@ impl Unreachable {
     /// No connection to `server`, because of `error`.
     pub(crate) fn new(server: &str, error: &(dyn Error + 'static)) -> Self {
         let causes = causes(error);
-        let kind = causes.iter().rev().find_map(|cause| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
+        let kind = causes
+            .iter()
+            .rev()
+            .find_map(|cause| cause.downcast_ref::<std::io::Error>())
+            .map(std::io::Error::kind);
         let texts: Vec<String> = causes.iter().map(ToString::to_string).collect();
         let deepest = texts.last().cloned().unwrap_or_default();
         let (cause, hint) = told(server, kind, &texts.join(": "), &deepest);
@@ -57,11 +61,14 @@ fn told(server: &str, kind: Option<ErrorKind>, all: &str, deepest: &str) -> (Str
         let plain = with_scheme(server, "http");
         return (
             "it does not speak TLS".to_owned(),
-            format!("write {plain}, if nobody can listen in between; or give `tollgate serve` --tls-cert and --tls-key"),
+            format!(
+                "write {plain}, if nobody can listen in between; or give `tollgate serve` --tls-cert and --tls-key"
+            ),
         );
     }
     if has("UnknownIssuer") || has("CaUsedAsEndEntity") {
-        let hint = "--ca FILE or TOLLGATE_CA names the certificate of the authority that issued it".to_owned();
+        let hint =
+            "--ca FILE or TOLLGATE_CA names the certificate of the authority that issued it".to_owned();
         return ("its certificate is issued by none whom this machine trusts".to_owned(), hint);
     }
     if has("NotValidForName") || has("not valid for name") {
@@ -69,7 +76,10 @@ fn told(server: &str, kind: Option<ErrorKind>, all: &str, deepest: &str) -> (Str
         return (format!("its certificate is for another name than {host}: {deepest}"), hint);
     }
     if has("Expired") || has("certificate expired") {
-        return ("its certificate has expired".to_owned(), "have a new one issued; look at both clocks, too".to_owned());
+        return (
+            "its certificate has expired".to_owned(),
+            "have a new one issued; look at both clocks, too".to_owned(),
+        );
     }
     if has("CertificateRequired") || has("certificate required") {
         let hint = "--cert FILE and --key FILE show one that the service's authority has issued".to_owned();
@@ -103,8 +113,20 @@ fn told(server: &str, kind: Option<ErrorKind>, all: &str, deepest: &str) -> (Str
 
 /// Whether the other end closed the connection, as one does that expects TLS.
 pub(super) fn hangs_up(kind: Option<ErrorKind>, all: &str) -> bool {
-    let closed = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe, ErrorKind::UnexpectedEof, ErrorKind::ConnectionAborted];
-    let words = ["broken pipe", "connection reset", "connection closed", "frame with invalid size", "PROTOCOL_ERROR", "invalid frame"];
+    let closed = [
+        ErrorKind::ConnectionReset,
+        ErrorKind::BrokenPipe,
+        ErrorKind::UnexpectedEof,
+        ErrorKind::ConnectionAborted,
+    ];
+    let words = [
+        "broken pipe",
+        "connection reset",
+        "connection closed",
+        "frame with invalid size",
+        "PROTOCOL_ERROR",
+        "invalid frame",
+    ];
     kind.is_some_and(|kind| closed.contains(&kind)) || words.iter().any(|word| all.contains(word))
 }
 
@@ -124,13 +146,49 @@ mod tests {
     #[test]
     fn each_cause_has_its_words_and_its_hint() {
         for (server, kind, text, cause, hint) in [
-            ("http://a:1", Some(ErrorKind::ConnectionRefused), "refused", "nothing listens", "`tollgate serve`"),
-            ("https://a:1", Some(ErrorKind::InvalidData), "received corrupt message of type InvalidContentType", "does not speak TLS", "write http://a:1"),
-            ("https://a:1", None, "invalid peer certificate: UnknownIssuer", "none whom this machine trusts", "--ca"),
-            ("https://a:1", None, "invalid peer certificate: certificate not valid for name \"a\"", "another name than a", "issued for a"),
+            (
+                "http://a:1",
+                Some(ErrorKind::ConnectionRefused),
+                "refused",
+                "nothing listens",
+                "`tollgate serve`",
+            ),
+            (
+                "https://a:1",
+                Some(ErrorKind::InvalidData),
+                "received corrupt message of type InvalidContentType",
+                "does not speak TLS",
+                "write http://a:1",
+            ),
+            (
+                "https://a:1",
+                None,
+                "invalid peer certificate: UnknownIssuer",
+                "none whom this machine trusts",
+                "--ca",
+            ),
+            (
+                "https://a:1",
+                None,
+                "invalid peer certificate: certificate not valid for name \"a\"",
+                "another name than a",
+                "issued for a",
+            ),
             ("https://a:1", None, "invalid peer certificate: Expired", "has expired", "new one"),
-            ("https://a:1", None, "received fatal alert: CertificateRequired", "certificate of the caller", "--cert"),
-            ("http://nowhere:1", None, "dns error: failed to lookup address information", "no host \"nowhere\"", "--server"),
+            (
+                "https://a:1",
+                None,
+                "received fatal alert: CertificateRequired",
+                "certificate of the caller",
+                "--cert",
+            ),
+            (
+                "http://nowhere:1",
+                None,
+                "dns error: failed to lookup address information",
+                "no host \"nowhere\"",
+                "--server",
+            ),
             ("http://a:1", Some(ErrorKind::TimedOut), "x", "nothing answers", "firewall"),
             ("http://a:1", Some(ErrorKind::ConnectionReset), "connection reset", "hangs up", "https://a:1"),
             ("http://a:1", None, "something new", "something new", "`tollgate serve`"),

@@ -8,6 +8,7 @@ use std::fmt;
 
 use serde_json::Value;
 use serde_saphyr::{Location, Spanned};
+use tollgate_core::nearest::{nearest, same};
 use tollgate_secrets::Keys;
 
 use super::settings::{SETTINGS, Setting, without_password};
@@ -162,7 +163,12 @@ fn file_values(file: &str, text: &str, wrong: &mut Vec<String>) -> Vec<(&'static
         let line = value.referenced.line();
         let Some(setting) = SETTINGS.iter().find(|setting| setting.key == key) else {
             let known: Vec<&str> = SETTINGS.iter().map(|setting| setting.key).collect();
-            wrong.push(format!("{file}:{line}: {key}: no such setting, expected {}", known.join(", ")));
+            let meant =
+                match same(&key, known.iter().copied()).or_else(|| nearest(&key, known.iter().copied())) {
+                    Some(near) => format!("; did you mean {near}?"),
+                    None => format!(", expected {}", known.join(", ")),
+                };
+            wrong.push(format!("{file}:{line}: {key}: no such setting{meant}"));
             continue;
         };
         let map = || Some(value.value.to_string()).filter(|_| setting.is_map && value.value.is_object());
@@ -277,7 +283,7 @@ mod tests {
         let text = error.to_string();
         for part in [
             &format!("{path}:2: window: \"soon\" is not allowed, expected whole seconds from 1s to 1h"),
-            &format!("{path}:3: windows: no such setting, expected store, "),
+            &format!("{path}:3: windows: no such setting; did you mean window?"),
             &format!("{path}:4: log: {{\"a\":\"b\"}} is not allowed, expected a level"),
             "environment variable TOLLGATE_AHEAD: ahead: \"5\" is not allowed",
             "flag --listen: listen: \"here\" is not allowed, expected an IP address and a port",

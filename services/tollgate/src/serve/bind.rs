@@ -6,12 +6,16 @@ use std::net::SocketAddr;
 use anyhow::anyhow;
 use tokio::net::TcpListener;
 
+use crate::usage::plain;
+
 /// Listens.
 ///
 /// # Errors
 /// A port that another process has, an address that is not of this machine, a port for root alone.
 pub(super) async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| anyhow!("cannot listen on {address}: {}", told(address, &error)))
+    TcpListener::bind(address)
+        .await
+        .map_err(|error| anyhow!("cannot listen on {address}: {}", told(address, &error)))
 }
 
 /// What is wrong, and what to try.
@@ -32,7 +36,7 @@ fn told(address: SocketAddr, error: &Error) -> String {
             other.set_port(7411);
             format!("ports below 1024 are for root; listen on another one: --listen {other}")
         }
-        _ => format!("{error}; choose another address with --listen"),
+        _ => format!("{}; choose another address with --listen", plain(error)),
     }
 }
 
@@ -48,7 +52,10 @@ mod tests {
         let address = taken.local_addr().unwrap();
         let text = bind(address).await.unwrap_err().to_string();
         let port = address.port();
-        assert!(text.starts_with(&format!("cannot listen on {address}: another process has the port {port}")), "{text}");
+        assert!(
+            text.starts_with(&format!("cannot listen on {address}: another process has the port {port}")),
+            "{text}"
+        );
         assert!(text.contains("--listen 127.0.0.1:"), "{text}");
         let text = bind("192.0.2.1:7411".parse().unwrap()).await.unwrap_err().to_string();
         assert!(text.contains("192.0.2.1 is no address of this machine"), "{text}");

@@ -51,7 +51,7 @@ pub(super) fn chosen(config: &ServeConfig) -> Result<Auth, Usage> {
     if auth == Auth::Off && !loopback {
         return wrong(format!(
             "auth: off is allowed on loopback addresses only, and others can reach {listen}: expected --auth keys (`tollgate \
-             key create` makes them), --auth mtls, or --auth insecure where something else keeps strangers away"
+             key create NAME --scopes admin --all-namespaces` makes one), --auth mtls, or --auth insecure where something else keeps strangers away"
         ));
     }
     let scheme = config.scheme();
@@ -87,7 +87,10 @@ pub(super) async fn open(
     let directory = Directory::default();
     let live = read(store, clock, &directory).await.context("cannot read the keys")?;
     if auth == Auth::Keys && live == 0 {
-        tracing::warn!("there is no key yet, so only consumers can call: `tollgate key create` makes one");
+        tracing::warn!(
+            "there is no key yet, so only consumers can call: `tollgate key create NAME --scopes admin --all-namespaces` \
+             makes one"
+        );
     }
     if auth == Auth::Keys && config.tls_cert.is_none() && !config.listen.ip().is_loopback() {
         tracing::warn!(

@@ -24,7 +24,7 @@ use tonic_types::StatusExt;
 use super::failure::unlisted;
 use super::{Session, progress, when};
 use crate::exit::Exit;
-use crate::usage::Usage;
+use crate::usage::{Usage, plain};
 use prune::{PruneArgs, Pruned};
 
 /// The most errors that are printed.
@@ -178,7 +178,10 @@ pub(crate) fn read_files(files: &[String], namespace: &str) -> anyhow::Result<Ve
         return Err(listed(format!("nothing was sent, because {} wrong:", are(wrong.len())), wrong));
     }
     if entries.is_empty() {
-        return Err(anyhow!("{}: no policies and no schedules in it", files.join(", ")));
+        let files = files.join(", ");
+        return Err(anyhow!(
+            "{files}: no policies, schedules or alerts in it; `tollgate init` writes an example"
+        ));
     }
     entries.sort_by_key(|entry| matches!(entry.resource, Resource::Schedule(_)));
     Ok(entries)
@@ -186,12 +189,25 @@ pub(crate) fn read_files(files: &[String], namespace: &str) -> anyhow::Result<Ve
 
 fn read(file: &str) -> anyhow::Result<(Arc<str>, String)> {
     if file != "-" {
-        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {file:?}"))?;
+        let text = std::fs::read_to_string(file).map_err(|error| unread(file, &error))?;
         return Ok((file.into(), text));
     }
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
     Ok(("<stdin>".into(), text))
+}
+
+/// Why a file cannot be read, in plain words.
+fn unread(file: &str, error: &std::io::Error) -> anyhow::Error {
+    let why = match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        std::io::ErrorKind::IsADirectory => {
+            "it is a folder; name the files in it, each after an -f".to_owned()
+        }
+        std::io::ErrorKind::InvalidData => "it is no text in UTF-8".to_owned(),
+        _ => plain(error),
+    };
+    anyhow!("cannot read {file:?}: {why}")
 }
 
 fn summary(answer: &v1::ApplyResourcesResponse, dry_run: bool) -> String {
@@ -216,15 +232,25 @@ fn refused(answer: &v1::ApplyResourcesResponse, locations: &HashMap<String, Loca
 /// The service's refusals of the stream as a whole, whose fields are `source: name: field`.
 fn refused_whole(status: &Status, locations: &HashMap<String, Location>) -> Option<anyhow::Error> {
     let fields = status.get_details_bad_request()?.field_violations;
+    let mut sources: Vec<&str> = Vec::new();
     let lines = fields.iter().map(|violation| {
         let mut parts = violation.field.splitn(3, ": ");
-        let at = parts.next().and_then(|source| Some((locations.get(source)?, parts.next()?, parts.next()?)));
-        match at {
-            Some((location, name, field)) => placed(location, name, field, &violation.description),
-            None => format!("{}: {}", violation.field, violation.description),
-        }
+        let source = parts.next().unwrap_or_default();
+        let at = locations.get(source).and_then(|location| Some((location, parts.next()?, parts.next()?)));
+        let Some((location, name, field)) = at else {
+            return ((usize::MAX, 0), format!("{}: {}", violation.field, violation.description));
+        };
+        let turn = sources.iter().position(|seen| *seen == source).unwrap_or_else(|| {
+            sources.push(source);
+            sources.len() - 1
+        });
+        let text = placed(location, name, field, &violation.description);
+        ((turn, location.of_field(field).line()), text)
     });
-    let mut lines: Vec<String> = lines.collect();
+    let mut lines: Vec<((usize, u64), String)> = lines.collect();
+    // By resource in the order in which they were sent, and by line within each.
+    lines.sort_by_key(|(at, _)| *at);
+    let mut lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
     if lines.is_empty() {
         return None;
     }

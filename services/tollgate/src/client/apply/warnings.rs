@@ -23,7 +23,8 @@ pub(super) fn print(answer: &v1::ApplyResourcesResponse, locations: &HashMap<Str
 
 /// One line for each.
 fn lines(warnings: &[v1::ResourceWarning], locations: &HashMap<String, Location>) -> Vec<String> {
-    let mut lines: Vec<String> = warnings.iter().take(SHOWN_MAX).map(|warning| line(warning, locations)).collect();
+    let mut lines: Vec<String> =
+        warnings.iter().take(SHOWN_MAX).map(|warning| line(warning, locations)).collect();
     if warnings.len() > SHOWN_MAX {
         lines.push(format!("… and {} more", warnings.len() - SHOWN_MAX));
     }
