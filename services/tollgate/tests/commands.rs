@@ -166,7 +166,8 @@ async fn a_release_reaches_the_handler() {
         answer(&v1::ReleaseTokenResponse { status, ..Default::default() })
     })
     .await;
-    let words = ["release", "0a-e", "--outcome", "retry", "--attempt", "2", "--actor", "grace"];
+    let event = "0a-0123456789abcdef0123456789abcdef-7-aB_-cdEfGhI";
+    let words = ["release", event, "--outcome", "retry", "--attempt", "2", "--actor", "grace"];
     let (code, out, _) = ask(&stub, &words, "").await;
     assert_eq!((code, out.as_str()), (0, "RELEASED\n"));
     let call = &stub.calls()[0];
