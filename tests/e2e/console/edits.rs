@@ -88,25 +88,31 @@ async fn alerts_are_made_and_steered(kind: Kind) {
     browser.confirmed(PATH, &[("action", "enable")], "").await.goes_to();
     assert!(!alert(&service).await.disabled);
 
-    // Whom it tells is asked once more, also as JSON; the field that did not change is kept.
-    let etag = alert(&service).await.etag;
+    tells_others(&service, &browser).await;
+    browser.post(PATH, &[("action", "delete")]).await.shows(&["cannot be undone"]);
+    assert_eq!(browser.confirmed(PATH, &[("action", "delete")], "gone").await.goes_to(), "/n/default/alerts");
+    assert_eq!(browser.look(PATH).await.status, StatusCode::NOT_FOUND);
+    service.stop().await;
+}
+
+/// Of the alert `on-call`.
+async fn tells_others(service: &Service, browser: &Browser) {
+    const PATH: &str = "/n/default/alerts/on-call";
+    let made = alert(service).await;
+    // Whom it tells is asked once more, also as JSON, which is the whole alert.
     let whole = json!({"troubles": {}, "target": {"http": {"url": "http://127.0.0.1:9/none"}}}).to_string();
     let edit = format!("{PATH}/edit");
-    let fields = [("form", "json"), ("action", "save"), ("etag", &*etag), ("json", &*whole)];
+    let fields = [("form", "json"), ("action", "save"), ("etag", &*made.etag), ("json", &*whole)];
     browser.post(&edit, &fields).await.shows(&["Change on-call?", "http://127.0.0.1:9/none</strong>"]);
-    assert_eq!(alert(&service).await.target, made.target);
+    assert_eq!(alert(service).await.target, made.target);
     assert_eq!(browser.confirmed(&edit, &fields, "the old one is gone").await.goes_to(), PATH);
-    assert!(alert(&service).await.policies.is_empty());
+    assert!(alert(service).await.policies.is_empty());
     let page = browser.post(PATH, &[("action", "test")]).await;
     page.shows(&["The receiver has not taken the test message."]);
     browser
         .page("/n/default/audit?resource=alert/on-call")
         .await
         .shows(&["the old one is gone", ">on-call</a>"]);
-    browser.post(PATH, &[("action", "delete")]).await.shows(&["cannot be undone"]);
-    assert_eq!(browser.confirmed(PATH, &[("action", "delete")], "gone").await.goes_to(), "/n/default/alerts");
-    assert_eq!(browser.look(PATH).await.status, StatusCode::NOT_FOUND);
-    service.stop().await;
 }
 
 /// A limit that is raised in the JSON is asked as one that is raised in its field, and so are triggers and events.

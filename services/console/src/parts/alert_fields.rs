@@ -140,7 +140,7 @@ pub(crate) const ALERT: &[Group] = &[
                 "Webhook: headers",
                 "name=value, one on each line: x-team=storage; *** keeps what is stored.",
             ),
-            line("target.http.deadline", "Webhook: answer within", "30s by default."),
+            line("target.http.deadline", "Webhook: answer within", "10s by default."),
             line("target.slack.deadline", "Slack: answer within", "10s by default."),
             line("target.sqs.region", "SQS: region", "From the URL where empty: eu-central-1."),
             line("target.sqs.endpoint_url", "SQS: endpoint", "For emulators: http://127.0.0.1:5000."),

@@ -29,7 +29,7 @@ pub(crate) fn holders(visit: &Visit, policy: &v1::Policy, queue: &v1::PolicyQueu
                 p.mute { "Nobody." }
             } @else {
                 div.scroll role="group" aria-labelledby="h-holders" tabindex="0" {
-                    table.wide {
+                    table.wide.cards.named {
                         thead {
                             tr {
                                 th scope="col" { "Event" }
@@ -37,7 +37,7 @@ pub(crate) fn holders(visit: &Visit, policy: &v1::Policy, queue: &v1::PolicyQueu
                                 th scope="col" { "State" }
                                 th.n scope="col" { "Held for" }
                                 th.gauge-cell.opt scope="col" { "Beside the p99 of holds" }
-                                th.opt scope="col" { "If it stays silent" }
+                                th scope="col" { "If it stays silent" }
                                 th scope="col" { span.hidden { "Action" } }
                             }
                         }
@@ -71,9 +71,9 @@ fn holder_row(
                 (event_state(holder.state()))
                 @if holder.state() == v1::EventState::Acquired { " " span.mute { "delivery under way" } }
             }
-            td.n { (duration(holder.age.as_ref())) @if beyond { span.hidden { ", longer than 99 of 100" } } }
+            td.n data-label="Held for" { (duration(holder.age.as_ref())) @if beyond { span.hidden { ", longer than 99 of 100" } } }
             td.gauge-cell.opt { (age_bar(age, p99, longest, beyond)) }
-            td.opt {
+            td data-label="If it stays silent" {
                 @match (&holder.expire_time, policy.reclaim()) {
                     (Some(at), _) => { (seen(visit.now_us, us(at))) }
                     (None, v1::Reclaim::Never) => { span.mute { "nothing: an operator frees it" } }
@@ -124,7 +124,7 @@ pub(crate) fn waiters(visit: &Visit, queue: &v1::PolicyQueue, now: Option<&v1::P
             } @else {
                 @if let Some(reason) = shared { p { (reason) "." } }
                 div.scroll role="group" aria-labelledby="h-waiters" tabindex="0" {
-                    table.wide {
+                    table.wide.cards.named {
                         thead {
                             tr {
                                 th.n scope="col" { "Priority" }
@@ -132,7 +132,7 @@ pub(crate) fn waiters(visit: &Visit, queue: &v1::PolicyQueue, now: Option<&v1::P
                                 th scope="col" { "Run, due" }
                                 th.n scope="col" { "Waiting" }
                                 th.n scope="col" { "Before its next" }
-                                @if shared.is_none() { th.opt scope="col" { "Why" } }
+                                @if shared.is_none() { th scope="col" { "Why" } }
                                 th scope="col" { "Finish by" }
                             }
                         }
@@ -163,14 +163,14 @@ fn waiter_row(visit: &Visit, waiter: &v1::PolicyWaiter, with_reason: bool) -> Ma
     let end_us = waiter.finish_by_time.as_ref().map(us);
     html! {
         tr id={ "w-" (short(&waiter.run)) } {
-            td.n { (waiter.priority) }
+            td.n data-label="Priority" { (waiter.priority) }
             th scope="row" { a href=(to(&waiter.schedule)) { (short(&waiter.schedule)) } }
-            td { a href=(to(&waiter.run)) { (moment(visit.now_us, waiter.launch_time.as_ref())) } }
-            td.n {
+            td data-label="Due" { a href=(to(&waiter.run)) { (moment(visit.now_us, waiter.launch_time.as_ref())) } }
+            td.n data-label="Waiting" {
                 (count(waiter.waiting_count))
                 @if waiter.runs_count > 1 { " " span.mute { "in " (waiter.runs_count) " runs" } }
             }
-            td.n {
+            td.n data-label="Before its next" {
                 @match waiter.place_in_line {
                     0 => { "next" }
                     ahead @ 1.. => { (count(ahead.unsigned_abs())) }
@@ -178,11 +178,11 @@ fn waiter_row(visit: &Visit, waiter: &v1::PolicyWaiter, with_reason: bool) -> Ma
                 }
             }
             @if with_reason {
-                td.opt.text {
+                td.text {
                     @if !waiter.summary.is_empty() { a href=(to(&waiter.event)) { (waiter.summary) } }
                 }
             }
-            td {
+            td data-label=[(end_us.is_some() || waiter.at_risk_count > 0).then_some("Finish by")] {
                 @if let Some(end_us) = end_us { (seen(visit.now_us, end_us)) }
                 @if waiter.at_risk_count > 0 { " " (tag("at risk", "bad")) }
             }
