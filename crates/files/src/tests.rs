@@ -140,7 +140,7 @@ schedules:
         ("batch.yaml:26: id: ", "is missing: write id: my-schedule"),
         ("batch.yaml:26: triggers: ", "1 to 100"),
         ("batch.yaml:26: target: ", "http or sqs"),
-        ("batch.yaml:31: ", "uplicate"),
+        ("batch.yaml:31: ", "id: is given twice: remove one of them"),
         ("batch.yaml:34: triggers: ", "1 to 100"),
         ("batch.yaml:34: target: ", "http or sqs"),
         ("batch.yaml:36: retry.max_attempts: ", "\"x\" is not allowed"),
