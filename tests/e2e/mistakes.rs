@@ -1,9 +1,10 @@
 //! Mistakes that people make in files, in flags, with addresses and with values, and the message that each gets: word for word.
 //!
-//! The cases are in `tests/cases/mistakes/*.md`: a title; the file that somebody wrote, or what somebody typed, or both; and what they
-//! read. With `TOLLGATE_WRITE_CASES=1` the messages are written anew, to be read and judged; otherwise they are compared. What differs
-//! between two runs has a name: `SERVER` is a service, `DEAD` a port at which nothing listens, `GUARDED` a service that wants keys, `TLS`
-//! one with a certificate, `OTHER` a web server of another kind, `DATABASE` a PostgreSQL that refuses passwords.
+//! The cases are in `tests/cases/mistakes/*.md`: a title; the file that somebody wrote, or what somebody typed, or both; and what
+//! they read. With `TOLLGATE_WRITE_CASES=1` the messages are written anew, to be read and judged; otherwise they are compared.
+//! What differs between two runs has a name: `SERVER` is a service, `DEAD` a port at which nothing listens, `GUARDED` a service
+//! that wants keys, `TLS` one with a certificate, `OTHER` a web server of another kind, `DATABASE` a PostgreSQL that refuses
+//! passwords.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

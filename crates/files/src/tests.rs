@@ -69,6 +69,14 @@ fn lists_in_one_document_have_places_of_their_own() {
     assert_eq!(entries[1].location.of_field("target").to_string(), "batch.yaml:4");
 }
 
+/// Each line begins, and has a part, as is expected.
+fn assert_like(wrong: &[String], expected: &[(&str, &str)]) {
+    assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
+    for (line, (start, part)) in wrong.iter().zip(expected) {
+        assert!(line.starts_with(start) && line.contains(part), "{line}\n{start}{part}");
+    }
+}
+
 #[test]
 fn everything_wrong_is_reported_with_its_line() {
     let text = "\
@@ -132,16 +140,13 @@ schedules:
         ("batch.yaml:26: id: ", "is missing: write id: my-schedule"),
         ("batch.yaml:26: triggers: ", "1 to 100"),
         ("batch.yaml:26: target: ", "http or sqs"),
-        ("batch.yaml:31: ", "uplicate"),
+        ("batch.yaml:31: ", "id: is given twice: remove one of them"),
         ("batch.yaml:34: triggers: ", "1 to 100"),
         ("batch.yaml:34: target: ", "http or sqs"),
         ("batch.yaml:36: retry.max_attempts: ", "\"x\" is not allowed"),
         ("batch.yaml:37: schedules[1]: ", "expected an object"),
     ];
-    assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
-    for (line, (start, part)) in wrong.iter().zip(expected) {
-        assert!(line.starts_with(start) && line.contains(part), "{line}\n{start}{part}");
-    }
+    assert_like(&wrong, &expected);
 }
 
 #[test]
@@ -173,10 +178,7 @@ target: {http: {url: ftp://x}}
         ("batch.yaml:11: finishBy: ", "for seconds write 15s"),
         ("batch.yaml:12: target.http.url: ", "http://"),
     ];
-    assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
-    for (line, (start, part)) in wrong.iter().zip(expected) {
-        assert!(line.starts_with(start) && line.contains(part), "{line}\n{start}{part}");
-    }
+    assert_like(&wrong, &expected);
 }
 
 #[test]
@@ -193,10 +195,7 @@ fn values_are_judged_without_the_service() {
         ("batch.yaml:9: maxInFlight: ", "a limit, such as maxInFlight: 5, or ratePerSecond: 10, or both"),
         ("batch.yaml:11: burst: ", "none without ratePerSecond"),
     ];
-    assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
-    for (line, (start, part)) in wrong.iter().zip(expected) {
-        assert!(line.starts_with(start) && line.contains(part), "{line}\n{start}{part}");
-    }
+    assert_like(&wrong, &expected);
     assert_eq!(wrong_values(&entries, 2).len(), 2);
 }
 

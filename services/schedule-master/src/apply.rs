@@ -36,6 +36,13 @@ struct ResourceRef {
     name: Name,
 }
 
+/// Namespace and id.
+type Key = (String, String);
+
+fn key(reference: &ResourceRef) -> Key {
+    (reference.name.namespace.clone(), reference.name.id.clone())
+}
+
 /// One resource that was given.
 #[derive(Debug)]
 struct Given<M> {

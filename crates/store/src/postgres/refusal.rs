@@ -1,7 +1,7 @@
 //! Decides what an operator reads when the server cannot be used at the start: what is wrong, and what to try.
 //!
-//! In: the place without its password, and the error of the first connection. Invariant: no password is shown. Not here: errors of
-//! a service that runs (`open::store_error`), which are tried again.
+//! In: the place without its password, and the error of the first connection. Invariant: no password is shown. Not here: errors
+//! of a service that runs (`open::store_error`), which are tried again.
 
 use std::io;
 

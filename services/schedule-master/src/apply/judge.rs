@@ -10,7 +10,7 @@ use tonic::Status;
 use uuid::Uuid;
 
 use super::warnings::Notes;
-use super::{Gathered, Given, Refusal, ResourceRef, chunks};
+use super::{Gathered, Given, Key, Refusal, ResourceRef, chunks, key};
 use crate::ScheduleMaster;
 use crate::alerts::drafted;
 use crate::audit::Deed;
@@ -21,9 +21,6 @@ use tollgate_service::status::status;
 
 /// How many resources are read from the store at once, and judged without a pause.
 const CHUNK: usize = 1000;
-
-/// Namespace and id.
-pub(super) type Key = (String, String);
 
 /// A change, and the resource that it is of.
 #[derive(Debug)]
@@ -328,10 +325,6 @@ impl ScheduleMaster {
 fn refuse(refusals: &mut Vec<Refusal>, reference: &ResourceRef, errors: Vec<FieldError>) {
     refusals
         .extend(errors.into_iter().map(|error| Refusal::new(&reference.source, &reference.name.id, error)));
-}
-
-pub(super) fn key(reference: &ResourceRef) -> Key {
-    (reference.name.namespace.clone(), reference.name.id.clone())
 }
 
 fn by_namespace<M>(given: &[Given<M>]) -> BTreeMap<&str, Vec<String>> {

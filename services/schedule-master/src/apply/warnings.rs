@@ -15,8 +15,7 @@ use tollgate_proto::convert::names;
 use tollgate_proto::v1;
 use tollgate_store::plan::Filter;
 
-use super::judge::Key;
-use super::{Gathered, ResourceRef};
+use super::{Gathered, Key, ResourceRef, key};
 use crate::ScheduleMaster;
 use crate::draft::Draft;
 use crate::warnings::{self, Address, AddressFault};
@@ -104,7 +103,7 @@ impl Notes {
     pub(super) fn policy(&mut self, reference: &ResourceRef) {
         if self.policies.len() < ASKED_MAX {
             let named = Named::of(reference, names::of_policy(&reference.name.namespace, &reference.name.id));
-            self.policies.insert(super::judge::key(reference), named);
+            self.policies.insert(key(reference), named);
         }
     }
 
