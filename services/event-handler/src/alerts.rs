@@ -30,7 +30,7 @@ use tollgate_store::alert::Remembered;
 use uuid::Uuid;
 
 use crate::Shared;
-use crate::queries::Known;
+use crate::queries::Known as AllTroubles;
 use finished::Finished;
 
 /// How often is decided.
@@ -167,7 +167,7 @@ impl Teller {
             return Ok(());
         }
         let wants_troubles = self.alerts.iter().any(|alert| alert.troubles.is_some());
-        let known = if wants_troubles { self.shared.troubles().await } else { Known::default() };
+        let known = if wants_troubles { self.shared.troubles().await } else { AllTroubles::default() };
         let (troubles, is_blind) = (known.troubles, known.incomplete || known.settling);
         let is_sure = !is_blind && Look::is_whole(&troubles);
         self.recall().await?;

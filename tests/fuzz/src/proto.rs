@@ -188,7 +188,7 @@ fn list(parent: &str, size: i32, token: &str, text: &str) -> Result<(), Vec<Fiel
             terms.iter().map(|term| format!("{}=\"{}\"", term.key, quoted(&term.value))).collect();
         assert_eq!(filter::parse(&printed.join(" AND "), &keys).as_ref(), Ok(&terms), "{text:?}");
         for term in &terms {
-            let _ = (run::state_in_filter(&term.value), event::state_in_filter(&term.value));
+            let _ = (run::states_in_filter(&term.value), event::state_in_filter(&term.value));
         }
     });
     let query = ["List", parent, text];
