@@ -32,7 +32,8 @@ fn file(consumer: &Consumer) -> String {
 /// The body of a success.
 async fn over_http(verb: &str, url: &str, body: String) -> String {
     let client: Client<HttpConnector, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-    let request = Request::builder().method(verb).uri(url).body(Full::from(body)).unwrap();
+    let request = Request::builder().method(verb).uri(url).header("content-type", "application/json");
+    let request = request.body(Full::from(body)).unwrap();
     let answer = client.request(request).await.unwrap();
     let status = answer.status();
     let body = answer.into_body().collect().await.unwrap().to_bytes();
