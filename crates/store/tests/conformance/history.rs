@@ -159,7 +159,7 @@ pub(crate) async fn runs_are_found_by_the_beginning_of_their_ids(place: &Place) 
     for wanted in [&runs[0], &runs[17], &runs[39]] {
         let id = wanted.id.0.simple().to_string();
         let end = |fill: char| {
-            RunId(uuid::Uuid::parse_str(&format!("{id:.5}{}", fill.to_string().repeat(27))).unwrap())
+            RunId(Uuid::parse_str(&format!("{id:.5}{}", fill.to_string().repeat(27))).unwrap())
         };
         let ids = RunIds { shard: None, from: end('0'), to: end('f') };
         let with = |ids: RunIds| RunFilter { ids: Some(ids), ..RunFilter::default() };

@@ -1,7 +1,7 @@
 //! Schedules, policies, children, the registry, the audit log.
 
 use futures::future::join_all;
-use tollgate_core::model::{Schedule, Target};
+use tollgate_core::model::{Policy, Schedule, Target};
 use tollgate_core::plan::Notice;
 use tollgate_store::plan::{AuditFilter, Filter, PlanWrite};
 use tollgate_store::{Store, StoreError};

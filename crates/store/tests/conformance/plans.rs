@@ -10,7 +10,7 @@ use super::place::Place;
 
 /// What SQLite may read from one end to the other: tables with few rows, whatever is stored, and results of a part of the
 /// same statement.
-const SHORT: [&str; 16] = [
+const SHORT: [&str; 18] = [
     "CONSTANT",
     "alert_changes",
     "api_keys",
