@@ -158,9 +158,8 @@ pub(crate) async fn runs_are_found_by_the_beginning_of_their_ids(place: &Place) 
     store.emit(&runs, &[]).await.unwrap();
     for wanted in [&runs[0], &runs[17], &runs[39]] {
         let id = wanted.id.0.simple().to_string();
-        let end = |fill: char| {
-            RunId(Uuid::parse_str(&format!("{id:.5}{}", fill.to_string().repeat(27))).unwrap())
-        };
+        let end =
+            |fill: char| RunId(Uuid::parse_str(&format!("{id:.5}{}", fill.to_string().repeat(27))).unwrap());
         let ids = RunIds { shard: None, from: end('0'), to: end('f') };
         let with = |ids: RunIds| RunFilter { ids: Some(ids), ..RunFilter::default() };
         let mut alike: Vec<i64> = runs

@@ -127,7 +127,7 @@ async fn deed(visit: &Visit, order: &Order) -> Result<Deed, Problem> {
 /// The piece of the page that changes. What a key may see is not for another key.
 pub(crate) async fn latest(visit: &Visit) -> Reading {
     let of = format!("{} {}", visit.ns, visit.key_id());
-    visit.console.feeds.latest(of, visit.now_us, async { live(visit).await.into_string() }).await
+    visit.console.feeds.latest(of, visit.now_us, async { Box::pin(live(visit)).await.into_string() }).await
 }
 
 /// The piece of the page that changes. What cannot be read is said in its place.

@@ -117,7 +117,7 @@ pub(crate) async fn body(
 async fn past_of(visit: &Visit, name: &str, range: Option<Range>) -> Vec<Past> {
     // Runs are emitted ahead, and those that are still to come are not its past.
     let mut filter = format!("schedule={} AND launch_time<={}", short(name), exact(visit.now_us));
-    let from_us = range.map(|range| range.from_us(visit.now_us));
+    let from_us = range.map(|range| range.start_us(visit.now_us));
     if let Some(from_us) = from_us {
         filter.push_str(&format!(" AND launch_time>={}", exact(from_us)));
     }

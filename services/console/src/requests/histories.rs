@@ -49,7 +49,7 @@ impl Visit {
         {
             return Ok(known.clone());
         }
-        let read = self.history_of(parent, range.from_us(self.now_us), self.now_us, range.step_us).await?;
+        let read = self.history_of(parent, range.start_us(self.now_us), self.now_us, range.step_us).await?;
         let read = Arc::new(read);
         let mut kept = kept.lock().await;
         if kept.len() >= KEPT_MAX && !kept.contains_key(&key) {

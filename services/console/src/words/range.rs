@@ -52,7 +52,7 @@ impl Range {
     }
 
     /// When it begins: with a step.
-    pub(crate) fn from_us(self, now_us: i64) -> i64 {
+    pub(crate) fn start_us(self, now_us: i64) -> i64 {
         let under_way = now_us.div_euclid(self.step_us) * self.step_us;
         under_way - self.length_us + self.step_us
     }
@@ -88,7 +88,7 @@ mod tests {
             assert_eq!(Range::named(range.key), Some(range));
             // The step under way is the last of them.
             let now_us = 1_000 * DAY_US + 77;
-            assert_eq!((now_us - range.from_us(now_us)) / range.step_us, steps - 1);
+            assert_eq!((now_us - range.start_us(now_us)) / range.step_us, steps - 1);
         }
         assert_eq!(Range::named("2h"), None);
         assert_eq!((step_of(MINUTE_US), step_of(100 * MINUTE_US + 1)), (MINUTE_US, 5 * MINUTE_US));
