@@ -125,7 +125,8 @@ impl HandlerPeerService for PeerService {
         _request: Request<v1::ReadTroublesRequest>,
     ) -> Result<Response<v1::ReadTroublesResponse>, Status> {
         let Known { troubles, incomplete, settling, shards } = self.shared.troubles_here().await;
-        let troubles = worst_first(troubles).iter().take(TOLD_MAX).map(convert::trouble::to_message).collect();
+        let troubles =
+            worst_first(troubles).iter().take(TOLD_MAX).map(convert::trouble::to_message).collect();
         let shards_count = u32::try_from(shards).unwrap_or(u32::MAX);
         Ok(Response::new(v1::ReadTroublesResponse { troubles, incomplete, settling, shards_count }))
     }

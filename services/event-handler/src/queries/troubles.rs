@@ -132,7 +132,7 @@ impl Shared {
             }
         }
         // One that changes hands at this moment may be nobody's.
-        known.settling |= known.shards < owned.values().sum();
+        known.settling |= known.shards < owned.values().sum::<u64>();
         known.troubles = worst_first(known.troubles);
         known
     }
@@ -142,8 +142,7 @@ impl Shared {
         let routes = self.peers.routes();
         let shards = routes.shards();
         let sights = self.ask_owners(|reply| Input::Sight { reply });
-        let (sights, (ended, incomplete)) =
-            futures::future::join(sights, self.ended_badly(&shards)).await;
+        let (sights, (ended, incomplete)) = futures::future::join(sights, self.ended_badly(&shards)).await;
         let now_us = self.clock.wall_us();
         let troubles = ended.iter().flat_map(of_ended).collect();
         let mut known = Known { troubles, incomplete, ..Known::default() };
