@@ -160,8 +160,12 @@ impl Web {
             return unsent(&*error);
         }
         let body = Bytes::from(parcel.body.clone());
-        let content =
-            Content { id: &parcel.id, media_type: parcel.content_type, traceparent: None, body: body.clone() };
+        let content = Content {
+            id: &parcel.id,
+            media_type: parcel.content_type,
+            traceparent: None,
+            body: body.clone(),
+        };
         let headers = match content.headers(target, self.clock.wall_us()) {
             Ok(headers) => headers,
             Err(message) => return refused_for_good(message),

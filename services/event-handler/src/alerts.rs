@@ -30,7 +30,7 @@ use tollgate_store::alert::Remembered;
 use uuid::Uuid;
 
 use crate::Shared;
-use crate::queries::Known as AllTroubles;
+use crate::queries::Seen;
 use finished::Finished;
 
 /// How often is decided.
@@ -167,8 +167,8 @@ impl Teller {
             return Ok(());
         }
         let wants_troubles = self.alerts.iter().any(|alert| alert.troubles.is_some());
-        let known = if wants_troubles { self.shared.troubles().await } else { AllTroubles::default() };
-        let (troubles, is_blind) = (known.troubles, known.incomplete || known.settling);
+        let seen = if wants_troubles { self.shared.troubles().await } else { Seen::default() };
+        let (troubles, is_blind) = (seen.troubles, seen.incomplete || seen.settling);
         let is_sure = !is_blind && Look::is_whole(&troubles);
         self.recall().await?;
         let until_us = self.shared.clock.wall_us();

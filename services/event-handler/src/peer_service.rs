@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::Shared;
 use crate::answers::{Released, extended_to_wire, released_to_wire};
 use crate::peers::PeerKey;
-use crate::queries::Known;
+use crate::queries::Seen;
 use crate::routes::Input;
 
 /// How many troubles of one process are told.
@@ -124,8 +124,9 @@ impl HandlerPeerService for PeerService {
         &self,
         _request: Request<v1::ReadTroublesRequest>,
     ) -> Result<Response<v1::ReadTroublesResponse>, Status> {
-        let Known { troubles, incomplete, settling, shards } = self.shared.troubles_here().await;
-        let troubles = worst_first(troubles).iter().take(TOLD_MAX).map(convert::trouble::to_message).collect();
+        let Seen { troubles, incomplete, settling, shards } = self.shared.troubles_here().await;
+        let troubles =
+            worst_first(troubles).iter().take(TOLD_MAX).map(convert::trouble::to_message).collect();
         let shards_count = u32::try_from(shards).unwrap_or(u32::MAX);
         Ok(Response::new(v1::ReadTroublesResponse { troubles, incomplete, settling, shards_count }))
     }

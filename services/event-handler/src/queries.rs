@@ -10,7 +10,7 @@ mod status;
 mod troubles;
 
 pub(crate) use ended::EndedBadly;
-pub(crate) use troubles::Known;
+pub(crate) use troubles::Seen;
 
 use std::collections::BTreeMap;
 

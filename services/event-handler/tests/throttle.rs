@@ -49,10 +49,8 @@ struct World {
 }
 
 async fn start(store: Arc<dyn Store>) -> World {
-    let reach = TargetOptions {
-        allow_private_addresses: PrivateAddresses::Allow,
-        ..TargetOptions::default()
-    };
+    let reach =
+        TargetOptions { allow_private_addresses: PrivateAddresses::Allow, ..TargetOptions::default() };
     let ways = (Targets::new(reach.clone()).unwrap(), Post::new(reach).unwrap());
     let options = Options { exclusive_store: true, poll_ms: 50, lease_ttl_ms: 600, ..Options::default() };
     let secret = store.installation().await.unwrap().secret.try_into().unwrap();

@@ -71,8 +71,11 @@ async fn what_stays_is_told_again_after_its_interval() {
     assert_eq!(first.json()["data"]["raised"][0]["repeated"], Value::Null);
     let second = wait_for("the repetition", 90, async || receiver.taken().into_iter().nth(1)).await;
     assert!((57..75).contains(&told.elapsed().as_secs()), "{:?}", told.elapsed());
-    let raised = &second.json()["data"]["raised"];
-    assert_eq!((raised[0]["kind"].as_str(), &raised[0]["repeated"]), (Some("POLICY_PAUSED"), &Value::Bool(true)));
+    let raised = second.json()["data"]["raised"].clone();
+    assert_eq!(
+        (raised[0]["kind"].as_str(), &raised[0]["repeated"]),
+        (Some("POLICY_PAUSED"), &Value::Bool(true))
+    );
     assert_ne!(second.id(), first.id(), "a message of its own");
     resume(&service, "p").await;
     receiver.message(2).await;
@@ -93,7 +96,7 @@ async fn the_whole_installation_is_for_those_who_reach_it() {
         made.out.trim().to_owned()
     };
     let (all, team) = (key("all", &["--all-namespaces"]), key("team", &["--namespace", "default"]));
-    let service = Service::start_with(&database, &["--auth", "keys"]).await;
+    let service = Service::join(&database, &["--auth", "keys"]).await;
     let (theirs, everybody) = (Receiver::start(200).await, Receiver::start(200).await);
     let body = |receiver: &Receiver, installation: bool| {
         serde_json::json!({
@@ -133,8 +136,10 @@ async fn the_whole_installation_is_for_those_who_reach_it() {
 async fn a_fail_over_ends_no_trouble_and_raises_none_anew(kind: Kind) {
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
-    let (hangs, receiver) =
-        (Consumer::start(service.link(), Releases::Unary, |_| Conduct::Hang).await, Receiver::start(200).await);
+    let (hangs, receiver) = (
+        Consumer::start(service.link(), Releases::Unary, |_| Conduct::Hang).await,
+        Receiver::start(200).await,
+    );
     let kinds = vec![TroubleKind::TargetSilent.into()];
     let troubles = Some(AlertTroubles { kinds, ..AlertTroubles::default() });
     create(&service, "on-call", Alert { troubles, ..alert(webhook(&receiver)) }).await.unwrap();
@@ -160,7 +165,12 @@ async fn a_fail_over_ends_no_trouble_and_raises_none_anew(kind: Kind) {
     })
     .await;
     tokio::time::sleep(Duration::from_secs(6)).await;
-    assert_eq!(receiver.taken().len(), 1, "{:?}", receiver.taken().iter().map(Heard::json).collect::<Vec<_>>());
+    assert_eq!(
+        receiver.taken().len(),
+        1,
+        "{:?}",
+        receiver.taken().iter().map(Heard::json).collect::<Vec<_>>()
+    );
     service.stop().await;
 }
 

@@ -36,10 +36,8 @@ async fn rows_that_cannot_be_read_are_told(kind: Kind) {
     let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::keep()).await;
     service.create_policy("p", policy(1)).await.unwrap();
     service.create_schedule("s", once(soon(500), 3, "p", http(&consumer))).await.unwrap();
-    wait_for("an event at its consumer", 20, async || {
-        (consumer.notes.arrivals_count() > 0).then_some(())
-    })
-    .await;
+    wait_for("an event at its consumer", 20, async || (consumer.notes.arrivals_count() > 0).then_some(()))
+        .await;
     service.stop().await;
     database.sql("UPDATE runs SET state = 'DANCING' WHERE schedule_id = 's'").await;
     let service = Service::start(&database).await;
@@ -82,14 +80,18 @@ async fn deliveries_that_do_not_leave_are_told(kind: Kind) {
     // Its own secret is in clear, as of before there were keys.
     Service::start(&database).await.stop().await;
     let service = Service::start_with(&database, &["--secret-keys-file", &own]).await;
-    let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::work(0..5)).await;
+    let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::Answer(200)).await;
     service.create_policy("p", policy(2)).await.unwrap();
-    let schedule = once(soon(3_000), 6, "p", http(&consumer));
+    let target = Target { release: tollgate_proto::v1::ReleaseMode::OnResponse.into(), ..http(&consumer) };
+    let schedule = once(soon(6_000), 6, "p", target);
     service.create_schedule("s", Schedule { retry: patient(), ..schedule }).await.unwrap();
     service.stop().await;
     let service = Service::start_with(&database, &["--secret-keys-file", &other]).await;
     let found = seen(&service, TroubleKind::NotSent, |_| true).await;
-    assert_eq!((found.severity(), found.schedule.as_str()), (TroubleSeverity::Critical, &*schedule_name("s")));
+    assert_eq!(
+        (found.severity(), found.schedule.as_str()),
+        (TroubleSeverity::Critical, &*schedule_name("s"))
+    );
     assert!(found.message.contains("\"k1\"") && found.waiting_count + found.affected_count == 6, "{found:?}");
     assert_eq!((consumer.notes.arrivals_count(), scraped(&service, "not_sent").await), (0, 1.0));
     service.stop().await;
@@ -104,17 +106,16 @@ async fn consumers_that_give_events_back_are_told(kind: Kind) {
     let service = Service::start(&database).await;
     let is_well = Arc::new(AtomicBool::new(false));
     let script = is_well.clone();
-    let consumer = Consumer::start(service.link(), Releases::Unary, move |_| {
-        match script.load(Ordering::SeqCst) {
+    let consumer =
+        Consumer::start(service.link(), Releases::Unary, move |_| match script.load(Ordering::SeqCst) {
             true => Conduct::work(0..5),
             false => Conduct::release(ReleaseTokenRequest {
                 outcome: ReleaseOutcome::Retry.into(),
                 message: "the table is locked".to_owned(),
                 ..ReleaseTokenRequest::default()
             }),
-        }
-    })
-    .await;
+        })
+        .await;
     service.create_policy("p", policy(2)).await.unwrap();
     let schedule = Schedule { retry: patient(), ..once(soon(500), 4, "p", http(&consumer)) };
     service.create_schedule("s", schedule).await.unwrap();

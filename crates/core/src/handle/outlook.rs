@@ -162,10 +162,13 @@ impl Shard {
     fn behind(&self, run: &LiveRun, places: &Places<'_>, now: Now) -> Expected {
         let row = &run.row;
         let active = self.schedules.get(&row.schedule_uid).map(|schedule| &schedule.active);
-        let before: Vec<RunId> = active.into_iter().flat_map(|active| active.all()).take(BEHIND_MAX + 1).collect();
+        let before: Vec<RunId> =
+            active.into_iter().flat_map(|active| active.all()).take(BEHIND_MAX + 1).collect();
         let others: Vec<&LiveRun> = before.iter().filter_map(|id| self.ledger.runs.get(id)).collect();
         let is_foreign = |other: &&LiveRun| other.row.policy_uid != row.policy_uid;
-        let Some(bucket) = self.ledger.buckets.get(&row.policy_uid) else { return Expected::NotKnown(BEHIND) };
+        let Some(bucket) = self.ledger.buckets.get(&row.policy_uid) else {
+            return Expected::NotKnown(BEHIND);
+        };
         if others.len() > BEHIND_MAX || others.iter().any(is_foreign) {
             return Expected::NotKnown(BEHIND);
         }
@@ -180,7 +183,8 @@ impl Shard {
         let last = row.events.saturating_sub(1);
         // Once those before it have ended, the tokens are its own, but for what others of the policy wait for.
         let own = Flow { held: 0, ..flow }.start_after_us(last.into());
-        let own = own.map_or(Expected::NotKnown(NOTHING_ENDED), |us| Expected::At(free_us.saturating_add(us)));
+        let own =
+            own.map_or(Expected::NotKnown(NOTHING_ENDED), |us| Expected::At(free_us.saturating_add(us)));
         match starts(&flow, places.before(row, last), now) {
             Expected::At(us) => own.not_before(us).not_before(run.launch_of(last)),
             unknown => unknown,

@@ -298,12 +298,12 @@ impl Shard {
     }
 }
 
-/// Whether nothing has been heard of an event since its shard was taken over: what the former owner heard of its delivery,
-/// and for how long its consumer had been silent, is not stored.
+/// Whether nothing has been heard of an event since its shard was taken over: what the former owner heard of its
+/// delivery, that it did not leave, and for how long its consumer had been silent, is not stored.
 fn is_unheard(token: &LiveToken, since_us: i64) -> bool {
     match token.phase() {
         Phase::Held { suspect } => !suspect && token.sign_us == since_us,
-        Phase::Waiting => false,
+        Phase::Waiting => token.said.is_none() && is_unsent(token),
         Phase::Acquired | Phase::Sending { .. } | Phase::Again { .. } => {
             token.doubtful && token.said.is_none()
         }
@@ -319,8 +319,6 @@ fn latest_said(token: &LiveToken) -> Option<Said> {
     };
     match token.said {
         Some(Said::NotSent) => Some(Said::NotSent),
-        // It waits, has not failed, and nobody has had it.
-        None if waits && is_unsent(token) => Some(Said::NotSent),
         _ if token.row.failures == 0 => None,
         None if waits && token.row.delivered_us.is_some() => Some(Said::GivenBack),
         None if waits => Some(Said::Refused),
@@ -328,7 +326,7 @@ fn latest_said(token: &LiveToken) -> Option<Said> {
     }
 }
 
-/// Whether the latest delivery of an event that waits did not leave, as its row says.
+/// Whether the latest delivery of an event that waits may not have left, as far as its row says.
 fn is_unsent(token: &LiveToken) -> bool {
     let TokenRow { failures, delivered_us, message, .. } = &token.row;
     *failures == 0 && delivered_us.is_none() && !message.is_empty()

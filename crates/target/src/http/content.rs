@@ -3,8 +3,8 @@
 //! In: the content, and what its target asks for. Out: headers. Invariant: what a user can write is checked again here. Not
 //! here: what belongs to the connection (`host`, `content-length`).
 
-use ::http::header::{CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
 use ::http::HeaderMap;
+use ::http::header::{CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
 use bytes::Bytes;
 use tollgate_core::model::{HttpTarget, SECOND_US};
 

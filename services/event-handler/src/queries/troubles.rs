@@ -70,7 +70,7 @@ impl Wanted {
 
 /// What is wrong, and how much of it is seen.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct Seen {
     pub(crate) troubles: Vec<Trouble>,
     /// Some may be missing.
     pub(crate) incomplete: bool,
@@ -91,7 +91,7 @@ impl Shared {
         let size = page::size(request.page_size)?;
         let query = ["ListTroubles", &request.parent, &request.filter];
         let from = page::Token::<u32>::decode(&request.page_token, &query)?.unwrap_or(0);
-        let Known { troubles: mut all, incomplete, .. } = self.troubles().await;
+        let Seen { troubles: mut all, incomplete, .. } = self.troubles().await;
         all.retain(|trouble| {
             reach.is_none_or(|namespace| trouble.subject.namespace == namespace) && wanted.has(trouble)
         });
@@ -105,7 +105,7 @@ impl Shared {
     }
 
     /// All that is wrong, worst first.
-    pub(crate) async fn troubles(&self) -> Known {
+    pub(crate) async fn troubles(&self) -> Seen {
         let (mut known, elsewhere, everywhere) = futures::future::join3(
             self.troubles_here(),
             self.peers.troubles(),
@@ -132,21 +132,20 @@ impl Shared {
             }
         }
         // One that changes hands at this moment may be nobody's.
-        known.settling |= known.shards < owned.values().sum();
+        known.settling |= known.shards < owned.values().sum::<u64>();
         known.troubles = worst_first(known.troubles);
         known
     }
 
     /// Of this process and the shards that it owns.
-    pub(crate) async fn troubles_here(&self) -> Known {
+    pub(crate) async fn troubles_here(&self) -> Seen {
         let routes = self.peers.routes();
         let shards = routes.shards();
         let sights = self.ask_owners(|reply| Input::Sight { reply });
-        let (sights, (ended, incomplete)) =
-            futures::future::join(sights, self.ended_badly(&shards)).await;
+        let (sights, (ended, incomplete)) = futures::future::join(sights, self.ended_badly(&shards)).await;
         let now_us = self.clock.wall_us();
         let troubles = ended.iter().flat_map(of_ended).collect();
-        let mut known = Known { troubles, incomplete, ..Known::default() };
+        let mut known = Seen { troubles, incomplete, ..Seen::default() };
         let mut not_loaded = 0;
         for (shard, sight) in sights {
             match sight {
@@ -204,7 +203,7 @@ impl Shared {
     /// processes are right. Those of the installation are counted by the process with the first id of all that own
     /// shards.
     pub(crate) async fn troubles_by_kind(&self) -> BTreeMap<Kind, u64> {
-        let (Known { troubles: mut all, .. }, (of_all, owned)) =
+        let (Seen { troubles: mut all, .. }, (of_all, owned)) =
             futures::future::join(self.troubles_here(), self.troubles_of_installation()).await;
         let counts_all = owned.keys().next().is_some_and(|first| *first == self.process);
         all.extend(of_all.into_iter().filter(|trouble| counts_all || !trouble.subject.process.is_empty()));
