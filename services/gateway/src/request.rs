@@ -34,12 +34,7 @@ pub(crate) fn read(
 type Gathered = (Map<String, Value>, Option<Vec<String>>);
 
 /// What path, query and body give.
-fn gather(
-    route: &Route,
-    path: &[(&str, String)],
-    query: &str,
-    body: &[u8],
-) -> Result<Gathered, FieldError> {
+fn gather(route: &Route, path: &[(&str, String)], query: &str, body: &[u8]) -> Result<Gathered, FieldError> {
     let mut fields = Map::new();
     let mut implied = None;
     match &route.body {
