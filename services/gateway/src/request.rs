@@ -31,12 +31,10 @@ pub(crate) fn read(
 }
 
 /// The fields of the message as JSON, and the mask that the body implies.
-fn gather(
-    route: &Route,
-    path: &[(&str, String)],
-    query: &str,
-    body: &[u8],
-) -> Result<(Map<String, Value>, Option<Vec<String>>), FieldError> {
+type Gathered = (Map<String, Value>, Option<Vec<String>>);
+
+/// What path, query and body give.
+fn gather(route: &Route, path: &[(&str, String)], query: &str, body: &[u8]) -> Result<Gathered, FieldError> {
     let mut fields = Map::new();
     let mut implied = None;
     match &route.body {
@@ -198,7 +196,9 @@ mod tests {
     #[test]
     fn all_that_is_wrong_with_a_body_is_named_at_once() {
         let body = r#"{"timezone": "UTC", "events": "many", "retry": {"cron": 1}, "maxInFlight": 3}"#;
-        let errors = message("CreateSchedule", &[("parent", "namespaces/a")], "", body).unwrap_err();
+        // Names of the path and the query say nothing about how the body is spelled.
+        let query = "scheduleId=b&validateOnly=true";
+        let errors = message("CreateSchedule", &[("parent", "namespaces/a")], query, body).unwrap_err();
         let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
         let expected =
             ["schedule.events", "schedule.maxInFlight", "schedule.retry.cron", "schedule.timezone"];

@@ -74,6 +74,8 @@ impl Reader {
             return self.keep(Err(Fault { path: path.to_owned(), what }));
         };
         let descriptor = &step.descriptor;
+        // What a call has beside its body comes from its path and query, in the names of the .proto files.
+        let is_call = step.field.is_none() && descriptor.name().ends_with("Request");
         let mut normal = Map::new();
         let mut chosen: HashMap<String, FieldDescriptor> = HashMap::new();
         for (key, member) in members {
@@ -87,7 +89,7 @@ impl Reader {
                 self.faults.push(Fault { path: join(path, &key), what });
                 continue;
             };
-            if field.name() != field.json_name() {
+            if field.name() != field.json_name() && !is_call {
                 *(if key == field.name() { &mut self.snake } else { &mut self.camel }) += 1;
             }
             let path = join(path, field.name());
