@@ -5,15 +5,17 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 use tollgate_harness::resources::{every, http, policy, schedule_name, soon};
-use tollgate_harness::{Answer, Cli, Conduct, Consumer, Database, Kind, Releases, Service, binary, wait_for};
-use tollgate_proto::v1::{Run, Schedule, TriggerScheduleRequest};
+use tollgate_harness::{
+    Answer, Cli, Conduct, Consumer, Database, Kind, Releases, SECRET, Service, binary, wait_for,
+};
+use tollgate_proto::v1::{ReleaseOutcome, ReleaseTokenRequest, Run, Schedule, TriggerScheduleRequest};
 
 /// A policy and a schedule that fires once an hour.
 fn file(max_in_flight: u32, url: &str) -> String {
     format!(
         "kind: Policy\nid: backups\nmaxInFlight: {max_in_flight}\nlabels: {{app: backup}}\n---\n\
          kind: Schedule\nid: nightly\npolicy: backups\ntriggers: [{{cron: \"0 3 * * *\"}}]\ntimeZone: Europe/Berlin\n\
-         events: 20\nlabels: {{app: backup}}\ntarget: {{http: {{url: \"{url}\"}}}}\n"
+         events: 20\nlabels: {{app: backup}}\ntarget: {{http: {{url: \"{url}\", secret: \"{SECRET}\"}}}}\n"
     )
 }
 
@@ -234,32 +236,83 @@ async fn waiting_says_how_a_run_ended(kind: Kind) {
     service.stop().await;
 }
 
+/// A command that goes on, and its lines.
+struct GoesOn {
+    process: std::process::Child,
+    lines: std::sync::mpsc::Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl GoesOn {
+    fn start(service: &Service, words: &[&str]) -> Self {
+        let mut process = Command::new(binary())
+            .args(words)
+            .args(["--interval", "200ms", "--server", service.url()])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (send, lines) = std::sync::mpsc::channel();
+        let out = BufReader::new(process.stdout.take().unwrap());
+        std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| send.send(line)));
+        Self { process, lines, seen: Vec::new() }
+    }
+
+    /// Waits until some line has this part.
+    async fn says(&mut self, part: &str) {
+        let look = async || {
+            self.seen.extend(self.lines.try_iter());
+            self.seen.iter().any(|line| line.contains(part)).then_some(())
+        };
+        wait_for(part, 30, look).await;
+    }
+}
+
+impl Drop for GoesOn {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+/// Runs, what waits and what fails are told as they happen.
+async fn what_happens_is_told(kind: Kind) {
+    let database = Database::new(kind).await;
+    let service = Service::start(&database).await;
+    let consumer = Consumer::start(service.link(), Releases::Unary, |arrival| {
+        let outcome = if arrival.index == 0 { ReleaseOutcome::Failed } else { ReleaseOutcome::Succeeded };
+        Conduct::release(ReleaseTokenRequest {
+            outcome: outcome.into(),
+            message: "no such tenant".to_owned(),
+            ..ReleaseTokenRequest::default()
+        })
+    })
+    .await;
+    service.create_policy("p", policy(5)).await.unwrap();
+    let hourly = every(3_600, soon(1_800_000), 2, "p", http(&consumer));
+    service.create_schedule("hourly", hourly).await.unwrap();
+    let mut followed = GoesOn::start(&service, &["follow", "schedule/hourly"]);
+    followed.says("0 waiting, 0 held").await;
+    let run = trigger(&service, "hourly", 20).await;
+    followed.says(&format!("run/{}  hourly FINISHED_WITH_FAILURES", id(&run))).await;
+    followed.says("FAILED after attempt 1: no such tenant").await;
+    drop(followed);
+    service.stop().await;
+}
+
 /// What is watched outlives the service, and says that it is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watching_outlives_the_service() {
     let database = Database::new(Kind::Sqlite).await;
     let service = Service::start(&database).await;
     service.create_policy("first", policy(5)).await.unwrap();
-    let mut watching = Command::new(binary())
-        .args(["get", "policies", "--watch", "--interval", "200ms", "--server", service.url()])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let (send, lines) = std::sync::mpsc::channel();
-    let out = BufReader::new(watching.stdout.take().unwrap());
-    std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| send.send(line)));
-    let comes = async |part: &str| {
-        wait_for(part, 30, async || lines.try_iter().any(|line| line.contains(part)).then_some(())).await;
-    };
-    comes("first").await;
+    let mut watching = GoesOn::start(&service, &["get", "policies", "--watch"]);
+    watching.says("first").await;
     service.create_policy("second", policy(5)).await.unwrap();
-    comes("second").await;
+    watching.says("second").await;
     service.stop().await;
-    comes("no answer: ").await;
-    assert!(watching.try_wait().unwrap().is_none(), "it goes on");
-    watching.kill().unwrap();
-    watching.wait().unwrap();
+    watching.says("no answer: ").await;
+    assert!(watching.process.try_wait().unwrap().is_none(), "it goes on");
 }
 
 on_both_stores!(
@@ -269,4 +322,5 @@ on_both_stores!(
     the_beginning_of_an_id_is_enough,
     a_backfill_is_shown_before_it_is_made,
     waiting_says_how_a_run_ended,
+    what_happens_is_told,
 );

@@ -12,7 +12,7 @@ use tollgate_proto::v1;
 use super::table::{Table, View};
 use super::target::{Target, TargetParser};
 use super::when::{both, duration, moment, relative};
-use super::{Session, complete, fetch, gauges, names, preview, rows, why};
+use super::{Session, complete, fetch, gauges, ids, names, preview, rows, why};
 
 /// What can be described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -75,12 +75,12 @@ pub(crate) async fn run(session: Session, args: DescribeArgs) -> anyhow::Result<
             show(&session, &alert, &alert.name)
         }
         Kind::Run => {
-            let run = fetch::run(&session, &name).await?;
+            let run = fetch::run(&session, &ids::run(&session, &name).await?).await?;
             show(&session, &run, &run.name)?;
             if !session.printer.is_text() { Ok(()) } else { around_run(&session, &run).await }
         }
         Kind::Event => {
-            let event = fetch::event(&session, &name).await?;
+            let event = fetch::event(&session, &ids::event(&session, &name).await?).await?;
             show(&session, &event, &event.name)?;
             if !session.printer.is_text() {
                 return Ok(());

@@ -3,7 +3,7 @@
 use tollgate_proto::convert::timestamp;
 use tollgate_proto::v1;
 
-use super::{Session, ids, names, pages};
+use super::{Session, names, pages};
 
 /// One policy.
 pub(super) async fn policy(session: &Session, name: &str) -> anyhow::Result<v1::Policy> {
@@ -31,7 +31,7 @@ pub(super) async fn schedule(session: &Session, name: &str) -> anyhow::Result<v1
 
 /// One run.
 pub(super) async fn run(session: &Session, name: &str) -> anyhow::Result<v1::Run> {
-    let name = ids::run(session, name).await?;
+    let name = names::run(&session.namespace, name);
     let tried = format!("read run {name}");
     let answer = session.handler().get_run(v1::GetRunRequest { name }).await;
     Ok(answer.map_err(|status| session.failure(tried, status))?.into_inner())
@@ -39,9 +39,8 @@ pub(super) async fn run(session: &Session, name: &str) -> anyhow::Result<v1::Run
 
 /// One event.
 pub(super) async fn event(session: &Session, name: &str) -> anyhow::Result<v1::Event> {
-    let name = ids::event(session, name).await?;
     let tried = format!("read event {name}");
-    let answer = session.handler().get_event(v1::GetEventRequest { name }).await;
+    let answer = session.handler().get_event(v1::GetEventRequest { name: name.to_owned() }).await;
     Ok(answer.map_err(|status| session.failure(tried, status))?.into_inner())
 }
 

@@ -29,22 +29,22 @@ pub(super) async fn of(session: &Session, parent: String) -> Gauges {
 }
 
 /// Per second, with the tone where it is not nothing.
-pub(super) fn rate(per_second: f64, tone: Tone) -> Cell {
+fn rate(per_second: f64, tone: Tone) -> Cell {
     Cell::toned(format!("{per_second:.1}"), if per_second > 0.0 { tone } else { Tone::Plain })
 }
 
 /// When what waits is expected to have started, or why that cannot be said.
-pub(super) fn drain(now_us: i64, gauge: &v1::PolicyGauge) -> Cell {
+fn drain(now_us: i64, gauge: &v1::PolicyGauge) -> Cell {
     match &gauge.expected_drain_time {
         Some(time) => {
             Cell::toned(relative(now_us, Some(time)), Tone::Warning.if_any(gauge.at_risk_runs_count))
         }
-        None => Cell::toned(gauge.no_expected_drain_reason.clone(), Tone::Warning),
+        None => rows::unknown_end(&gauge.no_expected_drain_reason),
     }
 }
 
 /// What was said of the latest delivery that failed, and when.
-pub(super) fn last_error(now_us: i64, gauge: &v1::PolicyGauge) -> Cell {
+fn last_error(now_us: i64, gauge: &v1::PolicyGauge) -> Cell {
     match gauge.last_error.as_str() {
         "" => Cell::default(),
         error => {
@@ -97,6 +97,54 @@ pub(super) fn table(view: View, policies: &[v1::PolicyGauge]) -> String {
             Cell::count(gauge.at_risk_runs_count, Tone::Warning),
             drain(view.now_us, gauge),
             last_error(view.now_us, gauge),
+        ]);
+    }
+    rows::or_none(&table, "no policies")
+}
+
+/// Policies, with what their buckets show now, where that is known.
+pub(super) fn policies(view: View, policies: &[v1::Policy], gauges: &Gauges) -> String {
+    let head = [
+        NAMESPACE,
+        always("POLICY"),
+        always("STATE"),
+        always("IN FLIGHT"),
+        always("PER SECOND"),
+        always("HELD"),
+        always("WAITING"),
+        always("REFUSED/S"),
+        wide("BURST"),
+        wide("RECLAIM"),
+        wide("TTL"),
+        wide("SHARD"),
+        wide("ACCEPTED/S"),
+        wide("UNCLEAR/S"),
+        wide("RETRYING"),
+        always("EXPECTED START OF ALL"),
+        wide("LAST ERROR"),
+    ];
+    let mut table = Table::of(view, head);
+    for policy in policies {
+        let gauge = gauges.get(&policy.name);
+        let now = |shown: &dyn Fn(&v1::PolicyGauge) -> Cell| gauge.map(shown).unwrap_or_default();
+        table.row([
+            names::namespace_of(&policy.name).into(),
+            names::short(&policy.name).into(),
+            Cell::state(rows::active(policy.pause.as_ref())),
+            policy.max_in_flight.map(|max| max.to_string()).unwrap_or_default().into(),
+            policy.rate_per_second.map(|rate| rate.to_string()).unwrap_or_default().into(),
+            now(&|gauge| gauge.held_count.to_string().into()),
+            now(&|gauge| gauge.waiting_count.to_string().into()),
+            now(&|gauge| rate(gauge.refused_per_second, Tone::Bad)),
+            policy.burst.map(|burst| burst.to_string()).unwrap_or_default().into(),
+            rows::word(policy.reclaim().as_str_name(), "RECLAIM_").into(),
+            duration(policy.token_ttl.as_ref()).into(),
+            policy.shard.to_string().into(),
+            now(&|gauge| rate(gauge.accepted_per_second, Tone::Plain)),
+            now(&|gauge| rate(gauge.unclear_per_second, Tone::Warning)),
+            now(&|gauge| Cell::count(gauge.retrying_count, Tone::Warning)),
+            now(&|gauge| drain(view.now_us, gauge)),
+            now(&|gauge| last_error(view.now_us, gauge)),
         ]);
     }
     rows::or_none(&table, "no policies")

@@ -110,7 +110,7 @@ async fn one(session: &Session, kind: Kind, name: &str) -> anyhow::Result<()> {
             let policy = fetch::policy(session, name).await?;
             let gauges = gauges::of(session, session.parent()).await;
             session.show(&policy, [policy.name.as_str()], || {
-                rows::policies(view, std::slice::from_ref(&policy), &gauges)
+                gauges::policies(view, std::slice::from_ref(&policy), &gauges)
             })
         }
         Kind::Schedules => {
@@ -124,7 +124,7 @@ async fn one(session: &Session, kind: Kind, name: &str) -> anyhow::Result<()> {
             session.show(&alert, [alert.name.as_str()], || rows::alerts(view, std::slice::from_ref(&alert)))
         }
         _ => {
-            let run = fetch::run(session, name).await?;
+            let run = fetch::run(session, &ids::run(session, name).await?).await?;
             session.show(&run, [run.name.as_str()], || rows::runs(view, std::slice::from_ref(&run)))
         }
     }
@@ -165,7 +165,7 @@ async fn policies(
     };
     let names = answer.policies.iter().map(|policy| policy.name.as_str());
     print(session, &answer, names, &answer.next_page_token, || {
-        rows::policies(view, &answer.policies, &gauges)
+        gauges::policies(view, &answer.policies, &gauges)
     })
 }
 

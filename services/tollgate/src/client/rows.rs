@@ -4,7 +4,6 @@ use prost_types::Timestamp;
 use tollgate_proto::v1;
 use tollgate_proto::v1::trigger::Trigger;
 
-use super::gauges::{self, Gauges};
 use super::names::{namespace_of, short};
 use super::style::Tone;
 use super::table::{Cell, NAMESPACE, Table, View, always, wide};
@@ -106,55 +105,6 @@ fn labels<'a>(labels: impl IntoIterator<Item = (&'a String, &'a String)>) -> Str
     texts.join(",")
 }
 
-/// Policies, with what their buckets show now, where that is known.
-pub(super) fn policies(view: impl Into<View>, policies: &[v1::Policy], gauges: &Gauges) -> String {
-    let view = view.into();
-    let head = [
-        NAMESPACE,
-        always("POLICY"),
-        always("STATE"),
-        always("IN FLIGHT"),
-        always("PER SECOND"),
-        always("HELD"),
-        always("WAITING"),
-        always("REFUSED/S"),
-        wide("BURST"),
-        wide("RECLAIM"),
-        wide("TTL"),
-        wide("SHARD"),
-        wide("ACCEPTED/S"),
-        wide("UNCLEAR/S"),
-        wide("RETRYING"),
-        always("EXPECTED START OF ALL"),
-        wide("LAST ERROR"),
-    ];
-    let mut table = Table::of(view, head);
-    for policy in policies {
-        let gauge = gauges.get(&policy.name);
-        let now = |shown: &dyn Fn(&v1::PolicyGauge) -> Cell| gauge.map(shown).unwrap_or_default();
-        table.row([
-            namespace_of(&policy.name).into(),
-            short(&policy.name).into(),
-            Cell::state(active(policy.pause.as_ref())),
-            policy.max_in_flight.map(|max| max.to_string()).unwrap_or_default().into(),
-            policy.rate_per_second.map(|rate| rate.to_string()).unwrap_or_default().into(),
-            now(&|gauge| gauge.held_count.to_string().into()),
-            now(&|gauge| gauge.waiting_count.to_string().into()),
-            now(&|gauge| gauges::rate(gauge.refused_per_second, Tone::Bad)),
-            policy.burst.map(|burst| burst.to_string()).unwrap_or_default().into(),
-            word(policy.reclaim().as_str_name(), "RECLAIM_").into(),
-            duration(policy.token_ttl.as_ref()).into(),
-            policy.shard.to_string().into(),
-            now(&|gauge| gauges::rate(gauge.accepted_per_second, Tone::Plain)),
-            now(&|gauge| gauges::rate(gauge.unclear_per_second, Tone::Warning)),
-            now(&|gauge| Cell::count(gauge.retrying_count, Tone::Warning)),
-            now(&|gauge| gauges::drain(view.now_us, gauge)),
-            now(&|gauge| gauges::last_error(view.now_us, gauge)),
-        ]);
-    }
-    or_none(&table, "no policies")
-}
-
 /// Alerts.
 pub(super) fn alerts(view: impl Into<View>, alerts: &[v1::Alert]) -> String {
     use v1::alert_target::Target;
@@ -242,6 +192,11 @@ pub(super) fn runs(view: impl Into<View>, runs: &[v1::Run]) -> String {
     or_none(&table, "no runs")
 }
 
+/// Why an end cannot be said: that there is none is bad, that it is not known yet is not.
+pub(super) fn unknown_end(why: &str) -> Cell {
+    Cell::toned(why, if why.starts_with("never") { Tone::Warning } else { Tone::Quiet })
+}
+
 /// When it ended, or is expected to, or why that cannot be said.
 pub(super) fn end(now_us: i64, run: &v1::Run) -> Cell {
     if run.finish_time.is_some() {
@@ -250,7 +205,7 @@ pub(super) fn end(now_us: i64, run: &v1::Run) -> Cell {
     let tone = Tone::Warning.if_any(run.at_risk_count.into());
     match &run.expected_finish_time {
         Some(time) => Cell::toned(relative(now_us, Some(time)), tone),
-        None => Cell::toned(run.no_expected_finish_reason.clone(), Tone::Warning),
+        None => unknown_end(&run.no_expected_finish_reason),
     }
 }
 

@@ -77,9 +77,9 @@ impl Seen {
         }
         for (key, trouble) in &self.troubles {
             if before.is_none_or(|before| !before.troubles.contains_key(key)) {
-                let text = format!("raised: {} {}", trouble.summary, trouble.what_to_do);
+                let text = format!("raised: {}", trouble.summary);
                 let severity = rows::word(trouble.severity().as_str_name(), "TROUBLE_SEVERITY_");
-                lines.push(Line::new("trouble", text.trim_end(), Tone::of(&severity)));
+                lines.push(Line::new("trouble", &text, Tone::of(&severity)));
             }
         }
         for (key, trouble) in before.into_iter().flat_map(|before| &before.troubles) {
