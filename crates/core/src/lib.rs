@@ -7,10 +7,12 @@
 //! - [`own`]: which shards a process owns, for how long, and what their owners do next.
 //! - [`trouble`]: what is wrong, and what to do.
 //! - [`alert`]: who must know of it, and when they are told.
+//! - [`failure`]: which events failed alike.
 
 pub mod alert;
 pub mod emit;
 pub mod expected_end;
+pub mod failure;
 pub mod handle;
 pub mod model;
 pub mod own;
