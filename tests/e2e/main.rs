@@ -35,6 +35,7 @@ mod crash;
 mod database;
 mod documents;
 mod examples;
+mod failures;
 mod fairness;
 mod history;
 mod image;

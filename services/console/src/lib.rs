@@ -22,7 +22,7 @@ use tonic::transport::Channel;
 pub use requests::session::{Admit, Login, Visitor};
 
 use pages::{
-    audit, backfill, calendar, edit, event, go, live, login, namespaces, now, policies, policy, policy_acts,
+    audit, backfill, calendar, edit, event, failures, go, live, login, namespaces, now, policies, policy, policy_acts,
     run, run_acts, runs, schedule, schedule_acts, schedules, search,
 };
 use parts::assets;
@@ -83,6 +83,7 @@ pub fn router(channel: Channel, options: Options) -> Router {
         .route("/n/{ns}/runs", get(runs::page))
         .route("/n/{ns}/runs/{id}", get(run::page).post(run_acts::act))
         .route("/n/{ns}/events/{id}", get(event::page).post(event::act))
+        .route("/n/{ns}/failures", get(failures::page).post(failures::act))
         .route("/n/{ns}/calendar", get(calendar::page))
         .route("/n/{ns}/audit", get(audit::page))
         .route("/console/{file}", get(assets::file))

@@ -7,6 +7,7 @@ pub(crate) mod calendar;
 pub(crate) mod edit;
 pub(crate) mod edit_asks;
 pub(crate) mod event;
+pub(crate) mod failures;
 pub(crate) mod go;
 pub(crate) mod live;
 pub(crate) mod login;

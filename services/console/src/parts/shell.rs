@@ -16,16 +16,18 @@ pub(crate) enum Section {
     Policies,
     Schedules,
     Runs,
+    Failures,
     Calendar,
     Audit,
     None,
 }
 
-const SECTIONS: [(Section, &str, &str); 6] = [
+const SECTIONS: [(Section, &str, &str); 7] = [
     (Section::Now, "Now", ""),
     (Section::Policies, "Policies", "policies"),
     (Section::Schedules, "Schedules", "schedules"),
     (Section::Runs, "Runs", "runs"),
+    (Section::Failures, "Failures", "failures"),
     (Section::Calendar, "Calendar", "calendar"),
     (Section::Audit, "Audit", "audit"),
 ];
@@ -79,6 +81,7 @@ pub(crate) fn done(code: &str) -> Option<&'static str> {
         "triggered" => "This run was made just now.",
         "cancelled" => "What the run had not started is cancelled.",
         "retried" => "The dead events will be tried again.",
+        "closed" => "The failures are closed.",
         "edited" => "The schedule has been changed.",
         "settings" => "The policy has been changed.",
         "deleted" => "Deleted.",

@@ -22,7 +22,7 @@ pub(crate) enum Kind {
     /// Runs.
     #[value(alias = "run")]
     Runs,
-    /// Events of a run.
+    /// Events of a run, or those that ended badly over all runs that have ended.
     #[value(alias = "event")]
     Events,
     /// Triggers of a schedule that made no run.
@@ -42,7 +42,7 @@ pub(crate) struct GetArgs {
     #[arg(value_name = "KIND")]
     kind: Kind,
 
-    /// The name of the resource. For skipped and children: the schedule. For events: the event, or the run
+    /// The name of the resource. For skipped and children: the schedule. For events: the event, or the run; without one, what ended badly over all runs
     #[arg(value_name = "NAME")]
     name: Option<String>,
 
@@ -77,9 +77,7 @@ pub(crate) async fn run(session: Session, args: GetArgs) -> anyhow::Result<()> {
             Err(Usage("expected the name of a schedule, as in `tollgate list skipped nightly`".to_owned())
                 .into())
         }
-        (Kind::Events, None) => {
-            Err(Usage("expected the name of a run, as in `tollgate list events RUN`".to_owned()).into())
-        }
+        (Kind::Events, None) => events(&session, session.parent(), filter, limit).await,
         (Kind::Windows, Some(_)) => {
             Err(Usage("windows have no names: `tollgate list windows`".to_owned()).into())
         }
