@@ -16,7 +16,7 @@ type Uses = BTreeMap<(String, String), String>;
 
 /// The core's modules; each may use those before it alone.
 pub(crate) const CORE: [&str; 8] =
-    ["model", "expected_end", "trouble", "alert", "handle", "plan", "emit", "own"];
+    ["model", "expected_end", "failure", "trouble", "alert", "handle", "plan", "emit", "own"];
 
 /// Circles of modules, one breach for each folder that has any.
 pub(crate) fn circles(sources: &[Source]) -> Vec<Breach> {

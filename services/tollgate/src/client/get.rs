@@ -42,7 +42,7 @@ pub(crate) struct GetArgs {
     #[arg(value_name = "KIND")]
     kind: Kind,
 
-    /// The name of the resource. For skipped and children: the schedule. For events: the event, or the run; without one, what ended badly over all runs
+    /// The name of the resource. For skipped and children: the schedule. For events: the event, the run, or nothing
     #[arg(value_name = "NAME")]
     name: Option<String>,
 
