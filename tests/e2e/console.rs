@@ -24,27 +24,27 @@ const SCRIPT: &str = "<script>alert('x')</script>";
 const ESCAPED: &str = "&lt;script&gt;alert('x')&lt;/script&gt;";
 
 /// A browser without scripts.
-struct Browser {
+pub(crate) struct Browser {
     client: Client<HttpConnector, Full<Bytes>>,
     base: String,
     cookie: String,
 }
 
-struct Page {
+pub(crate) struct Page {
     status: StatusCode,
     headers: hyper::HeaderMap,
-    text: String,
+    pub(crate) text: String,
 }
 
 impl Page {
     /// Where it sends the browser, without what it says was done.
-    fn goes_to(&self) -> String {
+    pub(crate) fn goes_to(&self) -> String {
         assert_eq!(self.status, StatusCode::SEE_OTHER, "{}", self.text);
         let location = self.headers[header::LOCATION].to_str().unwrap();
         location.split('?').next().unwrap().to_owned()
     }
 
-    fn shows(&self, parts: &[&str]) {
+    pub(crate) fn shows(&self, parts: &[&str]) {
         for part in parts {
             assert!(self.text.contains(part), "{part}\n{}", self.text);
         }
@@ -52,7 +52,7 @@ impl Page {
 }
 
 impl Browser {
-    fn new(service: &Service) -> Self {
+    pub(crate) fn new(service: &Service) -> Self {
         let client = Client::builder(TokioExecutor::new()).build_http();
         Self { client, base: service.url().to_owned(), cookie: String::new() }
     }
@@ -71,7 +71,7 @@ impl Browser {
     }
 
     /// A page that must be there, with all that protects it.
-    async fn page(&self, path: &str) -> Page {
+    pub(crate) async fn page(&self, path: &str) -> Page {
         let page = self.look(path).await;
         assert_eq!(page.status, StatusCode::OK, "{path}\n{}", page.text);
         let text = |name: &str| page.headers[name].to_str().unwrap();
@@ -110,12 +110,12 @@ impl Browser {
     }
 
     /// Posts a form as the page does that asks first.
-    async fn confirmed(&self, path: &str, fields: &[(&str, &str)], reason: &str) -> Page {
+    pub(crate) async fn confirmed(&self, path: &str, fields: &[(&str, &str)], reason: &str) -> Page {
         self.post(path, &[fields, &[("confirmed", "yes"), ("reason", reason)]].concat()).await
     }
 
     /// Posts a form as a page of the console does.
-    async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Page {
+    pub(crate) async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Page {
         let form = self.form(path, fields);
         let form = form.header("sec-fetch-site", "same-origin").header(header::ORIGIN, &self.base);
         self.send(form.body(encoded(fields)).unwrap()).await

@@ -36,6 +36,7 @@ mod crash;
 mod database;
 mod documents;
 mod examples;
+mod failures;
 mod fairness;
 mod first_steps;
 mod history;

@@ -26,7 +26,7 @@ use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceCli
 
 /// Shows a credential with each call, and a name that the caller has made up.
 #[derive(Clone)]
-struct Bearer(Option<MetadataValue<Ascii>>);
+pub(crate) struct Bearer(Option<MetadataValue<Ascii>>);
 
 impl Interceptor for Bearer {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
@@ -38,20 +38,20 @@ impl Interceptor for Bearer {
     }
 }
 
-type Wire = InterceptedService<Channel, Bearer>;
+pub(crate) type Wire = InterceptedService<Channel, Bearer>;
 
 fn wire(channel: Channel, header: Option<&str>) -> Wire {
     InterceptedService::new(channel, Bearer(header.map(|header| header.parse().unwrap())))
 }
 
 /// The Schedule Master, with a key or without.
-fn master(service: &Service, key: Option<&str>) -> ScheduleMasterServiceClient<Wire> {
+pub(crate) fn master(service: &Service, key: Option<&str>) -> ScheduleMasterServiceClient<Wire> {
     let header = key.map(|key| format!("Bearer {key}"));
     ScheduleMasterServiceClient::new(wire(service.channel(), header.as_deref()))
 }
 
 /// The Event Handler, with a key or without.
-fn handler(service: &Service, key: Option<&str>) -> EventHandlerServiceClient<Wire> {
+pub(crate) fn handler(service: &Service, key: Option<&str>) -> EventHandlerServiceClient<Wire> {
     let header = key.map(|key| format!("Bearer {key}"));
     EventHandlerServiceClient::new(wire(service.channel(), header.as_deref()))
 }
@@ -63,7 +63,7 @@ pub(crate) fn key_command(database: &Database, arguments: &[&str]) -> tollgate_h
 }
 
 /// Makes a key for a namespace, or for all.
-fn key(database: &Database, name: &str, scopes: &str, namespace: Option<&str>) -> String {
+pub(crate) fn key(database: &Database, name: &str, scopes: &str, namespace: Option<&str>) -> String {
     let place = namespace.map_or(vec!["--all-namespaces"], |namespace| vec!["--namespace", namespace]);
     let made = key_command(database, &[&["create", name, "--scopes", scopes], &place[..]].concat());
     assert_eq!(made.code, 0, "{made:?}");

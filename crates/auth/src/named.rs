@@ -26,7 +26,8 @@ named_by! {
         GetAlertRequest DeleteAlertRequest SendTestAlertRequest;
     parent: ListSchedulesRequest ListPoliciesRequest ListScheduleChildrenRequest ListSkippedTriggersRequest
         ListAuditEntriesRequest ListEventsRequest ListRunsRequest GetHandlerStatusRequest
-        ListTroublesRequest ListHistoryRequest ListAlertsRequest;
+        ListTroublesRequest ListHistoryRequest ListAlertsRequest ListFailuresRequest RetryFailuresRequest
+        CloseFailuresRequest;
 }
 
 impl Named for v1::Schedule {
@@ -208,6 +209,7 @@ mod tests {
         GetRunRequest ListRunsRequest CancelRunRequest RetryDeadEventsRequest ExplainEventRequest
         GetPolicyQueueRequest GetHandlerStatusRequest ListTroublesRequest ListHistoryRequest
         CreateAlertRequest GetAlertRequest ListAlertsRequest UpdateAlertRequest DeleteAlertRequest SendTestAlertRequest
+        ListFailuresRequest RetryFailuresRequest CloseFailuresRequest
     }
 
     /// The paths to all texts of a message.

@@ -8,10 +8,12 @@
 //! - [`trouble`]: what is wrong, and what to do.
 //! - [`nearest`]: which of several names somebody meant.
 //! - [`alert`]: who must know of it, and when they are told.
+//! - [`failure`]: which events failed alike.
 
 pub mod alert;
 pub mod emit;
 pub mod expected_end;
+pub mod failure;
 pub mod handle;
 pub mod model;
 pub mod nearest;

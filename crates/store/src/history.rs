@@ -48,6 +48,21 @@ impl RunFilter {
     }
 }
 
+/// Which runs to list of which events ended badly. All that is set must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FailureFilter {
+    /// Of this schedule.
+    pub schedule_uid: Option<Uuid>,
+    /// Under this policy.
+    pub policy_uid: Option<Uuid>,
+    /// Ended at or after.
+    pub from_us: Option<i64>,
+    /// Ended at or before.
+    pub until_us: Option<i64>,
+    /// Also those that somebody has closed.
+    pub closed: bool,
+}
+
 /// What a pruning removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
@@ -59,7 +74,8 @@ pub struct Pruned {
     pub skipped: u64,
     /// Audit entries.
     pub audit: u64,
-    /// Complete windows and run specs that nothing needs, API keys that ended, and minutes that are part of an hour now.
+    /// Complete windows and run specs that nothing needs, API keys that ended, minutes that are part of an hour now, and notes
+    /// of runs that were closed.
     pub other: u64,
 }
 
@@ -92,8 +108,31 @@ pub trait HistoryStore: Send + Sync {
         limit: u32,
     ) -> Result<Vec<Run>, StoreError>;
     /// Runs of a shard that have ended at or after `since_us` with events that failed, died, expired or were lost, latest end
-    /// first. A run that cannot be read is left out.
+    /// first, without those that somebody has closed. A run that cannot be read is left out.
     async fn runs_not_well(&self, shard: u16, since_us: i64, limit: u32) -> Result<Vec<Run>, StoreError>;
+    /// Runs of a namespace that have ended with events that failed, died, expired or were lost, latest end first, from after
+    /// (`finished_us`, run) on.
+    async fn runs_failed(
+        &self,
+        namespace: &str,
+        filter: &FailureFilter,
+        after: Option<(i64, RunId)>,
+        limit: u32,
+    ) -> Result<Vec<Run>, StoreError>;
+    /// Rows of the done queue of a run with one of these outcomes that cover `from_index` or lie after it, in order. Success
+    /// is never among them.
+    async fn history_failed(
+        &self,
+        shard: u16,
+        run: RunId,
+        from_index: u32,
+        outcomes: &[Outcome],
+        limit: u32,
+    ) -> Result<Vec<HistoryRow>, StoreError>;
+    /// Closes what went wrong in runs of a shard, up to an end of theirs each: nothing more is to be done about it.
+    async fn close_failures(&self, shard: u16, runs: &[(RunId, i64)]) -> Result<(), StoreError>;
+    /// Which of these runs of a shard somebody has closed, and up to which end.
+    async fn closed_failures(&self, shard: u16, runs: &[RunId]) -> Result<Vec<(RunId, i64)>, StoreError>;
     /// Triggers of a schedule that made no run, newest first, from before `before_us` on.
     async fn list_skipped(
         &self,

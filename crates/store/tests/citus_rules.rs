@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate_store::columns::{Dialect, compose};
 
-const HOT: [&str; 10] = [
+const HOT: [&str; 11] = [
     "queue_shards",
     "shard_inbox",
     "shard_policies",
@@ -21,6 +21,7 @@ const HOT: [&str; 10] = [
     "token_batches",
     "event_history",
     "event_history_default",
+    "closed_failures",
 ];
 
 /// Clocks, chance, sequences and messages between sessions: no statement and no migration may have them.

@@ -22,8 +22,8 @@ use tonic::transport::Channel;
 pub use requests::session::{Admit, Login, Visitor};
 
 use pages::{
-    alert, alerts, audit, backfill, calendar, edit, event, go, history, live, login, namespaces, now,
-    policies, policy, policy_acts, run, run_acts, runs, schedule, schedule_acts, schedules, search,
+    alert, alerts, audit, backfill, calendar, edit, event, failures, go, history, live, login, namespaces,
+    now, policies, policy, policy_acts, run, run_acts, runs, schedule, schedule_acts, schedules, search,
 };
 use parts::assets;
 use requests::console::Console;
@@ -84,6 +84,7 @@ pub fn router(channel: Channel, options: Options) -> Router {
         .route("/n/{ns}/alerts/{id}", get(alert::page).post(alert::act))
         .route("/n/{ns}/alerts/{id}/edit", get(edit::alert_page).post(edit::alert_act))
         .route("/n/{ns}/new/alert", get(edit::new_alert).post(edit::make_alert))
+        .route("/n/{ns}/failures", get(failures::page).post(failures::act))
         .route("/n/{ns}/calendar", get(calendar::page))
         .route("/n/{ns}/audit", get(audit::page))
         .route("/console/{file}", get(assets::file))

@@ -10,6 +10,7 @@ pub(crate) mod edit;
 pub(crate) mod edit_asks;
 pub(crate) mod edit_put;
 pub(crate) mod event;
+pub(crate) mod failures;
 pub(crate) mod go;
 pub(crate) mod history;
 pub(crate) mod live;

@@ -16,6 +16,7 @@ mod bypass;
 mod membership;
 mod minutes;
 mod news;
+mod notes;
 mod outage;
 mod owner;
 mod payloads;

@@ -2,7 +2,10 @@
 
 mod ended;
 mod event;
+mod events;
 mod explain;
+mod failures;
+mod failures_walk;
 mod history;
 mod queue;
 mod sample;

@@ -6,18 +6,16 @@ use crate::alerts::Mail;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tollgate_auth::{Access, Aim, Named, StreamKey};
-use tollgate_core::handle::change::Outcome;
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::{Pause, RunId};
 use tollgate_metrics::trace::Traceparent;
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::v1::event_handler_service_server::EventHandlerService;
 use tollgate_proto::{FieldError, filter, page, v1};
-use tollgate_service::actor::{Caller, caller};
+use tollgate_service::actor::caller;
 use tollgate_service::redact;
 use tollgate_service::status::status as store_status;
 use tollgate_store::history::{RunFilter, RunIds};
-use tollgate_store::plan::Audit;
 use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
 
@@ -43,34 +41,6 @@ pub struct HandlerService {
 impl HandlerService {
     pub(crate) fn new(shared: Shared, mail: Mail) -> Self {
         Self { shared, mail }
-    }
-
-    async fn note(
-        &self,
-        caller: Caller,
-        namespace: &str,
-        resource: String,
-        action: &str,
-    ) -> Result<(), Status> {
-        let mut difference = serde_json::Map::new();
-        if !caller.reason.is_empty() {
-            difference.insert("reason".to_owned(), serde_json::json!({ "new": caller.reason }));
-        }
-        let audit = Audit {
-            id: Uuid::now_v7(),
-            at_us: self.shared.clock.wall_us(),
-            actor: caller.name,
-            namespace: namespace.to_owned(),
-            resource,
-            action: action.to_owned(),
-            difference: serde_json::Value::Object(difference),
-        };
-        self.shared.people.note(audit).await.map_err(store_status)
-    }
-
-    async fn post(&self, shard: u16, control: Control) -> Result<(), Status> {
-        let message = Message { id: Uuid::now_v7(), control };
-        self.shared.people.post(shard, &[message]).await.map_err(store_status)
     }
 
     async fn pause_all(&self, pause: Option<Pause>) -> Result<v1::DispatchState, Status> {
@@ -225,14 +195,40 @@ impl EventHandlerService for HandlerService {
     ) -> Result<Response<v1::ListEventsResponse>, Status> {
         let access = admitted(&request)?;
         let request = request.into_inner();
-        let size = page::size(request.page_size)?;
-        let query = ["ListEvents", &request.parent, &request.filter];
-        let from = page::Token::<u32>::decode(&request.page_token, &query)?.unwrap_or(0);
-        let run = self.shared.find_run("parent", &request.parent).await?;
-        let (events, next) = self.shared.list_events(run, &request.filter, from, size).await?;
-        let events = events.into_iter().map(|event| redact::event(&access, event)).collect();
-        let next_page_token = next.map(|next| page::Token::encode(next, &query)).unwrap_or_default();
-        Ok(Response::new(v1::ListEventsResponse { events, next_page_token }))
+        let mut page = match request.parent.matches('/').count() {
+            1 => self.shared.list_failed_events(&request).await?,
+            _ => self.shared.list_events(&request).await?,
+        };
+        page.events = page.events.into_iter().map(|event| redact::event(&access, event)).collect();
+        Ok(Response::new(page))
+    }
+
+    async fn list_failures(
+        &self,
+        request: Request<v1::ListFailuresRequest>,
+    ) -> Result<Response<v1::ListFailuresResponse>, Status> {
+        let access = admitted(&request)?;
+        let mut failures = self.shared.list_failures(request.into_inner()).await?;
+        failures.groups.iter_mut().for_each(|group| access.shown_event(&mut group.example_event));
+        Ok(Response::new(failures))
+    }
+
+    async fn retry_failures(
+        &self,
+        request: Request<v1::RetryFailuresRequest>,
+    ) -> Result<Response<v1::RetryFailuresResponse>, Status> {
+        admitted(&request)?;
+        let caller = caller(request.metadata());
+        self.shared.retry_failures(caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn close_failures(
+        &self,
+        request: Request<v1::CloseFailuresRequest>,
+    ) -> Result<Response<v1::CloseFailuresResponse>, Status> {
+        admitted(&request)?;
+        let caller = caller(request.metadata());
+        self.shared.close_failures(caller, request.into_inner()).await.map(Response::new)
     }
 
     async fn get_run(&self, request: Request<v1::GetRunRequest>) -> Result<Response<v1::Run>, Status> {
@@ -274,8 +270,8 @@ impl EventHandlerService for HandlerService {
         }
         let run = self.shared.find_run("name", &request.name).await?;
         if run.finished_us.is_none() {
-            self.note(caller, &run.namespace, request.name, "cancel").await?;
-            self.post(run.shard, Control::CancelRun { run: run.id, reason }).await?;
+            self.shared.note(caller, &run.namespace, request.name, "cancel").await?;
+            self.shared.post(run.shard, Control::CancelRun { run: run.id, reason }).await?;
             self.shared.sync(&[run.shard]).await;
         }
         let run = self.shared.people.runs(run.shard, &[run.id]).await.map_err(store_status)?;
@@ -313,13 +309,13 @@ impl EventHandlerService for HandlerService {
             }
             retried_count += u32::try_from(found.len()).unwrap_or(u32::MAX);
             let more = found.len() == RETRY_MAX as usize;
-            self.post(run.shard, Control::RetryDead { run: run.id, indexes: found }).await?;
+            self.shared.post(run.shard, Control::RetryDead { run: run.id, indexes: found }).await?;
             if self.shared.sync(&[run.shard]).await == 0 || !more {
                 break;
             }
         }
         if retried_count > 0 {
-            self.note(caller, &run.namespace, request.parent, "retry").await?;
+            self.shared.note(caller, &run.namespace, request.parent, "retry").await?;
         }
         Ok(Response::new(v1::RetryDeadEventsResponse { retried_count }))
     }
@@ -378,7 +374,7 @@ impl EventHandlerService for HandlerService {
         let named = names::alert("name", &name)?;
         let found = self.shared.people.alert(&named.namespace, &named.id).await.map_err(store_status)?;
         let alert = found.ok_or_else(|| Status::not_found(format!("{name} does not exist")))?;
-        self.note(caller, &named.namespace, name, "send_test").await?;
+        self.shared.note(caller, &named.namespace, name, "send_test").await?;
         self.mail.test(&alert, self.shared.clock.wall_us()).await.map(Response::new)
     }
 
@@ -392,7 +388,7 @@ impl EventHandlerService for HandlerService {
             caller.reason.clone_from(&reason);
         }
         let actor = caller.name.clone();
-        self.note(caller, "", "dispatch".to_owned(), "pause").await?;
+        self.shared.note(caller, "", "dispatch".to_owned(), "pause").await?;
         let pause = Pause { reason, actor, since_us: self.shared.clock.wall_us() };
         self.pause_all(Some(pause)).await.map(Response::new)
     }
@@ -401,7 +397,7 @@ impl EventHandlerService for HandlerService {
         &self,
         request: Request<v1::ResumeDispatchRequest>,
     ) -> Result<Response<v1::DispatchState>, Status> {
-        self.note(caller(request.metadata()), "", "dispatch".to_owned(), "resume").await?;
+        self.shared.note(caller(request.metadata()), "", "dispatch".to_owned(), "resume").await?;
         self.pause_all(None).await.map(Response::new)
     }
 }
@@ -440,50 +436,6 @@ impl HandlerService {
         }
         Ok(Some(filter))
     }
-}
-
-impl Shared {
-    /// A page of a run's events, and where the next one begins.
-    async fn list_events(
-        &self,
-        run: tollgate_core::model::Run,
-        text: &str,
-        from: u32,
-        size: usize,
-    ) -> Result<(Vec<v1::Event>, Option<u32>), Status> {
-        let wanted = match filter::parse(text, &["state"])?.first() {
-            Some(term) => Some(convert::event::state_in_filter(&term.value)?),
-            None => None,
-        };
-        let limit = u32::try_from(size).unwrap_or(u32::MAX);
-        let view = self.view(run).await?;
-        let Some(wanted) = wanted else {
-            let events = self.events(&view, from, limit).await?;
-            let next = from.saturating_add(limit);
-            return Ok((events, (next < view.run.events).then_some(next)));
-        };
-        let events = match outcome(wanted) {
-            Some(outcome) => self.ended_events(&view, outcome, from, limit).await?,
-            None if matches!(wanted, v1::EventState::Scheduled | v1::EventState::Waiting) => {
-                self.events(&view, from.max(view.run.next_index), limit).await?
-            }
-            None => self.token_events(&view, from, limit).await?,
-        };
-        let next = events.last().map(|last| last.index + 1).filter(|_| events.len() == size);
-        Ok((events.into_iter().filter(|event| event.state() == wanted).collect(), next))
-    }
-}
-
-fn outcome(state: v1::EventState) -> Option<Outcome> {
-    Some(match state {
-        v1::EventState::Succeeded => Outcome::Succeeded,
-        v1::EventState::Failed => Outcome::Failed,
-        v1::EventState::Dead => Outcome::Dead,
-        v1::EventState::Expired => Outcome::Expired,
-        v1::EventState::Cancelled => Outcome::Cancelled,
-        v1::EventState::Lost => Outcome::Lost,
-        _ => return None,
-    })
 }
 
 async fn one_of_many(

@@ -10,8 +10,8 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::client::output::{Format, Printer};
 use crate::client::{
-    ClientArgs, Session, apply, audit, delete, describe, follow, get, history, pause, ping, preview, release,
-    runs, status, test_alert, trigger, troubles, wait, why,
+    ClientArgs, Session, apply, audit, delete, describe, failures, follow, get, history, pause, ping,
+    preview, release, runs, status, test_alert, trigger, troubles, wait, why,
 };
 use crate::config::{self, ConfigError, ServeArgs};
 use crate::usage::Usage;
@@ -76,6 +76,12 @@ enum Command {
     Cancel(Remote<runs::CancelArgs>),
     /// Retry dead events of a run
     Retry(Remote<runs::RetryArgs>),
+    /// Show what went wrong over all runs that have ended, by what was said of it
+    Failures(Remote<failures::FailuresArgs>),
+    /// Retry dead events of all runs that have ended; counts and asks first
+    RetryFailures(Remote<failures::ActArgs>),
+    /// Close failures of runs that have ended: nothing more is to be done about them; counts and asks first
+    CloseFailures(Remote<failures::ActArgs>),
     /// Release an event's token
     Release(Remote<release::ReleaseArgs>),
     /// Extend an event's token: its consumer still works
@@ -195,6 +201,9 @@ async fn run_remote(command: Command) -> anyhow::Result<()> {
         Command::Resume(remote) => remote.with(pause::resume).await,
         Command::Cancel(remote) => remote.with(runs::cancel).await,
         Command::Retry(remote) => remote.with(runs::retry).await,
+        Command::Failures(remote) => remote.with(failures::list).await,
+        Command::RetryFailures(remote) => remote.with(failures::retry).await,
+        Command::CloseFailures(remote) => remote.with(failures::close).await,
         Command::Release(remote) => remote.with(release::run).await,
         Command::Extend(remote) => remote.with(release::extend).await,
         Command::Why(remote) => remote.with(why::run).await,
@@ -273,6 +282,9 @@ mod tests {
             "resume all",
             "cancel 0a-x --reason because",
             "retry 0a-x e1 e2",
+            "failures --schedule nightly --policy imports --since 24h --state DEAD --closed",
+            "retry-failures --like HTTP_503 --yes",
+            "close-failures --filter schedule=a --page-token x",
             "release e1 --outcome RETRY --next-check 15m --attempt 2 --cursor c",
             "extend e1 --ttl 5m",
             "why e1",

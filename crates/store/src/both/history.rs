@@ -1,5 +1,7 @@
 //! What has ended, and retention.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use tollgate_core::handle::change::{HistoryRow, Outcome, TokenRow};
@@ -11,7 +13,8 @@ use super::minutes::prune_minutes;
 use super::{Ask, Driver, Statement, Whom, sql};
 use crate::StoreError;
 use crate::history::{
-    HistoryStore, PRUNE_AT_ONCE, PRUNE_SPARE_US, Pruned, RetentionStore, RunFilter, prunes_specs_of,
+    FailureFilter, HistoryStore, PRUNE_AT_ONCE, PRUNE_SPARE_US, Pruned, RetentionStore, RunFilter,
+    prunes_specs_of,
 };
 use crate::rows::{
     HistoryRecord, RunRow, SkippedRow, Word as _, all, batches_from, batches_limit, sound, sound_page,
@@ -115,6 +118,76 @@ impl<D: Driver> HistoryStore for D {
         Ok(runs)
     }
 
+    async fn runs_failed(
+        &self,
+        namespace: &str,
+        filter: &FailureFilter,
+        after: Option<(i64, RunId)>,
+        limit: u32,
+    ) -> Result<Vec<Run>, StoreError> {
+        let (after_us, after_run) = after.unwrap_or((i64::MAX, RunId(Uuid::max())));
+        let ask = Ask::new(sql!("runs_failed"))
+            .anew()
+            .bind(namespace)
+            .bind(filter.from_us.unwrap_or(i64::MIN))
+            .bind(filter.until_us.unwrap_or(i64::MAX))
+            .bind(after_us)
+            .bind(after_run.0)
+            .bind(filter.schedule_uid)
+            .bind(filter.policy_uid)
+            .bind(filter.closed)
+            .bind(i64::from(limit));
+        let rows: Vec<RunRow> = self.rows(Whom::People, ask).await?;
+        let place = |row: &RunRow| (row.finished_us.unwrap_or(i64::MIN), RunId(row.run_id));
+        let (mut page, found, rest) = sound_page(rows, limit, place, |row| u16::try_from(row.shard_id).ok());
+        self.corruption().also(("runs", format!("runs_failed {namespace}")), found);
+        if let Some((last, missing)) = rest {
+            page.extend(self.runs_failed(namespace, filter, Some(last), missing).await?);
+        }
+        Ok(page)
+    }
+
+    async fn history_failed(
+        &self,
+        shard: u16,
+        run: RunId,
+        from_index: u32,
+        outcomes: &[Outcome],
+        limit: u32,
+    ) -> Result<Vec<HistoryRow>, StoreError> {
+        let outcomes: Vec<&str> = outcomes.iter().copied().map(Outcome::word).collect();
+        let ask = Ask::new(sql!("history_failed"))
+            .bind(i32::from(shard))
+            .bind(run.0)
+            .bind(i32::try_from(from_index).unwrap_or(i32::MAX))
+            .set(&outcomes)?
+            .bind(i64::from(limit));
+        all(self.rows::<HistoryRecord>(Whom::People, ask).await?)
+    }
+
+    async fn close_failures(&self, shard: u16, runs: &[(RunId, i64)]) -> Result<(), StoreError> {
+        let runs = Arc::<[(RunId, i64)]>::from(runs);
+        self.run_tx(Whom::People, "close_failures", move |mut tx| {
+            let runs = runs.clone();
+            async move {
+                for (run, until_us) in runs.iter() {
+                    let ask = Ask::new(sql!("closed_failures_put")).bind(i32::from(shard));
+                    tx.execute(ask.bind(run.0).bind(*until_us)).await?;
+                }
+                Ok(())
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn closed_failures(&self, shard: u16, runs: &[RunId]) -> Result<Vec<(RunId, i64)>, StoreError> {
+        let ids: Vec<Uuid> = runs.iter().map(|run| run.0).collect();
+        let ask = Ask::new(sql!("closed_failures_list")).bind(i32::from(shard)).set(&ids)?;
+        let rows: Vec<(Uuid, i64)> = self.rows(Whom::People, ask).await?;
+        Ok(rows.into_iter().map(|(run, until_us)| (RunId(run), until_us)).collect())
+    }
+
     async fn list_skipped(
         &self,
         schedule_uid: Uuid,
@@ -193,6 +266,9 @@ impl<D: Driver> RetentionStore for D {
             pruned.events += events;
             pruned.runs += runs;
             pruned.other += prune_minutes(self, shard, before_us, now_us).await?;
+            let of = Some(i32::from(shard));
+            pruned.other +=
+                prune_table(self.clone(), "prune_closed", sql!("prune_closed"), of, before_us).await?;
             if prunes_specs_of(shard, shards, now_us) {
                 pruned.other += self.prune_specs(i32::from(shard), spare_us).await?;
             }

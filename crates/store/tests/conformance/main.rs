@@ -13,6 +13,7 @@ mod batches;
 mod claimed;
 mod corrupt;
 mod emit;
+mod failures;
 mod faults;
 #[path = "../../../core/tests/handle_scenarios/fuzz.rs"]
 mod fuzz;
@@ -111,6 +112,8 @@ conformance! {
         forwards_survive_a_fenced_commit unreadable_messages_are_passed_over
         what_is_posted_under_a_lease_is_there_for_the_next_owner corrupt_message_is_left_out
         all_messages_round_trip;
+    failures: failed_runs_are_listed_latest_end_first closed_runs_are_left_out_until_they_end_again
+        rows_that_failed_are_found_by_outcome;
     history: history_round_trips_in_order history_starts_with_the_covering_range history_filters_by_outcome
         dead_events_are_found_and_leave history_insert_is_idempotent tokens_are_paged runs_are_listed_newest_first
         runs_are_filtered runs_are_found_by_the_beginning_of_their_ids runs_of_a_policy_are_found runs_that_ended_badly_are_found

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
+pub(crate) use tollgate_core::failure::reason as normalised;
 use tollgate_proto::v1;
 
 use crate::requests::api::Api;
@@ -34,18 +35,6 @@ pub(crate) struct Failures {
     groups: Vec<Group>,
     /// Of a state there were more than are read.
     cut: bool,
-}
-
-/// A message without what differs from event to event: numbers, ids, quoted texts of digits.
-pub(crate) fn normalised(message: &str) -> String {
-    let words = message.split_whitespace().map(|word| {
-        let digits = word.chars().filter(char::is_ascii_digit).count();
-        let is_id = word.len() >= 16 && digits >= 4;
-        // A status such as 500 says what is wrong; longer numbers say of what.
-        if is_id || (digits > 3 && !word.contains(['/', ':'])) { "…".to_owned() } else { word.to_owned() }
-    });
-    let text = words.collect::<Vec<_>>().join(" ");
-    if text.is_empty() { "nothing was said".to_owned() } else { text }
 }
 
 /// Groups events, the most first.

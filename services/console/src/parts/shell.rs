@@ -16,17 +16,19 @@ pub(crate) enum Section {
     Policies,
     Schedules,
     Runs,
+    Failures,
     Calendar,
     Alerts,
     Audit,
     None,
 }
 
-const SECTIONS: [(Section, &str, &str); 7] = [
+const SECTIONS: [(Section, &str, &str); 8] = [
     (Section::Now, "Now", ""),
     (Section::Policies, "Policies", "policies"),
     (Section::Schedules, "Schedules", "schedules"),
     (Section::Runs, "Runs", "runs"),
+    (Section::Failures, "Failures", "failures"),
     (Section::Calendar, "Calendar", "calendar"),
     (Section::Alerts, "Alerts", "alerts"),
     (Section::Audit, "Audit", "audit"),
@@ -81,6 +83,7 @@ pub(crate) fn done(code: &str) -> Option<&'static str> {
         "triggered" => "This run was made just now.",
         "cancelled" => "What the run had not started is cancelled.",
         "retried" => "The dead events will be tried again.",
+        "closed" => "The failures are closed.",
         "edited" => "The schedule has been changed.",
         "settings" => "The policy has been changed.",
         "alert" => "The alert has been changed.",

@@ -2,8 +2,8 @@
 //!
 //! In: rows of what has ended since the last look at a shard; all of the day at the first. Out: of each run, how many
 //! events ended how. Invariants: it is looked at when somebody asks, and a shard no more often than every
-//! [`LOOK_EVERY_US`]; of a shard the latest [`RUNS_MAX`] runs are remembered; a run that is retried, and so goes on, is
-//! none of them. Not here: runs that go on, which their owner knows.
+//! [`LOOK_EVERY_US`]; of a shard the latest [`RUNS_MAX`] runs are remembered; a run that is retried, and so goes on, or that
+//! somebody has closed, is none of them. Not here: runs that go on, which their owner knows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -105,6 +105,11 @@ impl Shared {
         let others: Vec<RunId> = known.keys().copied().filter(|id| !found.contains(id)).collect();
         if !others.is_empty() {
             runs.extend(self.people.runs(shard, &others).await?);
+            let closed = self.people.closed_failures(shard, &others).await?;
+            // Nothing more is to be done about what somebody has closed.
+            runs.retain(|run| {
+                !closed.iter().any(|(id, until)| *id == run.id && Some(*until) >= run.finished_us)
+            });
         }
         // One that is retried has not ended any more.
         runs.retain(|run| run.finished_us.is_some_and(|at_us| at_us >= day_us));

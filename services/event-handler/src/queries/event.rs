@@ -129,7 +129,7 @@ impl Shared {
         Ok(rows.iter().map(|row| self.of_token(view, row)).collect())
     }
 
-    fn show(&self, view: &RunView, index: u32, record: EventRecord<'_>) -> v1::Event {
+    pub(super) fn show(&self, view: &RunView, index: u32, record: EventRecord<'_>) -> v1::Event {
         let run = &view.run;
         let id = self.keyring.id(EventRef { shard: run.shard, run: run.id, index });
         event::to_message(&id, run, index, view.launch_of(index), record)

@@ -27,7 +27,7 @@ pub(crate) enum Kind {
     /// Runs.
     #[value(alias = "run")]
     Runs,
-    /// Events of a run.
+    /// Events of a run, or those that ended badly over all runs that have ended.
     #[value(alias = "event")]
     Events,
     /// Triggers of a schedule that made no run.
@@ -47,7 +47,7 @@ pub(crate) struct GetArgs {
     #[arg(value_name = "KIND", value_parser = TargetParser::<Kind>::new())]
     kind: Target<Kind>,
 
-    /// The name of the resource. For skipped and children: the schedule. For events: the event, or the run
+    /// The name of the resource. For skipped and children: the schedule. For events: the event, the run, or nothing
     #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::named))]
     name: Option<String>,
 
@@ -88,9 +88,7 @@ async fn once(session: &Session, args: &GetArgs) -> anyhow::Result<()> {
             ids::Found::Run(run) => events(session, run, filter, args.limit).await,
             ids::Found::Event(event) => one_event(session, &event).await,
         },
-        (Kind::Events, None) => {
-            Err(Usage("expected the name of a run, as in `tollgate list events RUN`".to_owned()).into())
-        }
+        (Kind::Events, None) => events(session, session.parent(), filter, args.limit).await,
         (Kind::Windows, None) => windows(session, args.limit).await,
         (Kind::Windows, Some(_)) => {
             Err(Usage("windows have no names: `tollgate list windows`".to_owned()).into())

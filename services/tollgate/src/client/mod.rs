@@ -11,6 +11,7 @@ mod counts;
 pub(crate) mod delete;
 pub(crate) mod describe;
 mod failure;
+pub(crate) mod failures;
 mod fetch;
 pub(crate) mod follow;
 mod gauges;
