@@ -3,6 +3,7 @@
 //! In: requests. Out: answers, each from a bounded walk. Invariants: what is tried again is posted and noted run by run, and a
 //! step that is repeated does nothing to what is not dead any more. Not here: the walk.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::handle::change::{HistoryRow, Outcome};
@@ -72,10 +73,10 @@ impl Shared {
         let mut views = BTreeMap::new();
         let mut events = Vec::with_capacity(size - left);
         for (run, row, indexes) in found {
-            if !views.contains_key(&run.id) {
-                views.insert(run.id, self.view(run.clone()).await?);
-            }
-            let Some(view) = views.get(&run.id) else { continue };
+            let view = match views.entry(run.id) {
+                Entry::Occupied(view) => view.into_mut(),
+                Entry::Vacant(place) => place.insert(self.view(run).await?),
+            };
             events.extend(indexes.into_iter().map(|index| self.show(view, index, EventRecord::Done(&row))));
         }
         let next_page_token = next.map(|next| next.token(&query)).unwrap_or_default();
