@@ -18,3 +18,5 @@ CREATE TABLE closed_failures (
     until_us bigint NOT NULL,
     PRIMARY KEY (shard_id, run_id)
 );
+-- For retention.
+CREATE INDEX closed_failures_age ON closed_failures (shard_id, until_us);

@@ -18,3 +18,5 @@ CREATE TABLE closed_failures (
     until_us INTEGER NOT NULL,
     PRIMARY KEY (shard_id, run_id)
 ) STRICT, WITHOUT ROWID;
+-- For retention.
+CREATE INDEX closed_failures_age ON closed_failures (shard_id, until_us);

@@ -182,7 +182,7 @@ mod tests {
         "url",
     ];
     /// Nor do these, which only answers have.
-    const OF_ANSWERS: [&str; 4] = ["actor", "last_error", "launch_classes", "time_zones"];
+    const OF_ANSWERS: [&str; 5] = ["actor", "field", "last_error", "launch_classes", "time_zones"];
 
     macro_rules! shown {
         ($($request:ident)+) => {

@@ -24,7 +24,7 @@ const POSTGRES: [&str; 20] = [
     "700f0abe77212660",
     "5cedcec708ff3b81",
     "1dba50dc1382e4b1",
-    "531535b6907ae59d",
+    "912c63d57ba01368",
 ];
 /// As [`POSTGRES`].
 const SQLITE: [&str; 20] = [
@@ -47,7 +47,7 @@ const SQLITE: [&str; 20] = [
     "91295c5db82a77e3",
     "5cedcec708ff3b81",
     "3f33e13275b2d3dd",
-    "d494d83dda512ba0",
+    "a0b7ddaa9278c855",
 ];
 
 fn checksums(migrations: &Migrator) -> Vec<String> {

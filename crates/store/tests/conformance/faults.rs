@@ -321,6 +321,7 @@ const BEFORE_BATCHES: &str =
     DROP FUNCTION commit_many; DROP FUNCTION commit_one_by_one; DROP FUNCTION commit_at_once;
     DROP TABLE plan_outbox; DROP TABLE pruning; DROP TABLE minute_counts; DROP INDEX skipped_triggers_missed;
     DROP TABLE alerts; DROP TABLE alert_states; DROP TABLE alert_changes;
+    DROP INDEX runs_not_well; DROP INDEX runs_failed; DROP INDEX event_history_failed; DROP TABLE closed_failures;
     ALTER TABLE shard_policies DROP COLUMN deleted_us;
     UPDATE schema_compatibility SET oldest = 6; DELETE FROM _sqlx_migrations WHERE version > 6";
 

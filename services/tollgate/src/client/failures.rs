@@ -295,6 +295,7 @@ fn how_to_go_on(act: Act, filter: &str, token: &str, done: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::style::plain;
 
     #[test]
     fn terms_are_joined_and_quoted() {
@@ -341,7 +342,7 @@ mod tests {
             ..v1::FailureGroup::default()
         };
         let answer = v1::ListFailuresResponse { groups: vec![group], truncated: true };
-        let shown = text(now_us, &answer);
+        let shown = plain(&text(now_us, &answer));
         assert!(shown.starts_with("EVENTS  STATE  REASON"), "{shown}");
         assert!(
             shown.contains("1200    DEAD   HTTP 503: busy  3     1h ago  1m ago  nightly    e1\n"),
