@@ -10,12 +10,12 @@ use super::{Session, fetch, names};
 
 /// The least characters of an id by which it is looked for.
 const CHARS_MIN: usize = 4;
-/// How many of the latest runs are looked through, as in the console.
-const RUNS_READ: u32 = 1_000;
 /// How many events of a run are looked through, by index.
 const EVENTS_READ: u32 = 10_000;
 /// The most candidates that are listed.
 const LISTED_MAX: usize = 10;
+/// The characters of a queue shard.
+const SHARD_CHARS: usize = 2;
 /// The characters of a run's own part.
 const RUN_CHARS: usize = 32;
 /// The characters of a whole seal.
@@ -50,7 +50,9 @@ impl<'a> Parts<'a> {
         let index = if index.is_empty() { None } else { Some(index.parse().ok()?) };
         let run = &text[..text.len() - rest.len() - usize::from(index.is_some())].trim_end_matches('-');
         let own = run.rsplit('-').next().unwrap_or_default();
-        let known = is_hex(shard) && is_hex(own) && own.len() <= RUN_CHARS && text.len() >= CHARS_MIN;
+        let is_shard = shard.is_empty() || shard.len() == SHARD_CHARS;
+        let known =
+            is_shard && is_hex(shard) && is_hex(own) && own.len() <= RUN_CHARS && text.len() >= CHARS_MIN;
         known.then_some(Self { run, index, seal })
     }
 
@@ -127,30 +129,24 @@ pub(super) async fn run_or_event(session: &Session, text: &str) -> anyhow::Resul
     events.into_iter().find(is_meant).map_or_else(given, |event| Ok(Found::Event(event.event_id)))
 }
 
-/// The only one of the latest runs that begins so; none where none does.
+/// The only run of the namespace that begins so, with its queue shard before it or without; none where none does.
 async fn find(session: &Session, beginning: &str) -> anyhow::Result<Option<v1::Run>> {
-    let read = fetch::runs(session, "", RUNS_READ).await?;
-    let mut found: Vec<v1::Run> = read.runs.into_iter().filter(|run| begins(run, beginning)).collect();
+    let limit = u32::try_from(LISTED_MAX + 1).unwrap_or(u32::MAX);
+    let mut found = fetch::runs(session, &format!("name={beginning}*"), limit).await?.runs;
     if found.len() > 1 {
         return Err(ambiguous(beginning, &found));
     }
     Ok(found.pop())
 }
 
-/// With the queue shard before it, or without.
-fn begins(run: &v1::Run, beginning: &str) -> bool {
-    let id = names::short(&run.name);
-    id.starts_with(beginning) || id.split_once('-').is_some_and(|(_, own)| own.starts_with(beginning))
-}
-
 fn ambiguous(beginning: &str, found: &[v1::Run]) -> anyhow::Error {
-    let mut text = format!("{beginning:?} is the beginning of {} runs, give more of it:", found.len());
+    let mut text = format!("{beginning:?} is the beginning of several runs, give more of it:");
     for run in found.iter().take(LISTED_MAX) {
         let (id, schedule) = (names::short(&run.name), names::short(&run.schedule));
         text.push_str(&format!("\n  {id}  {schedule}  {}", super::when::exact(run.launch_time.as_ref())));
     }
     if found.len() > LISTED_MAX {
-        text.push_str(&format!("\n  … and {} more", found.len() - LISTED_MAX));
+        text.push_str("\n  … and more");
     }
     anyhow!(text)
 }
@@ -169,19 +165,17 @@ mod tests {
         assert_eq!(Parts::read(RUN), parts(RUN, None, ""));
         assert_eq!(Parts::read("0a-12f3-7"), parts("0a-12f3", Some(7), ""));
         assert_eq!(Parts::read("0a-12f3-7-aB_-c"), parts("0a-12f3", Some(7), "aB_-c"));
-        for other in ["12f", "nightly", "0a-12f3-x", "namespaces/a/events/x", "0a-12F3"] {
+        for other in ["12f", "nightly", "0-12f3", "0a-12f3-x", "namespaces/a/events/x", "0a-12F3"] {
             assert_eq!(Parts::read(other), None, "{other}");
         }
         assert!(Parts::read("0a-12f3-7-aB_-cdEfGhI").is_some_and(|parts| parts.is_whole()));
     }
 
     #[test]
-    fn a_run_begins_with_its_shard_or_without() {
+    fn the_candidates_are_listed() {
         let run = v1::Run { name: format!("namespaces/a/runs/{RUN}"), ..v1::Run::default() };
-        assert!(begins(&run, "0a-0123") && begins(&run, "0123"));
-        assert!(!begins(&run, "1234") && !begins(&run, "0b-0123"));
-        let text = ambiguous("0123", &vec![run; 12]).to_string();
-        assert!(text.starts_with("\"0123\" is the beginning of 12 runs"), "{text}");
-        assert!(text.ends_with("… and 2 more") && text.lines().count() == 12, "{text}");
+        let text = ambiguous("0123", &vec![run; 11]).to_string();
+        assert!(text.starts_with("\"0123\" is the beginning of several runs"), "{text}");
+        assert!(text.ends_with("… and more") && text.lines().count() == 12, "{text}");
     }
 }

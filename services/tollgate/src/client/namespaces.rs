@@ -1,4 +1,4 @@
-//! Decides which namespaces `-A` means: the API has no list of them, so those that have policies, and the caller's own.
+//! Decides which namespaces `-A` means: those in which there is something, and the caller's own.
 
 use std::collections::BTreeSet;
 
@@ -6,12 +6,12 @@ use clap::Args;
 use tollgate_proto::v1;
 use tonic::Code;
 
-use super::{Session, names};
+use super::{Session, names, pages};
 
 /// The flag of commands that show resources.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Everywhere {
-    /// Show all namespaces, with a column for them. Of resources without a policy: only namespaces that have policies, and -n
+    /// Show all namespaces, with a column for them
     #[arg(short = 'A', long, short_alias = 'a')]
     pub(crate) all_namespaces: bool,
 }
@@ -34,32 +34,21 @@ impl Everywhere {
     }
 }
 
-/// The namespaces that have policies, and the caller's own, by name.
+/// The namespaces in which there is something, and the caller's own, by name.
 async fn known(session: &Session) -> anyhow::Result<BTreeSet<String>> {
-    let request = v1::GetHandlerStatusRequest::default();
-    let status = match session.handler().get_handler_status(request).await {
-        Ok(status) => status.into_inner(),
-        // A key of one namespace: it is told of no other.
-        Err(status) if status.code() == Code::PermissionDenied => v1::HandlerStatus::default(),
-        Err(status) => return Err(session.failure("look for namespaces", status)),
-    };
-    Ok(of(&status.policies, &session.namespace))
-}
-
-fn of(gauges: &[v1::PolicyGauge], own: &str) -> BTreeSet<String> {
-    let found = gauges.iter().map(|gauge| names::namespace_of(&gauge.policy));
-    found.chain([own]).filter(|namespace| !namespace.is_empty()).map(str::to_owned).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn namespaces_are_known_by_their_policies() {
-        let gauge =
-            |policy: &str| v1::PolicyGauge { policy: policy.to_owned(), ..v1::PolicyGauge::default() };
-        let gauges = [gauge("namespaces/b/policies/p"), gauge(""), gauge("namespaces/a/policies/p")];
-        assert_eq!(of(&gauges, "default").into_iter().collect::<Vec<_>>(), ["a", "b", "default"]);
-    }
+    let own = session.namespace.clone();
+    let found = pages::collect(0, async |page_size, page_token| {
+        match session.master().list_namespaces(v1::ListNamespacesRequest { page_size, page_token }).await {
+            Ok(page) => {
+                let page = page.into_inner();
+                Ok((page.namespaces, page.next_page_token))
+            }
+            // A key of one namespace: it is told of no other.
+            Err(status) if status.code() == Code::PermissionDenied => Ok((Vec::new(), String::new())),
+            Err(status) => Err(session.failure("list namespaces", status)),
+        }
+    });
+    let (found, _) = found.await?;
+    let found = found.iter().map(|namespace| names::namespace_of(&namespace.name).to_owned());
+    Ok(found.chain([own]).filter(|namespace| !namespace.is_empty()).collect())
 }
