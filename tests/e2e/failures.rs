@@ -10,8 +10,8 @@ use tollgate_harness::{
 };
 use tollgate_proto::v1::{
     CloseFailuresRequest, CreateScheduleRequest, Event, EventState, FailureGroup, ListEventsRequest,
-    ListFailuresRequest, ListFailuresResponse, ReleaseOutcome, ReleaseTokenRequest, RetryFailuresRequest,
-    RetryPolicy, RunState, Schedule,
+    ListFailuresRequest, ListFailuresResponse, ReleaseMode, ReleaseOutcome, ReleaseTokenRequest,
+    RetryFailuresRequest, RetryPolicy, RunState, Schedule, Target,
 };
 use tonic::Code;
 
@@ -411,10 +411,12 @@ async fn keys_reach_their_own_failures_only(kind: Kind) {
     let service = Service::join(&database, &["--auth", "keys"]).await;
     let consumer = Consumer::start(service.link(), Releases::Unary, conduct).await;
     let retry = RetryPolicy { max_attempts: Some(1), ..RetryPolicy::default() };
+    // Without a policy an answer would be all that is waited for.
+    let target = Target { release: ReleaseMode::Explicit.into(), ..http(&consumer) };
     let made = CreateScheduleRequest {
         parent: PARENT.to_owned(),
         schedule_id: "s".to_owned(),
-        schedule: Some(Schedule { retry: Some(retry), ..once(soon(1_000), EVENTS, "", http(&consumer)) }),
+        schedule: Some(Schedule { retry: Some(retry), ..once(soon(1_000), EVENTS, "", target) }),
         ..CreateScheduleRequest::default()
     };
     master(&service, Some(&admin)).create_schedule(made).await.unwrap();

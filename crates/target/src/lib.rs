@@ -13,6 +13,7 @@ mod leave;
 mod look;
 mod names;
 mod opening;
+mod parcel;
 mod post;
 mod shares;
 mod signature;
@@ -33,7 +34,8 @@ pub use cloud_event::{CONTENT_TYPE, rfc3339};
 pub use leave::Leave;
 pub use look::{Fault, Look};
 pub use names::Lookup;
-pub use post::{Parcel, Post};
+pub use parcel::Parcel;
+pub use post::Post;
 pub use signature::check_secret;
 
 use address::{Guard, GuardedNames};

@@ -16,34 +16,17 @@ use reqwest::{Client, Response, Url, redirect, retry};
 use tokio::sync::Semaphore;
 use tollgate_clock::{Clock, instant_now};
 use tollgate_core::model::{AlertTarget, HttpTarget, Sent};
-use uuid::Uuid;
 
 use crate::address::{AddressRefused, GuardedNames};
 use crate::check::parse_shown;
 use crate::http::{Content, HttpAnswer, tls};
 use crate::names::without_port;
 use crate::opening::Opener;
+use crate::parcel::Parcel;
 use crate::sqs::Sqs;
 use crate::{
     TargetError, TargetOptions, causes, chain, is_own, not_sent, refused, refused_for_good, span, unclear,
 };
-
-/// A message that is no event: nobody holds a token for it, and it is sent by nobody's leave.
-#[derive(Clone, Debug)]
-pub struct Parcel {
-    /// The namespace that pays for it.
-    pub namespace: String,
-    /// Whose it is; what is sealed in its target is bound to this.
-    pub sender: Uuid,
-    /// The same at each attempt.
-    pub id: String,
-    /// The group in a FIFO queue.
-    pub group: String,
-    /// The media type of the body.
-    pub content_type: &'static str,
-    /// What is sent.
-    pub body: String,
-}
 
 /// What sends messages that are no events. Clones share connections and SQS queues.
 #[derive(Clone, Debug)]

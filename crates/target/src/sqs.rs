@@ -22,8 +22,9 @@ use tollgate_core::model::{Delivery, Sent, SqsTarget};
 use crate::address::GuardedNames;
 use crate::cloud_event::EventContext;
 use crate::leave::Leave;
+use crate::parcel::Parcel;
 use crate::shares::{Claim, Place, Shares, key_of};
-use crate::{Parcel, TargetOptions, not_sent, refused, refused_for_good, span, unclear};
+use crate::{TargetOptions, not_sent, refused, refused_for_good, span, unclear};
 
 use account::{Account, NoClient};
 use batch::Held;

@@ -139,7 +139,8 @@ pub struct EventHandler {
 }
 
 impl EventHandler {
-    /// A handler over these parts of a store. Events go to the targets, messages of alerts by the post. Nothing happens before [`EventHandler::run`].
+    /// A handler over these parts of a store. Events go to the targets, messages of alerts by the post. Nothing happens
+    /// before [`EventHandler::run`].
     pub fn new(
         stores: &Stores,
         (targets, post): (Targets, Post),

@@ -92,7 +92,10 @@ async fn deliveries_that_do_not_leave_are_told(kind: Kind) {
         (found.severity(), found.schedule.as_str()),
         (TroubleSeverity::Critical, &*schedule_name("s"))
     );
-    assert!(found.message.contains("\"k1\"") && found.waiting_count + found.affected_count == 6, "{found:?}");
+    assert!(
+        found.message.contains("\"k1\"") && found.waiting_count == 6 && found.affected_count == 6,
+        "{found:?}"
+    );
     assert_eq!((consumer.notes.arrivals_count(), scraped(&service, "not_sent").await), (0, 1.0));
     service.stop().await;
     let service = Service::start_with(&database, &["--secret-keys-file", &own]).await;

@@ -12,7 +12,8 @@ use crate::usage::Usage;
 /// Arguments of `history`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct HistoryArgs {
-    /// A schedule; or `policy` and a policy, for what became of its events by the minute; or nothing, for all of the namespace, or with -A of all
+    /// A schedule; or `policy` and a policy, for what became of its events by the minute; or nothing, for all of the
+    /// namespace, or with -A of all
     #[arg(value_name = "SCHEDULE | policy POLICY", num_args = 0..=2, add = ArgValueCompleter::new(complete::named))]
     of: Vec<String>,
 

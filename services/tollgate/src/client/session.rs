@@ -73,7 +73,8 @@ pub(crate) struct ClientArgs {
     #[arg(long, env = "TOLLGATE_ACTOR", value_name = "NAME")]
     actor: Option<String>,
 
-    /// The longest time that an answer may take, such as 30s; of `wait`, the longest time to wait [default: 30s; none for `apply`, `diff` and `wait`]
+    /// The longest time that an answer may take, such as 30s; of `wait`, the longest time to wait
+    /// [default: 30s; none for `apply`, `diff` and `wait`]
     #[arg(long, value_name = "DURATION", value_parser = span)]
     timeout: Option<Duration>,
 }

@@ -22,7 +22,8 @@ const LISTED_MAX: usize = 20;
 /// Flags of what is deleted.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PruneArgs {
-    /// Delete schedules, alerts and unused policies that carry the label of -l and are not in the files, in the namespaces of the files
+    /// Delete schedules, alerts and unused policies that carry the label of -l and are not in the files, in the
+    /// namespaces of the files
     #[arg(long, requires = "label")]
     pub(super) prune: bool,
 
