@@ -219,11 +219,12 @@ fn so_many_events_are_looked_at_and_no_more() {
 /// for five minutes at most.
 #[test]
 fn a_new_owner_says_that_it_may_not_see_all_yet() {
-    let p = policy(1, at_most(1));
+    let p = Policy { token_ttl_ms: 3_600_000, ..policy(1, at_most(1)) };
     let not_sent = Sent::NotSent { message: "no credentials".into(), retry_after_ms: None };
     let world_of = |sent: &Sent| {
         let mut world = World::with_policy(&p);
         let s = patient(10, &p);
+        world.sleep_s(1);
         world.emit(run(&s, START_US, 5), &s);
         for _ in 0..40 {
             for send in world.take_sends() {
