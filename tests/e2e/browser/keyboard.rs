@@ -37,6 +37,7 @@ async fn everything_is_reached_by_tab() {
         "/n/default/new/policy".to_owned(),
         "/n/default/schedules/nightly/backfill".to_owned(),
         "/n/default/namespaces".to_owned(),
+        "/n/default/failures".to_owned(),
         "/n/default/alerts".to_owned(),
         "/n/default/alerts/on-call".to_owned(),
         "/n/default/new/alert".to_owned(),

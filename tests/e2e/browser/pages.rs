@@ -43,6 +43,7 @@ async fn pages(world: &World) -> Vec<Page> {
         ),
         ("now-empty", "/n/nowhere".to_owned(), vec!["Nothing is wrong", "No policies yet"]),
         ("history", "/n/default/history?span=1h".to_owned(), vec!["The last hour of default", "Fell due"]),
+        ("failures", "/n/default/failures".to_owned(), vec!["What went wrong", "HTTP 400", "hopeless"]),
         ("alerts", "/n/default/alerts".to_owned(), vec!["on-call", "not taken", "all troubles"]),
         ("alerts-none", "/n/nowhere/alerts".to_owned(), vec!["Nobody is told when something is wrong."]),
         (
