@@ -123,7 +123,7 @@ pub(super) async fn run_or_event(session: &Session, text: &str) -> anyhow::Resul
     let beginning = format!("{}-{index}", names::short(&run));
     let is_meant = |event: &v1::Event| {
         // A key that may not release is shown ids without their seals.
-        let seal = event.event_id.strip_prefix(&beginning).map(|rest| rest.trim_start_matches('-'));
+        let seal = event.event_id.strip_prefix(&beginning).map(|rest| rest.strip_prefix('-').unwrap_or(rest));
         event.index == index && seal.is_some_and(|seal| seal.starts_with(parts.seal))
     };
     events.into_iter().find(is_meant).map_or_else(given, |event| Ok(Found::Event(event.event_id)))
