@@ -22,7 +22,7 @@ macro_rules! named_by {
 named_by! {
     name: GetScheduleRequest DeleteScheduleRequest PauseScheduleRequest ResumeScheduleRequest GetPolicyRequest
         DeletePolicyRequest PausePolicyRequest ResumePolicyRequest TriggerScheduleRequest BackfillScheduleRequest
-        GetEventRequest GetRunRequest CancelRunRequest ExplainEventRequest GetPolicyQueueRequest
+        GetSubmissionRequest SubmissionHeader GetEventRequest GetRunRequest CancelRunRequest ExplainEventRequest GetPolicyQueueRequest
         GetAlertRequest DeleteAlertRequest SendTestAlertRequest;
     parent: ListSchedulesRequest ListPoliciesRequest ListScheduleChildrenRequest ListSkippedTriggersRequest
         ListAuditEntriesRequest ListEventsRequest ListRunsRequest GetHandlerStatusRequest

@@ -48,6 +48,8 @@ pub const TABLE: &[(&str, &str, Needs)] = &[
     (MASTER, "DeleteAlert", Needs::Key(ScheduleWrite)),
     (MASTER, "TriggerSchedule", Needs::Key(ScheduleWrite)),
     (MASTER, "BackfillSchedule", Needs::Key(ScheduleWrite)),
+    (MASTER, "SubmitItems", Needs::Key(ScheduleWrite)),
+    (MASTER, "GetSubmission", Needs::Key(Read)),
     (MASTER, "PreviewSchedule", Needs::Key(Read)),
     (MASTER, "ForecastDemand", Needs::Key(Read)),
     (MASTER, "ListScheduleChildren", Needs::Key(Read)),
@@ -93,7 +95,7 @@ pub const TABLE: &[(&str, &str, Needs)] = &[
 ];
 
 /// Calls whose messages may come for as long as the caller likes.
-const STREAMS: [&str; 4] = ["ApplyResources", "ReleaseTokens", "Watch", "ServerReflectionInfo"];
+const STREAMS: [&str; 5] = ["ApplyResources", "SubmitItems", "ReleaseTokens", "Watch", "ServerReflectionInfo"];
 
 /// What the RPC of a path such as `/tollgate.v1.EventHandlerService/GetRun` needs; none where there is no such RPC.
 pub fn needs(path: &str) -> Option<Needs> {
