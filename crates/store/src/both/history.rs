@@ -261,6 +261,8 @@ impl<D: Driver> RetentionStore for D {
     async fn prune(&self, before_us: i64, now_us: i64) -> Result<Pruned, StoreError> {
         let mut pruned = Pruned { events: self.prune_days(before_us, now_us).await?, ..Pruned::default() };
         let spare_us = now_us.saturating_sub(PRUNE_SPARE_US);
+        // Before items, which go with them.
+        pruned.other += prune_submissions(self, now_us).await?;
         let shards = self.shards();
         for shard in 0..shards {
             let (events, runs) = self.prune_shard(i32::from(shard), before_us).await?;
@@ -275,7 +277,6 @@ impl<D: Driver> RetentionStore for D {
                 pruned.other += self.prune_specs(i32::from(shard), spare_us).await?;
             }
         }
-        pruned.other += prune_submissions(self, now_us).await?;
         pruned.skipped =
             prune_table(self.clone(), "prune_skipped", sql!("prune_skipped"), None, before_us).await?;
         pruned.audit = prune_table(self.clone(), "prune_audit", sql!("prune_audit"), None, before_us).await?;

@@ -23,6 +23,7 @@ mod handle;
 mod handle_world;
 mod history;
 mod inbox;
+mod items;
 mod keys;
 mod minutes;
 mod neighbours;
@@ -108,6 +109,8 @@ conformance! {
         unreadable_runs_are_set_aside_and_found_again corrupt_run_is_left_out
         corrupt_emitted_run_is_left_out corrupt_policy_is_left_out corrupt_rows_are_named_and_count
         shards_do_not_see_each_other dropped_commit_is_whole;
+    items: items_are_read_page_by_page of_two_who_add_one_does what_belongs_to_no_run_goes
+        texts_are_replaced_where_nobody_was_faster;
     inbox: inbox_is_idempotent inbox_done_deletes_exactly forwards_are_posted_before
         forwards_survive_a_fenced_commit unreadable_messages_are_passed_over
         what_is_posted_under_a_lease_is_there_for_the_next_owner corrupt_message_is_left_out
