@@ -263,3 +263,6 @@ async fn read_page(
 fn missing(index: u32) -> String {
     format!("its item cannot be read: the store has no item {index} of its run")
 }
+
+#[cfg(test)]
+mod tests;
