@@ -202,6 +202,19 @@ async fn a_backfill_is_shown_before_it_is_made(kind: Kind) {
     assert_eq!(cli.ok(&["get", "runs", "--filter", &format!("launch_time<={}", at(1_500))]), "no runs\n");
     let made = backfill(10, 13, &[]);
     assert!(made.out.starts_with("3 runs made, 0 existed\n"), "{made:?}");
+    let filter = format!("launch_time<={}", at(13));
+    let listed = |more: &[&str]| {
+        let list = ["list", "runs", "--filter", &filter, "-o", "name"];
+        let text = cli.ok(&[&list[..], more].concat());
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let latest = listed(&["--order", "latest"]);
+    assert_eq!((latest.len(), &latest), (3, &listed(&[])), "the latest first, where nothing is said");
+    assert_eq!(listed(&["--order", "earliest"]), latest.iter().rev().cloned().collect::<Vec<_>>());
+    assert_eq!(listed(&["--order", "earliest", "--limit", "1"]), latest[2..]);
+    assert!(
+        cli.run(&["list", "schedules", "--order", "latest"]).err.contains("--order applies to lists of runs")
+    );
     let dry = backfill(9, 14, &["--dry-run"]);
     assert!(dry.out.starts_with("2 runs with 4 events would be made, 3 exist\n"), "{dry:?}");
     service.stop().await;

@@ -229,6 +229,34 @@ async fn what_there_is_is_found(kind: Kind) {
         |filter: String| ListRunsRequest { parent: PARENT.to_owned(), filter, ..ListRunsRequest::default() };
     let found = service.handler().list_runs(request(format!("name={own}* AND state=FINISHED"))).await;
     assert_eq!(found.unwrap().into_inner().runs.len(), 1);
+    let ordered = |order_by: &str, page_token: String| ListRunsRequest {
+        parent: PARENT.to_owned(),
+        order_by: order_by.to_owned(),
+        page_size: 2,
+        page_token,
+        ..ListRunsRequest::default()
+    };
+    let mut pages = Vec::new();
+    for order in ["", "launch_time desc", "launch_time"] {
+        let first = service.handler().list_runs(ordered(order, String::new())).await.unwrap().into_inner();
+        let next = first.next_page_token.clone();
+        let rest = service.handler().list_runs(ordered(order, next.clone())).await.unwrap().into_inner();
+        pages.push([first.runs, rest.runs].concat().into_iter().map(|run| run.name).collect::<Vec<_>>());
+        let other = if order == "launch_time" { "" } else { "launch_time" };
+        let foreign = service.handler().list_runs(ordered(other, next)).await.unwrap_err();
+        assert!(foreign.message().contains("page_token"), "{foreign}");
+    }
+    assert_eq!((pages[0].len(), &pages[0]), (4, &pages[1]));
+    assert_eq!(pages[2].iter().rev().collect::<Vec<_>>(), pages[0].iter().collect::<Vec<_>>());
+    let refused = service.handler().list_runs(ordered("name", String::new())).await.unwrap_err();
+    assert!(refused.message().contains("order_by"), "{refused}");
+    let shown = async |order: &str| {
+        let page = browser.look(&format!("/n/default/runs?when=all&order={order}")).await.text;
+        pages[0].iter().map(|name| page.find(short(name)).unwrap()).collect::<Vec<_>>()
+    };
+    assert!(shown("").await.is_sorted() && shown("launch_time").await.iter().rev().is_sorted());
+    let refused = browser.look("/n/default/runs?order=name").await;
+    assert!(refused.text.contains("order_by"), "{}", refused.text);
     for wrong in ["name=0a-12", "name=xyz*", "name=0ab-1*"] {
         let refused = service.handler().list_runs(request(wrong.to_owned())).await.unwrap_err();
         assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{wrong}");

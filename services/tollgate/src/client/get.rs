@@ -40,6 +40,15 @@ pub(crate) enum Kind {
     Windows,
 }
 
+/// Which runs are listed first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Order {
+    /// Those that are launched last.
+    Latest,
+    /// Those that are launched first.
+    Earliest,
+}
+
 /// Arguments of `get` and `list`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct GetArgs {
@@ -54,6 +63,10 @@ pub(crate) struct GetArgs {
     /// Terms, joined by AND, that the resources must match: state=PAUSED, policy=imports, schedule=nightly, label.team=data
     #[arg(long, value_name = "TERMS")]
     filter: Option<String>,
+
+    /// Of runs: which launch time comes first; latest without it
+    #[arg(long, value_name = "ORDER")]
+    order: Option<Order>,
 
     /// The most resources that are listed; 0 means all
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -77,6 +90,9 @@ pub(crate) async fn run(session: Session, args: GetArgs) -> anyhow::Result<()> {
 async fn once(session: &Session, args: &GetArgs) -> anyhow::Result<()> {
     let filter = args.filter.clone().unwrap_or_default();
     let (kind, name) = args.kind.and(args.name.clone())?;
+    if args.order.is_some() && (kind != Kind::Runs || name.is_some()) {
+        return Err(Usage("--order applies to lists of runs".to_owned()).into());
+    }
     match (kind, name) {
         (Kind::Skipped, Some(schedule)) => skipped(session, &schedule, args.limit).await,
         (Kind::Children, Some(schedule)) => children(session, &schedule, args.limit).await,
@@ -141,7 +157,9 @@ async fn list(session: &Session, kind: Kind, filter: String, args: &GetArgs) -> 
         Kind::Schedules => schedules(session, &parents, filter, args.limit, view).await,
         Kind::Alerts => alerts(session, &parents, filter, args.limit, view).await,
         _ => {
-            let answer = fetch::runs_of(session, &parents, &filter, args.limit).await?;
+            let answer =
+                fetch::runs_of(session, &parents, (&filter, args.order == Some(Order::Earliest)), args.limit)
+                    .await?;
             let names = answer.runs.iter().map(|run| run.name.as_str());
             print(session, &answer, names, &answer.next_page_token, || rows::runs(view, &answer.runs))
         }

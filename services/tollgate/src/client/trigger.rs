@@ -142,7 +142,8 @@ async fn would_make(session: &Session, name: &str, args: &BackfillArgs) -> anyho
         exact(Some(&args.from)),
         exact(Some(&args.to))
     );
-    let runs = fetch::runs_of(session, &[names::parent(names::namespace_of(name))], &filter, 0).await?.runs;
+    let parents = [names::parent(names::namespace_of(name))];
+    let runs = fetch::runs_of(session, &parents, (&filter, false), 0).await?.runs;
     let taken: HashSet<i64> = runs.iter().filter_map(|run| run.launch_time.as_ref()).map(us).collect();
     let all = launches.len();
     launches.retain(|time| !taken.contains(&us(time)));
