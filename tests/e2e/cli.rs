@@ -131,6 +131,23 @@ async fn names_lead_from_one_command_to_the_next(kind: Kind) {
     assert!(wide.contains("http://127.0.0.1:9/") && wide.contains("app=backup"), "{wide}");
     let yaml = cli.ok(&["get", "schedule", "nightly", "-o", "yaml"]);
     assert!(yaml.contains("timeZone: Europe/Berlin"), "{yaml}");
+    let alert = format!(
+        "kind: Alert\nid: ops\nnamespace: team\ntroubles: {{}}\nschedules: [nightly]\n\
+         target: {{http: {{url: 'http://127.0.0.1:9/', secret: {}}}}}\n",
+        SECRET
+    );
+    assert_eq!(with(&cli, &["apply"], &alert).code, 0);
+    for resource in ["schedule/nightly", "policy/backups", "alert/ops"] {
+        let printed = cli.ok(&["-n", "team", "get", resource, "-o", "yaml"]);
+        assert!(printed.contains("\nid: ") || printed.starts_with("kind: "), "{printed}");
+        assert!(!printed.contains(SECRET), "{printed}");
+        let again = with(&cli, &["apply"], &printed);
+        assert!(again.out.ends_with("0 created, 0 updated, 1 unchanged\n"), "{again:?}\n{printed}");
+    }
+    let all = cli.ok(&["get", "schedules", "-A", "-o", "yaml"]);
+    assert_eq!(all.matches("kind: Schedule\n").count(), 2, "{all}");
+    let again = with(&cli, &["apply"], &all);
+    assert!(again.out.ends_with("0 created, 0 updated, 2 unchanged\n"), "{again:?}\n{all}");
     let refused = cli.run(&["status", "-o", "name"]);
     assert_eq!(refused.code, 2, "{refused:?}");
     let run = cli.ok(&["trigger", "schedule/nightly", "-o", "name"]);
