@@ -88,7 +88,8 @@ pub(crate) async fn backfill(session: Session, args: BackfillArgs) -> anyhow::Re
     let answer = progress::beside(master.backfill_schedule(request), |ms| {
         format!("the service makes the runs: {}", span(ms))
     });
-    let made = answer.await.map_err(|status| session.failure(tried, status))?.into_inner();
+    let flags = [("start_time", "--from"), ("end_time", "--to"), ("priority", "--priority")];
+    let made = answer.await.map_err(|status| session.failure_of_flags(tried, status, &flags))?.into_inner();
     session.printer.message(&made, |made| {
         let head = format!("{} runs made, {} existed\n", made.created_count, made.existing_count);
         head + &listed(made)
