@@ -118,7 +118,7 @@ conformance! {
     failures: failed_runs_are_listed_latest_end_first closed_runs_are_left_out_until_they_end_again
         rows_that_failed_are_found_by_outcome;
     history: history_round_trips_in_order history_starts_with_the_covering_range history_filters_by_outcome
-        dead_events_are_found_and_leave history_insert_is_idempotent tokens_are_paged runs_are_listed_newest_first
+        dead_events_are_found_and_leave history_insert_is_idempotent tokens_are_paged runs_are_listed_from_either_end
         runs_are_filtered runs_are_found_by_the_beginning_of_their_ids runs_of_a_policy_are_found runs_that_ended_badly_are_found
         skipped_are_paged;
     keys: keys_are_read_as_written a_name_has_so_many_live_keys a_revoked_key_stays_revoked a_corrupt_key_is_no_key
