@@ -105,6 +105,10 @@ pub(super) struct Targets {
 }
 
 impl Targets {
+    /// What one costs, without its texts and answers.
+    #[cfg(test)]
+    pub(super) const ENTRY_BYTES: usize = size_of::<(TargetId, LiveTarget)>();
+
     /// A run has launched.
     pub(super) fn enter(&mut self, run: &mut LiveRun) {
         if run.told.is_some() {
@@ -279,5 +283,98 @@ impl Targets {
         assert!(counts.is_empty(), "without a target: {counts:?}");
         assert_eq!((self.all, &self.own), (own.values().sum(), &own));
         assert!(self.all <= TARGETS_MAX && self.idle.len() <= self.by_id.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::handle::steps::steps;
+    use crate::handle::testing::live_run;
+    use crate::model::{HttpTarget, ReleaseMode, RunSpec, SECOND_US, Sent, Target};
+
+    fn run_to(number: u128, url: &str) -> LiveRun {
+        let run = live_run(Uuid::from_u128(number), 0);
+        let http =
+            HttpTarget { url: url.to_owned(), headers: Default::default(), secret: None, deadline_ms: 1_000 };
+        let target = Target::Http { http, release: ReleaseMode::default() };
+        let spec = RunSpec { target, ..(*run.spec).clone() };
+        LiveRun::new(run.row, spec.into())
+    }
+
+    fn at_s(seconds: i64) -> Now {
+        Now { wall_us: 0, mono_us: seconds * SECOND_US }
+    }
+
+    fn accepted(targets: &mut Targets, run: &LiveRun, now: Now) {
+        if !targets.is_told_of(run.row.id) {
+            targets.turn_to(run.row.id, run.target().unwrap(), now);
+        }
+        targets.answers().count(&Sent::Accepted, false);
+    }
+
+    /// A target that goes is forgotten without a look at those that stay.
+    #[test]
+    fn what_is_done_for_one_target_walks_no_others() {
+        let taken = [10, 700].map(|neighbours| {
+            let mut targets = Targets::default();
+            for number in 1..=neighbours {
+                targets.enter(&mut run_to(number, &format!("http://{number}/")));
+            }
+            let before = steps();
+            let mut run = run_to(9_999, "http://own/");
+            targets.enter(&mut run);
+            accepted(&mut targets, &run, at_s(100));
+            targets.leave(&run);
+            for second in [100, 130, 159, 160, 161, 300] {
+                targets.advance(at_s(second));
+            }
+            assert_eq!((targets.by_id.len(), targets.idle.len()), (neighbours as usize, 0));
+            steps() - before
+        });
+        assert_eq!(taken[0], taken[1]);
+        assert_eq!(taken[0], 2, "looked at once it went, and once its minute was over");
+    }
+
+    /// Runs that come and go within a minute leave one mark of their target.
+    #[test]
+    fn a_target_that_comes_and_goes_is_marked_once() {
+        let mut targets = Targets::default();
+        for number in 0..50 {
+            let mut run = run_to(number, "http://own/");
+            targets.enter(&mut run);
+            accepted(&mut targets, &run, at_s(number as i64));
+            targets.leave(&run);
+            targets.advance(at_s(number as i64));
+            targets.recount(std::iter::empty());
+            assert_eq!((targets.by_id.len(), targets.idle.len()), (1, 1));
+        }
+        let gauge = targets.gauges(&BTreeMap::new(), false, at_s(49)).pop().unwrap();
+        assert_eq!((gauge.accepted_per_s * 60.0).round(), 50.0);
+        targets.advance(at_s(108));
+        assert_eq!(targets.by_id.len(), 1);
+        targets.advance(at_s(109));
+        assert_eq!((targets.by_id.len(), targets.all, targets.own.len()), (0, 0, 0));
+    }
+
+    /// What is counted for a run that has gone, and come again, goes to where it goes now.
+    #[test]
+    fn a_run_that_comes_again_is_asked_anew() {
+        let mut targets = Targets::default();
+        let mut first = run_to(1, "http://first/");
+        targets.enter(&mut first);
+        accepted(&mut targets, &first, at_s(1));
+        targets.leave(&first);
+        let mut again = run_to(1, "http://second/");
+        assert_eq!(again.row.id, first.row.id);
+        targets.enter(&mut again);
+        accepted(&mut targets, &again, at_s(1));
+        targets.advance(at_s(1));
+        let counts = |id: TargetId| targets.by_id[&id].recent.sum(at_s(1)).accepted;
+        assert_eq!((counts(first.target().unwrap()), counts(again.target().unwrap())), (1, 1));
     }
 }
