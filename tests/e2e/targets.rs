@@ -1,5 +1,5 @@
-//! What a target takes and refuses is told by target: over the API, `/metrics`, the command line and the console, of one process and
-//! of several.
+//! What a target takes and refuses is told by target: over the API, `/metrics`, the command line and the console, of one
+//! process and of several.
 
 use serde_json::Value;
 use tollgate_harness::resources::{PARENT, http, ms, once, policy, soon};

@@ -217,7 +217,7 @@ fn what_is_tried_again_and_a_new_owner_know_their_targets() {
     assert_eq!(minute(&gauge(&world, "a", "http://x"))[1], 2.0);
 }
 
-/// A namespace with more targets than a shard tells apart leaves room for a neighbour that comes later, and nothing of it is lost.
+/// A namespace with more targets than a shard tells apart leaves room for a neighbour that comes later; nothing of it is lost.
 #[test]
 fn a_namespace_with_too_many_targets_leaves_room_for_its_neighbours() {
     let mut world = World::with(Options { sends_max: 100_000, ..Default::default() }, Vec::new());

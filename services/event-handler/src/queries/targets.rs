@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn shards_are_added_up_and_namespaces_are_not() {
         let mut targets = Targets::default();
-        let part = |seconds, accepted_per_second| v1::TargetGauge {
+        let part = |seconds: i64, accepted_per_second| v1::TargetGauge {
             waiting_count: 2,
             accepted_per_second,
             refused_per_second: 1.0,

@@ -1,4 +1,5 @@
-//! `tollgate status`: what is wrong, how full the buckets are, how targets are, how far the emitter is, who owns the queue shards.
+//! `tollgate status`: what is wrong, how full the buckets are, how targets are, how far the emitter is, who owns the queue
+//! shards.
 //!
 //! Each role may run in another process: what the one that was asked does not play is said, and the rest is shown.
 

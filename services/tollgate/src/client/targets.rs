@@ -85,7 +85,7 @@ mod tests {
         let text = table(View { wide: true, ..View::default() }, &status);
         assert!(text.contains(&Tone::Bad.paint("REFUSING")), "{text:?}");
         let text = plain(&text);
-        for part in ["http://sick:80", "5s ago: 503: full", "(others)  OK"] {
+        for part in ["http://sick:80", "5s ago: 503: full", "(others)        OK"] {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(!text.contains("idle") && !text.contains("more targets"), "{text}");
