@@ -85,7 +85,7 @@ async fn one_target_takes_and_another_refuses(kind: Kind) {
     assert!(scraped(&text, "refused_per_second", bad).unwrap() > 0.0);
     assert!(text.contains("\ntollgate_targets_left_out 0"), "{text}");
     let browser = Browser::new(&service);
-    browser.page("/n/default/").await.shows(&["Targets, those that refuse first", good, bad, "refusing"]);
+    browser.page("/n/default").await.shows(&["Targets, those that refuse first", good, bad, "refusing"]);
     browser.page("/n/default/schedules/c").await.shows(&["Its target", bad, "refusing"]);
     service.stop().await;
 }
