@@ -333,7 +333,7 @@ mod tests {
             for second in [100, 130, 159, 160, 161, 300] {
                 targets.advance(at_s(second));
             }
-            assert_eq!((targets.by_id.len(), targets.idle.len()), (neighbours as usize, 0));
+            assert_eq!((targets.by_id.len() as u128, targets.idle.len()), (neighbours, 0));
             steps() - before
         });
         assert_eq!(taken[0], taken[1]);
@@ -344,12 +344,12 @@ mod tests {
     #[test]
     fn a_target_that_comes_and_goes_is_marked_once() {
         let mut targets = Targets::default();
-        for number in 0..50 {
+        for (second, number) in (0..50).zip(1_u128..) {
             let mut run = run_to(number, "http://own/");
             targets.enter(&mut run);
-            accepted(&mut targets, &run, at_s(number as i64));
+            accepted(&mut targets, &run, at_s(second));
             targets.leave(&run);
-            targets.advance(at_s(number as i64));
+            targets.advance(at_s(second));
             targets.recount(std::iter::empty());
             assert_eq!((targets.by_id.len(), targets.idle.len()), (1, 1));
         }
