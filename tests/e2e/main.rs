@@ -59,6 +59,7 @@ mod seed_example;
 mod shell;
 mod slow_queue;
 mod submissions;
+mod targets;
 mod ten_million;
 mod throttle;
 mod times;

@@ -41,6 +41,7 @@ mod sight;
 mod specs;
 mod steer;
 mod steps;
+mod targets;
 #[cfg(test)]
 pub(crate) mod testing;
 mod unsent;
@@ -51,3 +52,4 @@ pub use outlook::Outlook;
 pub use pace::LastError;
 pub use shard::Shard;
 pub use sight::Refusal;
+pub use targets::TargetGauge;

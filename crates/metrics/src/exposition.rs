@@ -17,7 +17,7 @@ use crate::Metrics;
 use crate::histogram::Histogram;
 use crate::labels::{Counters, Label};
 use crate::process::Process;
-use crate::sample::{EmitterSample, HandlerSample, PolicySample};
+use crate::sample::{EmitterSample, HandlerSample, PolicySample, TargetSample};
 
 /// Everything that one scrape shows.
 #[derive(Debug)]
@@ -28,6 +28,7 @@ pub(crate) struct Scrape {
     pub(crate) ready: bool,
     pub(crate) handler: Option<HandlerSample>,
     pub(crate) policies_left_out: u64,
+    pub(crate) targets_left_out: u64,
     pub(crate) emitter: Option<EmitterSample>,
     pub(crate) process: Option<Process>,
 }
@@ -138,6 +139,22 @@ impl Writer<'_> {
                 family.encode_family(&labels)?.encode_gauge(&value)?;
             }
             Ok(())
+        })
+    }
+
+    /// A gauge for each target.
+    fn targets(
+        &mut self,
+        name: &str,
+        help: &str,
+        all: &[TargetSample],
+        value: impl Fn(&TargetSample) -> f64,
+    ) -> Result<(), Error> {
+        self.family(name, help, MetricType::Gauge, |family| {
+            all.iter().try_for_each(|target| {
+                let labels: &Labels<'_> = &[("namespace", &target.namespace), ("target", &target.target)];
+                family.encode_family(&labels)?.encode_gauge(&value(target))
+            })
         })
     }
 }
@@ -326,7 +343,8 @@ impl Scrape {
                 family.encode_family(&labels)?.encode_gauge(&(count as f64))
             })
         })?;
-        self.of_policies(handler, to)
+        self.of_policies(handler, to)?;
+        self.of_targets(&handler.targets, to)
     }
 
     fn of_policies(&self, handler: &HandlerSample, to: &mut Writer<'_>) -> Result<(), Error> {
@@ -357,6 +375,29 @@ impl Scrape {
         to.policies("tollgate_policy_suspect", suspect, all, |policy| Some(policy.suspect as f64))?;
         let paused = "1 where the policy is paused, else 0";
         to.policies("tollgate_policy_paused", paused, all, |policy| Some(f64::from(u8::from(policy.paused))))
+    }
+
+    fn of_targets(&self, all: &[TargetSample], to: &mut Writer<'_>) -> Result<(), Error> {
+        let left_out = "Targets of owned shards without series of their own";
+        to.gauge("tollgate_targets_left_out", left_out, self.targets_left_out as f64)?;
+        let held = "Events in flight to a target, of one namespace; target (others): those not told apart";
+        to.targets("tollgate_target_in_flight", held, all, |target| target.in_flight as f64)?;
+        let waiting = "Events for a target that are due and have not started, or wait for another attempt";
+        to.targets("tollgate_target_waiting", waiting, all, |target| target.waiting as f64)?;
+        let oldest = "For how long the oldest event that has not started, or has failed, has been due";
+        to.targets("tollgate_target_oldest_wait_seconds", oldest, all, |target| {
+            target.oldest_wait_us as f64 / 1e6
+        })?;
+        let retrying = "Events for a target that wait for another attempt";
+        to.targets("tollgate_target_retrying", retrying, all, |target| target.retrying as f64)?;
+        let started = "Events per second that a target took, or may have taken, over the last minute";
+        to.targets("tollgate_target_started_per_second", started, all, |target| target.started_per_s)?;
+        let accepted = "Deliveries per second that a target took, over the last minute";
+        to.targets("tollgate_target_accepted_per_second", accepted, all, |target| target.accepted_per_s)?;
+        let refused = "Deliveries per second that it refused, or that did not leave, over the last minute";
+        to.targets("tollgate_target_refused_per_second", refused, all, |target| target.refused_per_s)?;
+        let unclear = "Deliveries per second of which nobody knows, over the last minute";
+        to.targets("tollgate_target_unclear_per_second", unclear, all, |target| target.unclear_per_s)
     }
 }
 

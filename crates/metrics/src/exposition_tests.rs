@@ -30,10 +30,17 @@ fn scrape(metrics: &Metrics) -> Scrape {
         handler: Some(HandlerSample {
             shards_owned: 64,
             troubles: [(Kind::TargetRefuses, 2)].into(),
+            targets: vec![TargetSample {
+                namespace: "default".to_owned(),
+                target: "http://shop:8080".to_owned(),
+                refused_per_s: 0.5,
+                ..TargetSample::default()
+            }],
             policies: vec![policy("gentle", Some(5)), policy("rated", None)],
             ..HandlerSample::default()
         }),
         policies_left_out: 4,
+        targets_left_out: 5,
         emitter: Some(EmitterSample {
             emitted_until_us: Some(12_000_000),
             missed: 2,
@@ -104,6 +111,9 @@ fn what_was_noted_is_told() {
         "tollgate_policy_limit{namespace=\"default\",policy=\"gentle\"} 5.0",
         "tollgate_policy_oldest_wait_seconds{namespace=\"default\",policy=\"rated\"} 1.5",
         "tollgate_policies_left_out 4.0",
+        "tollgate_targets_left_out 5.0",
+        "tollgate_target_refused_per_second{namespace=\"default\",target=\"http://shop:8080\"} 0.5",
+        "tollgate_target_waiting{namespace=\"default\",target=\"http://shop:8080\"} 0.0",
         "tollgate_troubles{kind=\"target_refuses\"} 2.0",
         "tollgate_troubles{kind=\"shards_without_owner\"} 0.0",
         "tollgate_build_info{version=\"1.2.3\\\"\\\\\"} 1",

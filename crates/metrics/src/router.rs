@@ -72,6 +72,7 @@ impl Sources {
         };
         let (mut handler, failing) = tokio::join!(handler, failing(&self.checks));
         let policies_left_out = handler.as_mut().map_or(0, HandlerSample::bound);
+        let targets_left_out = handler.as_mut().map_or(0, HandlerSample::bound_targets);
         Scrape {
             metrics: self.metrics.clone(),
             version: self.version.clone(),
@@ -79,6 +80,7 @@ impl Sources {
             ready: failing.is_empty(),
             handler,
             policies_left_out,
+            targets_left_out,
             emitter: self.emitter.as_ref().map(|ask| ask()),
             process: Process::read(),
         }

@@ -9,6 +9,10 @@ use tollgate_core::trouble::Kind;
 
 /// A policy has series of its own as long as there are no more of them than this.
 pub const POLICIES_MAX: usize = 1_000;
+/// As many targets have series of their own.
+pub const TARGETS_MAX: usize = 200;
+/// Stands for the targets of a namespace that a shard does not tell apart; no address looks like this.
+pub const OTHER_TARGETS: &str = "(others)";
 /// Stands for the policy of runs that have none; no id looks like this.
 pub const NO_POLICY: &str = "(none)";
 
@@ -41,6 +45,8 @@ pub struct HandlerSample {
     pub troubles: BTreeMap<Kind, u64>,
     /// By policy.
     pub policies: Vec<PolicySample>,
+    /// By namespace and target; each once.
+    pub targets: Vec<TargetSample>,
 }
 
 /// One policy, or what runs without one.
@@ -74,6 +80,31 @@ pub struct PolicySample {
     pub paused: bool,
 }
 
+/// What events of one namespace do at one target.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TargetSample {
+    /// Namespace.
+    pub namespace: String,
+    /// Scheme, host and port, or the queue's URL, or [`OTHER_TARGETS`].
+    pub target: String,
+    /// Events in flight.
+    pub in_flight: u64,
+    /// Events that are due and have not started, or wait for another attempt.
+    pub waiting: u64,
+    /// For how long the oldest of them has waited, in microseconds.
+    pub oldest_wait_us: i64,
+    /// Of those, events that wait for another attempt.
+    pub retrying: u64,
+    /// Events started per second, over the last minute.
+    pub started_per_s: f64,
+    /// Deliveries per second that it took.
+    pub accepted_per_s: f64,
+    /// Deliveries per second that it refused, or that did not leave.
+    pub refused_per_s: f64,
+    /// Deliveries per second of which nobody knows.
+    pub unclear_per_s: f64,
+}
+
 /// One emitter, at a glance; counters are since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EmitterSample {
@@ -103,7 +134,39 @@ impl PolicySample {
     }
 }
 
+impl TargetSample {
+    /// Greater means that it is seen first.
+    fn rank(&self) -> (bool, u64, u64) {
+        let is_refusing = self.accepted_per_s == 0.0 && self.refused_per_s + self.unclear_per_s > 0.0;
+        (is_refusing, self.waiting, self.in_flight)
+    }
+
+    /// Adds what another shard says of the same target.
+    pub fn add(&mut self, other: &Self) {
+        self.in_flight += other.in_flight;
+        self.waiting += other.waiting;
+        self.oldest_wait_us = self.oldest_wait_us.max(other.oldest_wait_us);
+        self.retrying += other.retrying;
+        self.started_per_s += other.started_per_s;
+        self.accepted_per_s += other.accepted_per_s;
+        self.refused_per_s += other.refused_per_s;
+        self.unclear_per_s += other.unclear_per_s;
+    }
+}
+
 impl HandlerSample {
+    /// Keeps as many targets as have series of their own: those that refuse first, then those that most waits for. Returns how
+    /// many are left out.
+    pub(crate) fn bound_targets(&mut self) -> u64 {
+        let all = self.targets.len();
+        if all > TARGETS_MAX {
+            self.targets.sort_by_key(|target| Reverse(target.rank()));
+            self.targets.truncate(TARGETS_MAX);
+        }
+        self.targets.sort_by(|a, b| (&a.namespace, &a.target).cmp(&(&b.namespace, &b.target)));
+        (all - self.targets.len()) as u64
+    }
+
     /// Keeps as many policies as have series of their own: all, or else those with something held or waiting, the
     /// longest wait first. Returns how many are left out.
     pub(crate) fn bound(&mut self) -> u64 {
@@ -147,5 +210,21 @@ mod tests {
         let mut sample = policies(0, POLICIES_MAX + 7);
         assert_eq!(sample.bound(), 7);
         assert_eq!(sample.policies.first().map(|policy| policy.policy.as_str()), Some("p00007"));
+    }
+
+    #[test]
+    fn of_too_many_targets_the_refusing_are_shown_and_then_the_longest_queues() {
+        let target = |at: usize| TargetSample {
+            target: format!("http://{at:05}"),
+            waiting: at as u64,
+            refused_per_s: if at == 3 { 1.0 } else { 0.0 },
+            ..TargetSample::default()
+        };
+        let targets = (0..TARGETS_MAX + 9).map(target).collect();
+        let mut sample = HandlerSample { targets, ..HandlerSample::default() };
+        assert_eq!(sample.bound_targets(), 9);
+        let shown: Vec<&str> = sample.targets.iter().take(2).map(|target| target.target.as_str()).collect();
+        assert_eq!((sample.targets.len(), shown), (TARGETS_MAX, vec!["http://00003", "http://00010"]));
+        assert_eq!(sample.bound_targets(), 0);
     }
 }

@@ -67,6 +67,7 @@ pub fn handler_status(access: &Access, mut status: v1::HandlerStatus) -> v1::Han
     let Some(namespace) = access.namespace() else { return status };
     let own = format!("namespaces/{namespace}/");
     status.policies.retain(|gauge| gauge.policy.starts_with(&own));
+    status.targets.retain(|gauge| gauge.parent == own.trim_end_matches('/'));
     let sum = |count: fn(&v1::PolicyGauge) -> u64| status.policies.iter().map(count).sum();
     status.held_count = sum(|gauge| gauge.held_count);
     status.suspect_count = sum(|gauge| gauge.suspect_count);
@@ -86,13 +87,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_sees_its_own_buckets_only() {
+    fn a_namespace_sees_its_own_buckets_and_targets_only() {
         let gauge = |policy: &str, held_count| v1::PolicyGauge {
             policy: policy.to_owned(),
             held_count,
             ..v1::PolicyGauge::default()
         };
+        let target =
+            |parent: &str| v1::TargetGauge { parent: parent.to_owned(), ..v1::TargetGauge::default() };
         let all = v1::HandlerStatus {
+            targets: vec![target("namespaces/a"), target("namespaces/ab"), target("namespaces/b")],
             policies: vec![
                 gauge("namespaces/a/policies/p", 2),
                 gauge("namespaces/ab/policies/p", 3),
@@ -111,6 +115,7 @@ mod tests {
         };
         let seen = handler_status(&Access::Holder(Arc::new(principal)), all.clone());
         assert_eq!(seen.policies, [gauge("namespaces/a/policies/p", 2)]);
+        assert_eq!(seen.targets, [target("namespaces/a")]);
         assert_eq!((seen.held_count, seen.launched_runs_count, seen.corrupt_rows.len()), (2, 0, 0));
         assert_eq!(handler_status(&Access::Open, all.clone()), all);
     }

@@ -22,6 +22,7 @@ pub(crate) mod picture;
 pub(crate) mod release;
 pub(crate) mod rules;
 pub(crate) mod shell;
+pub(crate) mod targets;
 pub(crate) mod timeline;
 pub(crate) mod troubles;
 pub(crate) mod waiting;

@@ -10,6 +10,7 @@ mod history;
 mod queue;
 mod sample;
 mod status;
+mod targets;
 mod troubles;
 
 pub(crate) use ended::EndedBadly;

@@ -159,10 +159,8 @@ impl Shard {
 
     /// From now on the run's events may start.
     pub(super) fn set_launched(&mut self, id: RunId, now: Now) {
-        let Some(run) = self.ledger.runs.stir(&id) else { return };
-        run.launched = true;
-        let cancelled = run.cancelled;
-        self.schedules.entry(run.row.schedule_uid).or_default().active.insert(id, cancelled);
+        let Some(run) = self.ledger.run_launches(&id) else { return };
+        self.schedules.entry(run.row.schedule_uid).or_default().active.insert(id, run.cancelled);
         self.arm_window(id);
         self.sync_lane(id, now);
     }

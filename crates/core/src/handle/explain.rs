@@ -1,6 +1,7 @@
 //! Why an event waits, and what the shard is doing: answers for operators, read from memory.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use uuid::Uuid;
 
@@ -10,6 +11,7 @@ use super::outlook::{Budget, Lines};
 use super::pace::{LastError, per_s};
 use super::shard::Shard;
 use super::sight::Refusal;
+use super::targets::{TargetGauge, TargetId};
 use crate::expected_end::Expected;
 use crate::model::{Now, Pause, Policy, RunId};
 
@@ -155,7 +157,7 @@ pub struct Gauge {
     /// Deliveries per second of which nobody knows.
     pub unclear_per_s: f64,
     /// The latest delivery that failed, as far as this owner has heard it.
-    pub last_error: Option<LastError>,
+    pub last_error: Option<Arc<LastError>>,
     /// When the last of what waits is expected to start; none where nothing waits.
     pub drained: Option<Expected>,
     /// Runs of which events are not expected to start in time.
@@ -167,6 +169,8 @@ pub struct Gauge {
 pub struct Status {
     /// By policy.
     pub gauges: Vec<Gauge>,
+    /// By namespace and target.
+    pub targets: Vec<TargetGauge>,
     /// Unfinished runs that have launched.
     pub runs_launched: u64,
     /// Runs whose launch time lies ahead.
@@ -190,7 +194,7 @@ pub struct Remembered {
     pub policies: usize,
 }
 
-/// What waits under a policy.
+/// What waits under a policy, or for a target.
 #[derive(Clone, Copy, Default)]
 pub(super) struct WaitingEvents {
     pub(super) events: u64,
@@ -200,7 +204,31 @@ pub(super) struct WaitingEvents {
     pub(super) since_us: Option<i64>,
 }
 
+/// What is in flight to a target, and what waits for it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct AtTarget {
+    pub(super) held: u64,
+    pub(super) waiting: WaitingEvents,
+}
+
+/// What one look at all runs finds.
+#[derive(Default)]
+pub(super) struct Waiting {
+    /// Runs that have launched.
+    launched: u64,
+    pub(super) by_policy: BTreeMap<Option<Uuid>, WaitingEvents>,
+    by_target: BTreeMap<TargetId, AtTarget>,
+}
+
 impl WaitingEvents {
+    fn add(&mut self, other: Self) {
+        self.events += other.events;
+        self.retrying += other.retrying;
+        if let Some(since_us) = other.since_us {
+            self.began(since_us);
+        }
+    }
+
     fn began(&mut self, since_us: i64) {
         self.since_us = Some(self.since_us.map_or(since_us, |oldest| oldest.min(since_us)));
     }
@@ -267,14 +295,13 @@ impl Shard {
     }
 
     fn glance(&self, now: Now, busy_only: bool) -> Status {
-        let (launched, all_waiting) = self.waiting_by_policy(now);
+        let Waiting { launched, by_policy, by_target } = self.all_waiting(now);
         let at_risk = self.runs_at_risk(now);
         let mut gauges = Vec::new();
         for (policy, bucket) in &self.ledger.buckets {
-            let waiting = all_waiting.get(policy).copied().unwrap_or_default();
+            let waiting = by_policy.get(policy).copied().unwrap_or_default();
             let minute = bucket.pace.last_minute(now);
-            let tried = minute.accepted + minute.refused + minute.unclear;
-            if busy_only && bucket.counts.held() == 0 && waiting.events == 0 && tried == 0 {
+            if busy_only && bucket.counts.held() == 0 && waiting.events == 0 && minute.tried() == 0 {
                 continue;
             }
             gauges.push(Gauge {
@@ -288,8 +315,8 @@ impl Shard {
                 accepted_per_s: per_s(minute.accepted),
                 refused_per_s: per_s(minute.refused),
                 unclear_per_s: per_s(minute.unclear),
-                last_error: bucket.pace.last_error.as_deref().cloned(),
-                drained: self.drained(bucket, waiting.events, now),
+                last_error: bucket.pace.last_error.clone(),
+                drained: self.drained((*policy, bucket), waiting, now),
                 runs_at_risk: at_risk.get(policy).copied().unwrap_or_default(),
             });
         }
@@ -298,6 +325,7 @@ impl Shard {
         let remembered = self.remembered();
         Status {
             gauges,
+            targets: self.ledger.targets.gauges(&by_target, busy_only, now),
             runs_launched: launched,
             runs_upcoming: upcoming,
             pause,
@@ -401,27 +429,38 @@ impl Shard {
         self.line_of(run.row.policy_uid).before(&run.row, self.own_before(&run.row, index))
     }
 
-    /// How many runs have launched; how many events wait under each policy, and since when the oldest has.
-    pub(super) fn waiting_by_policy(&self, now: Now) -> (u64, BTreeMap<Option<Uuid>, WaitingEvents>) {
-        let mut all: BTreeMap<_, WaitingEvents> = BTreeMap::new();
-        let mut launched = 0;
+    /// What waits under each policy and for each target, and since when.
+    pub(super) fn all_waiting(&self, now: Now) -> Waiting {
+        let mut all = Waiting::default();
         for run in self.ledger.runs.all().filter(|r| r.launched) {
-            launched += 1;
-            if run.cancelled {
-                continue;
-            }
-            let waiting = all.entry(run.row.policy_uid).or_default();
-            waiting.events += u64::from(run.counts.retrying());
-            waiting.retrying += u64::from(run.counts.retrying());
-            if run.next_is_due(now.wall_us, self.options.early_us) {
-                waiting.events += self.due_now(run, now);
-                waiting.began(run.launch_of(run.row.next_index));
-            }
-            if let Some(since_us) = self.failed_since_us(run) {
-                waiting.began(since_us);
+            all.launched += 1;
+            let waiting = self.waiting_now(run, now);
+            all.by_policy.entry(run.row.policy_uid).or_default().add(waiting);
+            if let Some(target) = run.target() {
+                let at_target = all.by_target.entry(target).or_default();
+                at_target.held += u64::from(run.counts.outstanding() - run.counts.retrying());
+                at_target.waiting.add(waiting);
             }
         }
-        (launched, all)
+        all
+    }
+
+    /// What waits of a launched run.
+    pub(super) fn waiting_now(&self, run: &LiveRun, now: Now) -> WaitingEvents {
+        let mut waiting = WaitingEvents::default();
+        if run.cancelled {
+            return waiting;
+        }
+        waiting.retrying = u64::from(run.counts.retrying());
+        waiting.events = waiting.retrying;
+        if run.next_is_due(now.wall_us, self.options.early_us) {
+            waiting.events += self.due_now(run, now);
+            waiting.began(run.launch_of(run.row.next_index));
+        }
+        if let Some(since_us) = self.failed_since_us(run) {
+            waiting.began(since_us);
+        }
+        waiting
     }
 
     /// When the first of a run's events fell due that has failed and waits for another attempt; of those that were acquired

@@ -71,6 +71,7 @@ mod tests {
     use super::super::batch::TokenBatch;
     use super::super::bucket::Bucket;
     use super::super::live::{LiveRun, LiveSchedule, LiveToken};
+    use super::super::targets::Targets;
     use crate::model::{RunId, RunSpec};
     use uuid::Uuid;
 
@@ -95,6 +96,7 @@ mod tests {
             ("schedule ", size_of::<(Uuid, LiveSchedule)>()),
             ("what runs share", size_of::<((Uuid, i64), (Arc<RunSpec>, u32))>() + size_of::<RunSpec>()),
             ("policy ", size_of::<(Option<Uuid>, Bucket)>()),
+            ("target ", Targets::ENTRY_BYTES),
         ];
         let is = costs.map(|(thing, bytes)| format!("{thing}: {bytes}"));
         assert_eq!(costs.map(|(thing, _)| format!("{thing}: {}", said(thing))), is);

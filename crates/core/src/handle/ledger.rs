@@ -15,7 +15,9 @@ use uuid::Uuid;
 use super::bucket::Bucket;
 use super::change::TokenState;
 use super::live::{LiveRun, LiveToken};
+use super::pace::Answers;
 use super::steps::Counted as _;
+use super::targets::Targets;
 use crate::model::{Now, RunId};
 
 pub(super) use counts::{BucketCounts, RunCounts};
@@ -129,6 +131,8 @@ pub(super) struct Ledger {
     pub buckets: BTreeMap<Option<Uuid>, Bucket>,
     pub runs: Runs,
     pub tokens: Tokens,
+    /// How fast events go to each target.
+    pub targets: Targets,
     /// Buckets in which something may start.
     pub ready: BTreeSet<Option<Uuid>>,
     sending: usize,
@@ -143,6 +147,7 @@ impl Ledger {
             buckets: BTreeMap::from([(None, Bucket::new(None, now))]),
             runs: Runs::default(),
             tokens: Tokens::default(),
+            targets: Targets::default(),
             ready: BTreeSet::new(),
             sending: 0,
             #[cfg(debug_assertions)]
@@ -166,14 +171,35 @@ impl Ledger {
     }
 
     /// A run of which no event has been acquired.
-    pub(super) fn run_enters(&mut self, run: LiveRun, now: Now) {
+    pub(super) fn run_enters(&mut self, mut run: LiveRun, now: Now) {
         self.bucket(run.row.policy_uid, now).counts.run_enters();
+        if run.launched {
+            self.targets.enter(&mut run);
+        }
         self.runs.insert(run);
+    }
+
+    /// A run's launch time has come. The history looks at it next.
+    pub(super) fn run_launches(&mut self, id: &RunId) -> Option<&LiveRun> {
+        let run = self.runs.stir(id)?;
+        run.launched = true;
+        self.targets.enter(run);
+        Some(run)
+    }
+
+    /// Where what its target answered for an event of a run is counted.
+    pub(super) fn answers_of_target(&mut self, run: RunId, now: Now) -> Option<&mut Answers> {
+        if !self.targets.is_told_of(run) {
+            let target = self.runs.get(&run)?.target()?;
+            self.targets.turn_to(run, target, now);
+        }
+        Some(self.targets.answers())
     }
 
     /// With the last run goes what is kept for a policy that nobody has told of.
     pub(super) fn run_leaves(&mut self, id: RunId) -> Option<LiveRun> {
         let run = self.runs.remove(&id)?;
+        self.targets.leave(&run);
         let policy = run.row.policy_uid;
         if let Some(bucket) = self.buckets.get_mut(&policy) {
             bucket.counts.run_leaves();
@@ -263,6 +289,7 @@ impl Ledger {
         let mut runs: BTreeMap<RunId, RunCounts> = BTreeMap::new();
         let mut buckets: BTreeMap<Option<Uuid>, BucketCounts> = BTreeMap::new();
         let mut sending = 0;
+        self.targets.recount(self.runs.all());
         for run in self.runs.all() {
             runs.insert(run.row.id, RunCounts::default());
             buckets.entry(run.row.policy_uid).or_default().run_enters();

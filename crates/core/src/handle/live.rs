@@ -9,6 +9,7 @@ use super::minutes::Noted;
 use super::places::Sharer;
 use super::queue::Of;
 use super::steps::Counted as _;
+use super::targets::{TargetId, Told};
 use crate::model::{Run, RunId, RunKind, RunSpec, SECOND_US};
 use crate::trouble::Said;
 
@@ -27,6 +28,8 @@ pub(super) struct LiveRun {
     pub counts: RunCounts,
     /// With whom it shares places.
     pub sharer: Sharer,
+    /// How its target is told of, once it has launched.
+    pub told: Option<Told>,
     /// When its target last took one of its events (monotonic), as far as this owner has heard it; else long ago.
     pub accepted_us: i64,
     /// What the history has of it.
@@ -38,7 +41,13 @@ impl LiveRun {
         let cancelled = row.next_index == row.events && !row.reason.is_empty();
         let (sharer, noted) = (Sharer::of(&row, &spec), Noted::of(&row));
         let (counts, accepted_us) = (RunCounts::default(), i64::MIN);
-        Self { row, spec, launched: false, cancelled, in_lane: false, counts, sharer, accepted_us, noted }
+        let (launched, in_lane, told) = (false, false, None);
+        Self { row, spec, launched, cancelled, in_lane, counts, sharer, told, accepted_us, noted }
+    }
+
+    /// What its target is told of as, once it has launched.
+    pub(super) fn target(&self) -> Option<TargetId> {
+        self.told.map(|told| told.id(&self.sharer))
     }
 
     /// Where it waits.

@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use super::bucket::Bucket;
+use super::explain::WaitingEvents;
 use super::ledger::Phase;
 use super::line::Places;
 use super::live::LiveRun;
 use super::shard::Shard;
+use super::sight::Refusal;
 use crate::expected_end::{Expected, Flow, NOTHING_ENDED, Never};
 use crate::model::{Now, Reclaim, RunId};
 use crate::trouble::Said;
@@ -22,6 +24,10 @@ const LOOKED_AT_MAX: usize = 32;
 const DEADLINES_MAX: usize = 2_000;
 /// Behind how many waiting runs of its policy nobody says what is expected of a run: they are walked for each who asks.
 const WAITING_RUNS_MAX: usize = 5_000;
+/// Of how many schedules under a policy it is asked whether all that waits is refused.
+const REFUSED_SCHEDULES_MAX: usize = 16;
+/// How many runs of which only retries wait are asked when these come.
+const RETRIED_RUNS_MAX: usize = 100;
 /// How often the line is walked to count the events that are late.
 const LOOKS_OF_LATE: usize = 24;
 /// How many lanes are walked for that.
@@ -124,12 +130,48 @@ impl Shard {
     }
 
     /// When the last of the events that wait under a policy is expected to start; none where none does.
-    pub(super) fn drained(&self, bucket: &Bucket, waiting: u64, now: Now) -> Option<Expected> {
-        let before = waiting.checked_sub(1)?;
-        if let Some(never) = self.policy_never(bucket).or_else(|| self.target_never(bucket, now)) {
+    pub(super) fn drained(
+        &self,
+        (policy, bucket): (Option<Uuid>, &Bucket),
+        waiting: WaitingEvents,
+        now: Now,
+    ) -> Option<Expected> {
+        let before = waiting.events.checked_sub(1)?;
+        let never = self.policy_never(bucket).or_else(|| self.target_never(bucket, now));
+        if let Some(never) = never.or_else(|| self.all_refused(policy, now)) {
             return Some(Expected::Never(never));
         }
-        Some(starts(&self.flow(bucket, now), before, now))
+        let expected = starts(&self.flow(bucket, now), before, now);
+        if waiting.retrying < waiting.events {
+            return Some(expected);
+        }
+        // Nothing waits but for its time to be tried again.
+        let waiting = self.waiting_under(policy, now).take(RETRIED_RUNS_MAX);
+        let again_us = waiting.filter_map(|run| self.again_us(run, now).max()).max();
+        Some(expected.not_before(again_us.unwrap_or(i64::MIN)))
+    }
+
+    /// The launched runs under a policy of which something waits.
+    fn waiting_under(&self, policy: Option<Uuid>, now: Now) -> impl Iterator<Item = &LiveRun> {
+        let runs = self.ledger.runs.under(policy).filter_map(|id| self.ledger.runs.get(&id));
+        runs.filter(move |run| run.launched && self.waiting_now(run, now).events > 0)
+    }
+
+    /// A target that takes nothing, where all that waits under a policy waits for such targets, whatever else gets through.
+    fn all_refused(&self, policy: Option<Uuid>, now: Now) -> Option<Never> {
+        let mut refused: BTreeMap<Uuid, Refusal> = BTreeMap::new();
+        for run in self.waiting_under(policy, now) {
+            let schedule = run.row.schedule_uid;
+            if refused.contains_key(&schedule) {
+                continue;
+            }
+            if refused.len() == REFUSED_SCHEDULES_MAX {
+                return None;
+            }
+            refused.insert(schedule, self.refusal(run, now)?);
+        }
+        let first = refused.into_values().next()?;
+        Some(never_by(first.said, first.target))
     }
 
     fn last_start(&self, run: &LiveRun, places: &Places<'_>, now: Now) -> Expected {
@@ -147,15 +189,20 @@ impl Shard {
             return Expected::NotKnown("its queue shard has not been told of its policy");
         };
         let before = places.before(row, row.events.saturating_sub(1));
-        let again_us =
-            self.ledger.tokens.of(row.id).take(LOOKED_AT_MAX).filter_map(|(_, token)| match token.phase() {
-                Phase::Waiting => Some(token.row.due_us),
-                Phase::Again { at_us } => Some(now.wall_us + at_us - now.mono_us),
-                _ => None,
-            });
         let due_us = (row.next_index < row.events).then(|| run.launch_of(row.events - 1));
-        let earliest_us = again_us.chain(due_us).chain(self.blocked_us(run, now)).max().unwrap_or(i64::MIN);
+        let earliest_us =
+            self.again_us(run, now).chain(due_us).chain(self.blocked_us(run, now)).max().unwrap_or(i64::MIN);
         starts(&self.flow(bucket, now), before, now).not_before(earliest_us)
+    }
+
+    /// When events of a run are tried again, of those that were acquired first (wall clock).
+    fn again_us(&self, run: &LiveRun, now: Now) -> impl Iterator<Item = i64> {
+        let first = self.ledger.tokens.of(run.row.id).take(LOOKED_AT_MAX);
+        first.filter_map(move |(_, token)| match token.phase() {
+            Phase::Waiting => Some(token.row.due_us),
+            Phase::Again { at_us } => Some(now.wall_us + at_us - now.mono_us),
+            _ => None,
+        })
     }
 
     /// When the last event of a run starts that waits for the unfinished runs of its schedule: these end first.

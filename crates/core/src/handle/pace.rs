@@ -1,10 +1,12 @@
-//! How fast a bucket's events go, for people: what targets said in the last minute, and for how long tokens are held.
+//! How fast a bucket's events go, for people: what targets said in the last minute, and for how long tokens are held. The same
+//! by target is in [`super::targets`].
 //!
 //! In: what became of deliveries and of held tokens, added up by commit; how many tokens are held, by commit. Out: counts per
 //! second, the latest failure, holds. Invariants: an event that its target refused has not started; one that is sent again
 //! because its delivery was unclear starts once; nothing here decides what starts.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use uuid::Uuid;
 
@@ -15,9 +17,9 @@ use crate::expected_end::Holds;
 use crate::model::{Now, SECOND_US, Sent};
 
 /// Over how many seconds answers are counted.
-const RATE_WINDOW_S: i64 = 60;
+pub(super) const RATE_WINDOW_S: i64 = 60;
 
-/// What became of deliveries and tokens of one bucket: between two commits, in a second, or in a minute.
+/// What became of deliveries: between two commits, in a second, or in a minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Answers {
     /// Events that got their tokens and that the target took, or may have taken.
@@ -28,21 +30,79 @@ pub(super) struct Answers {
     pub refused: u32,
     /// Deliveries of which nobody knows.
     pub unclear: u32,
-    /// Events that ended with their token.
-    pub ended: u32,
-    /// For how long the latest of them that ended with its first attempt had held it.
-    pub hold_us: Option<i64>,
 }
 
 impl Answers {
+    /// A target has answered for a delivery of an event; `is_again`: an earlier one was in doubt.
+    pub(super) fn count(&mut self, sent: &Sent, is_again: bool) {
+        let is_first = u32::from(!is_again);
+        match sent {
+            Sent::Accepted => (self.accepted, self.started) = (self.accepted + 1, self.started + is_first),
+            Sent::Unclear { .. } => {
+                (self.unclear, self.started) = (self.unclear + 1, self.started + is_first);
+            }
+            Sent::Refused { .. } | Sent::NotSent { .. } => self.refused += 1,
+        }
+    }
+
+    /// How many deliveries there were.
+    pub(super) fn tried(&self) -> u32 {
+        self.accepted + self.refused + self.unclear
+    }
+
     fn add(&mut self, other: Self) {
         self.started += other.started;
         self.accepted += other.accepted;
         self.refused += other.refused;
         self.unclear += other.unclear;
-        self.ended += other.ended;
-        self.hold_us = other.hold_us.or(self.hold_us);
     }
+}
+
+/// What became of deliveries in the last minute.
+#[derive(Debug, Default)]
+pub(super) struct Recent(
+    /// By the second of the monotonic clock.
+    VecDeque<(i64, Answers)>,
+);
+
+impl Recent {
+    pub(super) fn take(&mut self, answers: Answers, now: Now) {
+        let second = second_of(now);
+        match self.0.back_mut() {
+            Some((last, sum)) if *last == second => sum.add(answers),
+            _ => self.0.push_back((second, answers)),
+        }
+        while self.0.front().is_some_and(|(s, _)| *s <= second - RATE_WINDOW_S) {
+            self.0.pop_front();
+        }
+    }
+
+    /// The second of the latest answer.
+    pub(super) fn last_second(&self) -> Option<i64> {
+        self.0.back().map(|(second, _)| *second)
+    }
+
+    /// Of the last minute.
+    pub(super) fn sum(&self, now: Now) -> Answers {
+        let since = second_of(now) - RATE_WINDOW_S;
+        let mut sum = Answers::default();
+        self.0.iter().filter(|(second, _)| *second > since).for_each(|(_, part)| sum.add(*part));
+        sum
+    }
+}
+
+/// Of the monotonic clock.
+pub(super) fn second_of(now: Now) -> i64 {
+    now.mono_us.div_euclid(SECOND_US)
+}
+
+/// What became of tokens between two commits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Ends {
+    /// Events that ended with their token.
+    ended: u32,
+    /// For how long the latest of them that ended with its first attempt had held it.
+    hold_us: Option<i64>,
 }
 
 /// What has not been added to its bucket yet. It is of one bucket at a time, so that counting an event looks nothing up.
@@ -50,6 +110,7 @@ impl Answers {
 pub(super) struct Tally {
     policy: Option<Uuid>,
     answers: Answers,
+    ends: Ends,
 }
 
 /// The latest delivery that failed.
@@ -66,26 +127,18 @@ pub struct LastError {
 /// See the head of this file.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// Of the last minute: (second of the monotonic clock, what became).
-    recent: VecDeque<(i64, Answers)>,
-    pub last_error: Option<Box<LastError>>,
+    recent: Recent,
+    pub last_error: Option<Arc<LastError>>,
     /// None before a token has been held.
     holds: Option<Box<Holds>>,
 }
 
 impl Pace {
-    fn take(&mut self, answers: Answers, held: u32, now: Now) {
-        let second = now.mono_us.div_euclid(SECOND_US);
-        match self.recent.back_mut() {
-            Some((last, sum)) if *last == second => sum.add(answers),
-            _ => self.recent.push_back((second, answers)),
-        }
-        while self.recent.front().is_some_and(|(s, _)| *s <= second - RATE_WINDOW_S) {
-            self.recent.pop_front();
-        }
+    fn take(&mut self, answers: Answers, ends: Ends, held: u32, now: Now) {
+        self.recent.take(answers, now);
         self.hold(held, now);
         if let Some(holds) = &mut self.holds {
-            holds.ended(answers.ended, answers.hold_us, now.mono_us);
+            holds.ended(ends.ended, ends.hold_us, now.mono_us);
         }
     }
 
@@ -103,10 +156,7 @@ impl Pace {
 
     /// Of the last minute.
     pub(super) fn last_minute(&self, now: Now) -> Answers {
-        let since = now.mono_us.div_euclid(SECOND_US) - RATE_WINDOW_S;
-        let mut sum = Answers::default();
-        self.recent.iter().filter(|(second, _)| *second > since).for_each(|(_, part)| sum.add(*part));
-        sum
+        self.recent.sum(now)
     }
 }
 
@@ -117,59 +167,66 @@ pub(super) fn per_s(count: u32) -> f64 {
 
 impl Shard {
     /// A target has answered for a delivery of this event; `is_again`: an earlier one was in doubt.
-    pub(super) fn tally_answer(&mut self, policy: Option<Uuid>, sent: &Sent, is_again: bool, now: Now) {
-        let counts = self.tally_of(policy, now);
-        let is_first = u32::from(!is_again);
-        match sent {
-            Sent::Accepted => {
-                (counts.accepted, counts.started) = (counts.accepted + 1, counts.started + is_first)
-            }
-            Sent::Unclear { .. } => {
-                (counts.unclear, counts.started) = (counts.unclear + 1, counts.started + is_first);
-            }
-            Sent::Refused { .. } | Sent::NotSent { .. } => counts.refused += 1,
+    pub(super) fn tally_answer(
+        &mut self,
+        key: Key,
+        policy: Option<Uuid>,
+        sent: &Sent,
+        is_again: bool,
+        now: Now,
+    ) {
+        self.tally_of(policy, now).answers.count(sent, is_again);
+        if let Some(counts) = self.ledger.answers_of_target(key.0, now) {
+            counts.count(sent, is_again);
         }
+        self.note_error(key, policy, sent, now);
     }
 
-    /// What went wrong with a delivery is told as the latest of its bucket.
-    pub(super) fn note_error(&mut self, key: Key, policy: Option<Uuid>, sent: &Sent, now: Now) {
+    /// What went wrong with a delivery is told as the latest of its bucket and of its target.
+    fn note_error(&mut self, key: Key, policy: Option<Uuid>, sent: &Sent, now: Now) {
         let (Sent::Refused { message, .. } | Sent::NotSent { message, .. } | Sent::Unclear { message, .. }) =
             sent
         else {
             return;
         };
+        let error = Arc::new(LastError { event: key, words: message.clone(), at_us: now.wall_us });
+        self.ledger.targets.has_failed(key.0, &error);
         if let Some(bucket) = self.ledger.buckets.get_mut(&policy) {
-            let error = LastError { event: key, words: message.clone(), at_us: now.wall_us };
-            bucket.pace.last_error = Some(Box::new(error));
+            bucket.pace.last_error = Some(error);
         }
     }
 
     /// An event has ended; its token is free.
     pub(super) fn tally_end(&mut self, token: &LiveToken, now: Now) {
         if token.in_flight() {
-            let counts = self.tally_of(token.policy, now);
-            counts.ended += 1;
+            let ends = &mut self.tally_of(token.policy, now).ends;
+            ends.ended += 1;
             if token.row.attempt == 1 {
-                counts.hold_us = Some(now.wall_us - token.row.acquired_us);
+                ends.hold_us = Some(now.wall_us - token.row.acquired_us);
             }
         }
     }
 
-    fn tally_of(&mut self, policy: Option<Uuid>, now: Now) -> &mut Answers {
+    fn tally_of(&mut self, policy: Option<Uuid>, now: Now) -> &mut Tally {
         if self.tally.policy != policy {
-            self.add_tally(now);
+            self.add_own_tally(now);
             self.tally.policy = policy;
         }
-        &mut self.tally.answers
+        &mut self.tally
     }
 
-    /// Adds what has been counted to its bucket.
+    /// Adds what has been counted to its bucket and its target, and forgets the targets that nobody asks for any more.
     pub(super) fn add_tally(&mut self, now: Now) {
-        let answers = std::mem::take(&mut self.tally.answers);
-        if answers != Answers::default()
+        self.add_own_tally(now);
+        self.ledger.targets.advance(now);
+    }
+
+    fn add_own_tally(&mut self, now: Now) {
+        let (answers, ends) = (std::mem::take(&mut self.tally.answers), std::mem::take(&mut self.tally.ends));
+        if (answers, ends) != (Answers::default(), Ends::default())
             && let Some(bucket) = self.ledger.buckets.get_mut(&self.tally.policy)
         {
-            bucket.pace.take(answers, bucket.counts.held(), now);
+            bucket.pace.take(answers, ends, bucket.counts.held(), now);
         }
     }
 }

@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use crate::model::{Run, RunSpec};
 
 /// Of what is free, one part in this many is left to others, at each level.
-const LEFT_TO_OTHERS: u32 = 5;
+pub(super) const LEFT_TO_OTHERS: u32 = 5;
 
 /// With whom a run shares places: its namespace, its target within that, its schedule within that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,16 @@ impl Sharer {
         };
         let target = spec.target.address().as_bytes();
         Self([level(run.namespace.as_bytes()), level(target), level(run.schedule_uid.as_bytes())])
+    }
+
+    /// What stands for its namespace.
+    pub(super) fn namespace(&self) -> u128 {
+        self.0[0]
+    }
+
+    /// What stands for its target within its namespace.
+    pub(super) fn target(&self) -> u128 {
+        self.0[1]
     }
 }
 

@@ -27,8 +27,7 @@ impl Shard {
         }
         token.said = Said::of(&sent).or(token.said);
         let (policy, is_again) = (token.policy, token.doubtful);
-        self.tally_answer(policy, &sent, is_again, now);
-        self.note_error(key, policy, &sent, now);
+        self.tally_answer(key, policy, &sent, is_again, now);
         let again = self.leave_queue(key);
         self.ledger.turn(key, Phase::Acquired);
         match sent {

@@ -255,7 +255,7 @@ impl Shard {
             return Vec::new();
         }
         let mut left = LOOKED_AT_MAX;
-        let (_, waiting) = self.waiting_by_policy(now);
+        let waiting = self.all_waiting(now).by_policy;
         let mut buckets = Vec::new();
         for (uid, bucket) in all {
             let Some(policy) = &bucket.policy else { continue };

@@ -16,6 +16,7 @@ use crate::parts::due::{RUNS_MAX, cut, deadline, not_started};
 use crate::parts::flow::brief;
 use crate::parts::picture::{number, progress};
 use crate::parts::shell::{Body, Section, empty};
+use crate::parts::targets::targets;
 use crate::parts::troubles;
 use crate::parts::waiting::{Due, DueRun, due};
 use crate::requests::console::Console;
@@ -154,6 +155,7 @@ async fn live(visit: &Visit) -> Markup {
         (charts(visit, [(HOUR, &histories.0), (DAY, &histories.1)]))
         @if let Ok(handler) = &handler {
             (policies(visit, &handler.policies, wrong.as_ref().map_or(&[], |wrong| &wrong.troubles)))
+            (targets(visit.now_us, handler, &visit.ns))
         }
         @match &due {
             Ok(due) => { (not_started(visit, due)) (running(visit, due)) }

@@ -15,6 +15,7 @@ use crate::parts::draft::What;
 use crate::parts::meanwhile;
 use crate::parts::past::{Past, latest, past, strip};
 use crate::parts::shell::{Body, Section};
+use crate::parts::targets;
 use crate::requests::links::to;
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
@@ -65,14 +66,18 @@ pub(crate) async fn body(
         page_token: String::new(),
     };
     let mut index = visit.api.master();
-    let around = futures::future::join(preview(visit, name, None, 10), around_change(visit, &schedule));
+    let around = futures::future::join3(
+        preview(visit, name, None, 10),
+        around_change(visit, &schedule),
+        targets::of_schedule(visit, &schedule),
+    );
     let parent = meanwhile::parent(visit, &schedule.policy);
     let stored = futures::future::join3(
         past_of(visit, name, range),
         index.list_schedule_children(children),
         visit.history(&parent, range.unwrap_or(DAY)),
     );
-    let ((next, change), (past, children, history)) =
+    let ((next, change, target), (past, children, history)) =
         futures::future::join(Box::pin(around), Box::pin(stored)).await;
     let content = html! {
         p.crumb { a href=(visit.link("schedules")) { "Schedules" } }
@@ -103,6 +108,7 @@ pub(crate) async fn body(
         div #live data-refresh="5" {
             (strip(&past, range, ranges(&to(name), "h-past", range)))
             (latest(visit, &past))
+            (target)
             p { a href={ (visit.link("runs")) "?schedule=" (encode(short(name))) } { "All runs of this schedule" } }
             (meanwhile::of_schedule(visit, &schedule.policy, range.unwrap_or(DAY), history.as_deref()))
         }

@@ -1,11 +1,12 @@
 //! What a scrape shows of this process's queue shards: the same as the status call, without the other processes.
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tollgate_core::handle::{Gauge, Status};
-use tollgate_metrics::sample::{HandlerSample, NO_POLICY, PolicySample};
+use tollgate_core::handle::{Gauge, Status, TargetGauge};
+use tollgate_metrics::sample::{HandlerSample, NO_POLICY, OTHER_TARGETS, PolicySample, TargetSample};
 
 use crate::Shared;
 use crate::routes::Input;
@@ -37,12 +38,19 @@ impl Shared {
         let shards: BTreeSet<u16> = answers.iter().map(|(shard, _)| *shard).collect();
         let mut sample = HandlerSample { shards_owned: shards.len() as u64, ..HandlerSample::default() };
         let mut unthrottled = PolicySample { policy: NO_POLICY.to_owned(), ..PolicySample::default() };
+        let mut targets: BTreeMap<(String, String), TargetSample> = BTreeMap::new();
         for (_, answer) in answers {
             match answer {
-                Some(status) => add(&mut sample, &mut unthrottled, status),
+                Some(mut status) => {
+                    for gauge in std::mem::take(&mut status.targets) {
+                        add_target(&mut targets, target(gauge));
+                    }
+                    add(&mut sample, &mut unthrottled, status);
+                }
                 None => sample.shards_silent += 1,
             }
         }
+        sample.targets = targets.into_values().collect();
         sample.policies.push(unthrottled);
         sample.troubles = troubles;
         let corrupt = self.people.rows_passed_over().into_iter();
@@ -80,6 +88,30 @@ fn add(sample: &mut HandlerSample, unthrottled: &mut PolicySample, status: Statu
                 unthrottled.oldest_wait_us = unthrottled.oldest_wait_us.max(gauge.oldest_wait_us);
             }
         }
+    }
+}
+
+fn add_target(targets: &mut BTreeMap<(String, String), TargetSample>, part: TargetSample) {
+    match targets.entry((part.namespace.clone(), part.target.clone())) {
+        Entry::Occupied(mut sum) => sum.get_mut().add(&part),
+        Entry::Vacant(place) => {
+            place.insert(part);
+        }
+    }
+}
+
+fn target(gauge: TargetGauge) -> TargetSample {
+    TargetSample {
+        namespace: gauge.namespace,
+        target: gauge.target.unwrap_or_else(|| OTHER_TARGETS.to_owned()),
+        in_flight: gauge.held,
+        waiting: gauge.waiting,
+        oldest_wait_us: gauge.oldest_wait_us,
+        retrying: gauge.retrying,
+        started_per_s: gauge.started_per_s,
+        accepted_per_s: gauge.accepted_per_s,
+        refused_per_s: gauge.refused_per_s,
+        unclear_per_s: gauge.unclear_per_s,
     }
 }
 

@@ -11,11 +11,13 @@ use tollgate_store::CorruptRow;
 use tonic::Status;
 use uuid::Uuid;
 
+use super::targets::{OF_ANSWER_MAX, OF_PROCESS_MAX, Targets};
 use crate::Shared;
 use crate::routes::Input;
 
 impl Shared {
-    /// Buckets and shards of all handlers; policies of one namespace if given. Runs without a policy make one line.
+    /// Buckets, targets and shards of all handlers; policies and targets of one namespace if given. Runs without a policy make
+    /// one line.
     pub(crate) async fn status(
         &self,
         asked: v1::GetHandlerStatusRequest,
@@ -34,6 +36,11 @@ impl Shared {
         status.policies = named;
         status.policies.sort_by(|a, b| a.policy.cmp(&b.policy));
         status.policies.extend(unnamed.into_iter().reduce(|sum, gauge| joined(sum, &gauge)));
+        let mut targets = Targets::default();
+        std::mem::take(&mut status.targets).into_iter().for_each(|target| targets.add(target));
+        let (targets, left_out) = targets.worst_first(OF_ANSWER_MAX);
+        status.targets = targets;
+        status.omitted_targets_count = status.omitted_targets_count.saturating_add(left_out);
         let paused: BTreeMap<u32, bool> = status.shards.iter().map(|s| (s.shard, s.paused)).collect();
         let leases = self.people.leases().await.map_err(store_status)?;
         let gauges = leases.into_iter().map(|lease| v1::ShardGauge {
@@ -63,6 +70,7 @@ impl Shared {
         let mut status = v1::HandlerStatus { handler: self.process.clone(), ..v1::HandlerStatus::default() };
         let mut unthrottled = v1::PolicyGauge::default();
         let mut order = Uuid::nil();
+        let mut targets = Targets::default();
         for (shard, shown) in self.ask_owners(|reply| Input::Status { busy_only, reply }).await {
             // Of a shard that is being loaded nothing is shown.
             let Some(shown) = shown else { continue };
@@ -71,6 +79,11 @@ impl Shared {
             order = order.max(shown.pause_order);
             let paused = shown.pause.is_some();
             status.shards.push(v1::ShardGauge { shard: shard.into(), paused, ..v1::ShardGauge::default() });
+            for target in shown.targets {
+                if namespace.is_none_or(|namespace| namespace == target.namespace) {
+                    targets.add(self.show_target(target, shard));
+                }
+            }
             for gauge in shown.gauges {
                 status.held_count += u64::from(gauge.held);
                 status.suspect_count += u64::from(gauge.suspect);
@@ -92,6 +105,7 @@ impl Shared {
                 }
             }
         }
+        (status.targets, status.omitted_targets_count) = targets.worst_first(OF_PROCESS_MAX);
         let owned: BTreeSet<u32> = status.shards.iter().map(|gauge| gauge.shard).collect();
         let corrupt = self
             .people
@@ -185,5 +199,7 @@ fn merge(sum: &mut v1::HandlerStatus, other: v1::HandlerStatus) {
     sum.launched_runs_count += other.launched_runs_count;
     sum.corrupt_rows.extend(other.corrupt_rows);
     sum.policies.extend(other.policies);
+    sum.targets.extend(other.targets);
+    sum.omitted_targets_count = sum.omitted_targets_count.saturating_add(other.omitted_targets_count);
     sum.shards.extend(other.shards);
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use prost_types::Timestamp;
 use tollgate_proto::v1;
 
 use super::style::Tone;
@@ -29,7 +30,7 @@ pub(super) async fn of(session: &Session, parent: String) -> Gauges {
 }
 
 /// Per second, with the tone where it is not nothing.
-fn rate(per_second: f64, tone: Tone) -> Cell {
+pub(super) fn rate(per_second: f64, tone: Tone) -> Cell {
     Cell::toned(format!("{per_second:.1}"), if per_second > 0.0 { tone } else { Tone::Plain })
 }
 
@@ -44,13 +45,15 @@ fn drain(now_us: i64, gauge: &v1::PolicyGauge) -> Cell {
 }
 
 /// What was said of the latest delivery that failed, and when.
-fn last_error(now_us: i64, gauge: &v1::PolicyGauge) -> Cell {
-    match gauge.last_error.as_str() {
+pub(super) fn said(now_us: i64, error: &str, time: Option<&Timestamp>) -> Cell {
+    match error {
         "" => Cell::default(),
-        error => {
-            Cell::toned(format!("{}: {error}", relative(now_us, gauge.last_error_time.as_ref())), Tone::Quiet)
-        }
+        error => Cell::toned(format!("{}: {error}", relative(now_us, time)), Tone::Quiet),
     }
+}
+
+fn last_error(now_us: i64, gauge: &v1::PolicyGauge) -> Cell {
+    said(now_us, &gauge.last_error, gauge.last_error_time.as_ref())
 }
 
 /// The buckets, a line each.

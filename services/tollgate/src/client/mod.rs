@@ -34,6 +34,7 @@ pub(crate) mod status;
 pub(crate) mod style;
 pub(crate) mod table;
 mod target;
+mod targets;
 pub(crate) mod test_alert;
 pub(crate) mod trigger;
 pub(crate) mod troubles;

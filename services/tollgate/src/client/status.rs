@@ -1,4 +1,5 @@
-//! `tollgate status`: what is wrong, how full the buckets are, how far the emitter is, who owns the queue shards.
+//! `tollgate status`: what is wrong, how full the buckets are, how targets are, how far the emitter is, who owns the queue
+//! shards.
 //!
 //! Each role may run in another process: what the one that was asked does not play is said, and the rest is shown.
 
@@ -15,7 +16,7 @@ use super::style::Tone;
 use super::table::{Cell, Table, View, pairs};
 use super::watch::{self, WatchArgs};
 use super::when::{both, duration};
-use super::{Session, gauges, troubles};
+use super::{Session, gauges, targets, troubles};
 
 /// Arguments of `status`.
 #[derive(Args, Clone, Debug)]
@@ -118,6 +119,7 @@ fn handler_text(view: View, handler: &v1::HandlerStatus, each_shard: bool) -> St
     }
     text.push('\n');
     text.push_str(&gauges::table(view, &handler.policies));
+    text.push_str(&targets::table(view, handler));
     text.push_str(&corrupt(&handler.corrupt_rows));
     if each_shard {
         let mut table = Table::new(["SHARD", "OWNER", "EPOCH", "STATE"]);
