@@ -130,6 +130,8 @@ pub enum Bound {
     Outbox,
     /// Pages of the console that are told what happens now.
     Pages,
+    /// Streams of items, of one namespace and in all.
+    Submissions,
 }
 
 /// What became of an attempt to deliver a message of an alert.
@@ -187,7 +189,8 @@ labels!(ReleaseAnswer: Released = "released", ComesAgain = "comes_again", Alread
     Late = "late", Unknown = "unknown", Invalid = "invalid", Failed = "failed");
 labels!(TakenFrom: Nobody = "nobody", Dead = "dead", Itself = "itself");
 labels!(Bound: Connections = "connections", AddressConnections = "connections_of_address", Bodies = "bodies",
-    Reflection = "reflection", Quota = "quota", Outbox = "outbox", Pages = "pages");
+    Reflection = "reflection", Quota = "quota", Outbox = "outbox", Pages = "pages",
+    Submissions = "submissions");
 labels!(Delivered: Accepted = "accepted", Refused = "refused", Unclear = "unclear", NotSent = "not_sent");
 labels!(AlertMessage: Sent = "sent", Failed = "failed", Dropped = "dropped");
 labels!(CommitFailure: Fenced = "fenced", Failed = "failed", Unknown = "unknown");

@@ -18,14 +18,14 @@ use tollgate_metrics::{Bound, Metrics};
 use tollgate_proto::FieldError;
 use tollgate_proto::field::invalid_argument;
 use tollgate_proto::json::dynamic_to_json;
-use tollgate_service::room::Room;
+use tollgate_service::room::{Room, Rooms};
 use tonic::service::Routes;
 use tonic::{Code, Status};
 
 use crate::bodies::{Bodies, Caller, SMALL_BYTES};
 use crate::table::{self, Found, Route, Table};
 use crate::weight::Heavy;
-use crate::{call, error, request, same_origin, weight};
+use crate::{call, error, request, same_origin, submit, weight};
 
 /// How long a body may take to arrive.
 const BODY_MAX: Duration = Duration::from_secs(30);
@@ -34,7 +34,7 @@ const DISCARD_MAX: Duration = Duration::from_secs(5);
 /// A body of up to this many times the largest one is read to its end before it is refused.
 const DRAIN_TIMES: usize = 4;
 /// How long a large body waits for room that its caller's other requests have.
-const ROOM_MAX: Duration = Duration::from_secs(10);
+pub(crate) const ROOM_MAX: Duration = Duration::from_secs(10);
 
 /// What every request needs.
 #[derive(Clone)]
@@ -43,6 +43,8 @@ pub(crate) struct Gateway {
     pub(crate) grpc: Routes,
     pub(crate) door: Door,
     pub(crate) bodies: Bodies,
+    /// Whose items come.
+    pub(crate) uploads: Rooms<Caller>,
     /// Whose turn it is to read or write a large text.
     pub(crate) reading: Arc<Semaphore>,
     pub(crate) body_max_bytes: usize,
@@ -72,6 +74,9 @@ pub(crate) async fn answer(State(gateway): State<Gateway>, request: Request<Body
             return error::refusal(&status);
         }
     };
+    if route.body == table::Body::Items {
+        return Box::pin(submit::answer(&gateway, route, &path, head, body, Caller::of(&access))).await;
+    }
     let message = match read(&gateway, route, &path, &head, body, Caller::of(&access)).await {
         Ok(message) => message,
         Err(refusal) => return refusal,
@@ -126,7 +131,7 @@ async fn read(
 }
 
 /// The answer as JSON.
-async fn write(gateway: &Gateway, route: &Route, answer: Bytes) -> Response<Body> {
+pub(crate) async fn write(gateway: &Gateway, route: &Route, answer: Bytes) -> Response<Body> {
     let output = route.rpc.output();
     let large = answer.len() > SMALL_BYTES;
     let write = move || {
@@ -241,7 +246,7 @@ async fn read_body(
 
 /// Reads what is refused anyway, and keeps nothing: a client that is still writing does not read that it shall not. One that
 /// asks before it writes is told without that.
-async fn discard(head: &Parts, mut body: Body, max: usize) {
+pub(crate) async fn discard(head: &Parts, mut body: Body, max: usize) {
     if head.headers.contains_key(header::EXPECT) {
         return;
     }

@@ -209,6 +209,7 @@ pub(crate) fn made_by(kind: RunKind) -> &'static str {
         RunKind::Scheduled => "its schedule",
         RunKind::Manual => "hand",
         RunKind::Backfill => "backfill",
+        RunKind::Submitted => "submitted",
         RunKind::Unspecified => "",
     }
 }
