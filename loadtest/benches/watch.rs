@@ -49,6 +49,7 @@ fn delivery(run: RunId) -> Delivery {
             spread_s: None,
             check_again: CheckAgain::default(),
         }),
+        item: None,
     }
 }
 

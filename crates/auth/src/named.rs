@@ -22,7 +22,7 @@ macro_rules! named_by {
 named_by! {
     name: GetScheduleRequest DeleteScheduleRequest PauseScheduleRequest ResumeScheduleRequest GetPolicyRequest
         DeletePolicyRequest PausePolicyRequest ResumePolicyRequest TriggerScheduleRequest BackfillScheduleRequest
-        GetSubmissionRequest SubmissionHeader GetEventRequest GetRunRequest CancelRunRequest ExplainEventRequest GetPolicyQueueRequest
+        GetSubmissionRequest GetEventRequest GetRunRequest CancelRunRequest ExplainEventRequest GetPolicyQueueRequest
         GetAlertRequest DeleteAlertRequest SendTestAlertRequest;
     parent: ListSchedulesRequest ListPoliciesRequest ListScheduleChildrenRequest ListSkippedTriggersRequest
         ListAuditEntriesRequest ListEventsRequest ListRunsRequest GetHandlerStatusRequest
@@ -54,6 +54,14 @@ impl<T: Named> Named for Option<T> {
     fn named(&self, each: &mut dyn FnMut(&str)) {
         if let Some(some) = self {
             some.named(each);
+        }
+    }
+}
+
+impl Named for v1::SubmitItemsRequest {
+    fn named(&self, each: &mut dyn FnMut(&str)) {
+        if let Some(v1::submit_items_request::Part::Header(header)) = &self.part {
+            each(&header.name);
         }
     }
 }

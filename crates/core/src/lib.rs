@@ -9,12 +9,14 @@
 //! - [`nearest`]: which of several names somebody meant.
 //! - [`alert`]: who must know of it, and when they are told.
 //! - [`failure`]: which events failed alike.
+//! - [`items`]: what the events of a submitted run carry.
 
 pub mod alert;
 pub mod emit;
 pub mod expected_end;
 pub mod failure;
 pub mod handle;
+pub mod items;
 pub mod model;
 pub mod nearest;
 pub mod own;

@@ -13,7 +13,7 @@ mod schedule;
 mod target;
 
 pub use alert::{Alert, AlertRuns, AlertTarget, AlertTroubles, SlackTarget};
-pub use delivery::{Delivery, Sent};
+pub use delivery::{Delivery, DeliveryItem, Sent};
 pub use event::{EventId, EventIdError, EventKeyring, EventRef};
 pub use minute::{MinuteCounts, MinuteRow};
 pub use policy::{Limits, Policy, Reclaim, TtlFrom};

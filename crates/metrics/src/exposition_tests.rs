@@ -168,6 +168,7 @@ fn delivery(policy: Option<Uuid>, explicit_release: bool) -> Delivery {
             spread_s: None,
             check_again: CheckAgain::default(),
         }),
+        item: None,
     }
 }
 

@@ -11,10 +11,12 @@
 
 mod alert;
 mod installation;
+mod items;
 mod keys;
 mod parts;
 
 pub use alert::is_alert_sealed;
 pub use installation::is_installation_clear;
+pub use items::item_field;
 pub use keys::{ENVELOPE, Keys, KeysError, SecretError, generate_line, is_sealed};
 pub use parts::{Resealed, has_sealed};

@@ -5,6 +5,7 @@
 //! - [`handle`]: queue shards, their inboxes, runs and tokens (written by a shard's owner, through the fence).
 //! - [`history`]: what has ended; retention.
 //! - [`minutes`]: what became of events by the minute.
+//! - [`items`]: what the events of submitted runs carry.
 //! - [`look_up`]: what the Event Handler answers people from; no schedules.
 //! - [`seal`]: rows that hold secrets; [`quota`]: counts.
 //! - [`keys`]: API keys.
@@ -35,6 +36,7 @@ pub mod columns;
 pub mod emit;
 pub mod handle;
 pub mod history;
+pub mod items;
 pub mod keys;
 pub mod look_up;
 pub mod minutes;

@@ -11,6 +11,7 @@ use crate::StoreError;
 use crate::alert::AlertStore;
 use crate::emit::EmitStore;
 use crate::history::HistoryStore;
+use crate::items::SubmissionStore;
 use crate::quota::QuotaStore;
 
 /// One entry of the audit log, written with the change itself.
@@ -171,9 +172,9 @@ pub struct OutboxPage {
 }
 
 /// The part of a store for the Schedule Master. No message gets to a queue shard through it but by [`PlanStore::tell`].
-pub trait MasterStore: PlanStore + EmitStore + HistoryStore + QuotaStore + AlertStore {}
+pub trait MasterStore: PlanStore + EmitStore + HistoryStore + QuotaStore + AlertStore + SubmissionStore {}
 
-impl<S: PlanStore + EmitStore + HistoryStore + QuotaStore + AlertStore> MasterStore for S {}
+impl<S: PlanStore + EmitStore + HistoryStore + QuotaStore + AlertStore + SubmissionStore> MasterStore for S {}
 
 /// The plan's part of a store.
 #[async_trait]

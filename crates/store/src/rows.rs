@@ -7,6 +7,7 @@ mod alert;
 mod batch;
 mod emit;
 mod handle;
+mod items;
 mod key;
 mod load;
 mod minute;
@@ -29,6 +30,7 @@ pub(crate) use handle::{
     ShardPolicyRow, SpecKey, SpecRecord, TokenRecord, group_by_shard, message_rows, read_spec, run_rows,
     shard_keys, skipped_rows,
 };
+pub(crate) use items::{ItemPageRow, SubmissionRow};
 pub(crate) use key::KeyRecord;
 pub(crate) use load::{Assembly, Untaken, read_inbox};
 pub(crate) use minute::{MinuteRecord, StepRow};

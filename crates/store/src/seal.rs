@@ -4,7 +4,7 @@
 //! schedule meanwhile seals it under its own first key, and the row is read again. Not here: keys.
 
 use async_trait::async_trait;
-use tollgate_core::model::{Payload, Target};
+use tollgate_core::model::{Payload, RunId, Target};
 use uuid::Uuid;
 
 use crate::StoreError;
@@ -29,6 +29,17 @@ pub struct StoredSpec {
     /// The schedule's generation.
     pub generation: i64,
     pub(crate) body: String,
+}
+
+/// What all events of a submitted run carry, as it stands in its row.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoredItemRun {
+    /// The run.
+    pub run: RunId,
+    /// Its schedule.
+    pub schedule_uid: Uuid,
+    /// The text; may be empty.
+    pub payload: String,
 }
 
 impl StoredSchedule {
@@ -84,6 +95,29 @@ pub trait SealStore: Send + Sync {
     /// As [`SealStore::replace_schedules`], for rows of one shard.
     async fn replace_specs(&self, shard: u16, rows: Vec<(StoredSpec, StoredSpec)>)
     -> Result<u64, StoreError>;
+    /// Runs with items of a shard in the order of their ids, from after `after` on.
+    async fn stored_item_runs(
+        &self,
+        shard: u16,
+        after: RunId,
+        limit: u32,
+    ) -> Result<Vec<StoredItemRun>, StoreError>;
+    /// The texts of a run's pages as they stand, each with its first index, from after `after` on.
+    async fn stored_item_pages(
+        &self,
+        shard: u16,
+        run: RunId,
+        after: Option<u32>,
+        limit: u32,
+    ) -> Result<Vec<(u32, String)>, StoreError>;
+    /// Replaces what a run carries, where it is as the first text of each says: the text of the page that begins with an
+    /// index, or what all its events have in common. Answers how much was replaced.
+    async fn replace_items(
+        &self,
+        shard: u16,
+        run: RunId,
+        texts: Vec<(Option<u32>, String, String)>,
+    ) -> Result<u64, StoreError>;
     /// The installation's id, and its secret as it is stored now.
     async fn stored_installation(&self) -> Result<(Uuid, Vec<u8>), StoreError>;
     /// Replaces the installation's secret as it is stored, which is as `old` says; answers whether it was.

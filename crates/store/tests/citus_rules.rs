@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate_store::columns::{Dialect, compose};
 
-const HOT: [&str; 11] = [
+const HOT: [&str; 13] = [
     "queue_shards",
     "shard_inbox",
     "shard_policies",
@@ -22,6 +22,8 @@ const HOT: [&str; 11] = [
     "event_history",
     "event_history_default",
     "closed_failures",
+    "item_pages",
+    "item_runs",
 ];
 
 /// Clocks, chance, sequences and messages between sessions: no statement and no migration may have them.
@@ -64,7 +66,7 @@ const AT_ONCE: &str = "commit";
 const SUBSCRIPTS: [&str; 2] = ["0009_commit_events", "0010_commit_shards"];
 
 /// Some tables that are not distributed: Citus joins none of them with one that is.
-const COLD: [&str; 7] = [
+const COLD: [&str; 8] = [
     "schedules",
     "policies",
     "schedule_children",
@@ -72,6 +74,7 @@ const COLD: [&str; 7] = [
     "scan_windows",
     "audit_log",
     "minute_counts",
+    "submissions",
 ];
 
 /// Statements that delete by less than the whole key, each with its reason in its file.

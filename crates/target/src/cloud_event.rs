@@ -4,9 +4,12 @@
 //! again: it was checked when the schedule was written. Names of extension attributes are lower-case letters and
 //! digits, as the specification wants. What is not here: transport headers, signatures.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::io::Write as _;
 
 use chrono::{DateTime, SecondsFormat, Timelike as _, Utc};
+use serde_json::value::RawValue;
 use tollgate_core::model::{Delivery, RunSpec};
 use tollgate_trace::Traces;
 
@@ -38,7 +41,8 @@ impl EventContext {
 pub(crate) fn write(delivery: &Delivery, context: &EventContext, traceparent: Option<&str>) -> Vec<u8> {
     let spec = &*delivery.spec;
     let schedule @ [kind, namespace, kinds, id] = schedule_name(spec);
-    let mut event = Object::with_room(spec.payload.json.len() + 1024);
+    let data = data(delivery);
+    let mut event = Object::with_room(data.len() + 1024);
     event.text("specversion", ["1.0"]);
     event.text("id", [delivery.event_id.as_str()]);
     event.text("source", [context.source.trim_end_matches('/'), "/", kind, namespace, kinds, id]);
@@ -64,10 +68,39 @@ pub(crate) fn write(delivery: &Delivery, context: &EventContext, traceparent: Op
     if let Some(traceparent) = traceparent {
         event.text("traceparent", [traceparent]);
     }
-    if !spec.payload.json.is_empty() {
-        event.raw("data", &spec.payload.json);
+    if let Some(item) = delivery.item.as_ref().filter(|item| !item.key.is_empty()) {
+        event.text("key", [&item.key]);
+    }
+    if !data.is_empty() {
+        event.raw("data", &data);
     }
     event.end()
+}
+
+/// What an event carries: the payload of its schedule, over that what all events of its run carry, over that its item. Of objects
+/// each member counts where it stands last; anything else takes the place of what lies under it.
+fn data(delivery: &Delivery) -> Cow<'_, str> {
+    let under = delivery.spec.payload.json.as_str();
+    let Some(item) = &delivery.item else { return under.into() };
+    let layers = [under, &item.payload, &item.data].into_iter().filter(|layer| !layer.is_empty());
+    layers.fold(Cow::Borrowed(""), |under, over| laid_over(under, over))
+}
+
+fn laid_over<'a>(under: Cow<'a, str>, over: &'a str) -> Cow<'a, str> {
+    // Members as they are written: numbers keep every digit.
+    type Members<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
+    fn members(json: &str) -> Option<Members<'_>> {
+        serde_json::from_str(json).ok()
+    }
+    if under.is_empty() {
+        return over.into();
+    }
+    let (Some(mut all), Some(own)) = (members(&under), members(over)) else { return over.into() };
+    all.extend(own);
+    match serde_json::to_string(&all) {
+        Ok(json) => json.into(),
+        Err(_) => over.into(),
+    }
 }
 
 /// `namespaces/{namespace}/schedules/{schedule}`, in parts.
@@ -146,7 +179,9 @@ impl Object {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
-    use super::{Object, rfc3339};
+    use std::borrow::Cow;
+
+    use super::{Object, laid_over, rfc3339};
 
     #[test]
     fn a_text_in_parts_is_written_as_the_whole() {
@@ -156,6 +191,21 @@ mod tests {
             object.text("x", ["a", &part, "b"]);
             let whole = serde_json::to_string(&["a", &part, "b"].concat()).unwrap();
             assert_eq!(String::from_utf8(object.end()).unwrap(), format!("{{\"x\":{whole}}}"));
+        }
+    }
+
+    #[test]
+    fn members_count_where_they_stand_last() {
+        for (under, over, expected) in [
+            ("", r#"{"a":1}"#, r#"{"a":1}"#),
+            (r#"{"a":1,"b":{"c":2}}"#, r#"{"b":{"d":3},"e":null}"#, r#"{"a":1,"b":{"d":3},"e":null}"#),
+            (r#"{"a":1}"#, "[7]", "[7]"),
+            ("[7]", r#"{"a":1}"#, r#"{"a":1}"#),
+            (r#"{"n":0.10000000000000000000001}"#, r#"{"m":12345678901234567890123}"#,
+                r#"{"m":12345678901234567890123,"n":0.10000000000000000000001}"#),
+            (r#"{"\u0061":1}"#, r#"{"a":2}"#, r#"{"a":2}"#),
+        ] {
+            assert_eq!(laid_over(Cow::Borrowed(under), over), expected, "{over} over {under}");
         }
     }
 

@@ -13,6 +13,7 @@ mod answers;
 mod attempts;
 mod by_key;
 mod bypass;
+mod items;
 mod membership;
 mod minutes;
 mod news;
@@ -39,6 +40,7 @@ use tollgate_core::model::EventKeyring;
 use tollgate_core::own::{ReadTurns, Sizes};
 use tollgate_metrics::Metrics;
 use tollgate_metrics::sample::HandlerSample;
+use tollgate_secrets::Keys;
 use tollgate_store::handle::HandleStore;
 use tollgate_store::look_up::LookUpStore;
 use tollgate_target::{Post, Targets};
@@ -50,6 +52,7 @@ pub use stores::Stores;
 
 use attempts::Witness;
 use bypass::Bypass;
+use items::Items;
 use minutes::MinuteBook;
 use payloads::Payloads;
 use queries::EndedBadly;
@@ -75,6 +78,10 @@ pub struct Options {
     pub stop_grace_ms: u64,
     /// Bytes of large payloads on their way at once; a quarter of it for one namespace.
     pub payload_bytes_max: usize,
+    /// Bytes of items that are read ahead; a quarter of it for one namespace.
+    pub item_bytes_max: usize,
+    /// What opens items that are sealed.
+    pub keys: Arc<Keys>,
     /// Tuning of the state machines.
     pub machine: handle::Options,
     /// Where it notes what it does.
@@ -92,6 +99,8 @@ impl Default for Options {
             load_ahead_s: 300,
             stop_grace_ms: 10_000,
             payload_bytes_max: 256 * 1024 * 1024,
+            item_bytes_max: 128 * 1024 * 1024,
+            keys: Arc::default(),
             machine: handle::Options::default(),
             metrics: Metrics::default(),
         }
@@ -110,6 +119,7 @@ pub(crate) struct Shared {
     pub(crate) alarms: Alarms,
     pub(crate) keyring: EventKeyring,
     pub(crate) payloads: Payloads,
+    pub(crate) items: Items,
     pub(crate) peers: Peers,
     pub(crate) options: Arc<Options>,
     /// This process, made anew at every start.
@@ -160,6 +170,7 @@ impl EventHandler {
             alarms: Alarms::start(),
             keyring: EventKeyring::new(peers.secret()),
             payloads: Payloads::new(options.payload_bytes_max),
+            items: Items::new(stores.roles.clone(), options.keys.clone(), options.item_bytes_max),
             peers,
             options: Arc::new(options),
             process,

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::model::{RunSpec, Sent, Target};
+use tollgate_core::model::{DeliveryItem, RunSpec, Sent, Target};
 use tollgate_service::room::{Room, Rooms};
 use tollgate_target::Leave;
 
@@ -27,12 +27,18 @@ impl Payloads {
         Self(Rooms::new(units, units.div_ceil(4)))
     }
 
-    /// Waits for room for a delivery's payload. `luck`: how patiently, in 256 parts.
+    /// Waits for room for what a delivery carries. `luck`: how patiently, in 256 parts.
     ///
     /// # Errors
     /// That there was none soon enough.
-    pub(crate) async fn room(&self, spec: &RunSpec, leave: &Leave, luck: u8) -> Result<Option<Room>, Sent> {
-        let room = self.room_of(&spec.namespace, spec.payload.json.len());
+    pub(crate) async fn room(
+        &self,
+        spec: &RunSpec,
+        item: Option<&DeliveryItem>,
+        (leave, luck): (&Leave, u8),
+    ) -> Result<Option<Room>, Sent> {
+        let own = item.map_or(0, |item| item.payload.len() + item.data.len());
+        let room = self.room_of(&spec.namespace, spec.payload.json.len() + own);
         leave.in_turn(patience(&spec.target, luck), room).await.ok_or_else(|| Sent::NotSent {
             message: "not sent: the payloads of its namespace that are on their way leave no room".to_owned(),
             retry_after_ms: None,
@@ -85,7 +91,7 @@ mod tests {
         let payloads = Payloads::new(1024 * 1024);
         let _held = payloads.room_of("a", 256 * 1024).await;
         let room = async |spec: RunSpec| {
-            tokio::time::timeout(Duration::from_secs(20), payloads.room(&spec, &Leave::always(), 0)).await
+            tokio::time::timeout(Duration::from_secs(20), payloads.room(&spec, None, (&Leave::always(), 0))).await
         };
         let waited = room(large(100)).await;
         assert!(matches!(waited, Ok(Err(_))), "the wait has no end of its own");

@@ -26,6 +26,7 @@ mod runs;
 mod schedules;
 mod secrets;
 mod service;
+mod submissions;
 mod warnings;
 
 use std::sync::Arc;
@@ -112,6 +113,8 @@ struct Inner {
     making: Rooms<String>,
     /// Transactions under way, by namespace.
     turns: Rooms<String>,
+    /// Streams of items, by namespace.
+    submitting: Rooms<String>,
 }
 
 impl ScheduleMaster {
@@ -141,6 +144,7 @@ impl ScheduleMaster {
             tally: quota::Tally::default(),
             making: Rooms::new(usize::MAX, 1),
             turns: Rooms::new(TURNS_MAX, TURNS_EACH),
+            submitting: Rooms::new(submissions::STREAMS_MAX, submissions::STREAMS_EACH),
         };
         Ok(Self { inner: Arc::new(inner) })
     }

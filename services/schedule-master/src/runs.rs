@@ -108,7 +108,7 @@ impl ScheduleMaster {
     }
 
     /// How many of these runs are new.
-    async fn hand_over(&self, schedule: &Schedule, runs: &[Run]) -> Result<u32, Status> {
+    pub(crate) async fn hand_over(&self, schedule: &Schedule, runs: &[Run]) -> Result<u32, Status> {
         let began_us = self.now_us();
         let policy = schedule.policy_uid.zip(schedule.policy.clone());
         let new = self.store().emit_by_hand(runs, policy).await.map_err(|error| match error {
@@ -151,7 +151,7 @@ impl ScheduleMaster {
     }
 
     /// A new run of a schedule as it is now.
-    fn run(&self, schedule: &Schedule, launch_us: i64, kind: RunKind, emitted_us: i64) -> Run {
+    pub(crate) fn run(&self, schedule: &Schedule, launch_us: i64, kind: RunKind, emitted_us: i64) -> Run {
         Run {
             shard: home(schedule, self.inner.shards),
             id: RunId::derive(schedule.uid, launch_us),
@@ -170,7 +170,7 @@ impl ScheduleMaster {
         }
     }
 
-    async fn note(
+    pub(crate) async fn note(
         &self,
         schedule: &Schedule,
         deed: Deed,
@@ -181,7 +181,8 @@ impl ScheduleMaster {
     }
 }
 
-fn refuse_paused(schedule: &Schedule) -> Result<(), Status> {
+/// Nothing is made by hand of a schedule that is paused.
+pub(crate) fn refuse_paused(schedule: &Schedule) -> Result<(), Status> {
     let Some(pause) = &schedule.pause else { return Ok(()) };
     let name = names::of_schedule(&schedule.namespace, &schedule.id);
     let reason = if pause.reason.is_empty() { "no reason given" } else { &pause.reason };

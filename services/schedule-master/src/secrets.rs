@@ -4,10 +4,11 @@
 //! with what a caller gives, and to be shown; what is written is sealed again. Pauses, triggers, deletions and notices
 //! need no key. What cannot be opened is shown sealed, and not changed.
 
-use tollgate_core::model::{Schedule, Target};
+use tollgate_core::model::{RunId, Schedule, Target};
 use tollgate_proto::FieldError;
 use tollgate_proto::convert::names;
-use tollgate_secrets::{ENVELOPE, Keys, Resealed, SecretError, has_sealed, is_sealed};
+use tollgate_secrets::{ENVELOPE, Keys, Resealed, SecretError, has_sealed, is_sealed, item_field};
+use tollgate_store::seal::StoredItemRun;
 use tollgate_store::{Store, StoreError};
 use tonic::Status;
 use uuid::Uuid;
@@ -93,6 +94,7 @@ async fn pass(store: &dyn Store, keys: &Keys) -> Result<Resealing, StoreError> {
     reseal_alerts(store, keys, &mut done).await?;
     for shard in 0..store.installation().await?.shards {
         reseal_shard(store, keys, shard, &mut done).await?;
+        reseal_items(store, keys, shard, &mut done).await?;
     }
     Ok(done)
 }
@@ -166,6 +168,66 @@ async fn reseal_shard(
             _ => return Ok(()),
         }
     }
+}
+
+/// How many pages of items are brought under another key in one transaction: they are large.
+const ITEM_PAGES: u32 = 16;
+
+/// What the events of submitted runs carry.
+async fn reseal_items(
+    store: &dyn Store,
+    keys: &Keys,
+    shard: u16,
+    done: &mut Resealing,
+) -> Result<(), StoreError> {
+    let mut after = RunId::default();
+    loop {
+        let runs = store.stored_item_runs(shard, after, PAGE).await?;
+        for of in &runs {
+            let own = vec![(None, of.payload.clone())];
+            reseal_texts(store, keys, (shard, of), own, done).await?;
+            let mut after = None;
+            loop {
+                let pages = store.stored_item_pages(shard, of.run, after, ITEM_PAGES).await?;
+                let Some((last, _)) = pages.last() else { break };
+                after = Some(*last);
+                let texts = pages.into_iter().map(|(first, text)| (Some(first), text)).collect();
+                reseal_texts(store, keys, (shard, of), texts, done).await?;
+            }
+        }
+        match runs.last() {
+            Some(last) if runs.len() >= PAGE as usize => after = last.run,
+            _ => return Ok(()),
+        }
+    }
+}
+
+async fn reseal_texts(
+    store: &dyn Store,
+    keys: &Keys,
+    (shard, of): (u16, &StoredItemRun),
+    texts: Vec<(Option<u32>, String)>,
+    done: &mut Resealing,
+) -> Result<(), StoreError> {
+    let mut changed = Vec::new();
+    for (first, old) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+        done.rows += 1;
+        if keys.is_current(&old) {
+            continue;
+        }
+        let field = item_field(of.run.0, first);
+        let sealed =
+            keys.open(of.schedule_uid, &field, &old).and_then(|clear| keys.seal(of.schedule_uid, &field, &clear));
+        match sealed {
+            Ok(new) => changed.push((first, old, new)),
+            Err(error) => done.failed(format!("items of run {}, shard {shard}", of.run), &error),
+        }
+    }
+    let wanted = changed.len() as u64;
+    let replaced = if changed.is_empty() { 0 } else { store.replace_items(shard, of.run, changed).await? };
+    done.resealed += replaced;
+    done.overtaken += wanted - replaced;
+    Ok(())
 }
 
 /// Refuses what a caller gives in clear and would be taken for an envelope.

@@ -280,6 +280,34 @@ impl ScheduleMasterService for ScheduleMaster {
         change!(self, request, backfill_schedule)
     }
 
+    async fn submit_items(
+        &self,
+        request: Request<Streaming<v1::SubmitItemsRequest>>,
+    ) -> Result<Response<v1::Submission>, Status> {
+        let actor = caller(request.metadata());
+        let access = Access::of(request.extensions());
+        let stream_key = request.extensions().get::<StreamKey>().cloned();
+        let admitted = request.into_inner().map(move |given| {
+            let given = given?;
+            StreamKey::check(stream_key.as_ref())?;
+            access.admit(&given)?;
+            Ok(given)
+        });
+        // What it writes is carried to its end; a caller that leaves in between goes on later.
+        let answer = self.submit_items(admitted, actor).await;
+        if answer.as_ref().is_err_and(|refusal| refusal.code() == Code::Internal) {
+            self.options().metrics.store_failed(Role::Master);
+        }
+        answer.map(Response::new)
+    }
+
+    async fn get_submission(
+        &self,
+        request: Request<v1::GetSubmissionRequest>,
+    ) -> Result<Response<v1::Submission>, Status> {
+        read!(self, request, get_submission)
+    }
+
     async fn preview_schedule(
         &self,
         request: Request<v1::PreviewScheduleRequest>,

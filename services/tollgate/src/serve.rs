@@ -216,7 +216,7 @@ impl Parts {
                 clock: clock.clone(),
                 ..targets.clone()
             };
-            let options = handler_options(config, address, &metrics);
+            let options = handler_options(config, address, &metrics, &keys);
             let handler =
                 EventHandler::new(&stores, targets_and_post(targets)?, clock.clone(), peers.clone(), options);
             let service = EventHandlerServiceServer::new(handler.service());
@@ -368,6 +368,7 @@ fn handler_options(
     config: &ServeConfig,
     address: SocketAddr,
     metrics: &Metrics,
+    keys: &Arc<Keys>,
 ) -> tollgate_event_handler::Options {
     let roles: Vec<String> = config.roles.iter().map(ToString::to_string).collect();
     tollgate_event_handler::Options {
@@ -382,6 +383,7 @@ fn handler_options(
             ..tollgate_core::handle::Options::default()
         },
         metrics: metrics.clone(),
+        keys: keys.clone(),
         ..tollgate_event_handler::Options::default()
     }
 }

@@ -157,5 +157,6 @@ fn delivery(address: &str) -> Delivery {
         cursor: None,
         explicit_release: false,
         spec: Arc::new(spec),
+        item: None,
     }
 }

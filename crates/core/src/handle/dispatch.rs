@@ -426,6 +426,7 @@ impl Shard {
             cursor: run.row.cursor_in.clone(),
             explicit_release: run.spec.target.releases_explicitly(token.policy.is_some()),
             spec: run.spec.clone(),
+            has_item: run.row.kind == RunKind::Submitted,
         }));
     }
 }

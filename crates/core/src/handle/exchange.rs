@@ -85,6 +85,8 @@ pub struct Send {
     pub explicit_release: bool,
     /// Schedule, target, payload.
     pub spec: Arc<RunSpec>,
+    /// Whether it has an item: data of its own.
+    pub has_item: bool,
 }
 
 /// What to do once a commit is durable.

@@ -1,5 +1,6 @@
 //! One delivery of one event: what a target gets, and what it says.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,25 @@ pub struct Delivery {
     pub explicit_release: bool,
     /// Schedule, policy, target, payload.
     pub spec: Arc<RunSpec>,
+    /// What it carries of its own.
+    pub item: Option<Box<DeliveryItem>>,
+}
+
+/// What an event of a submitted run carries beside the payload of its schedule.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DeliveryItem {
+    /// Whose it is; may be empty.
+    pub key: String,
+    /// JSON that all events of the run carry, laid over the schedule's; may be empty.
+    pub payload: Arc<str>,
+    /// JSON of its own, laid over that.
+    pub data: String,
+}
+
+impl fmt::Debug for DeliveryItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DeliveryItem({} bytes)", self.data.len())
+    }
 }
 
 /// What became of a delivery.

@@ -46,6 +46,9 @@ pub enum RunKind {
     Manual,
     /// A user, for a past launch time.
     Backfill,
+    /// A user, with data of their own for its events: those have items. A version that does not know this kind passes such a
+    /// run over.
+    Submitted,
 }
 
 /// Where a run stands.

@@ -21,6 +21,7 @@ pub fn to_message(run: &Run, policy_id: Option<&str>) -> v1::Run {
             RunKind::Scheduled => v1::RunKind::Scheduled,
             RunKind::Manual => v1::RunKind::Manual,
             RunKind::Backfill => v1::RunKind::Backfill,
+            RunKind::Submitted => v1::RunKind::Submitted,
         }
         .into(),
         state: state(run.state, run.counts.badly() > 0).into(),

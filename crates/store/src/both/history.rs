@@ -9,6 +9,7 @@ use tollgate_core::model::{Run, RunId, RunState, Skipped};
 use tollgate_core::trouble::Missed;
 use uuid::Uuid;
 
+use super::items::{prune_items, prune_submissions};
 use super::minutes::prune_minutes;
 use super::{Ask, Driver, Statement, Whom, sql};
 use crate::StoreError;
@@ -266,6 +267,7 @@ impl<D: Driver> RetentionStore for D {
             pruned.events += events;
             pruned.runs += runs;
             pruned.other += prune_minutes(self, shard, before_us, now_us).await?;
+            pruned.other += prune_items(self, shard, before_us, now_us).await?;
             let of = Some(i32::from(shard));
             pruned.other +=
                 prune_table(self.clone(), "prune_closed", sql!("prune_closed"), of, before_us).await?;
@@ -273,6 +275,7 @@ impl<D: Driver> RetentionStore for D {
                 pruned.other += self.prune_specs(i32::from(shard), spare_us).await?;
             }
         }
+        pruned.other += prune_submissions(self, now_us).await?;
         pruned.skipped =
             prune_table(self.clone(), "prune_skipped", sql!("prune_skipped"), None, before_us).await?;
         pruned.audit = prune_table(self.clone(), "prune_audit", sql!("prune_audit"), None, before_us).await?;

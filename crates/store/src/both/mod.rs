@@ -9,6 +9,7 @@ mod alert;
 mod ask;
 mod emit;
 mod history;
+mod items;
 mod keys;
 mod minutes;
 mod plan;

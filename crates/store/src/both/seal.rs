@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
+use tollgate_core::model::RunId;
 use uuid::Uuid;
 
 use super::{Ask, Driver, Whom, only, sql};
 use crate::StoreError;
-use crate::seal::{SealStore, StoredSchedule, StoredSpec};
+use crate::seal::{SealStore, StoredItemRun, StoredSchedule, StoredSpec};
 
 #[async_trait]
 impl<D: Driver> SealStore for D {
@@ -84,6 +85,60 @@ impl<D: Driver> SealStore for D {
                         .bind(&*new.body)
                         .bind(&*old.body);
                     replaced += tx.execute(ask).await?;
+                }
+                Ok(replaced)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn stored_item_runs(
+        &self,
+        shard: u16,
+        after: RunId,
+        limit: u32,
+    ) -> Result<Vec<StoredItemRun>, StoreError> {
+        let ask = Ask::new(sql!("item_runs_stored")).bind(i32::from(shard)).bind(after.0);
+        let rows: Vec<(Uuid, Uuid, String)> = self.rows(Whom::People, ask.bind(i64::from(limit))).await?;
+        let stored = |(run, schedule_uid, payload)| StoredItemRun { run: RunId(run), schedule_uid, payload };
+        Ok(rows.into_iter().map(stored).collect())
+    }
+
+    async fn stored_item_pages(
+        &self,
+        shard: u16,
+        run: RunId,
+        after: Option<u32>,
+        limit: u32,
+    ) -> Result<Vec<(u32, String)>, StoreError> {
+        let after = after.map_or(-1, |after| i32::try_from(after).unwrap_or(i32::MAX));
+        let ask = Ask::new(sql!("item_pages_stored")).bind(i32::from(shard)).bind(run.0).bind(after);
+        let rows: Vec<(i32, String)> = self.rows(Whom::People, ask.bind(i64::from(limit))).await?;
+        Ok(rows.into_iter().filter_map(|(first, body)| Some((u32::try_from(first).ok()?, body))).collect())
+    }
+
+    async fn replace_items(
+        &self,
+        shard: u16,
+        run: RunId,
+        texts: Vec<(Option<u32>, String, String)>,
+    ) -> Result<u64, StoreError> {
+        let texts = Arc::new(texts);
+        self.run_tx(Whom::People, "replace_items", move |mut tx| {
+            let texts = Arc::clone(&texts);
+            async move {
+                D::before_secrets_go(&mut tx).await?;
+                let mut replaced = 0;
+                for (first, old, new) in texts.iter() {
+                    let ask = match first {
+                        Some(first) => Ask::new(sql!("item_pages_replace"))
+                            .bind(i32::from(shard))
+                            .bind(run.0)
+                            .bind(i32::try_from(*first).unwrap_or(i32::MAX)),
+                        None => Ask::new(sql!("item_runs_replace")).bind(i32::from(shard)).bind(run.0),
+                    };
+                    replaced += tx.execute(ask.bind(new.clone()).bind(old.clone())).await?;
                 }
                 Ok(replaced)
             }

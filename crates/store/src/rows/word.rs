@@ -21,8 +21,12 @@ pub(crate) trait Word: Copy + PartialEq + Sized + 'static {
 }
 
 impl Word for RunKind {
-    const WORDS: &'static [(Self, &'static str)] =
-        &[(Self::Scheduled, "SCHEDULED"), (Self::Manual, "MANUAL"), (Self::Backfill, "BACKFILL")];
+    const WORDS: &'static [(Self, &'static str)] = &[
+        (Self::Scheduled, "SCHEDULED"),
+        (Self::Manual, "MANUAL"),
+        (Self::Backfill, "BACKFILL"),
+        (Self::Submitted, "SUBMITTED"),
+    ];
 }
 
 impl Word for RunState {
@@ -73,7 +77,7 @@ mod tests {
 
     #[test]
     fn words_are_those_of_json() {
-        as_in_json::<RunKind>(3);
+        as_in_json::<RunKind>(4);
         as_in_json::<RunState>(7);
         as_in_json::<SkipReason>(3);
         as_in_json::<TokenState>(3);

@@ -69,6 +69,7 @@ pub(crate) fn event(target: impl Into<AnyTarget>, index: u32) -> Delivery {
         cursor: None,
         explicit_release: false,
         spec: Arc::new(spec),
+        item: None,
     }
 }
 

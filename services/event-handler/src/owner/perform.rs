@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::pin::pin;
+use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -16,6 +17,7 @@ use tollgate_core::own::{CallerAnswer, DeliveryKey};
 use tollgate_target::Leave;
 
 use super::{Life, Owner};
+use crate::items::ItemRef;
 use crate::routes::{Input, Replied};
 
 /// The most deliveries that are begun before others have their turn.
@@ -173,6 +175,7 @@ impl Owner {
             cursor: send.cursor,
             explicit_release: send.explicit_release,
             spec: send.spec,
+            item: None,
         };
         let watch = self.watch.delivery(send.run, &delivery);
         let (targets, loopback) = (self.shared.targets.clone(), self.loopback.clone());
@@ -182,11 +185,22 @@ impl Owner {
             let trust = trust.clone();
             Leave::now(move || trust.may_send(lapses))
         };
-        let payloads = self.shared.payloads.clone();
         let (run, index, attempt) = (send.run, send.index, send.attempt);
+        let wanted = send.has_item.then(|| {
+            let namespace = Arc::from(delivery.spec.namespace.as_str());
+            (self.shared.items.clone(), ItemRef { namespace, shard, run, index })
+        });
+        let payloads = self.shared.payloads.clone();
         self.begun.insert((run, index, attempt), leave.clone());
         self.outgoing.push(async move {
-            let room = payloads.room(&delivery.spec, &leave, rand::random()).await;
+            let mut delivery = delivery;
+            let ready = async {
+                if let Some((items, of)) = &wanted {
+                    delivery.item = Some(items.of_delivery(of, (&delivery.spec.target, &leave)).await?);
+                }
+                payloads.room(&delivery.spec, delivery.item.as_deref(), (&leave, rand::random())).await
+            };
+            let room = ready.await;
             // The process may have been frozen since the commit, and the shard be another's by now.
             let input = if let Err(no_room) = room {
                 Input::Sent { run, index, attempt, sent: no_room }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tollgate_core::handle::EventState;
 use tollgate_core::handle::change::{Outcome, TokenRow};
-use tollgate_core::model::{EventRef, Run, RunSpec, SECOND_US};
+use tollgate_core::model::{EventRef, Run, RunKind, RunSpec, SECOND_US};
 use tollgate_proto::convert::event::{self, EventRecord};
 use tollgate_proto::v1;
 use tollgate_service::status::status as store_status;
@@ -63,8 +63,34 @@ impl Shared {
             return Err(unknown());
         }
         let view = self.view(run).await?;
-        let events = self.events(&view, event.index, 1).await?;
+        let mut events = self.events(&view, event.index, 1).await?;
+        self.add_keys(&view, &mut events, true).await;
         events.into_iter().next().ok_or_else(unknown)
+    }
+
+    /// Adds the keys of their items to events of a run, by ascending index; their data too, where that is wanted. An item that
+    /// cannot be read leaves them out.
+    pub(crate) async fn add_keys(
+        &self,
+        view: &RunView,
+        events: &mut [v1::Event],
+        with_data: bool,
+    ) {
+        if view.run.kind != RunKind::Submitted {
+            return;
+        }
+        let indexes = events.iter().map(|event| event.index).collect::<Vec<_>>().into_iter();
+        match self.items.look_up(&*self.people, &view.run, indexes).await {
+            Ok(items) => {
+                for (event, item) in events.iter_mut().zip(items) {
+                    event.key = item.key;
+                    if with_data {
+                        event.data = item.data;
+                    }
+                }
+            }
+            Err(error) => tracing::debug!(run = %view.run.id, error, "events are shown without keys"),
+        }
     }
 
     /// Up to `limit` events of a run from `from_index` on.

@@ -1,0 +1,11 @@
+//! The name under which the items of a run are sealed: bound to their place, so that none takes another's.
+
+use uuid::Uuid;
+
+/// Of the page of a run that begins with this index; of what all its events carry, where there is none.
+pub fn item_field(run: Uuid, first_index: Option<u32>) -> String {
+    match first_index {
+        Some(first) => format!("items.{}.{first}", run.as_simple()),
+        None => format!("items.{}.payload", run.as_simple()),
+    }
+}

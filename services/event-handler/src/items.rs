@@ -1,0 +1,262 @@
+//! Reads what the events of submitted runs carry, ahead of their deliveries.
+//!
+//! In: a delivery that is about to begin, or a question of people. Out: its item. Invariants: memory is bounded, for all and for
+//! a namespace, however large runs are; a page is read once for all events in it that start soon, and the next one before it is
+//! needed; deliveries that wait for one wait for no other run's; what cannot be read is not sent, and counts as no failure. What
+//! people ask for is not kept. Not here: how items are put together ([`tollgate_core::items`]).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tollgate_core::items::{ItemPage, ReadPage};
+use tollgate_core::model::{DeliveryItem, Run, RunId, Sent, Target};
+use tollgate_secrets::Keys;
+use tollgate_service::room::Rooms;
+use tollgate_store::items::ItemStore;
+use tollgate_target::Leave;
+use uuid::Uuid;
+
+/// Pages that are read from the store at once; of one run, one.
+const READS_MAX: usize = 2;
+
+/// Where a page lies: its run, and the index of its first item.
+type Place = (RunId, u32);
+
+/// What is read ahead; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Items(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn ItemStore>,
+    keys: Arc<Keys>,
+    bytes_max: usize,
+    kept: Mutex<Kept>,
+    reads: Rooms<RunId>,
+}
+
+impl fmt::Debug for Items {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Items").field("bytes_max", &self.0.bytes_max).finish_non_exhaustive()
+    }
+}
+
+/// Pages that are at hand.
+#[derive(Debug, Default)]
+struct Kept {
+    pages: BTreeMap<Place, Arc<Page>>,
+    /// Of each namespace, in the order in which they were read, and their bytes.
+    namespaces: HashMap<Arc<str>, (VecDeque<Place>, usize)>,
+    bytes: usize,
+    /// Pages that are being read before they are needed.
+    ahead: BTreeSet<Place>,
+}
+
+/// A page, and what all events of its run carry.
+#[derive(Clone, Debug)]
+struct Page {
+    items: ReadPage,
+    payload: Arc<str>,
+}
+
+impl Page {
+    fn item(&self, index: u32) -> Option<DeliveryItem> {
+        let (key, data) = self.items.item(index)?;
+        Some(DeliveryItem { key: key.to_owned(), payload: self.payload.clone(), data: data.to_owned() })
+    }
+
+    fn bytes(&self) -> usize {
+        self.items.bytes() + self.payload.len()
+    }
+}
+
+/// Which event it is about.
+#[derive(Clone, Debug)]
+pub(crate) struct ItemRef {
+    pub(crate) namespace: Arc<str>,
+    pub(crate) shard: u16,
+    pub(crate) run: RunId,
+    pub(crate) index: u32,
+}
+
+impl Items {
+    /// At most so many bytes are kept, a quarter of it for one namespace.
+    pub(crate) fn new(store: Arc<dyn ItemStore>, keys: Arc<Keys>, bytes_max: usize) -> Self {
+        let (kept, reads) = (Mutex::default(), Rooms::new(READS_MAX, 1));
+        Self(Arc::new(Inner { store, keys, bytes_max, kept, reads }))
+    }
+
+    /// The item of a delivery that is about to begin.
+    ///
+    /// # Errors
+    /// That it does not leave, and why.
+    pub(crate) async fn of_delivery(
+        &self,
+        of: &ItemRef,
+        (target, leave): (&Target, &Leave),
+    ) -> Result<Box<DeliveryItem>, Sent> {
+        let deadline = Duration::from_millis(u64::try_from(target.deadline_ms()).unwrap_or_default());
+        let message = match leave.in_turn(deadline, self.item(of)).await {
+            Some(Ok(item)) => return Ok(Box::new(item)),
+            Some(Err(why)) => format!("not sent: {why}"),
+            None => "not sent: the store did not give its item in time".to_owned(),
+        };
+        Err(Sent::NotSent { message, retry_after_ms: None })
+    }
+
+    async fn item(&self, of: &ItemRef) -> Result<DeliveryItem, String> {
+        let kept = self.kept().at(of.run, of.index);
+        let page = if let Some(page) = kept { page } else { self.read(of).await? };
+        self.read_ahead(of, page.items.range());
+        page.item(of.index).ok_or_else(|| missing(of.index))
+    }
+
+    /// The page that holds an event's item; one of those that wait for it reads it.
+    async fn read(&self, of: &ItemRef) -> Result<Arc<Page>, String> {
+        let turn = self.0.reads.take(of.run, 1).await;
+        let payload = {
+            let kept = self.kept();
+            if let Some(page) = kept.at(of.run, of.index) {
+                return Ok(page);
+            }
+            kept.payload(of.run)
+        };
+        // It comes to its end also where nobody waits any more: the next delivery needs it, too.
+        let (items, of) = (self.clone(), of.clone());
+        let read = tokio::spawn(async move {
+            let Inner { store, keys, bytes_max, .. } = &*items.0;
+            let page = read_page(store.as_ref(), keys, (of.shard, of.run), of.index, payload).await?;
+            let page = Arc::new(page);
+            items.kept().keep(&of, &page, *bytes_max);
+            drop(turn);
+            Ok(page)
+        });
+        read.await.unwrap_or_else(|error| Err(format!("its item cannot be read: {error}")))
+    }
+
+    /// Where an event in the second half of its page starts, the next page is soon needed.
+    fn read_ahead(&self, of: &ItemRef, range: std::ops::Range<u32>) {
+        let is_early = of.index - range.start < (range.end - range.start) / 2;
+        if is_early || !self.kept().begins_ahead((of.run, range.end)) {
+            return;
+        }
+        let next = ItemRef { index: range.end, ..of.clone() };
+        let items = self.clone();
+        tokio::spawn(async move {
+            // There may be none; whatever goes wrong is told to the delivery that needs it.
+            let _page = items.read(&next).await;
+            items.kept().ended_ahead((next.run, next.index));
+        });
+    }
+
+    /// The items of some events of a run, by ascending index, for people.
+    ///
+    /// # Errors
+    /// Why one cannot be had, for people.
+    pub(crate) async fn look_up(
+        &self,
+        store: &dyn ItemStore,
+        run: &Run,
+        indexes: impl Iterator<Item = u32>,
+    ) -> Result<Vec<DeliveryItem>, String> {
+        let mut page: Option<Page> = None;
+        let mut items = Vec::new();
+        for index in indexes {
+            if page.as_ref().is_none_or(|page| !page.items.range().contains(&index)) {
+                let payload = page.take().map(|page| page.payload);
+                let at = (run.shard, run.id);
+                page = Some(read_page(store, &self.0.keys, at, index, payload).await?);
+            }
+            items.extend(page.as_ref().and_then(|page| page.item(index)));
+        }
+        Ok(items)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    fn at(&self, run: RunId, index: u32) -> Option<Arc<Page>> {
+        let (_, page) = self.pages.range((run, 0)..=(run, index)).next_back()?;
+        page.items.range().contains(&index).then(|| Arc::clone(page))
+    }
+
+    fn payload(&self, run: RunId) -> Option<Arc<str>> {
+        let (_, page) = self.pages.range((run, 0)..=(run, u32::MAX)).next()?;
+        Some(page.payload.clone())
+    }
+
+    /// Whether somebody is to read a page that nobody reads, and nobody has.
+    fn begins_ahead(&mut self, place: Place) -> bool {
+        !self.pages.contains_key(&place) && self.ahead.insert(place)
+    }
+
+    fn ended_ahead(&mut self, place: Place) {
+        self.ahead.remove(&place);
+    }
+
+    /// Keeps a page. The oldest of its namespace make room for it, and where there is too much of all, the oldest of whoever has
+    /// most.
+    fn keep(&mut self, of: &ItemRef, page: &Arc<Page>, bytes_max: usize) {
+        let place = (of.run, page.items.range().start);
+        if self.pages.insert(place, Arc::clone(page)).is_some() {
+            return;
+        }
+        let (places, bytes) = self.namespaces.entry(of.namespace.clone()).or_default();
+        places.push_back(place);
+        *bytes += page.bytes();
+        self.bytes += page.bytes();
+        while self.namespaces.get(&of.namespace).is_some_and(|(places, bytes)| *bytes > bytes_max / 4 && places.len() > 1)
+        {
+            self.drop_oldest(&of.namespace.clone());
+        }
+        while self.bytes > bytes_max {
+            let most = self.namespaces.iter().max_by_key(|(_, (_, bytes))| *bytes);
+            let Some(namespace) = most.map(|(namespace, _)| namespace.clone()) else { return };
+            self.drop_oldest(&namespace);
+        }
+    }
+
+    fn drop_oldest(&mut self, namespace: &Arc<str>) {
+        let Some((places, bytes)) = self.namespaces.get_mut(namespace) else { return };
+        if let Some(page) = places.pop_front().and_then(|place| self.pages.remove(&place)) {
+            *bytes -= page.bytes();
+            self.bytes -= page.bytes();
+        }
+        if places.is_empty() {
+            self.namespaces.remove(namespace);
+        }
+    }
+}
+
+async fn read_page(
+    store: &dyn ItemStore,
+    keys: &Keys,
+    (shard, run): (u16, RunId),
+    index: u32,
+    payload: Option<Arc<str>>,
+) -> Result<Page, String> {
+    let failed = |error| format!("its item cannot be read: {error}");
+    let of_run = store.item_run(shard, run).await.map_err(failed)?.ok_or_else(|| missing(index))?;
+    let open = |first: Option<u32>, text: &str| {
+        let schedule: Uuid = of_run.schedule_uid;
+        let field = tollgate_secrets::item_field(run.0, first);
+        keys.open(schedule, &field, text).map_err(|error| format!("its item cannot be opened: {error}"))
+    };
+    let payload = match payload {
+        Some(payload) => payload,
+        None if of_run.payload.is_empty() => Arc::from(""),
+        None => Arc::from(open(None, &of_run.payload)?),
+    };
+    let stored = store.item_page(shard, run, index).await.map_err(failed)?.ok_or_else(|| missing(index))?;
+    let body = open(Some(stored.first_index), &stored.body)?;
+    let items = ReadPage::of(ItemPage { body, ..stored });
+    Ok(Page { items: items.map_err(|error| format!("its item cannot be read: {error}"))?, payload })
+}
+
+fn missing(index: u32) -> String {
+    format!("its item cannot be read: the store has no item {index} of its run")
+}
