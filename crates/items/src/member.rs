@@ -20,7 +20,7 @@ pub(crate) fn read<'a>(
     }
     scan(text)?;
     if wrapped {
-        return unwrap(text);
+        return of_wrapped(text);
     }
     let Some(field) = key_field else {
         serde_json::from_str::<IgnoredAny>(text).map_err(|error| not_json(&error))?;
@@ -90,7 +90,7 @@ struct Wrapped<'a> {
     key: Option<&'a RawValue>,
 }
 
-fn unwrap(text: &str) -> Result<(&str, String), Problem> {
+fn of_wrapped(text: &str) -> Result<(&str, String), Problem> {
     const EXPECTED: &str =
         "expected an object of \"data\", and of \"key\" where it has one, and of nothing else";
     if !text.starts_with('{') {

@@ -1,5 +1,7 @@
 //! Decides the course of one request, from its head to its answer.
 
+pub(crate) mod submit;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +27,7 @@ use tonic::{Code, Status};
 use crate::bodies::{Bodies, Caller, SMALL_BYTES};
 use crate::table::{self, Found, Route, Table};
 use crate::weight::Heavy;
-use crate::{call, error, request, same_origin, submit, weight};
+use crate::{call, error, request, same_origin, weight};
 
 /// How long a body may take to arrive.
 const BODY_MAX: Duration = Duration::from_secs(30);
@@ -34,7 +36,7 @@ const DISCARD_MAX: Duration = Duration::from_secs(5);
 /// A body of up to this many times the largest one is read to its end before it is refused.
 const DRAIN_TIMES: usize = 4;
 /// How long a large body waits for room that its caller's other requests have.
-pub(crate) const ROOM_MAX: Duration = Duration::from_secs(10);
+const ROOM_MAX: Duration = Duration::from_secs(10);
 
 /// What every request needs.
 #[derive(Clone)]
@@ -131,7 +133,7 @@ async fn read(
 }
 
 /// The answer as JSON.
-pub(crate) async fn write(gateway: &Gateway, route: &Route, answer: Bytes) -> Response<Body> {
+async fn write(gateway: &Gateway, route: &Route, answer: Bytes) -> Response<Body> {
     let output = route.rpc.output();
     let large = answer.len() > SMALL_BYTES;
     let write = move || {
@@ -246,7 +248,7 @@ async fn read_body(
 
 /// Reads what is refused anyway, and keeps nothing: a client that is still writing does not read that it shall not. One that
 /// asks before it writes is told without that.
-pub(crate) async fn discard(head: &Parts, mut body: Body, max: usize) {
+async fn discard(head: &Parts, mut body: Body, max: usize) {
     if head.headers.contains_key(header::EXPECT) {
         return;
     }

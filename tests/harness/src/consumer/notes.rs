@@ -35,7 +35,9 @@ pub struct Arrival {
     pub arrived_us: i64,
     /// What an earlier run left for this one.
     pub cursor: Option<String>,
-    /// The schedule's payload.
+    /// The key of its item, where its run was submitted.
+    pub key: Option<String>,
+    /// The schedule's payload, or what its item makes of it.
     pub data: Value,
 }
 

@@ -106,7 +106,9 @@ fn is_passing(status: &Status) -> bool {
             ["h2 ", "http2", "transport", "connection"].iter().any(|word| status.message().contains(word))
         }
         // What an earlier stream had under way has been stored, or what it had is forgotten: to be asked anew.
-        Code::InvalidArgument | Code::FailedPrecondition => status.message().starts_with("header.resume_from: "),
+        Code::InvalidArgument | Code::FailedPrecondition => {
+            status.message().starts_with("header.resume_from: ")
+        }
         Code::ResourceExhausted => status.metadata().contains_key("retry-after"),
         _ => false,
     }

@@ -27,9 +27,9 @@ use tollgate_proto::{FieldError, v1};
 use tollgate_service::room::Rooms;
 use tonic::{Code, Status};
 
+use super::{Gateway, ROOM_MAX, discard, write};
 use crate::bodies::Caller;
 use crate::call::{self, Part};
-use crate::handler::{Gateway, ROOM_MAX, discard, write};
 use crate::table::Route;
 use crate::{error, request};
 
