@@ -146,7 +146,7 @@ impl Encoder for Parts {
                 buffer.put(message);
                 Ok(())
             }
-            Part::Broken => Err(Status::cancelled("the stream broke off")),
+            Part::Broken => Err(Status::aborted("the stream broke off")),
         }
     }
 }

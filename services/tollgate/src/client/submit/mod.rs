@@ -16,9 +16,10 @@ use rand::Rng as _;
 use serde_json::json;
 use tollgate_proto::convert::payload;
 use tollgate_proto::v1;
+use tonic::Code;
 
 use super::when::{exact, moment};
-use super::{Session, complete, fetch, names, rows};
+use super::{Session, complete, names, rows};
 use crate::exit::{Exit, HAD_BEEN};
 use crate::usage::{Usage, plain};
 use check::Checked;
@@ -97,8 +98,13 @@ pub(crate) async fn run(session: Session, args: SubmitArgs) -> anyhow::Result<()
     let name = names::schedule(&session.namespace, &args.name);
     let payload = args.payload.as_deref().map(read_payload).transpose()?;
     let source = Source::open(&args)?;
-    // A name that is written wrong is told before gigabytes are read.
-    fetch::schedule(&session, &name).await?;
+    // A name that is written wrong is told before gigabytes are read; where the key may not read, afterwards.
+    let asked = session.master().get_schedule(v1::GetScheduleRequest { name: name.clone() }).await;
+    if let Err(status) = asked
+        && status.code() != Code::PermissionDenied
+    {
+        return Err(session.failure(format!("read schedule {name}"), status));
+    }
     let checked = check::all(&source)?;
     if args.dry_run {
         return show_checked(&session, &checked);
