@@ -131,6 +131,23 @@ async fn names_lead_from_one_command_to_the_next(kind: Kind) {
     assert!(wide.contains("http://127.0.0.1:9/") && wide.contains("app=backup"), "{wide}");
     let yaml = cli.ok(&["get", "schedule", "nightly", "-o", "yaml"]);
     assert!(yaml.contains("timeZone: Europe/Berlin"), "{yaml}");
+    let alert = format!(
+        "kind: Alert\nid: ops\nnamespace: team\ntroubles: {{}}\nschedules: [nightly]\n\
+         target: {{http: {{url: 'http://127.0.0.1:9/', secret: {}}}}}\n",
+        SECRET
+    );
+    assert_eq!(with(&cli, &["apply"], &alert).code, 0);
+    for resource in ["schedule/nightly", "policy/backups", "alert/ops"] {
+        let printed = cli.ok(&["-n", "team", "get", resource, "-o", "yaml"]);
+        assert!(printed.contains("\nid: ") || printed.starts_with("kind: "), "{printed}");
+        assert!(!printed.contains(SECRET), "{printed}");
+        let again = with(&cli, &["apply"], &printed);
+        assert!(again.out.ends_with("0 created, 0 updated, 1 unchanged\n"), "{again:?}\n{printed}");
+    }
+    let all = cli.ok(&["get", "schedules", "-A", "-o", "yaml"]);
+    assert_eq!(all.matches("kind: Schedule\n").count(), 2, "{all}");
+    let again = with(&cli, &["apply"], &all);
+    assert!(again.out.ends_with("0 created, 0 updated, 2 unchanged\n"), "{again:?}\n{all}");
     let refused = cli.run(&["status", "-o", "name"]);
     assert_eq!(refused.code, 2, "{refused:?}");
     let run = cli.ok(&["trigger", "schedule/nightly", "-o", "name"]);
@@ -202,6 +219,19 @@ async fn a_backfill_is_shown_before_it_is_made(kind: Kind) {
     assert_eq!(cli.ok(&["get", "runs", "--filter", &format!("launch_time<={}", at(1_500))]), "no runs\n");
     let made = backfill(10, 13, &[]);
     assert!(made.out.starts_with("3 runs made, 0 existed\n"), "{made:?}");
+    let filter = format!("launch_time<={}", at(13));
+    let listed = |more: &[&str]| {
+        let list = ["list", "runs", "--filter", &filter, "-o", "name"];
+        let text = cli.ok(&[&list[..], more].concat());
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let latest = listed(&["--order", "latest"]);
+    assert_eq!((latest.len(), &latest), (3, &listed(&[])), "the latest first, where nothing is said");
+    assert_eq!(listed(&["--order", "earliest"]), latest.iter().rev().cloned().collect::<Vec<_>>());
+    assert_eq!(listed(&["--order", "earliest", "--limit", "1"]), latest[2..]);
+    assert!(
+        cli.run(&["list", "schedules", "--order", "latest"]).err.contains("--order applies to lists of runs")
+    );
     let dry = backfill(9, 14, &["--dry-run"]);
     assert!(dry.out.starts_with("2 runs with 4 events would be made, 3 exist\n"), "{dry:?}");
     service.stop().await;

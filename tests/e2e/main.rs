@@ -58,6 +58,7 @@ mod security;
 mod seed_example;
 mod shell;
 mod slow_queue;
+mod submissions;
 mod submit;
 mod ten_million;
 mod throttle;

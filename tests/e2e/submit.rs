@@ -46,7 +46,8 @@ impl World {
     /// What the consumer has got of a run, by index: data and key.
     fn got(&self, run: &str) -> BTreeMap<u32, (Value, Option<String>)> {
         let arrivals = self.consumer.notes.arrivals().into_iter().filter(|arrival| arrival.run == run);
-        arrivals.map(|arrival| (arrival.index, (arrival.data, arrival.key))).collect()
+        let key = |key: String| Some(key).filter(|key| !key.is_empty());
+        arrivals.map(|arrival| (arrival.index, (arrival.data, key(arrival.key)))).collect()
     }
 
     /// Waits for the end of a run, and compares what the consumer has got.

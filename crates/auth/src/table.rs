@@ -95,7 +95,8 @@ pub const TABLE: &[(&str, &str, Needs)] = &[
 ];
 
 /// Calls whose messages may come for as long as the caller likes.
-const STREAMS: [&str; 5] = ["ApplyResources", "SubmitItems", "ReleaseTokens", "Watch", "ServerReflectionInfo"];
+const STREAMS: [&str; 5] =
+    ["ApplyResources", "SubmitItems", "ReleaseTokens", "Watch", "ServerReflectionInfo"];
 
 /// What the RPC of a path such as `/tollgate.v1.EventHandlerService/GetRun` needs; none where there is no such RPC.
 pub fn needs(path: &str) -> Option<Needs> {

@@ -5,15 +5,22 @@ use tollgate_core::nearest::{nearest, plain};
 
 /// What a resource is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
+    /// A policy.
     Policy,
+    /// A schedule.
     Schedule,
+    /// An alert.
     Alert,
 }
 
 /// What a document may be.
 pub(super) const EXPECTED: &str = "expected kind: Policy, kind: Schedule or kind: Alert with its fields, or lists under \
                                    policies, schedules and alerts; `tollgate init` writes an example";
+
+/// What to make of a list.
+pub(super) const LIST: &str = "a list is not allowed as a document: separate its items by lines of ---, or write lists under \
+                               policies, schedules and alerts";
 
 impl Kind {
     pub(super) const ALL: [Self; 3] = [Self::Policy, Self::Schedule, Self::Alert];

@@ -27,12 +27,12 @@ pub(super) fn told(members: &Map<String, Value>) -> Option<String> {
     } else if let Some(kind) = Kind::named(kind) {
         head(&mut lines, kind, members);
         fields(&mut lines, spec);
-        "apiVersion, metadata and spec are of Kubernetes; here the id and all fields stand beside kind"
-            .to_owned()
+        format!("{}; here the id and all fields stand beside kind", foreign(members))
     } else if kind.is_empty() {
-        "apiVersion, metadata and spec are of Kubernetes; here a document has kind: Policy, kind: Schedule or \
-         kind: Alert, an id, and its fields beside them"
-            .to_owned()
+        format!(
+            "{}; here a document has kind: Policy, kind: Schedule or kind: Alert, an id, and its fields beside them",
+            foreign(members)
+        )
     } else {
         format!("{kind:?} is a kind of Kubernetes, and none of Tollgate; expected Policy, Schedule or Alert")
     };
@@ -40,6 +40,16 @@ pub(super) fn told(members: &Map<String, Value>) -> Option<String> {
         return Some(what);
     }
     Some(format!("{what}. Write{INDENT}{}", lines.join(INDENT)))
+}
+
+/// Which of its fields are not ours.
+fn foreign(members: &Map<String, Value>) -> String {
+    let theirs = ["apiVersion", "metadata", "spec"].into_iter().filter(|key| members.contains_key(*key));
+    match theirs.collect::<Vec<_>>().as_slice() {
+        [one] => format!("{one} is of Kubernetes"),
+        [start @ .., last] => format!("{} and {last} are of Kubernetes", start.join(", ")),
+        [] => "this is of Kubernetes".to_owned(),
+    }
 }
 
 fn at<'v>(members: &'v Map<String, Value>, key: &str) -> Option<&'v Map<String, Value>> {

@@ -1,4 +1,4 @@
-//! Decides which resources a file describes.
+//! Decides which resources a file describes, and how a resource stands in a file.
 //!
 //! In: a file's text. Out: messages with their locations, or all that is wrong, with file and line. A document is one resource
 //! (`kind: Policy`, `kind: Schedule` or `kind: Alert`), or lists of them under `policies`, `schedules` and `alerts`. A
@@ -11,6 +11,7 @@ mod kubernetes;
 mod locate;
 mod resource;
 mod values;
+mod write;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,8 +22,10 @@ use serde_json::{Map, Value};
 use serde_saphyr::{MessageFormatter, Spanned, UserMessageFormatter};
 use tollgate_proto::v1;
 
-use kind::Kind;
+pub use kind::Kind;
+pub use resource::faults;
 pub use values::wrong_values;
+pub use write::{OUTPUT_ONLY, document, with_ids};
 
 /// Where something is written.
 #[derive(Clone, Debug)]
@@ -81,6 +84,22 @@ impl Location {
     fn tree(&self) -> Option<&locate::Node> {
         let Document { text, tree, .. } = self.document.as_ref();
         tree.get_or_init(|| locate::read(text)).as_ref()
+    }
+}
+
+/// Where the fields of one resource stand in a text that is JSON or YAML.
+#[derive(Debug)]
+pub struct Lines(Option<locate::Node>);
+
+impl Lines {
+    /// Of a text; of one that cannot be read, nothing is known.
+    pub fn of(text: &str) -> Self {
+        Self(locate::read(text))
+    }
+
+    /// The line of a field, from 1; of the deepest part of its path that the text has.
+    pub fn field(&self, field: &str) -> Option<u64> {
+        self.0.as_ref().and_then(|tree| locate::line(tree, in_resource(field)))
     }
 }
 
@@ -257,7 +276,9 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn document(&mut self, value: Value, location: &Location) {
         let Value::Object(mut members) = value else {
-            return self.wrong.push(format!("{location}: {}", kind::EXPECTED));
+            let is_list = matches!(value, Value::Array(_));
+            let told = if is_list { kind::LIST } else { kind::EXPECTED };
+            return self.wrong.push(format!("{location}: {told}"));
         };
         if let Some(told) = kubernetes::told(&members) {
             return self.wrong.push(format!("{location}: {told}"));
@@ -344,17 +365,21 @@ impl Reader<'_> {
         let at = usize::try_from(location.line - location.document.first_line).unwrap_or(usize::MAX);
         let mut lines = location.document.text.lines().skip(at).take(2);
         let (line, next) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+        let mut place = location.to_string();
         if line.contains(": *") || line.contains("- *") {
             // `cron: */5 * * * *` is the commonest mistake of all.
-            message.push_str("; text that begins with * must stand in quotes");
+            message = format!("text that begins with * must stand in quotes ({message})");
         } else if message.contains("tab") && (line.starts_with('\t') || next.starts_with('\t')) {
-            message.push_str("; YAML is indented with blanks, not with tabs");
+            message = format!("a line begins with a tab; YAML is indented with blanks ({message})");
+            if !line.starts_with('\t') {
+                place = Location { line: location.line + 1, ..location.clone() }.to_string();
+            }
         } else if message.contains("illegal placement") {
             message.push_str(
-                "; is a bracket or a quote not closed, or does a text with \": \" in it need quotes?",
+                "; is a bracket or a quote of this line or one before not closed, or does a text with \": \" in it need quotes?",
             );
         }
-        self.wrong.push(format!("{location}: {message}"));
+        self.wrong.push(format!("{place}: {message}"));
     }
 }
 

@@ -47,6 +47,20 @@ pub(super) fn read(
     let name = named(&mut members, kind, &namespace)
         .map_err(|fault| faults.push(fault))
         .unwrap_or_else(|()| Name { namespace, id: NOBODY.to_owned() });
+    match judged(members, kind, &name, &mut faults) {
+        Some(resource) if faults.is_empty() => Ok((name.namespace, resource)),
+        _ => Err(faults),
+    }
+}
+
+/// The resource without what is wrong with it. Adds to `faults` what is wrong with its fields, and, where anything is, with
+/// their values.
+fn judged(
+    mut members: Map<String, Value>,
+    kind: Kind,
+    name: &Name,
+    faults: &mut Vec<Fault>,
+) -> Option<Resource> {
     let full = match kind {
         Kind::Policy => names::of_policy,
         Kind::Schedule => names::of_schedule,
@@ -54,20 +68,29 @@ pub(super) fn read(
     }(&name.namespace, &name.id);
     members.insert("name".to_owned(), Value::String(full));
     let resource = match kind {
-        Kind::Policy => message::<v1::Policy>(members, &mut faults).map(Resource::Policy),
-        Kind::Schedule => message::<v1::Schedule>(members, &mut faults).map(Resource::Schedule),
-        Kind::Alert => message::<v1::Alert>(members, &mut faults).map(Resource::Alert),
-    };
-    match resource {
-        Some(resource) if faults.is_empty() => Ok((name.namespace, resource)),
-        Some(resource) => {
-            let more = values::wrong(&resource).into_iter().map(Fault::from);
-            let more: Vec<Fault> = more.filter(|fault| is_news(fault, &faults)).collect();
-            faults.extend(more);
-            Err(faults)
-        }
-        None => Err(faults),
+        Kind::Policy => message::<v1::Policy>(members, faults).map(Resource::Policy),
+        Kind::Schedule => message::<v1::Schedule>(members, faults).map(Resource::Schedule),
+        Kind::Alert => message::<v1::Alert>(members, faults).map(Resource::Alert),
+    }?;
+    if !faults.is_empty() {
+        let more = values::wrong(&resource).into_iter().map(Fault::from);
+        let more: Vec<Fault> = more.filter(|fault| is_news(fault, faults)).collect();
+        faults.extend(more);
     }
+    Some(resource)
+}
+
+/// Adds to what is wrong with the members of a resource, field and sentence, all else that can be found without the service.
+/// Members that can be read are left to it, which judges their values.
+pub fn faults(
+    kind: Kind,
+    members: Map<String, Value>,
+    wrong: Vec<(String, String)>,
+) -> Vec<(String, String)> {
+    let mut faults: Vec<Fault> = wrong.into_iter().map(|(field, message)| Fault { field, message }).collect();
+    let name = Name { namespace: NOBODY.to_owned(), id: NOBODY.to_owned() };
+    judged(members, kind, &name, &mut faults);
+    faults.into_iter().map(|Fault { field, message }| (field, message)).collect()
 }
 
 /// Whether a value's fault does not only come of what has been said: of a field that was left out because of its own fault, of

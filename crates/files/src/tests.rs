@@ -193,7 +193,7 @@ fn values_are_judged_without_the_service() {
         ("batch.yaml:5: triggers[1].cron: minute: ", "\"61\" is not allowed, expected 0-59"),
         ("batch.yaml:6: timeZone: ", "did you mean Europe/Berlin?"),
         ("batch.yaml:9: maxInFlight: ", "a limit, such as maxInFlight: 5, or ratePerSecond: 10, or both"),
-        ("batch.yaml:11: burst: ", "none without ratePerSecond"),
+        ("batch.yaml:11: burst: ", "no burst without ratePerSecond"),
     ];
     assert_like(&wrong, &expected);
     assert_eq!(wrong_values(&entries, 2).len(), 2);
@@ -234,4 +234,15 @@ fn ten_thousand_documents_are_read_quickly() {
     assert!(given_twice(&entries).is_empty());
     // Generous, because tests are not optimised: what is tested is that the time does not grow with the square.
     assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
+}
+
+#[test]
+fn fields_of_a_text_have_lines() {
+    let lines = Lines::of(
+        "{\n  \"target\": {\n    \"http\": {\n      \"url\": \"x\"\n    }\n  },\n  \"triggers\": [\n{\"at\": 1},\n{\"at\": 2}]\n}",
+    );
+    assert_eq!(lines.field("schedule.target.http.url"), Some(4));
+    assert_eq!(lines.field("triggers[1].at"), Some(9));
+    assert_eq!(lines.field("nothing"), None);
+    assert_eq!(Lines::of("{").field("a"), None);
 }

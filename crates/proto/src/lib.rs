@@ -6,7 +6,7 @@
 //! - [`json`]: messages from and to JSON, for files, the console and the audit log.
 //! - [`convert`]: messages to the core's types, with every check, and back.
 //! - [`mask`]: updates of some fields; what differs between two JSON objects.
-//! - [`filter`], [`page`]: the `filter`, `page_size` and `page_token` of list calls.
+//! - [`filter`], [`order`], [`page`]: the `filter`, `order_by`, `page_size` and `page_token` of list calls.
 //! - [`field`]: refusals that name the field, the value and what is allowed.
 
 pub mod codec;
@@ -16,6 +16,7 @@ pub mod field;
 pub mod filter;
 pub mod json;
 pub mod mask;
+pub mod order;
 pub mod page;
 pub mod v1;
 

@@ -62,7 +62,9 @@ impl<P: Serialize + DeserializeOwned> Token<P> {
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
             .ok_or_else(|| refused("the next_page_token of an earlier answer"))?;
         if decoded.check != check(query) {
-            return Err(refused("the next_page_token of the same query: parent and filter must not change"));
+            return Err(refused(
+                "the next_page_token of the same query: parent, filter and order must not change",
+            ));
         }
         Ok(Some(decoded.position))
     }

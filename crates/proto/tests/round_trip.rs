@@ -92,7 +92,15 @@ fn target() -> impl Strategy<Value = Target> {
         (of("[a-z0-9-]{1,9}"), of("http://[a-z]{1,9}"), of("[!-~]{1,9}"), deadline(), release()).prop_map(
             |(region, endpoint_url, message_group_id, deadline_ms, release)| {
                 let queue_url = "https://sqs.eu-central-1.amazonaws.com/1/q.fifo".to_owned();
-                let sqs = SqsTarget { queue_url, region, endpoint_url, message_group_id, deadline_ms };
+                let group_by_key = deadline_ms % 2 == 0 && queue_url.ends_with(".fifo");
+                let sqs = SqsTarget {
+                    queue_url,
+                    region,
+                    endpoint_url,
+                    message_group_id,
+                    group_by_key,
+                    deadline_ms,
+                };
                 Target::Sqs { sqs, release }
             }
         ),

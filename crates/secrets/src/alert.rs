@@ -103,6 +103,7 @@ mod tests {
             region: None,
             endpoint_url: None,
             message_group_id: None,
+            group_by_key: false,
             deadline_ms: 1,
         };
         let (slack, http, sqs) =

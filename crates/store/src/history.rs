@@ -21,7 +21,7 @@ pub struct RunIds {
     pub to: RunId,
 }
 
-/// Which runs to list, newest launch first. All that is set must hold.
+/// Which runs to list, and from which end. All that is set must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunFilter {
     /// Of this schedule.
@@ -38,6 +38,8 @@ pub struct RunFilter {
     pub from_us: Option<i64>,
     /// Launched before.
     pub to_us: Option<i64>,
+    /// Earliest launch first; newest first without.
+    pub rising: bool,
 }
 
 impl RunFilter {
@@ -82,7 +84,7 @@ pub struct Pruned {
 /// The history's part of a store: reads.
 #[async_trait]
 pub trait HistoryStore: Send + Sync {
-    /// Runs of a namespace, newest launch first, from after (`launch_us`, run) on.
+    /// Runs of a namespace in the filter's order, from after (`launch_us`, run) on.
     async fn list_runs(
         &self,
         namespace: &str,

@@ -172,7 +172,10 @@ pub struct OutboxPage {
 }
 
 /// The part of a store for the Schedule Master. No message gets to a queue shard through it but by [`PlanStore::tell`].
-pub trait MasterStore: PlanStore + EmitStore + HistoryStore + QuotaStore + AlertStore + SubmissionStore {}
+pub trait MasterStore:
+    PlanStore + EmitStore + HistoryStore + QuotaStore + AlertStore + SubmissionStore
+{
+}
 
 impl<S: PlanStore + EmitStore + HistoryStore + QuotaStore + AlertStore + SubmissionStore> MasterStore for S {}
 

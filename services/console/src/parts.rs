@@ -25,3 +25,4 @@ pub(crate) mod shell;
 pub(crate) mod timeline;
 pub(crate) mod troubles;
 pub(crate) mod waiting;
+pub(crate) mod warnings;

@@ -209,7 +209,10 @@ impl Kept {
         places.push_back(place);
         *bytes += page.bytes();
         self.bytes += page.bytes();
-        while self.namespaces.get(&of.namespace).is_some_and(|(places, bytes)| *bytes > bytes_max / 4 && places.len() > 1)
+        while self
+            .namespaces
+            .get(&of.namespace)
+            .is_some_and(|(places, bytes)| *bytes > bytes_max / 4 && places.len() > 1)
         {
             self.drop_oldest(&of.namespace.clone());
         }
@@ -260,3 +263,6 @@ async fn read_page(
 fn missing(index: u32) -> String {
     format!("its item cannot be read: the store has no item {index} of its run")
 }
+
+#[cfg(test)]
+mod tests;

@@ -91,7 +91,8 @@ mod tests {
         let payloads = Payloads::new(1024 * 1024);
         let _held = payloads.room_of("a", 256 * 1024).await;
         let room = async |spec: RunSpec| {
-            tokio::time::timeout(Duration::from_secs(20), payloads.room(&spec, None, (&Leave::always(), 0))).await
+            tokio::time::timeout(Duration::from_secs(20), payloads.room(&spec, None, (&Leave::always(), 0)))
+                .await
         };
         let waited = room(large(100)).await;
         assert!(matches!(waited, Ok(Err(_))), "the wait has no end of its own");

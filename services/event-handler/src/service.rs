@@ -10,6 +10,7 @@ use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::{Pause, RunId};
 use tollgate_metrics::trace::Traceparent;
 use tollgate_proto::convert::{self, names};
+use tollgate_proto::order::{self, Order};
 use tollgate_proto::v1::event_handler_service_server::EventHandlerService;
 use tollgate_proto::{FieldError, filter, page, v1};
 use tollgate_service::actor::caller;
@@ -244,16 +245,21 @@ impl EventHandlerService for HandlerService {
         admitted(&request)?;
         let request = request.into_inner();
         let size = page::size(request.page_size)?;
-        let query = ["ListRuns", &request.parent, &request.filter];
-        let after = page::Token::<(i64, RunId)>::decode(&request.page_token, &query)?;
+        let rising = order::parse(&request.order_by, "launch_time")? == Some(Order::Rising);
+        // Both ways to ask for the usual order are one query.
+        let query = ["ListRuns", &request.parent, &request.filter, "launch_time"];
+        let query = if rising { query.as_slice() } else { &query[..3] };
+        let after = page::Token::<(i64, RunId)>::decode(&request.page_token, query)?;
         let namespace = names::namespace("parent", &request.parent)?;
         let filter = self.run_filter(&namespace, &request.filter).await?;
-        let Some(filter) = filter else { return Ok(Response::new(v1::ListRunsResponse::default())) };
+        let Some(filter) = filter.map(|filter| RunFilter { rising, ..filter }) else {
+            return Ok(Response::new(v1::ListRunsResponse::default()));
+        };
         let limit = u32::try_from(size).unwrap_or(u32::MAX);
         let runs =
             self.shared.people.list_runs(&namespace, &filter, after, limit).await.map_err(store_status)?;
         let next_page_token = match runs.last() {
-            Some(last) if runs.len() == size => page::Token::encode((last.launch_us, last.id), &query),
+            Some(last) if runs.len() == size => page::Token::encode((last.launch_us, last.id), query),
             _ => String::new(),
         };
         let runs = self.shared.show_runs(&runs).await?;

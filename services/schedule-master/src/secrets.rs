@@ -216,8 +216,9 @@ async fn reseal_texts(
             continue;
         }
         let field = item_field(of.run.0, first);
-        let sealed =
-            keys.open(of.schedule_uid, &field, &old).and_then(|clear| keys.seal(of.schedule_uid, &field, &clear));
+        let sealed = keys
+            .open(of.schedule_uid, &field, &old)
+            .and_then(|clear| keys.seal(of.schedule_uid, &field, &clear));
         match sealed {
             Ok(new) => changed.push((first, old, new)),
             Err(error) => done.failed(format!("items of run {}, shard {shard}", of.run), &error),

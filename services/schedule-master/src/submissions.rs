@@ -222,8 +222,7 @@ impl ScheduleMaster {
     async fn show(&self, schedule: &Schedule, found: StoredSubmission) -> Result<v1::Submission, Status> {
         let is_made = found.made_us.is_some();
         let run = if is_made { self.run_of(&found, &schedule.namespace).await? } else { None };
-        let state =
-            if is_made { v1::SubmissionState::Complete } else { v1::SubmissionState::Open };
+        let state = if is_made { v1::SubmissionState::Complete } else { v1::SubmissionState::Open };
         let name = names::of_schedule(&schedule.namespace, &schedule.id);
         Ok(v1::Submission {
             name: format!("{name}/submissions/{}", found.request_id),

@@ -100,7 +100,7 @@ async fn carry_out(args: KeyArgs) -> anyhow::Result<()> {
     let printer = Printer::stdout(args.output);
     printer.refuse_names()?;
     let store =
-        tollgate_store::open_beside(&url).await.context("cannot open the store; --store names another")?;
+        tollgate_store::open_beside(&url).await.context("cannot open the store that --store names")?;
     let now_us = Clock::system().wall_us();
     let done = match args.command {
         KeyCommand::Create(create) => make(store.as_ref(), &printer, create, now_us).await,

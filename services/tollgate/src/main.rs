@@ -29,7 +29,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 fn main() -> ExitCode {
     shell::complete(cli::Cli::command);
     let words = front::reorder(std::env::args_os().collect());
-    match cli::run(cli::Cli::try_parse_from(words).unwrap_or_else(|error| cli::unknown::refuse(&error))) {
+    match cli::run(cli::Cli::try_parse_from(words).unwrap_or_else(|error| cli::unknown::refuse(error))) {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

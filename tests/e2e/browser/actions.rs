@@ -375,6 +375,14 @@ async fn found(world: &World) {
     browser.press_and_go("form.filters button").await;
     let text = browser.text().await;
     assert!(text.contains("batch") && !text.contains("hopeless"), "{text}");
+    browser.choose("#order", "launch_time").await;
+    browser.press_and_go("form.filters button").await;
+    let kept = browser.run("return location.search + ' ' + document.getElementById('order').value").await;
+    assert!(
+        kept.as_str().unwrap().contains("state=RUNNING") && kept.as_str().unwrap().ends_with(" launch_time"),
+        "{kept}"
+    );
+    assert!(browser.axe().await.is_empty());
     browser.open("/n/default/calendar").await;
     browser.sees("Where most will wait", 20).await;
     browser.press_and_go("#live .marks a").await;

@@ -62,7 +62,7 @@ async fn alerts_are_made_and_steered(kind: Kind) {
     let kinds = [("troubles.kinds:TROUBLE_KIND_POLICY_PAUSED", "yes"), ("runs", "ALERT_RUNS_FINISHED")];
     let rest = [("action", "save"), ("target.http.url", &*url), ("policies", "p\nq"), ("reason", "nights")];
     let page = post("/n/default/new/alert", &[&kinds[..], &rest[..]].concat()).await;
-    assert_eq!(page.goes_to(), PATH);
+    page.shows(&["It has been made.", "<code>policies[0]</code>: ", "<code>policies[1]</code>: "]);
     let made = alert(&service).await;
     let troubles = made.troubles.clone().unwrap();
     assert_eq!(
@@ -85,7 +85,8 @@ async fn alerts_are_made_and_steered(kind: Kind) {
     assert_eq!(browser.confirmed(PATH, &[("action", "disable")], "a move").await.goes_to(), PATH);
     assert!(alert(&service).await.disabled);
     browser.page(PATH).await.shows(&[">disabled</span>", "a move"]);
-    browser.confirmed(PATH, &[("action", "enable")], "").await.goes_to();
+    let enabled = browser.confirmed(PATH, &[("action", "enable")], "").await;
+    enabled.shows(&["Enabled.", "<code>policies[0]</code>: "]);
     assert!(!alert(&service).await.disabled);
 
     tells_others(&service, &browser).await;
@@ -167,7 +168,38 @@ async fn what_is_written_as_json_is_asked_too(kind: Kind) {
         );
     }
     copied(&service, &browser).await;
+    faults_and_warnings_are_said(&service, &browser).await;
     service.stop().await;
+}
+
+/// All that is wrong with a text is said, each with its line; what is accepted and warned of is read before and after.
+async fn faults_and_warnings_are_said(service: &Service, browser: &Browser) {
+    let path = "/n/default/new/schedule";
+    let wrong = "{\n\"triggers\": [{\"cron\": \"* * * * *\"},\n{\"cron\": \"0 25 * * *\"}],\n\"events\": 0,\n\
+                 \"colour\": 1,\n\"uid\": \"x\"\n}";
+    let refused =
+        browser.post(path, &[("form", "json"), ("action", "check"), ("id", "w"), ("json", wrong)]).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
+    for (line, field) in [(3, "triggers[1].cron"), (4, "events"), (5, "colour"), (6, "uid")] {
+        refused.shows(&[&format!("Line {line}, <code>{field}")]);
+    }
+    let past = json!({
+        "triggers": [{"at": "2020-01-01T00:00:00Z"}], "target": {"http": {"url": "http://127.0.0.1:9/"}},
+    });
+    let past = past.to_string();
+    let fields = |action: &'static str| [("form", "json"), ("action", action), ("id", "w"), ("json", &*past)];
+    let warned = ["<code>triggers[0].at</code>: ", "will probably not do what is meant"];
+    browser.post(path, &fields("check")).await.shows(&[&warned[..], &["Nothing is wrong with it"]].concat());
+    let saved = browser.post(path, &fields("save")).await;
+    assert_eq!(saved.status, StatusCode::OK, "{}", saved.text);
+    saved.shows(&[&warned[..], &["It has been made.", "/n/default/schedules/w/edit"]].concat());
+    let request = GetScheduleRequest { name: schedule_name("w") };
+    let Schedule { etag, .. } = service.master().get_schedule(request).await.unwrap().into_inner();
+    let more = past.replacen('{', "{\"events\": 9,", 1);
+    let edit = [("form", "json"), ("action", "save"), ("etag", &*etag), ("json", &*more)];
+    let path = "/n/default/schedules/w/edit";
+    browser.post(path, &edit).await.shows(&["Change w?", "Warning: ", warned[0]]);
+    browser.confirmed(path, &edit, "a drill").await.shows(&[warned[0], "The schedule has been changed."]);
 }
 
 /// What a page shows as YAML is the resource: applied, it changes nothing.
@@ -229,6 +261,34 @@ async fn what_there_is_is_found(kind: Kind) {
         |filter: String| ListRunsRequest { parent: PARENT.to_owned(), filter, ..ListRunsRequest::default() };
     let found = service.handler().list_runs(request(format!("name={own}* AND state=FINISHED"))).await;
     assert_eq!(found.unwrap().into_inner().runs.len(), 1);
+    let ordered = |order_by: &str, page_token: String| ListRunsRequest {
+        parent: PARENT.to_owned(),
+        order_by: order_by.to_owned(),
+        page_size: 2,
+        page_token,
+        ..ListRunsRequest::default()
+    };
+    let mut pages = Vec::new();
+    for order in ["", "launch_time desc", "launch_time"] {
+        let first = service.handler().list_runs(ordered(order, String::new())).await.unwrap().into_inner();
+        let next = first.next_page_token.clone();
+        let rest = service.handler().list_runs(ordered(order, next.clone())).await.unwrap().into_inner();
+        pages.push([first.runs, rest.runs].concat().into_iter().map(|run| run.name).collect::<Vec<_>>());
+        let other = if order == "launch_time" { "" } else { "launch_time" };
+        let foreign = service.handler().list_runs(ordered(other, next)).await.unwrap_err();
+        assert!(foreign.message().contains("page_token"), "{foreign}");
+    }
+    assert_eq!((pages[0].len(), &pages[0]), (4, &pages[1]));
+    assert_eq!(pages[2].iter().rev().collect::<Vec<_>>(), pages[0].iter().collect::<Vec<_>>());
+    let refused = service.handler().list_runs(ordered("name", String::new())).await.unwrap_err();
+    assert!(refused.message().contains("order_by"), "{refused}");
+    let shown = async |order: &str| {
+        let page = browser.look(&format!("/n/default/runs?when=all&order={order}")).await.text;
+        pages[0].iter().map(|name| page.find(short(name)).unwrap()).collect::<Vec<_>>()
+    };
+    assert!(shown("").await.is_sorted() && shown("launch_time").await.iter().rev().is_sorted());
+    let refused = browser.look("/n/default/runs?order=name").await;
+    assert!(refused.text.contains("order_by"), "{}", refused.text);
     for wrong in ["name=0a-12", "name=xyz*", "name=0ab-1*"] {
         let refused = service.handler().list_runs(request(wrong.to_owned())).await.unwrap_err();
         assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{wrong}");

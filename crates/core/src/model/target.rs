@@ -64,6 +64,9 @@ pub struct SqsTarget {
     /// FIFO message group; the schedule's name where absent.
     #[serde(default)]
     pub message_group_id: Option<String>,
+    /// Whether, in a FIFO queue, an event whose item has a key is in that key's group.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub group_by_key: bool,
     /// Of one SendMessageBatch call, in milliseconds.
     pub deadline_ms: i64,
 }

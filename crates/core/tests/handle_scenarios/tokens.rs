@@ -15,6 +15,7 @@ fn sqs() -> Target {
         region: None,
         endpoint_url: None,
         message_group_id: None,
+        group_by_key: false,
         deadline_ms: 1000,
     };
     Target::Sqs { sqs, release: ReleaseMode::TargetDefault }

@@ -84,7 +84,11 @@ fn limits(check: &mut Check, message: &v1::Policy) -> Limits {
         if !(1..=BURST_MAX).contains(&burst) {
             check.refuse("burst", burst, format!("1 to {BURST_MAX}"));
         } else if message.rate_per_second.is_none() {
-            check.refuse("burst", burst, "none without rate_per_second");
+            check.refuse(
+                "burst",
+                burst,
+                "no burst without rate_per_second: give that too, or leave burst out",
+            );
         }
     }
     if message.max_in_flight.is_none() && message.rate_per_second.is_none() {

@@ -230,11 +230,16 @@ pub(super) fn sqs(check: &mut Check, message: &v1::SqsTarget) -> SqsTarget {
         let expected = format!("at most {GROUP_MAX_BYTES} ASCII letters, digits and punctuation");
         check.refuse("target.sqs.message_group_id", group, expected);
     }
+    if message.group_by_key && !message.queue_url.ends_with(".fifo") {
+        let expected = "false, or a FIFO queue, whose URL ends in .fifo: others have no groups";
+        check.refuse("target.sqs.group_by_key", "true", expected);
+    }
     SqsTarget {
         queue_url: message.queue_url.clone(),
         region: given(region),
         endpoint_url: given(&message.endpoint_url),
         message_group_id: given(group),
+        group_by_key: message.group_by_key,
         deadline_ms: check.ms(
             "target.sqs.deadline",
             message.deadline.as_ref(),
@@ -311,6 +316,7 @@ pub(super) fn sqs_to_message(sqs: &SqsTarget) -> v1::SqsTarget {
         region: sqs.region.clone().unwrap_or_default(),
         endpoint_url: sqs.endpoint_url.clone().unwrap_or_default(),
         message_group_id: sqs.message_group_id.clone().unwrap_or_default(),
+        group_by_key: sqs.group_by_key,
         deadline: Some(duration_of_ms(sqs.deadline_ms)),
     }
 }

@@ -31,15 +31,11 @@ impl<D: Driver> HistoryStore for D {
         after: Option<(i64, RunId)>,
         limit: u32,
     ) -> Result<Vec<Run>, StoreError> {
-        let statement = match filter.schedule_uid {
-            _ if filter.is_open() => sql!("runs_list_open"),
-            _ if filter.ids.is_some() => sql!("runs_list_named"),
-            Some(_) => sql!("runs_list_schedule"),
-            None => sql!("runs_list"),
-        };
         let states: Vec<&str> = filter.states.iter().copied().map(RunState::word).collect();
-        let (after_us, after_run) = after.unwrap_or((i64::MAX, RunId(Uuid::max())));
-        let mut ask = Ask::new(statement)
+        let start =
+            if filter.rising { (i64::MIN, RunId(Uuid::nil())) } else { (i64::MAX, RunId(Uuid::max())) };
+        let (after_us, after_run) = after.unwrap_or(start);
+        let mut ask = Ask::new(runs_listed(filter))
             .anew()
             .bind(namespace)
             .bind(filter.from_us.unwrap_or(i64::MIN))
@@ -261,6 +257,8 @@ impl<D: Driver> RetentionStore for D {
     async fn prune(&self, before_us: i64, now_us: i64) -> Result<Pruned, StoreError> {
         let mut pruned = Pruned { events: self.prune_days(before_us, now_us).await?, ..Pruned::default() };
         let spare_us = now_us.saturating_sub(PRUNE_SPARE_US);
+        // Before items, which go with them.
+        pruned.other += prune_submissions(self, now_us).await?;
         let shards = self.shards();
         for shard in 0..shards {
             let (events, runs) = self.prune_shard(i32::from(shard), before_us).await?;
@@ -275,7 +273,6 @@ impl<D: Driver> RetentionStore for D {
                 pruned.other += self.prune_specs(i32::from(shard), spare_us).await?;
             }
         }
-        pruned.other += prune_submissions(self, now_us).await?;
         pruned.skipped =
             prune_table(self.clone(), "prune_skipped", sql!("prune_skipped"), None, before_us).await?;
         pruned.audit = prune_table(self.clone(), "prune_audit", sql!("prune_audit"), None, before_us).await?;
@@ -296,6 +293,20 @@ impl<D: Driver> RetentionStore for D {
             async move { Ok(tx.execute(ask).await? == 1) }.boxed()
         })
         .await
+    }
+}
+
+/// The statement that has an index for what a filter selects.
+fn runs_listed(filter: &RunFilter) -> Statement {
+    match filter.schedule_uid {
+        _ if filter.is_open() && filter.rising => sql!("runs_list_open_rising"),
+        _ if filter.is_open() => sql!("runs_list_open"),
+        _ if filter.ids.is_some() && filter.rising => sql!("runs_list_named_rising"),
+        _ if filter.ids.is_some() => sql!("runs_list_named"),
+        Some(_) if filter.rising => sql!("runs_list_schedule_rising"),
+        Some(_) => sql!("runs_list_schedule"),
+        None if filter.rising => sql!("runs_list_rising"),
+        None => sql!("runs_list"),
     }
 }
 

@@ -130,8 +130,7 @@ impl<D: Driver> ItemStore for D {
     }
 
     async fn item_page(&self, shard: u16, run: RunId, index: u32) -> Result<Option<ItemPage>, StoreError> {
-        let ask =
-            Ask::new(sql!("item_page_at")).bind(i32::from(shard)).bind(run.0).bind(self::index(index));
+        let ask = Ask::new(sql!("item_page_at")).bind(i32::from(shard)).bind(run.0).bind(self::index(index));
         let pages: Vec<ItemPage> = all(self.rows::<ItemPageRow>(Whom::Roles, ask).await?)?;
         Ok(pages.into_iter().find(|page| index - page.first_index < page.events))
     }
@@ -170,8 +169,7 @@ pub(super) async fn prune_items<D: Driver>(
         let left: Vec<(Uuid, Uuid)> = driver.rows(Whom::Roles, ask).await?;
         for (run, schedule_uid) in left {
             let ask = Ask::new(sql!("submissions_of_run")).bind(schedule_uid).bind(run);
-            let open: Vec<(i32,)> =
-                if made { Vec::new() } else { driver.rows(Whom::Roles, ask).await? };
+            let open: Vec<(i32,)> = if made { Vec::new() } else { driver.rows(Whom::Roles, ask).await? };
             if open.is_empty() {
                 gone += drop_items(driver, shard, run).await?;
             }

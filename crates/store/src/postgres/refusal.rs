@@ -72,7 +72,7 @@ fn unreached(error: &io::Error, server: &str) -> Option<String> {
             Some(format!("there is no way to {server}: {text}; look at the network and its firewalls"))
         }
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => Some(format!(
-            "{server} hangs up: {text}; does something else than PostgreSQL listen there, or does it only take TLS?"
+            "{server} hangs up: does something else than PostgreSQL listen there, or does it only take TLS?"
         )),
         _ => None,
     }

@@ -107,25 +107,49 @@ async fn listed(store: &dyn Store, filter: RunFilter) -> Vec<i64> {
     found.iter().map(|run| run.launch_us - NOON_US).collect()
 }
 
-pub(crate) async fn runs_are_listed_newest_first(place: &Place) {
-    let store = place.open().await;
-    let schedules: Vec<_> = (0..4).map(|i| schedule(&format!("s-{i}"))).collect();
-    // Several at each moment, in different shards.
-    let runs: Vec<Run> =
-        (0..20_u16).map(|i| run(&schedules[usize::from(i % 4)], i % 7, NOON_US + i64::from(i / 4))).collect();
-    store.emit(&runs, &[]).await.unwrap();
+/// What a filter selects, page by page.
+async fn pages(store: &dyn Store, filter: RunFilter) -> Vec<(i64, RunId)> {
     let mut seen: Vec<(i64, RunId)> = Vec::new();
     loop {
-        let page = store.list_runs("default", &RunFilter::default(), seen.last().copied(), 3).await.unwrap();
+        let page = store.list_runs("default", &filter, seen.last().copied(), 3).await.unwrap();
         if page.is_empty() {
-            break;
+            return seen;
         }
         seen.extend(page.iter().map(|run| (run.launch_us, run.id)));
     }
-    let mut expected: Vec<(i64, RunId)> = runs.iter().map(|run| (run.launch_us, run.id)).collect();
-    expected.sort();
-    expected.reverse();
-    assert_eq!(seen, expected);
+}
+
+pub(crate) async fn runs_are_listed_from_either_end(place: &Place) {
+    let store = place.open().await;
+    let schedules: Vec<_> = (0..4).map(|i| schedule(&format!("s-{i}"))).collect();
+    // Several at each moment, in different shards.
+    let mut runs: Vec<Run> =
+        (0..20_u16).map(|i| run(&schedules[usize::from(i % 4)], i % 7, NOON_US + i64::from(i / 4))).collect();
+    for waiting in &mut runs[8..16] {
+        waiting.state = RunState::Waiting;
+    }
+    store.emit(&runs, &[]).await.unwrap();
+    let (of_one, open) = (Some(schedules[1].uid), vec![RunState::Waiting]);
+    let ids = Some(RunIds { shard: None, from: RunId(Uuid::nil()), to: RunId(Uuid::max()) });
+    let all = RunFilter::default();
+    let filters = [
+        all.clone(),
+        RunFilter { schedule_uid: of_one, ..all.clone() },
+        RunFilter { states: open, ..all.clone() },
+        RunFilter { ids, ..all },
+    ];
+    for filter in filters {
+        let fits = |run: &&Run| {
+            filter.schedule_uid.is_none_or(|uid| run.schedule_uid == uid)
+                && (filter.states.is_empty() || filter.states.contains(&run.state))
+        };
+        let mut expected: Vec<_> = runs.iter().filter(fits).map(|run| (run.launch_us, run.id)).collect();
+        assert!(expected.len() > 3, "more than a page");
+        expected.sort();
+        assert_eq!(pages(&*store, RunFilter { rising: true, ..filter.clone() }).await, expected);
+        expected.reverse();
+        assert_eq!(pages(&*store, filter).await, expected);
+    }
     assert!(store.list_runs("other", &RunFilter::default(), None, 10).await.unwrap().is_empty());
 }
 

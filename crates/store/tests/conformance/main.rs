@@ -23,6 +23,7 @@ mod handle;
 mod handle_world;
 mod history;
 mod inbox;
+mod items;
 mod keys;
 mod minutes;
 mod neighbours;
@@ -108,6 +109,8 @@ conformance! {
         unreadable_runs_are_set_aside_and_found_again corrupt_run_is_left_out
         corrupt_emitted_run_is_left_out corrupt_policy_is_left_out corrupt_rows_are_named_and_count
         shards_do_not_see_each_other dropped_commit_is_whole;
+    items: items_are_read_page_by_page of_two_who_add_one_does what_belongs_to_no_run_goes
+        texts_are_replaced_where_nobody_was_faster;
     inbox: inbox_is_idempotent inbox_done_deletes_exactly forwards_are_posted_before
         forwards_survive_a_fenced_commit unreadable_messages_are_passed_over
         what_is_posted_under_a_lease_is_there_for_the_next_owner corrupt_message_is_left_out
@@ -115,7 +118,7 @@ conformance! {
     failures: failed_runs_are_listed_latest_end_first closed_runs_are_left_out_until_they_end_again
         rows_that_failed_are_found_by_outcome;
     history: history_round_trips_in_order history_starts_with_the_covering_range history_filters_by_outcome
-        dead_events_are_found_and_leave history_insert_is_idempotent tokens_are_paged runs_are_listed_newest_first
+        dead_events_are_found_and_leave history_insert_is_idempotent tokens_are_paged runs_are_listed_from_either_end
         runs_are_filtered runs_are_found_by_the_beginning_of_their_ids runs_of_a_policy_are_found runs_that_ended_badly_are_found
         skipped_are_paged;
     keys: keys_are_read_as_written a_name_has_so_many_live_keys a_revoked_key_stays_revoked a_corrupt_key_is_no_key

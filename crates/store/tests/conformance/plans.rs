@@ -32,7 +32,7 @@ const SHORT: [&str; 18] = [
 ];
 
 /// Statements that read a whole shard, or a table in the order of an index, because that is what they are for.
-const WHOLE: [&str; 13] = [
+const WHOLE: [&str; 14] = [
     "alerts_count",
     "audit_list",
     "batches_load",
@@ -42,6 +42,7 @@ const WHOLE: [&str; 13] = [
     "prune_specs",
     "prune_windows",
     "runs_list_open",
+    "runs_list_open_rising",
     "schedules_count",
     "shard_policies_load",
     "shard_schedules_load",

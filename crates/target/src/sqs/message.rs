@@ -3,6 +3,7 @@
 //! The body is the same CloudEvent that HTTP targets get; the attributes repeat what a consumer or a filter wants to read
 //! without parsing it. SQS allows ten attributes, and there are no more.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use aws_sdk_sqs::error::BuildError;
@@ -57,12 +58,7 @@ impl SqsMessage {
             ));
         }
         let fifo = target.queue_url.ends_with(".fifo").then(|| Fifo {
-            group: group(
-                target
-                    .message_group_id
-                    .as_deref()
-                    .unwrap_or(&cloud_event::schedule_name(&delivery.spec).concat()),
-            ),
+            group: group(&group_of(delivery, target)),
             deduplication: deduplication(delivery),
         });
         Ok(Self { body, attributes, fifo, bytes })
@@ -95,6 +91,16 @@ impl SqsMessage {
             .set_message_group_id(fifo.map(|fifo| fifo.group.clone()))
             .set_message_deduplication_id(fifo.map(|fifo| fifo.deduplication.clone()))
             .build()
+    }
+}
+
+/// Which events keep their order.
+fn group_of<'a>(delivery: &'a Delivery, target: &'a SqsTarget) -> Cow<'a, str> {
+    let key = delivery.item.as_ref().map(|item| item.key.as_str()).filter(|key| !key.is_empty());
+    match (key.filter(|_| target.group_by_key), &target.message_group_id) {
+        (Some(key), _) => key.into(),
+        (None, Some(group)) => group.into(),
+        (None, None) => cloud_event::schedule_name(&delivery.spec).concat().into(),
     }
 }
 

@@ -33,6 +33,7 @@ pub(crate) fn sqs(queue_url: impl Into<String>, endpoint_url: impl Into<String>)
         region: Some("eu-central-1".into()),
         endpoint_url: Some(endpoint_url.into()),
         message_group_id: None,
+        group_by_key: false,
         deadline_ms: 10_000,
     }
 }

@@ -6,7 +6,7 @@ use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::{Message, MessageSystemAttributeName, QueueAttributeName};
 use futures::future::join_all;
 use serde_json::Value;
-use tollgate_core::model::{Delivery, Sent, SqsTarget};
+use tollgate_core::model::{Delivery, DeliveryItem, Sent, SqsTarget};
 
 use crate::samples::{delivery, event, refusal, sqs, targets};
 use crate::sqs_environment::{Emulator, has_keys};
@@ -132,8 +132,21 @@ async fn a_fifo_queue_keeps_order_and_drops_only_repeats_of_one_attempt() {
     assert!(messages.iter().all(|message| group(message) == "namespaces/acme/schedules/nightly"));
     let mut grouped = target;
     grouped.message_group_id = Some("tenant-7".into());
-    assert_eq!(targets.send(event(grouped, 30)).await, Sent::Accepted);
+    assert_eq!(targets.send(event(grouped.clone(), 30)).await, Sent::Accepted);
     assert_eq!(group(&drain(&client, &queue_url).await[0]), "tenant-7");
+    grouped.group_by_key = true;
+    let item = |key: &str| DeliveryItem { key: key.into(), payload: "".into(), data: "[7]".into() };
+    for (index, key, expected) in [(31, "acme", "acme"), (32, "", "tenant-7")] {
+        let mut of_key = event(grouped.clone(), index);
+        of_key.item = Some(Box::new(item(key)));
+        assert_eq!(targets.send(of_key).await, Sent::Accepted);
+        let message = drain(&client, &queue_url).await.remove(0);
+        assert_eq!(
+            (group(&message), &body(&message)["data"]),
+            (expected.to_owned(), &serde_json::json!([7]))
+        );
+        assert_eq!(body(&message)["key"].as_str().unwrap_or_default(), key);
+    }
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use axum::extract::{Form, Path};
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
+use tollgate_files::document;
 use tollgate_proto::v1;
 
 use crate::pages::edit_asks::tells;
@@ -14,6 +15,7 @@ use crate::parts::copy;
 use crate::parts::draft::What;
 use crate::parts::picture::number;
 use crate::parts::shell::{Body, Section};
+use crate::parts::warnings;
 use crate::requests::links::to;
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
@@ -93,11 +95,15 @@ async fn carried_out(
         return Ok(visit.after(&visit.link("alerts"), "deleted"));
     }
     let disabled = order.action == "disable";
-    let path = to(&name);
     let update_mask = Some(prost_types::FieldMask { paths: vec!["disabled".to_owned()] });
-    let alert = Some(v1::Alert { name, etag, disabled, ..v1::Alert::default() });
-    master.update_alert(v1::UpdateAlertRequest { alert, update_mask, validate_only: false }).await?;
-    Ok(visit.after(&path, if disabled { "disabled" } else { "enabled" }))
+    let alert = Some(v1::Alert { name: name.clone(), etag, disabled, ..v1::Alert::default() });
+    let request = v1::UpdateAlertRequest { alert, update_mask, validate_only: false };
+    let kept = master.update_alert(request).await?.into_inner();
+    if disabled {
+        // What it would do wrong it does not do now.
+        return Ok(visit.after(&to(&name), "disabled"));
+    }
+    Ok(warnings::saved(visit, Section::Alerts, &name, "enabled", &kept.warnings))
 }
 
 fn deed(alert: &v1::Alert, order: &Order) -> Result<Deed, Problem> {
@@ -164,7 +170,7 @@ async fn body(visit: &Visit, name: &str, said: Said) -> Result<Body, Problem> {
             p { a href={ (visit.link("audit")) "?resource=" (encode(name)) } { "All changes of this alert" } }
         }
         (facts(visit, &alert))
-        (copy::fold(&copy::file(What::Alert, &alert)))
+        (copy::fold(&document(What::Alert.kind(), &alert)))
     };
     Ok(Body { problem: said.problem, ..Body::new(short(name), Section::Alerts, content) })
 }

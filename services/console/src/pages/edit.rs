@@ -9,6 +9,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use tollgate_files::Lines;
 use tollgate_proto::json::from_json;
 use tollgate_proto::v1;
 use tollgate_proto::v1::preview_schedule_request::Source;
@@ -16,9 +17,9 @@ use tollgate_proto::v1::preview_schedule_request::Source;
 use crate::pages::edit_asks::asks;
 use crate::pages::edit_put::{put, stored};
 use crate::parts::draft::{Stored, What, changes, filled, would_be};
-use crate::parts::forms::{self, Texts, line_of};
+use crate::parts::forms::{self, Texts};
 use crate::parts::shell::Body;
-use crate::parts::{confirm, copy};
+use crate::parts::{confirm, copy, warnings};
 use crate::requests::links::to;
 use crate::requests::problem::{Field, Problem};
 use crate::requests::visit::Visit;
@@ -129,15 +130,16 @@ async fn act(visit: &Visit, what: What, id: &str, texts: Texts) -> Response {
     let text = |name: &str| texts.get(name).map(|text| text.trim()).unwrap_or_default();
     let (is_save, is_preview) = (text("action") == "save", text("action") == "preview");
     let done = if is_save {
-        save(visit, what, &stored, &texts).await.map(Some)
+        save(visit, what, &stored, &texts).await.map(Ok)
     } else {
-        put(visit, what, &stored, &texts, None).await.map(|_| None)
+        put(visit, what, &stored, &texts, None).await.map(Err)
     };
     let said = match done {
-        Ok(Some(response)) => return response,
-        Ok(None) => {
+        Ok(Ok(response)) => return response,
+        Ok(Err(could_be)) => {
             let would_be = would_be(what, &stored, &texts);
-            Said { checked: Some(checked(visit, &stored, would_be).await), problem: None }
+            let checked = checked(visit, &stored, would_be, &could_be.warnings).await;
+            Said { checked: Some(checked), problem: None }
         }
         // Somebody is still typing: what is missing yet is no refusal.
         Err(problem) if is_preview => Said { checked: Some(not_yet(&problem)), problem: None },
@@ -168,13 +170,14 @@ async fn save(visit: &Visit, what: What, stored: &Stored, texts: &Texts) -> Resu
         What::Alert => "alert",
     };
     let keep = |reason: String| async move {
-        let name = put(visit, what, stored, texts, Some(&reason)).await?;
-        Ok(visit.after(&to(&name), done))
+        let kept = put(visit, what, stored, texts, Some(&reason)).await?;
+        Ok(warnings::saved(visit, what.section(), &kept.name, done, &kept.warnings))
     };
     let Some(asks) = asks(what, stored, texts)? else { return keep(text("reason").to_owned()).await };
     // What is refused is said at its field, before anything is asked.
-    let name = put(visit, what, stored, texts, None).await?;
-    let deed = asks.deed(visit, &name, texts).await?;
+    let could_be = put(visit, what, stored, texts, None).await?;
+    let mut deed = asks.deed(visit, &could_be.name, texts).await?;
+    deed.effects.extend(warnings::effects(&could_be.warnings));
     confirm::settle(visit, what.section(), &deed, (text("confirmed"), text("reason")), keep).await
 }
 
@@ -183,6 +186,7 @@ async fn checked(
     visit: &Visit,
     stored: &Stored,
     would_be: Result<(Map<String, Value>, Vec<String>), Problem>,
+    warned: &[v1::Warning],
 ) -> Markup {
     let Ok((mut new, paths)) = would_be else { return html! {} };
     if !paths.contains(&"*".to_owned()) {
@@ -214,6 +218,7 @@ async fn checked(
                 ul { @for fire in &fires { li.num { (fire.local_time) " " (fire.utc_offset) } } }
             }
         }
+        (warnings::notice(warned))
     }
 }
 
@@ -313,6 +318,7 @@ fn json_form(
     is_new: bool,
 ) -> Markup {
     let json = texts.get("json").map(String::as_str).unwrap_or_default();
+    let lines = Lines::of(if refused.is_empty() { "" } else { json });
     let described = if refused.is_empty() { "hint-json" } else { "error-json hint-json" };
     let is_open = texts.get("form").is_some_and(|form| form == "json");
     html! {
@@ -329,7 +335,7 @@ fn json_form(
                         ul.error #error-json {
                             @for field in refused {
                                 li {
-                                    @if let Some(line) = line_of(json, field.path()) { "Line " (line) ", " }
+                                    @if let Some(line) = lines.field(field.path()) { "Line " (line) ", " }
                                     code { (field.path()) } ": " (field.message)
                                 }
                             }

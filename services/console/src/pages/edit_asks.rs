@@ -5,7 +5,7 @@
 
 use maud::{Markup, html};
 use serde_json::{Map, Value};
-use tollgate_proto::json::{from_json, to_json};
+use tollgate_proto::json::to_json;
 use tollgate_proto::v1;
 
 use crate::pages::policy_acts::{Limits, edited_limits};
@@ -14,7 +14,7 @@ use crate::parts::draft::{Stored, What, would_be};
 use crate::parts::forms::Texts;
 use crate::parts::rules;
 use crate::requests::links::to;
-use crate::requests::problem::Problem;
+use crate::requests::problem::{Problem, read};
 use crate::requests::visit::Visit;
 use crate::words::sentence::sentence;
 use crate::words::show::{counted, short};
@@ -38,7 +38,7 @@ pub(crate) fn asks(what: What, stored: &Stored, texts: &Texts) -> Result<Option<
     let (members, _) = would_be(what, stored, texts)?;
     match (what, &stored.schedule) {
         (What::Schedule, Some(old)) => {
-            let new: v1::Schedule = from_json(members.into())?;
+            let new: v1::Schedule = read(members.into())?;
             let more = new.events.unwrap_or(1) > old.events.unwrap_or(1);
             let same = triggers(old) == triggers(&new) && old.target == new.target;
             let same = same && short(&old.policy) == short(&new.policy) && !more;
@@ -46,7 +46,7 @@ pub(crate) fn asks(what: What, stored: &Stored, texts: &Texts) -> Result<Option<
         }
         (What::Alert, _) => {
             let (old, new): (v1::Alert, v1::Alert) =
-                (from_json(stored.members.clone().into())?, from_json(members.into())?);
+                (read(stored.members.clone().into())?, read(members.into())?);
             let same = old.target == new.target && (old.disabled || !new.disabled);
             Ok((!same).then(|| Asks::Alert(Box::new([old, new]))))
         }
@@ -58,7 +58,7 @@ pub(crate) fn asks(what: What, stored: &Stored, texts: &Texts) -> Result<Option<
 }
 
 fn limits(members: Map<String, Value>) -> Result<Limits, Problem> {
-    let policy: v1::Policy = from_json(members.into())?;
+    let policy: v1::Policy = read(members.into())?;
     Ok(Limits { max_in_flight: policy.max_in_flight, rate_per_second: policy.rate_per_second })
 }
 
@@ -163,6 +163,7 @@ fn goes_to(schedule: &v1::Schedule) -> &str {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use serde_json::json;
+    use tollgate_proto::json::from_json;
 
     use super::*;
     use crate::parts::draft::{editable, filled};

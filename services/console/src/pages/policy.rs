@@ -6,6 +6,7 @@ use axum::extract::{Path, Query};
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
+use tollgate_files::document;
 use tollgate_proto::v1;
 
 use crate::parts::bucket::{holders, waiters};
@@ -94,7 +95,7 @@ pub(crate) async fn body(
             p { a href={ (visit.link("audit")) "?resource=" (encode(name)) } { "All changes of this policy" } }
         }
         (facts(visit, &policy))
-        (copy::fold(&copy::file(What::Policy, &policy)))
+        (copy::fold(&document(What::Policy.kind(), &policy)))
     };
     Ok(Body { problem, ..Body::new(short(name), Section::Policies, content) })
 }

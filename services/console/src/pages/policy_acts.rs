@@ -10,6 +10,7 @@ use crate::pages::policy;
 use crate::parts::confirm::{self, Deed};
 use crate::parts::release::release;
 use crate::parts::shell::Section;
+use crate::parts::warnings;
 use crate::requests::links::to;
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
@@ -97,8 +98,8 @@ async fn carried_out(visit: &Visit, name: &str, order: &Order, reason: String) -
     let (path, name) = (to(name), name.to_owned());
     let done = match order.action.as_str() {
         "limit" => {
-            master.update_policy(update(name, order, false)?).await?;
-            "limit"
+            let kept = master.update_policy(update(name.clone(), order, false)?).await?.into_inner();
+            return Ok(warnings::saved(visit, Section::Policies, &name, "limit", &kept.warnings));
         }
         "pause" => {
             master.pause_policy(v1::PausePolicyRequest { name, reason }).await?;
@@ -163,7 +164,7 @@ async fn deed(visit: &Visit, name: &str, order: &Order) -> Result<Deed, Problem>
         "limit" => {
             let limits = order.limits()?;
             // Whether it may be said at all is for the service.
-            visit.api.master().update_policy(update(name.to_owned(), order, true)?).await?;
+            let could_be = visit.api.master().update_policy(update(name.to_owned(), order, true)?).await?;
             let said = [
                 ("action", &order.action),
                 ("etag", &order.etag),
@@ -171,7 +172,9 @@ async fn deed(visit: &Visit, name: &str, order: &Order) -> Result<Deed, Problem>
                 ("rate_per_second", &order.rate_per_second),
             ];
             fields = said.map(|(name, value)| (name.to_owned(), value.clone())).into();
-            (format!("Change the limits of {id}?"), new_limits(&now, &limits), "Change the limits")
+            let mut effects = new_limits(&now, &limits);
+            effects.extend(warnings::effects(&could_be.into_inner().warnings));
+            (format!("Change the limits of {id}?"), effects, "Change the limits")
         }
         "pause" => (format!("Pause {id}?"), pause(&now), "Pause it"),
         "resume" => (format!("Resume {id}?"), resume(&now), "Resume it"),

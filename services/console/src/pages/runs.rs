@@ -1,4 +1,4 @@
-//! The list of runs, latest launch time first, a page at a time.
+//! The list of runs by launch time, from either end, a page at a time.
 
 use axum::extract::Query;
 use axum::response::Response;
@@ -40,6 +40,9 @@ pub(crate) struct Wanted {
     /// `all`, `ahead`, or nothing for runs that are due.
     #[serde(default)]
     when: String,
+    /// `launch_time`, or nothing for the latest first.
+    #[serde(default)]
+    order: String,
     /// Now, as it was when the first page was made, in microseconds since the epoch.
     #[serde(default)]
     at: Option<i64>,
@@ -77,8 +80,9 @@ impl Wanted {
 
     fn link(&self, path: &str, now_us: i64, page: &str) -> String {
         let (schedule, policy) = (encode(self.schedule.trim()), encode(self.policy.trim()));
-        let (state, when) = (encode(&self.state), encode(&self.when));
-        let first = format!("{path}?schedule={schedule}&policy={policy}&state={state}&when={when}");
+        let (state, when, order) = (encode(&self.state), encode(&self.when), encode(&self.order));
+        let first =
+            format!("{path}?schedule={schedule}&policy={policy}&state={state}&when={when}&order={order}");
         // A page goes on from the same moment as the one before it.
         let at = self.at.unwrap_or(now_us);
         if page.is_empty() { first } else { format!("{first}&at={at}&page={}", encode(page)) }
@@ -88,7 +92,8 @@ impl Wanted {
 /// The page.
 pub(crate) async fn page(visit: Visit, Query(wanted): Query<Wanted>) -> Response {
     let path = visit.link("runs");
-    let list = visit.api.runs(visit.parent(), &wanted.filter(visit.now_us), PAGE, &wanted.page).await;
+    let filter = wanted.filter(visit.now_us);
+    let list = visit.api.runs_by(visit.parent(), &filter, &wanted.order, PAGE, &wanted.page).await;
     let (list, problem): (Option<v1::ListRunsResponse>, Option<Problem>) = match list {
         Ok(list) => (Some(list), None),
         Err(problem) => (None, Some(problem)),
@@ -144,6 +149,14 @@ fn filters(path: &str, wanted: &Wanted) -> Markup {
                 select #when name="when" {
                     @for (value, name) in [("", "due"), ("ahead", "emitted ahead"), ("all", "all")] {
                         option value=(value) selected[wanted.when == value] { (name) }
+                    }
+                }
+            }
+            div {
+                label for="order" { "Order" }
+                select #order name="order" {
+                    @for (value, name) in [("", "latest first"), ("launch_time", "earliest first")] {
+                        option value=(value) selected[wanted.order == value] { (name) }
                     }
                 }
             }
@@ -219,11 +232,12 @@ mod tests {
         );
         assert_eq!(
             wanted.link("/r", 5, "a/b"),
-            "/r?schedule=nightly&policy=&state=RUNNING&when=&at=5&page=a%2Fb"
+            "/r?schedule=nightly&policy=&state=RUNNING&when=&order=&at=5&page=a%2Fb"
         );
-        let ahead = Wanted { when: "ahead".to_owned(), at: Some(1_000_000), ..Wanted::default() };
+        let (when, order) = ("ahead".to_owned(), "launch_time".to_owned());
+        let ahead = Wanted { when, order, at: Some(1_000_000), ..Wanted::default() };
         assert_eq!(ahead.filter(0), "launch_time>=1970-01-01T00:00:01Z");
-        assert_eq!(ahead.link("/r", 5, ""), "/r?schedule=&policy=&state=&when=ahead");
+        assert_eq!(ahead.link("/r", 5, ""), "/r?schedule=&policy=&state=&when=ahead&order=launch_time");
         assert_eq!(Wanted { when: "all".to_owned(), ..Wanted::default() }.filter(0), "");
     }
 }

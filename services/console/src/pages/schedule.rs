@@ -4,6 +4,7 @@ use axum::extract::{Path, Query};
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
+use tollgate_files::document;
 use tollgate_proto::v1;
 use tollgate_proto::v1::preview_schedule_request::Source;
 
@@ -107,7 +108,7 @@ pub(crate) async fn body(
         }
         (actions(&schedule))
         (facts(visit, &schedule))
-        (copy::fold(&copy::file(What::Schedule, &schedule)))
+        (copy::fold(&document(What::Schedule.kind(), &schedule)))
         @if let Ok(children) = children { (index_entries(&schedule, &children.into_inner().children)) }
     };
     Ok(Body { problem, ..Body::new(short(name), Section::Schedules, content) })

@@ -5,6 +5,7 @@
 
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
+use tollgate_files::{Kind, Lines, OUTPUT_ONLY};
 use tollgate_proto::v1;
 
 use crate::parts::alert_fields::ALERT;
@@ -15,20 +16,6 @@ use crate::parts::shell::Section;
 use crate::requests::problem::{Field, Problem};
 use crate::words::show::short;
 
-/// What the service says of a resource and nobody may set.
-pub(crate) const OUTPUT_ONLY: [&str; 11] = [
-    "name",
-    "uid",
-    "pause",
-    "etag",
-    "create_time",
-    "update_time",
-    "launch_classes",
-    "children_count",
-    "next_launch_time",
-    "shard",
-    "status",
-];
 /// What is made or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
@@ -60,6 +47,15 @@ impl What {
             Self::Schedule => "Schedules",
             Self::Policy => "Policies",
             Self::Alert => "Alerts",
+        }
+    }
+
+    /// As files know it.
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Self::Schedule => Kind::Schedule,
+            Self::Policy => Kind::Policy,
+            Self::Alert => Kind::Alert,
         }
     }
 
@@ -138,7 +134,7 @@ pub(crate) fn would_be(
     texts: &Texts,
 ) -> Result<(Map<String, Value>, Vec<String>), Problem> {
     if texts.get("form").is_some_and(|form| form == "json") {
-        return Ok((whole(texts)?, vec!["*".to_owned()]));
+        return Ok((whole(what, texts)?, vec!["*".to_owned()]));
     }
     let mut members = forms::members(texts, what.groups())?;
     let fields = what.groups().iter().flat_map(|group| group.fields);
@@ -166,18 +162,24 @@ pub(crate) fn would_be(
     Ok((members, paths))
 }
 
-/// The JSON form as a resource.
-fn whole(texts: &Texts) -> Result<Map<String, Value>, Problem> {
+/// The JSON form as a resource, or all that is wrong with it, in the order of its lines.
+fn whole(what: What, texts: &Texts) -> Result<Map<String, Value>, Problem> {
     let text = texts.get("json").map(String::as_str).unwrap_or_default();
-    let wrong =
-        |name: &str, message: String| Problem::of_fields(vec![Field { name: name.to_owned(), message }]);
+    let wrong = |message: String| Problem::of_fields(vec![Field { name: "json".to_owned(), message }]);
     let value: Value =
-        serde_json::from_str(text).map_err(|error| wrong("json", format!("this is no JSON: {error}")))?;
-    let Value::Object(members) = value else { return Err(wrong("json", "this is no object".to_owned())) };
-    match OUTPUT_ONLY.iter().find(|name| members.contains_key(**name)) {
-        Some(name) => Err(wrong(name, "the service sets this itself; leave it out".to_owned())),
-        None => Ok(members),
+        serde_json::from_str(text).map_err(|error| wrong(format!("this is no JSON: {error}")))?;
+    let Value::Object(members) = value else { return Err(wrong("this is no object".to_owned())) };
+    let (set, own): (Map<String, Value>, Map<String, Value>) =
+        members.into_iter().partition(|(name, _)| OUTPUT_ONLY.contains(&name.as_str()));
+    let set =
+        set.into_iter().map(|(name, _)| (name, "the service sets this itself; leave it out".to_owned()));
+    let mut faults = tollgate_files::faults(what.kind(), own.clone(), set.collect());
+    if faults.is_empty() {
+        return Ok(own);
     }
+    let lines = Lines::of(text);
+    faults.sort_by_key(|(field, _)| lines.field(field));
+    Err(Problem::of_fields(faults.into_iter().map(|(name, message)| Field { name, message }).collect()))
 }
 
 /// A value in which a secret is not shown.
@@ -285,9 +287,13 @@ mod tests {
             would_be(What::Schedule, &stored, &texts)
         };
         assert!(with("events", "many").unwrap_err().fields[0].is_of("events"));
-        let whole = |text: &str| whole(&[("json".to_owned(), text.to_owned())].into()).unwrap_err();
+        let whole =
+            |text: &str| whole(What::Schedule, &[("json".to_owned(), text.to_owned())].into()).unwrap_err();
         assert!(whole("{\n").text().contains("this is no JSON"));
         assert!(whole(r#"{"uid": "x"}"#).fields[0].is_of("uid"));
+        let text = "{\n\"priority\": 12,\n\"colour\": 1,\n\"events\": \"x\",\n\"uid\": \"x\"\n}";
+        let all: Vec<String> = whole(text).fields.into_iter().map(|field| field.name).collect();
+        assert_eq!(all[all.len() - 4..], ["schedule.priority", "colour", "events", "uid"], "{all:?}");
     }
 
     #[test]

@@ -295,27 +295,6 @@ fn many(spec: &Spec, values: &[(&str, &str)], texts: &Texts, wrong: &[&Field]) -
     }
 }
 
-/// The first line of a JSON text that gives the innermost name of a path, from 1 on.
-pub(crate) fn line_of(text: &str, path: &str) -> Option<usize> {
-    let names: Vec<&str> = path
-        .split('.')
-        .map(|part| part.split('[').next().unwrap_or(part))
-        .filter(|name| !name.is_empty())
-        .collect();
-    let lines: Vec<&str> = text.lines().collect();
-    let mut from = 0;
-    let mut found = None;
-    for name in names {
-        let key = format!("\"{name}\":");
-        let Some(place) = lines.iter().skip(from).position(|line| line.trim_start().starts_with(&key)) else {
-            break;
-        };
-        from += place;
-        found = Some(from + 1);
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
@@ -388,14 +367,5 @@ mod tests {
         shown.insert("troubles".to_owned(), "yes".to_owned());
         shown.remove("troubles.kinds:KIND_B");
         assert_eq!(members(&shown, &groups).unwrap()["troubles"], json!({}));
-    }
-
-    #[test]
-    fn a_path_has_a_line() {
-        let text =
-            "{\n  \"target\": {\n    \"http\": {\n      \"url\": \"x\"\n    }\n  },\n  \"triggers\": []\n}";
-        assert_eq!(line_of(text, "target.http.url"), Some(4));
-        assert_eq!(line_of(text, "triggers[0].cron"), Some(7));
-        assert_eq!(line_of(text, "nothing"), None);
     }
 }

@@ -123,8 +123,21 @@ impl Api {
         page_size: i32,
         page_token: &str,
     ) -> Result<v1::ListRunsResponse, Problem> {
-        let (filter, page_token) = (filter.to_owned(), page_token.to_owned());
-        let request = v1::ListRunsRequest { parent, page_size, page_token, filter };
+        self.runs_by(parent, filter, "", page_size, page_token).await
+    }
+
+    /// The same, in an order that is chosen.
+    pub(crate) async fn runs_by(
+        &self,
+        parent: String,
+        filter: &str,
+        order_by: &str,
+        page_size: i32,
+        page_token: &str,
+    ) -> Result<v1::ListRunsResponse, Problem> {
+        let (filter, order_by) = (filter.to_owned(), order_by.to_owned());
+        let page_token = page_token.to_owned();
+        let request = v1::ListRunsRequest { parent, page_size, page_token, filter, order_by };
         Ok(self.handler().list_runs(request).await?.into_inner())
     }
 

@@ -1,7 +1,9 @@
 //! Decides what somebody reads when the API says no, or nothing.
 
 use http::StatusCode;
-use tollgate_proto::json::JsonError;
+use prost::{Message, Name};
+use serde_json::Value;
+use tollgate_proto::json;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
@@ -70,9 +72,14 @@ impl Problem {
     }
 }
 
-impl From<JsonError> for Problem {
-    fn from(error: JsonError) -> Self {
-        Self::of_fields(vec![Field { name: error.field, message: error.message }])
+/// The message that members describe, or all that is wrong with them.
+pub(crate) fn read<M: Message + Name + Default>(members: Value) -> Result<M, Problem> {
+    match json::read(members) {
+        (Some(message), errors) if errors.is_empty() => Ok(message),
+        (_, errors) => {
+            let fields = errors.into_iter().map(|error| Field { name: error.field, message: error.message });
+            Err(Problem::of_fields(fields.collect()))
+        }
     }
 }
 

@@ -70,12 +70,7 @@ impl Shared {
 
     /// Adds the keys of their items to events of a run, by ascending index; their data too, where that is wanted. An item that
     /// cannot be read leaves them out.
-    pub(crate) async fn add_keys(
-        &self,
-        view: &RunView,
-        events: &mut [v1::Event],
-        with_data: bool,
-    ) {
+    pub(crate) async fn add_keys(&self, view: &RunView, events: &mut [v1::Event], with_data: bool) {
         if view.run.kind != RunKind::Submitted {
             return;
         }

@@ -46,6 +46,7 @@ pub(super) fn of(field: &FieldDescriptor) -> Option<Value> {
             // Whole minutes cannot be said of a number in a text; the longest can.
             json!({"pattern": format!("^({})s$", up_to(1, DAY_S))})
         }
+        "ListRunsRequest.order_by" => json!({"pattern": "^\\s*(launch_time(\\s+desc)?)?\\s*$"}),
         "PreviewScheduleRequest.count" => json!({"minimum": 0, "maximum": 1000}),
         "TriggerScheduleRequest.events" | "Schedule.events" => json!({"minimum": 1, "maximum": 10_000_000}),
         "BackfillScheduleRequest.priority" | "Schedule.priority" => json!({"minimum": 0, "maximum": 9}),
@@ -155,6 +156,7 @@ mod tests {
             "Policy.suspect_period",
             "HttpTarget.url",
             "ListRunsRequest.page_size",
+            "ListRunsRequest.order_by",
             "DeleteScheduleRequest.etag",
             "PauseDispatchRequest.reason",
         ] {

@@ -48,8 +48,7 @@ impl Asked {
             "" => Uuid::new_v4().to_string(),
             _ => request_id("header.request_id", &header_id)?,
         };
-        let launch_us =
-            launch_time.as_ref().map(|time| launch_us(time, now_us)).transpose()?;
+        let launch_us = launch_time.as_ref().map(|time| launch_us(time, now_us)).transpose()?;
         let priority = priority.map(|given| {
             let allowed = u8::try_from(given).ok().filter(|_| PRIORITIES.contains(&given));
             allowed.ok_or_else(|| FieldError::new("header.priority", given, "0 (last) to 9 (first)"))
@@ -132,8 +131,9 @@ fn request_id(field: &str, text: &str) -> Result<String, FieldError> {
 /// Any other text.
 pub(super) fn submission_name(field: &str, text: &str) -> Result<(Name, String), FieldError> {
     let wrong = || {
-        let expected =
-            format!("namespaces/{{namespace}}/schedules/{{schedule}}/submissions/{{request_id}}, the last {REQUEST_ID}");
+        let expected = format!(
+            "namespaces/{{namespace}}/schedules/{{schedule}}/submissions/{{request_id}}, the last {REQUEST_ID}"
+        );
         FieldError::new(field, text, expected)
     };
     let (schedule, id) = text.split_once("/submissions/").ok_or_else(wrong)?;

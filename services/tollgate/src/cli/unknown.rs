@@ -62,20 +62,28 @@ fn hint(word: &str) -> Option<&'static str> {
 }
 
 /// Prints why a command line cannot be read, and ends the process.
-pub(crate) fn refuse(error: &clap::Error) -> ! {
-    // Where nobody can read it, the exit status says it.
-    let _unread = error.print();
+pub(crate) fn refuse(mut error: clap::Error) -> ! {
     let word = match error.get(ContextKind::InvalidSubcommand) {
-        Some(ContextValue::String(word)) if error.kind() == ErrorKind::InvalidSubcommand => Some(word),
+        Some(ContextValue::String(word)) if error.kind() == ErrorKind::InvalidSubcommand => {
+            Some(word.clone())
+        }
         _ => None,
     };
     let flag = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => Some(flag),
+        Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => Some(flag.clone()),
         _ => None,
     };
     let of_flag =
-        |flag: &String| FLAGS.iter().find(|(flags, _)| flags.contains(&flag.as_str())).map(|(_, hint)| *hint);
-    if let Some(hint) = word.and_then(|word| hint(word)).or_else(|| flag.and_then(of_flag)) {
+        |flag: String| FLAGS.iter().find(|(flags, _)| flags.contains(&flag.as_str())).map(|(_, hint)| *hint);
+    let hint = word.and_then(|word| hint(&word)).or_else(|| flag.and_then(of_flag));
+    if hint.is_some() {
+        // What is spelled alike is not what is meant.
+        error.remove(ContextKind::SuggestedSubcommand);
+        error.remove(ContextKind::SuggestedArg);
+    }
+    // Where nobody can read it, the exit status says it.
+    let _unread = error.print();
+    if let Some(hint) = hint {
         let _unread = writeln!(std::io::stderr(), "hint: {hint}");
     }
     std::process::exit(error.exit_code());

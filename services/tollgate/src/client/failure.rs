@@ -16,6 +16,14 @@ use super::unreached::{causes, hangs_up};
 pub(crate) struct CallFailure(String);
 
 impl CallFailure {
+    /// The same, with fields of the request under the names of the flags that gave them.
+    pub(crate) fn with_flags(self, flags: &[(&str, &str)]) -> Self {
+        let named = |text: String, (field, flag): &(&str, &str)| {
+            text.replace(&format!("\n  {field}: "), &format!("\n  {flag}: "))
+        };
+        Self(flags.iter().fold(self.0, named))
+    }
+
     /// The failure of `tried` at `server`.
     pub(crate) fn new(tried: String, server: &str, status: &Status) -> Self {
         let mut text = format!("cannot {tried}: ");
@@ -32,12 +40,21 @@ impl CallFailure {
             }
             None if is_another_language(status) => text.push_str("what answers there does not speak gRPC"),
             None if status.message().is_empty() => text.push_str(&status.code().to_string()),
-            None => text.push_str(status.message()),
+            None => text.push_str(&once(&tried, status.message())),
         }
         if let Some(hint) = hint(status, &tried, server) {
             text.push_str(&format!("\nhint: {hint}"));
         }
         Self(text)
+    }
+}
+
+/// What the service says, without the name that has been said already.
+fn once(tried: &str, said: &str) -> String {
+    let name = tried.rsplit(' ').next().filter(|name| name.contains('/'));
+    match name.and_then(|name| said.strip_prefix(name)).filter(|rest| rest.starts_with(' ')) {
+        Some(rest) => format!("it{rest}"),
+        None => said.to_owned(),
     }
 }
 
@@ -78,6 +95,9 @@ fn hint(status: &Status, tried: &str, server: &str) -> Option<String> {
         Code::PermissionDenied => {
             "`tollgate key list`, where the store is, shows what each key may do".to_owned()
         }
+        Code::NotFound if tried.split(' ').any(|word| word == "event") => {
+            "`tollgate get events RUN` shows those of a run, and `tollgate get runs` the runs; -n chooses the namespace".to_owned()
+        }
         Code::NotFound => {
             let kinds = listed(tried);
             format!("`tollgate get {kinds}` shows what there is; -n chooses the namespace")
@@ -104,13 +124,7 @@ fn chain(status: &Status) -> String {
 
 /// What there are several of, of which one was asked for.
 fn listed(tried: &str) -> &'static str {
-    let kinds = [
-        ("policy", "policies"),
-        ("policies", "policies"),
-        ("alert", "alerts"),
-        ("run", "runs"),
-        ("event", "runs"),
-    ];
+    let kinds = [("policy", "policies"), ("policies", "policies"), ("alert", "alerts"), ("run", "runs")];
     let mut words = tried.split(|c: char| !c.is_alphanumeric());
     let kind = words.find_map(|word| kinds.iter().find(|(one, _)| *one == word));
     kind.map_or("schedules", |(_, many)| many)
@@ -161,5 +175,13 @@ mod tests {
         assert!(unavailable.starts_with("cannot read: no store\nhint: is `tollgate serve` running"));
         assert!(unavailable.contains("http://a:1"));
         assert_eq!(text(Status::internal("broken")), "cannot read: broken");
+        let status = Status::not_found("a/b does not exist");
+        let missing = CallFailure::new("read policy a/b".to_owned(), "http://a:1", &status).to_string();
+        assert!(missing.starts_with("cannot read policy a/b: it does not exist\nhint: "), "{missing}");
+        let error = FieldError::new("end_time", "x", "a moment");
+        let status = tollgate_proto::field::invalid_argument(&[error]);
+        let refused = CallFailure::new("backfill".to_owned(), "http://a:1", &status);
+        let refused = refused.with_flags(&[("end_time", "--to")]).to_string();
+        assert!(refused.contains("\n  --to: \"x\" is not allowed"), "{refused}");
     }
 }

@@ -6,12 +6,14 @@
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
 use clap::Args;
+use tollgate_clock::Clock;
 use tollgate_proto::v1;
 
+use super::progress::Line;
 use super::rows::{event_state, or_none};
 use super::table::Table;
 use super::when::{exact, relative};
-use super::{Session, names};
+use super::{Session, names, progress};
 
 /// What is looked for.
 #[derive(Args, Clone, Debug, Default)]
@@ -221,13 +223,15 @@ pub(crate) async fn close(session: Session, args: ActArgs) -> anyhow::Result<()>
 
 async fn act(session: &Session, act: Act, args: ActArgs) -> anyhow::Result<()> {
     let filter = args.terms.filter(session.now_us);
+    let mut counted = None;
     if !args.yes {
-        let matched = steps(session, act, &filter, &args.page_token, true).await?;
+        let matched = steps(session, act, &filter, &args.page_token, Doing::Count).await?;
         if matched == 0 || !is_wanted(&act.matching(matched))? {
             return said(session, act, matched, 0);
         }
+        counted = Some(matched);
     }
-    let done = steps(session, act, &filter, &args.page_token, false).await?;
+    let done = steps(session, act, &filter, &args.page_token, Doing::Act(counted)).await?;
     said(session, act, done, done)
 }
 
@@ -254,10 +258,34 @@ fn is_wanted(question: &str) -> anyhow::Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
+/// What steps are made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    /// To count what matches.
+    Count,
+    /// To do it, to so many where they were counted before.
+    Act(Option<u64>),
+}
+
+impl Doing {
+    /// How far it has come in `ms`.
+    fn progress(self, act: Act, sum: u64, ms: u64) -> String {
+        match self {
+            Self::Count => act.matching(sum),
+            // More may have come to match meanwhile.
+            Self::Act(Some(total)) => {
+                format!("{}: {}", act.command(), progress::text(sum, total.max(sum), ms))
+            }
+            Self::Act(None) => act.done(sum) + &progress::rate(sum, ms),
+        }
+    }
+}
+
 /// All steps from a token on; how many matched, or, where something is done, to how many it was done.
-async fn steps(session: &Session, act: Act, filter: &str, from: &str, dry: bool) -> anyhow::Result<u64> {
+async fn steps(session: &Session, act: Act, filter: &str, from: &str, doing: Doing) -> anyhow::Result<u64> {
     let (mut sum, mut token) = (0, from.to_owned());
-    let is_shown = std::io::stderr().is_terminal();
+    let (mut line, clock) = (Line::new(), Clock::system());
+    let (began_us, dry) = (clock.wall_us(), doing == Doing::Count);
     loop {
         let step = tokio::select! {
             step = act.step(session, filter, &token, dry) => step,
@@ -273,15 +301,11 @@ async fn steps(session: &Session, act: Act, filter: &str, from: &str, dry: bool)
         };
         sum += if dry { step.matched } else { step.done };
         token = step.next;
-        let is_last = token.is_empty();
-        if is_shown {
-            let end = if is_last { "\n" } else { "" };
-            let told = if dry { act.matching(sum) } else { act.done(sum) };
-            write!(std::io::stderr(), "\r{told}{end}")?;
-        }
-        if is_last {
+        if token.is_empty() {
             return Ok(sum);
         }
+        let us = clock.wall_us().saturating_sub(began_us);
+        line.draw(&doing.progress(act, sum, u64::try_from(us).unwrap_or_default() / 1_000));
     }
 }
 
@@ -312,6 +336,15 @@ mod tests {
             terms.filter(now_us),
             "schedule=\"nightly\" AND reason=\"say \\\"no\\\" \\\\ …\" AND end_time>=2026-03-29T00:00:00Z AND closed=true"
         );
+    }
+
+    #[test]
+    fn steps_say_how_far_they_have_come() {
+        let said = |doing: Doing| doing.progress(Act::Retry, 1_200, 5_000);
+        assert_eq!(said(Doing::Count), "1200 dead events match");
+        assert_eq!(said(Doing::Act(Some(5_000))), "retry-failures: 1200 of 5000, 240.0/s, 16s left");
+        assert_eq!(said(Doing::Act(Some(1_000))), "retry-failures: 1200 of 1200, 240.0/s");
+        assert_eq!(said(Doing::Act(None)), "1200 dead events are tried again, 240.0/s");
     }
 
     #[test]

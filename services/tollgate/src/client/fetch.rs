@@ -116,21 +116,23 @@ pub(super) async fn runs(
     filter: &str,
     limit: u32,
 ) -> anyhow::Result<v1::ListRunsResponse> {
-    runs_of(session, &[session.parent()], filter, limit).await
+    runs_of(session, &[session.parent()], (filter, false), limit).await
 }
 
-/// The runs of these namespaces that a filter selects, latest first.
+/// The runs of these namespaces that a filter selects: the earliest first, or the latest.
 pub(super) async fn runs_of(
     session: &Session,
     parents: &[String],
-    filter: &str,
+    (filter, earliest_first): (&str, bool),
     limit: u32,
 ) -> anyhow::Result<v1::ListRunsResponse> {
     let mut answer = v1::ListRunsResponse::default();
     for parent in parents {
         let (runs, token) = pages::collect(limit, async |page_size, page_token| {
             let (parent, filter) = (parent.clone(), filter.to_owned());
-            let request = v1::ListRunsRequest { parent, page_size, page_token, filter };
+            // The usual order is not named: a service of the version before knows no other.
+            let order_by = if earliest_first { "launch_time" } else { "" }.to_owned();
+            let request = v1::ListRunsRequest { parent, page_size, page_token, filter, order_by };
             let answer = session.handler().list_runs(request).await;
             let page = answer.map_err(|status| session.failure("list runs", status))?.into_inner();
             Ok((page.runs, page.next_page_token))
@@ -142,9 +144,12 @@ pub(super) async fn runs_of(
         }
     }
     if parents.len() > 1 {
-        // The latest of all are among the latest of each.
+        // The first of all are among the first of each.
         let launch = |run: &v1::Run| run.launch_time.map(|time| (time.seconds, time.nanos));
-        answer.runs.sort_by_key(|run| std::cmp::Reverse(launch(run)));
+        answer.runs.sort_by_key(launch);
+        if !earliest_first {
+            answer.runs.reverse();
+        }
         if limit > 0 && answer.runs.len() > limit as usize {
             answer.runs.truncate(limit as usize);
             pages::MORE.clone_into(&mut answer.next_page_token);

@@ -3,9 +3,11 @@
 use clap::{Args, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use prost::{Message, Name};
+use tollgate_files::Kind as FileKind;
 use tollgate_proto::v1;
 
 use super::namespaces::Everywhere;
+use super::output::Format;
 use super::table::View;
 use super::target::{Target, TargetParser};
 use super::watch::{self, WatchArgs};
@@ -40,6 +42,15 @@ pub(crate) enum Kind {
     Windows,
 }
 
+/// Which runs are listed first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Order {
+    /// Those that are launched last.
+    Latest,
+    /// Those that are launched first.
+    Earliest,
+}
+
 /// Arguments of `get` and `list`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct GetArgs {
@@ -54,6 +65,10 @@ pub(crate) struct GetArgs {
     /// Terms, joined by AND, that the resources must match: state=PAUSED, policy=imports, schedule=nightly, label.team=data
     #[arg(long, value_name = "TERMS")]
     filter: Option<String>,
+
+    /// Of runs: which launch time comes first; latest without it
+    #[arg(long, value_name = "ORDER")]
+    order: Option<Order>,
 
     /// The most resources that are listed; 0 means all
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -77,6 +92,9 @@ pub(crate) async fn run(session: Session, args: GetArgs) -> anyhow::Result<()> {
 async fn once(session: &Session, args: &GetArgs) -> anyhow::Result<()> {
     let filter = args.filter.clone().unwrap_or_default();
     let (kind, name) = args.kind.and(args.name.clone())?;
+    if args.order.is_some() && (kind != Kind::Runs || name.is_some()) {
+        return Err(Usage("--order applies to lists of runs".to_owned()).into());
+    }
     match (kind, name) {
         (Kind::Skipped, Some(schedule)) => skipped(session, &schedule, args.limit).await,
         (Kind::Children, Some(schedule)) => children(session, &schedule, args.limit).await,
@@ -106,6 +124,9 @@ async fn one(session: &Session, kind: Kind, name: &str) -> anyhow::Result<()> {
     match kind {
         Kind::Policies => {
             let policy = fetch::policy(session, name).await?;
+            if documents(session, FileKind::Policy, std::slice::from_ref(&policy), "")? {
+                return Ok(());
+            }
             let gauges = gauges::of(session, session.parent()).await;
             session.show(&policy, [policy.name.as_str()], || {
                 gauges::policies(view, std::slice::from_ref(&policy), &gauges)
@@ -113,12 +134,18 @@ async fn one(session: &Session, kind: Kind, name: &str) -> anyhow::Result<()> {
         }
         Kind::Schedules => {
             let schedule = fetch::schedule(session, name).await?;
+            if documents(session, FileKind::Schedule, std::slice::from_ref(&schedule), "")? {
+                return Ok(());
+            }
             session.show(&schedule, [schedule.name.as_str()], || {
                 rows::schedules(view, std::slice::from_ref(&schedule))
             })
         }
         Kind::Alerts => {
             let alert = fetch::alert(session, name).await?;
+            if documents(session, FileKind::Alert, std::slice::from_ref(&alert), "")? {
+                return Ok(());
+            }
             session.show(&alert, [alert.name.as_str()], || rows::alerts(view, std::slice::from_ref(&alert)))
         }
         _ => {
@@ -141,7 +168,9 @@ async fn list(session: &Session, kind: Kind, filter: String, args: &GetArgs) -> 
         Kind::Schedules => schedules(session, &parents, filter, args.limit, view).await,
         Kind::Alerts => alerts(session, &parents, filter, args.limit, view).await,
         _ => {
-            let answer = fetch::runs_of(session, &parents, &filter, args.limit).await?;
+            let answer =
+                fetch::runs_of(session, &parents, (&filter, args.order == Some(Order::Earliest)), args.limit)
+                    .await?;
             let names = answer.runs.iter().map(|run| run.name.as_str());
             print(session, &answer, names, &answer.next_page_token, || rows::runs(view, &answer.runs))
         }
@@ -156,6 +185,9 @@ async fn policies(
     view: View,
 ) -> anyhow::Result<()> {
     let (policies, next_page_token) = fetch::policies_of(session, parents, &filter, args.limit).await?;
+    if documents(session, FileKind::Policy, &policies, &next_page_token)? {
+        return Ok(());
+    }
     let answer = v1::ListPoliciesResponse { policies, next_page_token };
     let gauges = match session.printer.is_text() {
         true => gauges::of(session, args.everywhere.parent(session)).await,
@@ -175,6 +207,9 @@ async fn schedules(
     view: View,
 ) -> anyhow::Result<()> {
     let (schedules, next_page_token) = fetch::schedules_of(session, parents, &filter, limit).await?;
+    if documents(session, FileKind::Schedule, &schedules, &next_page_token)? {
+        return Ok(());
+    }
     let answer = v1::ListSchedulesResponse { schedules, next_page_token };
     let names = answer.schedules.iter().map(|schedule| schedule.name.as_str());
     print(session, &answer, names, &answer.next_page_token, || rows::schedules(view, &answer.schedules))
@@ -188,6 +223,9 @@ async fn alerts(
     view: View,
 ) -> anyhow::Result<()> {
     let (alerts, next_page_token) = fetch::alerts_of(session, parents, &filter, limit).await?;
+    if documents(session, FileKind::Alert, &alerts, &next_page_token)? {
+        return Ok(());
+    }
     let answer = v1::ListAlertsResponse { alerts, next_page_token };
     let names = answer.alerts.iter().map(|alert| alert.name.as_str());
     print(session, &answer, names, &answer.next_page_token, || rows::alerts(view, &answer.alerts))
@@ -234,6 +272,28 @@ async fn windows(session: &Session, limit: u32) -> anyhow::Result<()> {
     print(session, &answer, [], &answer.next_page_token, || rows::windows(session.now_us, &answer.windows))
 }
 
+/// What a list that is not complete says.
+const MORE: &str = "… and more: --limit 0 shows all";
+
+/// Prints resources as files have them, where YAML is asked for: documents that an apply finds unchanged. Whether it was.
+fn documents<M: Message + Name>(
+    session: &Session,
+    kind: FileKind,
+    resources: &[M],
+    next: &str,
+) -> anyhow::Result<bool> {
+    if session.printer.format() != Format::Yaml {
+        return Ok(false);
+    }
+    let documents: Vec<String> =
+        resources.iter().map(|resource| tollgate_files::document(kind, resource)).collect();
+    session.printer.text(&documents.join("---\n"))?;
+    if !next.is_empty() {
+        session.note(MORE);
+    }
+    Ok(true)
+}
+
 /// Prints a list, and says where it is not complete: beside it where programs read it.
 fn print<'a, M: Message + Name>(
     session: &Session,
@@ -242,7 +302,6 @@ fn print<'a, M: Message + Name>(
     next: &str,
     text: impl FnOnce() -> String,
 ) -> anyhow::Result<()> {
-    const MORE: &str = "… and more: --limit 0 shows all";
     let is_text = session.printer.is_text();
     session.show(answer, names, || if next.is_empty() { text() } else { format!("{}{MORE}\n", text()) })?;
     if !is_text && !next.is_empty() {

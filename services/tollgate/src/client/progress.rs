@@ -68,6 +68,16 @@ pub(super) async fn beside<T>(call: impl Future<Output = T>, said: impl Fn(u64) 
     }
 }
 
+/// `, 240.0/s`: how many of `done` were done in a second of `ms`; nothing before that can be told.
+pub(super) fn rate(done: u64, ms: u64) -> String {
+    if ms < RATE_AFTER_MS || done == 0 {
+        return String::new();
+    }
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    let rate = done as f64 * 1_000.0 / ms as f64;
+    format!(", {rate:.1}/s")
+}
+
 /// `1200 of 5000, 240.0/s, 15s left`: `done` of `total` in `ms`.
 pub(super) fn text(done: u64, total: u64, ms: u64) -> String {
     further(0, done, total, ms)
@@ -75,15 +85,10 @@ pub(super) fn text(done: u64, total: u64, ms: u64) -> String {
 
 /// As [`text`], where `from` of them had been done before.
 pub(super) fn further(from: u64, done: u64, total: u64, ms: u64) -> String {
-    let mut text = format!("{done} of {total}");
     let fresh = done.saturating_sub(from);
-    if ms < RATE_AFTER_MS || fresh == 0 {
-        return text;
-    }
-    #[expect(clippy::cast_precision_loss, reason = "for people")]
-    let rate = fresh as f64 * 1_000.0 / ms as f64;
-    text.push_str(&format!(", {rate:.1}/s"));
-    if done < total {
+    let rate = rate(fresh, ms);
+    let mut text = format!("{done} of {total}{rate}");
+    if done < total && !rate.is_empty() {
         // Rounded up to whole seconds: what is nearly done is not done.
         let left_ms = u128::from(total - done) * u128::from(ms) / u128::from(fresh);
         text.push_str(&format!(

@@ -212,6 +212,16 @@ impl Session {
         CallFailure::new(tried.into(), &self.server, &status).into()
     }
 
+    /// As [`Self::failure`], of a call whose fields come from flags.
+    pub(crate) fn failure_of_flags(
+        &self,
+        tried: impl Into<String>,
+        status: Status,
+        flags: &[(&str, &str)],
+    ) -> anyhow::Error {
+        CallFailure::new(tried.into(), &self.server, &status).with_flags(flags).into()
+    }
+
     /// How much is shown, and seen from when.
     pub(crate) fn view(&self) -> View {
         View { now_us: self.now_us, wide: self.printer.format() == Format::Wide, everywhere: false }

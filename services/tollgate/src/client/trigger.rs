@@ -88,7 +88,8 @@ pub(crate) async fn backfill(session: Session, args: BackfillArgs) -> anyhow::Re
     let answer = progress::beside(master.backfill_schedule(request), |ms| {
         format!("the service makes the runs: {}", span(ms))
     });
-    let made = answer.await.map_err(|status| session.failure(tried, status))?.into_inner();
+    let flags = [("start_time", "--from"), ("end_time", "--to"), ("priority", "--priority")];
+    let made = answer.await.map_err(|status| session.failure_of_flags(tried, status, &flags))?.into_inner();
     session.printer.message(&made, |made| {
         let head = format!("{} runs made, {} existed\n", made.created_count, made.existing_count);
         head + &listed(made)
@@ -142,7 +143,8 @@ async fn would_make(session: &Session, name: &str, args: &BackfillArgs) -> anyho
         exact(Some(&args.from)),
         exact(Some(&args.to))
     );
-    let runs = fetch::runs_of(session, &[names::parent(names::namespace_of(name))], &filter, 0).await?.runs;
+    let parents = [names::parent(names::namespace_of(name))];
+    let runs = fetch::runs_of(session, &parents, (&filter, false), 0).await?.runs;
     let taken: HashSet<i64> = runs.iter().filter_map(|run| run.launch_time.as_ref()).map(us).collect();
     let all = launches.len();
     launches.retain(|time| !taken.contains(&us(time)));

@@ -102,10 +102,14 @@ pub(crate) fn load(args: &ServeArgs, environment: &BTreeMap<String, String>) -> 
                 }
                 Err(expected) => {
                     let text = without_password(&text);
-                    wrong.push(format!(
-                        "{source}: {}: {text:?} is not allowed, expected {expected}",
-                        setting.key
-                    ));
+                    // A flag or a variable has the setting's name already.
+                    let named = match &source {
+                        ValueSource::Flag(name) | ValueSource::Variable(name) => name.clone(),
+                        ValueSource::File { .. } | ValueSource::Default => {
+                            format!("{source}: {}", setting.key)
+                        }
+                    };
+                    wrong.push(format!("{named}: {text:?} is not allowed, expected {expected}"));
                 }
             }
         }
@@ -285,8 +289,8 @@ mod tests {
             &format!("{path}:2: window: \"soon\" is not allowed, expected whole seconds from 1s to 1h"),
             &format!("{path}:3: windows: no such setting; did you mean window?"),
             &format!("{path}:4: log: {{\"a\":\"b\"}} is not allowed, expected a level"),
-            "environment variable TOLLGATE_AHEAD: ahead: \"5\" is not allowed",
-            "flag --listen: listen: \"here\" is not allowed, expected an IP address and a port",
+            "TOLLGATE_AHEAD: \"5\" is not allowed",
+            "--listen: \"here\" is not allowed, expected an IP address and a port",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }

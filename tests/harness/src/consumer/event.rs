@@ -54,8 +54,8 @@ pub fn read(body: &[u8]) -> Result<Arrival, String> {
             .to_owned(),
         explicit_release: event["release"].as_str() == Some("explicit"),
         cursor: event["cursor"].as_str().map(str::to_owned),
-        key: event["key"].as_str().map(str::to_owned),
         data: event["data"].clone(),
+        key: event["key"].as_str().unwrap_or_default().to_owned(),
     })
 }
 

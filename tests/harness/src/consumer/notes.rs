@@ -35,10 +35,10 @@ pub struct Arrival {
     pub arrived_us: i64,
     /// What an earlier run left for this one.
     pub cursor: Option<String>,
-    /// The key of its item, where its run was submitted.
-    pub key: Option<String>,
-    /// The schedule's payload, or what its item makes of it.
+    /// What it carries.
     pub data: Value,
+    /// Of its item; empty where it has none.
+    pub key: String,
 }
 
 /// What a consumer does with a delivery.

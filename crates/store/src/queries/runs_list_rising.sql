@@ -1,0 +1,12 @@
+-- runs_list_rising: runs of a namespace, earliest launch first.
+-- cold: for users; looks in all shards, by an index that begins with the namespace.
+SELECT {runs}
+FROM runs
+WHERE namespace = $1
+    AND launch_us >= $2 AND launch_us < $3
+    AND (launch_us, run_id) > ($4, $5)
+    AND ($8 OR state {in text $6})
+    AND ($9 IS NULL OR policy_uid = $9)
+    AND ($10 IS NULL OR state <> 'FINISHED' OR (failed + dead + expired + lost > 0) = $10)
+ORDER BY launch_us, run_id
+LIMIT $7

@@ -1,0 +1,144 @@
+//! Items that are read ahead, from a store that counts.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use tollgate_core::items::{Item, Pager};
+use tollgate_core::model::{HttpTarget, ReleaseMode};
+use tollgate_store::StoreError;
+use tollgate_store::items::ItemRun;
+
+use super::*;
+
+/// Runs of [`ITEMS`] items, all alike; the run of number 9 has a page that is broken.
+#[derive(Debug)]
+struct Fake {
+    pages: Vec<ItemPage>,
+    reads: AtomicUsize,
+}
+
+const ITEMS: u32 = 1_000;
+/// Items of 1 KiB: some 120 a page.
+const BROKEN: u128 = 9;
+
+impl Fake {
+    fn new() -> Arc<Self> {
+        let mut pager = Pager::default();
+        let item = |index: u32| Item { key: format!("k{index}"), data: format!("\"{}\"", "x".repeat(1_024)) };
+        let mut pages: Vec<ItemPage> = (0..ITEMS).filter_map(|index| pager.push(&item(index))).collect();
+        pages.extend(pager.finish());
+        Arc::new(Self { pages, reads: AtomicUsize::new(0) })
+    }
+
+    fn reads(&self) -> usize {
+        self.reads.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl ItemStore for Fake {
+    async fn item_run(&self, _: u16, run: RunId) -> Result<Option<ItemRun>, StoreError> {
+        let payload = format!("{{\"run\": \"{run}\"}}");
+        Ok(Some(ItemRun { schedule_uid: Uuid::nil(), payload }))
+    }
+
+    async fn item_page(&self, _: u16, run: RunId, index: u32) -> Result<Option<ItemPage>, StoreError> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let page = self.pages.iter().rfind(|page| page.first_index <= index && index < ITEMS).cloned();
+        Ok(page.map(|page| match run.0.as_u128() {
+            BROKEN => ItemPage { body: page.body.replace('\t', " "), ..page },
+            _ => page,
+        }))
+    }
+
+    async fn item_page_keys(&self, _: u16, _: RunId, _: u32, _: u32) -> Result<Vec<ItemPage>, StoreError> {
+        Ok(self.pages.clone())
+    }
+}
+
+fn of(namespace: &str, run: u128, index: u32) -> ItemRef {
+    ItemRef { namespace: namespace.into(), shard: 1, run: RunId(Uuid::from_u128(run)), index }
+}
+
+async fn get(items: &Items, of: &ItemRef) -> Result<Box<DeliveryItem>, Sent> {
+    let http = HttpTarget::plain("http://a.example/".to_owned(), 10_000);
+    let target = Target::Http { http, release: ReleaseMode::default() };
+    items.of_delivery(of, (&target, &Leave::always())).await
+}
+
+fn items(store: &Arc<Fake>, bytes_max: usize) -> Items {
+    Items::new(store.clone(), Arc::default(), bytes_max)
+}
+
+#[tokio::test]
+async fn a_page_is_read_once_for_all_that_wait_for_it() {
+    let store = Fake::new();
+    let items = items(&store, 10 << 20);
+    let starts = (0..100).map(|index| {
+        let items = items.clone();
+        async move { get(&items, &of("a", 1, index)).await.unwrap() }
+    });
+    let got = futures::future::join_all(starts).await;
+    assert!(got.iter().zip(0..).all(|(item, index)| item.key == format!("k{index}")));
+    assert!(got[0].payload.contains("0001"), "{}", got[0].payload);
+    assert!(store.reads() <= 2, "{} reads: the page, and the next one ahead", store.reads());
+    for index in 0..ITEMS {
+        assert_eq!(get(&items, &of("a", 1, index)).await.unwrap().key, format!("k{index}"));
+    }
+    // One look behind the last page.
+    assert!(store.reads() <= store.pages.len() + 1, "{} reads of {} pages", store.reads(), store.pages.len());
+}
+
+#[tokio::test]
+async fn what_is_kept_is_bounded_and_one_namespace_leaves_the_others_theirs() {
+    const MAX: usize = 2 << 20;
+    let store = Fake::new();
+    let items = items(&store, MAX);
+    get(&items, &of("b", 1, 0)).await.unwrap();
+    for run in 100..130 {
+        for index in (0..ITEMS).step_by(120) {
+            get(&items, &of("a", run, index)).await.unwrap();
+            let kept = items.kept();
+            assert!(kept.bytes <= MAX && kept.namespaces["a"].1 <= MAX / 4 + 200_000, "{}", kept.bytes);
+            let counted: usize = kept.pages.values().map(|page| page.bytes()).sum();
+            assert_eq!(counted, kept.bytes);
+        }
+    }
+    let before = store.reads();
+    get(&items, &of("b", 1, 0)).await.unwrap();
+    assert_eq!(store.reads(), before, "it is there still");
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_does_not_leave_and_stops_no_other_run() {
+    let store = Fake::new();
+    let items = items(&store, 10 << 20);
+    let stuck = futures::future::join_all((0..50).map(|index| {
+        let items = items.clone();
+        async move { get(&items, &of("a", BROKEN, index)).await.unwrap_err() }
+    }));
+    let well = of("a", 1, 7);
+    let (stuck, other) = futures::future::join(stuck, get(&items, &well)).await;
+    assert_eq!(other.unwrap().key, "k7");
+    let told = "not sent: its item cannot be read: line 1 has no tab";
+    assert!(
+        stuck.iter().all(|sent| matches!(sent, Sent::NotSent { message, .. } if message == told)),
+        "{stuck:?}"
+    );
+    let beyond = get(&items, &of("a", 1, ITEMS)).await.unwrap_err();
+    let Sent::NotSent { message, .. } = beyond else { panic!("{beyond:?}") };
+    assert_eq!(message, "not sent: its item cannot be read: the store has no item 1000 of its run");
+}
+
+#[tokio::test]
+async fn people_look_up_some_and_leave_nothing() {
+    let store = Fake::new();
+    let items = items(&store, 10 << 20);
+    let run = Run { id: RunId(Uuid::from_u128(1)), events: ITEMS, ..Run::default() };
+    let found = items.look_up(&*store, &run, [0, 3, 500, 501, 999].into_iter()).await.unwrap();
+    let keys: Vec<&str> = found.iter().map(|item| item.key.as_str()).collect();
+    assert_eq!((keys, store.reads()), (vec!["k0", "k3", "k500", "k501", "k999"], 3));
+    assert!(items.kept().pages.is_empty());
+}
