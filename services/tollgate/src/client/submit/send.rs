@@ -31,6 +31,14 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// How long the answer to a question may take.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
+/// The flags of what the service may refuse.
+const FLAGS: [(&str, &str); 4] = [
+    ("header.request_id", "--request-id"),
+    ("header.launch_time", "--launch-time"),
+    ("header.priority", "--priority"),
+    ("header.payload", "--payload"),
+];
+
 /// What the service has.
 pub(super) struct Sent {
     /// The submission, which is complete.
@@ -127,7 +135,8 @@ impl Sending<'_> {
     fn failure(&self, status: Status) -> anyhow::Error {
         let id = &self.header.request_id;
         let goes_on = is_passing(&status);
-        let failure = self.session.failure(format!("submit items to {}", self.header.name), status);
+        let tried = format!("submit items to {}", self.header.name);
+        let failure = self.session.failure_of_flags(tried, status, &FLAGS);
         if !goes_on {
             return failure;
         }
