@@ -20,7 +20,7 @@ use tollgate_metrics::{Bound, Metrics};
 use tollgate_proto::FieldError;
 use tollgate_proto::field::invalid_argument;
 use tollgate_proto::json::dynamic_to_json;
-use tollgate_service::room::{Room, Rooms};
+use tollgate_service::room::Room;
 use tonic::service::Routes;
 use tonic::{Code, Status};
 
@@ -28,6 +28,7 @@ use crate::bodies::{Bodies, Caller, SMALL_BYTES};
 use crate::table::{self, Found, Route, Table};
 use crate::weight::Heavy;
 use crate::{call, error, request, same_origin, weight};
+use submit::Uploads;
 
 /// How long a body may take to arrive.
 const BODY_MAX: Duration = Duration::from_secs(30);
@@ -46,7 +47,7 @@ pub(crate) struct Gateway {
     pub(crate) door: Door,
     pub(crate) bodies: Bodies,
     /// Whose items come.
-    pub(crate) uploads: Rooms<Caller>,
+    pub(crate) uploads: Uploads,
     /// Whose turn it is to read or write a large text.
     pub(crate) reading: Arc<Semaphore>,
     pub(crate) body_max_bytes: usize,

@@ -61,7 +61,7 @@ pub fn rest(
     let table = table::Table::new(pool)?;
     let document = Bytes::from(openapi::document(pool, &table).to_string());
     let (table, grpc, reading) = (Arc::new(table), grpc.prepare(), Arc::new(Semaphore::new(LARGE_AT_ONCE)));
-    let uploads = handler::submit::uploads();
+    let uploads = handler::submit::Uploads::default();
     let gateway = Gateway { table, grpc, door, bodies, uploads, reading, body_max_bytes, metrics };
     Ok(Router::new()
         .route("/openapi.json", any(move |method| handler::document(method, document.clone())))

@@ -27,7 +27,7 @@ use tollgate_proto::{FieldError, v1};
 use tollgate_service::room::Rooms;
 use tonic::{Code, Status};
 
-use super::{Gateway, ROOM_MAX, discard, write};
+use super::{Gateway, discard, write};
 use crate::bodies::Caller;
 use crate::call::{self, Part};
 use crate::table::Route;
@@ -37,7 +37,9 @@ use crate::{error, request};
 const ALL_AT_ONCE: usize = 16;
 /// And of one caller.
 const EACH_AT_ONCE: usize = 4;
-/// How long a body may say nothing.
+/// How long a body waits for its turn.
+const TURN_MAX: Duration = Duration::from_secs(10);
+/// How long it may say nothing.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Batches that have been read and not taken.
 const AHEAD: usize = 2;
@@ -48,9 +50,21 @@ const END_MAX: Duration = Duration::from_secs(1);
 const KEY_FIELD: [&str; 2] = ["keyField", "key_field"];
 const WRAPPED: &str = "wrapped";
 
-/// What bodies of items share.
-pub(crate) fn uploads() -> Rooms<Caller> {
-    Rooms::new(ALL_AT_ONCE, EACH_AT_ONCE)
+/// What bodies of items share, and how long each is waited for.
+#[derive(Clone)]
+pub(crate) struct Uploads {
+    turns: Rooms<Caller>,
+    /// How long one waits for its turn.
+    turn_max: Duration,
+    /// How long one may say nothing.
+    silence_max: Duration,
+}
+
+impl Default for Uploads {
+    fn default() -> Self {
+        let turns = Rooms::new(ALL_AT_ONCE, EACH_AT_ONCE);
+        Self { turns, turn_max: TURN_MAX, silence_max: SILENCE_MAX }
+    }
 }
 
 /// Answers a request with a body of items.
@@ -67,7 +81,8 @@ pub(crate) async fn answer(
         Ok(begun) => begun,
         Err(refusal) => return refuse(gateway, &head, body, *refusal).await,
     };
-    let Ok(_room) = tokio::time::timeout(ROOM_MAX, gateway.uploads.take(caller, 1)).await else {
+    let Uploads { turns, turn_max, silence_max } = &gateway.uploads;
+    let Ok(_turn) = tokio::time::timeout(*turn_max, turns.take(caller, 1)).await else {
         gateway.metrics.refused(Bound::Submissions);
         let message = "too many bodies of items of this caller, or of all, come at once; try again later";
         return refuse(gateway, &head, body, error::refusal(&Status::resource_exhausted(message))).await;
@@ -78,7 +93,7 @@ pub(crate) async fn answer(
     let mut call = std::pin::pin!(call);
     let pumped = tokio::select! {
         answer = &mut call => Pumped::Answered(answer),
-        pumped = pump(reader, &mut body, sender) => pumped,
+        pumped = pump(reader, &mut body, *silence_max, sender) => pumped,
     };
     let answer = match pumped {
         Pumped::Answered(answer) => answer,
@@ -236,7 +251,12 @@ fn until_the_end(
 }
 
 /// Reads a body to its end, and sends its items on.
-async fn pump(mut reader: Reader, body: &mut Body, sender: mpsc::Sender<Sent>) -> Pumped {
+async fn pump(
+    mut reader: Reader,
+    body: &mut Body,
+    silence_max: Duration,
+    sender: mpsc::Sender<Sent>,
+) -> Pumped {
     let mut batch = Batch::default();
     loop {
         let full = match reader.next() {
@@ -246,7 +266,7 @@ async fn pump(mut reader: Reader, body: &mut Body, sender: mpsc::Sender<Sent>) -
                 None
             }
             Ok(Next::Hungry) => {
-                if let Err(refusal) = feed(&mut reader, body).await {
+                if let Err(refusal) = feed(&mut reader, body, silence_max).await {
                     return Pumped::Refused(refusal);
                 }
                 None
@@ -274,9 +294,9 @@ async fn send(sender: &mpsc::Sender<Sent>, sent: Sent) {
 }
 
 /// The next piece of the body, as soon as it comes.
-async fn feed(reader: &mut Reader, body: &mut Body) -> Result<(), Response<Body>> {
-    let Ok(frame) = tokio::time::timeout(SILENCE_MAX, body.frame()).await else {
-        let message = format!("nothing of the body has come for {} s", SILENCE_MAX.as_secs());
+async fn feed(reader: &mut Reader, body: &mut Body, silence_max: Duration) -> Result<(), Response<Body>> {
+    let Ok(frame) = tokio::time::timeout(silence_max, body.frame()).await else {
+        let message = format!("nothing of the body has come for {} s", silence_max.as_secs());
         return Err(error::plain(StatusCode::REQUEST_TIMEOUT, Code::DeadlineExceeded, &message));
     };
     match frame {
