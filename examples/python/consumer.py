@@ -39,7 +39,8 @@ lock = threading.Lock()
 
 def work(event):
     """What this consumer is for."""
-    logging.info(f"begin {event['id']} (attempt {event['attempt']})")
+    tenant = f" of {event['key']}" if "key" in event else ""  # the key of its item, where a list was submitted
+    logging.info(f"begin {event['id']} (attempt {event['attempt']}){tenant}")
     time.sleep((event.get("data") or {}).get("workMs", 100) / 1000)
     logging.info(f"done {event['id']}")
 

@@ -17,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use sha2::Sha256;
 use tollgate_harness::process::Process;
-use tollgate_harness::{Cli, Database, Emulator, Kind, Service, now_us, wait_for};
+use tollgate_harness::{Cli, Database, Emulator, Kind, Service, binary, now_us, wait_for};
 use tollgate_proto::v1::{Run, RunState};
 
 /// As the YAML files have it.
@@ -255,6 +255,48 @@ async fn python_does_its_work() {
     let mut command = Command::new(python());
     command.arg(examples().join("python/consumer.py")).env("PYTHONPATH", stubs.path());
     check_http(Kind::Postgres, "python", command).await;
+}
+
+/// A job of the night submits a list, is started twice, and knows at the end what became of each row.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_nightly_job_submits_its_tenants_and_fetches_their_results() {
+    let folder = tempfile::tempdir().unwrap();
+    python_stubs(folder.path());
+    let database = Database::new(Kind::Sqlite).await;
+    let service = Service::start(&database).await;
+    let mut command = Command::new(python());
+    command.arg(examples().join("python/consumer.py")).env("PYTHONPATH", folder.path());
+    command.env("LISTEN", "127.0.0.1:0").env("TOLLGATE", service.url()).env("WEBHOOK_SECRET", SECRET);
+    let mut consumer = Example::start(&mut command);
+    let url = consumer.address().await;
+    let subject = Subject::read("python", HTTP_URL, &format!("{url}/"));
+    subject.apply(&service, &subject.yaml);
+    let results = folder.path().join("results.ndjson");
+    let programs = [binary().parent().unwrap().to_owned()].into_iter();
+    let programs = programs.chain(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
+    for _ in 0..2 {
+        let mut night = Command::new("bash");
+        night.arg(examples().join("python/nightly.sh")).args(["tenants.csv", results.to_str().unwrap()]);
+        night.env("PATH", std::env::join_paths(programs.clone()).unwrap());
+        night.env("TOLLGATE_SERVER", service.url()).env("NIGHT", "2026-11-25");
+        let output = tokio::task::spawn_blocking(move || night.output().unwrap()).await.unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+    let text = std::fs::read_to_string(&results).unwrap();
+    let results: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told: Vec<_> =
+        results.iter().map(|result| (result["key"].as_str(), result["outcome"].as_str())).collect();
+    let tenants = ["acme", "Brown & Sons, Ltd", "zebra"];
+    assert_eq!(told, tenants.map(|tenant| (Some(tenant), Some("SUCCEEDED"))), "{text}");
+    let lines = consumer.lines();
+    for tenant in tenants {
+        let begun = lines
+            .iter()
+            .filter(|line| line.starts_with("begin ") && line.ends_with(&format!(" of {tenant}")));
+        assert_eq!(begun.count(), 1, "{lines:?}");
+    }
+    assert!(consumer.stop().await.success());
+    service.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -58,6 +58,7 @@ mod security;
 mod seed_example;
 mod shell;
 mod slow_queue;
+mod submit;
 mod submissions;
 mod targets;
 mod ten_million;

@@ -296,6 +296,7 @@ async fn operations(rest: &Rest, event: &Arrival) -> Vec<(String, String)> {
             .replace("{policy}", "p")
             .replace("{alert}", "a")
             .replace("{run}", run)
+            .replace("{submission}", "r")
             .replace("{event}", &event.event_id);
         assert!(!path.contains('{'), "{path}");
         operations.extend(verbs.as_object().unwrap().keys().map(|verb| (verb.to_uppercase(), path.clone())));
@@ -314,6 +315,7 @@ async fn every_documented_operation_reaches_its_method() {
     let alert = json!({"name": "a", "troubles": {}, "target": {"slack": {"url": consumer.url()}}});
     rest.json("POST", "/v1/namespaces/default/alerts", alert).await.ok();
     let event = first_arrival(&consumer).await;
+    rest.json("POST", "/v1/namespaces/default/schedules/s:submit?requestId=r", json!([1])).await.ok();
     let operations = operations(&rest, &event).await;
     assert!(operations.len() >= 38, "{operations:?}");
     let ago = |days: i64| {
@@ -325,6 +327,7 @@ async fn every_documented_operation_reaches_its_method() {
             "s" | "p" | "a" if verb == "PATCH" => json!({"description": "x"}),
             "events:batchRelease" => json!({"releases": [{"name": event.event_id}]}),
             "schedules:preview" => json!({"schedule": {"triggers": [{"cron": "@daily"}]}}),
+            "s:submit" => json!([1]),
             "s:backfill" => json!({"startTime": ago(2), "endTime": ago(1)}),
             "schedules" => {
                 json!({"name": "t", "triggers": [{"cron": "@daily"}], "target": {"http": {"url": "http://127.0.0.1:9/"}}})
@@ -397,7 +400,7 @@ fn schemathesis() -> PathBuf {
 /// the state of things, on two fields together, or on texts with a grammar of their own (cron, URLs, filters, page tokens).
 /// A batch answers for each release on its own: a wrong one among them is INVALID in a 200.
 const SETTINGS: &str = "[[operations]]\n\
-    include-operation-id-regex = \"^(List|Create|Update|Preview|Forecast|Backfill|Trigger|Retry|CloseFailures|ReleaseToken|ExtendToken)\"\n\
+    include-operation-id-regex = \"^(List|Create|Update|Preview|Forecast|Backfill|Trigger|Submit|GetSubmission|Retry|CloseFailures|ReleaseToken|ExtendToken)\"\n\
     checks.positive_data_acceptance.expected-statuses = [\"2xx\", 400, 401, 403, 404, 409, 501]\n\
     [[operations]]\ninclude-operation-id = \"BatchReleaseTokens\"\n\
     checks.negative_data_rejection.expected-statuses = [200, 400, 405, 413, 415]\n";

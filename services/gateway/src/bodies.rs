@@ -2,7 +2,7 @@
 //!
 //! In: the caller, as the door has found it out, and how large a message says it is. Out: room for it, as soon as there is
 //! some. Invariants: nothing large is read before there is room for all of it; one caller leaves room for the others;
-//! callers that show nothing share the room of one. Not here: the largest single message (the server,
+//! callers that show nothing share the room of one; a body that breaks off has no end. Not here: the largest single message (the server,
 //! the gateway), and what it may hold (`tollgate_proto::codec`, [`crate::weight`]).
 
 use std::pin::Pin;
@@ -15,6 +15,7 @@ use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tollgate_auth::{Access, is_stream};
 use tollgate_service::room::{Room, Rooms};
+use tonic::Status;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -180,6 +181,11 @@ impl Metered {
     }
 }
 
+/// What reads a body as messages takes CANCELLED for its end. A caller that goes in the midst of a stream has not come to it.
+fn broken(error: axum::Error) -> axum::Error {
+    axum::Error::new(Status::aborted(format!("the request broke off: {error}")))
+}
+
 impl HttpBody for Metered {
     type Data = Bytes;
     type Error = axum::Error;
@@ -197,7 +203,7 @@ impl HttpBody for Metered {
             let Some(frame) = ready!(Pin::new(&mut this.body).poll_frame(context)) else {
                 return Poll::Ready(None);
             };
-            match frame?.into_data() {
+            match frame.map_err(broken)?.into_data() {
                 Ok(data) => (this.data, this.at) = (data, 0),
                 Err(other) => return Poll::Ready(Some(Ok(other))),
             }
@@ -297,6 +303,25 @@ mod tests {
         assert!(held.0.lock().unwrap().is_some());
         assert!(body.frame().await.is_none());
         assert!(held.0.lock().unwrap().is_none(), "a reader that asks for more is done with it");
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_its_caller_gives_up_has_no_end() {
+        use tonic::codec::{Codec as _, Streaming};
+
+        let part = tollgate_proto::v1::SubmitItemsRequest::default();
+        for given_up in [Status::cancelled("gone"), Status::unknown("reset")] {
+            let parts = tokio_stream::iter([Ok(Bytes::from(message(0))), Err(given_up)]);
+            let body = Body::from_stream(parts);
+            let body = Metered::new(body, Bodies::new(64 * 1024), team("a"), true, Held::default());
+            let mut codec = tollgate_proto::codec::Codec::<
+                tollgate_proto::v1::Submission,
+                tollgate_proto::v1::SubmitItemsRequest,
+            >::default();
+            let mut stream = Streaming::new_request(codec.decoder(), body, None, None);
+            assert_eq!(stream.message().await.unwrap(), Some(part.clone()));
+            assert_eq!(stream.message().await.unwrap_err().code(), tonic::Code::Aborted);
+        }
     }
 
     #[tokio::test]

@@ -1,5 +1,7 @@
 //! Decides the course of one request, from its head to its answer.
 
+pub(crate) mod submit;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +28,7 @@ use crate::bodies::{Bodies, Caller, SMALL_BYTES};
 use crate::table::{self, Found, Route, Table};
 use crate::weight::Heavy;
 use crate::{call, error, request, same_origin, weight};
+use submit::Uploads;
 
 /// How long a body may take to arrive.
 const BODY_MAX: Duration = Duration::from_secs(30);
@@ -43,6 +46,8 @@ pub(crate) struct Gateway {
     pub(crate) grpc: Routes,
     pub(crate) door: Door,
     pub(crate) bodies: Bodies,
+    /// Whose items come.
+    pub(crate) uploads: Uploads,
     /// Whose turn it is to read or write a large text.
     pub(crate) reading: Arc<Semaphore>,
     pub(crate) body_max_bytes: usize,
@@ -72,6 +77,9 @@ pub(crate) async fn answer(State(gateway): State<Gateway>, request: Request<Body
             return error::refusal(&status);
         }
     };
+    if route.body == table::Body::Items {
+        return Box::pin(submit::answer(&gateway, route, &path, head, body, Caller::of(&access))).await;
+    }
     let message = match read(&gateway, route, &path, &head, body, Caller::of(&access)).await {
         Ok(message) => message,
         Err(refusal) => return refusal,

@@ -4,11 +4,11 @@
 //! router to be merged with others, [`Port`], which tells gRPC, gRPC-Web and the rest apart, and [`Bodies`], the room that
 //! requests have. The flow of a request: [`table`] finds the route, the door says who calls, [`bodies`] makes room,
 //! [`weight`] looks at the text, [`request`] makes the message of path, query and body, [`call`] carries it to the gRPC
-//! service in this process, [`error`] shapes refusals.
+//! service in this process, [`error`] shapes refusals. A body of items goes its own way, piece by piece: [`handler::submit`].
 //!
-//! Invariants: nothing here knows a method by name; what gRPC refuses is refused here with the same code, message and
-//! details; nothing of a body is kept before it is known who calls. Not here: streams, which have no annotation; what
-//! values are allowed, and which names a caller reaches (the services, by the headers that are passed on).
+//! Invariants: nothing here knows a method by name, but [`handler::submit`] its messages; what gRPC refuses is refused here with
+//! the same code, message and details; nothing of a body is kept before it is known who calls. Not here: other streams, which have
+//! no annotation; what values are allowed, and which names a caller reaches (the services, by the headers that are passed on).
 
 mod bodies;
 mod call;
@@ -61,7 +61,8 @@ pub fn rest(
     let table = table::Table::new(pool)?;
     let document = Bytes::from(openapi::document(pool, &table).to_string());
     let (table, grpc, reading) = (Arc::new(table), grpc.prepare(), Arc::new(Semaphore::new(LARGE_AT_ONCE)));
-    let gateway = Gateway { table, grpc, door, bodies, reading, body_max_bytes, metrics };
+    let uploads = handler::submit::Uploads::default();
+    let gateway = Gateway { table, grpc, door, bodies, uploads, reading, body_max_bytes, metrics };
     Ok(Router::new()
         .route("/openapi.json", any(move |method| handler::document(method, document.clone())))
         .route("/v1/{*rest}", any(handler::answer))

@@ -23,6 +23,7 @@ const DESCRIPTION: &str = "Tollgate fires events on schedules, as many at once a
 /// What ids look like, by the collection that they are in.
 const ID: &str = "^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$";
 const EVENT_ID: &str = "^[A-Za-z0-9_-]{1,80}$";
+const REQUEST_ID: &str = "^[A-Za-z0-9._:-]{1,128}$";
 const RUN_ID: &str = "^[0-9a-f]{2}-[0-9a-f]{32}$";
 
 /// The document.
@@ -79,6 +80,9 @@ fn operation(route: &Route, comments: &Comments, schemas: &mut Schemas<'_>) -> V
         operation["requestBody"] =
             json!({"required": required, "content": {"application/json": {"schema": schema}}});
     }
+    if route.body == Body::Items {
+        operation["requestBody"] = items();
+    }
     operation
 }
 
@@ -102,7 +106,7 @@ const REFUSALS: [(u16, &str); 13] = [
 const BODY_REFUSALS: [(u16, &str); 3] = [
     (408, "The body did not arrive in time."),
     (413, "The body is too large, or has too many values."),
-    (415, "The body is not declared to be JSON."),
+    (415, "The body is not declared to be of a kind that is taken, such as JSON."),
 ];
 
 fn responses(route: &Route, answer: Value) -> Value {
@@ -125,6 +129,7 @@ fn parameters(route: &Route, comments: &Comments, schemas: &mut Schemas<'_>) -> 
         let (pattern, description) = match collection.as_str() {
             "events" => (EVENT_ID, "The event's id as the consumer got it."),
             "runs" => (RUN_ID, "The last part of the run's name."),
+            "submissions" => (REQUEST_ID, "The submission's request id."),
             _ => (ID, "The last part of the name."),
         };
         let schema = json!({"type": "string", "pattern": pattern});
@@ -140,6 +145,9 @@ fn parameters(route: &Route, comments: &Comments, schemas: &mut Schemas<'_>) -> 
             "schema": schemas.plain(field),
         }));
     }
+    if route.body == Body::Items {
+        parameters.extend(about_items());
+    }
     if route.verb != Method::GET {
         for (name, description) in [
             ("tollgate-actor", "Who calls, for the audit log."),
@@ -153,10 +161,38 @@ fn parameters(route: &Route, comments: &Comments, schemas: &mut Schemas<'_>) -> 
     parameters
 }
 
+/// What is said of a body of items beside it.
+fn about_items() -> [Value; 3] {
+    let key_field = "The member of each item, or the column, whose text or number is the event's key. Each item must have it then.";
+    let wrapped = "Whether each item is an object of `data`, and of `key` where it has one, and of nothing else. Otherwise an item \
+                   is data as a whole. Not with CSV, nor beside `keyField`.";
+    let parameter = |name: &str, place: &str, description: &str, schema: Value| json!({"name": name, "in": place, "description": description, "schema": schema});
+    [
+        parameter("keyField", "query", key_field, json!({"type": "string", "minLength": 1})),
+        parameter("wrapped", "query", wrapped, json!({"type": "boolean"})),
+        parameter(
+            "content-encoding",
+            "header",
+            "`gzip` where the body is packed so.",
+            json!({"type": "string", "enum": ["identity", "gzip"]}),
+        ),
+    ]
+}
+
+/// A body of items, in any of their formats.
+fn items() -> Value {
+    let text = |description: &str| json!({"schema": {"type": "string", "description": description}});
+    json!({"required": true, "content": {
+        "application/x-ndjson": text("An item a line: any JSON. Empty lines count for nothing."),
+        "application/json": {"schema": {"type": "array", "items": {}, "minItems": 1, "maxItems": 10_000_000}},
+        "text/csv": text("A header row, and then an item a row: an object of the header's names and the row's texts."),
+    }})
+}
+
 /// The body's schema, and whether there must be one.
 fn body(route: &Route, comments: &Comments, schemas: &mut Schemas<'_>) -> Option<(Value, bool)> {
     match &route.body {
-        Body::None => None,
+        Body::None | Body::Items => None,
         Body::All => {
             let bound: Vec<&str> = route.template.fields().collect();
             let input = route.rpc.input();
@@ -252,6 +288,13 @@ mod tests {
         let statuses = |operation: &Value, status: &str| operation["responses"][status].is_object();
         assert!(["400", "401", "404", "413", "429", "503"].iter().all(|status| statuses(create, status)));
         assert!(!statuses(&made["paths"]["/v1/namespaces/{namespace}/runs"]["get"], "413"), "it has no body");
+        let submit = &made["paths"]["/v1/namespaces/{namespace}/schedules/{schedule}:submit"]["post"];
+        let kinds: Vec<&String> = submit["requestBody"]["content"].as_object().unwrap().keys().collect();
+        assert_eq!(kinds, ["application/json", "application/x-ndjson", "text/csv"]);
+        let names = submit["parameters"].as_array().unwrap().iter().filter_map(|one| one["name"].as_str());
+        assert!(
+            ["requestId", "keyField", "wrapped"].iter().all(|name| names.clone().any(|one| one == *name))
+        );
         let release = &made["paths"]["/v1/events/{event}:release"]["post"]["requestBody"];
         assert_eq!(release["required"], false);
     }

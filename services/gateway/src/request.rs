@@ -38,7 +38,7 @@ fn gather(route: &Route, path: &[(&str, String)], query: &str, body: &[u8]) -> R
     let mut fields = Map::new();
     let mut implied = None;
     match &route.body {
-        Body::None => {}
+        Body::None | Body::Items => {}
         Body::All => {
             let given = json(body)?;
             strict::check(&route.rpc.input(), &given, "")?;
@@ -67,7 +67,7 @@ fn gather(route: &Route, path: &[(&str, String)], query: &str, body: &[u8]) -> R
     for (name, value) in path {
         set(&mut fields, name, value)?;
     }
-    add_query(route, query, &mut fields)?;
+    add_query(&route.query, &[], query, &mut fields)?;
     Ok((fields, implied))
 }
 
@@ -100,11 +100,20 @@ fn set(fields: &mut Map<String, Value>, name: &str, value: &str) -> Result<(), F
     }
 }
 
-fn add_query(route: &Route, query: &str, fields: &mut Map<String, Value>) -> Result<(), FieldError> {
+/// Adds what the query says of `known` fields. Names that are `others` are the caller's to read.
+pub(crate) fn add_query(
+    known: &[FieldDescriptor],
+    others: &[&str],
+    query: &str,
+    fields: &mut Map<String, Value>,
+) -> Result<(), FieldError> {
     for (key, value) in form_urlencoded::parse(query.as_bytes()) {
-        let Some(field) = route.query.iter().find(|field| field.name() == key || field.json_name() == key)
-        else {
-            let mut names: Vec<&str> = route.query.iter().map(FieldDescriptor::json_name).collect();
+        if others.contains(&&*key) {
+            continue;
+        }
+        let Some(field) = known.iter().find(|field| field.name() == key || field.json_name() == key) else {
+            let mut names: Vec<&str> = known.iter().map(FieldDescriptor::json_name).collect();
+            names.extend(others);
             names.sort_unstable();
             let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             return Err(FieldError::said(key, format!("no such query parameter, expected {names}")));
@@ -112,6 +121,10 @@ fn add_query(route: &Route, query: &str, fields: &mut Map<String, Value>) -> Res
         let value = match (field.kind(), &*value) {
             (Kind::Bool, "true") => Value::Bool(true),
             (Kind::Bool, "false") => Value::Bool(false),
+            (Kind::Message(kind), text) if kind.full_name() == "google.protobuf.Value" => {
+                let expected = |error| FieldError::new(field.name(), text, format!("JSON: {error}"));
+                serde_json::from_str(text).map_err(expected)?
+            }
             (_, text) => Value::from(text),
         };
         if field.is_list() {

@@ -1,6 +1,7 @@
 //! Decides which RPC a verb and a path mean: by the annotations of the protos.
 //!
-//! In: the descriptors. Out: a table of routes. Invariants: only unary methods have routes; every field that an annotation
+//! In: the descriptors. Out: a table of routes. Invariants: only unary methods have routes, and the one that takes
+//! a stream of items; every field that an annotation
 //! names exists. Not here: the bodies and queries of requests.
 
 use std::collections::BTreeSet;
@@ -16,6 +17,9 @@ use crate::GatewayError;
 use crate::template::{Path, Template};
 
 const ANNOTATION: &str = "google.api.http";
+/// The field of a stream that is its body, and the one that begins it.
+const ITEMS: &str = "items";
+const HEADER: &str = "header";
 
 /// All routes.
 #[derive(Clone, Debug)]
@@ -49,6 +53,8 @@ pub(crate) enum Body {
     All,
     /// This field.
     Field(FieldDescriptor),
+    /// A stream of items, behind a header that path and query make.
+    Items,
 }
 
 /// What the table says about a request.
@@ -98,8 +104,8 @@ fn of_method(pool: &DescriptorPool, rpc: &MethodDescriptor) -> Result<Vec<Route>
     if !options.has_extension(&annotation) {
         return Ok(Vec::new());
     }
-    if rpc.is_client_streaming() || rpc.is_server_streaming() {
-        return Err("streams are not served".to_owned());
+    if rpc.is_server_streaming() {
+        return Err("streams of answers are not served".to_owned());
     }
     let value = options.get_extension(&annotation);
     let rule = value.as_message().ok_or("the annotation is no message")?;
@@ -130,6 +136,8 @@ fn of_rule(rpc: &MethodDescriptor, rule: &DynamicMessage, binding: usize) -> Res
         }
     }
     let body = match text("body").as_str() {
+        ITEMS if rpc.is_client_streaming() => Body::Items,
+        _ if rpc.is_client_streaming() => return Err("of streams only one of items is served".to_owned()),
         "" => Body::None,
         "*" => Body::All,
         name => Body::Field(input.get_field_by_name(name).ok_or_else(|| format!("{name} is no field"))?),
@@ -137,12 +145,20 @@ fn of_rule(rpc: &MethodDescriptor, rule: &DynamicMessage, binding: usize) -> Res
     let bound: Vec<&str> = template.fields().collect();
     let query = match body {
         Body::All => Vec::new(),
+        Body::Items => of_header(&input)?,
         _ => input.fields().filter(|field| in_query(field, &bound)).collect(),
     };
     let path = format!("/{}/{}", rpc.parent_service().full_name(), rpc.name());
     let path = PathAndQuery::try_from(path).map_err(|error| error.to_string())?;
     let free = has_free(&input, &mut BTreeSet::new());
     Ok(Route { verb, template, rpc: rpc.clone(), path, body, free, query, binding })
+}
+
+/// The fields of a stream's header that may be in the query: all but the name, which is in the path.
+fn of_header(input: &MessageDescriptor) -> Result<Vec<FieldDescriptor>, String> {
+    let header = input.get_field_by_name(HEADER).ok_or_else(|| format!("{HEADER} is no field"))?;
+    let Kind::Message(header) = header.kind() else { return Err(format!("{HEADER} is no message")) };
+    Ok(header.fields().filter(|field| field.name() != "name").collect())
 }
 
 /// Whether a message has a field of free JSON, at any depth.
@@ -182,14 +198,15 @@ mod tests {
     }
 
     #[test]
-    fn every_unary_method_for_users_has_a_route() {
+    fn every_unary_method_for_users_and_a_stream_of_items_have_routes() {
         let table = table();
         for service in tollgate_proto::descriptor_pool().services() {
             for rpc in service.methods() {
                 let stream = rpc.is_client_streaming() || rpc.is_server_streaming();
                 let internal = service.name() == "HandlerPeerService";
                 let served = table.routes().iter().any(|route| route.rpc == rpc);
-                assert_eq!(served, !stream && !internal, "{}", rpc.full_name());
+                let items = rpc.name() == "SubmitItems";
+                assert_eq!(served, (!stream || items) && !internal, "{}", rpc.full_name());
             }
         }
     }
@@ -256,5 +273,6 @@ mod tests {
         assert_eq!(query("UpdateSchedule"), ["update_mask", "validate_only"]);
         assert_eq!(query("PreviewSchedule"), ["from_time", "count"]);
         assert!(query("PauseSchedule").is_empty());
+        assert_eq!(query("SubmitItems"), ["request_id", "launch_time", "priority", "payload", "resume_from"]);
     }
 }

@@ -11,7 +11,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use crate::client::output::{Format, Printer};
 use crate::client::{
     ClientArgs, Session, apply, audit, delete, describe, failures, follow, get, history, pause, ping,
-    preview, release, runs, status, test_alert, trigger, troubles, wait, why,
+    preview, release, results, runs, status, submit, test_alert, trigger, troubles, wait, why,
 };
 use crate::config::{self, ConfigError, ServeArgs};
 use crate::usage::Usage;
@@ -66,6 +66,8 @@ enum Command {
     Preview(Remote<preview::PreviewArgs>),
     /// Start a run of a schedule now
     Trigger(Remote<trigger::TriggerArgs>),
+    /// Make a run whose events carry the items of a file: exit code 5 where the same had been submitted before
+    Submit(Remote<submit::SubmitArgs>),
     /// Create the missing runs of past launch times
     Backfill(Remote<trigger::BackfillArgs>),
     /// Pause a schedule, a policy or everything
@@ -100,6 +102,8 @@ enum Command {
     Follow(Remote<follow::FollowArgs>),
     /// Wait until a run has ended: exit code 0 where all went well, 3 where not, 4 where --timeout is over
     Wait(Remote<wait::WaitArgs>),
+    /// Print what became of each event of a run, a JSON object a line: exit codes as of `wait`, 4 where it has not ended
+    Results(Remote<results::ResultsArgs>),
     /// Show what is wrong, worst first, and what to do
     Troubles(Remote<troubles::TroublesArgs>),
     /// Show what is wrong, and the state of policies, queue shards and emitters
@@ -196,6 +200,9 @@ async fn run_remote(command: Command) -> anyhow::Result<()> {
         Command::Delete(remote) => remote.with(delete::run).await,
         Command::Preview(remote) => remote.with(preview::run).await,
         Command::Trigger(remote) => remote.with(trigger::run).await,
+        Command::Submit(remote) => {
+            submit::run(Session::open_for_long(remote.client).await?, remote.args).await
+        }
         Command::Backfill(remote) => remote.with(trigger::backfill).await,
         Command::Pause(remote) => remote.with(pause::pause).await,
         Command::Resume(remote) => remote.with(pause::resume).await,
@@ -216,6 +223,7 @@ async fn run_remote(command: Command) -> anyhow::Result<()> {
             let (session, patience) = Session::open_to_wait(remote.client).await?;
             wait::run(session, remote.args, patience).await
         }
+        Command::Results(remote) => remote.with(results::run).await,
         Command::Troubles(remote) => remote.with(troubles::run).await,
         Command::Status(remote) => remote.with(status::run).await,
     }
@@ -276,6 +284,9 @@ mod tests {
             "preview --cron 30_2_*_*_* --zone Europe/Berlin --count 3",
             "preview -f a.yaml",
             "trigger nightly --events 7",
+            "submit nightly tenants.csv --key-field tenant --priority 3 --launch-time 2026-03-01T00:00:00Z --payload {} --again",
+            "submit nightly - --format jsonl --gzip --wrapped --request-id nightly-1 --dry-run",
+            "results 0a-12f3 --failed",
             "backfill nightly --from 2026-03-01T00:00:00Z --to 2026-03-02T00:00:00+01:00",
             "pause schedule nightly --reason because",
             "pause all",
@@ -329,6 +340,10 @@ mod tests {
             "release e1 --outcome maybe",
             "list colours",
             "completions csh",
+            "submit nightly",
+            "submit nightly a.csv --format yaml",
+            "submit nightly a.csv --again --request-id x",
+            "submit nightly a.json --wrapped --key-field x",
             "secrets",
             "apply",
             "serve --port 3",

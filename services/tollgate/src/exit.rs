@@ -7,6 +7,9 @@ pub(crate) const NOT_WELL: u8 = 3;
 /// What was waited for has not come in time.
 pub(crate) const TIMED_OUT: u8 = 4;
 
+/// The same had been submitted before, and is not made again.
+pub(crate) const HAD_BEEN: u8 = 5;
+
 /// An exit code without a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exit(pub(crate) u8);

@@ -1,6 +1,6 @@
 //! The one binary: the service, the demonstration, and the commands that speak to a running service.
 //!
-//! Exit codes: 0 done, 1 refused or failed, 2 used wrongly; `wait` and `diff` have their own.
+//! Exit codes: 0 done, 1 refused or failed, 2 used wrongly; `wait`, `results`, `submit` and `diff` have their own.
 
 mod cli;
 mod client;

@@ -8,6 +8,7 @@
 mod event_id;
 mod expression;
 mod http_answer;
+mod items;
 mod proto;
 mod yaml;
 
@@ -17,10 +18,11 @@ use std::time::{Duration, Instant};
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 5] = [
+pub const TARGETS: [(&str, Target); 6] = [
     ("event_id", event_id::target),
     ("expression", expression::target),
     ("http_answer", http_answer::target),
+    ("items", items::target),
     ("proto", proto::target),
     ("yaml", yaml::target),
 ];

@@ -34,7 +34,7 @@ impl Kind {
             "schedule" | "schedules" | "skipped" | "child" | "children" => Some(Self::Schedule),
             "policy" | "policies" => Some(Self::Policy),
             "alert" | "alerts" | "test-alert" => Some(Self::Alert),
-            "run" | "runs" | "event" | "events" | "cancel" | "retry" => Some(Self::Run),
+            "run" | "runs" | "event" | "events" | "cancel" | "retry" | "results" => Some(Self::Run),
             _ => None,
         });
         said.unwrap_or(Self::Schedule)

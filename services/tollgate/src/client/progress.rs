@@ -80,11 +80,17 @@ pub(super) fn rate(done: u64, ms: u64) -> String {
 
 /// `1200 of 5000, 240.0/s, 15s left`: `done` of `total` in `ms`.
 pub(super) fn text(done: u64, total: u64, ms: u64) -> String {
-    let rate = rate(done, ms);
+    further(0, done, total, ms)
+}
+
+/// As [`text`], where `from` of them had been done before.
+pub(super) fn further(from: u64, done: u64, total: u64, ms: u64) -> String {
+    let fresh = done.saturating_sub(from);
+    let rate = rate(fresh, ms);
     let mut text = format!("{done} of {total}{rate}");
     if done < total && !rate.is_empty() {
         // Rounded up to whole seconds: what is nearly done is not done.
-        let left_ms = u128::from(total - done) * u128::from(ms) / u128::from(done);
+        let left_ms = u128::from(total - done) * u128::from(ms) / u128::from(fresh);
         text.push_str(&format!(
             ", {} left",
             span(u64::try_from(left_ms).unwrap_or(u64::MAX).div_ceil(1_000) * 1_000)
@@ -101,6 +107,7 @@ mod tests {
     fn what_is_left_follows_from_the_rate() {
         assert_eq!(text(1_200, 5_000, 5_000), "1200 of 5000, 240.0/s, 16s left");
         assert_eq!(text(5_000, 5_000, 5_000), "5000 of 5000, 1000.0/s");
+        assert_eq!(further(1_000, 1_200, 1_600, 5_000), "1200 of 1600, 40.0/s, 10s left");
         assert_eq!((text(0, 5, 9_000), text(3, 5, 10)), ("0 of 5".to_owned(), "3 of 5".to_owned()));
     }
 }

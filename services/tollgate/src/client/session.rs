@@ -24,6 +24,9 @@ use crate::usage::{Usage, plain, span};
 
 /// A connection is given up after this time, even if the call may take longer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a connection is asked whether the other end is there, while something long is under way; and for how long.
+const ALIVE_EVERY: Duration = Duration::from_secs(30);
+const ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// A page of schedules with large payloads is large.
 const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
 /// The most bytes of a reason, as the service takes it.
@@ -74,7 +77,7 @@ pub(crate) struct ClientArgs {
     actor: Option<String>,
 
     /// The longest time that an answer may take, such as 30s; of `wait`, the longest time to wait
-    /// [default: 30s; none for `apply`, `diff` and `wait`]
+    /// [default: 30s; none for `apply`, `diff`, `submit` and `wait`]
     #[arg(long, value_name = "DURATION", value_parser = span)]
     timeout: Option<Duration>,
 }
@@ -166,6 +169,9 @@ impl Session {
         let mut endpoint = Endpoint::from_shared(server.clone()).map_err(|_| wrong())?;
         if server.starts_with("https://") {
             endpoint = endpoint.tls_config(tls(&args)?).map_err(|error| Unreachable::new(&server, &error))?;
+        }
+        if timeout.is_none() {
+            endpoint = endpoint.http2_keep_alive_interval(ALIVE_EVERY).keep_alive_timeout(ALIVE_TIMEOUT);
         }
         let bearer = bearer(args.api_key.as_deref())?;
         let actor = actor(args.actor)?;

@@ -1,0 +1,42 @@
+//! Items out of bytes: however they are cut, the same comes of them, and what comes is JSON.
+
+use bytes::Bytes;
+use serde::de::IgnoredAny;
+use tollgate_items::{
+    DATA_MAX_BYTES, Format, Item, ItemsError, KEY_MAX_BYTES, Next, Options, Packing, Reader,
+};
+
+use super::quick;
+
+/// Reads the first byte as options, the second as the size of pieces, and the rest as what is submitted.
+pub(crate) fn target(data: &[u8]) {
+    let [how, size, bytes @ ..] = data else { return };
+    let format = [Format::Ndjson, Format::Json, Format::Csv][usize::from(how % 3)];
+    let packing = if how & 64 == 0 { Packing::Detect } else { Packing::Gzip };
+    let wrapped = how & 32 != 0 && format != Format::Csv;
+    let key_field = (how & 16 != 0 && !wrapped).then(|| "k".to_owned());
+    let options = Options { packing, key_field, wrapped, ..Options::new(format) };
+    let whole = quick("reading items", || read(&options, bytes, bytes.len().max(1)));
+    for item in whole.iter().flatten() {
+        assert!(serde_json::from_str::<IgnoredAny>(&item.data).is_ok(), "{item:?}");
+        assert!(item.data.len() <= DATA_MAX_BYTES && item.key.len() <= KEY_MAX_BYTES, "{item:?}");
+        assert!(options.key_field.is_none() || !item.key.is_empty(), "{item:?}");
+    }
+    assert_eq!(read(&options, bytes, usize::from(*size).max(1)), whole);
+}
+
+fn read(options: &Options, bytes: &[u8], size: usize) -> Result<Vec<Item>, ItemsError> {
+    let mut reader = Reader::new(options.clone())?;
+    let (mut items, mut pieces) = (Vec::new(), bytes.chunks(size));
+    loop {
+        match reader.next()? {
+            Next::Item(item) => items.push(item),
+            Next::Busy => {}
+            Next::End => return Ok(items),
+            Next::Hungry => match pieces.next() {
+                Some(piece) => reader.feed(Bytes::copy_from_slice(piece)),
+                None => reader.end(),
+            },
+        }
+    }
+}
