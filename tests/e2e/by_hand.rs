@@ -21,6 +21,7 @@ async fn backfill(service: &Service, from_s: i64, to_s: i64) -> BackfillSchedule
         start_time: Some(Timestamp { seconds: from_s, nanos: 0 }),
         end_time: Some(Timestamp { seconds: to_s, nanos: 0 }),
         priority: Some(1),
+        ..Default::default()
     };
     service.master().backfill_schedule(request).await.unwrap().into_inner()
 }
@@ -82,7 +83,7 @@ async fn a_trigger_makes_a_run_now(kind: Kind) {
     let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::work(0..5)).await;
     let (schedule, _) = hourly(&consumer, "");
     service.create_schedule("hourly", schedule).await.unwrap();
-    let request = TriggerScheduleRequest { name: schedule_name("hourly"), events: Some(7) };
+    let request = TriggerScheduleRequest { name: schedule_name("hourly"), events: Some(7), ..Default::default() };
     let run = service.master().trigger_schedule(request).await.unwrap().into_inner();
     assert_eq!((run.kind(), run.events), (RunKind::Manual, 7), "{run:?}");
     let run = wait_for("the end of the run", 20, async || {

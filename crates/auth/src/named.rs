@@ -149,7 +149,7 @@ mod tests {
 
     /// Texts of requests that name no resource outside of what the request names otherwise. Filters may; what they name is
     /// looked for in the request's own namespace only.
-    const NO_NAMES: [&str; 30] = [
+    const NO_NAMES: [&str; 31] = [
         "alert_id",
         "cron",
         "cursor",
@@ -173,6 +173,7 @@ mod tests {
         "queue_url",
         "reason",
         "region",
+        "request_id",
         "schedule_id",
         "schedule_labels",
         "secret",

@@ -11,6 +11,7 @@ mod key;
 mod load;
 mod minute;
 mod plan;
+mod request;
 mod run;
 mod stand_in;
 mod word;
@@ -36,6 +37,7 @@ pub(crate) use plan::{
     AuditRow, ChildRow, CountRow, KeyRow, LaneRow, NoticeKey, NoticeRow, OutboxRow, PolicyNew, PolicyRow,
     Registry, ScheduleNew, ScheduleRow, SpecRow, audit, id_range, outbox_page, read_schedule,
 };
+pub(crate) use request::RequestRow;
 pub(crate) use run::{RunRow, SkippedRow};
 pub(crate) use word::Word;
 
@@ -63,6 +65,7 @@ pub(crate) const TABLES: &[Table] = &[
     PolicyBody::TABLE,
     PolicyNew::TABLE,
     PolicyRow::TABLE,
+    RequestRow::TABLE,
     RunRow::TABLE,
     ScheduleBody::TABLE,
     ScheduleNew::TABLE,

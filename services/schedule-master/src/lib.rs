@@ -12,6 +12,7 @@
 mod alerts;
 mod apply;
 mod audit;
+mod backfill;
 mod change;
 mod draft;
 mod forecast;
@@ -22,6 +23,7 @@ mod outbox;
 mod policies;
 mod preview;
 mod quota;
+mod requests;
 mod runs;
 mod schedules;
 mod secrets;

@@ -1,6 +1,6 @@
 //! Windows, scan tasks and the launch index.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,15 +10,15 @@ use tollgate_core::model::{Run, SkipReason, Skipped};
 use tollgate_core::plan::message_ids;
 use uuid::Uuid;
 
-use super::plan::hold_policies;
+use super::by_hand::ByHandRows;
 use super::{Ask, Driver, Engine, Exists, Tx, Whom, forget_skipped, insert_runs, insert_skipped, only, sql};
-use crate::batch::judge_policies;
 use crate::emit::{Checkpoint, ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
 use crate::failure::Failure;
 use crate::rows::{
-    ClaimRow, FrontierRow, RunRow, SkippedRow, TaskKey, TaskRow, WindowRecord, all, in_task_order, run_rows,
+    ClaimRow, FrontierRow, RequestRow, RunRow, SkippedRow, TaskKey, TaskRow, WindowRecord, all, in_task_order, run_rows,
     scanned, skipped_rows, task_keys, window_tasks,
 };
+use crate::request::{ByHand, Request};
 use crate::{CorruptRow, StoreError};
 
 #[async_trait]
@@ -170,21 +170,19 @@ impl<D: Driver> EmitStore for D {
         Ok(Some(new))
     }
 
-    async fn emit_by_hand(&self, runs: &[Run], policy: Option<(Uuid, String)>) -> Result<u32, StoreError> {
-        let runs = Arc::new(run_rows(runs));
-        let policy: Arc<BTreeMap<Uuid, String>> = Arc::new(policy.into_iter().collect());
+    async fn emit_by_hand(&self, by_hand: ByHand) -> Result<Option<u32>, StoreError> {
+        let rows = Arc::new(ByHandRows::new(by_hand)?);
         self.run_tx(Whom::Roles, "emit_by_hand", move |mut tx| {
-            let (runs, policy) = (Arc::clone(&runs), Arc::clone(&policy));
-            async move {
-                if !policy.is_empty() {
-                    let wanted: Vec<Uuid> = policy.keys().copied().collect();
-                    judge_policies(&policy, &hold_policies(&mut tx, &wanted).await?)?;
-                }
-                Ok(u32::try_from(insert_runs(&mut tx, &runs).await?).unwrap_or(u32::MAX))
-            }
-            .boxed()
+            let rows = Arc::clone(&rows);
+            async move { rows.write(&mut tx).await }.boxed()
         })
         .await
+    }
+
+    async fn request(&self, schedule_uid: Uuid, id: &str) -> Result<Option<Request>, StoreError> {
+        let ask = Ask::new(sql!("requests_get")).bind(schedule_uid).bind(id.to_owned());
+        let rows: Vec<RequestRow> = self.rows(Whom::Roles, ask).await?;
+        Ok(rows.into_iter().next().map(Request::from))
     }
 
     async fn is_unheard(&self, schedule_uid: Uuid, shards: &[u16]) -> Result<bool, StoreError> {

@@ -7,6 +7,7 @@
 
 mod alert;
 mod ask;
+mod by_hand;
 mod emit;
 mod history;
 mod keys;

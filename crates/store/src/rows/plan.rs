@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sqlx::FromRow;
-use tollgate_core::model::{Policy, RunSpec, Schedule};
+use tollgate_core::model::{Policy, Run, RunSpec, Schedule};
 use tollgate_core::plan::{Child, Notice};
 use uuid::Uuid;
 
@@ -393,12 +393,21 @@ row! {
 impl SpecRow {
     /// The row of a schedule's generation.
     pub(crate) fn new(schedule: &Schedule, shard: u16) -> Result<Self, StoreError> {
+        Self::of_spec(&RunSpec::of(schedule), shard, schedule.updated_us)
+    }
+
+    /// The row of a spec that only some runs have.
+    pub(crate) fn of_runs(spec: &RunSpec, shard: u16, runs: &[Run]) -> Result<Self, StoreError> {
+        Self::of_spec(spec, shard, runs.iter().map(|run| run.emitted_us).min().unwrap_or_default())
+    }
+
+    fn of_spec(spec: &RunSpec, shard: u16, created_us: i64) -> Result<Self, StoreError> {
         Ok(Self {
             shard_id: i32::from(shard),
-            schedule_uid: schedule.uid,
-            generation: schedule.generation,
-            created_us: schedule.updated_us,
-            body: json(&RunSpec::of(schedule))?,
+            schedule_uid: spec.schedule_uid,
+            generation: spec.generation,
+            created_us,
+            body: json(spec)?,
         })
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct Order {
     events: String,
     #[serde(default)]
     etag: String,
+    #[serde(default)]
+    request_id: String,
 }
 
 impl Order {
@@ -77,8 +79,9 @@ async fn carried_out(visit: &Visit, name: &str, order: &Order, reason: String) -
     let (path, name) = (to(name), name.to_owned());
     Ok(match order.action.as_str() {
         "trigger" => {
-            let events = order.events()?;
-            let run = master.trigger_schedule(v1::TriggerScheduleRequest { name, events }).await?;
+            let (events, request_id) = (order.events()?, order.request_id.clone());
+            let request = v1::TriggerScheduleRequest { name, events, request_id };
+            let run = master.trigger_schedule(request).await?;
             visit.after(&to(&run.into_inner().name), "triggered")
         }
         "pause" => {
@@ -151,6 +154,7 @@ async fn deed(visit: &Visit, name: &str, order: &Order) -> Result<Deed, Problem>
     let (question, effects, button) = match order.action.as_str() {
         "trigger" => {
             fields.push(("events".to_owned(), order.events.clone()));
+            fields.push(confirm::once(&order.request_id));
             let effects = trigger(visit, &schedule, order.events()?).await;
             (format!("Trigger {id} now?"), effects, "Trigger it")
         }

@@ -49,6 +49,9 @@ pub(super) fn of(field: &FieldDescriptor) -> Option<Value> {
         "PreviewScheduleRequest.count" => json!({"minimum": 0, "maximum": 1000}),
         "TriggerScheduleRequest.events" | "Schedule.events" => json!({"minimum": 1, "maximum": 10_000_000}),
         "BackfillScheduleRequest.priority" | "Schedule.priority" => json!({"minimum": 0, "maximum": 9}),
+        "TriggerScheduleRequest.request_id" | "BackfillScheduleRequest.request_id" => {
+            json!({"pattern": "^([A-Za-z0-9._:-]{1,128})?$"})
+        }
         "CreateScheduleRequest.schedule_id"
         | "CreatePolicyRequest.policy_id"
         | "CreateAlertRequest.alert_id" => {
@@ -142,6 +145,8 @@ mod tests {
             "PreviewScheduleRequest.count",
             "TriggerScheduleRequest.events",
             "BackfillScheduleRequest.priority",
+            "BackfillScheduleRequest.request_id",
+            "TriggerScheduleRequest.request_id",
             "CreateScheduleRequest.schedule_id",
             "CreatePolicyRequest.policy_id",
             "Schedule.triggers",

@@ -28,6 +28,10 @@ pub(crate) struct TriggerArgs {
     /// The number of events; the schedule's own by default
     #[arg(long, value_name = "N")]
     events: Option<u32>,
+
+    /// A name for this request: the same again, within 7 days, makes no other run, and has the same answer
+    #[arg(long, value_name = "ID")]
+    request_id: Option<String>,
 }
 
 /// Arguments of `backfill`.
@@ -49,6 +53,10 @@ pub(crate) struct BackfillArgs {
     #[arg(long, value_name = "N")]
     priority: Option<u32>,
 
+    /// A name for this request: the same again, within 7 days, makes no other runs, and has the same answer
+    #[arg(long, value_name = "ID", conflicts_with = "dry_run")]
+    request_id: Option<String>,
+
     /// Show the launch times of which runs would be made, and make none
     #[arg(long)]
     dry_run: bool,
@@ -61,8 +69,9 @@ pub(crate) struct BackfillArgs {
 pub(crate) async fn run(session: Session, args: TriggerArgs) -> anyhow::Result<()> {
     let name = names::schedule(&session.namespace, &args.name);
     let tried = format!("trigger {name}");
-    let answer =
-        session.master().trigger_schedule(v1::TriggerScheduleRequest { name, events: args.events }).await;
+    let request_id = args.request_id.unwrap_or_default();
+    let request = v1::TriggerScheduleRequest { name, events: args.events, request_id };
+    let answer = session.master().trigger_schedule(request).await;
     let run = answer.map_err(|status| session.failure(tried, status))?.into_inner();
     session.show(&run, [run.name.as_str()], || rows::runs(session.view(), std::slice::from_ref(&run)))
 }
@@ -83,6 +92,7 @@ pub(crate) async fn backfill(session: Session, args: BackfillArgs) -> anyhow::Re
         start_time: Some(args.from),
         end_time: Some(args.to),
         priority: args.priority,
+        request_id: args.request_id.unwrap_or_default(),
     };
     let mut master = session.master();
     let answer = progress::beside(master.backfill_schedule(request), |ms| {
