@@ -27,7 +27,7 @@ named_by! {
     parent: ListSchedulesRequest ListPoliciesRequest ListScheduleChildrenRequest ListSkippedTriggersRequest
         ListAuditEntriesRequest ListEventsRequest ListRunsRequest GetHandlerStatusRequest
         ListTroublesRequest ListHistoryRequest ListAlertsRequest ListFailuresRequest RetryFailuresRequest
-        CloseFailuresRequest;
+        CloseFailuresRequest PauseSchedulesRequest ResumeSchedulesRequest DeleteSchedulesRequest TriggerSchedulesRequest;
 }
 
 impl Named for v1::Schedule {
@@ -211,6 +211,7 @@ mod tests {
         GetPolicyQueueRequest GetHandlerStatusRequest ListTroublesRequest ListHistoryRequest
         CreateAlertRequest GetAlertRequest ListAlertsRequest UpdateAlertRequest DeleteAlertRequest SendTestAlertRequest
         ListFailuresRequest RetryFailuresRequest CloseFailuresRequest
+        PauseSchedulesRequest ResumeSchedulesRequest DeleteSchedulesRequest TriggerSchedulesRequest
     }
 
     /// The paths to all texts of a message.

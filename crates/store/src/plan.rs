@@ -1,8 +1,11 @@
 //! Schedules, policies and their children: what the Schedule Master writes.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use serde_json::Value;
 use tollgate_core::model::{Alert, Policy, Schedule};
+use tollgate_core::plan::done::RunsLeft;
 pub use tollgate_core::plan::telling::Told;
 use tollgate_core::plan::{Child, Notice};
 use uuid::Uuid;
@@ -170,6 +173,15 @@ pub struct OutboxPage {
     pub next: Option<(i64, Uuid)>,
 }
 
+/// Schedules that may be done.
+#[derive(Clone, Debug, Default)]
+pub struct DonePage {
+    /// Those that have waited longest first; fewer than were asked for where rows are corrupt.
+    pub schedules: Vec<Schedule>,
+    /// The last row that was read, corrupt or not, to go on after; none where nothing follows.
+    pub next: Option<(i64, Uuid)>,
+}
+
 /// The part of a store for the Schedule Master. No message gets to a queue shard through it but by [`PlanStore::tell`].
 pub trait MasterStore: PlanStore + EmitStore + HistoryStore + QuotaStore + AlertStore {}
 
@@ -225,6 +237,17 @@ pub trait PlanStore: Send + Sync {
         before: Option<Uuid>,
         limit: u32,
     ) -> Result<Vec<Audit>, StoreError>;
+    /// Schedules that may be done at `now_us`, from after a place (when they may have been, schedule) on.
+    async fn schedules_done(
+        &self,
+        now_us: i64,
+        after: Option<(i64, Uuid)>,
+        limit: u32,
+    ) -> Result<DonePage, StoreError>;
+    /// Of schedules (with their generations) when they may be done; those that have changed stay as they are.
+    async fn put_off(&self, schedules: &[(Uuid, i64, Option<i64>)]) -> Result<(), StoreError>;
+    /// Runs of these schedules, as far as they have to wait for them; a schedule without runs has no entry.
+    async fn runs_left(&self, schedules: &[Uuid]) -> Result<BTreeMap<Uuid, RunsLeft>, StoreError>;
     /// What waits in the outbox, by lane.
     async fn outbox_lanes(&self) -> Result<Vec<OutboxLane>, StoreError>;
     /// Notices that wait in a lane, oldest first, from after a place (time of the change in microseconds, schedule or policy) on.

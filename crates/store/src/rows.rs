@@ -5,6 +5,7 @@
 
 mod alert;
 mod batch;
+mod done;
 mod emit;
 mod handle;
 mod key;
@@ -21,6 +22,7 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use alert::{AlertNew, AlertRow, AlertStateRow};
 pub(crate) use batch::{BatchRecord, batches_from, batches_limit, tokens_of};
+pub(crate) use done::{DoneRow, done_page};
 pub(crate) use emit::{
     ClaimRow, FrontierRow, ScanRow, TaskKey, TaskRow, WindowRecord, in_task_order, range_rows, scan_ranges,
     scanned, task_keys, window_tasks,
@@ -53,6 +55,7 @@ pub(crate) const TABLES: &[Table] = &[
     BatchRecord::TABLE,
     ChildRow::TABLE,
     CountRow::TABLE,
+    DoneRow::TABLE,
     EventKey::TABLE,
     HistoryRecord::TABLE,
     KeyRecord::TABLE,

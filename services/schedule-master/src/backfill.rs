@@ -99,13 +99,20 @@ impl ScheduleMaster {
         let asked = Asked::read(&request.request_id, "backfill", content)?;
         let priority = backfill_priority(request.priority)?;
         let schedule = self.stored_schedule(&name).await?;
+        if schedule.timing.triggers.is_empty() {
+            return Err(Status::failed_precondition(format!(
+                "{} is manual: it has no triggers, and so no launch times to make up for; trigger it instead",
+                request.name
+            )));
+        }
         let deed = Deed { at_us: now_us, actor, action: "backfill" };
         loop {
             let before = self.asked_before(asked.as_ref(), &schedule).await?;
             let mut done = Backfilled::default();
             let (mut made, from) = match before {
                 Some(before) => {
-                    done = serde_json::from_str(&before.progress).map_err(|error| unreadable(&before, &error))?;
+                    done = serde_json::from_str(&before.progress)
+                        .map_err(|error| unreadable(&before, &error))?;
                     (before.made, Some(before.progress))
                 }
                 None => (0, None),
@@ -117,7 +124,9 @@ impl ScheduleMaster {
             let (start_us, end_us) = self.backfill_range(&request, now_us, from.is_some())?;
             let range = Range { start_us, end_us, priority };
             refuse_paused(&schedule)?;
-            if self.backfill_range_of(&schedule, &range, (asked.as_ref(), from), (&mut done, &mut made), &deed).await?
+            if self
+                .backfill_range_of(&schedule, &range, (asked.as_ref(), from), (&mut done, &mut made), &deed)
+                .await?
             {
                 return Ok(done.response(made));
             }
@@ -150,16 +159,15 @@ impl ScheduleMaster {
         }
         self.admit_writes(&schedule.namespace, 1)?;
         self.admit_events(&schedule.namespace, runs.iter().map(|run| u64::from(run.events)).sum()).await?;
-        let mut audit =
-            (from.is_none() && !runs.is_empty()).then(|| self.noted_backfill(schedule, deed, range, &runs, asked));
+        let mut audit = (from.is_none() && !runs.is_empty())
+            .then(|| self.noted_backfill(schedule, deed, range, &runs, asked));
         let parts = runs.len().div_ceil(CHUNK).max(1);
         for part in 0..parts {
             let chunk = runs.chunks(CHUNK).nth(part).unwrap_or_default();
             let next = done.after(chunk, &launches, part + 1 == parts);
             let request = step(asked, schedule, &next, deed.at_us, from.take())?;
             from = request.as_ref().map(|step| step.request.progress.clone());
-            let by_hand =
-                ByHand { runs: chunk.to_vec(), audit: audit.take(), request, ..ByHand::default() };
+            let by_hand = ByHand { runs: chunk.to_vec(), audit: audit.take(), request, ..ByHand::default() };
             let new = self.hand_over(schedule, by_hand).await;
             let Some(new) = new.map_err(|error| not_handed_over(schedule, error))? else { return Ok(false) };
             *made += u64::from(new);

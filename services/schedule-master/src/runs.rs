@@ -1,14 +1,15 @@
-//! Decides which runs a user may make by hand now.
+//! Makes a run that a user wants.
 //!
-//! Invariants: no launch time gets a second run; who asks again under the same id gets the same answer. Not here: runs of past
-//! launch times ([`crate::backfill`]); what asking again is ([`crate::requests`]).
+//! Invariants: no launch time gets a second run; who asks again under the same id gets the same answer. Not here: what
+//! may be asked for ([`crate::by_hand`]); runs of past launch times ([`crate::backfill`]); what asking again is
+//! ([`crate::requests`]).
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use tollgate_core::model::{EVENTS_MAX, Run, RunId, RunKind, RunState, Schedule};
+use serde_json::json;
+use tollgate_core::model::{Run, RunId, RunKind, RunState, SECOND_US, Schedule};
 use tollgate_core::plan::home;
 use tollgate_proto::convert::{self, names, run};
-use tollgate_proto::{FieldError, v1};
+use tollgate_proto::v1;
 use tollgate_store::StoreError;
 use tollgate_store::plan::Audit;
 use tollgate_store::request::{ByHand, RequestStep};
@@ -16,6 +17,7 @@ use tonic::Status;
 
 use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
+use crate::by_hand::Wanted;
 use crate::requests::{Asked, unreadable};
 use crate::schedules::TRIES;
 use tollgate_service::actor::Caller;
@@ -41,36 +43,30 @@ impl ScheduleMaster {
         actor: Caller,
     ) -> Result<v1::Run, Status> {
         let name = names::schedule("name", &request.name)?;
-        if let Some(events) = request.events
-            && !(1..=EVENTS_MAX).contains(&events)
-        {
-            return Err(FieldError::new("events", events, "1 to 10,000,000").into());
-        }
-        let content = [("events", request.events.map(Value::from))];
-        let asked = Asked::read(&request.request_id, "trigger", content)?;
+        let now_us = self.now_us();
+        let wanted = Wanted::read(&request)?;
         let schedule = self.stored_schedule(&name).await?;
+        let asked = wanted.asked(&request.request_id, &schedule)?;
         for try_number in 1..=TRIES {
             if let Some(before) = self.asked_before(asked.as_ref(), &schedule).await? {
                 let triggered: Triggered =
                     serde_json::from_str(&before.progress).map_err(|error| unreadable(&before, &error))?;
                 return Ok(triggered.message());
             }
+            wanted.check_time(now_us)?;
             refuse_paused(&schedule)?;
-            let launch_us = self.manual_launch_us();
-            let made = Run {
-                events: request.events.unwrap_or(schedule.events),
-                ..self.run(&schedule, launch_us, RunKind::Manual, launch_us)
-            };
+            let (made, spec) = self.wanted_run(&schedule, &wanted, now_us)?;
             if try_number == 1 {
                 self.admit_writes(&name.namespace, 1)?;
                 self.admit_events(&name.namespace, u64::from(made.events)).await?;
             }
             let triggered = Triggered { run: made.clone(), policy: schedule.policy.clone() };
-            let deed = Deed { at_us: launch_us, actor: actor.clone(), action: "trigger" };
+            let deed = Deed { at_us: now_us, actor: actor.clone(), action: "trigger" };
             let by_hand = ByHand {
                 only_new: true,
-                audit: Some(self.noted_trigger(&schedule, &deed, &made, asked.as_ref())),
-                request: step(asked.as_ref(), &schedule, &triggered, launch_us, None)?,
+                audit: Some(self.noted_trigger(&schedule, &deed, &made, (asked.as_ref(), spec.is_some()))),
+                request: step(asked.as_ref(), &schedule, &triggered, now_us, None)?,
+                specs: spec.map(|spec| (spec, made.shard)).into_iter().collect(),
                 runs: vec![made],
                 ..ByHand::default()
             };
@@ -87,11 +83,26 @@ impl ScheduleMaster {
         Err(Status::aborted("a run with this launch time exists already; try again"))
     }
 
-    fn noted_trigger(&self, schedule: &Schedule, deed: &Deed, made: &Run, asked: Option<&Asked>) -> Audit {
+    fn noted_trigger(
+        &self,
+        schedule: &Schedule,
+        deed: &Deed,
+        made: &Run,
+        (asked, has_payload): (Option<&Asked>, bool),
+    ) -> Audit {
         let mut details = vec![
             ("run", json!(names::of_run(&made.namespace, made.shard, made.id))),
             ("events", json!(made.events)),
         ];
+        if made.launch_us > deed.at_us + SECOND_US {
+            details.push(("launch_time", json!(moment(made.launch_us))));
+        }
+        if made.priority != schedule.priority {
+            details.push(("priority", json!(made.priority)));
+        }
+        if has_payload {
+            details.push(("payload", json!("one of its own")));
+        }
         details.extend(asked.map(|asked| ("request_id", json!(asked.id))));
         audit::note(self.new_id(deed.at_us), deed, schedule, &details)
     }

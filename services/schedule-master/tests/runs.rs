@@ -6,7 +6,7 @@ mod world;
 use prost_types::Timestamp;
 use serde_json::json;
 use tollgate_core::model::{Run, RunId, RunKind, RunState, SECOND_US};
-use tollgate_proto::json::to_json;
+use tollgate_proto::json::{from_json, to_json};
 use tollgate_proto::v1;
 use tollgate_schedule_master::{Options, shard_of};
 use tollgate_store::request::{ByHand, Request, RequestStep};
@@ -40,7 +40,7 @@ async fn trigger_once(
     events: Option<u32>,
 ) -> Result<v1::Run, Status> {
     let request_id = request_id.to_owned();
-    let request = v1::TriggerScheduleRequest { name: name("a"), events, request_id };
+    let request = v1::TriggerScheduleRequest { name: name("a"), events, request_id, ..Default::default() };
     Ok(client.trigger_schedule(as_alice(request)).await?.into_inner())
 }
 
@@ -158,10 +158,18 @@ async fn a_trigger_with_an_id_makes_one_run_however_often_it_comes() {
     world.clock.advance_us(60 * SECOND_US);
     let other = world.beside(Options::default()).await;
     for client in [&mut world.client, &mut other.client.clone()] {
-        assert_eq!(trigger_once(client, "deploy-1.2:eu", None).await.unwrap(), first, "also by another master");
+        assert_eq!(
+            trigger_once(client, "deploy-1.2:eu", None).await.unwrap(),
+            first,
+            "also by another master"
+        );
     }
     world.pause("a", "bad data").await;
-    assert_eq!(trigger_once(&mut world.client, "deploy-1.2:eu", None).await.unwrap(), first, "it is made already");
+    assert_eq!(
+        trigger_once(&mut world.client, "deploy-1.2:eu", None).await.unwrap(),
+        first,
+        "it is made already"
+    );
     world.resume("a").await;
     let refused = trigger_once(&mut world.client, "deploy-1.2:eu", Some(3)).await.unwrap_err();
     assert_eq!(refused.code(), Code::AlreadyExists);
@@ -171,7 +179,8 @@ async fn a_trigger_with_an_id_makes_one_run_however_often_it_comes() {
     assert_eq!(runs(&world).await.len(), 1);
     trigger_once(&mut world.client, "deploy-1.3:eu", None).await.unwrap();
     assert_eq!(runs(&world).await.len(), 2);
-    let triggers: Vec<_> = world.audit("").await.into_iter().filter(|entry| entry.action == "trigger").collect();
+    let triggers: Vec<_> =
+        world.audit("").await.into_iter().filter(|entry| entry.action == "trigger").collect();
     assert_eq!(triggers.len(), 2, "what makes nothing is not noted");
     assert_eq!(to_json(&triggers[1])["difference"]["request_id"], json!({"new": "deploy-1.2:eu"}));
     // Another schedule of the same name is another one.
@@ -180,7 +189,10 @@ async fn a_trigger_with_an_id_makes_one_run_however_often_it_comes() {
     assert_eq!(trigger_once(&mut world.client, "deploy-1.2:eu", None).await.unwrap().events, 3);
     for wrong in ["a b", "é", &"x".repeat(129)] {
         let refused = trigger_once(&mut world.client, wrong, None).await.unwrap_err();
-        assert_eq!((refused.code(), fields(&refused)), (Code::InvalidArgument, vec!["request_id".to_owned()]));
+        assert_eq!(
+            (refused.code(), fields(&refused)),
+            (Code::InvalidArgument, vec!["request_id".to_owned()])
+        );
     }
 }
 
@@ -257,4 +269,113 @@ async fn a_backfill_with_an_id_goes_on_where_it_was_broken_off() {
         assert_eq!(backfill_once(&mut world, range, None).await.unwrap(), whole);
         assert_eq!(runs(&world).await.len(), 1_000);
     }
+}
+
+async fn trigger_with(world: &mut World, with: serde_json::Value) -> Result<v1::Run, Status> {
+    let mut request: v1::TriggerScheduleRequest = from_json(with).unwrap();
+    request.name = name("a");
+    Ok(world.client.trigger_schedule(as_alice(request)).await?.into_inner())
+}
+
+#[tokio::test]
+async fn a_trigger_may_say_when_how_urgent_and_with_what() {
+    let mut world = World::new().await;
+    let payload = json!({"dataset": "customers", "since": 7, "mode": {"dry": true, "deep": 1}});
+    let made = world.create("a", json!({"events": 2, "priority": 3, "payload": payload})).await.unwrap();
+    let patch = json!({"dataset": "orders", "since": null, "mode": {"dry": false}, "new": [1]});
+    let wanted =
+        json!({"launch_time": "2026-03-02T20:00:00Z", "priority": 9, "payload": patch, "request_id": "x"});
+    let run = trigger_with(&mut world, wanted.clone()).await.unwrap();
+    assert_eq!((run.priority, run.events, run.schedule_generation), (9, 2, 0));
+    let stored = runs(&world).await.remove(0);
+    let late_us = stored.launch_us - (NOW_S + 10 * 3600) * SECOND_US;
+    assert!((1..=1_000).contains(&late_us), "{late_us}");
+    assert_eq!(
+        (stored.kind, stored.state, stored.emitted_us),
+        (RunKind::Manual, RunState::Emitted, world::NOW_US)
+    );
+    let key = (stored.schedule_uid, stored.generation);
+    let own = world.store.specs(stored.shard, &[key]).await.unwrap().remove(0);
+    let merged = json!({"dataset": "orders", "mode": {"dry": false, "deep": 1}, "new": [1]});
+    let read: serde_json::Value = serde_json::from_str(&own.payload.json).unwrap();
+    assert_eq!(read.to_string(), proto_number(&merged));
+    let generation: i64 = made.etag.parse().unwrap();
+    let shared =
+        world.store.specs(stored.shard, &[(stored.schedule_uid, generation)]).await.unwrap().remove(0);
+    assert!(shared.payload.json.contains("customers"), "the schedule's is as it was");
+    // The same request, an hour before the launch and long after it.
+    assert_eq!(trigger_with(&mut world, wanted.clone()).await.unwrap(), run);
+    world.clock.advance_us(48 * 3600 * SECOND_US);
+    assert_eq!(trigger_with(&mut world, wanted.clone()).await.unwrap(), run);
+    let other =
+        json!({"launch_time": "2026-03-02T20:00:00Z", "priority": 9, "payload": 7, "request_id": "x"});
+    let refused = trigger_with(&mut world, other).await.unwrap_err();
+    assert_eq!(refused.code(), Code::AlreadyExists);
+    assert!(
+        refused.message().contains("payload was \"SHA-256 ") && !refused.message().contains("orders"),
+        "{refused}"
+    );
+    assert_eq!(runs(&world).await.len(), 1);
+    let details = to_json(&world.audit("").await[0])["difference"].clone();
+    assert_eq!(
+        details["payload"],
+        json!({"new": "one of its own"}),
+        "what is in it is nobody's business here"
+    );
+    assert_eq!(details["priority"], json!({"new": 9}));
+}
+
+/// Numbers travel as doubles.
+fn proto_number(value: &serde_json::Value) -> String {
+    let message = tollgate_proto::convert::payload::from_json(value);
+    tollgate_proto::convert::payload::to_core("", Some(&message)).unwrap().json
+}
+
+#[tokio::test]
+async fn two_runs_for_one_moment_are_two() {
+    let mut world = World::new().await;
+    world.create("a", json!({})).await.unwrap();
+    for _ in 0..20 {
+        trigger_with(&mut world, json!({"launch_time": "2026-03-02T10:05:00Z"})).await.unwrap();
+    }
+    let made = runs(&world).await;
+    assert_eq!(made.len(), 20);
+    assert!(made.iter().all(|run| run.launch_us % SECOND_US != 0), "no place of a scheduled run is taken");
+}
+
+#[tokio::test]
+async fn a_trigger_that_says_something_wrong_is_refused() {
+    let mut world = World::new().await;
+    world.create("a", json!({"payload": {"text": "x".repeat(200 * 1024)}})).await.unwrap();
+    let before = world.state().await;
+    for (wanted, field, word) in [
+        (json!({"launch_time": "2026-03-02T09:58:00Z"}), "launch_time", "at most a minute ago"),
+        (json!({"launch_time": "2026-03-03T10:00:01Z"}), "launch_time", "at most 24 hours ahead"),
+        (json!({"priority": 10}), "priority", "0 (last) to 9"),
+        (json!({"payload": {"more": "x".repeat(100 * 1024)}}), "payload", "at most 262144 bytes"),
+    ] {
+        let refused = trigger_with(&mut world, wanted).await.unwrap_err();
+        assert_eq!((refused.code(), fields(&refused)), (Code::InvalidArgument, vec![field.to_owned()]));
+        assert!(refused.message().contains(word), "{refused}");
+    }
+    assert_eq!(world.state().await, before);
+}
+
+#[tokio::test]
+async fn a_schedule_without_triggers_fires_by_hand_alone() {
+    let mut world = World::new().await;
+    let made = world.create("a", json!({"triggers": []})).await.unwrap();
+    assert_eq!((made.children_count, made.next_launch_time), (0, None));
+    assert!(made.warnings.is_empty(), "{:?}", made.warnings);
+    let refused = backfill(&mut world, (-600, 0), None).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert!(refused.message().contains("is manual"), "{refused}");
+    trigger(&mut world, "a", None).await.unwrap();
+    assert_eq!(runs(&world).await.len(), 1);
+    // Triggers may come and go.
+    let timed = world.update("a", json!({"triggers": [{"cron": "0 3 * * *"}]}), &["triggers"]).await.unwrap();
+    assert!(timed.next_launch_time.is_some());
+    let manual = world.update("a", json!({"triggers": []}), &["triggers"]).await.unwrap();
+    assert_eq!((manual.children_count, manual.next_launch_time), (0, None));
+    assert!(world.store.registry(&[]).await.unwrap().is_empty());
 }

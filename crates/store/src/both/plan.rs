@@ -8,6 +8,7 @@ use futures::FutureExt as _;
 use tollgate_core::handle::control::Message;
 use tollgate_core::model::{Policy, Schedule, SkipReason};
 use tollgate_core::plan::Notice;
+use tollgate_core::plan::done::RunsLeft;
 use uuid::Uuid;
 
 use super::alert::{alerts_changed, drop_alert, put_alert};
@@ -21,11 +22,11 @@ use crate::batch::{
 };
 use crate::failure::Failure;
 use crate::plan::{
-    Audit, AuditFilter, Filter, OutboxLane, OutboxPage, PlanStore, PlanWrite, StoredChild, Told,
+    Audit, AuditFilter, DonePage, Filter, OutboxLane, OutboxPage, PlanStore, PlanWrite, StoredChild, Told,
 };
 use crate::rows::{
-    AuditRow, ChildRow, CountRow, LaneRow, NoticeKey, NoticeRow, PolicyRow, Registry, ScheduleRow, all,
-    audit, message_rows, outbox_page, skipped_rows, sound, sound_page,
+    AuditRow, ChildRow, CountRow, DoneRow, LaneRow, NoticeKey, NoticeRow, PolicyRow, Registry, ScheduleRow,
+    all, audit, done_page, message_rows, outbox_page, skipped_rows, sound, sound_page,
 };
 
 #[async_trait]
@@ -135,6 +136,48 @@ impl<D: Driver> PlanStore for D {
         let (entries, found) = audit(self.rows::<AuditRow>(Whom::People, ask).await?);
         self.corruption().also(("audit log", String::new()), found);
         Ok(entries)
+    }
+
+    async fn schedules_done(
+        &self,
+        now_us: i64,
+        after: Option<(i64, Uuid)>,
+        limit: u32,
+    ) -> Result<DonePage, StoreError> {
+        let (after_us, after_uid) = after.unwrap_or((i64::MIN, Uuid::nil()));
+        let ask = Ask::new(sql!("schedules_done"))
+            .bind(now_us)
+            .bind(after_us)
+            .bind(after_uid)
+            .bind(i64::from(limit));
+        let (page, found) = done_page(self.rows::<DoneRow>(Whom::Roles, ask).await?, limit);
+        self.corruption().also(("schedules", "those that may be done".to_owned()), found);
+        Ok(page)
+    }
+
+    async fn put_off(&self, schedules: &[(Uuid, i64, Option<i64>)]) -> Result<(), StoreError> {
+        let schedules: Arc<[_]> = Arc::from(schedules);
+        self.run_tx(Whom::Roles, "put_off", move |mut tx| {
+            let schedules = Arc::clone(&schedules);
+            async move {
+                for (uid, generation, done_us) in schedules.iter() {
+                    let ask = Ask::new(sql!("schedules_put_off")).bind(*uid).bind(*generation).bind(*done_us);
+                    tx.execute(ask).await?;
+                }
+                Ok(())
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn runs_left(&self, schedules: &[Uuid]) -> Result<BTreeMap<Uuid, RunsLeft>, StoreError> {
+        let ask = Ask::new(sql!("runs_left")).set(schedules)?;
+        let rows: Vec<(Uuid, i64, Option<i64>)> = self.rows(Whom::Roles, ask).await?;
+        let left = |(uid, unfinished, last_finished_us)| {
+            (uid, RunsLeft { unfinished: u64::try_from(unfinished).unwrap_or_default(), last_finished_us })
+        };
+        Ok(rows.into_iter().map(left).collect())
     }
 
     async fn outbox_lanes(&self) -> Result<Vec<OutboxLane>, StoreError> {

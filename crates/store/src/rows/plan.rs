@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use sqlx::FromRow;
 use tollgate_core::model::{Policy, Run, RunSpec, Schedule};
+use tollgate_core::plan::done::done_us;
 use tollgate_core::plan::{Child, Notice};
 use uuid::Uuid;
 
@@ -35,6 +36,7 @@ row! {
             generation: i64,
             shard: i32,
             updated_us: i64,
+            done_us: Option<i64>,
         }
     }
 }
@@ -45,6 +47,7 @@ impl ScheduleNew {
         let payload = std::mem::take(&mut schedule.payload.json);
         Ok(Self {
             uid: schedule.uid,
+            done_us: done_us(&schedule),
             spec: json(&schedule)?,
             payload,
             policy_uid: schedule.policy_uid,
