@@ -37,6 +37,11 @@ pub fn timestamp(us: i64) -> Timestamp {
     Timestamp { seconds: us.div_euclid(1_000_000), nanos }
 }
 
+/// A moment, in microseconds since the epoch, as text.
+pub fn moment(us: i64) -> String {
+    timestamp(us).to_string()
+}
+
 /// A span in milliseconds as a message.
 pub fn duration_of_ms(ms: i64) -> Duration {
     #[expect(clippy::cast_possible_truncation, reason = "below 10^9")]

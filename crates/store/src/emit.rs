@@ -6,7 +6,6 @@ use tollgate_core::emit::{Task, Window};
 use tollgate_core::model::{Run, Skipped};
 use uuid::Uuid;
 
-use crate::request::{ByHand, Request};
 use crate::{CorruptRow, StoreError};
 
 /// How far the emitters are.
@@ -95,16 +94,6 @@ pub trait EmitStore: Send + Sync {
         runs: &[Run],
         skipped: &[Skipped],
     ) -> Result<Option<u32>, StoreError>;
-    /// As [`EmitStore::emit`], for runs that somebody makes by hand, in one transaction with all that belongs to them: only
-    /// while their policy is there, which does not go before they are. Nothing is written, and there is no answer, where the
-    /// request that they answer is not where it should be: somebody else has answered it, or goes on with it.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`] where the policy has gone; [`StoreError::Conflict`] where one of the runs is there and all of
-    /// them must be new.
-    async fn emit_by_hand(&self, by_hand: ByHand) -> Result<Option<u32>, StoreError>;
-    /// What is remembered of a request about a schedule.
-    async fn request(&self, schedule_uid: Uuid, id: &str) -> Result<Option<Request>, StoreError>;
     /// Whether a change of this schedule waits to be heard: in the outbox, or in the inbox of one of these shards.
     async fn is_unheard(&self, schedule_uid: Uuid, shards: &[u16]) -> Result<bool, StoreError>;
     /// Moves a task's checkpoint, if the lease is still ours.

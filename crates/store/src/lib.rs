@@ -7,7 +7,6 @@
 //! - [`minutes`]: what became of events by the minute.
 //! - [`look_up`]: what the Event Handler answers people from; no schedules.
 //! - [`seal`]: rows that hold secrets; [`quota`]: counts.
-//! - [`request`]: runs by hand, and the requests that they answer.
 //! - [`keys`]: API keys.
 //! - [`alert`]: who is told of what is wrong.
 //! - [`columns`]: a row said once, for both drivers.
@@ -42,7 +41,6 @@ pub mod minutes;
 pub mod plan;
 pub mod postgres;
 pub mod quota;
-pub mod request;
 pub mod seal;
 pub mod sqlite;
 

@@ -9,17 +9,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tollgate_core::model::{DAY_US, Run, RunKind, SECOND_US, Schedule};
 use tollgate_core::plan::home;
-use tollgate_proto::convert::{self, names, schedule::PRIORITIES};
+use tollgate_proto::convert::{self, moment, names, schedule::PRIORITIES};
 use tollgate_proto::{FieldError, v1};
-use tollgate_store::plan::Audit;
-use tollgate_store::request::ByHand;
+use tollgate_store::plan::{Audit, ByHand};
 use tonic::Status;
 
 use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
 use crate::draft::stored_plan;
 use crate::requests::{Asked, unreadable};
-use crate::runs::{moment, not_handed_over, refuse_paused, step};
+use crate::runs::{not_handed_over, refuse_paused, step};
 use tollgate_service::actor::Caller;
 use tollgate_service::status::status;
 
@@ -99,12 +98,6 @@ impl ScheduleMaster {
         let asked = Asked::read(&request.request_id, "backfill", content)?;
         let priority = backfill_priority(request.priority)?;
         let schedule = self.stored_schedule(&name).await?;
-        if schedule.timing.triggers.is_empty() {
-            return Err(Status::failed_precondition(format!(
-                "{} is manual: it has no triggers, and so no launch times to make up for; trigger it instead",
-                request.name
-            )));
-        }
         let deed = Deed { at_us: now_us, actor, action: "backfill" };
         loop {
             let before = self.asked_before(asked.as_ref(), &schedule).await?;
@@ -123,6 +116,7 @@ impl ScheduleMaster {
             // What was begun may be finished however old it is by now.
             let (start_us, end_us) = self.backfill_range(&request, now_us, from.is_some())?;
             let range = Range { start_us, end_us, priority };
+            refuse_manual(&schedule)?;
             refuse_paused(&schedule)?;
             if self
                 .backfill_range_of(&schedule, &range, (asked.as_ref(), from), (&mut done, &mut made), &deed)
@@ -222,6 +216,16 @@ impl ScheduleMaster {
         }
         Ok((start_us, end_us))
     }
+}
+
+fn refuse_manual(schedule: &Schedule) -> Result<(), Status> {
+    if !schedule.timing.triggers.is_empty() {
+        return Ok(());
+    }
+    Err(Status::failed_precondition(format!(
+        "{} is manual: it has no triggers, and so no launch times to make up for; trigger it instead",
+        names::of_schedule(&schedule.namespace, &schedule.id)
+    )))
 }
 
 fn backfill_priority(given: Option<u32>) -> Result<u8, FieldError> {

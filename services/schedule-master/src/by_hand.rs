@@ -3,13 +3,12 @@
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tollgate_core::model::{DAY_US, EVENTS_MAX, Payload, Run, RunKind, RunSpec, SECOND_US, Schedule};
-use tollgate_proto::convert::{self, payload, schedule::PRIORITIES};
+use tollgate_proto::convert::{self, moment, payload, schedule::PRIORITIES};
 use tollgate_proto::{FieldError, v1};
 use tonic::Status;
 
 use crate::ScheduleMaster;
 use crate::requests::Asked;
-use crate::runs::moment;
 use crate::secrets::sealed_status;
 
 /// How far ahead a run may be made by hand: a shard remembers for that long that a schedule or a policy has been deleted.

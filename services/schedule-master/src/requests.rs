@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tollgate_core::model::Schedule;
-use tollgate_proto::{FieldError, convert};
+use tollgate_proto::FieldError;
+use tollgate_proto::convert::{self, moment};
 use tollgate_service::status::status;
-use tollgate_store::request::Request;
+use tollgate_store::plan::Request;
 use tonic::Status;
 use uuid::Uuid;
 
 use crate::ScheduleMaster;
-use crate::runs::moment;
 
 /// Says what a request asks for: `trigger` or `backfill`.
 const METHOD: &str = "method";
@@ -48,7 +48,8 @@ impl Asked {
         progress: &impl Serialize,
         at_us: i64,
     ) -> Result<Request, Status> {
-        let progress = serde_json::to_string(progress).map_err(|error| Status::internal(error.to_string()))?;
+        let progress =
+            serde_json::to_string(progress).map_err(|error| Status::internal(error.to_string()))?;
         Ok(Request {
             schedule_uid,
             id: self.id.clone(),

@@ -8,11 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tollgate_core::model::{Run, RunId, RunKind, RunState, SECOND_US, Schedule};
 use tollgate_core::plan::home;
-use tollgate_proto::convert::{self, names, run};
+use tollgate_proto::convert::{moment, names, run};
 use tollgate_proto::v1;
 use tollgate_store::StoreError;
-use tollgate_store::plan::Audit;
-use tollgate_store::request::{ByHand, RequestStep};
+use tollgate_store::plan::{Audit, ByHand, RequestStep};
 use tonic::Status;
 
 use crate::ScheduleMaster;
@@ -178,9 +177,4 @@ pub(crate) fn refuse_paused(schedule: &Schedule) -> Result<(), Status> {
         pause.actor,
         moment(pause.since_us)
     )))
-}
-
-/// A moment for people.
-pub(crate) fn moment(us: i64) -> String {
-    convert::timestamp(us).to_string()
 }

@@ -9,7 +9,7 @@ use tollgate_core::model::{Run, RunId, RunKind, RunState, SECOND_US};
 use tollgate_proto::json::{from_json, to_json};
 use tollgate_proto::v1;
 use tollgate_schedule_master::{Options, shard_of};
-use tollgate_store::request::{ByHand, Request, RequestStep};
+use tollgate_store::plan::{ByHand, Request, RequestStep};
 use tonic::{Code, Status};
 use world::{NOW_S, World, as_alice, fields, name};
 

@@ -6,12 +6,11 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use super::plan::hold_policies;
-use super::{Ask, Engine, Tx, insert_runs, sql};
+use super::{Ask, Engine, Tx, hold_policies, insert_runs, sql};
 use crate::StoreError;
 use crate::batch::judge_policies;
 use crate::failure::Failure;
-use crate::request::{ByHand, RequestStep};
+use crate::plan::{ByHand, RequestStep};
 use crate::rows::{AuditRow, RequestRow, RunRow, SpecRow, run_rows};
 
 /// The rows of a [`ByHand`].

@@ -10,15 +10,13 @@ use tollgate_core::model::{Run, SkipReason, Skipped};
 use tollgate_core::plan::message_ids;
 use uuid::Uuid;
 
-use super::by_hand::ByHandRows;
 use super::{Ask, Driver, Engine, Exists, Tx, Whom, forget_skipped, insert_runs, insert_skipped, only, sql};
 use crate::emit::{Checkpoint, ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
 use crate::failure::Failure;
 use crate::rows::{
-    ClaimRow, FrontierRow, RequestRow, RunRow, SkippedRow, TaskKey, TaskRow, WindowRecord, all, in_task_order, run_rows,
+    ClaimRow, FrontierRow, RunRow, SkippedRow, TaskKey, TaskRow, WindowRecord, all, in_task_order, run_rows,
     scanned, skipped_rows, task_keys, window_tasks,
 };
-use crate::request::{ByHand, Request};
 use crate::{CorruptRow, StoreError};
 
 #[async_trait]
@@ -168,21 +166,6 @@ impl<D: Driver> EmitStore for D {
             new += u32::try_from(inserted).unwrap_or(u32::MAX);
         }
         Ok(Some(new))
-    }
-
-    async fn emit_by_hand(&self, by_hand: ByHand) -> Result<Option<u32>, StoreError> {
-        let rows = Arc::new(ByHandRows::new(by_hand)?);
-        self.run_tx(Whom::Roles, "emit_by_hand", move |mut tx| {
-            let rows = Arc::clone(&rows);
-            async move { rows.write(&mut tx).await }.boxed()
-        })
-        .await
-    }
-
-    async fn request(&self, schedule_uid: Uuid, id: &str) -> Result<Option<Request>, StoreError> {
-        let ask = Ask::new(sql!("requests_get")).bind(schedule_uid).bind(id.to_owned());
-        let rows: Vec<RequestRow> = self.rows(Whom::Roles, ask).await?;
-        Ok(rows.into_iter().next().map(Request::from))
     }
 
     async fn is_unheard(&self, schedule_uid: Uuid, shards: &[u16]) -> Result<bool, StoreError> {

@@ -16,7 +16,7 @@ use crate::history::{
     FailureFilter, HistoryStore, PRUNE_AT_ONCE, PRUNE_SPARE_US, Pruned, RetentionStore, RunFilter,
     prunes_specs_of,
 };
-use crate::request::REQUESTS_KEPT_US;
+use crate::plan::REQUESTS_KEPT_US;
 use crate::rows::{
     HistoryRecord, RunRow, SkippedRow, Word as _, all, batches_from, batches_limit, sound, sound_page,
     tokens_of,

@@ -12,8 +12,10 @@ use tollgate_core::plan::done::RunsLeft;
 use uuid::Uuid;
 
 use super::alert::{alerts_changed, drop_alert, put_alert};
+use super::by_hand::ByHandRows;
 use super::{
-    Ask, Driver, Engine, Tx, Whom, forget_skipped, insert_messages, insert_skipped, listed, own_sql, sql,
+    Ask, Driver, Engine, Tx, Whom, forget_skipped, hold_policies, insert_messages, insert_skipped, listed,
+    own_sql, sql,
 };
 use crate::StoreError;
 use crate::batch::{
@@ -22,11 +24,12 @@ use crate::batch::{
 };
 use crate::failure::Failure;
 use crate::plan::{
-    Audit, AuditFilter, DonePage, Filter, OutboxLane, OutboxPage, PlanStore, PlanWrite, StoredChild, Told,
+    Audit, AuditFilter, ByHand, DonePage, Filter, OutboxLane, OutboxPage, PlanStore, PlanWrite, Request,
+    StoredChild, Told,
 };
 use crate::rows::{
-    AuditRow, ChildRow, CountRow, DoneRow, LaneRow, NoticeKey, NoticeRow, PolicyRow, Registry, ScheduleRow,
-    all, audit, done_page, message_rows, outbox_page, skipped_rows, sound, sound_page,
+    AuditRow, ChildRow, CountRow, DoneRow, LaneRow, NoticeKey, NoticeRow, PolicyRow, Registry, RequestRow,
+    ScheduleRow, all, audit, done_page, message_rows, outbox_page, skipped_rows, sound, sound_page,
 };
 
 #[async_trait]
@@ -178,6 +181,21 @@ impl<D: Driver> PlanStore for D {
             (uid, RunsLeft { unfinished: u64::try_from(unfinished).unwrap_or_default(), last_finished_us })
         };
         Ok(rows.into_iter().map(left).collect())
+    }
+
+    async fn emit_by_hand(&self, by_hand: ByHand) -> Result<Option<u32>, StoreError> {
+        let rows = Arc::new(ByHandRows::new(by_hand)?);
+        self.run_tx(Whom::Roles, "emit_by_hand", move |mut tx| {
+            let rows = Arc::clone(&rows);
+            async move { rows.write(&mut tx).await }.boxed()
+        })
+        .await
+    }
+
+    async fn request(&self, schedule_uid: Uuid, id: &str) -> Result<Option<Request>, StoreError> {
+        let ask = Ask::new(sql!("requests_get")).bind(schedule_uid).bind(id.to_owned());
+        let rows: Vec<RequestRow> = self.rows(Whom::Roles, ask).await?;
+        Ok(rows.into_iter().next().map(Request::from))
     }
 
     async fn outbox_lanes(&self) -> Result<Vec<OutboxLane>, StoreError> {
@@ -340,14 +358,6 @@ async fn write_registry<DB: Engine>(tx: &mut Tx<'_, DB>, registry: Registry) -> 
         tx.execute(Ask::new(sql!("registry_drop")).set(&smaller)?).await?;
     }
     Ok(())
-}
-
-/// Which of these policies exist. None of them goes before the commit.
-pub(crate) async fn hold_policies<DB: Engine>(
-    tx: &mut Tx<'_, DB>,
-    wanted: &[Uuid],
-) -> Result<Vec<Uuid>, Failure> {
-    Ok(uids_of(tx.rows(Ask::new(sql!("policies_hold")).set(wanted)?).await?))
 }
 
 fn uids_of(rows: Vec<(Uuid,)>) -> Vec<Uuid> {

@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use crate::columns::row;
-use crate::request::Request;
+use crate::plan::Request;
 
 row! {
     /// A row of `requests`.

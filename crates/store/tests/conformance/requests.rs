@@ -2,7 +2,7 @@
 
 use futures::future::join_all;
 use tollgate_core::model::{DAY_US, Run};
-use tollgate_store::request::{ByHand, REQUESTS_KEPT_US, Request, RequestStep};
+use tollgate_store::plan::{ByHand, REQUESTS_KEPT_US, Request, RequestStep};
 use tollgate_store::{Store, StoreError};
 use uuid::Uuid;
 

@@ -7,7 +7,6 @@ use futures::future::BoxFuture;
 use tollgate_core::emit::{Task, Window};
 use tollgate_core::model::{Run, SkipReason, Skipped};
 use tollgate_store::emit::{Checkpoint, ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
-use tollgate_store::request::{ByHand, Request};
 use tollgate_store::{Store, StoreError};
 use uuid::Uuid;
 
@@ -101,12 +100,6 @@ impl EmitStore for Hooked {
         skipped: &[Skipped],
     ) -> Result<Option<u32>, StoreError> {
         self.around("emit", self.inner.emit_claimed(lease_id, tasks, runs, skipped)).await
-    }
-    async fn emit_by_hand(&self, by_hand: ByHand) -> Result<Option<u32>, StoreError> {
-        self.around("emit_by_hand", self.inner.emit_by_hand(by_hand)).await
-    }
-    async fn request(&self, schedule_uid: Uuid, id: &str) -> Result<Option<Request>, StoreError> {
-        self.around("request", self.inner.request(schedule_uid, id)).await
     }
     async fn is_unheard(&self, uid: Uuid, shards: &[u16]) -> Result<bool, StoreError> {
         self.around("is_unheard", self.inner.is_unheard(uid, shards)).await
