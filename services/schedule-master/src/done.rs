@@ -76,8 +76,7 @@ impl ScheduleMaster {
             let mut gone: BTreeMap<String, Vec<Change>> = BTreeMap::new();
             for schedule in page.schedules {
                 let mut left = left.get(&schedule.uid).copied().unwrap_or_default();
-                // A change that no shard has heard of may still make a run.
-                if left.unfinished == 0 && self.is_unheard(&schedule).await? {
+                if left.unfinished == 0 && self.must_wait(&schedule).await? {
                     left.unfinished = 1;
                 }
                 match done(&schedule, scanned_until_us, left, now_us) {
@@ -102,7 +101,11 @@ impl ScheduleMaster {
         Ok(true)
     }
 
-    async fn is_unheard(&self, schedule: &Schedule) -> Result<bool, StoreError> {
+    /// Whether a change of it that no shard has heard of may still make a run, or too much waits to be told already.
+    async fn must_wait(&self, schedule: &Schedule) -> Result<bool, StoreError> {
+        if self.admit_notices(&schedule.namespace).is_err() {
+            return Ok(true);
+        }
         let shards = shards_to_tell(schedule, self.inner.shards);
         self.store().is_unheard(schedule.uid, &shards).await
     }

@@ -55,7 +55,6 @@ pub fn read(body: &[u8]) -> Result<Arrival, String> {
         explicit_release: event["release"].as_str() == Some("explicit"),
         cursor: event["cursor"].as_str().map(str::to_owned),
         data: event["data"].clone(),
-        data: event["data"].clone(),
     })
 }
 

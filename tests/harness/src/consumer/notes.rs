@@ -35,8 +35,6 @@ pub struct Arrival {
     pub arrived_us: i64,
     /// What an earlier run left for this one.
     pub cursor: Option<String>,
-    /// What it carries; null where that is nothing.
-    pub data: serde_json::Value,
     /// The schedule's payload.
     pub data: Value,
 }
