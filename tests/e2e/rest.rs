@@ -325,6 +325,9 @@ async fn every_documented_operation_reaches_its_method() {
             "s" | "p" | "a" if verb == "PATCH" => json!({"description": "x"}),
             "events:batchRelease" => json!({"releases": [{"name": event.event_id}]}),
             "schedules:preview" => json!({"schedule": {"triggers": [{"cron": "@daily"}]}}),
+            "schedules:pause" | "schedules:resume" | "schedules:delete" | "schedules:trigger" => {
+                json!({"filter": "name=none*"})
+            }
             "s:backfill" => json!({"startTime": ago(2), "endTime": ago(1)}),
             "schedules" => {
                 json!({"name": "t", "triggers": [{"cron": "@daily"}], "target": {"http": {"url": "http://127.0.0.1:9/"}}})

@@ -97,6 +97,8 @@ impl ScheduleMaster {
         ];
         let asked = Asked::read(&request.request_id, "backfill", content)?;
         let priority = backfill_priority(request.priority)?;
+        // Whether it is too old depends on whether it was begun before.
+        self.backfill_range(&request, now_us, asked.is_some())?;
         let schedule = self.stored_schedule(&name).await?;
         let deed = Deed { at_us: now_us, actor, action: "backfill" };
         loop {

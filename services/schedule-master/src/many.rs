@@ -1,8 +1,9 @@
 //! Does the same to all schedules of a namespace that match, step by step.
 //!
-//! In: a filter, as lists have it. Out: what one step came to, and where the next one begins. Invariants: a step has a bound; each
-//! schedule is changed as if it were the only one, with its own entry in the audit log; a step that is repeated does nothing to
-//! what is so already; one that refuses stops no other. Not here: what a change is ([`crate::schedules`], [`crate::runs`]).
+//! In: a filter, as lists have it. Out: what one step came to, and where the next one begins. Invariants: a step has a bound;
+//! each schedule is changed as if it were the only one, with its own entry in the audit log; a step that is repeated does
+//! nothing to what is so already; one that refuses stops no other. Not here: what a change is ([`crate::schedules`],
+//! [`crate::runs`]).
 
 use tollgate_core::model::Schedule;
 use tollgate_proto::convert::{self, names};

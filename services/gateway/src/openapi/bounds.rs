@@ -53,6 +53,10 @@ pub(super) fn of(field: &FieldDescriptor) -> Option<Value> {
         "BackfillScheduleRequest.priority" | "TriggerScheduleRequest.priority" | "Schedule.priority" => {
             json!({"minimum": 0, "maximum": 9})
         }
+        "PauseSchedulesRequest.filter"
+        | "ResumeSchedulesRequest.filter"
+        | "DeleteSchedulesRequest.filter"
+        | "TriggerSchedulesRequest.filter" => json!({"minLength": 1}),
         "TriggerScheduleRequest.request_id"
         | "TriggerSchedulesRequest.request_id"
         | "BackfillScheduleRequest.request_id" => {
