@@ -20,7 +20,7 @@ pub use policy::{Limits, Policy, Reclaim, TtlFrom};
 pub use run::{Counts, Run, RunId, RunKind, RunSpec, RunState, SkipReason, Skipped};
 pub use schedule::{
     CatchUp, CheckAgain, GapRule, OverlapRule, PastPause, Pause, RepeatRule, RetryPolicy, Schedule, Timing,
-    Trigger,
+    Trigger, WhenDone,
 };
 pub use target::{HttpTarget, Payload, ReleaseMode, SqsTarget, Target};
 

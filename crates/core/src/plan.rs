@@ -3,12 +3,13 @@
 //!
 //! In: a [`Timing`]. Out: a [`Plan`], which lists fires in any span and the children by which a scan finds the
 //! schedule. Invariants: fires depend on the timing alone, not on when it was made or read; they are a set,
-//! so that triggers that agree fire once; an accepted timing can fire. Rules follow Debian's cron where cron is
+//! so that triggers that agree fire once; an accepted trigger can fire. Rules follow Debian's cron where cron is
 //! silent about clock changes. Not here: windows and what a scan reads ([`crate::emit`]), pauses, catch-up.
 
 mod calendar;
 mod change;
 mod child;
+pub mod done;
 mod expression;
 mod field;
 mod fires;
@@ -244,9 +245,6 @@ impl<'a> Parser<'a> {
             }
             PlanError::new("time_zone", &timing.time_zone, expected)
         })?;
-        if timing.triggers.is_empty() {
-            return Err(PlanError::new("triggers", "", "at least one trigger"));
-        }
         if let (Some(start), Some(end)) = (timing.start_us, timing.end_us)
             && end <= start
         {

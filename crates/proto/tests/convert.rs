@@ -61,7 +61,6 @@ fn the_defaults_of_a_schedule() {
 fn each_wrong_field_of_a_schedule_is_named() {
     let labels: serde_json::Map<String, Value> = (0..65).map(|at| (format!("l{at}"), json!("x"))).collect();
     are_named(&[
-        (json!({"triggers": []}), "triggers"),
         (json!({"triggers": vec![json!({"cron": "@daily"}); 101]}), "triggers"),
         (json!({"triggers": [{"cron": "@daily"}, {}]}), "triggers[1]"),
         (json!({"triggers": [{"interval": {}}]}), "triggers[0].interval.every"),
@@ -446,4 +445,30 @@ fn kinds_of_a_later_version_stay_with_an_alert() {
     assert_eq!(kinds(&of(&[PolicyPaused]), &["of_later", "not_sent"]), ["policy_paused"], "somebody chose");
     assert!(kinds(&of(&[]), &["of_later", "not_sent"]).is_empty(), "all are asked for");
     assert!(kinds(&of(&[]), &[]).is_empty());
+}
+
+#[test]
+fn payloads_are_merged_as_rfc_7396_says() {
+    // The examples of its appendix, but for those whose target is no JSON.
+    for (whole, patch, merged) in [
+        (r#"{"a":"b"}"#, json!({"a": "c"}), r#"{"a":"c"}"#),
+        (r#"{"a":"b"}"#, json!({"b": "c"}), r#"{"a":"b","b":"c"}"#),
+        (r#"{"a":"b"}"#, json!({"a": null}), "{}"),
+        (r#"{"a":"b","b":"c"}"#, json!({"a": null}), r#"{"b":"c"}"#),
+        (r#"{"a":["b"]}"#, json!({"a": "c"}), r#"{"a":"c"}"#),
+        (r#"{"a":"c"}"#, json!({"a": ["b"]}), r#"{"a":["b"]}"#),
+        (r#"{"a":{"b":"c"}}"#, json!({"a": {"b": "d", "c": null}}), r#"{"a":{"b":"d"}}"#),
+        (r#"{"a":[{"b":"c"}]}"#, json!({"a": ["x"]}), r#"{"a":["x"]}"#),
+        (r#"["a","b"]"#, json!(["c", "d"]), r#"["c","d"]"#),
+        (r#"{"a":"b"}"#, json!(["c"]), r#"["c"]"#),
+        (r#"{"a":"foo"}"#, json!(null), "null"),
+        (r#"{"a":"foo"}"#, json!("bar"), r#""bar""#),
+        (r#"{"e":null}"#, json!({"a": "b"}), r#"{"a":"b","e":null}"#),
+        (r#"["x"]"#, json!({"a": "b", "c": null}), r#"{"a":"b"}"#),
+        ("", json!({"a": {"bb": {"ccc": null}}}), r#"{"a":{"bb":{}}}"#),
+    ] {
+        let base = tollgate_core::model::Payload { json: whole.to_owned() };
+        let patch = convert::payload::from_json(&patch);
+        assert_eq!(convert::payload::merged("payload", &base, &patch).unwrap().json, merged, "{whole}");
+    }
 }

@@ -165,6 +165,7 @@ fn schedules() -> impl Strategy<Value = Schedule> {
                 finish_by_s,
                 spread_s,
                 check_again,
+                when_done: Default::default(),
                 pause,
                 past_pauses: vec![PastPause { since_us: us, until_us: us + 1 }],
                 former_homes: vec![2],

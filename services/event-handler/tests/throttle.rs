@@ -163,6 +163,7 @@ fn schedule(policy: &Policy, address: SocketAddr) -> Schedule {
         finish_by_s: None,
         spread_s: None,
         check_again: CheckAgain::default(),
+        when_done: Default::default(),
         pause: None,
         labels: Default::default(),
         past_pauses: Vec::new(),

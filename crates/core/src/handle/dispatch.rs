@@ -68,7 +68,10 @@ impl Shard {
         let current = |run: &Run| {
             let row = self.schedules.get(&run.schedule_uid)?.row.as_ref()?;
             let wanted = (row.uid, row.generation);
-            (row.generation > run.generation && self.specs.get(&wanted).is_none()).then_some(wanted)
+            (run.kind == RunKind::Scheduled
+                && row.generation > run.generation
+                && self.specs.get(&wanted).is_none())
+            .then_some(wanted)
         };
         runs.iter().filter_map(current).collect::<BTreeSet<_>>().into_iter().collect()
     }

@@ -114,7 +114,7 @@ impl Counts {
 pub struct RunSpec {
     /// The schedule.
     pub schedule_uid: Uuid,
-    /// Its generation.
+    /// Its generation; of a run's own spec, a number below 0.
     pub generation: i64,
     /// The namespace's id.
     pub namespace: String,
@@ -159,6 +159,12 @@ impl RunSpec {
             check_again: schedule.check_again.clone(),
         }
     }
+
+    /// The spec of one run that has a payload of its own, which `schedule` has. It stands under a number that no generation
+    /// has, and no other run of the schedule: generations begin at 1, and a launch time has one run.
+    pub fn of_one_run(schedule: &Schedule, launch_us: i64) -> Self {
+        Self { generation: -launch_us, ..Self::of(schedule) }
+    }
 }
 
 /// A run as the stores keep it.
@@ -170,7 +176,7 @@ pub struct Run {
     pub id: RunId,
     /// The schedule.
     pub schedule_uid: Uuid,
-    /// The schedule's generation; with the uid the key of its [`RunSpec`].
+    /// The schedule's generation, or the number of a spec of its own; with the uid the key of its [`RunSpec`].
     pub generation: i64,
     /// The namespace's id.
     pub namespace: String,

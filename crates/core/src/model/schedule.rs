@@ -66,7 +66,7 @@ pub enum RepeatRule {
 /// When a schedule fires.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
-    /// At least one; fires are their union, once each.
+    /// Fires are their union, once each. Without one it is manual: it fires by hand alone.
     pub triggers: Vec<Trigger>,
     /// IANA name; `UTC` by default.
     pub time_zone: String,
@@ -113,6 +113,20 @@ pub enum OverlapRule {
     BufferOne,
     /// What the old one has not started is cancelled, and the new one runs.
     CancelOther,
+}
+
+/// What becomes of a schedule that never fires again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenDone {
+    /// It stays.
+    #[default]
+    Keep,
+    /// The service deletes it.
+    Delete {
+        /// So long after its last launch time, its last change and the end of its last run, in seconds.
+        after_s: i64,
+    },
 }
 
 /// How often and after what time a failed event is tried again.
@@ -238,6 +252,9 @@ pub struct Schedule {
     pub spread_s: Option<i64>,
     /// Guards for `next_check_time`.
     pub check_again: CheckAgain,
+    /// What becomes of it once it never fires again.
+    #[serde(default)]
+    pub when_done: WhenDone,
     /// Set while it is paused.
     pub pause: Option<Pause>,
     /// The latest pauses that have been lifted, the oldest first: an emitter that scans a window late leaves out what fell due in

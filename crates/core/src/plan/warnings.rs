@@ -81,6 +81,10 @@ fn warning(about: About, field: impl Into<String>, message: impl Into<String>) -
 
 fn past(seen: &Seen<'_>) -> Vec<Warning> {
     let timing = &seen.schedule.timing;
+    if timing.triggers.is_empty() {
+        // It fires by hand, whatever its bounds say.
+        return Vec::new();
+    }
     if let Some(end) = timing.end_us.filter(|end| *end <= seen.now_us) {
         let message = format!("{} has passed: nothing fires any more", moment(end));
         return vec![warning(About::TimeInPast, "end_time", message)];
@@ -253,6 +257,7 @@ mod tests {
             finish_by_s: None,
             spread_s: None,
             check_again: CheckAgain::default(),
+            when_done: Default::default(),
             pause: None,
             past_pauses: Vec::new(),
             labels: Default::default(),
@@ -292,6 +297,9 @@ mod tests {
         let mut over = schedule(cron("0 0 1 6 *"));
         over.timing.end_us = Some(NOW_US + SECOND_US);
         assert!(seen(&over, true, None, &[])[0].starts_with("triggers: the last time"));
+        let mut manual = ended;
+        manual.timing.triggers.clear();
+        assert_eq!(seen(&manual, false, None, &[]), [""; 0], "it fires by hand");
     }
 
     #[test]

@@ -425,6 +425,7 @@ fn schedule(number: u128) -> Schedule {
         finish_by_s: None,
         spread_s: None,
         check_again: CheckAgain { count_max: 2, horizon_s: 60, slot_s: 5 },
+        when_done: Default::default(),
         pause: None,
         past_pauses: Vec::new(),
         labels: BTreeMap::new(),

@@ -52,6 +52,7 @@ pub(crate) fn schedule(id: &str) -> Schedule {
         finish_by_s: None,
         spread_s: Some(60),
         check_again: CheckAgain::default(),
+        when_done: Default::default(),
         pause: None,
         past_pauses: vec![PastPause { since_us: NOON_US - 2, until_us: NOON_US - 1 }],
         labels: BTreeMap::new(),

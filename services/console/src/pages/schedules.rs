@@ -5,7 +5,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use tollgate_proto::v1;
 
-use crate::parts::filters::{PAGE, Wanted, filters};
+use crate::parts::filters::{PAGE, Wanted, filters, of_all};
 use crate::parts::shell::{Body, Section, empty};
 use crate::requests::links::to;
 use crate::requests::problem::Problem;
@@ -47,6 +47,7 @@ pub(crate) async fn body(visit: &Visit, wanted: &Wanted, problem: Option<Problem
                     }))
                 }
             } @else {
+                @if wanted.narrows() { (of_all(&path, &wanted.filter())) }
                 (table(visit, &list.schedules))
                 (wanted.pager(&path, &list.next_page_token))
             }
@@ -79,6 +80,7 @@ fn table(visit: &Visit, schedules: &[v1::Schedule]) -> Markup {
                             td data-label="Next" {
                                 @match &schedule.next_launch_time {
                                     Some(next) => { (moment(visit.now_us, Some(next))) }
+                                    None if schedule.triggers.is_empty() => { span.mute { "manual" } }
                                     None => { span.mute { "never again" } }
                                 }
                             }

@@ -38,6 +38,11 @@ const OVERLAP: &[(&str, &str)] = &[
     ("OVERLAP_BUFFER_ONE", "the new one waits for the old one"),
     ("OVERLAP_CANCEL_OTHER", "what the old one has not started is cancelled"),
 ];
+const WHEN_DONE: &[(&str, &str)] = &[
+    ("", "it stays (the default)"),
+    ("WHEN_DONE_KEEP", "it stays"),
+    ("WHEN_DONE_DELETE", "it is deleted, when its last run has ended"),
+];
 const CATCH_UP: &[(&str, &str)] = &[
     ("", "the latest runs (the default)"),
     ("CATCH_UP_MODE_NONE", "none runs"),
@@ -114,7 +119,8 @@ pub(crate) const SCHEDULE: &[Group] = &[
                 Kind::Rules,
                 "cron",
                 "Fires at",
-                "Cron expressions, one on each line: minute, hour, day of month, month, day of week. 30 2 * * MON-FRI",
+                "Cron expressions, one on each line: minute, hour, day of month, month, day of week. 30 2 * * MON-FRI. \
+                 Without any of these three, it fires by hand alone.",
             ),
             of_kind(
                 Kind::Rules,
@@ -237,6 +243,8 @@ pub(crate) const SCHEDULE: &[Group] = &[
             of_kind(Kind::Choice(REPEAT), "repeat", "At a time that a clock change repeats", ""),
             line("start_time", "Not before", "2026-12-01T00:00:00Z"),
             line("end_time", "Not from then on", "2027-01-01T00:00:00Z"),
+            of_kind(Kind::Choice(WHEN_DONE), "when_done", "Once it never fires again", ""),
+            line("delete_after", "Delete it after", "Only where it is deleted; 1h by default."),
             number(
                 "check_again.max_checks",
                 "An event may ask to come again",

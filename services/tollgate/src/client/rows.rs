@@ -36,6 +36,9 @@ pub(super) fn active(pause: Option<&v1::Pause>) -> String {
 
 /// A schedule's triggers on one line.
 fn triggers(schedule: &v1::Schedule) -> String {
+    if schedule.triggers.is_empty() {
+        return "manual".to_owned();
+    }
     let texts = schedule.triggers.iter().map(|trigger| match &trigger.trigger {
         Some(Trigger::Cron(cron)) => cron.clone(),
         Some(Trigger::Fields(fields)) => {

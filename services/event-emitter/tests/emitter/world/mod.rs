@@ -189,6 +189,7 @@ pub(crate) fn schedule(number: u128, zone: &str, triggers: Vec<Trigger>) -> Sche
         finish_by_s: None,
         spread_s: None,
         check_again: CheckAgain::default(),
+        when_done: Default::default(),
         pause: None,
         labels: std::collections::BTreeMap::new(),
         past_pauses: Vec::new(),
