@@ -146,6 +146,7 @@ fn delivery(address: &str) -> Delivery {
         overlap: OverlapRule::Allow,
         finish_by_s: None,
         spread_s: None,
+        start_within_s: None,
         check_again: Default::default(),
     };
     Delivery {

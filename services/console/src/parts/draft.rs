@@ -26,6 +26,8 @@ pub(crate) const OUTPUT_ONLY: [&str; 11] = [
     "launch_classes",
     "children_count",
     "next_launch_time",
+    "next_start_time",
+    "start_delay",
     "shard",
     "status",
 ];
