@@ -409,7 +409,7 @@ fn the_planners_refusals_name_the_fields_of_the_message() {
         ),
     ] {
         let timing = schedule::timing_to_core(&given(&with)).unwrap();
-        let refusal = tollgate_core::plan::Plan::compile(&timing, b"seed").unwrap_err();
+        let refusal = Plan::compile(&timing, b"seed").unwrap_err();
         assert_eq!(convert::plan_refusal("schedule", refusal).field, field);
     }
 }

@@ -16,7 +16,7 @@ use crate::requests::problem::{Field, Problem};
 use crate::words::show::short;
 
 /// What the service says of a resource and nobody may set.
-pub(crate) const OUTPUT_ONLY: [&str; 11] = [
+pub(crate) const OUTPUT_ONLY: [&str; 13] = [
     "name",
     "uid",
     "pause",
