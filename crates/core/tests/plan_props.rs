@@ -269,6 +269,7 @@ fn triggers_unite_and_start_and_end_bound_them() {
         time_zone: "UTC".to_owned(),
         start_us: Some(600 * SECOND_US),
         end_us: Some(3600 * SECOND_US),
+        exclude: vec![],
         ..Timing::default()
     };
     let plan = Plan::compile(&timing, b"").unwrap();

@@ -78,6 +78,7 @@ pub(super) fn live_run(schedule_uid: Uuid, launch_us: i64) -> LiveRun {
         overlap: OverlapRule::Allow,
         finish_by_s: None,
         spread_s: None,
+        start_within_s: None,
         check_again: CheckAgain::default(),
     };
     let run = Run {

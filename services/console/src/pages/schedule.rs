@@ -214,6 +214,7 @@ fn fires(now_us: i64, launches: &[v1::LaunchTime], change: Option<&Change>) -> M
     let first_after = change_us.and_then(|change_us| {
         launches.iter().position(|launch| launch_us(Some(launch)).is_some_and(|at| at >= change_us))
     });
+    let is_delayed = launches.iter().any(|launch| launch.start_time.is_some());
     html! {
         div.scroll role="group" aria-label="Launch times" tabindex="0" { table.fires {
             thead {
@@ -221,6 +222,7 @@ fn fires(now_us: i64, launches: &[v1::LaunchTime], change: Option<&Change>) -> M
                     th scope="col" { "Local time" }
                     th scope="col" { "Offset" }
                     th.opt scope="col" { "UTC" }
+                    @if is_delayed { th scope="col" { "Starts (UTC)" } }
                     th scope="col" { "From now" }
                 }
             }
@@ -231,6 +233,9 @@ fn fires(now_us: i64, launches: &[v1::LaunchTime], change: Option<&Change>) -> M
                         td.num { (launch.local_time) }
                         td.num { (launch.utc_offset) }
                         td.num.opt { (clock(us)) }
+                        @if is_delayed {
+                            td.num { (launch.start_time.as_ref().map(|at| clock(self::us(at))).unwrap_or_default()) }
+                        }
                         td { time datetime=(exact(us)) { (seen(now_us, us)) } }
                     }
                 }
@@ -356,6 +361,11 @@ fn facts(visit: &Visit, schedule: &v1::Schedule) -> Markup {
                 dt { "Time zone" } dd { (if schedule.time_zone.is_empty() { "UTC" } else { &schedule.time_zone }) }
                 @if let Some(by) = &schedule.finish_by { dt { "Must start within" } dd { (duration(Some(by))) } }
                 @if let Some(spread) = &schedule.spread { dt { "Spread over" } dd { (duration(Some(spread))) } }
+                @if !schedule.exclude.is_empty() { dt { "Not on" } dd { (schedule.exclude.join(", ")) } }
+                @if let Some(within) = &schedule.start_within {
+                    dt { "Starts within" }
+                    dd { (duration(Some(within))) ": " (duration(schedule.start_delay.as_ref())) " after each launch time" }
+                }
                 dt { "Attempts" }
                 dd { "up to " (retry.max_attempts.unwrap_or(20)) ", after "
                     (duration(retry.min_backoff.as_ref())) " to " (duration(retry.max_backoff.as_ref())) }

@@ -26,6 +26,11 @@ const REPEAT: &[(&str, &str)] = &[
     ("REPEAT_RULE_FIRST", "it fires the first time only"),
     ("REPEAT_RULE_BOTH", "it fires both times"),
 ];
+const ON_GUARD: &[(&str, &str)] = &[
+    ("", "its release is refused (the default)"),
+    ("CHECK_GUARD_REFUSE", "its release is refused"),
+    ("CHECK_GUARD_CLOSE", "it ends as FAILED"),
+];
 const RELEASE: &[(&str, &str)] = &[
     ("", "with a policy: when the consumer says so; else with the answer"),
     ("RELEASE_MODE_ON_RESPONSE", "with the answer"),
@@ -146,6 +151,7 @@ pub(crate) const SCHEDULE: &[Group] = &[
             number("priority", "Priority", "0 (last) to 9 (first); 5 where empty."),
             line("finish_by", "Must start within", "Such as 2h or 900s; events that start later expire."),
             line("spread", "Spread over", "Such as 10m: events are spaced evenly over it."),
+            line("start_within", "Starts within", "Such as 10m: at a moment of its own, the same each time."),
             of_kind(Kind::Text, "description", "Description", "Free text."),
         ],
     },
@@ -245,6 +251,12 @@ pub(crate) const SCHEDULE: &[Group] = &[
             line("end_time", "Not from then on", "2027-01-01T00:00:00Z"),
             of_kind(Kind::Choice(WHEN_DONE), "when_done", "Once it never fires again", ""),
             line("delete_after", "Delete it after", "Only where it is deleted; 1h by default."),
+            of_kind(
+                Kind::List,
+                "exclude",
+                "Not on these dates",
+                "One on each line: 2026-12-25, or 2026-12-24..2027-01-01",
+            ),
             number(
                 "check_again.max_checks",
                 "An event may ask to come again",
@@ -252,6 +264,7 @@ pub(crate) const SCHEDULE: &[Group] = &[
             ),
             line("check_again.horizon", "At most so far ahead", "7d (168h) by default."),
             line("check_again.slot", "Rounded up to", "1s by default."),
+            of_kind(Kind::Choice(ON_GUARD), "check_again.on_guard", "If it asks for more", ""),
         ],
     },
 ];

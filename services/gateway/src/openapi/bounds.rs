@@ -68,6 +68,7 @@ pub(super) fn of(field: &FieldDescriptor) -> Option<Value> {
         | "CreateAlertRequest.alert_id" => {
             json!({"pattern": format!("^({})?$", id())})
         }
+        "Schedule.exclude" => json!({"maxItems": 500}),
         "Schedule.triggers" => json!({"maxItems": 100}),
         "Schedule.finish_by"
         | "Schedule.spread"
@@ -76,7 +77,9 @@ pub(super) fn of(field: &FieldDescriptor) -> Option<Value> {
         | "CheckAgain.horizon" => {
             json!({"pattern": format!("^({})s$", up_to(1, 366 * DAY_S))})
         }
-        "CheckAgain.slot" => json!({"pattern": format!("^({})s$", up_to(1, DAY_S))}),
+        "Schedule.start_within" | "CheckAgain.slot" => {
+            json!({"pattern": format!("^({})s$", up_to(1, DAY_S))})
+        }
         "CheckAgain.max_checks" => json!({"maximum": 1_000_000}),
         "RetryPolicy.max_attempts" => json!({"minimum": 1, "maximum": 1000}),
         "Policy.max_in_flight" => json!({"minimum": 1}),

@@ -188,6 +188,7 @@ pub(crate) fn schedule(number: u128, zone: &str, triggers: Vec<Trigger>) -> Sche
         overlap: OverlapRule::default(),
         finish_by_s: None,
         spread_s: None,
+        start_within_s: None,
         check_again: CheckAgain::default(),
         when_done: Default::default(),
         pause: None,
