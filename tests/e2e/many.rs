@@ -33,7 +33,7 @@ async fn many_are_chosen_by_label(kind: Kind) {
     );
     let listed = cli.ok(&["get", "schedules"]);
     assert_eq!(listed.matches("manual").count(), 3, "{listed}");
-    assert_eq!(cli.ok(&["preview", "a"]), "it is manual: it fires by `tollgate trigger` alone\n");
+    assert_eq!(cli.ok(&["preview", "a"]), "it is manual: it fires by `tollgate trigger ID` alone\n");
 
     let pause = ["pause", "schedules", "-l", "team=billing"];
     assert_eq!(cli.ok(&[&pause[..], &["--dry-run"]].concat()), "2 schedules match\n");

@@ -62,7 +62,7 @@ pub(crate) async fn runs_that_are_left_are_counted(place: &Place) {
     let (one, two, none) = (schedule("one"), schedule("two"), schedule("none"));
     let runs = [
         finished(&one, 5, NOON_US),
-        Run { finished_us: Some(NOON_US + 9), ..finished(&one, 6, NOON_US + 1) },
+        Run { finished_us: Some(NOON_US + 9 * SECOND_US), ..finished(&one, 6, NOON_US + 1) },
         finished(&two, 5, NOON_US),
         run(&two, 5, NOON_US + 2),
         Run { state: RunState::Running, ..run(&two, 7, NOON_US + 3) },
@@ -70,6 +70,6 @@ pub(crate) async fn runs_that_are_left_are_counted(place: &Place) {
     store.emit(&runs, &[]).await.unwrap();
     let left = store.runs_left(&[one.uid, two.uid, none.uid, Uuid::nil()]).await.unwrap();
     assert_eq!(left.len(), 2);
-    assert_eq!(left[&one.uid], RunsLeft { unfinished: 0, last_finished_us: Some(NOON_US + 9) });
+    assert_eq!(left[&one.uid], RunsLeft { unfinished: 0, last_finished_us: Some(NOON_US + 9 * SECOND_US) });
     assert_eq!((left[&two.uid].unfinished, left[&two.uid].last_finished_us), (2, runs[2].finished_us));
 }

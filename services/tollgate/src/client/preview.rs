@@ -131,7 +131,7 @@ pub(super) fn text(now_us: i64, answer: &v1::PreviewScheduleResponse) -> String 
     }
     let classes = answer.launch_classes.join(", ");
     if answer.children_count == 0 {
-        return "it is manual: it fires by `tollgate trigger` alone\n".to_owned();
+        return "it is manual: it fires by `tollgate trigger ID` alone\n".to_owned();
     }
     let never = rows::or_none(&table, "it never fires again");
     format!("{never}launch classes: {classes}; children: {}\n", answer.children_count)
