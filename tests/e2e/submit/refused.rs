@@ -48,7 +48,7 @@ async fn each_bad_input_is_told_with_its_line() {
         std::fs::write(&file, &body).unwrap();
         let refused = world.cli.run(&["submit", "import", file.to_str().unwrap()]);
         assert!(refused.code == 1 && refused.err.contains(said), "{said}: {refused:?}");
-        assert!(refused.err.contains("nothing was sent"), "{refused:?}");
+        assert!(refused.err.contains("no run was made"), "{refused:?}");
     }
     assert_eq!(world.runs_count().await, 0);
     assert!(world.consumer.notes.arrivals().is_empty());

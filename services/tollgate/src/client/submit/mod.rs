@@ -173,5 +173,5 @@ fn show_checked(session: &Session, checked: &Checked) -> anyhow::Result<()> {
 
 /// Adds the name of what was being read to an error.
 fn of_file<T>(name: &str, result: Result<T, tollgate_items::ItemsError>) -> anyhow::Result<T> {
-    result.map_err(|error| anyhow!("{name}: {error}")).context("nothing was sent")
+    result.map_err(|error| anyhow!("{name}: {error}")).context("no run was made")
 }

@@ -192,7 +192,7 @@ mod tests {
         items.next().unwrap();
         let said = format!("{:#}", items.next().unwrap_err());
         assert!(
-            said.starts_with("nothing was sent: ") && said.contains("a.ndjson: line 2: not JSON"),
+            said.starts_with("no run was made: ") && said.contains("a.ndjson: line 2: not JSON"),
             "{said}"
         );
     }
