@@ -50,6 +50,7 @@ fn delivery(run: RunId) -> Delivery {
             start_within_s: None,
             check_again: CheckAgain::default(),
         }),
+        checks: 0,
         item: None,
     }
 }

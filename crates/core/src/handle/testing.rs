@@ -50,6 +50,7 @@ pub(crate) fn schedule() -> Schedule {
         overlap: OverlapRule::Allow,
         finish_by_s: None,
         spread_s: None,
+        start_within_s: None,
         check_again: CheckAgain::default(),
         when_done: Default::default(),
         pause: None,
