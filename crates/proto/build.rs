@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::{env, error, fs};
 
-const FILES: [&str; 17] = [
+const FILES: [&str; 18] = [
     "tollgate/v1/corrupt_row.proto",
     "tollgate/v1/policy.proto",
     "tollgate/v1/schedule.proto",
@@ -16,6 +16,7 @@ const FILES: [&str; 17] = [
     "tollgate/v1/alert.proto",
     "tollgate/v1/failure.proto",
     "tollgate/v1/submission.proto",
+    "tollgate/v1/many_schedules.proto",
     "tollgate/v1/schedule_master.proto",
     "tollgate/v1/event_emitter.proto",
     "tollgate/v1/event_handler.proto",

@@ -47,8 +47,10 @@ fn delivery(run: RunId) -> Delivery {
             overlap: OverlapRule::Allow,
             finish_by_s: None,
             spread_s: None,
+            start_within_s: None,
             check_again: CheckAgain::default(),
         }),
+        checks: 0,
         item: None,
     }
 }

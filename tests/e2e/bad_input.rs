@@ -45,7 +45,6 @@ async fn every_refusal_names_its_field(kind: Kind) {
         ("triggers[0].cron", "fires some day", Schedule { triggers: cron("0 0 31 2 *"), ..good() }),
         ("triggers[0].cron", "61", Schedule { triggers: cron("61 * * * *"), ..good() }),
         ("triggers[0].cron", "@reboot", Schedule { triggers: cron("@reboot"), ..good() }),
-        ("triggers", "", Schedule { triggers: Vec::new(), ..good() }),
         ("triggers[0].interval.every", "", every(0, soon(60_000), 1, "", nowhere())),
         ("events", "0", Schedule { events: Some(0), ..good() }),
         ("events", "10000001", Schedule { events: Some(10_000_001), ..good() }),

@@ -20,7 +20,8 @@ fn file(max_in_flight: u32, url: &str) -> String {
 }
 
 async fn trigger(service: &Service, id: &str, events: u32) -> Run {
-    let request = TriggerScheduleRequest { name: schedule_name(id), events: Some(events) };
+    let request =
+        TriggerScheduleRequest { name: schedule_name(id), events: Some(events), ..Default::default() };
     service.master().trigger_schedule(request).await.unwrap().into_inner()
 }
 

@@ -466,7 +466,8 @@ async fn each_role_in_a_process_of_its_own() {
     let mut waits = Vec::new();
     for _ in 0..7 {
         let began_us = now_us();
-        let request = TriggerScheduleRequest { name: schedule_name("by-hand"), events: None };
+        let request =
+            TriggerScheduleRequest { name: schedule_name("by-hand"), events: None, ..Default::default() };
         let run = master.master().trigger_schedule(request).await.unwrap().into_inner().name;
         let came = wait_for("a run made by hand", 10, async || {
             consumer.notes.arrivals().into_iter().find(|arrival| arrival.run == run)

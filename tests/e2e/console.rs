@@ -191,7 +191,7 @@ async fn pages_show_what_is_there() {
     page.shows(&[">batch</a>", ">nightly</a>"]);
     let page = browser.page("/n/default/schedules/nightly").await;
     page.shows(&["100 events every weekday at 03:00 in Berlin", "0 3 * * MON-FRI", "03:00:00", "+01:00"]);
-    page.shows(&["Around the next clock change", "+02:00", "It has not fired yet.", "Trigger now"]);
+    page.shows(&["Around the next clock change", "+02:00", "It has not fired yet.", "Trigger…"]);
     let page = browser.page("/n/default/schedules/batch").await;
     page.shows(&[ESCAPED, "once, on ", "Past runs", "Children", &run_id]);
 

@@ -273,12 +273,12 @@ async fn a_nightly_job_submits_its_tenants_and_fetches_their_results() {
     subject.apply(&service, &subject.yaml);
     let results = folder.path().join("results.ndjson");
     let programs = [binary().parent().unwrap().to_owned()].into_iter();
-    let path = std::env::var_os("PATH").unwrap();
-    let programs: Vec<PathBuf> = programs.chain(std::env::split_paths(&path)).collect();
+    let others = std::env::var_os("PATH").unwrap();
+    let programs = std::env::join_paths(programs.chain(std::env::split_paths(&others))).unwrap();
     for _ in 0..2 {
         let mut night = Command::new("bash");
         night.arg(examples().join("python/nightly.sh")).args(["tenants.csv", results.to_str().unwrap()]);
-        night.env("PATH", std::env::join_paths(&programs).unwrap());
+        night.env("PATH", &programs);
         night.env("TOLLGATE_SERVER", service.url()).env("NIGHT", "2026-11-25");
         let output = tokio::task::spawn_blocking(move || night.output().unwrap()).await.unwrap();
         assert!(output.status.success(), "{output:?}");

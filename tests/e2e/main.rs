@@ -42,6 +42,7 @@ mod first_steps;
 mod history;
 mod image;
 mod main_job;
+mod many;
 mod metrics;
 mod mistakes;
 mod neighbours;

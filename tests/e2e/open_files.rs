@@ -21,7 +21,8 @@ fn by_hand(target: Target) -> Schedule {
 }
 
 async fn trigger(service: &Service, id: &str, events: u32) -> String {
-    let request = TriggerScheduleRequest { name: schedule_name(id), events: Some(events) };
+    let request =
+        TriggerScheduleRequest { name: schedule_name(id), events: Some(events), ..Default::default() };
     service.master().trigger_schedule(request).await.unwrap().into_inner().name
 }
 

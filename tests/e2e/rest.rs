@@ -328,6 +328,9 @@ async fn every_documented_operation_reaches_its_method() {
             "events:batchRelease" => json!({"releases": [{"name": event.event_id}]}),
             "schedules:preview" => json!({"schedule": {"triggers": [{"cron": "@daily"}]}}),
             "s:submit" => json!([1]),
+            "schedules:pause" | "schedules:resume" | "schedules:delete" | "schedules:trigger" => {
+                json!({"filter": "name=none*"})
+            }
             "s:backfill" => json!({"startTime": ago(2), "endTime": ago(1)}),
             "schedules" => {
                 json!({"name": "t", "triggers": [{"cron": "@daily"}], "target": {"http": {"url": "http://127.0.0.1:9/"}}})

@@ -91,7 +91,9 @@ fn post(url: &str, headers: &[&str], body: &[u8]) -> (u16, Value) {
         "--max-time",
         "60",
     ]);
-    headers.iter().for_each(|header| drop(curl.args(["-H", header])));
+    for header in headers {
+        curl.args(["-H", header]);
+    }
     let output = curl.arg(url).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let (answer, status) = text.rsplit_once('\n').unwrap_or_else(|| panic!("{text}"));

@@ -235,7 +235,7 @@ impl Load {
         if !self.make(id.clone(), schedule, Vec::new(), BURST).await {
             return;
         }
-        let request = TriggerScheduleRequest { name: schedule_name(&id), events: None };
+        let request = TriggerScheduleRequest { name: schedule_name(&id), events: None, ..Default::default() };
         // Not repeated: each call makes a run of its own, also one that is not answered.
         let mut master = ScheduleMasterServiceClient::new(self.doors.any());
         if let Ok(answer) = master.trigger_schedule(request).await {
@@ -259,6 +259,7 @@ impl Load {
             start_time: Some(Timestamp { seconds: now_s - 5 * DAY_S, nanos: 0 }),
             end_time: Some(Timestamp { seconds: now_s, nanos: 0 }),
             priority: None,
+            ..Default::default()
         };
         let done = self
             .repeat(request, |channel, request| async {

@@ -27,7 +27,7 @@ named_by! {
     parent: ListSchedulesRequest ListPoliciesRequest ListScheduleChildrenRequest ListSkippedTriggersRequest
         ListAuditEntriesRequest ListEventsRequest ListRunsRequest GetHandlerStatusRequest
         ListTroublesRequest ListHistoryRequest ListAlertsRequest ListFailuresRequest RetryFailuresRequest
-        CloseFailuresRequest;
+        CloseFailuresRequest PauseSchedulesRequest ResumeSchedulesRequest DeleteSchedulesRequest TriggerSchedulesRequest;
 }
 
 impl Named for v1::Schedule {
@@ -157,7 +157,7 @@ mod tests {
 
     /// Texts of requests that name no resource outside of what the request names otherwise. Filters may; what they name is
     /// looked for in the request's own namespace only.
-    const NO_NAMES: [&str; 30] = [
+    const NO_NAMES: [&str; 31] = [
         "alert_id",
         "cron",
         "cursor",
@@ -181,6 +181,7 @@ mod tests {
         "queue_url",
         "reason",
         "region",
+        "request_id",
         "schedule_id",
         "schedule_labels",
         "secret",
@@ -218,6 +219,7 @@ mod tests {
         GetPolicyQueueRequest GetHandlerStatusRequest ListTroublesRequest ListHistoryRequest
         CreateAlertRequest GetAlertRequest ListAlertsRequest UpdateAlertRequest DeleteAlertRequest SendTestAlertRequest
         ListFailuresRequest RetryFailuresRequest CloseFailuresRequest
+        PauseSchedulesRequest ResumeSchedulesRequest DeleteSchedulesRequest TriggerSchedulesRequest
     }
 
     /// The paths to all texts of a message.

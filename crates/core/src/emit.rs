@@ -28,7 +28,7 @@ pub use self::windows::{next_round_us, to_open};
 
 use self::local::{Minutes, local_keys};
 use crate::model::SECOND_US;
-use crate::plan::{Child, CorruptChild, LaunchKey, Zone, second_ceil};
+use crate::plan::{Child, CorruptChild, Exclusion, LaunchKey, Zone, second_ceil};
 
 /// A span of launch times, `[start_us, end_us)`, in microseconds since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,16 +98,20 @@ pub fn eligible(zone: &str, window: Window) -> Vec<String> {
 }
 
 /// When a child fires in a window, in microseconds since the epoch, ascending; empty where its ANDed day-of-week,
-/// its schedule's start or end, or a clock change excludes it.
+/// its schedule's start or end, excluded dates, or a clock change excludes it. The dates are the schedule's, not the child's.
 ///
 /// # Errors
 /// [`CorruptChild`] names the column and the value that cannot be read.
-pub fn launch_times(child: &Child, window: Window) -> Result<Vec<i64>, CorruptChild> {
+pub fn launch_times(
+    child: &Child,
+    exclusion: Option<&Exclusion>,
+    window: Window,
+) -> Result<Vec<i64>, CorruptChild> {
     let (source, rule) = child.read()?;
     let (start, end) = window.seconds();
     let start = rule.start_us.map_or(start, |from| start.max(second_ceil(from)));
     let end = rule.end_us.map_or(end, |until| end.min(second_ceil(until)));
-    Ok(source.fires(start, end).map(|second| second * SECOND_US).collect())
+    Ok(source.fires(start, end, exclusion).map(|second| second * SECOND_US).collect())
 }
 
 fn slots(

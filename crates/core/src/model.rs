@@ -4,24 +4,28 @@
 //! their unit in the name. Everything that a store keeps as text derives `serde` here.
 
 mod alert;
+mod date;
 mod delivery;
 mod event;
 mod minute;
 mod policy;
 mod run;
 mod schedule;
+mod stagger;
 mod target;
 
 pub use alert::{Alert, AlertRuns, AlertTarget, AlertTroubles, SlackTarget};
+pub use date::{DateRange, DateRangeError};
 pub use delivery::{Delivery, DeliveryItem, Sent};
 pub use event::{EventId, EventIdError, EventKeyring, EventRef};
 pub use minute::{MinuteCounts, MinuteRow};
 pub use policy::{Limits, Policy, Reclaim, TtlFrom};
 pub use run::{Counts, Run, RunId, RunKind, RunSpec, RunState, SkipReason, Skipped};
 pub use schedule::{
-    CatchUp, CheckAgain, GapRule, OverlapRule, PastPause, Pause, RepeatRule, RetryPolicy, Schedule, Timing,
-    Trigger,
+    CatchUp, CheckAgain, GapRule, NotAgain, OnGuard, OverlapRule, PastPause, Pause, RepeatRule, RetryPolicy,
+    Schedule, Timing, Trigger, WhenDone,
 };
+pub use stagger::Stagger;
 pub use target::{HttpTarget, Payload, ReleaseMode, SqsTarget, Target};
 
 /// One second in microseconds.

@@ -3,12 +3,14 @@
 //!
 //! In: a [`Timing`]. Out: a [`Plan`], which lists fires in any span and the children by which a scan finds the
 //! schedule. Invariants: fires depend on the timing alone, not on when it was made or read; they are a set,
-//! so that triggers that agree fire once; an accepted timing can fire. Rules follow Debian's cron where cron is
+//! so that triggers that agree fire once; an accepted trigger can fire. Rules follow Debian's cron where cron is
 //! silent about clock changes. Not here: windows and what a scan reads ([`crate::emit`]), pauses, catch-up.
 
 mod calendar;
 mod change;
 mod child;
+pub mod done;
+mod exclusion;
 mod expression;
 mod field;
 mod fires;
@@ -28,6 +30,8 @@ use sha2::{Digest as _, Sha256};
 
 pub use self::change::Change;
 pub use self::child::{Child, CorruptChild};
+pub use self::exclusion::Exclusion;
+pub use self::field::plain_list;
 pub use self::launch::LaunchClass;
 pub use self::notice::{News, Notice, ScheduleNews, message_id, message_ids};
 pub use self::placement::{home, shard_of, shards_to_tell};
@@ -79,6 +83,7 @@ pub struct Plan {
     children_count: usize,
     start_s: i64,
     end_s: i64,
+    exclusion: Option<Exclusion>,
 }
 
 impl Plan {
@@ -122,6 +127,7 @@ impl Plan {
             children_count: 0,
             start_s: timing.start_us.map_or(FIRST_S, second_ceil),
             end_s: timing.end_us.map_or(LIMIT_S, second_ceil),
+            exclusion: parser.exclusion.clone(),
         };
         let mut entries = Vec::new();
         let mut classes = BTreeSet::new();
@@ -174,7 +180,7 @@ impl Plan {
     }
 
     fn fires_in(&self, start: i64, end: i64) -> Fires {
-        Fires::of(&self.sources, start.max(self.start_s), end.min(self.end_s))
+        Fires::of(&self.sources, self.exclusion.as_ref(), start.max(self.start_s), end.min(self.end_s))
     }
 
     /// The triggers with every interval's anchor filled in.
@@ -231,6 +237,7 @@ impl Entry {
 struct Parser<'a> {
     timing: &'a Timing,
     zone: Zone,
+    exclusion: Option<Exclusion>,
     seed: &'a [u8],
 }
 
@@ -244,16 +251,13 @@ impl<'a> Parser<'a> {
             }
             PlanError::new("time_zone", &timing.time_zone, expected)
         })?;
-        if timing.triggers.is_empty() {
-            return Err(PlanError::new("triggers", "", "at least one trigger"));
-        }
         if let (Some(start), Some(end)) = (timing.start_us, timing.end_us)
             && end <= start
         {
             let expected = format!("a moment after the start, {}", moment(start));
             return Err(PlanError::new("end_us", moment(end), expected));
         }
-        Ok(Self { timing, zone, seed })
+        Ok(Self { timing, zone, exclusion: Exclusion::of(timing), seed })
     }
 
     fn trigger(&self, path: &str, trigger: &Trigger) -> Result<(Source, Trigger, Vec<Entry>), PlanError> {
@@ -321,6 +325,10 @@ impl<'a> Parser<'a> {
         let started = self.timing.start_us.is_none_or(|start| start <= at_us);
         if !started || self.timing.end_us.is_some_and(|end| end <= at_us) {
             let expected = "a moment at or after the schedule's start and before its end";
+            return Err(PlanError::new(field, moment(at_us), expected));
+        }
+        if self.exclusion.as_ref().is_some_and(|exclusion| exclusion.passes_until_s(at_s).is_some()) {
+            let expected = format!("a moment that exclude leaves, by the dates of {}", self.timing.time_zone);
             return Err(PlanError::new(field, moment(at_us), expected));
         }
         let entry = Entry::Single { class: LaunchClass::A, child: at_child(at_us) };

@@ -10,8 +10,8 @@ use chrono::{DateTime, Offset as _, TimeZone as _};
 use chrono_tz::Tz;
 use proptest::prelude::*;
 use tollgate_core::emit::{Task, Window, eligible, launch_times, tasks};
-use tollgate_core::model::{GapRule, RepeatRule, SECOND_US, Timing, Trigger};
-use tollgate_core::plan::{Child, Plan};
+use tollgate_core::model::{DateRange, GapRule, RepeatRule, SECOND_US, Timing, Trigger};
+use tollgate_core::plan::{Child, Exclusion, Plan};
 
 /// Children by what a store's index has.
 fn indexed(children: &[Child]) -> BTreeMap<(String, String), Vec<Child>> {
@@ -40,7 +40,12 @@ fn quiet(zone: &str, window: Window) -> bool {
     offsets.len() == 1
 }
 
-fn check(plan: &Plan, start_us: i64, cuts: &[i64]) -> Result<(), TestCaseError> {
+fn check(
+    plan: &Plan,
+    exclusion: Option<&Exclusion>,
+    start_us: i64,
+    cuts: &[i64],
+) -> Result<(), TestCaseError> {
     let index = indexed(plan.children());
     let registry: Vec<(&String, &String)> = index.keys().map(|(zone, key)| (zone, key)).collect();
     let mut fires = BTreeSet::new();
@@ -54,13 +59,13 @@ fn check(plan: &Plan, start_us: i64, cuts: &[i64]) -> Result<(), TestCaseError> 
             let listed = eligible(&task.zone, window).contains(&task.launch_expression);
             prop_assert!(listed || task.launch_expression.starts_with("I."), "{:?}", task);
             for child in read(&index, task) {
-                let times = launch_times(child, window).unwrap();
+                let times = launch_times(child, exclusion, window).unwrap();
                 prop_assert!(times.windows(2).all(|pair| pair[0] < pair[1]));
                 prop_assert!(times.iter().all(|us| (window.start_us..window.end_us).contains(us)));
                 let excluded = ["days=", "start=", "end="].iter().any(|part| child.rule.contains(part));
                 let anchor = child.rule.strip_prefix("anchor=").and_then(|rest| rest.parse::<i64>().ok());
                 let begun = anchor.is_none_or(|anchor| anchor * SECOND_US <= window.start_us);
-                let fires_surely = !excluded && begun && quiet(&child.zone, window);
+                let fires_surely = !excluded && exclusion.is_none() && begun && quiet(&child.zone, window);
                 prop_assert!(
                     !times.is_empty() || !fires_surely,
                     "{:?} is read for nothing in {:?}",
@@ -72,7 +77,12 @@ fn check(plan: &Plan, start_us: i64, cuts: &[i64]) -> Result<(), TestCaseError> 
             }
         }
         for child in plan.children().iter().filter(|child| !seen.contains(child)) {
-            prop_assert_eq!(launch_times(child, window).unwrap(), Vec::<i64>::new(), "{:?} unread", child);
+            prop_assert_eq!(
+                launch_times(child, exclusion, window).unwrap(),
+                Vec::<i64>::new(),
+                "{:?} unread",
+                child
+            );
         }
     }
     let expected: BTreeSet<i64> = plan.fires_between(start_us - 1, window.end_us - 1).collect();
@@ -88,6 +98,14 @@ fn cuts() -> impl Strategy<Value = Vec<i64>> {
         1 => 1..3600 * SECOND_US,
     ];
     proptest::collection::vec(cut, 1..60)
+}
+
+/// Dates near an instant.
+fn dates(instant: i64, late_days: i64, more_days: i64) -> DateRange {
+    let day = |days: i64| {
+        DateTime::from_timestamp(instant + days * 86_400, 0).unwrap().format("%Y-%m-%d").to_string()
+    };
+    format!("{}..{}", day(late_days), day(late_days + more_days)).parse().unwrap()
 }
 
 fn triggers(instant: i64) -> impl Strategy<Value = Vec<Trigger>> {
@@ -123,6 +141,7 @@ proptest! {
         skip in any::<bool>(),
         both in any::<bool>(),
         bounds in proptest::option::weighted(0.2, (-10_000..0_i64, 1..100_000_000_000_i64)),
+        excluded in proptest::option::weighted(0.3, (-2..3_i64, 0..3_i64)),
         cuts in cuts(),
     ) {
         let start_us = instant * SECOND_US;
@@ -133,10 +152,11 @@ proptest! {
             repeat: if both { RepeatRule::Both } else { RepeatRule::First },
             start_us: bounds.map(|(early, _)| start_us + early),
             end_us: bounds.map(|(_, late)| start_us + late),
+            exclude: excluded.map(|(late, more)| dates(instant, late, more)).into_iter().collect(),
         };
         // What never fires, or not within start and end, is the plan's to refuse.
         if let Ok(plan) = Plan::compile(&timing, b"seed") && plan.children().len() <= 400 {
-            check(&plan, start_us, &cuts)?;
+            check(&plan, Exclusion::of(&timing).as_ref(), start_us, &cuts)?;
         }
     }
 }
@@ -177,9 +197,9 @@ fn the_skipped_hour_is_read_in_the_window_of_the_first_instant_after_the_gap() {
     assert_eq!(tasks(at, registry), expected);
     let before = Window { start_us: change - 60 * SECOND_US, end_us: change };
     assert_eq!(tasks(before, registry), [task("H.*", 59..=59), task("H.1", 59..=59)]);
-    assert_eq!(launch_times(&child(zone, "H.2", 30, ""), at), Ok(vec![change]));
-    assert_eq!(launch_times(&child(zone, "H.2", 30, "wildcard"), at), Ok(vec![]));
-    assert_eq!(launch_times(&child(zone, "H.2", 30, "gap=skip"), at), Ok(vec![]));
+    assert_eq!(launch_times(&child(zone, "H.2", 30, ""), None, at), Ok(vec![change]));
+    assert_eq!(launch_times(&child(zone, "H.2", 30, "wildcard"), None, at), Ok(vec![]));
+    assert_eq!(launch_times(&child(zone, "H.2", 30, "gap=skip"), None, at), Ok(vec![]));
 }
 
 #[test]
@@ -214,7 +234,7 @@ fn a_corrupt_row_is_read_and_named() {
         (child("", "A.0", 3600, ""), "slot"),
         (child("", "A.9223372036854775807", 0, ""), "launch_expression"),
     ] {
-        let error = launch_times(&row, window).unwrap_err();
+        let error = launch_times(&row, None, window).unwrap_err();
         assert_eq!(error.column, column, "{row:?}: {error}");
     }
     let strange = [("Mars", "H.3"), ("UTC", "H.24"), ("", "H.3"), ("UTC", "I.60")];
@@ -233,12 +253,13 @@ fn fires_outlive_the_way_through_columns() {
         repeat: RepeatRule::Both,
         start_us: Some(1_000_000_000_000_000),
         end_us: Some(2_000_000_000_000_000),
+        exclude: vec![],
     };
     let plan = Plan::compile(&timing, b"").unwrap();
     assert_eq!(plan.children().len(), 2 * 16 * 2 + 1);
     let window = Window { start_us: 0, end_us: 4_000_000_000_000_000 };
     let fires: BTreeSet<i64> =
-        plan.children().iter().flat_map(|child| launch_times(child, window).unwrap()).collect();
+        plan.children().iter().flat_map(|child| launch_times(child, None, window).unwrap()).collect();
     assert_eq!(fires, plan.fires_after(0).collect());
     assert_eq!(
         plan.children()[0],

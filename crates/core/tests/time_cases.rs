@@ -50,6 +50,7 @@ fn timing(case: &Value) -> Result<Timing, String> {
         triggers: vec![trigger(case)?],
         time_zone: case["tz"].as_str().unwrap_or("UTC").to_owned(),
         end_us: case.get("end").map(instant).transpose()?,
+        exclude: vec![],
         ..Timing::default()
     })
 }

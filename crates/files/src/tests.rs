@@ -123,7 +123,6 @@ schedules:
     let expected = [
         ("batch.yaml:3: max_in_flight: ", "\"many\" is not allowed"),
         // The rest of a resource is read all the same.
-        ("batch.yaml:5: triggers: ", "such as [{cron: \"0 3 * * *\"}]"),
         ("batch.yaml:5: target: ", "expected http or sqs"),
         ("batch.yaml:6: id: ", "\"Wrong Name\" is not allowed"),
         ("batch.yaml:11: ", "text that begins with * must stand in quotes"),
@@ -133,15 +132,12 @@ schedules:
         ),
         // What seems to be missing beside a field that is not known may be meant by it.
         ("batch.yaml:18: colour: ", "no such field, expected catchUp"),
-        ("batch.yaml:20: triggers: ", "1 to 100"),
         ("batch.yaml:20: target: ", "http or sqs"),
         ("batch.yaml:22: name: ", "excludes id"),
         ("batch.yaml:24: ", "expected kind: Policy, kind: Schedule or kind: Alert"),
         ("batch.yaml:26: id: ", "is missing: write id: my-schedule"),
-        ("batch.yaml:26: triggers: ", "1 to 100"),
         ("batch.yaml:26: target: ", "http or sqs"),
         ("batch.yaml:31: ", "id: is given twice: remove one of them"),
-        ("batch.yaml:34: triggers: ", "1 to 100"),
         ("batch.yaml:34: target: ", "http or sqs"),
         ("batch.yaml:36: retry.max_attempts: ", "\"x\" is not allowed"),
         ("batch.yaml:37: schedules[1]: ", "expected an object"),

@@ -12,7 +12,7 @@ use tollgate_proto::json::to_file_json;
 use super::kind::Kind;
 
 /// What the service says of a resource and nobody may set.
-pub const OUTPUT_ONLY: [&str; 12] = [
+pub const OUTPUT_ONLY: [&str; 14] = [
     "name",
     "uid",
     "pause",
@@ -22,6 +22,8 @@ pub const OUTPUT_ONLY: [&str; 12] = [
     "launch_classes",
     "children_count",
     "next_launch_time",
+    "next_start_time",
+    "start_delay",
     "shard",
     "status",
     "warnings",

@@ -161,6 +161,7 @@ fn delivery(policy: Option<Uuid>, explicit_release: bool) -> Delivery {
         index: 0,
         events: 9,
         launch_us: 0,
+        checks: 0,
         cursor: None,
         explicit_release,
         spec: std::sync::Arc::new(RunSpec {
@@ -176,6 +177,7 @@ fn delivery(policy: Option<Uuid>, explicit_release: bool) -> Delivery {
             overlap: OverlapRule::Allow,
             finish_by_s: None,
             spread_s: None,
+            start_within_s: None,
             check_again: CheckAgain::default(),
         }),
         item: None,

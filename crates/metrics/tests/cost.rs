@@ -18,6 +18,7 @@ fn delivery(run: RunId) -> Delivery {
         index: 0,
         events: 9,
         launch_us: 0,
+        checks: 0,
         cursor: None,
         explicit_release: true,
         spec: Arc::new(RunSpec {
@@ -33,6 +34,7 @@ fn delivery(run: RunId) -> Delivery {
             overlap: OverlapRule::Allow,
             finish_by_s: None,
             spread_s: None,
+            start_within_s: None,
             check_again: CheckAgain::default(),
         }),
         item: None,

@@ -27,11 +27,19 @@ pub use target::{hide_all_headers, hide_headers, is_credential, is_elsewhere};
 use crate::field::FieldError;
 use crate::v1;
 
+/// The longest id of a request.
+const REQUEST_ID_MAX: usize = 128;
+
 /// A moment, in microseconds since the epoch, as a message.
 pub fn timestamp(us: i64) -> Timestamp {
     #[expect(clippy::cast_possible_truncation, reason = "below 10^9")]
     let nanos = (us.rem_euclid(1_000_000) * 1_000) as i32;
     Timestamp { seconds: us.div_euclid(1_000_000), nanos }
+}
+
+/// A moment, in microseconds since the epoch, as text.
+pub fn moment(us: i64) -> String {
+    timestamp(us).to_string()
 }
 
 /// A span in milliseconds as a message.
@@ -111,6 +119,19 @@ pub fn remark(field: &str, text: &str) -> Result<String, FieldError> {
         return Err(FieldError::new(field, text, "at most 4096 bytes"));
     }
     Ok(text.to_owned())
+}
+
+/// The id that a caller gives a request; none where it is empty.
+///
+/// # Errors
+/// More than 128 characters, or others than letters, digits, `.`, `_`, `:` and `-`.
+pub fn request_id(field: &str, text: &str) -> Result<Option<String>, FieldError> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
+    if text.len() > REQUEST_ID_MAX || !text.chars().all(is_plain) {
+        let expected = format!("1 to {REQUEST_ID_MAX} letters, digits and . _ : -, or nothing");
+        return Err(FieldError::new(field, text, expected));
+    }
+    Ok((!text.is_empty()).then(|| text.to_owned()))
 }
 
 fn pause(pause: Option<&Pause>) -> Option<v1::Pause> {

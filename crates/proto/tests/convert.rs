@@ -2,7 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use serde_json::{Value, json};
-use tollgate_core::model::{CatchUp, Schedule, Target};
+use tollgate_core::model::{CatchUp, Schedule, Target, Trigger};
+use tollgate_core::plan::Plan;
 use tollgate_proto::convert::{self, Name, names, policy, schedule};
 use tollgate_proto::json::{from_json, to_json};
 use tollgate_proto::{FieldError, v1};
@@ -61,7 +62,6 @@ fn the_defaults_of_a_schedule() {
 fn each_wrong_field_of_a_schedule_is_named() {
     let labels: serde_json::Map<String, Value> = (0..65).map(|at| (format!("l{at}"), json!("x"))).collect();
     are_named(&[
-        (json!({"triggers": []}), "triggers"),
         (json!({"triggers": vec![json!({"cron": "@daily"}); 101]}), "triggers"),
         (json!({"triggers": [{"cron": "@daily"}, {}]}), "triggers[1]"),
         (json!({"triggers": [{"interval": {}}]}), "triggers[0].interval.every"),
@@ -91,7 +91,13 @@ fn each_wrong_field_of_a_schedule_is_named() {
         (json!({"catch_up": {"mode": "NONE", "horizon": "1h"}}), "catch_up.horizon"),
         (json!({"finish_by": "500ms"}), "finish_by"),
         (json!({"spread": "0s"}), "spread"),
+        (json!({"exclude": ["2026-12-25", "2026-02-29"]}), "exclude[1]"),
+        (json!({"exclude": ["2026-12-25..2026-12-24"]}), "exclude[0]"),
+        (json!({"exclude": vec!["2026-12-25"; 501]}), "exclude"),
+        (json!({"start_within": "24h1s"}), "start_within"),
+        (json!({"start_within": "1.5s"}), "start_within"),
         (json!({"check_again": {"max_checks": 1_000_001}}), "check_again.max_checks"),
+        (json!({"check_again": {"on_guard": 3}}), "check_again.on_guard"),
         (json!({"check_again": {"horizon": "367d"}}), "check_again.horizon"),
         (json!({"check_again": {"slot": "0.1s"}}), "check_again.slot"),
         (json!({"labels": {"": "x"}}), "labels"),
@@ -381,6 +387,16 @@ fn etags_are_generations() {
 }
 
 #[test]
+fn lists_of_fields_may_have_blanks_and_are_kept_without() {
+    let with = json!({"triggers": [{"fields": {"hour": "3, 6,\t9 ", "month": " JAN", "minute": " * "}}]});
+    let schedule = schedule::to_core(&given(&with), &name(), None).unwrap();
+    let Trigger::Fields { hour, month, minute, .. } = &schedule.timing.triggers[0] else { panic!("fields") };
+    let texts = [hour, month, minute].map(|text| text.as_deref().unwrap());
+    assert_eq!(texts, ["3,6,9", "JAN", "*"]);
+    assert_eq!(Plan::compile(&schedule.timing, b"").unwrap().children_count(), 3);
+}
+
+#[test]
 fn the_planners_refusals_name_the_fields_of_the_message() {
     for (with, field) in [
         (json!({"triggers": [{"cron": "61 * * * *"}]}), "schedule.triggers[0].cron: minute"),
@@ -392,7 +408,7 @@ fn the_planners_refusals_name_the_fields_of_the_message() {
         ),
     ] {
         let timing = schedule::timing_to_core(&given(&with)).unwrap();
-        let refusal = tollgate_core::plan::Plan::compile(&timing, b"seed").unwrap_err();
+        let refusal = Plan::compile(&timing, b"seed").unwrap_err();
         assert_eq!(convert::plan_refusal("schedule", refusal).field, field);
     }
 }
@@ -446,4 +462,30 @@ fn kinds_of_a_later_version_stay_with_an_alert() {
     assert_eq!(kinds(&of(&[PolicyPaused]), &["of_later", "not_sent"]), ["policy_paused"], "somebody chose");
     assert!(kinds(&of(&[]), &["of_later", "not_sent"]).is_empty(), "all are asked for");
     assert!(kinds(&of(&[]), &[]).is_empty());
+}
+
+#[test]
+fn payloads_are_merged_as_rfc_7396_says() {
+    // The examples of its appendix, but for those whose target is no JSON.
+    for (whole, patch, merged) in [
+        (r#"{"a":"b"}"#, json!({"a": "c"}), r#"{"a":"c"}"#),
+        (r#"{"a":"b"}"#, json!({"b": "c"}), r#"{"a":"b","b":"c"}"#),
+        (r#"{"a":"b"}"#, json!({"a": null}), "{}"),
+        (r#"{"a":"b","b":"c"}"#, json!({"a": null}), r#"{"b":"c"}"#),
+        (r#"{"a":["b"]}"#, json!({"a": "c"}), r#"{"a":"c"}"#),
+        (r#"{"a":"c"}"#, json!({"a": ["b"]}), r#"{"a":["b"]}"#),
+        (r#"{"a":{"b":"c"}}"#, json!({"a": {"b": "d", "c": null}}), r#"{"a":{"b":"d"}}"#),
+        (r#"{"a":[{"b":"c"}]}"#, json!({"a": ["x"]}), r#"{"a":["x"]}"#),
+        (r#"["a","b"]"#, json!(["c", "d"]), r#"["c","d"]"#),
+        (r#"{"a":"b"}"#, json!(["c"]), r#"["c"]"#),
+        (r#"{"a":"foo"}"#, json!(null), "null"),
+        (r#"{"a":"foo"}"#, json!("bar"), r#""bar""#),
+        (r#"{"e":null}"#, json!({"a": "b"}), r#"{"a":"b","e":null}"#),
+        (r#"["x"]"#, json!({"a": "b", "c": null}), r#"{"a":"b"}"#),
+        ("", json!({"a": {"bb": {"ccc": null}}}), r#"{"a":{"bb":{}}}"#),
+    ] {
+        let base = tollgate_core::model::Payload { json: whole.to_owned() };
+        let patch = convert::payload::from_json(&patch);
+        assert_eq!(convert::payload::merged("payload", &base, &patch).unwrap().json, merged, "{whole}");
+    }
 }

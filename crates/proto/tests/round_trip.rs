@@ -8,8 +8,9 @@ use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
 use tollgate_core::model::{
-    CatchUp, CheckAgain, GapRule, HttpTarget, Limits, OverlapRule, PastPause, Pause, Payload, Policy,
-    Reclaim, ReleaseMode, RepeatRule, RetryPolicy, Schedule, SqsTarget, Target, Timing, Trigger, TtlFrom,
+    CatchUp, CheckAgain, GapRule, HttpTarget, Limits, OnGuard, OverlapRule, PastPause, Pause, Payload,
+    Policy, Reclaim, ReleaseMode, RepeatRule, RetryPolicy, Schedule, SqsTarget, Target, Timing, Trigger,
+    TtlFrom,
 };
 use tollgate_proto::convert::{Name, policy, schedule};
 use tollgate_proto::json::{from_json, to_json};
@@ -63,14 +64,16 @@ fn timing() -> impl Strategy<Value = Timing> {
         select(&[RepeatRule::First, RepeatRule::Both][..]),
         of(0..1_000_000_000_i64),
         of(1_000_000_000..2_000_000_000_000_000_i64),
+        vec(select(&["2026-12-25", "2026-12-24..2027-01-01"][..]), 0..3),
     )
-        .prop_map(|(triggers, zone, gap, repeat, start_us, end_us)| Timing {
+        .prop_map(|(triggers, zone, gap, repeat, start_us, end_us, exclude)| Timing {
             triggers,
             time_zone: zone.to_owned(),
             gap,
             repeat,
             start_us,
             end_us,
+            exclude: exclude.into_iter().filter_map(|text| text.parse().ok()).collect(),
         })
 }
 
@@ -135,18 +138,20 @@ fn rules() -> impl Strategy<Value = (RetryPolicy, CatchUp, OverlapRule, CheckAga
     let overlap = select(
         &[OverlapRule::Allow, OverlapRule::Skip, OverlapRule::BufferOne, OverlapRule::CancelOther][..],
     );
-    let check = (0..=1_000_000_u32, 1..=YEAR_S, 1..=86_400_i64)
-        .prop_map(|(count_max, horizon_s, slot_s)| CheckAgain { count_max, horizon_s, slot_s });
+    let on_guard = select(&[OnGuard::Refuse, OnGuard::Close][..]);
+    let check = (0..=1_000_000_u32, 1..=YEAR_S, 1..=86_400_i64, on_guard).prop_map(
+        |(count_max, horizon_s, slot_s, on_guard)| CheckAgain { count_max, horizon_s, slot_s, on_guard },
+    );
     (retry, catch_up, overlap, check)
 }
 
 fn schedules() -> impl Strategy<Value = Schedule> {
-    let numbers =
-        (1..=10_000_000_u32, 0..=9_u8, of(1..=YEAR_S), of(1..=YEAR_S), any::<u128>(), 0..1_i64 << 50);
+    let spans = (of(1..=YEAR_S), of(1..=86_400_i64));
+    let numbers = (1..=10_000_000_u32, 0..=9_u8, of(1..=YEAR_S), spans, any::<u128>(), 0..1_i64 << 50);
     (".{0,40}", timing(), target(), payload(), of(Just("p")), rules(), labels(), pause(), numbers).prop_map(
         |(description, timing, target, payload, policy, rules, labels, pause, numbers)| {
             let (retry, catch_up, overlap, check_again) = rules;
-            let (events, priority, finish_by_s, spread_s, uid, us) = numbers;
+            let (events, priority, finish_by_s, (spread_s, start_within_s), uid, us) = numbers;
             Schedule {
                 uid: Uuid::from_u128(uid),
                 namespace: name().namespace,
@@ -164,7 +169,9 @@ fn schedules() -> impl Strategy<Value = Schedule> {
                 overlap,
                 finish_by_s,
                 spread_s,
+                start_within_s,
                 check_again,
+                when_done: Default::default(),
                 pause,
                 past_pauses: vec![PastPause { since_us: us, until_us: us + 1 }],
                 former_homes: vec![2],

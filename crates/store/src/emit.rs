@@ -94,12 +94,6 @@ pub trait EmitStore: Send + Sync {
         runs: &[Run],
         skipped: &[Skipped],
     ) -> Result<Option<u32>, StoreError>;
-    /// As [`EmitStore::emit`], for runs that somebody makes by hand: only while their policy is there, which does not go before
-    /// they are.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`] where the policy (its uid, and its id for the error) has gone.
-    async fn emit_by_hand(&self, runs: &[Run], policy: Option<(Uuid, String)>) -> Result<u32, StoreError>;
     /// Whether a change of this schedule waits to be heard: in the outbox, or in the inbox of one of these shards.
     async fn is_unheard(&self, schedule_uid: Uuid, shards: &[u16]) -> Result<bool, StoreError>;
     /// Moves a task's checkpoint, if the lease is still ours.

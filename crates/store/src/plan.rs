@@ -1,8 +1,11 @@
 //! Schedules, policies and their children: what the Schedule Master writes.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use serde_json::Value;
-use tollgate_core::model::{Alert, Policy, Schedule};
+use tollgate_core::model::{Alert, DAY_US, Policy, Run, RunSpec, Schedule};
+use tollgate_core::plan::done::RunsLeft;
 pub use tollgate_core::plan::telling::Told;
 use tollgate_core::plan::{Child, Notice};
 use uuid::Uuid;
@@ -171,6 +174,61 @@ pub struct OutboxPage {
     pub next: Option<(i64, Uuid)>,
 }
 
+/// For how long a request is remembered.
+pub const REQUESTS_KEPT_US: i64 = 7 * DAY_US;
+
+/// A request of which the id is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The schedule that it is about.
+    pub schedule_uid: Uuid,
+    /// Chosen by who asks.
+    pub id: String,
+    /// What was asked for: a JSON object.
+    pub content: String,
+    /// How far it has come, and with what answer: JSON.
+    pub progress: String,
+    /// How many runs it has made.
+    pub made: u64,
+    /// When it was asked for the first time.
+    pub created_us: i64,
+}
+
+/// How far runs that are made by hand bring a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestStep {
+    /// As it is afterwards, but for how many runs it has made.
+    pub request: Request,
+    /// How far it must have come before; none where it must not be known yet.
+    pub from: Option<String>,
+}
+
+/// Runs that somebody makes by hand, and what is written with them, in one transaction.
+#[derive(Clone, Debug, Default)]
+pub struct ByHand {
+    /// The runs. One that is there already stays as it is.
+    pub runs: Vec<Run>,
+    /// Whether all of them must be new.
+    pub only_new: bool,
+    /// Specs that only these runs have, with their shards.
+    pub specs: Vec<(RunSpec, u16)>,
+    /// Their policy (its uid, and its id for the error), which must be there.
+    pub policy: Option<(Uuid, String)>,
+    /// Who makes them, and why.
+    pub audit: Option<Audit>,
+    /// The request that they answer.
+    pub request: Option<RequestStep>,
+}
+
+/// Schedules that may be done.
+#[derive(Clone, Debug, Default)]
+pub struct DonePage {
+    /// Those that have waited longest first; fewer than were asked for where rows are corrupt.
+    pub schedules: Vec<Schedule>,
+    /// The last row that was read, corrupt or not, to go on after; none where nothing follows.
+    pub next: Option<(i64, Uuid)>,
+}
+
 /// The part of a store for the Schedule Master. No message gets to a queue shard through it but by [`PlanStore::tell`].
 pub trait MasterStore:
     PlanStore + EmitStore + HistoryStore + QuotaStore + AlertStore + SubmissionStore
@@ -229,6 +287,27 @@ pub trait PlanStore: Send + Sync {
         before: Option<Uuid>,
         limit: u32,
     ) -> Result<Vec<Audit>, StoreError>;
+    /// Schedules that may be done at `now_us`, from after a place (when they may have been, schedule) on.
+    async fn schedules_done(
+        &self,
+        now_us: i64,
+        after: Option<(i64, Uuid)>,
+        limit: u32,
+    ) -> Result<DonePage, StoreError>;
+    /// Of schedules (with their generations) when they may be done; those that have changed stay as they are.
+    async fn put_off(&self, schedules: &[(Uuid, i64, Option<i64>)]) -> Result<(), StoreError>;
+    /// Runs of these schedules, as far as they have to wait for them; a schedule without runs has no entry.
+    async fn runs_left(&self, schedules: &[Uuid]) -> Result<BTreeMap<Uuid, RunsLeft>, StoreError>;
+    /// As [`EmitStore::emit`], for runs that somebody makes by hand, in one transaction with all that belongs to them: only
+    /// while their policy is there, which does not go before they are. Nothing is written, and there is no answer, where the
+    /// request that they answer is not where it should be: somebody else has answered it, or goes on with it.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] where the policy has gone; [`StoreError::Conflict`] where one of the runs is there and all of
+    /// them must be new.
+    async fn emit_by_hand(&self, by_hand: ByHand) -> Result<Option<u32>, StoreError>;
+    /// What is remembered of a request about a schedule.
+    async fn request(&self, schedule_uid: Uuid, id: &str) -> Result<Option<Request>, StoreError>;
     /// What waits in the outbox, by lane.
     async fn outbox_lanes(&self) -> Result<Vec<OutboxLane>, StoreError>;
     /// Notices that wait in a lane, oldest first, from after a place (time of the change in microseconds, schedule or policy) on.

@@ -5,6 +5,7 @@
 
 mod alert;
 mod batch;
+mod done;
 mod emit;
 mod handle;
 mod items;
@@ -12,6 +13,7 @@ mod key;
 mod load;
 mod minute;
 mod plan;
+mod request;
 mod run;
 mod stand_in;
 mod word;
@@ -21,6 +23,7 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use alert::{AlertNew, AlertRow, AlertStateRow};
 pub(crate) use batch::{BatchRecord, batches_from, batches_limit, tokens_of};
+pub(crate) use done::{DoneRow, done_page};
 pub(crate) use emit::{
     ClaimRow, FrontierRow, ScanRow, TaskKey, TaskRow, WindowRecord, in_task_order, range_rows, scan_ranges,
     scanned, task_keys, window_tasks,
@@ -38,6 +41,7 @@ pub(crate) use plan::{
     AuditRow, ChildRow, CountRow, KeyRow, LaneRow, NoticeKey, NoticeRow, OutboxRow, PolicyNew, PolicyRow,
     Registry, ScheduleNew, ScheduleRow, SpecRow, audit, id_range, outbox_page, read_schedule,
 };
+pub(crate) use request::RequestRow;
 pub(crate) use run::{RunRow, SkippedRow};
 pub(crate) use word::Word;
 
@@ -53,6 +57,7 @@ pub(crate) const TABLES: &[Table] = &[
     BatchRecord::TABLE,
     ChildRow::TABLE,
     CountRow::TABLE,
+    DoneRow::TABLE,
     EventKey::TABLE,
     HistoryRecord::TABLE,
     KeyRecord::TABLE,
@@ -65,6 +70,7 @@ pub(crate) const TABLES: &[Table] = &[
     PolicyBody::TABLE,
     PolicyNew::TABLE,
     PolicyRow::TABLE,
+    RequestRow::TABLE,
     RunRow::TABLE,
     ScheduleBody::TABLE,
     ScheduleNew::TABLE,

@@ -58,6 +58,9 @@ pub(crate) fn write(delivery: &Delivery, context: &EventContext, traceparent: Op
     if let Some(policy) = &spec.policy_id {
         event.text("policy", policy_name(spec, policy));
     }
+    if delivery.checks > 0 {
+        event.number("checks", delivery.checks);
+    }
     if let Some(cursor) = &delivery.cursor {
         event.text("cursor", [cursor]);
     }

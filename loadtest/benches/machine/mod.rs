@@ -92,6 +92,7 @@ pub(crate) fn spec(policy: &Policy) -> RunSpec {
         overlap: OverlapRule::Allow,
         finish_by_s: None,
         spread_s: None,
+        start_within_s: None,
         check_again: CheckAgain::default(),
     }
 }

@@ -122,6 +122,7 @@ async fn backfill(
             start_time: Some(moment(start_s)),
             end_time: Some(moment(end_s)),
             priority: None,
+            ..Default::default()
         };
         calls.spawn(async move {
             let answer = master.backfill_schedule(request).await?.into_inner();

@@ -23,7 +23,8 @@ pub use requests::session::{Admit, Login, Visitor};
 
 use pages::{
     alert, alerts, audit, backfill, calendar, edit, event, failures, go, history, live, login, namespaces,
-    now, policies, policy, policy_acts, run, run_acts, runs, schedule, schedule_acts, schedules, search,
+    now, policies, policy, policy_acts, run, run_acts, runs, schedule, schedule_acts, schedules,
+    schedules_acts, search,
 };
 use parts::assets;
 use requests::console::Console;
@@ -73,7 +74,7 @@ pub fn router(channel: Channel, options: Options) -> Router {
         .route("/n/{ns}/policies/{id}/edit", get(edit::policy_page).post(edit::policy_act))
         .route("/n/{ns}/new/policy", get(edit::new_policy).post(edit::make_policy))
         .route("/n/{ns}/new/schedule", get(edit::new_schedule).post(edit::make_schedule))
-        .route("/n/{ns}/schedules", get(schedules::page))
+        .route("/n/{ns}/schedules", get(schedules::page).post(schedules_acts::act))
         .route("/n/{ns}/schedules/{id}", get(schedule::page).post(schedule_acts::act))
         .route("/n/{ns}/schedules/{id}/edit", get(edit::schedule_page).post(edit::schedule_act))
         .route("/n/{ns}/schedules/{id}/backfill", get(backfill::page).post(backfill::act))

@@ -26,4 +26,5 @@ pub(crate) mod runs;
 pub(crate) mod schedule;
 pub(crate) mod schedule_acts;
 pub(crate) mod schedules;
+pub(crate) mod schedules_acts;
 pub(crate) mod search;

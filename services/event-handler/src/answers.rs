@@ -6,7 +6,7 @@ use tollgate_auth::{Access, Aim, EventRefusal, NamedId};
 use tollgate_core::handle::change::{Outcome, TokenState};
 use tollgate_core::handle::control::Message;
 use tollgate_core::handle::release::{Answer, Release, ReleaseOutcome};
-use tollgate_core::model::{EventRef, Run};
+use tollgate_core::model::{EventRef, NotAgain, Run};
 use tollgate_metrics::ReleaseAnswer;
 use tollgate_metrics::trace::Traceparent;
 use tollgate_proto::convert::{self, names};
@@ -266,8 +266,9 @@ impl Shared {
             return Err(Released::Failed(Status::unavailable(message)));
         };
         match spec.check_again.slot(check_us, checks, self.clock.wall_us()) {
-            Ok(_) => Ok(()),
-            Err(message) => answered(Answer::Refused { message }).map(drop),
+            // One that a guard closes is recorded as well: its owner closes it.
+            Ok(_) | Err(NotAgain::Closed(_)) => Ok(()),
+            Err(NotAgain::Refused(message)) => answered(Answer::Refused { message }).map(drop),
         }
     }
 

@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(create["operationId"], "CreateSchedule");
         assert_eq!(create["description"], "Makes a schedule.");
         let body = &create["requestBody"]["content"]["application/json"]["schema"];
-        assert_eq!(body["allOf"][1]["required"], json!(["triggers", "target"]));
+        assert_eq!(body["allOf"][1]["required"], json!(["target"]));
         let names: Vec<&str> =
             create["parameters"].as_array().unwrap().iter().filter_map(|one| one["name"].as_str()).collect();
         assert_eq!(names, ["namespace", "scheduleId", "validateOnly", "tollgate-actor", "tollgate-reason"]);

@@ -2,10 +2,22 @@
 
 use tollgate_core::model::Schedule;
 use tollgate_core::plan::{self, Notice, Plan, home, shards_to_tell};
+use tollgate_store::StoreError;
 use tollgate_store::plan::{Audit, PlanWrite};
 use uuid::Uuid;
 
 use crate::audit::{self, Deed};
+
+/// Whether a transaction failed because of what was in it.
+pub(crate) fn is_own_fault(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::NotFound { .. }
+            | StoreError::Conflict { .. }
+            | StoreError::InUse { .. }
+            | StoreError::Invalid { .. }
+    )
+}
 
 /// A change.
 #[derive(Clone, Debug)]

@@ -114,7 +114,9 @@ impl ScheduleMaster {
                 if plan.children().is_empty() { plan.children_count() } else { plan.children().len() };
             message.launch_classes = plan.classes().iter().map(ToString::to_string).collect();
             message.children_count = u32::try_from(children).unwrap_or(u32::MAX);
-            message.next_launch_time = plan.fires_after(self.now_us()).next().map(convert::timestamp);
+            let next_us = plan.fires_after(self.now_us()).next();
+            message.next_launch_time = next_us.map(convert::timestamp);
+            message.next_start_time = next_us.map(|us| convert::timestamp(us + schedule.start_delay_us()));
         }
         message
     }

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tokio_util::sync::CancellationToken;
 use tollgate_core::emit::{self, Task, Window};
-use tollgate_core::model::SECOND_US;
-use tollgate_core::plan::Child;
+use tollgate_core::model::{DAY_US, SECOND_US};
+use tollgate_core::plan::{Child, Exclusion};
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::{FieldError, v1};
 use tollgate_service::status::status;
@@ -24,6 +24,8 @@ const MINUTE_US: i64 = 60 * SECOND_US;
 const DAY_MINUTES: i64 = 24 * 60;
 /// The longest span.
 const DAYS_MAX: i64 = 8;
+/// How far before the span launches are looked for of which events fall due in it: as long as a schedule may take to start.
+const BEFORE_US: i64 = DAY_US;
 /// Index entries of one read.
 const PAGE: u32 = 5_000;
 /// The most fires that are worked out for one answer.
@@ -55,14 +57,28 @@ struct Count {
     fires: u64,
 }
 
-/// Schedules under one policy that fire together: their events, and those that are spread over a time.
+/// Schedules under one policy that fire together: their events at the launch time, and those that come later.
 #[derive(Default)]
 struct Share {
     at_once: u64,
-    /// Events, and the microseconds over which they are spread.
-    spread: Vec<(u64, i64)>,
+    /// Whose they are.
     schedules: Vec<Uuid>,
+    /// Those that do not all fall due at the launch time.
+    later: Vec<Later>,
 }
+
+/// Events of one schedule, and in microseconds: how long after the launch time the first falls due, and over how long they
+/// are spread.
+#[derive(Clone, Copy)]
+struct Later {
+    schedule: Uuid,
+    events: u64,
+    delay_us: i64,
+    spread_us: i64,
+}
+
+/// An index entry, and the dates on which it does not fire.
+type Fired = (Child, Option<Exclusion>);
 
 /// Index entries that fire together, by policy; paused schedules apart.
 #[derive(Default)]
@@ -79,25 +95,27 @@ impl ScheduleMaster {
     ) -> Result<v1::DemandForecast, Status> {
         let asked = self.asked(&request)?;
         let store = self.store();
-        let mut eligible = emit::eligible("", asked.window);
+        let Window { start_us, end_us } = asked.window;
+        let read = Window { start_us: start_us.saturating_sub(BEFORE_US), end_us };
+        let mut eligible = emit::eligible("", read);
         for zone in store.zones().await.map_err(status)? {
-            eligible.extend(emit::eligible(&zone, asked.window));
+            eligible.extend(emit::eligible(&zone, read));
         }
         eligible.sort_unstable();
         eligible.dedup();
         let registry = store.registry(&eligible).await.map_err(status)?;
         let mut count = Count::default();
-        for task in emit::tasks(asked.window, registry) {
+        for task in emit::tasks(read, registry) {
             let groups = self.read(&task, &asked, &mut count, &gone).await?;
             let left = gone.clone();
             let (window, minutes) = (asked.window, asked.minutes);
             // Many fires take long to work out; calls that wait for an answer must not wait for that.
             let work = move || {
-                for (child, together) in groups {
+                for (fired, together) in groups {
                     if left.is_cancelled() {
                         break;
                     }
-                    count.add(&child, together, window, minutes);
+                    count.add(&fired, together, window, minutes);
                 }
                 count
             };
@@ -153,8 +171,8 @@ impl ScheduleMaster {
         asked: &Asked,
         count: &mut Count,
         gone: &CancellationToken,
-    ) -> Result<HashMap<Child, Together>, Status> {
-        let mut groups: HashMap<Child, Together> = HashMap::new();
+    ) -> Result<HashMap<Fired, Together>, Status> {
+        let mut groups: HashMap<Fired, Together> = HashMap::new();
         let mut checkpoint = None;
         loop {
             if gone.is_cancelled() {
@@ -168,16 +186,20 @@ impl ScheduleMaster {
                 let wanted = asked.policy.is_none() || schedule.policy == asked.policy;
                 if wanted && schedule.namespace == asked.namespace {
                     let ScannedChild { child, schedule, .. } = scanned;
-                    let together = groups.entry(child).or_default();
+                    let exclusion = Exclusion::of(&schedule.timing);
+                    let together = groups.entry((child, exclusion)).or_default();
                     if schedule.pause.is_some() {
                         together.paused.push(schedule.uid);
                         continue;
                     }
+                    let (events, delay_us) = (u64::from(schedule.events), schedule.start_delay_us());
                     let share = together.shares.entry(schedule.policy).or_default();
-                    share.schedules.push(schedule.uid);
-                    match schedule.spread_s {
-                        Some(spread_s) => share.spread.push((schedule.events.into(), spread_s * SECOND_US)),
-                        None => share.at_once += u64::from(schedule.events),
+                    let spread_us = schedule.spread_s.filter(|_| events > 1).unwrap_or(0) * SECOND_US;
+                    if (delay_us, spread_us) == (0, 0) {
+                        share.at_once += events;
+                        share.schedules.push(schedule.uid);
+                    } else {
+                        share.later.push(Later { schedule: schedule.uid, events, delay_us, spread_us });
                     }
                 }
             }
@@ -190,36 +212,55 @@ impl ScheduleMaster {
 }
 
 impl Count {
-    /// Adds what index entries that fire together will fire.
-    fn add(&mut self, child: &Child, together: Together, window: Window, minutes: usize) {
-        let launches = match emit::launch_times(child, window) {
+    /// Adds what falls due in the window of index entries that fire together.
+    fn add(&mut self, (child, exclusion): &Fired, together: Together, window: Window, minutes: usize) {
+        let is_later = together.shares.values().any(|share| !share.later.is_empty());
+        let before_us = if is_later { BEFORE_US } else { 0 };
+        let read = Window { start_us: window.start_us.saturating_sub(before_us), ..window };
+        let launches = match emit::launch_times(child, exclusion.as_ref(), read) {
             Ok(launches) if self.fires + launches.len() as u64 <= FIRES_MAX => launches,
             // Corrupt, or too much for one answer.
             _ => {
-                let entries: usize = together.shares.values().map(|share| share.schedules.len()).sum();
-                self.left_out = self.left_out.saturating_add(u32::try_from(entries).unwrap_or(u32::MAX));
+                let entries = together.shares.values().map(|share| share.schedules.len() + share.later.len());
+                let entries = u32::try_from(entries.sum::<usize>()).unwrap_or(u32::MAX);
+                self.left_out = self.left_out.saturating_add(entries);
                 return;
             }
         };
-        if launches.is_empty() {
-            return;
-        }
         self.fires += launches.len() as u64;
-        self.paused.extend(together.paused);
+        let inside = launches.partition_point(|launch_us| *launch_us < window.start_us);
+        let inside = &launches[inside..];
+        if !inside.is_empty() {
+            self.paused.extend(together.paused);
+        }
         for (policy, share) in together.shares {
+            let mut later = share.later;
+            later.retain(|later| launches.iter().any(|launch_us| later.is_due_in(*launch_us, window)));
+            if (inside.is_empty() || share.at_once == 0) && later.is_empty() {
+                continue;
+            }
             let row = self.rows.entry(policy).or_default();
             row.minutes.resize(minutes, 0);
-            row.schedules.extend(share.schedules);
-            for launch_us in &launches {
-                let after_us = launch_us - window.start_us;
-                if share.at_once > 0 {
-                    put(&mut row.minutes, after_us, share.at_once);
-                }
-                for (events, spread_us) in &share.spread {
-                    spread(&mut row.minutes, after_us, *events, *spread_us);
+            row.schedules.extend(later.iter().map(|later| later.schedule));
+            if share.at_once > 0 && !inside.is_empty() {
+                row.schedules.extend(share.schedules);
+                inside.iter().for_each(|us| put(&mut row.minutes, us - window.start_us, share.at_once));
+            }
+            for Later { events, delay_us, spread_us, .. } in later {
+                for launch_us in &launches {
+                    let after_us = launch_us + delay_us - window.start_us;
+                    spread(&mut row.minutes, after_us, events, spread_us);
                 }
             }
         }
+    }
+}
+
+impl Later {
+    /// Whether any of its events falls due in the window, of a run that is launched then.
+    fn is_due_in(&self, launch_us: i64, window: Window) -> bool {
+        let first_us = launch_us + self.delay_us;
+        first_us < window.end_us && first_us + self.spread_us >= window.start_us
     }
 }
 
@@ -231,16 +272,17 @@ fn put(minutes: &mut [u64], after_us: i64, events: u64) {
     }
 }
 
-/// Adds events that are spaced evenly: event `i` falls due `i * spread_us / events` after the launch time.
+/// Adds events that are spaced evenly: event `i` falls due `i * spread_us / events` after the first, which does so at the
+/// time `after_us` from the start, or before the start.
 fn spread(minutes: &mut [u64], after_us: i64, events: u64, spread_us: i64) {
-    // How many fall due before a moment after the launch time.
+    // How many fall due before a moment after the first.
     let before = |us: i64| {
         let spread_us = i128::from(spread_us.max(1));
         let due = (i128::from(us) * i128::from(events) + spread_us - 1).div_euclid(spread_us);
         u64::try_from(due.clamp(0, i128::from(events))).unwrap_or_default()
     };
-    let first = usize::try_from(after_us.div_euclid(MINUTE_US)).unwrap_or(usize::MAX);
-    let mut done = 0;
+    let first = usize::try_from(after_us.div_euclid(MINUTE_US).max(0)).unwrap_or(usize::MAX);
+    let mut done = before(-after_us);
     for (minute, cell) in minutes.iter_mut().enumerate().skip(first) {
         let end_us = i64::try_from(minute + 1).unwrap_or(i64::MAX).saturating_mul(MINUTE_US);
         let due = before(end_us - after_us);
@@ -298,6 +340,11 @@ mod tests {
         assert_eq!(minutes, [2, 2, 1, 0]);
         spread(&mut minutes, 3 * MINUTE_US, 10, 10 * MINUTE_US);
         assert_eq!(minutes, [2, 2, 1, 1], "what lies beyond the end is not counted");
+        spread(&mut minutes, -MINUTE_US / 2, 4, 2 * MINUTE_US);
+        assert_eq!(minutes, [4, 3, 1, 1], "what fell due before the start is not counted");
+        spread(&mut minutes, 5 * SECOND_US, 3, 0);
+        assert_eq!(minutes, [7, 3, 1, 1], "together");
+        minutes = [2, 2, 1, 1];
         put(&mut minutes, -1, 7);
         put(&mut minutes, 4 * MINUTE_US, 7);
         assert_eq!(minutes, [2, 2, 1, 1]);

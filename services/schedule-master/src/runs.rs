@@ -1,32 +1,39 @@
-//! Decides which runs a user may make by hand: one now, or those of past launch times.
+//! Makes a run that a user wants.
 //!
-//! Invariants: no launch time gets a second run; a range is refused where the history that would tell is gone.
+//! Invariants: no launch time gets a second run; who asks again under the same id gets the same answer. Not here: what
+//! may be asked for ([`crate::by_hand`]); runs of past launch times ([`crate::backfill`]); what asking again is
+//! ([`crate::requests`]).
 
+use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tollgate_core::model::{DAY_US, EVENTS_MAX, Run, RunId, RunKind, RunState, SECOND_US, Schedule};
+use tollgate_core::model::{Run, RunId, RunKind, RunState, SECOND_US, Schedule};
 use tollgate_core::plan::home;
-use tollgate_proto::convert::{self, names, run, schedule::PRIORITIES};
-use tollgate_proto::{FieldError, v1};
+use tollgate_proto::convert::{moment, names, run};
+use tollgate_proto::v1;
 use tollgate_store::StoreError;
-use tollgate_store::plan::PlanWrite;
+use tollgate_store::plan::{Audit, ByHand, RequestStep};
 use tonic::Status;
 
 use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
-use crate::draft::stored_plan;
+use crate::by_hand::Wanted;
+use crate::requests::{Asked, unreadable};
+use crate::schedules::TRIES;
 use tollgate_service::actor::Caller;
 use tollgate_service::status::status;
 
-/// The most launch times of one backfill.
-const BACKFILL_MAX: usize = 10_000;
-/// Up to here the launch times of a range that is too long are counted.
-const COUNT_MAX: usize = 100_000;
-/// How many runs are handed over at once: on SQLite, everybody's commits wait for them.
-const CHUNK: usize = 250;
-/// The most launch times that an answer repeats.
-const SHOWN_MAX: usize = 1000;
-/// Backfills come last, so that they do not hold up events that are due now.
-const BACKFILL_PRIORITY: u32 = 0;
+/// What a trigger under an id has made: kept with the request, as the answer.
+#[derive(Serialize, Deserialize)]
+struct Triggered {
+    run: Run,
+    policy: Option<String>,
+}
+
+impl Triggered {
+    fn message(&self) -> v1::Run {
+        run::to_message(&self.run, self.policy.as_deref())
+    }
+}
 
 impl ScheduleMaster {
     pub(crate) async fn trigger_schedule(
@@ -35,119 +42,85 @@ impl ScheduleMaster {
         actor: Caller,
     ) -> Result<v1::Run, Status> {
         let name = names::schedule("name", &request.name)?;
-        if let Some(events) = request.events
-            && !(1..=EVENTS_MAX).contains(&events)
-        {
-            return Err(FieldError::new("events", events, "1 to 10,000,000").into());
-        }
+        let now_us = self.now_us();
+        let wanted = Wanted::read(&request)?;
         let schedule = self.stored_schedule(&name).await?;
-        refuse_paused(&schedule)?;
-        let launch_us = self.manual_launch_us();
-        let made = Run {
-            events: request.events.unwrap_or(schedule.events),
-            ..self.run(&schedule, launch_us, RunKind::Manual, launch_us)
-        };
-        self.admit_writes(&name.namespace, 1)?;
-        self.admit_events(&name.namespace, u64::from(made.events)).await?;
-        let details = [
+        let asked = wanted.asked(&request.request_id, &schedule)?;
+        for try_number in 1..=TRIES {
+            if let Some(before) = self.asked_before(asked.as_ref(), &schedule).await? {
+                let triggered: Triggered =
+                    serde_json::from_str(&before.progress).map_err(|error| unreadable(&before, &error))?;
+                return Ok(triggered.message());
+            }
+            wanted.check_time(now_us)?;
+            refuse_paused(&schedule)?;
+            let (made, spec) = self.wanted_run(&schedule, &wanted, now_us)?;
+            if try_number == 1 {
+                self.admit_writes(&name.namespace, 1)?;
+                self.admit_events(&name.namespace, u64::from(made.events)).await?;
+            }
+            let triggered = Triggered { run: made.clone(), policy: schedule.policy.clone() };
+            let deed = Deed { at_us: now_us, actor: actor.clone(), action: "trigger" };
+            let by_hand = ByHand {
+                only_new: true,
+                audit: Some(self.noted_trigger(&schedule, &deed, &made, (asked.as_ref(), spec.is_some()))),
+                request: step(asked.as_ref(), &schedule, &triggered, now_us, None)?,
+                specs: spec.map(|spec| (spec, made.shard)).into_iter().collect(),
+                runs: vec![made],
+                ..ByHand::default()
+            };
+            match self.hand_over(&schedule, by_hand).await {
+                Ok(Some(_)) => {
+                    self.wake(triggered.run.shard);
+                    return Ok(triggered.message());
+                }
+                // Somebody else has answered the request, or made a run with this launch time.
+                Ok(None) | Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(not_handed_over(&schedule, error)),
+            }
+        }
+        Err(Status::aborted("a run with this launch time exists already; try again"))
+    }
+
+    fn noted_trigger(
+        &self,
+        schedule: &Schedule,
+        deed: &Deed,
+        made: &Run,
+        (asked, has_payload): (Option<&Asked>, bool),
+    ) -> Audit {
+        let mut details = vec![
             ("run", json!(names::of_run(&made.namespace, made.shard, made.id))),
             ("events", json!(made.events)),
         ];
-        let turn = self.turn(&name.namespace).await;
-        // Noted before it is made: a run without a note would be worse than a note without a run.
-        self.note(&schedule, Deed { at_us: launch_us, actor, action: "trigger" }, &details).await?;
-        if self.hand_over(&schedule, std::slice::from_ref(&made)).await? == 0 {
-            return Err(Status::aborted("a run with this launch time exists already; try again"));
+        if made.launch_us > deed.at_us + SECOND_US {
+            details.push(("launch_time", json!(moment(made.launch_us))));
         }
-        drop(turn);
-        self.wake(made.shard);
-        Ok(run::to_message(&made, schedule.policy.as_deref()))
+        if made.priority != schedule.priority {
+            details.push(("priority", json!(made.priority)));
+        }
+        if has_payload {
+            details.push(("payload", json!("one of its own")));
+        }
+        details.extend(asked.map(|asked| ("request_id", json!(asked.id))));
+        audit::note(self.new_id(deed.at_us), deed, schedule, &details)
     }
 
-    pub(crate) async fn backfill_schedule(
+    /// How many of the runs are new; none where somebody else goes on with the request that they answer.
+    pub(crate) async fn hand_over(
         &self,
-        request: v1::BackfillScheduleRequest,
-        actor: Caller,
-    ) -> Result<v1::BackfillScheduleResponse, Status> {
-        let name = names::schedule("name", &request.name)?;
-        let now_us = self.now_us();
-        let (start_us, end_us) = self.backfill_range(&request, now_us)?;
-        let priority = backfill_priority(request.priority)?;
-        let schedule = self.stored_schedule(&name).await?;
-        refuse_paused(&schedule)?;
-        let launches = launches(&schedule, start_us, end_us)?;
-        let taken = self.store().launches_with_runs(schedule.uid, start_us, end_us).await;
-        let taken: std::collections::HashSet<i64> = taken.map_err(status)?.into_iter().collect();
-        let runs: Vec<Run> = launches
-            .iter()
-            .filter(|launch_us| !taken.contains(launch_us))
-            .map(|launch_us| Run { priority, ..self.run(&schedule, *launch_us, RunKind::Backfill, now_us) })
-            .collect();
-        let mut created = 0;
-        if !runs.is_empty() {
-            self.admit_writes(&name.namespace, 1)?;
-            let events = runs.iter().map(|run| u64::from(run.events)).sum();
-            self.admit_events(&name.namespace, events).await?;
-            let details = [
-                ("start_time", json!(moment(start_us))),
-                ("end_time", json!(moment(end_us))),
-                ("runs", json!(runs.len())),
-            ];
-            self.note(&schedule, Deed { at_us: now_us, actor, action: "backfill" }, &details).await?;
-            for chunk in runs.chunks(CHUNK) {
-                let _turn = self.turn(&name.namespace).await;
-                created += self.hand_over(&schedule, chunk).await?;
-            }
-            self.wake(home(&schedule, self.inner.shards));
-        }
-        Ok(v1::BackfillScheduleResponse {
-            created_count: created,
-            existing_count: u32::try_from(launches.len()).unwrap_or(u32::MAX) - created,
-            launch_times: runs.iter().take(SHOWN_MAX).map(|run| convert::timestamp(run.launch_us)).collect(),
-        })
-    }
-
-    /// How many of these runs are new.
-    pub(crate) async fn hand_over(&self, schedule: &Schedule, runs: &[Run]) -> Result<u32, Status> {
+        schedule: &Schedule,
+        by_hand: ByHand,
+    ) -> Result<Option<u32>, StoreError> {
+        let _turn = self.turn(&schedule.namespace).await;
         let began_us = self.now_us();
         let policy = schedule.policy_uid.zip(schedule.policy.clone());
-        let new = self.store().emit_by_hand(runs, policy).await.map_err(|error| match error {
-            StoreError::NotFound { what } => Status::aborted(format!(
-                "{what} was deleted meanwhile, and {} no longer uses it; try again",
-                names::of_schedule(&schedule.namespace, &schedule.id)
-            )),
-            error => status(error),
-        })?;
-        self.options().metrics.traces().emitted(runs, began_us, self.now_us());
+        let runs = by_hand.runs.clone();
+        let new = self.store().emit_by_hand(ByHand { policy, ..by_hand }).await?;
+        if new.is_some() {
+            self.options().metrics.traces().emitted(&runs, began_us, self.now_us());
+        }
         Ok(new)
-    }
-
-    fn backfill_range(
-        &self,
-        request: &v1::BackfillScheduleRequest,
-        now_us: i64,
-    ) -> Result<(i64, i64), FieldError> {
-        let start_us = convert::required_time_us("start_time", request.start_time.as_ref())?;
-        let end_us = convert::required_time_us("end_time", request.end_time.as_ref())?;
-        if end_us <= start_us {
-            return Err(FieldError::new("end_time", moment(end_us), "a moment after start_time"));
-        }
-        if end_us > now_us {
-            let expected = format!("a moment that is not in the future; now it is {}", moment(now_us));
-            return Err(FieldError::new("end_time", moment(end_us), expected));
-        }
-        let kept_s = self.options().retention_s;
-        let earliest_us = now_us - kept_s.saturating_mul(SECOND_US);
-        if start_us < earliest_us {
-            let expected = format!(
-                "a moment within the {} days for which runs are kept, not before {}: of earlier launch times \
-                 nobody knows whether they have run",
-                kept_s * SECOND_US / DAY_US,
-                moment(earliest_us)
-            );
-            return Err(FieldError::new("start_time", moment(start_us), expected));
-        }
-        Ok((start_us, end_us))
     }
 
     /// A new run of a schedule as it is now.
@@ -169,19 +142,32 @@ impl ScheduleMaster {
             ..Run::default()
         }
     }
+}
 
-    pub(crate) async fn note(
-        &self,
-        schedule: &Schedule,
-        deed: Deed,
-        details: &[(&str, serde_json::Value)],
-    ) -> Result<(), Status> {
-        let audit = audit::note(self.new_id(deed.at_us), &deed, schedule, details);
-        self.store().write_plan(vec![PlanWrite::Note { audit }]).await.map_err(status)
+/// What is said where runs could not be handed over.
+pub(crate) fn not_handed_over(schedule: &Schedule, error: StoreError) -> Status {
+    match error {
+        StoreError::NotFound { what } => Status::aborted(format!(
+            "{what} was deleted meanwhile, and {} no longer uses it; try again",
+            names::of_schedule(&schedule.namespace, &schedule.id)
+        )),
+        error => status(error),
     }
 }
 
-/// Nothing is made by hand of a schedule that is paused.
+/// How far a request comes, where it has an id.
+pub(crate) fn step(
+    asked: Option<&Asked>,
+    schedule: &Schedule,
+    progress: &impl Serialize,
+    at_us: i64,
+    from: Option<String>,
+) -> Result<Option<RequestStep>, Status> {
+    let Some(asked) = asked else { return Ok(None) };
+    let request = asked.request(schedule.uid, progress, at_us)?;
+    Ok(Some(RequestStep { request, from }))
+}
+
 pub(crate) fn refuse_paused(schedule: &Schedule) -> Result<(), Status> {
     let Some(pause) = &schedule.pause else { return Ok(()) };
     let name = names::of_schedule(&schedule.namespace, &schedule.id);
@@ -191,34 +177,4 @@ pub(crate) fn refuse_paused(schedule: &Schedule) -> Result<(), Status> {
         pause.actor,
         moment(pause.since_us)
     )))
-}
-
-fn backfill_priority(given: Option<u32>) -> Result<u8, FieldError> {
-    let priority = given.unwrap_or(BACKFILL_PRIORITY);
-    u8::try_from(priority)
-        .ok()
-        .filter(|_| PRIORITIES.contains(&priority))
-        .ok_or_else(|| FieldError::new("priority", priority, "0 (last) to 9 (first)"))
-}
-
-fn launches(schedule: &Schedule, start_us: i64, end_us: i64) -> Result<Vec<i64>, Status> {
-    let plan = stored_plan(schedule)?;
-    let mut fires = plan.fires_between(start_us - 1, end_us - 1);
-    let launches: Vec<i64> = fires.by_ref().take(BACKFILL_MAX).collect();
-    let more = fires.take(COUNT_MAX - BACKFILL_MAX + 1).count();
-    if more > 0 {
-        let count = launches.len() + more;
-        let parts = count.div_ceil(BACKFILL_MAX);
-        let expected = format!(
-            "a range with at most {BACKFILL_MAX} launch times: split it into {parts} or more, each from start_time to \
-             end_time (--from and --to), one after the other"
-        );
-        let given = if count > COUNT_MAX { format!("more than {COUNT_MAX}") } else { count.to_string() };
-        return Err(FieldError::new("end_time", format!("{given} launch times"), expected).into());
-    }
-    Ok(launches)
-}
-
-fn moment(us: i64) -> String {
-    convert::timestamp(us).to_string()
 }

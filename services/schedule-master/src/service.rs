@@ -168,6 +168,34 @@ impl ScheduleMasterService for ScheduleMaster {
         change_schedule!(self, request, resume_schedule)
     }
 
+    async fn pause_schedules(
+        &self,
+        request: Request<v1::PauseSchedulesRequest>,
+    ) -> Result<Response<v1::PauseSchedulesResponse>, Status> {
+        change!(self, request, pause_schedules)
+    }
+
+    async fn resume_schedules(
+        &self,
+        request: Request<v1::ResumeSchedulesRequest>,
+    ) -> Result<Response<v1::ResumeSchedulesResponse>, Status> {
+        change!(self, request, resume_schedules)
+    }
+
+    async fn delete_schedules(
+        &self,
+        request: Request<v1::DeleteSchedulesRequest>,
+    ) -> Result<Response<v1::DeleteSchedulesResponse>, Status> {
+        change!(self, request, delete_schedules)
+    }
+
+    async fn trigger_schedules(
+        &self,
+        request: Request<v1::TriggerSchedulesRequest>,
+    ) -> Result<Response<v1::TriggerSchedulesResponse>, Status> {
+        change!(self, request, trigger_schedules)
+    }
+
     async fn create_policy(
         &self,
         request: Request<v1::CreatePolicyRequest>,

@@ -24,13 +24,15 @@ use tollgate_secrets::item_field;
 use tollgate_service::actor::Caller;
 use tollgate_service::room::Room;
 use tollgate_service::status::status;
+use tollgate_store::StoreError;
 use tollgate_store::history::{RunFilter, RunIds};
 use tollgate_store::items::StoredSubmission;
+use tollgate_store::plan::ByHand;
 use tonic::Status;
 
 use crate::ScheduleMaster;
-use crate::audit::Deed;
-use crate::runs::refuse_paused;
+use crate::audit::{self, Deed};
+use crate::runs::{not_handed_over, refuse_paused};
 use asked::Asked;
 use upload::Upload;
 
@@ -197,15 +199,20 @@ impl ScheduleMaster {
             ("events", json!(made.events)),
             ("request_id", json!(complete.request_id)),
         ];
-        let turn = self.turn(&schedule.namespace).await;
-        self.note(schedule, Deed { at_us: self.now_us(), actor, action: "submit" }, &details).await?;
-        tollgate_fault_points::pass("master.submission.noted");
-        if self.hand_over(schedule, std::slice::from_ref(made)).await? == 0
-            && self.run_of(complete, &schedule.namespace).await?.is_none()
-        {
-            self.refuse_taken(schedule, made.launch_us).await?;
+        let deed = Deed { at_us: self.now_us(), actor, action: "submit" };
+        let audit = audit::note(self.new_id(deed.at_us), &deed, schedule, &details);
+        let by_hand =
+            ByHand { runs: vec![made.clone()], only_new: true, audit: Some(audit), ..ByHand::default() };
+        match self.hand_over(schedule, by_hand).await {
+            Ok(_) => {}
+            // Another stream of the same submission was faster, or a run of another kind has this launch time.
+            Err(StoreError::Conflict { .. }) => {
+                if self.run_of(complete, &schedule.namespace).await?.is_none() {
+                    self.refuse_taken(schedule, made.launch_us).await?;
+                }
+            }
+            Err(error) => return Err(not_handed_over(schedule, error)),
         }
-        drop(turn);
         self.wake(made.shard);
         Ok(())
     }

@@ -26,7 +26,7 @@ fn assert_exhausted(refused: &Status, parts: &[&str]) {
 }
 
 async fn trigger(world: &mut World, id: &str, events: u32) -> Result<v1::Run, Status> {
-    let request = v1::TriggerScheduleRequest { name: name(id), events: Some(events) };
+    let request = v1::TriggerScheduleRequest { name: name(id), events: Some(events), ..Default::default() };
     Ok(world.client.trigger_schedule(request).await?.into_inner())
 }
 
@@ -97,6 +97,7 @@ async fn runs_by_hand_end_at_the_quota_of_waiting_events() {
         start_time: seconds(now_s - 600),
         end_time: seconds(now_s - 480),
         priority: None,
+        ..Default::default()
     };
     let refused = world.client.backfill_schedule(request).await.unwrap_err();
     assert_exhausted(&refused, &["100 events that have not started and 60 more"]);

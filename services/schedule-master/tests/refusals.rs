@@ -30,12 +30,19 @@ async fn wrong_schedules_are_refused_on_every_way_and_nothing_is_written() {
     let mut world = world().await;
     let before = world.state().await;
     let long = "x".repeat(256 * 1024);
-    let cases: [(Value, &str, &[&str]); 13] = [
+    let cases: [(Value, &str, &[&str]); 16] = [
         (json!({"time_zone": "Europe/Atlantis"}), "schedule.time_zone", &["Europe/Atlantis", "IANA"]),
         (json!({"triggers": [{"cron": "0 0 31 2 *"}]}), "schedule.triggers[0].cron", &["0 0 31 2 *"]),
         (json!({"triggers": [{"cron": "61 * * * *"}]}), "schedule.triggers[0].cron: minute", &["61", "0-59"]),
         (json!({"triggers": [{"cron": "@reboot"}]}), "schedule.triggers[0].cron", &["@reboot"]),
-        (json!({"triggers": []}), "schedule.triggers", &["1 to 100"]),
+        (
+            json!({"triggers": vec![json!({"at": "2027-01-01T00:00:00Z"}); 101]}),
+            "schedule.triggers",
+            &["at most 100"],
+        ),
+        (json!({"when_done": "WHEN_DONE_DELETE"}), "schedule.when_done", &["an end_time"]),
+        (json!({"triggers": [], "when_done": "WHEN_DONE_DELETE"}), "schedule.when_done", &["an end"]),
+        (json!({"delete_after": "60s"}), "schedule.delete_after", &["none without when_done DELETE"]),
         (json!({"triggers": [{"interval": {"every": "0s"}}]}), "schedule.triggers[0].interval.every", &["0"]),
         (json!({"events": 0}), "schedule.events", &["\"0\"", "10000000"]),
         (json!({"events": 10_000_001}), "schedule.events", &["10000001", "10000000"]),

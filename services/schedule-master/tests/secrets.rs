@@ -151,3 +151,38 @@ async fn an_envelope_is_no_header_value() {
         assert_eq!(fields(&refused), ["schedule.target.http.headers.X-A"]);
     }
 }
+
+#[tokio::test]
+async fn the_payload_of_one_run_is_sealed_as_the_schedule_s_is() {
+    let line = generate_line("k1").unwrap();
+    let mut world = World::with(options(&line)).await;
+    world.create("one", full()).await.unwrap();
+    let patch = json!({"token": "swordfish"});
+    let request = tollgate_proto::v1::TriggerScheduleRequest {
+        name: world::name("one"),
+        payload: Some(tollgate_proto::convert::payload::from_json(&patch)),
+        request_id: "x".to_owned(),
+        ..Default::default()
+    };
+    world.client.trigger_schedule(request).await.unwrap();
+    let run = world.store.list_runs("default", &Default::default(), None, 1).await.unwrap().remove(0);
+    let own = world.store.specs(run.shard, &[(run.schedule_uid, run.generation)]).await.unwrap().remove(0);
+    let stored = serde_json::to_string(&own).unwrap();
+    let remembered = world.store.request(run.schedule_uid, "x").await.unwrap().unwrap();
+    for text in [stored.clone(), format!("{remembered:?}"), rows(&world).await] {
+        for hidden in HIDDEN.into_iter().chain(["swordfish"]) {
+            assert!(!text.contains(hidden), "{hidden} is in {text}");
+        }
+    }
+    assert_eq!(stored.matches("enc:v1:k1:").count(), 4, "{stored}");
+    let (mut target, mut payload) = (own.target, own.payload);
+    Keys::parse(&line).unwrap().open_parts(run.schedule_uid, &mut target, &mut payload).unwrap();
+    let read: Value = serde_json::from_str(&payload.json).unwrap();
+    assert_eq!(read, json!({"password": "hunter2", "token": "swordfish"}));
+    // It goes under another key with all the others.
+    let both = format!("{}\n{line}", generate_line("k2").unwrap());
+    let done = reseal(world.store.as_ref(), &Keys::parse(&both).unwrap()).await.unwrap();
+    assert!(done.failed.is_empty(), "{done:?}");
+    let own = world.store.specs(run.shard, &[(run.schedule_uid, run.generation)]).await.unwrap().remove(0);
+    assert!(own.payload.json.contains("enc:v1:k2:"), "{}", own.payload.json);
+}

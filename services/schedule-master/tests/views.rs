@@ -60,6 +60,9 @@ async fn a_preview_of_a_stored_schedule_shows_its_own_offset() {
     let soon = json!({"triggers": [{"at": "2026-03-02T10:00:01Z"}]});
     let once = preview(&mut world, Source::Schedule(schedule(soon)), None, 5).await.unwrap();
     assert_eq!((once.launch_times.len(), once.launch_classes), (1, vec!["A".to_owned()]));
+    let manual = Source::Schedule(schedule(json!({"triggers": []})));
+    let never = preview(&mut world, manual, None, 5).await.unwrap();
+    assert_eq!((never.launch_times.len(), never.children_count), (0, 0));
 }
 
 #[tokio::test]
@@ -70,7 +73,7 @@ async fn a_wrong_preview_is_refused() {
     for (source, count, field) in [
         (Source::Name(name("a")), 1001, "count"),
         (Source::Name("a".to_owned()), 1, "name"),
-        (Source::Schedule(schedule(json!({"triggers": []}))), 1, "schedule.triggers"),
+        (Source::Schedule(schedule(json!({"triggers": [{}]}))), 1, "schedule.triggers[0]"),
         (Source::Schedule(schedule(json!({"time_zone": "Mars"}))), 1, "schedule.time_zone"),
     ] {
         let refused = preview(&mut world, source, None, count).await.unwrap_err();

@@ -60,17 +60,17 @@ enum Command {
     Get(Remote<get::GetArgs>),
     /// Show everything about one resource
     Describe(Remote<describe::DescribeArgs>),
-    /// Delete a schedule, policy or alert
+    /// Delete a schedule, policy or alert, or all schedules with a label
     Delete(Remote<delete::DeleteArgs>),
     /// Show the next launch times of a schedule
     Preview(Remote<preview::PreviewArgs>),
-    /// Start a run of a schedule now
+    /// Start a run of a schedule, or of all with a label
     Trigger(Remote<trigger::TriggerArgs>),
     /// Make a run whose events carry the items of a file: exit code 5 where the same had been submitted before
     Submit(Remote<submit::SubmitArgs>),
     /// Create the missing runs of past launch times
     Backfill(Remote<trigger::BackfillArgs>),
-    /// Pause a schedule, a policy or everything
+    /// Pause a schedule, all schedules with a label, a policy or everything
     Pause(Remote<pause::PauseArgs>),
     /// End a pause
     Resume(Remote<pause::ResumeArgs>),
@@ -283,10 +283,14 @@ mod tests {
             "preview nightly",
             "preview --cron 30_2_*_*_* --zone Europe/Berlin --count 3",
             "preview -f a.yaml",
-            "trigger nightly --events 7",
+            "trigger nightly --events 7 --request-id deploy-1.2 --launch-time 15m --priority 9 --payload {\"a\":1}",
             "submit nightly tenants.csv --key-field tenant --priority 3 --launch-time 2026-03-01T00:00:00Z --payload {} --again",
             "submit nightly - --format jsonl --gzip --wrapped --request-id nightly-1 --dry-run",
             "results 0a-12f3 --failed",
+            "trigger -l team=billing --events 7 --dry-run",
+            "pause schedules -l team=billing --dry-run",
+            "resume schedules --filter state=PAUSED --yes",
+            "delete schedules -l team=billing -l tier=1 --page-token x",
             "backfill nightly --from 2026-03-01T00:00:00Z --to 2026-03-02T00:00:00+01:00",
             "pause schedule nightly --reason because",
             "pause all",
@@ -333,10 +337,12 @@ mod tests {
     fn wrong_command_lines_are_usage_errors() {
         for line in [
             "",
-            "pause schedule",
             "preview",
             "preview nightly --cron *",
             "backfill nightly --from yesterday --to today",
+            "trigger",
+            "trigger nightly -l team=billing",
+            "trigger nightly --payload {",
             "release e1 --outcome maybe",
             "list colours",
             "completions csh",

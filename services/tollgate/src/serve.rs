@@ -244,6 +244,8 @@ impl Parts {
             let master = ScheduleMaster::new(store.clone(), clock.clone(), wake, options).await?;
             let (sweeper, token) = (master.clone(), stop.clone());
             roles.push(tokio::spawn(async move { sweeper.sweep_until(token).await }));
+            let (deleter, token) = (master.clone(), stop.clone());
+            roles.push(tokio::spawn(async move { deleter.delete_done_until(token).await }));
             let service = ScheduleMasterServiceServer::new(master);
             services.add_service(service.max_decoding_message_size(config.message_max));
             health.set_serving::<ScheduleMasterServiceServer<ScheduleMaster>>().await;

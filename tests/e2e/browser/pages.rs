@@ -64,7 +64,7 @@ async fn pages(world: &World) -> Vec<Page> {
                 "Next fires",
                 "Around the next clock change",
                 "Internals: how the emitter finds it",
-                "Trigger now",
+                "Trigger…",
             ],
         ),
         (

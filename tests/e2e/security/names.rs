@@ -63,7 +63,7 @@ async fn triggered(service: &Service, admin: &str, parent: &str, consumer: &Cons
     let name = schedule_name("s").replace(PARENT, &parent);
     let mut runs = Vec::new();
     for _ in 0..2 {
-        let request = TriggerScheduleRequest { name: name.clone(), events: None };
+        let request = TriggerScheduleRequest { name: name.clone(), ..Default::default() };
         runs.push(master.trigger_schedule(request).await.unwrap().into_inner());
     }
     runs

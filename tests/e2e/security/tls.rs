@@ -307,7 +307,13 @@ async fn processes_forward_to_each_other_over_tls() {
     })
     .await
     .unwrap();
-    plan.trigger_schedule(TriggerScheduleRequest { name: schedule_name("s"), events: None }).await.unwrap();
+    plan.trigger_schedule(TriggerScheduleRequest {
+        name: schedule_name("s"),
+        events: None,
+        ..Default::default()
+    })
+    .await
+    .unwrap();
     wait_for("the events", 30, async || (consumer.notes.arrivals_count() == EVENTS as usize).then_some(()))
         .await;
     let joined = serve(&database, &authority.node(), &[&more[..], &["--roles", "handler"]].concat()).await;

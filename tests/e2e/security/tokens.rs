@@ -50,7 +50,14 @@ async fn world(how: Releases, conduct: impl Fn() -> Conduct + Send + Sync + 'sta
         ..Default::default()
     };
     master.create_schedule(made).await.unwrap();
-    master.trigger_schedule(TriggerScheduleRequest { name: schedule_name("s"), events: None }).await.unwrap();
+    master
+        .trigger_schedule(TriggerScheduleRequest {
+            name: schedule_name("s"),
+            events: None,
+            ..Default::default()
+        })
+        .await
+        .unwrap();
     World { _database: database, service, consumer, admin, reader, releaser, other }
 }
 

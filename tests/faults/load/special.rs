@@ -120,7 +120,8 @@ impl Load {
 
     /// Triggers a schedule by hand, once; the queue shard of its run.
     pub(crate) async fn trigger(&self, id: &str, events: u32) -> Option<u16> {
-        let request = TriggerScheduleRequest { name: schedule_name(id), events: Some(events) };
+        let request =
+            TriggerScheduleRequest { name: schedule_name(id), events: Some(events), ..Default::default() };
         // Not repeated: each call makes a run of its own, also one that is not answered.
         let answer = ScheduleMasterServiceClient::new(self.doors.any()).trigger_schedule(request).await;
         let run = answer.ok()?.into_inner();

@@ -65,7 +65,7 @@ fn children_agree(plan: &Plan, after_us: i64, fires: &[i64]) {
     let window = Window { start_us: start_us.saturating_add(1), end_us };
     let mut all: Vec<i64> = Vec::new();
     for child in plan.children() {
-        match launch_times(child, window) {
+        match launch_times(child, None, window) {
             Ok(times) => all.extend(times),
             Err(error) => panic!("{child:?}: {error}"),
         }
@@ -86,6 +86,7 @@ fn read(text: &str) -> (Timing, i64) {
         repeat: RepeatRule::First,
         start_us: None,
         end_us: None,
+        exclude: vec![],
     };
     let mut after_us = 0;
     for option in options {

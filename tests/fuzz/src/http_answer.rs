@@ -146,6 +146,7 @@ fn delivery(address: &str) -> Delivery {
         overlap: OverlapRule::Allow,
         finish_by_s: None,
         spread_s: None,
+        start_within_s: None,
         check_again: Default::default(),
     };
     Delivery {
@@ -157,6 +158,7 @@ fn delivery(address: &str) -> Delivery {
         cursor: None,
         explicit_release: false,
         spec: Arc::new(spec),
+        checks: 0,
         item: None,
     }
 }

@@ -32,7 +32,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// A judge at `now_us`, to whom launches older than `late_after_us` have been missed.
+    /// A judge at `now_us`, to whom launches whose runs should have started longer than `late_after_us` ago have been missed.
     pub fn new(now_us: i64, late_after_us: i64) -> Self {
         Self { now_us, late_us: now_us.saturating_sub(late_after_us), plans: BTreeMap::new() }
     }
@@ -59,7 +59,8 @@ impl Judge {
         if schedule.paused_until_us(launch_us).is_some() {
             return Ok(Fate::Skip(SkipReason::Paused));
         }
-        if launch_us >= self.late_us {
+        // What has yet to start has not been missed.
+        if launch_us.saturating_add(schedule.start_delay_us()) >= self.late_us {
             return Ok(Fate::Run);
         }
         let fires = match schedule.catch_up {
@@ -90,5 +91,33 @@ impl Judge {
             }
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::model::{MINUTE_US, Timing, Trigger};
+
+    /// Launched at minute 60, started some minutes later: missed is what has not started in time.
+    #[test]
+    fn what_has_yet_to_start_is_not_missed() {
+        let mut schedule =
+            crate::plan::warnings::tests::schedule(Trigger::Cron { expression: "0 * * * *".into() });
+        schedule.timing = Timing { time_zone: "UTC".into(), ..schedule.timing };
+        schedule.catch_up = CatchUp::None;
+        schedule.created_us = 0;
+        schedule.start_within_s = Some(3_600);
+        let launch_us = 60 * MINUTE_US;
+        let start_us = launch_us + schedule.start_delay_us();
+        assert!(start_us > launch_us + MINUTE_US);
+        let fate = |now_us| Judge::new(now_us, MINUTE_US).fate(&schedule, launch_us, None).unwrap();
+        assert_eq!(fate(start_us + MINUTE_US), Fate::Run);
+        assert_eq!(fate(start_us + MINUTE_US + 1), Fate::Skip(SkipReason::Missed));
+        let at_once = Schedule { start_within_s: None, ..schedule.clone() };
+        let fate = |now_us| Judge::new(now_us, MINUTE_US).fate(&at_once, launch_us, None).unwrap();
+        assert_eq!(fate(launch_us + MINUTE_US + 1), Fate::Skip(SkipReason::Missed));
     }
 }

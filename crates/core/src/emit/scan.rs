@@ -13,6 +13,7 @@ use super::batch::{Handed, JudgedBatch};
 use super::judge::{Fate, Judge};
 use super::{Checkpoint, ClaimedTask, Options, ScanPage, ScannedChild, Task, launch_times};
 use crate::model::{Run, SkipReason, Skipped};
+use crate::plan::Exclusion;
 
 /// How many children of each task are read together with those of the others.
 const FIRST_PAGE: u32 = 16;
@@ -260,7 +261,8 @@ impl Scan {
             let Some((child, launches, at)) = &mut page.child else {
                 let Some(child) = page.children.next() else { return self.judged(&page) };
                 self.children += 1;
-                match launch_times(&child.child, self.tasks[page.task].window) {
+                let exclusion = Exclusion::of(&child.schedule.timing);
+                match launch_times(&child.child, exclusion.as_ref(), self.tasks[page.task].window) {
                     Ok(launches) => page.child = Some((child, launches, 0)),
                     Err(error) => self.unreadable.push(Unreadable::new(&child, &error)),
                 }

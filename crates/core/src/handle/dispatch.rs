@@ -41,9 +41,10 @@ impl Shard {
             run.policy_uid = spec.policy_uid;
         }
         run.state = RunState::Waiting;
-        self.wall_timers.insert((run.launch_us - self.options.early_us, WallTimer::Launch(run.id)));
         self.pending.runs.insert(run.id);
-        self.ledger.run_enters(LiveRun::new(run, spec), now);
+        let run = LiveRun::new(run, spec);
+        self.wall_timers.insert((run.start_us() - self.options.early_us, WallTimer::Launch(run.row.id)));
+        self.ledger.run_enters(run, now);
     }
 
     /// Whether a run was emitted by a generation that had been replaced when it falls due.
@@ -68,7 +69,10 @@ impl Shard {
         let current = |run: &Run| {
             let row = self.schedules.get(&run.schedule_uid)?.row.as_ref()?;
             let wanted = (row.uid, row.generation);
-            (row.generation > run.generation && self.specs.get(&wanted).is_none()).then_some(wanted)
+            (run.kind == RunKind::Scheduled
+                && row.generation > run.generation
+                && self.specs.get(&wanted).is_none())
+            .then_some(wanted)
         };
         runs.iter().filter_map(current).collect::<BTreeSet<_>>().into_iter().collect()
     }
@@ -110,7 +114,7 @@ impl Shard {
         self.pending.urgent = true;
     }
 
-    /// A run's launch time has come: its schedule's overlap rule decides.
+    /// The time at which a run starts has come: its schedule's overlap rule decides.
     pub(super) fn launch(&mut self, id: RunId, now: Now) {
         let Some(run) = self.ledger.runs.get(&id) else { return };
         if run.launched {
@@ -369,7 +373,7 @@ impl Shard {
                 let index = run.row.next_index;
                 run.row.next_index += 1;
                 if run.row.started_us.is_none() {
-                    run.row.started_us = Some(now.wall_us.max(run.row.launch_us));
+                    run.row.started_us = Some(now.wall_us.max(run.start_us()));
                     run.row.state = RunState::Running;
                     let schedule = self.schedules.get(&run.row.schedule_uid);
                     run.row.cursor_in = schedule.and_then(|s| s.row.as_ref()).and_then(|r| r.cursor.clone());
@@ -408,6 +412,19 @@ impl Shard {
         true
     }
 
+    /// The cursor that an event gets: that of its run, or, where it has come again, the one that was left last.
+    fn cursor_for(&self, run: &LiveRun, checks: u32) -> Option<String> {
+        let row = &run.row;
+        if checks == 0 {
+            return row.cursor_in.clone();
+        }
+        let schedule = self.schedules.get(&row.schedule_uid).and_then(|schedule| schedule.row.as_ref());
+        // Where the schedule lives elsewhere by now, or nowhere, what is here may be older than the run's own.
+        let latest =
+            schedule.filter(|row| row.home.is_none() && !row.deleted).and_then(|row| row.cursor.as_ref());
+        latest.or(row.cursor_out.as_ref()).or(row.cursor_in.as_ref()).cloned()
+    }
+
     /// Sends once the pending changes are durable.
     pub(super) fn send(&mut self, key: (RunId, u32)) {
         let (Some(run), Some(token)) = (self.ledger.runs.get(&key.0), self.ledger.tokens.get(&key)) else {
@@ -421,7 +438,8 @@ impl Shard {
             attempt: token.row.attempt,
             events: run.row.events,
             launch_us: run.launch_of(key.1),
-            cursor: run.row.cursor_in.clone(),
+            checks: token.row.checks,
+            cursor: self.cursor_for(run, token.row.checks),
             explicit_release: run.spec.target.releases_explicitly(token.policy.is_some()),
             spec: run.spec.clone(),
             has_item: run.row.kind == RunKind::Submitted,

@@ -79,7 +79,9 @@ pub struct Send {
     pub events: u32,
     /// The event's own launch time.
     pub launch_us: i64,
-    /// From an earlier run of the schedule.
+    /// How often its consumer has asked for the event to come again.
+    pub checks: u32,
+    /// From an earlier run of the schedule; the latest one where the event has come again.
     pub cursor: Option<String>,
     /// Whether the consumer must release.
     pub explicit_release: bool,

@@ -26,6 +26,8 @@ pub(super) struct LiveRun {
     pub in_lane: bool,
     /// Of its acquired events.
     pub counts: RunCounts,
+    /// How long after its launch time its first event falls due.
+    pub delay_us: i64,
     /// With whom it shares places.
     pub sharer: Sharer,
     /// How its target is told of, once it has launched.
@@ -40,9 +42,19 @@ impl LiveRun {
     pub(super) fn new(row: Run, spec: Arc<RunSpec>) -> Self {
         let cancelled = row.next_index == row.events && !row.reason.is_empty();
         let (sharer, noted) = (Sharer::of(&row, &spec), Noted::of(&row));
-        let (counts, accepted_us) = (RunCounts::default(), i64::MIN);
-        let (launched, in_lane, told) = (false, false, None);
-        Self { row, spec, launched, cancelled, in_lane, counts, sharer, told, accepted_us, noted }
+        Self {
+            delay_us: spec.start_delay_us(&row),
+            row,
+            spec,
+            launched: false,
+            cancelled,
+            in_lane: false,
+            counts: RunCounts::default(),
+            sharer,
+            told: None,
+            accepted_us: i64::MIN,
+            noted,
+        }
     }
 
     /// What its target is told of as, once it has launched.
@@ -56,14 +68,14 @@ impl LiveRun {
         Of { namespace, priority: *priority, schedule: *schedule_uid }
     }
 
-    /// When the event of this index falls due: the launch time, or its place in the spread.
+    /// When its first event falls due: the launch time, or its schedule's own moment after it.
+    pub(super) fn start_us(&self) -> i64 {
+        self.row.launch_us.saturating_add(self.delay_us)
+    }
+
+    /// When the event of this index falls due: with the first one, or at its place in the spread.
     pub(super) fn launch_of(&self, index: u32) -> i64 {
-        let Some(spread_s) = self.spec.spread_s else { return self.row.launch_us };
-        let offset =
-            i128::from(index) * i128::from(spread_s) * i128::from(SECOND_US) / i128::from(self.row.events);
-        #[expect(clippy::cast_possible_truncation, reason = "less than the spread")]
-        let offset = offset as i64;
-        self.row.launch_us + offset
+        self.start_us().saturating_add(self.spec.stagger(&self.row).place_us(index))
     }
 
     /// The index of the first event, from this one on, that falls due after this moment.

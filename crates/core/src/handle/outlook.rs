@@ -258,7 +258,7 @@ impl Shard {
         if schedule.and_then(|schedule| schedule.row.as_ref()).is_some_and(|row| row.pause.is_some()) {
             return Some(Expected::Never(Never::SchedulePaused(row.schedule_id.clone())));
         }
-        if !run.launched && row.launch_us > now.wall_us {
+        if !run.launched && run.start_us() > now.wall_us {
             return Some(Expected::NotKnown("not known yet: its launch time has not come"));
         }
         self.refusal(run, now).map(|refusal| Expected::Never(never_by(refusal.said, refusal.target)))

@@ -35,6 +35,15 @@ pub struct Release {
     pub cursor: Option<String>,
 }
 
+impl Release {
+    /// As a guard has it that closes the event rather than to let it come again.
+    pub(super) fn closed_by(self, guard: &str) -> Self {
+        let message =
+            if self.message.is_empty() { guard.to_owned() } else { format!("{}; {guard}", self.message) };
+        Self { outcome: ReleaseOutcome::Failed, message, next_check_us: None, ..self }
+    }
+}
+
 /// What a release or a heartbeat came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {

@@ -64,12 +64,14 @@ impl Shard {
 
     fn restore_run(&mut self, row: Run, now: Now) {
         let Some(spec) = self.specs.share(&(row.schedule_uid, row.generation)) else { return };
-        let (id, launch_us, running) = (row.id, row.launch_us, row.state == RunState::Running);
-        self.ledger.run_enters(LiveRun::new(row, spec), now);
+        let (id, running) = (row.id, row.state == RunState::Running);
+        let run = LiveRun::new(row, spec);
+        let start_us = run.start_us();
+        self.ledger.run_enters(run, now);
         if running {
             self.set_launched(id, now);
         } else {
-            self.wall_timers.insert((launch_us - self.options.early_us, WallTimer::Launch(id)));
+            self.wall_timers.insert((start_us - self.options.early_us, WallTimer::Launch(id)));
         }
     }
 

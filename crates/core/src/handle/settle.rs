@@ -7,7 +7,7 @@ use super::exchange::Effect;
 use super::ledger::Phase;
 use super::release::{Answer, Release, ReleaseOutcome};
 use super::shard::{MonoTimer, Shard, WallTimer};
-use crate::model::{MinuteCounts, Now, Policy, Reclaim, RunId, SECOND_US, Sent, TtlFrom};
+use crate::model::{MinuteCounts, NotAgain, Now, Policy, Reclaim, RunId, SECOND_US, Sent, TtlFrom};
 use crate::trouble::Said;
 
 /// How long a reclaim waits to be asked again while the inbox has not been read since its time came, in microseconds.
@@ -53,7 +53,7 @@ impl Shard {
     }
 
     /// A consumer releases an event. `None`: the answer comes as an effect, numbered `reply`, once it is durable.
-    pub fn release(&mut self, release: Release, reply: u64, now: Now) -> Option<Answer> {
+    pub fn release(&mut self, mut release: Release, reply: u64, now: Now) -> Option<Answer> {
         let key = (release.run, release.index);
         let Some(token) = self.ledger.tokens.get(&key) else {
             return self.once_durable(Answer::NotHeld, reply);
@@ -65,7 +65,8 @@ impl Shard {
         if let Some(check_us) = release.next_check_us {
             match self.check_slot(key, check_us, now) {
                 Ok(at_us) => answer = Answer::ComesAgain { at_us },
-                Err(message) => return Some(Answer::Refused { message }),
+                Err(NotAgain::Closed(guard)) => release = release.closed_by(&guard),
+                Err(NotAgain::Refused(message)) => return Some(Answer::Refused { message }),
             }
         }
         if let Some(cursor) = release.cursor {
@@ -86,6 +87,11 @@ impl Shard {
     /// more.
     pub(super) fn recorded(&mut self, mut release: Release, now: Now) {
         let key = (release.run, release.index);
+        if let Some(check_us) = release.next_check_us
+            && let Err(NotAgain::Closed(guard)) = self.check_slot(key, check_us.max(now.wall_us + 1), now)
+        {
+            release = release.closed_by(&guard);
+        }
         let Some(token) = self.ledger.tokens.get(&key) else { return };
         let in_flight = token.in_flight();
         let ends = match release.outcome {
@@ -366,9 +372,9 @@ impl Shard {
     }
 
     /// Checks a consumer's wish to look again, and rounds it up to the slot.
-    fn check_slot(&self, key: (RunId, u32), check_us: i64, now: Now) -> Result<i64, String> {
+    fn check_slot(&self, key: (RunId, u32), check_us: i64, now: Now) -> Result<i64, NotAgain> {
         let (Some(run), Some(token)) = (self.ledger.runs.get(&key.0), self.ledger.tokens.get(&key)) else {
-            return Err("next_check_time: the event is not in flight".to_owned());
+            return Err(NotAgain::Refused("next_check_time: the event is not in flight".to_owned()));
         };
         run.spec.check_again.slot(check_us, token.row.checks, now.wall_us)
     }

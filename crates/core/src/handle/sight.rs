@@ -241,9 +241,9 @@ impl Shard {
     fn waiting_of(&self, run: &LiveRun, now: Now) -> (u64, i64) {
         let retrying = u64::from(run.counts.retrying());
         if !run.next_is_due(now.wall_us, self.options.early_us) {
-            return (retrying, run.row.launch_us);
+            return (retrying, run.start_us());
         }
-        let since_us = if retrying > 0 { run.row.launch_us } else { run.launch_of(run.row.next_index) };
+        let since_us = if retrying > 0 { run.start_us() } else { run.launch_of(run.row.next_index) };
         (retrying + self.due_now(run, now), since_us)
     }
 

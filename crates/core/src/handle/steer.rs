@@ -297,7 +297,7 @@ impl Shard {
         self.leave_lane(id);
         let run = self.leave_run(id)?;
         for early_us in [0, self.options.early_us] {
-            self.wall_timers.remove(&(run.row.launch_us - early_us, WallTimer::Launch(id)));
+            self.wall_timers.remove(&(run.start_us() - early_us, WallTimer::Launch(id)));
         }
         if let Some(schedule) = self.schedules.get_mut(&run.row.schedule_uid) {
             schedule.active.remove(id);

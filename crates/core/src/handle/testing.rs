@@ -1,11 +1,11 @@
-//! A policy and runs for the tests of this folder.
+//! A policy, a schedule and runs for tests.
 
 use uuid::Uuid;
 
 use super::live::LiveRun;
 use crate::model::{
-    CheckAgain, HttpTarget, Limits, OverlapRule, Payload, Policy, Reclaim, ReleaseMode, RetryPolicy, Run,
-    RunId, RunKind, RunSpec, RunState, Target, TtlFrom,
+    CatchUp, CheckAgain, HttpTarget, Limits, OverlapRule, Payload, Policy, Reclaim, ReleaseMode, RetryPolicy,
+    Run, RunId, RunKind, RunSpec, RunState, Schedule, Target, Timing, TtlFrom,
 };
 
 pub(crate) fn policy(max_in_flight: u32) -> Policy {
@@ -29,6 +29,40 @@ pub(crate) fn policy(max_in_flight: u32) -> Policy {
     }
 }
 
+/// One that nothing makes fire.
+pub(crate) fn schedule() -> Schedule {
+    let url = "http://127.0.0.1/".into();
+    let http = HttpTarget { url, headers: Default::default(), secret: None, deadline_ms: 10_000 };
+    Schedule {
+        uid: Uuid::from_u128(2),
+        namespace: "default".into(),
+        id: "s".into(),
+        description: String::new(),
+        timing: Timing { time_zone: "UTC".into(), ..Timing::default() },
+        events: 1,
+        target: Target::Http { http, release: ReleaseMode::default() },
+        payload: Payload::default(),
+        policy: None,
+        policy_uid: None,
+        priority: 5,
+        retry: RetryPolicy::default(),
+        catch_up: CatchUp::default(),
+        overlap: OverlapRule::Allow,
+        finish_by_s: None,
+        spread_s: None,
+        start_within_s: None,
+        check_again: CheckAgain::default(),
+        when_done: Default::default(),
+        pause: None,
+        past_pauses: Vec::new(),
+        labels: Default::default(),
+        former_homes: Vec::new(),
+        generation: 1,
+        created_us: 0,
+        updated_us: 0,
+    }
+}
+
 pub(super) fn live_run(schedule_uid: Uuid, launch_us: i64) -> LiveRun {
     let url = "http://127.0.0.1/".into();
     let http = HttpTarget { url, headers: Default::default(), secret: None, deadline_ms: 10_000 };
@@ -45,6 +79,7 @@ pub(super) fn live_run(schedule_uid: Uuid, launch_us: i64) -> LiveRun {
         overlap: OverlapRule::Allow,
         finish_by_s: None,
         spread_s: None,
+        start_within_s: None,
         check_again: CheckAgain::default(),
     };
     let run = Run {

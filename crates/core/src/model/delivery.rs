@@ -20,7 +20,9 @@ pub struct Delivery {
     pub events: u32,
     /// The event's own launch time (with `spread`, later than the run's).
     pub launch_us: i64,
-    /// The cursor that an earlier run of the schedule left.
+    /// How often the event has come again as its consumer asked.
+    pub checks: u32,
+    /// The cursor that an earlier run of the schedule left; the latest one where the event has come again.
     pub cursor: Option<String>,
     /// Whether the consumer must release the token.
     pub explicit_release: bool,

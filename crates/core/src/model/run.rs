@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::{CheckAgain, OverlapRule, Payload, RetryPolicy, Schedule, Target};
+use super::{CheckAgain, OverlapRule, Payload, RetryPolicy, Schedule, Stagger, Target};
 
 /// Id of a run, derived from its schedule and launch time, so that emitting twice is harmless.
 ///
@@ -114,7 +114,7 @@ impl Counts {
 pub struct RunSpec {
     /// The schedule.
     pub schedule_uid: Uuid,
-    /// Its generation.
+    /// Its generation; of a run's own spec, a number below 0.
     pub generation: i64,
     /// The namespace's id.
     pub namespace: String,
@@ -136,6 +136,9 @@ pub struct RunSpec {
     pub finish_by_s: Option<i64>,
     /// Events are spaced evenly over this long.
     pub spread_s: Option<i64>,
+    /// The run starts at a moment of its schedule's own within this long after the launch time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_within_s: Option<i64>,
     /// Guards for `next_check_time`.
     pub check_again: CheckAgain,
 }
@@ -156,7 +159,29 @@ impl RunSpec {
             overlap: schedule.overlap,
             finish_by_s: schedule.finish_by_s,
             spread_s: schedule.spread_s,
+            start_within_s: schedule.start_within_s,
             check_again: schedule.check_again.clone(),
+        }
+    }
+
+    /// The spec of one run that has a payload of its own, which `schedule` has. It stands under a number that no generation
+    /// has, and no other run of the schedule: generations begin at 1, and a launch time has one run.
+    pub fn of_one_run(schedule: &Schedule, launch_us: i64) -> Self {
+        Self { generation: -launch_us, ..Self::of(schedule) }
+    }
+
+    /// How the events of a run are set off from its launch time.
+    pub fn stagger(&self, run: &Run) -> Stagger {
+        let Self { start_within_s, spread_s, .. } = *self;
+        Stagger { start_within_s, spread_s, events: run.events }
+    }
+
+    /// How long after the run's launch time its first event falls due. What a user starts now starts now.
+    pub fn start_delay_us(&self, run: &Run) -> i64 {
+        if matches!(run.kind, RunKind::Manual | RunKind::Submitted) {
+            0
+        } else {
+            self.stagger(run).delay_us(self.schedule_uid)
         }
     }
 }
@@ -170,7 +195,7 @@ pub struct Run {
     pub id: RunId,
     /// The schedule.
     pub schedule_uid: Uuid,
-    /// The schedule's generation; with the uid the key of its [`RunSpec`].
+    /// The schedule's generation, or the number of a spec of its own; with the uid the key of its [`RunSpec`].
     pub generation: i64,
     /// The namespace's id.
     pub namespace: String,

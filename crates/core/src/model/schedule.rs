@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Payload, SECOND_US, Target};
+use super::{DateRange, Payload, SECOND_US, Stagger, Target};
 
 /// One rule that says when a schedule fires; a schedule fires at the union of its triggers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +66,7 @@ pub enum RepeatRule {
 /// When a schedule fires.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
-    /// At least one; fires are their union, once each.
+    /// Fires are their union, once each. Without one it is manual: it fires by hand alone.
     pub triggers: Vec<Trigger>,
     /// IANA name; `UTC` by default.
     pub time_zone: String,
@@ -82,6 +82,9 @@ pub struct Timing {
     /// Nothing fires at or after this moment.
     #[serde(default)]
     pub end_us: Option<i64>,
+    /// On these local dates nothing fires.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<DateRange>,
 }
 
 /// What becomes of triggers that fell due while nothing could emit them.
@@ -115,6 +118,20 @@ pub enum OverlapRule {
     CancelOther,
 }
 
+/// What becomes of a schedule that never fires again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenDone {
+    /// It stays.
+    #[default]
+    Keep,
+    /// The service deletes it.
+    Delete {
+        /// So long after its last launch time, its last change and the end of its last run, in seconds.
+        after_s: i64,
+    },
+}
+
 /// How often and after what time a failed event is tried again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryPolicy {
@@ -135,6 +152,26 @@ impl Default for RetryPolicy {
     }
 }
 
+/// What becomes of an event whose consumer asks for it once more often, or further ahead, than the guards allow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum OnGuard {
+    /// The release is refused, and the token stays.
+    #[default]
+    Refuse,
+    /// The release is taken, and the event ends as failed.
+    Close,
+}
+
+/// Why an event does not come again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotAgain {
+    /// The release is refused: what is wrong with it, the value and what is allowed.
+    Refused(String),
+    /// The event ends as failed, by the guard that this names.
+    Closed(String),
+}
+
 /// Guards for a consumer's `next_check_time`, and the slot to which it is rounded up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckAgain {
@@ -144,6 +181,9 @@ pub struct CheckAgain {
     pub horizon_s: i64,
     /// Checks are rounded up to whole multiples of this many seconds since the epoch.
     pub slot_s: i64,
+    /// What a guard does.
+    #[serde(default)]
+    pub on_guard: OnGuard,
 }
 
 impl CheckAgain {
@@ -151,23 +191,28 @@ impl CheckAgain {
     /// event has come again like this.
     ///
     /// # Errors
-    /// The guard that refuses it, the value and what is allowed.
-    pub fn slot(&self, check_us: i64, checks: u32, now_us: i64) -> Result<i64, String> {
+    /// What is wrong with the moment, or the guard that does not allow it, and what follows.
+    pub fn slot(&self, check_us: i64, checks: u32, now_us: i64) -> Result<i64, NotAgain> {
+        let guard = |message: String| match self.on_guard {
+            OnGuard::Refuse => NotAgain::Refused(message),
+            OnGuard::Close => NotAgain::Closed(message),
+        };
         if checks >= self.count_max {
-            return Err(format!(
+            return Err(guard(format!(
                 "next_check_time: the event has come {checks} times, check_again.max_checks allows {}",
                 self.count_max
-            ));
+            )));
         }
         if check_us <= now_us {
-            return Err("next_check_time: it lies in the past; it must lie in the future".to_owned());
+            let message = "next_check_time: it lies in the past; it must lie in the future";
+            return Err(NotAgain::Refused(message.to_owned()));
         }
         if check_us > now_us + self.horizon_s * SECOND_US {
-            return Err(format!(
+            return Err(guard(format!(
                 "next_check_time: it lies {} s ahead, check_again.horizon allows {} s",
                 (check_us - now_us) / SECOND_US,
                 self.horizon_s
-            ));
+            )));
         }
         let slot_us = self.slot_s.max(1) * SECOND_US;
         Ok((check_us + slot_us - 1).div_euclid(slot_us) * slot_us)
@@ -176,7 +221,7 @@ impl CheckAgain {
 
 impl Default for CheckAgain {
     fn default() -> Self {
-        Self { count_max: 100, horizon_s: 7 * 24 * 3600, slot_s: 1 }
+        Self { count_max: 100, horizon_s: 7 * 24 * 3600, slot_s: 1, on_guard: OnGuard::Refuse }
     }
 }
 
@@ -236,8 +281,14 @@ pub struct Schedule {
     pub finish_by_s: Option<i64>,
     /// Events are spaced evenly over this long.
     pub spread_s: Option<i64>,
+    /// Its runs start at a moment of its own within this long after the launch time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_within_s: Option<i64>,
     /// Guards for `next_check_time`.
     pub check_again: CheckAgain,
+    /// What becomes of it once it never fires again.
+    #[serde(default)]
+    pub when_done: WhenDone,
     /// Set while it is paused.
     pub pause: Option<Pause>,
     /// The latest pauses that have been lifted, the oldest first: an emitter that scans a window late leaves out what fell due in
@@ -261,6 +312,17 @@ pub struct Schedule {
 impl Schedule {
     /// How many pauses that have been lifted are remembered.
     pub const PAST_PAUSES_MAX: usize = 16;
+
+    /// How its events are set off from its launch times.
+    pub fn stagger(&self) -> Stagger {
+        let Self { start_within_s, spread_s, events, .. } = *self;
+        Stagger { start_within_s, spread_s, events }
+    }
+
+    /// How long after each launch time its first event falls due.
+    pub fn start_delay_us(&self) -> i64 {
+        self.stagger().delay_us(self.uid)
+    }
 
     /// Until when the pause lasts in which a launch falls due: the present one, or one that has been lifted. `i64::MAX` where
     /// that is not known.

@@ -6,7 +6,7 @@
 
 use super::PlanError;
 use super::calendar::Calendar;
-use super::field::{Field, FieldKind};
+use super::field::{Field, FieldKind, plain_list};
 use crate::nearest::nearest;
 
 const MACROS: [(&str, &str); 7] = [
@@ -106,7 +106,8 @@ impl Expression {
                 expected: error.expected.to_owned(),
             })
         };
-        let [month, date, weekday, hour, minute] = fields.map(|text| text.unwrap_or("*"));
+        let fields = fields.map(|text| text.map_or_else(|| "*".to_owned(), plain_list));
+        let [month, date, weekday, hour, minute] = fields.each_ref().map(String::as_str);
         let minute = if minute == "*" { "0" } else { minute };
         let parsed = Self::new(
             field(FieldKind::Minute, "minute", minute)?,

@@ -54,6 +54,12 @@ impl FieldKind {
     }
 }
 
+/// The text of a field that stands by itself, without the blanks around the members of its list, as in `3, 6, 9`. In cron text
+/// blanks part the fields.
+pub fn plain_list(text: &str) -> String {
+    text.split(',').map(|member| member.trim_matches([' ', '\t'])).collect::<Vec<_>>().join(",")
+}
+
 /// Why a field is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CronFieldError {

@@ -9,7 +9,8 @@
 //! t of those with the same f(t), where a repeat of more than three hours counts as new; and for a matching m that
 //! no t has, at the change that jumps over it, unless that is three hours or more long.
 
-use super::calendar::Calendar;
+use super::calendar::{Calendar, DAY_MINUTES};
+use super::exclusion::Exclusion;
 use super::zone::{OFFSET_MAX_S, Segment, Zone};
 use crate::model::{GapRule, RepeatRule};
 
@@ -35,11 +36,12 @@ pub(crate) struct CronRule {
 }
 
 impl CronRule {
-    /// The fires in `[start, end)`, in seconds since the epoch, ascending.
-    pub(crate) fn fires(self, start: i64, end: i64) -> CronFires {
+    /// The fires in `[start, end)`, in seconds since the epoch, ascending, but for excluded dates.
+    pub(crate) fn fires(self, start: i64, end: i64, exclusion: Option<&Exclusion>) -> CronFires {
         let start = start.max(FIRST_S);
         CronFires {
             rule: self,
+            exclusion: exclusion.cloned(),
             end: end.min(LIMIT_S),
             position: start,
             step_end: start,
@@ -53,6 +55,7 @@ impl CronRule {
 #[derive(Clone, Debug)]
 pub(crate) struct CronFires {
     rule: CronRule,
+    exclusion: Option<Exclusion>,
     end: i64,
     /// No fire before this instant is outstanding.
     position: i64,
@@ -83,7 +86,7 @@ impl Iterator for CronFires {
             let stop = segment.end.min(self.step_end);
             let from = minute_ceil(self.position + segment.offset);
             let limit = minute_ceil(stop + segment.offset);
-            let Some(minute) = self.rule.calendar.next(from, limit) else {
+            let Some(minute) = self.next_match(from, limit) else {
                 self.position = stop;
                 continue;
             };
@@ -98,6 +101,18 @@ impl Iterator for CronFires {
 }
 
 impl CronFires {
+    /// The first local minute in `from..limit` that matches, and whose date is not excluded.
+    fn next_match(&self, mut from: i64, limit: i64) -> Option<i64> {
+        loop {
+            let minute = self.rule.calendar.next(from, limit)?;
+            let excluded = self.exclusion.as_ref();
+            match excluded.and_then(|exclusion| exclusion.end_day(minute.div_euclid(DAY_MINUTES))) {
+                None => return Some(minute),
+                Some(end_day) => from = end_day * DAY_MINUTES,
+            }
+        }
+    }
+
     /// Moves on to the next stretch of time that can hold a fire; none if that lies beyond the end.
     fn step(&mut self) -> Option<()> {
         if self.position >= self.end {
@@ -106,7 +121,7 @@ impl CronFires {
         // Local time is never further than OFFSET_MAX_S from UTC, also for a nominal minute that a gap skips, so
         // that nothing fires earlier than this before the next match.
         let from = minute_ceil(self.position - OFFSET_MAX_S);
-        let next = self.rule.calendar.next(from, minute_ceil(self.end + OFFSET_MAX_S))?;
+        let next = self.next_match(from, minute_ceil(self.end + OFFSET_MAX_S))?;
         self.position = self.position.max(next * 60 - OFFSET_MAX_S);
         if self.position >= self.end {
             return None;
@@ -138,7 +153,7 @@ impl CronFires {
         }
         let mut from = minute_ceil(segment.start + before.offset);
         let limit = minute_ceil(segment.start + segment.offset);
-        while let Some(minute) = self.rule.calendar.next(from, limit) {
+        while let Some(minute) = self.next_match(from, limit) {
             if !self.exists_near(minute * 60, segment.start) {
                 return true;
             }

@@ -3,6 +3,7 @@
 //! In: compiled triggers and a span in microseconds. Out: [`Fires`]. Not here: text (`expression`), clock changes
 //! (`fires`).
 
+use super::exclusion::Exclusion;
 use super::fires::{CronFires, CronRule, FIRST_S, LIMIT_S};
 use crate::model::SECOND_US;
 
@@ -18,11 +19,11 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// The fires in `[start, end)`, in seconds.
-    pub(crate) fn fires(self, start: i64, end: i64) -> SourceFires {
+    /// The fires in `[start, end)`, in seconds, but for excluded dates.
+    pub(crate) fn fires(self, start: i64, end: i64, exclusion: Option<&Exclusion>) -> SourceFires {
         let (start, end) = (start.max(FIRST_S), end.min(LIMIT_S));
         match self {
-            Self::Cron(rule) => SourceFires::Cron(rule.fires(start, end)),
+            Self::Cron(rule) => SourceFires::Cron(rule.fires(start, end, exclusion)),
             Self::Interval { every_s, anchor_s } => {
                 let late = (start - anchor_s).max(0);
                 let steps = late / every_s + i64::from(late % every_s != 0);
@@ -30,9 +31,13 @@ impl Source {
                     next: anchor_s.saturating_add(steps.saturating_mul(every_s)),
                     every_s,
                     end,
+                    exclusion: exclusion.cloned(),
                 }
             }
-            Self::At { at_s } => SourceFires::At(Some(at_s).filter(|at| (start..end).contains(at))),
+            Self::At { at_s } => {
+                let is_excluded = exclusion.is_some_and(|exclusion| exclusion.passes_until_s(at_s).is_some());
+                SourceFires::At(Some(at_s).filter(|at| !is_excluded && (start..end).contains(at)))
+            }
         }
     }
 }
@@ -41,7 +46,7 @@ impl Source {
 #[derive(Clone, Debug)]
 pub(crate) enum SourceFires {
     Cron(CronFires),
-    Interval { next: i64, every_s: i64, end: i64 },
+    Interval { next: i64, every_s: i64, end: i64, exclusion: Option<Exclusion> },
     At(Option<i64>),
 }
 
@@ -51,11 +56,16 @@ impl Iterator for SourceFires {
     fn next(&mut self) -> Option<i64> {
         match self {
             Self::Cron(fires) => fires.next(),
-            Self::Interval { next, every_s, end } => {
+            Self::Interval { next, every_s, end, exclusion } => loop {
                 let fire = Some(*next).filter(|fire| fire < end)?;
-                *next = next.saturating_add(*every_s);
-                Some(fire)
-            }
+                let until_s = exclusion.as_ref().and_then(|exclusion| exclusion.passes_until_s(fire));
+                let passed_s = until_s.map_or(1, |until_s| until_s - fire);
+                let steps = passed_s / *every_s + i64::from(passed_s % *every_s != 0);
+                *next = next.saturating_add(steps.saturating_mul(*every_s));
+                if until_s.is_none() {
+                    break Some(fire);
+                }
+            },
             Self::At(at) => at.take(),
         }
     }
@@ -69,9 +79,9 @@ pub struct Fires {
 
 impl Fires {
     /// Merges the fires of sources in `[start, end)`, in seconds.
-    pub(crate) fn of(sources: &[Source], start: i64, end: i64) -> Self {
+    pub(crate) fn of(sources: &[Source], exclusion: Option<&Exclusion>, start: i64, end: i64) -> Self {
         let head = |source: &Source| {
-            let mut fires = source.fires(start, end);
+            let mut fires = source.fires(start, end, exclusion);
             fires.next().map(|first| (first, fires))
         };
         Self { heads: sources.iter().filter_map(head).collect() }

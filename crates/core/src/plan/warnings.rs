@@ -81,6 +81,10 @@ fn warning(about: About, field: impl Into<String>, message: impl Into<String>) -
 
 fn past(seen: &Seen<'_>) -> Vec<Warning> {
     let timing = &seen.schedule.timing;
+    if timing.triggers.is_empty() {
+        // It fires by hand, whatever its bounds say.
+        return Vec::new();
+    }
     if let Some(end) = timing.end_us.filter(|end| *end <= seen.now_us) {
         let message = format!("{} has passed: nothing fires any more", moment(end));
         return vec![warning(About::TimeInPast, "end_time", message)];
@@ -126,13 +130,20 @@ fn short(seen: &Seen<'_>) -> Option<Warning> {
     let finish_by_us = schedule.finish_by_s?.saturating_mul(SECOND_US);
     let told = |message: String| Some(warning(About::FinishByShort, "finish_by", message));
     let (events, by) = (u64::from(schedule.events), span(finish_by_us));
-    if let Some(spread_us) = schedule.spread_s.map(|s| s.saturating_mul(SECOND_US))
-        && spread_us > finish_by_us
-    {
-        return told(format!(
-            "spread is {}, and events that have not started after {by} expire: some always do",
-            span(spread_us)
-        ));
+    let within_us = |seconds: Option<i64>| seconds.unwrap_or(0).saturating_mul(SECOND_US);
+    let (start_us, spread_us) = (within_us(schedule.start_within_s), within_us(schedule.spread_s));
+    if start_us.saturating_add(spread_us) > finish_by_us {
+        let given = match (start_us, spread_us) {
+            (0, _) => format!("spread is {}", span(spread_us)),
+            (_, 0) => format!("start_within is {}", span(start_us)),
+            _ => format!("start_within is {}, spread {}", span(start_us), span(spread_us)),
+        };
+        let whose = if schedule.start_delay_us().saturating_add(spread_us) > finish_by_us {
+            "some always do"
+        } else {
+            "of another schedule with these settings some do"
+        };
+        return told(format!("{given}, and events that have not started after {by} expire: {whose}"));
     }
     let limits = seen.limits?;
     let rate = Flow { rate_per_s: limits.rate_per_s, ..Flow::default() };
@@ -212,7 +223,7 @@ fn moment(us: i64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
@@ -224,7 +235,7 @@ mod tests {
     /// 2026-01-01T00:00:00Z.
     const NOW_US: i64 = 1_767_225_600 * SECOND_US;
 
-    fn schedule(trigger: Trigger) -> Schedule {
+    pub(crate) fn schedule(trigger: Trigger) -> Schedule {
         Schedule {
             uid: uuid::Uuid::nil(),
             namespace: "default".to_owned(),
@@ -237,6 +248,7 @@ mod tests {
                 repeat: RepeatRule::First,
                 start_us: None,
                 end_us: None,
+                exclude: vec![],
             },
             events: 1_000,
             target: Target::Http {
@@ -252,7 +264,9 @@ mod tests {
             overlap: OverlapRule::Allow,
             finish_by_s: None,
             spread_s: None,
+            start_within_s: None,
             check_again: CheckAgain::default(),
+            when_done: Default::default(),
             pause: None,
             past_pauses: Vec::new(),
             labels: Default::default(),
@@ -292,6 +306,9 @@ mod tests {
         let mut over = schedule(cron("0 0 1 6 *"));
         over.timing.end_us = Some(NOW_US + SECOND_US);
         assert!(seen(&over, true, None, &[])[0].starts_with("triggers: the last time"));
+        let mut manual = ended;
+        manual.timing.triggers.clear();
+        assert_eq!(seen(&manual, false, None, &[]), [""; 0], "it fires by hand");
     }
 
     #[test]
@@ -340,7 +357,12 @@ mod tests {
         assert_eq!(seen(&given, true, Some(&tokens), &[PastRun { took_us: SECOND_US, ..slow }]), [""; 0]);
         given.spread_s = Some(120);
         assert!(seen(&given, true, None, &[])[0].starts_with("finish_by: spread is 2m"));
+        given.start_within_s = Some(7_200);
+        let told = seen(&given, true, None, &[]);
+        assert!(told[0].starts_with("finish_by: start_within is 2h, spread 2m, and events"), "{told:?}");
+        assert!(told[0].ends_with("expire: some always do"), "{told:?}");
         given.spread_s = None;
+        given.start_within_s = None;
         given.finish_by_s = None;
         assert_eq!(seen(&given, true, Some(&rate), &[]), [""; 0]);
     }

@@ -18,7 +18,7 @@ pub(crate) const OFFSET_MAX_S: i64 = 16 * 3600;
 const PROBE_S: i64 = 4 * 86_400;
 
 /// A zone of the IANA database, by its exact name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Zone(Tz);
 
 /// A stretch of instants with one offset.
@@ -55,7 +55,7 @@ impl Zone {
     }
 
     /// Local time minus UTC at an instant, in seconds.
-    fn offset(self, instant: i64) -> i64 {
+    pub(crate) fn offset(self, instant: i64) -> i64 {
         let Some(utc) = DateTime::from_timestamp(instant, 0) else { return 0 };
         i64::from(self.0.offset_from_utc_datetime(&utc.naive_utc()).fix().local_minus_utc())
     }

@@ -22,6 +22,7 @@ mod release;
 mod removed;
 mod retry;
 mod sight;
+mod start;
 mod targets;
 mod tokens;
 mod unreadable;

@@ -251,8 +251,8 @@ fn standing(world: &World) -> (u64, u64) {
     let unstarted = world.store.runs.values().filter(|run| run.finished_us.is_none()).map(|run| {
         let spec = &world.store.specs[&(run.schedule_uid, run.generation)];
         let due = |index: u32| {
-            let spread_us = spec.spread_s.unwrap_or(0) * SECOND_US;
-            run.launch_us + i64::from(index) * spread_us / i64::from(run.events) <= world.now.wall_us
+            let place_us = spec.stagger(run).place_us(index);
+            run.launch_us + spec.start_delay_us(run) + place_us <= world.now.wall_us
         };
         (run.next_index..run.events).filter(|index| due(*index)).count()
     });
@@ -273,6 +273,7 @@ fn sums_are_what_the_runs_say_whatever_happens() {
             let s = RunSpec {
                 finish_by_s: random.percent(40).then_some(100),
                 spread_s: random.percent(30).then_some(200),
+                start_within_s: random.percent(20).then_some(100),
                 ..spec(schedule, policy)
             };
             let launch_us = START_US + random.within(0, 240) * SECOND_US;

@@ -168,6 +168,82 @@ fn guards_refuse_a_check_and_the_token_stays() {
     assert_eq!(world.succeed(&send), Answer::Released, "it may still be released");
 }
 
+/// A shard whose consumer has an event, and whose guards close it.
+fn closing() -> (World, RunId, Send, Policy) {
+    let p = policy(1, at_most(1));
+    let mut world = World::with_policy(&p);
+    let mut s = spec(10, Some(&p));
+    s.check_again.on_guard = OnGuard::Close;
+    let id = world.emit(run(&s, START_US, 1), &s);
+    let send = world.accept_all().remove(0);
+    (world, id, send, p)
+}
+
+#[test]
+fn a_guard_may_close_the_event_instead() {
+    let (mut world, id, mut send, p) = closing();
+    let past = Release { next_check_us: Some(START_US), ..done(&send) };
+    assert!(matches!(world.release(past), Answer::Refused { .. }), "no guard: a mistake");
+    for _ in 0..2 {
+        let next_check_us = Some(world.now.wall_us + SECOND_US);
+        world.release(Release { next_check_us, ..done(&send) });
+        world.sleep_s(60);
+        send = world.accept_all().remove(0);
+    }
+    let next_check_us = Some(world.now.wall_us + SECOND_US);
+    let release =
+        Release { next_check_us, message: "not yet".into(), cursor: Some("7".into()), ..done(&send) };
+    assert_eq!(world.release(release), Answer::Released);
+    assert_eq!((world.held(&p), world.row(id).cursor_out.as_deref()), (0, Some("7")));
+    assert_eq!(world.outcomes(id), [(0, 1, Outcome::Failed)]);
+    let message = &world.ended(id, 0).unwrap().message;
+    assert!(message.starts_with("not yet; next_check_time") && message.contains("allows 2"), "{message}");
+}
+
+#[test]
+fn a_recorded_release_is_closed_by_its_guard_too() {
+    for (ahead_s, outcome) in [(3_601, Some(Outcome::Failed)), (60, None)] {
+        let (mut world, id, send, p) = closing();
+        let next_check_us = Some(world.now.wall_us + ahead_s * SECOND_US);
+        world.tell(Control::Release { release: Release { next_check_us, ..done(&send) } });
+        assert_eq!(world.held(&p), 0);
+        assert_eq!(world.outcomes(id).first().map(|ended| ended.2), outcome);
+    }
+}
+
+/// The event that comes again gets what its consumer left then, or what another run's has left since.
+#[test]
+fn what_comes_again_gets_the_latest_cursor_and_the_count_of_its_checks() {
+    let p = policy(1, at_most(2));
+    let mut world = World::with_policy(&p);
+    let s = spec(10, Some(&p));
+    world.emit(run(&s, START_US, 1), &s);
+    let first = world.accept_all().remove(0);
+    assert_eq!((first.checks, first.cursor.as_deref()), (0, None));
+    let again = |world: &mut World, send: &Send, cursor: Option<&str>| {
+        let next_check_us = Some(world.now.wall_us + SECOND_US);
+        world.release(Release { next_check_us, cursor: cursor.map(str::to_owned), ..done(send) });
+    };
+    again(&mut world, &first, Some("page 1"));
+    world.restart_after_s(60);
+    let second = world.accept_all().remove(0);
+    assert_eq!((second.checks, second.cursor.as_deref()), (1, Some("page 1")));
+    // It fails: what is tried again is no further check.
+    world.release(Release { outcome: ReleaseOutcome::Retry, ..done(&second) });
+    world.sleep_s(60);
+    let retried = world.accept_all().remove(0);
+    assert_eq!((retried.checks, retried.cursor.as_deref()), (1, Some("page 1")));
+    again(&mut world, &retried, None);
+    let now_us = world.now.wall_us;
+    world.emit(run(&s, now_us, 1), &s);
+    let other = world.accept_all().remove(0);
+    assert_eq!((other.checks, other.cursor.as_deref()), (0, Some("page 1")));
+    world.release(Release { cursor: Some("page 2".into()), ..done(&other) });
+    world.sleep_s(60);
+    let third = world.accept_all().remove(0);
+    assert_eq!((third.run, third.checks, third.cursor.as_deref()), (first.run, 2, Some("page 2")));
+}
+
 #[test]
 fn a_cursor_goes_to_the_next_run_and_outlives_a_restart() {
     let (mut world, id, send, _, s) = held(1);

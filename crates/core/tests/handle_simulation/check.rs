@@ -93,7 +93,8 @@ impl World {
         assert!(mine, "{key:?} is sent by an owner that has lost the shard: {row:?}, {lease:?}");
         assert!(send.launch_us <= self.wall_max_us, "{key:?} before its launch time");
         let run = &store.runs[&send.run];
-        assert!(run.launch_us <= send.launch_us && send.index < run.events, "{run:?}");
+        let start_us = run.launch_us + send.spec.start_delay_us(run);
+        assert!(start_us <= send.launch_us && send.index < run.events, "{run:?}");
         assert_eq!(send.explicit_release, run.policy_uid.is_some());
         assert!(store.pause.pause.is_none(), "{key:?} while all is paused");
         let policy = run.policy_uid.map(|uid| &store.policies[&uid]);

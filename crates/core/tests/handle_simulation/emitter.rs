@@ -398,7 +398,7 @@ fn is_paused(schedule: &Schedule, launch_us: i64) -> bool {
 
 /// Whether a launch that is so late is left out.
 fn is_missed(schedule: &Schedule, launch_us: i64, now_us: i64, late_after_us: i64) -> bool {
-    let is_late = launch_us < now_us - late_after_us;
+    let is_late = launch_us + schedule.start_delay_us() < now_us - late_after_us;
     is_late
         && match schedule.catch_up {
             CatchUp::None => true,

@@ -258,6 +258,7 @@ impl World {
         schedule.catch_up = *random.pick(&rules).unwrap();
         schedule.finish_by_s = random.percent(30).then(|| random.within(1, 30));
         schedule.spread_s = random.percent(30).then(|| random.within(1, 20));
+        schedule.start_within_s = random.percent(20).then(|| random.within(1, 20));
         schedule.retry.attempts_max = random.within(1, 5) as u32;
         schedule.retry.retry_lost = random.percent(50);
     }
@@ -424,7 +425,9 @@ fn schedule(number: u128) -> Schedule {
         overlap: OverlapRule::Allow,
         finish_by_s: None,
         spread_s: None,
-        check_again: CheckAgain { count_max: 2, horizon_s: 60, slot_s: 5 },
+        start_within_s: None,
+        check_again: CheckAgain { count_max: 2, horizon_s: 60, slot_s: 5, on_guard: OnGuard::Refuse },
+        when_done: Default::default(),
         pause: None,
         past_pauses: Vec::new(),
         labels: BTreeMap::new(),

@@ -56,7 +56,8 @@ pub(crate) fn spec(schedule: u128, policy: Option<&Policy>) -> RunSpec {
         overlap: OverlapRule::Allow,
         finish_by_s: None,
         spread_s: None,
-        check_again: CheckAgain { count_max: 2, horizon_s: 3600, slot_s: 60 },
+        start_within_s: None,
+        check_again: CheckAgain { count_max: 2, horizon_s: 3600, slot_s: 60, on_guard: OnGuard::Refuse },
     }
 }
 

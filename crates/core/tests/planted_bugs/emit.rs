@@ -61,7 +61,11 @@ pub(crate) const BUGS: &[Planted] = &[
     Planted {
         name: "MissedRuns",
         breaks: "What has been missed fires, whatever the rule.",
-        edits: &[edit("emit/judge.rs", "if «launch_us >= self.late_us» {", "true")],
+        edits: &[edit(
+            "emit/judge.rs",
+            "if «launch_us.saturating_add(schedule.start_delay_us()) >= self.late_us» {",
+            "true",
+        )],
     },
     Planted {
         name: "LatestIgnoresPauses",

@@ -13,7 +13,10 @@ use crate::json;
 /// Values that JSON does not have, and more than [`PAYLOAD_MAX_BYTES`] of text.
 pub fn to_core(field: &str, value: Option<&Value>) -> Result<Payload, FieldError> {
     let Some(value) = value else { return Ok(Payload::default()) };
-    let json = to_json(field, value, 0)?.to_string();
+    checked(field, to_json(field, value, 0)?.to_string())
+}
+
+fn checked(field: &str, json: String) -> Result<Payload, FieldError> {
     if json.len() > PAYLOAD_MAX_BYTES {
         return Err(FieldError::new(
             field,
@@ -22,6 +25,36 @@ pub fn to_core(field: &str, value: Option<&Value>) -> Result<Payload, FieldError
         ));
     }
     Ok(Payload { json })
+}
+
+/// A payload over which `patch` in `field` is merged, as RFC 7396 says.
+///
+/// # Errors
+/// As [`to_core`], also of what is merged.
+pub fn merged(field: &str, base: &Payload, patch: &Value) -> Result<Payload, FieldError> {
+    let patch = to_json(field, patch, 0)?;
+    let mut whole = serde_json::from_str(&base.json).unwrap_or(serde_json::Value::Null);
+    merge(&mut whole, patch);
+    checked(field, whole.to_string())
+}
+
+/// Merges a patch over a value. It goes no deeper than what `to_json` lets in.
+fn merge(whole: &mut serde_json::Value, patch: serde_json::Value) {
+    let serde_json::Value::Object(patch) = patch else {
+        *whole = patch;
+        return;
+    };
+    if !whole.is_object() {
+        *whole = serde_json::Value::Object(serde_json::Map::new());
+    }
+    let Some(members) = whole.as_object_mut() else { return };
+    for (key, member) in patch {
+        if member.is_null() {
+            members.remove(&key);
+        } else {
+            merge(members.entry(key).or_insert(serde_json::Value::Null), member);
+        }
+    }
 }
 
 /// A payload as callers see it. Text that is not JSON, which no check has let in, is shown as text.

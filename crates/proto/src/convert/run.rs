@@ -12,7 +12,7 @@ pub fn to_message(run: &Run, policy_id: Option<&str>) -> v1::Run {
     v1::Run {
         name: names::of_run(&run.namespace, run.shard, run.id),
         schedule: names::of_schedule(&run.namespace, &run.schedule_id),
-        schedule_generation: run.generation,
+        schedule_generation: run.generation.max(0),
         policy: policy_id.map(|id| names::of_policy(&run.namespace, id)).unwrap_or_default(),
         launch_time: Some(timestamp(run.launch_us)),
         events: run.events,

@@ -3,9 +3,10 @@
 use std::ops::RangeInclusive;
 
 use tollgate_core::model::{
-    CatchUp, CheckAgain, EVENTS_MAX, OverlapRule, Payload, RetryPolicy, Schedule, SkipReason, Skipped, Timing,
+    CatchUp, CheckAgain, EVENTS_MAX, OnGuard, OverlapRule, Payload, RetryPolicy, Schedule, SkipReason,
+    Skipped, Stagger, Timing, WhenDone,
 };
-use tollgate_core::plan::Child;
+use tollgate_core::plan::{Child, done};
 use uuid::Uuid;
 
 use super::check::Check;
@@ -17,9 +18,13 @@ use crate::v1;
 pub const PRIORITIES: RangeInclusive<u32> = 0..=9;
 const PRIORITY: u32 = 5;
 const DAY_S: i64 = 24 * 3_600;
+/// The longest time that a schedule may take to start, in seconds.
+const START_WITHIN_S: RangeInclusive<i64> = 1..=DAY_S;
 /// Windows, spreads and horizons, in seconds.
 const WINDOW_S: RangeInclusive<i64> = 1..=366 * DAY_S;
 const BACKOFF_MS: RangeInclusive<i64> = 1..=DAY_S * 1_000;
+/// How long after all is over a schedule is deleted that is to be, in seconds.
+const DELETE_AFTER_S: i64 = 3_600;
 const ATTEMPTS: RangeInclusive<u32> = 1..=1_000;
 const CHECKS: RangeInclusive<u32> = 0..=1_000_000;
 
@@ -49,6 +54,8 @@ pub fn to_core(
     let check_again = check_again(&mut check, message.check_again.as_ref());
     let finish_by_s = check.s("finish_by", message.finish_by.as_ref(), &WINDOW_S);
     let spread_s = check.s("spread", message.spread.as_ref(), &WINDOW_S);
+    let when_done = when_done(&mut check, message, &timing);
+    let start_within_s = check.s("start_within", message.start_within.as_ref(), &START_WITHIN_S);
     let schedule = target.map(|target| Schedule {
         uid: stored.map_or(Uuid::nil(), |stored| stored.uid),
         namespace: name.namespace.clone(),
@@ -66,7 +73,9 @@ pub fn to_core(
         overlap,
         finish_by_s,
         spread_s,
+        start_within_s,
         check_again,
+        when_done,
         pause: stored.and_then(|stored| stored.pause.clone()),
         past_pauses: stored.map_or_else(Vec::new, |stored| stored.past_pauses.clone()),
         labels: message.labels.clone(),
@@ -78,7 +87,7 @@ pub fn to_core(
     check.finish(schedule)
 }
 
-/// Only the timing of a schedule, for previews.
+/// Only the timing of a schedule.
 ///
 /// # Errors
 /// Every field of the timing that is wrong, as `schedule.…`.
@@ -86,6 +95,19 @@ pub fn timing_to_core(message: &v1::Schedule) -> Result<Timing, Vec<FieldError>>
     let mut check = Check::new("schedule");
     let timing = timing::to_core(&mut check, message);
     check.finish(Some(timing))
+}
+
+/// Only what says when a schedule fires and starts, for previews.
+///
+/// # Errors
+/// Every field of these that is wrong, as `schedule.…`.
+pub fn starts_to_core(message: &v1::Schedule) -> Result<(Timing, Stagger), Vec<FieldError>> {
+    let mut check = Check::new("schedule");
+    let timing = timing::to_core(&mut check, message);
+    let events = check.number("events", message.events, 1, &(1..=EVENTS_MAX));
+    let spread_s = check.s("spread", message.spread.as_ref(), &WINDOW_S);
+    let start_within_s = check.s("start_within", message.start_within.as_ref(), &START_WITHIN_S);
+    check.finish(Some((timing, Stagger { start_within_s, spread_s, events })))
 }
 
 fn payload(check: &mut Check, message: &v1::Schedule) -> Payload {
@@ -153,6 +175,25 @@ fn overlap(check: &mut Check, number: i32) -> OverlapRule {
     }
 }
 
+fn when_done(check: &mut Check, message: &v1::Schedule, timing: &Timing) -> WhenDone {
+    let after_s = check.s("delete_after", message.delete_after.as_ref(), &WINDOW_S);
+    match check.choice("when_done", message.when_done, "KEEP or DELETE") {
+        v1::WhenDone::Delete => {
+            if done::ends_us(timing).is_none() {
+                let expected = "KEEP, or an end: each trigger an `at`, or an end_time; else it never is done";
+                check.refuse("when_done", "DELETE", expected);
+            }
+            WhenDone::Delete { after_s: after_s.unwrap_or(DELETE_AFTER_S) }
+        }
+        v1::WhenDone::Unspecified | v1::WhenDone::Keep => {
+            if let Some(after_s) = after_s {
+                check.refuse("delete_after", duration_of_s(after_s), "none without when_done DELETE");
+            }
+            WhenDone::Keep
+        }
+    }
+}
+
 fn check_again(check: &mut Check, message: Option<&v1::CheckAgain>) -> CheckAgain {
     let default = CheckAgain::default();
     let Some(message) = message else { return default };
@@ -162,6 +203,10 @@ fn check_again(check: &mut Check, message: Option<&v1::CheckAgain>) -> CheckAgai
             .s("check_again.horizon", message.horizon.as_ref(), &WINDOW_S)
             .unwrap_or(default.horizon_s),
         slot_s: check.s("check_again.slot", message.slot.as_ref(), &(1..=DAY_S)).unwrap_or(default.slot_s),
+        on_guard: match check.choice("check_again.on_guard", message.on_guard, "REFUSE or CLOSE") {
+            v1::CheckGuard::Unspecified | v1::CheckGuard::Refuse => OnGuard::Refuse,
+            v1::CheckGuard::Close => OnGuard::Close,
+        },
     }
 }
 
@@ -174,6 +219,10 @@ pub fn to_message(schedule: &Schedule) -> v1::Schedule {
         CatchUp::All { horizon_s } => (v1::CatchUpMode::All, Some(horizon_s)),
     };
     let policy = schedule.policy.as_ref().map(|id| names::of_policy(&schedule.namespace, id));
+    let (when_done, delete_after_s) = match schedule.when_done {
+        WhenDone::Keep => (v1::WhenDone::Keep, None),
+        WhenDone::Delete { after_s } => (v1::WhenDone::Delete, Some(after_s)),
+    };
     let mut message = v1::Schedule {
         name: names::of_schedule(&schedule.namespace, &schedule.id),
         uid: schedule.uid.to_string(),
@@ -199,11 +248,22 @@ pub fn to_message(schedule: &Schedule) -> v1::Schedule {
         .into(),
         finish_by: schedule.finish_by_s.map(duration_of_s),
         spread: schedule.spread_s.map(duration_of_s),
+        start_within: schedule.start_within_s.map(duration_of_s),
+        start_delay: Some(schedule.start_delay_us())
+            .filter(|us| *us > 0)
+            .map(|us| duration_of_ms(us / 1_000)),
         check_again: Some(v1::CheckAgain {
             max_checks: Some(schedule.check_again.count_max),
             horizon: Some(duration_of_s(schedule.check_again.horizon_s)),
             slot: Some(duration_of_s(schedule.check_again.slot_s)),
+            on_guard: match schedule.check_again.on_guard {
+                OnGuard::Refuse => v1::CheckGuard::Refuse,
+                OnGuard::Close => v1::CheckGuard::Close,
+            }
+            .into(),
         }),
+        when_done: when_done.into(),
+        delete_after: delete_after_s.map(duration_of_s),
         labels: schedule.labels.clone(),
         pause: pause(schedule.pause.as_ref()),
         etag: schedule.generation.to_string(),

@@ -1,6 +1,7 @@
 //! Brings triggers, zone and bounds into the planner's form; whether they can fire is the planner's decision.
 
-use tollgate_core::model::{GapRule, RepeatRule, Timing, Trigger};
+use tollgate_core::model::{DateRange, DateRangeError, GapRule, RepeatRule, Timing, Trigger};
+use tollgate_core::plan::plain_list;
 
 use super::check::Check;
 use super::{duration_of_s, timestamp};
@@ -9,14 +10,14 @@ use crate::v1::trigger::Trigger as Kind;
 
 /// The most triggers of one schedule.
 const TRIGGERS_MAX: usize = 100;
+/// The most dates and ranges of dates that one schedule may exclude.
+const EXCLUDE_MAX: usize = 500;
 
 /// The timing of a schedule.
 pub(super) fn to_core(check: &mut Check, message: &v1::Schedule) -> Timing {
     let count = message.triggers.len();
-    if !(1..=TRIGGERS_MAX).contains(&count) {
-        let given = if count == 0 { String::new() } else { count.to_string() };
-        let expected = format!("1 to {TRIGGERS_MAX} triggers, such as [{{cron: \"0 3 * * *\"}}]");
-        check.refuse("triggers", given, expected);
+    if count > TRIGGERS_MAX {
+        check.refuse("triggers", count, format!("at most {TRIGGERS_MAX} triggers"));
     }
     let triggers = message.triggers.iter().take(TRIGGERS_MAX).enumerate();
     let gap = check.choice("gap", message.gap, "NEXT_VALID or SKIP");
@@ -39,6 +40,7 @@ pub(super) fn to_core(check: &mut Check, message: &v1::Schedule) -> Timing {
         },
         start_us: check.us("start_time", message.start_time.as_ref()),
         end_us: check.us("end_time", message.end_time.as_ref()),
+        exclude: exclude(check, &message.exclude),
     };
     if let (Some(start), Some(end)) = (timing.start_us, timing.end_us)
         && end <= start
@@ -49,6 +51,20 @@ pub(super) fn to_core(check: &mut Check, message: &v1::Schedule) -> Timing {
     timing
 }
 
+fn exclude(check: &mut Check, given: &[String]) -> Vec<DateRange> {
+    if given.len() > EXCLUDE_MAX {
+        check.refuse("exclude", given.len(), format!("at most {EXCLUDE_MAX} dates and ranges of dates"));
+    }
+    let mut ranges = Vec::with_capacity(given.len().min(EXCLUDE_MAX));
+    for (at, text) in given.iter().take(EXCLUDE_MAX).enumerate() {
+        match text.parse() {
+            Ok(range) => ranges.push(range),
+            Err(DateRangeError) => check.refuse(&format!("exclude[{at}]"), text, DateRangeError.to_string()),
+        }
+    }
+    ranges
+}
+
 fn trigger(check: &mut Check, path: &str, message: &v1::Trigger) -> Option<Trigger> {
     match &message.trigger {
         None => {
@@ -57,11 +73,11 @@ fn trigger(check: &mut Check, path: &str, message: &v1::Trigger) -> Option<Trigg
         }
         Some(Kind::Cron(expression)) => Some(Trigger::Cron { expression: expression.clone() }),
         Some(Kind::Fields(fields)) => Some(Trigger::Fields {
-            month: fields.month.clone(),
-            day_of_month: fields.day_of_month.clone(),
-            day_of_week: fields.day_of_week.clone(),
-            hour: fields.hour.clone(),
-            minute: fields.minute.clone(),
+            month: fields.month.as_deref().map(plain_list),
+            day_of_month: fields.day_of_month.as_deref().map(plain_list),
+            day_of_week: fields.day_of_week.as_deref().map(plain_list),
+            hour: fields.hour.as_deref().map(plain_list),
+            minute: fields.minute.as_deref().map(plain_list),
         }),
         Some(Kind::Interval(interval)) => {
             let every = format!("{path}.interval.every");
@@ -96,6 +112,7 @@ pub(super) fn to_message(timing: &Timing, message: &mut v1::Schedule) {
     .into();
     message.start_time = timing.start_us.map(timestamp);
     message.end_time = timing.end_us.map(timestamp);
+    message.exclude = timing.exclude.iter().map(ToString::to_string).collect();
 }
 
 fn kind(trigger: &Trigger) -> Kind {

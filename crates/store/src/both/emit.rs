@@ -1,6 +1,6 @@
 //! Windows, scan tasks and the launch index.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,9 +10,7 @@ use tollgate_core::model::{Run, SkipReason, Skipped};
 use tollgate_core::plan::message_ids;
 use uuid::Uuid;
 
-use super::plan::hold_policies;
 use super::{Ask, Driver, Engine, Exists, Tx, Whom, forget_skipped, insert_runs, insert_skipped, only, sql};
-use crate::batch::judge_policies;
 use crate::emit::{Checkpoint, ClaimedTask, EmitStore, Frontier, ScanPage, WindowRow};
 use crate::failure::Failure;
 use crate::rows::{
@@ -168,23 +166,6 @@ impl<D: Driver> EmitStore for D {
             new += u32::try_from(inserted).unwrap_or(u32::MAX);
         }
         Ok(Some(new))
-    }
-
-    async fn emit_by_hand(&self, runs: &[Run], policy: Option<(Uuid, String)>) -> Result<u32, StoreError> {
-        let runs = Arc::new(run_rows(runs));
-        let policy: Arc<BTreeMap<Uuid, String>> = Arc::new(policy.into_iter().collect());
-        self.run_tx(Whom::Roles, "emit_by_hand", move |mut tx| {
-            let (runs, policy) = (Arc::clone(&runs), Arc::clone(&policy));
-            async move {
-                if !policy.is_empty() {
-                    let wanted: Vec<Uuid> = policy.keys().copied().collect();
-                    judge_policies(&policy, &hold_policies(&mut tx, &wanted).await?)?;
-                }
-                Ok(u32::try_from(insert_runs(&mut tx, &runs).await?).unwrap_or(u32::MAX))
-            }
-            .boxed()
-        })
-        .await
     }
 
     async fn is_unheard(&self, schedule_uid: Uuid, shards: &[u16]) -> Result<bool, StoreError> {

@@ -17,6 +17,7 @@ use crate::history::{
     FailureFilter, HistoryStore, PRUNE_AT_ONCE, PRUNE_SPARE_US, Pruned, RetentionStore, RunFilter,
     prunes_specs_of,
 };
+use crate::plan::REQUESTS_KEPT_US;
 use crate::rows::{
     HistoryRecord, RunRow, SkippedRow, Word as _, all, batches_from, batches_limit, sound, sound_page,
     tokens_of,
@@ -276,6 +277,9 @@ impl<D: Driver> RetentionStore for D {
         pruned.skipped =
             prune_table(self.clone(), "prune_skipped", sql!("prune_skipped"), None, before_us).await?;
         pruned.audit = prune_table(self.clone(), "prune_audit", sql!("prune_audit"), None, before_us).await?;
+        let asked_us = now_us.saturating_sub(REQUESTS_KEPT_US);
+        pruned.other +=
+            prune_table(self.clone(), "prune_requests", sql!("prune_requests"), None, asked_us).await?;
         pruned.other += prune_table(self.clone(), "prune_keys", sql!("prune_keys"), None, before_us).await?;
         pruned.other +=
             prune_table(self.clone(), "prune_windows", sql!("prune_windows"), None, spare_us).await?;

@@ -7,6 +7,7 @@
 
 mod alert;
 mod ask;
+mod by_hand;
 mod emit;
 mod history;
 mod items;
@@ -136,6 +137,15 @@ pub(crate) fn only<R>(rows: Vec<R>) -> Result<R, StoreError> {
     rows.into_iter()
         .next()
         .ok_or_else(|| StoreError::Internal("a statement answered without a row".to_owned()))
+}
+
+/// Which of these policies exist. None of them goes before the commit.
+pub(crate) async fn hold_policies<DB: Engine>(
+    tx: &mut Tx<'_, DB>,
+    wanted: &[Uuid],
+) -> Result<Vec<Uuid>, Failure> {
+    let rows: Vec<(Uuid,)> = tx.rows(Ask::new(sql!("policies_hold")).set(wanted)?).await?;
+    Ok(rows.into_iter().map(|(uid,)| uid).collect())
 }
 
 /// Adds messages to a shard's inbox. Answers how many were new.

@@ -8,11 +8,14 @@ use futures::FutureExt as _;
 use tollgate_core::handle::control::Message;
 use tollgate_core::model::{Policy, Schedule, SkipReason};
 use tollgate_core::plan::Notice;
+use tollgate_core::plan::done::RunsLeft;
 use uuid::Uuid;
 
 use super::alert::{alerts_changed, drop_alert, put_alert};
+use super::by_hand::ByHandRows;
 use super::{
-    Ask, Driver, Engine, Tx, Whom, forget_skipped, insert_messages, insert_skipped, listed, own_sql, sql,
+    Ask, Driver, Engine, Tx, Whom, forget_skipped, hold_policies, insert_messages, insert_skipped, listed,
+    own_sql, sql,
 };
 use crate::StoreError;
 use crate::batch::{
@@ -21,11 +24,12 @@ use crate::batch::{
 };
 use crate::failure::Failure;
 use crate::plan::{
-    Audit, AuditFilter, Filter, OutboxLane, OutboxPage, PlanStore, PlanWrite, StoredChild, Told,
+    Audit, AuditFilter, ByHand, DonePage, Filter, OutboxLane, OutboxPage, PlanStore, PlanWrite, Request,
+    StoredChild, Told,
 };
 use crate::rows::{
-    AuditRow, ChildRow, CountRow, LaneRow, NoticeKey, NoticeRow, PolicyRow, Registry, ScheduleRow, all,
-    audit, message_rows, outbox_page, skipped_rows, sound, sound_page,
+    AuditRow, ChildRow, CountRow, DoneRow, LaneRow, NoticeKey, NoticeRow, PolicyRow, Registry, RequestRow,
+    ScheduleRow, all, audit, done_page, message_rows, outbox_page, skipped_rows, sound, sound_page,
 };
 
 #[async_trait]
@@ -135,6 +139,63 @@ impl<D: Driver> PlanStore for D {
         let (entries, found) = audit(self.rows::<AuditRow>(Whom::People, ask).await?);
         self.corruption().also(("audit log", String::new()), found);
         Ok(entries)
+    }
+
+    async fn schedules_done(
+        &self,
+        now_us: i64,
+        after: Option<(i64, Uuid)>,
+        limit: u32,
+    ) -> Result<DonePage, StoreError> {
+        let (after_us, after_uid) = after.unwrap_or((i64::MIN, Uuid::nil()));
+        let ask = Ask::new(sql!("schedules_done"))
+            .bind(now_us)
+            .bind(after_us)
+            .bind(after_uid)
+            .bind(i64::from(limit));
+        let (page, found) = done_page(self.rows::<DoneRow>(Whom::Roles, ask).await?, limit);
+        self.corruption().also(("schedules", "those that may be done".to_owned()), found);
+        Ok(page)
+    }
+
+    async fn put_off(&self, schedules: &[(Uuid, i64, Option<i64>)]) -> Result<(), StoreError> {
+        let schedules: Arc<[_]> = Arc::from(schedules);
+        self.run_tx(Whom::Roles, "put_off", move |mut tx| {
+            let schedules = Arc::clone(&schedules);
+            async move {
+                for (uid, generation, done_us) in schedules.iter() {
+                    let ask = Ask::new(sql!("schedules_put_off")).bind(*uid).bind(*generation).bind(*done_us);
+                    tx.execute(ask).await?;
+                }
+                Ok(())
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn runs_left(&self, schedules: &[Uuid]) -> Result<BTreeMap<Uuid, RunsLeft>, StoreError> {
+        let ask = Ask::new(sql!("runs_left")).set(schedules)?;
+        let rows: Vec<(Uuid, i64, Option<i64>)> = self.rows(Whom::Roles, ask).await?;
+        let left = |(uid, unfinished, last_finished_us)| {
+            (uid, RunsLeft { unfinished: u64::try_from(unfinished).unwrap_or_default(), last_finished_us })
+        };
+        Ok(rows.into_iter().map(left).collect())
+    }
+
+    async fn emit_by_hand(&self, by_hand: ByHand) -> Result<Option<u32>, StoreError> {
+        let rows = Arc::new(ByHandRows::new(by_hand)?);
+        self.run_tx(Whom::Roles, "emit_by_hand", move |mut tx| {
+            let rows = Arc::clone(&rows);
+            async move { rows.write(&mut tx).await }.boxed()
+        })
+        .await
+    }
+
+    async fn request(&self, schedule_uid: Uuid, id: &str) -> Result<Option<Request>, StoreError> {
+        let ask = Ask::new(sql!("requests_get")).bind(schedule_uid).bind(id.to_owned());
+        let rows: Vec<RequestRow> = self.rows(Whom::Roles, ask).await?;
+        Ok(rows.into_iter().next().map(Request::from))
     }
 
     async fn outbox_lanes(&self) -> Result<Vec<OutboxLane>, StoreError> {
@@ -297,14 +358,6 @@ async fn write_registry<DB: Engine>(tx: &mut Tx<'_, DB>, registry: Registry) -> 
         tx.execute(Ask::new(sql!("registry_drop")).set(&smaller)?).await?;
     }
     Ok(())
-}
-
-/// Which of these policies exist. None of them goes before the commit.
-pub(crate) async fn hold_policies<DB: Engine>(
-    tx: &mut Tx<'_, DB>,
-    wanted: &[Uuid],
-) -> Result<Vec<Uuid>, Failure> {
-    Ok(uids_of(tx.rows(Ask::new(sql!("policies_hold")).set(wanted)?).await?))
 }
 
 fn uids_of(rows: Vec<(Uuid,)>) -> Vec<Uuid> {

@@ -289,7 +289,7 @@ fn scanned_child(task: &Task, row: ScanRow, schedule: &Schedule) -> Result<Scann
         rule: row.rule,
     };
     // A child that can say when it fires can be read.
-    let readable = launch_times(&child, Window { start_us: 0, end_us: 0 });
+    let readable = launch_times(&child, None, Window { start_us: 0, end_us: 0 });
     let readable = readable.map_err(|error| (error.column, error.to_string()));
     readable.map_err(corrupt("schedule_children", key))?;
     Ok(ScannedChild {

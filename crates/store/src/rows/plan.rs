@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use sqlx::FromRow;
-use tollgate_core::model::{Policy, RunSpec, Schedule};
+use tollgate_core::model::{Policy, Run, RunSpec, Schedule};
+use tollgate_core::plan::done::done_us;
 use tollgate_core::plan::{Child, Notice};
 use uuid::Uuid;
 
@@ -35,6 +36,7 @@ row! {
             generation: i64,
             shard: i32,
             updated_us: i64,
+            done_us: Option<i64>,
         }
     }
 }
@@ -45,6 +47,7 @@ impl ScheduleNew {
         let payload = std::mem::take(&mut schedule.payload.json);
         Ok(Self {
             uid: schedule.uid,
+            done_us: done_us(&schedule),
             spec: json(&schedule)?,
             payload,
             policy_uid: schedule.policy_uid,
@@ -393,12 +396,21 @@ row! {
 impl SpecRow {
     /// The row of a schedule's generation.
     pub(crate) fn new(schedule: &Schedule, shard: u16) -> Result<Self, StoreError> {
+        Self::of_spec(&RunSpec::of(schedule), shard, schedule.updated_us)
+    }
+
+    /// The row of a spec that only some runs have.
+    pub(crate) fn of_runs(spec: &RunSpec, shard: u16, runs: &[Run]) -> Result<Self, StoreError> {
+        Self::of_spec(spec, shard, runs.iter().map(|run| run.emitted_us).min().unwrap_or_default())
+    }
+
+    fn of_spec(spec: &RunSpec, shard: u16, created_us: i64) -> Result<Self, StoreError> {
         Ok(Self {
             shard_id: i32::from(shard),
-            schedule_uid: schedule.uid,
-            generation: schedule.generation,
-            created_us: schedule.updated_us,
-            body: json(&RunSpec::of(schedule))?,
+            schedule_uid: spec.schedule_uid,
+            generation: spec.generation,
+            created_us,
+            body: json(spec)?,
         })
     }
 }

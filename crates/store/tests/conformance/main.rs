@@ -12,6 +12,7 @@ mod alerts;
 mod batches;
 mod claimed;
 mod corrupt;
+mod done;
 mod emit;
 mod failures;
 mod faults;
@@ -36,6 +37,7 @@ mod prune;
 #[path = "../../../core/tests/handle_simulation/random.rs"]
 mod random;
 mod replay;
+mod requests;
 mod samples;
 mod seal;
 mod shard;
@@ -96,6 +98,9 @@ conformance! {
         scan_reads_exactly_the_slots scan_goes_on_after_a_checkpoint scan_reads_several_tasks scan_brings_the_schedule
         scan_leaves_a_corrupt_schedule_out registry_lists_eligible_intervals_and_shots emit_is_idempotent
         launches_with_runs_are_found skips_are_recorded_once_and_forgotten missed_triggers_are_counted_by_schedule;
+    requests: a_request_is_answered_once a_request_goes_on_from_where_it_was
+        what_cannot_be_handed_over_leaves_no_request of_many_at_once_one_answers_a_request old_requests_go;
+    done: schedules_that_may_be_done_are_found_page_by_page runs_that_are_left_are_counted;
     claimed: who_has_lost_a_task_hands_nothing_over;
     seal: stored_rows_come_in_pages_and_in_order secrets_are_replaced_where_nobody_was_faster
         schedules_are_counted_as_far_as_asked events_that_have_not_started_are_counted;

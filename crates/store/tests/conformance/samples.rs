@@ -30,6 +30,7 @@ pub(crate) fn schedule(id: &str) -> Schedule {
         timing: Timing {
             triggers: vec![trigger],
             time_zone: "Europe/Berlin".to_owned(),
+            exclude: vec!["2026-12-24..2027-01-01".parse().unwrap()],
             ..Timing::default()
         },
         events: 1000,
@@ -51,7 +52,9 @@ pub(crate) fn schedule(id: &str) -> Schedule {
         overlap: OverlapRule::default(),
         finish_by_s: None,
         spread_s: Some(60),
+        start_within_s: Some(90),
         check_again: CheckAgain::default(),
+        when_done: Default::default(),
         pause: None,
         past_pauses: vec![PastPause { since_us: NOON_US - 2, until_us: NOON_US - 1 }],
         labels: BTreeMap::new(),

@@ -142,11 +142,17 @@ fn attributes(
     add("tollgate-index", "Number", delivery.index.to_string())?;
     add("tollgate-count", "Number", delivery.events.to_string())?;
     add("tollgate-launch-time", "String", cloud_event::rfc3339(delivery.launch_us))?;
-    if let Some(policy) = &spec.policy_id {
-        add("tollgate-policy", "String", cloud_event::policy_name(spec, policy).concat())?;
+    if delivery.checks > 0 {
+        add("tollgate-checks", "Number", delivery.checks.to_string())?;
     }
     // The body has the cursor in any case; an attribute cannot hold every text.
-    if let Some(cursor) = delivery.cursor.as_deref().filter(|cursor| is_attribute_text(cursor)) {
+    let cursor = delivery.cursor.as_deref().filter(|cursor| is_attribute_text(cursor));
+    // SQS takes ten. Where all others are there, the policy, which the body names as well, would be the eleventh.
+    let is_full = delivery.checks > 0 && cursor.is_some() && traceparent.is_some();
+    if let Some(policy) = spec.policy_id.as_ref().filter(|_| !is_full) {
+        add("tollgate-policy", "String", cloud_event::policy_name(spec, policy).concat())?;
+    }
+    if let Some(cursor) = cursor {
         add("tollgate-cursor", "String", cursor.to_owned())?;
     }
     if let Some(traceparent) = traceparent {

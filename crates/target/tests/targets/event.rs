@@ -71,6 +71,7 @@ async fn an_event_with_everything_says_so() {
             });
             delivery.cursor = Some("page \"7\"\n\u{1}ü".into());
             delivery.explicit_release = true;
+            delivery.checks = 3;
             delivery
         },
         targets,
@@ -83,6 +84,7 @@ async fn an_event_with_everything_says_so() {
     assert_eq!(event["source"], "https://tollgate.example/namespaces/acme/schedules/nightly");
     assert_eq!(event["policy"], "namespaces/acme/policies/erp");
     assert_eq!(event["cursor"], "page \"7\"\n\u{1}ü");
+    assert_eq!(event["checks"], 3);
     assert_eq!(event["release"], "explicit");
     assert_eq!(event["releaseurl"], "https://tollgate.example/api");
 }

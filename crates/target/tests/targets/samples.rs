@@ -59,6 +59,7 @@ pub(crate) fn event(target: impl Into<AnyTarget>, index: u32) -> Delivery {
         overlap: OverlapRule::Allow,
         finish_by_s: None,
         spread_s: None,
+        start_within_s: None,
         check_again: Default::default(),
     };
     Delivery {
@@ -67,6 +68,7 @@ pub(crate) fn event(target: impl Into<AnyTarget>, index: u32) -> Delivery {
         index,
         events: 7,
         launch_us: LAUNCH_US,
+        checks: 0,
         cursor: None,
         explicit_release: false,
         spec: Arc::new(spec),

@@ -36,6 +36,7 @@ pub(crate) struct Order {
     from: String,
     to: String,
     priority: String,
+    request_id: String,
 }
 
 /// The form as a range.
@@ -98,14 +99,14 @@ async fn carry_out(visit: &Visit, schedule: &v1::Schedule, order: &Order) -> Res
     let range = order.range()?;
     let deed = deed(visit, schedule, order, &range).await?;
     let given = (order.confirmed.as_str(), order.reason.as_str());
-    let make = |reason| carried_out(visit, schedule, &range, reason);
+    let make = |reason| carried_out(visit, schedule, (order, &range), reason);
     confirm::settle(visit, Section::Schedules, &deed, given, make).await
 }
 
 async fn carried_out(
     visit: &Visit,
     schedule: &v1::Schedule,
-    range: &Range,
+    (order, range): (&Order, &Range),
     reason: String,
 ) -> Result<Response, Problem> {
     let request = v1::BackfillScheduleRequest {
@@ -113,6 +114,7 @@ async fn carried_out(
         start_time: Some(tollgate_proto::convert::timestamp(range.from_us)),
         end_time: Some(tollgate_proto::convert::timestamp(range.to_us)),
         priority: range.priority,
+        request_id: order.request_id.clone(),
     };
     visit.api.because(&reason).master().backfill_schedule(request).await?;
     Ok(visit.after(&to(&schedule.name), "backfilled"))
@@ -138,7 +140,8 @@ async fn launches(
 async fn deed(visit: &Visit, schedule: &v1::Schedule, order: &Order, range: &Range) -> Result<Deed, Problem> {
     let found = launches(visit, schedule, range).await?;
     let said = [("from", &order.from), ("to", &order.to), ("priority", &order.priority)];
-    let fields = said.map(|(name, value)| (name.to_owned(), value.clone())).into();
+    let mut fields: Vec<_> = said.map(|(name, value)| (name.to_owned(), value.clone())).into();
+    fields.push(confirm::once(&order.request_id));
     Ok(Deed {
         question: format!("Backfill {}?", short(&schedule.name)),
         effects: effects(schedule, &found, range),

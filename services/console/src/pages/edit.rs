@@ -213,7 +213,9 @@ async fn checked(
             @if let Some(schedule) = &schedule {
                 p {
                     (counted(schedule.events.unwrap_or(1), "event")) " would fire " (sentence(schedule))
-                    @if fires.is_empty() { ": never again." } @else { ", next at:" }
+                    @if schedule.triggers.is_empty() { "." }
+                    @else if fires.is_empty() { ": never again." }
+                    @else { ", next at:" }
                 }
                 ul { @for fire in &fires { li.num { (fire.local_time) " " (fire.utc_offset) } } }
             }

@@ -96,6 +96,9 @@ pub(crate) async fn body(
             section aria-labelledby="h-next" {
                 h2 #h-next { "Next fires" }
                 @match &next {
+                    Ok(_) if schedule.triggers.is_empty() => {
+                        p.mute { "None: it is manual, and fires when it is triggered." }
+                    }
                     Ok(next) if next.is_empty() => { p.mute { "Never again." } }
                     Ok(next) => { (fires(visit.now_us, next, None)) }
                     Err(problem) => { p.notice.bad { (problem.text()) } }
@@ -211,6 +214,7 @@ fn fires(now_us: i64, launches: &[v1::LaunchTime], change: Option<&Change>) -> M
     let first_after = change_us.and_then(|change_us| {
         launches.iter().position(|launch| launch_us(Some(launch)).is_some_and(|at| at >= change_us))
     });
+    let is_delayed = launches.iter().any(|launch| launch.start_time.is_some());
     html! {
         div.scroll role="group" aria-label="Launch times" tabindex="0" { table.fires {
             thead {
@@ -218,6 +222,7 @@ fn fires(now_us: i64, launches: &[v1::LaunchTime], change: Option<&Change>) -> M
                     th scope="col" { "Local time" }
                     th scope="col" { "Offset" }
                     th.opt scope="col" { "UTC" }
+                    @if is_delayed { th scope="col" { "Starts (UTC)" } }
                     th scope="col" { "From now" }
                 }
             }
@@ -228,6 +233,9 @@ fn fires(now_us: i64, launches: &[v1::LaunchTime], change: Option<&Change>) -> M
                         td.num { (launch.local_time) }
                         td.num { (launch.utc_offset) }
                         td.num.opt { (clock(us)) }
+                        @if is_delayed {
+                            td.num { (launch.start_time.as_ref().map(|at| clock(self::us(at))).unwrap_or_default()) }
+                        }
                         td { time datetime=(exact(us)) { (seen(now_us, us)) } }
                     }
                 }
@@ -247,14 +255,28 @@ fn actions(schedule: &v1::Schedule) -> Markup {
                     input #events name="events" inputmode="numeric" autocomplete="off" size="8"
                         placeholder=(schedule.events.unwrap_or(1));
                 }
-                button type="submit" name="action" value="trigger" { "Trigger now…" }
-                p.hint { "Makes a run now, outside of its timing; under its policy as any other." }
+                div {
+                    label for="launch_time" { "Launch time" }
+                    input #launch_time name="launch_time" autocomplete="off" size="22" placeholder="now";
+                }
+                div {
+                    label for="run_priority" { "Priority" }
+                    input #run_priority name="priority" inputmode="numeric" autocomplete="off" size="4"
+                        placeholder=(schedule.priority.unwrap_or(5));
+                }
+                div {
+                    label for="run_payload" { "Payload over the schedule's" }
+                    input #run_payload name="payload" autocomplete="off" size="30" spellcheck="false"
+                        placeholder="{\"dataset\": \"customers\"}";
+                }
+                button type="submit" name="action" value="trigger" { "Trigger…" }
+                p.hint { "Makes a run outside of its timing: now, or at a time within a day; under its policy as any other." }
             }
             div.row {
                 @if schedule.pause.is_some() { (ask(&path, "resume", "Resume", false)) }
                 @else { (ask(&path, "pause", "Pause", true)) }
                 a.button href={ (path) "/edit" } { "Edit this schedule" }
-                a.button href={ (path) "/backfill" } { "Backfill…" }
+                @if !schedule.triggers.is_empty() { a.button href={ (path) "/backfill" } { "Backfill…" } }
                 (ask(&path, "retry", "Try dead events again", false))
                 (ask(&path, "delete", "Delete", true))
             }
@@ -339,11 +361,20 @@ fn facts(visit: &Visit, schedule: &v1::Schedule) -> Markup {
                 dt { "Time zone" } dd { (if schedule.time_zone.is_empty() { "UTC" } else { &schedule.time_zone }) }
                 @if let Some(by) = &schedule.finish_by { dt { "Must start within" } dd { (duration(Some(by))) } }
                 @if let Some(spread) = &schedule.spread { dt { "Spread over" } dd { (duration(Some(spread))) } }
+                @if !schedule.exclude.is_empty() { dt { "Not on" } dd { (schedule.exclude.join(", ")) } }
+                @if let Some(within) = &schedule.start_within {
+                    dt { "Starts within" }
+                    dd { (duration(Some(within))) ": " (duration(schedule.start_delay.as_ref())) " after each launch time" }
+                }
                 dt { "Attempts" }
                 dd { "up to " (retry.max_attempts.unwrap_or(20)) ", after "
                     (duration(retry.min_backoff.as_ref())) " to " (duration(retry.max_backoff.as_ref())) }
                 dt { "If a run is unfinished" } dd { (overlap) }
                 dt { "Missed in an outage" } dd { (catch_up) }
+                @if schedule.when_done() == v1::WhenDone::Delete {
+                    dt { "Once it never fires again" }
+                    dd { "it is deleted, after " (duration(schedule.delete_after.as_ref())) }
+                }
                 @for (key, value) in &schedule.labels { dt { "Label " (key) } dd { (value) } }
                 dt { "Changed" } dd { (dated(visit.now_us, schedule.update_time.as_ref()))
                     " · " a href={ (visit.link("audit")) "?resource=" (encode(&schedule.name)) } { "history" } }

@@ -2,8 +2,11 @@
 
 use axum::extract::{Form, Path};
 use axum::response::Response;
+use chrono::DateTime;
 use maud::{Markup, html};
 use serde::Deserialize;
+use tollgate_proto::convert::payload::from_json;
+use tollgate_proto::convert::timestamp;
 use tollgate_proto::v1;
 
 use crate::pages::schedule;
@@ -13,7 +16,7 @@ use crate::requests::api::Api;
 use crate::requests::links::to;
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
-use crate::words::show::{count, counted, exact, short};
+use crate::words::show::{count, counted, exact, moment, short};
 
 /// How many of a schedule's runs are read to say what goes on, or to find events to try again.
 const RUNS_MAX: i32 = 200;
@@ -37,7 +40,15 @@ pub(crate) struct Order {
     #[serde(default)]
     events: String,
     #[serde(default)]
+    launch_time: String,
+    #[serde(default)]
+    priority: String,
+    #[serde(default)]
+    payload: String,
+    #[serde(default)]
     etag: String,
+    #[serde(default)]
+    request_id: String,
 }
 
 impl Order {
@@ -48,6 +59,38 @@ impl Order {
                 Problem::invalid("events", text, "a whole number from 1 to 10,000,000, or nothing")
             }),
         }
+    }
+
+    /// What a trigger asks for, of a schedule by its name.
+    fn wanted(&self, name: &str) -> Result<v1::TriggerScheduleRequest, Problem> {
+        let launch_time = match self.launch_time.trim() {
+            "" => None,
+            text => Some(DateTime::parse_from_rfc3339(text).map_err(|_| {
+                Problem::invalid("launch_time", text, "a time such as 2026-03-29T03:00:00Z, or nothing")
+            })?),
+        };
+        let priority = match self.priority.trim() {
+            "" => None,
+            text => {
+                let wrong = |_| Problem::invalid("priority", text, "0 (last) to 9 (first), or nothing");
+                Some(text.parse().map_err(wrong)?)
+            }
+        };
+        let payload = match self.payload.trim() {
+            "" => None,
+            text => {
+                let wrong = |error| Problem::invalid("payload", text, &format!("JSON, or nothing: {error}"));
+                Some(from_json(&serde_json::from_str(text).map_err(wrong)?))
+            }
+        };
+        Ok(v1::TriggerScheduleRequest {
+            name: name.to_owned(),
+            events: self.events()?,
+            request_id: self.request_id.clone(),
+            launch_time: launch_time.map(|at| timestamp(at.timestamp_micros())),
+            priority,
+            payload,
+        })
     }
 }
 
@@ -77,8 +120,7 @@ async fn carried_out(visit: &Visit, name: &str, order: &Order, reason: String) -
     let (path, name) = (to(name), name.to_owned());
     Ok(match order.action.as_str() {
         "trigger" => {
-            let events = order.events()?;
-            let run = master.trigger_schedule(v1::TriggerScheduleRequest { name, events }).await?;
+            let run = master.trigger_schedule(order.wanted(&name)?).await?;
             visit.after(&to(&run.into_inner().name), "triggered")
         }
         "pause" => {
@@ -150,9 +192,14 @@ async fn deed(visit: &Visit, name: &str, order: &Order) -> Result<Deed, Problem>
         vec![("action".to_owned(), order.action.clone()), ("etag".to_owned(), schedule.etag.clone())];
     let (question, effects, button) = match order.action.as_str() {
         "trigger" => {
-            fields.push(("events".to_owned(), order.events.clone()));
-            let effects = trigger(visit, &schedule, order.events()?).await;
-            (format!("Trigger {id} now?"), effects, "Trigger it")
+            let said = [("events", &order.events), ("launch_time", &order.launch_time)];
+            let more = [("priority", &order.priority), ("payload", &order.payload)];
+            fields.extend(said.into_iter().chain(more).map(|(key, text)| (key.to_owned(), text.clone())));
+            fields.push(confirm::once(&order.request_id));
+            let wanted = order.wanted(name)?;
+            let effects = trigger(visit, &schedule, &wanted).await;
+            let when = if wanted.launch_time.is_some() { "" } else { " now" };
+            (format!("Trigger {id}{when}?"), effects, "Trigger it")
         }
         "pause" => (format!("Pause {id}?"), pause(visit, name).await, "Pause it"),
         "resume" => (format!("Resume {id}?"), resume(&schedule), "Resume it"),
@@ -195,8 +242,8 @@ async fn unfinished(visit: &Visit, name: &str) -> Markup {
     }
 }
 
-async fn trigger(visit: &Visit, schedule: &v1::Schedule, events: Option<u32>) -> Vec<Markup> {
-    let events = events.or(schedule.events).unwrap_or(1);
+async fn trigger(visit: &Visit, schedule: &v1::Schedule, wanted: &v1::TriggerScheduleRequest) -> Vec<Markup> {
+    let events = wanted.events.or(schedule.events).unwrap_or(1);
     let status = visit.api.handler_status(visit.parent()).await.unwrap_or_default();
     let gauge = status.policies.into_iter().find(|gauge| gauge.policy == schedule.policy);
     let gauge = gauge.filter(|_| !schedule.policy.is_empty());
@@ -209,7 +256,16 @@ async fn trigger(visit: &Visit, schedule: &v1::Schedule, events: Option<u32>) ->
         None => String::new(),
     };
     vec![
-        html! { "A run of " strong { (counted(events, "event")) } " is made now, for " code { (target) } "." },
+        html! {
+            "A run of " strong { (counted(events, "event")) }
+            @match &wanted.launch_time {
+                Some(at) => { " falls due " (moment(visit.now_us, Some(at))) }
+                None => { " is made now" }
+            }
+            ", for " code { (target) }
+            @if let Some(priority) = wanted.priority { ", with priority " (priority) }
+            @if wanted.payload.is_some() { ", with a payload of its own over the schedule's" } "."
+        },
         html! {
             @match (&gauge, free) {
                 (None, _) if schedule.policy.is_empty() => {

@@ -5,13 +5,13 @@ use axum::response::Response;
 use maud::{Markup, html};
 use tollgate_proto::v1;
 
-use crate::parts::filters::{PAGE, Wanted, filters};
+use crate::parts::filters::{PAGE, Wanted, filters, of_all};
 use crate::parts::shell::{Body, Section, empty};
 use crate::requests::links::to;
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
 use crate::words::sentence::sentence;
-use crate::words::show::{active, count, moment, short};
+use crate::words::show::{active, count, duration, moment, short};
 
 /// The page.
 pub(crate) async fn page(visit: Visit, Query(wanted): Query<Wanted>) -> Response {
@@ -47,6 +47,7 @@ pub(crate) async fn body(visit: &Visit, wanted: &Wanted, problem: Option<Problem
                     }))
                 }
             } @else {
+                @if wanted.narrows() { (of_all(&path, &wanted.filter())) }
                 (table(visit, &list.schedules))
                 (wanted.pager(&path, &list.next_page_token))
             }
@@ -78,7 +79,13 @@ fn table(visit: &Visit, schedules: &[v1::Schedule]) -> Markup {
                             td.text { (sentence(schedule)) }
                             td data-label="Next" {
                                 @match &schedule.next_launch_time {
-                                    Some(next) => { (moment(visit.now_us, Some(next))) }
+                                    Some(next) => {
+                                        (moment(visit.now_us, Some(next)))
+                                        @if schedule.start_delay.is_some() {
+                                            span.mute { ", starts " (duration(schedule.start_delay.as_ref())) " later" }
+                                        }
+                                    }
+                                    None if schedule.triggers.is_empty() => { span.mute { "manual" } }
                                     None => { span.mute { "never again" } }
                                 }
                             }

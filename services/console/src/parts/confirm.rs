@@ -5,6 +5,7 @@
 
 use axum::response::Response;
 use maud::{Markup, html};
+use uuid::Uuid;
 
 use crate::parts::shell::{Body, Section};
 use crate::requests::problem::Problem;
@@ -90,6 +91,12 @@ fn page(visit: &Visit, section: Section, deed: &Deed, given: &str, problem: Opti
     Body { problem, ..Body::new(deed.question.clone(), section, content) }
 }
 
+/// The field that makes of a form that is sent twice one request. `given` is what the form that was sent says.
+pub(crate) fn once(given: &str) -> (String, String) {
+    let id = if given.is_empty() { format!("console-{}", Uuid::new_v4().simple()) } else { given.to_owned() };
+    ("request_id".to_owned(), id)
+}
+
 /// A button that leads to the page that asks, from anywhere.
 pub(crate) fn ask(path: &str, action: &str, words: &str, is_dangerous: bool) -> Markup {
     html! {
@@ -102,6 +109,14 @@ pub(crate) fn ask(path: &str, action: &str, words: &str, is_dangerous: bool) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_form_that_is_sent_twice_is_one_request() {
+        let (name, id) = once("");
+        assert_eq!(name, "request_id");
+        assert_eq!(once(&id).1, id);
+        assert_ne!(once("").1, id, "two forms are two");
+    }
 
     #[test]
     fn a_dangerous_deed_needs_a_reason() {

@@ -26,6 +26,11 @@ const REPEAT: &[(&str, &str)] = &[
     ("REPEAT_RULE_FIRST", "it fires the first time only"),
     ("REPEAT_RULE_BOTH", "it fires both times"),
 ];
+const ON_GUARD: &[(&str, &str)] = &[
+    ("", "its release is refused (the default)"),
+    ("CHECK_GUARD_REFUSE", "its release is refused"),
+    ("CHECK_GUARD_CLOSE", "it ends as FAILED"),
+];
 const RELEASE: &[(&str, &str)] = &[
     ("", "with a policy: when the consumer says so; else with the answer"),
     ("RELEASE_MODE_ON_RESPONSE", "with the answer"),
@@ -37,6 +42,11 @@ const OVERLAP: &[(&str, &str)] = &[
     ("OVERLAP_SKIP", "the new one is skipped"),
     ("OVERLAP_BUFFER_ONE", "the new one waits for the old one"),
     ("OVERLAP_CANCEL_OTHER", "what the old one has not started is cancelled"),
+];
+const WHEN_DONE: &[(&str, &str)] = &[
+    ("", "it stays (the default)"),
+    ("WHEN_DONE_KEEP", "it stays"),
+    ("WHEN_DONE_DELETE", "it is deleted, when its last run has ended"),
 ];
 const CATCH_UP: &[(&str, &str)] = &[
     ("", "the latest runs (the default)"),
@@ -114,7 +124,8 @@ pub(crate) const SCHEDULE: &[Group] = &[
                 Kind::Rules,
                 "cron",
                 "Fires at",
-                "Cron expressions, one on each line: minute, hour, day of month, month, day of week. 30 2 * * MON-FRI",
+                "Cron expressions, one on each line: minute, hour, day of month, month, day of week. 30 2 * * MON-FRI. \
+                 Without any of these three, it fires by hand alone.",
             ),
             of_kind(
                 Kind::Rules,
@@ -140,6 +151,7 @@ pub(crate) const SCHEDULE: &[Group] = &[
             number("priority", "Priority", "0 (last) to 9 (first); 5 where empty."),
             line("finish_by", "Must start within", "Such as 2h or 900s; events that start later expire."),
             line("spread", "Spread over", "Such as 10m: events are spaced evenly over it."),
+            line("start_within", "Starts within", "Such as 10m: at a moment of its own, the same each time."),
             of_kind(Kind::Text, "description", "Description", "Free text."),
         ],
     },
@@ -237,6 +249,14 @@ pub(crate) const SCHEDULE: &[Group] = &[
             of_kind(Kind::Choice(REPEAT), "repeat", "At a time that a clock change repeats", ""),
             line("start_time", "Not before", "2026-12-01T00:00:00Z"),
             line("end_time", "Not from then on", "2027-01-01T00:00:00Z"),
+            of_kind(Kind::Choice(WHEN_DONE), "when_done", "Once it never fires again", ""),
+            line("delete_after", "Delete it after", "Only where it is deleted; 1h by default."),
+            of_kind(
+                Kind::List,
+                "exclude",
+                "Not on these dates",
+                "One on each line: 2026-12-25, or 2026-12-24..2027-01-01",
+            ),
             number(
                 "check_again.max_checks",
                 "An event may ask to come again",
@@ -244,6 +264,7 @@ pub(crate) const SCHEDULE: &[Group] = &[
             ),
             line("check_again.horizon", "At most so far ahead", "7d (168h) by default."),
             line("check_again.slot", "Rounded up to", "1s by default."),
+            of_kind(Kind::Choice(ON_GUARD), "check_again.on_guard", "If it asks for more", ""),
         ],
     },
 ];

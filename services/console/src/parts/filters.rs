@@ -110,6 +110,20 @@ pub(crate) fn filters(path: &str, wanted: &Wanted, by_policy: bool) -> Markup {
     }
 }
 
+/// The buttons for all schedules that match.
+pub(crate) fn of_all(path: &str, filter: &str) -> Markup {
+    html! {
+        form.ask method="post" action=(path) {
+            input type="hidden" name="filter" value=(filter);
+            span.mute { "All of these: " }
+            button type="submit" name="action" value="pause" { "Pause…" }
+            button type="submit" name="action" value="resume" { "Resume…" }
+            button type="submit" name="action" value="trigger" { "Trigger…" }
+            button.danger type="submit" name="action" value="delete" { "Delete…" }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,5 +143,11 @@ mod tests {
             "/n/a/schedules?name=night%2A&state=PAUSED&label=%20team%3Da%20b%20&policy=imports&page=t%2B%2F"
         );
         assert!(!Wanted::default().narrows());
+    }
+
+    #[test]
+    fn what_is_done_to_all_carries_the_filter() {
+        let text = of_all("/n/a/schedules", "label.team=\"x\"").into_string();
+        assert!(text.contains("value=\"label.team=&quot;x&quot;\""), "{text}");
     }
 }

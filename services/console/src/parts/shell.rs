@@ -92,6 +92,7 @@ pub(crate) fn done(code: &str) -> Option<&'static str> {
         "deleted" => "Deleted.",
         "created" => "It has been made.",
         "backfilled" => "The runs have been made.",
+        "many" => "It is done to all of them.",
         "named" => "Your name will stand in the audit log.",
         _ => return None,
     })

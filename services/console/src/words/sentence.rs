@@ -46,7 +46,7 @@ pub(crate) fn sentence(schedule: &v1::Schedule) -> String {
         Trigger::At(at) => Some(format!("once, on {} UTC", clock(us(at)).replacen(' ', " at ", 1))),
     });
     let parts: Vec<String> = parts.collect();
-    if parts.is_empty() { "never".to_owned() } else { parts.join("; and ") }
+    if parts.is_empty() { "by hand only".to_owned() } else { parts.join("; and ") }
 }
 
 /// Whether the clocks of its zone matter to a schedule.
@@ -358,6 +358,6 @@ mod tests {
             sentence(&schedule(vec![fields, every(60)])),
             "every day at 03:00, 06:00 and 09:00 UTC; and every minute"
         );
-        assert_eq!(sentence(&schedule(Vec::new())), "never");
+        assert_eq!(sentence(&schedule(Vec::new())), "by hand only");
     }
 }

@@ -76,6 +76,19 @@ async fn each_catch_up_rule_does_what_it_says() {
     assert_eq!(world.launches_of(&schedules[5]).await, [0_i64; 0]);
 }
 
+/// On an excluded date nothing falls due, so nothing is missed.
+#[tokio::test]
+async fn an_excluded_date_is_not_missed() {
+    let world = World::new(utc("2025-06-11T08:00:30Z")).await;
+    let mut excluded = with(1, CatchUp::All { horizon_s: 86_400 }, "*/10 * * * *");
+    excluded.timing.exclude = vec!["2025-06-11".parse().unwrap()];
+    let beside = with(2, CatchUp::None, "*/10 * * * *");
+    outage(&world, &[excluded.clone(), beside.clone()]).await;
+    assert_eq!(world.launches_of(&excluded).await, [0_i64; 0]);
+    assert_eq!(world.skipped_of(&excluded, SkipReason::Missed).await, [0_i64; 0]);
+    assert!(!world.skipped_of(&beside, SkipReason::Missed).await.is_empty());
+}
+
 /// What fell due in a pause does not run, and so is not the latest.
 #[tokio::test]
 async fn the_latest_is_the_last_one_outside_pauses() {

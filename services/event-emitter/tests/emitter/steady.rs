@@ -32,6 +32,9 @@ async fn every_fire_makes_one_run_through_clock_changes() {
         let mut schedules = mixed("Europe/Berlin", 1);
         schedules.extend(mixed("Asia/Kathmandu", 101));
         schedules.push(schedule(201, "UTC", vec![cron("*/2 * * * *"), every(90), cron("0 1 * * *")]));
+        let mut excluding = schedule(202, "Europe/Berlin", vec![cron("*/10 * * * *"), every(700)]);
+        excluding.timing.exclude = vec!["2025-03-30".parse().unwrap(), "2025-10-26".parse().unwrap()];
+        schedules.push(excluding);
         world.put(&schedules).await;
         let emitter = world.emitter(Options::default());
         world.steady(&emitter, 20 * SECOND_US, start_us + 150 * MINUTE_US).await;

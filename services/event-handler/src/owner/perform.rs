@@ -172,6 +172,7 @@ impl Owner {
             index: send.index,
             events: send.events,
             launch_us: send.launch_us,
+            checks: send.checks,
             cursor: send.cursor,
             explicit_release: send.explicit_release,
             spec: send.spec,

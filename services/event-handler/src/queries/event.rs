@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tollgate_core::handle::EventState;
 use tollgate_core::handle::change::{Outcome, TokenRow};
-use tollgate_core::model::{EventRef, Run, RunKind, RunSpec, SECOND_US};
+use tollgate_core::model::{EventRef, Run, RunKind, RunSpec, Stagger};
 use tollgate_proto::convert::event::{self, EventRecord};
 use tollgate_proto::v1;
 use tollgate_service::status::status as store_status;
@@ -18,7 +18,8 @@ use crate::routes::Input;
 /// A run with what its events' times follow from.
 pub(crate) struct RunView {
     pub(crate) run: Run,
-    spread_s: Option<i64>,
+    stagger: Stagger,
+    delay_us: i64,
 }
 
 impl Shared {
@@ -28,7 +29,9 @@ impl Shared {
             .specs(run.shard, &[(run.schedule_uid, run.generation)])
             .await
             .map_err(store_status)?;
-        Ok(RunView { spread_s: specs.first().and_then(|s: &RunSpec| s.spread_s), run })
+        let spec: Option<&RunSpec> = specs.first();
+        let stagger = spec.map(|spec| spec.stagger(&run)).unwrap_or_default();
+        Ok(RunView { stagger, delay_us: spec.map_or(0, |spec| spec.start_delay_us(&run)), run })
     }
 
     /// One event, as its owner knows it. `name` is the caller's own text.
@@ -168,9 +171,6 @@ impl Shared {
 
 impl RunView {
     fn launch_of(&self, index: u32) -> i64 {
-        let Some(spread_s) = self.spread_s else { return self.run.launch_us };
-        let offset =
-            i128::from(index) * i128::from(spread_s) * i128::from(SECOND_US) / i128::from(self.run.events);
-        self.run.launch_us + i64::try_from(offset).unwrap_or_default()
+        self.run.launch_us + self.delay_us + self.stagger.place_us(index)
     }
 }

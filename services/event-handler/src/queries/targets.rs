@@ -140,7 +140,9 @@ mod tests {
             accepted_per_second: 1.0,
             ..gauge("namespaces/a", target)
         };
-        [waits("http://a", 5), waits("http://b", 900), waits("http://c", 0)].map(|g| targets.add(g));
+        [waits("http://a", 5), waits("http://b", 900), waits("http://c", 0)]
+            .into_iter()
+            .for_each(|g| targets.add(g));
         let backs_off = v1::TargetGauge {
             retrying_count: 1,
             waiting_count: 1,

@@ -48,18 +48,38 @@ pub(super) fn of(field: &FieldDescriptor) -> Option<Value> {
         }
         "ListRunsRequest.order_by" => json!({"pattern": "^\\s*(launch_time(\\s+desc)?)?\\s*$"}),
         "PreviewScheduleRequest.count" => json!({"minimum": 0, "maximum": 1000}),
-        "TriggerScheduleRequest.events" | "Schedule.events" => json!({"minimum": 1, "maximum": 10_000_000}),
-        "BackfillScheduleRequest.priority" | "Schedule.priority" => json!({"minimum": 0, "maximum": 9}),
+        "TriggerScheduleRequest.events" | "TriggerSchedulesRequest.events" | "Schedule.events" => {
+            json!({"minimum": 1, "maximum": 10_000_000})
+        }
+        "BackfillScheduleRequest.priority" | "TriggerScheduleRequest.priority" | "Schedule.priority" => {
+            json!({"minimum": 0, "maximum": 9})
+        }
+        "PauseSchedulesRequest.filter"
+        | "ResumeSchedulesRequest.filter"
+        | "DeleteSchedulesRequest.filter"
+        | "TriggerSchedulesRequest.filter" => json!({"minLength": 1}),
+        "TriggerScheduleRequest.request_id"
+        | "TriggerSchedulesRequest.request_id"
+        | "BackfillScheduleRequest.request_id" => {
+            json!({"pattern": "^([A-Za-z0-9._:-]{1,128})?$"})
+        }
         "CreateScheduleRequest.schedule_id"
         | "CreatePolicyRequest.policy_id"
         | "CreateAlertRequest.alert_id" => {
             json!({"pattern": format!("^({})?$", id())})
         }
-        "Schedule.triggers" => json!({"minItems": 1, "maxItems": 100}),
-        "Schedule.finish_by" | "Schedule.spread" | "CatchUp.horizon" | "CheckAgain.horizon" => {
+        "Schedule.exclude" => json!({"maxItems": 500}),
+        "Schedule.triggers" => json!({"maxItems": 100}),
+        "Schedule.finish_by"
+        | "Schedule.spread"
+        | "Schedule.delete_after"
+        | "CatchUp.horizon"
+        | "CheckAgain.horizon" => {
             json!({"pattern": format!("^({})s$", up_to(1, 366 * DAY_S))})
         }
-        "CheckAgain.slot" => json!({"pattern": format!("^({})s$", up_to(1, DAY_S))}),
+        "Schedule.start_within" | "CheckAgain.slot" => {
+            json!({"pattern": format!("^({})s$", up_to(1, DAY_S))})
+        }
         "CheckAgain.max_checks" => json!({"maximum": 1_000_000}),
         "RetryPolicy.max_attempts" => json!({"minimum": 1, "maximum": 1000}),
         "Policy.max_in_flight" => json!({"minimum": 1}),
@@ -143,6 +163,8 @@ mod tests {
             "PreviewScheduleRequest.count",
             "TriggerScheduleRequest.events",
             "BackfillScheduleRequest.priority",
+            "BackfillScheduleRequest.request_id",
+            "TriggerScheduleRequest.request_id",
             "CreateScheduleRequest.schedule_id",
             "CreatePolicyRequest.policy_id",
             "Schedule.triggers",

@@ -9,19 +9,8 @@ use tonic::Status;
 
 use super::judge::Planned;
 use super::{ERRORS_MAX, ResourceRef, chunks};
-use crate::change::Change;
+use crate::change::{Change, is_own_fault};
 use crate::{ScheduleMaster, TURNS_EACH};
-
-/// Whether a transaction failed because of what was in it.
-fn is_own_fault(error: &StoreError) -> bool {
-    matches!(
-        error,
-        StoreError::NotFound { .. }
-            | StoreError::Conflict { .. }
-            | StoreError::InUse { .. }
-            | StoreError::Invalid { .. }
-    )
-}
 
 impl Planned {
     /// Counts it, and lists it where there is room.

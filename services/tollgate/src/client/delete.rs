@@ -4,8 +4,10 @@ use clap::{Args, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use tollgate_proto::v1;
 
+use super::many::{self, ManyArgs};
 use super::target::{Target, TargetParser};
 use super::{Session, complete, names};
+use crate::usage::Usage;
 
 /// What can be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -35,6 +37,9 @@ pub(crate) struct DeleteArgs {
     /// Delete the resource only if it has this etag, which `get -o json` shows
     #[arg(long, value_name = "ETAG", default_value = "")]
     etag: String,
+
+    #[command(flatten)]
+    many: ManyArgs,
 }
 
 /// Deletes a schedule, policy or alert.
@@ -42,7 +47,15 @@ pub(crate) struct DeleteArgs {
 /// # Errors
 /// What the service says, or those of writing.
 pub(crate) async fn run(session: Session, args: DeleteArgs) -> anyhow::Result<()> {
-    let DeleteArgs { kind, name, etag } = args;
+    let DeleteArgs { kind, name, etag, many } = args;
+    if many.are_given() {
+        let (Kind::Schedule, None) = kind.and(name)? else {
+            let usage = "--label and --filter choose schedules, without a name: delete schedules -l a=b";
+            return Err(Usage(usage.to_owned()).into());
+        };
+        return many::act(&session, many::Act::Delete, &many).await;
+    }
+    many.refuse()?;
     let (kind, name) = kind.named(name, "tollgate delete schedule nightly")?;
     let (answer, name) = match kind {
         Kind::Schedule => {

@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use tollgate_proto::v1;
 
+use super::many::{self, ManyArgs};
 use super::target::{Target, TargetParser};
 use super::when::both;
 use super::{Session, complete, names};
@@ -36,9 +37,12 @@ pub(crate) struct ResumeArgs {
     #[arg(value_name = "KIND", value_parser = TargetParser::<Kind>::new())]
     kind: Target<Kind>,
 
-    /// The name of the resource; none with `all`
-    #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::named), required_if_eq_any([("kind", "schedule"), ("kind", "policy")]))]
+    /// The name of the resource; none with `all`, or where schedules are chosen by --label or --filter
+    #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::named))]
     name: Option<String>,
+
+    #[command(flatten)]
+    many: ManyArgs,
 }
 
 /// Pauses a schedule, a policy or everything.
@@ -46,6 +50,10 @@ pub(crate) struct ResumeArgs {
 /// # Errors
 /// What the service says, or those of writing.
 pub(crate) async fn pause(session: Session, args: PauseArgs) -> anyhow::Result<()> {
+    if args.what.many.are_given() {
+        args.what.only_schedules()?;
+        return many::act(&session, many::Act::Pause, &args.what.many).await;
+    }
     let (kind, name) = full_name(&session, &args.what)?;
     let reason = session.reason.clone();
     let failed = |status| session.failure(format!("pause {name}"), status);
@@ -73,6 +81,10 @@ pub(crate) async fn pause(session: Session, args: PauseArgs) -> anyhow::Result<(
 /// # Errors
 /// What the service says, or those of writing.
 pub(crate) async fn resume(session: Session, what: ResumeArgs) -> anyhow::Result<()> {
+    if what.many.are_given() {
+        what.only_schedules()?;
+        return many::act(&session, many::Act::Resume, &what.many).await;
+    }
     let (kind, name) = full_name(&session, &what)?;
     let failed = |status| session.failure(format!("resume {name}"), status);
     let resumed = format!("resumed {name}\n");
@@ -94,7 +106,20 @@ pub(crate) async fn resume(session: Session, what: ResumeArgs) -> anyhow::Result
     }
 }
 
+impl ResumeArgs {
+    /// Refuses --label and --filter for what is not many schedules.
+    fn only_schedules(&self) -> Result<(), Usage> {
+        match self.kind.and(self.name.clone())? {
+            (Kind::Schedule, None) => Ok(()),
+            _ => Err(Usage(
+                "--label and --filter choose schedules, without a name: pause schedules -l a=b".to_owned(),
+            )),
+        }
+    }
+}
+
 fn full_name(session: &Session, what: &ResumeArgs) -> anyhow::Result<(Kind, String)> {
+    what.many.refuse()?;
     let (kind, name) = what.kind.and(what.name.clone())?;
     let name = match (kind, name) {
         (Kind::Schedule, Some(name)) => names::schedule(&session.namespace, &name),

@@ -11,7 +11,7 @@ use tollgate_proto::v1::preview_schedule_request::Source;
 use tollgate_proto::v1::trigger::Trigger;
 
 use super::apply::read_files;
-use super::table::Table;
+use super::table::{Table, View, always, wide};
 use super::when::{exact, moment, parse_span, relative};
 use super::{Session, complete, names, rows};
 use tollgate_files::Resource;
@@ -115,16 +115,24 @@ fn sources(session: &Session, args: &PreviewArgs) -> anyhow::Result<Vec<(String,
 
 /// Launch times with what clocks in the zone show.
 pub(super) fn text(now_us: i64, answer: &v1::PreviewScheduleResponse) -> String {
-    let mut table = Table::new(["LOCAL TIME", "OFFSET", "UTC", "SEEN FROM NOW"]);
+    let is_delayed = answer.launch_times.iter().any(|launch| launch.start_time.is_some());
+    let view = View { wide: is_delayed, ..View::default() };
+    let head =
+        [always("LOCAL TIME"), always("OFFSET"), always("UTC"), always("SEEN FROM NOW"), wide("STARTS")];
+    let mut table = Table::of(view, head);
     for launch in &answer.launch_times {
         table.row([
             launch.local_time.clone(),
             launch.utc_offset.clone(),
             exact(launch.time.as_ref()),
             relative(now_us, launch.time.as_ref()),
+            exact(launch.start_time.as_ref()),
         ]);
     }
     let classes = answer.launch_classes.join(", ");
+    if answer.children_count == 0 {
+        return "it is manual: it fires by `tollgate trigger ID` alone\n".to_owned();
+    }
     let never = rows::or_none(&table, "it never fires again");
     format!("{never}launch classes: {classes}; children: {}\n", answer.children_count)
 }

@@ -36,6 +36,9 @@ pub(super) fn active(pause: Option<&v1::Pause>) -> String {
 
 /// A schedule's triggers on one line.
 fn triggers(schedule: &v1::Schedule) -> String {
+    if schedule.triggers.is_empty() {
+        return "manual".to_owned();
+    }
     let texts = schedule.triggers.iter().map(|trigger| match &trigger.trigger {
         Some(Trigger::Cron(cron)) => cron.clone(),
         Some(Trigger::Fields(fields)) => {
@@ -64,6 +67,7 @@ pub(super) fn schedules(view: impl Into<View>, schedules: &[v1::Schedule]) -> St
         always("TRIGGERS"),
         always("ZONE"),
         always("NEXT"),
+        wide("STARTS"),
         wide("PRIORITY"),
         wide("FINISH BY"),
         wide("TARGET"),
@@ -80,6 +84,7 @@ pub(super) fn schedules(view: impl Into<View>, schedules: &[v1::Schedule]) -> St
             triggers(schedule).into(),
             schedule.time_zone.as_str().into(),
             Cell::from(relative(view.now_us, schedule.next_launch_time.as_ref())),
+            Cell::from(relative(view.now_us, schedule.next_start_time.as_ref())),
             schedule.priority.map(|priority| priority.to_string()).unwrap_or_default().into(),
             duration(schedule.finish_by.as_ref()).into(),
             target(schedule.target.as_ref()).into(),

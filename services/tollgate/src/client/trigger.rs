@@ -2,14 +2,17 @@
 
 use std::collections::HashSet;
 
+use anyhow::Context as _;
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use prost_types::Timestamp;
 use tollgate_proto::convert::timestamp;
 use tollgate_proto::v1;
 
-use super::when::{exact, moment, span, us};
+use super::many::{self, ManyArgs};
+use super::when::{exact, moment, moment_or_span, span, us};
 use super::{Session, complete, fetch, names, progress, rows};
+use crate::usage::Usage;
 
 /// How many launch times one preview shows.
 const PREVIEWED: i32 = 1_000;
@@ -21,13 +24,33 @@ const LISTED_MAX: usize = 1_000;
 /// Arguments of `trigger`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TriggerArgs {
-    /// The schedule
-    #[arg(value_name = "SCHEDULE", add = ArgValueCompleter::new(complete::named))]
-    name: String,
+    /// The schedule; none where schedules are chosen by --label or --filter
+    #[arg(value_name = "SCHEDULE", add = ArgValueCompleter::new(complete::named),
+          required_unless_present_any = ["label", "filter"], conflicts_with_all = ["label", "filter"])]
+    name: Option<String>,
 
     /// The number of events; the schedule's own by default
     #[arg(long, value_name = "N")]
     events: Option<u32>,
+
+    /// When the run falls due: a moment, or a span from now on such as 15m; 24 hours ahead at most; now by default
+    #[arg(long, value_name = "TIME")]
+    launch_time: Option<String>,
+
+    /// The priority, from 0 (last) to 9 (first); the schedule's own by default
+    #[arg(long, value_name = "N")]
+    priority: Option<u32>,
+
+    /// JSON that is merged over the schedule's payload for this run alone, such as '{"dataset": "customers"}'
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    payload: Option<prost_types::Value>,
+
+    /// A name for this request: the same again, within 7 days, makes no other run, and has the same answer
+    #[arg(long, value_name = "ID")]
+    request_id: Option<String>,
+
+    #[command(flatten)]
+    many: ManyArgs,
 }
 
 /// Arguments of `backfill`.
@@ -49,20 +72,47 @@ pub(crate) struct BackfillArgs {
     #[arg(long, value_name = "N")]
     priority: Option<u32>,
 
+    /// A name for this request: the same again, within 7 days, makes no other runs, and has the same answer
+    #[arg(long, value_name = "ID", conflicts_with = "dry_run")]
+    request_id: Option<String>,
+
     /// Show the launch times of which runs would be made, and make none
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Makes a run of a schedule now.
+/// Reads JSON.
+fn json(text: &str) -> anyhow::Result<prost_types::Value> {
+    let value: serde_json::Value = serde_json::from_str(text).context("expected JSON")?;
+    Ok(tollgate_proto::convert::payload::from_json(&value))
+}
+
+/// Makes a run of a schedule.
 ///
 /// # Errors
 /// What the service says, or those of writing.
 pub(crate) async fn run(session: Session, args: TriggerArgs) -> anyhow::Result<()> {
-    let name = names::schedule(&session.namespace, &args.name);
+    let Some(name) = &args.name else {
+        if args.launch_time.is_some() || args.priority.is_some() || args.payload.is_some() {
+            let usage = "--launch-time, --priority and --payload are for one schedule by its name";
+            return Err(Usage(usage.to_owned()).into());
+        }
+        let act = many::Act::Trigger { events: args.events, request_id: args.request_id };
+        return many::act(&session, act, &args.many).await;
+    };
+    args.many.refuse()?;
+    let name = names::schedule(&session.namespace, name);
     let tried = format!("trigger {name}");
-    let answer =
-        session.master().trigger_schedule(v1::TriggerScheduleRequest { name, events: args.events }).await;
+    let launch_time = args.launch_time.as_deref().map(|text| moment_or_span(session.now_us, text));
+    let request = v1::TriggerScheduleRequest {
+        name,
+        events: args.events,
+        request_id: args.request_id.unwrap_or_default(),
+        launch_time: launch_time.transpose().context("--launch-time")?,
+        priority: args.priority,
+        payload: args.payload,
+    };
+    let answer = session.master().trigger_schedule(request).await;
     let run = answer.map_err(|status| session.failure(tried, status))?.into_inner();
     session.show(&run, [run.name.as_str()], || rows::runs(session.view(), std::slice::from_ref(&run)))
 }
@@ -83,6 +133,7 @@ pub(crate) async fn backfill(session: Session, args: BackfillArgs) -> anyhow::Re
         start_time: Some(args.from),
         end_time: Some(args.to),
         priority: args.priority,
+        request_id: args.request_id.unwrap_or_default(),
     };
     let mut master = session.master();
     let answer = progress::beside(master.backfill_schedule(request), |ms| {

@@ -101,9 +101,6 @@ impl EmitStore for Hooked {
     ) -> Result<Option<u32>, StoreError> {
         self.around("emit", self.inner.emit_claimed(lease_id, tasks, runs, skipped)).await
     }
-    async fn emit_by_hand(&self, runs: &[Run], policy: Option<(Uuid, String)>) -> Result<u32, StoreError> {
-        self.around("emit_by_hand", self.inner.emit_by_hand(runs, policy)).await
-    }
     async fn is_unheard(&self, uid: Uuid, shards: &[u16]) -> Result<bool, StoreError> {
         self.around("is_unheard", self.inner.is_unheard(uid, shards)).await
     }

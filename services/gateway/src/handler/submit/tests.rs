@@ -251,7 +251,7 @@ async fn a_body_that_breaks_off_or_is_refused_is_no_end_of_the_stream() {
     assert_eq!(status, 400, "{answer}");
     let violation = &answer["details"][0]["fieldViolations"][0];
     let expected =
-        json!({"field": "line 20001", "description": "not JSON: EOF while parsing a value at column 6"});
+        json!({"field": "line 20001", "description": "not JSON: EOF while parsing a value at column 5"});
     assert_eq!(
         (&violation["field"], &violation["description"]),
         (&expected["field"], &expected["description"]),

@@ -139,7 +139,9 @@ fn effects(result: &v1::ApplyResult, gauge: Option<&v1::PolicyGauge>) -> Vec<Str
     let Some(difference) = &result.difference else { return Vec::new() };
     let changes = |path: &str| difference.fields.contains_key(path);
     if result.name.contains("/schedules/") {
-        let corrected = ["triggers", "time_zone", "events", "policy", "spread"].into_iter().any(changes);
+        let corrected = ["triggers", "time_zone", "events", "policy", "spread", "start_within", "exclude"]
+            .into_iter()
+            .any(changes);
         let said = "Runs that are not due yet are corrected; what is due already stays as it was.";
         return corrected.then(|| said.to_owned()).into_iter().collect();
     }
