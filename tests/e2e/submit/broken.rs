@@ -73,7 +73,8 @@ async fn a_body_that_breaks_off_makes_nothing_due_and_is_gone_on_with(kind: Kind
     let run = answer["run"]["name"].as_str().unwrap();
     let waited = world.cli.run(&["wait", "run", short(run), "--timeout", "60s"]);
     assert_eq!(waited.code, 0, "{waited:?}");
-    let numbers = world.got(run).into_iter().map(|(index, (data, _))| (u64::from(index), data["n"].as_u64().unwrap()));
+    let numbers =
+        world.got(run).into_iter().map(|(index, (data, _))| (u64::from(index), data["n"].as_u64().unwrap()));
     assert_eq!(numbers.collect::<Vec<_>>(), (0..350).map(|n| (n, n)).collect::<Vec<_>>());
     world.service.stop().await;
 }
