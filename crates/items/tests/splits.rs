@@ -106,6 +106,7 @@ proptest! {
         *at.get_mut(&mut bytes) = byte;
         let options = Options { packing: Packing::Gzip, ..Options::new(Format::Ndjson) };
         let whole = read(options.clone(), &bytes, 1 << 20);
-        prop_assert_eq!(in_pieces(options, &bytes, sizes), whole);
+        // How much of what lies before the fault is unpacked, and may be refused for another reason, is gzip's affair.
+        prop_assert_eq!(in_pieces(options, &bytes, sizes).ok(), whole.ok());
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! In: the caller, as the door has found it out, and how large a message says it is. Out: room for it, as soon as there is
 //! some. Invariants: nothing large is read before there is room for all of it; one caller leaves room for the others;
-//! callers that show nothing share the room of one; a body that breaks off has no end. Not here: the largest single message (the server,
-//! the gateway), and what it may hold (`tollgate_proto::codec`, [`crate::weight`]).
+//! callers that show nothing share the room of one; a body that breaks off has no end. Not here: the largest single
+//! message (the server, the gateway), and what it may hold (`tollgate_proto::codec`, [`crate::weight`]).
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -6,9 +6,10 @@
 //! [`weight`] looks at the text, [`request`] makes the message of path, query and body, [`call`] carries it to the gRPC
 //! service in this process, [`error`] shapes refusals. A body of items goes its own way, piece by piece: [`handler::submit`].
 //!
-//! Invariants: nothing here knows a method by name, but [`handler::submit`] its messages; what gRPC refuses is refused here with
-//! the same code, message and details; nothing of a body is kept before it is known who calls. Not here: other streams, which have
-//! no annotation; what values are allowed, and which names a caller reaches (the services, by the headers that are passed on).
+//! Invariants: nothing here knows a method by name, but [`handler::submit`] its messages; what gRPC refuses is refused here
+//! with the same code, message and details; nothing of a body is kept before it is known who calls. Not here: other
+//! streams, which have no annotation; what values are allowed, and which names a caller reaches (the services, by the
+//! headers that are passed on).
 
 mod bodies;
 mod call;

@@ -285,7 +285,6 @@ mod tests {
             "preview -f a.yaml",
             "trigger nightly --events 7 --request-id deploy-1.2 --launch-time 15m --priority 9 --payload {\"a\":1}",
             "submit nightly tenants.csv --key-field tenant --priority 3 --launch-time 2026-03-01T00:00:00Z --payload {} --again",
-            "submit nightly - --format jsonl --gzip --wrapped --request-id nightly-1 --dry-run",
             "results 0a-12f3 --failed",
             "trigger -l team=billing --events 7 --dry-run",
             "pause schedules -l team=billing --dry-run",

@@ -22,7 +22,10 @@ pub(crate) fn target(data: &[u8]) {
         assert!(item.data.len() <= DATA_MAX_BYTES && item.key.len() <= KEY_MAX_BYTES, "{item:?}");
         assert!(options.key_field.is_none() || !item.key.is_empty(), "{item:?}");
     }
-    assert_eq!(read(&options, bytes, usize::from(*size).max(1)), whole);
+    let pieces = read(&options, bytes, usize::from(*size).max(1));
+    // How much of what lies before a fault in gzip is unpacked, and may be refused for another reason, is gzip's affair.
+    let is_packed = bytes.starts_with(&[0x1f, 0x8b]);
+    assert!(pieces == whole || is_packed && pieces.is_err() && whole.is_err(), "{pieces:?} and {whole:?}");
 }
 
 fn read(options: &Options, bytes: &[u8], size: usize) -> Result<Vec<Item>, ItemsError> {

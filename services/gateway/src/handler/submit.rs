@@ -244,7 +244,11 @@ fn until_the_end(
         match parts.recv().await {
             Some(Sent::Message(message)) => Some((encoded(&message), Some(parts))),
             Some(Sent::End) => None,
-            None => Some((Part::Broken, None)),
+            None => {
+                // What comes before it is sent first: the service is to know what has broken.
+                tokio::task::yield_now().await;
+                Some((Part::Broken, None))
+            }
         }
     });
     futures::stream::iter([first]).chain(rest)

@@ -54,7 +54,8 @@ impl Fake {
 
     async fn take(self, mut stream: Streaming<v1::SubmitItemsRequest>) -> Result<v1::Submission, Status> {
         if let Some(refusal) = self.refusal {
-            return Err(refusal);
+            // It knows whom it refuses by the header.
+            return stream.message().await.and(Err(refusal));
         }
         let at = {
             let mut seen = self.seen.lock().unwrap();
@@ -251,7 +252,7 @@ async fn a_body_that_breaks_off_or_is_refused_is_no_end_of_the_stream() {
     assert_eq!(status, 400, "{answer}");
     let violation = &answer["details"][0]["fieldViolations"][0];
     let expected =
-        json!({"field": "line 20001", "description": "not JSON: EOF while parsing a value at column 6"});
+        json!({"field": "line 20001", "description": "not JSON: EOF while parsing a value at column 5"});
     assert_eq!(
         (&violation["field"], &violation["description"]),
         (&expected["field"], &expected["description"]),
@@ -280,6 +281,11 @@ async fn a_refusal_does_not_wait_for_the_end_of_the_body() {
     let (status, answer) = post(&fake.gateway(), "", &[NDJSON], body, "a").await;
     assert_eq!((status, &answer["message"]), (404, &json!("no such schedule")));
     assert!(taken.load(Ordering::Relaxed) < 20 << 20, "what is refused is read on for a while only");
+    // Who names nothing is told that, whatever the body is.
+    for _ in 0..20 {
+        let (status, answer) = post(&fake.gateway(), "", &[NDJSON], Body::from("{"), "a").await;
+        assert_eq!((status, &answer["message"]), (404, &json!("no such schedule")));
+    }
 }
 
 #[tokio::test]
