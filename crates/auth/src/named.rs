@@ -157,18 +157,21 @@ mod tests {
 
     /// Texts of requests that name no resource outside of what the request names otherwise. Filters may; what they name is
     /// looked for in the request's own namespace only.
-    const NO_NAMES: [&str; 31] = [
+    const NO_NAMES: [&str; 34] = [
         "alert_id",
         "cron",
         "cursor",
+        "data",
         "day_of_month",
         "day_of_week",
         "description",
         "endpoint_url",
         "etag",
+        "exclude",
         "filter",
         "headers",
         "hour",
+        "key",
         "labels",
         "launch_class",
         "launch_expression",

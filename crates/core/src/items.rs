@@ -112,7 +112,7 @@ impl ItemPage {
 /// The first 32 bits of a key's SHA-256.
 fn key_hash(key: &str) -> u32 {
     let digest = Sha256::digest(key.as_bytes());
-    digest.iter().take(4).fold(0, |hash, byte| hash << 8 | u32::from(*byte))
+    digest.iter().take(4).fold(0, |hash, byte| (hash << 8) | u32::from(*byte))
 }
 
 /// A page whose items are at hand.

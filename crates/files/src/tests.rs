@@ -134,7 +134,7 @@ schedules:
         ("batch.yaml:18: colour: ", "no such field, expected catchUp"),
         ("batch.yaml:20: target: ", "http or sqs"),
         ("batch.yaml:22: name: ", "excludes id"),
-        ("batch.yaml:24: ", "expected kind: Policy, kind: Schedule or kind: Alert"),
+        ("batch.yaml:24: ", "a list is not allowed as a document"),
         ("batch.yaml:26: id: ", "is missing: write id: my-schedule"),
         ("batch.yaml:26: target: ", "http or sqs"),
         ("batch.yaml:31: ", "id: is given twice: remove one of them"),

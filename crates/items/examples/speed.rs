@@ -1,6 +1,7 @@
 //! How many items a second are read on one core: `cargo run --release -p tollgate-items --example speed`.
 #![expect(clippy::unwrap_used, reason = "a measurement")]
 #![expect(clippy::disallowed_methods, reason = "it measures with the machine's clock")]
+#![expect(clippy::print_stdout, reason = "what it is for")]
 
 use std::io::Write as _;
 use std::time::Instant;
@@ -36,7 +37,7 @@ fn main() {
             let begun = Instant::now();
             read(Options { key_field, packing: Packing::Detect, ..Options::new(format) }, &bytes);
             let rate = ITEMS as f64 / begun.elapsed().as_secs_f64();
-            writeln!(std::io::stdout(), "{name}{keyed}: {rate:.0} items/s").unwrap();
+            println!("{name}{keyed}: {rate:.0} items/s");
         }
     }
 }
@@ -45,7 +46,7 @@ fn read(options: Options, bytes: &Bytes) {
     let mut reader = Reader::new(options).unwrap();
     let mut at = 0;
     loop {
-        match reader.next().unwrap() {
+        match reader.advance().unwrap() {
             Next::Item(_) | Next::Busy => {}
             Next::Hungry if at == bytes.len() => reader.end(),
             Next::Hungry => {

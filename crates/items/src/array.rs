@@ -167,7 +167,7 @@ impl Array {
     }
 
     /// The line on which the element begins.
-    pub(crate) fn line(&self) -> u64 {
+    pub(crate) fn begins_on(&self) -> u64 {
         self.first_line
     }
 }

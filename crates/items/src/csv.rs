@@ -280,7 +280,7 @@ impl Csv {
     }
 
     /// The line on which the row begins.
-    pub(crate) fn line(&self) -> u64 {
+    pub(crate) fn begins_on(&self) -> u64 {
         self.first_line
     }
 }

@@ -1,7 +1,7 @@
 //! Reads items out of bytes as they come: NDJSON, a JSON array or CSV with a header row, each also as gzip.
 //!
 //! In: [`Options`], and bytes in any pieces ([`Reader::feed`], [`Reader::end`]). Out: one [`Item`] after the other
-//! ([`Reader::next`]), or an [`ItemsError`] that names the line, the field and what is allowed.
+//! ([`Reader::advance`]), or an [`ItemsError`] that names the line, the field and what is allowed.
 //!
 //! - `packing`: gzip, where there is any.
 //! - `lines`, `array`, `csv`: where one item ends and the next begins; of CSV, what a row is as JSON.

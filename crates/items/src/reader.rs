@@ -86,18 +86,18 @@ impl Reader {
     ///
     /// # Errors
     /// What is wrong, and where. There is nothing further behind it: the same is said again.
-    pub fn next(&mut self) -> Result<Next, ItemsError> {
+    pub fn advance(&mut self) -> Result<Next, ItemsError> {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());
         }
-        self.advance().map_err(|problem| {
+        self.go_on().map_err(|problem| {
             let failed = self.placed(problem);
             self.failed = Some(failed.clone());
             failed
         })
     }
 
-    fn advance(&mut self) -> Result<Next, Problem> {
+    fn go_on(&mut self) -> Result<Next, Problem> {
         let mut looked_at = 0;
         while looked_at < STEP_BYTES {
             if self.is_over {
@@ -179,8 +179,8 @@ impl Reader {
         let place = match &self.split {
             _ if !problem.has_place => String::new(),
             Split::Lines(lines) => format!("line {}", lines.line()),
-            Split::Csv(csv) => format!("line {}", csv.line()),
-            Split::Array(array) => format!("item {} (line {})", self.count + 1, array.line()),
+            Split::Csv(csv) => format!("line {}", csv.begins_on()),
+            Split::Array(array) => format!("item {} (line {})", self.count + 1, array.begins_on()),
         };
         ItemsError { place, field: problem.field, said: problem.said }
     }

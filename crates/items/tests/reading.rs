@@ -302,7 +302,7 @@ fn a_bomb_is_looked_at_in_small_steps_and_ends() {
     reader.feed(bomb);
     let mut steps = 0;
     let error = loop {
-        match reader.next() {
+        match reader.advance() {
             Ok(Next::Busy) => steps += 1,
             Ok(other) => panic!("{other:?}"),
             Err(error) => break error,
@@ -310,5 +310,5 @@ fn a_bomb_is_looked_at_in_small_steps_and_ends() {
     };
     assert!((15..=17).contains(&steps), "{steps} steps to the most of white space");
     assert!(error.said.contains("empty lines"), "{error}");
-    assert_eq!(reader.next().unwrap_err(), error, "the same is said again");
+    assert_eq!(reader.advance().unwrap_err(), error, "the same is said again");
 }

@@ -97,7 +97,6 @@ fn each_wrong_field_of_a_schedule_is_named() {
         (json!({"start_within": "24h1s"}), "start_within"),
         (json!({"start_within": "1.5s"}), "start_within"),
         (json!({"check_again": {"max_checks": 1_000_001}}), "check_again.max_checks"),
-        (json!({"check_again": {"on_guard": 3}}), "check_again.on_guard"),
         (json!({"check_again": {"horizon": "367d"}}), "check_again.horizon"),
         (json!({"check_again": {"slot": "0.1s"}}), "check_again.slot"),
         (json!({"labels": {"": "x"}}), "labels"),

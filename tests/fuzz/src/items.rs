@@ -32,7 +32,7 @@ fn read(options: &Options, bytes: &[u8], size: usize) -> Result<Vec<Item>, Items
     let mut reader = Reader::new(options.clone())?;
     let (mut items, mut pieces) = (Vec::new(), bytes.chunks(size));
     loop {
-        match reader.next()? {
+        match reader.advance()? {
             Next::Item(item) => items.push(item),
             Next::Busy => {}
             Next::End => return Ok(items),

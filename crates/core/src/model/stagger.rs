@@ -46,7 +46,7 @@ fn stable_us(uid: Uuid, what: &[u8], within_s: Option<i64>) -> i64 {
     let digest = Sha256::new().chain_update(what).chain_update(uid.as_bytes()).finalize();
     let hash = digest.iter().take(8).fold(0_u64, |hash, byte| hash << 8 | u64::from(*byte));
     let within_ms = i128::from(within_s.max(0)) * i128::from(SECOND_US / MS_US);
-    i64::try_from(i128::from(hash) * within_ms >> 64).unwrap_or_default() * MS_US
+    i64::try_from((i128::from(hash) * within_ms) >> 64).unwrap_or_default() * MS_US
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub(crate) fn in_pieces(
     let mut reader = Reader::new(options)?;
     let (mut items, mut at, mut sizes, mut size) = (Vec::new(), 0, sizes.into_iter(), 1);
     loop {
-        match reader.next()? {
+        match reader.advance()? {
             Next::Item(item) => items.push(item),
             Next::Busy => {}
             Next::End => {

@@ -263,7 +263,7 @@ async fn pump(
 ) -> Pumped {
     let mut batch = Batch::default();
     loop {
-        let full = match reader.next() {
+        let full = match reader.advance() {
             Ok(Next::Item(item)) => batch.add(item),
             Ok(Next::Busy) => {
                 tokio::task::yield_now().await;

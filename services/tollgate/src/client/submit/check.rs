@@ -97,7 +97,7 @@ pub(super) fn all(source: &Source) -> anyhow::Result<Checked> {
             }
             checked.keys.take_if(|keys| keys.len() > KEYS_MAX);
         }
-        if checked.count % LOOK_ITEMS == 0 && clock.wall_us() - drawn_us > DRAWN_US {
+        if checked.count.is_multiple_of(LOOK_ITEMS) && clock.wall_us() - drawn_us > DRAWN_US {
             drawn_us = clock.wall_us();
             let percent = items.read_bytes * 100 / source.size_bytes.max(1);
             line.draw(&format!("read {} items, {}%", checked.count, percent.min(100)));

@@ -114,7 +114,7 @@ impl Items {
     /// The next one; none behind the last.
     pub(super) fn next(&mut self) -> anyhow::Result<Option<Item>> {
         loop {
-            match of_file(&self.name, self.reader.next())? {
+            match of_file(&self.name, self.reader.advance())? {
                 Next::Item(item) => return Ok(Some(item)),
                 Next::Busy => {}
                 Next::End => return Ok(None),
