@@ -15,8 +15,19 @@ type Path = Vec<String>;
 type Uses = BTreeMap<(String, String), String>;
 
 /// The core's modules; each may use those before it alone.
-pub(crate) const CORE: [&str; 10] =
-    ["nearest", "model", "expected_end", "failure", "trouble", "alert", "handle", "plan", "emit", "own"];
+pub(crate) const CORE: [&str; 11] = [
+    "nearest",
+    "model",
+    "items",
+    "expected_end",
+    "failure",
+    "trouble",
+    "alert",
+    "handle",
+    "plan",
+    "emit",
+    "own",
+];
 
 /// Circles of modules, one breach for each folder that has any.
 pub(crate) fn circles(sources: &[Source]) -> Vec<Breach> {

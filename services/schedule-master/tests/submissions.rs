@@ -238,7 +238,10 @@ async fn what_is_wrong_is_named_and_makes_nothing() {
     let two = [parts(header("r"), &[]), parts(header("r"), &[])].concat();
     assert_eq!(fields(&send(&mut world, two).await.unwrap_err()), ["header"]);
     let absent = SubmissionHeader { name: name("b"), ..header("") };
-    assert_eq!(submit(&mut world, absent, &[good.clone()]).await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(
+        submit(&mut world, absent, std::slice::from_ref(&good)).await.unwrap_err().code(),
+        Code::NotFound
+    );
     assert_eq!(standing(&mut world, "nobody").await.unwrap_err().code(), Code::NotFound);
     assert_eq!(fields(&standing(&mut world, "").await.unwrap_err()), ["name"]);
     world.pause("a", "bad data").await;

@@ -11,11 +11,11 @@ use uuid::Uuid;
 
 use super::items::{prune_items, prune_submissions};
 use super::minutes::prune_minutes;
+use super::prune::prune_table;
 use super::{Ask, Driver, Statement, Whom, sql};
 use crate::StoreError;
 use crate::history::{
-    FailureFilter, HistoryStore, PRUNE_AT_ONCE, PRUNE_SPARE_US, Pruned, RetentionStore, RunFilter,
-    prunes_specs_of,
+    FailureFilter, HistoryStore, PRUNE_SPARE_US, Pruned, RetentionStore, RunFilter, prunes_specs_of,
 };
 use crate::plan::REQUESTS_KEPT_US;
 use crate::rows::{
@@ -311,30 +311,5 @@ fn runs_listed(filter: &RunFilter) -> Statement {
         Some(_) => sql!("runs_list_schedule"),
         None if filter.rising => sql!("runs_list_rising"),
         None => sql!("runs_list"),
-    }
-}
-
-/// Deletes what is older than `before_us`, of one shard or (tables without shards) of all, a batch a transaction.
-pub(crate) async fn prune_table<D: Driver>(
-    driver: D,
-    name: &'static str,
-    statement: Statement,
-    shard: Option<i32>,
-    before_us: i64,
-) -> Result<u64, StoreError> {
-    let mut all = 0;
-    loop {
-        let gone = driver
-            .run_tx(Whom::Roles, name, move |mut tx| {
-                let ask = Ask::new(statement).anew();
-                let ask = if let Some(shard) = shard { ask.bind(shard) } else { ask };
-                let ask = ask.bind(before_us).bind(i64::from(PRUNE_AT_ONCE));
-                async move { tx.execute(ask).await }.boxed()
-            })
-            .await?;
-        all += gone;
-        if gone < u64::from(PRUNE_AT_ONCE) {
-            return Ok(all);
-        }
     }
 }

@@ -8,7 +8,7 @@ use tollgate_core::items::{ItemPage, ItemsDigest};
 use tollgate_core::model::RunId;
 use uuid::Uuid;
 
-use super::history::prune_table;
+use super::prune::prune_table;
 use super::{Ask, Driver, Engine, Statement, Tx, Whom, sql};
 use crate::StoreError;
 use crate::failure::Failure;

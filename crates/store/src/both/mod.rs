@@ -14,11 +14,12 @@ mod items;
 mod keys;
 mod minutes;
 mod plan;
+mod prune;
 mod quota;
 mod seal;
 
 pub(crate) use ask::{Ask, Engine, Statement, TextPair, Tx, own_sql, sql, statement};
-pub(crate) use history::prune_table;
+pub(crate) use prune::prune_table;
 
 use futures::future::BoxFuture;
 use sqlx::postgres::PgRow;

@@ -68,6 +68,13 @@ pub(super) fn of(field: &FieldDescriptor) -> Option<Value> {
         | "CreateAlertRequest.alert_id" => {
             json!({"pattern": format!("^({})?$", id())})
         }
+        name => return of_resource(name),
+    })
+}
+
+/// As [`of`], for the fields of resources.
+fn of_resource(name: &str) -> Option<Value> {
+    Some(match name {
         "Schedule.exclude" => json!({"maxItems": 500}),
         "Schedule.triggers" => json!({"maxItems": 100}),
         "Schedule.finish_by"
