@@ -216,7 +216,7 @@ mod tests {
         CreateScheduleRequest GetScheduleRequest ListSchedulesRequest UpdateScheduleRequest DeleteScheduleRequest
         PauseScheduleRequest ResumeScheduleRequest CreatePolicyRequest GetPolicyRequest ListPoliciesRequest
         UpdatePolicyRequest DeletePolicyRequest PausePolicyRequest ResumePolicyRequest TriggerScheduleRequest
-        BackfillScheduleRequest PreviewScheduleRequest ForecastDemandRequest ListScheduleChildrenRequest
+        BackfillScheduleRequest SubmitItemsRequest GetSubmissionRequest PreviewScheduleRequest ForecastDemandRequest ListScheduleChildrenRequest
         ListSkippedTriggersRequest ListAuditEntriesRequest ApplyResourcesRequest GetEventRequest ListEventsRequest
         GetRunRequest ListRunsRequest CancelRunRequest RetryDeadEventsRequest ExplainEventRequest
         GetPolicyQueueRequest GetHandlerStatusRequest ListTroublesRequest ListHistoryRequest
