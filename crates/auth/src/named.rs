@@ -157,7 +157,7 @@ mod tests {
 
     /// Texts of requests that name no resource outside of what the request names otherwise. Filters may; what they name is
     /// looked for in the request's own namespace only.
-    const NO_NAMES: [&str; 34] = [
+    const NO_NAMES: [&str; 35] = [
         "alert_id",
         "cron",
         "cursor",
@@ -179,6 +179,7 @@ mod tests {
         "message_group_id",
         "minute",
         "month",
+        "order_by",
         "page_token",
         "policy_id",
         "queue_url",
