@@ -87,8 +87,7 @@ async fn deliveries_that_do_not_leave_are_told(kind: Kind) {
     service.create_schedule("s", Schedule { retry: patient(), ..schedule }).await.unwrap();
     service.stop().await;
     let service = Service::start_with(&database, &["--secret-keys-file", &other]).await;
-    let is_whole =
-        |found: &Trouble| found.waiting_count == 6 && found.affected_count == 6;
+    let is_whole = |found: &Trouble| found.waiting_count == 6 && found.affected_count == 6;
     let found = seen(&service, TroubleKind::NotSent, is_whole).await;
     assert_eq!(
         (found.severity(), found.schedule.as_str()),
