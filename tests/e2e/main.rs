@@ -50,6 +50,7 @@ mod open_files;
 mod operation_files;
 mod outbox;
 mod outlook;
+mod progress;
 mod quotas;
 mod reflection;
 mod releases;

@@ -61,6 +61,8 @@ pub const TABLE: &[(&str, &str, Needs)] = &[
     (MASTER, "ListAuditEntries", Needs::Key(Read)),
     (MASTER, "ListNamespaces", Needs::Everywhere(Read)),
     (MASTER, "ApplyResources", Needs::Key(ScheduleWrite)),
+    (MASTER, "ApplyResourcesWithProgress", Needs::Key(ScheduleWrite)),
+    (MASTER, "BackfillScheduleWithProgress", Needs::Key(ScheduleWrite)),
     (HANDLER, "ReleaseToken", Needs::Token),
     (HANDLER, "ReleaseTokens", Needs::Token),
     (HANDLER, "BatchReleaseTokens", Needs::Token),
@@ -99,8 +101,15 @@ pub const TABLE: &[(&str, &str, Needs)] = &[
 ];
 
 /// Calls whose messages may come for as long as the caller likes.
-const STREAMS: [&str; 5] =
-    ["ApplyResources", "SubmitItems", "ReleaseTokens", "Watch", "ServerReflectionInfo"];
+const STREAMS: [&str; 7] = [
+    "ApplyResources",
+    "ApplyResourcesWithProgress",
+    "BackfillScheduleWithProgress",
+    "SubmitItems",
+    "ReleaseTokens",
+    "Watch",
+    "ServerReflectionInfo",
+];
 
 /// What the RPC of a path such as `/tollgate.v1.EventHandlerService/GetRun` needs; none where there is no such RPC.
 pub fn needs(path: &str) -> Option<Needs> {

@@ -16,12 +16,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use prost::Message as _;
 use tokio_stream::{Stream, StreamExt as _};
 use tollgate_proto::convert::{Name, names};
+use tollgate_proto::v1::CallStage;
 use tollgate_proto::v1::apply_resources_request::Resource;
 use tollgate_proto::{FieldError, field, v1};
 use tollgate_service::actor::Caller;
 use tonic::Status;
 
 use crate::ScheduleMaster;
+use crate::progress::Progress;
 
 /// The most errors in an answer.
 const ERRORS_MAX: usize = 1000;
@@ -112,6 +114,11 @@ fn report(refusals: Vec<Refusal>, response: &mut v1::ApplyResourcesResponse) {
 }
 
 impl Gathered {
+    /// How many resources there are.
+    fn count(&self) -> usize {
+        self.policies.len() + self.schedules.len() + self.alerts.len()
+    }
+
     /// Takes one message in. Names that are given twice are refused with both places.
     fn take(&mut self, request: v1::ApplyResourcesRequest, seen: &mut HashMap<String, String>) {
         let v1::ApplyResourcesRequest { namespace, resource, source, validate_only } = request;
@@ -203,11 +210,12 @@ impl ScheduleMaster {
         &self,
         mut given: Gathered,
         actor: Caller,
+        progress: &Progress,
     ) -> Result<v1::ApplyResourcesResponse, Status> {
         let validate_only = given.validate_only;
         let mut refusals = std::mem::take(&mut given.refusals);
         let new_namespaces = self.new_namespaces(&given).await;
-        let mut plan = self.judge(given, &actor, &mut refusals).await?;
+        let mut plan = self.judge(given, &actor, &mut refusals, progress).await?;
         let notes = std::mem::take(&mut plan.notes);
         plan.note_results(self.inner.shards);
         let mut response =
@@ -227,9 +235,10 @@ impl ScheduleMaster {
             for (namespace, count) in borrowed(&changed) {
                 self.admit_writes(namespace, count)?;
             }
-            self.write(plan.policies, &mut response).await?;
-            self.write(plan.schedules, &mut response).await?;
-            self.write(plan.alerts, &mut response).await?;
+            progress.begin(CallStage::Write, plan.changes());
+            for changes in [plan.policies, plan.schedules, plan.alerts] {
+                self.write(changes, &mut response, progress).await?;
+            }
         }
         results::count_unlisted(&mut response);
         response.warnings = new_namespaces;

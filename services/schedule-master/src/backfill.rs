@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tollgate_core::model::{DAY_US, Run, RunKind, SECOND_US, Schedule};
 use tollgate_core::plan::home;
 use tollgate_proto::convert::{self, moment, names, schedule::PRIORITIES};
+use tollgate_proto::v1::CallStage;
 use tollgate_proto::{FieldError, v1};
 use tollgate_store::plan::{Audit, ByHand};
 use tonic::Status;
@@ -17,6 +18,7 @@ use tonic::Status;
 use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
 use crate::draft::stored_plan;
+use crate::progress::Progress;
 use crate::requests::{Asked, unreadable};
 use crate::runs::{not_handed_over, refuse_paused, step};
 use tollgate_service::actor::Caller;
@@ -87,6 +89,7 @@ impl ScheduleMaster {
         &self,
         request: v1::BackfillScheduleRequest,
         actor: Caller,
+        progress: &Progress,
     ) -> Result<v1::BackfillScheduleResponse, Status> {
         let name = names::schedule("name", &request.name)?;
         let now_us = self.now_us();
@@ -121,7 +124,13 @@ impl ScheduleMaster {
             refuse_manual(&schedule)?;
             refuse_paused(&schedule)?;
             if self
-                .backfill_range_of(&schedule, &range, (asked.as_ref(), from), (&mut done, &mut made), &deed)
+                .backfill_range_of(
+                    &schedule,
+                    &range,
+                    (asked.as_ref(), from),
+                    (&mut done, &mut made),
+                    (&deed, progress),
+                )
                 .await?
             {
                 return Ok(done.response(made));
@@ -136,7 +145,7 @@ impl ScheduleMaster {
         range: &Range,
         (asked, mut from): (Option<&Asked>, Option<String>),
         (done, made): (&mut Backfilled, &mut u64),
-        deed: &Deed,
+        (deed, progress): (&Deed, &Progress),
     ) -> Result<bool, Status> {
         let launches = launches(schedule, range.start_us, range.end_us)?;
         let taken = self.store().launches_with_runs(schedule.uid, range.start_us, range.end_us).await;
@@ -158,6 +167,7 @@ impl ScheduleMaster {
         let mut audit = (from.is_none() && !runs.is_empty())
             .then(|| self.noted_backfill(schedule, deed, range, &runs, asked));
         let parts = runs.len().div_ceil(CHUNK).max(1);
+        progress.begin(CallStage::Write, runs.len());
         for part in 0..parts {
             let chunk = runs.chunks(CHUNK).nth(part).unwrap_or_default();
             let next = done.after(chunk, &launches, part + 1 == parts);
@@ -167,6 +177,7 @@ impl ScheduleMaster {
             let new = self.hand_over(schedule, by_hand).await;
             let Some(new) = new.map_err(|error| not_handed_over(schedule, error))? else { return Ok(false) };
             *made += u64::from(new);
+            progress.add(chunk.len());
             *done = next;
         }
         self.wake(home(schedule, self.inner.shards));

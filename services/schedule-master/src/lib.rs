@@ -25,6 +25,7 @@ mod many;
 mod outbox;
 mod policies;
 mod preview;
+mod progress;
 mod quota;
 mod requests;
 mod runs;

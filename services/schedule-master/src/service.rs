@@ -11,12 +11,14 @@ use tollgate_auth::{Access, Named, StreamKey};
 use tollgate_metrics::{Metrics, Role};
 use tollgate_proto::v1;
 use tollgate_proto::v1::schedule_master_service_server::ScheduleMasterService;
-use tollgate_service::actor::caller;
+use tollgate_service::actor::{Caller, caller};
 use tollgate_service::redact;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::ScheduleMaster;
 use crate::alerts::{Asking, of_installation};
+use crate::apply::Gathered;
+use crate::progress::{Progress, Step, Steps, watched};
 
 /// Runs a call where its caller's leaving does not stop it.
 async fn carried<T: Send + 'static>(
@@ -305,7 +307,8 @@ impl ScheduleMasterService for ScheduleMaster {
         &self,
         request: Request<v1::BackfillScheduleRequest>,
     ) -> Result<Response<v1::BackfillScheduleResponse>, Status> {
-        change!(self, request, backfill_schedule)
+        admit(&request)?;
+        self.backfilled(request, Progress::default()).await
     }
 
     async fn submit_items(
@@ -381,6 +384,61 @@ impl ScheduleMasterService for ScheduleMaster {
         &self,
         request: Request<Streaming<v1::ApplyResourcesRequest>>,
     ) -> Result<Response<v1::ApplyResourcesResponse>, Status> {
+        let (given, actor) = self.given(request).await?;
+        self.applied(given, actor, Progress::default()).await
+    }
+
+    type ApplyResourcesWithProgressStream = Steps<v1::ApplyResourcesProgress>;
+
+    async fn apply_resources_with_progress(
+        &self,
+        request: Request<Streaming<v1::ApplyResourcesRequest>>,
+    ) -> Result<Response<Self::ApplyResourcesWithProgressStream>, Status> {
+        let (given, actor) = self.given(request).await?;
+        let master = self.clone();
+        let call = |progress| async move { master.applied(given, actor, progress).await };
+        Ok(watched(call, apply_message))
+    }
+
+    type BackfillScheduleWithProgressStream = Steps<v1::BackfillScheduleProgress>;
+
+    async fn backfill_schedule_with_progress(
+        &self,
+        request: Request<v1::BackfillScheduleRequest>,
+    ) -> Result<Response<Self::BackfillScheduleWithProgressStream>, Status> {
+        admit(&request)?;
+        let master = self.clone();
+        let call = |progress| async move { master.backfilled(request, progress).await };
+        Ok(watched(call, backfill_message))
+    }
+}
+
+/// One message of ApplyResourcesWithProgress.
+fn apply_message(step: Step<v1::ApplyResourcesResponse>) -> v1::ApplyResourcesProgress {
+    use v1::apply_resources_progress::Step as Message;
+    let step = match step {
+        Step::Progress(progress) => Message::Progress(progress),
+        Step::Response(response) => Message::Response(response),
+    };
+    v1::ApplyResourcesProgress { step: Some(step) }
+}
+
+/// One message of BackfillScheduleWithProgress.
+fn backfill_message(step: Step<v1::BackfillScheduleResponse>) -> v1::BackfillScheduleProgress {
+    use v1::backfill_schedule_progress::Step as Message;
+    let step = match step {
+        Step::Progress(progress) => Message::Progress(progress),
+        Step::Response(response) => Message::Response(response),
+    };
+    v1::BackfillScheduleProgress { step: Some(step) }
+}
+
+impl ScheduleMaster {
+    /// What a stream of resources gives, and who gives it.
+    async fn given(
+        &self,
+        request: Request<Streaming<v1::ApplyResourcesRequest>>,
+    ) -> Result<(Gathered, Caller), Status> {
         let actor = caller(request.metadata());
         // A caller that leaves before its stream ends has asked for nothing yet.
         let access = Access::of(request.extensions());
@@ -395,7 +453,27 @@ impl ScheduleMasterService for ScheduleMaster {
         });
         let given = self.gather(admitted).await?;
         StreamKey::check(stream_key.as_ref())?;
+        Ok((given, actor))
+    }
+
+    async fn applied(
+        &self,
+        given: Gathered,
+        actor: Caller,
+        progress: Progress,
+    ) -> Result<Response<v1::ApplyResourcesResponse>, Status> {
         let master = self.clone();
-        carried(master.options().metrics.clone(), async move { master.apply(given, actor).await }).await
+        let call = async move { master.apply(given, actor, &progress).await };
+        carried(self.options().metrics.clone(), call).await
+    }
+
+    async fn backfilled(
+        &self,
+        request: Request<v1::BackfillScheduleRequest>,
+        progress: Progress,
+    ) -> Result<Response<v1::BackfillScheduleResponse>, Status> {
+        let (master, actor) = (self.clone(), caller(request.metadata()));
+        let call = async move { master.backfill_schedule(request.into_inner(), actor, &progress).await };
+        carried(self.options().metrics.clone(), call).await
     }
 }

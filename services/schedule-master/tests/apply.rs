@@ -222,3 +222,30 @@ async fn ten_thousand_schedules_apply_in_seconds() {
         assert!(start.elapsed().as_secs() < 60, "{expected:?} took {:?}", start.elapsed());
     }
 }
+
+#[tokio::test]
+async fn a_stream_with_progress_answers_as_the_one_without() {
+    let world = World::new().await;
+    let client = || world.client.clone();
+    let all = |events: u32| vec![
+        given_policy("p", "f:9", json!({"max_in_flight": 1})),
+        given_schedule("a", "f:1", json!({"policy": "p", "events": events})),
+    ];
+    let steps = async |all: Vec<v1::ApplyResourcesRequest>| {
+        let request = world::as_alice(tokio_stream::iter(all));
+        let mut stream = client().apply_resources_with_progress(request).await?.into_inner();
+        let mut last = None;
+        while let Some(message) = stream.message().await? {
+            assert!(!matches!(last, Some(v1::apply_resources_progress::Step::Response(_))), "it comes last");
+            last = message.step;
+        }
+        match last {
+            Some(v1::apply_resources_progress::Step::Response(answer)) => Ok(answer),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(counts(&steps(all(1)).await.unwrap()), [2, 0, 0, 0]);
+    assert_eq!(counts(&steps(all(2)).await.unwrap()), [0, 1, 1, 0]);
+    let refused: tonic::Status = steps(all(0)).await.unwrap_err();
+    assert_eq!((refused.code(), fields(&refused)), (Code::InvalidArgument, vec!["f:1: a: schedule.events".to_owned()]));
+}

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tollgate_core::model::{Alert, Limits, Policy, Schedule};
 use tollgate_proto::convert::{self, names, policy};
+use tollgate_proto::v1::CallStage;
 use tollgate_proto::{FieldError, v1};
 use tollgate_secrets::SecretError;
 use tonic::Status;
@@ -16,6 +17,7 @@ use crate::alerts::drafted;
 use crate::audit::Deed;
 use crate::change::Change;
 use crate::draft::{draft, no_policy};
+use crate::progress::Progress;
 use tollgate_service::actor::Caller;
 use tollgate_service::status::status;
 
@@ -73,6 +75,11 @@ impl Planning {
         (changed, new)
     }
 
+    /// How many changes there are.
+    pub(super) fn changes(&self) -> usize {
+        self.policies.len() + self.schedules.len() + self.alerts.len()
+    }
+
     /// How many new alerts there would be in each namespace.
     pub(super) fn new_alerts(&self) -> BTreeMap<String, usize> {
         let mut new = BTreeMap::new();
@@ -121,12 +128,15 @@ impl ScheduleMaster {
         given: Gathered,
         actor: &Caller,
         refusals: &mut Vec<Refusal>,
+        progress: &Progress,
     ) -> Result<Planning, Status> {
+        progress.begin(CallStage::Check, given.count());
         let mut planning = Planning::default();
         planning.notes.remember(&given);
         let mut policies = self.policy_uids(&given).await?;
         for chunk in chunks(given.policies, CHUNK) {
             let stored = self.stored_policies(&chunk).await?;
+            progress.add(chunk.len());
             for given in chunk {
                 let key = key(&given.reference);
                 planning.notes.policy(&given.reference);
@@ -146,6 +156,7 @@ impl ScheduleMaster {
         }
         for chunk in chunks(given.schedules, CHUNK) {
             let stored = self.stored_schedules(&chunk).await?;
+            progress.add(chunk.len());
             for given in chunk {
                 let known = stored.get(&key(&given.reference));
                 match self.judge_schedule(&given, known, &policies, actor, &mut planning.notes) {
@@ -159,6 +170,7 @@ impl ScheduleMaster {
         }
         for chunk in chunks(given.alerts, CHUNK) {
             let stored = self.stored_alerts(&chunk).await?;
+            progress.add(chunk.len());
             for given in chunk {
                 let known = stored.get(&key(&given.reference));
                 match self.judge_alert(&given, known, actor, &mut planning.notes) {

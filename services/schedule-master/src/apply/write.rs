@@ -1,7 +1,7 @@
 //! Writes what was worked out, in chunks.
 
-use futures::StreamExt as _;
 use futures::stream::FuturesOrdered;
+use futures::{FutureExt as _, StreamExt as _};
 use tollgate_proto::v1;
 use tollgate_service::status::status;
 use tollgate_store::StoreError;
@@ -10,6 +10,7 @@ use tonic::Status;
 use super::judge::Planned;
 use super::{ERRORS_MAX, ResourceRef, chunks};
 use crate::change::{Change, is_own_fault};
+use crate::progress::Progress;
 use crate::{ScheduleMaster, TURNS_EACH};
 
 impl Planned {
@@ -57,6 +58,7 @@ impl ScheduleMaster {
         &self,
         planned: Vec<Planned>,
         response: &mut v1::ApplyResourcesResponse,
+        progress: &Progress,
     ) -> Result<(), Status> {
         let mut chunks = chunks(planned, self.options().apply_chunk);
         let mut under_way = FuturesOrdered::new();
@@ -64,10 +66,12 @@ impl ScheduleMaster {
         loop {
             while outcome.is_ok() && under_way.len() < TURNS_EACH {
                 let Some(chunk) = chunks.next() else { break };
-                under_way.push_back(self.write_chunk(chunk));
+                let count = chunk.len();
+                under_way.push_back(self.write_chunk(chunk).map(move |written| (count, written)));
             }
             // What was begun is carried to its end, even if the chunk before it failed.
-            let Some(written) = under_way.next().await else { return outcome };
+            let Some((count, written)) = under_way.next().await else { return outcome };
+            progress.add(count);
             match written {
                 Ok(written) => add(response, written),
                 Err(error) => outcome = outcome.and(Err(error)),

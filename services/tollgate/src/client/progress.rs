@@ -2,9 +2,12 @@
 
 use std::future::Future;
 use std::io::{IsTerminal as _, Write as _};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tollgate_clock::Clock;
+use tollgate_proto::v1;
+use tonic::{Code, Status, Streaming};
 
 use super::when::span;
 
@@ -52,6 +55,17 @@ impl Drop for Line {
     }
 }
 
+/// Whether anybody would see a line.
+pub(super) fn is_seen() -> bool {
+    Line::new().is_seen()
+}
+
+/// None where the service is of a version that does not know the call.
+pub(super) fn unless_unknown<T>(answer: Result<T, Status>) -> Option<Result<T, Status>> {
+    Some(answer)
+        .filter(|answer| answer.as_ref().err().is_none_or(|status| status.code() != Code::Unimplemented))
+}
+
 /// Waits for `call`, and meanwhile draws what `said` makes of the time since it began, in milliseconds.
 pub(super) async fn beside<T>(call: impl Future<Output = T>, said: impl Fn(u64) -> String) -> T {
     let (mut line, clock) = (Line::new(), Clock::system());
@@ -60,12 +74,96 @@ pub(super) async fn beside<T>(call: impl Future<Output = T>, said: impl Fn(u64) 
     loop {
         match tokio::time::timeout(EVERY, &mut call).await {
             Ok(done) => return done,
-            Err(_) => {
-                let us = clock.wall_us().saturating_sub(began_us);
-                line.draw(&said(u64::try_from(us).unwrap_or_default() / 1_000));
-            }
+            Err(_) => line.draw(&said(ms_since(&clock, began_us))),
         }
     }
+}
+
+/// How far a call has come, as the service tells it.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    now: Mutex<(u64, v1::CallProgress)>,
+}
+
+impl Told {
+    /// Notes what was told `ms` after the call began.
+    fn note(&self, ms: u64, progress: v1::CallProgress) {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let since_ms = if now.1.stage == progress.stage { now.0 } else { ms };
+        *now = (since_ms, progress);
+    }
+
+    /// `1200 of 5000, 240.0/s, 15s left` of what it does now; none before anything was told.
+    fn text(&self, ms: u64) -> Option<(v1::CallStage, String)> {
+        let (since_ms, progress) = self.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let v1::CallProgress { done_count, total_count, .. } = progress;
+        let stage = progress.stage();
+        let is_told = stage != v1::CallStage::Unspecified;
+        is_told.then(|| (stage, text(done_count, total_count, ms.saturating_sub(since_ms))))
+    }
+}
+
+/// A message of a call that tells how far it has come.
+pub(super) trait Step {
+    /// The answer of the call.
+    type Response;
+
+    /// How far it has come, or the answer; none of a message that this build does not know.
+    fn step(self) -> Option<Result<Self::Response, v1::CallProgress>>;
+}
+
+impl Step for v1::ApplyResourcesProgress {
+    type Response = v1::ApplyResourcesResponse;
+
+    fn step(self) -> Option<Result<Self::Response, v1::CallProgress>> {
+        use v1::apply_resources_progress::Step as Message;
+        self.step.map(|step| match step {
+            Message::Progress(progress) => Err(progress),
+            Message::Response(response) => Ok(response),
+        })
+    }
+}
+
+impl Step for v1::BackfillScheduleProgress {
+    type Response = v1::BackfillScheduleResponse;
+
+    fn step(self) -> Option<Result<Self::Response, v1::CallProgress>> {
+        use v1::backfill_schedule_progress::Step as Message;
+        self.step.map(|step| match step {
+            Message::Progress(progress) => Err(progress),
+            Message::Response(response) => Ok(response),
+        })
+    }
+}
+
+/// The answer of a call that tells how far it has come, with a line that says it. `before`: the line until something is told;
+/// both are given the time since the call began, in milliseconds.
+///
+/// # Errors
+/// Those of the call; ABORTED where it ends without an answer.
+pub(super) async fn told<M: Step>(
+    call: impl Future<Output = Result<tonic::Response<Streaming<M>>, Status>>,
+    before: impl Fn(u64) -> String,
+    said: impl Fn(v1::CallStage, &str) -> String,
+) -> Result<M::Response, Status> {
+    let (told, clock) = (Told::default(), Clock::system());
+    let began_us = clock.wall_us();
+    let answer = async {
+        let mut steps = call.await?.into_inner();
+        while let Some(message) = steps.message().await? {
+            match message.step() {
+                Some(Ok(response)) => return Ok(response),
+                Some(Err(progress)) => told.note(ms_since(&clock, began_us), progress),
+                None => {}
+            }
+        }
+        Err(Status::aborted("the answer ended before it said what was done"))
+    };
+    beside(answer, |ms| told.text(ms).map_or_else(|| before(ms), |(stage, text)| said(stage, &text))).await
+}
+
+fn ms_since(clock: &Clock, began_us: i64) -> u64 {
+    u64::try_from(clock.wall_us().saturating_sub(began_us)).unwrap_or_default() / 1_000
 }
 
 /// `, 240.0/s`: how many of `done` were done in a second of `ms`; nothing before that can be told.
@@ -108,6 +206,18 @@ mod tests {
         assert_eq!(text(1_200, 5_000, 5_000), "1200 of 5000, 240.0/s, 16s left");
         assert_eq!(text(5_000, 5_000, 5_000), "5000 of 5000, 1000.0/s");
         assert_eq!(further(1_000, 1_200, 1_600, 5_000), "1200 of 1600, 40.0/s, 10s left");
+        let told = Told::default();
+        assert_eq!(told.text(500), None);
+        let progress = |stage: v1::CallStage, done_count| v1::CallProgress {
+            stage: stage.into(),
+            done_count,
+            total_count: 600,
+        };
+        told.note(1_000, progress(v1::CallStage::Check, 600));
+        told.note(2_000, progress(v1::CallStage::Write, 10));
+        told.note(3_000, progress(v1::CallStage::Write, 200));
+        let text_at_4_s = "200 of 600, 100.0/s, 4s left".to_owned();
+        assert_eq!(told.text(4_000), Some((v1::CallStage::Write, text_at_4_s)), "the stage began at 2 s");
         assert_eq!((text(0, 5, 9_000), text(3, 5, 10)), ("0 of 5".to_owned(), "3 of 5".to_owned()));
     }
 }

@@ -8,6 +8,7 @@ use clap_complete::engine::ArgValueCompleter;
 use prost_types::Timestamp;
 use tollgate_proto::convert::timestamp;
 use tollgate_proto::v1;
+use tonic::{Response, Status};
 
 use super::many::{self, ManyArgs};
 use super::when::{exact, moment, moment_or_span, span, us};
@@ -136,15 +137,31 @@ pub(crate) async fn backfill(session: Session, args: BackfillArgs) -> anyhow::Re
         request_id: args.request_id.unwrap_or_default(),
     };
     let mut master = session.master();
-    let answer = progress::beside(master.backfill_schedule(request), |ms| {
-        format!("the service makes the runs: {}", span(ms))
-    });
+    let made = match progress::is_seen().then(|| watched(&session, request.clone())) {
+        Some(watched) => progress::unless_unknown(watched.await),
+        None => None,
+    };
+    let made = match made {
+        Some(made) => made,
+        None => session.master().backfill_schedule(request).await.map(Response::into_inner),
+    };
     let flags = [("start_time", "--from"), ("end_time", "--to"), ("priority", "--priority")];
-    let made = answer.await.map_err(|status| session.failure_of_flags(tried, status, &flags))?.into_inner();
+    let made = made.map_err(|status| session.failure_of_flags(tried, status, &flags))?;
     session.printer.message(&made, |made| {
         let head = format!("{} runs made, {} existed\n", made.created_count, made.existing_count);
         head + &listed(made)
     })
+}
+
+/// Makes the runs, with a line that says how many of them are made.
+async fn watched(
+    session: &Session,
+    request: v1::BackfillScheduleRequest,
+) -> Result<v1::BackfillScheduleResponse, Status> {
+    let mut master = session.master();
+    let before = |ms| format!("the service looks for launch times without a run: {}", span(ms));
+    let said = |_, text: &str| format!("runs made: {text}");
+    progress::told(master.backfill_schedule_with_progress(request), before, said).await
 }
 
 /// The launch times, and how many more there are.

@@ -15,14 +15,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
+use tokio_stream::{Stream, StreamExt as _};
 use tollgate_files::{FileEntry, Location, Resource, given_twice, parse, wrong_values};
 use tollgate_proto::json::to_rest_json;
 use tollgate_proto::v1;
-use tonic::Status;
+use tonic::{Response, Status};
 use tonic_types::StatusExt;
 
 use super::failure::unlisted;
-use super::{Session, progress, when};
+use super::{Session, progress};
 use crate::exit::Exit;
 use crate::usage::{Usage, plain};
 use prune::{PruneArgs, Pruned};
@@ -108,24 +109,47 @@ async fn send(
     // What is kept to name locations later is small: the texts are shared.
     let locations: HashMap<String, Location> =
         entries.iter().map(|entry| (entry.location.to_string(), entry.location.clone())).collect();
-    let requests: Vec<_> = entries.into_iter().map(|entry| entry.request(dry_run)).collect();
-    let (total, sent) = (requests.len() as u64, Arc::new(AtomicU64::new(0)));
-    let counted = Arc::clone(&sent);
-    let requests = tokio_stream::iter(requests.into_iter().inspect(move |_| {
-        counted.fetch_add(1, Ordering::Relaxed);
-    }));
-    let mut master = session.master();
-    let answer =
-        progress::beside(master.apply_resources(requests), |ms| match sent.load(Ordering::Relaxed) {
-            sent if sent < total => format!("sent {}", progress::text(sent, total, ms)),
-            _ => format!("all {total} are sent; the service checks and writes them: {}", when::span(ms)),
-        });
-    let answer = answer.await.map_err(|status| {
+    let requests: Arc<[_]> = entries.into_iter().map(|entry| entry.request(dry_run)).collect();
+    let answer = match progress::is_seen().then(|| watched(session, &requests)) {
+        Some(watched) => progress::unless_unknown(watched.await),
+        None => None,
+    };
+    let answer = match answer {
+        Some(answer) => answer,
+        None => session.master().apply_resources(each(&requests)).await.map(Response::into_inner),
+    };
+    let answer = answer.map_err(|status| {
         refused_whole(&status, &locations).unwrap_or_else(|| session.failure("apply", status))
     })?;
-    let answer = answer.into_inner();
     warnings::print(&answer, &locations);
     Ok((answer, locations))
+}
+
+/// Each of the requests, one after the other.
+fn each(
+    requests: &Arc<[v1::ApplyResourcesRequest]>,
+) -> impl Stream<Item = v1::ApplyResourcesRequest> + Send + 'static {
+    let requests = Arc::clone(requests);
+    tokio_stream::iter((0..requests.len()).filter_map(move |at| requests.get(at).cloned()))
+}
+
+/// Asks the service for all of it, with a line that says how far it has come.
+async fn watched(
+    session: &Session,
+    requests: &Arc<[v1::ApplyResourcesRequest]>,
+) -> Result<v1::ApplyResourcesResponse, Status> {
+    let (total, sent) = (requests.len() as u64, Arc::new(AtomicU64::new(0)));
+    let counted = Arc::clone(&sent);
+    let requests = each(requests).inspect(move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    let mut master = session.master();
+    let before = |ms| format!("sent {}", progress::text(sent.load(Ordering::Relaxed), total, ms));
+    let said = |stage, text: &str| match stage {
+        v1::CallStage::Write => format!("written {text}"),
+        _ => format!("checked {text}"),
+    };
+    progress::told(master.apply_resources_with_progress(requests), before, said).await
 }
 
 /// Prints what was done, or would be.
