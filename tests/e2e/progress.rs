@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use tollgate_core::model::MINUTE_US;
 use tollgate_harness::{Cli, Database, Kind, Service, now_us};
 use tollgate_proto::convert::timestamp;
 
+/// Microseconds of a minute.
+const MINUTE_US: i64 = 60_000_000;
 /// Schedules of a file: enough that a debug build takes longer than a line takes to be drawn.
 const SCHEDULES: usize = 20_000;
 
@@ -61,8 +62,7 @@ async fn a_terminal_shows_how_far_apply_and_backfill_have_come() {
         Cli::new(service.url()).ok(&["pause", "all"]);
         let to_us = now_us() / MINUTE_US * MINUTE_US;
         let (from, to) = (timestamp(to_us - 8_640 * MINUTE_US).to_string(), timestamp(to_us).to_string());
-        let shown =
-            on_a_terminal(service.url(), &["backfill", "minutely", "--from", &from, "--to", &to]);
+        let shown = on_a_terminal(service.url(), &["backfill", "minutely", "--from", &from, "--to", &to]);
         assert!(shown.contains("8640 runs made, 0 existed"), "{kind:?}: {shown}");
         let made = drawn(&shown, "runs made: ");
         assert!(!made.is_empty() && made.iter().all(|line| line.contains(" of 8640")), "{kind:?}: {shown}");

@@ -24,6 +24,8 @@ pub(crate) struct Event {
     pub(crate) id: String,
     /// The last part of the policy's name; empty without one.
     pub(crate) policy: String,
+    /// The key of its events; may be empty.
+    pub(crate) key: String,
     /// The last part of the schedule's name.
     pub(crate) schedule: String,
     pub(crate) run: String,

@@ -19,7 +19,7 @@ use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceCli
 use tollgate_proto::v1::target::Target as TargetKind;
 use tollgate_proto::v1::{
     BackfillScheduleRequest, CancelRunRequest, CreatePolicyRequest, CreateScheduleRequest,
-    GetHandlerStatusRequest, HttpTarget, ListRunsRequest, Policy, Reclaim, ReleaseMode, Schedule, SqsTarget,
+    GetHandlerStatusRequest, HttpTarget, KeyLimits, ListRunsRequest, Policy, Reclaim, ReleaseMode, Schedule, SqsTarget,
     Target, TriggerScheduleRequest, UpdatePolicyRequest,
 };
 use tonic::transport::Channel;
@@ -47,18 +47,23 @@ struct Lane {
     on_response: bool,
     /// Whether the limit is strict: no token comes back without its consumer.
     strict: bool,
+    /// What each key may have.
+    of_key: Option<u32>,
 }
 
+/// The keys of schedules under policies that count by key; one has none.
+const KEYS: [&str; 3] = ["acme", "zeta", ""];
+
 const fn strict(policy: &'static str, limit: u32) -> Lane {
-    Lane { policy, limit, sqs: false, on_response: false, strict: true }
+    Lane { policy, limit, sqs: false, on_response: false, strict: true, of_key: None }
 }
 
 const LANES: [Lane; 10] = [
     strict("strict-a", 6),
     strict("strict-b", 6),
     strict("strict-c", 4),
-    strict("strict-d", 8),
-    strict("strict-e", 6),
+    Lane { of_key: Some(3), ..strict("strict-d", 8) },
+    Lane { of_key: Some(1), ..strict("strict-e", 6) },
     strict("changing", CHANGING[0]),
     Lane { on_response: true, ..strict("sync", 8) },
     Lane { sqs: true, ..strict("queue", 10) },
@@ -91,6 +96,7 @@ impl Load {
                 reclaim: reclaim.into(),
                 token_ttl: Some(ms(2_000)),
                 suspect_period: Some(ms(1_000)),
+                per_key: lane.of_key.map(|max| KeyLimits { max_in_flight: Some(max), ..KeyLimits::default() }),
                 ..Policy::default()
             };
             let request = CreatePolicyRequest {
@@ -103,6 +109,9 @@ impl Load {
                 ScheduleMasterServiceClient::new(channel).create_policy(request).await
             })
             .await?;
+            if let Some(max) = lane.of_key {
+                load.ordered().key_limits.insert(lane.policy.to_owned(), max);
+            }
             if lane.strict {
                 let limit =
                     Limit { policy: lane.policy.to_owned(), max: lane.limit, from_us: 0, until_us: i64::MAX };
@@ -344,6 +353,7 @@ impl Load {
     /// What all schedules of the campaign have in common: they never give up, and catch up with everything.
     fn finish(&self, schedule: Schedule, lane: &Lane) -> Schedule {
         debug_assert_eq!(schedule.policy, lane.policy);
-        special::with_attempts(schedule, 1_000)
+        let key = lane.of_key.map(|_| KEYS[rand::random_range(0..KEYS.len())].to_owned());
+        special::with_attempts(Schedule { key: key.unwrap_or_default(), ..schedule }, 1_000)
     }
 }

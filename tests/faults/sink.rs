@@ -267,6 +267,7 @@ fn read(body: &[u8]) -> Result<Delivery, String> {
         event: Event {
             id: arrival.event_id,
             policy: arrival.policy,
+            key: arrival.key,
             schedule: arrival.schedule,
             run,
             launch_us: arrival.launch_us,

@@ -217,8 +217,9 @@ mod tests {
         CreateScheduleRequest GetScheduleRequest ListSchedulesRequest UpdateScheduleRequest DeleteScheduleRequest
         PauseScheduleRequest ResumeScheduleRequest CreatePolicyRequest GetPolicyRequest ListPoliciesRequest
         UpdatePolicyRequest DeletePolicyRequest PausePolicyRequest ResumePolicyRequest TriggerScheduleRequest
-        BackfillScheduleRequest SubmitItemsRequest GetSubmissionRequest PreviewScheduleRequest ForecastDemandRequest ListScheduleChildrenRequest
-        ListSkippedTriggersRequest ListAuditEntriesRequest ApplyResourcesRequest GetEventRequest ListEventsRequest
+        BackfillScheduleRequest SubmitItemsRequest GetSubmissionRequest PreviewScheduleRequest
+        ForecastDemandRequest ListScheduleChildrenRequest ListSkippedTriggersRequest ListAuditEntriesRequest
+        ApplyResourcesRequest GetEventRequest ListEventsRequest
         GetRunRequest ListRunsRequest CancelRunRequest RetryDeadEventsRequest ExplainEventRequest
         GetPolicyQueueRequest GetHandlerStatusRequest ListTroublesRequest ListHistoryRequest
         CreateAlertRequest GetAlertRequest ListAlertsRequest UpdateAlertRequest DeleteAlertRequest SendTestAlertRequest

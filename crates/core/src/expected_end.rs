@@ -19,6 +19,13 @@ pub enum Never {
     PolicyPaused(String),
     /// This schedule is paused.
     SchedulePaused(String),
+    /// This policy lets nothing of this key start.
+    KeyPaused {
+        /// The policy's id.
+        policy: String,
+        /// The key; empty for events without one.
+        key: String,
+    },
     /// Silent consumers hold all tokens of this policy, and nothing takes them back.
     TokensSilent(String),
     /// This policy lets nothing through.
@@ -38,6 +45,7 @@ impl Never {
             Self::DispatchPaused => "dispatch is paused".to_owned(),
             Self::PolicyPaused(policy) => format!("the policy {policy} is paused"),
             Self::SchedulePaused(schedule) => format!("the schedule {schedule} is paused"),
+            Self::KeyPaused { policy, key } => format!("the key {key:?} of {policy} is paused"),
             Self::TokensSilent(policy) => {
                 format!("silent consumers hold all tokens of {policy}, which are never reclaimed")
             }
@@ -94,6 +102,15 @@ impl Expected {
         match self {
             Self::At(at_us) => Self::At(at_us.max(us)),
             other => other,
+        }
+    }
+
+    /// Once both have come.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match other {
+            Self::At(us) => self.not_before(us),
+            unknown => unknown,
         }
     }
 }

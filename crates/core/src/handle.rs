@@ -21,6 +21,7 @@ mod explain;
 mod finish;
 mod forget;
 mod handover;
+mod keys;
 mod ledger;
 mod line;
 mod live;

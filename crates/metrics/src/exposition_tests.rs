@@ -171,6 +171,7 @@ fn delivery(policy: Option<Uuid>, explicit_release: bool) -> Delivery {
             schedule_id: "s".to_owned(),
             policy_uid: policy,
             policy_id: policy.map(|policy| policy.to_string()),
+            key: None,
             target: Target::Http { http, release: ReleaseMode::TargetDefault },
             payload: Payload::default(),
             retry: RetryPolicy::default(),

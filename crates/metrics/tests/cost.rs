@@ -28,6 +28,7 @@ fn delivery(run: RunId) -> Delivery {
             schedule_id: "s".to_owned(),
             policy_uid: Some(Uuid::nil()),
             policy_id: Some("p".to_owned()),
+            key: None,
             target: Target::Http { http, release: ReleaseMode::TargetDefault },
             payload: Payload::default(),
             retry: RetryPolicy::default(),

@@ -8,9 +8,9 @@ use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
 use tollgate_core::model::{
-    CatchUp, CheckAgain, GapRule, HttpTarget, Limits, OnGuard, OverlapRule, PastPause, Pause, Payload,
-    Policy, Reclaim, ReleaseMode, RepeatRule, RetryPolicy, Schedule, SqsTarget, Target, Timing, Trigger,
-    TtlFrom,
+    CatchUp, CheckAgain, GapRule, HttpTarget, KeyRule, KeyRules, Limits, OnGuard, OverlapRule, PastPause,
+    Pause, Payload, Policy, Reclaim, ReleaseMode, RepeatRule, RetryPolicy, Schedule, SqsTarget, Target,
+    Timing, Trigger, TtlFrom,
 };
 use tollgate_proto::convert::{Name, policy, schedule};
 use tollgate_proto::json::{from_json, to_json};
@@ -163,6 +163,7 @@ fn schedules() -> impl Strategy<Value = Schedule> {
                 payload,
                 policy: policy.map(str::to_owned),
                 policy_uid: policy.map(|_| Uuid::from_u128(uid ^ 1)),
+                key: (uid % 2 == 0).then(|| "acmé".to_owned()),
                 priority,
                 retry,
                 catch_up,
@@ -184,6 +185,18 @@ fn schedules() -> impl Strategy<Value = Schedule> {
     )
 }
 
+fn key_rules() -> impl Strategy<Value = KeyRules> {
+    let each = of((1..=u32::MAX).prop_map(|m| Limits { max_in_flight: Some(m), ..Limits::default() }));
+    let limits = (of(1..=u32::MAX), of(1e-6..1e6_f64)).prop_map(|(max_in_flight, rate_per_s)| Limits {
+        max_in_flight,
+        rate_per_s,
+        burst: rate_per_s.map(|_| 3),
+    });
+    let rule = (limits, 1..=1_000_u32, any::<bool>(), ".{0,20}")
+        .prop_map(|(limits, weight, paused, reason)| KeyRule { limits, weight, paused, reason });
+    (each, btree_map("[a-z.é]{1,8}", rule, 0..4)).prop_map(|(each, of)| KeyRules { each, of })
+}
+
 fn policies() -> impl Strategy<Value = Policy> {
     let limits = prop_oneof![
         (1..=u32::MAX).prop_map(|m| Limits { max_in_flight: Some(m), ..Limits::default() }),
@@ -195,8 +208,8 @@ fn policies() -> impl Strategy<Value = Policy> {
     let ttl_from = select(&[TtlFrom::TargetDefault, TtlFrom::Delivery, TtlFrom::FirstHeartbeat][..]);
     let reclaim = select(&[Reclaim::AfterTtl, Reclaim::Never][..]);
     let spans = (ttl(), 0..=86_400_000_i64, ttl(), 0..1_i64 << 50, 0..256_u16);
-    (limits, ".{0,40}", reclaim, ttl_from, spans, labels(), pause()).prop_map(
-        |(limits, description, reclaim, ttl_from, spans, labels, pause)| {
+    (limits, key_rules(), ".{0,40}", reclaim, ttl_from, spans, labels(), pause()).prop_map(
+        |(limits, keys, description, reclaim, ttl_from, spans, labels, pause)| {
             let (token_ttl_ms, suspect_ms, unstarted_ttl_ms, us, shard) = spans;
             Policy {
                 uid: Uuid::from_u128(9),
@@ -204,6 +217,7 @@ fn policies() -> impl Strategy<Value = Policy> {
                 id: name().id,
                 description,
                 limits,
+                keys,
                 reclaim,
                 token_ttl_ms,
                 suspect_ms,

@@ -71,8 +71,9 @@ pub(crate) fn write(delivery: &Delivery, context: &EventContext, traceparent: Op
     if let Some(traceparent) = traceparent {
         event.text("traceparent", [traceparent]);
     }
-    if let Some(item) = delivery.item.as_ref().filter(|item| !item.key.is_empty()) {
-        event.text("key", [&item.key]);
+    let key = delivery.key();
+    if !key.is_empty() {
+        event.text("key", [key]);
     }
     if !data.is_empty() {
         event.raw("data", &data);

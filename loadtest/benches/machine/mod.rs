@@ -56,6 +56,7 @@ pub(crate) fn policy(max_in_flight: u32) -> Policy {
         id: "p".into(),
         description: String::new(),
         limits: Limits { max_in_flight: Some(max_in_flight), rate_per_s: None, burst: None },
+        keys: Default::default(),
         reclaim: Reclaim::AfterTtl,
         token_ttl_ms: Policy::TOKEN_TTL_MS,
         suspect_ms: Policy::SUSPECT_MS,
@@ -78,6 +79,7 @@ pub(crate) fn spec(policy: &Policy) -> RunSpec {
         schedule_id: "s".into(),
         policy_uid: Some(policy.uid),
         policy_id: Some(policy.id.clone()),
+        key: None,
         target: Target::Http {
             http: HttpTarget {
                 url: "http://127.0.0.1/".into(),

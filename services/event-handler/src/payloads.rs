@@ -76,6 +76,7 @@ mod tests {
             schedule_id: "s".to_owned(),
             policy_uid: None,
             policy_id: None,
+            key: None,
             target: Target::Http { http, release: ReleaseMode::TargetDefault },
             payload: Payload { json: "7".repeat(8 * 1024) },
             retry: RetryPolicy::default(),

@@ -87,7 +87,9 @@ where
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::{advance, sleep};
+    #![expect(clippy::disallowed_methods, reason = "tests, which wait by the machine's clocks")]
+
+    use tokio::time::{sleep, timeout};
     use tokio_stream::StreamExt as _;
 
     use super::*;
@@ -101,7 +103,7 @@ mod tests {
 
     async fn call(progress: Progress) -> Result<Response<u32>, Status> {
         progress.begin(CallStage::Check, 2);
-        sleep(EVERY).await;
+        sleep(EVERY * 2).await;
         progress.begin(CallStage::Write, 30);
         for _ in 0..30 {
             progress.add(1);
@@ -110,16 +112,16 @@ mod tests {
         Ok(Response::new(7))
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn progress_comes_at_a_pace_and_the_answer_last() {
         let steps: Vec<String> =
             watched(call, text).into_inner().map(Result::unwrap_or_default).collect().await;
         assert_eq!(steps.first().map(String::as_str), Some("1 0/2"));
         assert_eq!(steps.last().map(String::as_str), Some("answer 7"));
-        assert!((4..=6).contains(&steps.len()), "{steps:?}");
+        assert!((3..=20).contains(&steps.len()), "not each step of the call: {steps:?}");
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_caller_who_does_not_read_or_leaves_holds_nothing_up() {
         for leaves in [true, false] {
             let (ended, mut end) = mpsc::channel(1);
@@ -132,8 +134,7 @@ mod tests {
                 text,
             );
             let unread = (!leaves).then_some(answer);
-            advance(Duration::from_millis(1)).await;
-            assert_eq!(tokio::time::timeout(EVERY * 5, end.recv()).await, Ok(Some(())), "{leaves}");
+            assert_eq!(timeout(Duration::from_secs(30), end.recv()).await, Ok(Some(())), "{leaves}");
             drop(unread);
         }
     }

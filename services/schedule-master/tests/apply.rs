@@ -227,10 +227,12 @@ async fn ten_thousand_schedules_apply_in_seconds() {
 async fn a_stream_with_progress_answers_as_the_one_without() {
     let world = World::new().await;
     let client = || world.client.clone();
-    let all = |events: u32| vec![
-        given_policy("p", "f:9", json!({"max_in_flight": 1})),
-        given_schedule("a", "f:1", json!({"policy": "p", "events": events})),
-    ];
+    let all = |events: u32| {
+        vec![
+            given_policy("p", "f:9", json!({"max_in_flight": 1})),
+            given_schedule("a", "f:1", json!({"policy": "p", "events": events})),
+        ]
+    };
     let steps = async |all: Vec<v1::ApplyResourcesRequest>| {
         let request = world::as_alice(tokio_stream::iter(all));
         let mut stream = client().apply_resources_with_progress(request).await?.into_inner();
@@ -247,5 +249,8 @@ async fn a_stream_with_progress_answers_as_the_one_without() {
     assert_eq!(counts(&steps(all(1)).await.unwrap()), [2, 0, 0, 0]);
     assert_eq!(counts(&steps(all(2)).await.unwrap()), [0, 1, 1, 0]);
     let refused: tonic::Status = steps(all(0)).await.unwrap_err();
-    assert_eq!((refused.code(), fields(&refused)), (Code::InvalidArgument, vec!["f:1: a: schedule.events".to_owned()]));
+    assert_eq!(
+        (refused.code(), fields(&refused)),
+        (Code::InvalidArgument, vec!["f:1: a: schedule.events".to_owned()])
+    );
 }

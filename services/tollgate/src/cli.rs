@@ -10,7 +10,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::client::output::{Format, Printer};
 use crate::client::{
-    ClientArgs, Session, apply, audit, delete, describe, failures, follow, get, history, pause, ping,
+    ClientArgs, Session, apply, audit, delete, describe, failures, follow, get, history, limit, pause, ping,
     preview, release, results, runs, status, submit, test_alert, trigger, troubles, wait, why,
 };
 use crate::config::{self, ConfigError, ServeArgs};
@@ -74,6 +74,8 @@ enum Command {
     Pause(Remote<pause::PauseArgs>),
     /// End a pause
     Resume(Remote<pause::ResumeArgs>),
+    /// Change what a policy says of one key: its limit, its turns, whether it is paused
+    Limit(Remote<limit::LimitArgs>),
     /// Cancel the events of a run that have not started
     Cancel(Remote<runs::CancelArgs>),
     /// Retry dead events of a run
@@ -206,6 +208,7 @@ async fn run_remote(command: Command) -> anyhow::Result<()> {
         Command::Backfill(remote) => remote.with(trigger::backfill).await,
         Command::Pause(remote) => remote.with(pause::pause).await,
         Command::Resume(remote) => remote.with(pause::resume).await,
+        Command::Limit(remote) => remote.with(limit::run).await,
         Command::Cancel(remote) => remote.with(runs::cancel).await,
         Command::Retry(remote) => remote.with(runs::retry).await,
         Command::Failures(remote) => remote.with(failures::list).await,

@@ -1,4 +1,4 @@
-//! How many distinct events of a policy were in flight at once, from the sink's journal.
+//! How many distinct events of a policy, and of each key under it, were in flight at once, from the sink's journal.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,6 +11,7 @@ const STILL_COMES_US: i64 = 120_000_000;
 
 pub(super) fn check(evidence: &Evidence<'_>, verdict: &mut Verdict) {
     let mut in_flight: HashMap<&str, HashSet<u32>> = HashMap::new();
+    let mut of_keys: HashMap<(&str, &str), HashSet<u32>> = HashMap::new();
     for entry in &evidence.journal.entries {
         let event = &evidence.journal.events[entry.event as usize];
         let flight = in_flight.entry(&event.policy).or_default();
@@ -18,6 +19,17 @@ pub(super) fn check(evidence: &Evidence<'_>, verdict: &mut Verdict) {
             What::Arrived { enters: true, .. } => {
                 if !flight.insert(entry.event) {
                     continue;
+                }
+                if let Some(limit) = evidence.ordered.key_limits.get(&event.policy) {
+                    let of_key = of_keys.entry((&event.policy, &event.key)).or_default();
+                    of_key.insert(entry.event);
+                    let count = of_key.len();
+                    if count > *limit as usize {
+                        verdict.breach(Promise::AboveM, || {
+                            let (key, policy) = (&event.key, &event.policy);
+                            format!("{count} in flight of the key {key:?} of {limit} under {policy}: {}", event.id)
+                        });
+                    }
                 }
                 let Some(limit) = limit_at(&evidence.ordered.limits, &event.policy, entry.at_us) else {
                     continue;
@@ -39,6 +51,9 @@ pub(super) fn check(evidence: &Evidence<'_>, verdict: &mut Verdict) {
             }
             What::Left => {
                 flight.remove(&entry.event);
+                if let Some(of_key) = of_keys.get_mut(&(event.policy.as_str(), event.key.as_str())) {
+                    of_key.remove(&entry.event);
+                }
             }
             _ => {}
         }

@@ -19,6 +19,7 @@ fn event(index: u32) -> Event {
     Event {
         id: format!("07-run-{index}-seal"),
         policy: "p".to_owned(),
+        key: if index % 2 == 0 { "even".to_owned() } else { String::new() },
         schedule: "s".to_owned(),
         run: "07-run".to_owned(),
         launch_us: LAUNCH_US,
@@ -147,6 +148,20 @@ fn one_too_many_in_flight() {
     world.ordered.limits.push(Limit { max: 3, ..world.ordered.limits[0].clone() });
     assert!(world.verdict().is_kept());
     world.ordered.limits[1].until_us = LAUNCH_US - 1_000_000_000;
+    world.breaks(Promise::AboveM);
+}
+
+#[test]
+fn one_too_many_in_flight_of_a_key() {
+    let mut world = World::new();
+    world.journal = Journal::default();
+    world.ordered.limits[0].max = 4;
+    world.ordered.key_limits.insert("p".to_owned(), 1);
+    for index in 0..2 {
+        world.journal.arrived(&event(index), 1, Met::Taken, LAUNCH_US + i64::from(index));
+    }
+    assert!(!world.verdict().breaches.contains_key(&Promise::AboveM), "each is of another key");
+    world.journal.arrived(&event(2), 1, Met::Taken, LAUNCH_US + 2);
     world.breaks(Promise::AboveM);
 }
 
@@ -348,6 +363,7 @@ fn healthy_work_that_stands_still_is_a_breach_beside_what_must_spare_it() {
         let healthy = Event {
             id: "0a-healthy-0-seal".to_owned(),
             policy: String::new(),
+            key: String::new(),
             schedule: "healthy-1".to_owned(),
             count: 1,
             ..event(0)

@@ -140,6 +140,7 @@ fn delivery(address: &str) -> Delivery {
         schedule_id: "nightly".into(),
         policy_uid: None,
         policy_id: None,
+        key: None,
         target: Target::Http { http, release: ReleaseMode::TargetDefault },
         payload: Payload { json: "\"end\"".into() },
         retry: Default::default(),

@@ -66,7 +66,9 @@ impl Shard {
         let (cancelled, lane, uid) = (run.cancelled, run.lane(), run.row.schedule_uid);
         let Some(token) = self.ledger.tokens.get_mut(&key) else { return };
         let bucket = self.ledger.buckets.get(&token.policy);
-        let paused = parked || bucket.is_some_and(Bucket::is_paused) || self.pause.pause.is_some();
+        let key_paused = bucket.is_some_and(|bucket| bucket.is_key_paused(run.spec.key()));
+        let paused =
+            parked || key_paused || bucket.is_some_and(Bucket::is_paused) || self.pause.pause.is_some();
         if cancelled {
             self.hold(key, now);
         } else if paused || self.draining {

@@ -3,9 +3,63 @@
 //! Two limits, either or both: tokens held at once, and a rate with a burst (a leaky bucket whose level grows with
 //! monotonic time, as in quinn's pacer). A bucket starts without burst, so that a restart is no way around the rate.
 
+use super::keys::BucketKeys;
 use super::ledger::BucketCounts;
 use super::pace::Pace;
-use crate::model::{Now, Policy, SECOND_US};
+use crate::model::{DAY_US, Now, Policy, SECOND_US};
+
+/// How many events a rate lets through.
+#[derive(Clone, Debug)]
+pub(super) struct Level {
+    level: f64,
+    at_us: i64,
+}
+
+impl Level {
+    /// The longest that a level takes to be full: a burst of 10,000,000 at the lowest rate takes longer, but nobody sees the
+    /// difference.
+    pub(super) const REST_MAX_US: i64 = DAY_US;
+
+    /// Of a rate that has just begun: one event.
+    pub(super) fn new(now: Now) -> Self {
+        Self { level: 1.0, at_us: now.mono_us }
+    }
+
+    /// When it was last looked at (monotonic).
+    pub(super) fn at_us(&self) -> i64 {
+        self.at_us
+    }
+
+    /// How many events may start now.
+    pub(super) fn permits(&self) -> u32 {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 <= level <= burst")]
+        let permits = self.level as u32;
+        permits
+    }
+
+    /// One event has started.
+    pub(super) fn spend(&mut self) {
+        self.level -= 1.0;
+    }
+
+    /// When the next event may start (monotonic), if none may now.
+    pub(super) fn next_us(&self, rate: f64, now: Now) -> Option<i64> {
+        if self.level >= 1.0 {
+            return None;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "rates are positive: at most 1e6 s / 1e-6")]
+        let wait_us = ((1.0 - self.level) / rate * SECOND_US as f64).ceil() as i64;
+        let at_us = self.at_us.saturating_add(wait_us.max(1));
+        (at_us > now.mono_us).then_some(at_us)
+    }
+
+    /// What the rate has let through since the last look.
+    pub(super) fn refill(&mut self, rate: f64, burst: f64, now: Now) {
+        let elapsed_s = (now.mono_us - self.at_us).max(0) as f64 / SECOND_US as f64;
+        self.level = (self.level + elapsed_s * rate).min(burst);
+        self.at_us = self.at_us.max(now.mono_us);
+    }
+}
 
 /// Counters of one policy, or of all runs without one.
 #[derive(Debug)]
@@ -18,8 +72,9 @@ pub(super) struct Bucket {
     pub unknown: bool,
     /// Of the runs and the events that use it.
     pub counts: BucketCounts,
-    level: f64,
-    level_at_us: i64,
+    /// Of the keys of its events.
+    pub keys: BucketKeys,
+    level: Level,
     /// How fast its events go, for people.
     pub pace: Pace,
 }
@@ -31,8 +86,8 @@ impl Bucket {
             deleted: false,
             unknown: false,
             counts: BucketCounts::default(),
-            level: 1.0,
-            level_at_us: now.mono_us,
+            keys: BucketKeys::default(),
+            level: Level::new(now),
             pace: Pace::default(),
         }
     }
@@ -61,15 +116,13 @@ impl Bucket {
             return in_flight;
         }
         self.refill(now);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 <= level <= burst")]
-        let permits = self.level as u32;
-        in_flight.min(permits)
+        in_flight.min(self.level.permits())
     }
 
     /// One event is sent.
     pub(super) fn spend(&mut self) {
         if self.rate().is_some() {
-            self.level -= 1.0;
+            self.level.spend();
         }
     }
 
@@ -82,21 +135,17 @@ impl Bucket {
     pub(super) fn change(&mut self, policy: Policy, now: Now) {
         self.refill(now);
         if self.rate().is_none() {
-            (self.level, self.level_at_us) = (1.0, now.mono_us);
+            self.level = Level::new(now);
+        }
+        if self.policy.as_ref().is_none_or(|old| old.keys != policy.keys) {
+            self.keys.free_all();
         }
         self.policy = Some(policy);
     }
 
     /// When the rate lets the next event through (monotonic), if it is the rate that holds it back.
     pub(super) fn next_permit_us(&self, now: Now) -> Option<i64> {
-        let rate = self.rate()?;
-        if self.level >= 1.0 {
-            return None;
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "rates are positive: at most 1e6 s / 1e-6")]
-        let wait_us = ((1.0 - self.level) / rate * SECOND_US as f64).ceil() as i64;
-        let at_us = self.level_at_us.saturating_add(wait_us.max(1));
-        (at_us > now.mono_us).then_some(at_us)
+        self.level.next_us(self.rate()?, now)
     }
 
     /// Whether nothing may start for now.
@@ -121,9 +170,7 @@ impl Bucket {
     fn refill(&mut self, now: Now) {
         let Some(rate) = self.rate() else { return };
         let burst = f64::from(self.policy.as_ref().and_then(|p| p.limits.burst).unwrap_or(1).max(1));
-        let elapsed_s = (now.mono_us - self.level_at_us).max(0) as f64 / SECOND_US as f64;
-        self.level = (self.level + elapsed_s * rate).min(burst);
-        self.level_at_us = self.level_at_us.max(now.mono_us);
+        self.level.refill(rate, burst, now);
     }
 }
 

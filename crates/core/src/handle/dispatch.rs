@@ -1,15 +1,18 @@
 //! From due to acquired: launches, lanes, tokens.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
+use super::bucket::Bucket;
 use super::change::{HistoryRow, Outcome, ShardSchedule, TokenRow};
 use super::exchange::{Effect, Send};
-use super::ledger::Phase;
+use super::keys::{self, KeyHolds};
+use super::ledger::Tokens;
 use super::live::{LiveRun, LiveToken};
-use super::queue::Work;
-use super::shard::{Shard, WallTimer};
+use super::queue::{Group, Queue, Work};
+use super::shard::{MonoTimer, Shard, WallTimer};
 use crate::model::{MinuteCounts, Now, OverlapRule, Run, RunId, RunKind, RunState, SkipReason, Skipped};
 
 /// Why the runs of a deleted schedule are cancelled.
@@ -308,46 +311,75 @@ impl Shard {
         let sends_max = self.options.sends_max;
         let mut capacity = self.ledger.bucket(policy, now).capacity(now, sends_max);
         if capacity > 0 {
-            self.begin_round(policy);
+            self.begin_round(policy, now);
         }
         while capacity > 0 {
-            let Some(work) = self.next_work(policy) else { break };
+            let Some(work) = self.next_work(policy, now) else { break };
             capacity -= u32::from(self.start(work, now));
         }
         if let Some(bucket) = self.ledger.buckets.get_mut(&policy) {
             bucket.pace.hold(bucket.counts.held(), now);
         }
-        if capacity == 0
-            && let Some(uid) = policy
-            && self.queues.get(&policy).is_some_and(|queue| !queue.is_empty())
-            && let Some(at_us) = self.ledger.bucket(policy, now).next_permit_us(now)
-        {
-            self.mono_timers.insert((at_us, super::shard::MonoTimer::Permit(uid)));
+        self.wake_for_rates(policy, capacity == 0, now);
+    }
+
+    /// Sees to it that the bucket is looked at again when a rate lets something through: its own, if that is what holds
+    /// everything back, or that of a key.
+    fn wake_for_rates(&mut self, policy: Option<Uuid>, is_full: bool, now: Now) {
+        let (Some(uid), Some(bucket)) = (policy, self.ledger.buckets.get(&policy)) else { return };
+        if self.queues.get(&policy).is_none_or(Queue::is_empty) {
+            return;
+        }
+        let own_us = bucket.next_permit_us(now).filter(|_| is_full);
+        if let Some(at_us) = own_us.into_iter().chain(bucket.keys.next_permit_us()).min() {
+            self.mono_timers.insert((at_us, MonoTimer::Permit(uid)));
         }
     }
 
-    /// Lets those take turns again that were held back where there are places for them now.
-    fn begin_round(&mut self, policy: Option<Uuid>) {
+    /// Lets those take turns again that were held back and may start now.
+    fn begin_round(&mut self, policy: Option<Uuid>, now: Now) {
         let (runs, sends_max) = (&self.ledger.runs, self.options.sends_max);
-        if let (Some(bucket), Some(queue)) = (self.ledger.buckets.get(&policy), self.queues.get_mut(&policy))
+        if let (Some(bucket), Some(queue)) =
+            (self.ledger.buckets.get_mut(&policy), self.queues.get_mut(&policy))
         {
-            let places = bucket.counts.places();
-            queue.begin_round(|work, group| match runs.get(&work.run()) {
-                Some(run) if !bucket.has_limit() => places.left_to(group, &run.sharer, sends_max),
+            let freed = bucket.keys.take_freed(now);
+            let bucket = &*bucket;
+            queue.begin_round(freed, |work, group| match (group, runs.get(&work.run())) {
+                (Group::Places(places), Some(run)) if !bucket.has_limit() => {
+                    bucket.counts.places().left_to(places, &run.sharer, sends_max)
+                }
+                (Group::Key(_), Some(run)) => bucket.left_to_key(run.spec.key(), &run.sharer, now),
                 _ => u32::MAX,
             });
         }
     }
 
-    /// What may start next under a policy: where places bound it, nobody takes those of the others.
-    fn next_work(&mut self, policy: Option<Uuid>) -> Option<Work> {
-        let (runs, bucket) = (&self.ledger.runs, self.ledger.buckets.get(&policy)?);
+    /// What may start next under a policy: no key has more than it may have, and where places bound it, nobody takes those of
+    /// the others.
+    fn next_work(&mut self, policy: Option<Uuid>, now: Now) -> Option<Work> {
+        let (ledger, queue) = (&mut self.ledger, self.queues.get_mut(&policy)?);
+        let (runs, tokens) = (&ledger.runs, &ledger.tokens);
+        let bucket = ledger.buckets.get_mut(&policy)?;
         let (sends_max, has_limit) = (self.options.sends_max, bucket.has_limit());
+        let wakes = RefCell::new(Vec::new());
         let holds = |work: Work| {
-            let run = runs.get(&work.run()).filter(|_| !has_limit)?;
-            bucket.counts.places().holds(&run.sharer, sends_max)
+            let run = runs.get(&work.run())?;
+            if !holds_token(tokens, work)
+                && let Some(holds) = bucket.key_holds(run.spec.key(), &run.sharer, now)
+            {
+                let group = keys::group(&run.sharer);
+                if let KeyHolds::Rate { at_us } = holds {
+                    wakes.borrow_mut().push((group, at_us));
+                }
+                return Some(Group::Key(group));
+            }
+            let places = bucket.counts.places();
+            if has_limit { None } else { places.holds(&run.sharer, sends_max).map(Group::Places) }
         };
-        self.queues.get_mut(&policy)?.next(holds)
+        let weight = |circle: &str| bucket.rules().map_or(1, |rules| rules.weight_of(circle));
+        let work = queue.next(holds, weight);
+        wakes.into_inner().into_iter().for_each(|(group, at_us)| bucket.keys.wake(group, at_us));
+        work
     }
 
     /// Acquires a token for one piece of work. False where the work has vanished.
@@ -365,7 +397,7 @@ impl Shard {
                 token.row.heartbeat_ttl_ms = None;
                 let policy = token.policy;
                 self.ledger.turn(key, self.ledger.sending_under(policy));
-                self.ledger.bucket(policy, now).spend();
+                self.spend(policy, id, now);
                 key
             }
             Work::Next(id) => {
@@ -381,9 +413,8 @@ impl Shard {
                 self.pending.runs.insert(id);
                 let (key, policy) = ((id, index), run.row.policy_uid);
                 let row = TokenRow::acquired(key, now.wall_us.max(run.launch_of(index)));
-                let bucket = self.ledger.bucket(policy, now);
-                bucket.spend();
-                let phase = Phase::Sending { placed: !bucket.has_limit() };
+                self.spend(policy, id, now);
+                let phase = self.ledger.sending_under(policy);
                 self.ledger.enter(key, LiveToken::new(row, policy, phase, now.mono_us));
                 key
             }
@@ -391,6 +422,15 @@ impl Shard {
         self.sync_lane(key.0, now);
         self.send(key);
         true
+    }
+
+    /// What the rates let through becomes one less.
+    fn spend(&mut self, policy: Option<Uuid>, run: RunId, now: Now) {
+        let bucket = self.ledger.buckets.entry(policy).or_insert_with(|| Bucket::unknown(now));
+        bucket.spend();
+        if let Some(run) = self.ledger.runs.get(&run) {
+            bucket.spend_of(run.spec.key(), &run.sharer, now);
+        }
     }
 
     /// Sends an event that holds its token again. False where that is not to be done any more, or not yet.
@@ -406,7 +446,7 @@ impl Shard {
             return false;
         }
         let policy = token.policy;
-        self.ledger.bucket(policy, now).spend();
+        self.spend(policy, key.0, now);
         self.send_again(key);
         self.sync_lane(key.0, now);
         true
@@ -444,5 +484,13 @@ impl Shard {
             spec: run.spec.clone(),
             has_item: run.row.kind == RunKind::Submitted,
         }));
+    }
+}
+
+/// Whether a piece of work holds its token already: it is to be sent again.
+fn holds_token(tokens: &Tokens, work: Work) -> bool {
+    match work {
+        Work::Retry(run, index) => tokens.get(&(run, index)).is_some_and(LiveToken::in_flight),
+        Work::Next(_) => false,
     }
 }

@@ -4,7 +4,6 @@
 //! Invariants: nothing is sent before its launch time by the wall clock; what has been paused or cancelled by then is
 //! not sent; work that is due never finds more than half of a policy's tokens taken by what is not.
 
-use super::bucket::Bucket;
 use super::change::Outcome;
 use super::exchange::{Effect, Send};
 use super::live::{LiveRun, LiveSchedule};
@@ -39,10 +38,10 @@ impl Shard {
             return false;
         }
         let events = if run.spec.spread_s.is_some() { 1 } else { run.row.events - next_index };
-        self.ledger
-            .buckets
-            .get(&policy)
-            .is_some_and(|bucket| bucket.allows_early(events, self.options.sends_max))
+        self.ledger.buckets.get(&policy).is_some_and(|bucket| {
+            bucket.allows_early(events, self.options.sends_max)
+                && bucket.allows_key_early(run.spec.key(), &run.sharer, events)
+        })
     }
 
     /// Starts what falls due within a moment, as far as it may; the rest waits for its time. To be called when all that is
@@ -90,7 +89,9 @@ impl Shard {
             return true;
         };
         let parked = self.schedules.get(&run.row.schedule_uid).is_some_and(LiveSchedule::is_parked);
-        let policy_paused = self.ledger.buckets.get(&token.policy).is_some_and(Bucket::is_paused);
+        let bucket = self.ledger.buckets.get(&token.policy);
+        let policy_paused =
+            bucket.is_some_and(|bucket| bucket.is_paused() || bucket.is_key_paused(run.spec.key()));
         if !(run.cancelled || parked || policy_paused || self.pause.pause.is_some()) {
             return false;
         }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::bucket::Bucket;
+use super::keys::KeyHolds;
 use super::ledger::Phase;
 use super::live::LiveRun;
 use super::outlook::{Budget, Lines};
@@ -62,6 +64,29 @@ pub enum Reason {
         held: u32,
         /// The limit.
         limit: u32,
+    },
+    /// Its policy lets nothing of its key start.
+    KeyPaused {
+        /// The key; empty for events without one.
+        key: String,
+        /// Why, in the words of whoever paused it.
+        reason: String,
+    },
+    /// Events of its key hold as many tokens as they may have.
+    KeyFull {
+        /// The key; empty for events without one.
+        key: String,
+        /// Tokens held.
+        held: u32,
+        /// The limit.
+        limit: u32,
+    },
+    /// The rate of its key lets nothing through before then.
+    KeyRateLimited {
+        /// The key; empty for events without one.
+        key: String,
+        /// From now, in microseconds.
+        wait_us: i64,
     },
     /// The rate lets nothing through before then.
     RateLimited {
@@ -358,7 +383,12 @@ impl Shard {
         let mut holders: Vec<_> = if state == EventState::Scheduled || run.row.policy_uid.is_none() {
             Vec::new()
         } else {
-            let held = self.ledger.tokens_under(run.row.policy_uid).filter(|(_, token)| token.in_flight());
+            // Where its key has all that it may have, those of its key are who it waits for.
+            let of_key = reasons.iter().any(|reason| matches!(reason, Reason::KeyFull { .. }));
+            let runs = self.ledger.runs.under(run.row.policy_uid).filter_map(|id| self.ledger.runs.get(&id));
+            let runs = runs.filter(|other| !of_key || other.sharer.key() == run.sharer.key());
+            let held = runs.flat_map(|other| self.ledger.tokens.of(other.row.id));
+            let held = held.filter(|(_, token)| token.in_flight());
             held.filter_map(|(key, _)| self.holder(key, now)).collect()
         };
         holders.sort_by_key(|h| std::cmp::Reverse(h.age_us));
@@ -414,6 +444,7 @@ impl Shard {
                 }
                 _ => {}
             }
+            reasons.extend(key_holds(run, bucket, now));
             if let Some(at_us) = bucket.next_permit_us(now) {
                 reasons.push(Reason::RateLimited { wait_us: at_us - now.mono_us });
             }
@@ -426,7 +457,7 @@ impl Shard {
 
     /// How many events go before event `index` of a run (`None`: before its retries).
     fn ahead(&self, run: &LiveRun, index: Option<u32>) -> u64 {
-        self.line_of(run.row.policy_uid).before(&run.row, self.own_before(&run.row, index))
+        self.line_of(run.row.policy_uid).before(run, self.own_before(&run.row, index))
     }
 
     /// What waits under each policy and for each target, and since when.
@@ -480,4 +511,19 @@ impl Shard {
         let next = run.row.next_index;
         u64::from(run.due_until(next, now.wall_us) - next)
     }
+}
+
+/// What holds back the key of a run.
+fn key_holds(run: &LiveRun, bucket: &Bucket, now: Now) -> Option<Reason> {
+    let key = run.spec.key().to_owned();
+    Some(match bucket.key_holds(&key, &run.sharer, now)? {
+        KeyHolds::Paused => {
+            let reason = bucket.rules().and_then(|rules| rules.pause_of(&key)).unwrap_or_default().to_owned();
+            Reason::KeyPaused { key, reason }
+        }
+        KeyHolds::Full { limit } => {
+            Reason::KeyFull { key, held: bucket.counts.held_of(run.sharer.key()), limit }
+        }
+        KeyHolds::Rate { at_us } => Reason::KeyRateLimited { key, wait_us: at_us - now.mono_us },
+    })
 }

@@ -237,6 +237,7 @@ impl Ledger {
             self.sending -= phase.is_sending();
             if let Some(bucket) = self.buckets.get_mut(&token.policy).filter(|_| phase.in_flight()) {
                 bucket.counts.leave(phase, &run.sharer);
+                bucket.freed(&run.sharer);
                 self.ready.insert(token.policy);
             }
         }
@@ -259,6 +260,9 @@ impl Ledger {
         if let Some(bucket) = self.buckets.get_mut(&token.policy) {
             bucket.counts.leave(before, &run.sharer);
             bucket.counts.enter(phase, &run.sharer);
+            if before.in_flight() && !phase.in_flight() {
+                bucket.freed(&run.sharer);
+            }
             if before.in_flight() && !phase.in_flight() || before.has_place() {
                 self.ready.insert(token.policy);
             }

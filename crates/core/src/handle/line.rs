@@ -1,4 +1,4 @@
-//! What goes before an event under its policy, if namespaces and schedules take turns as they do.
+//! What goes before an event under its policy, if circles and schedules take turns as they do.
 //!
 //! In: the lanes of a queue, in the order of their turns. Out: how many events start before one. Invariant: as long as
 //! nothing new comes and nothing is held back by its share of the places, that is how many do.
@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
+use super::live::LiveRun;
 use super::queue::Lane;
 use super::shard::Shard;
 use crate::model::{Run, RunId};
@@ -16,9 +17,9 @@ use crate::model::{Run, RunId};
 #[derive(Clone, Copy, Debug)]
 struct Stand<'a> {
     priority: u8,
-    namespace: &'a str,
+    circle: &'a str,
     schedule: Uuid,
-    /// Its namespace's turn, and its own within that.
+    /// Its circle's turn, and its own within that.
     turn: (i64, i64),
     events: u64,
 }
@@ -28,22 +29,23 @@ struct Stand<'a> {
 pub(super) struct Line<'a>(Vec<Stand<'a>>);
 
 impl Line<'_> {
-    /// How many events go before the one that `mine` of its own lane go before.
-    pub(super) fn before(&self, run: &Run, mine: u64) -> u64 {
+    /// How many events go before the one that `mine` of its own lane go before, if each circle has one turn after the other.
+    pub(super) fn before(&self, run: &LiveRun, mine: u64) -> u64 {
+        let (row, circle) = (&run.row, run.circle());
         let is_own =
-            |stand: &&Stand<'_>| stand.schedule == run.schedule_uid && stand.priority == run.priority;
+            |stand: &&Stand<'_>| stand.schedule == row.schedule_uid && stand.priority == row.priority;
         // Whoever does not take turns now is behind all that do.
         let (turn_of_all, turn) = self.0.iter().find(is_own).map_or((i64::MAX, i64::MAX), |stand| stand.turn);
         let (mut before, mut within) = (0, mine);
         let mut foreign: BTreeMap<&str, (i64, u64)> = BTreeMap::new();
         for stand in self.0.iter().filter(|stand| !is_own(stand)) {
-            match stand.priority.cmp(&run.priority) {
+            match stand.priority.cmp(&row.priority) {
                 Ordering::Greater => before += stand.events,
-                Ordering::Equal if stand.namespace == run.namespace => {
+                Ordering::Equal if stand.circle == circle => {
                     within += stand.events.min(mine + u64::from(stand.turn.1 < turn));
                 }
                 Ordering::Equal => {
-                    let (_, events) = foreign.entry(stand.namespace).or_insert((stand.turn.0, 0));
+                    let (_, events) = foreign.entry(stand.circle).or_insert((stand.turn.0, 0));
                     *events += stand.events;
                 }
                 Ordering::Less => {}
@@ -51,6 +53,19 @@ impl Line<'_> {
         }
         let turns = |(of, events): (i64, u64)| events.min(within + u64::from(of < turn_of_all));
         before + within + foreign.into_values().map(turns).sum::<u64>()
+    }
+
+    /// As [`Self::before`], of the events of its own circle alone.
+    fn in_circle(&self, run: &LiveRun, mine: u64) -> u64 {
+        let (row, circle) = (&run.row, run.circle());
+        let others =
+            self.0.iter().filter(|stand| stand.circle == circle && stand.schedule != row.schedule_uid);
+        let before = others.map(|stand| match stand.priority.cmp(&row.priority) {
+            Ordering::Greater => stand.events,
+            Ordering::Equal => stand.events.min(mine + 1),
+            Ordering::Less => 0,
+        });
+        mine + before.sum::<u64>()
     }
 
     /// How many lanes there are.
@@ -68,9 +83,18 @@ pub(super) struct Places<'a> {
 
 impl Places<'_> {
     /// How many events go before event `index` of a run, or before the last of its retries where it has no such event.
-    pub(super) fn before(&self, run: &Run, index: u32) -> u64 {
-        let own = self.runs.get(&run.id).copied().unwrap_or_default();
-        self.line.before(run, own + u64::from(index.saturating_sub(run.next_index)))
+    pub(super) fn before(&self, run: &LiveRun, index: u32) -> u64 {
+        self.line.before(run, self.own_before(run, index))
+    }
+
+    /// As [`Self::before`], of the events of its own circle alone.
+    pub(super) fn before_in_circle(&self, run: &LiveRun, index: u32) -> u64 {
+        self.line.in_circle(run, self.own_before(run, index))
+    }
+
+    fn own_before(&self, run: &LiveRun, index: u32) -> u64 {
+        let own = self.runs.get(&run.row.id).copied().unwrap_or_default();
+        own + u64::from(index.saturating_sub(run.row.next_index))
     }
 }
 
@@ -83,7 +107,7 @@ impl Shard {
         let lanes = queue.lanes().filter(|(_, schedule, _)| !is_parked(schedule));
         let stands = lanes.map(|(priority, schedule, lane)| Stand {
             priority,
-            namespace: &lane.namespace,
+            circle: &lane.circle,
             schedule,
             turn: queue.turn_of(priority, lane),
             events: self.lane_len(lane),

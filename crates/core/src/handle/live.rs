@@ -64,8 +64,13 @@ impl LiveRun {
 
     /// Where it waits.
     pub(super) fn lane(&self) -> Of<'_> {
-        let Run { namespace, priority, schedule_uid, .. } = &self.row;
-        Of { namespace, priority: *priority, schedule: *schedule_uid }
+        let Run { priority, schedule_uid, .. } = self.row;
+        Of { circle: self.circle(), priority, schedule: schedule_uid }
+    }
+
+    /// With whom its schedule takes turns: those of its key, or of its namespace where no policy bounds them.
+    pub(super) fn circle(&self) -> &str {
+        if self.row.policy_uid.is_some() { self.spec.key() } else { &self.row.namespace }
     }
 
     /// When its first event falls due: the launch time, or its schedule's own moment after it.

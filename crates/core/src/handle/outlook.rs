@@ -15,7 +15,7 @@ use super::live::LiveRun;
 use super::shard::Shard;
 use super::sight::Refusal;
 use crate::expected_end::{Expected, Flow, NOTHING_ENDED, Never};
-use crate::model::{Now, Reclaim, RunId};
+use crate::model::{Limits, Now, Reclaim, RunId};
 use crate::trouble::Said;
 
 /// How many events of a run are looked at for when they are tried again.
@@ -188,11 +188,27 @@ impl Shard {
         let Some(bucket) = self.ledger.buckets.get(&row.policy_uid) else {
             return Expected::NotKnown("its queue shard has not been told of its policy");
         };
-        let before = places.before(row, row.events.saturating_sub(1));
+        let last = row.events.saturating_sub(1);
         let due_us = (row.next_index < row.events).then(|| run.launch_of(row.events - 1));
         let earliest_us =
             self.again_us(run, now).chain(due_us).chain(self.blocked_us(run, now)).max().unwrap_or(i64::MIN);
-        starts(&self.flow(bucket, now), before, now).not_before(earliest_us)
+        self.starts(run, bucket, (places, last), now).not_before(earliest_us)
+    }
+
+    /// When event `index` of a run starts, as far as its policy and its key let it.
+    fn starts(
+        &self,
+        run: &LiveRun,
+        bucket: &Bucket,
+        (places, index): (&Places<'_>, u32),
+        now: Now,
+    ) -> Expected {
+        let flow = self.flow(bucket, now);
+        let start = starts(&flow, places.before(run, index), now);
+        match flow_of_key(run, bucket, &flow) {
+            Some(of_key) => start.and(starts(&of_key, places.before_in_circle(run, index), now)),
+            None => start,
+        }
     }
 
     /// When events of a run are tried again, of those that were acquired first (wall clock).
@@ -232,7 +248,7 @@ impl Shard {
         let own = Flow { held: 0, ..flow }.start_after_us(last.into());
         let own =
             own.map_or(Expected::NotKnown(NOTHING_ENDED), |us| Expected::At(free_us.saturating_add(us)));
-        match starts(&flow, places.before(row, last), now) {
+        match self.starts(run, bucket, (places, last), now) {
             Expected::At(us) => own.not_before(us).not_before(run.launch_of(last)),
             unknown => unknown,
         }
@@ -257,6 +273,12 @@ impl Shard {
         let schedule = self.schedules.get(&row.schedule_uid);
         if schedule.and_then(|schedule| schedule.row.as_ref()).is_some_and(|row| row.pause.is_some()) {
             return Some(Expected::Never(Never::SchedulePaused(row.schedule_id.clone())));
+        }
+        if let Some(bucket) = bucket
+            && bucket.rules().is_some_and(|rules| rules.pause_of(run.spec.key()).is_some())
+        {
+            let policy = bucket.policy.as_ref().map(|policy| policy.id.clone()).unwrap_or_default();
+            return Some(Expected::Never(Never::KeyPaused { policy, key: run.spec.key().to_owned() }));
         }
         if !run.launched && run.start_us() > now.wall_us {
             return Some(Expected::NotKnown("not known yet: its launch time has not come"));
@@ -353,7 +375,11 @@ impl Shard {
         let flow = Flow { mean_us: flow.mean_us.or(at_least_us), ..flow };
         let blocked_us = self.blocked_us(run, now).unwrap_or(i64::MIN);
         let is_late = |index: u32| {
-            let start = starts(&flow, places.before(row, index), now);
+            let start = starts(&flow, places.before(run, index), now);
+            let start = match flow_of_key(run, bucket, &flow) {
+                Some(of_key) => start.and(starts(&of_key, places.before_in_circle(run, index), now)),
+                None => start,
+            };
             start.not_before(run.launch_of(index).max(blocked_us)).is_after(deadline_us)
         };
         if !is_late(row.events - 1) {
@@ -371,6 +397,14 @@ impl Shard {
         }
         Some((deadline_us, u64::from(row.events - low)))
     }
+}
+
+/// How fast events of a run's key start, where its policy limits them.
+fn flow_of_key(run: &LiveRun, bucket: &Bucket, flow: &Flow) -> Option<Flow> {
+    let Limits { max_in_flight: tokens, rate_per_s, .. } = bucket.rules()?.limits_of(run.spec.key());
+    let is_limited = tokens.is_some() || rate_per_s.is_some();
+    let held = bucket.counts.held_of(run.sharer.key());
+    is_limited.then_some(Flow { tokens, held, rate_per_s, mean_us: flow.mean_us })
 }
 
 fn starts(flow: &Flow, before: u64, now: Now) -> Expected {

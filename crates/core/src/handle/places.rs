@@ -19,7 +19,11 @@ pub(super) const LEFT_TO_OTHERS: u32 = 5;
 
 /// With whom a run shares places: its namespace, its target within that, its schedule within that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sharer([u128; 3]);
+pub(super) struct Sharer {
+    levels: [u128; 3],
+    /// What stands for the key of its events; none where they have none.
+    key: Option<u128>,
+}
 
 impl Sharer {
     pub(super) fn of(run: &Run, spec: &RunSpec) -> Self {
@@ -27,22 +31,32 @@ impl Sharer {
         let mut level = |name: &[u8]| {
             digest.update((name.len() as u64).to_be_bytes());
             digest.update(name);
-            let hash = digest.clone().finalize();
-            hash.iter().take(16).fold(0_u128, |number, byte| number << 8 | u128::from(*byte))
+            number(digest.clone())
         };
         let target = spec.target.address().as_bytes();
-        Self([level(run.namespace.as_bytes()), level(target), level(run.schedule_uid.as_bytes())])
+        let levels = [level(run.namespace.as_bytes()), level(target), level(run.schedule_uid.as_bytes())];
+        let key = Some(spec.key()).filter(|key| !key.is_empty());
+        Self { levels, key: key.map(|key| number(Sha256::new().chain_update(key))) }
+    }
+
+    /// What stands for the key of its events; none where they have none.
+    pub(super) fn key(&self) -> Option<u128> {
+        self.key
     }
 
     /// What stands for its namespace.
     pub(super) fn namespace(&self) -> u128 {
-        self.0[0]
+        self.levels[0]
     }
 
     /// What stands for its target within its namespace.
     pub(super) fn target(&self) -> u128 {
-        self.0[1]
+        self.levels[1]
     }
+}
+
+fn number(digest: Sha256) -> u128 {
+    digest.finalize().iter().take(16).fold(0_u128, |number, byte| number << 8 | u128::from(*byte))
 }
 
 /// The places of one bucket.
@@ -79,7 +93,7 @@ impl BucketPlaces {
     /// The groups of a sharer, the widest first, and how many more deliveries each may begin if none above it is full.
     fn left(&self, sharer: &Sharer, places_max: u32) -> impl Iterator<Item = (u128, u32)> {
         let (mut room, mut taken) = (places_max, self.taken);
-        sharer.0.into_iter().map(move |level| {
+        sharer.levels.into_iter().map(move |level| {
             let own = self.by.get(&level).copied().unwrap_or_default();
             let free = room.saturating_sub(taken - own);
             (room, taken) = (free - free / LEFT_TO_OTHERS, own);
@@ -89,14 +103,14 @@ impl BucketPlaces {
 
     pub(super) fn take(&mut self, sharer: &Sharer) {
         self.taken += 1;
-        for level in sharer.0 {
+        for level in sharer.levels {
             *self.by.entry(level).or_default() += 1;
         }
     }
 
     pub(super) fn give_back(&mut self, sharer: &Sharer) {
         self.taken -= 1;
-        for level in sharer.0 {
+        for level in sharer.levels {
             if let Some(own) = self.by.get_mut(&level) {
                 *own -= 1;
                 if *own == 0 {
@@ -113,7 +127,7 @@ mod tests {
 
     fn sharer(namespace: u128, target: u128, schedule: u128) -> Sharer {
         let target = namespace << 32 | target << 16;
-        Sharer([namespace, target | 1 << 64, target | schedule | 1 << 65])
+        Sharer { levels: [namespace, target | 1 << 64, target | schedule | 1 << 65], key: None }
     }
 
     /// Takes all that it may.
@@ -151,7 +165,8 @@ mod tests {
         }
         assert_eq!(places.holds(&sharer(2, 1, 1), 1_024), None);
         assert!(fill(&mut places, &sharer(2, 1, 1), 1_024) > 50, "{}", places.taken());
-        let (full, Sharer([namespace, target, schedule])) = (&sharer(2, 1, 1), sharer(2, 1, 1));
+        let full = &sharer(2, 1, 1);
+        let [namespace, target, schedule] = full.levels;
         assert_eq!(places.holds(full, 1_024), Some(schedule), "its namespace and its target might have more");
         let left = [namespace, target, schedule].map(|group| places.left_to(group, full, 1_024));
         assert!(left.is_sorted_by(|a, b| a >= b) && left[2] == 0 && left[0] > 0, "{left:?}");

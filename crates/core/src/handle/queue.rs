@@ -1,7 +1,8 @@
-//! Who is next under one policy: by priority, then round robin over the namespaces that wait, so that many schedules of
-//! one do not starve the single one of another (a policy has one namespace; what runs without a policy has many), then
-//! round robin over the namespace's schedules, so that one large batch does not starve a small one. Within a schedule,
-//! retries go before new events, older runs before younger.
+//! Who is next under one policy: by priority, then round robin over the circles that wait, each with as many turns in a row as
+//! its weight says, so that many schedules of one do not starve the single one of another, then round robin over the circle's
+//! schedules, so that one large batch does not starve a small one. Under a policy, the schedules of one key are a circle; of
+//! what runs without a policy, those of one namespace. Within a schedule, retries go before new events, older runs before
+//! younger.
 
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
@@ -9,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 
+use super::keys::Freed;
 use super::steps::Counted as _;
 use crate::model::RunId;
 
@@ -24,7 +26,8 @@ pub(super) enum Work {
 /// Whose work it is, and how urgent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Of<'a> {
-    pub namespace: &'a str,
+    /// The circle in which its schedule takes turns: its key or its namespace.
+    pub circle: &'a str,
     pub priority: u8,
     pub schedule: Uuid,
 }
@@ -32,7 +35,7 @@ pub(super) struct Of<'a> {
 /// What one schedule has waiting at one priority.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    pub namespace: String,
+    pub circle: String,
     stand: Stand,
     pub retries: BTreeSet<(i64, RunId, u32)>,
     pub runs: BTreeSet<(i64, RunId)>,
@@ -44,10 +47,19 @@ enum Stand {
     /// Nowhere: its schedule waits for something else than a token or a place.
     #[default]
     Parked,
-    /// In the order of its namespace.
+    /// In the order of its circle.
     Turn(i64),
-    /// Among those that one group's share holds back.
-    Held(u128, u64),
+    /// Among those that one group holds back.
+    Held(Group, u64),
+}
+
+/// What holds schedules back together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Group {
+    /// Those that share places: a namespace, a target or a schedule has its share.
+    Places(u128),
+    /// The events of one key have what it may have.
+    Key(u128),
 }
 
 impl Lane {
@@ -98,17 +110,19 @@ impl<T> TurnOrder<T> {
     }
 }
 
-/// The schedules of one namespace that take turns. Never empty.
+/// The schedules of one circle that take turns. Never empty.
 #[derive(Debug, Default)]
 struct Ring {
-    /// Its namespace's place among those that take turns.
+    /// Its circle's place among those that take turns.
     turn: i64,
+    /// Turns that it has had in a row.
+    had: u32,
     schedules: TurnOrder<Uuid>,
 }
 
 #[derive(Debug, Default)]
 struct Level {
-    /// The namespaces that take turns: those with a ring.
+    /// The circles that take turns: those with a ring.
     turns: TurnOrder<String>,
     rings: BTreeMap<String, Ring>,
     lanes: BTreeMap<Uuid, Lane>,
@@ -118,16 +132,16 @@ impl Level {
     /// The schedule takes turns from now on, before those that do or behind them.
     fn enter(&mut self, schedule: Uuid, first: bool) {
         let Some(lane) = self.lanes.get_mut(&schedule) else { return };
-        let ring = self.rings.entry(lane.namespace.clone()).or_default();
+        let ring = self.rings.entry(lane.circle.clone()).or_default();
         if ring.schedules.0.is_empty() {
-            ring.turn = self.turns.push(lane.namespace.clone(), first);
+            ring.turn = self.turns.push(lane.circle.clone(), first);
         }
         lane.stand = Stand::Turn(ring.schedules.push(schedule, first));
     }
 }
 
-/// Lanes that may not start, by the group whose share holds them back: by priority, and in the order of their coming.
-type Held = BTreeMap<u128, BTreeMap<(Reverse<u8>, u64), Uuid>>;
+/// Lanes that may not start, by the group that holds them back: by priority, and in the order of their coming.
+type Held = BTreeMap<Group, BTreeMap<(Reverse<u8>, u64), Uuid>>;
 
 /// Everything that waits for a token or a place of one policy.
 #[derive(Debug, Default)]
@@ -178,14 +192,18 @@ impl Queue {
     }
 
     /// Takes the next piece of work that may start. A retry leaves its lane; a run stays until [`Queue::remove_run`].
-    /// `holds`: the group whose share holds a piece of work back. Its schedule takes no turns then until
-    /// [`Queue::begin_round`] finds that the group may have more, and it uses up none of its namespace's.
-    pub(super) fn next(&mut self, holds: impl Fn(Work) -> Option<u128>) -> Option<Work> {
+    /// `holds`: the group that holds a piece of work back. Its schedule takes no turns then until [`Queue::begin_round`] finds
+    /// that the group may have more, and it uses up none of its circle's. `weight`: how many turns in a row a circle has.
+    pub(super) fn next(
+        &mut self,
+        holds: impl Fn(Work) -> Option<Group>,
+        weight: impl Fn(&str) -> u32,
+    ) -> Option<Work> {
         loop {
             let has_turns = |(_, level): &(&Reverse<u8>, &mut Level)| !level.turns.0.is_empty();
             let (&priority, level) = self.levels.iter_mut().counted().find(has_turns)?;
-            let namespace = level.turns.pop()?;
-            let ring = level.rings.get_mut(&namespace)?;
+            let circle = level.turns.pop()?;
+            let ring = level.rings.get_mut(&circle)?;
             let schedule = ring.schedules.pop()?;
             let lane = level.lanes.get_mut(&schedule)?;
             let work = lane.first()?;
@@ -204,9 +222,14 @@ impl Queue {
                 None => lane.stand = Stand::Turn(ring.schedules.push(schedule, false)),
             }
             if ring.schedules.0.is_empty() {
-                level.rings.remove(&namespace);
+                level.rings.remove(&circle);
             } else {
-                ring.turn = level.turns.push(namespace, held.is_some());
+                ring.had += u32::from(held.is_none());
+                let goes_on = ring.had < weight(&circle);
+                if !goes_on {
+                    ring.had = 0;
+                }
+                ring.turn = level.turns.push(circle, goes_on);
             }
             if held.is_none() {
                 if level.lanes.is_empty() {
@@ -218,29 +241,42 @@ impl Queue {
     }
 
     /// Where a group may have more, as many as may start come back, first of all. `left`: how many more a group may have
-    /// that holds this piece of work back. Each place that comes free may be of use to any group; no group is without a place
-    /// of its own, so that there are never more groups than places.
-    pub(super) fn begin_round(&mut self, left: impl Fn(Work, u128) -> u32) {
-        let groups: Vec<u128> = self.held.keys().counted().copied().collect();
+    /// that holds this piece of work back. `freed`: the keys of which that may be otherwise than it was; the others are not
+    /// walked. Each place that comes free may be of use to any group that shares places; no such group is without a place of its
+    /// own, so that there are never more of them than places.
+    pub(super) fn begin_round(&mut self, freed: Freed, left: impl Fn(Work, Group) -> u32) {
+        let of_places = self.held.range(..=Group::Places(u128::MAX)).map(|(group, _)| *group);
+        let mut groups: Vec<Group> = of_places.counted().collect();
+        match freed {
+            Freed::All => {
+                let of_keys = self.held.range(Group::Key(0)..).map(|(group, _)| *group);
+                groups.extend(of_keys.counted());
+            }
+            Freed::Some(keys) => groups.extend(keys.into_iter().counted().map(Group::Key)),
+        }
         for group in groups {
-            let Some(line) = self.held.get_mut(&group) else { continue };
-            let first = line.first_key_value().and_then(|((priority, _), schedule)| {
-                self.levels.get(priority)?.lanes.get(schedule)?.first()
-            });
-            let most = first.map_or(0, |work| left(work, group));
-            let mut back = Vec::new();
-            while back.len() < most as usize
-                && let Some(((priority, _), schedule)) = line.pop_first()
-            {
-                back.push((priority, schedule));
-            }
-            if line.is_empty() {
-                self.held.remove(&group);
-            }
-            for (priority, schedule) in back.into_iter().rev() {
-                if let Some(level) = self.levels.get_mut(&priority) {
-                    level.enter(schedule, true);
-                }
+            self.let_go(group, &left);
+        }
+    }
+
+    fn let_go(&mut self, group: Group, left: impl Fn(Work, Group) -> u32) {
+        let Some(line) = self.held.get_mut(&group) else { return };
+        let first = line
+            .first_key_value()
+            .and_then(|((priority, _), schedule)| self.levels.get(priority)?.lanes.get(schedule)?.first());
+        let most = first.map_or(0, |work| left(work, group));
+        let mut back = Vec::new();
+        while back.len() < most as usize
+            && let Some(((priority, _), schedule)) = line.pop_first()
+        {
+            back.push((priority, schedule));
+        }
+        if line.is_empty() {
+            self.held.remove(&group);
+        }
+        for (priority, schedule) in back.into_iter().rev() {
+            if let Some(level) = self.levels.get_mut(&priority) {
+                level.enter(schedule, true);
             }
         }
     }
@@ -264,19 +300,19 @@ impl Queue {
         self.levels.get(&Reverse(priority))?.lanes.get(&schedule)
     }
 
-    /// When a lane's turn comes, to be compared with others of its priority: its namespace's turn among the namespaces, and its
-    /// own within that. One that takes none comes last.
+    /// When a lane's turn comes, to be compared with others of its priority: its circle's turn among the circles, and its own
+    /// within that. One that takes none comes last.
     pub(super) fn turn_of(&self, priority: u8, lane: &Lane) -> (i64, i64) {
         let Stand::Turn(turn) = lane.stand else { return (i64::MAX, i64::MAX) };
-        let ring = self.levels.get(&Reverse(priority)).and_then(|level| level.rings.get(&lane.namespace));
+        let ring = self.levels.get(&Reverse(priority)).and_then(|level| level.rings.get(&lane.circle));
         (ring.map_or(i64::MAX, |ring| ring.turn), turn)
     }
 
     fn lane(&mut self, of: Of<'_>) -> &mut Lane {
-        let Of { namespace, priority, schedule } = of;
+        let Of { circle, priority, schedule } = of;
         let level = self.levels.entry(Reverse(priority)).or_default();
         if let Entry::Vacant(free) = level.lanes.entry(schedule) {
-            free.insert(Lane { namespace: namespace.to_owned(), ..Lane::default() });
+            free.insert(Lane { circle: circle.to_owned(), ..Lane::default() });
             level.enter(schedule, false);
         }
         level.lanes.entry(schedule).or_default()
@@ -311,11 +347,11 @@ fn leave(priority: Reverse<u8>, level: &mut Level, held: &mut Held, schedule: Uu
             }
         }
         Stand::Turn(place) => {
-            let Some(ring) = level.rings.get_mut(&lane.namespace) else { return };
+            let Some(ring) = level.rings.get_mut(&lane.circle) else { return };
             ring.schedules.0.remove(&place);
             if ring.schedules.0.is_empty() {
                 level.turns.0.remove(&ring.turn);
-                level.rings.remove(&lane.namespace);
+                level.rings.remove(&lane.circle);
             }
         }
     }
@@ -325,37 +361,44 @@ fn leave(priority: Reverse<u8>, level: &mut Level, held: &mut Held, schedule: Uu
 mod tests {
     use super::*;
 
+    const SEVEN: Group = Group::Places(7);
+    const NOBODY: Freed = Freed::Some(BTreeSet::new());
+
+    fn next(queue: &mut Queue, holds: impl Fn(Work) -> Option<Group>) -> Option<Work> {
+        queue.next(holds, |_| 1)
+    }
+
     fn run(n: u128) -> RunId {
         RunId(Uuid::from_u128(n))
     }
 
     fn of(priority: u8, schedule: Uuid) -> Of<'static> {
-        Of { namespace: "team", priority, schedule }
+        Of { circle: "team", priority, schedule }
     }
 
     #[test]
     fn many_schedules_of_one_namespace_take_turns_with_the_one_of_another() {
         let mut queue = Queue::default();
         for schedule in 1..=300 {
-            let of = Of { namespace: "many", priority: 5, schedule: Uuid::from_u128(schedule) };
+            let of = Of { circle: "many", priority: 5, schedule: Uuid::from_u128(schedule) };
             queue.push_run(of, 0, run(schedule));
         }
         let (one, two) = (Uuid::from_u128(1_001), Uuid::from_u128(1_002));
-        let single = |schedule| Of { namespace: "one", priority: 5, schedule };
+        let single = |schedule| Of { circle: "one", priority: 5, schedule };
         queue.push_run(single(one), 0, run(1_001));
         queue.push_retry(single(two), 0, run(1_002), 3);
         queue.push_run(single(two), 0, run(1_002));
-        let order: Vec<_> = (0..8).filter_map(|_| queue.next(|_| None)).collect();
+        let order: Vec<_> = (0..8).filter_map(|_| next(&mut queue, |_| None)).collect();
         let expected = [1, 1_001, 2, 1_002, 3, 1_001, 4, 1_002].map(|n| Work::Next(run(n)));
         assert_eq!(order[3], Work::Retry(run(1_002), 3));
         assert_eq!((&order[..3], &order[4..]), (&expected[..3], &expected[4..]));
         // One of them parks, the other ends: the namespace has no turns until it has something again.
         queue.park(one, true);
         queue.remove_run(5, two, 0, run(1_002));
-        let order: Vec<_> = (0..4).filter_map(|_| queue.next(|_| None)).collect();
+        let order: Vec<_> = (0..4).filter_map(|_| next(&mut queue, |_| None)).collect();
         assert_eq!(order, [5, 6, 7, 8].map(|n| Work::Next(run(n))));
         queue.park(one, false);
-        let order: Vec<_> = (0..300).filter_map(|_| queue.next(|_| None)).collect();
+        let order: Vec<_> = (0..300).filter_map(|_| next(&mut queue, |_| None)).collect();
         assert!(order.contains(&Work::Next(run(1_001))));
         assert_eq!(order.iter().filter(|work| **work == Work::Next(run(9))).count(), 1);
     }
@@ -368,9 +411,9 @@ mod tests {
         queue.push_run(of(5, b), 0, run(20));
         queue.push_run(of(9, a), 0, run(90));
         queue.push_retry(of(5, b), 0, run(20), 7);
-        assert_eq!(queue.next(|_| None), Some(Work::Next(run(90))));
+        assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(90))));
         queue.remove_run(9, a, 0, run(90));
-        let order: Vec<_> = (0..4).filter_map(|_| queue.next(|_| None)).collect();
+        let order: Vec<_> = (0..4).filter_map(|_| next(&mut queue, |_| None)).collect();
         assert_eq!(
             order,
             [Work::Next(run(10)), Work::Retry(run(20), 7), Work::Next(run(10)), Work::Next(run(20))]
@@ -383,21 +426,21 @@ mod tests {
         let mut queue = Queue::default();
         queue.push_run(of(9, a), 0, run(10));
         queue.push_run(of(5, b), 0, run(20));
-        let a_waits = |work: Work| (work.run() == run(10)).then_some(7);
-        assert_eq!(queue.next(a_waits), Some(Work::Next(run(20))), "of a lower priority");
+        let a_waits = |work: Work| (work.run() == run(10)).then_some(SEVEN);
+        assert_eq!(next(&mut queue, a_waits), Some(Work::Next(run(20))), "of a lower priority");
         queue.remove_run(5, b, 0, run(20));
-        assert_eq!(queue.next(a_waits), None);
-        queue.begin_round(|_, _| 0);
-        assert_eq!(queue.next(|_| None), None);
+        assert_eq!(next(&mut queue, a_waits), None);
+        queue.begin_round(NOBODY, |_, _| 0);
+        assert_eq!(next(&mut queue, |_| None), None);
         // What is more urgent comes back before what was held back earlier.
         let c = Uuid::from_u128(3);
         queue.push_run(of(10, c), 0, run(30));
-        assert_eq!(queue.next(|_| Some(7)), None);
-        queue.begin_round(|work, group| u32::from((work, group) == (Work::Next(run(30)), 7)));
-        assert_eq!(queue.next(|_| None), Some(Work::Next(run(30))));
+        assert_eq!(next(&mut queue, |_| Some(SEVEN)), None);
+        queue.begin_round(NOBODY, |work, group| u32::from((work, group) == (Work::Next(run(30)), SEVEN)));
+        assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(30))));
         queue.remove_run(10, c, 0, run(30));
-        queue.begin_round(|work, group| u32::from((work, group) == (Work::Next(run(10)), 7)));
-        assert_eq!(queue.next(|_| None), Some(Work::Next(run(10))));
+        queue.begin_round(NOBODY, |work, group| u32::from((work, group) == (Work::Next(run(10)), SEVEN)));
+        assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(10))));
     }
 
     #[test]
@@ -409,17 +452,17 @@ mod tests {
         let looks = std::cell::Cell::new(0);
         let full = |_: Work| {
             looks.set(looks.get() + 1);
-            Some(7)
+            Some(SEVEN)
         };
-        assert_eq!((queue.next(full), looks.take()), (None, 1_000), "each is looked at once");
-        queue.begin_round(|_, _| 0);
-        assert_eq!((queue.next(full), looks.take()), (None, 0));
+        assert_eq!((next(&mut queue, full), looks.take()), (None, 1_000), "each is looked at once");
+        queue.begin_round(NOBODY, |_, _| 0);
+        assert_eq!((next(&mut queue, full), looks.take()), (None, 0));
         // Two places are free: two come back, in their order, and go behind the others afterwards.
         for first in [1, 3] {
-            queue.begin_round(|_, group| if group == 7 { 2 } else { 0 });
-            let order: Vec<_> = (0..2).filter_map(|_| queue.next(|_| None)).collect();
+            queue.begin_round(NOBODY, |_, group| if group == SEVEN { 2 } else { 0 });
+            let order: Vec<_> = (0..2).filter_map(|_| next(&mut queue, |_| None)).collect();
             assert_eq!(order, [Work::Next(run(first)), Work::Next(run(first + 1))]);
-            assert_eq!((queue.next(full), looks.take()), (None, 2));
+            assert_eq!((next(&mut queue, full), looks.take()), (None, 2));
         }
         // Those that end or park meanwhile leave nothing behind.
         queue.park(Uuid::from_u128(5), true);
@@ -428,7 +471,7 @@ mod tests {
         }
         assert!(queue.held.is_empty());
         queue.park(Uuid::from_u128(5), false);
-        assert_eq!(queue.next(|_| None), Some(Work::Next(run(5))));
+        assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(5))));
         queue.remove_run(5, Uuid::from_u128(5), 0, run(5));
         assert!(queue.levels.is_empty());
     }
@@ -440,11 +483,43 @@ mod tests {
         queue.push_run(of(5, a), 0, run(10));
         queue.park(a, true);
         queue.push_run(of(5, b), 0, run(20));
-        assert_eq!(queue.next(|_| None), Some(Work::Next(run(20))));
-        assert_eq!(queue.next(|_| None), Some(Work::Next(run(20))));
+        assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(20))));
+        assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(20))));
         queue.push_run(of(5, a), 1, run(11));
         queue.park(a, false);
-        assert_eq!(queue.next(|_| None), Some(Work::Next(run(20))));
-        assert_eq!(queue.next(|_| None), Some(Work::Next(run(10))));
+        assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(20))));
+        assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(10))));
+    }
+
+    #[test]
+    fn a_circle_has_as_many_turns_in_a_row_as_its_weight() {
+        let mut queue = Queue::default();
+        for (n, circle) in [(1, "heavy"), (2, "heavy"), (3, "light")] {
+            queue.push_run(Of { circle, priority: 5, schedule: Uuid::from_u128(n) }, 0, run(n));
+        }
+        let weight = |circle: &str| if circle == "heavy" { 3 } else { 1 };
+        let order: Vec<_> = (0..8).filter_map(|_| queue.next(|_| None, weight)).collect();
+        assert_eq!(order, [1, 2, 1, 3, 2, 1, 2, 3].map(|n| Work::Next(run(n))));
+    }
+
+    #[test]
+    fn only_those_of_a_key_that_is_freed_are_looked_at() {
+        let mut queue = Queue::default();
+        for schedule in 1..=1_000 {
+            queue.push_run(of(5, Uuid::from_u128(schedule)), 0, run(schedule));
+        }
+        let key_of = |work: Work| Group::Key(work.run().0.as_u128());
+        assert_eq!(next(&mut queue, |work| Some(key_of(work))), None, "each has a key of its own");
+        let looks = std::cell::Cell::new(0);
+        let left = |_: Work, _: Group| {
+            looks.set(looks.get() + 1);
+            1
+        };
+        queue.begin_round(Freed::Some(BTreeSet::from([7, 5_000])), left);
+        assert_eq!((looks.take(), next(&mut queue, |_| None)), (1, Some(Work::Next(run(7)))));
+        queue.remove_run(5, Uuid::from_u128(7), 0, run(7));
+        assert_eq!(next(&mut queue, |_| None), None);
+        queue.begin_round(Freed::All, left);
+        assert_eq!(looks.take(), 999);
     }
 }

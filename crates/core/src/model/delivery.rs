@@ -43,6 +43,14 @@ pub struct DeliveryItem {
     pub data: String,
 }
 
+impl Delivery {
+    /// Whose the event is: the key of its item, or of its schedule; may be empty.
+    pub fn key(&self) -> &str {
+        let own = self.item.as_ref().map(|item| item.key.as_str());
+        own.filter(|key| !key.is_empty()).unwrap_or_else(|| self.spec.key())
+    }
+}
+
 impl fmt::Debug for DeliveryItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "DeliveryItem({} bytes)", self.data.len())

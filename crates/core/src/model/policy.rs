@@ -1,5 +1,7 @@
 //! A policy: at most m events in flight, over all schedules that use it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -14,6 +16,72 @@ pub struct Limits {
     pub rate_per_s: Option<f64>,
     /// How many may start at once when the rate has been unused; at least 1.
     pub burst: Option<u32>,
+}
+
+/// What a policy says of the keys of its events. Events without a key share one, the empty one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KeyRules {
+    /// What is let through of each key. Absent: all that the policy lets through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub each: Option<Limits>,
+    /// What is said of single keys.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub of: BTreeMap<String, KeyRule>,
+}
+
+/// What a policy says of one key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeyRule {
+    /// Instead of what is said of each key, field by field.
+    #[serde(default)]
+    pub limits: Limits,
+    /// Turns in a row, where keys take turns; 1 by default.
+    pub weight: u32,
+    /// Nothing of it starts.
+    #[serde(default)]
+    pub paused: bool,
+    /// Why, for the next operator.
+    #[serde(default)]
+    pub reason: String,
+}
+
+impl Default for KeyRule {
+    fn default() -> Self {
+        Self { limits: Limits::default(), weight: 1, paused: false, reason: String::new() }
+    }
+}
+
+impl KeyRules {
+    /// Whether nothing is said.
+    pub fn is_empty(&self) -> bool {
+        self.each.is_none() && self.of.is_empty()
+    }
+
+    /// What is let through of a key.
+    pub fn limits_of(&self, key: &str) -> Limits {
+        let each = self.each.clone().unwrap_or_default();
+        let Some(Limits { max_in_flight, rate_per_s, burst }) = self.of.get(key).map(|rule| &rule.limits)
+        else {
+            return each;
+        };
+        // A burst belongs to its rate.
+        let burst = if rate_per_s.is_some() { *burst } else { burst.or(each.burst) };
+        Limits {
+            max_in_flight: max_in_flight.or(each.max_in_flight),
+            rate_per_s: rate_per_s.or(each.rate_per_s),
+            burst,
+        }
+    }
+
+    /// How many turns in a row a key has.
+    pub fn weight_of(&self, key: &str) -> u32 {
+        self.of.get(key).map_or(1, |rule| rule.weight.max(1))
+    }
+
+    /// Why nothing of a key starts, where it is paused.
+    pub fn pause_of(&self, key: &str) -> Option<&str> {
+        self.of.get(key).filter(|rule| rule.paused).map(|rule| rule.reason.as_str())
+    }
 }
 
 /// Whether a token comes back without its consumer.
@@ -54,6 +122,9 @@ pub struct Policy {
     pub description: String,
     /// The bucket.
     pub limits: Limits,
+    /// What is said of the keys of its events.
+    #[serde(default, skip_serializing_if = "KeyRules::is_empty")]
+    pub keys: KeyRules,
     /// Whether tokens come back by themselves.
     pub reclaim: Reclaim,
     /// Silence after which a held token becomes suspect, in milliseconds.
@@ -68,7 +139,7 @@ pub struct Policy {
     pub pause: Option<Pause>,
     /// Labels for the user's own filters.
     #[serde(default)]
-    pub labels: std::collections::BTreeMap<String, String>,
+    pub labels: BTreeMap<String, String>,
     /// The queue shard in which the policy lives, for ever.
     pub shard: u16,
     /// Grows by one with every change; also the etag.

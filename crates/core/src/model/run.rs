@@ -124,6 +124,9 @@ pub struct RunSpec {
     pub policy_uid: Option<Uuid>,
     /// The policy's id.
     pub policy_id: Option<String>,
+    /// As what its events count where the policy counts by key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// Where events go.
     pub target: Target,
     /// What they carry.
@@ -144,6 +147,11 @@ pub struct RunSpec {
 }
 
 impl RunSpec {
+    /// As what its events count where the policy counts by key: those without a key share the empty one.
+    pub fn key(&self) -> &str {
+        self.key.as_deref().unwrap_or_default()
+    }
+
     /// The part of a schedule that its runs need.
     pub fn of(schedule: &Schedule) -> Self {
         Self {
@@ -153,6 +161,7 @@ impl RunSpec {
             schedule_id: schedule.id.clone(),
             policy_uid: schedule.policy_uid,
             policy_id: schedule.policy.clone(),
+            key: schedule.key.clone(),
             target: schedule.target.clone(),
             payload: schedule.payload.clone(),
             retry: schedule.retry.clone(),

@@ -269,6 +269,9 @@ pub struct Schedule {
     pub policy: Option<String>,
     /// Uid of that policy.
     pub policy_uid: Option<Uuid>,
+    /// As what its events count where its policy counts by key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// 0 (last) to 9 (first); 5 by default.
     pub priority: u8,
     /// How failures are retried.

@@ -258,6 +258,7 @@ pub(crate) mod tests {
             payload: Payload::default(),
             policy: None,
             policy_uid: None,
+            key: None,
             priority: 5,
             retry: RetryPolicy::default(),
             catch_up: CatchUp::default(),

@@ -11,6 +11,13 @@ use crate::owner::Owner;
 use crate::totals::Seen;
 use crate::world::{At, World};
 
+/// The keys that schedules have; those without one have the empty one.
+pub(crate) const KEYS: [&str; 3] = ["", "acme", "zeta"];
+
+fn limit_of_key(policy: &Policy, key: &str) -> u32 {
+    policy.keys.limits_of(key).max_in_flight.unwrap_or(u32::MAX)
+}
+
 impl World {
     /// One transaction, and what must hold of it.
     pub(crate) fn commit_checked(&mut self, shard: u16, changes: &Changes, decided_us: i64) {
@@ -21,6 +28,13 @@ impl World {
         let limit_of = |policy: &Policy| policy.limits.max_in_flight.unwrap_or(u32::MAX);
         let before: Vec<(Uuid, u32, u32)> =
             store.policies.values().map(|p| (p.uid, limit_of(p), model.in_flight(Some(p.uid)))).collect();
+        let by_key: Vec<_> = store
+            .policies
+            .values()
+            .flat_map(|p| {
+                KEYS.map(|key| ((p.uid, key), (limit_of_key(p, key), model.in_flight_of(Some(p.uid), key))))
+            })
+            .collect();
         check_starts(store, changes);
         for id in changes.inbox_done.iter().filter(|id| id.as_u64_pair().1 == 0) {
             assert!(self.model.done.insert(*id), "the message {id} is carried out twice");
@@ -40,6 +54,19 @@ impl World {
                 outside <= in_flight as usize,
                 "consumers have {outside}, {in_flight} are in flight: {policy:?}"
             );
+            for key in KEYS {
+                let old = by_key.iter().find(|(of, _)| *of == (policy.uid, key));
+                let (old_limit, old) = old.map_or((0, 0), |(_, before)| *before);
+                let in_flight = self.model.in_flight_of(Some(policy.uid), key);
+                let bound = limit_of_key(policy, key).max(old_limit).max(old);
+                assert!(
+                    in_flight <= bound,
+                    "{in_flight} in flight of the key {key:?} of {policy:?}, before {old}"
+                );
+                if in_flight > 0 && in_flight == limit_of_key(policy, key) {
+                    self.totals.count(Seen::KeyFull);
+                }
+            }
             if in_flight > limit_of(policy) {
                 self.totals.count(Seen::LimitBelowHeld);
             }
@@ -99,6 +126,8 @@ impl World {
         assert!(store.pause.pause.is_none(), "{key:?} while all is paused");
         let policy = run.policy_uid.map(|uid| &store.policies[&uid]);
         assert!(policy.is_none_or(|p| p.pause.is_none()), "{key:?} while its policy is paused");
+        let key_paused = policy.is_some_and(|p| p.keys.pause_of(send.spec.key()).is_some());
+        assert!(!key_paused, "{key:?} while its key is paused");
         let schedule = store.schedules.get(&run.schedule_uid);
         // What was acquired before the pause, and waits for its time, goes as soon as the shard has read that the pause
         // is lifted.

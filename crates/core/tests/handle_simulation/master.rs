@@ -10,6 +10,7 @@ use tollgate_core::plan::telling::may_be_open_until_us;
 use tollgate_core::plan::{Change, Notice, Plan, home, shard_of};
 use uuid::Uuid;
 
+use crate::check::KEYS;
 use crate::handle_world::{pause, policy, run, spec};
 use crate::random::Random;
 use crate::telling::Errand;
@@ -145,6 +146,7 @@ impl World {
                 suspect_ms: 5_000,
                 unstarted_ttl_ms: 20_000,
                 reclaim: if self.random.percent(20) { Reclaim::Never } else { Reclaim::AfterTtl },
+                keys: self.key_rules(),
                 ..policy(uid, limits)
             };
             self.publish_policy(p);
@@ -160,14 +162,40 @@ impl World {
         }
     }
 
+    /// Half of the policies say nothing of keys.
+    fn key_rules(&mut self) -> KeyRules {
+        if self.random.percent(50) {
+            return KeyRules::default();
+        }
+        let each = self.random.percent(80).then(|| Limits {
+            max_in_flight: Some(self.random.within(1, 4) as u32),
+            rate_per_s: self.random.percent(20).then(|| self.random.within(1, 20) as f64),
+            burst: None,
+        });
+        let rule = KeyRule {
+            limits: Limits { max_in_flight: Some(self.random.within(1, 4) as u32), ..Limits::default() },
+            weight: self.random.within(1, 4) as u32,
+            paused: self.troubles.pauses && self.random.percent(20),
+            reason: String::new(),
+        };
+        let of = if self.random.percent(40) {
+            BTreeMap::from([("acme".to_owned(), rule)])
+        } else {
+            BTreeMap::new()
+        };
+        KeyRules { each, of }
+    }
+
     pub(crate) fn change_policy(&mut self) {
+        let keys = self.key_rules();
         let limits = self.limits();
         let uids: Vec<_> = self.master.policies.keys().copied().collect();
         let Some(mut p) = self.random.pick(&uids).map(|uid| self.master.policies[uid].clone()) else {
             return;
         };
         match self.random.within(0, 10) {
-            0..6 => p.limits = limits,
+            0..4 => p.limits = limits,
+            4..6 => p.keys = keys,
             6..8 => p.pause = if p.pause.is_none() && self.troubles.pauses { Some(pause()) } else { None },
             8 => p.token_ttl_ms = self.random.within(2_000, 20_000),
             _ => p.reclaim = if p.reclaim == Reclaim::Never { Reclaim::AfterTtl } else { Reclaim::Never },
@@ -247,6 +275,7 @@ impl World {
         schedule.timing.triggers = (0..count).map(trigger).collect();
         schedule.events = *random.pick(&[1, 2, 5, 20]).unwrap();
         schedule.priority = random.within(0, 10) as u8;
+        schedule.key = random.pick(&KEYS).filter(|key| !key.is_empty()).map(|key| (*key).to_owned());
         let rules = [OverlapRule::Allow, OverlapRule::Skip, OverlapRule::BufferOne, OverlapRule::CancelOther];
         schedule.overlap = *random.pick(&rules).unwrap();
         let rules = [
@@ -388,8 +417,10 @@ impl World {
         for shard in 0..SHARDS {
             self.post_later(shard, Control::PauseShard { pause: None });
         }
-        for mut policy in self.master.policies.clone().into_values().filter(|p| p.pause.is_some()) {
+        let is_paused = |p: &Policy| p.pause.is_some() || p.keys.of.values().any(|rule| rule.paused);
+        for mut policy in self.master.policies.clone().into_values().filter(is_paused) {
             (policy.pause, policy.generation) = (None, policy.generation + 1);
+            policy.keys.of.values_mut().for_each(|rule| rule.paused = false);
             self.publish_policy(policy);
         }
         self.touch_all();
@@ -419,6 +450,7 @@ fn schedule(number: u128) -> Schedule {
         payload,
         policy: None,
         policy_uid: None,
+        key: None,
         priority: 5,
         retry: RetryPolicy { backoff_min_ms: 500, ..retry },
         catch_up: CatchUp::default(),

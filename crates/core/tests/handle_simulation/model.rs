@@ -21,6 +21,7 @@ pub(crate) type Key = (RunId, u32);
 /// An event in flight, and what is known of its latest delivery.
 struct Flying {
     policy: Option<Uuid>,
+    key: String,
     attempt: u32,
     /// The attempt with which it took its token.
     first: u32,
@@ -37,6 +38,8 @@ struct Flying {
 pub(crate) struct Model {
     flying: BTreeMap<Key, Flying>,
     in_flight: BTreeMap<Option<Uuid>, u32>,
+    /// Of the events of one key.
+    in_flight_by_key: BTreeMap<(Option<Uuid>, String), u32>,
     /// Distinct events that consumers have and have not begun to release.
     working: BTreeMap<Option<Uuid>, BTreeSet<Key>>,
     /// Releases that somebody has called, right or wrong.
@@ -95,6 +98,10 @@ impl Model {
 
     pub(crate) fn in_flight(&self, policy: Option<Uuid>) -> u32 {
         self.in_flight.get(&policy).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn in_flight_of(&self, policy: Option<Uuid>, key: &str) -> u32 {
+        self.in_flight_by_key.get(&(policy, key.to_owned())).copied().unwrap_or(0)
     }
 
     pub(crate) fn at_consumers(&self, policy: Option<Uuid>) -> usize {
@@ -317,9 +324,12 @@ impl Model {
                 Some(_) => {}
                 None => {
                     let policy = store.runs.get(&row.run).and_then(|r| r.policy_uid);
+                    let key_of = store.key_of(row.run);
                     *self.in_flight.entry(policy).or_default() += 1;
+                    *self.in_flight_by_key.entry((policy, key_of.clone())).or_default() += 1;
                     let flying = Flying {
                         policy,
+                        key: key_of,
                         attempt: row.attempt,
                         first: row.attempt,
                         over: false,
@@ -337,6 +347,9 @@ impl Model {
         self.noted.remove(&key);
         if let Some(flying) = self.flying.remove(&key) {
             if let Some(count) = self.in_flight.get_mut(&flying.policy) {
+                *count -= 1;
+            }
+            if let Some(count) = self.in_flight_by_key.get_mut(&(flying.policy, flying.key)) {
                 *count -= 1;
             }
             if let Some(working) = self.working.get_mut(&flying.policy) {

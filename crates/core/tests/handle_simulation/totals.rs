@@ -28,7 +28,8 @@ states! {
     // Ends.
     Succeeded, Failed, Dead, Expired, Cancelled, Lost, Skipped,
     // Schedules and policies.
-    Moved, LongWay, Forwarded, ForwardedAgain, Withdrawn, Revived, CancelledByHand, Deleted, Buffered, LimitBelowHeld, OutOfOrder,
+    Moved, LongWay, Forwarded, ForwardedAgain, Withdrawn, Revived, CancelledByHand, Deleted, Buffered, LimitBelowHeld, KeyFull,
+    OutOfOrder,
     // Masters and emitters.
     MasterDied, Swept, ToldByAnother, ClockJump, EmitterFrozen, EmitterDied, TaskRedone, EmittedTwice, EmittedStale, DoubtSettled,
     WindowScannedAfterChange, ScannedAfterPause, PostedTwice, TaskLost, PutOff,

@@ -19,6 +19,7 @@ pub(crate) fn policy(uid: u128, limits: Limits) -> Policy {
         id: format!("p{uid}"),
         description: String::new(),
         limits,
+        keys: KeyRules::default(),
         reclaim: Reclaim::AfterTtl,
         token_ttl_ms: 60_000,
         suspect_ms: 10_000,
@@ -42,6 +43,7 @@ pub(crate) fn spec(schedule: u128, policy: Option<&Policy>) -> RunSpec {
         schedule_id: format!("s{schedule}"),
         policy_uid: policy.map(|p| p.uid),
         policy_id: policy.map(|p| p.id.clone()),
+        key: None,
         target: Target::Http {
             http: HttpTarget {
                 url: "http://127.0.0.1/".into(),

@@ -14,6 +14,31 @@ pub(crate) const BUGS: &[Planted] = &[
         )],
     },
     Planted {
+        name: "KeyOneTooMany",
+        breaks: "A key has one token more than it may have.",
+        edits: &[edit(
+            "handle/keys.rs",
+            "«self.counts.held_of(sharer.key())» >= limit",
+            "self.counts.held_of(sharer.key()).saturating_sub(1)",
+        )],
+    },
+    Planted {
+        name: "KeyPauseIgnored",
+        breaks: "A key that is paused goes on.",
+        edits: &[edit(
+            "handle/keys.rs",
+            "if rules.pause_of(key).is_some() {
+            return Some(KeyHolds::Paused);
+        }",
+            "",
+        )],
+    },
+    Planted {
+        name: "KeyNotFreed",
+        breaks: "Who waits for its key is not told that something of it has come back.",
+        edits: &[edit("handle/keys.rs", "self.freed.insert(key);", "")],
+    },
+    Planted {
         name: "UnclearFrees",
         breaks: "An unclear delivery frees its token.",
         edits: &[edit(

@@ -1,6 +1,6 @@
 //! Decides what a policy may be.
 
-use tollgate_core::model::{Limits, Policy, Reclaim, TtlFrom};
+use tollgate_core::model::{KeyRule, KeyRules, Limits, Policy, Reclaim, TtlFrom};
 use uuid::Uuid;
 
 use super::check::Check;
@@ -16,6 +16,14 @@ pub const TTL_MAX_MS: i64 = 30 * 24 * 3_600_000;
 const RATE_MAX: f64 = 1_000_000.0;
 /// The largest burst.
 const BURST_MAX: u32 = 10_000_000;
+/// The most keys of which a policy says something.
+const KEYS_MAX: usize = 1_000;
+/// The longest key, in bytes.
+const KEY_MAX: usize = 128;
+/// The most turns in a row.
+const WEIGHT_MAX: u32 = 1_000;
+/// The longest reason of a key's pause, in bytes.
+const REASON_MAX: usize = 1024;
 
 /// The policy that `message` describes, under `name`. What only the service decides (uid, pause, shard, generation,
 /// times) is taken from `stored`, and zero where there is none.
@@ -39,6 +47,7 @@ pub fn to_core(
         id: name.id.clone(),
         description: message.description.clone(),
         limits: limits(&mut check, message),
+        keys: keys(&mut check, message),
         reclaim: match reclaim {
             v1::Reclaim::Unspecified | v1::Reclaim::AfterTtl => Reclaim::AfterTtl,
             v1::Reclaim::Never => Reclaim::Never,
@@ -71,26 +80,85 @@ pub fn to_core(
     check.finish(Some(policy))
 }
 
-fn limits(check: &mut Check, message: &v1::Policy) -> Limits {
-    if message.max_in_flight == Some(0) {
-        check.refuse("max_in_flight", 0, "at least 1; pause the policy to let nothing start");
+/// Limits as they are given, at a path within the policy. `has_rate`: a burst has a rate from elsewhere.
+fn given_limits(check: &mut Check, path: &str, given: Limits, has_rate: bool) -> Limits {
+    let field = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    if given.max_in_flight == Some(0) {
+        let expected =
+            if path.is_empty() { "at least 1; pause the policy to let nothing start" } else { "at least 1" };
+        check.refuse(&field("max_in_flight"), 0, expected);
     }
-    if let Some(rate) = message.rate_per_second
+    if let Some(rate) = given.rate_per_s
         && !(rate > 0.0 && rate <= RATE_MAX)
     {
-        check.refuse("rate_per_second", rate, format!("above 0 and at most {RATE_MAX}"));
+        check.refuse(&field("rate_per_second"), rate, format!("above 0 and at most {RATE_MAX}"));
     }
-    if let Some(burst) = message.burst {
+    if let Some(burst) = given.burst {
         if !(1..=BURST_MAX).contains(&burst) {
-            check.refuse("burst", burst, format!("1 to {BURST_MAX}"));
-        } else if message.rate_per_second.is_none() {
+            check.refuse(&field("burst"), burst, format!("1 to {BURST_MAX}"));
+        } else if given.rate_per_s.is_none() && !has_rate {
             check.refuse(
-                "burst",
+                &field("burst"),
                 burst,
                 "no burst without rate_per_second: give that too, or leave burst out",
             );
         }
     }
+    given
+}
+
+/// What is said of keys.
+fn keys(check: &mut Check, message: &v1::Policy) -> KeyRules {
+    let each = message.per_key.as_ref().map(|given| {
+        let v1::KeyLimits { max_in_flight, rate_per_second: rate_per_s, burst } = *given;
+        if max_in_flight.is_none() && rate_per_s.is_none() {
+            let expected = "a limit, such as max_in_flight: 2, or rate_per_second: 10, or both";
+            check.refuse("per_key.max_in_flight", "", expected);
+        }
+        given_limits(check, "per_key", Limits { max_in_flight, rate_per_s, burst }, false)
+    });
+    if message.keys.len() > KEYS_MAX {
+        check.refuse("keys", message.keys.len(), format!("at most {KEYS_MAX} of them"));
+    }
+    let has_rate = each.as_ref().is_some_and(|each| each.rate_per_s.is_some());
+    let of = message.keys.iter().map(|(key, given)| {
+        let path = format!("keys[{key:?}]");
+        if key.is_empty() {
+            check.refuse("keys", "an empty key", "keys of at least one byte: what has none is in per_key");
+        }
+        check_key(check, "keys", key);
+        let v1::KeyRule { max_in_flight, rate_per_second: rate_per_s, burst, weight, paused, reason } = given;
+        let limits = Limits { max_in_flight: *max_in_flight, rate_per_s: *rate_per_s, burst: *burst };
+        let limits = given_limits(check, &path, limits, has_rate);
+        let weight = weight.unwrap_or(1);
+        if !(1..=WEIGHT_MAX).contains(&weight) {
+            check.refuse(&format!("{path}.weight"), weight, format!("1 to {WEIGHT_MAX}"));
+        }
+        if reason.len() > REASON_MAX {
+            let given = format!("{} bytes", reason.len());
+            check.refuse(&format!("{path}.reason"), given, format!("at most {REASON_MAX} bytes"));
+        }
+        (key.clone(), KeyRule { limits, weight, paused: *paused, reason: reason.clone() })
+    });
+    KeyRules { each, of: of.collect() }
+}
+
+/// Refuses what is no key of events.
+pub(super) fn check_key(check: &mut Check, path: &str, key: &str) {
+    if key.len() > KEY_MAX {
+        check.refuse(path, format!("{} bytes", key.len()), format!("a key of at most {KEY_MAX} bytes"));
+    } else if key.chars().any(char::is_control) {
+        check.refuse(path, format!("{key:?}"), "a key without control characters");
+    }
+}
+
+fn limits(check: &mut Check, message: &v1::Policy) -> Limits {
+    let limits = Limits {
+        max_in_flight: message.max_in_flight,
+        rate_per_s: message.rate_per_second,
+        burst: message.burst,
+    };
+    let limits = given_limits(check, "", limits, false);
     if message.max_in_flight.is_none() && message.rate_per_second.is_none() {
         check.refuse(
             "max_in_flight",
@@ -98,7 +166,7 @@ fn limits(check: &mut Check, message: &v1::Policy) -> Limits {
             "a limit, such as max_in_flight: 5, or rate_per_second: 10, or both",
         );
     }
-    Limits { max_in_flight: message.max_in_flight, rate_per_s: message.rate_per_second, burst: message.burst }
+    limits
 }
 
 /// A policy as callers see it.
@@ -131,5 +199,22 @@ pub fn to_message(policy: &Policy) -> v1::Policy {
         update_time: Some(timestamp(policy.updated_us)),
         shard: u32::from(policy.shard),
         warnings: Vec::new(),
+        per_key: policy.keys.each.as_ref().map(|each| v1::KeyLimits {
+            max_in_flight: each.max_in_flight,
+            rate_per_second: each.rate_per_s,
+            burst: each.burst,
+        }),
+        keys: policy.keys.of.iter().map(|(key, rule)| (key.clone(), key_rule(rule))).collect(),
+    }
+}
+
+fn key_rule(rule: &KeyRule) -> v1::KeyRule {
+    v1::KeyRule {
+        max_in_flight: rule.limits.max_in_flight,
+        rate_per_second: rule.limits.rate_per_s,
+        burst: rule.limits.burst,
+        weight: (rule.weight != 1).then_some(rule.weight),
+        paused: rule.paused,
+        reason: rule.reason.clone(),
     }
 }

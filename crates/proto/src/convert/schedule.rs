@@ -10,6 +10,7 @@ use tollgate_core::plan::{Child, done};
 use uuid::Uuid;
 
 use super::check::Check;
+use super::policy::check_key;
 use super::{Name, duration_of_ms, duration_of_s, names, pause, payload, target, timestamp, timing};
 use crate::field::FieldError;
 use crate::v1;
@@ -48,6 +49,7 @@ pub fn to_core(
     let target = target::to_core(&mut check, message.target.as_ref(), stored.map(|stored| &stored.target));
     let payload = payload(&mut check, message);
     let policy = policy(&mut check, message, name);
+    check_key(&mut check, "key", &message.key);
     let retry = retry(&mut check, message.retry.as_ref());
     let catch_up = catch_up(&mut check, message.catch_up.as_ref());
     let overlap = overlap(&mut check, message.overlap);
@@ -67,6 +69,7 @@ pub fn to_core(
         payload,
         policy_uid: stored.filter(|stored| stored.policy == policy).and_then(|stored| stored.policy_uid),
         policy,
+        key: Some(message.key.clone()).filter(|key| !key.is_empty()),
         priority: u8::try_from(priority).unwrap_or_default(),
         retry,
         catch_up,
@@ -231,6 +234,7 @@ pub fn to_message(schedule: &Schedule) -> v1::Schedule {
         target: Some(target::to_message(&schedule.target)),
         payload: payload::to_message(&schedule.payload),
         policy: policy.unwrap_or_default(),
+        key: schedule.key.clone().unwrap_or_default(),
         priority: Some(u32::from(schedule.priority)),
         retry: Some(v1::RetryPolicy {
             max_attempts: Some(schedule.retry.attempts_max),

@@ -96,8 +96,8 @@ impl SqsMessage {
 
 /// Which events keep their order.
 fn group_of<'a>(delivery: &'a Delivery, target: &'a SqsTarget) -> Cow<'a, str> {
-    let key = delivery.item.as_ref().map(|item| item.key.as_str()).filter(|key| !key.is_empty());
-    match (key.filter(|_| target.group_by_key), &target.message_group_id) {
+    let key = Some(delivery.key()).filter(|key| target.group_by_key && !key.is_empty());
+    match (key, &target.message_group_id) {
         (Some(key), _) => key.into(),
         (None, Some(group)) => group.into(),
         (None, None) => cloud_event::schedule_name(&delivery.spec).concat().into(),

@@ -53,6 +53,7 @@ pub(crate) fn event(target: impl Into<AnyTarget>, index: u32) -> Delivery {
         schedule_id: "nightly".into(),
         policy_uid: None,
         policy_id: None,
+        key: None,
         target: target.into().0,
         payload: Payload { json: r#"{"order":17}"#.into() },
         retry: Default::default(),

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tollgate_files::document;
 use tollgate_proto::v1;
 
-use crate::parts::bucket::{holders, waiters};
+use crate::parts::bucket::{holders, keys, waiters};
 use crate::parts::changes::changes as audited;
 use crate::parts::chart::{History, OF_POLICY, legend, ranges, unknown};
 use crate::parts::confirm::ask;
@@ -82,6 +82,7 @@ pub(crate) async fn body(
                     @let queue = queue.into_inner();
                     (holders(visit, &policy, &queue))
                     (waiters(visit, &queue, now))
+                    (keys(visit, &queue))
                 }
                 Err(status) => {
                     p.notice.bad { "The holders of tokens and the schedules that wait cannot be shown: " (Problem::from(status).text()) }

@@ -139,7 +139,8 @@ struct Present {
 
 async fn present(visit: &Visit, name: &str) -> Result<Present, Problem> {
     let (mut master, mut handler) = (visit.api.master(), visit.api.handler());
-    let asked = v1::GetPolicyQueueRequest { name: name.to_owned(), holders_max: 1, waiters_max: 1 };
+    let asked =
+        v1::GetPolicyQueueRequest { name: name.to_owned(), holders_max: 1, waiters_max: 1, keys_max: 1 };
     let (policy, status, queue) = futures::future::join3(
         master.get_policy(v1::GetPolicyRequest { name: name.to_owned() }),
         visit.api.handler_status(visit.parent()),

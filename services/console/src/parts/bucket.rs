@@ -107,6 +107,57 @@ fn age_bar(age: i64, p99: Option<i64>, longest: i64, beyond: bool) -> Markup {
     }
 }
 
+/// What the events of each key hold and wait for; nothing where the policy says nothing of keys.
+pub(crate) fn keys(visit: &Visit, queue: &v1::PolicyQueue) -> Markup {
+    if queue.keys.is_empty() {
+        return Markup::default();
+    }
+    html! {
+        section aria-labelledby="h-keys" {
+            h2 #h-keys { "Keys, most waiting events first" }
+            div.scroll role="group" aria-labelledby="h-keys" tabindex="0" {
+                table.wide.cards.named {
+                    thead {
+                        tr {
+                            th scope="col" { "Key" }
+                            th.n scope="col" { "In flight" }
+                            th.n scope="col" { "At most" }
+                            th.n scope="col" { "Per second at most" }
+                            th.n scope="col" { "Turns in a row" }
+                            th.n scope="col" { "Waiting" }
+                            th scope="col" { "Oldest" }
+                            th scope="col" { "State" }
+                        }
+                    }
+                    tbody { @for key in &queue.keys { (key_row(visit, key)) } }
+                }
+            }
+            @if queue.keys_read_count as usize > queue.keys.len() {
+                p.mute { "The first " (queue.keys.len()) " of " (counted(queue.keys_read_count, "key")) "." }
+            }
+        }
+    }
+}
+
+fn key_row(visit: &Visit, key: &v1::PolicyKey) -> Markup {
+    let since_us = key.oldest_wait.as_ref().map(|wait| visit.now_us - ms(wait) * 1_000);
+    html! {
+        tr {
+            th.id scope="row" { @if key.key.is_empty() { span.mute { "without a key" } } @else { (key.key) } }
+            td.n data-label="In flight" { (count(key.held_count)) }
+            td.n data-label="At most" { @if let Some(limit) = key.max_in_flight { (count(limit)) } }
+            td.n data-label="Per second at most" { @if let Some(rate) = key.rate_per_second { (rate) } }
+            td.n data-label="Turns in a row" { (key.weight) }
+            td.n data-label="Waiting" { (count(key.waiting_count)) }
+            td data-label="Oldest" { @if let Some(since_us) = since_us { (seen(visit.now_us, since_us)) } }
+            td {
+                @if key.paused { (tag("warn", "PAUSED")) @if !key.reason.is_empty() { " " (key.reason) } }
+                @else if key.max_in_flight.is_some_and(|limit| key.held_count >= limit) { (tag("warn", "FULL")) }
+            }
+        }
+    }
+}
+
 /// Schedules that wait, in the order in which they go.
 pub(crate) fn waiters(visit: &Visit, queue: &v1::PolicyQueue, now: Option<&v1::PolicyGauge>) -> Markup {
     let shared = shared_reason(&queue.waiters);

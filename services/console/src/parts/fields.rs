@@ -87,6 +87,30 @@ pub(crate) const POLICY: &[Group] = &[
         ],
     },
     Group {
+        title: "What it limits by key",
+        is_folded: true,
+        fields: &[
+            number(
+                "per_key.max_in_flight",
+                "In flight of one key at most",
+                "A schedule names its key, such as a tenant. Empty: no such limit.",
+            ),
+            of_kind(
+                Kind::Decimal,
+                "per_key.rate_per_second",
+                "Started of one key per second at most",
+                "On average: 5 or 0.5. Empty: no such limit.",
+            ),
+            number("per_key.burst", "Burst of one key", "Needs the rate of one key. Empty: 1."),
+            of_kind(
+                Kind::Json,
+                "keys",
+                "Single keys",
+                "{\"acme\": {\"max_in_flight\": 5, \"weight\": 2}, \"zeta\": {\"paused\": true, \"reason\": \"they asked\"}}",
+            ),
+        ],
+    },
+    Group {
         title: "When a consumer falls silent",
         is_folded: true,
         fields: &[
@@ -148,6 +172,7 @@ pub(crate) const SCHEDULE: &[Group] = &[
         fields: &[
             number("events", "Events per trigger", "1 to 10,000,000; 1 where empty."),
             line("policy", "Policy", "The id of a policy; nothing limits it where empty."),
+            line("key", "Key", "As what its events count where the policy counts by key, such as a tenant."),
             number("priority", "Priority", "0 (last) to 9 (first); 5 where empty."),
             line("finish_by", "Must start within", "Such as 2h or 900s; events that start later expire."),
             line("spread", "Spread over", "Such as 10m: events are spaced evenly over it."),

@@ -20,6 +20,8 @@ pub(crate) struct RunView {
     pub(crate) run: Run,
     stagger: Stagger,
     delay_us: i64,
+    /// Of its schedule; may be empty.
+    key: String,
 }
 
 impl Shared {
@@ -31,7 +33,8 @@ impl Shared {
             .map_err(store_status)?;
         let spec: Option<&RunSpec> = specs.first();
         let stagger = spec.map(|spec| spec.stagger(&run)).unwrap_or_default();
-        Ok(RunView { stagger, delay_us: spec.map_or(0, |spec| spec.start_delay_us(&run)), run })
+        let key = spec.map(|spec| spec.key().to_owned()).unwrap_or_default();
+        Ok(RunView { stagger, delay_us: spec.map_or(0, |spec| spec.start_delay_us(&run)), key, run })
     }
 
     /// One event, as its owner knows it. `name` is the caller's own text.
@@ -81,7 +84,9 @@ impl Shared {
         match self.items.look_up(&*self.people, &view.run, indexes).await {
             Ok(items) => {
                 for (event, item) in events.iter_mut().zip(items) {
-                    event.key = item.key;
+                    if !item.key.is_empty() {
+                        event.key = item.key;
+                    }
                     if with_data {
                         event.data = item.data;
                     }
@@ -156,7 +161,8 @@ impl Shared {
     pub(super) fn show(&self, view: &RunView, index: u32, record: EventRecord<'_>) -> v1::Event {
         let run = &view.run;
         let id = self.keyring.id(EventRef { shard: run.shard, run: run.id, index });
-        event::to_message(&id, run, index, view.launch_of(index), record)
+        let shown = event::to_message(&id, run, index, view.launch_of(index), record);
+        v1::Event { key: view.key.clone(), ..shown }
     }
 
     fn of_token(&self, view: &RunView, row: &TokenRow) -> v1::Event {

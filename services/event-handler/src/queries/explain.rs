@@ -221,6 +221,18 @@ fn in_words(given: &Reason, now_us: i64) -> v1::Reason {
         Reason::PolicyFull { held, limit } => {
             reason(Code::LimitReached, format!("all tokens of its policy are held ({held} of {limit})"))
         }
+        Reason::KeyFull { key, held, limit } => reason(
+            Code::KeyLimitReached,
+            format!("{} hold all tokens that they may have ({held} of {limit})", of_key(key)),
+        ),
+        Reason::KeyRateLimited { key, wait_us } => reason(
+            Code::KeyRateExhausted,
+            format!("the rate of {} lets the next one start in {}", of_key(key), seconds(*wait_us)),
+        ),
+        Reason::KeyPaused { key, reason: why } => {
+            let why = if why.is_empty() { "no reason given" } else { why };
+            reason(Code::KeyPaused, format!("{} are paused ({why})", of_key(key)))
+        }
         Reason::RateLimited { wait_us } => reason(
             Code::RateExhausted,
             format!("its policy's rate lets the next event start in {}", seconds(*wait_us)),
@@ -253,6 +265,14 @@ fn in_words(given: &Reason, now_us: i64) -> v1::Reason {
             reason(Code::NoOwner, "its queue shard has not been told of its policy".to_owned())
         }
         Reason::Turn => reason(Code::InLine, "its turn has not come".to_owned()),
+    }
+}
+
+fn of_key(key: &str) -> String {
+    if key.is_empty() {
+        "the events without a key".to_owned()
+    } else {
+        format!("the events of the key {key:?}")
     }
 }
 
@@ -318,6 +338,13 @@ fn freed_by(explained: &Explanation) -> String {
             });
             format!("A release by one of the holders, or a higher max_in_flight.{by_itself}")
         }
+        (_, Some(Reason::KeyFull { key, .. })) => {
+            format!("A release by one of {}, or a higher limit of that key.", of_key(key))
+        }
+        (_, Some(Reason::KeyPaused { key, .. })) => {
+            format!("An end of the pause of {}, in `keys` of the policy.", of_key(key))
+        }
+        (_, Some(Reason::KeyRateLimited { .. })) => "Time, or a higher rate of its key.".to_owned(),
         (_, Some(Reason::SchedulePaused(_) | Reason::PolicyPaused(_) | Reason::AllPaused(_))) => {
             "Resuming what is paused.".to_owned()
         }

@@ -26,6 +26,8 @@ const TOKENS_MAX: u32 = 20_000;
 const AT_ONCE: usize = 8;
 const SHOWN_DEFAULT: usize = 50;
 const SHOWN_MAX: usize = 200;
+/// The most keys of an answer.
+const KEYS_SHOWN_MAX: usize = 1_000;
 /// The most waiting schedules for which the owner is asked: it looks at every token for each.
 const ASKED_MAX: usize = 12;
 /// Holds of runs that ended longer ago say nothing about now.
@@ -48,8 +50,9 @@ impl Shared {
         request: v1::GetPolicyQueueRequest,
     ) -> Result<v1::PolicyQueue, Status> {
         let name = names::policy("name", &request.name)?;
-        let holders_max = shown("holders_max", request.holders_max)?;
-        let waiters_max = shown("waiters_max", request.waiters_max)?;
+        let holders_max = shown("holders_max", request.holders_max, SHOWN_MAX)?;
+        let waiters_max = shown("waiters_max", request.waiters_max, SHOWN_MAX)?;
+        let keys_max = shown("keys_max", request.keys_max, KEYS_SHOWN_MAX)?;
         let policy = self.people.policy_by_name(&name.namespace, &name.id).await.map_err(store_status)?;
         let policy = policy
             .ok_or_else(|| Status::not_found(format!("name: there is no policy {:?}", request.name)))?;
@@ -57,12 +60,16 @@ impl Shared {
         let runs = self.people.policy_runs_open(policy.shard, policy.uid, now_us.saturating_add(1), RUNS_MAX);
         let runs = runs.await.map_err(store_status)?;
         let (held, all_read) = self.held(&runs).await?;
-        let (holders, waiters, holds) = futures::future::join3(
+        let (holders, waiters, holds, keys) = futures::future::join4(
             self.holders(&held, holders_max, now_us),
             self.waiters(&runs, waiters_max, now_us),
             self.holds(&policy, &runs, now_us),
+            self.keys(&policy, (&runs, &held), now_us),
         )
         .await;
+        let mut keys = keys?;
+        let keys_read_count = count(keys.len());
+        keys.truncate(keys_max);
         let ((waiters, waiting), mut holds) = (waiters?, holds?);
         holds.sort_unstable();
         let part = |percent: usize| {
@@ -79,6 +86,8 @@ impl Shared {
             hold_p50: part(50),
             hold_p99: part(99),
             holds_sampled_count: count(holds.len()),
+            keys,
+            keys_read_count,
         })
     }
 
@@ -208,6 +217,41 @@ impl Shared {
         }
     }
 
+    /// What the events of each key hold and wait for, the one with most waiting events first; nothing where the policy says
+    /// nothing of keys.
+    async fn keys(
+        &self,
+        policy: &Policy,
+        (runs, held): (&[Run], &[Held<'_>]),
+        now_us: i64,
+    ) -> Result<Vec<v1::PolicyKey>, Status> {
+        if policy.keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let specs = self.specs_of(runs.iter()).await?;
+        let key_of = |run: &Run| {
+            let spec = specs.get(&(run.schedule_uid, run.generation));
+            spec.map(|spec| spec.key().to_owned()).unwrap_or_default()
+        };
+        let mut keys: BTreeMap<String, v1::PolicyKey> = BTreeMap::new();
+        for key in policy.keys.of.keys() {
+            keys.entry(key.clone()).or_default();
+        }
+        for Held { run, .. } in held {
+            keys.entry(key_of(run)).or_default().held_count += 1;
+        }
+        // Runs come earliest first.
+        for run in runs.iter().filter(|run| run.next_index < run.events) {
+            let key = keys.entry(key_of(run)).or_default();
+            key.waiting_count += u64::from(run.events - run.next_index);
+            let wait_ms = (now_us - run.launch_us).max(0) / 1_000;
+            key.oldest_wait.get_or_insert_with(|| convert::duration_of_ms(wait_ms));
+        }
+        let mut keys: Vec<_> = keys.into_iter().map(|(key, counts)| said_of(policy, key, counts)).collect();
+        keys.sort_by_key(|key| (std::cmp::Reverse(key.waiting_count), std::cmp::Reverse(key.held_count)));
+        Ok(keys)
+    }
+
     /// How long tokens were held lately, in microseconds: of the latest events of runs that run, or ended lately.
     async fn holds(&self, policy: &Policy, open: &[Run], now_us: i64) -> Result<Vec<i64>, Status> {
         let since_us = now_us - SAMPLED_US;
@@ -253,10 +297,25 @@ impl Shared {
     }
 }
 
-fn shown(field: &str, given: i32) -> Result<usize, FieldError> {
+/// A key with what its policy says of it.
+fn said_of(policy: &Policy, key: String, counts: v1::PolicyKey) -> v1::PolicyKey {
+    let limits = policy.keys.limits_of(&key);
+    let pause = policy.keys.pause_of(&key);
+    v1::PolicyKey {
+        max_in_flight: limits.max_in_flight,
+        rate_per_second: limits.rate_per_s,
+        weight: policy.keys.weight_of(&key),
+        paused: pause.is_some(),
+        reason: pause.unwrap_or_default().to_owned(),
+        key,
+        ..counts
+    }
+}
+
+fn shown(field: &str, given: i32, most: usize) -> Result<usize, FieldError> {
     match usize::try_from(given) {
         Ok(0) => Ok(SHOWN_DEFAULT),
-        Ok(given) => Ok(given.min(SHOWN_MAX)),
+        Ok(given) => Ok(given.min(most)),
         Err(_) => Err(FieldError::new(field, given, "0 or more")),
     }
 }

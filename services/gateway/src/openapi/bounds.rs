@@ -31,7 +31,9 @@ pub(super) fn of(field: &FieldDescriptor) -> Option<Value> {
         "BatchReleaseTokensRequest.releases" => json!({"minItems": 1, "maxItems": 1000}),
         "RetryDeadEventsRequest.events" => json!({"maxItems": 1000}),
         "ExtendTokenRequest.ttl" => whole_ms(1, 30 * DAY_S),
-        "GetPolicyQueueRequest.holders_max" | "GetPolicyQueueRequest.waiters_max" => json!({"minimum": 0}),
+        "GetPolicyQueueRequest.holders_max"
+        | "GetPolicyQueueRequest.waiters_max"
+        | "GetPolicyQueueRequest.keys_max" => json!({"minimum": 0}),
         "GetHandlerStatusRequest.parent" | "ListTroublesRequest.parent" => {
             json!({"pattern": format!("^(namespaces/{})?$", id())})
         }
@@ -165,6 +167,7 @@ mod tests {
             "RetryDeadEventsRequest.events",
             "ExtendTokenRequest.ttl",
             "GetPolicyQueueRequest.holders_max",
+            "GetPolicyQueueRequest.keys_max",
             "GetHandlerStatusRequest.parent",
             "ForecastDemandRequest.slot",
             "PreviewScheduleRequest.count",

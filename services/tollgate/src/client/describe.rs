@@ -131,8 +131,9 @@ async fn around_policy(session: &Session, name: &str) -> anyhow::Result<()> {
     ))?;
     let view = View { wide: true, ..session.view() };
     session.printer.text(&format!("\n{}", gauges::table(view, std::slice::from_ref(gauge))))?;
-    let request =
-        v1::GetPolicyQueueRequest { name: name.to_owned(), holders_max: LINE_MAX, waiters_max: LINE_MAX };
+    let name = name.to_owned();
+    let (holders_max, waiters_max, keys_max) = (LINE_MAX, LINE_MAX, LINE_MAX);
+    let request = v1::GetPolicyQueueRequest { name, holders_max, waiters_max, keys_max };
     let Ok(queue) = session.handler().get_policy_queue(request).await else { return Ok(()) };
     session.printer.text(&queue_text(session.now_us, queue.get_ref()))
 }
@@ -158,7 +159,36 @@ fn queue_text(now_us: i64, queue: &v1::PolicyQueue) -> String {
         }
         text.push_str(&format!("\n{table}"));
     }
+    if !queue.keys.is_empty() {
+        text.push_str(&format!("\n{}", keys_text(queue)));
+    }
     text
+}
+
+/// What each key has, and waits for.
+fn keys_text(queue: &v1::PolicyQueue) -> String {
+    let mut table = Table::new(["KEY", "HELD", "LIMIT", "RATE/S", "WEIGHT", "WAITING", "OLDEST", "STATE"]);
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    for key in &queue.keys {
+        let state = match (key.paused, key.reason.as_str()) {
+            (false, _) => "ACTIVE".to_owned(),
+            (true, "") => "PAUSED".to_owned(),
+            (true, reason) => format!("PAUSED: {reason}"),
+        };
+        table.row([
+            if key.key.is_empty() { "(none)".to_owned() } else { key.key.clone() },
+            key.held_count.to_string(),
+            or_dash(key.max_in_flight.map(|limit| limit.to_string())),
+            or_dash(key.rate_per_second.map(|rate| rate.to_string())),
+            key.weight.to_string(),
+            key.waiting_count.to_string(),
+            key.oldest_wait.as_ref().map(|wait| duration(Some(wait))).unwrap_or_default(),
+            state,
+        ]);
+    }
+    let more = queue.keys_read_count as usize - queue.keys.len().min(queue.keys_read_count as usize);
+    let more = if more > 0 { format!("… and {more} more\n") } else { String::new() };
+    format!("{table}{more}")
 }
 
 /// What of a run is not well.

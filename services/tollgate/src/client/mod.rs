@@ -18,6 +18,7 @@ mod gauges;
 pub(crate) mod get;
 pub(crate) mod history;
 mod ids;
+pub(crate) mod limit;
 mod many;
 mod names;
 mod namespaces;

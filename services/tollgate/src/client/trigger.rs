@@ -136,7 +136,6 @@ pub(crate) async fn backfill(session: Session, args: BackfillArgs) -> anyhow::Re
         priority: args.priority,
         request_id: args.request_id.unwrap_or_default(),
     };
-    let mut master = session.master();
     let made = match progress::is_seen().then(|| watched(&session, request.clone())) {
         Some(watched) => progress::unless_unknown(watched.await),
         None => None,

@@ -1,5 +1,8 @@
 //! What a run and a bucket count of the events in each phase. Nothing but the books changes it.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use super::Phase;
 use crate::handle::places::{BucketPlaces, Sharer};
 
@@ -54,12 +57,28 @@ pub(in crate::handle) struct BucketCounts {
     never_freed: u32,
     suspect: u32,
     places: BucketPlaces,
+    /// Tokens held by the key of their events, where these have one, and how many in all.
+    by_key: BTreeMap<u128, u32>,
+    keyed: u32,
 }
 
 impl BucketCounts {
     /// Tokens held.
     pub(in crate::handle) fn held(&self) -> u32 {
         self.held
+    }
+
+    /// Tokens held of a key; of those that have none together.
+    pub(in crate::handle) fn held_of(&self, key: Option<u128>) -> u32 {
+        match key {
+            Some(key) => self.by_key.get(&key).copied().unwrap_or_default(),
+            None => self.held - self.keyed,
+        }
+    }
+
+    /// How many keys hold tokens.
+    pub(in crate::handle) fn keys_held(&self) -> usize {
+        self.by_key.len()
     }
 
     /// Held tokens that have been silent for too long.
@@ -98,6 +117,10 @@ impl BucketCounts {
 
     pub(super) fn enter(&mut self, phase: Phase, sharer: &Sharer) {
         self.held += u32::from(phase.in_flight());
+        if let Some(key) = sharer.key().filter(|_| phase.in_flight()) {
+            self.keyed += 1;
+            *self.by_key.entry(key).or_default() += 1;
+        }
         match phase {
             Phase::Sending { placed: true } => self.places.take(sharer),
             Phase::Held { suspect: true } => self.suspect += 1,
@@ -107,6 +130,15 @@ impl BucketCounts {
 
     pub(super) fn leave(&mut self, phase: Phase, sharer: &Sharer) {
         self.held -= u32::from(phase.in_flight());
+        if let Some(key) = sharer.key().filter(|_| phase.in_flight()) {
+            self.keyed -= 1;
+            if let Entry::Occupied(mut held) = self.by_key.entry(key) {
+                *held.get_mut() -= 1;
+                if *held.get() == 0 {
+                    held.remove();
+                }
+            }
+        }
         match phase {
             Phase::Sending { placed: true } => self.places.give_back(sharer),
             Phase::Held { suspect: true } => self.suspect -= 1,

@@ -182,6 +182,7 @@ pub(crate) fn schedule(number: u128, zone: &str, triggers: Vec<Trigger>) -> Sche
         payload: Payload::default(),
         policy: None,
         policy_uid: None,
+        key: None,
         priority: 7,
         retry: RetryPolicy::default(),
         catch_up: CatchUp::default(),

@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use tokio_stream::{Stream, StreamExt as _};
 use tollgate_files::{FileEntry, Location, Resource, given_twice, parse, wrong_values};
 use tollgate_proto::json::to_rest_json;
 use tollgate_proto::v1;
@@ -116,7 +115,11 @@ async fn send(
     };
     let answer = match answer {
         Some(answer) => answer,
-        None => session.master().apply_resources(each(&requests)).await.map(Response::into_inner),
+        None => session
+            .master()
+            .apply_resources(tokio_stream::iter(each(&requests)))
+            .await
+            .map(Response::into_inner),
     };
     let answer = answer.map_err(|status| {
         refused_whole(&status, &locations).unwrap_or_else(|| session.failure("apply", status))
@@ -128,9 +131,9 @@ async fn send(
 /// Each of the requests, one after the other.
 fn each(
     requests: &Arc<[v1::ApplyResourcesRequest]>,
-) -> impl Stream<Item = v1::ApplyResourcesRequest> + Send + 'static {
+) -> impl Iterator<Item = v1::ApplyResourcesRequest> + Send + 'static {
     let requests = Arc::clone(requests);
-    tokio_stream::iter((0..requests.len()).filter_map(move |at| requests.get(at).cloned()))
+    (0..requests.len()).filter_map(move |at| requests.get(at).cloned())
 }
 
 /// Asks the service for all of it, with a line that says how far it has come.
@@ -140,9 +143,9 @@ async fn watched(
 ) -> Result<v1::ApplyResourcesResponse, Status> {
     let (total, sent) = (requests.len() as u64, Arc::new(AtomicU64::new(0)));
     let counted = Arc::clone(&sent);
-    let requests = each(requests).inspect(move |_| {
+    let requests = tokio_stream::iter(each(requests).inspect(move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
-    });
+    }));
     let mut master = session.master();
     let before = |ms| format!("sent {}", progress::text(sent.load(Ordering::Relaxed), total, ms));
     let said = |stage, text: &str| match stage {

@@ -1,0 +1,183 @@
+//! Keys: how much of a policy's tokens the events of one key may have, and who of them is held back.
+//!
+//! In: what a policy says of its keys, what is held of each, a moment. Out: whether one more event of a key may start.
+//! Invariants: of a key, held tokens never rise above its limit; only what is freed of a key lets those go on that wait for it:
+//! nobody walks the other keys. Not here: the order in which keys take turns, which is the queue's.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::bucket::{Bucket, Level};
+use super::places::Sharer;
+use crate::model::{KeyRules, Limits, Now};
+
+/// Below so many, rates of keys that have rested are not looked for to be forgotten.
+const RATES_MIN: usize = 64;
+
+/// What holds the events of a key back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyHolds {
+    /// It is paused.
+    Paused,
+    /// Its events hold as many tokens as it may have.
+    Full {
+        /// How many it may have.
+        limit: u32,
+    },
+    /// Its rate lets nothing through before then (monotonic).
+    Rate {
+        /// When it does.
+        at_us: i64,
+    },
+}
+
+/// What is known of the keys of one bucket, besides the tokens that they hold.
+#[derive(Debug, Default)]
+pub(super) struct BucketKeys {
+    /// How much the rate of each key lets through that has one, and has been used.
+    rates: BTreeMap<u128, Level>,
+    /// Of these keys something may start that could not.
+    freed: BTreeSet<u128>,
+    /// Of all of them.
+    all_freed: bool,
+    /// When rates let something through again (monotonic).
+    permits: BTreeSet<(i64, u128)>,
+}
+
+/// The keys of which something may start that could not.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Freed {
+    All,
+    Some(BTreeSet<u128>),
+}
+
+/// What stands for a key among the groups of a queue: events without a key are one group, too.
+pub(super) fn group(sharer: &Sharer) -> u128 {
+    sharer.key().unwrap_or_default()
+}
+
+fn burst(limits: &Limits) -> f64 {
+    f64::from(limits.burst.unwrap_or(1).max(1))
+}
+
+impl BucketKeys {
+    /// A token of a key has come back.
+    pub(super) fn free(&mut self, key: u128) {
+        if !self.all_freed {
+            self.freed.insert(key);
+        }
+    }
+
+    /// Everything may be otherwise than it was.
+    pub(super) fn free_all(&mut self) {
+        self.freed.clear();
+        self.permits.clear();
+        self.all_freed = true;
+    }
+
+    /// The keys of which something may start since the last call.
+    pub(super) fn take_freed(&mut self, now: Now) -> Freed {
+        while let Some(&(at_us, key)) = self.permits.first().filter(|(at_us, _)| *at_us <= now.mono_us) {
+            self.permits.remove(&(at_us, key));
+            self.free(key);
+        }
+        let freed = std::mem::take(&mut self.freed);
+        if std::mem::take(&mut self.all_freed) { Freed::All } else { Freed::Some(freed) }
+    }
+
+    /// The rate of a key lets something through then (monotonic).
+    pub(super) fn wake(&mut self, key: u128, at_us: i64) {
+        self.permits.insert((at_us, key));
+    }
+
+    /// When the first rate lets something through (monotonic).
+    pub(super) fn next_permit_us(&self) -> Option<i64> {
+        self.permits.first().map(|(at_us, _)| *at_us)
+    }
+
+    /// An event of a key starts.
+    pub(super) fn spend(&mut self, key: u128, limits: &Limits, in_use: usize, now: Now) {
+        let Some(rate) = limits.rate_per_s else { return };
+        if self.rates.len() > RATES_MIN + 2 * in_use {
+            // Who has rested for as long as a burst takes is as if it had never been used. Each such look is paid for by as many
+            // events as it looks at.
+            let rested_us = now.mono_us - Level::REST_MAX_US;
+            self.rates.retain(|_, level| level.at_us() > rested_us);
+        }
+        let level = self.rates.entry(key).or_insert_with(|| Level::new(now));
+        level.refill(rate, burst(limits), now);
+        level.spend();
+    }
+
+    /// How many more events the rate of a key lets through.
+    fn level(&self, key: u128, limits: &Limits, rate: f64, now: Now) -> Level {
+        let mut level = self.rates.get(&key).cloned().unwrap_or_else(|| Level::new(now));
+        level.refill(rate, burst(limits), now);
+        level
+    }
+}
+
+impl Bucket {
+    /// What is said of the keys of its events, where anything is.
+    pub(super) fn rules(&self) -> Option<&KeyRules> {
+        self.policy.as_ref().map(|policy| &policy.keys).filter(|rules| !rules.is_empty())
+    }
+
+    /// What holds back the next event of a key.
+    pub(super) fn key_holds(&self, key: &str, sharer: &Sharer, now: Now) -> Option<KeyHolds> {
+        let rules = self.rules()?;
+        if rules.pause_of(key).is_some() {
+            return Some(KeyHolds::Paused);
+        }
+        let limits = rules.limits_of(key);
+        if let Some(limit) = limits.max_in_flight
+            && self.counts.held_of(sharer.key()) >= limit
+        {
+            return Some(KeyHolds::Full { limit });
+        }
+        let rate = limits.rate_per_s?;
+        let level = self.keys.level(group(sharer), &limits, rate, now);
+        level.next_us(rate, now).map(|at_us| KeyHolds::Rate { at_us })
+    }
+
+    /// Whether nothing of a key may start for now.
+    pub(super) fn is_key_paused(&self, key: &str) -> bool {
+        self.rules().is_some_and(|rules| rules.pause_of(key).is_some())
+    }
+
+    /// Whether `events` events of a key may start before their time: as [`Bucket::allows_early`] for all of the bucket.
+    pub(super) fn allows_key_early(&self, key: &str, sharer: &Sharer, events: u32) -> bool {
+        let Some(rules) = self.rules() else { return true };
+        let limits = rules.limits_of(key);
+        let held = self.counts.held_of(sharer.key()).saturating_add(events);
+        rules.pause_of(key).is_none()
+            && limits.rate_per_s.is_none()
+            && limits.max_in_flight.is_none_or(|limit| held <= limit / 2)
+    }
+
+    /// A token of an event has come back.
+    pub(super) fn freed(&mut self, sharer: &Sharer) {
+        if self.rules().is_some() {
+            self.keys.free(group(sharer));
+        }
+    }
+
+    /// How many more events of a key may start now.
+    pub(super) fn left_to_key(&self, key: &str, sharer: &Sharer, now: Now) -> u32 {
+        let Some(rules) = self.rules() else { return u32::MAX };
+        if rules.pause_of(key).is_some() {
+            return 0;
+        }
+        let limits = rules.limits_of(key);
+        let held = self.counts.held_of(sharer.key());
+        let tokens = limits.max_in_flight.map_or(u32::MAX, |limit| limit.saturating_sub(held));
+        let Some(rate) = limits.rate_per_s else { return tokens };
+        tokens.min(self.keys.level(group(sharer), &limits, rate, now).permits())
+    }
+
+    /// An event of a key starts.
+    pub(super) fn spend_of(&mut self, key: &str, sharer: &Sharer, now: Now) {
+        let Some(rules) = self.rules() else { return };
+        let (limits, in_use) = (rules.limits_of(key), self.counts.keys_held());
+        self.keys.spend(group(sharer), &limits, in_use, now);
+    }
+}
