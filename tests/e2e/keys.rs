@@ -101,11 +101,11 @@ async fn one_key_is_steered(kind: Kind) {
         "{why:?}"
     );
     // More for one.
-    cli.ok(&["limit", "p", "--key", "acme", "--max-in-flight", "7", "--weight", "3"]);
+    cli.ok(&["limit", "p", "acme", "--max-in-flight", "7", "--weight", "3"]);
     let said = held(7, 2).await;
     assert_eq!((said["acme"].max_in_flight, said["acme"].weight), (Some(7), 3));
     // Nothing more of another, with a reason, and as it was.
-    cli.ok(&["limit", "p", "--key", "zeta", "--max-in-flight", "9", "--pause", "--reason", "they asked"]);
+    cli.ok(&["limit", "p", "zeta", "--max-in-flight", "9", "--pause", "--reason", "they asked"]);
     let described = cli.ok(&["describe", "policy", "p"]);
     assert!(described.contains("PAUSED: they asked") && described.contains("acme"), "{described}");
     let run = service.first_run("z").await;
@@ -113,14 +113,14 @@ async fn one_key_is_steered(kind: Kind) {
     let why = cli.ok(&["why", &event.event_id]);
     assert!(why.contains("the events of the key \"zeta\" are paused (they asked)"), "{why}");
     assert!(run.no_expected_finish_reason.contains("the key \"zeta\" of p is paused"), "{run:?}");
-    cli.ok(&["limit", "p", "--key", "zeta", "--resume"]);
+    cli.ok(&["limit", "p", "zeta", "--resume"]);
     held(7, 9).await;
-    cli.ok(&["limit", "p", "--key", "acme", "--clear"]);
+    cli.ok(&["limit", "p", "acme", "--clear"]);
     assert_eq!(keys(&service).await["acme"].max_in_flight, Some(2), "what is held stays");
     // What is wrong is said of its field, and changes nothing.
-    let wrong = cli.run(&["limit", "p", "--key", "acme", "--max-in-flight", "0"]);
+    let wrong = cli.run(&["limit", "p", "acme", "--max-in-flight", "0"]);
     assert!(wrong.code == 1 && wrong.err.contains("keys[\"acme\"]"), "{wrong:?}");
-    let nothing = cli.run(&["limit", "p", "--key", "acme"]);
+    let nothing = cli.run(&["limit", "p", "acme"]);
     assert!(nothing.code == 2 && nothing.err.contains("--max-in-flight"), "{nothing:?}");
     let applied = cli.apply("kind: Policy\nid: q\nmaxInFlight: 5\nperKey: {maxInFlight: 0, burst: 2}\n");
     assert!(

@@ -19,8 +19,8 @@ use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceCli
 use tollgate_proto::v1::target::Target as TargetKind;
 use tollgate_proto::v1::{
     BackfillScheduleRequest, CancelRunRequest, CreatePolicyRequest, CreateScheduleRequest,
-    GetHandlerStatusRequest, HttpTarget, KeyLimits, ListRunsRequest, Policy, Reclaim, ReleaseMode, Schedule, SqsTarget,
-    Target, TriggerScheduleRequest, UpdatePolicyRequest,
+    GetHandlerStatusRequest, HttpTarget, KeyLimits, ListRunsRequest, Policy, Reclaim, ReleaseMode, Schedule,
+    SqsTarget, Target, TriggerScheduleRequest, UpdatePolicyRequest,
 };
 use tonic::transport::Channel;
 use tonic::{Code, Status};
@@ -96,7 +96,9 @@ impl Load {
                 reclaim: reclaim.into(),
                 token_ttl: Some(ms(2_000)),
                 suspect_period: Some(ms(1_000)),
-                per_key: lane.of_key.map(|max| KeyLimits { max_in_flight: Some(max), ..KeyLimits::default() }),
+                per_key: lane
+                    .of_key
+                    .map(|max| KeyLimits { max_in_flight: Some(max), ..KeyLimits::default() }),
                 ..Policy::default()
             };
             let request = CreatePolicyRequest {

@@ -27,7 +27,10 @@ pub(super) fn check(evidence: &Evidence<'_>, verdict: &mut Verdict) {
                     if count > *limit as usize {
                         verdict.breach(Promise::AboveM, || {
                             let (key, policy) = (&event.key, &event.policy);
-                            format!("{count} in flight of the key {key:?} of {limit} under {policy}: {}", event.id)
+                            format!(
+                                "{count} in flight of the key {key:?} of {limit} under {policy}: {}",
+                                event.id
+                            )
                         });
                     }
                 }

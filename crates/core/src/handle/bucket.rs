@@ -73,7 +73,7 @@ pub(super) struct Bucket {
     /// Of the runs and the events that use it.
     pub counts: BucketCounts,
     /// Of the keys of its events.
-    pub keys: BucketKeys,
+    pub keys: Box<BucketKeys>,
     level: Level,
     /// How fast its events go, for people.
     pub pace: Pace,
@@ -86,7 +86,7 @@ impl Bucket {
             deleted: false,
             unknown: false,
             counts: BucketCounts::default(),
-            keys: BucketKeys::default(),
+            keys: Box::default(),
             level: Level::new(now),
             pace: Pace::default(),
         }

@@ -21,8 +21,8 @@ pub(super) const LEFT_TO_OTHERS: u32 = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sharer {
     levels: [u128; 3],
-    /// What stands for the key of its events; none where they have none.
-    key: Option<u128>,
+    /// What stands for the key of its events; 0 where they have none.
+    key: u128,
 }
 
 impl Sharer {
@@ -35,13 +35,13 @@ impl Sharer {
         };
         let target = spec.target.address().as_bytes();
         let levels = [level(run.namespace.as_bytes()), level(target), level(run.schedule_uid.as_bytes())];
-        let key = Some(spec.key()).filter(|key| !key.is_empty());
-        Self { levels, key: key.map(|key| number(Sha256::new().chain_update(key))) }
+        let key = if spec.key().is_empty() { 0 } else { number(Sha256::new().chain_update(spec.key())) };
+        Self { levels, key }
     }
 
     /// What stands for the key of its events; none where they have none.
     pub(super) fn key(&self) -> Option<u128> {
-        self.key
+        (self.key != 0).then_some(self.key)
     }
 
     /// What stands for its namespace.
@@ -127,7 +127,7 @@ mod tests {
 
     fn sharer(namespace: u128, target: u128, schedule: u128) -> Sharer {
         let target = namespace << 32 | target << 16;
-        Sharer { levels: [namespace, target | 1 << 64, target | schedule | 1 << 65], key: None }
+        Sharer { levels: [namespace, target | 1 << 64, target | schedule | 1 << 65], key: 0 }
     }
 
     /// Takes all that it may.

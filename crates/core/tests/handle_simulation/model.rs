@@ -34,6 +34,13 @@ struct Flying {
     sign_us: i64,
 }
 
+/// As what the events of a run count where their policy counts by key.
+fn key_of(store: &Store, run: RunId) -> String {
+    let run = store.runs.get(&run);
+    let spec = run.and_then(|run| store.specs.get(&(run.schedule_uid, run.generation)));
+    spec.map(|spec| spec.key().to_owned()).unwrap_or_default()
+}
+
 #[derive(Default)]
 pub(crate) struct Model {
     flying: BTreeMap<Key, Flying>,
@@ -324,7 +331,7 @@ impl Model {
                 Some(_) => {}
                 None => {
                     let policy = store.runs.get(&row.run).and_then(|r| r.policy_uid);
-                    let key_of = store.key_of(row.run);
+                    let key_of = key_of(store, row.run);
                     *self.in_flight.entry(policy).or_default() += 1;
                     *self.in_flight_by_key.entry((policy, key_of.clone())).or_default() += 1;
                     let flying = Flying {

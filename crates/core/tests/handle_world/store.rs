@@ -132,13 +132,6 @@ impl Store {
         }
     }
 
-    /// As what the events of a run count where their policy counts by key.
-    pub(crate) fn key_of(&self, run: RunId) -> String {
-        let run = self.runs.get(&run);
-        let spec = run.and_then(|run| self.specs.get(&(run.schedule_uid, run.generation)));
-        spec.map(|spec| spec.key().to_owned()).unwrap_or_default()
-    }
-
     /// Tokens of a policy that are in flight.
     pub(crate) fn in_flight(&self, policy: Option<Uuid>) -> u32 {
         let held = self.tokens.values().filter(|t| t.state != TokenState::Waiting);

@@ -16,8 +16,8 @@ pub(crate) struct LimitArgs {
     policy: String,
 
     /// The key of which something is said
-    #[arg(long, value_name = "KEY")]
-    key: String,
+    #[arg(value_name = "KEY")]
+    of_key: String,
 
     /// The most events of the key in flight at once, instead of what is said of each key
     #[arg(long, value_name = "N")]
@@ -87,24 +87,24 @@ pub(crate) async fn run(session: Session, args: LimitArgs) -> anyhow::Result<()>
         return Err(Usage(usage.to_owned()).into());
     }
     let name = names::policy(&session.namespace, &args.policy);
-    let tried = format!("limit the key {:?} of {name}", args.key);
+    let tried = format!("limit the key {:?} of {name}", args.of_key);
     let failed = |status| session.failure(tried.clone(), status);
     let mut master = session.master();
     let request = v1::GetPolicyRequest { name: name.clone() };
     let mut policy = master.get_policy(request).await.map_err(failed)?.into_inner();
-    let before = policy.keys.remove(&args.key).unwrap_or_default();
+    let before = policy.keys.remove(&args.of_key).unwrap_or_default();
     if let Some(rule) = args.changed(before, &session.reason) {
-        policy.keys.insert(args.key.clone(), rule);
+        policy.keys.insert(args.of_key.clone(), rule);
     }
-    let paths = vec![format!("keys.{}", args.key)];
+    let paths = vec![format!("keys.{}", args.of_key)];
     let update_mask = Some(prost_types::FieldMask { paths });
     let request = v1::UpdatePolicyRequest { policy: Some(policy), update_mask, validate_only: false };
     let policy = master.update_policy(request).await.map_err(failed)?.into_inner();
-    let said = policy.keys.get(&args.key).map_or_else(
+    let said = policy.keys.get(&args.of_key).map_or_else(
         || Ok("what is said of each key".to_owned()),
         |rule| {
             serde_json::to_string(&tollgate_proto::json::to_rest_json(rule)).context("the rule of the key")
         },
     )?;
-    session.show(&policy, [name.as_str()], || format!("the key {:?} of {name}: {said}\n", args.key))
+    session.show(&policy, [name.as_str()], || format!("the key {:?} of {name}: {said}\n", args.of_key))
 }
