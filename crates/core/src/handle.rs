@@ -46,6 +46,7 @@ mod targets;
 #[cfg(test)]
 pub(crate) mod testing;
 mod unsent;
+mod waiting;
 
 pub use exchange::{Commit, Context, Deadline, Effect, MessageNeeds, Options, Send, ShardState};
 pub use explain::{EventState, Explanation, Gauge, Holder, Reason, Remembered, Status};

@@ -75,7 +75,7 @@ where
                 }
                 _ = ticks.tick() => {
                     if now.has_changed().unwrap_or(false) {
-                        let told = now.borrow_and_update().clone();
+                        let told = *now.borrow_and_update();
                         let _full_or_gone = steps.try_send(Ok(message(Step::Progress(told))));
                     }
                 }

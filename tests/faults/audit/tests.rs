@@ -19,7 +19,7 @@ fn event(index: u32) -> Event {
     Event {
         id: format!("07-run-{index}-seal"),
         policy: "p".to_owned(),
-        key: if index % 2 == 0 { "even".to_owned() } else { String::new() },
+        key: if index.is_multiple_of(2) { "even".to_owned() } else { String::new() },
         schedule: "s".to_owned(),
         run: "07-run".to_owned(),
         launch_us: LAUNCH_US,

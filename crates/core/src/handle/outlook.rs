@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use super::bucket::Bucket;
-use super::explain::WaitingEvents;
 use super::ledger::Phase;
 use super::line::Places;
 use super::live::LiveRun;
 use super::shard::Shard;
 use super::sight::Refusal;
+use super::waiting::WaitingEvents;
 use crate::expected_end::{Expected, Flow, NOTHING_ENDED, Never};
 use crate::model::{Limits, Now, Reclaim, RunId};
 use crate::trouble::Said;

@@ -9,11 +9,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::explain::AtTarget;
 use super::live::LiveRun;
 use super::pace::{Answers, LastError, RATE_WINDOW_S, Recent, per_s, second_of};
 use super::places::{LEFT_TO_OTHERS, Sharer};
 use super::steps::Counted as _;
+use super::waiting::AtTarget;
 use crate::model::{Now, RunId};
 
 /// How many targets a shard tells apart.

@@ -95,7 +95,7 @@ impl Told {
 
     /// `1200 of 5000, 240.0/s, 15s left` of what it does now; none before anything was told.
     fn text(&self, ms: u64) -> Option<(v1::CallStage, String)> {
-        let (since_ms, progress) = self.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (since_ms, progress) = *self.now.lock().unwrap_or_else(PoisonError::into_inner);
         let v1::CallProgress { done_count, total_count, .. } = progress;
         let stage = progress.stage();
         let is_told = stage != v1::CallStage::Unspecified;
