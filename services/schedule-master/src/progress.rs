@@ -87,7 +87,6 @@ where
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::disallowed_methods, reason = "tests, which wait by the machine's clocks")]
 
     use tokio::time::{sleep, timeout};
     use tokio_stream::StreamExt as _;
