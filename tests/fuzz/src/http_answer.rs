@@ -141,7 +141,7 @@ fn delivery(address: &str) -> Delivery {
         policy_uid: None,
         policy_id: None,
         target: Target::Http { http, release: ReleaseMode::TargetDefault },
-        payload: Payload { json: "\"end\"".into() },
+        payload: Payload::of("\"end\""),
         retry: Default::default(),
         overlap: OverlapRule::Allow,
         finish_by_s: None,
