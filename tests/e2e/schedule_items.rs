@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use prost_types::Timestamp;
 use serde_json::{Value, json};
 use tollgate_harness::resources::{PARENT, every, http, once, policy, schedule_name, soon};
-use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for};
+use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Releases, SECRET, Service, now_us, wait_for};
 use tollgate_proto::convert::payload::from_json;
 use tollgate_proto::v1::{
     BackfillScheduleRequest, Item, Items, ListEventsRequest, Run, RunKind, RunState, Schedule, ScheduleItem,
@@ -142,11 +142,12 @@ async fn files_and_commands_know_items(kind: Kind) {
     let database = Database::new(kind).await;
     let service = Service::start(&database).await;
     let consumer = Consumer::start(service.link(), Releases::Unary, |_| Conduct::work(1..5)).await;
+    service.create_policy("p", policy(5)).await.unwrap();
     let cli = Cli::new(service.url());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("list.yaml");
     let text = format!(
-        "kind: Schedule\nid: list\ntarget:\n  http: {{url: '{}'}}\n  release: ON_RESPONSE\nitems:\n  \
+        "kind: Schedule\nid: list\npolicy: p\ntarget:\n  http: {{url: '{}', secret: {SECRET}}}\nitems:\n  \
          - {{data: {{two_words: 1}}, key: acme}}\n  - data: 7\n",
         consumer.url()
     );
@@ -162,7 +163,7 @@ async fn files_and_commands_know_items(kind: Kind) {
     assert!(again.out.contains("1 unchanged"), "{again:?}");
     std::fs::write(&file, text.replace("id: list\n", "id: list\nevents: 5\n")).unwrap();
     let wrong = cli.run(&["apply", "-f", path]);
-    let told = format!("{path}:3: events: \"5\" is not allowed, expected none, or 2");
+    let told = format!("{path}:3: list: events: \"5\" is not allowed, expected none, or 2");
     assert!(wrong.code == 1 && wrong.err.contains(&told), "{wrong:?}");
     std::fs::write(&file, text.replace("data: 7", "dta: 7")).unwrap();
     let wrong = cli.run(&["apply", "-f", path]);

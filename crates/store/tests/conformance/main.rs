@@ -102,7 +102,8 @@ conformance! {
         what_cannot_be_handed_over_leaves_no_request of_many_at_once_one_answers_a_request old_requests_go;
     done: schedules_that_may_be_done_are_found_page_by_page runs_that_are_left_are_counted;
     claimed: who_has_lost_a_task_hands_nothing_over;
-    seal: stored_rows_come_in_pages_and_in_order items_of_schedules_are_replaced_with_the_rest secrets_are_replaced_where_nobody_was_faster
+    seal: stored_rows_come_in_pages_and_in_order items_of_schedules_are_replaced_with_the_rest
+        secrets_are_replaced_where_nobody_was_faster
         schedules_are_counted_as_far_as_asked events_that_have_not_started_are_counted;
     shard: takeover_race_has_one_winner takeover_of_a_row_that_moved_fails give_up_fences_the_former_owner
         wrong_lease_is_fenced lease_from_oneself_fences_the_one_before

@@ -10,6 +10,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures::channel::mpsc;
 use futures::{FutureExt as _, SinkExt as _};
+use http::StatusCode;
 use multer::{Constraints, Field, Multipart, SizeLimit};
 use tollgate_items::{Batch, Format, Item, ItemsError, Next, Options, Packing, Reader};
 use tollgate_metrics::Bound;
@@ -72,8 +73,10 @@ pub(super) async fn take(
     let mut said = Said::default();
     let Some(_place) = visit.console.uploads.take(visit.key_id()) else {
         visit.console.metrics.refused(Bound::Submissions);
-        let busy = tonic::Status::unavailable("too many files are read at once: try again");
-        return (said, Err(busy.into()));
+        let title = "Too many files are read at once.".to_owned();
+        let lines = vec!["Send it again when another one is done.".to_owned()];
+        let busy = Problem { status: StatusCode::TOO_MANY_REQUESTS, title, lines, fields: Vec::new() };
+        return (said, Err(busy));
     };
     let read = match file(&mut form, &mut said, SILENCE_MAX).await {
         Ok((field, reader)) => upload(visit, schedule, field, reader).await,
