@@ -56,6 +56,7 @@ mod quotas;
 mod reflection;
 mod releases;
 mod rest;
+mod schedule_items;
 mod secrets;
 mod security;
 mod seed_example;

@@ -1,4 +1,5 @@
-//! What the events of a submitted run carry: items, put together into pages.
+//! What the events of a run carry of their own: items, put together into pages where they were submitted, and in lines of the
+//! schedule's payload where each of its runs has them.
 //!
 //! In: items in the order of their indexes. Out: pages, whose texts are stored, and a digest of all that has come; out of a
 //! page, the item of an index. Invariants: where a page ends hangs on its items alone, so that the same items make the same
@@ -15,6 +16,8 @@ use crate::model::PAYLOAD_MAX_BYTES;
 pub const ITEM_MAX_BYTES: usize = PAYLOAD_MAX_BYTES;
 /// The most bytes of a key.
 pub const KEY_MAX_BYTES: usize = 128;
+/// The most items of a schedule.
+pub const LISTED_MAX: usize = 1_000;
 /// The most bytes of a page that holds more than one item.
 const PAGE_BYTES: usize = 128 * 1024;
 
@@ -79,10 +82,7 @@ impl Pager {
             self.keys.insert(key_hash(&item.key));
         }
         self.page.body.reserve(line_bytes);
-        self.page.body.push_str(&item.key);
-        self.page.body.push('\t');
-        self.page.body.push_str(&item.data);
-        self.page.body.push('\n');
+        push_line(&mut self.page.body, item);
         self.page.events += 1;
         whole
     }
@@ -107,6 +107,25 @@ impl ItemPage {
         let hash = key_hash(key).to_be_bytes();
         self.keys.as_chunks::<4>().0.binary_search(&hash).is_ok()
     }
+}
+
+fn push_line(body: &mut String, item: &Item) {
+    body.push_str(&item.key);
+    body.push('\t');
+    body.push_str(&item.data);
+    body.push('\n');
+}
+
+/// Items as the lines that [`ItemPage::body`] has.
+pub fn to_lines<'i>(items: impl IntoIterator<Item = &'i Item>) -> String {
+    let mut body = String::new();
+    items.into_iter().for_each(|item| push_line(&mut body, item));
+    body
+}
+
+/// The key and the data of each item of some lines; those that are no items are left out.
+pub fn of_lines(body: &str) -> impl Iterator<Item = (&str, &str)> {
+    body.lines().filter_map(|line| line.split_once('\t'))
 }
 
 /// The first 32 bits of a key's SHA-256.

@@ -20,7 +20,7 @@ pub use delivery::{Delivery, DeliveryItem, Sent};
 pub use event::{EventId, EventIdError, EventKeyring, EventRef};
 pub use minute::{MinuteCounts, MinuteRow};
 pub use policy::{KeyRule, KeyRules, Limits, Policy, Reclaim, TtlFrom};
-pub use run::{Counts, Run, RunId, RunKind, RunSpec, RunState, SkipReason, Skipped};
+pub use run::{Counts, ItemsIn, Run, RunId, RunKind, RunSpec, RunState, SkipReason, Skipped};
 pub use schedule::{
     CatchUp, CheckAgain, GapRule, NotAgain, OnGuard, OverlapRule, PastPause, Pause, RepeatRule, RetryPolicy,
     Schedule, Timing, Trigger, WhenDone,

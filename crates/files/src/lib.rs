@@ -25,7 +25,7 @@ use tollgate_proto::v1;
 pub use kind::Kind;
 pub use resource::faults;
 pub use values::wrong_values;
-pub use write::{OUTPUT_ONLY, document, with_ids};
+pub use write::{OUTPUT_ONLY, document, with_ids, without_derived};
 
 /// Where something is written.
 #[derive(Clone, Debug)]

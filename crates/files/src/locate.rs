@@ -77,7 +77,7 @@ fn spellings(node: &Node) -> (usize, usize) {
                     usize::from(lower && key.contains('_')),
                     usize::from(lower && key.contains(|c: char| c.is_ascii_uppercase())),
                 ));
-                if !["payload", "labels", "headers"].contains(&key.as_str()) {
+                if !["payload", "data", "labels", "headers"].contains(&key.as_str()) {
                     add(spellings(member));
                 }
             }
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn paths_and_texts_are_spelled_as_the_document_is() {
-        let camel = read("policy: p\ncatchUp: {mode: x}\nretry: {}\npayload: {a_b: 1, c_d: 2}\n").unwrap();
+        let camel = read("policy: p\ncatchUp: {mode: x}\nretry: {}\npayload: {a_b: 1, c_d: 2}\nitems: [{data: {e_f: 1, g_h: 2, i_j: 3}}]\n").unwrap();
         let snake = read("time_zone: UTC\npolicies:\n  - maxInFlight: 3\n    token_ttl: 1\n").unwrap();
         assert_eq!(written(&camel, "", "catch_up.mode", is_snake(&camel)), "catchUp.mode");
         assert_eq!(written(&camel, "", "retry.max_attempts", is_snake(&camel)), "retry.maxAttempts");

@@ -39,6 +39,7 @@ pub fn document<M: Message + Name>(kind: Kind, resource: &M) -> String {
     let namespace = name.split('/').nth(1).unwrap_or(DEFAULT);
     members.retain(|member, _| !OUTPUT_ONLY.iter().any(|known| camel(known) == *member));
     with_ids(&mut members, namespace);
+    without_derived(&mut members);
     let mut text = String::new();
     if has_secret(&members) {
         text.push_str("# Its secret is not shown: hasSecret keeps the one that is stored. Elsewhere, say secret: whsec_…\n");
@@ -73,6 +74,13 @@ pub fn with_ids(members: &mut Map<String, Value>, namespace: &str) {
             Some(value) => by_id(value),
             None => {}
         }
+    }
+}
+
+/// Leaves out what follows from the rest: how many events there are, where each has an item.
+pub fn without_derived(members: &mut Map<String, Value>) {
+    if members.contains_key("items") {
+        members.remove("events");
     }
 }
 
@@ -121,6 +129,16 @@ mod tests {
             }),
             "{text}"
         );
+    }
+
+    #[test]
+    fn the_number_of_events_is_left_to_items() {
+        let items = serde_json::json!([{"data": {"two_words": 1}, "key": "acme"}, {"data": [1]}]);
+        let members = serde_json::json!({"name": "namespaces/a/schedules/b", "events": 2, "items": items});
+        let text = document(Kind::Schedule, &from_json::<v1::Schedule>(members).unwrap());
+        let read: Value = serde_saphyr::from_str(&text).unwrap();
+        let expected = serde_json::json!({"kind": "Schedule", "id": "b", "namespace": "a", "items": items});
+        assert_eq!(read, expected, "{text}");
     }
 
     #[test]

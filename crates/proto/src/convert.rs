@@ -8,6 +8,7 @@
 pub mod alert;
 mod check;
 pub mod event;
+pub mod items;
 pub mod names;
 pub mod payload;
 pub mod policy;

@@ -483,7 +483,7 @@ fn payloads_are_merged_as_rfc_7396_says() {
         (r#"["x"]"#, json!({"a": "b", "c": null}), r#"{"a":"b"}"#),
         ("", json!({"a": {"bb": {"ccc": null}}}), r#"{"a":{"bb":{}}}"#),
     ] {
-        let base = tollgate_core::model::Payload { json: whole.to_owned() };
+        let base = tollgate_core::model::Payload::of(whole);
         let patch = convert::payload::from_json(&patch);
         assert_eq!(convert::payload::merged("payload", &base, &patch).unwrap().json, merged, "{whole}");
     }

@@ -7,6 +7,7 @@ use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
+use tollgate_core::items::{Item, to_lines};
 use tollgate_core::model::{
     CatchUp, CheckAgain, GapRule, HttpTarget, KeyRule, KeyRules, Limits, OnGuard, OverlapRule, PastPause,
     Pause, Payload, Policy, Reclaim, ReleaseMode, RepeatRule, RetryPolicy, Schedule, SqsTarget, Target,
@@ -118,7 +119,17 @@ fn payload() -> impl Strategy<Value = Payload> {
         (-(1_i64 << 53)..=1_i64 << 53).prop_map(|number| number.to_string()),
         any::<String>().prop_map(|text| serde_json::Value::from(text).to_string()),
     ]
-    .prop_map(|json| Payload { json })
+    .prop_map(Payload::of)
+}
+
+/// A payload with some items, and how many events that makes of so many.
+fn payload_with_items() -> impl Strategy<Value = (Payload, Option<u32>)> {
+    let item = ("[a-z é]{0,4}", payload()).prop_map(|(key, data)| Item { key, data: data.json });
+    let item = item.prop_filter("data is required", |item| !item.data.is_empty());
+    (payload(), vec(item, 0..4)).prop_map(|(payload, items)| {
+        let events = u32::try_from(items.len()).ok().filter(|events| *events > 0);
+        (Payload { items: to_lines(&items).into(), ..payload }, events)
+    })
 }
 
 fn rules() -> impl Strategy<Value = (RetryPolicy, CatchUp, OverlapRule, CheckAgain)> {
@@ -148,41 +159,42 @@ fn rules() -> impl Strategy<Value = (RetryPolicy, CatchUp, OverlapRule, CheckAga
 fn schedules() -> impl Strategy<Value = Schedule> {
     let spans = (of(1..=YEAR_S), of(1..=86_400_i64));
     let numbers = (1..=10_000_000_u32, 0..=9_u8, of(1..=YEAR_S), spans, any::<u128>(), 0..1_i64 << 50);
-    (".{0,40}", timing(), target(), payload(), of(Just("p")), rules(), labels(), pause(), numbers).prop_map(
-        |(description, timing, target, payload, policy, rules, labels, pause, numbers)| {
-            let (retry, catch_up, overlap, check_again) = rules;
-            let (events, priority, finish_by_s, (spread_s, start_within_s), uid, us) = numbers;
-            Schedule {
-                uid: Uuid::from_u128(uid),
-                namespace: name().namespace,
-                id: name().id,
-                description,
-                timing,
-                events,
-                target,
-                payload,
-                policy: policy.map(str::to_owned),
-                policy_uid: policy.map(|_| Uuid::from_u128(uid ^ 1)),
-                key: (uid % 2 == 0).then(|| "acmé".to_owned()),
-                priority,
-                retry,
-                catch_up,
-                overlap,
-                finish_by_s,
-                spread_s,
-                start_within_s,
-                check_again,
-                when_done: Default::default(),
-                pause,
-                past_pauses: vec![PastPause { since_us: us, until_us: us + 1 }],
-                former_homes: vec![2],
-                labels,
-                generation: us / 3,
-                created_us: us,
-                updated_us: us + 1,
-            }
-        },
-    )
+    (".{0,40}", timing(), target(), payload_with_items(), of(Just("p")), rules(), labels(), pause(), numbers)
+        .prop_map(
+            |(description, timing, target, (payload, of_items), policy, rules, labels, pause, numbers)| {
+                let (retry, catch_up, overlap, check_again) = rules;
+                let (events, priority, finish_by_s, (spread_s, start_within_s), uid, us) = numbers;
+                Schedule {
+                    uid: Uuid::from_u128(uid),
+                    namespace: name().namespace,
+                    id: name().id,
+                    description,
+                    timing,
+                    events: of_items.unwrap_or(events),
+                    target,
+                    payload,
+                    policy: policy.map(str::to_owned),
+                    policy_uid: policy.map(|_| Uuid::from_u128(uid ^ 1)),
+                    key: (uid % 2 == 0).then(|| "acmé".to_owned()),
+                    priority,
+                    retry,
+                    catch_up,
+                    overlap,
+                    finish_by_s,
+                    spread_s,
+                    start_within_s,
+                    check_again,
+                    when_done: Default::default(),
+                    pause,
+                    past_pauses: vec![PastPause { since_us: us, until_us: us + 1 }],
+                    former_homes: vec![2],
+                    labels,
+                    generation: us / 3,
+                    created_us: us,
+                    updated_us: us + 1,
+                }
+            },
+        )
 }
 
 fn key_rules() -> impl Strategy<Value = KeyRules> {

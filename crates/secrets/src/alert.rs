@@ -17,7 +17,7 @@ fn with<T>(target: &mut AlertTarget, act: impl FnOnce(&mut Target, &mut Payload)
         AlertTarget::Sqs { .. } => return none,
     };
     let mut parts = Target::Http { http, release: ReleaseMode::default() };
-    let done = act(&mut parts, &mut Payload { json: String::new() });
+    let done = act(&mut parts, &mut Payload::default());
     match (target, parts) {
         (AlertTarget::Http { http }, Target::Http { http: new, .. }) => *http = new,
         (AlertTarget::Slack { slack }, Target::Http { http: new, .. }) => {

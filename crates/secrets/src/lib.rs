@@ -19,4 +19,4 @@ pub use alert::is_alert_sealed;
 pub use installation::is_installation_clear;
 pub use items::item_field;
 pub use keys::{ENVELOPE, Keys, KeysError, SecretError, generate_line, is_sealed};
-pub use parts::{Resealed, has_sealed};
+pub use parts::{ITEMS, Resealed, has_sealed};

@@ -1,4 +1,4 @@
-//! The secret parts of a schedule: signing secret, header values, payload.
+//! The secret parts of a schedule: signing secret, header values, payload, items.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +6,9 @@ use tollgate_core::model::{Payload, Target};
 use uuid::Uuid;
 
 use crate::keys::{Keys, SecretError, is_sealed};
+
+/// The name under which the items of a schedule, and of its runs' specs, are sealed.
+pub const ITEMS: &str = "items";
 
 /// What became of a schedule's secret parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +33,15 @@ fn visit<E>(
             visit(&format!("target.http.headers.{name}"), value)?;
         }
     }
-    if payload.json.is_empty() { Ok(()) } else { visit("payload", &mut payload.json) }
+    if !payload.json.is_empty() {
+        visit("payload", &mut payload.json)?;
+    }
+    if !payload.items.is_empty() {
+        let mut items = payload.items.as_ref().to_owned();
+        visit(ITEMS, &mut items)?;
+        payload.items = items.into();
+    }
+    Ok(())
 }
 
 /// Whether any part is an envelope.
@@ -42,7 +53,7 @@ pub fn has_sealed(target: &Target, payload: &Payload) -> bool {
         }
         Target::Sqs { .. } => false,
     };
-    sealed_target || is_sealed(&payload.json)
+    sealed_target || is_sealed(&payload.json) || is_sealed(&payload.items)
 }
 
 impl Keys {
@@ -142,12 +153,13 @@ mod tests {
             deadline_ms: 1_000,
         };
         let target = Target::Http { http, release: ReleaseMode::Explicit };
-        (target, Payload { json: r#"{"token":"hidden"}"#.to_owned() })
+        let items = "acme\t{\"pin\":\"veiled\"}\n".into();
+        (target, Payload { json: r#"{"token":"hidden"}"#.to_owned(), items })
     }
 
     fn text(target: &Target, payload: &Payload) -> String {
         let Target::Http { http, .. } = target else { panic!("not HTTP") };
-        format!("{:?} {:?} {}", http.secret, http.headers, payload.json)
+        format!("{:?} {:?} {} {}", http.secret, http.headers, payload.json, payload.items)
     }
 
     #[test]
@@ -156,8 +168,8 @@ mod tests {
         let (mut target, mut payload) = parts();
         keys.seal_parts(UID, &mut target, &mut payload, None).unwrap();
         let sealed = text(&target, &payload);
-        assert_eq!(sealed.matches("enc:v1:k:").count(), 3, "{sealed}");
-        for secret in ["whsec", "Bearer", "hidden"] {
+        assert_eq!(sealed.matches("enc:v1:k:").count(), 4, "{sealed}");
+        for secret in ["whsec", "Bearer", "hidden", "veiled", "acme"] {
             assert!(!sealed.contains(secret), "{sealed}");
         }
         assert!(has_sealed(&target, &payload) && !has_sealed(&parts().0, &parts().1));
@@ -189,7 +201,7 @@ mod tests {
         assert_eq!(old.reseal_parts(UID, &mut target, &mut payload), Ok(Resealed::Changed));
         assert_eq!(old.reseal_parts(UID, &mut target, &mut payload), Ok(Resealed::Unchanged));
         assert_eq!(new.reseal_parts(UID, &mut target, &mut payload), Ok(Resealed::Changed));
-        assert_eq!(text(&target, &payload).matches("enc:v1:two:").count(), 3);
+        assert_eq!(text(&target, &payload).matches("enc:v1:two:").count(), 4);
         assert_eq!(old.open_parts(UID, &mut target, &mut payload).unwrap_err().key(), Some("two"));
         new.open_parts(UID, &mut target, &mut payload).unwrap();
         assert_eq!((target, payload), parts());

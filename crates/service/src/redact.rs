@@ -46,6 +46,7 @@ pub fn queue(access: &Access, mut queue: v1::PolicyQueue) -> v1::PolicyQueue {
 pub fn schedule(access: &Access, mut schedule: v1::Schedule) -> v1::Schedule {
     if !access.reads() {
         schedule.payload = None;
+        schedule.items.clear();
         if let Some(target) = &mut schedule.target {
             convert::hide_headers(target);
         }

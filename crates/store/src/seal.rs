@@ -8,7 +8,7 @@ use tollgate_core::model::{Payload, RunId, Target};
 use uuid::Uuid;
 
 use crate::StoreError;
-use crate::rows::{self, read_schedule, read_spec};
+use crate::rows::{self, read_schedule, read_spec, stored_items, with_payload};
 
 /// A schedule as it stands in its row.
 #[derive(Clone, PartialEq, Eq)]
@@ -17,6 +17,7 @@ pub struct StoredSchedule {
     pub uid: Uuid,
     pub(crate) spec: String,
     pub(crate) payload: String,
+    pub(crate) items: String,
 }
 
 /// A run spec as it stands in its row.
@@ -51,10 +52,12 @@ impl StoredSchedule {
         &self,
         change: impl FnOnce(&mut Target, &mut Payload) -> T,
     ) -> Result<(Self, T), StoreError> {
-        let mut schedule = read_schedule(self.uid, &self.spec)?;
-        let mut payload = Payload { json: self.payload.clone() };
+        let schedule = read_schedule(self.uid, &self.spec)?;
+        let mut schedule = with_payload(schedule, self.payload.clone(), &self.items);
+        let mut payload = std::mem::take(&mut schedule.payload);
         let done = change(&mut schedule.target, &mut payload);
-        Ok((Self { uid: self.uid, spec: rows::json(&schedule)?, payload: payload.json }, done))
+        let items = stored_items(schedule.generation, &payload);
+        Ok((Self { uid: self.uid, spec: rows::json(&schedule)?, payload: payload.json, items }, done))
     }
 }
 

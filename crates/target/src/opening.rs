@@ -31,6 +31,8 @@ impl Opener {
         let schedule = delivery.spec.schedule_uid;
         // The shard keeps the sealed one.
         let spec = Arc::make_mut(&mut delivery.spec);
+        // The delivery has its own item.
+        spec.payload.items = Arc::default();
         match self.keys.open_parts(schedule, &mut spec.target, &mut spec.payload) {
             Ok(()) => Ok(delivery),
             Err(error) => {

@@ -24,14 +24,20 @@ pub use requests::session::{Admit, Login, Visitor};
 use pages::{
     alert, alerts, audit, backfill, calendar, edit, event, failures, go, history, live, login, namespaces,
     now, policies, policy, policy_acts, run, run_acts, runs, schedule, schedule_acts, schedules,
-    schedules_acts, search,
+    schedules_acts, search, submit,
 };
 use parts::assets;
 use requests::console::Console;
+use requests::places::Places;
 use requests::{guard, session};
 
 /// The largest form that is taken, in bytes: a schedule with the largest payload, encoded, fits.
 const FORM_MAX_BYTES: usize = 1024 * 1024;
+
+/// Files of one visitor that are read at once: of everybody where nobody logs in.
+const UPLOADS_OF_ONE_MAX: usize = 4;
+/// Files that are read at once.
+const UPLOADS_MAX: usize = 16;
 
 /// How a console is set up.
 #[derive(Clone, Debug)]
@@ -57,6 +63,7 @@ pub fn router(channel: Channel, options: Options) -> Router {
         stop,
         metrics,
         feeds: Default::default(),
+        uploads: Places::new(UPLOADS_OF_ONE_MAX, UPLOADS_MAX),
         forecasts: Default::default(),
         histories: Default::default(),
         login,
@@ -78,6 +85,7 @@ pub fn router(channel: Channel, options: Options) -> Router {
         .route("/n/{ns}/schedules/{id}", get(schedule::page).post(schedule_acts::act))
         .route("/n/{ns}/schedules/{id}/edit", get(edit::schedule_page).post(edit::schedule_act))
         .route("/n/{ns}/schedules/{id}/backfill", get(backfill::page).post(backfill::act))
+        .route("/n/{ns}/schedules/{id}/submit", get(submit::page).post(submit::act))
         .route("/n/{ns}/runs", get(runs::page))
         .route("/n/{ns}/runs/{id}", get(run::page).post(run_acts::act))
         .route("/n/{ns}/events/{id}", get(event::page).post(event::act))

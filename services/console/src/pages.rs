@@ -28,3 +28,4 @@ pub(crate) mod schedule_acts;
 pub(crate) mod schedules;
 pub(crate) mod schedules_acts;
 pub(crate) mod search;
+pub(crate) mod submit;

@@ -8,6 +8,7 @@ pub(crate) mod forecasts;
 pub(crate) mod guard;
 pub(crate) mod histories;
 pub(crate) mod links;
+pub(crate) mod places;
 pub(crate) mod problem;
 pub(crate) mod session;
 pub(crate) mod visit;

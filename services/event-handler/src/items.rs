@@ -1,4 +1,5 @@
-//! Reads what the events of submitted runs carry, ahead of their deliveries.
+//! Reads what events carry of their own, ahead of their deliveries: out of the pages of submitted runs, and out of specs that
+//! have items.
 //!
 //! In: a delivery that is about to begin, or a question of people. Out: its item. Invariants: memory is bounded, for all and for
 //! a namespace, however large runs are; a page is read once for all events in it that start soon, and the next one before it is
@@ -11,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tollgate_core::items::{ItemPage, ReadPage};
-use tollgate_core::model::{DeliveryItem, Run, RunId, Sent, Target};
-use tollgate_secrets::Keys;
+use tollgate_core::model::{DeliveryItem, Run, RunId, RunSpec, Sent, Target};
+use tollgate_secrets::{ITEMS, Keys};
 use tollgate_service::room::Rooms;
 use tollgate_store::items::ItemStore;
 use tollgate_target::Leave;
@@ -78,6 +79,8 @@ pub(crate) struct ItemRef {
     pub(crate) shard: u16,
     pub(crate) run: RunId,
     pub(crate) index: u32,
+    /// What has its item, where that is not the store.
+    pub(crate) spec: Option<Arc<RunSpec>>,
 }
 
 impl Items {
@@ -114,6 +117,11 @@ impl Items {
 
     /// The page that holds an event's item; one of those that wait for it reads it.
     async fn read(&self, of: &ItemRef) -> Result<Arc<Page>, String> {
+        if let Some(spec) = &of.spec {
+            let page = Arc::new(page_of_spec(spec, &self.0.keys)?);
+            self.kept().keep(of, &page, self.0.bytes_max);
+            return Ok(page);
+        }
         let turn = self.0.reads.take(of.run, 1).await;
         let payload = {
             let kept = self.kept();
@@ -138,7 +146,7 @@ impl Items {
     /// Where an event in the second half of its page starts, the next page is soon needed.
     fn read_ahead(&self, of: &ItemRef, range: std::ops::Range<u32>) {
         let is_early = of.index - range.start < (range.end - range.start) / 2;
-        if is_early || !self.kept().begins_ahead((of.run, range.end)) {
+        if of.spec.is_some() || is_early || !self.kept().begins_ahead((of.run, range.end)) {
             return;
         }
         let next = ItemRef { index: range.end, ..of.clone() };
@@ -150,20 +158,23 @@ impl Items {
         });
     }
 
-    /// The items of some events of a run, by ascending index, for people.
+    /// The items of some events of a run, by ascending index, for people. `spec`: what has them, where that is not the store.
     ///
     /// # Errors
     /// Why one cannot be had, for people.
     pub(crate) async fn look_up(
         &self,
         store: &dyn ItemStore,
-        run: &Run,
+        (run, spec): (&Run, Option<&RunSpec>),
         indexes: impl Iterator<Item = u32>,
     ) -> Result<Vec<DeliveryItem>, String> {
-        let mut page: Option<Page> = None;
+        let mut page = spec.map(|spec| page_of_spec(spec, &self.0.keys)).transpose()?;
         let mut items = Vec::new();
         for index in indexes {
             if page.as_ref().is_none_or(|page| !page.items.range().contains(&index)) {
+                if spec.is_some() {
+                    return Err(missing(index));
+                }
                 let payload = page.take().map(|page| page.payload);
                 let at = (run.shard, run.id);
                 page = Some(read_page(store, &self.0.keys, at, index, payload).await?);
@@ -260,8 +271,21 @@ async fn read_page(
     Ok(Page { items: items.map_err(|error| format!("its item cannot be read: {error}"))?, payload })
 }
 
+/// The items of a spec as one page. What lies under them is in the spec as well.
+fn page_of_spec(spec: &RunSpec, keys: &Keys) -> Result<Page, String> {
+    let body = keys.open(spec.schedule_uid, ITEMS, &spec.payload.items);
+    let body = body.map_err(|error| format!("its item cannot be opened: {error}"))?;
+    let events = body.bytes().filter(|byte| *byte == b'\n').count();
+    let events = u32::try_from(events).unwrap_or(u32::MAX);
+    let items = ReadPage::of(ItemPage { first_index: 0, events, keys: Vec::new(), body });
+    Ok(Page {
+        items: items.map_err(|error| format!("its item cannot be read: {error}"))?,
+        payload: Arc::from(""),
+    })
+}
+
 fn missing(index: u32) -> String {
-    format!("its item cannot be read: the store has no item {index} of its run")
+    format!("its item cannot be read: there is no item {index} of its run")
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ mod tests {
             policy_id: None,
             key: None,
             target: Target::Http { http, release: ReleaseMode::TargetDefault },
-            payload: Payload { json: "7".repeat(8 * 1024) },
+            payload: Payload::of("7".repeat(8 * 1024)),
             retry: RetryPolicy::default(),
             overlap: OverlapRule::Allow,
             finish_by_s: None,

@@ -154,7 +154,7 @@ fn schedule(policy: &Policy, address: SocketAddr) -> Schedule {
             },
             release: ReleaseMode::TargetDefault,
         },
-        payload: Payload { json: "{\"x\":1}".into() },
+        payload: Payload::of("{\"x\":1}"),
         policy: Some(policy.id.clone()),
         policy_uid: Some(policy.uid),
         key: None,

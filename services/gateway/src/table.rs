@@ -273,6 +273,9 @@ mod tests {
         assert_eq!(query("UpdateSchedule"), ["update_mask", "validate_only"]);
         assert_eq!(query("PreviewSchedule"), ["from_time", "count"]);
         assert!(query("PauseSchedule").is_empty());
-        assert_eq!(query("SubmitItems"), ["request_id", "launch_time", "priority", "payload", "resume_from"]);
+        assert_eq!(
+            query("SubmitItems"),
+            ["request_id", "launch_time", "priority", "payload", "resume_from", "hold"]
+        );
     }
 }

@@ -7,8 +7,8 @@
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
-use tollgate_core::model::{Alert, AlertTarget, Policy, Schedule, Target};
-use tollgate_proto::convert::{self, names, payload};
+use tollgate_core::model::{Alert, AlertTarget, Payload, Policy, Schedule, Target};
+use tollgate_proto::convert::{self, items, names, payload};
 use tollgate_proto::{json as proto_json, mask, v1};
 use tollgate_secrets::{has_sealed, is_alert_sealed, is_sealed};
 use tollgate_service::actor::Caller;
@@ -213,14 +213,12 @@ fn difference(before: Option<Side>, after: Option<Side>) -> Map<String, Value> {
 /// A schedule as JSON without what must not be kept in a log: credentials, and all that is sealed where anything is.
 fn schedule_json(schedule: &Schedule, hide: bool) -> Value {
     let mut message = convert::schedule::to_message(schedule);
-    let json = &schedule.payload.json;
-    if hide && !json.is_empty() {
-        message.payload = Some(payload::from_json(&Value::from(REDACTED)));
-    } else if json.len() > PAYLOAD_MAX_BYTES {
-        let digest = Sha256::digest(json.as_bytes());
-        let hash: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        let text = format!("{} bytes, SHA-256 {hash}…", json.len());
+    let Payload { json, items } = &schedule.payload;
+    if let Some(text) = instead_of(json, hide) {
         message.payload = Some(payload::from_json(&Value::from(text)));
+    }
+    if let Some(text) = instead_of(items, hide) {
+        message.items = items::stand_in(text);
     }
     if let Some(v1::target::Target::Http(http)) =
         message.target.as_mut().and_then(|target| target.target.as_mut())
@@ -234,15 +232,32 @@ fn schedule_json(schedule: &Schedule, hide: bool) -> Value {
     proto_json::to_json(&message)
 }
 
+/// What is noted instead of a text, where that is too long, or a secret.
+fn instead_of(text: &str, hide: bool) -> Option<String> {
+    if hide && !text.is_empty() {
+        return Some(REDACTED.to_owned());
+    }
+    (text.len() > PAYLOAD_MAX_BYTES).then(|| {
+        let digest = Sha256::digest(text.as_bytes());
+        let hash: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        format!("{} bytes, SHA-256 {hash}…", text.len())
+    })
+}
+
 /// Says that a secret changed where its two values, both redacted, look the same.
 fn note_secrets(before: &Schedule, after: &Schedule, difference: &mut Map<String, Value>) {
     let both = |old: &str, new: &str| {
         let what = if is_sealed(old) || !is_sealed(new) { "another one" } else { "sealed from now on" };
         json!({ "old": REDACTED, "new": format!("{REDACTED}, {what}") })
     };
-    let (old, new) = (&before.payload.json, &after.payload.json);
-    if is_sealed(new) && !old.is_empty() && old != new {
-        difference.insert("payload".to_owned(), both(old, new));
+    let of_payloads = [
+        ("payload", &*before.payload.json, &*after.payload.json),
+        ("items", &*before.payload.items, &*after.payload.items),
+    ];
+    for (field, old, new) in of_payloads {
+        if is_sealed(new) && !old.is_empty() && old != new {
+            difference.insert(field.to_owned(), both(old, new));
+        }
     }
     let (before, after) = (&before.target, &after.target);
     let (Target::Http { http: before, .. }, Target::Http { http: after, .. }) = (before, after) else {

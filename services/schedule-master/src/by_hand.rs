@@ -96,6 +96,13 @@ impl ScheduleMaster {
         wanted: &Wanted,
         now_us: i64,
     ) -> Result<(Run, Option<RunSpec>), Status> {
+        if let Some(events) = wanted.events
+            && !schedule.payload.items.is_empty()
+            && events != schedule.events
+        {
+            let expected = format!("none, or {}: each event has an item of the schedule", schedule.events);
+            return Err(FieldError::new("events", events, expected).into());
+        }
         let launch_us = match wanted.launch_us {
             None => self.manual_launch_us(),
             Some(wanted_us) => place_after(wanted_us, self.new_id(now_us).as_u128()),

@@ -96,7 +96,7 @@ impl ScheduleMaster {
         let read = |after: Option<String>, limit| async move {
             store.list_schedules(namespace, filter, after.as_deref(), limit).await
         };
-        let of_row = (|row: &Schedule| row.id.clone(), |row: &Schedule| row.payload.json.len());
+        let of_row = (|row: &Schedule| row.id.clone(), |row: &Schedule| row.payload.bytes());
         let page = page_of(size, &query, after, of_row, read).await?;
         let schedules = page.rows.iter().map(|row| self.shown(row, None)).collect();
         Ok(v1::ListSchedulesResponse { schedules, next_page_token: page.next })

@@ -55,6 +55,9 @@ fn unseen_stays(
     if !stored.payload.json.is_empty() && !given("payload") {
         return again("payload");
     }
+    if !stored.payload.items.is_empty() && !given("items") {
+        return again("items");
+    }
     let Target::Http { http, .. } = &stored.target else { return Ok(()) };
     for header in http.headers.keys() {
         let field = format!("target.http.headers.{header}");
@@ -151,7 +154,14 @@ impl ScheduleMaster {
         update_mask: Option<&FieldMask>,
     ) -> Result<Draft, Status> {
         let current = convert::schedule::to_message(stored);
-        let masked = mask::apply_mask(&current, message, update_mask)?;
+        let mut masked = mask::apply_mask(&current, message, update_mask)?;
+        // The number of events follows items that are given without it.
+        if !masked.items.is_empty()
+            && mask::names(update_mask, "items")
+            && !mask::names(update_mask, "events")
+        {
+            masked.events = None;
+        }
         self.drafted(&masked, name, Some(stored), stored.uid).await
     }
 

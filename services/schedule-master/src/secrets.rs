@@ -4,6 +4,7 @@
 //! with what a caller gives, and to be shown; what is written is sealed again. Pauses, triggers, deletions and notices
 //! need no key. What cannot be opened is shown sealed, and not changed.
 
+use tollgate_core::items::of_lines;
 use tollgate_core::model::{RunId, Schedule, Target};
 use tollgate_proto::FieldError;
 use tollgate_proto::convert::names;
@@ -233,15 +234,17 @@ async fn reseal_texts(
 
 /// Refuses what a caller gives in clear and would be taken for an envelope.
 pub(crate) fn refuse_envelopes(schedule: &Schedule) -> Result<(), Vec<FieldError>> {
-    let Target::Http { http, .. } = &schedule.target else { return Ok(()) };
-    let wrong = http.headers.iter().filter(|(_, value)| is_sealed(value));
-    let errors: Vec<FieldError> = wrong
-        .map(|(name, _)| {
-            let expected =
-                format!("a value that does not begin with {ENVELOPE}, which stands for a sealed one");
-            FieldError::new(format!("schedule.target.http.headers.{name}"), "", expected)
-        })
-        .collect();
+    let keys = of_lines(&schedule.payload.items).enumerate();
+    let keys = keys.filter(|(_, (key, _))| is_sealed(key)).map(|(at, _)| format!("schedule.items[{at}].key"));
+    let headers = match &schedule.target {
+        Target::Http { http, .. } => Some(&http.headers),
+        Target::Sqs { .. } => None,
+    };
+    let headers = headers.into_iter().flatten().filter(|(_, value)| is_sealed(value));
+    let headers = headers.map(|(name, _)| format!("schedule.target.http.headers.{name}"));
+    let expected = format!("a value that does not begin with {ENVELOPE}, which stands for a sealed one");
+    let errors: Vec<FieldError> =
+        headers.chain(keys).map(|field| FieldError::new(field, "", expected.clone())).collect();
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 

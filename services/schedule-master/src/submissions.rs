@@ -70,6 +70,9 @@ impl ScheduleMaster {
             }
         }
         let complete = upload.finish().await?;
+        if asked.hold {
+            return self.show(&schedule, complete).await;
+        }
         // From here on it comes to its end, whether or not its caller waits.
         let master = self.clone();
         let made = tokio::spawn(async move { master.complete(complete, &asked, actor).await });

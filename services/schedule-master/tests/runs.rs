@@ -379,3 +379,26 @@ async fn a_schedule_without_triggers_fires_by_hand_alone() {
     assert_eq!((manual.children_count, manual.next_launch_time), (0, None));
     assert!(world.store.registry(&[]).await.unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn a_run_by_hand_has_an_event_for_each_item() {
+    let mut world = World::new().await;
+    world.create("a", json!({"items": [{"data": 1, "key": "acme"}, {"data": 2}]})).await.unwrap();
+    let run = trigger(&mut world, "a", None).await.unwrap();
+    assert_eq!((run.events, run.kind()), (2, v1::RunKind::Manual));
+    assert_eq!(trigger(&mut world, "a", Some(2)).await.unwrap().events, 2);
+    let refused = trigger(&mut world, "a", Some(3)).await.unwrap_err();
+    assert_eq!((refused.code(), fields(&refused)), (Code::InvalidArgument, vec!["events".to_owned()]));
+    let request = v1::TriggerScheduleRequest {
+        name: name("a"),
+        payload: Some(tollgate_proto::convert::payload::from_json(&json!({"p": 1}))),
+        ..Default::default()
+    };
+    let own = world.client.trigger_schedule(as_alice(request)).await.unwrap().into_inner();
+    assert_eq!((own.events, own.schedule_generation), (2, 0));
+    let stored = world.store.schedule("default", "a").await.unwrap().unwrap();
+    let made = world.store.list_runs("default", &Default::default(), None, 10).await.unwrap();
+    let made = made.into_iter().find(|run| run.generation < 0).unwrap();
+    let spec = world.store.specs(made.shard, &[(stored.uid, made.generation)]).await.unwrap().remove(0);
+    assert_eq!((spec.payload.json.as_str(), &spec.payload.items), (r#"{"p":1}"#, &stored.payload.items));
+}

@@ -256,3 +256,36 @@ async fn lists_have_pages_and_filters() {
     }
     assert_eq!(seen, [2, 2, 1]);
 }
+
+#[tokio::test]
+async fn items_are_changed_as_a_whole_and_the_number_of_events_follows() {
+    let mut world = World::new().await;
+    let items = json!([{"data": {"n": 1}, "key": "acme"}, {"data": 2}]);
+    let made = world.create("a", json!({"items": items, "payload": {"p": 1}})).await.unwrap();
+    assert_eq!((made.events, to_json(&made)["items"].clone()), (Some(2), items.clone()));
+    assert_eq!(to_json(&world.get("a").await.unwrap())["items"], items);
+    let three = json!({"items": [{"data": 1}, {"data": 2}, {"data": 3}], "etag": "1"});
+    let changed = world.update("a", three, &["items"]).await.unwrap();
+    assert_eq!((changed.events, changed.items.len(), changed.etag.as_str()), (Some(3), 3, "2"));
+    let wrong = world.update("a", json!({"events": 7}), &["events"]).await.unwrap_err();
+    assert_eq!(world::fields(&wrong), ["schedule.events"], "{wrong}");
+    let wrong = world.update("a", json!({"events": 3, "items": [{"data": 1}]}), &["events", "items"]).await;
+    assert_eq!(world::fields(&wrong.unwrap_err()), ["schedule.events"]);
+    let path = world.update("a", json!({}), &["items.data"]).await.unwrap_err();
+    assert_eq!(world::fields(&path), ["update_mask"]);
+    let stale = world.update("a", json!({"items": [], "etag": "1"}), &["items"]).await.unwrap_err();
+    assert_eq!(stale.code(), Code::Aborted);
+    let audit = world.audit(&format!("resource={}", name("a"))).await;
+    let difference = to_json(&audit[0])["difference"].clone();
+    assert_eq!(difference["events"], json!({"old": 2, "new": 3}));
+    assert_eq!(difference["items"]["old"], items, "{difference}");
+    let paused = world.pause("a", "x").await;
+    assert_eq!((paused.items.len(), paused.events), (3, Some(3)));
+    let none = world.update("a", json!({}), &["items"]).await.unwrap();
+    assert_eq!((none.items.len(), none.events), (0, Some(3)), "how many there are was not named");
+    let long = json!({"items": [{"data": "x".repeat(5_000)}]});
+    world.update("a", long, &["items"]).await.unwrap();
+    let latest = to_json(&world.audit("").await[0])["difference"].clone();
+    let noted = latest["items"]["new"][0]["data"].as_str().unwrap().to_owned();
+    assert!(noted.starts_with("5004 bytes, SHA-256 "), "{noted}");
+}

@@ -186,3 +186,40 @@ async fn the_payload_of_one_run_is_sealed_as_the_schedule_s_is() {
     let own = world.store.specs(run.shard, &[(run.schedule_uid, run.generation)]).await.unwrap().remove(0);
     assert!(own.payload.json.contains("enc:v1:k2:"), "{}", own.payload.json);
 }
+
+#[tokio::test]
+async fn items_are_sealed_with_the_rest() {
+    let line = generate_line("k1").unwrap();
+    let mut world = World::with(options(&line)).await;
+    let items = json!([{"data": {"password": "hunter2"}, "key": "tenant-17"}, {"data": 1}]);
+    let made = world.create("one", json!({ "items": items })).await.unwrap();
+    assert_eq!(proto_json::to_json(&made)["items"], items);
+    assert_eq!(proto_json::to_json(&world.get("one").await.unwrap())["items"], items);
+    let stored = rows(&world).await;
+    assert_eq!(stored.matches("enc:v1:k1:").count(), 1, "{stored}");
+    let before = world.store.schedule("default", "one").await.unwrap().unwrap();
+    world.update("one", json!({ "items": items }), &["items"]).await.unwrap();
+    assert_eq!(world.store.schedule("default", "one").await.unwrap().unwrap(), before);
+    let changed = world.update("one", json!({"items": [{"data": "hunter2"}]}), &["items"]).await.unwrap();
+    assert_eq!(changed.events, Some(1));
+    let latest = proto_json::to_json(&world.audit("").await[0])["difference"].clone();
+    assert_eq!(latest["items"], json!({"old": "redacted", "new": "redacted, another one"}));
+    let stored = rows(&world).await;
+    for hidden in HIDDEN {
+        assert!(!stored.contains(hidden), "{hidden} is in {stored}");
+    }
+    let envelope = json!({"items": [{"data": 1, "key": "enc:v1:k1:abc"}]});
+    let refused = world.update("one", envelope, &["items"]).await.unwrap_err();
+    assert_eq!(fields(&refused), ["schedule.items[0].key"]);
+    let (other, clock) = (generate_line("k2").unwrap(), &world.clock);
+    clock.advance_us(1_000_000);
+    let mut without = world.beside(options(&other)).await;
+    let shown = proto_json::to_json(&without.get("one").await.unwrap());
+    assert!(shown["items"][0]["data"].as_str().unwrap().starts_with("enc:v1:k1:"), "{shown}");
+    let done = reseal(&*world.store, &Keys::parse(&format!("{other}\n{line}")).unwrap()).await.unwrap();
+    assert!(done.failed.is_empty(), "{done:?}");
+    assert!(rows(&world).await.contains("enc:v1:k2:"));
+    assert_eq!(without.get("one").await.unwrap().items.len(), 1);
+    let shown = proto_json::to_json(&without.get("one").await.unwrap());
+    assert_eq!(shown["items"], json!([{"data": "hunter2"}]));
+}

@@ -161,6 +161,30 @@ async fn the_same_submission_makes_one_run() {
 }
 
 #[tokio::test]
+async fn what_is_held_makes_its_run_when_it_is_confirmed() {
+    let mut world = World::new().await;
+    world.create("a", json!({})).await.unwrap();
+    let items = many(500);
+    let hold = SubmissionHeader { hold: true, ..header("r") };
+    for _ in 0..2 {
+        let held = submit(&mut world, hold.clone(), &items).await.unwrap();
+        assert_eq!((held.state(), held.received_count, held.run), (SubmissionState::Open, 500, None));
+        assert!(runs(&world).await.is_empty(), "nobody has confirmed it");
+    }
+    let few = SubmissionHeader { resume_from: 499, ..header("r") };
+    assert_eq!(fields(&submit(&mut world, few, &[]).await.unwrap_err()), ["header.resume_from"]);
+    let confirmed = SubmissionHeader { resume_from: 500, ..header("r") };
+    let made = submit(&mut world, confirmed.clone(), &[]).await.unwrap();
+    assert_eq!((made.state(), made.run.as_ref().unwrap().events), (SubmissionState::Complete, 500));
+    for again in [confirmed, header("r"), hold] {
+        let items = if again.resume_from > 0 { &[] } else { &items[..] };
+        assert_eq!(submit(&mut world, again, items).await.unwrap(), made);
+    }
+    let [run] = &runs(&world).await[..] else { panic!("one run") };
+    assert_eq!(stored(&world, run).await.len(), 500);
+}
+
+#[tokio::test]
 async fn a_broken_stream_is_gone_on_with() {
     let mut world = World::new().await;
     world.create("a", json!({})).await.unwrap();

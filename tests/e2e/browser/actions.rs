@@ -124,6 +124,38 @@ async fn a_schedule_is_steered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_is_submitted() {
+    let world = World::start().await;
+    let browser = &world.browser;
+    for look in LOOKS {
+        browser.look(look).await;
+        browser.open("/n/default/schedules/nightly").await;
+        browser.press_and_go("a[href$='/submit']").await;
+        browser
+            .run(
+                "const list = new DataTransfer();
+                 list.items.add(new File(['tenant,n\\nacme,1\\nglobex,' + 'long'.repeat(100) + '\\n'], 'list.csv'));
+                 document.querySelector('#file').files = list.files;",
+            )
+            .await;
+        browser.fill("#key_field", "tenant").await;
+        browser.press_and_go("form.edit button.main").await;
+        browser.sees("Submit 2 items to nightly?", 10).await;
+        browser.sees("globex", 10).await;
+        assert!(browser.axe().await.is_empty());
+        assert_eq!(browser.overflow().await, 0, "{}", look.name);
+        super::pages::picture(browser, &format!("submit-asked-{}", look.name)).await;
+    }
+    assert!(world.service.runs("nightly").await.is_empty(), "made before it was confirmed");
+    browser.confirm("the list of november").await;
+    browser.sees("This run was made just now.", 10).await;
+    let run = world.run("nightly").await;
+    assert_eq!((run.kind(), run.events), (RunKind::Submitted, 2));
+    assert!(browser.noise().await.errors.is_empty());
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_schedule_is_edited() {
     let world = World::start().await;
     let browser = &world.browser;

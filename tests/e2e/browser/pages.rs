@@ -114,6 +114,7 @@ async fn pages(world: &World) -> Vec<Page> {
         ("new-policy", "/n/default/new/policy".to_owned(), vec!["In flight at most", "Make it"]),
         ("new-schedule", "/n/default/new/schedule".to_owned(), vec!["Fires every", "HTTP: URL"]),
         ("policy-edit", format!("{}/edit", of("policies", "gentle")), vec!["When a consumer falls silent"]),
+        ("submit", format!("{}/submit", of("schedules", "nightly")), vec!["How it is written", "Read it…"]),
         ("backfill", format!("{}/backfill", of("schedules", "nightly")), vec!["Launch times from"]),
         ("search", "/n/default/go?q=st".to_owned(), vec!["Policies", "Schedules", "stuck"]),
         ("search-nothing", "/n/default/go?q=nothing-so".to_owned(), vec!["Nothing in this namespace has"]),

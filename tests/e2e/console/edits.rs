@@ -1,5 +1,7 @@
 //! Alerts by form, resources as JSON and YAML: what does harm is asked once more, however it is written. And what is found.
 
+mod submit;
+
 use hyper::StatusCode;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

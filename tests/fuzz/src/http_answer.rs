@@ -142,7 +142,7 @@ fn delivery(address: &str) -> Delivery {
         policy_id: None,
         key: None,
         target: Target::Http { http, release: ReleaseMode::TargetDefault },
-        payload: Payload { json: "\"end\"".into() },
+        payload: Payload::of("\"end\""),
         retry: Default::default(),
         overlap: OverlapRule::Allow,
         finish_by_s: None,

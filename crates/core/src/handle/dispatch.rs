@@ -482,7 +482,7 @@ impl Shard {
             cursor: self.cursor_for(run, token.row.checks),
             explicit_release: run.spec.target.releases_explicitly(token.policy.is_some()),
             spec: run.spec.clone(),
-            has_item: run.row.kind == RunKind::Submitted,
+            item_in: run.spec.items_of(run.row.kind),
         }));
     }
 }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::batch::TokenBatch;
 use super::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow};
 use super::release::Answer;
-use crate::model::{Policy, Run, RunId, RunSpec};
+use crate::model::{ItemsIn, Policy, Run, RunId, RunSpec};
 
 /// Tuning of the machine.
 #[derive(Clone, Debug)]
@@ -87,8 +87,8 @@ pub struct Send {
     pub explicit_release: bool,
     /// Schedule, target, payload.
     pub spec: Arc<RunSpec>,
-    /// Whether it has an item: data of its own.
-    pub has_item: bool,
+    /// Where its item is: data of its own.
+    pub item_in: ItemsIn,
 }
 
 /// What to do once a commit is durable.

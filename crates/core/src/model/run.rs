@@ -146,10 +146,32 @@ pub struct RunSpec {
     pub check_again: CheckAgain,
 }
 
+/// Where that is what the events of a run carry of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ItemsIn {
+    /// They carry nothing of their own.
+    Nothing,
+    /// The pages of the run, which was submitted.
+    Pages,
+    /// Its spec.
+    Spec,
+}
+
 impl RunSpec {
     /// As what its events count where the policy counts by key: those without a key share the empty one.
     pub fn key(&self) -> &str {
         self.key.as_deref().unwrap_or_default()
+    }
+
+    /// Where the items of a run of this spec are.
+    pub fn items_of(&self, kind: RunKind) -> ItemsIn {
+        if kind == RunKind::Submitted {
+            ItemsIn::Pages
+        } else if self.payload.items.is_empty() {
+            ItemsIn::Nothing
+        } else {
+            ItemsIn::Spec
+        }
     }
 
     /// The part of a schedule that its runs need.

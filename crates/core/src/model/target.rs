@@ -1,6 +1,7 @@
 //! Where events go and what they carry.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -136,26 +137,96 @@ fn origin(url: &str) -> &str {
     &url[..end]
 }
 
-/// The body that the user gave: JSON text, checked when the schedule was written. Its `Debug` text is its length.
+/// What the user's events carry: checked when the schedule was written. Its `Debug` text is its length.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "PayloadForm", into = "PayloadForm")]
 pub struct Payload {
-    /// JSON; empty means no payload.
+    /// JSON that each event carries; empty means nothing.
     pub json: String,
+    /// What each event carries of its own, a line an event as in the pages of [`crate::items`]; empty means nothing. Shared, as
+    /// the specs of deliveries are copied.
+    pub items: Arc<str>,
+}
+
+impl Payload {
+    /// Without items.
+    pub fn of(json: impl Into<String>) -> Self {
+        Self { json: json.into(), ..Self::default() }
+    }
+
+    /// How much there is.
+    pub fn bytes(&self) -> usize {
+        self.json.len() + self.items.len()
+    }
 }
 
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Payload({} bytes)", self.json.len())
+        write!(f, "Payload({} bytes)", self.bytes())
+    }
+}
+
+/// A payload as it is stored. With items it has no `json`, so that a version that does not know items cannot take it for one
+/// without.
+#[derive(Serialize, Deserialize)]
+struct PayloadForm {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    json: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    under: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    items: Option<String>,
+}
+
+impl From<Payload> for PayloadForm {
+    fn from(payload: Payload) -> Self {
+        let Payload { json, items } = payload;
+        if items.is_empty() {
+            Self { json: Some(json), under: None, items: None }
+        } else {
+            Self { json: None, under: Some(json), items: Some(items.as_ref().to_owned()) }
+        }
+    }
+}
+
+impl TryFrom<PayloadForm> for Payload {
+    type Error = &'static str;
+
+    fn try_from(form: PayloadForm) -> Result<Self, &'static str> {
+        match form {
+            PayloadForm { json: Some(json), under: None, items: None } => Ok(Self::of(json)),
+            PayloadForm { json: None, under: Some(json), items: Some(items) } => {
+                Ok(Self { json, items: items.into() })
+            }
+            _ => Err("a payload is json, or under and items"),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::origin;
+    use super::*;
 
     #[test]
     fn a_target_is_an_origin() {
         let origins = ["http://a:1/x/y", "http://a:1?x", "http://a:1"].map(origin);
         assert_eq!(origins, ["http://a:1"; 3]);
+    }
+
+    #[test]
+    fn a_payload_with_items_is_none_for_those_who_know_no_items() {
+        #[derive(Debug, Deserialize)]
+        struct Before {
+            json: String,
+        }
+        let both = Payload { json: "{}".to_owned(), items: "k\t1\n".into() };
+        for payload in [Payload::default(), Payload::of("{}"), both] {
+            let text = serde_json::to_string(&payload).unwrap_or_default();
+            assert_eq!(serde_json::from_str::<Payload>(&text).ok(), Some(payload.clone()), "{text}");
+            let before = serde_json::from_str::<Before>(&text).map(|before| before.json);
+            assert_eq!(before.ok(), payload.items.is_empty().then_some(payload.json), "{text}");
+        }
+        assert!(serde_json::from_str::<Payload>(r#"{"under": ""}"#).is_err());
+        assert!(serde_json::from_str::<Payload>(r#"{"json": "", "items": "k\t1\n"}"#).is_err());
     }
 }

@@ -347,7 +347,7 @@ fn specs_that_no_run_needs_are_forgotten() {
     let mut world = World::new();
     let long = "x".repeat(1000);
     for schedule in 0..500_u128 {
-        let s = RunSpec { payload: Payload { json: long.clone() }, ..spec(1000 + schedule, None) };
+        let s = RunSpec { payload: Payload::of(long.clone()), ..spec(1000 + schedule, None) };
         world.emit(run(&s, START_US, 1), &s);
         // The delivery, which holds the spec, lasts longer than the run.
         world.work_off();

@@ -24,10 +24,10 @@ fn checked(field: &str, json: String) -> Result<Payload, FieldError> {
             format!("at most {PAYLOAD_MAX_BYTES} bytes of JSON"),
         ));
     }
-    Ok(Payload { json })
+    Ok(Payload::of(json))
 }
 
-/// A payload over which `patch` in `field` is merged, as RFC 7396 says.
+/// A payload over which `patch` in `field` is merged, as RFC 7396 says. Its items stay as they are.
 ///
 /// # Errors
 /// As [`to_core`], also of what is merged.
@@ -35,7 +35,13 @@ pub fn merged(field: &str, base: &Payload, patch: &Value) -> Result<Payload, Fie
     let patch = to_json(field, patch, 0)?;
     let mut whole = serde_json::from_str(&base.json).unwrap_or(serde_json::Value::Null);
     merge(&mut whole, patch);
-    checked(field, whole.to_string())
+    let merged = Payload { items: base.items.clone(), ..checked(field, whole.to_string())? };
+    if merged.bytes() > PAYLOAD_MAX_BYTES {
+        let expected =
+            format!("at most {PAYLOAD_MAX_BYTES} bytes of JSON together with the schedule's items");
+        return Err(FieldError::new(field, format!("{} bytes", merged.bytes()), expected));
+    }
+    Ok(merged)
 }
 
 /// Merges a patch over a value. It goes no deeper than what `to_json` lets in.

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::check::Check;
 use super::policy::check_key;
-use super::{Name, duration_of_ms, duration_of_s, names, pause, payload, target, timestamp, timing};
+use super::{Name, duration_of_ms, duration_of_s, items, names, pause, payload, target, timestamp, timing};
 use crate::field::FieldError;
 use crate::v1;
 
@@ -44,7 +44,7 @@ pub fn to_core(
     check.text("description", &message.description);
     check.labels(&message.labels);
     let timing = timing::to_core(&mut check, message);
-    let events = check.number("events", message.events, 1, &(1..=EVENTS_MAX));
+    let events = events(&mut check, message);
     let priority = check.number("priority", message.priority, PRIORITY, &PRIORITIES);
     let target = target::to_core(&mut check, message.target.as_ref(), stored.map(|stored| &stored.target));
     let payload = payload(&mut check, message);
@@ -107,15 +107,30 @@ pub fn timing_to_core(message: &v1::Schedule) -> Result<Timing, Vec<FieldError>>
 pub fn starts_to_core(message: &v1::Schedule) -> Result<(Timing, Stagger), Vec<FieldError>> {
     let mut check = Check::new("schedule");
     let timing = timing::to_core(&mut check, message);
-    let events = check.number("events", message.events, 1, &(1..=EVENTS_MAX));
+    let events = events(&mut check, message);
     let spread_s = check.s("spread", message.spread.as_ref(), &WINDOW_S);
     let start_within_s = check.s("start_within", message.start_within.as_ref(), &START_WITHIN_S);
     check.finish(Some((timing, Stagger { start_within_s, spread_s, events })))
 }
 
+/// How many events a trigger makes: as many as there are items, where there are some.
+fn events(check: &mut Check, message: &v1::Schedule) -> u32 {
+    let items = u32::try_from(message.items.len()).unwrap_or(u32::MAX);
+    match message.events {
+        Some(events) if items > 0 && events != items => {
+            let expected = format!("none, or {items}: with items there are as many events as items");
+            check.refuse("events", events, expected);
+            items
+        }
+        _ if items > 0 => items,
+        events => check.number("events", events, 1, &(1..=EVENTS_MAX)),
+    }
+}
+
 fn payload(check: &mut Check, message: &v1::Schedule) -> Payload {
     let path = check.path("payload");
-    check.keep(payload::to_core(&path, message.payload.as_ref())).unwrap_or_default()
+    let payload = check.keep(payload::to_core(&path, message.payload.as_ref())).unwrap_or_default();
+    Payload { items: items::to_core(check, &message.items, &payload), ..payload }
 }
 
 fn policy(check: &mut Check, message: &v1::Schedule, name: &Name) -> Option<String> {
@@ -233,6 +248,7 @@ pub fn to_message(schedule: &Schedule) -> v1::Schedule {
         events: Some(schedule.events),
         target: Some(target::to_message(&schedule.target)),
         payload: payload::to_message(&schedule.payload),
+        items: items::to_message(&schedule.payload),
         policy: policy.unwrap_or_default(),
         key: schedule.key.clone().unwrap_or_default(),
         priority: Some(u32::from(schedule.priority)),

@@ -19,8 +19,9 @@ impl<D: Driver> SealStore for D {
         limit: u32,
     ) -> Result<Vec<StoredSchedule>, StoreError> {
         let ask = Ask::new(sql!("schedules_stored")).bind(after.unwrap_or_default()).bind(i64::from(limit));
-        let rows: Vec<(Uuid, String, String)> = self.rows(Whom::People, ask).await?;
-        Ok(rows.into_iter().map(|(uid, spec, payload)| StoredSchedule { uid, spec, payload }).collect())
+        let rows: Vec<(Uuid, String, String, String)> = self.rows(Whom::People, ask).await?;
+        let stored = |(uid, spec, payload, items)| StoredSchedule { uid, spec, payload, items };
+        Ok(rows.into_iter().map(stored).collect())
     }
 
     async fn stored_specs(
@@ -55,8 +56,10 @@ impl<D: Driver> SealStore for D {
                         .bind(old.uid)
                         .bind(&*new.spec)
                         .bind(&*new.payload)
+                        .bind(&*new.items)
                         .bind(&*old.spec)
-                        .bind(&*old.payload);
+                        .bind(&*old.payload)
+                        .bind(&*old.items);
                     replaced += tx.execute(ask).await?;
                 }
                 Ok(replaced)

@@ -3,6 +3,7 @@
 use tollgate_core::model::Schedule;
 use uuid::Uuid;
 
+use super::items::with_payload;
 use super::plan::read_schedule;
 use super::sound;
 use crate::StoreError;
@@ -20,6 +21,7 @@ row! {
             done_us: i64,
             spec: String,
             payload: String,
+            items: String,
         }
         changing {}
     }
@@ -29,9 +31,7 @@ impl TryFrom<DoneRow> for Schedule {
     type Error = StoreError;
 
     fn try_from(row: DoneRow) -> Result<Self, StoreError> {
-        let mut schedule = read_schedule(row.uid, &row.spec)?;
-        schedule.payload.json = row.payload;
-        Ok(schedule)
+        read_schedule(row.uid, &row.spec).map(|schedule| with_payload(schedule, row.payload, &row.items))
     }
 }
 

@@ -2,12 +2,26 @@
 
 use sqlx::FromRow;
 use tollgate_core::items::{ItemPage, ItemsDigest};
-use tollgate_core::model::RunId;
+use tollgate_core::model::{Payload, RunId, Schedule};
 use uuid::Uuid;
 
 use super::{corrupt, count, shard_of};
 use crate::StoreError;
 use crate::items::StoredSubmission;
+
+/// The `items` column of a schedule: its generation, a line end, its items. A version that knows no items leaves the column as
+/// it is, and writes another generation: then it counts for nothing.
+pub(crate) fn stored_items(generation: i64, payload: &Payload) -> String {
+    if payload.items.is_empty() { String::new() } else { format!("{generation}\n{}", payload.items) }
+}
+
+/// A schedule of a `spec` column with what its `payload` and `items` columns hold.
+pub(crate) fn with_payload(mut schedule: Schedule, payload: String, items: &str) -> Schedule {
+    let own = items.split_once('\n').filter(|(of, _)| of.parse() == Ok(schedule.generation));
+    schedule.payload =
+        Payload { json: payload, items: own.map(|(_, items)| items).unwrap_or_default().into() };
+    schedule
+}
 
 /// A row of `item_pages`, as far as it is read.
 #[derive(Debug, FromRow)]

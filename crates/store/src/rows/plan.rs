@@ -8,6 +8,7 @@ use tollgate_core::plan::done::done_us;
 use tollgate_core::plan::{Child, Notice};
 use uuid::Uuid;
 
+use super::items::{stored_items, with_payload};
 use super::{corrupt, count, json, parse, shard_of, sound, text};
 use crate::StoreError;
 use crate::columns::{JsonText, row};
@@ -28,6 +29,7 @@ row! {
         changing {
             spec: String,
             payload: String,
+            items: String,
             policy_uid: Option<Uuid>,
             policy_id: Option<String>,
             time_zone: String,
@@ -44,12 +46,14 @@ row! {
 impl ScheduleNew {
     /// The row of a schedule whose runs a shard owns.
     pub(crate) fn new(mut schedule: Schedule, shard: u16) -> Result<Self, StoreError> {
-        let payload = std::mem::take(&mut schedule.payload.json);
+        let items = stored_items(schedule.generation, &schedule.payload);
+        let payload = std::mem::take(&mut schedule.payload).json;
         Ok(Self {
             uid: schedule.uid,
             done_us: done_us(&schedule),
             spec: json(&schedule)?,
             payload,
+            items,
             policy_uid: schedule.policy_uid,
             time_zone: schedule.timing.time_zone,
             paused: schedule.pause.is_some(),
@@ -75,6 +79,7 @@ row! {
             id: String,
             spec: String,
             payload: String,
+            items: String,
         }
         changing {}
     }
@@ -84,9 +89,7 @@ impl TryFrom<ScheduleRow> for Schedule {
     type Error = StoreError;
 
     fn try_from(row: ScheduleRow) -> Result<Self, StoreError> {
-        let mut schedule = read_schedule(row.uid, &row.spec)?;
-        schedule.payload.json = row.payload;
-        Ok(schedule)
+        read_schedule(row.uid, &row.spec).map(|schedule| with_payload(schedule, row.payload, &row.items))
     }
 }
 

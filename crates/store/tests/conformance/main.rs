@@ -73,7 +73,7 @@ conformance! {
         newer_schema_that_this_version_can_live_with_is_taken
         modified_identity_is_named the_secret_may_be_stored_in_another_form sixty_four_shards_have_no_owner
         every_table_is_strict ping_answers closed_store_is_unreachable;
-    plan: schedule_is_read_as_written taken_name_conflicts stale_etag_conflicts_and_names_both
+    plan: schedule_is_read_as_written items_go_with_their_generation taken_name_conflicts stale_etag_conflicts_and_names_both
         missing_schedule_is_not_found missing_policy_is_not_found policy_in_use_cannot_go
         policy_goes policy_is_replaced all_or_nothing children_are_replaced_in_order registry_counts_children
         delete_and_create_again_in_one_transaction several_by_id_leave_out_the_missing list_pages_in_id_order
@@ -102,7 +102,8 @@ conformance! {
         what_cannot_be_handed_over_leaves_no_request of_many_at_once_one_answers_a_request old_requests_go;
     done: schedules_that_may_be_done_are_found_page_by_page runs_that_are_left_are_counted;
     claimed: who_has_lost_a_task_hands_nothing_over;
-    seal: stored_rows_come_in_pages_and_in_order secrets_are_replaced_where_nobody_was_faster
+    seal: stored_rows_come_in_pages_and_in_order items_of_schedules_are_replaced_with_the_rest
+        secrets_are_replaced_where_nobody_was_faster
         schedules_are_counted_as_far_as_asked events_that_have_not_started_are_counted;
     shard: takeover_race_has_one_winner takeover_of_a_row_that_moved_fails give_up_fences_the_former_owner
         wrong_lease_is_fenced lease_from_oneself_fences_the_one_before

@@ -1,7 +1,7 @@
 //! Schedules, policies, children, the registry, the audit log.
 
 use futures::future::join_all;
-use tollgate_core::model::{Policy, Schedule, Target};
+use tollgate_core::model::{Payload, Policy, Schedule, Target};
 use tollgate_core::plan::Notice;
 use tollgate_store::plan::{AuditFilter, Filter, PlanWrite};
 use tollgate_store::{Store, StoreError};
@@ -34,6 +34,31 @@ pub(crate) async fn schedule_is_read_as_written(place: &Place) {
     let changed = Schedule { generation: 2, events: 7, priority: 9, pause: None, ..one };
     write(&*store, vec![put(&changed, Some(1), vec![])]).await;
     assert_eq!(store.schedule("default", "one").await.unwrap(), Some(changed));
+}
+
+/// What a version does that knows no items: it leaves their column as it is, and writes the rest.
+pub(crate) async fn items_go_with_their_generation(place: &Place) {
+    let store = place.open().await;
+    let items = "acme\t{\"a\":\"é\\n\"}\n\t7\n";
+    let mut one = schedule("one");
+    one.payload.items = items.into();
+    write(&*store, vec![put(&one, None, vec![child("H.2", 30)])]).await;
+    assert_eq!(store.schedule("default", "one").await.unwrap(), Some(one.clone()));
+    let specs = store.specs(0, &[(one.uid, 1)]).await.unwrap();
+    assert!(specs.iter().all(|spec| &*spec.payload.items == items), "{specs:?}");
+    let changed = Schedule { generation: 2, priority: 9, ..one.clone() };
+    write(&*store, vec![put(&changed, Some(1), vec![])]).await;
+    assert_eq!(store.schedule("default", "one").await.unwrap(), Some(changed.clone()));
+    let spec =
+        serde_json::to_string(&Schedule { generation: 3, payload: Payload::default(), ..changed.clone() });
+    let update = format!("UPDATE schedules SET generation = 3, spec = '{}' WHERE id = 'one'", spec.unwrap());
+    place.sql(&update).await;
+    let read = store.schedule("default", "one").await.unwrap().unwrap();
+    assert_eq!((&*read.payload.items, read.generation), ("", 3));
+    let with_others =
+        Schedule { generation: 4, payload: Payload { items: "\t8\n".into(), ..one.payload }, ..changed };
+    write(&*store, vec![put(&with_others, Some(3), vec![])]).await;
+    assert_eq!(store.schedule("default", "one").await.unwrap(), Some(with_others));
 }
 
 pub(crate) async fn taken_name_conflicts(place: &Place) {

@@ -43,7 +43,7 @@ pub(crate) fn schedule(id: &str) -> Schedule {
             },
             release: ReleaseMode::Explicit,
         },
-        payload: Payload { json: r#"{"a": [1, "é"]}"#.to_owned() },
+        payload: Payload::of(r#"{"a": [1, "é"]}"#),
         policy: None,
         policy_uid: None,
         key: None,

@@ -69,6 +69,27 @@ pub(crate) async fn secrets_are_replaced_where_nobody_was_faster(place: &Place) 
     assert_eq!(store.scrub().await.unwrap(), !place.is_postgres());
 }
 
+pub(crate) async fn items_of_schedules_are_replaced_with_the_rest(place: &Place) {
+    let store = place.open().await;
+    let mut one = schedule("one");
+    one.payload.items = "acme\t1\n".into();
+    store.write_plan(vec![put(&one, None, vec![])]).await.unwrap();
+    let change = |_: &mut Target, payload: &mut Payload| {
+        assert_eq!(&*payload.items, "acme\t1\n");
+        payload.items = "sealed".into();
+    };
+    let old = store.stored_schedules(None, 10).await.unwrap().remove(0);
+    let (new, ()) = old.with(change).unwrap();
+    assert_eq!(store.replace_schedules(vec![(old.clone(), new.clone())]).await.unwrap(), 1);
+    assert_eq!(store.replace_schedules(vec![(old, new)]).await.unwrap(), 0, "it is not as it was read");
+    let read = store.schedule("default", "one").await.unwrap().unwrap();
+    assert_eq!((&*read.payload.items, &read.payload.json), ("sealed", &one.payload.json));
+    let old = all_specs(&*store).await.remove(0);
+    let (new, ()) = old.with(change).unwrap();
+    assert_eq!(store.replace_specs(old.shard, vec![(old, new.clone())]).await.unwrap(), 1);
+    assert!(all_specs(&*store).await == [new]);
+}
+
 pub(crate) async fn schedules_are_counted_as_far_as_asked(place: &Place) {
     let store = with_schedules(place, 5).await;
     for (namespace, up_to, count) in [("default", 100, 5), ("default", 3, 3), ("other", 100, 0)] {

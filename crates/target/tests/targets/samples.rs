@@ -55,7 +55,7 @@ pub(crate) fn event(target: impl Into<AnyTarget>, index: u32) -> Delivery {
         policy_id: None,
         key: None,
         target: target.into().0,
-        payload: Payload { json: r#"{"order":17}"#.into() },
+        payload: Payload::of(r#"{"order":17}"#),
         retry: Default::default(),
         overlap: OverlapRule::Allow,
         finish_by_s: None,

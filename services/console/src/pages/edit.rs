@@ -24,7 +24,7 @@ use crate::requests::links::to;
 use crate::requests::problem::{Field, Problem};
 use crate::requests::visit::Visit;
 use crate::words::sentence::sentence;
-use crate::words::show::counted;
+use crate::words::show::{counted, events_of};
 
 /// How many of the next fires a check shows.
 const FIRES: i32 = 5;
@@ -212,7 +212,7 @@ async fn checked(
             @if !stored.id.is_empty() { (changes(&stored.members, &new)) }
             @if let Some(schedule) = &schedule {
                 p {
-                    (counted(schedule.events.unwrap_or(1), "event")) " would fire " (sentence(schedule))
+                    (counted(events_of(schedule), "event")) " would fire " (sentence(schedule))
                     @if schedule.triggers.is_empty() { "." }
                     @else if fires.is_empty() { ": never again." }
                     @else { ", next at:" }

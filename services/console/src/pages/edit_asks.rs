@@ -17,7 +17,7 @@ use crate::requests::links::to;
 use crate::requests::problem::{Problem, read};
 use crate::requests::visit::Visit;
 use crate::words::sentence::sentence;
-use crate::words::show::{counted, short};
+use crate::words::show::{counted, events_of, short};
 
 /// An edit that is asked once more.
 #[derive(Debug, PartialEq)]
@@ -39,7 +39,7 @@ pub(crate) fn asks(what: What, stored: &Stored, texts: &Texts) -> Result<Option<
     match (what, &stored.schedule) {
         (What::Schedule, Some(old)) => {
             let new: v1::Schedule = read(members.into())?;
-            let more = new.events.unwrap_or(1) > old.events.unwrap_or(1);
+            let more = events_of(&new) > events_of(old);
             let same = triggers(old) == triggers(&new) && old.target == new.target;
             let same = same && short(&old.policy) == short(&new.policy) && !more;
             Ok((!same).then(|| Asks::Schedule(Box::new([old.clone(), new]))))
@@ -98,8 +98,8 @@ impl Asks {
 
 fn effects(old: &v1::Schedule, new: &v1::Schedule) -> Vec<Markup> {
     let mut effects = Vec::new();
-    if triggers(old) != triggers(new) || old.events != new.events {
-        let events = |schedule: &v1::Schedule| counted(schedule.events.unwrap_or(1), "event");
+    if triggers(old) != triggers(new) || events_of(old) != events_of(new) {
+        let events = |schedule: &v1::Schedule| counted(events_of(schedule), "event");
         effects.push(html! {
             "It fires: " del { (events(old)) " " (sentence(old)) } " → "
             strong { (events(new)) " " (sentence(new)) } "."
@@ -239,6 +239,10 @@ mod tests {
         assert!(with(&[("time_zone", "Europe/Berlin")]).is_some());
         let more = said(&[("events", "20000")]);
         assert!(more.contains("<strong>20,000 events") && !more.contains("events go"), "{more}");
+        let items = r#"[{"data":1},{"data":2},{"data":3},{"data":4},{"data":5}]"#;
+        assert_eq!(with(&[("events", ""), ("items", items)]), None, "as many as before");
+        let more = said(&[("events", ""), ("items", &items.replace(']', r#",{"data":6}]"#))]);
+        assert!(more.contains("<strong>6 events"), "{more}");
         assert!(said(&[("policy", "p")]).contains("<del>no policy</del> → <strong>p</strong>"));
     }
 }

@@ -276,6 +276,7 @@ fn actions(schedule: &v1::Schedule) -> Markup {
                 @if schedule.pause.is_some() { (ask(&path, "resume", "Resume", false)) }
                 @else { (ask(&path, "pause", "Pause", true)) }
                 a.button href={ (path) "/edit" } { "Edit this schedule" }
+                a.button href={ (path) "/submit" } { "Submit a list…" }
                 @if !schedule.triggers.is_empty() { a.button href={ (path) "/backfill" } { "Backfill…" } }
                 (ask(&path, "retry", "Try dead events again", false))
                 (ask(&path, "delete", "Delete", true))
@@ -357,6 +358,10 @@ fn facts(visit: &Visit, schedule: &v1::Schedule) -> Markup {
                         Some(v1::target::Target::Sqs(sqs)) => { code { (sqs.queue_url) } }
                         None => { "nowhere" }
                     }
+                }
+                @if !schedule.items.is_empty() {
+                    dt { "Each event has its own" }
+                    dd { "item of a list of " (schedule.items.len()) ", " a href={ (to(&schedule.name)) "/edit" } { "to look at" } }
                 }
                 dt { "Time zone" } dd { (if schedule.time_zone.is_empty() { "UTC" } else { &schedule.time_zone }) }
                 @if let Some(by) = &schedule.finish_by { dt { "Must start within" } dd { (duration(Some(by))) } }

@@ -5,7 +5,7 @@
 
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
-use tollgate_files::{Kind, Lines, OUTPUT_ONLY};
+use tollgate_files::{Kind, Lines, OUTPUT_ONLY, without_derived};
 use tollgate_proto::v1;
 
 use crate::parts::alert_fields::ALERT;
@@ -107,6 +107,7 @@ pub(crate) struct Stored {
 pub(crate) fn editable(value: Value) -> Map<String, Value> {
     let Value::Object(mut members) = value else { return Map::new() };
     members.retain(|name, _| !OUTPUT_ONLY.contains(&name.as_str()));
+    without_derived(&mut members);
     members
 }
 
@@ -276,6 +277,23 @@ mod tests {
         texts.insert("form".to_owned(), "json".to_owned());
         let (members, paths) = would_be(What::Schedule, &stored, &texts).unwrap();
         assert_eq!((members, paths), (stored.members, vec!["*".to_owned()]));
+    }
+
+    #[test]
+    fn with_items_the_number_of_events_is_left_to_them() {
+        let mut stored = schedule();
+        let items = json!([{"data": {"tenant": 1}, "key": "acme"}, {"data": 7}]);
+        let Some(Value::Object(members)) = Some(json!({"events": 2, "items": items, "target": {}})) else {
+            unreachable!()
+        };
+        stored.members = editable(members.into());
+        let texts = filled(What::Schedule, &stored);
+        assert!(!texts.contains_key("events") && texts["items"].contains("acme"), "{texts:?}");
+        let (members, paths) = would_be(What::Schedule, &stored, &texts).unwrap();
+        assert_eq!((members.get("events"), &members["items"]), (None, &items));
+        assert!(paths.contains(&"items".to_owned()) && paths.contains(&"events".to_owned()), "{paths:?}");
+        let read: v1::Schedule = from_json(members.into()).unwrap();
+        assert_eq!(to_json(&read)["items"], items);
     }
 
     #[test]

@@ -226,7 +226,7 @@ pub(crate) const SCHEDULE: &[Group] = &[
         ],
     },
     Group {
-        title: "Payload and labels",
+        title: "Payload, items and labels",
         is_folded: true,
         fields: &[
             of_kind(
@@ -234,6 +234,13 @@ pub(crate) const SCHEDULE: &[Group] = &[
                 "payload",
                 "Payload",
                 "Any JSON, which each event carries as its data: {\"bucket\": \"a\"}",
+            ),
+            of_kind(
+                Kind::Json,
+                "items",
+                "Items",
+                "What each event carries of its own, 1,000 at most; events per trigger stays empty then. \
+                 [{\"data\": {\"tenant\": 7}, \"key\": \"acme\"}]",
             ),
             of_kind(Kind::Pairs, "labels", "Labels", "name=value, one on each line: team=storage."),
         ],

@@ -26,6 +26,8 @@ pub(crate) struct Caller {
     actor: MetadataValue<Ascii>,
     reason: Option<MetadataValue<Ascii>>,
     bearer: Option<MetadataValue<Ascii>>,
+    /// How long the call may take; none for what goes on as long as somebody sends.
+    within: Option<Duration>,
 }
 
 impl Interceptor for Caller {
@@ -37,7 +39,9 @@ impl Interceptor for Caller {
         if let Some(bearer) = &self.bearer {
             request.metadata_mut().insert("authorization", bearer.clone());
         }
-        request.set_timeout(CALL_MAX);
+        if let Some(within) = self.within {
+            request.set_timeout(within);
+        }
         Ok(request)
     }
 }
@@ -56,13 +60,18 @@ impl Api {
     pub(crate) fn new(channel: Channel, actor: &str, key: Option<&str>) -> Self {
         let actor = actor.parse().unwrap_or_else(|_| MetadataValue::from_static("console"));
         let bearer = key.and_then(|key| format!("Bearer {key}").parse().ok());
-        Self { channel, caller: Caller { actor, reason: None, bearer } }
+        Self { channel, caller: Caller { actor, reason: None, bearer, within: Some(CALL_MAX) } }
     }
 
     /// The same, with a reason that stands in the audit log beside what is done.
     pub(crate) fn because(&self, reason: &str) -> Self {
         let reason = encode(reason.trim()).parse().ok().filter(|_| !reason.trim().is_empty());
         Self { channel: self.channel.clone(), caller: Caller { reason, ..self.caller.clone() } }
+    }
+
+    /// The same, for a call that may take as long as what it sends.
+    pub(crate) fn for_long(&self) -> Self {
+        Self { channel: self.channel.clone(), caller: Caller { within: None, ..self.caller.clone() } }
     }
 
     fn wire(&self) -> Wire {

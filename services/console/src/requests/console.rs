@@ -10,6 +10,7 @@ use tonic::transport::Channel;
 use crate::requests::feeds::Feeds;
 use crate::requests::forecasts::Forecasts;
 use crate::requests::histories::Histories;
+use crate::requests::places::Places;
 use crate::requests::session::Login;
 
 /// What all requests share.
@@ -20,6 +21,7 @@ pub(crate) struct Console {
     pub(crate) stop: CancellationToken,
     pub(crate) metrics: Metrics,
     pub(crate) feeds: Arc<Feeds>,
+    pub(crate) uploads: Places,
     pub(crate) forecasts: Arc<Forecasts>,
     pub(crate) histories: Arc<Histories>,
     pub(crate) login: Option<Login>,

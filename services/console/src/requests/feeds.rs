@@ -4,12 +4,14 @@
 //! another's; a reading that takes long is followed by a pause that is longer, up to a bound; nothing is read while nobody looks.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tollgate_clock::instant_now;
+
+use crate::requests::places::{Place, Places};
 
 /// How old a reading may be: less than the time between two, so that each page that asks gets a new one.
 const FRESH: Duration = Duration::from_millis(1_500);
@@ -38,48 +40,21 @@ struct Feed {
 }
 
 /// What is read for all pages together, by namespace and key.
-#[derive(Default)]
 pub(crate) struct Feeds {
     feeds: Mutex<HashMap<String, Arc<Mutex<Feed>>>>,
-    streams: Arc<Streams>,
+    pages: Places,
 }
 
-/// How many pages of each visitor are open.
-type Streams = std::sync::Mutex<HashMap<String, usize>>;
-
-/// The place of an open page; given back when it is dropped.
-pub(crate) struct PagePlace {
-    streams: Arc<Streams>,
-    of: String,
-}
-
-impl PagePlace {
-    /// None where the visitor has too many, or all visitors together.
-    fn take(streams: &Arc<Streams>, of: &str) -> Option<Self> {
-        let mut open = streams.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = open.get(of).copied().unwrap_or_default();
-        if own >= STREAMS_OF_ONE_MAX || open.values().sum::<usize>() >= STREAMS_MAX {
-            return None;
-        }
-        open.insert(of.to_owned(), own + 1);
-        Some(Self { streams: streams.clone(), of: of.to_owned() })
-    }
-}
-
-impl Drop for PagePlace {
-    fn drop(&mut self) {
-        let mut open = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        match open.get_mut(&self.of) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => drop(open.remove(&self.of)),
-        }
+impl Default for Feeds {
+    fn default() -> Self {
+        Self { feeds: Mutex::default(), pages: Places::new(STREAMS_OF_ONE_MAX, STREAMS_MAX) }
     }
 }
 
 impl Feeds {
     /// Room for one more page of a visitor; none where it has too many, or all visitors together.
-    pub(crate) fn open(&self, key_id: &str) -> Option<PagePlace> {
-        PagePlace::take(&self.streams, key_id)
+    pub(crate) fn open(&self, key_id: &str) -> Option<Place> {
+        self.pages.take(key_id)
     }
 
     /// What was read last, not older than it may be: `read` makes it anew.
@@ -106,29 +81,5 @@ impl Feeds {
         let reading = Reading { text: read.await.into(), at_us: now_us };
         feed.read = Some((instant_now(), began.elapsed(), reading.clone()));
         reading
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_visitor_s_pages_leave_room_for_others() {
-        let streams = Arc::default();
-        let mut open: Vec<PagePlace> = std::iter::from_fn(|| PagePlace::take(&streams, "tgk_1")).collect();
-        assert_eq!(open.len(), STREAMS_OF_ONE_MAX);
-        let other = PagePlace::take(&streams, "tgk_2");
-        assert!(other.is_some());
-        open.pop();
-        let again = PagePlace::take(&streams, "tgk_1");
-        assert!(again.is_some() && PagePlace::take(&streams, "tgk_1").is_none());
-        drop((open, other, again));
-        assert!(streams.lock().unwrap_or_else(PoisonError::into_inner).is_empty(), "nothing is kept");
-        let all: Vec<PagePlace> = (0..STREAMS_MAX)
-            .filter_map(|number| PagePlace::take(&streams, &(number / STREAMS_OF_ONE_MAX).to_string()))
-            .collect();
-        assert_eq!(all.len(), STREAMS_MAX);
-        assert!(PagePlace::take(&streams, "one more").is_none());
     }
 }

@@ -4,7 +4,7 @@ use chrono::{DateTime, SecondsFormat};
 use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use prost_types::{Duration, Timestamp};
-use tollgate_proto::v1::{EventState, Pause, ReasonCode, Run, RunKind, RunState, SkipReason};
+use tollgate_proto::v1::{EventState, Pause, ReasonCode, Run, RunKind, RunState, Schedule, SkipReason};
 
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
@@ -36,6 +36,14 @@ pub(crate) fn count(n: impl Into<u64>) -> String {
         text.push(digit);
     }
     text
+}
+
+/// How many events each run of a schedule has, as a form or the service says it.
+pub(crate) fn events_of(schedule: &Schedule) -> u32 {
+    match u32::try_from(schedule.items.len()) {
+        Ok(0) | Err(_) => schedule.events.unwrap_or(1),
+        Ok(items) => items,
+    }
 }
 
 /// `1 event`, `2 events`.

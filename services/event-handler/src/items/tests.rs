@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use tollgate_core::items::{Item, Pager};
-use tollgate_core::model::{HttpTarget, ReleaseMode};
+use tollgate_core::model::{CheckAgain, HttpTarget, OverlapRule, Payload, ReleaseMode, RetryPolicy};
 use tollgate_store::StoreError;
 use tollgate_store::items::ItemRun;
 
@@ -59,7 +59,7 @@ impl ItemStore for Fake {
 }
 
 fn of(namespace: &str, run: u128, index: u32) -> ItemRef {
-    ItemRef { namespace: namespace.into(), shard: 1, run: RunId(Uuid::from_u128(run)), index }
+    ItemRef { namespace: namespace.into(), shard: 1, run: RunId(Uuid::from_u128(run)), index, spec: None }
 }
 
 async fn get(items: &Items, of: &ItemRef) -> Result<Box<DeliveryItem>, Sent> {
@@ -129,7 +129,61 @@ async fn what_cannot_be_read_does_not_leave_and_stops_no_other_run() {
     );
     let beyond = get(&items, &of("a", 1, ITEMS)).await.unwrap_err();
     let Sent::NotSent { message, .. } = beyond else { panic!("{beyond:?}") };
-    assert_eq!(message, "not sent: its item cannot be read: the store has no item 1000 of its run");
+    assert_eq!(message, "not sent: its item cannot be read: there is no item 1000 of its run");
+}
+
+/// A spec whose items are these lines.
+fn spec(items: &str) -> RunSpec {
+    let http = HttpTarget::plain("http://a.example/".to_owned(), 10_000);
+    RunSpec {
+        schedule_uid: Uuid::from_u128(7),
+        generation: 1,
+        namespace: "a".to_owned(),
+        schedule_id: "s".to_owned(),
+        policy_uid: None,
+        policy_id: None,
+        target: Target::Http { http, release: ReleaseMode::default() },
+        payload: Payload { items: items.into(), ..Payload::of("{}") },
+        retry: RetryPolicy::default(),
+        overlap: OverlapRule::Allow,
+        finish_by_s: None,
+        spread_s: None,
+        start_within_s: None,
+        check_again: CheckAgain::default(),
+    }
+}
+
+#[tokio::test]
+async fn items_of_a_spec_are_had_without_the_store_in_clear_and_sealed() {
+    let lines = "acme\t{\"a\":1}\n\t7\nglobex\tnull\n";
+    let keys = Keys::parse(&tollgate_secrets::generate_line("k").unwrap()).unwrap();
+    let sealed = keys.seal(Uuid::from_u128(7), tollgate_secrets::ITEMS, lines).unwrap();
+    let store = Fake::new();
+    let items = Items::new(store.clone(), Arc::new(keys), 10 << 20);
+    let run = Run { id: RunId(Uuid::from_u128(1)), events: 3, ..Run::default() };
+    for (number, text) in [(1, lines), (2, &sealed)] {
+        let with = Arc::new(spec(text));
+        let at = |index| ItemRef { spec: Some(Arc::clone(&with)), ..of("a", number, index) };
+        let mut got = Vec::new();
+        for index in 0..3 {
+            got.push(get(&items, &at(index)).await.unwrap());
+        }
+        let got: Vec<(&str, &str, &str)> =
+            got.iter().map(|item| (&*item.key, &*item.payload, &*item.data)).collect();
+        assert_eq!(got, [("acme", "", "{\"a\":1}"), ("", "", "7"), ("globex", "", "null")]);
+        assert!(get(&items, &at(3)).await.is_err());
+        let found = items.look_up(&*store, (&run, Some(&with)), [0, 2].into_iter()).await.unwrap();
+        assert_eq!((found[0].key.as_str(), found[1].key.as_str(), found.len()), ("acme", "globex", 2));
+        assert!(items.look_up(&*store, (&run, Some(&with)), [3].into_iter()).await.is_err());
+    }
+    assert_eq!((store.reads(), items.kept().pages.len()), (0, 2));
+    let unknown = Items::new(store.clone(), Arc::default(), 10 << 20);
+    let at = ItemRef { spec: Some(Arc::new(spec(&sealed))), ..of("a", 1, 0) };
+    let Sent::NotSent { message, .. } = get(&unknown, &at).await.unwrap_err() else { panic!("it left") };
+    assert!(
+        message.starts_with("not sent: its item cannot be opened") && message.contains("\"k\""),
+        "{message}"
+    );
 }
 
 #[tokio::test]
@@ -137,7 +191,7 @@ async fn people_look_up_some_and_leave_nothing() {
     let store = Fake::new();
     let items = items(&store, 10 << 20);
     let run = Run { id: RunId(Uuid::from_u128(1)), events: ITEMS, ..Run::default() };
-    let found = items.look_up(&*store, &run, [0, 3, 500, 501, 999].into_iter()).await.unwrap();
+    let found = items.look_up(&*store, (&run, None), [0, 3, 500, 501, 999].into_iter()).await.unwrap();
     let keys: Vec<&str> = found.iter().map(|item| item.key.as_str()).collect();
     assert_eq!((keys, store.reads()), (vec!["k0", "k3", "k500", "k501", "k999"], 3));
     assert!(items.kept().pages.is_empty());

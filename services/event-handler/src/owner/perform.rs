@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 use tollgate_core::handle::release::{Answer, Release};
 use tollgate_core::handle::{Effect, Send};
-use tollgate_core::model::{Delivery, EventRef, Now, RunId};
+use tollgate_core::model::{Delivery, EventRef, ItemsIn, Now, RunId};
 use tollgate_core::own::{CallerAnswer, DeliveryKey};
 use tollgate_target::Leave;
 
@@ -187,9 +187,10 @@ impl Owner {
             Leave::now(move || trust.may_send(lapses))
         };
         let (run, index, attempt) = (send.run, send.index, send.attempt);
-        let wanted = send.has_item.then(|| {
+        let wanted = (send.item_in != ItemsIn::Nothing).then(|| {
+            let spec = (send.item_in == ItemsIn::Spec).then(|| Arc::clone(&delivery.spec));
             let namespace = Arc::from(delivery.spec.namespace.as_str());
-            (self.shared.items.clone(), ItemRef { namespace, shard, run, index })
+            (self.shared.items.clone(), ItemRef { namespace, shard, run, index, spec })
         });
         let payloads = self.shared.payloads.clone();
         self.begun.insert((run, index, attempt), leave.clone());

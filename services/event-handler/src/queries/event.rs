@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tollgate_core::handle::EventState;
 use tollgate_core::handle::change::{Outcome, TokenRow};
-use tollgate_core::model::{EventRef, Run, RunKind, RunSpec, Stagger};
+use tollgate_core::model::{EventRef, ItemsIn, Run, RunKind, RunSpec, Stagger};
 use tollgate_proto::convert::event::{self, EventRecord};
 use tollgate_proto::v1;
 use tollgate_service::status::status as store_status;
@@ -22,6 +22,20 @@ pub(crate) struct RunView {
     delay_us: i64,
     /// Of its schedule; may be empty.
     key: String,
+    /// What has its items, where that is not the store.
+    spec: Option<RunSpec>,
+}
+
+impl RunView {
+    /// Whether its events carry anything of their own.
+    pub(super) fn has_items(&self) -> bool {
+        self.spec.is_some() || self.run.kind == RunKind::Submitted
+    }
+
+    /// For a look-up of items.
+    pub(super) fn items_of(&self) -> (&Run, Option<&RunSpec>) {
+        (&self.run, self.spec.as_ref())
+    }
 }
 
 impl Shared {
@@ -31,10 +45,12 @@ impl Shared {
             .specs(run.shard, &[(run.schedule_uid, run.generation)])
             .await
             .map_err(store_status)?;
-        let spec: Option<&RunSpec> = specs.first();
-        let stagger = spec.map(|spec| spec.stagger(&run)).unwrap_or_default();
-        let key = spec.map(|spec| spec.key().to_owned()).unwrap_or_default();
-        Ok(RunView { stagger, delay_us: spec.map_or(0, |spec| spec.start_delay_us(&run)), key, run })
+        let spec = specs.into_iter().next();
+        let stagger = spec.as_ref().map(|spec| spec.stagger(&run)).unwrap_or_default();
+        let delay_us = spec.as_ref().map_or(0, |spec| spec.start_delay_us(&run));
+        let key = spec.as_ref().map(|spec| spec.key().to_owned()).unwrap_or_default();
+        let spec = spec.filter(|spec| spec.items_of(run.kind) == ItemsIn::Spec);
+        Ok(RunView { stagger, delay_us, key, run, spec })
     }
 
     /// One event, as its owner knows it. `name` is the caller's own text.
@@ -77,11 +93,11 @@ impl Shared {
     /// Adds the keys of their items to events of a run, by ascending index; their data too, where that is wanted. An item that
     /// cannot be read leaves them out.
     pub(crate) async fn add_keys(&self, view: &RunView, events: &mut [v1::Event], with_data: bool) {
-        if view.run.kind != RunKind::Submitted {
+        if !view.has_items() {
             return;
         }
         let indexes = events.iter().map(|event| event.index).collect::<Vec<_>>().into_iter();
-        match self.items.look_up(&*self.people, &view.run, indexes).await {
+        match self.items.look_up(&*self.people, view.items_of(), indexes).await {
             Ok(items) => {
                 for (event, item) in events.iter_mut().zip(items) {
                     if !item.key.is_empty() {

@@ -1,7 +1,8 @@
 //! Lists of a run's events, by index and state.
 
+use std::ops::Range;
+
 use tollgate_core::handle::change::Outcome;
-use tollgate_core::model::RunKind;
 use tollgate_proto::{convert, filter, page, v1};
 use tollgate_service::status::status as store_status;
 use tonic::Status;
@@ -79,9 +80,14 @@ impl Shared {
         from: u32,
         size: usize,
     ) -> Result<(Vec<v1::Event>, Option<u32>), Status> {
-        let run = &view.run;
-        if run.kind != RunKind::Submitted {
+        let (run, spec) = view.items_of();
+        if !view.has_items() {
             return Ok((Vec::new(), None));
+        }
+        if spec.is_some() {
+            // They are few.
+            let found = self.indexes_with_key(view, key, from..run.events).await?;
+            return self.so_many(view, found, size, None).await;
         }
         let pages = self.people.item_page_keys(run.shard, run.id, from, PAGES_ASKED).await;
         let pages = pages.map_err(store_status)?;
@@ -94,11 +100,31 @@ impl Shared {
             }
             read += 1;
             let indexes = page.first_index.max(from)..page.first_index + page.events;
-            let items = self.items.look_up(&*self.people, run, indexes.clone()).await;
-            let items = items.map_err(Status::unavailable)?;
-            let of_key = indexes.zip(items).filter(|(_, item)| item.key == key);
-            found.extend(of_key.map(|(index, _)| index));
+            found.extend(self.indexes_with_key(view, key, indexes).await?);
         }
+        self.so_many(view, found, size, next).await
+    }
+
+    /// Those of some indexes whose items have a key.
+    async fn indexes_with_key(
+        &self,
+        view: &RunView,
+        key: &str,
+        indexes: Range<u32>,
+    ) -> Result<Vec<u32>, Status> {
+        let items = self.items.look_up(&*self.people, view.items_of(), indexes.clone()).await;
+        let of_key = indexes.zip(items.map_err(Status::unavailable)?).filter(|(_, item)| item.key == key);
+        Ok(of_key.map(|(index, _)| index).collect())
+    }
+
+    /// As many of the events that were found as are shown at once, and where to go on; at `next` where these are all.
+    async fn so_many(
+        &self,
+        view: &RunView,
+        mut found: Vec<u32>,
+        size: usize,
+        mut next: Option<u32>,
+    ) -> Result<(Vec<v1::Event>, Option<u32>), Status> {
         if found.len() > size.min(OF_KEY_MAX) {
             next = found.get(size.min(OF_KEY_MAX)).copied();
             found.truncate(size.min(OF_KEY_MAX));
@@ -107,7 +133,7 @@ impl Shared {
         for index in found {
             events.extend(self.events(view, index, 1).await?);
         }
-        Ok((events, next.filter(|next| *next < run.events)))
+        Ok((events, next.filter(|next| *next < view.run.events)))
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Asked {
     /// JSON; may be empty.
     pub(super) payload: String,
     pub(super) resume_from: u32,
+    /// Whether no run is made yet: not compared.
+    pub(super) hold: bool,
 }
 
 /// What is kept of it, to be compared.
@@ -42,8 +44,15 @@ struct Compared {
 impl Asked {
     /// Checks a header.
     pub(super) fn of(header: v1::SubmissionHeader, now_us: i64) -> Result<Self, FieldError> {
-        let v1::SubmissionHeader { name, request_id: header_id, launch_time, priority, payload, resume_from } =
-            header;
+        let v1::SubmissionHeader {
+            name,
+            request_id: header_id,
+            launch_time,
+            priority,
+            payload,
+            resume_from,
+            hold,
+        } = header;
         let request_id = match header_id.as_str() {
             "" => Uuid::new_v4().to_string(),
             _ => request_id("header.request_id", &header_id)?,
@@ -60,6 +69,7 @@ impl Asked {
             priority: priority.transpose()?,
             payload: payload::to_core("header.payload", payload.as_ref())?.json,
             resume_from,
+            hold,
         })
     }
 

@@ -4,8 +4,9 @@
 //! of one submission one goes on.
 
 use serde::de::IgnoredAny;
-use tollgate_core::items::{ITEM_MAX_BYTES, Item, ItemPage, ItemsDigest, KEY_MAX_BYTES, Pager, in_one_line};
+use tollgate_core::items::{ITEM_MAX_BYTES, Item, ItemPage, ItemsDigest, Pager, in_one_line};
 use tollgate_core::model::{EVENTS_MAX, Schedule};
+use tollgate_proto::convert::items;
 use tollgate_proto::{FieldError, v1};
 use tollgate_secrets::{ENVELOPE, is_sealed, item_field};
 use tollgate_service::status::status;
@@ -154,10 +155,7 @@ fn checked(item: v1::Item, number: u32) -> Result<Item, FieldError> {
     if let Err(error) = serde_json::from_str::<IgnoredAny>(&data) {
         return Err(FieldError::new(field("data"), data, format!("JSON text: {error}")));
     }
-    if key.len() > KEY_MAX_BYTES || key.chars().any(char::is_control) {
-        let expected = format!("at most {KEY_MAX_BYTES} bytes, without control characters");
-        return Err(FieldError::new(field("key"), key, expected));
-    }
+    items::key(&field("key"), &key)?;
     if is_sealed(&key) {
         let expected = format!("a text that does not begin with {ENVELOPE}, which stands for a sealed one");
         return Err(FieldError::new(field("key"), key, expected));

@@ -219,7 +219,7 @@ async fn what_is_not_allowed_is_named_before_anything_is_sent() {
             "?colour=red",
             &[NDJSON],
             400,
-            "colour: no such query parameter, expected keyField, key_field, launchTime",
+            "colour: no such query parameter, expected hold, keyField, key_field, launchTime",
         ),
         ("?name=x", &[NDJSON][..], 400, "name: no such query parameter"),
         ("?priority=many", &[NDJSON][..], 400, "priority: "),

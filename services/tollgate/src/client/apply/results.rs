@@ -13,7 +13,7 @@ use super::super::{Session, when};
 /// The most characters of a value.
 const VALUE_CHARS_MAX: usize = 60;
 /// Fields below which keys are the user's own, and stay as they are.
-const FREE: [&str; 3] = ["labels", "payload", "headers"];
+const FREE: [&str; 4] = ["labels", "payload", "items", "headers"];
 
 /// A line for each resource that was made or changed, with what changed; with its effects where `dry_run`.
 pub(super) async fn text(session: &Session, answer: &v1::ApplyResourcesResponse, dry_run: bool) -> String {
