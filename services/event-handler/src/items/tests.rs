@@ -142,6 +142,7 @@ fn spec(items: &str) -> RunSpec {
         schedule_id: "s".to_owned(),
         policy_uid: None,
         policy_id: None,
+        key: None,
         target: Target::Http { http, release: ReleaseMode::default() },
         payload: Payload { items: items.into(), ..Payload::of("{}") },
         retry: RetryPolicy::default(),
