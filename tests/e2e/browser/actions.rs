@@ -387,9 +387,9 @@ async fn found(world: &World) {
     browser.sees("stuck", 10).await;
     let text = browser.text().await;
     assert!(text.contains("stopped") && text.contains("resting"), "{text}");
-    // The beginning of a run's id is enough.
+    // The beginning of a run's id is enough; its first letters are the moment, which others share.
     let id = short(&world.run("batch").await.name).to_owned();
-    browser.fill("#go", &id[..12]).await;
+    browser.fill("#go", &id[..24]).await;
     browser.tab_to("#go").await;
     browser.keys(ENTER).await;
     browser.sees("Run due", 10).await;
