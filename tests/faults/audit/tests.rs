@@ -161,7 +161,9 @@ fn one_too_many_in_flight_of_a_key() {
         world.journal.arrived(&event(index), 1, Met::Taken, LAUNCH_US + i64::from(index));
     }
     assert!(!world.verdict().breaches.contains_key(&Promise::AboveM), "each is of another key");
-    world.journal.arrived(&event(2), 1, Met::Taken, LAUNCH_US + 2);
+    for index in 2..4 {
+        world.journal.arrived(&event(index), 1, Met::Taken, LAUNCH_US + i64::from(index));
+    }
     world.breaks(Promise::AboveM);
 }
 

@@ -86,7 +86,8 @@ impl BucketKeys {
 
     /// The rate of a key lets something through then (monotonic).
     pub(super) fn wake(&mut self, key: u128, at_us: i64) {
-        self.permits.insert((at_us, key));
+        // A microsecond later, so that what is calculated then is not just below one event.
+        self.permits.insert((at_us + 1, key));
     }
 
     /// When the first rate lets something through (monotonic).

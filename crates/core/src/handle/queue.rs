@@ -154,11 +154,17 @@ pub(super) struct Queue {
 
 impl Queue {
     pub(super) fn push_retry(&mut self, of: Of<'_>, due_us: i64, run: RunId, index: u32) {
-        self.lane(of).retries.insert((due_us, run, index));
+        self.make_lane(of);
+        self.edit(of.priority, of.schedule, |lane| {
+            lane.retries.insert((due_us, run, index));
+        });
     }
 
     pub(super) fn push_run(&mut self, of: Of<'_>, launch_us: i64, run: RunId) {
-        self.lane(of).runs.insert((launch_us, run));
+        self.make_lane(of);
+        self.edit(of.priority, of.schedule, |lane| {
+            lane.runs.insert((launch_us, run));
+        });
     }
 
     pub(super) fn remove_run(&mut self, priority: u8, schedule: Uuid, launch_us: i64, run: RunId) {
@@ -308,24 +314,30 @@ impl Queue {
         (ring.map_or(i64::MAX, |ring| ring.turn), turn)
     }
 
-    fn lane(&mut self, of: Of<'_>) -> &mut Lane {
+    fn make_lane(&mut self, of: Of<'_>) {
         let Of { circle, priority, schedule } = of;
         let level = self.levels.entry(Reverse(priority)).or_default();
         if let Entry::Vacant(free) = level.lanes.entry(schedule) {
             free.insert(Lane { circle: circle.to_owned(), ..Lane::default() });
             level.enter(schedule, false);
         }
-        level.lanes.entry(schedule).or_default()
     }
 
+    /// Changes what a schedule has waiting. What a key holds back is looked at anew where something else comes first then: that
+    /// may be of another key, or hold its token already.
     fn edit(&mut self, priority: u8, schedule: Uuid, edit: impl FnOnce(&mut Lane)) {
         let priority = Reverse(priority);
         let Some(level) = self.levels.get_mut(&priority) else { return };
         let Some(lane) = level.lanes.get_mut(&schedule) else { return };
+        let before = lane.first();
         edit(lane);
+        let is_held = matches!(lane.stand, Stand::Held(Group::Key(_), _));
         if lane.is_empty() {
             leave(priority, level, &mut self.held, schedule);
             level.lanes.remove(&schedule);
+        } else if is_held && lane.first() != before {
+            leave(priority, level, &mut self.held, schedule);
+            level.enter(schedule, false);
         }
         if level.lanes.is_empty() {
             self.levels.remove(&priority);

@@ -15,7 +15,8 @@ use crate::v1;
 /// The items of a schedule as lines of its payload, which has none.
 pub(super) fn to_core(check: &mut Check, given: &[v1::ScheduleItem], under: &Payload) -> Arc<str> {
     if given.len() > LISTED_MAX {
-        let expected = "at most 1,000; a longer list is submitted (SubmitItems, `tollgate submit`)";
+        let expected =
+            "at most 1,000; a longer list is submitted (SubmitItems, `tollgate submit nightly items.jsonl`)";
         check.refuse("items", given.len(), expected);
         return Arc::default();
     }

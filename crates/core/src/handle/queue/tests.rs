@@ -163,3 +163,20 @@ fn only_those_of_a_key_that_is_freed_are_looked_at() {
     queue.begin_round(Freed::All, left);
     assert_eq!(looks.take(), 999);
 }
+
+#[test]
+fn what_comes_first_instead_of_what_a_key_holds_back_is_looked_at() {
+    let (schedule, other) = (Uuid::from_u128(1), run(20));
+    let mut queue = Queue::default();
+    queue.push_run(of(5, schedule), 5, run(10));
+    let full = |work: Work| (work == Work::Next(run(10))).then_some(Group::Key(1));
+    assert_eq!(next(&mut queue, full), None);
+    // A retry goes before it, then an older run; then it is gone, and what is behind it is of another key.
+    queue.push_retry(of(5, schedule), 0, other, 3);
+    assert_eq!(next(&mut queue, full), Some(Work::Retry(other, 3)));
+    assert_eq!(next(&mut queue, full), None);
+    queue.push_run(of(5, schedule), 9, other);
+    assert_eq!(next(&mut queue, full), None, "it is younger");
+    queue.remove_run(5, schedule, 5, run(10));
+    assert_eq!(next(&mut queue, full), Some(Work::Next(other)));
+}
