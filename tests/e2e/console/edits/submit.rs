@@ -105,6 +105,8 @@ async fn a_list_is_uploaded_seen_and_confirmed(kind: Kind) {
     assert_eq!((run.kind(), run.events), (RunKind::Submitted, ITEMS));
     let mut got = consumer.notes.arrivals();
     got.sort_by_key(|arrival| arrival.index);
+    // One whose answer was lost comes again.
+    got.dedup_by_key(|arrival| arrival.index);
     assert_eq!(got.len(), ITEMS as usize);
     assert!(got.iter().all(|got| got.data["n"] == json!(got.index) && json!(got.key) == got.data["who"]));
     let request = ListAuditEntriesRequest { parent: PARENT.to_owned(), ..Default::default() };
