@@ -36,6 +36,7 @@ mod places;
 mod queue;
 pub mod release;
 mod restore;
+mod rounds;
 mod settle;
 mod shard;
 mod sight;

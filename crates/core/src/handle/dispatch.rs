@@ -1,6 +1,5 @@
 //! From due to acquired: launches, lanes, tokens.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use uuid::Uuid;
@@ -8,11 +7,9 @@ use uuid::Uuid;
 use super::bucket::Bucket;
 use super::change::{HistoryRow, Outcome, ShardSchedule, TokenRow};
 use super::exchange::{Effect, Send};
-use super::keys::{self, KeyHolds};
-use super::ledger::Tokens;
 use super::live::{LiveRun, LiveToken};
-use super::queue::{Group, Queue, Work};
-use super::shard::{MonoTimer, Shard, WallTimer};
+use super::queue::Work;
+use super::shard::{Shard, WallTimer};
 use crate::model::{MinuteCounts, Now, OverlapRule, Run, RunId, RunKind, RunState, SkipReason, Skipped};
 
 /// Why the runs of a deleted schedule are cancelled.
@@ -323,65 +320,6 @@ impl Shard {
         self.wake_for_rates(policy, capacity == 0, now);
     }
 
-    /// Sees to it that the bucket is looked at again when a rate lets something through: its own, if that is what holds
-    /// everything back, or that of a key.
-    fn wake_for_rates(&mut self, policy: Option<Uuid>, is_full: bool, now: Now) {
-        let (Some(uid), Some(bucket)) = (policy, self.ledger.buckets.get(&policy)) else { return };
-        if self.queues.get(&policy).is_none_or(Queue::is_empty) {
-            return;
-        }
-        let own_us = bucket.next_permit_us(now).filter(|_| is_full);
-        if let Some(at_us) = own_us.into_iter().chain(bucket.keys.next_permit_us()).min() {
-            self.mono_timers.insert((at_us, MonoTimer::Permit(uid)));
-        }
-    }
-
-    /// Lets those take turns again that were held back and may start now.
-    fn begin_round(&mut self, policy: Option<Uuid>, now: Now) {
-        let (runs, sends_max) = (&self.ledger.runs, self.options.sends_max);
-        if let (Some(bucket), Some(queue)) =
-            (self.ledger.buckets.get_mut(&policy), self.queues.get_mut(&policy))
-        {
-            let freed = bucket.keys.take_freed(now);
-            let bucket = &*bucket;
-            queue.begin_round(freed, |work, group| match (group, runs.get(&work.run())) {
-                (Group::Places(places), Some(run)) if !bucket.has_limit() => {
-                    bucket.counts.places().left_to(places, &run.sharer, sends_max)
-                }
-                (Group::Key(_), Some(run)) => bucket.left_to_key(run.spec.key(), &run.sharer, now),
-                _ => u32::MAX,
-            });
-        }
-    }
-
-    /// What may start next under a policy: no key has more than it may have, and where places bound it, nobody takes those of
-    /// the others.
-    fn next_work(&mut self, policy: Option<Uuid>, now: Now) -> Option<Work> {
-        let (ledger, queue) = (&mut self.ledger, self.queues.get_mut(&policy)?);
-        let (runs, tokens) = (&ledger.runs, &ledger.tokens);
-        let bucket = ledger.buckets.get_mut(&policy)?;
-        let (sends_max, has_limit) = (self.options.sends_max, bucket.has_limit());
-        let wakes = RefCell::new(Vec::new());
-        let holds = |work: Work| {
-            let run = runs.get(&work.run())?;
-            if !holds_token(tokens, work)
-                && let Some(holds) = bucket.key_holds(run.spec.key(), &run.sharer, now)
-            {
-                let group = keys::group(&run.sharer);
-                if let KeyHolds::Rate { at_us } = holds {
-                    wakes.borrow_mut().push((group, at_us));
-                }
-                return Some(Group::Key(group));
-            }
-            let places = bucket.counts.places();
-            if has_limit { None } else { places.holds(&run.sharer, sends_max).map(Group::Places) }
-        };
-        let weight = |circle: &str| bucket.rules().map_or(1, |rules| rules.weight_of(circle));
-        let work = queue.next(holds, weight);
-        wakes.into_inner().into_iter().for_each(|(group, at_us)| bucket.keys.wake(group, at_us));
-        work
-    }
-
     /// Acquires a token for one piece of work. False where the work has vanished.
     fn start(&mut self, work: Work, now: Now) -> bool {
         let key = match work {
@@ -484,13 +422,5 @@ impl Shard {
             spec: run.spec.clone(),
             item_in: run.spec.items_of(run.row.kind),
         }));
-    }
-}
-
-/// Whether a piece of work holds its token already: it is to be sent again.
-fn holds_token(tokens: &Tokens, work: Work) -> bool {
-    match work {
-        Work::Retry(run, index) => tokens.get(&(run, index)).is_some_and(LiveToken::in_flight),
-        Work::Next(_) => false,
     }
 }

@@ -162,19 +162,6 @@ impl Bucket {
         }
     }
 
-    /// How many more events of a key may start now.
-    pub(super) fn left_to_key(&self, key: &str, sharer: &Sharer, now: Now) -> u32 {
-        let Some(rules) = self.rules() else { return u32::MAX };
-        if rules.pause_of(key).is_some() {
-            return 0;
-        }
-        let limits = rules.limits_of(key);
-        let held = self.counts.held_of(sharer.key());
-        let tokens = limits.max_in_flight.map_or(u32::MAX, |limit| limit.saturating_sub(held));
-        let Some(rate) = limits.rate_per_s else { return tokens };
-        tokens.min(self.keys.level(group(sharer), &limits, rate, now).permits())
-    }
-
     /// An event of a key starts.
     pub(super) fn spend_of(&mut self, key: &str, sharer: &Sharer, now: Now) {
         let Some(rules) = self.rules() else { return };

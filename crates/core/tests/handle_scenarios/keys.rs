@@ -101,13 +101,13 @@ fn the_rate_of_a_key_spaces_its_starts_alone() {
     assert_eq!(world.take_sends().len(), 1, "a key that has just come has no burst");
     let reason = world.shard.explain(id, 50, world.now).unwrap().reasons;
     assert_eq!(reason, [Reason::KeyRateLimited { key: "acme".into(), wait_us: SECOND_US }]);
-    world.sleep_s(10);
+    world.sleep_us(10 * SECOND_US + 10);
     assert_eq!(world.take_sends().len(), 10);
     world.emit(run(&zeta, START_US, 2), &zeta);
     assert_eq!(keys(&world.take_sends()), ["zeta"]);
-    world.sleep_us(SECOND_US - 1);
+    world.sleep_us(SECOND_US - 20);
     assert_eq!(keys(&world.take_sends()), Vec::<&str>::new());
-    world.sleep_us(2);
+    world.sleep_us(40);
     assert_eq!(
         world.take_sends().iter().map(|send| send.spec.key()).collect::<BTreeSet<_>>(),
         ["acme", "zeta"].into()

@@ -1,0 +1,97 @@
+//! Who may start next under a policy: what keys and places hold back, and when it comes back.
+//!
+//! In: a bucket, its queue. Out: the next piece of work that may start; timers. Invariant: what is held back has somebody who
+//! lets it go: a token or a place that comes back, a rate, or a change of the policy.
+
+use std::cell::RefCell;
+
+use uuid::Uuid;
+
+use super::keys::{self, KeyHolds};
+use super::ledger::Tokens;
+use super::live::LiveToken;
+use super::queue::{Group, Queue, Work};
+use super::shard::{MonoTimer, Shard};
+use crate::model::Now;
+
+impl Shard {
+    /// Sees to it that the bucket is looked at again when a rate lets something through: its own, if that is what holds
+    /// everything back, or that of a key.
+    pub(super) fn wake_for_rates(&mut self, policy: Option<Uuid>, is_full: bool, now: Now) {
+        let (Some(uid), Some(bucket)) = (policy, self.ledger.buckets.get(&policy)) else { return };
+        if self.queues.get(&policy).is_none_or(Queue::is_empty) {
+            return;
+        }
+        // Of a bucket that is full, keys are asked when something comes back.
+        let at_us = if is_full { bucket.next_permit_us(now) } else { bucket.keys.next_permit_us() };
+        if let Some(at_us) = at_us {
+            self.mono_timers.insert((at_us, MonoTimer::Permit(uid)));
+        }
+    }
+
+    /// Lets those take turns again that were held back and may start now.
+    pub(super) fn begin_round(&mut self, policy: Option<Uuid>, now: Now) {
+        let (runs, sends_max) = (&self.ledger.runs, self.options.sends_max);
+        if let (Some(bucket), Some(queue)) =
+            (self.ledger.buckets.get_mut(&policy), self.queues.get_mut(&policy))
+        {
+            let freed = bucket.keys.take_freed(now);
+            let wakes = RefCell::new(Vec::new());
+            let shared = &*bucket;
+            queue.begin_round(freed, |work, group| match (group, runs.get(&work.run())) {
+                (Group::Places(places), Some(run)) if !shared.has_limit() => {
+                    shared.counts.places().left_to(places, &run.sharer, sends_max)
+                }
+                // All of them: whoever finds nothing left is held back again, and sees to it that it is woken.
+                (Group::Key(key), Some(run)) => match shared.key_holds(run.spec.key(), &run.sharer, now) {
+                    None => u32::MAX,
+                    Some(holds) => {
+                        // What waited for a token may have to wait for the rate now.
+                        if let KeyHolds::Rate { at_us } = holds {
+                            wakes.borrow_mut().push((key, at_us));
+                        }
+                        0
+                    }
+                },
+                _ => u32::MAX,
+            });
+            wakes.into_inner().into_iter().for_each(|(key, at_us)| bucket.keys.wake(key, at_us));
+        }
+    }
+
+    /// What may start next under a policy: no key has more than it may have, and where places bound it, nobody takes those of
+    /// the others.
+    pub(super) fn next_work(&mut self, policy: Option<Uuid>, now: Now) -> Option<Work> {
+        let (ledger, queue) = (&mut self.ledger, self.queues.get_mut(&policy)?);
+        let (runs, tokens) = (&ledger.runs, &ledger.tokens);
+        let bucket = ledger.buckets.get_mut(&policy)?;
+        let (sends_max, has_limit) = (self.options.sends_max, bucket.has_limit());
+        let wakes = RefCell::new(Vec::new());
+        let holds = |work: Work| {
+            let run = runs.get(&work.run())?;
+            if !holds_token(tokens, work)
+                && let Some(holds) = bucket.key_holds(run.spec.key(), &run.sharer, now)
+            {
+                let group = keys::group(&run.sharer);
+                if let KeyHolds::Rate { at_us } = holds {
+                    wakes.borrow_mut().push((group, at_us));
+                }
+                return Some(Group::Key(group));
+            }
+            let places = bucket.counts.places();
+            if has_limit { None } else { places.holds(&run.sharer, sends_max).map(Group::Places) }
+        };
+        let weight = |circle: &str| bucket.rules().map_or(1, |rules| rules.weight_of(circle));
+        let work = queue.next(holds, weight);
+        wakes.into_inner().into_iter().for_each(|(group, at_us)| bucket.keys.wake(group, at_us));
+        work
+    }
+}
+
+/// Whether a piece of work holds its token already: it is to be sent again.
+fn holds_token(tokens: &Tokens, work: Work) -> bool {
+    match work {
+        Work::Retry(run, index) => tokens.get(&(run, index)).is_some_and(LiveToken::in_flight),
+        Work::Next(_) => false,
+    }
+}
