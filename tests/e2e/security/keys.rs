@@ -96,7 +96,7 @@ async fn a_key_opens_its_namespace_and_its_scopes_only(kind: Kind) {
         assert_eq!(code(&answer), expected, "{answer:?}");
     }
     foreign(&service, &other).await;
-    streams(&service, &other, &writer).await;
+    Box::pin(streams(&service, &other, &writer)).await;
     the_log_has_the_key_s_name(&service, &admin).await;
     service.stop().await;
 }
