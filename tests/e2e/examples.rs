@@ -29,7 +29,7 @@ fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").canonicalize().unwrap()
 }
 
-fn python() -> PathBuf {
+pub(crate) fn python() -> PathBuf {
     std::env::var_os("TOLLGATE_TEST_PYTHON").map_or_else(|| PathBuf::from("python3"), PathBuf::from)
 }
 

@@ -1,19 +1,16 @@
 //! A terminal shows how far a long call has come: what was sent, checked and written, and the runs of a backfill.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use tollgate_harness::{Cli, Database, Kind, Service, now_us};
 use tollgate_proto::convert::timestamp;
 
+use crate::examples::python;
+
 /// Microseconds of a minute.
 const MINUTE_US: i64 = 60_000_000;
 /// Schedules of a file: enough that a debug build takes longer than a line takes to be drawn.
 const SCHEDULES: usize = 20_000;
-
-fn python() -> PathBuf {
-    std::env::var_os("TOLLGATE_TEST_PYTHON").map_or_else(|| PathBuf::from("python3"), PathBuf::from)
-}
 
 /// What a command shows on a terminal.
 fn on_a_terminal(server: &str, words: &[&str]) -> String {

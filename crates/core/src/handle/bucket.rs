@@ -6,7 +6,7 @@
 use super::keys::BucketKeys;
 use super::ledger::BucketCounts;
 use super::pace::Pace;
-use crate::model::{DAY_US, Now, Policy, SECOND_US};
+use crate::model::{Now, Policy, SECOND_US};
 
 /// How many events a rate lets through.
 #[derive(Clone, Debug)]
@@ -16,10 +16,6 @@ pub(super) struct Level {
 }
 
 impl Level {
-    /// The longest that a level takes to be full: a burst of 10,000,000 at the lowest rate takes longer, but nobody sees the
-    /// difference.
-    pub(super) const REST_MAX_US: i64 = DAY_US;
-
     /// Of a rate that has just begun: one event.
     pub(super) fn new(now: Now) -> Self {
         Self { level: 1.0, at_us: now.mono_us }
@@ -35,6 +31,11 @@ impl Level {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 <= level <= burst")]
         let permits = self.level as u32;
         permits
+    }
+
+    /// As if all that it lets through had started.
+    pub(super) fn empty(&mut self) {
+        self.level = 0.0;
     }
 
     /// One event has started.

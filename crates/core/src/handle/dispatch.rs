@@ -8,7 +8,7 @@ use super::bucket::Bucket;
 use super::change::{HistoryRow, Outcome, ShardSchedule, TokenRow};
 use super::exchange::{Effect, Send};
 use super::live::{LiveRun, LiveToken};
-use super::queue::Work;
+use super::queue::{Queue, Work};
 use super::shard::{Shard, WallTimer};
 use crate::model::{MinuteCounts, Now, OverlapRule, Run, RunId, RunKind, RunState, SkipReason, Skipped};
 
@@ -214,6 +214,9 @@ impl Shard {
             && let Some(queue) = self.queues.get_mut(&run.row.policy_uid)
         {
             queue.remove_run(run.row.priority, run.row.schedule_uid, run.row.launch_us, id);
+            if queue.is_open() {
+                self.ledger.ready.insert(run.row.policy_uid);
+            }
         }
     }
 
@@ -235,8 +238,8 @@ impl Shard {
     pub(super) fn park_if_needed(&mut self, uid: Uuid) {
         let parked = self.is_parked(uid);
         for policy in self.ledger.runs.policies_of(uid) {
-            let queue = self.queues.get_mut(&policy);
-            if queue.is_some_and(|queue| queue.park(uid, parked)) && !parked {
+            let Some(queue) = self.queues.get_mut(&policy) else { continue };
+            if queue.park(uid, parked) && !parked || queue.is_open() {
                 self.ledger.ready.insert(policy);
             }
         }
@@ -307,12 +310,14 @@ impl Shard {
     pub(super) fn dispatch_from(&mut self, policy: Option<Uuid>, now: Now) {
         let sends_max = self.options.sends_max;
         let mut capacity = self.ledger.bucket(policy, now).capacity(now, sends_max);
-        if capacity > 0 {
+        let mut is_open = true;
+        while capacity > 0 && is_open {
             self.begin_round(policy, now);
-        }
-        while capacity > 0 {
-            let Some(work) = self.next_work(policy, now) else { break };
-            capacity -= u32::from(self.start(work, now));
+            while capacity > 0 {
+                let Some(work) = self.next_work(policy, now) else { break };
+                capacity -= u32::from(self.start(work, now));
+            }
+            is_open = self.queues.get(&policy).is_some_and(Queue::is_open);
         }
         if let Some(bucket) = self.ledger.buckets.get_mut(&policy) {
             bucket.pace.hold(bucket.counts.held(), now);

@@ -35,6 +35,9 @@ impl Shard {
                 (self.ledger.runs.get(&key.0), self.queues.get_mut(&token.policy))
         {
             queue.remove_retry(run.row.priority, run.row.schedule_uid, token.row.due_us, key.0, key.1);
+            if queue.is_open() {
+                self.ledger.ready.insert(token.policy);
+            }
         }
         if again {
             self.ledger.turn(key, Phase::Acquired);

@@ -8,10 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::bucket::{Bucket, Level};
 use super::places::Sharer;
-use crate::model::{KeyRules, Limits, Now};
+use super::steps::Counted as _;
+use crate::model::{DAY_US, KeyRules, Limits, Now};
 
 /// Below so many, rates of keys that have rested are not looked for to be forgotten.
 const RATES_MIN: usize = 64;
+/// What has not been used for so long is as if it had never been.
+const REST_US: i64 = DAY_US;
 
 /// What holds the events of a key back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +38,8 @@ pub(super) enum KeyHolds {
 pub(super) struct BucketKeys {
     /// How much the rate of each key lets through that has one, and has been used.
     rates: BTreeMap<u128, Level>,
+    /// Above so many of them, those that have rested are looked for: twice as many as the last look has left.
+    rates_max: usize,
     /// Of these keys something may start that could not.
     freed: BTreeSet<u128>,
     /// Of all of them.
@@ -96,13 +101,15 @@ impl BucketKeys {
     }
 
     /// An event of a key starts.
-    pub(super) fn spend(&mut self, key: u128, limits: &Limits, in_use: usize, now: Now) {
+    pub(super) fn spend(&mut self, key: u128, limits: &Limits, now: Now) {
         let Some(rate) = limits.rate_per_s else { return };
-        if self.rates.len() > RATES_MIN + 2 * in_use {
-            // Who has rested for as long as a burst takes is as if it had never been used. Each such look is paid for by as many
-            // events as it looks at.
-            let rested_us = now.mono_us - Level::REST_MAX_US;
-            self.rates.retain(|_, level| level.at_us() > rested_us);
+        if self.rates.len() > self.rates_max {
+            let is_rested = |level: &Level| level.at_us() <= now.mono_us - REST_US;
+            let rested = self.rates.iter().counted().filter(|(_, level)| is_rested(level));
+            for key in rested.map(|(key, _)| *key).collect::<Vec<_>>() {
+                self.rates.remove(&key);
+            }
+            self.rates_max = RATES_MIN.max(2 * self.rates.len());
         }
         let level = self.rates.entry(key).or_insert_with(|| Level::new(now));
         level.refill(rate, burst(limits), now);
@@ -162,10 +169,54 @@ impl Bucket {
         }
     }
 
+    /// How many events of a key may start now that nothing holds back.
+    pub(super) fn left_to_key(&self, key: &str, sharer: &Sharer, now: Now) -> u32 {
+        let limits = self.rules().map(|rules| rules.limits_of(key)).unwrap_or_default();
+        let held = self.counts.held_of(sharer.key());
+        let tokens = limits.max_in_flight.map_or(u32::MAX, |limit| limit.saturating_sub(held));
+        let Some(rate) = limits.rate_per_s else { return tokens };
+        tokens.min(self.keys.level(group(sharer), &limits, rate, now).permits())
+    }
+
+    /// When the rate of a key lets an event through once those have started that it lets through now (monotonic).
+    pub(super) fn next_but_one_us(&self, key: &str, sharer: &Sharer, now: Now) -> Option<i64> {
+        let limits = self.rules()?.limits_of(key);
+        let rate = limits.rate_per_s?;
+        let mut level = self.keys.level(group(sharer), &limits, rate, now);
+        level.empty();
+        level.next_us(rate, now)
+    }
+
     /// An event of a key starts.
     pub(super) fn spend_of(&mut self, key: &str, sharer: &Sharer, now: Now) {
         let Some(rules) = self.rules() else { return };
-        let (limits, in_use) = (rules.limits_of(key), self.counts.keys_held());
-        self.keys.spend(group(sharer), &limits, in_use, now);
+        let limits = rules.limits_of(key);
+        self.keys.spend(group(sharer), &limits, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::steps::steps;
+    use super::*;
+    use crate::model::SECOND_US;
+
+    #[test]
+    fn many_keys_with_a_rate_are_walked_rarely_and_forgotten_when_they_rest() {
+        let limits = Limits { max_in_flight: None, rate_per_s: Some(1.0), burst: None };
+        let mut keys = BucketKeys::default();
+        let before = steps();
+        for key in 1..=20_000_u32 {
+            let mono_us = i64::from(key) * 10;
+            keys.spend(key.into(), &limits, Now { wall_us: 0, mono_us });
+        }
+        assert!(steps() - before < 5 * 20_000, "{}", steps() - before);
+        assert_eq!(keys.rates.len(), 20_000, "all of them were used lately");
+        for key in 1..=40_000_u32 {
+            let mono_us = 2 * REST_US + i64::from(key % 10) * SECOND_US;
+            keys.spend((key % 10).into(), &limits, Now { wall_us: 0, mono_us });
+            keys.spend((20_000 + key).into(), &limits, Now { wall_us: 0, mono_us });
+        }
+        assert!(keys.rates.len() <= 40_010, "those of the day before are gone: {}", keys.rates.len());
     }
 }

@@ -1,7 +1,8 @@
 //! What goes before an event under its policy, if circles and schedules take turns as they do.
 //!
 //! In: the lanes of a queue, in the order of their turns. Out: how many events start before one. Invariant: as long as
-//! nothing new comes and nothing is held back by its share of the places, that is how many do.
+//! nothing new comes, nothing is held back by its share of the places or by its key, and no key has more turns in a row than
+//! others, that is how many do.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

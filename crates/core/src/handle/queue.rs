@@ -37,6 +37,8 @@ pub(super) struct Of<'a> {
 pub(super) struct Lane {
     pub circle: String,
     stand: Stand,
+    /// The key that let it go last, as long as it has not made use of that.
+    let_go: Option<u128>,
     pub retries: BTreeSet<(i64, RunId, u32)>,
     pub runs: BTreeSet<(i64, RunId)>,
 }
@@ -148,6 +150,8 @@ type Held = BTreeMap<Group, BTreeMap<(Reverse<u8>, u64), Uuid>>;
 pub(super) struct Queue {
     levels: BTreeMap<Reverse<u8>, Level>,
     held: Held,
+    /// Keys that have let a lane go which left without making use of it: another may go instead.
+    open: BTreeSet<u128>,
     /// Lanes that were ever held back.
     held_ever: u64,
 }
@@ -189,7 +193,7 @@ impl Queue {
             }
             changed = true;
             if parked {
-                leave(priority, level, &mut self.held, schedule);
+                self.open.extend(leave(priority, level, &mut self.held, schedule));
             } else {
                 level.enter(schedule, false);
             }
@@ -214,8 +218,11 @@ impl Queue {
             let lane = level.lanes.get_mut(&schedule)?;
             let work = lane.first()?;
             let held = holds(work);
-            if held.is_none() && matches!(work, Work::Retry(..)) {
-                lane.retries.pop_first();
+            match (held, work) {
+                (None, Work::Retry(..)) => drop(lane.retries.pop_first()),
+                (None, Work::Next(_)) => lane.let_go = None,
+                (Some(Group::Key(_)), _) => lane.let_go = None,
+                (Some(Group::Places(_)), _) => self.open.extend(lane.let_go.take()),
             }
             match held {
                 Some(group) => {
@@ -224,7 +231,10 @@ impl Queue {
                     self.held.entry(group).or_default().insert(place, schedule);
                     lane.stand = Stand::Held(group, self.held_ever);
                 }
-                None if lane.is_empty() => drop(level.lanes.remove(&schedule)),
+                None if lane.is_empty() => {
+                    self.open.extend(lane.let_go.take());
+                    level.lanes.remove(&schedule);
+                }
                 None => lane.stand = Stand::Turn(ring.schedules.push(schedule, false)),
             }
             if ring.schedules.0.is_empty() {
@@ -247,8 +257,8 @@ impl Queue {
     }
 
     /// Where a group may have more, as many as may start come back, first of all. `left`: how many more a group may have
-    /// that holds this piece of work back. `freed`: the keys of which that may be otherwise than it was; the others are not
-    /// walked. Each place that comes free may be of use to any group that shares places; no such group is without a place of its
+    /// that holds this piece of work back. `freed`: the keys of which that may be otherwise than it was; of the others only those
+    /// are walked that have let a lane go for nothing. Each place that comes free may be of use to any group that shares places; no such group is without a place of its
     /// own, so that there are never more of them than places.
     pub(super) fn begin_round(&mut self, freed: Freed, left: impl Fn(Work, Group) -> u32) {
         let of_places = self.held.range(..=Group::Places(u128::MAX)).map(|(group, _)| *group);
@@ -258,8 +268,12 @@ impl Queue {
                 let of_keys = self.held.range(Group::Key(0)..).map(|(group, _)| *group);
                 groups.extend(of_keys.counted());
             }
-            Freed::Some(keys) => groups.extend(keys.into_iter().counted().map(Group::Key)),
+            Freed::Some(mut keys) => {
+                keys.append(&mut self.open);
+                groups.extend(keys.into_iter().counted().map(Group::Key));
+            }
         }
+        self.open.clear();
         for group in groups {
             self.let_go(group, &left);
         }
@@ -281,10 +295,17 @@ impl Queue {
             self.held.remove(&group);
         }
         for (priority, schedule) in back.into_iter().rev() {
-            if let Some(level) = self.levels.get_mut(&priority) {
-                level.enter(schedule, true);
+            let Some(level) = self.levels.get_mut(&priority) else { continue };
+            if let (Group::Key(key), Some(lane)) = (group, level.lanes.get_mut(&schedule)) {
+                lane.let_go = Some(key);
             }
+            level.enter(schedule, true);
         }
+    }
+
+    /// Whether a lane has left that a key had let go, so that another may go instead: a round is to begin.
+    pub(super) fn is_open(&self) -> bool {
+        !self.open.is_empty()
     }
 
     /// Whether nothing waits.
@@ -333,10 +354,10 @@ impl Queue {
         edit(lane);
         let is_held = matches!(lane.stand, Stand::Held(Group::Key(_), _));
         if lane.is_empty() {
-            leave(priority, level, &mut self.held, schedule);
+            self.open.extend(leave(priority, level, &mut self.held, schedule));
             level.lanes.remove(&schedule);
         } else if is_held && lane.first() != before {
-            leave(priority, level, &mut self.held, schedule);
+            self.open.extend(leave(priority, level, &mut self.held, schedule));
             level.enter(schedule, false);
         }
         if level.lanes.is_empty() {
@@ -345,9 +366,10 @@ impl Queue {
     }
 }
 
-/// The schedule stands nowhere any more.
-fn leave(priority: Reverse<u8>, level: &mut Level, held: &mut Held, schedule: Uuid) {
-    let Some(lane) = level.lanes.get_mut(&schedule) else { return };
+/// The schedule stands nowhere any more. The key that has let it go for nothing.
+fn leave(priority: Reverse<u8>, level: &mut Level, held: &mut Held, schedule: Uuid) -> Option<u128> {
+    let lane = level.lanes.get_mut(&schedule)?;
+    let let_go = lane.let_go.take();
     match std::mem::take(&mut lane.stand) {
         Stand::Parked => {}
         Stand::Held(group, place) => {
@@ -359,7 +381,7 @@ fn leave(priority: Reverse<u8>, level: &mut Level, held: &mut Held, schedule: Uu
             }
         }
         Stand::Turn(place) => {
-            let Some(ring) = level.rings.get_mut(&lane.circle) else { return };
+            let ring = level.rings.get_mut(&lane.circle)?;
             ring.schedules.0.remove(&place);
             if ring.schedules.0.is_empty() {
                 level.turns.0.remove(&ring.turn);
@@ -367,6 +389,7 @@ fn leave(priority: Reverse<u8>, level: &mut Level, held: &mut Held, schedule: Uu
             }
         }
     }
+    let_go
 }
 
 #[cfg(test)]

@@ -42,17 +42,18 @@ impl Shard {
                 (Group::Places(places), Some(run)) if !shared.has_limit() => {
                     shared.counts.places().left_to(places, &run.sharer, sends_max)
                 }
-                // All of them: whoever finds nothing left is held back again, and sees to it that it is woken.
-                (Group::Key(key), Some(run)) => match shared.key_holds(run.spec.key(), &run.sharer, now) {
-                    None => u32::MAX,
-                    Some(holds) => {
-                        // What waited for a token may have to wait for the rate now.
-                        if let KeyHolds::Rate { at_us } = holds {
-                            wakes.borrow_mut().push((key, at_us));
-                        }
-                        0
-                    }
-                },
+                (Group::Key(key), Some(run)) => {
+                    let (name, sharer) = (run.spec.key(), &run.sharer);
+                    let holds = shared.key_holds(name, sharer, now);
+                    // A token lets those go that stay behind when it comes back. A rate has to be waited for.
+                    let at_us = match holds {
+                        None => shared.next_but_one_us(name, sharer, now),
+                        Some(KeyHolds::Rate { at_us }) => Some(at_us),
+                        Some(KeyHolds::Paused | KeyHolds::Full { .. }) => None,
+                    };
+                    wakes.borrow_mut().extend(at_us.map(|at_us| (key, at_us)));
+                    if holds.is_none() { shared.left_to_key(name, sharer, now) } else { 0 }
+                }
                 _ => u32::MAX,
             });
             wakes.into_inner().into_iter().for_each(|(key, at_us)| bucket.keys.wake(key, at_us));

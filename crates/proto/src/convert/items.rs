@@ -41,7 +41,7 @@ fn data(field: &str, value: Option<&Value>) -> Result<String, FieldError> {
     payload::to_core(field, Some(value)).map(|data| data.json)
 }
 
-/// Whether an item may have this key.
+/// Whether an event may have this key: that of an item, of a schedule, or one of which a policy says something.
 ///
 /// # Errors
 /// Control characters, and more than [`KEY_MAX_BYTES`] bytes.

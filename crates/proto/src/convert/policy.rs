@@ -4,7 +4,7 @@ use tollgate_core::model::{KeyRule, KeyRules, Limits, Policy, Reclaim, TtlFrom};
 use uuid::Uuid;
 
 use super::check::Check;
-use super::{Name, duration_of_ms, names, pause, timestamp};
+use super::{Name, duration_of_ms, items, names, pause, timestamp};
 use crate::field::FieldError;
 use crate::v1;
 
@@ -18,8 +18,6 @@ const RATE_MAX: f64 = 1_000_000.0;
 const BURST_MAX: u32 = 10_000_000;
 /// The most keys of which a policy says something.
 const KEYS_MAX: usize = 1_000;
-/// The longest key, in bytes.
-const KEY_MAX: usize = 128;
 /// The most turns in a row.
 const WEIGHT_MAX: u32 = 1_000;
 /// The longest reason of a key's pause, in bytes.
@@ -126,7 +124,8 @@ fn keys(check: &mut Check, message: &v1::Policy) -> KeyRules {
         if key.is_empty() {
             check.refuse("keys", "an empty key", "keys of at least one byte: what has none is in per_key");
         }
-        check_key(check, "keys", key);
+        let at = check.path("keys");
+        check.keep(items::key(&at, key));
         let v1::KeyRule { max_in_flight, rate_per_second: rate_per_s, burst, weight, paused, reason } = given;
         let limits = Limits { max_in_flight: *max_in_flight, rate_per_s: *rate_per_s, burst: *burst };
         let limits = given_limits(check, &path, limits, has_rate);
@@ -141,15 +140,6 @@ fn keys(check: &mut Check, message: &v1::Policy) -> KeyRules {
         (key.clone(), KeyRule { limits, weight, paused: *paused, reason: reason.clone() })
     });
     KeyRules { each, of: of.collect() }
-}
-
-/// Refuses what is no key of events.
-pub(super) fn check_key(check: &mut Check, path: &str, key: &str) {
-    if key.len() > KEY_MAX {
-        check.refuse(path, format!("{} bytes", key.len()), format!("a key of at most {KEY_MAX} bytes"));
-    } else if key.chars().any(char::is_control) {
-        check.refuse(path, format!("{key:?}"), "a key without control characters");
-    }
 }
 
 fn limits(check: &mut Check, message: &v1::Policy) -> Limits {

@@ -10,7 +10,6 @@ use tollgate_core::plan::{Child, done};
 use uuid::Uuid;
 
 use super::check::Check;
-use super::policy::check_key;
 use super::{Name, duration_of_ms, duration_of_s, items, names, pause, payload, target, timestamp, timing};
 use crate::field::FieldError;
 use crate::v1;
@@ -49,7 +48,8 @@ pub fn to_core(
     let target = target::to_core(&mut check, message.target.as_ref(), stored.map(|stored| &stored.target));
     let payload = payload(&mut check, message);
     let policy = policy(&mut check, message, name);
-    check_key(&mut check, "key", &message.key);
+    let key = check.path("key");
+    check.keep(items::key(&key, &message.key));
     let retry = retry(&mut check, message.retry.as_ref());
     let catch_up = catch_up(&mut check, message.catch_up.as_ref());
     let overlap = overlap(&mut check, message.overlap);

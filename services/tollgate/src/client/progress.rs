@@ -55,15 +55,22 @@ impl Drop for Line {
     }
 }
 
-/// Whether anybody would see a line.
-pub(super) fn is_seen() -> bool {
-    Line::new().is_seen()
-}
-
-/// None where the service is of a version that does not know the call.
-pub(super) fn unless_unknown<T>(answer: Result<T, Status>) -> Option<Result<T, Status>> {
-    Some(answer)
-        .filter(|answer| answer.as_ref().err().is_none_or(|status| status.code() != Code::Unimplemented))
+/// The answer of a call that is watched, where anybody would see that and the service knows it; else of the plain one.
+///
+/// # Errors
+/// Those of the call.
+pub(super) async fn watched_or_plain<T>(
+    watched: impl Future<Output = Result<T, Status>>,
+    plain: impl Future<Output = Result<T, Status>>,
+) -> Result<T, Status> {
+    if Line::new().is_seen() {
+        match watched.await {
+            // A version before this one.
+            Err(status) if status.code() == Code::Unimplemented => {}
+            answer => return answer,
+        }
+    }
+    plain.await
 }
 
 /// Waits for `call`, and meanwhile draws what `said` makes of the time since it began, in milliseconds.

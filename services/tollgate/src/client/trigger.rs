@@ -136,14 +136,9 @@ pub(crate) async fn backfill(session: Session, args: BackfillArgs) -> anyhow::Re
         priority: args.priority,
         request_id: args.request_id.unwrap_or_default(),
     };
-    let made = match progress::is_seen().then(|| watched(&session, request.clone())) {
-        Some(watched) => progress::unless_unknown(watched.await),
-        None => None,
-    };
-    let made = match made {
-        Some(made) => made,
-        None => session.master().backfill_schedule(request).await.map(Response::into_inner),
-    };
+    let watched = watched(&session, request.clone());
+    let plain = async { session.master().backfill_schedule(request).await.map(Response::into_inner) };
+    let made = progress::watched_or_plain(watched, plain).await;
     let flags = [("start_time", "--from"), ("end_time", "--to"), ("priority", "--priority")];
     let made = made.map_err(|status| session.failure_of_flags(tried, status, &flags))?;
     session.printer.message(&made, |made| {

@@ -76,11 +76,6 @@ impl BucketCounts {
         }
     }
 
-    /// How many keys hold tokens.
-    pub(in crate::handle) fn keys_held(&self) -> usize {
-        self.by_key.len()
-    }
-
     /// Held tokens that have been silent for too long.
     pub(in crate::handle) fn suspect(&self) -> u32 {
         self.suspect

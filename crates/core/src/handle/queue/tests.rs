@@ -180,3 +180,32 @@ fn what_comes_first_instead_of_what_a_key_holds_back_is_looked_at() {
     queue.remove_run(5, schedule, 5, run(10));
     assert_eq!(next(&mut queue, full), Some(Work::Next(other)));
 }
+
+#[test]
+fn who_is_let_go_and_leaves_has_another_go_instead() {
+    let mut queue = Queue::default();
+    for schedule in 1..=1_000 {
+        queue.push_run(of(5, Uuid::from_u128(schedule)), 0, run(schedule));
+    }
+    let full = |_: Work| Some(Group::Key(7));
+    assert_eq!(next(&mut queue, full), None);
+    let one = |queue: &mut Queue, freed: &[u128]| {
+        let before = crate::handle::steps::steps();
+        queue.begin_round(Freed::Some(freed.iter().copied().collect()), |_, _| 1);
+        assert!(crate::handle::steps::steps() - before < 20, "the others are not walked");
+    };
+    one(&mut queue, &[7]);
+    assert!(!queue.is_open());
+    // The first is cancelled, the second parks: nothing of the key has started, and nobody gives anything back.
+    queue.remove_run(5, Uuid::from_u128(1), 0, run(1));
+    assert!(queue.is_open());
+    one(&mut queue, &[]);
+    queue.park(Uuid::from_u128(2), true);
+    assert!(queue.is_open());
+    one(&mut queue, &[]);
+    assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(3))));
+    // It has made use of it: who waits is let go when it gives its token back.
+    queue.remove_run(5, Uuid::from_u128(3), 0, run(3));
+    assert!(!queue.is_open());
+    assert_eq!(next(&mut queue, full), None);
+}

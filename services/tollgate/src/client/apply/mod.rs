@@ -109,18 +109,11 @@ async fn send(
     let locations: HashMap<String, Location> =
         entries.iter().map(|entry| (entry.location.to_string(), entry.location.clone())).collect();
     let requests: Arc<[_]> = entries.into_iter().map(|entry| entry.request(dry_run)).collect();
-    let answer = match progress::is_seen().then(|| watched(session, &requests)) {
-        Some(watched) => progress::unless_unknown(watched.await),
-        None => None,
+    let plain = async {
+        let requests = tokio_stream::iter(each(&requests));
+        session.master().apply_resources(requests).await.map(Response::into_inner)
     };
-    let answer = match answer {
-        Some(answer) => answer,
-        None => session
-            .master()
-            .apply_resources(tokio_stream::iter(each(&requests)))
-            .await
-            .map(Response::into_inner),
-    };
+    let answer = progress::watched_or_plain(watched(session, &requests), plain).await;
     let answer = answer.map_err(|status| {
         refused_whole(&status, &locations).unwrap_or_else(|| session.failure("apply", status))
     })?;
