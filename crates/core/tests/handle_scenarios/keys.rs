@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::expected_end::{Expected, Never};
+use tollgate_core::handle::control::Control;
 use tollgate_core::handle::{EventState, Reason, Send};
 use tollgate_core::model::*;
 
@@ -193,4 +194,24 @@ fn what_is_acquired_early_keeps_to_its_key_too() {
     assert_eq!((world.held(&p), world.sends.len()), (0, 0), "more than half of what the key may have");
     world.sleep_us(1);
     assert_eq!(world.take_sends().len(), 4);
+}
+
+#[test]
+fn who_is_let_go_by_its_key_and_cancelled_leaves_its_turn_to_the_next() {
+    let p = by_key(2, 1);
+    let mut world = World::with_policy(&p);
+    let acme = [10, 11, 12].map(|schedule| of_key(schedule, "acme", &p));
+    let runs = acme.each_ref().map(|s| world.emit(run(s, START_US, 1), s));
+    let zeta = of_key(20, "zeta", &p);
+    world.emit(run(&zeta, START_US, 1), &zeta);
+    let first = world.accept_all();
+    assert_eq!(keys(&first), ["acme", "zeta"], "all tokens are held");
+    // What is more urgent takes the token that comes back, so that the second of the key is let go and does not start.
+    let hot = of_key(30, "hot", &p);
+    world.emit(Run { priority: 9, ..run(&hot, START_US, 1) }, &hot);
+    world.succeed(&first[0]);
+    assert_eq!(keys(&world.accept_all()), ["hot"]);
+    world.tell(Control::CancelRun { run: runs[1], reason: String::new() });
+    world.succeed(&first[1]);
+    assert_eq!(world.accept_all().iter().map(|send| send.run).collect::<Vec<_>>(), [runs[2]]);
 }
