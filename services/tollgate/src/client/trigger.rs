@@ -136,7 +136,7 @@ pub(crate) async fn backfill(session: Session, args: BackfillArgs) -> anyhow::Re
         priority: args.priority,
         request_id: args.request_id.unwrap_or_default(),
     };
-    let watched = watched(&session, request.clone());
+    let watched = Box::pin(watched(&session, request.clone()));
     let plain = async { session.master().backfill_schedule(request).await.map(Response::into_inner) };
     let made = progress::watched_or_plain(watched, plain).await;
     let flags = [("start_time", "--from"), ("end_time", "--to"), ("priority", "--priority")];

@@ -113,7 +113,7 @@ async fn send(
         let requests = tokio_stream::iter(each(&requests));
         session.master().apply_resources(requests).await.map(Response::into_inner)
     };
-    let answer = progress::watched_or_plain(watched(session, &requests), plain).await;
+    let answer = progress::watched_or_plain(Box::pin(watched(session, &requests)), plain).await;
     let answer = answer.map_err(|status| {
         refused_whole(&status, &locations).unwrap_or_else(|| session.failure("apply", status))
     })?;
