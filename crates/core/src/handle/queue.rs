@@ -258,8 +258,8 @@ impl Queue {
 
     /// Where a group may have more, as many as may start come back, first of all. `left`: how many more a group may have
     /// that holds this piece of work back. `freed`: the keys of which that may be otherwise than it was; of the others only those
-    /// are walked that have let a lane go for nothing. Each place that comes free may be of use to any group that shares places; no such group is without a place of its
-    /// own, so that there are never more of them than places.
+    /// are walked that have let a lane go for nothing. Each place that comes free may be of use to any group that shares places;
+    /// no such group is without a place of its own, so that there are never more of them than places.
     pub(super) fn begin_round(&mut self, freed: Freed, left: impl Fn(Work, Group) -> u32) {
         let of_places = self.held.range(..=Group::Places(u128::MAX)).map(|(group, _)| *group);
         let mut groups: Vec<Group> = of_places.counted().collect();
