@@ -40,6 +40,7 @@ mod rounds;
 mod settle;
 mod shard;
 mod sight;
+mod sorted;
 mod specs;
 mod steer;
 mod steps;
@@ -49,7 +50,10 @@ pub(crate) mod testing;
 mod unsent;
 mod waiting;
 
-pub use exchange::{Commit, Context, Deadline, Effect, MessageNeeds, Options, Send, ShardState};
+pub use change::Unstarted;
+pub use exchange::{
+    Commit, Context, Deadline, Effect, KeysWanted, MessageNeeds, Options, Send, ShardState,
+};
 pub use explain::{EventState, Explanation, Gauge, Holder, Reason, Remembered, Status};
 pub use outlook::Outlook;
 pub use pace::LastError;

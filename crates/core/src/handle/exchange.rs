@@ -8,7 +8,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::batch::TokenBatch;
-use super::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow};
+use super::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow, Unstarted};
 use super::release::Answer;
 use crate::model::{ItemsIn, Policy, Run, RunId, RunSpec};
 
@@ -56,6 +56,8 @@ pub struct ShardState {
     pub batches: Vec<TokenBatch>,
     /// Their other tokens.
     pub tokens: Vec<TokenRow>,
+    /// Which of their events have not started, where runs start theirs key by key.
+    pub unstarted: Vec<Unstarted>,
     /// How many further tokens count against each policy: those of runs that cannot be read. They are never freed.
     pub counted: Vec<(Option<Uuid>, u32)>,
     /// Their specs.
@@ -88,6 +90,19 @@ pub struct Send {
     /// Schedule, target, payload.
     pub spec: Arc<RunSpec>,
     /// Where its item is: data of its own.
+    pub item_in: ItemsIn,
+}
+
+/// A page of items of which the machine needs the keys: [`Shard::keys_read`](super::Shard::keys_read) answers.
+#[derive(Clone, Debug)]
+pub struct KeysWanted {
+    /// The run.
+    pub run: RunId,
+    /// An index in the page.
+    pub index: u32,
+    /// Its spec, which has the items where `item_in` says so.
+    pub spec: Arc<RunSpec>,
+    /// Where its items are.
     pub item_in: ItemsIn,
 }
 
