@@ -222,6 +222,14 @@ pub struct Unstarted {
     pub bits: Vec<u8>,
 }
 
+impl Unstarted {
+    /// The indexes of the events that have not started.
+    pub fn indexes(&self) -> impl Iterator<Item = u32> {
+        let bytes = (self.first..).step_by(8).zip(&self.bits);
+        bytes.flat_map(|(first, byte)| (0..8).filter(move |bit| byte & (1 << bit) != 0).map(move |bit| first + bit))
+    }
+}
+
 /// Everything that one commit of a shard's owner writes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
