@@ -94,6 +94,15 @@ pub(crate) struct Variant {
     pub(crate) release: Release,
     #[serde(default)]
     pub(crate) protocol: Protocol,
+    /// Of a burst: each event carries data of its own, and the run is submitted.
+    #[serde(default)]
+    pub(crate) items: bool,
+    /// How many keys these have; none where absent.
+    #[serde(default)]
+    pub(crate) keys: u32,
+    /// What the policy lets through of each key; absent means that it counts by no key.
+    #[serde(default)]
+    pub(crate) max_in_flight_per_key: Option<u32>,
     /// Length of `data`.
     #[serde(default = "three_hundred")]
     pub(crate) payload_bytes: usize,
@@ -163,7 +172,7 @@ impl Scenario {
 
     fn check(&self) -> anyhow::Result<()> {
         ensure!(!self.variants.is_empty(), "variants: at least one is needed");
-        for Variant { name, kind, zones, every_s, seconds, per_second, .. } in &self.variants {
+        for Variant { name, kind, zones, every_s, seconds, per_second, items, .. } in &self.variants {
             let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             ensure!(
                 !name.is_empty() && name.chars().all(fits),
@@ -179,6 +188,7 @@ impl Scenario {
                 "{name}: zones: {zones:?}: 1 to {zones_max} are allowed"
             );
             ensure!(*kind != Kind::Intervals || *every_s > 0, "{name}: every_s: at least 1 is needed");
+            ensure!(!items || *kind == Kind::Burst, "{name}: items: only a burst has items");
         }
         for bar in &self.bars {
             let named = [&bar.variant, &bar.times].into_iter().flatten();
