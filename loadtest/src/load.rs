@@ -75,7 +75,13 @@ impl Load<'_> {
         );
         if let Some(beside) = self.variant.beside {
             let target = target(Protocol::Http, self.ports[1], 0, Release::OnResponse);
-            let schedule = self.named("beside", vec![at(start_s)], beside.events, target);
+            let mut schedule = self.named("beside", vec![at(start_s)], beside.events, target);
+            if beside.same_policy {
+                schedule.policy = self.policy_id(0);
+            }
+            if self.variant.key_each {
+                schedule.key = "beside".to_owned();
+            }
             all.push(Resource::Schedule(schedule));
         }
         all
@@ -167,6 +173,9 @@ impl Load<'_> {
                 Schedule { time_zone: zone.to_owned(), ..self.named(&id, triggers, events, target) }
             }
         };
+        if self.variant.key_each {
+            schedule.key = format!("key-{number}");
+        }
         if self.policies_count() > 0 {
             schedule.policy = self.policy_id(u32::try_from(group).unwrap_or(0));
         }

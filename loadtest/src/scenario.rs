@@ -97,7 +97,10 @@ pub(crate) struct Variant {
     /// Of a burst: each event carries data of its own, and the run is submitted.
     #[serde(default)]
     pub(crate) items: bool,
-    /// How many keys these have; none where absent.
+    /// Each schedule has a key of its own, and the bad neighbour another.
+    #[serde(default)]
+    pub(crate) key_each: bool,
+    /// How many keys items have; none where absent.
     #[serde(default)]
     pub(crate) keys: u32,
     /// What the policy lets through of each key; absent means that it counts by no key.
@@ -119,7 +122,11 @@ pub(crate) struct Variant {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Beside {
     pub(crate) events: u32,
+    #[serde(default)]
     pub(crate) work_ms: u64,
+    /// Under the first policy of the variant; else under none.
+    #[serde(default)]
+    pub(crate) same_policy: bool,
 }
 
 /// A bare client against the same consumer.
