@@ -7,9 +7,9 @@ use chrono_tz::TZ_VARIANTS;
 use prost_types::value::Kind as Json;
 use prost_types::{Duration, Struct, Timestamp, Value};
 use tollgate_proto::v1::apply_resources_request::Resource;
+use tollgate_proto::v1::submit_items_request::Part;
 use tollgate_proto::v1::target::Target as TargetKind;
 use tollgate_proto::v1::trigger::Trigger as Rule;
-use tollgate_proto::v1::submit_items_request::Part;
 use tollgate_proto::v1::{
     HttpTarget, Interval, Item, Items, KeyLimits, Policy, ReleaseMode, Schedule, SqsTarget, SubmissionHeader,
     SubmitItemsRequest, Target, Trigger,
@@ -111,7 +111,11 @@ impl Load<'_> {
     }
 
     /// What is submitted to the schedule with this number, for the second `start_s`. Keys take turns, so that each has as many.
-    pub(crate) fn submission(&self, number: u64, start_s: i64) -> impl Iterator<Item = SubmitItemsRequest> + use<> {
+    pub(crate) fn submission(
+        &self,
+        number: u64,
+        start_s: i64,
+    ) -> impl Iterator<Item = SubmitItemsRequest> + use<> {
         let Variant { events, keys, payload_bytes, .. } = *self.variant;
         let header = SubmissionHeader {
             name: format!("namespaces/{NAMESPACE}/schedules/{}", self.schedule_id(number)),
@@ -140,10 +144,9 @@ impl Load<'_> {
         let target = target(self.variant.protocol, self.ports[0], group, self.variant.release);
         let id = number.to_string();
         let mut schedule = match kind {
-            Kind::Burst if self.variant.items => Schedule {
-                payload: None,
-                ..self.named(&id, vec![at(start_s + NEVER_S)], 1, target)
-            },
+            Kind::Burst if self.variant.items => {
+                Schedule { payload: None, ..self.named(&id, vec![at(start_s + NEVER_S)], 1, target) }
+            }
             Kind::Burst => self.named(&id, vec![at(start_s)], events, target),
             Kind::Singles => self.named(&id, vec![at(start_s + number_s / i64::from(per_second))], 1, target),
             Kind::Spaced => {

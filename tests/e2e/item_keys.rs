@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use tollgate_harness::resources::{http, once, policy, policy_name, schedule_name};
-use tollgate_harness::{Arrival, Cli, Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for};
+use tollgate_harness::{
+    Arrival, Cli, Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for,
+};
 use tollgate_proto::v1::submit_items_request::Part;
 use tollgate_proto::v1::{
-    EventState, ExplainEventRequest, GetPolicyQueueRequest, Item, Items, KeyLimits, ListEventsRequest, Policy,
-    PolicyQueue, ReasonCode, Run, RunState, Schedule, SubmissionHeader, SubmitItemsRequest,
+    EventState, ExplainEventRequest, GetPolicyQueueRequest, Item, Items, KeyLimits, ListEventsRequest,
+    Policy, PolicyQueue, ReasonCode, Run, RunState, Schedule, SubmissionHeader, SubmitItemsRequest,
 };
 
 /// For how long a consumer has an event before it begins to release it.
@@ -84,7 +86,11 @@ async fn each_item_counts_as_its_own_key(kind: Kind) {
     link.follow(&service);
     let run = { service.finished("list", 90).await.name == run.name }.then_some(run).unwrap();
     let ended = service.finished("list", 1).await;
-    assert_eq!((ended.state(), ended.counts.unwrap().succeeded), (RunState::Finished, run.events), "{ended:?}");
+    assert_eq!(
+        (ended.state(), ended.counts.unwrap().succeeded),
+        (RunState::Finished, run.events),
+        "{ended:?}"
+    );
     consumer.notes.assert_clean();
     let arrivals = consumer.notes.arrivals();
     for key in ["acme", "zeta", "beta", "house"] {
@@ -125,11 +131,8 @@ async fn why_an_item_waits(kind: Kind) {
         ..ListEventsRequest::default()
     };
     let waiting = service.handler().list_events(listed).await.unwrap().into_inner().events;
-    let held: Vec<u32> = events
-        .iter()
-        .filter(|event| event.state() != EventState::Waiting)
-        .map(|event| event.index)
-        .collect();
+    let held: Vec<u32> =
+        events.iter().filter(|event| event.state() != EventState::Waiting).map(|event| event.index).collect();
     assert_eq!((waiting.len(), held.len()), (322, 8));
     assert!(waiting.iter().all(|event| !held.contains(&event.index)));
     // One key is steered.

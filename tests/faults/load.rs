@@ -19,8 +19,8 @@ use tollgate_proto::v1::schedule_master_service_client::ScheduleMasterServiceCli
 use tollgate_proto::v1::target::Target as TargetKind;
 use tollgate_proto::v1::{
     BackfillScheduleRequest, CancelRunRequest, CreatePolicyRequest, CreateScheduleRequest,
-    GetHandlerStatusRequest, HttpTarget, KeyLimits, ListRunsRequest, Policy, Reclaim, ReleaseMode, Schedule, ScheduleItem,
-    SqsTarget, Target, TriggerScheduleRequest, UpdatePolicyRequest,
+    GetHandlerStatusRequest, HttpTarget, KeyLimits, ListRunsRequest, Policy, Reclaim, ReleaseMode, Schedule,
+    ScheduleItem, SqsTarget, Target, TriggerScheduleRequest, UpdatePolicyRequest,
 };
 use tonic::transport::Channel;
 use tonic::{Code, Status};

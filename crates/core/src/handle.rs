@@ -21,6 +21,8 @@ mod explain;
 mod finish;
 mod forget;
 mod handover;
+mod key_counts;
+mod key_reads;
 mod keys;
 mod ledger;
 mod line;
@@ -51,10 +53,9 @@ mod unsent;
 mod waiting;
 
 pub use change::Unstarted;
-pub use exchange::{
-    Commit, Context, Deadline, Effect, KeysWanted, MessageNeeds, Options, Send, ShardState,
-};
+pub use exchange::{Commit, Context, Deadline, Effect, KeysWanted, MessageNeeds, Options, Send, ShardState};
 pub use explain::{EventState, Explanation, Gauge, Holder, Reason, Remembered, Status};
+pub use key_counts::{KeyCount, KeyCounts};
 pub use outlook::Outlook;
 pub use pace::LastError;
 pub use shard::Shard;

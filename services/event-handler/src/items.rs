@@ -182,7 +182,8 @@ impl Items {
     pub(crate) async fn keys_of_page(&self, of: &ItemRef) -> Result<(u32, Vec<String>), Unread> {
         let kept = self.kept().at(of.run, of.index);
         let page = if let Some(page) = kept { page } else { self.read(of).await? };
-        let keys = page.items.range().filter_map(|index| page.items.item(index)).map(|(key, _)| key.to_owned());
+        let keys =
+            page.items.range().filter_map(|index| page.items.item(index)).map(|(key, _)| key.to_owned());
         Ok((page.items.range().start, keys.collect()))
     }
 

@@ -35,10 +35,10 @@ pub(crate) enum Input {
     Sent { run: RunId, index: u32, attempt: u32, sent: Sent },
     /// A delivery was not made after all: the lease could no longer be trusted.
     Unsent { run: RunId, index: u32, attempt: u32 },
-    /// The keys of the items of a page, from that index on.
-    KeysRead { run: RunId, first_index: u32, keys: Vec<String> },
+    /// The keys of the items of a page, from that index on. `of`: the run, and the generation of its spec.
+    KeysRead { of: (RunId, i64), first_index: u32, keys: Vec<String> },
     /// The page that holds an index cannot be read.
-    KeysUnreadable { run: RunId, index: u32 },
+    KeysUnreadable { of: (RunId, i64), index: u32 },
     /// Why does an event wait?
     Explain { run: RunId, index: u32, reply: oneshot::Sender<Option<Explanation>> },
     /// Tokens in flight, events waiting for another attempt, and what is expected, of runs.

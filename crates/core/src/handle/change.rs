@@ -226,7 +226,9 @@ impl Unstarted {
     /// The indexes of the events that have not started.
     pub fn indexes(&self) -> impl Iterator<Item = u32> {
         let bytes = (self.first..).step_by(8).zip(&self.bits);
-        bytes.flat_map(|(first, byte)| (0..8).filter(move |bit| byte & (1 << bit) != 0).map(move |bit| first + bit))
+        bytes.flat_map(|(first, byte)| {
+            (0..8).filter(move |bit| byte & (1 << bit) != 0).map(move |bit| first + bit)
+        })
     }
 }
 

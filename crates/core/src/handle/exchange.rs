@@ -24,11 +24,14 @@ pub struct Options {
     /// How long before its launch time a run may take its tokens, in microseconds: longer than most commits take, so that
     /// what they allow waits for the launch time and not for them. Nothing is sent before it.
     pub early_us: i64,
+    /// In how many ranges, of neighbours of one key, events may stand that are sorted by key, in a shard: with more, no further
+    /// keys are read.
+    pub sorted_max: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { sends_max: 1024, retrying_max: 1000, lazy_us: 20_000, early_us: 8_000 }
+        Self { sends_max: 1024, retrying_max: 1000, lazy_us: 20_000, early_us: 8_000, sorted_max: 1_000_000 }
     }
 }
 

@@ -284,7 +284,8 @@ impl Assembly {
         let batches = self.batches.iter().filter(|batch| of.contains(&batch.run));
         self.elsewhere.extend(batches.flat_map(TokenBatch::rows).map(|row| (row.run, row.index)));
         let unstarted = self.loaded.unstarted.iter().filter(|unstarted| of.contains(&unstarted.run));
-        self.elsewhere.extend(unstarted.flat_map(|unstarted| unstarted.indexes().map(|at| (unstarted.run, at))));
+        self.elsewhere
+            .extend(unstarted.flat_map(|unstarted| unstarted.indexes().map(|at| (unstarted.run, at))));
         for doubtful in std::mem::take(&mut self.doubtful) {
             let run = self.loaded.runs.iter().find(|run| run.id == doubtful.run);
             let acquired_to = run.map(|run| run.sorted_to.unwrap_or(run.next_index));

@@ -95,7 +95,8 @@ impl TryFrom<RunRow> for Run {
 fn read_run(row: RunRow) -> Result<Run, (&'static str, String)> {
     let events = count("events", row.events)?;
     let sorted_to = row.sorted_to.map(|to| count("sorted_to", to)).transpose()?;
-    let next_index = count("next_index", if sorted_to.is_some() { -1 - row.next_index } else { row.next_index })?;
+    let next_index =
+        count("next_index", if sorted_to.is_some() { -1 - row.next_index } else { row.next_index })?;
     if next_index > events {
         return Err(("next_index", format!("{next_index} is beyond the run's {events} events")));
     }

@@ -47,11 +47,8 @@ pub(crate) async fn unstarted_round_trip(place: &Place) {
     assert_eq!((&loaded.runs, loaded.unstarted), (&changes.runs_changed, vec![later]));
     // Once all have started, nothing is left to be told apart.
     let all = Run { next_index: EVENTS, sorted_to: Some(EVENTS), ..run.clone() };
-    let changes = Changes {
-        runs_changed: vec![all.clone()],
-        unstarted_gone: vec![(run.id, 0)],
-        ..Changes::default()
-    };
+    let changes =
+        Changes { runs_changed: vec![all.clone()], unstarted_gone: vec![(run.id, 0)], ..Changes::default() };
     store.commit(&lease, &changes).await.unwrap();
     let loaded = store.load_shard(5).await.unwrap();
     assert_eq!((loaded.runs, loaded.unstarted.len()), (vec![Run { sorted_to: None, ..all }], 0));

@@ -178,7 +178,11 @@ pub(crate) const SCHEDULE: &[Group] = &[
             line("finish_by", "Must start within", "Such as 2h or 900s; events that start later expire."),
             line("spread", "Spread over", "Such as 10m: events are spaced evenly over it."),
             line("start_within", "Starts within", "Such as 10m: at a moment of its own, the same each time."),
-            number("start_within_percent", "Starts within, in %", "Instead: a share of its interval, 1 to 100."),
+            number(
+                "start_within_percent",
+                "Starts within, in %",
+                "Instead: a share of its interval, 1 to 100.",
+            ),
             of_kind(Kind::Text, "description", "Description", "Free text."),
         ],
     },

@@ -67,8 +67,8 @@ impl Owner {
                 self.begun.remove(&(run, index, attempt));
                 life.unsent(run, index, attempt, now);
             }
-            Input::KeysRead { run, first_index, keys } => life.keys_read(run, first_index, keys, now),
-            Input::KeysUnreadable { run, index } => life.keys_unreadable(run, index, now),
+            Input::KeysRead { of, first_index, keys } => life.keys_read(of, first_index, keys, now),
+            Input::KeysUnreadable { of, index } => life.keys_unreadable(of, index, now),
             Input::Release { release, namespace, reply } => {
                 self.release(life, release, namespace, reply, now);
             }
@@ -165,7 +165,7 @@ impl Owner {
     /// Has keys read that the machine needs. As long as the store gives none, they are asked for again.
     pub(super) fn read_keys(&self, wanted: KeysWanted) {
         let KeysWanted { run, index, spec, item_in } = wanted;
-        let namespace = Arc::from(spec.namespace.as_str());
+        let (namespace, asked) = (Arc::from(spec.namespace.as_str()), (run, spec.generation));
         let spec = (item_in == ItemsIn::Spec).then_some(spec);
         let of = ItemRef { namespace, shard: self.lease.shard, run, index, spec };
         let (items, loopback) = (self.shared.items.clone(), self.loopback.clone());
@@ -173,10 +173,10 @@ impl Owner {
             let mut failures = 0;
             let input = loop {
                 match items.keys_of_page(&of).await {
-                    Ok((first_index, keys)) => break Input::KeysRead { run, first_index, keys },
+                    Ok((first_index, keys)) => break Input::KeysRead { of: asked, first_index, keys },
                     Err(Unread::Ever(why)) => {
                         tracing::warn!(%run, index, why, "an event counts as one without a key");
-                        break Input::KeysUnreadable { run, index };
+                        break Input::KeysUnreadable { of: asked, index };
                     }
                     Err(Unread::Yet(why)) => {
                         tracing::debug!(%run, index, why, "the keys of items are read again");
