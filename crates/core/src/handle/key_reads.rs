@@ -298,3 +298,74 @@ impl Shard {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::super::release::{Release, ReleaseOutcome};
+    use super::super::steps::steps;
+    use super::super::testing::{live_run, policy};
+    use super::super::{Effect, Options, Send, ShardState};
+    use super::*;
+    use crate::model::{KeyRules, Limits, Policy, Run, RunSpec, SECOND_US, Sent};
+
+    const NOW: Now = Now { wall_us: 1_795_262_400 * SECOND_US, mono_us: SECOND_US };
+
+    /// A run of so many keys, of two events each, of which each may hold one token. All keys are known.
+    fn shard(keys: u32) -> (Shard, Vec<Send>) {
+        let each = Some(Limits { max_in_flight: Some(1), ..Limits::default() });
+        let policy = Policy { keys: KeyRules { each, ..KeyRules::default() }, ..policy(100) };
+        let run = live_run(Uuid::from_u128(2), NOW.wall_us);
+        let mut spec = RunSpec { policy_uid: Some(policy.uid), ..(*run.spec).clone() };
+        let names: Vec<String> = (0..2 * keys).map(|index| format!("k{}", index % keys)).collect();
+        spec.payload.items = names.iter().map(|name| format!("{name}\t0\n")).collect::<String>().into();
+        let run = Run { policy_uid: spec.policy_uid, events: 2 * keys, ..run.row };
+        let state = ShardState { policies: vec![policy], ..ShardState::default() };
+        let mut shard = Shard::new(0, Options::default(), state, 7, NOW);
+        shard.adopt(vec![run.clone()], vec![spec.clone()], NOW);
+        let mut sends = commit(&mut shard);
+        assert_eq!(shard.keys_wanted().len(), 1);
+        shard.keys_read((run.id, spec.generation), 0, names, NOW);
+        sends.extend(commit(&mut shard));
+        (shard, sends)
+    }
+
+    fn commit(shard: &mut Shard) -> Vec<Send> {
+        shard.durable_after();
+        let mut sends = Vec::new();
+        while shard.poll_commit(NOW).is_some() {
+            let sent = shard.committed(NOW).into_iter().filter_map(|effect| match effect {
+                Effect::Send(send) => Some(send),
+                Effect::Reply { .. } => None,
+            });
+            sends.extend(sent);
+        }
+        sends
+    }
+
+    #[test]
+    fn what_is_done_for_one_event_walks_no_other_keys() {
+        let steps_beside = |keys: u32| {
+            let (mut shard, sends) = shard(keys);
+            assert_eq!(sends.len(), 100);
+            let Send { run, index, attempt, .. } = sends[7];
+            shard.sent(run, index, attempt, Sent::Accepted, NOW);
+            commit(&mut shard);
+            let before = steps();
+            let release = Release {
+                run,
+                index,
+                attempt: Some(attempt),
+                outcome: ReleaseOutcome::Succeeded,
+                message: String::new(),
+                next_check_us: None,
+                cursor: None,
+            };
+            assert_eq!(shard.release(release, 1, NOW), None);
+            assert_eq!(commit(&mut shard).len(), 1);
+            steps() - before
+        };
+        assert_eq!(steps_beside(150), steps_beside(5_000));
+    }
+}

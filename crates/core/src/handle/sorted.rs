@@ -13,6 +13,7 @@ use std::ops::Range;
 use super::change::{UNSTARTED_EVENTS, Unstarted};
 use super::keys::KeyOf;
 use super::live::LiveRun;
+use super::steps::Counted as _;
 use crate::model::RunId;
 
 /// With fewer known events than this, a run has more keys read.
@@ -134,13 +135,13 @@ impl Sorted {
 
     /// The keys of which events are known.
     pub(super) fn keys(&self) -> impl Iterator<Item = &KeyOf> {
-        self.lines.values().map(|line| &line.key)
+        self.lines.values().counted().map(|line| &line.key)
     }
 
     /// Each key with its known events, and the first of them.
     pub(super) fn lines(&self) -> impl Iterator<Item = (&KeyOf, u32, u32)> {
         let first = |line: &KeyLine| line.ranges.front().map_or(0, |range| range.start);
-        self.lines.values().map(move |line| (&line.key, line.events, first(line)))
+        self.lines.values().counted().map(move |line| (&line.key, line.events, first(line)))
     }
 
     /// The key that this stands for, where events of it are known, and how many.
@@ -154,7 +155,7 @@ impl Sorted {
             let at = line.ranges.partition_point(|range| range.end <= index);
             line.ranges.get(at).is_some_and(|range| range.contains(&index))
         };
-        self.lines.values().find(has).map(|line| &line.key)
+        self.lines.values().counted().find(has).map(|line| &line.key)
     }
 
     /// The first event whose key is to be read; none where there is none, or what has been read is not due.
@@ -265,7 +266,7 @@ impl Sorted {
 
     /// The first indexes of its stretches.
     pub(super) fn stretches(&self) -> impl Iterator<Item = u32> {
-        self.stretches.keys().copied()
+        self.stretches.keys().counted().copied()
     }
 
     /// The events that have been sorted and have not started, as ranges.
