@@ -7,9 +7,13 @@ use chrono_tz::TZ_VARIANTS;
 use prost_types::value::Kind as Json;
 use prost_types::{Duration, Struct, Timestamp, Value};
 use tollgate_proto::v1::apply_resources_request::Resource;
+use tollgate_proto::v1::submit_items_request::Part;
 use tollgate_proto::v1::target::Target as TargetKind;
 use tollgate_proto::v1::trigger::Trigger as Rule;
-use tollgate_proto::v1::{HttpTarget, Interval, Policy, ReleaseMode, Schedule, SqsTarget, Target, Trigger};
+use tollgate_proto::v1::{
+    HttpTarget, Interval, Item, Items, KeyLimits, Policy, ReleaseMode, Schedule, SqsTarget, SubmissionHeader,
+    SubmitItemsRequest, Target, Trigger,
+};
 
 use crate::generate::ZONES;
 use crate::scenario::{Kind, Variant};
@@ -22,6 +26,10 @@ const NEVER_S: i64 = 300 * 86_400;
 const APPLIED_PER_S: u64 = 1_000;
 /// The same of such as fire every few seconds: their runs within the emitted horizon are made at once.
 const INTERVALS_APPLIED_PER_S: u64 = 200;
+/// Items that the service can surely take in a second.
+const SUBMITTED_PER_S: u64 = 20_000;
+/// Items of one message.
+const ITEMS_AT_ONCE: u32 = 500;
 
 /// One round of one variant.
 pub(crate) struct Load<'a> {
@@ -38,7 +46,9 @@ impl Load<'_> {
         let schedules = self.schedules_count();
         let is_frequent = self.variant.kind == Kind::Intervals;
         let applied_per_s = if is_frequent { INTERVALS_APPLIED_PER_S } else { APPLIED_PER_S };
-        2_500 + i64::try_from(schedules * 1_000 / applied_per_s).unwrap_or(i64::MAX)
+        let items = if self.variant.items { self.variant.expected() } else { 0 };
+        let apply_ms = schedules * 1_000 / applied_per_s + items * 1_000 / SUBMITTED_PER_S;
+        2_500 + i64::try_from(apply_ms).unwrap_or(i64::MAX)
     }
 
     fn schedules_count(&self) -> u64 {
@@ -65,7 +75,13 @@ impl Load<'_> {
         );
         if let Some(beside) = self.variant.beside {
             let target = target(Protocol::Http, self.ports[1], 0, Release::OnResponse);
-            let schedule = self.named("beside", vec![at(start_s)], beside.events, target);
+            let mut schedule = self.named("beside", vec![at(start_s)], beside.events, target);
+            if beside.same_policy {
+                schedule.policy = self.policy_id(0);
+            }
+            if self.variant.key_each {
+                schedule.key = "beside".to_owned();
+            }
             all.push(Resource::Schedule(schedule));
         }
         all
@@ -83,7 +99,41 @@ impl Load<'_> {
     /// The policy with this number.
     pub(crate) fn policy(&self, number: u32) -> Policy {
         let name = format!("namespaces/{NAMESPACE}/policies/{}", self.policy_id(number));
-        Policy { name, max_in_flight: self.variant.max_in_flight, ..Policy::default() }
+        let Variant { max_in_flight, max_in_flight_per_key, .. } = *self.variant;
+        let of_key = |_| KeyLimits { max_in_flight: max_in_flight_per_key, ..KeyLimits::default() };
+        let per_key = max_in_flight_per_key.map(of_key);
+        Policy { name, max_in_flight, per_key, ..Policy::default() }
+    }
+
+    /// How many runs are submitted.
+    pub(crate) fn submissions_count(&self) -> u64 {
+        if self.variant.items { self.schedules_count() } else { 0 }
+    }
+
+    /// What is submitted to the schedule with this number, for the second `start_s`. Keys take turns, so that each has as many.
+    pub(crate) fn submission(
+        &self,
+        number: u64,
+        start_s: i64,
+    ) -> impl Iterator<Item = SubmitItemsRequest> + use<> {
+        let Variant { events, keys, payload_bytes, .. } = *self.variant;
+        let header = SubmissionHeader {
+            name: format!("namespaces/{NAMESPACE}/schedules/{}", self.schedule_id(number)),
+            request_id: "load".to_owned(),
+            launch_time: Some(moment(start_s)),
+            ..SubmissionHeader::default()
+        };
+        let item = move |index: u32| {
+            let start = format!("{{\"n\":{index},\"pad\":\"");
+            let pad = "x".repeat(payload_bytes.saturating_sub(start.len() + 2));
+            let key = if keys > 0 { format!("key-{}", index % keys) } else { String::new() };
+            Item { data: format!("{start}{pad}\"}}"), key }
+        };
+        let items = (0..events.div_ceil(ITEMS_AT_ONCE)).map(move |part| {
+            let first = part * ITEMS_AT_ONCE;
+            Part::Items(Items { items: (first..events.min(first + ITEMS_AT_ONCE)).map(item).collect() })
+        });
+        std::iter::once(Part::Header(header)).chain(items).map(|part| SubmitItemsRequest { part: Some(part) })
     }
 
     /// The schedule with this number. The first launch of all is at the second `start_s`.
@@ -94,6 +144,9 @@ impl Load<'_> {
         let target = target(self.variant.protocol, self.ports[0], group, self.variant.release);
         let id = number.to_string();
         let mut schedule = match kind {
+            Kind::Burst if self.variant.items => {
+                Schedule { payload: None, ..self.named(&id, vec![at(start_s + NEVER_S)], 1, target) }
+            }
             Kind::Burst => self.named(&id, vec![at(start_s)], events, target),
             Kind::Singles => self.named(&id, vec![at(start_s + number_s / i64::from(per_second))], 1, target),
             Kind::Spaced => {
@@ -123,6 +176,9 @@ impl Load<'_> {
                 Schedule { time_zone: zone.to_owned(), ..self.named(&id, triggers, events, target) }
             }
         };
+        if self.variant.key_each {
+            schedule.key = format!("key-{number}");
+        }
         if self.policies_count() > 0 {
             schedule.policy = self.policy_id(u32::try_from(group).unwrap_or(0));
         }

@@ -94,6 +94,18 @@ pub(crate) struct Variant {
     pub(crate) release: Release,
     #[serde(default)]
     pub(crate) protocol: Protocol,
+    /// Of a burst: each event carries data of its own, and the run is submitted.
+    #[serde(default)]
+    pub(crate) items: bool,
+    /// Each schedule has a key of its own, and the bad neighbour another.
+    #[serde(default)]
+    pub(crate) key_each: bool,
+    /// How many keys items have; none where absent.
+    #[serde(default)]
+    pub(crate) keys: u32,
+    /// What the policy lets through of each key; absent means that it counts by no key.
+    #[serde(default)]
+    pub(crate) max_in_flight_per_key: Option<u32>,
     /// Length of `data`.
     #[serde(default = "three_hundred")]
     pub(crate) payload_bytes: usize,
@@ -110,7 +122,11 @@ pub(crate) struct Variant {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Beside {
     pub(crate) events: u32,
+    #[serde(default)]
     pub(crate) work_ms: u64,
+    /// Under the first policy of the variant; else under none.
+    #[serde(default)]
+    pub(crate) same_policy: bool,
 }
 
 /// A bare client against the same consumer.
@@ -163,7 +179,7 @@ impl Scenario {
 
     fn check(&self) -> anyhow::Result<()> {
         ensure!(!self.variants.is_empty(), "variants: at least one is needed");
-        for Variant { name, kind, zones, every_s, seconds, per_second, .. } in &self.variants {
+        for Variant { name, kind, zones, every_s, seconds, per_second, items, .. } in &self.variants {
             let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             ensure!(
                 !name.is_empty() && name.chars().all(fits),
@@ -179,6 +195,7 @@ impl Scenario {
                 "{name}: zones: {zones:?}: 1 to {zones_max} are allowed"
             );
             ensure!(*kind != Kind::Intervals || *every_s > 0, "{name}: every_s: at least 1 is needed");
+            ensure!(!items || *kind == Kind::Burst, "{name}: items: only a burst has items");
         }
         for bar in &self.bars {
             let named = [&bar.variant, &bar.times].into_iter().flatten();

@@ -41,6 +41,7 @@ mod fairness;
 mod first_steps;
 mod history;
 mod image;
+mod item_keys;
 mod keys;
 mod main_job;
 mod many;

@@ -20,7 +20,7 @@ use tollgate_proto::v1::target::Target as TargetKind;
 use tollgate_proto::v1::{
     BackfillScheduleRequest, CancelRunRequest, CreatePolicyRequest, CreateScheduleRequest,
     GetHandlerStatusRequest, HttpTarget, KeyLimits, ListRunsRequest, Policy, Reclaim, ReleaseMode, Schedule,
-    SqsTarget, Target, TriggerScheduleRequest, UpdatePolicyRequest,
+    ScheduleItem, SqsTarget, Target, TriggerScheduleRequest, UpdatePolicyRequest,
 };
 use tonic::transport::Channel;
 use tonic::{Code, Status};
@@ -355,7 +355,18 @@ impl Load {
     /// What all schedules of the campaign have in common: they never give up, and catch up with everything.
     fn finish(&self, schedule: Schedule, lane: &Lane) -> Schedule {
         debug_assert_eq!(schedule.policy, lane.policy);
-        let key = lane.of_key.map(|_| KEYS[rand::random_range(0..KEYS.len())].to_owned());
-        special::with_attempts(Schedule { key: key.unwrap_or_default(), ..schedule }, 1_000)
+        if lane.of_key.is_none() {
+            return special::with_attempts(schedule, 1_000);
+        }
+        let any_key = || KEYS[rand::random_range(0..KEYS.len())].to_owned();
+        // Of every other one, each event has an item, and counts as the key of that.
+        let has_items = rand::random();
+        let count = schedule.events.filter(|_| has_items).unwrap_or_default();
+        let item = |at: u32| {
+            let data = Some(prost_types::Value::from(f64::from(at)));
+            ScheduleItem { data, key: any_key() }
+        };
+        let items = (0..count).map(item).collect();
+        special::with_attempts(Schedule { key: any_key(), items, ..schedule }, 1_000)
     }
 }

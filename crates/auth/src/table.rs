@@ -90,6 +90,7 @@ pub const TABLE: &[(&str, &str, Needs)] = &[
     (PEER, "ForwardExtend", Needs::Peer),
     (PEER, "ForwardExplain", Needs::Peer),
     (PEER, "CountOutstanding", Needs::Peer),
+    (PEER, "CountKeys", Needs::Peer),
     (PEER, "ReadHandlerStatus", Needs::Peer),
     (PEER, "ReadTroubles", Needs::Peer),
     (PEER, "WakeShards", Needs::Peer),

@@ -42,6 +42,33 @@ fn http(with: Value) -> Value {
     json!({"target": {"http": http}})
 }
 
+fn every(interval: &str) -> Value {
+    json!([{"interval": {"every": interval}}])
+}
+
+#[test]
+fn a_share_of_the_interval_is_a_time_and_stays_a_share() {
+    let given = given(&json!({"triggers": every("15m"), "start_within_percent": 50}));
+    let taken = schedule::to_core(&given, &name(), None).unwrap();
+    assert_eq!((taken.start_within_s, taken.start_within_percent), (Some(450), Some(50)));
+    let shown = schedule::to_message(&taken);
+    assert_eq!((shown.start_within, shown.start_within_percent), (None, Some(50)));
+    assert_eq!(schedule::to_core(&shown, &name(), None).unwrap(), taken);
+    assert_eq!(schedule::starts_to_core(&shown).unwrap().1.start_within_s, Some(450));
+}
+
+#[test]
+fn a_key_follows_its_label() {
+    let given = given(&json!({"key_label": "tenant", "labels": {"tenant": "acme", "team": "x"}}));
+    let taken = schedule::to_core(&given, &name(), None).unwrap();
+    assert_eq!(taken.key.as_deref(), Some("acme"));
+    let mut shown = schedule::to_message(&taken);
+    assert_eq!((shown.key.as_str(), shown.key_label.as_str()), ("", "tenant"));
+    assert_eq!(schedule::to_core(&shown, &name(), None).unwrap(), taken);
+    shown.labels.insert("tenant".to_owned(), "zeta".to_owned());
+    assert_eq!(schedule::to_core(&shown, &name(), None).unwrap().key.as_deref(), Some("zeta"));
+}
+
 #[test]
 fn the_defaults_of_a_schedule() {
     let taken = schedule::to_core(&given(&json!({})), &name(), None).unwrap();
@@ -96,6 +123,17 @@ fn each_wrong_field_of_a_schedule_is_named() {
         (json!({"exclude": vec!["2026-12-25"; 501]}), "exclude"),
         (json!({"start_within": "24h1s"}), "start_within"),
         (json!({"start_within": "1.5s"}), "start_within"),
+        (json!({"start_within_percent": 10}), "start_within_percent"),
+        (json!({"start_within_percent": 0, "triggers": every("1h")}), "start_within_percent"),
+        (json!({"start_within_percent": 101, "triggers": every("1h")}), "start_within_percent"),
+        (json!({"start_within_percent": 50, "triggers": every("72h")}), "start_within_percent"),
+        (
+            json!({"start_within_percent": 5, "start_within": "5s", "triggers": every("1h")}),
+            "start_within_percent",
+        ),
+        (json!({"key_label": "tenant"}), "key_label"),
+        (json!({"key_label": "tenant", "key": "a", "labels": {"tenant": "b"}}), "key_label"),
+        (json!({"key_label": "tenant", "labels": {"tenant": "x".repeat(129)}}), "key_label"),
         (json!({"check_again": {"max_checks": 1_000_001}}), "check_again.max_checks"),
         (json!({"check_again": {"horizon": "367d"}}), "check_again.horizon"),
         (json!({"check_again": {"slot": "0.1s"}}), "check_again.slot"),

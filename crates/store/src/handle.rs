@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use async_trait::async_trait;
 use tollgate_core::handle::batch::TokenBatch;
-use tollgate_core::handle::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow};
+use tollgate_core::handle::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow, Unstarted};
 use tollgate_core::handle::control::Message;
 use tollgate_core::model::{Policy, Run, RunId, RunSpec};
 pub use tollgate_core::own::{Lease, Member};
@@ -29,6 +29,8 @@ pub struct LoadedShard {
     pub batches: Vec<TokenBatch>,
     /// Their tokens that are in no batch.
     pub tokens: Vec<TokenRow>,
+    /// Which of their events have not started, where they start theirs key by key.
+    pub unstarted: Vec<Unstarted>,
     /// How many further tokens count against each policy: those of runs that cannot be read.
     pub counted: Vec<(Option<Uuid>, u32)>,
     /// The specs of those runs.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tollgate_core::handle::change::{HistoryRow, Outcome, TokenRow};
+use tollgate_core::handle::change::{HistoryRow, Outcome, TokenRow, Unstarted};
 use tollgate_core::model::{Run, RunId, RunState, Skipped};
 use tollgate_core::trouble::Missed;
 use uuid::Uuid;
@@ -145,6 +145,15 @@ pub trait HistoryStore: Send + Sync {
     /// The schedules whose triggers were missed, of the latest `limit` triggers recorded at or after `since_us`; those that
     /// missed the most first.
     async fn missed_triggers(&self, since_us: i64, limit: u32) -> Result<Vec<Missed>, StoreError>;
+    /// Which events of a run have not started, where it starts them key by key: in the order of their index, from the stretch on
+    /// that holds `from_index`.
+    async fn unstarted(
+        &self,
+        shard: u16,
+        run: RunId,
+        from_index: u32,
+        limit: u32,
+    ) -> Result<Vec<Unstarted>, StoreError>;
     /// Token rows of a run in the order of their index, from `from_index` on.
     async fn tokens(
         &self,

@@ -16,6 +16,7 @@ mod plan;
 mod request;
 mod run;
 mod stand_in;
+mod unstarted;
 mod word;
 
 use serde::Serialize;
@@ -43,6 +44,7 @@ pub(crate) use plan::{
 };
 pub(crate) use request::RequestRow;
 pub(crate) use run::{RunRow, SkippedRow};
+pub(crate) use unstarted::UnstartedRow;
 pub(crate) use word::Word;
 
 use crate::StoreError;
@@ -80,6 +82,7 @@ pub(crate) const TABLES: &[Table] = &[
     TaskKey::TABLE,
     TaskRow::TABLE,
     TokenRecord::TABLE,
+    UnstartedRow::TABLE,
 ];
 
 /// A count as a column. Indexes and counts end at ten million; what passes 2³¹ stays there.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate_store::columns::{Dialect, compose};
 
-const HOT: [&str; 13] = [
+const HOT: [&str; 14] = [
     "queue_shards",
     "shard_inbox",
     "shard_policies",
@@ -24,6 +24,7 @@ const HOT: [&str; 13] = [
     "closed_failures",
     "item_pages",
     "item_runs",
+    "unstarted_events",
 ];
 
 /// Clocks, chance, sequences and messages between sessions: no statement and no migration may have them.

@@ -104,6 +104,9 @@ impl Stage {
         let (resources, applying) = (load.resources(start_s), Instant::now());
         let count = resources.len();
         self.service.apply(resources).await?;
+        for number in 0..load.submissions_count() {
+            self.service.master().submit_items(tokio_stream::iter(load.submission(number, start_s))).await?;
+        }
         let apply_ms = applying.elapsed().as_secs_f64() * 1e3;
         let wait_us = start_s * 1_000_000 - BEFORE_US - wall_us();
         ensure!(

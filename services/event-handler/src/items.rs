@@ -15,6 +15,7 @@ use tollgate_core::items::{ItemPage, ReadPage};
 use tollgate_core::model::{DeliveryItem, Run, RunId, RunSpec, Sent, Target};
 use tollgate_secrets::{ITEMS, Keys};
 use tollgate_service::room::Rooms;
+use tollgate_store::StoreError;
 use tollgate_store::items::ItemStore;
 use tollgate_target::Leave;
 use uuid::Uuid;
@@ -83,6 +84,22 @@ pub(crate) struct ItemRef {
     pub(crate) spec: Option<Arc<RunSpec>>,
 }
 
+/// Why an item cannot be had, for people.
+#[derive(Clone, Debug)]
+pub(crate) enum Unread {
+    /// The store did not give it: it may do so later.
+    Yet(String),
+    /// What is stored cannot be read.
+    Ever(String),
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Yet(why) | Self::Ever(why)) = self;
+        f.write_str(why)
+    }
+}
+
 impl Items {
     /// At most so many bytes are kept, a quarter of it for one namespace.
     pub(crate) fn new(store: Arc<dyn ItemStore>, keys: Arc<Keys>, bytes_max: usize) -> Self {
@@ -108,7 +125,7 @@ impl Items {
         Err(Sent::NotSent { message, retry_after_ms: None })
     }
 
-    async fn item(&self, of: &ItemRef) -> Result<DeliveryItem, String> {
+    async fn item(&self, of: &ItemRef) -> Result<DeliveryItem, Unread> {
         let kept = self.kept().at(of.run, of.index);
         let page = if let Some(page) = kept { page } else { self.read(of).await? };
         self.read_ahead(of, page.items.range());
@@ -116,7 +133,7 @@ impl Items {
     }
 
     /// The page that holds an event's item; one of those that wait for it reads it.
-    async fn read(&self, of: &ItemRef) -> Result<Arc<Page>, String> {
+    async fn read(&self, of: &ItemRef) -> Result<Arc<Page>, Unread> {
         if let Some(spec) = &of.spec {
             let page = Arc::new(page_of_spec(spec, &self.0.keys)?);
             self.kept().keep(of, &page, self.0.bytes_max);
@@ -140,7 +157,7 @@ impl Items {
             drop(turn);
             Ok(page)
         });
-        read.await.unwrap_or_else(|error| Err(format!("its item cannot be read: {error}")))
+        read.await.unwrap_or_else(|error| Err(Unread::Yet(format!("its item cannot be read: {error}"))))
     }
 
     /// Where an event in the second half of its page starts, the next page is soon needed.
@@ -158,6 +175,18 @@ impl Items {
         });
     }
 
+    /// The keys of the items of a page, the one that holds this index, and the index of its first item.
+    ///
+    /// # Errors
+    /// Why they cannot be had.
+    pub(crate) async fn keys_of_page(&self, of: &ItemRef) -> Result<(u32, Vec<String>), Unread> {
+        let kept = self.kept().at(of.run, of.index);
+        let page = if let Some(page) = kept { page } else { self.read(of).await? };
+        let keys =
+            page.items.range().filter_map(|index| page.items.item(index)).map(|(key, _)| key.to_owned());
+        Ok((page.items.range().start, keys.collect()))
+    }
+
     /// The items of some events of a run, by ascending index, for people. `spec`: what has them, where that is not the store.
     ///
     /// # Errors
@@ -168,16 +197,18 @@ impl Items {
         (run, spec): (&Run, Option<&RunSpec>),
         indexes: impl Iterator<Item = u32>,
     ) -> Result<Vec<DeliveryItem>, String> {
-        let mut page = spec.map(|spec| page_of_spec(spec, &self.0.keys)).transpose()?;
+        let page_of_spec = |spec| page_of_spec(spec, &self.0.keys).map_err(|error| error.to_string());
+        let mut page = spec.map(page_of_spec).transpose()?;
         let mut items = Vec::new();
         for index in indexes {
             if page.as_ref().is_none_or(|page| !page.items.range().contains(&index)) {
                 if spec.is_some() {
-                    return Err(missing(index));
+                    return Err(missing(index).to_string());
                 }
                 let payload = page.take().map(|page| page.payload);
                 let at = (run.shard, run.id);
-                page = Some(read_page(store, &self.0.keys, at, index, payload).await?);
+                let read = read_page(store, &self.0.keys, at, index, payload).await;
+                page = Some(read.map_err(|error| error.to_string())?);
             }
             items.extend(page.as_ref().and_then(|page| page.item(index)));
         }
@@ -252,13 +283,17 @@ async fn read_page(
     (shard, run): (u16, RunId),
     index: u32,
     payload: Option<Arc<str>>,
-) -> Result<Page, String> {
-    let failed = |error| format!("its item cannot be read: {error}");
+) -> Result<Page, Unread> {
+    let failed = |error| {
+        let message = format!("its item cannot be read: {error}");
+        if matches!(error, StoreError::Corrupt { .. }) { Unread::Ever(message) } else { Unread::Yet(message) }
+    };
     let of_run = store.item_run(shard, run).await.map_err(failed)?.ok_or_else(|| missing(index))?;
     let open = |first: Option<u32>, text: &str| {
         let schedule: Uuid = of_run.schedule_uid;
         let field = tollgate_secrets::item_field(run.0, first);
-        keys.open(schedule, &field, text).map_err(|error| format!("its item cannot be opened: {error}"))
+        let opened = keys.open(schedule, &field, text);
+        opened.map_err(|error| Unread::Ever(format!("its item cannot be opened: {error}")))
     };
     let payload = match payload {
         Some(payload) => payload,
@@ -268,24 +303,23 @@ async fn read_page(
     let stored = store.item_page(shard, run, index).await.map_err(failed)?.ok_or_else(|| missing(index))?;
     let body = open(Some(stored.first_index), &stored.body)?;
     let items = ReadPage::of(ItemPage { body, ..stored });
-    Ok(Page { items: items.map_err(|error| format!("its item cannot be read: {error}"))?, payload })
+    let items = items.map_err(|error| Unread::Ever(format!("its item cannot be read: {error}")))?;
+    Ok(Page { items, payload })
 }
 
 /// The items of a spec as one page. What lies under them is in the spec as well.
-fn page_of_spec(spec: &RunSpec, keys: &Keys) -> Result<Page, String> {
+fn page_of_spec(spec: &RunSpec, keys: &Keys) -> Result<Page, Unread> {
     let body = keys.open(spec.schedule_uid, ITEMS, &spec.payload.items);
-    let body = body.map_err(|error| format!("its item cannot be opened: {error}"))?;
+    let body = body.map_err(|error| Unread::Ever(format!("its item cannot be opened: {error}")))?;
     let events = body.bytes().filter(|byte| *byte == b'\n').count();
     let events = u32::try_from(events).unwrap_or(u32::MAX);
     let items = ReadPage::of(ItemPage { first_index: 0, events, keys: Vec::new(), body });
-    Ok(Page {
-        items: items.map_err(|error| format!("its item cannot be read: {error}"))?,
-        payload: Arc::from(""),
-    })
+    let items = items.map_err(|error| Unread::Ever(format!("its item cannot be read: {error}")))?;
+    Ok(Page { items, payload: Arc::from("") })
 }
 
-fn missing(index: u32) -> String {
-    format!("its item cannot be read: there is no item {index} of its run")
+fn missing(index: u32) -> Unread {
+    Unread::Ever(format!("its item cannot be read: there is no item {index} of its run"))
 }
 
 #[cfg(test)]

@@ -189,6 +189,7 @@ impl Owner {
                     Next::Leave(left) => return left,
                 }
             }
+            life.keys_wanted().into_iter().for_each(|wanted| self.read_keys(wanted));
             // What the last commit allowed, and only now: the store writes the next one meanwhile.
             self.outgoing.begin_some();
             let event = self.next_event(life, &mut beside).await;

@@ -109,6 +109,17 @@ impl HandlerPeerService for PeerService {
         Ok(Response::new(v1::CountOutstandingResponse { runs }))
     }
 
+    async fn count_keys(
+        &self,
+        request: Request<v1::CountKeysRequest>,
+    ) -> Result<Response<v1::CountKeysResponse>, Status> {
+        let v1::CountKeysRequest { shard, policy_uid } = request.into_inner();
+        let shard = u16::try_from(shard).unwrap_or(u16::MAX);
+        // What is no uid is no policy that is here.
+        let policy = Uuid::from_slice(&policy_uid).unwrap_or_default();
+        Ok(Response::new(self.shared.keys_here(shard, policy).await.unwrap_or_default()))
+    }
+
     async fn read_handler_status(
         &self,
         request: Request<v1::ReadHandlerStatusRequest>,

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use dashmap::DashMap;
 use tokio::sync::{mpsc, oneshot};
 use tollgate_core::handle::release::{Answer, Release};
-use tollgate_core::handle::{Explanation, Outlook, Status};
+use tollgate_core::handle::{Explanation, KeyCounts, Outlook, Status};
 use tollgate_core::model::{RunId, Sent};
 use tollgate_core::trouble::Sight;
+use uuid::Uuid;
 
 /// Of a run: tokens in flight and events that wait for another attempt, and what is expected.
 pub(crate) type Expected = ((u32, u32), Outlook);
@@ -34,10 +35,16 @@ pub(crate) enum Input {
     Sent { run: RunId, index: u32, attempt: u32, sent: Sent },
     /// A delivery was not made after all: the lease could no longer be trusted.
     Unsent { run: RunId, index: u32, attempt: u32 },
+    /// The keys of the items of a page, from that index on. `of`: the run, and the generation of its spec.
+    KeysRead { of: (RunId, i64), first_index: u32, keys: Vec<String> },
+    /// The page that holds an index cannot be read.
+    KeysUnreadable { of: (RunId, i64), index: u32 },
     /// Why does an event wait?
     Explain { run: RunId, index: u32, reply: oneshot::Sender<Option<Explanation>> },
     /// Tokens in flight, events waiting for another attempt, and what is expected, of runs.
     Outstanding { runs: Vec<RunId>, reply: oneshot::Sender<Vec<Option<Expected>>> },
+    /// What the events of each key of a policy hold and wait for.
+    Keys { policy: Uuid, reply: oneshot::Sender<KeyCounts> },
     /// The shard at a glance.
     Status { busy_only: bool, reply: oneshot::Sender<Status> },
     /// What of the shard is not well.

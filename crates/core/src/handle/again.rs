@@ -63,10 +63,10 @@ impl Shard {
     pub(super) fn resend(&mut self, key: (RunId, u32), now: Now) {
         let Some(run) = self.ledger.runs.get(&key.0) else { return };
         let parked = self.schedules.get(&run.row.schedule_uid).is_some_and(LiveSchedule::is_parked);
-        let (cancelled, lane, uid) = (run.cancelled, run.lane(), run.row.schedule_uid);
+        let (cancelled, uid) = (run.cancelled, run.row.schedule_uid);
         let Some(token) = self.ledger.tokens.get_mut(&key) else { return };
         let bucket = self.ledger.buckets.get(&token.policy);
-        let key_paused = bucket.is_some_and(|bucket| bucket.is_key_paused(run.spec.key()));
+        let key_paused = bucket.is_some_and(|bucket| bucket.may_be_paused(run.key(&token.key), &token.key));
         let paused =
             parked || key_paused || bucket.is_some_and(Bucket::is_paused) || self.pause.pause.is_some();
         if cancelled {
@@ -82,7 +82,7 @@ impl Shard {
         } else {
             token.queued = true;
             let (policy, due_us) = (token.policy, token.row.due_us);
-            self.queues.entry(policy).or_default().push_retry(lane, due_us, key.0, key.1);
+            self.queues.entry(policy).or_default().push_retry(run.lane(&token.key), due_us, key.0, key.1);
             self.ledger.ready.insert(policy);
             self.park_in(policy, uid);
         }

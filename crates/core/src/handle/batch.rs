@@ -124,17 +124,19 @@ impl TokenBatch {
         })
     }
 
-    /// Takes one more event in, if it is the next one and was acquired with the others.
+    /// Takes one more event in, if it comes after those that are in it, not far, and was acquired with them. Between them may be
+    /// events that are not in it.
     pub(super) fn take_in(&mut self, row: &TokenRow) -> bool {
-        let next =
-            (self.run, self.first + self.count, self.acquired_us) == (row.run, row.index, row.acquired_us);
-        if !next || self.count >= BATCH_MAX {
+        let Some(at) = row.index.checked_sub(self.first) else { return false };
+        let is_like = (self.run, self.acquired_us) == (row.run, row.acquired_us);
+        if !is_like || at < self.count || at >= BATCH_MAX {
             return false;
         }
-        self.count += 1;
-        let bytes = self.count.div_ceil(8) as usize;
+        let bytes = (at + 1).div_ceil(8) as usize;
         self.gone.resize(bytes, 0);
         self.held.resize(bytes, 0);
+        (self.count..at).for_each(|between| set(&mut self.gone, between));
+        self.count = at + 1;
         true
     }
 

@@ -100,7 +100,7 @@ impl Bucket {
 
     /// How many events may start now; `sends_max` bounds what no policy bounds.
     pub(super) fn capacity(&mut self, now: Now, sends_max: u32) -> u32 {
-        if self.unknown {
+        if self.unknown || self.is_unread() {
             return 0;
         }
         let Some(policy) = &self.policy else {

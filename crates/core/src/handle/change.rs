@@ -206,6 +206,32 @@ pub struct ShardPause {
     pub pause: Option<Pause>,
 }
 
+/// How many events one [`Unstarted`] tells of.
+pub const UNSTARTED_EVENTS: u32 = 2_048;
+
+/// Which events of a run that starts its events key by key have not started, among [`UNSTARTED_EVENTS`] of them. Where a run has
+/// none for a stretch below its `sorted_to`, all of these have started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unstarted {
+    /// The run.
+    pub run: RunId,
+    /// The first index: a multiple of [`UNSTARTED_EVENTS`].
+    pub first: u32,
+    /// A bit an event that has not started, the first event in the lowest bit of the first byte. What is missing at the end is
+    /// zero.
+    pub bits: Vec<u8>,
+}
+
+impl Unstarted {
+    /// The indexes of the events that have not started.
+    pub fn indexes(&self) -> impl Iterator<Item = u32> {
+        let bytes = (self.first..).step_by(8).zip(&self.bits);
+        bytes.flat_map(|(first, byte)| {
+            (0..8).filter(move |bit| byte & (1 << bit) != 0).map(move |bit| first + bit)
+        })
+    }
+}
+
 /// Everything that one commit of a shard's owner writes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
@@ -229,6 +255,10 @@ pub struct Changes {
     pub tokens_put: Vec<TokenRow>,
     /// Token rows that go.
     pub tokens_gone: Vec<(RunId, u32)>,
+    /// Which events of runs have not started, where that has changed.
+    pub unstarted_put: Vec<Unstarted>,
+    /// Of these, by run and first index, all have.
+    pub unstarted_gone: Vec<(RunId, u32)>,
     /// New rows of the done queue.
     pub history: Vec<HistoryRow>,
     /// Dead events that leave the done queue because they are tried again.

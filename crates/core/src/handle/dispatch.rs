@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::bucket::Bucket;
 use super::change::{HistoryRow, Outcome, ShardSchedule, TokenRow};
 use super::exchange::{Effect, Send};
+use super::keys::KeyOf;
 use super::live::{LiveRun, LiveToken};
 use super::queue::{Queue, Work};
 use super::shard::{Shard, WallTimer};
@@ -150,7 +151,7 @@ impl Shard {
         run.row.state = RunState::Skipped;
         run.row.reason = format!("overlap: the run {other} was unfinished");
         run.noted.pass_over(run.row.events - run.row.next_index);
-        run.row.next_index = run.row.events;
+        (run.row.next_index, run.row.sorted_to) = (run.row.events, None);
         run.row.finished_us = Some(now.wall_us);
         self.pending.changes.skipped.push(Skipped {
             schedule_uid: run.row.schedule_uid,
@@ -177,6 +178,9 @@ impl Shard {
 
     /// Puts a run into its lane or takes it out, as its state says.
     pub(super) fn sync_lane(&mut self, id: RunId, now: Now) {
+        if self.is_by_key(id) {
+            return self.sync_sorted(id, now);
+        }
         let Some(run) = self.ledger.runs.get(&id) else { return };
         let wants = run.wants(self.options.retrying_max);
         let due = run.next_is_due(now.wall_us, self.options.early_us);
@@ -199,9 +203,9 @@ impl Shard {
     pub(super) fn join_lane(&mut self, id: RunId) {
         let Some(run) = self.ledger.runs.get_mut(&id) else { return };
         if !std::mem::replace(&mut run.in_lane, true) {
-            let row = &run.row;
+            let (run, row) = (&*run, &run.row);
             let queue = self.queues.entry(row.policy_uid).or_default();
-            queue.push_run(run.lane(), row.launch_us, id);
+            run.lanes().for_each(|lane| queue.push_run(lane, row.launch_us, id));
             let (policy, uid) = (row.policy_uid, row.schedule_uid);
             self.ledger.ready.insert(policy);
             self.park_in(policy, uid);
@@ -213,7 +217,7 @@ impl Shard {
         if std::mem::take(&mut run.in_lane)
             && let Some(queue) = self.queues.get_mut(&run.row.policy_uid)
         {
-            queue.remove_run(run.row.priority, run.row.schedule_uid, run.row.launch_us, id);
+            run.lanes().for_each(|lane| queue.remove_run(lane, run.row.launch_us, id));
             if queue.is_open() {
                 self.ledger.ready.insert(run.row.policy_uid);
             }
@@ -227,9 +231,13 @@ impl Shard {
         if token.in_flight() || token.queued {
             return;
         }
-        token.queued = true;
         let (policy, uid) = (token.policy, run.row.schedule_uid);
-        self.queues.entry(policy).or_default().push_retry(run.lane(), token.row.due_us, id, index);
+        if token.key == KeyOf::Unread && self.ledger.buckets.get(&policy).is_some_and(|b| b.rules().is_some())
+        {
+            return self.needs_key(id);
+        }
+        token.queued = true;
+        self.queues.entry(policy).or_default().push_retry(run.lane(&token.key), token.row.due_us, id, index);
         self.ledger.ready.insert(policy);
         self.park_in(policy, uid);
     }
@@ -274,26 +282,31 @@ impl Shard {
     /// Ends every event from the next index on without starting it.
     pub(super) fn close_unstarted(&mut self, id: RunId, outcome: Outcome, message: &str, now: Now) {
         let Some(run) = self.ledger.runs.stir(&id) else { return };
-        let (first, count) = (run.row.next_index, run.row.events - run.row.next_index);
+        let count = run.row.events - run.row.next_index;
         if count == 0 {
             return;
         }
+        let unstarted = run.unstarted();
         run.noted.pass_over(count);
         run.row.next_index = run.row.events;
         self.pending.urgent = true;
-        self.pending.changes.history.push(HistoryRow {
+        self.pending.changes.history.extend(unstarted.into_iter().map(|range| HistoryRow {
             run: id,
-            index: first,
-            count,
+            index: range.start,
+            count: range.end - range.start,
             outcome,
             attempt: 0,
             acquired_us: None,
             delivered_us: None,
             finished_us: now.wall_us,
             message: message.to_owned(),
-        });
+        }));
         self.count(id, outcome, count);
         self.leave_lane(id);
+        self.forget_keys(id);
+        if let Some(run) = self.ledger.runs.get_mut(&id) {
+            run.row.sorted_to = None;
+        }
     }
 
     /// Hands out tokens, bucket by bucket, until limits or work run out.
@@ -322,6 +335,9 @@ impl Shard {
         if let Some(bucket) = self.ledger.buckets.get_mut(&policy) {
             bucket.pace.hold(bucket.counts.held(), now);
         }
+        if capacity > 0 || self.queues.get(&policy).is_none_or(Queue::is_empty) {
+            self.read_on(policy);
+        }
         self.wake_for_rates(policy, capacity == 0, now);
     }
 
@@ -338,14 +354,19 @@ impl Shard {
                 token.row.attempt += 1;
                 token.row.delivered_us = None;
                 token.row.heartbeat_ttl_ms = None;
-                let policy = token.policy;
+                let (policy, of) = (token.policy, token.key.clone());
                 self.ledger.turn(key, self.ledger.sending_under(policy));
-                self.spend(policy, id, now);
+                self.spend(policy, id, &of, now);
                 key
             }
-            Work::Next(id) => {
+            Work::Next(id, group) => {
+                let of_key = self.take_of_key(id, group);
                 let Some(run) = self.ledger.runs.get_mut(&id) else { return false };
-                let index = run.row.next_index;
+                let (index, of) = match of_key {
+                    Some(taken) => taken,
+                    None if run.sorted.is_some() => return false,
+                    None => (run.row.next_index, run.key_at_first()),
+                };
                 run.row.next_index += 1;
                 if run.row.started_us.is_none() {
                     run.row.started_us = Some(now.wall_us.max(run.start_us()));
@@ -356,9 +377,9 @@ impl Shard {
                 self.pending.runs.insert(id);
                 let (key, policy) = ((id, index), run.row.policy_uid);
                 let row = TokenRow::acquired(key, now.wall_us.max(run.launch_of(index)));
-                self.spend(policy, id, now);
+                self.spend(policy, id, &of, now);
                 let phase = self.ledger.sending_under(policy);
-                self.ledger.enter(key, LiveToken::new(row, policy, phase, now.mono_us));
+                self.ledger.enter(key, LiveToken::new(row, policy, of, (phase, now.mono_us)));
                 key
             }
         };
@@ -368,11 +389,11 @@ impl Shard {
     }
 
     /// What the rates let through becomes one less.
-    fn spend(&mut self, policy: Option<Uuid>, run: RunId, now: Now) {
+    fn spend(&mut self, policy: Option<Uuid>, run: RunId, of: &KeyOf, now: Now) {
         let bucket = self.ledger.buckets.entry(policy).or_insert_with(|| Bucket::unknown(now));
         bucket.spend();
         if let Some(run) = self.ledger.runs.get(&run) {
-            bucket.spend_of(run.spec.key(), &run.sharer, now);
+            bucket.spend_of(run.key(of), &run.sharer.with(of), now);
         }
     }
 
@@ -388,8 +409,8 @@ impl Shard {
             self.hold(key, now);
             return false;
         }
-        let policy = token.policy;
-        self.spend(policy, key.0, now);
+        let (policy, of) = (token.policy, token.key.clone());
+        self.spend(policy, key.0, &of, now);
         self.send_again(key);
         self.sync_lane(key.0, now);
         true

@@ -13,7 +13,7 @@ use crate::model::{Now, OverlapRule, RunId};
 impl Shard {
     /// Whether what falls due next in a run does so soon, and not yet.
     pub(super) fn is_near(&self, id: RunId, now: Now) -> bool {
-        self.ledger.runs.get(&id).is_some_and(|run| run.launch_of(run.row.next_index) > now.wall_us)
+        self.ledger.runs.get(&id).is_some_and(|run| run.launch_of(run.front()) > now.wall_us)
     }
 
     /// Whether its schedule's overlap rule lets a run go before its launch time: no unfinished run could still
@@ -31,6 +31,10 @@ impl Shard {
         let near = due_us - now.wall_us <= self.options.early_us;
         let within = run.window_end_us().is_none_or(|end_us| due_us < end_us);
         let parked = self.schedules.get(&run.row.schedule_uid).is_some_and(LiveSchedule::is_parked);
+        // The keys of its items are read when it launches.
+        if self.is_by_key(run.row.id) {
+            return false;
+        }
         if !near || !within || parked || self.draining || self.pause.pause.is_some() {
             return false;
         }
@@ -55,7 +59,7 @@ impl Shard {
             let may_launch = run.launched || self.may_launch_early(run);
             if !may_launch || !self.may_start_early(run, now) {
                 let timer = if run.launched { WallTimer::Spread(id) } else { WallTimer::Launch(id) };
-                self.wall_timers.insert((run.launch_of(run.row.next_index), timer));
+                self.wall_timers.insert((run.launch_of(run.front()), timer));
                 continue;
             }
             let policy = run.row.policy_uid;
@@ -90,8 +94,9 @@ impl Shard {
         };
         let parked = self.schedules.get(&run.row.schedule_uid).is_some_and(LiveSchedule::is_parked);
         let bucket = self.ledger.buckets.get(&token.policy);
-        let policy_paused =
-            bucket.is_some_and(|bucket| bucket.is_paused() || bucket.is_key_paused(run.spec.key()));
+        let policy_paused = bucket.is_some_and(|bucket| {
+            bucket.is_paused() || bucket.may_be_paused(run.key(&token.key), &token.key)
+        });
         if !(run.cancelled || parked || policy_paused || self.pause.pause.is_some()) {
             return false;
         }

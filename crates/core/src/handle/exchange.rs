@@ -8,7 +8,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::batch::TokenBatch;
-use super::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow};
+use super::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow, Unstarted};
 use super::release::Answer;
 use crate::model::{ItemsIn, Policy, Run, RunId, RunSpec};
 
@@ -24,11 +24,14 @@ pub struct Options {
     /// How long before its launch time a run may take its tokens, in microseconds: longer than most commits take, so that
     /// what they allow waits for the launch time and not for them. Nothing is sent before it.
     pub early_us: i64,
+    /// In how many ranges, of neighbours of one key, events may stand that are sorted by key, in a shard: with more, no further
+    /// keys are read.
+    pub sorted_max: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { sends_max: 1024, retrying_max: 1000, lazy_us: 20_000, early_us: 8_000 }
+        Self { sends_max: 1024, retrying_max: 1000, lazy_us: 20_000, early_us: 8_000, sorted_max: 1_000_000 }
     }
 }
 
@@ -56,6 +59,8 @@ pub struct ShardState {
     pub batches: Vec<TokenBatch>,
     /// Their other tokens.
     pub tokens: Vec<TokenRow>,
+    /// Which of their events have not started, where runs start theirs key by key.
+    pub unstarted: Vec<Unstarted>,
     /// How many further tokens count against each policy: those of runs that cannot be read. They are never freed.
     pub counted: Vec<(Option<Uuid>, u32)>,
     /// Their specs.
@@ -88,6 +93,19 @@ pub struct Send {
     /// Schedule, target, payload.
     pub spec: Arc<RunSpec>,
     /// Where its item is: data of its own.
+    pub item_in: ItemsIn,
+}
+
+/// A page of items of which the machine needs the keys: [`Shard::keys_read`](super::Shard::keys_read) answers.
+#[derive(Clone, Debug)]
+pub struct KeysWanted {
+    /// The run.
+    pub run: RunId,
+    /// An index in the page.
+    pub index: u32,
+    /// Its spec, which has the items where `item_in` says so.
+    pub spec: Arc<RunSpec>,
+    /// Where its items are.
     pub item_in: ItemsIn,
 }
 

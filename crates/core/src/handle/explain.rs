@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::bucket::Bucket;
-use super::keys::KeyHolds;
+use super::keys::{KeyHolds, KeyOf};
 use super::ledger::Phase;
 use super::live::LiveRun;
 use super::outlook::{Budget, Lines};
@@ -87,6 +87,8 @@ pub enum Reason {
         /// From now, in microseconds.
         wait_us: i64,
     },
+    /// Its key, or that of an event that holds a token, has not been read yet: nobody knows what each key holds.
+    KeysUnread,
     /// The rate lets nothing through before then.
     RateLimited {
         /// From now, in microseconds.
@@ -222,6 +224,10 @@ impl Shard {
     /// Why an event of an unfinished run is where it is; none if the run or the event has ended, or is not known.
     pub fn explain(&self, id: RunId, index: u32, now: Now) -> Option<Explanation> {
         let run = self.ledger.runs.get(&id)?;
+        let of = match self.ledger.tokens.get(&(id, index)) {
+            Some(token) => token.key.clone(),
+            None => run.key_of_unstarted(index),
+        };
         if let Some(token) = self.ledger.tokens.get(&(id, index)) {
             let state = self.event_state(id, index)?;
             let attempt = token.row.attempt;
@@ -229,25 +235,26 @@ impl Shard {
                 let holders = self.holder((id, index), now).into_iter().collect();
                 return Some(Explanation { state, attempt, reasons: Vec::new(), holders, ahead: None });
             }
-            let mut reasons = self.reasons(run, now);
+            let mut reasons = self.reasons(run, &of, now);
             if token.row.due_us > now.wall_us {
                 let (due_us, message) = (token.row.due_us, token.row.message.clone());
                 reasons.insert(0, Reason::BackOff { due_us, attempt, message });
             }
             let ahead = token.queued.then(|| self.ahead(run, None));
-            return Some(self.waiting(run, state, attempt, reasons, ahead, now));
+            return Some(self.waiting((run, &of), (state, attempt), reasons, ahead, now));
         }
-        if index < run.row.next_index || index >= run.row.events {
+        if !run.is_unstarted(index) {
             return None;
         }
         let launch_us = run.launch_of(index);
         if launch_us > now.wall_us {
             let reasons = vec![Reason::NotDue { launch_us }];
-            return Some(self.waiting(run, EventState::Scheduled, 0, reasons, None, now));
+            return Some(self.waiting((run, &of), (EventState::Scheduled, 0), reasons, None, now));
         }
-        let ahead = run.in_lane.then(|| self.ahead(run, Some(index)));
-        let reasons = self.reasons(run, now);
-        Some(self.waiting(run, EventState::Waiting, 0, reasons, ahead, now))
+        let is_in_line = run.in_lane && (of != KeyOf::Unread || run.sorted.is_none());
+        let ahead = is_in_line.then(|| self.ahead(run, Some(index)));
+        let reasons = self.reasons(run, &of, now);
+        Some(self.waiting((run, &of), (EventState::Waiting, 0), reasons, ahead, now))
     }
 
     /// Tokens in flight and waiting of an unfinished run: (in flight, waiting for another attempt).
@@ -332,9 +339,8 @@ impl Shard {
 
     fn waiting(
         &self,
-        run: &LiveRun,
-        state: EventState,
-        attempt: u32,
+        (run, of): (&LiveRun, &KeyOf),
+        (state, attempt): (EventState, u32),
         reasons: Vec<Reason>,
         ahead: Option<u64>,
         now: Now,
@@ -345,10 +351,13 @@ impl Shard {
             // Where its key has all that it may have, those of its key are who it waits for.
             let of_key = reasons.iter().any(|reason| matches!(reason, Reason::KeyFull { .. }));
             let runs = self.ledger.runs.under(run.row.policy_uid).filter_map(|id| self.ledger.runs.get(&id));
-            let runs = runs.filter(|other| !of_key || other.sharer.key() == run.sharer.key());
-            let held = runs.flat_map(|other| self.ledger.tokens.of(other.row.id));
-            let held = held.filter(|(_, token)| token.in_flight());
-            held.filter_map(|(key, _)| self.holder(key, now)).collect()
+            let key = run.sharer.with(of).key();
+            let held =
+                runs.flat_map(|other| self.ledger.tokens.of(other.row.id).map(move |held| (other, held)));
+            let held = held.filter(|(other, (_, token))| {
+                token.in_flight() && (!of_key || other.sharer.with(&token.key).key() == key)
+            });
+            held.filter_map(|(_, (key, _))| self.holder(key, now)).collect()
         };
         holders.sort_by_key(|h| std::cmp::Reverse(h.age_us));
         holders.truncate(HOLDERS_MAX);
@@ -367,7 +376,7 @@ impl Shard {
         })
     }
 
-    fn reasons(&self, run: &LiveRun, now: Now) -> Vec<Reason> {
+    fn reasons(&self, run: &LiveRun, of: &KeyOf, now: Now) -> Vec<Reason> {
         let mut reasons = Vec::new();
         reasons.extend(self.pause.pause.clone().map(Reason::AllPaused));
         let schedule = self.schedules.get(&run.row.schedule_uid);
@@ -403,7 +412,7 @@ impl Shard {
                 }
                 _ => {}
             }
-            reasons.extend(key_holds(run, bucket, now));
+            reasons.extend(key_holds((run, of), bucket, now));
             if let Some(at_us) = bucket.next_permit_us(now) {
                 reasons.push(Reason::RateLimited { wait_us: at_us - now.mono_us });
             }
@@ -416,21 +425,22 @@ impl Shard {
 
     /// How many events go before event `index` of a run (`None`: before its retries).
     fn ahead(&self, run: &LiveRun, index: Option<u32>) -> u64 {
-        self.line_of(run.row.policy_uid).before(run, self.own_before(&run.row, index))
+        self.line_of(run.row.policy_uid).before(run, self.own_before(run, index))
     }
 }
 
-/// What holds back the key of a run.
-fn key_holds(run: &LiveRun, bucket: &Bucket, now: Now) -> Option<Reason> {
-    let key = run.spec.key().to_owned();
-    Some(match bucket.key_holds(&key, &run.sharer, now)? {
+/// What holds back the key of an event.
+fn key_holds((run, of): (&LiveRun, &KeyOf), bucket: &Bucket, now: Now) -> Option<Reason> {
+    if bucket.is_unread() || *of == KeyOf::Unread && run.sorted.is_some() {
+        return Some(Reason::KeysUnread);
+    }
+    let (key, sharer) = (run.key(of).to_owned(), run.sharer.with(of));
+    Some(match bucket.key_holds(&key, &sharer, now)? {
         KeyHolds::Paused => {
             let reason = bucket.rules().and_then(|rules| rules.pause_of(&key)).unwrap_or_default().to_owned();
             Reason::KeyPaused { key, reason }
         }
-        KeyHolds::Full { limit } => {
-            Reason::KeyFull { key, held: bucket.counts.held_of(run.sharer.key()), limit }
-        }
+        KeyHolds::Full { limit } => Reason::KeyFull { key, held: bucket.counts.held_of(sharer.key()), limit },
         KeyHolds::Rate { at_us } => Reason::KeyRateLimited { key, wait_us: at_us - now.mono_us },
     })
 }

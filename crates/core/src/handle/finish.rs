@@ -34,7 +34,7 @@ impl Shard {
             && let (Some(run), Some(queue)) =
                 (self.ledger.runs.get(&key.0), self.queues.get_mut(&token.policy))
         {
-            queue.remove_retry(run.row.priority, run.row.schedule_uid, token.row.due_us, key.0, key.1);
+            queue.remove_retry(run.lane(&token.key), token.row.due_us, key.0, key.1);
             if queue.is_open() {
                 self.ledger.ready.insert(token.policy);
             }
@@ -106,6 +106,7 @@ impl Shard {
 
     /// Takes a run out of memory; with the last one of a bucket that goes, its queue.
     pub(super) fn leave_run(&mut self, id: RunId) -> Option<LiveRun> {
+        self.forget_keys(id);
         let mut run = self.ledger.run_leaves(id)?;
         self.minutes.leaves(&mut run);
         self.specs.give_back((run.row.schedule_uid, run.row.generation));

@@ -5,16 +5,36 @@
 //! nobody walks the other keys. Not here: the order in which keys take turns, which is the queue's.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::bucket::{Bucket, Level};
 use super::places::Sharer;
 use super::steps::Counted as _;
-use crate::model::{DAY_US, KeyRules, Limits, Now};
+use crate::model::{DAY_US, KeyRules, Limits, Now, RunId};
 
 /// Below so many, rates of keys that have rested are not looked for to be forgotten.
 const RATES_MIN: usize = 64;
 /// What has not been used for so long is as if it had never been.
 const REST_US: i64 = DAY_US;
+
+/// The key of items; the events that have it share it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ItemKey {
+    pub name: String,
+    pub stand_in: u128,
+}
+
+/// As whose an event counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum KeyOf {
+    /// Its schedule's key, or none.
+    #[default]
+    Schedule,
+    /// That of its item.
+    Item(Arc<ItemKey>),
+    /// That of its item, which has not been read.
+    Unread,
+}
 
 /// What holds the events of a key back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +66,8 @@ pub(super) struct BucketKeys {
     all_freed: bool,
     /// When rates let something through again (monotonic).
     permits: BTreeSet<(i64, u128)>,
+    /// Runs that start their events key by key, and have some whose keys are not asked for until nothing else may start.
+    pub unread: BTreeSet<RunId>,
 }
 
 /// The keys of which something may start that could not.
@@ -130,6 +152,11 @@ impl Bucket {
         self.policy.as_ref().map(|policy| &policy.keys).filter(|rules| !rules.is_empty())
     }
 
+    /// Whether the keys of some of its tokens are to be read before anything more starts.
+    pub(super) fn is_unread(&self) -> bool {
+        self.counts.unread() > 0 && self.rules().is_some()
+    }
+
     /// What holds back the next event of a key.
     pub(super) fn key_holds(&self, key: &str, sharer: &Sharer, now: Now) -> Option<KeyHolds> {
         let rules = self.rules()?;
@@ -147,9 +174,9 @@ impl Bucket {
         level.next_us(rate, now).map(|at_us| KeyHolds::Rate { at_us })
     }
 
-    /// Whether nothing of a key may start for now.
-    pub(super) fn is_key_paused(&self, key: &str) -> bool {
-        self.rules().is_some_and(|rules| rules.pause_of(key).is_some())
+    /// Whether nothing of a key may start for now; what it is may not have been read.
+    pub(super) fn may_be_paused(&self, key: &str, of: &KeyOf) -> bool {
+        self.rules().is_some_and(|rules| *of == KeyOf::Unread || rules.pause_of(key).is_some())
     }
 
     /// Whether `events` events of a key may start before their time: as [`Bucket::allows_early`] for all of the bucket.

@@ -9,11 +9,13 @@ mod counts;
 mod runs;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use uuid::Uuid;
 
 use super::bucket::Bucket;
 use super::change::TokenState;
+use super::keys::KeyOf;
 use super::live::{LiveRun, LiveToken};
 use super::pace::Answers;
 use super::steps::Counted as _;
@@ -119,6 +121,11 @@ impl Tokens {
         self.0.range((run, 0)..=(run, u32::MAX)).counted().map(|(key, token)| (*key, token))
     }
 
+    /// Those of one run among some indexes.
+    pub(super) fn within(&self, run: RunId, indexes: Range<u32>) -> impl Iterator<Item = (Key, &LiveToken)> {
+        self.0.range((run, indexes.start)..(run, indexes.end)).counted().map(|(key, token)| (*key, token))
+    }
+
     /// All of the shard.
     pub(super) fn all(&self) -> impl Iterator<Item = (Key, &LiveToken)> {
         self.0.iter().counted().map(|(key, token)| (*key, token))
@@ -219,10 +226,10 @@ impl Ledger {
     pub(super) fn enter(&mut self, key: Key, token: LiveToken) {
         let phase = token.phase();
         if let Some(run) = self.runs.stir(&key.0) {
-            run.counts.enter(phase);
+            run.counts.enter(phase, &token.key);
             self.sending += phase.is_sending();
             if let Some(bucket) = self.buckets.get_mut(&token.policy) {
-                bucket.counts.enter(phase, &run.sharer);
+                bucket.counts.enter(phase, &run.sharer.with(&token.key));
             }
             self.tokens.0.insert(key, token);
         }
@@ -233,11 +240,12 @@ impl Ledger {
         let token = self.tokens.0.remove(&key)?;
         let phase = token.phase();
         if let Some(run) = self.runs.stir(&key.0) {
-            run.counts.leave(phase);
+            run.counts.leave(phase, &token.key);
             self.sending -= phase.is_sending();
+            let sharer = run.sharer.with(&token.key);
             if let Some(bucket) = self.buckets.get_mut(&token.policy).filter(|_| phase.in_flight()) {
-                bucket.counts.leave(phase, &run.sharer);
-                bucket.freed(&run.sharer);
+                bucket.counts.leave(phase, &sharer);
+                bucket.freed(&sharer);
                 self.ready.insert(token.policy);
             }
         }
@@ -255,17 +263,32 @@ impl Ledger {
             return;
         }
         let Some(run) = self.runs.stir(&key.0) else { return };
-        run.counts.leave(before);
-        run.counts.enter(phase);
+        run.counts.leave(before, &token.key);
+        run.counts.enter(phase, &token.key);
+        let sharer = run.sharer.with(&token.key);
         if let Some(bucket) = self.buckets.get_mut(&token.policy) {
-            bucket.counts.leave(before, &run.sharer);
-            bucket.counts.enter(phase, &run.sharer);
+            bucket.counts.leave(before, &sharer);
+            bucket.counts.enter(phase, &sharer);
             if before.in_flight() && !phase.in_flight() {
-                bucket.freed(&run.sharer);
+                bucket.freed(&sharer);
             }
             if before.in_flight() && !phase.in_flight() || before.has_place() {
                 self.ready.insert(token.policy);
             }
+        }
+    }
+
+    /// The key of an event has been read.
+    pub(super) fn name(&mut self, key: Key, of: KeyOf) {
+        let Some(token) = self.tokens.0.get_mut(&key) else { return };
+        let (phase, before) = (token.phase(), std::mem::replace(&mut token.key, of));
+        let Some(run) = self.runs.get_mut(&key.0) else { return };
+        run.counts.leave(phase, &before);
+        run.counts.enter(phase, &token.key);
+        if let Some(bucket) = self.buckets.get_mut(&token.policy) {
+            bucket.counts.leave(phase, &run.sharer.with(&before));
+            bucket.counts.enter(phase, &run.sharer.with(&token.key));
+            self.ready.insert(token.policy);
         }
     }
 
@@ -304,8 +327,8 @@ impl Ledger {
             assert_eq!((phase.state(), (row.run, row.index)), (row.state, *key), "{token:?}");
             let Some(run) = self.runs.get(&key.0) else { panic!("{key:?} is of no run: {token:?}") };
             assert_eq!(token.policy, run.row.policy_uid, "{token:?} of {run:?}");
-            runs.entry(key.0).or_default().enter(phase);
-            buckets.entry(token.policy).or_default().enter(phase, &run.sharer);
+            runs.entry(key.0).or_default().enter(phase, &token.key);
+            buckets.entry(token.policy).or_default().enter(phase, &run.sharer.with(&token.key));
             sending += phase.is_sending();
         }
         assert_eq!(self.sending, sending, "deliveries under way");
@@ -340,7 +363,7 @@ mod tests {
         let key = (run.row.id, 0);
         ledger.run_enters(run, NOW);
         let row = TokenRow::acquired(key, 0);
-        ledger.enter(key, LiveToken::new(row, policy_uid, phase, NOW.mono_us));
+        ledger.enter(key, LiveToken::new(row, policy_uid, KeyOf::Schedule, (phase, NOW.mono_us)));
         (ledger, key)
     }
 
@@ -383,7 +406,7 @@ mod tests {
         ledger.tokens.get_mut(&key).unwrap().phase = GuardedPhase::new(Phase::Held { suspect: false });
         ledger.tokens.get_mut(&key).unwrap().row.state = TokenState::Held;
         ledger.runs.get_mut(&key.0).unwrap().counts = RunCounts::default();
-        ledger.runs.get_mut(&key.0).unwrap().counts.enter(Phase::Held { suspect: false });
+        ledger.runs.get_mut(&key.0).unwrap().counts.enter(Phase::Held { suspect: false }, &KeyOf::Schedule);
         ledger.recount();
     }
 

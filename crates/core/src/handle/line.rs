@@ -2,17 +2,18 @@
 //!
 //! In: the lanes of a queue, in the order of their turns. Out: how many events start before one. Invariant: as long as
 //! nothing new comes, nothing is held back by its share of the places or by its key, and no key has more turns in a row than
-//! others, that is how many do.
+//! others, that is how many do. Of a run that starts its events key by key, its place is that of the run, as if it had one lane.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
+use super::keys::KeyOf;
 use super::live::LiveRun;
 use super::queue::Lane;
 use super::shard::Shard;
-use crate::model::{Run, RunId};
+use crate::model::RunId;
 
 /// A lane: what one schedule has waiting at one priority.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +33,7 @@ pub(super) struct Line<'a>(Vec<Stand<'a>>);
 impl Line<'_> {
     /// How many events go before the one that `mine` of its own lane go before, if each circle has one turn after the other.
     pub(super) fn before(&self, run: &LiveRun, mine: u64) -> u64 {
-        let (row, circle) = (&run.row, run.circle());
+        let (row, circle) = (&run.row, run.circle(&KeyOf::Schedule));
         let is_own =
             |stand: &&Stand<'_>| stand.schedule == row.schedule_uid && stand.priority == row.priority;
         // Whoever does not take turns now is behind all that do.
@@ -58,7 +59,7 @@ impl Line<'_> {
 
     /// As [`Self::before`], of the events of its own circle alone.
     fn in_circle(&self, run: &LiveRun, mine: u64) -> u64 {
-        let (row, circle) = (&run.row, run.circle());
+        let (row, circle) = (&run.row, run.circle(&KeyOf::Schedule));
         let others =
             self.0.iter().filter(|stand| stand.circle == circle && stand.schedule != row.schedule_uid);
         let before = others.map(|stand| match stand.priority.cmp(&row.priority) {
@@ -105,13 +106,13 @@ impl Shard {
         let Some(queue) = self.queues.get(&policy) else { return Line(Vec::new()) };
         let is_parked =
             |schedule: &Uuid| self.schedules.get(schedule).is_some_and(super::live::LiveSchedule::is_parked);
-        let lanes = queue.lanes().filter(|(_, schedule, _)| !is_parked(schedule));
-        let stands = lanes.map(|(priority, schedule, lane)| Stand {
+        let lanes = queue.lanes().filter(|(_, (schedule, _), _)| !is_parked(schedule));
+        let stands = lanes.map(|(priority, (schedule, key), lane)| Stand {
             priority,
             circle: &lane.circle,
             schedule,
             turn: queue.turn_of(priority, lane),
-            events: self.lane_len(lane),
+            events: self.lane_len(lane, key),
         });
         Line(stands.collect())
     }
@@ -119,31 +120,33 @@ impl Shard {
     /// As [`Self::line_of`], with the places of its runs: for those who ask about many of them.
     pub(super) fn places_of(&self, policy: Option<Uuid>) -> Places<'_> {
         let mut runs = BTreeMap::new();
-        for (_, _, lane) in self.queues.get(&policy).into_iter().flat_map(|queue| queue.lanes()) {
+        for (_, (_, key), lane) in self.queues.get(&policy).into_iter().flat_map(|queue| queue.lanes()) {
             let mut before = lane.retries.len() as u64;
             for (_, id) in &lane.runs {
                 runs.insert(*id, before);
-                before += self.due_of(*id);
+                before += self.due_of(*id, key);
             }
         }
         Places { line: self.line_of(policy), runs }
     }
 
     /// How many events of its own lane go before event `index` of a run (`None`: before its retries).
-    pub(super) fn own_before(&self, run: &Run, index: Option<u32>) -> u64 {
-        let lane =
-            self.queues.get(&run.policy_uid).and_then(|queue| queue.lane_of(run.priority, run.schedule_uid));
+    pub(super) fn own_before(&self, run: &LiveRun, index: Option<u32>) -> u64 {
+        let (of, row) = (run.lane(&KeyOf::Schedule), &run.row);
+        let lane = self.queues.get(&row.policy_uid).and_then(|queue| queue.lane_of(of));
         let (Some(lane), Some(index)) = (lane, index) else { return 0 };
-        let older = lane.runs.range(..(run.launch_us, run.id)).map(|(_, id)| self.due_of(*id)).sum::<u64>();
-        lane.retries.len() as u64 + older + u64::from(index.saturating_sub(run.next_index))
+        let older = lane.runs.range(..(row.launch_us, row.id)).map(|(_, id)| self.due_of(*id, of.key));
+        lane.retries.len() as u64 + older.sum::<u64>() + u64::from(index.saturating_sub(row.next_index))
     }
 
-    fn lane_len(&self, lane: &Lane) -> u64 {
-        lane.retries.len() as u64 + lane.runs.iter().map(|(_, r)| self.due_of(*r)).sum::<u64>()
+    fn lane_len(&self, lane: &Lane, key: u128) -> u64 {
+        lane.retries.len() as u64 + lane.runs.iter().map(|(_, r)| self.due_of(*r, key)).sum::<u64>()
     }
 
-    /// Events of a run from its next index on.
-    fn due_of(&self, id: RunId) -> u64 {
-        self.ledger.runs.get(&id).map_or(0, |r| u64::from(r.row.events - r.row.next_index))
+    /// Events of a run that have not started: those of a key, where it starts them key by key.
+    fn due_of(&self, id: RunId, key: u128) -> u64 {
+        let Some(run) = self.ledger.runs.get(&id) else { return 0 };
+        let of_key = run.sorted.as_ref().map(|sorted| sorted.line(key).map_or(0, |(_, events)| events));
+        u64::from(of_key.unwrap_or(run.row.events - run.row.next_index))
     }
 }

@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::change::{ShardSchedule, TokenRow};
+use super::keys::{self, KeyOf};
 use super::ledger::{GuardedPhase, Phase, RunCounts};
 use super::minutes::Noted;
 use super::places::Sharer;
 use super::queue::Of;
+use super::sorted::Sorted;
 use super::steps::Counted as _;
 use super::targets::{TargetId, Told};
-use crate::model::{Run, RunId, RunKind, RunSpec, SECOND_US};
+use crate::model::{ItemsIn, Run, RunId, RunKind, RunSpec, SECOND_US};
 use crate::trouble::Said;
 
 /// An unfinished run.
@@ -24,6 +26,10 @@ pub(super) struct LiveRun {
     pub cancelled: bool,
     /// It stands in its queue.
     pub in_lane: bool,
+    /// What is known of its keys, where its events start key by key.
+    pub sorted: Option<Box<Sorted>>,
+    /// Keys of it have been asked for.
+    pub keys_asked: bool,
     /// Of its acquired events.
     pub counts: RunCounts,
     /// How long after its launch time its first event falls due.
@@ -49,6 +55,8 @@ impl LiveRun {
             launched: false,
             cancelled,
             in_lane: false,
+            sorted: None,
+            keys_asked: false,
             counts: RunCounts::default(),
             sharer,
             told: None,
@@ -62,15 +70,53 @@ impl LiveRun {
         self.told.map(|told| told.id(&self.sharer))
     }
 
-    /// Where it waits.
-    pub(super) fn lane(&self) -> Of<'_> {
-        let Run { priority, schedule_uid, .. } = self.row;
-        Of { circle: self.circle(), priority, schedule: schedule_uid }
+    /// Whether its events have items, and count as the keys of these.
+    pub(super) fn counts_by_item(&self) -> bool {
+        self.row.policy_uid.is_some() && self.spec.items_of(self.row.kind) != ItemsIn::Nothing
     }
 
-    /// With whom its schedule takes turns: those of its key, or of its namespace where no policy bounds them.
-    pub(super) fn circle(&self) -> &str {
-        if self.row.policy_uid.is_some() { self.spec.key() } else { &self.row.namespace }
+    /// As whose its events count before anything is known of their items.
+    pub(super) fn key_at_first(&self) -> KeyOf {
+        if self.counts_by_item() { KeyOf::Unread } else { KeyOf::Schedule }
+    }
+
+    /// The key as which an event of it counts.
+    pub(super) fn key<'a>(&'a self, of: &'a KeyOf) -> &'a str {
+        match of {
+            KeyOf::Item(item) => &item.name,
+            KeyOf::Schedule | KeyOf::Unread => self.spec.key(),
+        }
+    }
+
+    /// Where an event of it waits.
+    pub(super) fn lane<'a>(&'a self, of: &'a KeyOf) -> Of<'a> {
+        let Run { priority, schedule_uid, .. } = self.row;
+        let key = if self.row.policy_uid.is_some() { keys::group(&self.sharer.with(of)) } else { 0 };
+        Of { circle: self.circle(of), priority, schedule: schedule_uid, key }
+    }
+
+    /// Where all of it waits that may start: of each key of which events are known, where it starts them key by key.
+    pub(super) fn lanes(&self) -> impl Iterator<Item = Of<'_>> {
+        let alone = self.sorted.is_none().then_some(&KeyOf::Schedule);
+        let keys = alone.into_iter().chain(self.sorted.iter().flat_map(|sorted| sorted.keys()));
+        keys.map(|key| self.lane(key))
+    }
+
+    /// With whom an event of it takes turns: those of its key, or of its namespace where no policy bounds them.
+    pub(super) fn circle<'a>(&'a self, of: &'a KeyOf) -> &'a str {
+        if self.row.policy_uid.is_some() { self.key(of) } else { &self.row.namespace }
+    }
+
+    /// The index of an event that has not started, with all after it: where it starts them key by key, of those that have not
+    /// been sorted.
+    pub(super) fn front(&self) -> u32 {
+        self.row.sorted_to.unwrap_or(self.row.next_index)
+    }
+
+    /// Whether an event of it has not started.
+    pub(super) fn is_unstarted(&self, index: u32) -> bool {
+        let is_left = self.sorted.as_ref().is_some_and(|sorted| sorted.is_unstarted(index));
+        index < self.row.events && (index >= self.front() || is_left)
     }
 
     /// When its first event falls due: the launch time, or its schedule's own moment after it.
@@ -113,7 +159,8 @@ impl LiveRun {
     /// Whether its next event is due, or, where all fall due at once, will be within `early_us`.
     pub(super) fn next_is_due(&self, wall_us: i64, early_us: i64) -> bool {
         let early_us = if self.spec.spread_s.is_none() { early_us } else { 0 };
-        self.row.next_index < self.row.events && self.launch_of(self.row.next_index) <= wall_us + early_us
+        let is_left = self.row.next_index < self.front();
+        is_left || self.front() < self.row.events && self.launch_of(self.front()) <= wall_us + early_us
     }
 }
 
@@ -123,6 +170,8 @@ pub(super) struct LiveToken {
     pub row: TokenRow,
     /// The bucket that it counts in.
     pub policy: Option<uuid::Uuid>,
+    /// As whose it counts there.
+    pub key: KeyOf,
     pub phase: GuardedPhase,
     /// An earlier delivery of it is unclear, so that a refusal of a later one proves nothing.
     pub doubtful: bool,
@@ -147,10 +196,16 @@ pub(super) struct LiveToken {
 }
 
 impl LiveToken {
-    pub(super) fn new(row: TokenRow, policy: Option<uuid::Uuid>, phase: Phase, mono_us: i64) -> Self {
+    pub(super) fn new(
+        row: TokenRow,
+        policy: Option<uuid::Uuid>,
+        key: KeyOf,
+        (phase, mono_us): (Phase, i64),
+    ) -> Self {
         Self {
             row,
             policy,
+            key,
             phase: GuardedPhase::new(phase),
             doubtful: false,
             said: None,

@@ -275,6 +275,7 @@ impl Shard {
             return Some(Expected::Never(Never::SchedulePaused(row.schedule_id.clone())));
         }
         if let Some(bucket) = bucket
+            && run.sorted.is_none()
             && bucket.rules().is_some_and(|rules| rules.pause_of(run.spec.key()).is_some())
         {
             let policy = bucket.policy.as_ref().map(|policy| policy.id.clone()).unwrap_or_default();
@@ -345,7 +346,7 @@ impl Shard {
         let began_us = if waits {
             *start_us
         } else {
-            let last = row.next_index.checked_sub(1).and_then(|last| self.ledger.tokens.get(&(row.id, last)));
+            let last = run.front().checked_sub(1).and_then(|last| self.ledger.tokens.get(&(row.id, last)));
             last.map_or(now.wall_us, |token| token.row.acquired_us)
         };
         Expected::At(began_us.saturating_add(hold_us)).not_before(now.wall_us)
@@ -401,6 +402,10 @@ impl Shard {
 
 /// How fast events of a run's key start, where its policy limits them.
 fn flow_of_key(run: &LiveRun, bucket: &Bucket, flow: &Flow) -> Option<Flow> {
+    // What its items' keys have is another matter for each.
+    if run.sorted.is_some() {
+        return None;
+    }
     let Limits { max_in_flight: tokens, rate_per_s, .. } = bucket.rules()?.limits_of(run.spec.key());
     let is_limited = tokens.is_some() || rate_per_s.is_some();
     let held = bucket.counts.held_of(run.sharer.key());

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::batch::{self, TokenBatch};
 use super::change::{Changes, TokenState};
 use super::exchange::Effect;
-use super::ledger::{Key, Ledger, Tokens};
+use super::ledger::{Key, Ledger, Runs, Tokens};
 use super::live::LiveSchedule;
 use crate::model::{Run, RunId};
 
@@ -29,6 +29,8 @@ pub(super) struct Pending {
     pub runs: BTreeSet<RunId>,
     pub tokens: BTreeSet<Key>,
     pub batches: BTreeSet<Key>,
+    /// Stretches of events, by their runs and first indexes.
+    pub unstarted: BTreeSet<Key>,
     pub schedules: BTreeSet<Uuid>,
     pub effects: Vec<Effect>,
     /// Someone waits for it.
@@ -40,6 +42,7 @@ impl Pending {
         self.runs.is_empty()
             && self.tokens.is_empty()
             && self.batches.is_empty()
+            && self.unstarted.is_empty()
             && self.schedules.is_empty()
             && self.effects.is_empty()
             && self.made.is_empty()
@@ -59,10 +62,22 @@ impl Pending {
         changes.runs_withdrawn.extend(std::mem::take(&mut self.withdrawn));
         let runs = std::mem::take(&mut self.runs);
         changes.runs_changed.extend(runs.iter().filter_map(|id| Some(ledger.runs.get(id)?.row.clone())));
+        self.take_unstarted(&ledger.runs, &mut changes);
         self.take_tokens(&mut ledger.tokens, batches, &mut changes);
         let changed = std::mem::take(&mut self.schedules);
         changes.schedules.extend(changed.iter().filter_map(|uid| schedules.get(uid)?.row.clone()));
         changes
+    }
+
+    /// How the changed stretches of events stand.
+    fn take_unstarted(&mut self, runs: &Runs, changes: &mut Changes) {
+        for (id, first) in std::mem::take(&mut self.unstarted) {
+            let sorted = runs.get(&id).and_then(|run| run.sorted.as_ref());
+            match sorted.and_then(|sorted| sorted.stored(id, first)) {
+                Some(stretch) => changes.unstarted_put.push(stretch),
+                None => changes.unstarted_gone.push((id, first)),
+            }
+        }
     }
 
     /// Where each changed event is stored: in its batch as long as that can tell all of it.

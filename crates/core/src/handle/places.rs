@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest as _, Sha256};
 
+use super::keys::KeyOf;
 use crate::model::{Run, RunSpec};
 
 /// Of what is free, one part in this many is left to others, at each level.
@@ -23,6 +24,8 @@ pub(super) struct Sharer {
     levels: [u128; 3],
     /// What stands for the key of its events; 0 where they have none.
     key: u128,
+    /// That has not been read.
+    is_unread: bool,
 }
 
 impl Sharer {
@@ -35,8 +38,21 @@ impl Sharer {
         };
         let target = spec.target.address().as_bytes();
         let levels = [level(run.namespace.as_bytes()), level(target), level(run.schedule_uid.as_bytes())];
-        let key = if spec.key().is_empty() { 0 } else { number(Sha256::new().chain_update(spec.key())) };
-        Self { levels, key }
+        Self { levels, key: stand_in(spec.key()), is_unread: false }
+    }
+
+    /// Of an event that counts so.
+    pub(super) fn with(&self, key: &KeyOf) -> Self {
+        match key {
+            KeyOf::Schedule => *self,
+            KeyOf::Item(item) => Self { key: item.stand_in, ..*self },
+            KeyOf::Unread => Self { is_unread: true, ..*self },
+        }
+    }
+
+    /// Whether the key of its event has not been read.
+    pub(super) fn is_unread(&self) -> bool {
+        self.is_unread
     }
 
     /// What stands for the key of its events; none where they have none.
@@ -53,6 +69,11 @@ impl Sharer {
     pub(super) fn target(&self) -> u128 {
         self.levels[1]
     }
+}
+
+/// What stands for a key; 0 for none.
+pub(super) fn stand_in(key: &str) -> u128 {
+    if key.is_empty() { 0 } else { number(Sha256::new().chain_update(key)) }
 }
 
 fn number(digest: Sha256) -> u128 {
@@ -127,7 +148,11 @@ mod tests {
 
     fn sharer(namespace: u128, target: u128, schedule: u128) -> Sharer {
         let target = namespace << 32 | target << 16;
-        Sharer { levels: [namespace, target | 1 << 64, target | schedule | 1 << 65], key: 0 }
+        Sharer {
+            levels: [namespace, target | 1 << 64, target | schedule | 1 << 65],
+            key: 0,
+            is_unread: false,
+        }
     }
 
     /// Takes all that it may.

@@ -1,8 +1,8 @@
 //! Who is next under one policy: by priority, then round robin over the circles that wait, each with as many turns in a row as
 //! its weight says, so that many schedules of one do not starve the single one of another, then round robin over the circle's
-//! schedules, so that one large batch does not starve a small one. Under a policy, the schedules of one key are a circle; of
-//! what runs without a policy, those of one namespace. Within a schedule, retries go before new events, older runs before
-//! younger.
+//! schedules, so that one large batch does not starve a small one. Under a policy, what waits of one key is a circle; of what
+//! runs without a policy, that of one namespace. What a schedule has waiting of one key is a lane: in it, retries go before new
+//! events, older runs before younger.
 
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
@@ -19,8 +19,8 @@ use crate::model::RunId;
 pub(super) enum Work {
     /// An event that waited for another attempt, or to be sent again.
     Retry(RunId, u32),
-    /// The next event of a run; the run stays in its lane.
-    Next(RunId),
+    /// The next event of a run, of the key that this stands for; the run stays in its lane.
+    Next(RunId, u128),
 }
 
 /// Whose work it is, and how urgent.
@@ -30,9 +30,20 @@ pub(super) struct Of<'a> {
     pub circle: &'a str,
     pub priority: u8,
     pub schedule: Uuid,
+    /// What stands for its key.
+    pub key: u128,
 }
 
-/// What one schedule has waiting at one priority.
+impl Of<'_> {
+    fn lane(&self) -> LaneId {
+        (self.schedule, self.key)
+    }
+}
+
+/// A lane of a level: its schedule, and what stands for its key.
+pub(super) type LaneId = (Uuid, u128);
+
+/// What one schedule has waiting of one key at one priority.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     pub circle: String,
@@ -69,10 +80,10 @@ impl Lane {
         self.retries.is_empty() && self.runs.is_empty()
     }
 
-    fn first(&self) -> Option<Work> {
+    fn first(&self, key: u128) -> Option<Work> {
         match self.retries.first() {
             Some((_, run, index)) => Some(Work::Retry(*run, *index)),
-            None => self.runs.first().map(|(_, run)| Work::Next(*run)),
+            None => self.runs.first().map(|(_, run)| Work::Next(*run, key)),
         }
     }
 }
@@ -81,7 +92,7 @@ impl Work {
     /// The run that it is of.
     pub(super) fn run(self) -> RunId {
         match self {
-            Self::Retry(run, _) | Self::Next(run) => run,
+            Self::Retry(run, _) | Self::Next(run, _) => run,
         }
     }
 }
@@ -112,14 +123,14 @@ impl<T> TurnOrder<T> {
     }
 }
 
-/// The schedules of one circle that take turns. Never empty.
+/// The lanes of one circle that take turns. Never empty.
 #[derive(Debug, Default)]
 struct Ring {
     /// Its circle's place among those that take turns.
     turn: i64,
     /// Turns that it has had in a row.
     had: u32,
-    schedules: TurnOrder<Uuid>,
+    lanes: TurnOrder<LaneId>,
 }
 
 #[derive(Debug, Default)]
@@ -127,23 +138,23 @@ struct Level {
     /// The circles that take turns: those with a ring.
     turns: TurnOrder<String>,
     rings: BTreeMap<String, Ring>,
-    lanes: BTreeMap<Uuid, Lane>,
+    lanes: BTreeMap<LaneId, Lane>,
 }
 
 impl Level {
-    /// The schedule takes turns from now on, before those that do or behind them.
-    fn enter(&mut self, schedule: Uuid, first: bool) {
-        let Some(lane) = self.lanes.get_mut(&schedule) else { return };
+    /// A lane takes turns from now on, before those that do or behind them.
+    fn enter(&mut self, id: LaneId, first: bool) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
         let ring = self.rings.entry(lane.circle.clone()).or_default();
-        if ring.schedules.0.is_empty() {
+        if ring.lanes.0.is_empty() {
             ring.turn = self.turns.push(lane.circle.clone(), first);
         }
-        lane.stand = Stand::Turn(ring.schedules.push(schedule, first));
+        lane.stand = Stand::Turn(ring.lanes.push(id, first));
     }
 }
 
 /// Lanes that may not start, by the group that holds them back: by priority, and in the order of their coming.
-type Held = BTreeMap<Group, BTreeMap<(Reverse<u8>, u64), Uuid>>;
+type Held = BTreeMap<Group, BTreeMap<(Reverse<u8>, u64), LaneId>>;
 
 /// Everything that waits for a token or a place of one policy.
 #[derive(Debug, Default)]
@@ -159,26 +170,26 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) fn push_retry(&mut self, of: Of<'_>, due_us: i64, run: RunId, index: u32) {
         self.make_lane(of);
-        self.edit(of.priority, of.schedule, |lane| {
+        self.edit(of, |lane| {
             lane.retries.insert((due_us, run, index));
         });
     }
 
     pub(super) fn push_run(&mut self, of: Of<'_>, launch_us: i64, run: RunId) {
         self.make_lane(of);
-        self.edit(of.priority, of.schedule, |lane| {
+        self.edit(of, |lane| {
             lane.runs.insert((launch_us, run));
         });
     }
 
-    pub(super) fn remove_run(&mut self, priority: u8, schedule: Uuid, launch_us: i64, run: RunId) {
-        self.edit(priority, schedule, |lane| {
+    pub(super) fn remove_run(&mut self, of: Of<'_>, launch_us: i64, run: RunId) {
+        self.edit(of, |lane| {
             lane.runs.remove(&(launch_us, run));
         });
     }
 
-    pub(super) fn remove_retry(&mut self, priority: u8, schedule: Uuid, due_us: i64, run: RunId, index: u32) {
-        self.edit(priority, schedule, |lane| {
+    pub(super) fn remove_retry(&mut self, of: Of<'_>, due_us: i64, run: RunId, index: u32) {
+        self.edit(of, |lane| {
             lane.retries.remove(&(due_us, run, index));
         });
     }
@@ -187,22 +198,22 @@ impl Queue {
     pub(super) fn park(&mut self, schedule: Uuid, parked: bool) -> bool {
         let mut changed = false;
         for (&priority, level) in self.levels.iter_mut().counted() {
-            let Some(lane) = level.lanes.get(&schedule) else { continue };
-            if parked == (lane.stand == Stand::Parked) {
-                continue;
-            }
-            changed = true;
-            if parked {
-                self.open.extend(leave(priority, level, &mut self.held, schedule));
-            } else {
-                level.enter(schedule, false);
+            let own = level.lanes.range((schedule, 0)..=(schedule, u128::MAX)).counted();
+            let turned = own.filter(|(_, lane)| parked != (lane.stand == Stand::Parked)).map(|(id, _)| *id);
+            for id in turned.collect::<Vec<_>>() {
+                changed = true;
+                if parked {
+                    self.open.extend(leave(priority, level, &mut self.held, id));
+                } else {
+                    level.enter(id, false);
+                }
             }
         }
         changed
     }
 
     /// Takes the next piece of work that may start. A retry leaves its lane; a run stays until [`Queue::remove_run`].
-    /// `holds`: the group that holds a piece of work back. Its schedule takes no turns then until [`Queue::begin_round`] finds
+    /// `holds`: the group that holds a piece of work back. Its lane takes no turns then until [`Queue::begin_round`] finds
     /// that the group may have more, and it uses up none of its circle's. `weight`: how many turns in a row a circle has.
     pub(super) fn next(
         &mut self,
@@ -214,13 +225,13 @@ impl Queue {
             let (&priority, level) = self.levels.iter_mut().counted().find(has_turns)?;
             let circle = level.turns.pop()?;
             let ring = level.rings.get_mut(&circle)?;
-            let schedule = ring.schedules.pop()?;
-            let lane = level.lanes.get_mut(&schedule)?;
-            let work = lane.first()?;
+            let id = ring.lanes.pop()?;
+            let lane = level.lanes.get_mut(&id)?;
+            let work = lane.first(id.1)?;
             let held = holds(work);
             match (held, work) {
                 (None, Work::Retry(..)) => drop(lane.retries.pop_first()),
-                (None, Work::Next(_)) => lane.let_go = None,
+                (None, Work::Next(..)) => lane.let_go = None,
                 (Some(Group::Key(_)), _) => lane.let_go = None,
                 (Some(Group::Places(_)), _) => self.open.extend(lane.let_go.take()),
             }
@@ -228,16 +239,16 @@ impl Queue {
                 Some(group) => {
                     self.held_ever += 1;
                     let place = (priority, self.held_ever);
-                    self.held.entry(group).or_default().insert(place, schedule);
+                    self.held.entry(group).or_default().insert(place, id);
                     lane.stand = Stand::Held(group, self.held_ever);
                 }
                 None if lane.is_empty() => {
                     self.open.extend(lane.let_go.take());
-                    level.lanes.remove(&schedule);
+                    level.lanes.remove(&id);
                 }
-                None => lane.stand = Stand::Turn(ring.schedules.push(schedule, false)),
+                None => lane.stand = Stand::Turn(ring.lanes.push(id, false)),
             }
-            if ring.schedules.0.is_empty() {
+            if ring.lanes.0.is_empty() {
                 level.rings.remove(&circle);
             } else {
                 ring.had += u32::from(held.is_none());
@@ -283,23 +294,23 @@ impl Queue {
         let Some(line) = self.held.get_mut(&group) else { return };
         let first = line
             .first_key_value()
-            .and_then(|((priority, _), schedule)| self.levels.get(priority)?.lanes.get(schedule)?.first());
+            .and_then(|((priority, _), id)| self.levels.get(priority)?.lanes.get(id)?.first(id.1));
         let most = first.map_or(0, |work| left(work, group));
         let mut back = Vec::new();
         while back.len() < most as usize
-            && let Some(((priority, _), schedule)) = line.pop_first()
+            && let Some(((priority, _), id)) = line.pop_first()
         {
-            back.push((priority, schedule));
+            back.push((priority, id));
         }
         if line.is_empty() {
             self.held.remove(&group);
         }
-        for (priority, schedule) in back.into_iter().rev() {
+        for (priority, id) in back.into_iter().rev() {
             let Some(level) = self.levels.get_mut(&priority) else { continue };
-            if let (Group::Key(key), Some(lane)) = (group, level.lanes.get_mut(&schedule)) {
+            if let (Group::Key(key), Some(lane)) = (group, level.lanes.get_mut(&id)) {
                 lane.let_go = Some(key);
             }
-            level.enter(schedule, true);
+            level.enter(id, true);
         }
     }
 
@@ -313,8 +324,8 @@ impl Queue {
         self.levels.is_empty()
     }
 
-    /// Lanes in the order of their priority, for explanations: (priority, schedule, lane).
-    pub(super) fn lanes(&self) -> impl Iterator<Item = (u8, Uuid, &Lane)> {
+    /// Lanes in the order of their priority, for explanations.
+    pub(super) fn lanes(&self) -> impl Iterator<Item = (u8, LaneId, &Lane)> {
         let lanes = self
             .levels
             .iter()
@@ -322,9 +333,9 @@ impl Queue {
         lanes.counted()
     }
 
-    /// What a schedule has waiting at one priority.
-    pub(super) fn lane_of(&self, priority: u8, schedule: Uuid) -> Option<&Lane> {
-        self.levels.get(&Reverse(priority))?.lanes.get(&schedule)
+    /// What a schedule has waiting of one key at one priority.
+    pub(super) fn lane_of(&self, of: Of<'_>) -> Option<&Lane> {
+        self.levels.get(&Reverse(of.priority))?.lanes.get(&of.lane())
     }
 
     /// When a lane's turn comes, to be compared with others of its priority: its circle's turn among the circles, and its own
@@ -336,29 +347,28 @@ impl Queue {
     }
 
     fn make_lane(&mut self, of: Of<'_>) {
-        let Of { circle, priority, schedule } = of;
-        let level = self.levels.entry(Reverse(priority)).or_default();
-        if let Entry::Vacant(free) = level.lanes.entry(schedule) {
-            free.insert(Lane { circle: circle.to_owned(), ..Lane::default() });
-            level.enter(schedule, false);
+        let level = self.levels.entry(Reverse(of.priority)).or_default();
+        if let Entry::Vacant(free) = level.lanes.entry(of.lane()) {
+            free.insert(Lane { circle: of.circle.to_owned(), ..Lane::default() });
+            level.enter(of.lane(), false);
         }
     }
 
-    /// Changes what a schedule has waiting. What a key holds back is looked at anew where something else comes first then: that
+    /// Changes what a lane has waiting. What a key holds back is looked at anew where something else comes first then: that
     /// may be of another key, or hold its token already.
-    fn edit(&mut self, priority: u8, schedule: Uuid, edit: impl FnOnce(&mut Lane)) {
-        let priority = Reverse(priority);
+    fn edit(&mut self, of: Of<'_>, edit: impl FnOnce(&mut Lane)) {
+        let (priority, id) = (Reverse(of.priority), of.lane());
         let Some(level) = self.levels.get_mut(&priority) else { return };
-        let Some(lane) = level.lanes.get_mut(&schedule) else { return };
-        let before = lane.first();
+        let Some(lane) = level.lanes.get_mut(&id) else { return };
+        let before = lane.first(id.1);
         edit(lane);
         let is_held = matches!(lane.stand, Stand::Held(Group::Key(_), _));
         if lane.is_empty() {
-            self.open.extend(leave(priority, level, &mut self.held, schedule));
-            level.lanes.remove(&schedule);
-        } else if is_held && lane.first() != before {
-            self.open.extend(leave(priority, level, &mut self.held, schedule));
-            level.enter(schedule, false);
+            self.open.extend(leave(priority, level, &mut self.held, id));
+            level.lanes.remove(&id);
+        } else if is_held && lane.first(id.1) != before {
+            self.open.extend(leave(priority, level, &mut self.held, id));
+            level.enter(id, false);
         }
         if level.lanes.is_empty() {
             self.levels.remove(&priority);
@@ -366,9 +376,9 @@ impl Queue {
     }
 }
 
-/// The schedule stands nowhere any more. The key that has let it go for nothing.
-fn leave(priority: Reverse<u8>, level: &mut Level, held: &mut Held, schedule: Uuid) -> Option<u128> {
-    let lane = level.lanes.get_mut(&schedule)?;
+/// A lane stands nowhere any more. The key that has let it go for nothing.
+fn leave(priority: Reverse<u8>, level: &mut Level, held: &mut Held, id: LaneId) -> Option<u128> {
+    let lane = level.lanes.get_mut(&id)?;
     let let_go = lane.let_go.take();
     match std::mem::take(&mut lane.stand) {
         Stand::Parked => {}
@@ -382,8 +392,8 @@ fn leave(priority: Reverse<u8>, level: &mut Level, held: &mut Held, schedule: Uu
         }
         Stand::Turn(place) => {
             let ring = level.rings.get_mut(&lane.circle)?;
-            ring.schedules.0.remove(&place);
-            if ring.schedules.0.is_empty() {
+            ring.lanes.0.remove(&place);
+            if ring.lanes.0.is_empty() {
                 level.turns.0.remove(&ring.turn);
                 level.rings.remove(&lane.circle);
             }

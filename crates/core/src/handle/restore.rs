@@ -9,11 +9,12 @@ use uuid::Uuid;
 
 use super::batch::TokenBatch;
 use super::bucket::Bucket;
-use super::change::{TokenRow, TokenState};
+use super::change::{TokenRow, TokenState, Unstarted};
 use super::exchange::ShardState;
 use super::ledger::Phase;
 use super::live::{LiveRun, LiveToken};
 use super::shard::{Shard, WallTimer};
+use super::sorted::Sorted;
 use crate::model::{DAY_US, Now, Run, RunId, RunState};
 
 impl Shard {
@@ -36,9 +37,13 @@ impl Shard {
             self.schedules.entry(uid).or_default().row = Some(row);
         }
         let mut unfit = BTreeMap::new();
+        let mut unstarted: BTreeMap<RunId, Vec<Unstarted>> = BTreeMap::new();
+        for stretch in state.unstarted {
+            unstarted.entry(stretch.run).or_default().push(stretch);
+        }
         for run in state.runs {
             let (id, policy) = (run.id, run.policy_uid);
-            self.restore_run(run, now);
+            self.restore_run(run, unstarted.remove(&id).unwrap_or_default(), now);
             if !self.ledger.runs.contains(&id) {
                 unfit.insert(id, policy);
             }
@@ -62,10 +67,11 @@ impl Shard {
         }
     }
 
-    fn restore_run(&mut self, row: Run, now: Now) {
+    fn restore_run(&mut self, row: Run, unstarted: Vec<Unstarted>, now: Now) {
         let Some(spec) = self.specs.share(&(row.schedule_uid, row.generation)) else { return };
         let (id, running) = (row.id, row.state == RunState::Running);
-        let run = LiveRun::new(row, spec);
+        let mut run = LiveRun::new(row, spec);
+        run.sorted = run.row.sorted_to.map(|to| Box::new(Sorted::restored(unstarted, to)));
         let start_us = run.start_us();
         self.ledger.run_enters(run, now);
         if running {
@@ -114,7 +120,8 @@ impl Shard {
         let key = (row.run, row.index);
         let Some(run) = self.ledger.runs.get(&row.run) else { return };
         let (policy, state, due_us) = (run.row.policy_uid, row.state, row.due_us);
-        let mut token = LiveToken::new(row, policy, Phase::restored(state), now.mono_us);
+        let mut token =
+            LiveToken::new(row, policy, run.key_at_first(), (Phase::restored(state), now.mono_us));
         (token.stored, token.batch) = (true, batch);
         token.doubtful = state == TokenState::Acquired;
         self.ledger.enter(key, token);
@@ -126,6 +133,7 @@ impl Shard {
             TokenState::Acquired => self.send_again_at(key, now.mono_us),
             TokenState::Held => self.arm_silence(key, now),
         }
+        self.needs_key(key.0);
         self.sync_lane(key.0, now);
     }
 }

@@ -7,9 +7,9 @@ use std::cell::RefCell;
 
 use uuid::Uuid;
 
-use super::keys::{self, KeyHolds};
+use super::keys::{KeyHolds, KeyOf};
 use super::ledger::Tokens;
-use super::live::LiveToken;
+use super::live::{LiveRun, LiveToken};
 use super::queue::{Group, Queue, Work};
 use super::shard::{MonoTimer, Shard};
 use crate::model::Now;
@@ -31,7 +31,7 @@ impl Shard {
 
     /// Lets those take turns again that were held back and may start now.
     pub(super) fn begin_round(&mut self, policy: Option<Uuid>, now: Now) {
-        let (runs, sends_max) = (&self.ledger.runs, self.options.sends_max);
+        let (runs, tokens, sends_max) = (&self.ledger.runs, &self.ledger.tokens, self.options.sends_max);
         if let (Some(bucket), Some(queue)) =
             (self.ledger.buckets.get_mut(&policy), self.queues.get_mut(&policy))
         {
@@ -43,7 +43,8 @@ impl Shard {
                     shared.counts.places().left_to(places, &run.sharer, sends_max)
                 }
                 (Group::Key(key), Some(run)) => {
-                    let (name, sharer) = (run.spec.key(), &run.sharer);
+                    let of = key_of(run, tokens, work);
+                    let (name, sharer) = (run.key(of), &run.sharer.with(of));
                     let holds = shared.key_holds(name, sharer, now);
                     // A token lets those go that stay behind when it comes back. A rate has to be waited for.
                     let at_us = match holds {
@@ -70,10 +71,11 @@ impl Shard {
         let wakes = RefCell::new(Vec::new());
         let holds = |work: Work| {
             let run = runs.get(&work.run())?;
+            let of = key_of(run, tokens, work);
             if !holds_token(tokens, work)
-                && let Some(holds) = bucket.key_holds(run.spec.key(), &run.sharer, now)
+                && let Some(holds) = bucket.key_holds(run.key(of), &run.sharer.with(of), now)
             {
-                let group = keys::group(&run.sharer);
+                let group = run.lane(of).key;
                 if let KeyHolds::Rate { at_us } = holds {
                     wakes.borrow_mut().push((group, at_us));
                 }
@@ -93,6 +95,17 @@ impl Shard {
 fn holds_token(tokens: &Tokens, work: Work) -> bool {
     match work {
         Work::Retry(run, index) => tokens.get(&(run, index)).is_some_and(LiveToken::in_flight),
-        Work::Next(_) => false,
+        Work::Next(..) => false,
+    }
+}
+
+/// As whose a piece of work counts.
+fn key_of<'a>(run: &'a LiveRun, tokens: &'a Tokens, work: Work) -> &'a KeyOf {
+    match work {
+        Work::Retry(run, index) => tokens.get(&(run, index)).map_or(&KeyOf::Schedule, |token| &token.key),
+        Work::Next(_, key) => {
+            let line = run.sorted.as_ref().and_then(|sorted| sorted.line(key));
+            line.map_or(&KeyOf::Schedule, |(key, _)| key)
+        }
     }
 }

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::change::ShardPause;
 use super::exchange::{Commit, Deadline, Effect, Options, Send, ShardState};
+use super::key_reads::KeyReads;
 use super::ledger::Ledger;
 use super::live::LiveSchedule;
 use super::minutes::Minutes;
@@ -50,6 +51,8 @@ pub struct Shard {
     /// Policies whose deletion has come before anything else of them, and when (wall clock).
     pub(super) policies_ended: BTreeMap<Uuid, i64>,
     pub(super) specs: Specs,
+    /// For which runs the keys of items are read.
+    pub(super) key_reads: KeyReads,
     /// Batches as they are, or will be with the commit under way, in the store.
     pub(super) batches: Batches,
     pub(super) wall_timers: BTreeSet<(i64, WallTimer)>,
@@ -102,6 +105,7 @@ impl Shard {
             schedules: BTreeMap::new(),
             policies_ended: BTreeMap::new(),
             specs: Specs::default(),
+            key_reads: KeyReads::default(),
             batches: BTreeMap::new(),
             wall_timers: BTreeSet::new(),
             mono_timers: BTreeSet::new(),

@@ -129,6 +129,7 @@ impl Shard {
         if bucket.policy.as_ref().is_some_and(|known| known.generation >= policy.generation) {
             return;
         }
+        let counted_by_key = bucket.rules().is_some();
         bucket.unknown = false;
         bucket.change(policy.clone(), now);
         self.pending.changes.policies.push(policy);
@@ -139,6 +140,9 @@ impl Shard {
             self.pending.changes.policies_deleted.push((uid, deleted_us));
         }
         self.ledger.ready.insert(Some(uid));
+        if self.counts_by_key(Some(uid)) != counted_by_key {
+            self.count_by_key(Some(uid), now);
+        }
         // What holds a token needs a place only as long as no limit bounds them.
         for key in queued_again(self.ledger.tokens_under(Some(uid))) {
             self.send_again_at(key, now.mono_us);
@@ -256,7 +260,7 @@ impl Shard {
             let Some(run) = self.withdraw(id, now) else { continue };
             if row.launches_us.binary_search(&run.row.launch_us).is_ok() {
                 let due = run.noted.due();
-                let mut run = run.row;
+                let mut run = Run { sorted_to: None, ..run.row };
                 (run.generation, run.events, run.priority) = (row.generation, row.events, row.priority);
                 self.adopt_run(run, now);
                 // What the history has of it as due is not due once more.
@@ -430,7 +434,8 @@ impl Shard {
             ..TokenRow::acquired(key, dead.acquired_us.unwrap_or(now.wall_us))
         };
         self.pending.changes.history_gone.push(key);
-        self.ledger.enter(key, LiveToken::new(row, policy, Phase::Waiting, now.mono_us));
+        let of = run.key_at_first();
+        self.ledger.enter(key, LiveToken::new(row, policy, of, (Phase::Waiting, now.mono_us)));
         self.pending.tokens.insert(key);
         self.wall_timers.insert((now.wall_us, WallTimer::Retry(key.0, key.1)));
     }

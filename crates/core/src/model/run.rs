@@ -246,8 +246,13 @@ pub struct Run {
     pub state: RunState,
     /// Why it was skipped or cancelled; else empty.
     pub reason: String,
-    /// Events below this index have been acquired, expired or cancelled.
+    /// How many events have been acquired, expired or cancelled: where its events start in the order of their indexes, those
+    /// below this one.
     pub next_index: u32,
+    /// Set where its events start key by key: those below it have been sorted by their keys, and which of them have not started
+    /// is told beside the run ([`crate::handle::Unstarted`]); above it, none has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sorted_to: Option<u32>,
     /// How its events ended.
     pub counts: Counts,
     /// The cursor that the schedule's consumers handed to this run.

@@ -272,6 +272,9 @@ pub struct Schedule {
     /// As what its events count where its policy counts by key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// The label of which `key` is the value, where it follows one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_label: Option<String>,
     /// 0 (last) to 9 (first); 5 by default.
     pub priority: u8,
     /// How failures are retried.
@@ -287,6 +290,9 @@ pub struct Schedule {
     /// Its runs start at a moment of its own within this long after the launch time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_within_s: Option<i64>,
+    /// The share of its interval that this is, where it follows that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_within_percent: Option<u32>,
     /// Guards for `next_check_time`.
     pub check_again: CheckAgain,
     /// What becomes of it once it never fires again.

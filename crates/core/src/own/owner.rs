@@ -11,7 +11,7 @@
 use crate::handle::change::Changes;
 use crate::handle::control::{Control, UnderWay};
 use crate::handle::release::{Answer, Release};
-use crate::handle::{Effect, Options, Shard, ShardState};
+use crate::handle::{Effect, KeysWanted, Options, Shard, ShardState};
 use crate::model::{MinuteRow, Now, RunId, SECOND_US, Sent};
 
 use super::DeliveryKey;
@@ -331,6 +331,21 @@ impl<C> Owner<C> {
             self.kept.unrecorded.accepted(run, index, attempt);
         }
         self.machine.sent(run, index, attempt, sent, now);
+    }
+
+    /// The pages of items of which the machine needs the keys: see [`Shard::keys_wanted`].
+    pub fn keys_wanted(&mut self) -> Vec<KeysWanted> {
+        if self.is_ready { self.machine.keys_wanted() } else { Vec::new() }
+    }
+
+    /// The keys of the items of a page: see [`Shard::keys_read`].
+    pub fn keys_read(&mut self, of: (RunId, i64), first_index: u32, keys: Vec<String>, now: Now) {
+        self.machine.keys_read(of, first_index, keys, now);
+    }
+
+    /// The page that holds an index cannot be read.
+    pub fn keys_unreadable(&mut self, of: (RunId, i64), index: u32, now: Now) {
+        self.machine.keys_unreadable(of, index, now);
     }
 
     /// A delivery was not made after all: the lease could no longer be trusted.

@@ -12,6 +12,7 @@ mod fuzz;
 #[path = "../handle_world/mod.rs"]
 mod handle_world;
 mod handover;
+mod item_keys;
 mod keys;
 mod limits;
 mod minutes;

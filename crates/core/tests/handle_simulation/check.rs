@@ -1,12 +1,13 @@
 //! What must hold after each step, and at the end.
 
-use tollgate_core::handle::change::{Changes, Outcome, ShardSchedule, TokenState};
+use tollgate_core::handle::change::{Changes, Outcome, ShardSchedule, TokenRow, TokenState};
 use tollgate_core::handle::release::{Answer, Release, ReleaseOutcome};
 use tollgate_core::handle::{Reason, Send};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
 use crate::handle_world::Store;
+use crate::model::key_of;
 use crate::owner::Owner;
 use crate::totals::Seen;
 use crate::world::{At, World};
@@ -41,6 +42,13 @@ impl World {
         }
         self.model.cursors.check(shard, store, changes);
         store.apply(whole);
+        let is_passed = |row: &TokenRow| {
+            let before = store.unstarted.range((row.run, 0)..=(row.run, row.index));
+            before.flat_map(|(_, stretch)| stretch.indexes()).any(|index| index < row.index)
+        };
+        if changes.tokens_put.iter().any(is_passed) {
+            self.totals.count(Seen::PassedOver);
+        }
         self.model.committed(store, changes);
         self.model.check_recorded(store, changes);
         for policy in store.policies.values() {
@@ -126,7 +134,7 @@ impl World {
         assert!(store.pause.pause.is_none(), "{key:?} while all is paused");
         let policy = run.policy_uid.map(|uid| &store.policies[&uid]);
         assert!(policy.is_none_or(|p| p.pause.is_none()), "{key:?} while its policy is paused");
-        let key_paused = policy.is_some_and(|p| p.keys.pause_of(send.spec.key()).is_some());
+        let key_paused = policy.is_some_and(|p| p.keys.pause_of(&key_of(store, key)).is_some());
         assert!(!key_paused, "{key:?} while its key is paused");
         let schedule = store.schedules.get(&run.schedule_uid);
         // What was acquired before the pause, and waits for its time, goes as soon as the shard has read that the pause
@@ -248,7 +256,7 @@ impl World {
         let now = self.now_at(slot);
         let mut buffered = false;
         for run in store.runs.values().filter(|r| !has_ended(r)) {
-            for index in [0, run.next_index, run.events - 1] {
+            for index in [0, run.next_index.min(run.events - 1), run.events - 1] {
                 if let Some(explanation) = machine.explain(run.id, index, now) {
                     buffered |= explanation.reasons.iter().any(|r| matches!(r, Reason::Buffered { .. }));
                 }

@@ -11,7 +11,7 @@ use tollgate_core::plan::{Change, Notice, Plan, home, shard_of};
 use uuid::Uuid;
 
 use crate::check::KEYS;
-use crate::handle_world::{pause, policy, run, spec};
+use crate::handle_world::{items, pause, policy, run, spec};
 use crate::random::Random;
 use crate::telling::Errand;
 use crate::totals::Seen;
@@ -276,6 +276,9 @@ impl World {
         schedule.events = *random.pick(&[1, 2, 5, 20]).unwrap();
         schedule.priority = random.within(0, 10) as u8;
         schedule.key = random.pick(&KEYS).filter(|key| !key.is_empty()).map(|key| (*key).to_owned());
+        let has_items = random.percent(40);
+        let keys = (0..schedule.events).filter(|_| has_items).filter_map(|_| random.pick(&KEYS).copied());
+        schedule.payload.items = items(keys).into();
         let rules = [OverlapRule::Allow, OverlapRule::Skip, OverlapRule::BufferOne, OverlapRule::CancelOther];
         schedule.overlap = *random.pick(&rules).unwrap();
         let rules = [
@@ -451,6 +454,7 @@ fn schedule(number: u128) -> Schedule {
         policy: None,
         policy_uid: None,
         key: None,
+        key_label: None,
         priority: 5,
         retry: RetryPolicy { backoff_min_ms: 500, ..retry },
         catch_up: CatchUp::default(),
@@ -458,6 +462,7 @@ fn schedule(number: u128) -> Schedule {
         finish_by_s: None,
         spread_s: None,
         start_within_s: None,
+        start_within_percent: None,
         check_again: CheckAgain { count_max: 2, horizon_s: 60, slot_s: 5, on_guard: OnGuard::Refuse },
         when_done: Default::default(),
         pause: None,

@@ -11,7 +11,7 @@ use tollgate_core::model::*;
 use uuid::Uuid;
 
 use crate::cursors::Replaced;
-use crate::handle_world::Store;
+use crate::handle_world::{Store, keys_of};
 use crate::totals::{Seen, Totals};
 use crate::world::SHARDS;
 
@@ -34,11 +34,14 @@ struct Flying {
     sign_us: i64,
 }
 
-/// As what the events of a run count where their policy counts by key.
-fn key_of(store: &Store, run: RunId) -> String {
+/// As what an event counts where its policy counts by key.
+pub(crate) fn key_of(store: &Store, (run, index): Key) -> String {
     let run = store.runs.get(&run);
-    let spec = run.and_then(|run| store.specs.get(&(run.schedule_uid, run.generation)));
-    spec.map(|spec| spec.key().to_owned()).unwrap_or_default()
+    let Some(spec) = run.and_then(|run| store.specs.get(&(run.schedule_uid, run.generation))) else {
+        return String::new();
+    };
+    let own = keys_of(spec).into_iter().nth(index as usize).filter(|key| !key.is_empty());
+    own.unwrap_or_else(|| spec.key().to_owned())
 }
 
 #[derive(Default)]
@@ -331,7 +334,7 @@ impl Model {
                 Some(_) => {}
                 None => {
                     let policy = store.runs.get(&row.run).and_then(|r| r.policy_uid);
-                    let key_of = key_of(store, row.run);
+                    let key_of = key_of(store, key);
                     *self.in_flight.entry(policy).or_default() += 1;
                     *self.in_flight_by_key.entry((policy, key_of.clone())).or_default() += 1;
                     let flying = Flying {

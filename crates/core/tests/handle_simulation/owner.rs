@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use tollgate_core::handle::change::TokenState;
 use tollgate_core::handle::control::{Control, Message, UnderWay};
 use tollgate_core::handle::release::Release;
-use tollgate_core::handle::{Options, Shard};
+use tollgate_core::handle::{KeysWanted, Options, Shard};
 use tollgate_core::model::*;
 use tollgate_core::own::{self, DeliveryKey, Kept, Left, Next, PollTime, Report, Setup, Standing, Why};
 
 use crate::bug::Bug;
 use crate::fence::Lease;
+use crate::handle_world::keys_of;
 use crate::read::Read;
 use crate::totals::Seen;
 use crate::world::{At, Event, World};
@@ -198,6 +199,7 @@ impl World {
         options.retrying_max = self.wait_us(&[2, 1000]) as u32;
         options.lazy_us = self.wait_us(&[0, 20_000, 500_000]);
         options.early_us = self.wait_us(&[0, 5_000, 2 * SECOND_US]);
+        options.sorted_max = self.wait_us(&[3, 1_000]) as usize;
         options
     }
 
@@ -226,8 +228,10 @@ impl World {
                 owner.read = None;
             }
             let Some(next) = core.poll(owner.begun.len(), standing, now) else {
+                let wanted = core.keys_wanted();
                 let wake = core.wake(standing, now);
                 self.sleep(at, wake, standing);
+                self.read_keys(at, wanted);
                 return;
             };
             match next {
@@ -248,6 +252,30 @@ impl World {
                     return;
                 }
             }
+        }
+    }
+
+    fn read_keys(&mut self, at: At, wanted: Vec<KeysWanted>) {
+        for KeysWanted { run, index, spec, .. } in wanted {
+            let wait_us = self.wait_us(&[0, 1_000, 200_000, 3 * SECOND_US]);
+            // Pages of five.
+            let (first, keys) = (index - index % 5, keys_of(&spec));
+            let keys = keys.into_iter().skip(first as usize).take(5).collect();
+            self.after(wait_us, Event::Keys(at, (run, spec.generation), first, keys));
+        }
+    }
+
+    /// The keys of some items have been read. Whatever life of the owner asked for them, they are the same.
+    pub(crate) fn keys_read(&mut self, at: At, of: (RunId, i64), first: u32, keys: Vec<String>) {
+        if self.is_cut(at.slot) {
+            self.after(300_000, Event::Keys(at, of, first, keys));
+            return;
+        }
+        let now = self.now_at(at.slot);
+        if let Some(core) = self.owner(at).and_then(Owner::open) {
+            core.keys_read(of, first, keys, now);
+            self.count(Seen::KeysRead);
+            self.touch(at);
         }
     }
 

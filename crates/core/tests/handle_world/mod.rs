@@ -5,6 +5,7 @@ mod store;
 use std::collections::BTreeMap;
 
 pub(crate) use store::Store;
+use tollgate_core::items::{Item, of_lines, to_lines};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
@@ -81,6 +82,18 @@ pub(crate) fn run(spec: &RunSpec, launch_us: i64, events: u32) -> Run {
         emitted_us: launch_us,
         ..Run::default()
     }
+}
+
+/// Items of these keys, one each, as a spec has them.
+pub(crate) fn items<'k>(keys: impl IntoIterator<Item = &'k str>) -> String {
+    let items: Vec<Item> =
+        keys.into_iter().map(|key| Item { key: key.to_owned(), data: "{}".to_owned() }).collect();
+    to_lines(&items)
+}
+
+/// The keys of a spec's items.
+pub(crate) fn keys_of(spec: &RunSpec) -> Vec<String> {
+    of_lines(&spec.payload.items).map(|(key, _)| key.to_owned()).collect()
 }
 
 /// A pause.

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate_core::handle::batch::TokenBatch;
-use tollgate_core::handle::change::{Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow, TokenState};
+use tollgate_core::handle::batch::{BATCH_MAX, TokenBatch};
+use tollgate_core::handle::change::{
+    Changes, HistoryRow, ShardPause, ShardSchedule, TokenRow, TokenState, Unstarted,
+};
 use tollgate_core::handle::control::Message;
 use tollgate_core::handle::{Context, MessageNeeds, ShardState};
 use tollgate_core::model::*;
@@ -16,6 +18,7 @@ pub(crate) struct Store {
     /// All of them, in a batch or not.
     pub(crate) tokens: BTreeMap<(RunId, u32), TokenRow>,
     pub(crate) batches: BTreeMap<(RunId, u32), TokenBatch>,
+    pub(crate) unstarted: BTreeMap<(RunId, u32), Unstarted>,
     pub(crate) history: BTreeMap<(RunId, u32), HistoryRow>,
     pub(crate) policies: BTreeMap<Uuid, Policy>,
     /// When policies were deleted.
@@ -73,6 +76,7 @@ impl Store {
             schedules: self.schedules.values().cloned().collect(),
             tokens: self.tokens.values().filter(|t| !self.is_batched(t)).cloned().collect(),
             batches: self.batches.values().cloned().collect(),
+            unstarted: self.unstarted.values().cloned().collect(),
             counted: Vec::new(),
             specs: self.specs_of(&runs, &[]),
             runs,
@@ -82,8 +86,9 @@ impl Store {
     }
 
     fn is_batched(&self, token: &TokenRow) -> bool {
-        let before = self.batches.range(..=(token.run, token.index)).next_back();
-        before.is_some_and(|(_, batch)| batch.run == token.run && batch.contains(token.index))
+        let first = token.index.saturating_sub(BATCH_MAX);
+        let mut near = self.batches.range((token.run, first)..=(token.run, token.index));
+        near.any(|(_, batch)| batch.contains(token.index))
     }
 
     /// The same changes with a row for each event, whatever batch it is in.
@@ -147,6 +152,13 @@ impl Store {
             self.inbox.remove(id);
         }
         self.apply_runs(changes);
+        for key in &changes.unstarted_gone {
+            self.unstarted.remove(key);
+        }
+        for stretch in &changes.unstarted_put {
+            assert!(stretch.indexes().next().is_some(), "nothing is left of {stretch:?}");
+            self.unstarted.insert((stretch.run, stretch.first), stretch.clone());
+        }
         for key in &changes.tokens_gone {
             assert!(self.tokens.remove(key).is_some(), "the token {key:?} that goes has no row");
         }
@@ -187,6 +199,7 @@ impl Store {
         }
         for run in &changes.runs_changed {
             self.check_run(&self.runs[&run.id]);
+            self.check_unstarted(&self.runs[&run.id]);
         }
     }
 
@@ -217,9 +230,9 @@ impl Store {
     }
 
     fn put_token(&mut self, token: &TokenRow) {
-        let run = self.runs.get(&token.run).map(|r| (r.state, r.next_index));
+        let run = self.runs.get(&token.run).map(|r| (r.state, r.sorted_to.unwrap_or(r.next_index)));
         assert!(
-            run.is_some_and(|(state, next_index)| state == RunState::Running && token.index < next_index),
+            run.is_some_and(|(state, front)| state == RunState::Running && token.index < front),
             "{token:?} belongs to no running run: {run:?}"
         );
         let old = self.tokens.insert((token.run, token.index), token.clone());
@@ -235,6 +248,26 @@ impl Store {
         let alive = self.tokens.range(first..end).next();
         assert!(alive.is_none(), "{row:?} has ended and has a token: {alive:?}");
         self.history.insert(first, row.clone());
+    }
+
+    /// What has not started is told by the rows beside the run, has no token and has not ended; all else has.
+    fn check_unstarted(&self, run: &Run) {
+        let rows = self.unstarted.range((run.id, 0)..=(run.id, u32::MAX)).map(|(_, stretch)| stretch);
+        let unstarted: BTreeSet<u32> = rows.flat_map(Unstarted::indexes).collect();
+        let front = run.sorted_to.unwrap_or(run.next_index);
+        assert_eq!(
+            front,
+            run.next_index + unstarted.len() as u32,
+            "{run:?}, and {unstarted:?} have not started"
+        );
+        for index in unstarted {
+            let covering = self.history.range((run.id, 0)..=(run.id, index)).next_back();
+            let has_ended = covering.is_some_and(|(_, row)| row.index + row.count > index);
+            assert!(
+                index < front && !self.tokens.contains_key(&(run.id, index)) && !has_ended,
+                "{index} of {run:?}"
+            );
+        }
     }
 
     /// A run that has ended is accounted for, event by event.

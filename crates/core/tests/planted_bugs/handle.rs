@@ -39,6 +39,29 @@ pub(crate) const BUGS: &[Planted] = &[
         edits: &[edit("handle/keys.rs", "self.freed.insert(key);", "")],
     },
     Planted {
+        name: "ItemKeysNotWaitedFor",
+        breaks: "Something starts before it is known what each key holds.",
+        edits: &[edit("handle/keys.rs", "self.counts.unread() > 0 && self.rules().is_some()", "false")],
+    },
+    Planted {
+        name: "StartedStaysUnstarted",
+        breaks: "An event that has started is stored as one that has not.",
+        edits: &[edit(
+            "handle/key_reads.rs",
+            "self.pending.unstarted.insert((id, stretch_of(taken.index)));",
+            "",
+        )],
+    },
+    Planted {
+        name: "ItemCountsAsItsSchedule",
+        breaks: "A token of an event with an item counts as its schedule's key.",
+        edits: &[edit(
+            "handle/places.rs",
+            "KeyOf::Item(item) => Self { key: item.stand_in, ..*self },",
+            "KeyOf::Item(_) => *self,",
+        )],
+    },
+    Planted {
         name: "UnclearFrees",
         breaks: "An unclear delivery frees its token.",
         edits: &[edit(

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use tollgate_core::model::{
     CatchUp, CheckAgain, EVENTS_MAX, OnGuard, OverlapRule, Payload, RetryPolicy, Schedule, SkipReason,
-    Skipped, Stagger, Timing, WhenDone,
+    Skipped, Stagger, Timing, Trigger, WhenDone,
 };
 use tollgate_core::plan::{Child, done};
 use uuid::Uuid;
@@ -48,8 +48,7 @@ pub fn to_core(
     let target = target::to_core(&mut check, message.target.as_ref(), stored.map(|stored| &stored.target));
     let payload = payload(&mut check, message);
     let policy = policy(&mut check, message, name);
-    let key = check.path("key");
-    check.keep(items::key(&key, &message.key));
+    let key = key(&mut check, message);
     let retry = retry(&mut check, message.retry.as_ref());
     let catch_up = catch_up(&mut check, message.catch_up.as_ref());
     let overlap = overlap(&mut check, message.overlap);
@@ -57,7 +56,7 @@ pub fn to_core(
     let finish_by_s = check.s("finish_by", message.finish_by.as_ref(), &WINDOW_S);
     let spread_s = check.s("spread", message.spread.as_ref(), &WINDOW_S);
     let when_done = when_done(&mut check, message, &timing);
-    let start_within_s = check.s("start_within", message.start_within.as_ref(), &START_WITHIN_S);
+    let start_within_s = start_within_s(&mut check, message, &timing);
     let schedule = target.map(|target| Schedule {
         uid: stored.map_or(Uuid::nil(), |stored| stored.uid),
         namespace: name.namespace.clone(),
@@ -69,7 +68,8 @@ pub fn to_core(
         payload,
         policy_uid: stored.filter(|stored| stored.policy == policy).and_then(|stored| stored.policy_uid),
         policy,
-        key: Some(message.key.clone()).filter(|key| !key.is_empty()),
+        key: Some(key).filter(|key| !key.is_empty()),
+        key_label: Some(message.key_label.clone()).filter(|label| !label.is_empty()),
         priority: u8::try_from(priority).unwrap_or_default(),
         retry,
         catch_up,
@@ -77,6 +77,7 @@ pub fn to_core(
         finish_by_s,
         spread_s,
         start_within_s,
+        start_within_percent: message.start_within_percent,
         check_again,
         when_done,
         pause: stored.and_then(|stored| stored.pause.clone()),
@@ -109,8 +110,48 @@ pub fn starts_to_core(message: &v1::Schedule) -> Result<(Timing, Stagger), Vec<F
     let timing = timing::to_core(&mut check, message);
     let events = events(&mut check, message);
     let spread_s = check.s("spread", message.spread.as_ref(), &WINDOW_S);
-    let start_within_s = check.s("start_within", message.start_within.as_ref(), &START_WITHIN_S);
+    let start_within_s = start_within_s(&mut check, message, &timing);
     check.finish(Some((timing, Stagger { start_within_s, spread_s, events })))
+}
+
+/// As what its events count: as said, or as a label says.
+fn key(check: &mut Check, message: &v1::Schedule) -> String {
+    let (given, label) = (&message.key, &message.key_label);
+    let (field, key) = match message.labels.get(label) {
+        _ if label.is_empty() => ("key", given),
+        _ if !given.is_empty() => {
+            check.refuse("key_label", label, "none beside key");
+            return String::new();
+        }
+        Some(value) => ("key_label", value),
+        None => {
+            check.refuse("key_label", label, "the name of one of its labels");
+            return String::new();
+        }
+    };
+    let path = check.path(field);
+    check.keep(items::key(&path, key));
+    key.clone()
+}
+
+/// Within what time its runs start: as said, or as a share of its interval.
+fn start_within_s(check: &mut Check, message: &v1::Schedule, timing: &Timing) -> Option<i64> {
+    let within_s = check.s("start_within", message.start_within.as_ref(), &START_WITHIN_S);
+    let Some(percent) = message.start_within_percent else { return within_s };
+    check.number("start_within_percent", Some(percent), 1, &(1..=100));
+    let expected = match timing.triggers[..] {
+        _ if message.start_within.is_some() => "none beside start_within".to_owned(),
+        [Trigger::Interval { every_s, .. }] => {
+            let share_s = every_s.saturating_mul(i64::from(percent.min(100))) / 100;
+            if share_s <= DAY_S {
+                return Some(share_s.max(1));
+            }
+            format!("a share of at most 24 h: that of an interval of {every_s} s is {share_s} s")
+        }
+        _ => "none, or one interval as the only trigger".to_owned(),
+    };
+    check.refuse("start_within_percent", percent, expected);
+    None
 }
 
 /// How many events a trigger makes: as many as there are items, where there are some.
@@ -250,7 +291,8 @@ pub fn to_message(schedule: &Schedule) -> v1::Schedule {
         payload: payload::to_message(&schedule.payload),
         items: items::to_message(&schedule.payload),
         policy: policy.unwrap_or_default(),
-        key: schedule.key.clone().unwrap_or_default(),
+        key: schedule.key.clone().filter(|_| schedule.key_label.is_none()).unwrap_or_default(),
+        key_label: schedule.key_label.clone().unwrap_or_default(),
         priority: Some(u32::from(schedule.priority)),
         retry: Some(v1::RetryPolicy {
             max_attempts: Some(schedule.retry.attempts_max),
@@ -268,7 +310,11 @@ pub fn to_message(schedule: &Schedule) -> v1::Schedule {
         .into(),
         finish_by: schedule.finish_by_s.map(duration_of_s),
         spread: schedule.spread_s.map(duration_of_s),
-        start_within: schedule.start_within_s.map(duration_of_s),
+        start_within: schedule
+            .start_within_s
+            .filter(|_| schedule.start_within_percent.is_none())
+            .map(duration_of_s),
+        start_within_percent: schedule.start_within_percent,
         start_delay: Some(schedule.start_delay_us())
             .filter(|us| *us > 0)
             .map(|us| duration_of_ms(us / 1_000)),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use tollgate_core::handle::change::{HistoryRow, Outcome, TokenRow};
+use tollgate_core::handle::change::{HistoryRow, Outcome, TokenRow, UNSTARTED_EVENTS, Unstarted};
 use tollgate_core::model::{Run, RunId, RunState, Skipped};
 use tollgate_core::trouble::Missed;
 use uuid::Uuid;
@@ -19,8 +19,8 @@ use crate::history::{
 };
 use crate::plan::REQUESTS_KEPT_US;
 use crate::rows::{
-    HistoryRecord, RunRow, SkippedRow, Word as _, all, batches_from, batches_limit, sound, sound_page,
-    tokens_of,
+    HistoryRecord, RunRow, SkippedRow, UnstartedRow, Word as _, all, batches_from, batches_limit, sound,
+    sound_page, tokens_of,
 };
 
 #[async_trait]
@@ -211,6 +211,22 @@ impl<D: Driver> HistoryStore for D {
                 first_launch_us,
             });
         Ok(missed.collect())
+    }
+
+    async fn unstarted(
+        &self,
+        shard: u16,
+        run: RunId,
+        from_index: u32,
+        limit: u32,
+    ) -> Result<Vec<Unstarted>, StoreError> {
+        let first = from_index - from_index % UNSTARTED_EVENTS;
+        let ask = Ask::new(sql!("unstarted_list"))
+            .bind(i32::from(shard))
+            .bind(run.0)
+            .bind(i32::try_from(first).unwrap_or(i32::MAX))
+            .bind(i64::from(limit));
+        all(self.rows::<UnstartedRow>(Whom::People, ask).await?)
     }
 
     async fn tokens(

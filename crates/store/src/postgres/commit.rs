@@ -95,6 +95,8 @@ async fn write_rest(connection: &mut PgConnection, shard: i32, rows: &ChangeRows
     insert_runs(&mut tx(connection), &rows.runs_new).await?;
     delete_events(connection, sql!("tokens_delete"), shard, &rows.tokens_gone).await?;
     put(connection, sql!("tokens_put"), shard, &rows.tokens_put).await?;
+    delete_events(connection, sql!("unstarted_delete"), shard, &rows.unstarted_gone).await?;
+    put(connection, sql!("unstarted_put"), shard, &rows.unstarted_put).await?;
     delete_events(connection, sql!("history_delete"), shard, &rows.history_gone).await?;
     write_plan(connection, shard, rows).await?;
     insert_skipped(&mut tx(connection), &rows.skipped).await?;

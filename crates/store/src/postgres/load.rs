@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::handle::LoadedShard;
 use crate::rows::{
     Assembly, BatchRecord, HistoryRecord, RunRow, ScheduleBody, ShardPolicyRow, SpecRecord, TokenRecord,
+    UnstartedRow,
 };
 
 /// How many specs, or runs by their ids, one statement reads.
@@ -48,6 +49,8 @@ pub(super) async fn load(
     assembly.tokens(tokens.fetch_all(&mut *connection).await?);
     let batches = sqlx::query_as::<_, BatchRecord>(both_sql!("batches_load")).bind(shard);
     assembly.batches(batches.fetch_all(&mut *connection).await?);
+    let unstarted = sqlx::query_as::<_, UnstartedRow>(both_sql!("unstarted_load")).bind(shard);
+    assembly.unstarted(unstarted.fetch_all(&mut *connection).await?);
     for (number, (run, first, limit)) in assembly.doubtful().into_iter().enumerate() {
         let ended =
             sqlx::query_as::<_, HistoryRecord>(both_sql!("history_list")).bind(shard).bind(run).bind(first);

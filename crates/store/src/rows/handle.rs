@@ -10,6 +10,7 @@ use tollgate_core::model::{Pause, Policy, Run, RunId, RunSpec, Skipped};
 use uuid::Uuid;
 
 use super::batch::BatchRecord;
+use super::unstarted::UnstartedRow;
 use super::{RunRow, SkippedRow, Word, corrupt, count, int, json, parse, shard_of, text};
 use crate::StoreError;
 use crate::columns::row;
@@ -321,6 +322,8 @@ pub(crate) struct ChangeRows {
     pub(crate) batches_gone: Vec<EventKey>,
     pub(crate) tokens_put: Vec<TokenRecord>,
     pub(crate) tokens_gone: Vec<EventKey>,
+    pub(crate) unstarted_put: Vec<UnstartedRow>,
+    pub(crate) unstarted_gone: Vec<EventKey>,
     pub(crate) history: Vec<HistoryRecord>,
     pub(crate) history_gone: Vec<EventKey>,
     pub(crate) schedules: Vec<ScheduleBody>,
@@ -338,8 +341,9 @@ impl ChangeRows {
         let runs = self.runs_new.len() + self.runs_changed.len() + self.runs_withdrawn.len();
         let batches = self.batches_new.len() + self.batches_changed.len() + self.batches_gone.len();
         let tokens = self.tokens_put.len() + self.tokens_gone.len();
+        let unstarted = self.unstarted_put.len() + self.unstarted_gone.len();
         let history = self.history.len() + self.history_gone.len();
-        runs + batches + tokens + history + self.skipped.len() + self.inbox_done.len()
+        runs + batches + tokens + unstarted + history + self.skipped.len() + self.inbox_done.len()
     }
 
     /// The rows of changes. Where one key is put twice, the last one counts.
@@ -366,6 +370,8 @@ impl ChangeRows {
             batches_gone: keys(&changes.batches_gone),
             tokens_put: tokens,
             tokens_gone: keys(&changes.tokens_gone),
+            unstarted_put: changes.unstarted_put.iter().map(UnstartedRow::from).collect(),
+            unstarted_gone: keys(&changes.unstarted_gone),
             history: changes.history.iter().map(HistoryRecord::from).collect(),
             history_gone: keys(&changes.history_gone),
             schedules,
@@ -383,6 +389,7 @@ impl ChangeRows {
         let uids = [&self.inbox_done, &self.runs_withdrawn, &self.schedules_gone, &self.policies_gone];
         let is_all = uids.iter().all(|uids| uids.is_empty())
             && (self.runs_new.is_empty() && self.tokens_put.is_empty() && self.tokens_gone.is_empty())
+            && (self.unstarted_put.is_empty() && self.unstarted_gone.is_empty())
             && (self.history_gone.is_empty() && self.schedules.is_empty() && self.policies.is_empty())
             && (self.skipped.is_empty() && self.pause.is_none() && self.policies_deleted.is_empty());
         !is_all

@@ -6,13 +6,14 @@
 //! - a schedule is taken as paused, until its next change brings a sound row;
 //! - a token counts as held until its consumer or an operator releases it;
 //! - a batch counts every event of its range that is found nowhere else, as delivered;
+//! - a run of which it cannot be read which events have not started is left out as well: none may start twice, and none be lost;
 //! - a token or a batch of which not even the key can be read counts, and its run is left out;
 //! - a run is left out, and its tokens still count against its policy; so it is with a run without its spec.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::handle::batch::{BATCH_MAX, TokenBatch};
-use tollgate_core::handle::change::{ShardPause, ShardSchedule, TokenRow, TokenState};
+use tollgate_core::handle::change::{ShardPause, ShardSchedule, TokenRow, TokenState, Unstarted};
 use tollgate_core::handle::control::Message;
 use tollgate_core::model::{Pause, Policy, Run, RunId, RunSpec};
 use uuid::Uuid;
@@ -23,6 +24,7 @@ use super::handle::{
 };
 use super::run::RunRow;
 use super::stand_in::{Doubtful, events_of};
+use super::unstarted::UnstartedRow;
 use crate::StoreError;
 use crate::corrupt::CorruptRow;
 use crate::handle::{Inbox, LoadedShard, UntakenRuns};
@@ -133,12 +135,41 @@ impl Assembly {
     fn nameless(&mut self, run: Option<Uuid>, tokens: u32) {
         let id = RunId(run.unwrap_or_default());
         self.nameless.push((id, tokens));
-        if let Some(at) = self.loaded.runs.iter().position(|run| run.id == id) {
-            let run = self.loaded.runs.remove(at);
-            self.unfit(id, run.policy_uid);
-        } else if run.is_none() {
+        if !self.leave_out(id) && run.is_none() {
             self.unfit(id, None);
         }
+    }
+
+    /// A run must not go on. Whether it is there.
+    fn leave_out(&mut self, id: RunId) -> bool {
+        let Some(at) = self.loaded.runs.iter().position(|run| run.id == id) else { return false };
+        let run = self.loaded.runs.remove(at);
+        self.unfit(id, run.policy_uid);
+        true
+    }
+
+    /// To be called once runs are known.
+    pub(crate) fn unstarted(&mut self, rows: Vec<UnstartedRow>) {
+        for row in rows {
+            let run = row.run_id;
+            match self.sound(Unstarted::try_from(row)) {
+                Some(unstarted) => self.loaded.unstarted.push(unstarted),
+                None => self.unstarted_unknown(Some(run)),
+            }
+        }
+    }
+
+    /// Of a run, or of one of those that start their events key by key, nobody knows which have not started. To be called once
+    /// runs are known.
+    pub(crate) fn unstarted_unknown(&mut self, run: Option<Uuid>) {
+        let is_meant = |known: &&Run| match run {
+            Some(run) => known.id.0 == run,
+            None => known.sorted_to.is_some(),
+        };
+        let meant: Vec<RunId> = self.loaded.runs.iter().filter(is_meant).map(|run| run.id).collect();
+        meant.into_iter().for_each(|run| {
+            self.leave_out(run);
+        });
     }
 
     /// Where to look for events that have ended and may be in batches that cannot be read.
@@ -252,9 +283,13 @@ impl Assembly {
         self.elsewhere.extend(own.filter(|(run, _)| of.contains(run)));
         let batches = self.batches.iter().filter(|batch| of.contains(&batch.run));
         self.elsewhere.extend(batches.flat_map(TokenBatch::rows).map(|row| (row.run, row.index)));
+        let unstarted = self.loaded.unstarted.iter().filter(|unstarted| of.contains(&unstarted.run));
+        self.elsewhere
+            .extend(unstarted.flat_map(|unstarted| unstarted.indexes().map(|at| (unstarted.run, at))));
         for doubtful in std::mem::take(&mut self.doubtful) {
             let run = self.loaded.runs.iter().find(|run| run.id == doubtful.run);
-            let batch = doubtful.stand_in(run.map(|run| run.next_index), &self.elsewhere);
+            let acquired_to = run.map(|run| run.sorted_to.unwrap_or(run.next_index));
+            let batch = doubtful.stand_in(acquired_to, &self.elsewhere);
             self.elsewhere.extend(batch.rows().map(|row| (row.run, row.index)));
             self.batches.push(batch);
         }

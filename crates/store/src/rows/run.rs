@@ -30,6 +30,7 @@ row! {
             state: String,
             reason: String,
             next_index: i32,
+            sorted_to: Option<i32>,
             succeeded: i32,
             failed: i32,
             dead: i32,
@@ -46,6 +47,11 @@ row! {
 
 impl From<&Run> for RunRow {
     fn from(run: &Run) -> Self {
+        // Where all have started, nothing is left to be told apart.
+        let sorted_to = run.sorted_to.filter(|_| run.next_index < run.events);
+        // A process that knows nothing of sorted runs must not take one up: to such a process the number is no index.
+        let next_index = int(run.next_index);
+        let next_index = if sorted_to.is_some() { -1 - next_index } else { next_index };
         Self {
             shard_id: i32::from(run.shard),
             run_id: run.id.0,
@@ -60,7 +66,8 @@ impl From<&Run> for RunRow {
             kind: run.kind.word().to_owned(),
             state: run.state.word().to_owned(),
             reason: text(&run.reason),
-            next_index: int(run.next_index),
+            next_index,
+            sorted_to: sorted_to.map(int),
             succeeded: int(run.counts.succeeded),
             failed: int(run.counts.failed),
             dead: int(run.counts.dead),
@@ -87,9 +94,14 @@ impl TryFrom<RunRow> for Run {
 
 fn read_run(row: RunRow) -> Result<Run, (&'static str, String)> {
     let events = count("events", row.events)?;
-    let next_index = count("next_index", row.next_index)?;
+    let sorted_to = row.sorted_to.map(|to| count("sorted_to", to)).transpose()?;
+    let next_index =
+        count("next_index", if sorted_to.is_some() { -1 - row.next_index } else { row.next_index })?;
     if next_index > events {
         return Err(("next_index", format!("{next_index} is beyond the run's {events} events")));
+    }
+    if let Some(to) = sorted_to.filter(|to| *to > events || *to < next_index) {
+        return Err(("sorted_to", format!("{to} is not {next_index} to {events}")));
     }
     let priority = u8::try_from(row.priority).ok().filter(|priority| *priority <= 9);
     Ok(Run {
@@ -107,6 +119,7 @@ fn read_run(row: RunRow) -> Result<Run, (&'static str, String)> {
         state: Word::of("state", &row.state)?,
         reason: row.reason,
         next_index,
+        sorted_to,
         counts: Counts {
             succeeded: count("succeeded", row.succeeded)?,
             failed: count("failed", row.failed)?,

@@ -83,9 +83,13 @@ impl Doubtful {
         }
     }
 
-    /// The batch, as far as its events are not `elsewhere` and have been acquired, which those below the run's next index have.
-    pub(super) fn stand_in(&self, next_index: Option<u32>, elsewhere: &BTreeSet<(RunId, u32)>) -> TokenBatch {
-        let acquired = next_index.unwrap_or(u32::MAX);
+    /// The batch, as far as its events are not `elsewhere` and have been acquired, which none from `acquired_to` on has.
+    pub(super) fn stand_in(
+        &self,
+        acquired_to: Option<u32>,
+        elsewhere: &BTreeSet<(RunId, u32)>,
+    ) -> TokenBatch {
+        let acquired = acquired_to.unwrap_or(u32::MAX);
         TokenBatch::held_unless(
             (self.run, self.first, self.count.unwrap_or(BATCH_MAX)),
             (self.acquired_us, self.delivered_us),

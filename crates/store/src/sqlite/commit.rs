@@ -41,6 +41,8 @@ async fn write_rest(connection: &mut SqliteConnection, shard: i32, rows: &Change
     insert_runs(&mut tx(connection), &rows.runs_new).await?;
     carry_out(connection, sql!("tokens_delete"), shard, &rows.tokens_gone).await?;
     carry_out(connection, sql!("tokens_put"), shard, &rows.tokens_put).await?;
+    carry_out(connection, sql!("unstarted_delete"), shard, &rows.unstarted_gone).await?;
+    carry_out(connection, sql!("unstarted_put"), shard, &rows.unstarted_put).await?;
     carry_out(connection, sql!("history_delete"), shard, &rows.history_gone).await?;
     write_plan(connection, shard, rows).await?;
     insert_skipped(&mut tx(connection), &rows.skipped).await?;

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::handle::LoadedShard;
 use crate::rows::{
     Assembly, BatchRecord, HistoryRecord, RunRow, ScheduleBody, ShardPolicyRow, SpecKey, SpecRecord,
-    TokenRecord, json,
+    TokenRecord, UnstartedRow, json,
 };
 
 /// How many specs, or runs by their ids, one statement reads.
@@ -50,6 +50,9 @@ pub(super) async fn load(
     let rows = sqlx::query(both_sql!("batches_load")).bind(shard).fetch_all(&mut *connection).await?;
     let batches = batches_of(&mut assembly, shard, &rows);
     assembly.batches(batches);
+    let rows = sqlx::query(both_sql!("unstarted_load")).bind(shard).fetch_all(&mut *connection).await?;
+    let unstarted = unstarted_of(&mut assembly, shard, &rows);
+    assembly.unstarted(unstarted);
     for (number, (run, first, limit)) in assembly.doubtful().into_iter().enumerate() {
         let query = sqlx::query(both_sql!("history_list")).bind(shard).bind(run).bind(first);
         let rows = query.bind(None::<&str>).bind(limit).fetch_all(&mut *connection).await?;
@@ -126,6 +129,14 @@ fn batches_of(assembly: &mut Assembly, shard: i32, rows: &[SqliteRow]) -> Vec<Ba
         });
     }
     note(assembly, decoded("token_batches", shard, rows))
+}
+
+/// Rows of `unstarted_events`. One that cannot be taken apart keeps its run from going on.
+fn unstarted_of(assembly: &mut Assembly, shard: i32, rows: &[SqliteRow]) -> Vec<UnstartedRow> {
+    for row in rows.iter().filter(|row| UnstartedRow::from_row(*row).is_err()) {
+        assembly.unstarted_unknown(row.try_get("run_id").ok());
+    }
+    note(assembly, decoded("unstarted_events", shard, rows))
 }
 
 /// A column's number; zero where it cannot be read.

@@ -113,8 +113,9 @@ pub(crate) async fn events_that_have_not_started_are_counted(place: &Place) {
         made(3, 5, RunState::Running, 30, 29),
         made(4, 5, RunState::Finished, 40, 40),
         made(5, 6, RunState::Cancelled, 50, 5),
+        Run { sorted_to: Some(55), ..made(6, 7, RunState::Running, 60, 50) },
     ];
     store.emit(&runs, &[]).await.unwrap();
-    assert_eq!(store.waiting_events("default").await.unwrap(), 31);
+    assert_eq!(store.waiting_events("default").await.unwrap(), 41);
     assert_eq!(store.waiting_events("other").await.unwrap(), 0);
 }

@@ -367,6 +367,10 @@ fn facts(visit: &Visit, schedule: &v1::Schedule) -> Markup {
                 @if let Some(by) = &schedule.finish_by { dt { "Must start within" } dd { (duration(Some(by))) } }
                 @if let Some(spread) = &schedule.spread { dt { "Spread over" } dd { (duration(Some(spread))) } }
                 @if !schedule.exclude.is_empty() { dt { "Not on" } dd { (schedule.exclude.join(", ")) } }
+                @if let Some(percent) = schedule.start_within_percent {
+                    dt { "Starts within" }
+                    dd { (percent) " % of its interval: " (duration(schedule.start_delay.as_ref())) " after each launch time" }
+                }
                 @if let Some(within) = &schedule.start_within {
                     dt { "Starts within" }
                     dd { (duration(Some(within))) ": " (duration(schedule.start_delay.as_ref())) " after each launch time" }

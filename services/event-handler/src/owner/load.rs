@@ -32,6 +32,7 @@ impl Owner {
             runs: loaded.runs,
             batches: loaded.batches,
             tokens: loaded.tokens,
+            unstarted: loaded.unstarted,
             counted: loaded.counted,
             specs: loaded.specs,
             pause: loaded.pause,

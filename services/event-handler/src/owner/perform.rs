@@ -11,13 +11,14 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 use tollgate_core::handle::release::{Answer, Release};
-use tollgate_core::handle::{Effect, Send};
+use tollgate_core::handle::{Effect, KeysWanted, Send};
 use tollgate_core::model::{Delivery, EventRef, ItemsIn, Now, RunId};
 use tollgate_core::own::{CallerAnswer, DeliveryKey};
 use tollgate_target::Leave;
 
+use super::load::wait_to_try;
 use super::{Life, Owner};
-use crate::items::ItemRef;
+use crate::items::{ItemRef, Unread};
 use crate::routes::{Input, Replied};
 
 /// The most deliveries that are begun before others have their turn.
@@ -66,6 +67,8 @@ impl Owner {
                 self.begun.remove(&(run, index, attempt));
                 life.unsent(run, index, attempt, now);
             }
+            Input::KeysRead { of, first_index, keys } => life.keys_read(of, first_index, keys, now),
+            Input::KeysUnreadable { of, index } => life.keys_unreadable(of, index, now),
             Input::Release { release, namespace, reply } => {
                 self.release(life, release, namespace, reply, now);
             }
@@ -86,6 +89,9 @@ impl Owner {
                 let counts = runs.iter().map(|run| machine.outstanding(*run));
                 let both = counts.zip(machine.outlooks(&runs, now));
                 let _gone = reply.send(both.map(|(counts, outlook)| counts.zip(outlook)).collect());
+            }
+            Input::Keys { policy, reply } => {
+                let _gone = reply.send(life.machine().key_counts(policy, now));
             }
             Input::Status { busy_only, reply } => {
                 let machine = life.machine();
@@ -154,6 +160,37 @@ impl Owner {
                 Effect::Reply { reply, answer } => self.reply(reply, answer),
             }
         }
+    }
+
+    /// Has keys read that the machine needs. As long as the store gives none, they are asked for again.
+    pub(super) fn read_keys(&self, wanted: KeysWanted) {
+        let KeysWanted { run, index, spec, item_in } = wanted;
+        let (namespace, asked) = (Arc::from(spec.namespace.as_str()), (run, spec.generation));
+        let spec = (item_in == ItemsIn::Spec).then_some(spec);
+        let of = ItemRef { namespace, shard: self.lease.shard, run, index, spec };
+        let (items, loopback) = (self.shared.items.clone(), self.loopback.clone());
+        tokio::spawn(async move {
+            let mut failures = 0;
+            let input = loop {
+                match items.keys_of_page(&of).await {
+                    Ok((first_index, keys)) => break Input::KeysRead { of: asked, first_index, keys },
+                    Err(Unread::Ever(why)) => {
+                        tracing::warn!(%run, index, why, "an event counts as one without a key");
+                        break Input::KeysUnreadable { of: asked, index };
+                    }
+                    Err(Unread::Yet(why)) => {
+                        tracing::debug!(%run, index, why, "the keys of items are read again");
+                        wait_to_try(failures).await;
+                        failures += 1;
+                    }
+                }
+                if loopback.is_closed() {
+                    return;
+                }
+            };
+            // An owner that has gone will not miss it.
+            let _gone = loopback.send(input);
+        });
     }
 
     fn reply(&mut self, number: u64, answer: Answer) {

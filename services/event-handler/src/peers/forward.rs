@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tollgate_core::model::RunId;
 use tollgate_proto::v1;
+use uuid::Uuid;
 
 use super::{DEADLINE, Peers};
 
@@ -65,6 +66,14 @@ impl Peers {
         let request = v1::ForwardExplainRequest { name: name.to_owned() };
         let asked = peer.link().call(|mut client| async move { client.forward_explain(request).await }).await;
         asked.answer()?.explanation
+    }
+
+    /// What the events of each key of a policy hold and wait for, as its owner knows it.
+    pub(crate) async fn keys(&self, shard: u16, policy: Uuid) -> Option<v1::CountKeysResponse> {
+        let (peer, _) = self.owner_of(shard)?;
+        let request = v1::CountKeysRequest { shard: shard.into(), policy_uid: policy.as_bytes().to_vec() };
+        let asked = peer.link().call(|mut client| async move { client.count_keys(request).await }).await;
+        asked.answer().filter(|answer| answer.known)
     }
 
     /// Tokens in flight, events that wait for another attempt, and what is expected, of runs in shards that others own; none

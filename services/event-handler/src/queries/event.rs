@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use tollgate_core::handle::EventState;
-use tollgate_core::handle::change::{Outcome, TokenRow};
+use tollgate_core::handle::change::{Outcome, TokenRow, Unstarted};
 use tollgate_core::model::{EventRef, ItemsIn, Run, RunKind, RunSpec, Stagger};
 use tollgate_proto::convert::event::{self, EventRecord};
 use tollgate_proto::v1;
@@ -179,6 +179,35 @@ impl Shared {
         let id = self.keyring.id(EventRef { shard: run.shard, run: run.id, index });
         let shown = event::to_message(&id, run, index, view.launch_of(index), record);
         v1::Event { key: view.key.clone(), ..shown }
+    }
+
+    /// Up to `limit` events of a run that have not started, from `from_index` on.
+    pub(crate) async fn unstarted_events(
+        &self,
+        view: &RunView,
+        from_index: u32,
+        limit: u32,
+    ) -> Result<Vec<v1::Event>, Status> {
+        let indexes = self.unstarted_indexes(&view.run, from_index, limit).await?;
+        let now_us = self.clock.wall_us();
+        Ok(indexes.into_iter().map(|index| self.unstarted(view, index, now_us)).collect())
+    }
+
+    /// The indexes of up to `limit` events of a run that have not started, from `from_index` on.
+    pub(super) async fn unstarted_indexes(
+        &self,
+        run: &Run,
+        from_index: u32,
+        limit: u32,
+    ) -> Result<Vec<u32>, Status> {
+        let Some(sorted_to) = run.sorted_to else {
+            return Ok((from_index.max(run.next_index)..run.events).take(limit as usize).collect());
+        };
+        // Each stretch but the first has an event that counts.
+        let stretches = self.people.unstarted(run.shard, run.id, from_index, limit.saturating_add(1)).await;
+        let stretches = stretches.map_err(store_status)?;
+        let all = stretches.iter().flat_map(Unstarted::indexes).chain(sorted_to..run.events);
+        Ok(all.filter(|index| *index >= from_index).take(limit as usize).collect())
     }
 
     fn of_token(&self, view: &RunView, row: &TokenRow) -> v1::Event {

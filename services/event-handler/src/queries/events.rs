@@ -56,7 +56,7 @@ impl Shared {
         let events = match outcome(wanted) {
             Some(outcome) => self.ended_events(view, outcome, from, limit).await?,
             None if matches!(wanted, v1::EventState::Scheduled | v1::EventState::Waiting) => {
-                self.events(view, from.max(view.run.next_index), limit).await?
+                self.unstarted_events(view, from, limit).await?
             }
             None => self.token_events(view, from, limit).await?,
         };

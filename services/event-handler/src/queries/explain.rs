@@ -233,6 +233,10 @@ fn in_words(given: &Reason, now_us: i64) -> v1::Reason {
             let why = if why.is_empty() { "no reason given" } else { why };
             reason(Code::KeyPaused, format!("{} are paused ({why})", of_key(key)))
         }
+        Reason::KeysUnread => reason(
+            Code::KeysUnread,
+            "the keys of its run's items have not been read as far as it, or its policy's holders are not all known".to_owned(),
+        ),
         Reason::RateLimited { wait_us } => reason(
             Code::RateExhausted,
             format!("its policy's rate lets the next event start in {}", seconds(*wait_us)),

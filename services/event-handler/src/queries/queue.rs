@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use futures::StreamExt;
+use tollgate_core::handle::KeyCount;
 use tollgate_core::handle::change::{TokenRow, TokenState};
 use tollgate_core::model::{EventRef, Policy, Run, RunSpec, RunState, SECOND_US};
 use tollgate_proto::convert::{self, event, names};
@@ -43,6 +44,15 @@ struct Held<'a> {
     row: TokenRow,
 }
 
+/// What is known of the keys of a policy: some of them, how many there are, and how many events have keys that have not been
+/// read.
+#[derive(Default)]
+struct Keys {
+    keys: Vec<v1::PolicyKey>,
+    all: u32,
+    unread: u64,
+}
+
 impl Shared {
     /// The queue of one policy.
     pub(crate) async fn policy_queue(
@@ -64,11 +74,10 @@ impl Shared {
             self.holders(&held, holders_max, now_us),
             self.waiters(&runs, waiters_max, now_us),
             self.holds(&policy, &runs, now_us),
-            self.keys(&policy, (&runs, &held), now_us),
+            self.keys(&policy),
         )
         .await;
-        let mut keys = keys?;
-        let keys_read_count = count(keys.len());
+        let Keys { mut keys, all: keys_read_count, unread: keys_unread_count } = keys;
         keys.truncate(keys_max);
         let ((waiters, waiting), mut holds) = (waiters?, holds?);
         holds.sort_unstable();
@@ -88,6 +97,7 @@ impl Shared {
             holds_sampled_count: count(holds.len()),
             keys,
             keys_read_count,
+            keys_unread_count,
         })
     }
 
@@ -167,10 +177,12 @@ impl Shared {
             let finish_by_s =
                 specs.get(&(run.schedule_uid, run.generation)).and_then(|spec| spec.finish_by_s);
             async move {
-                let mut waiter = self.waiter(run, finish_by_s);
+                let first = self.unstarted_indexes(run, 0, 1).await.unwrap_or_default();
+                let next = first.first().copied().unwrap_or(run.next_index);
+                let mut waiter = self.waiter((run, next), finish_by_s);
                 (waiter.runs_count, waiter.waiting_count) = (runs_count, waiting_count);
                 if place < ASKED_MAX {
-                    self.ask_place(run, &mut waiter, now_us).await;
+                    self.ask_place((run, next), &mut waiter, now_us).await;
                 }
                 waiter
             }
@@ -182,8 +194,8 @@ impl Shared {
         Ok((waiters, waiting))
     }
 
-    fn waiter(&self, run: &Run, finish_by_s: Option<i64>) -> v1::PolicyWaiter {
-        let id = self.keyring.id(EventRef { shard: run.shard, run: run.id, index: run.next_index });
+    fn waiter(&self, (run, next): (&Run, u32), finish_by_s: Option<i64>) -> v1::PolicyWaiter {
+        let id = self.keyring.id(EventRef { shard: run.shard, run: run.id, index: next });
         let end_us = finish_by_s.map(|after| run.launch_us.saturating_add(after.saturating_mul(SECOND_US)));
         v1::PolicyWaiter {
             schedule: names::of_schedule(&run.namespace, &run.schedule_id),
@@ -198,10 +210,10 @@ impl Shared {
     }
 
     /// Asks the owner for the next event's place in line, why it waits, and how much of its run will be late.
-    async fn ask_place(&self, run: &Run, waiter: &mut v1::PolicyWaiter, now_us: i64) {
+    async fn ask_place(&self, (run, next): (&Run, u32), waiter: &mut v1::PolicyWaiter, now_us: i64) {
         let known = self.outstanding(std::slice::from_ref(run)).await.pop().flatten();
         waiter.at_risk_count = known.map_or(0, |known| known.at_risk_count);
-        let ask = |reply| Input::Explain { run: run.id, index: run.next_index, reply };
+        let ask = |reply| Input::Explain { run: run.id, index: next, reply };
         match self.peers.routes().ask(run.shard, ask).await {
             Some(Some(explained)) => {
                 let told = self.why(run.shard, &explained, now_us);
@@ -217,39 +229,41 @@ impl Shared {
         }
     }
 
-    /// What the events of each key hold and wait for, the one with most waiting events first; nothing where the policy says
-    /// nothing of keys.
-    async fn keys(
-        &self,
-        policy: &Policy,
-        (runs, held): (&[Run], &[Held<'_>]),
-        now_us: i64,
-    ) -> Result<Vec<v1::PolicyKey>, Status> {
+    /// What the events of each key hold and wait for, the one with most waiting events first, and how many wait whose keys have
+    /// not been read yet; nothing where the policy says nothing of keys. Of keys that the policy names and that nothing is
+    /// known of, what the policy says.
+    async fn keys(&self, policy: &Policy) -> Keys {
         if policy.keys.is_empty() {
-            return Ok(Vec::new());
+            return Keys::default();
         }
-        let specs = self.specs_of(runs.iter()).await?;
-        let key_of = |run: &Run| {
-            let spec = specs.get(&(run.schedule_uid, run.generation));
-            spec.map(|spec| spec.key().to_owned()).unwrap_or_default()
+        let counted = match self.keys_here(policy.shard, policy.uid).await {
+            Some(counted) => Some(counted),
+            None => self.peers.keys(policy.shard, policy.uid).await,
         };
-        let mut keys: BTreeMap<String, v1::PolicyKey> = BTreeMap::new();
-        for key in policy.keys.of.keys() {
-            keys.entry(key.clone()).or_default();
-        }
-        for Held { run, .. } in held {
-            keys.entry(key_of(run)).or_default().held_count += 1;
-        }
-        // Runs come earliest first.
-        for run in runs.iter().filter(|run| run.next_index < run.events) {
-            let key = keys.entry(key_of(run)).or_default();
-            key.waiting_count += u64::from(run.events - run.next_index);
-            let wait_ms = (now_us - run.launch_us).max(0) / 1_000;
-            key.oldest_wait.get_or_insert_with(|| convert::duration_of_ms(wait_ms));
-        }
-        let mut keys: Vec<_> = keys.into_iter().map(|(key, counts)| said_of(policy, key, counts)).collect();
+        let v1::CountKeysResponse { keys, unread_count, keys_count, .. } = counted.unwrap_or_default();
+        let of_policy = policy.keys.of.keys().map(|key| (key.clone(), v1::PolicyKey::default()));
+        let mut all: BTreeMap<String, v1::PolicyKey> = of_policy.collect();
+        all.extend(keys.into_iter().map(|key| (key.key.clone(), key)));
+        let mut keys: Vec<_> = all.into_iter().map(|(key, counts)| said_of(policy, key, counts)).collect();
         keys.sort_by_key(|key| (std::cmp::Reverse(key.waiting_count), std::cmp::Reverse(key.held_count)));
-        Ok(keys)
+        let all = keys_count.max(count(keys.len()));
+        Keys { keys, all, unread: unread_count }
+    }
+
+    /// As [`Self::keys`], of a shard that this process owns; without what the policy says.
+    pub(crate) async fn keys_here(&self, shard: u16, policy: Uuid) -> Option<v1::CountKeysResponse> {
+        let counts = self.peers.routes().ask(shard, |reply| Input::Keys { policy, reply }).await?;
+        let now_us = self.clock.wall_us();
+        let shown = |count: KeyCount| v1::PolicyKey {
+            key: count.key,
+            held_count: count.held,
+            waiting_count: count.waiting,
+            oldest_wait: count.since_us.map(|us| convert::duration_of_ms((now_us - us).max(0) / 1_000)),
+            ..v1::PolicyKey::default()
+        };
+        let keys = counts.keys.into_iter().map(shown).collect();
+        let (keys_count, unread_count) = (count(counts.all), counts.unread);
+        Some(v1::CountKeysResponse { known: true, keys, unread_count, keys_count })
     }
 
     /// How long tokens were held lately, in microseconds: of the latest events of runs that run, or ended lately.

@@ -89,6 +89,7 @@ fn of_resource(name: &str) -> Option<Value> {
         "Schedule.start_within" | "CheckAgain.slot" => {
             json!({"pattern": format!("^({})s$", up_to(1, DAY_S))})
         }
+        "Schedule.start_within_percent" => json!({"minimum": 1, "maximum": 100}),
         "CheckAgain.max_checks" => json!({"maximum": 1_000_000}),
         "RetryPolicy.max_attempts" => json!({"minimum": 1, "maximum": 1000}),
         "Policy.max_in_flight" => json!({"minimum": 1}),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::Phase;
+use crate::handle::keys::KeyOf;
 use crate::handle::places::{BucketPlaces, Sharer};
 
 /// Of the acquired, unfinished events of one run.
@@ -12,6 +13,7 @@ pub(in crate::handle) struct RunCounts {
     outstanding: u32,
     retrying: u32,
     unclear: u32,
+    unread: u32,
 }
 
 impl RunCounts {
@@ -30,8 +32,14 @@ impl RunCounts {
         self.retrying + self.unclear
     }
 
-    pub(super) fn enter(&mut self, phase: Phase) {
+    /// Those whose keys have not been read.
+    pub(in crate::handle) fn unread(&self) -> u32 {
+        self.unread
+    }
+
+    pub(super) fn enter(&mut self, phase: Phase, key: &KeyOf) {
         self.outstanding += 1;
+        self.unread += u32::from(*key == KeyOf::Unread);
         match phase {
             Phase::Waiting => self.retrying += 1,
             Phase::Again { .. } => self.unclear += 1,
@@ -39,8 +47,9 @@ impl RunCounts {
         }
     }
 
-    pub(super) fn leave(&mut self, phase: Phase) {
+    pub(super) fn leave(&mut self, phase: Phase, key: &KeyOf) {
         self.outstanding -= 1;
+        self.unread -= u32::from(*key == KeyOf::Unread);
         match phase {
             Phase::Waiting => self.retrying -= 1,
             Phase::Again { .. } => self.unclear -= 1,
@@ -60,6 +69,8 @@ pub(in crate::handle) struct BucketCounts {
     /// Tokens held by the key of their events, where these have one, and how many in all.
     by_key: BTreeMap<u128, u32>,
     keyed: u32,
+    /// Those whose keys have not been read.
+    unread: u32,
 }
 
 impl BucketCounts {
@@ -72,8 +83,13 @@ impl BucketCounts {
     pub(in crate::handle) fn held_of(&self, key: Option<u128>) -> u32 {
         match key {
             Some(key) => self.by_key.get(&key).copied().unwrap_or_default(),
-            None => self.held - self.keyed,
+            None => self.held - self.keyed - self.unread,
         }
+    }
+
+    /// Tokens held by events whose keys have not been read.
+    pub(in crate::handle) fn unread(&self) -> u32 {
+        self.unread
     }
 
     /// Held tokens that have been silent for too long.
@@ -112,7 +128,9 @@ impl BucketCounts {
 
     pub(super) fn enter(&mut self, phase: Phase, sharer: &Sharer) {
         self.held += u32::from(phase.in_flight());
-        if let Some(key) = sharer.key().filter(|_| phase.in_flight()) {
+        if phase.in_flight() && sharer.is_unread() {
+            self.unread += 1;
+        } else if let Some(key) = sharer.key().filter(|_| phase.in_flight()) {
             self.keyed += 1;
             *self.by_key.entry(key).or_default() += 1;
         }
@@ -125,7 +143,9 @@ impl BucketCounts {
 
     pub(super) fn leave(&mut self, phase: Phase, sharer: &Sharer) {
         self.held -= u32::from(phase.in_flight());
-        if let Some(key) = sharer.key().filter(|_| phase.in_flight()) {
+        if phase.in_flight() && sharer.is_unread() {
+            self.unread -= 1;
+        } else if let Some(key) = sharer.key().filter(|_| phase.in_flight()) {
             self.keyed -= 1;
             if let Entry::Occupied(mut held) = self.by_key.entry(key) {
                 *held.get_mut() -= 1;

@@ -14,34 +14,34 @@ fn run(n: u128) -> RunId {
 }
 
 fn of(priority: u8, schedule: Uuid) -> Of<'static> {
-    Of { circle: "team", priority, schedule }
+    Of { circle: "team", priority, schedule, key: 0 }
 }
 
 #[test]
 fn many_schedules_of_one_namespace_take_turns_with_the_one_of_another() {
     let mut queue = Queue::default();
     for schedule in 1..=300 {
-        let of = Of { circle: "many", priority: 5, schedule: Uuid::from_u128(schedule) };
+        let of = Of { circle: "many", priority: 5, schedule: Uuid::from_u128(schedule), key: 0 };
         queue.push_run(of, 0, run(schedule));
     }
     let (one, two) = (Uuid::from_u128(1_001), Uuid::from_u128(1_002));
-    let single = |schedule| Of { circle: "one", priority: 5, schedule };
+    let single = |schedule| Of { circle: "one", priority: 5, schedule, key: 0 };
     queue.push_run(single(one), 0, run(1_001));
     queue.push_retry(single(two), 0, run(1_002), 3);
     queue.push_run(single(two), 0, run(1_002));
     let order: Vec<_> = (0..8).filter_map(|_| next(&mut queue, |_| None)).collect();
-    let expected = [1, 1_001, 2, 1_002, 3, 1_001, 4, 1_002].map(|n| Work::Next(run(n)));
+    let expected = [1, 1_001, 2, 1_002, 3, 1_001, 4, 1_002].map(|n| Work::Next(run(n), 0));
     assert_eq!(order[3], Work::Retry(run(1_002), 3));
     assert_eq!((&order[..3], &order[4..]), (&expected[..3], &expected[4..]));
     // One of them parks, the other ends: the namespace has no turns until it has something again.
     queue.park(one, true);
-    queue.remove_run(5, two, 0, run(1_002));
+    queue.remove_run(of(5, two), 0, run(1_002));
     let order: Vec<_> = (0..4).filter_map(|_| next(&mut queue, |_| None)).collect();
-    assert_eq!(order, [5, 6, 7, 8].map(|n| Work::Next(run(n))));
+    assert_eq!(order, [5, 6, 7, 8].map(|n| Work::Next(run(n), 0)));
     queue.park(one, false);
     let order: Vec<_> = (0..300).filter_map(|_| next(&mut queue, |_| None)).collect();
-    assert!(order.contains(&Work::Next(run(1_001))));
-    assert_eq!(order.iter().filter(|work| **work == Work::Next(run(9))).count(), 1);
+    assert!(order.contains(&Work::Next(run(1_001), 0)));
+    assert_eq!(order.iter().filter(|work| **work == Work::Next(run(9), 0)).count(), 1);
 }
 
 #[test]
@@ -52,12 +52,12 @@ fn priority_then_turns_then_retries() {
     queue.push_run(of(5, b), 0, run(20));
     queue.push_run(of(9, a), 0, run(90));
     queue.push_retry(of(5, b), 0, run(20), 7);
-    assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(90))));
-    queue.remove_run(9, a, 0, run(90));
+    assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(90), 0)));
+    queue.remove_run(of(9, a), 0, run(90));
     let order: Vec<_> = (0..4).filter_map(|_| next(&mut queue, |_| None)).collect();
     assert_eq!(
         order,
-        [Work::Next(run(10)), Work::Retry(run(20), 7), Work::Next(run(10)), Work::Next(run(20))]
+        [Work::Next(run(10), 0), Work::Retry(run(20), 7), Work::Next(run(10), 0), Work::Next(run(20), 0)]
     );
 }
 
@@ -68,8 +68,8 @@ fn who_is_held_back_is_passed_over_until_there_is_a_place() {
     queue.push_run(of(9, a), 0, run(10));
     queue.push_run(of(5, b), 0, run(20));
     let a_waits = |work: Work| (work.run() == run(10)).then_some(SEVEN);
-    assert_eq!(next(&mut queue, a_waits), Some(Work::Next(run(20))), "of a lower priority");
-    queue.remove_run(5, b, 0, run(20));
+    assert_eq!(next(&mut queue, a_waits), Some(Work::Next(run(20), 0)), "of a lower priority");
+    queue.remove_run(of(5, b), 0, run(20));
     assert_eq!(next(&mut queue, a_waits), None);
     queue.begin_round(NOBODY, |_, _| 0);
     assert_eq!(next(&mut queue, |_| None), None);
@@ -77,11 +77,11 @@ fn who_is_held_back_is_passed_over_until_there_is_a_place() {
     let c = Uuid::from_u128(3);
     queue.push_run(of(10, c), 0, run(30));
     assert_eq!(next(&mut queue, |_| Some(SEVEN)), None);
-    queue.begin_round(NOBODY, |work, group| u32::from((work, group) == (Work::Next(run(30)), SEVEN)));
-    assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(30))));
-    queue.remove_run(10, c, 0, run(30));
-    queue.begin_round(NOBODY, |work, group| u32::from((work, group) == (Work::Next(run(10)), SEVEN)));
-    assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(10))));
+    queue.begin_round(NOBODY, |work, group| u32::from((work, group) == (Work::Next(run(30), 0), SEVEN)));
+    assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(30), 0)));
+    queue.remove_run(of(10, c), 0, run(30));
+    queue.begin_round(NOBODY, |work, group| u32::from((work, group) == (Work::Next(run(10), 0), SEVEN)));
+    assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(10), 0)));
 }
 
 #[test]
@@ -102,18 +102,18 @@ fn a_thousand_that_one_group_holds_back_are_not_walked() {
     for first in [1, 3] {
         queue.begin_round(NOBODY, |_, group| if group == SEVEN { 2 } else { 0 });
         let order: Vec<_> = (0..2).filter_map(|_| next(&mut queue, |_| None)).collect();
-        assert_eq!(order, [Work::Next(run(first)), Work::Next(run(first + 1))]);
+        assert_eq!(order, [Work::Next(run(first), 0), Work::Next(run(first + 1), 0)]);
         assert_eq!((next(&mut queue, full), looks.take()), (None, 2));
     }
     // Those that end or park meanwhile leave nothing behind.
     queue.park(Uuid::from_u128(5), true);
     for schedule in (1..=1_000).filter(|schedule| *schedule != 5) {
-        queue.remove_run(5, Uuid::from_u128(schedule), 0, run(schedule));
+        queue.remove_run(of(5, Uuid::from_u128(schedule)), 0, run(schedule));
     }
     assert!(queue.held.is_empty());
     queue.park(Uuid::from_u128(5), false);
-    assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(5))));
-    queue.remove_run(5, Uuid::from_u128(5), 0, run(5));
+    assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(5), 0)));
+    queue.remove_run(of(5, Uuid::from_u128(5)), 0, run(5));
     assert!(queue.levels.is_empty());
 }
 
@@ -124,23 +124,23 @@ fn a_parked_schedule_is_passed_over_and_comes_back() {
     queue.push_run(of(5, a), 0, run(10));
     queue.park(a, true);
     queue.push_run(of(5, b), 0, run(20));
-    assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(20))));
-    assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(20))));
+    assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(20), 0)));
+    assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(20), 0)));
     queue.push_run(of(5, a), 1, run(11));
     queue.park(a, false);
-    assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(20))));
-    assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(10))));
+    assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(20), 0)));
+    assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(10), 0)));
 }
 
 #[test]
 fn a_circle_has_as_many_turns_in_a_row_as_its_weight() {
     let mut queue = Queue::default();
     for (n, circle) in [(1, "heavy"), (2, "heavy"), (3, "light")] {
-        queue.push_run(Of { circle, priority: 5, schedule: Uuid::from_u128(n) }, 0, run(n));
+        queue.push_run(Of { circle, priority: 5, schedule: Uuid::from_u128(n), key: 0 }, 0, run(n));
     }
     let weight = |circle: &str| if circle == "heavy" { 3 } else { 1 };
     let order: Vec<_> = (0..8).filter_map(|_| queue.next(|_| None, weight)).collect();
-    assert_eq!(order, [1, 2, 1, 3, 2, 1, 2, 3].map(|n| Work::Next(run(n))));
+    assert_eq!(order, [1, 2, 1, 3, 2, 1, 2, 3].map(|n| Work::Next(run(n), 0)));
 }
 
 #[test]
@@ -157,8 +157,8 @@ fn only_those_of_a_key_that_is_freed_are_looked_at() {
         1
     };
     queue.begin_round(Freed::Some(BTreeSet::from([7, 5_000])), left);
-    assert_eq!((looks.take(), next(&mut queue, |_| None)), (1, Some(Work::Next(run(7)))));
-    queue.remove_run(5, Uuid::from_u128(7), 0, run(7));
+    assert_eq!((looks.take(), next(&mut queue, |_| None)), (1, Some(Work::Next(run(7), 0))));
+    queue.remove_run(of(5, Uuid::from_u128(7)), 0, run(7));
     assert_eq!(next(&mut queue, |_| None), None);
     queue.begin_round(Freed::All, left);
     assert_eq!(looks.take(), 999);
@@ -169,7 +169,7 @@ fn what_comes_first_instead_of_what_a_key_holds_back_is_looked_at() {
     let (schedule, other) = (Uuid::from_u128(1), run(20));
     let mut queue = Queue::default();
     queue.push_run(of(5, schedule), 5, run(10));
-    let full = |work: Work| (work == Work::Next(run(10))).then_some(Group::Key(1));
+    let full = |work: Work| (work == Work::Next(run(10), 0)).then_some(Group::Key(1));
     assert_eq!(next(&mut queue, full), None);
     // A retry goes before it, then an older run; then it is gone, and what is behind it is of another key.
     queue.push_retry(of(5, schedule), 0, other, 3);
@@ -177,8 +177,8 @@ fn what_comes_first_instead_of_what_a_key_holds_back_is_looked_at() {
     assert_eq!(next(&mut queue, full), None);
     queue.push_run(of(5, schedule), 9, other);
     assert_eq!(next(&mut queue, full), None, "it is younger");
-    queue.remove_run(5, schedule, 5, run(10));
-    assert_eq!(next(&mut queue, full), Some(Work::Next(other)));
+    queue.remove_run(of(5, schedule), 5, run(10));
+    assert_eq!(next(&mut queue, full), Some(Work::Next(other, 0)));
 }
 
 #[test]
@@ -197,15 +197,15 @@ fn who_is_let_go_and_leaves_has_another_go_instead() {
     one(&mut queue, &[7]);
     assert!(!queue.is_open());
     // The first is cancelled, the second parks: nothing of the key has started, and nobody gives anything back.
-    queue.remove_run(5, Uuid::from_u128(1), 0, run(1));
+    queue.remove_run(of(5, Uuid::from_u128(1)), 0, run(1));
     assert!(queue.is_open());
     one(&mut queue, &[]);
     queue.park(Uuid::from_u128(2), true);
     assert!(queue.is_open());
     one(&mut queue, &[]);
-    assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(3))));
+    assert_eq!(next(&mut queue, |_| None), Some(Work::Next(run(3), 0)));
     // It has made use of it: who waits is let go when it gives its token back.
-    queue.remove_run(5, Uuid::from_u128(3), 0, run(3));
+    queue.remove_run(of(5, Uuid::from_u128(3)), 0, run(3));
     assert!(!queue.is_open());
     assert_eq!(next(&mut queue, full), None);
 }
