@@ -47,29 +47,6 @@ fn every(interval: &str) -> Value {
 }
 
 #[test]
-fn a_share_of_the_interval_is_a_time_and_stays_a_share() {
-    let given = given(&json!({"triggers": every("15m"), "start_within_percent": 50}));
-    let taken = schedule::to_core(&given, &name(), None).unwrap();
-    assert_eq!((taken.start_within_s, taken.start_within_percent), (Some(450), Some(50)));
-    let shown = schedule::to_message(&taken);
-    assert_eq!((shown.start_within, shown.start_within_percent), (None, Some(50)));
-    assert_eq!(schedule::to_core(&shown, &name(), None).unwrap(), taken);
-    assert_eq!(schedule::starts_to_core(&shown).unwrap().1.start_within_s, Some(450));
-}
-
-#[test]
-fn a_key_follows_its_label() {
-    let given = given(&json!({"key_label": "tenant", "labels": {"tenant": "acme", "team": "x"}}));
-    let taken = schedule::to_core(&given, &name(), None).unwrap();
-    assert_eq!(taken.key.as_deref(), Some("acme"));
-    let mut shown = schedule::to_message(&taken);
-    assert_eq!((shown.key.as_str(), shown.key_label.as_str()), ("", "tenant"));
-    assert_eq!(schedule::to_core(&shown, &name(), None).unwrap(), taken);
-    shown.labels.insert("tenant".to_owned(), "zeta".to_owned());
-    assert_eq!(schedule::to_core(&shown, &name(), None).unwrap().key.as_deref(), Some("zeta"));
-}
-
-#[test]
 fn the_defaults_of_a_schedule() {
     let taken = schedule::to_core(&given(&json!({})), &name(), None).unwrap();
     assert_eq!((taken.events, taken.priority, taken.timing.time_zone.as_str()), (1, 5, "UTC"));

@@ -13,7 +13,7 @@ use crate::model::{Now, OverlapRule, RunId};
 impl Shard {
     /// Whether what falls due next in a run does so soon, and not yet.
     pub(super) fn is_near(&self, id: RunId, now: Now) -> bool {
-        self.ledger.runs.get(&id).is_some_and(|run| run.launch_of(run.front()) > now.wall_us)
+        self.ledger.runs.get(&id).is_some_and(|run| run.falls_due_us() > now.wall_us)
     }
 
     /// Whether its schedule's overlap rule lets a run go before its launch time: no unfinished run could still
@@ -59,7 +59,7 @@ impl Shard {
             let may_launch = run.launched || self.may_launch_early(run);
             if !may_launch || !self.may_start_early(run, now) {
                 let timer = if run.launched { WallTimer::Spread(id) } else { WallTimer::Launch(id) };
-                self.wall_timers.insert((run.launch_of(run.front()), timer));
+                self.wall_timers.insert((run.falls_due_us(), timer));
                 continue;
             }
             let policy = run.row.policy_uid;

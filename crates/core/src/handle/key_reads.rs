@@ -1,10 +1,10 @@
 //! The keys of items: for which runs they are read, what waits for them, and what becomes of it.
 //!
-//! In: runs and tokens under policies that count by key, keys as they are read. Out: pages to read; runs in the lanes of their keys.
-//! Invariants: of a run, one page is asked for at a time; as long as the key of a token is not known, nothing starts under its
-//! policy, as nobody knows what each key holds. Not here: what is known of the keys of one run ([`super::sorted`]).
+//! In: runs and tokens under policies that count by key, keys as they are read. Out: pages to read; runs in the lanes of their
+//! keys. Invariants: of a run, one page is asked for at a time; as long as the key of a token is not known, nothing starts under
+//! its policy, as nobody knows what each key holds. Not here: what is known of the keys of one run ([`super::sorted`]).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -174,7 +174,7 @@ impl Shard {
     /// The keys of the items of a page, from this index on, one each; empty for an item without one. `of`: the run, and the
     /// generation of the spec by which they were asked for: those of another one are not its any more.
     pub fn keys_read(&mut self, of: (RunId, i64), first_index: u32, keys: Vec<String>, now: Now) {
-        let mut known: HashMap<String, KeyOf> = HashMap::new();
+        let mut known: BTreeMap<String, KeyOf> = BTreeMap::new();
         let key_of = |name: String| match known.get(&name) {
             Some(key) => key.clone(),
             None => {
@@ -248,8 +248,8 @@ impl Shard {
         }
     }
 
-    /// A policy has begun to count by key, or has ceased to: its runs with items start key by key from now on, and what has waited
-    /// without a key waits until that is known.
+    /// A policy has begun to count by key, or has ceased to: its runs with items start key by key from now on, and what has
+    /// waited without a key waits until that is known.
     pub(super) fn count_by_key(&mut self, policy: Option<Uuid>, now: Now) {
         let runs: Vec<RunId> = self.ledger.runs.under(policy).collect();
         for id in runs {
@@ -301,8 +301,6 @@ impl Shard {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-
     use super::super::release::{Release, ReleaseOutcome};
     use super::super::steps::steps;
     use super::super::testing::{live_run, policy};

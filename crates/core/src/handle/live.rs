@@ -113,6 +113,12 @@ impl LiveRun {
         self.row.sorted_to.unwrap_or(self.row.next_index)
     }
 
+    /// When the next event of it falls due, or did.
+    pub(super) fn falls_due_us(&self) -> i64 {
+        // What has been sorted and has not started was due then.
+        if self.row.next_index < self.front() { self.start_us() } else { self.launch_of(self.front()) }
+    }
+
     /// Whether an event of it has not started.
     pub(super) fn is_unstarted(&self, index: u32) -> bool {
         let is_left = self.sorted.as_ref().is_some_and(|sorted| sorted.is_unstarted(index));
@@ -159,8 +165,7 @@ impl LiveRun {
     /// Whether its next event is due, or, where all fall due at once, will be within `early_us`.
     pub(super) fn next_is_due(&self, wall_us: i64, early_us: i64) -> bool {
         let early_us = if self.spec.spread_s.is_none() { early_us } else { 0 };
-        let is_left = self.row.next_index < self.front();
-        is_left || self.front() < self.row.events && self.launch_of(self.front()) <= wall_us + early_us
+        self.row.next_index < self.row.events && self.falls_due_us() <= wall_us + early_us
     }
 }
 

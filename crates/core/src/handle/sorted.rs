@@ -226,7 +226,8 @@ impl Sorted {
             return None;
         }
         self.ranges += 1;
-        let ranges = VecDeque::from([index..index + 1]);
+        let mut ranges = VecDeque::with_capacity(1);
+        ranges.push_back(index..index + 1);
         self.lines.insert(group, KeyLine { key: key.clone(), ranges, events: 1 });
         Some(key)
     }

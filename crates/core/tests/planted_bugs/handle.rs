@@ -268,8 +268,8 @@ pub(crate) const BUGS: &[Planted] = &[
             ),
             edit(
                 "handle/ledger.rs",
-                "run.counts.enter(phase); if let Some(bucket) = self.buckets.get_mut(&token.policy) {
-                    bucket.counts.leave(«before», &run.sharer);",
+                "let sharer = run.sharer.with(&token.key); if let Some(bucket) = self.buckets.get_mut(&token.policy) {
+                    bucket.counts.leave(«before», &sharer);",
                 "if matches!(phase, Phase::Again { .. }) { Phase::Acquired } else { before }",
             ),
         ],

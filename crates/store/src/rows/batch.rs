@@ -75,9 +75,12 @@ pub(crate) fn tokens_of(
 ) -> Result<Vec<TokenRow>, StoreError> {
     let limit = limit as usize;
     let mut tokens: BTreeMap<u32, TokenRow> = BTreeMap::new();
-    // They come in order and do not overlap: what begins behind enough events adds nothing.
+    // They come in the order of their first events: what begins behind enough events adds nothing. Between the events of one may
+    // be those of another.
     for batch in batches {
-        if tokens.len() >= limit {
+        if tokens.len() >= limit
+            && tokens.keys().nth(limit.saturating_sub(1)).is_none_or(|last| int(*last) < batch.first_idx)
+        {
             break;
         }
         let batch = TokenBatch::try_from(batch)?;

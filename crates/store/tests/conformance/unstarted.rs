@@ -1,5 +1,6 @@
 //! Runs that start their events key by key.
 
+use tollgate_core::handle::batch::TokenBatch;
 use tollgate_core::handle::change::{Changes, UNSTARTED_EVENTS, Unstarted};
 use tollgate_core::model::{Run, RunState};
 
@@ -82,4 +83,24 @@ pub(crate) async fn a_run_whose_unstarted_events_cannot_be_read_does_not_go_on(p
     assert_eq!(loaded.counted, [(run.policy_uid, 1)], "its token counts");
     let found = store.corrupt_rows();
     assert!(found.iter().any(|row| row.table == "unstarted_events"), "{found:?}");
+}
+
+/// Where events start key by key, those of one batch may lie between those of another.
+pub(crate) async fn batches_may_lie_between_each_others_events(place: &Place) {
+    let store = place.open().await;
+    let (run, _) = sorted();
+    let batch = |first: u32, count: u32, gone: &[u8]| {
+        let bits = (gone.to_vec(), vec![0; gone.len()]);
+        TokenBatch::restore((run.id, first, count), (NOON_US, None), bits).unwrap()
+    };
+    let batches = vec![batch(0, 9, &[0b1111_1110, 0]), batch(1, 3, &[0])];
+    let changes = Changes { runs_new: vec![run.clone()], batches_new: batches.clone(), ..Changes::default() };
+    commit(&*store, 5, changes).await;
+    assert_eq!(store.load_shard(5).await.unwrap().batches, batches);
+    for (from, limit, expected) in
+        [(0, 2, vec![0, 1]), (0, 9, vec![0, 1, 2, 3, 8]), (2, 2, vec![2, 3]), (4, 5, vec![8])]
+    {
+        let listed = store.tokens(5, run.id, from, limit).await.unwrap();
+        assert_eq!(listed.iter().map(|row| row.index).collect::<Vec<_>>(), expected, "{from} {limit}");
+    }
 }
