@@ -42,10 +42,6 @@ fn http(with: Value) -> Value {
     json!({"target": {"http": http}})
 }
 
-fn every(interval: &str) -> Value {
-    json!([{"interval": {"every": interval}}])
-}
-
 #[test]
 fn the_defaults_of_a_schedule() {
     let taken = schedule::to_core(&given(&json!({})), &name(), None).unwrap();
@@ -100,17 +96,6 @@ fn each_wrong_field_of_a_schedule_is_named() {
         (json!({"exclude": vec!["2026-12-25"; 501]}), "exclude"),
         (json!({"start_within": "24h1s"}), "start_within"),
         (json!({"start_within": "1.5s"}), "start_within"),
-        (json!({"start_within_percent": 10}), "start_within_percent"),
-        (json!({"start_within_percent": 0, "triggers": every("1h")}), "start_within_percent"),
-        (json!({"start_within_percent": 101, "triggers": every("1h")}), "start_within_percent"),
-        (json!({"start_within_percent": 50, "triggers": every("72h")}), "start_within_percent"),
-        (
-            json!({"start_within_percent": 5, "start_within": "5s", "triggers": every("1h")}),
-            "start_within_percent",
-        ),
-        (json!({"key_label": "tenant"}), "key_label"),
-        (json!({"key_label": "tenant", "key": "a", "labels": {"tenant": "b"}}), "key_label"),
-        (json!({"key_label": "tenant", "labels": {"tenant": "x".repeat(129)}}), "key_label"),
         (json!({"check_again": {"max_checks": 1_000_001}}), "check_again.max_checks"),
         (json!({"check_again": {"horizon": "367d"}}), "check_again.horizon"),
         (json!({"check_again": {"slot": "0.1s"}}), "check_again.slot"),

@@ -40,3 +40,26 @@ fn a_key_follows_its_label() {
     shown.labels.insert("tenant".to_owned(), "zeta".to_owned());
     assert_eq!(schedule::to_core(&shown, &name(), None).unwrap().key.as_deref(), Some("zeta"));
 }
+
+#[test]
+fn what_does_not_fit_together_is_refused_by_its_field() {
+    let every = |interval: &str| json!([{"interval": {"every": interval}}]);
+    let long = "x".repeat(129);
+    for (with, field) in [
+        (json!({"triggers": [{"cron": "@daily"}], "start_within_percent": 10}), "start_within_percent"),
+        (json!({"triggers": every("1h"), "start_within_percent": 0}), "start_within_percent"),
+        (json!({"triggers": every("1h"), "start_within_percent": 101}), "start_within_percent"),
+        (json!({"triggers": every("72h"), "start_within_percent": 50}), "start_within_percent"),
+        (
+            json!({"triggers": every("1h"), "start_within_percent": 5, "start_within": "5s"}),
+            "start_within_percent",
+        ),
+        (json!({"key_label": "tenant"}), "key_label"),
+        (json!({"key_label": "tenant", "key": "a", "labels": {"tenant": "b"}}), "key_label"),
+        (json!({"key_label": "tenant", "labels": {"tenant": long}}), "key_label"),
+    ] {
+        let errors = schedule::to_core(&given(with.clone()), &name(), None).unwrap_err();
+        let named: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
+        assert_eq!(named, [format!("schedule.{field}")], "{with}");
+    }
+}
