@@ -157,7 +157,7 @@ mod tests {
 
     /// Texts of requests that name no resource outside of what the request names otherwise. Filters may; what they name is
     /// looked for in the request's own namespace only.
-    const NO_NAMES: [&str; 36] = [
+    const NO_NAMES: [&str; 37] = [
         "alert_id",
         "cron",
         "cursor",
@@ -172,6 +172,7 @@ mod tests {
         "headers",
         "hour",
         "key",
+        "key_label",
         "keys",
         "labels",
         "launch_class",
