@@ -260,8 +260,8 @@ async fn python_does_its_work() {
 /// The list that the nightly job submits: its tenants, in their order.
 const TENANTS: [(&str, usize); 3] = [("acme", 5), ("Brown & Sons, Ltd", 2), ("zebra", 1)];
 
-/// A job of the night submits a list, is started twice, and knows at the end what became of each row. `yaml`: of the folder, with the
-/// consumer's address.
+/// A job of the night submits a list, is started twice, and knows at the end what became of each row. `yaml`: of the folder, with
+/// the consumer's address.
 async fn works_the_night(service: &Service, yaml: &str) {
     let applied = Cli::new(service.url()).apply(yaml);
     assert_eq!(applied.code, 0, "{applied:?}");
