@@ -32,7 +32,7 @@ const SHORT: [&str; 18] = [
 ];
 
 /// Statements that read a whole shard, or a table in the order of an index, because that is what they are for.
-const WHOLE: [&str; 14] = [
+const WHOLE: [&str; 15] = [
     "alerts_count",
     "audit_list",
     "batches_load",
@@ -47,6 +47,7 @@ const WHOLE: [&str; 14] = [
     "shard_policies_load",
     "shard_schedules_load",
     "tokens_load",
+    "unstarted_load",
 ];
 
 /// Whether a step of SQLite's plan reads more than it needs, but for statements in [`WHOLE`].
@@ -95,9 +96,10 @@ async fn sqlite_looks_up_by_key() {
 /// What the planner makes of statements once and for all, in the states that a young table goes through.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn plans_made_on_an_empty_table_look_up_by_key() {
-    const STATEMENTS: [(&str, &str); 11] = [
+    const STATEMENTS: [(&str, &str); 12] = [
         ("tokens_delete", include_str!("../../src/postgres/queries/tokens_delete.sql")),
         ("history_delete", include_str!("../../src/postgres/queries/history_delete.sql")),
+        ("unstarted_delete", include_str!("../../src/postgres/queries/unstarted_delete.sql")),
         ("runs_delete", include_str!("../../src/postgres/queries/runs_delete.sql")),
         ("inbox_delete", include_str!("../../src/postgres/queries/inbox_delete.sql")),
         ("shard_schedules_delete", include_str!("../../src/postgres/queries/shard_schedules_delete.sql")),
