@@ -4,7 +4,7 @@
 use sqlx::migrate::Migrator;
 
 /// The first 64 bits of each migration's checksum (SHA-384), in their order. A new migration adds a line here.
-const POSTGRES: [&str; 23] = [
+const POSTGRES: [&str; 24] = [
     "bf0570182c2de113",
     "2be0e4bd07895bbe",
     "c32db5868f17785e",
@@ -28,9 +28,10 @@ const POSTGRES: [&str; 23] = [
     "7c8f37fbffadb530",
     "76bf86e230253418",
     "25a343276d5ee76a",
+    "5132cd67d0bed8e8",
 ];
 /// As [`POSTGRES`].
-const SQLITE: [&str; 23] = [
+const SQLITE: [&str; 24] = [
     "b16b9ad3d625a4c3",
     "ea735384898d9ff7",
     "8f076406529b4447",
@@ -54,6 +55,7 @@ const SQLITE: [&str; 23] = [
     "74be99d655b803a4",
     "f43bc8940bfdb6e7",
     "e172f0a24a0b9c81",
+    "e4fd8c8ab310aee1",
 ];
 
 fn checksums(migrations: &Migrator) -> Vec<String> {
