@@ -257,27 +257,22 @@ async fn python_does_its_work() {
     check_http(Kind::Postgres, "python", command).await;
 }
 
-/// A job of the night submits a list, is started twice, and knows at the end what became of each row.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_nightly_job_submits_its_tenants_and_fetches_their_results() {
+/// The list that the nightly job submits: its tenants, in their order.
+const TENANTS: [(&str, usize); 3] = [("acme", 5), ("Brown & Sons, Ltd", 2), ("zebra", 1)];
+
+/// A job of the night submits a list, is started twice, and knows at the end what became of each row. `yaml`: of the folder, with
+/// the consumer's address.
+async fn works_the_night(service: &Service, yaml: &str) {
+    let applied = Cli::new(service.url()).apply(yaml);
+    assert_eq!(applied.code, 0, "{applied:?}");
     let folder = tempfile::tempdir().unwrap();
-    python_stubs(folder.path());
-    let database = Database::new(Kind::Sqlite).await;
-    let service = Service::start(&database).await;
-    let mut command = Command::new(python());
-    command.arg(examples().join("python/consumer.py")).env("PYTHONPATH", folder.path());
-    command.env("LISTEN", "127.0.0.1:0").env("TOLLGATE", service.url()).env("WEBHOOK_SECRET", SECRET);
-    let mut consumer = Example::start(&mut command);
-    let url = consumer.address().await;
-    let subject = Subject::read("python", HTTP_URL, &format!("{url}/"));
-    subject.apply(&service, &subject.yaml);
     let results = folder.path().join("results.ndjson");
     let programs = [binary().parent().unwrap().to_owned()].into_iter();
     let others = std::env::var_os("PATH").unwrap();
     let programs = std::env::join_paths(programs.chain(std::env::split_paths(&others))).unwrap();
     for _ in 0..2 {
         let mut night = Command::new("bash");
-        night.arg(examples().join("python/nightly.sh")).args(["tenants.csv", results.to_str().unwrap()]);
+        night.arg(examples().join("nightly/nightly.sh")).args(["tenants.csv", results.to_str().unwrap()]);
         night.env("PATH", &programs);
         night.env("TOLLGATE_SERVER", service.url()).env("NIGHT", "2026-11-25");
         let output = tokio::task::spawn_blocking(move || night.output().unwrap()).await.unwrap();
@@ -287,30 +282,92 @@ async fn a_nightly_job_submits_its_tenants_and_fetches_their_results() {
     let results: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let told: Vec<_> =
         results.iter().map(|result| (result["key"].as_str(), result["outcome"].as_str())).collect();
-    let tenants = ["acme", "Brown & Sons, Ltd", "zebra"];
-    assert_eq!(told, tenants.map(|tenant| (Some(tenant), Some("SUCCEEDED"))), "{text}");
+    let rows = TENANTS.iter().flat_map(|(tenant, rows)| std::iter::repeat_n(*tenant, *rows));
+    let expected: Vec<_> = rows.map(|tenant| (Some(tenant), Some("SUCCEEDED"))).collect();
+    assert_eq!(told, expected, "{text}");
+    assert_eq!(service.runs("nightly").await.len(), 1);
+}
+
+/// As [`works_the_night`], with a consumer of HTTP.
+async fn works_the_night_over_http(mut command: Command) -> Vec<String> {
+    let database = Database::new(Kind::Sqlite).await;
+    let service = Service::start(&database).await;
+    command.env("LISTEN", "127.0.0.1:0").env("TOLLGATE", service.url()).env("WEBHOOK_SECRET", SECRET);
+    let mut consumer = Example::start(&mut command);
+    let url = consumer.address().await;
+    let yaml = std::fs::read_to_string(examples().join("nightly/http.yaml")).unwrap();
+    works_the_night(&service, &yaml.replace(HTTP_URL, &format!("{url}/"))).await;
+    assert!((2..=5).contains(&consumer.most_at_once()), "two of each tenant: {:?}", consumer.lines());
     let lines = consumer.lines();
-    for tenant in tenants {
+    assert!(consumer.stop().await.success());
+    service.stop().await;
+    lines
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn python_works_the_night() {
+    let stubs = tempfile::tempdir().unwrap();
+    python_stubs(stubs.path());
+    let mut command = Command::new(python());
+    command.arg(examples().join("python/consumer.py")).env("PYTHONPATH", stubs.path());
+    let lines = works_the_night_over_http(command).await;
+    for (tenant, rows) in TENANTS {
         let begun = lines
             .iter()
             .filter(|line| line.starts_with("begin ") && line.ends_with(&format!(" of {tenant}")));
-        assert_eq!(begun.count(), 1, "{lines:?}");
+        assert_eq!(begun.count(), rows, "{lines:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rust_works_the_night() {
+    works_the_night_over_http(Command::new(rust())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn typescript_works_the_night() {
+    let built = tempfile::tempdir().unwrap();
+    works_the_night_over_http(typescript(built.path())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn curl_works_the_night() {
+    let emulator = Emulator::start().await;
+    let queue_url = emulator.queue("nightly").await;
+    let database = Database::new(Kind::Sqlite).await;
+    let service = Service::start(&database).await;
+    let mut command = Command::new("bash");
+    command.arg(examples().join("curl/consumer.sh")).env("POLL_S", "1");
+    sqs_environment(&mut command, &emulator, &queue_url, &service);
+    let mut consumer = Example::start(&mut command);
+    consumer.address().await;
+    let yaml = std::fs::read_to_string(examples().join("nightly/sqs.yaml")).unwrap();
+    works_the_night(&service, &yaml.replace(SQS_URL, &emulator.endpoint)).await;
     assert!(consumer.stop().await.success());
     service.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rust_does_its_work() {
+    check_http(Kind::Sqlite, "rust", Command::new(rust())).await;
+}
+
+fn rust() -> PathBuf {
     // Beside the folder of this test's own program.
     let own = std::env::current_exe().unwrap();
     let example = own.parent().and_then(Path::parent).unwrap().join("examples/consumer");
     assert!(example.exists(), "{} is missing: cargo build -p tollgate-tests --examples", example.display());
-    check_http(Kind::Sqlite, "rust", Command::new(example)).await;
+    example
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn typescript_does_its_work() {
+    let built = tempfile::tempdir().unwrap();
+    check_http(Kind::Sqlite, "typescript", typescript(built.path())).await;
+}
+
+/// The consumer in TypeScript, built into a folder: strictly checked, and then run by whatever Node there is.
+fn typescript(built: &Path) -> Command {
     let folder = examples().join("typescript");
     let compiler = folder.join("node_modules/typescript/bin/tsc");
     assert!(
@@ -318,16 +375,14 @@ async fn typescript_does_its_work() {
         "{} is missing. Run the tests with ./tests/run, which installs it",
         compiler.display()
     );
-    // Strictly checked, and then run by whatever Node there is.
-    let built = tempfile::tempdir().unwrap();
     let compiled =
-        Command::new("node").arg(compiler).arg("--outDir").arg(built.path()).current_dir(&folder).output();
+        Command::new("node").arg(compiler).arg("--outDir").arg(built).current_dir(&folder).output();
     let compiled = compiled.unwrap_or_else(|error| panic!("node: {error}. Run the tests with ./tests/run"));
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stdout));
-    std::fs::write(built.path().join("package.json"), r#"{"type": "module"}"#).unwrap();
+    std::fs::write(built.join("package.json"), r#"{"type": "module"}"#).unwrap();
     let mut command = Command::new("node");
-    command.arg(built.path().join("consumer.js"));
-    check_http(Kind::Sqlite, "typescript", command).await;
+    command.arg(built.join("consumer.js"));
+    command
 }
 
 /// A queue, and the schedule of an example that puts its events there.
