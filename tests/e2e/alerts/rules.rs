@@ -165,12 +165,9 @@ async fn a_fail_over_ends_no_trouble_and_raises_none_anew(kind: Kind) {
     })
     .await;
     tokio::time::sleep(Duration::from_secs(6)).await;
-    assert_eq!(
-        receiver.taken().len(),
-        1,
-        "{:?}",
-        receiver.taken().iter().map(Heard::json).collect::<Vec<_>>()
-    );
+    // The power cut may have come before it was noted that the message had arrived: then it comes again, as the same one.
+    let told: Vec<_> = receiver.taken().iter().map(Heard::json).collect();
+    assert!(told.iter().all(|message| message["id"] == first.json()["id"]), "{told:?}");
     service.stop().await;
 }
 
