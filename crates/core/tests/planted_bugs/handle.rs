@@ -57,8 +57,8 @@ pub(crate) const BUGS: &[Planted] = &[
         breaks: "A token of an event with an item counts as its schedule's key.",
         edits: &[edit(
             "handle/places.rs",
-            "KeyOf::Item(item) => Self { key: item.stand_in, ..*self },",
-            "KeyOf::Item(_) => *self,",
+            "KeyOf::Item(item) => Self { key: «item.stand_in», ..*self },",
+            "{ let _ = item; self.key }",
         )],
     },
     Planted {
