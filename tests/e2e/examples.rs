@@ -336,10 +336,7 @@ async fn curl_works_the_night() {
     let queue_url = emulator.queue("nightly").await;
     let database = Database::new(Kind::Sqlite).await;
     let service = Service::start(&database).await;
-    let mut command = Command::new("bash");
-    command.arg(examples().join("curl/consumer.sh")).env("POLL_S", "1");
-    sqs_environment(&mut command, &emulator, &queue_url, &service);
-    let mut consumer = Example::start(&mut command);
+    let mut consumer = Example::start(&mut curl(&emulator, &queue_url, &service));
     consumer.address().await;
     let yaml = std::fs::read_to_string(examples().join("nightly/sqs.yaml")).unwrap();
     works_the_night(&service, &yaml.replace(SQS_URL, &emulator.endpoint)).await;
@@ -395,6 +392,14 @@ async fn queue(folder: &str) -> (Emulator, String, Subject) {
     (emulator, made, subject)
 }
 
+/// The consumer with curl alone.
+fn curl(emulator: &Emulator, queue_url: &str, service: &Service) -> Command {
+    let mut command = Command::new("bash");
+    command.arg(examples().join("curl/consumer.sh")).env("POLL_S", "1");
+    sqs_environment(&mut command, emulator, queue_url, service);
+    command
+}
+
 fn sqs_environment(command: &mut Command, emulator: &Emulator, queue_url: &str, service: &Service) {
     command
         .env("QUEUE_URL", queue_url)
@@ -412,10 +417,7 @@ async fn curl_does_its_work() {
     let (emulator, queue_url, subject) = queue("curl").await;
     let database = Database::new(Kind::Sqlite).await;
     let service = Service::start(&database).await;
-    let mut command = Command::new("bash");
-    command.arg(examples().join("curl/consumer.sh")).env("POLL_S", "1");
-    sqs_environment(&mut command, &emulator, &queue_url, &service);
-    let mut consumer = Example::start(&mut command);
+    let mut consumer = Example::start(&mut curl(&emulator, &queue_url, &service));
     consumer.address().await;
     subject.whole_run(&service, &consumer).await;
     assert!(consumer.most_at_once() > 1, "one after the other: {:?}", consumer.lines());

@@ -3,24 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_harness::resources::{http, once, policy, policy_name, schedule_name};
-use tollgate_harness::{
-    Arrival, Cli, Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for,
-};
+use tollgate_harness::resources::{http, once, policy_name, schedule_name};
+use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for};
 use tollgate_proto::v1::submit_items_request::Part;
 use tollgate_proto::v1::{
-    EventState, ExplainEventRequest, GetPolicyQueueRequest, Item, Items, KeyLimits, ListEventsRequest,
-    Policy, PolicyQueue, ReasonCode, Run, RunState, Schedule, SubmissionHeader, SubmitItemsRequest,
+    EventState, ExplainEventRequest, GetPolicyQueueRequest, Item, Items, ListEventsRequest, PolicyQueue,
+    ReasonCode, Run, RunState, Schedule, SubmissionHeader, SubmitItemsRequest,
 };
 
-/// For how long a consumer has an event before it begins to release it.
-const WORK_MS: u64 = 300;
-
-/// Fifty in all, two of each key.
-fn by_key() -> Policy {
-    let per_key = Some(KeyLimits { max_in_flight: Some(2), ..KeyLimits::default() });
-    Policy { per_key, ..policy(50) }
-}
+use crate::keys::{WORK_MS, at_once, by_key};
 
 /// A list whose first tenant has many, and of which some items have no key.
 fn list(first: usize) -> Vec<Item> {
@@ -61,15 +52,6 @@ async fn holds(service: &Service, expected: &[(&str, u32)]) {
         (held(service).await == expected).then_some(())
     })
     .await;
-}
-
-/// The most events of a key that consumers were at work on at once: each lasted for `WORK_MS` at least.
-fn at_once(arrivals: &[Arrival], key: &str) -> usize {
-    let came: Vec<i64> =
-        arrivals.iter().filter(|arrival| arrival.key == key).map(|arrival| arrival.arrived_us).collect();
-    let within =
-        |from: &i64| came.iter().filter(|us| (*from..from + 1_000 * WORK_MS as i64).contains(us)).count();
-    came.iter().map(within).max().unwrap_or_default()
 }
 
 async fn each_item_counts_as_its_own_key(kind: Kind) {

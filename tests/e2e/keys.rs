@@ -9,10 +9,10 @@ use tollgate_proto::v1::{
 };
 
 /// For how long a consumer has an event before it begins to release it.
-const WORK_MS: u64 = 300;
+pub(crate) const WORK_MS: u64 = 300;
 
 /// Fifty in all, two of each key.
-fn by_key() -> Policy {
+pub(crate) fn by_key() -> Policy {
     let per_key = Some(KeyLimits { max_in_flight: Some(2), ..KeyLimits::default() });
     Policy { per_key, ..policy(50) }
 }
@@ -25,7 +25,7 @@ async fn keys(service: &Service) -> BTreeMap<String, PolicyKey> {
 }
 
 /// The most events of a key that consumers were at work on at once: each lasted for `WORK_MS` at least.
-fn at_once(arrivals: &[Arrival], key: &str) -> usize {
+pub(crate) fn at_once(arrivals: &[Arrival], key: &str) -> usize {
     let mut came: Vec<i64> =
         arrivals.iter().filter(|arrival| arrival.key == key).map(|arrival| arrival.arrived_us).collect();
     came.sort_unstable();

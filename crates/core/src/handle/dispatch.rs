@@ -178,10 +178,10 @@ impl Shard {
 
     /// Puts a run into its lane or takes it out, as its state says.
     pub(super) fn sync_lane(&mut self, id: RunId, now: Now) {
-        if self.is_by_key(id) {
+        let Some(run) = self.ledger.runs.get(&id) else { return };
+        if self.is_by_key(run) {
             return self.sync_sorted(id, now);
         }
-        let Some(run) = self.ledger.runs.get(&id) else { return };
         let wants = run.wants(self.options.retrying_max);
         let due = run.next_is_due(now.wall_us, self.options.early_us);
         if wants && !due {

@@ -32,7 +32,7 @@ impl Shard {
         let within = run.window_end_us().is_none_or(|end_us| due_us < end_us);
         let parked = self.schedules.get(&run.row.schedule_uid).is_some_and(LiveSchedule::is_parked);
         // The keys of its items are read when it launches.
-        if self.is_by_key(run.row.id) {
+        if self.is_by_key(run) {
             return false;
         }
         if !near || !within || parked || self.draining || self.pause.pause.is_some() {

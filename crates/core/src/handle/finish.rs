@@ -106,7 +106,7 @@ impl Shard {
 
     /// Takes a run out of memory; with the last one of a bucket that goes, its queue.
     pub(super) fn leave_run(&mut self, id: RunId) -> Option<LiveRun> {
-        self.forget_keys(id);
+        self.leave_key_reads(id);
         let mut run = self.ledger.run_leaves(id)?;
         self.minutes.leaves(&mut run);
         self.specs.give_back((run.row.schedule_uid, run.row.generation));

@@ -1,39 +1,72 @@
 //! The keys of items: for which runs they are read, what waits for them, and what becomes of it.
 //!
 //! In: runs and tokens under policies that count by key, keys as they are read. Out: pages to read; runs in the lanes of their
-//! keys. Invariants: of a run, one page is asked for at a time; as long as the key of a token is not known, nothing starts under
-//! its policy, as nobody knows what each key holds. Not here: what is known of the keys of one run ([`super::sorted`]).
+//! keys. Invariants: of a run, one page is asked for at a time, and of a few runs at once, in the order in which they came; as
+//! long as the key of a token is not known, nothing starts under its policy, as nobody knows what each key holds. Not here: what is known of the keys of one run ([`super::sorted`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::change::UNSTARTED_EVENTS;
 use super::exchange::KeysWanted;
 use super::keys::{ItemKey, KeyOf};
+use super::live::LiveRun;
 use super::places::stand_in;
+use super::queue::{Of, Queue};
 use super::shard::{Shard, WallTimer};
 use super::sorted::{Sorted, stretch_of};
-use crate::handle::queue::Of;
 use crate::model::{Now, RunId};
+
+/// Pages that are asked for at once: those that deliveries need are read beside them.
+const ASKED_MAX: usize = 4;
 
 /// Runs of which keys may be needed.
 #[derive(Debug, Default)]
 pub(super) struct KeyReads {
     /// To be looked at when keys are asked for next.
-    hungry: BTreeSet<RunId>,
+    hungry: Line,
+    /// Runs of which a page has been asked for, and the answer has not come.
+    asked: usize,
     /// Ranges in which the known events of all runs stand.
     ranges: usize,
     /// Policies that would have more keys read, were there not so many ranges.
     waiting: BTreeSet<Option<Uuid>>,
 }
 
+/// Runs in the order of their coming, each once.
+#[derive(Debug, Default)]
+struct Line {
+    order: VecDeque<RunId>,
+    within: BTreeSet<RunId>,
+}
+
+impl Line {
+    fn push(&mut self, id: RunId) {
+        if self.within.insert(id) {
+            self.order.push_back(id);
+        }
+    }
+
+    fn pop(&mut self) -> Option<RunId> {
+        let id = self.order.pop_front()?;
+        self.within.remove(&id);
+        Some(id)
+    }
+}
+
 impl Shard {
     /// The pages of items of which the machine needs the keys, each once until it is answered. To be asked for after every
     /// poll, also while a commit is under way.
     pub fn keys_wanted(&mut self) -> Vec<KeysWanted> {
-        let hungry = std::mem::take(&mut self.key_reads.hungry);
-        hungry.into_iter().filter_map(|id| self.key_wanted(id)).collect()
+        let mut wanted = Vec::new();
+        while self.key_reads.asked < ASKED_MAX
+            && let Some(id) = self.key_reads.hungry.pop()
+        {
+            wanted.extend(self.key_wanted(id));
+        }
+        wanted
     }
 
     fn key_wanted(&mut self, id: RunId) -> Option<KeysWanted> {
@@ -46,6 +79,7 @@ impl Shard {
         let item_in = run.spec.items_of(run.row.kind);
         let wanted = KeysWanted { run: id, index, spec: run.spec.clone(), item_in };
         self.ledger.runs.get_mut(&id)?.keys_asked = true;
+        self.key_reads.asked += 1;
         Some(wanted)
     }
 
@@ -55,15 +89,13 @@ impl Shard {
     }
 
     /// Whether a run starts its events key by key.
-    pub(super) fn is_by_key(&self, id: RunId) -> bool {
-        self.ledger.runs.get(&id).is_some_and(|run| {
-            run.sorted.is_some() || run.counts_by_item() && self.counts_by_key(run.row.policy_uid)
-        })
+    pub(super) fn is_by_key(&self, run: &LiveRun) -> bool {
+        run.sorted.is_some() || run.counts_by_item() && self.counts_by_key(run.row.policy_uid)
     }
 
     /// A token of a run has a key that is not known, and needs it.
     pub(super) fn needs_key(&mut self, id: RunId) {
-        self.key_reads.hungry.insert(id);
+        self.key_reads.hungry.push(id);
     }
 
     /// Nothing that is known may start under a policy, and something might, or nothing is known: what is not known may.
@@ -73,7 +105,7 @@ impl Shard {
         if is_full && !bucket.keys.unread.is_empty() {
             self.key_reads.waiting.insert(policy);
         } else {
-            self.key_reads.hungry.append(&mut bucket.keys.unread);
+            std::mem::take(&mut bucket.keys.unread).into_iter().for_each(|id| self.key_reads.hungry.push(id));
         }
     }
 
@@ -125,7 +157,7 @@ impl Shard {
         run.sorted = Some(sorted);
         if sorted_to > first {
             self.pending.runs.insert(id);
-            let stretches = (stretch_of(first)..sorted_to).step_by(super::change::UNSTARTED_EVENTS as usize);
+            let stretches = (stretch_of(first)..sorted_to).step_by(UNSTARTED_EVENTS as usize);
             self.pending.unstarted.extend(stretches.map(|stretch| (id, stretch)));
         }
         self.stand_in_lanes(id, &new);
@@ -162,7 +194,7 @@ impl Shard {
         }
         let is_full = self.key_reads.ranges >= self.options.sorted_max;
         if sorted.is_short() && !is_full {
-            self.key_reads.hungry.insert(id);
+            self.key_reads.hungry.push(id);
         } else if let Some(bucket) = self.ledger.buckets.get_mut(&policy) {
             bucket.keys.unread.insert(id);
             if is_full {
@@ -200,7 +232,7 @@ impl Shard {
         let Some(run) = self.ledger.runs.get_mut(&id).filter(|run| run.row.generation == generation) else {
             return;
         };
-        run.keys_asked = false;
+        self.key_reads.asked -= usize::from(std::mem::take(&mut run.keys_asked));
         let (front, mut new) = (run.front(), Vec::new());
         if let Some(mut sorted) = run.sorted.take() {
             let before = sorted.ranges();
@@ -226,7 +258,7 @@ impl Shard {
 
     /// The key of a token is known: it counts there, and waits there.
     fn name_token(&mut self, key: (RunId, u32), of: KeyOf, now: Now) {
-        let moved = |shard: &mut Self, edit: &dyn Fn(&mut super::queue::Queue, Of<'_>, i64)| {
+        let moved = |shard: &mut Self, edit: &dyn Fn(&mut Queue, Of<'_>, i64)| {
             let (Some(run), Some(token)) = (shard.ledger.runs.get(&key.0), shard.ledger.tokens.get(&key))
             else {
                 return;
@@ -253,7 +285,7 @@ impl Shard {
     pub(super) fn count_by_key(&mut self, policy: Option<Uuid>, now: Now) {
         let runs: Vec<RunId> = self.ledger.runs.under(policy).collect();
         for id in runs {
-            if !self.ledger.runs.get(&id).is_some_and(super::live::LiveRun::counts_by_item) {
+            if !self.ledger.runs.get(&id).is_some_and(LiveRun::counts_by_item) {
                 continue;
             }
             let waits = self
@@ -284,6 +316,14 @@ impl Shard {
         }
         self.give_ranges_back(gone);
         Some((taken.index, taken.key))
+    }
+
+    /// A run leaves memory: nobody waits for its keys.
+    pub(super) fn leave_key_reads(&mut self, id: RunId) {
+        self.forget_keys(id);
+        if let Some(run) = self.ledger.runs.get_mut(&id) {
+            self.key_reads.asked -= usize::from(std::mem::take(&mut run.keys_asked));
+        }
     }
 
     /// Nothing of a run starts any more: what was known of its keys goes.
@@ -340,6 +380,36 @@ mod tests {
             sends.extend(sent);
         }
         sends
+    }
+
+    #[test]
+    fn few_pages_are_asked_for_at_once_and_each_run_has_its_turn() {
+        let each = Some(Limits { max_in_flight: Some(1), ..Limits::default() });
+        let policy = Policy { keys: KeyRules { each, ..KeyRules::default() }, ..policy(1) };
+        let state = ShardState { policies: vec![policy.clone()], ..ShardState::default() };
+        let mut shard = Shard::new(0, Options::default(), state, 7, NOW);
+        for number in 0..10 {
+            let run = live_run(Uuid::from_u128(100 - number), NOW.wall_us);
+            let mut spec = RunSpec { policy_uid: Some(policy.uid), ..(*run.spec).clone() };
+            spec.payload.items = "k\t0\n".repeat(9).into();
+            let run = Run { policy_uid: spec.policy_uid, events: 9, ..run.row };
+            shard.adopt(vec![run], vec![spec], NOW);
+            commit(&mut shard);
+        }
+        let (mut seen, mut asked) = (Vec::new(), VecDeque::from(shard.keys_wanted()));
+        assert_eq!((asked.len(), shard.keys_wanted().len()), (ASKED_MAX, 0));
+        while let Some(KeysWanted { run, index, spec, .. }) = asked.pop_front() {
+            seen.push((run, index));
+            // A page of one event, so that each run asks again.
+            shard.keys_read((run, spec.generation), index, vec!["k".to_owned()], NOW);
+            asked.extend(shard.keys_wanted());
+            assert!(asked.len() <= ASKED_MAX);
+            commit(&mut shard);
+        }
+        assert_eq!(seen.len(), 90);
+        let first: BTreeSet<RunId> = seen.iter().take(10).map(|(run, _)| *run).collect();
+        assert_eq!(first.len(), 10, "each has a page before one has two: {seen:?}");
+        assert_eq!(shard.key_reads.asked, 0);
     }
 
     #[test]

@@ -135,6 +135,9 @@ pub(crate) fn keys(visit: &Visit, queue: &v1::PolicyQueue) -> Markup {
             @if queue.keys_read_count as usize > queue.keys.len() {
                 p.mute { "The first " (queue.keys.len()) " of " (counted(queue.keys_read_count, "key")) "." }
             }
+            @if queue.keys_unread_count > 0 {
+                p.mute { "The keys of " (queue.keys_unread_count) " more waiting events have not been read yet." }
+            }
         }
     }
 }

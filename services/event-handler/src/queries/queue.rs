@@ -44,13 +44,14 @@ struct Held<'a> {
     row: TokenRow,
 }
 
-/// What is known of the keys of a policy: some of them, how many there are, and how many events have keys that have not been
-/// read.
+/// What is known of the keys of a policy: some of them, how many there are, how many events have keys that have not been read,
+/// and whether nobody who knows has answered.
 #[derive(Default)]
 struct Keys {
     keys: Vec<v1::PolicyKey>,
     all: u32,
     unread: u64,
+    is_unknown: bool,
 }
 
 impl Shared {
@@ -77,7 +78,7 @@ impl Shared {
             self.keys(&policy),
         )
         .await;
-        let Keys { mut keys, all: keys_read_count, unread: keys_unread_count } = keys;
+        let Keys { mut keys, all: keys_read_count, unread: keys_unread_count, is_unknown } = keys;
         keys.truncate(keys_max);
         let ((waiters, waiting), mut holds) = (waiters?, holds?);
         holds.sort_unstable();
@@ -91,7 +92,7 @@ impl Shared {
             holders_read_count: count(held.len()),
             waiters,
             waiters_read_count: count(waiting),
-            incomplete: !all_read || runs.len() >= RUNS_MAX as usize,
+            incomplete: !all_read || runs.len() >= RUNS_MAX as usize || is_unknown,
             hold_p50: part(50),
             hold_p99: part(99),
             holds_sampled_count: count(holds.len()),
@@ -240,6 +241,7 @@ impl Shared {
             Some(counted) => Some(counted),
             None => self.peers.keys(policy.shard, policy.uid).await,
         };
+        let is_unknown = counted.is_none();
         let v1::CountKeysResponse { keys, unread_count, keys_count, .. } = counted.unwrap_or_default();
         let of_policy = policy.keys.of.keys().map(|key| (key.clone(), v1::PolicyKey::default()));
         let mut all: BTreeMap<String, v1::PolicyKey> = of_policy.collect();
@@ -247,7 +249,7 @@ impl Shared {
         let mut keys: Vec<_> = all.into_iter().map(|(key, counts)| said_of(policy, key, counts)).collect();
         keys.sort_by_key(|key| (std::cmp::Reverse(key.waiting_count), std::cmp::Reverse(key.held_count)));
         let all = keys_count.max(count(keys.len()));
-        Keys { keys, all, unread: unread_count }
+        Keys { keys, all, unread: unread_count, is_unknown }
     }
 
     /// As [`Self::keys`], of a shard that this process owns; without what the policy says.

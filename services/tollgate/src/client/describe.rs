@@ -188,7 +188,11 @@ fn keys_text(queue: &v1::PolicyQueue) -> String {
     }
     let more = queue.keys_read_count as usize - queue.keys.len().min(queue.keys_read_count as usize);
     let more = if more > 0 { format!("… and {more} more\n") } else { String::new() };
-    format!("{table}{more}")
+    let unread = match queue.keys_unread_count {
+        0 => String::new(),
+        unread => format!("the keys of {unread} more waiting events have not been read yet\n"),
+    };
+    format!("{table}{more}{unread}")
 }
 
 /// What of a run is not well.
