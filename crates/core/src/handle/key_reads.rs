@@ -2,7 +2,8 @@
 //!
 //! In: runs and tokens under policies that count by key, keys as they are read. Out: pages to read; runs in the lanes of their
 //! keys. Invariants: of a run, one page is asked for at a time, and of a few runs at once, in the order in which they came; as
-//! long as the key of a token is not known, nothing starts under its policy, as nobody knows what each key holds. Not here: what is known of the keys of one run ([`super::sorted`]).
+//! long as the key of a token is not known, nothing starts under its policy, as nobody knows what each key holds. Not here: what
+//! is known of the keys of one run ([`super::sorted`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
