@@ -56,7 +56,7 @@ pub(super) struct JudgedBatch {
     pub(super) skipped: Vec<Skipped>,
     /// Somebody may have judged the same launches before, at a time when they were not late: a task was claimed before.
     again: bool,
-    /// Launches whose run may exist in another shard: their schedule lived there.
+    /// Launches whose run may exist already, in this shard or another: their schedule has moved.
     doubtful: Vec<(Uuid, i64)>,
     /// Whom to ask about before they are handed over.
     pub(super) late: BTreeMap<Uuid, Late>,
@@ -90,6 +90,13 @@ impl JudgedBatch {
             let late = self.late.entry(schedule.uid);
             late.or_insert_with(|| Late { homes: homes(), tasks: BTreeSet::new() }).tasks.insert(task);
         }
+        // What falls due long after the move, the shard where it lived before never had. Of what it had it may have
+        // started or ended some before it heard of the move; the rest it has passed on by itself, and the present home may
+        // have made its runs already.
+        let recent = launch_us <= schedule.updated_us.saturating_add(DOUBT_US);
+        if !schedule.former_homes.is_empty() && (self.again || recent) {
+            self.doubtful.push((schedule.uid, launch_us));
+        }
         self.tasks.insert(task);
     }
 
@@ -97,12 +104,6 @@ impl JudgedBatch {
     pub(super) fn run(&mut self, task: usize, child: &ScannedChild, launch_us: i64, now_us: i64) {
         self.note(task, child, launch_us, now_us);
         let schedule = &child.schedule;
-        // What falls due long after the move, the shard where it lived before never had. Of what it had it may have
-        // started or ended some before it heard of the move; the rest it passes on by itself.
-        let recent = launch_us <= schedule.updated_us.saturating_add(DOUBT_US);
-        if !schedule.former_homes.is_empty() && (self.again || recent) {
-            self.doubtful.push((schedule.uid, launch_us));
-        }
         self.runs.push(Run {
             shard: child.shard,
             id: RunId::derive(schedule.uid, launch_us),
@@ -183,5 +184,38 @@ impl JudgedBatch {
     /// Empties it.
     pub(super) fn clear(&mut self) {
         *self = Self::new(self.again);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::Trigger;
+    use crate::plan::Child;
+    use crate::plan::warnings::tests::schedule;
+
+    fn child(former_homes: Vec<u16>) -> ScannedChild {
+        let mut schedule = schedule(Trigger::At { at_us: 0 });
+        schedule.former_homes = former_homes;
+        let child =
+            Child { zone: String::new(), launch_expression: String::new(), slot: 0, rule: String::new() };
+        ScannedChild { child, ordinal: 0, shard: 2, schedule: Arc::new(schedule) }
+    }
+
+    /// A moved schedule's run may have been made by the shard where it lives now, which heard of the move: then its trigger was
+    /// not missed, whoever reads it, and whether or not somebody has read it before.
+    #[test]
+    fn of_a_schedule_that_has_moved_a_trigger_is_missed_only_without_a_run() {
+        let uid = child(vec![1]).schedule.uid;
+        for (homes, again, asked) in [(vec![1], false, true), (vec![], false, false), (vec![], true, true)] {
+            let mut batch = JudgedBatch::new(again);
+            batch.skip(0, &child(homes.clone()), MINUTE_US, SkipReason::Missed, 3 * MINUTE_US);
+            let doubt = batch.in_doubt();
+            assert_eq!(doubt.get(&uid), asked.then_some(&(MINUTE_US, MINUTE_US)), "{homes:?}, {again}");
+            batch.drop_known(&BTreeSet::from([(uid, MINUTE_US)]));
+            assert!(batch.is_empty());
+        }
     }
 }
