@@ -1,8 +1,8 @@
 //! What commits of shards' owners write, in one transaction.
 //!
 //! In: commits, each with its fence, and whether the server takes [`write_at_once`]. Out: all of them written, or an
-//! error: nothing of them may be committed then. Runs that change, batches and the done queue, of which nearly every
-//! commit consists, go by one statement for all; what is rarer goes before it, a statement for each kind of row. A
+//! error: nothing of them may be committed then. Runs that change, batches, what has not started and the done queue, of which
+//! nearly every commit consists, go by one statement for all; what is rarer goes before it, a statement for each kind of row. A
 //! distributed server gets that for everything. Not here: who goes together (`crate::line`), how a transaction begins
 //! and ends (`line`).
 
@@ -65,6 +65,8 @@ pub(super) async fn write_at_once(
     let query = with_shards(query, commits, Part::All, |rows| &rows.batches_gone);
     let query = with_shards(query, commits, Part::State, |rows| &rows.batches_changed);
     let query = with_shards(query, commits, Part::All, |rows| &rows.batches_new);
+    let query = with_shards(query, commits, Part::All, |rows| &rows.unstarted_gone);
+    let query = with_shards(query, commits, Part::All, |rows| &rows.unstarted_put);
     let query = with_shards(query, commits, Part::All, |rows| &rows.history);
     // All of the answer: what fails at the very end comes after the row.
     let rows = query.fetch_all(connection).await?;
@@ -95,8 +97,6 @@ async fn write_rest(connection: &mut PgConnection, shard: i32, rows: &ChangeRows
     insert_runs(&mut tx(connection), &rows.runs_new).await?;
     delete_events(connection, sql!("tokens_delete"), shard, &rows.tokens_gone).await?;
     put(connection, sql!("tokens_put"), shard, &rows.tokens_put).await?;
-    delete_events(connection, sql!("unstarted_delete"), shard, &rows.unstarted_gone).await?;
-    put(connection, sql!("unstarted_put"), shard, &rows.unstarted_put).await?;
     delete_events(connection, sql!("history_delete"), shard, &rows.history_gone).await?;
     write_plan(connection, shard, rows).await?;
     insert_skipped(&mut tx(connection), &rows.skipped).await?;
@@ -116,6 +116,8 @@ async fn write_by_kind(connection: &mut PgConnection, shard: i32, rows: &ChangeR
     delete_events(connection, sql!("batches_delete"), shard, &rows.batches_gone).await?;
     put(connection, sql!("batches_put"), shard, &rows.batches_new).await?;
     put(connection, sql!("batches_put"), shard, &rows.batches_changed).await?;
+    delete_events(connection, sql!("unstarted_delete"), shard, &rows.unstarted_gone).await?;
+    put(connection, sql!("unstarted_put"), shard, &rows.unstarted_put).await?;
     put(connection, sql!("history_insert"), shard, &rows.history).await
 }
 

@@ -356,6 +356,14 @@ impl ChangeRows {
         let gone: BTreeSet<Uuid> = changes.runs_withdrawn.iter().map(|run| run.0).collect();
         let new: BTreeSet<Uuid> = changes.runs_new.iter().map(|run| run.id.0).collect();
         runs_changed.retain(|row| !gone.contains(&row.run_id) || new.contains(&row.run_id));
+        let mut unstarted_put: Vec<UnstartedRow> = changes.unstarted_put.iter().map(UnstartedRow::from).collect();
+        last_of_each(&mut unstarted_put, |row| (row.run_id, row.first_idx));
+        // What goes and comes again in one commit is there: one statement writes a row once.
+        let is_put = |key: &EventKey| {
+            unstarted_put.binary_search_by_key(&(key.run_id, key.idx), |row| (row.run_id, row.first_idx)).is_ok()
+        };
+        let mut unstarted_gone = keys(&changes.unstarted_gone);
+        unstarted_gone.retain(|key| !is_put(key));
         let mut schedules = changes.schedules.iter().map(schedule_body).collect::<Result<Vec<_>, _>>()?;
         last_of_each(&mut schedules, |row| row.schedule_uid);
         let mut policies = changes.policies.iter().map(policy_body).collect::<Result<Vec<_>, _>>()?;
@@ -370,8 +378,8 @@ impl ChangeRows {
             batches_gone: keys(&changes.batches_gone),
             tokens_put: tokens,
             tokens_gone: keys(&changes.tokens_gone),
-            unstarted_put: changes.unstarted_put.iter().map(UnstartedRow::from).collect(),
-            unstarted_gone: keys(&changes.unstarted_gone),
+            unstarted_put,
+            unstarted_gone,
             history: changes.history.iter().map(HistoryRecord::from).collect(),
             history_gone: keys(&changes.history_gone),
             schedules,
@@ -384,15 +392,20 @@ impl ChangeRows {
         })
     }
 
-    /// Whether there is more than runs that change, batches and the done queue, of which nearly every commit consists.
+    /// Whether there is more than runs that change, batches and the done queue, of which nearly every commit consists, and what
+    /// has not started.
     pub(crate) fn has_rest(&self) -> bool {
         let uids = [&self.inbox_done, &self.runs_withdrawn, &self.schedules_gone, &self.policies_gone];
         let is_all = uids.iter().all(|uids| uids.is_empty())
             && (self.runs_new.is_empty() && self.tokens_put.is_empty() && self.tokens_gone.is_empty())
-            && (self.unstarted_put.is_empty() && self.unstarted_gone.is_empty())
             && (self.history_gone.is_empty() && self.schedules.is_empty() && self.policies.is_empty())
             && (self.skipped.is_empty() && self.pause.is_none() && self.policies_deleted.is_empty());
         !is_all
+    }
+
+    /// Whether it says what has not started, of runs that start their events key by key.
+    pub(crate) fn has_unstarted(&self) -> bool {
+        !(self.unstarted_put.is_empty() && self.unstarted_gone.is_empty())
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Executor as _};
 use tollgate_core::handle::batch::TokenBatch;
-use tollgate_core::handle::change::{Changes, Outcome};
+use tollgate_core::handle::change::{Changes, Outcome, Unstarted};
 use tollgate_core::model::{Run, SkipReason, Skipped};
 use tollgate_store::{CommitError, Store, StoreError};
 use uuid::Uuid;
@@ -271,13 +271,25 @@ async fn server_that_does_not_take_the_one_statement_gets_several() {
         let one = waiting(&schedule("one"), 5, NOON_US);
         let lease = commit(&*store, 5, Changes { runs_new: vec![one.clone()], ..Changes::default() }).await;
         refuse(&place).await;
-        let changed = Run { reason: "by kind".to_owned(), ..one.clone() };
-        let all = Changes { runs_changed: vec![changed.clone()], inbox_done: rare.clone(), ..plain(&one) };
+        let changed = Run { reason: "by kind".to_owned(), sorted_to: Some(2), ..one.clone() };
+        let unstarted = vec![Unstarted { run: one.id, first: 0, bits: vec![2] }];
+        let all = Changes {
+            runs_changed: vec![changed.clone()],
+            inbox_done: rare.clone(),
+            unstarted_put: unstarted.clone(),
+            ..plain(&one)
+        };
         store.commit(&lease, &all).await.unwrap();
         let loaded = store.load_shard(5).await.unwrap();
+        assert_eq!(loaded.unstarted, unstarted);
         assert_eq!((loaded.batches.len(), loaded.runs), (1, vec![changed]), "it is written");
         assert_eq!(store.history(5, one.id, 0, None, 10).await.unwrap().len(), 1);
-        let gone = Changes { batches_gone: vec![(one.id, 0)], inbox_done: rare, ..Changes::default() };
+        let gone = Changes {
+            batches_gone: vec![(one.id, 0)],
+            unstarted_gone: vec![(one.id, 0)],
+            inbox_done: rare,
+            ..Changes::default()
+        };
         store.commit(&lease, &Changes { runs_changed: vec![one.clone()], ..gone }).await.unwrap();
         let loaded = store.load_shard(5).await.unwrap();
         assert_eq!((loaded.batches.len(), loaded.runs), (0, vec![one]));

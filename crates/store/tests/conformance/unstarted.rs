@@ -46,6 +46,15 @@ pub(crate) async fn unstarted_round_trip(place: &Place) {
     store.commit(&lease, &changes).await.unwrap();
     let loaded = store.load_shard(5).await.unwrap();
     assert_eq!((&loaded.runs, loaded.unstarted), (&changes.runs_changed, vec![later]));
+    // What goes and comes in one commit is there.
+    let [first, _] = sorted().1;
+    let both = Changes {
+        unstarted_put: vec![first.clone()],
+        unstarted_gone: vec![(run.id, 0), (run.id, UNSTARTED_EVENTS)],
+        ..Changes::default()
+    };
+    store.commit(&lease, &both).await.unwrap();
+    assert_eq!(store.load_shard(5).await.unwrap().unstarted, [first]);
     // Once all have started, nothing is left to be told apart.
     let all = Run { next_index: EVENTS, sorted_to: Some(EVENTS), ..run.clone() };
     let changes =

@@ -62,6 +62,24 @@ batch_new AS (
     -- After those that go.
     WHERE (SELECT is_written FROM verdict) AND (SELECT count(*) FROM batch_gone) >= 0
 ),
+unstarted_gone AS (
+    DELETE FROM unstarted_events
+    WHERE (SELECT is_written FROM verdict) AND ctid = ANY (ARRAY(
+        SELECT found.place
+        FROM (SELECT {unstarted_events.unnest key}) AS old
+        CROSS JOIN LATERAL (
+            SELECT ctid AS place FROM unstarted_events
+            WHERE shard_id = old.shard_id AND run_id = old.run_id AND first_idx = old.first_idx
+            OFFSET 0
+        ) AS found
+    ))
+),
+unstarted_put AS (
+    INSERT INTO unstarted_events (shard_id, {unstarted_events})
+    SELECT {unstarted_events.unnest all}
+    WHERE (SELECT is_written FROM verdict)
+    ON CONFLICT (shard_id, run_id, first_idx) DO UPDATE SET {unstarted_events.set excluded}
+),
 ended AS (
     INSERT INTO event_history (shard_id, {event_history})
     SELECT {event_history.unnest all}
