@@ -356,11 +356,14 @@ impl ChangeRows {
         let gone: BTreeSet<Uuid> = changes.runs_withdrawn.iter().map(|run| run.0).collect();
         let new: BTreeSet<Uuid> = changes.runs_new.iter().map(|run| run.id.0).collect();
         runs_changed.retain(|row| !gone.contains(&row.run_id) || new.contains(&row.run_id));
-        let mut unstarted_put: Vec<UnstartedRow> = changes.unstarted_put.iter().map(UnstartedRow::from).collect();
+        let mut unstarted_put: Vec<UnstartedRow> =
+            changes.unstarted_put.iter().map(UnstartedRow::from).collect();
         last_of_each(&mut unstarted_put, |row| (row.run_id, row.first_idx));
         // What goes and comes again in one commit is there: one statement writes a row once.
         let is_put = |key: &EventKey| {
-            unstarted_put.binary_search_by_key(&(key.run_id, key.idx), |row| (row.run_id, row.first_idx)).is_ok()
+            unstarted_put
+                .binary_search_by_key(&(key.run_id, key.idx), |row| (row.run_id, row.first_idx))
+                .is_ok()
         };
         let mut unstarted_gone = keys(&changes.unstarted_gone);
         unstarted_gone.retain(|key| !is_put(key));
