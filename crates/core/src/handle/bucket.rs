@@ -169,9 +169,11 @@ impl Bucket {
     }
 
     fn refill(&mut self, now: Now) {
-        let Some(rate) = self.rate() else { return };
-        let burst = f64::from(self.policy.as_ref().and_then(|p| p.limits.burst).unwrap_or(1).max(1));
-        self.level.refill(rate, burst, now);
+        let Some((limits, rate)) = self.policy.as_ref().and_then(|p| Some((&p.limits, p.limits.rate_per_s?)))
+        else {
+            return;
+        };
+        self.level.refill(rate, limits.burst(), now);
     }
 }
 

@@ -82,10 +82,6 @@ pub(super) fn group(sharer: &Sharer) -> u128 {
     sharer.key().unwrap_or_default()
 }
 
-fn burst(limits: &Limits) -> f64 {
-    f64::from(limits.burst.unwrap_or(1).max(1))
-}
-
 impl BucketKeys {
     /// A token of a key has come back.
     pub(super) fn free(&mut self, key: u128) {
@@ -134,14 +130,14 @@ impl BucketKeys {
             self.rates_max = RATES_MIN.max(2 * self.rates.len());
         }
         let level = self.rates.entry(key).or_insert_with(|| Level::new(now));
-        level.refill(rate, burst(limits), now);
+        level.refill(rate, limits.burst(), now);
         level.spend();
     }
 
     /// How many more events the rate of a key lets through.
     fn level(&self, key: u128, limits: &Limits, rate: f64, now: Now) -> Level {
         let mut level = self.rates.get(&key).cloned().unwrap_or_else(|| Level::new(now));
-        level.refill(rate, burst(limits), now);
+        level.refill(rate, limits.burst(), now);
         level
     }
 }

@@ -14,8 +14,16 @@ pub struct Limits {
     pub max_in_flight: Option<u32>,
     /// Events started per second, on average.
     pub rate_per_s: Option<f64>,
-    /// How many may start at once when the rate has been unused; at least 1.
+    /// How many may start at once when the rate has been unused; at least 1. Absent: one second's worth.
     pub burst: Option<u32>,
+}
+
+impl Limits {
+    /// How many events may start at once when the rate has been unused.
+    pub fn burst(&self) -> f64 {
+        let said = self.burst.map(f64::from).or(self.rate_per_s);
+        said.unwrap_or_default().max(1.0)
+    }
 }
 
 /// What a policy says of the keys of its events. Events without a key share one, the empty one.

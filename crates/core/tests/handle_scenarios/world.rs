@@ -117,7 +117,8 @@ impl World {
         self.settle();
     }
 
-    fn pass(&mut self, us: i64) {
+    /// Time in which nobody looks.
+    pub(crate) fn pass(&mut self, us: i64) {
         self.now.wall_us += us;
         self.now.mono_us += us;
     }

@@ -101,7 +101,11 @@ pub(crate) const POLICY: &[Group] = &[
                 "Started of one key per second at most",
                 "On average: 5 or 0.5. Empty: no such limit.",
             ),
-            number("per_key.burst", "Burst of one key", "Needs the rate of one key. Empty: 1."),
+            number(
+                "per_key.burst",
+                "Burst of one key",
+                "Needs the rate of one key. Empty: one second's worth.",
+            ),
             of_kind(
                 Kind::Json,
                 "keys",
