@@ -181,6 +181,8 @@ fn schedules() -> impl Strategy<Value = Schedule> {
                     retry,
                     catch_up,
                     overlap,
+                    delay_after_finish_s: spread_s
+                        .filter(|_| matches!(overlap, OverlapRule::Skip | OverlapRule::BufferOne)),
                     finish_by_s,
                     spread_s,
                     start_within_s,

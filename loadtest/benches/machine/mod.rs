@@ -92,6 +92,7 @@ pub(crate) fn spec(policy: &Policy) -> RunSpec {
         payload: Payload::default(),
         retry: RetryPolicy::default(),
         overlap: OverlapRule::Allow,
+        delay_after_finish_s: None,
         finish_by_s: None,
         spread_s: None,
         start_within_s: None,

@@ -81,6 +81,7 @@ mod tests {
             payload: Payload::of("7".repeat(8 * 1024)),
             retry: RetryPolicy::default(),
             overlap: OverlapRule::Allow,
+            delay_after_finish_s: None,
             finish_by_s: None,
             spread_s: None,
             start_within_s: None,

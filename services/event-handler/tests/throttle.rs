@@ -163,6 +163,7 @@ fn schedule(policy: &Policy, address: SocketAddr) -> Schedule {
         retry: RetryPolicy::default(),
         catch_up: CatchUp::Latest,
         overlap: OverlapRule::Allow,
+        delay_after_finish_s: None,
         finish_by_s: None,
         spread_s: None,
         start_within_s: None,

@@ -145,6 +145,7 @@ fn delivery(address: &str) -> Delivery {
         payload: Payload::of("\"end\""),
         retry: Default::default(),
         overlap: OverlapRule::Allow,
+        delay_after_finish_s: None,
         finish_by_s: None,
         spread_s: None,
         start_within_s: None,

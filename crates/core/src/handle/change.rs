@@ -146,6 +146,9 @@ pub struct ShardSchedule {
     /// The shard in which it lives, where that is another one: only runs that started here are left.
     #[serde(default)]
     pub home: Option<u16>,
+    /// Until when it rests after the end of its last run; 0 where it does not.
+    #[serde(default)]
+    pub rest_until_us: i64,
 }
 
 impl ShardSchedule {
@@ -184,6 +187,7 @@ impl ShardSchedule {
     /// Takes over what the row of an earlier generation knew.
     pub(super) fn follow(&mut self, old: &Self) {
         (self.cursor, self.cursor_us) = (old.cursor.clone(), old.cursor_us);
+        self.rest_until_us = self.rest_until_us.max(old.rest_until_us);
         self.earlier.clone_from(&old.earlier);
         if old.generation > 0 {
             self.earlier.push((old.generation, old.changed_us));

@@ -124,17 +124,29 @@ impl Shard {
         let (uid, rule) = (run.row.schedule_uid, run.spec.overlap);
         let scheduled = run.row.kind == RunKind::Scheduled;
         let schedule = self.schedules.entry(uid).or_default();
-        let Some(other) = schedule.active.other_than(id).filter(|_| scheduled) else {
+        let other = schedule.active.other_than(id);
+        let rest_until_us = schedule.rest_until_us();
+        if !scheduled || other.is_none() && rest_until_us <= now.wall_us {
+            if schedule.buffered == Some(id) {
+                schedule.buffered = None;
+            }
             self.set_launched(id, now);
             return;
-        };
+        }
         match rule {
             OverlapRule::Allow => self.set_launched(id, now),
             OverlapRule::BufferOne if schedule.buffered.is_none_or(|b| b == id) => {
                 schedule.buffered = Some(id);
+                self.launch_buffered(uid, now);
                 self.arm_window(id);
             }
-            OverlapRule::Skip | OverlapRule::BufferOne => self.skip(id, other, now),
+            OverlapRule::Skip | OverlapRule::BufferOne => {
+                let reason = match other {
+                    Some(other) => format!("overlap: the run {other} was unfinished"),
+                    None => "overlap: its schedule rested after the run before".to_owned(),
+                };
+                self.skip(id, reason, now);
+            }
             OverlapRule::CancelOther => {
                 for other in schedule.active.not_cancelled() {
                     if other != id {
@@ -146,10 +158,10 @@ impl Shard {
         }
     }
 
-    fn skip(&mut self, id: RunId, other: RunId, now: Now) {
+    fn skip(&mut self, id: RunId, reason: String, now: Now) {
         let Some(run) = self.ledger.runs.get_mut(&id) else { return };
         run.row.state = RunState::Skipped;
-        run.row.reason = format!("overlap: the run {other} was unfinished");
+        run.row.reason = reason;
         run.noted.pass_over(run.row.events - run.row.next_index);
         (run.row.next_index, run.row.sorted_to) = (run.row.events, None);
         run.row.finished_us = Some(now.wall_us);

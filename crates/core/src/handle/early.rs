@@ -18,9 +18,10 @@ impl Shard {
 
     /// Whether its schedule's overlap rule lets a run go before its launch time: no unfinished run could still
     /// change the decision.
-    fn may_launch_early(&self, run: &LiveRun) -> bool {
+    fn may_launch_early(&self, run: &LiveRun, now: Now) -> bool {
         let schedule = self.schedules.get(&run.row.schedule_uid);
-        schedule.is_none_or(|s| s.active.is_empty()) || run.spec.overlap == OverlapRule::Allow
+        let is_free = |s: &LiveSchedule| s.active.is_empty() && s.rest_until_us() <= now.wall_us;
+        schedule.is_none_or(is_free) || run.spec.overlap == OverlapRule::Allow
     }
 
     /// Whether what falls due next in a run may take its tokens now: its time is near, nothing else waits for them, and
@@ -56,7 +57,7 @@ impl Shard {
             if run.in_lane || run.launched && !run.wants(self.options.retrying_max) {
                 continue;
             }
-            let may_launch = run.launched || self.may_launch_early(run);
+            let may_launch = run.launched || self.may_launch_early(run, now);
             if !may_launch || !self.may_start_early(run, now) {
                 let timer = if run.launched { WallTimer::Spread(id) } else { WallTimer::Launch(id) };
                 self.wall_timers.insert((run.falls_due_us(), timer));

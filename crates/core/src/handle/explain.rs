@@ -51,6 +51,11 @@ pub enum Reason {
         /// That run.
         behind: RunId,
     },
+    /// Its schedule rests after its last run, and the overlap rule makes it wait.
+    Resting {
+        /// Until when.
+        until_us: i64,
+    },
     /// Its schedule is paused.
     SchedulePaused(Pause),
     /// Its policy is paused.
@@ -385,10 +390,12 @@ impl Shard {
             reasons.extend(pause.map(Reason::SchedulePaused));
             let wait_us = schedule.blocked_us.map(|b| (b - now.mono_us).max(0));
             reasons.extend(wait_us.map(|wait_us| Reason::TargetAskedToWait { wait_us }));
-            if schedule.buffered == Some(run.row.id)
-                && let Some(behind) = schedule.active.first()
-            {
-                reasons.push(Reason::Buffered { behind });
+            if schedule.buffered == Some(run.row.id) {
+                let until_us = schedule.rest_until_us();
+                reasons.push(match schedule.active.first() {
+                    Some(behind) => Reason::Buffered { behind },
+                    None => Reason::Resting { until_us },
+                });
             }
         }
         reasons.extend(self.refusal(run, now).map(Reason::TargetRefuses));

@@ -2,11 +2,11 @@
 
 use uuid::Uuid;
 
-use super::change::{HistoryRow, Outcome};
+use super::change::{HistoryRow, Outcome, ShardSchedule};
 use super::ledger::Phase;
 use super::live::{LiveRun, LiveToken};
 use super::shard::{Shard, WallTimer};
-use crate::model::{Now, RunId, RunState};
+use crate::model::{Now, RunId, RunState, SECOND_US};
 
 impl Shard {
     /// Takes an event out of memory and gives its token back.
@@ -98,10 +98,27 @@ impl Shard {
         let Some(mut run) = self.leave_run(id) else { return };
         self.count_last(&mut run);
         self.pending.urgent = true;
-        let uid = run.row.schedule_uid;
+        let (uid, delay_s) = (run.row.schedule_uid, run.spec.delay_after_finish_s);
         self.gone.insert(id, self.pending_commit(), false);
         self.pending.changes.runs_changed.push(run.row);
+        if let Some(delay_s) = delay_s {
+            self.rest_after(uid, id, delay_s, now);
+        }
         self.leave_schedule(uid, id, now);
+    }
+
+    /// The schedule of a run that has ended rests, if the run had launched.
+    fn rest_after(&mut self, uid: Uuid, id: RunId, delay_s: i64, now: Now) {
+        let Some(schedule) = self.schedules.get_mut(&uid).filter(|schedule| schedule.active.has(id)) else {
+            return;
+        };
+        let row = schedule.row.get_or_insert_with(|| ShardSchedule::unknown(uid));
+        if row.deleted {
+            return;
+        }
+        row.rest_until_us = now.wall_us.saturating_add(delay_s.saturating_mul(SECOND_US));
+        self.wall_timers.insert((row.rest_until_us, WallTimer::Forget(uid)));
+        self.pending.schedules.insert(uid);
     }
 
     /// Takes a run out of memory; with the last one of a bucket that goes, its queue.
@@ -122,13 +139,23 @@ impl Shard {
         if schedule.buffered == Some(id) {
             schedule.buffered = None;
         }
-        if !schedule.active.is_empty() {
+        self.launch_buffered(uid, now);
+        self.forget_if_idle(uid);
+    }
+
+    /// The run that waits for the others of its schedule goes, once these have ended and the schedule has rested.
+    pub(super) fn launch_buffered(&mut self, uid: Uuid, now: Now) {
+        let Some(schedule) = self.schedules.get_mut(&uid).filter(|schedule| schedule.active.is_empty())
+        else {
             return;
-        }
-        if let Some(next) = schedule.buffered.take() {
+        };
+        let rest_until_us = schedule.rest_until_us();
+        if rest_until_us > now.wall_us {
+            if let Some(next) = schedule.buffered {
+                self.wall_timers.insert((rest_until_us, WallTimer::Launch(next)));
+            }
+        } else if let Some(next) = schedule.buffered.take() {
             self.set_launched(next, now);
-        } else {
-            self.forget_if_idle(uid);
         }
     }
 }

@@ -20,14 +20,17 @@ impl Shard {
 
     /// A schedule's fence is kept for a day beyond the last window that could hold something stale.
     pub(super) fn forget_later(&mut self, row: &ShardSchedule) {
-        self.wall_timers.insert((row.forget_us(), WallTimer::Forget(row.uid)));
+        self.wall_timers.insert((row.forget_us().max(row.rest_until_us), WallTimer::Forget(row.uid)));
     }
 
     /// What a schedule's next run needs, its pause and its cursor, is kept as long as the schedule is.
     pub(super) fn forget_schedule(&mut self, uid: Uuid, now: Now) {
         let Some(schedule) = self.schedules.get_mut(&uid) else { return };
         let Some(row) = &schedule.row else { return };
-        if row.forget_us() > now.wall_us || !row.deleted && (row.pause.is_some() || row.cursor.is_some()) {
+        // There is a timer for the later one of the two.
+        if row.forget_us().max(row.rest_until_us) > now.wall_us
+            || !row.deleted && (row.pause.is_some() || row.cursor.is_some())
+        {
             return;
         }
         if !schedule.active.is_empty() || schedule.buffered.is_some() {

@@ -296,6 +296,10 @@ impl Active {
         self.0.insert((cancelled, run));
     }
 
+    pub(super) fn has(&self, run: RunId) -> bool {
+        self.0.contains(&(false, run)) || self.0.contains(&(true, run))
+    }
+
     /// One of them is cancelled from now on.
     pub(super) fn cancel(&mut self, run: RunId) {
         if self.0.remove(&(false, run)) {
@@ -331,6 +335,11 @@ impl LiveSchedule {
     /// Whether there is nothing to remember of it.
     pub(super) fn is_idle(&self) -> bool {
         self.row.is_none() && self.blocked_us.is_none() && self.buffered.is_none() && self.active.is_empty()
+    }
+
+    /// Until when it rests after its last run (wall clock); long ago where it does not.
+    pub(super) fn rest_until_us(&self) -> i64 {
+        self.row.as_ref().map_or(0, |row| row.rest_until_us)
     }
 
     pub(super) fn is_parked(&self) -> bool {

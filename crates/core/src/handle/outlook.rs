@@ -10,12 +10,12 @@ use uuid::Uuid;
 use super::bucket::Bucket;
 use super::ledger::Phase;
 use super::line::Places;
-use super::live::LiveRun;
+use super::live::{LiveRun, LiveSchedule};
 use super::shard::Shard;
 use super::sight::Refusal;
 use super::waiting::WaitingEvents;
 use crate::expected_end::{Expected, Flow, NOTHING_ENDED, Never};
-use crate::model::{Limits, Now, Reclaim, RunId};
+use crate::model::{Limits, Now, Reclaim, RunId, SECOND_US};
 use crate::trouble::Said;
 
 /// How many events of a run are looked at for when they are tried again.
@@ -224,7 +224,8 @@ impl Shard {
     /// When the last event of a run starts that waits for the unfinished runs of its schedule: these end first.
     fn behind(&self, run: &LiveRun, places: &Places<'_>, now: Now) -> Expected {
         let row = &run.row;
-        let active = self.schedules.get(&row.schedule_uid).map(|schedule| &schedule.active);
+        let schedule = self.schedules.get(&row.schedule_uid);
+        let active = schedule.map(|schedule| &schedule.active);
         let before: Vec<RunId> =
             active.into_iter().flat_map(|active| active.all()).take(BEHIND_MAX + 1).collect();
         let others: Vec<&LiveRun> = before.iter().filter_map(|id| self.ledger.runs.get(id)).collect();
@@ -235,10 +236,12 @@ impl Shard {
         if others.len() > BEHIND_MAX || others.iter().any(is_foreign) {
             return Expected::NotKnown(BEHIND);
         }
-        let mut free_us = now.wall_us;
+        let rest_until_us = schedule.map_or(i64::MIN, LiveSchedule::rest_until_us);
+        let mut free_us = now.wall_us.max(rest_until_us);
         for other in others.into_iter().filter(|other| other.launched) {
+            let rest_us = other.spec.delay_after_finish_s.unwrap_or_default().saturating_mul(SECOND_US);
             match self.end(other, &self.last_start(other, places, now), now) {
-                Expected::At(end_us) => free_us = free_us.max(end_us),
+                Expected::At(end_us) => free_us = free_us.max(end_us.saturating_add(rest_us)),
                 never => return never,
             }
         }

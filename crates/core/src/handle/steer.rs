@@ -308,11 +308,7 @@ impl Shard {
             if schedule.buffered == Some(id) {
                 schedule.buffered = None;
             }
-            if schedule.active.is_empty()
-                && let Some(next) = schedule.buffered.take()
-            {
-                self.set_launched(next, now);
-            }
+            self.launch_buffered(run.row.schedule_uid, now);
             self.forget_if_idle(run.row.schedule_uid);
         }
         Some(run)
@@ -359,10 +355,12 @@ impl Shard {
             if let Control::ScheduleChanged { schedule, .. } = &mut message.control
                 && let Some(here) = self.schedules.get_mut(&schedule.uid).and_then(|s| s.row.as_mut())
                 && here.home.is_some()
-                && let Some(cursor) = here.cursor.take()
             {
-                schedule.take_cursor(cursor, here.cursor_us);
-                self.pending.schedules.insert(schedule.uid);
+                schedule.rest_until_us = schedule.rest_until_us.max(here.rest_until_us);
+                if let Some(cursor) = here.cursor.take() {
+                    schedule.take_cursor(cursor, here.cursor_us);
+                    self.pending.schedules.insert(schedule.uid);
+                }
             }
             self.pending.changes.inbox_done.push(message.id);
             self.messages.insert(message.id, self.pending_commit(), ());

@@ -135,6 +135,9 @@ pub struct RunSpec {
     pub retry: RetryPolicy,
     /// What happens to a run that falls due while another is unfinished.
     pub overlap: OverlapRule,
+    /// How long its schedule rests after the end of a run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_after_finish_s: Option<i64>,
     /// Window after the launch time within which an event must start.
     pub finish_by_s: Option<i64>,
     /// Events are spaced evenly over this long.
@@ -188,6 +191,7 @@ impl RunSpec {
             payload: schedule.payload.clone(),
             retry: schedule.retry.clone(),
             overlap: schedule.overlap,
+            delay_after_finish_s: schedule.delay_after_finish_s,
             finish_by_s: schedule.finish_by_s,
             spread_s: schedule.spread_s,
             start_within_s: schedule.start_within_s,

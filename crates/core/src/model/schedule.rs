@@ -283,6 +283,9 @@ pub struct Schedule {
     pub catch_up: CatchUp,
     /// A run that falls due while another is unfinished.
     pub overlap: OverlapRule,
+    /// Its runs start no sooner than this long after the end of the last one; what falls due before, the overlap rule decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_after_finish_s: Option<i64>,
     /// Events that have not started this long after the launch time expire.
     pub finish_by_s: Option<i64>,
     /// Events are spaced evenly over this long.

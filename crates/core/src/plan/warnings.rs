@@ -264,6 +264,7 @@ pub(crate) mod tests {
             retry: RetryPolicy::default(),
             catch_up: CatchUp::default(),
             overlap: OverlapRule::Allow,
+            delay_after_finish_s: None,
             finish_by_s: None,
             spread_s: None,
             start_within_s: None,

@@ -197,3 +197,23 @@ fn schedules_that_move_at_once_go_with_one_commit() {
     world.settle();
     assert_eq!((world.forwards.len(), world.shard.commits() - before), (5, 2));
 }
+
+#[test]
+fn a_schedule_that_rests_goes_on_resting_where_it_goes() {
+    let mut world = World::new();
+    let s = RunSpec { overlap: OverlapRule::BufferOne, delay_after_finish_s: Some(90), ..spec(10, None) };
+    world.emit(run(&s, START_US, 1), &s);
+    assert_eq!(world.work_off(), 1);
+    let (second, row) = next(&s, world.now, &[1]);
+    keep(&mut world, &second);
+    world.tell(moved(&second, row));
+    let rest_until_us = START_US + 90 * SECOND_US;
+    assert_eq!(forwarded(&world).1.rest_until_us, rest_until_us);
+    let mut there = World::new();
+    keep(&mut there, &second);
+    there.tell(changed(&second, forwarded(&world).1.clone()));
+    there.sleep_s(89);
+    assert_eq!(there.sends.len(), 0);
+    there.sleep_s(1);
+    assert_eq!(there.take_sends().len(), 1);
+}

@@ -1,5 +1,7 @@
 //! A run falls due while another of its schedule is unfinished.
 
+use tollgate_core::expected_end::Expected;
+use tollgate_core::handle::Reason;
 use tollgate_core::handle::change::Outcome;
 use tollgate_core::handle::release::Answer;
 use tollgate_core::model::*;
@@ -150,4 +152,82 @@ fn after_an_outage_the_oldest_run_goes_first() {
     world.restart_after_s(3600);
     assert!(world.sends.iter().all(|send| send.run == first));
     assert_eq!(world.row(second).state, RunState::Waiting);
+}
+
+/// Of a schedule that rests for 90 s after a run: the first run is due now, the second in a minute.
+fn restful(overlap: OverlapRule) -> (World, RunSpec, [RunId; 2]) {
+    let p = policy(1, at_most(2));
+    let mut world = World::with_policy(&p);
+    let s = RunSpec { overlap, delay_after_finish_s: Some(90), ..spec(10, Some(&p)) };
+    let ids = [0, 1].map(|minute| world.emit(run(&s, START_US + minute * MINUTE_US, 3), &s));
+    (world, s, ids)
+}
+
+#[test]
+fn a_run_that_falls_due_in_the_rest_waits_for_its_end_also_after_a_restart() {
+    let (mut world, s, [first, second]) = restful(OverlapRule::BufferOne);
+    world.sleep_s(10);
+    assert_eq!(world.work_off(), 3);
+    assert_eq!(world.row(first).state, RunState::Finished);
+    let until_us = START_US + 100 * SECOND_US;
+    assert_eq!(world.store.schedules[&s.schedule_uid].rest_until_us, until_us);
+    world.sleep_s(51);
+    let why = world.shard.explain(second, 0, world.now).unwrap();
+    assert_eq!(why.reasons, [Reason::Resting { until_us }]);
+    let outlook = world.shard.outlooks(&[second], world.now).pop().unwrap().unwrap();
+    assert_eq!(outlook.last_start, Expected::At(until_us));
+    let third = world.emit(run(&s, START_US + 62 * SECOND_US, 3), &s);
+    world.sleep_s(2);
+    assert_eq!(world.row(third).state, RunState::Skipped, "one waits already");
+    world.restart_after_s(30);
+    world.sleep_us(7 * SECOND_US - 1);
+    assert_eq!(world.take_sends().len(), 0, "it still rests");
+    world.sleep_us(1);
+    assert_eq!(world.work_off(), 3);
+    assert_eq!((world.now.wall_us, world.row(second).state), (until_us, RunState::Finished));
+    // Once nothing needs it, the shard forgets it.
+    world.sleep_s(91);
+    assert!(!world.store.schedules.contains_key(&s.schedule_uid));
+}
+
+#[test]
+fn a_run_that_falls_due_in_the_rest_is_skipped_where_the_rule_says_so() {
+    let (mut world, s, [_, second]) = restful(OverlapRule::Skip);
+    assert_eq!(world.work_off(), 3);
+    world.sleep_s(60);
+    let row = world.row(second);
+    assert_eq!(row.state, RunState::Skipped);
+    assert_eq!(row.reason, "overlap: its schedule rested after the run before");
+    assert_eq!(world.store.skipped[&(s.schedule_uid, row.launch_us)].reason, SkipReason::Overlap);
+    // A skipped run is no run after which it rests.
+    world.emit(run(&s, START_US + 90 * SECOND_US, 1), &s);
+    world.sleep_s(30);
+    assert_eq!(world.work_off(), 1);
+}
+
+#[test]
+fn what_a_user_starts_does_not_wait_for_the_rest_and_the_rest_counts_from_its_end() {
+    let (mut world, s, [_, second]) = restful(OverlapRule::BufferOne);
+    assert_eq!(world.work_off(), 3);
+    world.sleep_s(70);
+    let manual = world.emit(Run { kind: RunKind::Manual, ..run(&s, START_US + 70 * SECOND_US, 1) }, &s);
+    let send = world.accept_all().remove(0);
+    assert_eq!(send.run, manual);
+    world.sleep_s(25);
+    assert_eq!((world.sends.len(), world.row(second).state), (0, RunState::Waiting), "it is unfinished");
+    world.succeed(&send);
+    world.sleep_s(89);
+    assert_eq!(world.sends.len(), 0);
+    world.sleep_s(1);
+    assert_eq!(world.work_off(), 3);
+}
+
+#[test]
+fn a_run_of_a_resting_schedule_takes_no_tokens_early() {
+    let (mut world, _, _) = restful(OverlapRule::BufferOne);
+    assert_eq!(world.work_off(), 3);
+    world.sleep_us(MINUTE_US - 1);
+    assert_eq!(world.store.in_flight(Some(policy(1, at_most(2)).uid)), 0);
+    world.sleep_s(31);
+    assert_eq!(world.work_off(), 3);
 }

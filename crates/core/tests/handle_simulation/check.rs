@@ -1,5 +1,7 @@
 //! What must hold after each step, and at the end.
 
+use std::collections::BTreeSet;
+
 use tollgate_core::handle::change::{Changes, Outcome, ShardSchedule, TokenRow, TokenState};
 use tollgate_core::handle::release::{Answer, Release, ReleaseOutcome};
 use tollgate_core::handle::{Reason, Send};
@@ -37,6 +39,10 @@ impl World {
             })
             .collect();
         check_starts(store, changes);
+        self.model.came_back.extend(changes.history_gone.iter().map(|(run, _)| *run));
+        if !self.troubles.clocks {
+            check_rest(store, changes, &self.model.came_back);
+        }
         for id in changes.inbox_done.iter().filter(|id| id.as_u64_pair().1 == 0) {
             assert!(self.model.done.insert(*id), "the message {id} is carried out twice");
         }
@@ -368,6 +374,28 @@ fn check_starts(store: &Store, changes: &Changes) {
         let row = store.schedules.get(&run.schedule_uid);
         if let Some(row) = row.filter(|row| new && is_stale(row, run)) {
             panic!("a withdrawn run starts: {run:?}, {row:?}");
+        }
+    }
+}
+
+/// No run of a timing starts while its schedule rests after an earlier one. `came_back`: runs that have ended more than once.
+fn check_rest(store: &Store, changes: &Changes, came_back: &BTreeSet<RunId>) {
+    let rests = |run: &Run| {
+        let spec = &store.specs[&(run.schedule_uid, run.generation)];
+        matches!(spec.overlap, OverlapRule::Skip | OverlapRule::BufferOne).then_some(spec)
+    };
+    let is_new = |run: &&Run| store.runs.get(&run.id).is_none_or(|old| old.started_us.is_none());
+    let scheduled = |run: &&Run| run.kind == RunKind::Scheduled && run.started_us.is_some();
+    for run in changes.runs_changed.iter().filter(scheduled).filter(is_new).filter(|run| rests(run).is_some())
+    {
+        let of_schedule = |other: &&Run| other.schedule_uid == run.schedule_uid && other.id != run.id;
+        let others = store.runs.values().filter(scheduled).filter(of_schedule);
+        for other in others.filter(|other| !came_back.contains(&other.id)) {
+            let delay_s = rests(other).and_then(|spec| spec.delay_after_finish_s);
+            if let (Some(delay_s), Some(ended_us)) = (delay_s, other.finished_us) {
+                let rest_until_us = ended_us + delay_s * SECOND_US;
+                assert!(run.started_us >= Some(rest_until_us), "{run:?} starts in the rest after {other:?}");
+            }
         }
     }
 }

@@ -281,6 +281,8 @@ impl World {
         schedule.payload.items = items(keys).into();
         let rules = [OverlapRule::Allow, OverlapRule::Skip, OverlapRule::BufferOne, OverlapRule::CancelOther];
         schedule.overlap = *random.pick(&rules).unwrap();
+        let may_rest = matches!(schedule.overlap, OverlapRule::Skip | OverlapRule::BufferOne);
+        schedule.delay_after_finish_s = (may_rest && random.percent(40)).then(|| random.within(1, 20));
         let rules = [
             CatchUp::None,
             CatchUp::Latest,
@@ -459,6 +461,7 @@ fn schedule(number: u128) -> Schedule {
         retry: RetryPolicy { backoff_min_ms: 500, ..retry },
         catch_up: CatchUp::default(),
         overlap: OverlapRule::Allow,
+        delay_after_finish_s: None,
         finish_by_s: None,
         spread_s: None,
         start_within_s: None,

@@ -72,6 +72,8 @@ pub(crate) struct Model {
     /// Runs that must exist in the end, and launches that may have one.
     pub(crate) expected: BTreeMap<RunId, (Uuid, i64, RunKind)>,
     allowed: BTreeSet<RunId>,
+    /// Runs of which dead events were tried again.
+    pub(crate) came_back: BTreeSet<RunId>,
     /// Runs that an emitter has handed over.
     pub(crate) emitted: BTreeSet<RunId>,
     /// When each shard's machine was loaded (monotonic).

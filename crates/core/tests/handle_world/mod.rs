@@ -57,6 +57,7 @@ pub(crate) fn spec(schedule: u128, policy: Option<&Policy>) -> RunSpec {
         payload: Payload::default(),
         retry: RetryPolicy { attempts_max: 3, backoff_min_ms: 1000, backoff_max_ms: 8000, retry_lost: true },
         overlap: OverlapRule::Allow,
+        delay_after_finish_s: None,
         finish_by_s: None,
         spread_s: None,
         start_within_s: None,

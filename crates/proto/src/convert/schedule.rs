@@ -52,6 +52,7 @@ pub fn to_core(
     let retry = retry(&mut check, message.retry.as_ref());
     let catch_up = catch_up(&mut check, message.catch_up.as_ref());
     let overlap = overlap(&mut check, message.overlap);
+    let delay_after_finish_s = delay_after_finish_s(&mut check, message, overlap);
     let check_again = check_again(&mut check, message.check_again.as_ref());
     let finish_by_s = check.s("finish_by", message.finish_by.as_ref(), &WINDOW_S);
     let spread_s = check.s("spread", message.spread.as_ref(), &WINDOW_S);
@@ -74,6 +75,7 @@ pub fn to_core(
         retry,
         catch_up,
         overlap,
+        delay_after_finish_s,
         finish_by_s,
         spread_s,
         start_within_s,
@@ -234,6 +236,17 @@ fn overlap(check: &mut Check, number: i32) -> OverlapRule {
     }
 }
 
+/// How long it rests after a run; what falls due meanwhile must have somewhere to go.
+fn delay_after_finish_s(check: &mut Check, message: &v1::Schedule, overlap: OverlapRule) -> Option<i64> {
+    let delay_s = check.s("delay_after_finish", message.delay_after_finish.as_ref(), &WINDOW_S)?;
+    if !matches!(overlap, OverlapRule::Skip | OverlapRule::BufferOne) {
+        let expected =
+            "none without overlap SKIP or BUFFER_ONE, which says what becomes of a run that falls due before";
+        check.refuse("delay_after_finish", duration_of_s(delay_s), expected);
+    }
+    Some(delay_s)
+}
+
 fn when_done(check: &mut Check, message: &v1::Schedule, timing: &Timing) -> WhenDone {
     let after_s = check.s("delete_after", message.delete_after.as_ref(), &WINDOW_S);
     match check.choice("when_done", message.when_done, "KEEP or DELETE") {
@@ -308,6 +321,7 @@ pub fn to_message(schedule: &Schedule) -> v1::Schedule {
             OverlapRule::CancelOther => v1::Overlap::CancelOther,
         }
         .into(),
+        delay_after_finish: schedule.delay_after_finish_s.map(duration_of_s),
         finish_by: schedule.finish_by_s.map(duration_of_s),
         spread: schedule.spread_s.map(duration_of_s),
         start_within: schedule

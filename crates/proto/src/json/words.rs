@@ -38,6 +38,7 @@ const WORDS: &[(&str, &[&str], Meant)] = &[
     ),
     ("Schedule", &["backoff", "retrydelay"], Field("retry.min_backoff")),
     ("Schedule", &["concurrencypolicy", "overlappolicy"], Field("overlap")),
+    ("Schedule", &["fixeddelay", "cooldown", "delaybetweenruns", "mininterval"], Field("delay_after_finish")),
     (
         "Schedule",
         &["startingdeadlineseconds", "expires", "expireafter", "deadlineseconds"],

@@ -52,6 +52,7 @@ pub(crate) fn schedule(id: &str) -> Schedule {
         retry: RetryPolicy::default(),
         catch_up: CatchUp::default(),
         overlap: OverlapRule::default(),
+        delay_after_finish_s: Some(75),
         finish_by_s: None,
         spread_s: Some(60),
         start_within_s: Some(90),

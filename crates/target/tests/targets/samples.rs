@@ -58,6 +58,7 @@ pub(crate) fn event(target: impl Into<AnyTarget>, index: u32) -> Delivery {
         payload: Payload::of(r#"{"order":17}"#),
         retry: Default::default(),
         overlap: OverlapRule::Allow,
+        delay_after_finish_s: None,
         finish_by_s: None,
         spread_s: None,
         start_within_s: None,

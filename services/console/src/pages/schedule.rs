@@ -379,6 +379,7 @@ fn facts(visit: &Visit, schedule: &v1::Schedule) -> Markup {
                 dd { "up to " (retry.max_attempts.unwrap_or(20)) ", after "
                     (duration(retry.min_backoff.as_ref())) " to " (duration(retry.max_backoff.as_ref())) }
                 dt { "If a run is unfinished" } dd { (overlap) }
+                @if let Some(rest) = &schedule.delay_after_finish { dt { "Rests after each run" } dd { (duration(Some(rest))) } }
                 dt { "Missed in an outage" } dd { (catch_up) }
                 @if schedule.when_done() == v1::WhenDone::Delete {
                     dt { "Once it never fires again" }

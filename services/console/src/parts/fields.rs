@@ -281,6 +281,11 @@ pub(crate) const SCHEDULE: &[Group] = &[
                 "While an earlier run is unfinished",
                 "What a new run does.",
             ),
+            line(
+                "delay_after_finish",
+                "Rest after each run",
+                "Such as 5m; what falls due meanwhile is skipped, or waits, as said above.",
+            ),
         ],
     },
     Group {

@@ -147,6 +147,7 @@ fn spec(items: &str) -> RunSpec {
         payload: Payload { items: items.into(), ..Payload::of("{}") },
         retry: RetryPolicy::default(),
         overlap: OverlapRule::Allow,
+        delay_after_finish_s: None,
         finish_by_s: None,
         spread_s: None,
         start_within_s: None,

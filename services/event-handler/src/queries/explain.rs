@@ -215,6 +215,10 @@ fn in_words(given: &Reason, now_us: i64) -> v1::Reason {
         Reason::Buffered { behind } => {
             reason(Code::Overlap, format!("an earlier run of its schedule, {behind}, is unfinished"))
         }
+        Reason::Resting { until_us } => reason(
+            Code::Overlap,
+            format!("its schedule rests after its last run, for another {}", seconds(until_us - now_us)),
+        ),
         Reason::SchedulePaused(pause) => reason(Code::SchedulePaused, paused("its schedule", pause)),
         Reason::PolicyPaused(pause) => reason(Code::PolicyPaused, paused("its policy", pause)),
         Reason::AllPaused(pause) => reason(Code::DispatchPaused, paused("dispatch", pause)),

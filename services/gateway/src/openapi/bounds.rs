@@ -81,6 +81,7 @@ fn of_resource(name: &str) -> Option<Value> {
         "Schedule.triggers" => json!({"maxItems": 100}),
         "Schedule.finish_by"
         | "Schedule.spread"
+        | "Schedule.delay_after_finish"
         | "Schedule.delete_after"
         | "CatchUp.horizon"
         | "CheckAgain.horizon" => {

@@ -188,6 +188,7 @@ pub(crate) fn schedule(number: u128, zone: &str, triggers: Vec<Trigger>) -> Sche
         retry: RetryPolicy::default(),
         catch_up: CatchUp::default(),
         overlap: OverlapRule::default(),
+        delay_after_finish_s: None,
         finish_by_s: None,
         spread_s: None,
         start_within_s: None,
