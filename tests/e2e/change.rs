@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_harness::resources::{every, http, ms, once, policy, policy_name, schedule_name, soon, us};
-use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for};
+use tollgate_harness::{Cli, Conduct, Consumer, Database, Kind, Releases, Service, now_us, wait_for};
 use tollgate_proto::v1::{
     DeleteScheduleRequest, Overlap, PausePolicyRequest, PauseScheduleRequest, ResumePolicyRequest,
     ResumeScheduleRequest, RunState, Schedule, SkipReason, UpdatePolicyRequest, UpdateScheduleRequest,
@@ -148,6 +148,44 @@ async fn a_run_that_would_overlap_is_recorded_as_skipped(kind: Kind) {
     service.stop().await;
 }
 
+/// Each run takes half a second, and the next one starts three seconds after its end, not with the next second; also where the
+/// process dies in the rest.
+async fn a_schedule_rests_after_each_run(kind: Kind) {
+    let database = Database::new(kind).await;
+    let service = Service::start(&database).await;
+    let link = service.link();
+    let consumer = Consumer::start(link.clone(), Releases::Unary, |_| Conduct::work(400..500)).await;
+    service.create_policy("p", policy(2)).await.unwrap();
+    let schedule = Schedule {
+        overlap: Overlap::BufferOne.into(),
+        delay_after_finish: Some(ms(3_000)),
+        ..every(1, soon(1_000), 1, "p", http(&consumer))
+    };
+    service.create_schedule("restful", schedule).await.unwrap();
+    wait_for("a first run", 30, async || (consumer.notes.arrivals_count() >= 1).then_some(())).await;
+    wait_for("its end", 30, async || {
+        service.runs("restful").await.iter().any(|run| run.finish_time.is_some()).then_some(())
+    })
+    .await;
+    service.kill9();
+    let service = Service::start(&database).await;
+    link.follow(&service);
+    wait_for("four runs", 60, async || (consumer.notes.arrivals_count() >= 4).then_some(())).await;
+    let cli = Cli::new(service.url());
+    cli.ok(&["pause", "schedule", "restful", "--reason", "enough"]);
+    let mut runs = service.runs("restful").await;
+    runs.retain(|run| run.start_time.is_some());
+    runs.sort_by_key(|run| us(run.start_time));
+    assert!(runs.len() >= 4, "{runs:?}");
+    for pair in runs.windows(2) {
+        let rest_us = us(pair[1].start_time) - us(pair[0].finish_time);
+        assert!(rest_us >= 3_000_000, "{rest_us} us: {pair:?}");
+    }
+    let recorded = service.skipped("restful").await;
+    assert!(recorded.iter().any(|skip| skip.reason() == SkipReason::Overlap), "{recorded:?}");
+    service.stop().await;
+}
+
 async fn what_did_not_start_in_time_expires(kind: Kind) {
     let World { _database, service, consumer } = world(kind, |_| Conduct::work(2_500..2_600)).await;
     service.create_policy("p", policy(2)).await.unwrap();
@@ -186,6 +224,7 @@ on_both_stores!(
     a_paused_schedule_skips_what_falls_due,
     limits_and_pauses_of_policies_take_effect_at_once,
     a_run_that_would_overlap_is_recorded_as_skipped,
+    a_schedule_rests_after_each_run,
     what_did_not_start_in_time_expires,
     spread_events_come_evenly,
 );
