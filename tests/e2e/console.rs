@@ -11,7 +11,9 @@ use hyper::{Method, Request, StatusCode, header};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use tollgate_harness::resources::{PARENT, http, once, policy, policy_name, schedule_name, soon};
+use tollgate_harness::resources::{
+    PARENT, http, next_january, once, policy, policy_name, schedule_name, soon,
+};
 use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 use tollgate_proto::v1::trigger::Trigger as Rule;
 use tollgate_proto::v1::{
@@ -140,6 +142,7 @@ async fn busy(database: &Database) -> (Service, Consumer) {
     let nightly = Schedule {
         triggers: vec![Trigger { trigger: Some(Rule::Cron("0 3 * * MON-FRI".to_owned())) }],
         time_zone: "Europe/Berlin".to_owned(),
+        start_time: Some(next_january()),
         ..once(soon(300), 100, "gentle", http(&consumer))
     };
     service.create_schedule("nightly", nightly).await.unwrap();

@@ -26,6 +26,14 @@ pub fn soon(ahead_ms: i64) -> Timestamp {
     Timestamp { seconds: (now_us() + ahead_ms * 1_000 + 999_999) / 1_000_000, nanos: 0 }
 }
 
+/// A moment of next January. A schedule that does not fire before it fires in no test, whatever the time of day is, and then in
+/// winter time.
+pub fn next_january() -> Timestamp {
+    const YEAR_S: i64 = 31_556_952;
+    let year = now_us() / 1_000_000 / YEAR_S + 1;
+    Timestamp { seconds: year * YEAR_S + 14 * 86_400, nanos: 0 }
+}
+
 /// A moment in microseconds since the epoch.
 pub fn us(time: Option<Timestamp>) -> i64 {
     let time = time.unwrap();

@@ -189,8 +189,6 @@ impl JudgedBatch {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::model::Trigger;
     use crate::plan::Child;
@@ -201,7 +199,7 @@ mod tests {
         schedule.former_homes = former_homes;
         let child =
             Child { zone: String::new(), launch_expression: String::new(), slot: 0, rule: String::new() };
-        ScannedChild { child, ordinal: 0, shard: 2, schedule: Arc::new(schedule) }
+        ScannedChild { child, ordinal: 0, shard: 2, schedule }
     }
 
     /// A moved schedule's run may have been made by the shard where it lives now, which heard of the move: then its trigger was

@@ -425,6 +425,7 @@ fn stands_in(uid: Uuid, generation: i64, error: &StoreError) -> ShardSchedule {
         cursor_us: 0,
         earlier: Vec::new(),
         home: None,
+        rest_until_us: 0,
     }
 }
 

@@ -164,12 +164,12 @@ async fn a_commit_finds_each_row_by_its_key() {
             sqlx::query_scalar(explain).persistent(false).fetch_all(&mut connection).await.unwrap();
         let count = |what: &str| plan.iter().filter(|line| line.contains(what)).count();
         let plan_text = || format!("{state}\n{}", plan.join("\n"));
-        // Runs that change, batches that go, batches that change: written where they were found.
-        assert_eq!(count("Tid Scan on"), 3, "{}", plan_text());
+        // Runs that change, batches that go, batches that change, stretches that go: written where they were found.
+        assert_eq!(count("Tid Scan on"), 4, "{}", plan_text());
         // From the end, where the latest version is, and not by sorting all of them.
         assert_eq!(count("Index Scan Backward using runs_pkey"), 1, "{}", plan_text());
         assert_eq!(count("run_id <= "), 1, "{}", plan_text());
-        assert_eq!(count("(first_idx = "), 2, "{}", plan_text());
+        assert_eq!(count("(first_idx = "), 3, "{}", plan_text());
         assert_eq!(count("Seq Scan") + count("Join Filter") + count("Sort"), 0, "{}", plan_text());
     }
     place.remove().await;

@@ -228,6 +228,7 @@ pub(crate) fn shard_schedule(schedule: &Schedule) -> ShardSchedule {
         cursor_us: NOON_US - 1,
         earlier: Vec::new(),
         home: Some(4),
+        rest_until_us: 5,
     }
 }
 

@@ -47,7 +47,6 @@ pub(crate) async fn unstarted_round_trip(place: &Place) {
     let loaded = store.load_shard(5).await.unwrap();
     assert_eq!((&loaded.runs, loaded.unstarted), (&changes.runs_changed, vec![later]));
     // What goes and comes in one commit is there.
-    let [first, _] = sorted().1;
     let both = Changes {
         unstarted_put: vec![first.clone()],
         unstarted_gone: vec![(run.id, 0), (run.id, UNSTARTED_EVENTS)],

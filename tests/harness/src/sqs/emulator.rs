@@ -32,6 +32,7 @@ impl Emulator {
         let mut command = Command::new(&program);
         command
             .args(["-H", "127.0.0.1", "-p", &port.to_string()])
+            .env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/moto"))
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let process = Process::start(&mut command)
