@@ -391,12 +391,13 @@ fn check_rest(store: &Store, changes: &Changes, came_back: &BTreeSet<RunId>) {
         let of_schedule = |other: &&Run| other.schedule_uid == run.schedule_uid && other.id != run.id;
         // What a user has started may have ended since, and set another rest.
         let latest = store.runs.values().filter(of_schedule).max_by_key(|other| other.finished_us);
-        for other in latest.filter(scheduled).filter(|other| !came_back.contains(&other.id)) {
-            let delay_s = rests(other).and_then(|spec| spec.delay_after_finish_s);
-            if let (Some(delay_s), Some(ended_us)) = (delay_s, other.finished_us) {
-                let rest_until_us = ended_us + delay_s * SECOND_US;
-                assert!(run.started_us >= Some(rest_until_us), "{run:?} starts in the rest after {other:?}");
-            }
+        let Some(other) = latest.filter(scheduled).filter(|other| !came_back.contains(&other.id)) else {
+            continue;
+        };
+        let delay_s = rests(other).and_then(|spec| spec.delay_after_finish_s);
+        if let (Some(delay_s), Some(ended_us)) = (delay_s, other.finished_us) {
+            let rest_until_us = ended_us + delay_s * SECOND_US;
+            assert!(run.started_us >= Some(rest_until_us), "{run:?} starts in the rest after {other:?}");
         }
     }
 }
