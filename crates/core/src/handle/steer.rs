@@ -348,18 +348,20 @@ impl Shard {
         self.moves.push_back(Move { after, shard, message: Message { id, control } });
     }
 
-    /// Passes on the schedules that are durably given up.
+    /// Passes on the schedules that are durably given up. A cursor goes by a message of its own: this one may have been passed on
+    /// before, in vain, and what is passed on again is what it was then.
     pub(super) fn hand_over(&mut self) {
         let durable = self.commits();
         while let Some(Move { shard, mut message, .. }) = self.moves.pop_front_if(|m| m.after <= durable) {
             if let Control::ScheduleChanged { schedule, .. } = &mut message.control
                 && let Some(here) = self.schedules.get_mut(&schedule.uid).and_then(|s| s.row.as_mut())
-                && here.home.is_some()
+                && let Some(home) = here.home
             {
                 schedule.rest_until_us = schedule.rest_until_us.max(here.rest_until_us);
                 if let Some(cursor) = here.cursor.take() {
-                    schedule.take_cursor(cursor, here.cursor_us);
                     self.pending.schedules.insert(schedule.uid);
+                    let left = cursor_message(schedule.uid, cursor, here.cursor_us);
+                    self.pending.changes.forwards.push((home, left));
                 }
             }
             self.pending.changes.inbox_done.push(message.id);
@@ -388,9 +390,7 @@ impl Shard {
         if row.cursor.is_none() {
             row.cursor_us = row.cursor_us.max(left_us);
         }
-        let id = cursor_id(uid, left_us);
-        let control = Control::CursorLeft { schedule_uid: uid, cursor, left_us: Some(left_us) };
-        self.pending.changes.forwards.push((home, Message { id, control }));
+        self.pending.changes.forwards.push((home, cursor_message(uid, cursor, left_us)));
     }
 
     fn retry_dead(&mut self, id: RunId, context: Context, now: Now) {
@@ -439,8 +439,8 @@ impl Shard {
     }
 }
 
-/// The id of the message that carries a cursor to another shard: telling it twice is harmless.
-fn cursor_id(uid: Uuid, left_us: i64) -> Uuid {
+/// What carries a cursor to another shard. Its id is that of the cursor: telling it twice is harmless.
+fn cursor_message(uid: Uuid, cursor: String, left_us: i64) -> Message {
     let digest = Sha256::new()
         .chain_update(b"cursor")
         .chain_update(uid.as_bytes())
@@ -448,7 +448,8 @@ fn cursor_id(uid: Uuid, left_us: i64) -> Uuid {
         .finalize();
     let mut bytes = [0_u8; 16];
     bytes.copy_from_slice(&digest[..16]);
-    Uuid::from_bytes(bytes)
+    let control = Control::CursorLeft { schedule_uid: uid, cursor, left_us: Some(left_us) };
+    Message { id: Uuid::from_bytes(bytes), control }
 }
 
 /// A schedule to be passed on to another shard.

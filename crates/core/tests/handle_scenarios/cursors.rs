@@ -30,7 +30,8 @@ fn kept(world: &World, spec: &RunSpec) -> Option<String> {
 }
 
 /// A shard gives the schedule up on this way, with one cursor; another run there leaves a second one while that is
-/// being committed. What it has posted: the change, and the second cursor.
+/// being committed. What it has posted: the change, which carries the first cursor as those of versions before do, and the second
+/// cursor.
 fn given_up(s: &RunSpec, way: &[u16]) -> (Message, Message) {
     let p = policy(1, at_most(2));
     let mut world = World::with_policy(&p);
@@ -49,14 +50,26 @@ fn given_up(s: &RunSpec, way: &[u16]) -> (Message, Message) {
     world.store.apply(&first.changes);
     world.shard.committed(world.now);
     world.settle();
-    let of = |is_change: bool| {
-        let mut sent = world.forwards.iter().map(|(shard, message)| (*shard, message.clone()));
-        let matches = |m: &Message| matches!(m.control, Control::ScheduleChanged { .. }) == is_change;
-        sent.find(|(_, message)| matches(message)).unwrap()
-    };
-    let (change, left) = (of(true), of(false));
-    assert_eq!((world.forwards.len(), change.0, left.0), (2, way[0], *way.last().unwrap()));
-    (change.1, left.1)
+    let (mut change, mut left) = (None, Vec::new());
+    for (shard, message) in world.forwards {
+        match &message.control {
+            Control::CursorLeft { .. } if shard == *way.last().unwrap() => left.push(message),
+            Control::ScheduleChanged { .. } if shard == way[0] => change = Some(message),
+            _ => panic!("{shard}: {message:?}"),
+        }
+    }
+    // Whichever is told first: the one that was left later counts.
+    left.sort_by_key(|message| match &message.control {
+        Control::CursorLeft { left_us, .. } => *left_us,
+        _ => None,
+    });
+    let (mut change, [first, second]) = (change.unwrap(), <[Message; 2]>::try_from(left).unwrap());
+    if let Control::ScheduleChanged { schedule, .. } = &mut change.control
+        && let Control::CursorLeft { cursor, left_us, .. } = first.control
+    {
+        (schedule.cursor, schedule.cursor_us) = (Some(cursor), left_us.unwrap());
+    }
+    (change, second)
 }
 
 #[test]
