@@ -399,6 +399,6 @@ impl Shard {
         run.row.cursor_out = Some(cursor.clone());
         self.pending.runs.insert(id);
         let uid = run.row.schedule_uid;
-        self.cursor_left(uid, cursor, None, now);
+        self.cursor_left(uid, (cursor, None), &[], now);
     }
 }

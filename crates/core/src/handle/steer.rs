@@ -59,14 +59,14 @@ impl Shard {
                     let (uid, cursor, left_us) = (schedule.uid, schedule.cursor.take(), schedule.cursor_us);
                     self.schedule_changed(schedule, &template, &context.runs, now);
                     if let Some(cursor) = cursor {
-                        self.cursor_left(uid, cursor, Some(left_us), now);
+                        self.cursor_left(uid, (cursor, Some(left_us)), message.id.as_bytes(), now);
                     }
                 } else {
                     self.schedule_moved(message.id, onward, schedule, template, &context.runs, now);
                 }
             }
             Control::CursorLeft { schedule_uid, cursor, left_us } => {
-                self.cursor_left(schedule_uid, cursor, left_us, now);
+                self.cursor_left(schedule_uid, (cursor, left_us), message.id.as_bytes(), now);
             }
             Control::CancelRun { run, reason } => {
                 let untaken = context.runs.into_iter().find(|r| r.id == run && r.state.is_untaken());
@@ -360,7 +360,8 @@ impl Shard {
                 schedule.rest_until_us = schedule.rest_until_us.max(here.rest_until_us);
                 if let Some(cursor) = here.cursor.take() {
                     self.pending.schedules.insert(schedule.uid);
-                    let left = cursor_message(schedule.uid, cursor, here.cursor_us);
+                    let by = here.generation.to_be_bytes();
+                    let left = cursor_message(schedule.uid, (cursor, here.cursor_us), (self.number, &by));
                     self.pending.changes.forwards.push((home, left));
                 }
             }
@@ -372,8 +373,14 @@ impl Shard {
     }
 
     /// A run of the schedule has left a cursor for the next one, at that moment or now. Should the schedule live in
-    /// another shard, it goes there.
-    pub(super) fn cursor_left(&mut self, uid: Uuid, cursor: String, left_us: Option<i64>, now: Now) {
+    /// another shard, it goes there. `by`: the id of the message that has brought it; empty for a run of this shard.
+    pub(super) fn cursor_left(
+        &mut self,
+        uid: Uuid,
+        (cursor, left_us): (String, Option<i64>),
+        by: &[u8],
+        now: Now,
+    ) {
         let schedule = self.schedules.entry(uid).or_default();
         let row = schedule.row.get_or_insert_with(|| ShardSchedule::unknown(uid));
         let left_us = left_us.unwrap_or_else(|| now.wall_us.max(row.cursor_us + 1));
@@ -390,7 +397,8 @@ impl Shard {
         if row.cursor.is_none() {
             row.cursor_us = row.cursor_us.max(left_us);
         }
-        self.pending.changes.forwards.push((home, cursor_message(uid, cursor, left_us)));
+        let left = cursor_message(uid, (cursor, left_us), (self.number, by));
+        self.pending.changes.forwards.push((home, left));
     }
 
     fn retry_dead(&mut self, id: RunId, context: Context, now: Now) {
@@ -439,12 +447,15 @@ impl Shard {
     }
 }
 
-/// What carries a cursor to another shard. Its id is that of the cursor: telling it twice is harmless.
-fn cursor_message(uid: Uuid, cursor: String, left_us: i64) -> Message {
+/// What carries a cursor to another shard. Its id follows from the cursor and from its way: told twice by the same shard for the
+/// same reason it is one message; one that comes back to a shard is another one than that which it has not yet done with.
+fn cursor_message(uid: Uuid, (cursor, left_us): (String, i64), (shard, by): (u16, &[u8])) -> Message {
     let digest = Sha256::new()
         .chain_update(b"cursor")
         .chain_update(uid.as_bytes())
         .chain_update(left_us.to_be_bytes())
+        .chain_update(shard.to_be_bytes())
+        .chain_update(by)
         .finalize();
     let mut bytes = [0_u8; 16];
     bytes.copy_from_slice(&digest[..16]);
