@@ -117,10 +117,11 @@ fn a_cursor_overtakes_a_change_on_a_longer_way() {
     let mut between = World::with_policy(&p);
     deliver(&mut between, &left);
     deliver(&mut between, &change);
-    let (_, passed_on) = between.forwards.pop().unwrap();
-    assert_eq!((passed_on.id, kept(&between, &s)), (change.id, None));
+    assert_eq!(kept(&between, &s), None);
+    let passed_on = std::mem::take(&mut between.forwards);
+    assert!(passed_on.iter().any(|(_, message)| message.id == change.id), "{passed_on:?}");
     let mut home = World::with_policy(&p);
-    deliver(&mut home, &passed_on);
+    passed_on.iter().for_each(|(_, message)| deliver(&mut home, message));
     assert_eq!(kept(&home, &s).as_deref(), Some("second"));
 }
 
