@@ -1,7 +1,8 @@
 //! What is wrong, for somebody who is woken at night: decided from the state that is there, worst first.
 //!
 //! In: what each queue shard shows ([`Sight`]), what ended badly ([`Ended`]), triggers that were missed ([`Missed`]), lists
-//! that cannot be fetched ([`Unlisted`]), how a process's commits went ([`Commits`]), what is known of the whole installation ([`Installation`]), and the time.
+//! that cannot be fetched ([`Unlisted`]), how a process's commits went ([`Commits`]), what is known of the whole installation
+//! ([`Installation`]), and the time.
 //! Out: [`Trouble`]s, each with a sentence, and what to do. However the shards are split over processes, each of which
 //! decides for its own, [`worst_first`] makes the same list of it. Not here: where that state comes from, what a time or
 //! a resource name looks like.

@@ -1,4 +1,5 @@
-//! The secret parts of a schedule: signing secret, header values (of its target, and of the request for its list), payload, items.
+//! The secret parts of a schedule: signing secret, header values (of its target, and of the request for its list), payload,
+//! items.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

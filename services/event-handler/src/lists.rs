@@ -2,10 +2,10 @@
 //!
 //! In: runs in the state LISTING of the queue shards that this process owns. Out: their items in pages, and the runs handed over;
 //! or why not, which is noted at the run, told as a trouble and tried again, until the run is given up: then it is skipped.
-//! Invariants: no run is handed over without all of its items; whatever is written is written under the shard's lease; one fetch
-//! of a run at a time, [`AT_ONCE`] in all and [`EACH`] of a namespace, so that lists that hang hold up those of their own namespace
-//! alone; what is in memory does not grow with a list. A run whose schedule has changed meanwhile goes to its owner as it is, who
-//! knows what becomes of it. Not here: what a page holds ([`read`]), when is tried again ([`pace`]).
+//! Invariants: no run is handed over without all of its items; whatever is written is written under the shard's lease; one
+//! fetch of a run at a time, [`AT_ONCE`] in all and [`EACH`] of a namespace, so that lists that hang hold up those of their own
+//! namespace alone; what is in memory does not grow with a list. A run whose schedule has changed meanwhile goes to its owner as
+//! it is, who knows what becomes of it. Not here: what a page holds ([`read`]), when is tried again ([`pace`]).
 
 mod book;
 mod fetch;
@@ -16,14 +16,15 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tollgate_core::model::{ItemsFrom, Run, SECOND_US, SkipReason, Skipped};
+use tollgate_core::handle::change::ShardSchedule;
+use tollgate_core::model::{ItemsFrom, Run, RunState, SECOND_US, SkipReason, Skipped};
 use tollgate_metrics::{ListFetched, Role};
 use tollgate_proto::convert::{moment, names};
 use tollgate_store::listing::{ListingFilter, Written};
 use tollgate_store::{StoreError, handle::Lease};
 use tollgate_target::{ListClient, NoPage};
 
-use crate::Shared;
+use crate::{Shared, outage};
 pub(crate) use book::Lists;
 use book::Waits;
 use pace::Next;
@@ -108,7 +109,6 @@ async fn attempt(shared: &Shared, client: &ListClient, run: &Run) -> Result<Outc
     let lease = store.lease(run.shard).await?.filter(|lease| lease.owner == shared.process);
     let Some(lease) = lease else { return Ok(Outcome::Elsewhere) };
     let known = store.shard_schedule(run.shard, run.schedule_uid).await?;
-    let is_outdated = known.is_some_and(|schedule| schedule.deleted || schedule.is_stale(run));
     let specs = store.specs(run.shard, &[(run.schedule_uid, run.generation)]).await;
     let spec = match specs {
         Ok(specs) => specs.into_iter().next(),
@@ -118,14 +118,19 @@ async fn attempt(shared: &Shared, client: &ListClient, run: &Run) -> Result<Outc
     let Some((spec, from)) = spec.and_then(|spec| spec.payload.from.clone().map(|from| (spec, from))) else {
         return to_owner(shared, &lease, run).await;
     };
-    if is_outdated {
+    if is_outdated(known.as_ref(), run) {
         return to_owner(shared, &lease, run).await;
     }
     let begin_us = from.begin_us(run);
     if begin_us > shared.clock.wall_us() {
         return Ok(Outcome::Early(begin_us));
     }
-    match fetch::fetch(shared, client, (&lease, run), &spec, &from).await {
+    let fetched = tokio::select! {
+        fetched = fetch::fetch(shared, client, (&lease, run), &spec, &from) => fetched,
+        // Its place is another's.
+        () = no_longer_wanted(shared, run) => return Ok(Outcome::Elsewhere),
+    };
+    match fetched {
         Ok(events) => hand_over(shared, &lease, run, events).await,
         Err(fetch::Broken::ElsewhereNow) => Ok(Outcome::Elsewhere),
         Err(fetch::Broken::Store(error)) => Err(error),
@@ -135,6 +140,26 @@ async fn attempt(shared: &Shared, client: &ListClient, run: &Run) -> Result<Outc
             Ok(Outcome::Failed { no_page, from, policy, give_up_us, lease })
         }
     }
+}
+
+/// Comes to an end when a run does not wait for its items any more, or its schedule has changed.
+async fn no_longer_wanted(shared: &Shared, run: &Run) {
+    loop {
+        tokio::time::sleep(EVERY).await;
+        let rows = shared.store.runs(run.shard, &[run.id]).await;
+        let known = shared.store.shard_schedule(run.shard, run.schedule_uid).await;
+        let waits = |row: &Run| row.state == RunState::Listing && row.generation == run.generation;
+        // What cannot be read says nothing.
+        let is_gone = rows.is_ok_and(|rows| !rows.first().is_some_and(waits));
+        if is_gone || known.is_ok_and(|known| is_outdated(known.as_ref(), run)) {
+            return;
+        }
+    }
+}
+
+/// Whether a run's schedule has been deleted, or has another generation by the time at which the run falls due.
+fn is_outdated(known: Option<&ShardSchedule>, run: &Run) -> bool {
+    known.is_some_and(|schedule| schedule.deleted || schedule.is_stale(run))
 }
 
 /// Its schedule has changed, or its spec cannot be read: the owner knows what that means for the run.
@@ -191,7 +216,7 @@ async fn settle(shared: &Shared, run: &Run, outcome: Result<Outcome, StoreError>
 
 fn store_failed(shared: &Shared, run: &Run, error: &StoreError, now_us: i64) {
     shared.options.metrics.store_failed(Role::Handler);
-    tracing::debug!(shard = run.shard, run = %run.id, %error, "the list of a run waits for the store");
+    outage::note(run.shard, error, "the list of a run waits for the store; trying again");
     shared.lists.wait_for_store(run, now_us + STORE_AGAIN_US);
 }
 
@@ -222,7 +247,9 @@ async fn failed(
         let unlisted = book::unlisted(run, (from, policy), now_us, words.clone());
         shared.lists.wait(run, Waits { until_us: at_us, failing: Some((attempts, unlisted)) });
         let reason = format!("its items cannot be fetched: {words}");
-        shared.store.list_failed(lease, run, &reason).await?;
+        if shared.store.list_failed(lease, run, &reason).await? != Written::Done {
+            shared.lists.forget(run.id);
+        }
         return Ok(());
     }
     let reason = format!("its items could not be fetched in {}: {}", pace::times(attempts), no_page.message);

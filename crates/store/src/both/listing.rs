@@ -1,4 +1,6 @@
 //! Runs whose items are fetched.
+//!
+//! What is large goes by people's connections, as what they submit does: it keeps no role waiting.
 
 use std::sync::Arc;
 
@@ -53,7 +55,7 @@ impl<D: Driver> ListingStore for D {
             return Ok(dropped);
         }
         let carries = Arc::new(carries);
-        under(self, "begin_list", lease, run, move |tx, run| {
+        under(self, (Whom::People, "begin_list"), lease, run, move |tx, run| {
             let (carries, shard, id) = (Arc::clone(&carries), i32::from(run.shard), run.id.0);
             async move {
                 let ask = Ask::new(sql!("item_runs_insert"))
@@ -76,7 +78,7 @@ impl<D: Driver> ListingStore for D {
         pages: Vec<ItemPage>,
     ) -> Result<Written, StoreError> {
         let pages = Arc::new(pages);
-        under(self, "add_list_pages", lease, run, move |tx, run| {
+        under(self, (Whom::People, "add_list_pages"), lease, run, move |tx, run| {
             let (pages, at) = (Arc::clone(&pages), (run.shard, run.id));
             async move {
                 insert_pages(tx, at, &pages).await?;
@@ -88,7 +90,7 @@ impl<D: Driver> ListingStore for D {
     }
 
     async fn hand_over_listed(&self, lease: &Lease, run: &Run, events: u32) -> Result<Written, StoreError> {
-        under(self, "hand_over_listed", lease, run, move |tx, run| {
+        under(self, (Whom::Roles, "hand_over_listed"), lease, run, move |tx, run| {
             let (listed, shard, id) = (of_run(Ask::new(sql!("runs_listed")), &run), run.shard, run.id.0);
             async move {
                 if events > 0 {
@@ -104,7 +106,7 @@ impl<D: Driver> ListingStore for D {
 
     async fn list_failed(&self, lease: &Lease, run: &Run, reason: &str) -> Result<Written, StoreError> {
         let reason = Arc::<str>::from(text(reason));
-        under(self, "list_failed", lease, run, move |tx, run| {
+        under(self, (Whom::Roles, "list_failed"), lease, run, move |tx, run| {
             let ask = of_run(Ask::new(sql!("runs_list_failed")), &run).bind(reason.to_string());
             tx.execute(ask).boxed()
         })
@@ -120,7 +122,7 @@ impl<D: Driver> ListingStore for D {
     ) -> Result<Written, StoreError> {
         let (reason, at_us) = (Arc::<str>::from(text(reason)), skipped.recorded_us);
         let skipped = Arc::new(skipped_rows(std::slice::from_ref(skipped)));
-        under(self, "give_up_list", lease, run, move |tx, run| {
+        under(self, (Whom::Roles, "give_up_list"), lease, run, move |tx, run| {
             let skipped = Arc::clone(&skipped);
             let ask = of_run(Ask::new(sql!("runs_not_listed")), &run).bind(reason.to_string()).bind(at_us);
             async move {
@@ -137,7 +139,7 @@ impl<D: Driver> ListingStore for D {
 
     async fn drop_list(&self, lease: &Lease, run: &Run) -> Result<Written, StoreError> {
         loop {
-            let written = under(self, "drop_list", lease, run, move |tx, run| {
+            let written = under(self, (Whom::People, "drop_list"), lease, run, move |tx, run| {
                 let at = (run.shard, run.id.0);
                 async move {
                     let pages = delete_of_run(tx, sql!("item_pages_delete"), at, Some(PAGES_AT_ONCE)).await?;
@@ -166,7 +168,7 @@ fn of_run<DB: Engine>(ask: Ask<DB>, run: &Run) -> Ask<DB> {
 /// changed that had to be as they were seen.
 async fn under<D, F>(
     driver: &D,
-    name: &'static str,
+    (whom, name): (Whom, &'static str),
     lease: &Lease,
     run: &Run,
     work: F,
@@ -181,7 +183,7 @@ where
 {
     let (shard, lease_id, run) = (i32::from(lease.shard), lease.lease_id, Arc::new(run.clone()));
     driver
-        .run_tx(Whom::Roles, name, move |mut tx| {
+        .run_tx(whom, name, move |mut tx| {
             let (run, work) = (Arc::clone(&run), work.clone());
             async move {
                 let share = Ask::new(sql!("shard_share")).bind(shard).bind(lease_id);

@@ -330,6 +330,7 @@ fn index_entries(schedule: &v1::Schedule, children: &[v1::ScheduleChild]) -> Mar
 
 fn facts(visit: &Visit, schedule: &v1::Schedule) -> Markup {
     let target = schedule.target.as_ref().and_then(|target| target.target.as_ref());
+    let list = schedule.items_from.as_ref().and_then(|from| from.source.as_ref());
     let retry = schedule.retry.unwrap_or_default();
     let overlap = match schedule.overlap() {
         v1::Overlap::Skip => "the new run is skipped",
@@ -360,7 +361,7 @@ fn facts(visit: &Visit, schedule: &v1::Schedule) -> Markup {
                         None => { "nowhere" }
                     }
                 }
-                @if let Some(v1::items_from::Source::Http(list)) = schedule.items_from.as_ref().and_then(|from| from.source.as_ref()) {
+                @if let Some(v1::items_from::Source::Http(list)) = list {
                     dt { "Its items come from" }
                     dd { code { "GET " (list.url) } ", fetched ahead of each run" }
                 }

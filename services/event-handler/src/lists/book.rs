@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tollgate_core::model::{DAY_US, ItemsFrom, Run, RunId};
 use tollgate_core::trouble::Unlisted;
 use uuid::Uuid;
@@ -28,8 +29,14 @@ struct Book {
 }
 
 /// See the head of this file. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Lists(Arc<Mutex<Book>>);
+#[derive(Clone, Debug)]
+pub(crate) struct Lists(Arc<(Mutex<Book>, Semaphore)>);
+
+impl Default for Lists {
+    fn default() -> Self {
+        Self(Arc::new((Mutex::default(), Semaphore::new(1))))
+    }
+}
 
 /// A place among the fetches, until it is dropped.
 #[derive(Debug)]
@@ -117,8 +124,14 @@ impl Lists {
         waits.and_then(|(_, waits)| waits.failing).map_or(0, |(attempts, _)| attempts)
     }
 
+    /// A turn to write pages: one at a time, so that people find a connection beside it. None only of a closed semaphore, which
+    /// this never is.
+    pub(super) async fn turn_to_write(&self) -> Option<SemaphorePermit<'_>> {
+        self.0.1.acquire().await.ok()
+    }
+
     fn book(&self) -> MutexGuard<'_, Book> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -196,6 +196,7 @@ impl Writer<'_> {
             page.body =
                 sealed.map_err(|error| NoPage::yet(format!("its items cannot be sealed: {error}")))?;
         }
+        let _turn = self.shared.lists.turn_to_write().await;
         tollgate_fault_points::pass("handler.list.pages");
         written(self.shared.store.add_list_pages(self.lease, self.run, pages).await?)
     }
