@@ -80,7 +80,7 @@ async fn trouble(service: &Service, kind: TroubleKind) -> Option<Trouble> {
 
 /// Each launch has the list as it was shortly before it, over the schedule's payload.
 async fn a_list_changes_between_two_launches(kind: Kind) {
-    let World { service, consumer, .. } = world(kind).await;
+    let World { service, consumer, database: _database, .. } = world(kind).await;
     let lists = Lists::start(|asked| {
         let number = asked.number;
         let lines: String = (0..2 + number).map(|n| format!("{{\"list\":{number},\"n\":{n}}}\n")).collect();
@@ -170,7 +170,7 @@ async fn pages_are_followed(kind: Kind) {
 
 /// What fails is told at the run and as a trouble, until it works again.
 async fn a_list_that_fails_is_fetched_again(kind: Kind) {
-    let World { service, consumer, .. } = world(kind).await;
+    let World { service, consumer, database: _database, .. } = world(kind).await;
     let lists = Lists::start(|asked| match asked.number {
         0 | 1 => Reply::status(503),
         2 => Reply::ok(NDJSON, "1\nnonsense\n"),
@@ -210,7 +210,7 @@ async fn a_list_that_fails_is_fetched_again(kind: Kind) {
 
 /// A refusal for good, and one that lasts too long: no run is empty, each is skipped, recorded and told.
 async fn what_is_given_up_is_skipped_and_told(kind: Kind) {
-    let World { service, consumer, .. } = world(kind).await;
+    let World { service, consumer, database: _database, .. } = world(kind).await;
     let lists = Lists::start(|asked| Reply::status(if asked.path == "/never" { 401 } else { 500 })).await;
     let short = ItemsFrom { give_up_after: Some(ms(3_000)), ..from(&lists, "/broken") };
     for (id, list, attempts, why) in
@@ -284,7 +284,7 @@ async fn a_process_that_dies_in_the_middle_leaves_one_whole_run(kind: Kind) {
 
 /// Before its items are there: a run is cancelled, a schedule is changed, or deleted.
 async fn a_run_that_waits_for_its_list_is_steered(kind: Kind) {
-    let World { service, consumer, .. } = world(kind).await;
+    let World { service, consumer, database: _database, .. } = world(kind).await;
     let lists =
         Lists::start(
             |asked| if asked.path == "/other" { Reply::ok(NDJSON, "1\n2\n3\n") } else { Reply::Hang },
@@ -323,7 +323,7 @@ async fn a_run_that_waits_for_its_list_is_steered(kind: Kind) {
 
 /// Lists that hang hold up those of their own namespace alone.
 async fn lists_of_a_neighbour_hold_nobody_up(kind: Kind) {
-    let World { service, consumer, .. } = world(kind).await;
+    let World { service, consumer, database: _database, .. } = world(kind).await;
     let lists =
         Lists::start(|asked| if asked.path == "/hangs" { Reply::Hang } else { Reply::ok(NDJSON, "1\n") })
             .await;
@@ -352,7 +352,7 @@ async fn lists_of_a_neighbour_hold_nobody_up(kind: Kind) {
 
 /// A file with a list, what `get -o yaml` makes of it, and what is said of mistakes.
 async fn files_know_lists(kind: Kind) {
-    let World { service, .. } = world(kind).await;
+    let World { service, database: _database, .. } = world(kind).await;
     let cli = Cli::new(service.url());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("list.yaml");
