@@ -42,6 +42,7 @@ mod first_steps;
 mod history;
 mod image;
 mod item_keys;
+mod item_lists;
 mod keys;
 mod main_job;
 mod many;

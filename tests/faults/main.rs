@@ -115,7 +115,7 @@ async fn run(arguments: Arguments) -> Result<bool> {
 async fn campaign(wish: &Wish, began: Instant, folder: &Path, output: &Path) -> Result<bool> {
     let commit = report::commit();
     let mut campaign = Campaign::start(wish.clone(), folder).await?;
-    judge(&mut campaign, wish, (began, &commit), output).await
+    Box::pin(judge(&mut campaign, wish, (began, &commit), output)).await
 }
 
 async fn interrupted() -> Result<&'static str> {

@@ -157,7 +157,7 @@ mod tests {
 
     /// Texts of requests that name no resource outside of what the request names otherwise. Filters may; what they name is
     /// looked for in the request's own namespace only.
-    const NO_NAMES: [&str; 37] = [
+    const NO_NAMES: [&str; 41] = [
         "alert_id",
         "cron",
         "cursor",
@@ -171,7 +171,9 @@ mod tests {
         "filter",
         "headers",
         "hour",
+        "items_field",
         "key",
+        "key_field",
         "key_label",
         "keys",
         "labels",
@@ -181,6 +183,8 @@ mod tests {
         "message_group_id",
         "minute",
         "month",
+        "next_field",
+        "next_parameter",
         "order_by",
         "page_token",
         "policy_id",

@@ -1,7 +1,8 @@
 //! What is wrong, for somebody who is woken at night: decided from the state that is there, worst first.
 //!
-//! In: what each queue shard shows ([`Sight`]), what ended badly ([`Ended`]), triggers that were missed ([`Missed`]), how
-//! a process's commits went ([`Commits`]), what is known of the whole installation ([`Installation`]), and the time.
+//! In: what each queue shard shows ([`Sight`]), what ended badly ([`Ended`]), triggers that were missed ([`Missed`]), lists
+//! that cannot be fetched ([`Unlisted`]), how a process's commits went ([`Commits`]), what is known of the whole installation
+//! ([`Installation`]), and the time.
 //! Out: [`Trouble`]s, each with a sentence, and what to do. However the shards are split over processes, each of which
 //! decides for its own, [`worst_first`] makes the same list of it. Not here: where that state comes from, what a time or
 //! a resource name looks like.
@@ -14,10 +15,10 @@ mod text;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use decide::lasts;
-pub use decide::{of_commits, of_ended, of_installation, of_missed, of_shard};
+pub use decide::{of_commits, of_ended, of_installation, of_missed, of_not_listed, of_shard, of_unlisted};
 pub use order::worst_first;
 pub use sight::{
-    AtRisk, Bucket, Commits, Ended, Failing, Installation, Missed, Said, Sight, Silent, Sufferer,
+    AtRisk, Bucket, Commits, Ended, Failing, Installation, Missed, Said, Sight, Silent, Sufferer, Unlisted,
 };
 
 /// What sort of trouble it is; of the same severity, the first here is the worst.
@@ -49,6 +50,8 @@ pub enum Kind {
     TokensSilent,
     /// Consumers take events and give them back, or are given up.
     ConsumerFails,
+    /// The items of a schedule's next run cannot be fetched.
+    ListFails,
     /// A policy is paused, and work waits.
     PolicyPaused,
     /// Events are not expected to start in time.
@@ -59,13 +62,15 @@ pub enum Kind {
     EventsFailed,
     /// Triggers fell due in an outage and made no run.
     TriggersMissed,
+    /// Triggers made no events, as their items could not be fetched.
+    NotListed,
     /// The database is slow to commit.
     StoreSlow,
 }
 
 impl Kind {
     /// All of them, the worst first.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::StoreFails,
         Self::ShardsWithoutOwner,
         Self::HandlerSilent,
@@ -79,11 +84,13 @@ impl Kind {
         Self::NotSent,
         Self::TokensSilent,
         Self::ConsumerFails,
+        Self::ListFails,
         Self::PolicyPaused,
         Self::DeadlineAtRisk,
         Self::EventsExpired,
         Self::EventsFailed,
         Self::TriggersMissed,
+        Self::NotListed,
         Self::StoreSlow,
     ];
 
@@ -103,11 +110,13 @@ impl Kind {
             Self::NotSent => "not_sent",
             Self::TokensSilent => "tokens_silent",
             Self::ConsumerFails => "consumer_fails",
+            Self::ListFails => "list_fails",
             Self::PolicyPaused => "policy_paused",
             Self::DeadlineAtRisk => "deadline_at_risk",
             Self::EventsExpired => "events_expired",
             Self::EventsFailed => "events_failed",
             Self::TriggersMissed => "triggers_missed",
+            Self::NotListed => "not_listed",
             Self::StoreSlow => "store_slow",
         }
     }

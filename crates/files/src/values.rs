@@ -61,5 +61,7 @@ fn of_schedule(schedule: &v1::Schedule, name: &Name) -> Vec<FieldError> {
 
 /// Whether a field may stand for what is stored.
 fn is_kept(field: &str) -> bool {
-    ["target.http.secret", "target.http.headers", "target.slack.url"].iter().any(|kept| field.contains(kept))
+    ["target.http.secret", "target.http.headers", "target.slack.url", "items_from.http.headers"]
+        .iter()
+        .any(|kept| field.contains(kept))
 }

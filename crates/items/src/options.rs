@@ -36,12 +36,14 @@ pub struct Options {
     /// Whether each item is an object of `data`, and of `key` where it has one, and of nothing else. Otherwise an item is
     /// data as a whole, whatever its members are called.
     pub wrapped: bool,
+    /// Whether there may be none: of a list in pages, some may be empty.
+    pub may_be_empty: bool,
 }
 
 impl Options {
     /// Items of this format, not packed, without keys.
     pub fn new(format: Format) -> Self {
-        Self { format, packing: Packing::Plain, key_field: None, wrapped: false }
+        Self { format, packing: Packing::Plain, key_field: None, wrapped: false, may_be_empty: false }
     }
 
     pub(crate) fn check(&self) -> Result<(), ItemsError> {

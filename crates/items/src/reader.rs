@@ -31,7 +31,7 @@ pub enum Next {
     Hungry,
     /// Ask again: so much has been looked at that others may want their turn.
     Busy,
-    /// All items have come, and there was at least one.
+    /// All items have come, and there was at least one, where there must be.
     End,
 }
 
@@ -118,7 +118,7 @@ impl Reader {
             if is_whole && let Some(item) = self.item()? {
                 return Ok(Next::Item(item));
             }
-            if self.is_over && self.count == 0 {
+            if self.is_over && self.count == 0 && !self.options.may_be_empty {
                 return Err(Problem::of_all("there are no items, expected at least one"));
             }
         }

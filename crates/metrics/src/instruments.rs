@@ -10,8 +10,8 @@ use tollgate_trace::Traces;
 
 use crate::histogram::Histogram;
 use crate::labels::{
-    AlertMessage, Bound, CommitFailure, Counters, Delivered, Label as _, ReleaseAnswer, Role, TakenFrom,
-    TargetKind,
+    AlertMessage, Bound, CommitFailure, Counters, Delivered, Label as _, ListFetched, ReleaseAnswer, Role,
+    TakenFrom, TargetKind,
 };
 use crate::owner::OwnerWatch;
 use crate::recent::Recent;
@@ -49,6 +49,7 @@ pub(crate) struct Instruments {
     pub(crate) outbox_waiting: AtomicU64,
     pub(crate) refused: Counters<Bound>,
     pub(crate) alert_messages: Counters<AlertMessage>,
+    pub(crate) lists: Counters<ListFetched>,
     /// When the port's certificate ends, in seconds since the epoch; none without TLS.
     pub(crate) certificate_end_s: AtomicI64,
     pub(crate) certificate_stale: AtomicBool,
@@ -79,6 +80,7 @@ impl Default for Instruments {
             outbox_waiting: AtomicU64::new(0),
             refused: Counters::default(),
             alert_messages: Counters::default(),
+            lists: Counters::default(),
             certificate_end_s: AtomicI64::new(NO_CERTIFICATE),
             certificate_stale: AtomicBool::new(false),
         }
@@ -163,6 +165,11 @@ impl Metrics {
     /// Counts attempts to deliver messages of alerts.
     pub fn alert_messages(&self, result: AlertMessage, messages: u64) {
         self.0.alert_messages.add(result, messages);
+    }
+
+    /// Counts an attempt to fetch the list of a run, or one that is given up.
+    pub fn list_fetched(&self, result: ListFetched) {
+        self.0.lists.add(result, 1);
     }
 
     /// When the certificate with which the port speaks ends, in seconds since the epoch.

@@ -145,6 +145,17 @@ pub enum AlertMessage {
     Dropped,
 }
 
+/// What became of an attempt to fetch the list of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListFetched {
+    /// All of its items are there.
+    Fetched,
+    /// It is tried again, or given up.
+    Failed,
+    /// It was given up: no attempt, but its end.
+    GivenUp,
+}
+
 /// What became of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivered {
@@ -192,8 +203,9 @@ labels!(Bound: Connections = "connections", AddressConnections = "connections_of
     Reflection = "reflection", Quota = "quota", Outbox = "outbox", Pages = "pages",
     Submissions = "submissions");
 labels!(Delivered: Accepted = "accepted", Refused = "refused", Unclear = "unclear", NotSent = "not_sent");
+labels!(ListFetched: Fetched = "fetched", Failed = "failed", GivenUp = "given_up");
 labels!(AlertMessage: Sent = "sent", Failed = "failed", Dropped = "dropped");
 labels!(CommitFailure: Fenced = "fenced", Failed = "failed", Unknown = "unknown");
 labels!(Outcome: Succeeded = "succeeded", Failed = "failed", Dead = "dead", Expired = "expired",
     Cancelled = "cancelled", Lost = "lost");
-labels!(SkipReason: Missed = "missed", Paused = "paused", Overlap = "overlap");
+labels!(SkipReason: Missed = "missed", Paused = "paused", Overlap = "overlap", NotListed = "not_listed");

@@ -9,6 +9,7 @@ pub mod alert;
 mod check;
 pub mod event;
 pub mod items;
+mod items_from;
 pub mod names;
 pub mod payload;
 pub mod policy;
@@ -22,8 +23,9 @@ use prost_types::{Duration, Timestamp};
 use tollgate_core::model::Pause;
 use tollgate_core::plan::PlanError;
 
+pub use items_from::{is_list_elsewhere, list_headers};
 pub use names::Name;
-pub use target::{hide_all_headers, hide_headers, is_credential, is_elsewhere};
+pub use target::{hide_all_headers, hide_headers, hide_values, is_credential, is_elsewhere};
 
 use crate::field::FieldError;
 use crate::v1;

@@ -26,6 +26,15 @@ impl std::fmt::Debug for HttpTarget {
     }
 }
 
+impl std::fmt::Debug for HttpItems {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpItems")
+            .field("url", &self.url)
+            .field("headers", &self.headers.keys())
+            .finish_non_exhaustive()
+    }
+}
+
 impl std::fmt::Debug for SlackTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SlackTarget").field("deadline", &self.deadline).finish_non_exhaustive()

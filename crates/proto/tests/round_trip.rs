@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
@@ -9,9 +10,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use tollgate_core::items::{Item, to_lines};
 use tollgate_core::model::{
-    CatchUp, CheckAgain, GapRule, HttpTarget, KeyRule, KeyRules, Limits, OnGuard, OverlapRule, PastPause,
-    Pause, Payload, Policy, Reclaim, ReleaseMode, RepeatRule, RetryPolicy, Schedule, SqsTarget, Target,
-    Timing, Trigger, TtlFrom,
+    CatchUp, CheckAgain, GapRule, HttpItems, HttpTarget, ItemsFrom, KeyRule, KeyRules, Limits, ListFormat,
+    OnGuard, OverlapRule, PastPause, Pause, Payload, Policy, Reclaim, ReleaseMode, RepeatRule, RetryPolicy,
+    Schedule, SqsTarget, Target, Timing, Trigger, TtlFrom,
 };
 use tollgate_proto::convert::{Name, policy, schedule};
 use tollgate_proto::json::{from_json, to_json};
@@ -122,8 +123,57 @@ fn payload() -> impl Strategy<Value = Payload> {
     .prop_map(Payload::of)
 }
 
-/// A payload with some items, and how many events that makes of so many.
+/// Where a list of items is.
+fn items_from() -> impl Strategy<Value = ItemsFrom> {
+    let format = select(&[None, Some(ListFormat::Ndjson), Some(ListFormat::Json), Some(ListFormat::Csv)][..]);
+    let fields = prop_oneof![
+        Just(["", "", ""]),
+        Just(["rows", "", ""]),
+        Just(["rows", "next", ""]),
+        Just(["rows", "next", "cursor"]),
+    ];
+    (
+        "http://[a-z]{1,9}/[a-z]{0,5}",
+        "[a-z]{0,4}",
+        format,
+        fields,
+        1..=900_000_i64,
+        0..=3_600_i64,
+        1..=86_400_i64,
+    )
+        .prop_map(
+            |(
+                url,
+                key_field,
+                format,
+                [items, next, parameter],
+                deadline_ms,
+                fetch_ahead_s,
+                give_up_after_s,
+            )| {
+                let http = HttpItems {
+                    headers: [("x-team".to_owned(), key_field.clone())].into(),
+                    format: format.filter(|format| items.is_empty() || *format == ListFormat::Json),
+                    key_field,
+                    items_field: items.to_owned(),
+                    next_field: next.to_owned(),
+                    next_parameter: parameter.to_owned(),
+                    deadline_ms,
+                    ..ItemsFrom::http(url).http
+                };
+                ItemsFrom { http, fetch_ahead_s, give_up_after_s }
+            },
+        )
+}
+
+/// A payload with some items or a list, and how many events that makes of so many.
 fn payload_with_items() -> impl Strategy<Value = (Payload, Option<u32>)> {
+    let listed = (payload(), items_from())
+        .prop_map(|(payload, from)| (Payload { from: Some(Arc::new(from)), ..payload }, Some(0)));
+    prop_oneof![3 => payload_with_own_items(), 1 => listed]
+}
+
+fn payload_with_own_items() -> impl Strategy<Value = (Payload, Option<u32>)> {
     let item = ("[a-z é]{0,4}", payload()).prop_map(|(key, data)| Item { key, data: data.json });
     let item = item.prop_filter("data is required", |item| !item.data.is_empty());
     (payload(), vec(item, 0..4)).prop_map(|(payload, items)| {

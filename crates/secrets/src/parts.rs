@@ -1,14 +1,21 @@
-//! The secret parts of a schedule: signing secret, header values, payload, items.
+//! The secret parts of a schedule: signing secret, header values (of its target, and of the request for its list), payload,
+//! items.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use tollgate_core::model::{Payload, Target};
+use tollgate_core::model::{ItemsFrom, Payload, Target};
 use uuid::Uuid;
 
 use crate::keys::{Keys, SecretError, is_sealed};
 
 /// The name under which the items of a schedule, and of its runs' specs, are sealed.
 pub const ITEMS: &str = "items";
+
+/// The name under which a header of the request for a list is sealed.
+fn list_header_field(name: &str) -> String {
+    format!("items_from.http.headers.{name}")
+}
 
 /// What became of a schedule's secret parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +40,11 @@ fn visit<E>(
             visit(&format!("target.http.headers.{name}"), value)?;
         }
     }
+    if let Some(from) = payload.from.as_mut().filter(|from| !from.http.headers.is_empty()) {
+        for (name, value) in &mut Arc::make_mut(from).http.headers {
+            visit(&list_header_field(name), value)?;
+        }
+    }
     if !payload.json.is_empty() {
         visit("payload", &mut payload.json)?;
     }
@@ -53,7 +65,9 @@ pub fn has_sealed(target: &Target, payload: &Payload) -> bool {
         }
         Target::Sqs { .. } => false,
     };
-    sealed_target || is_sealed(&payload.json) || is_sealed(&payload.items)
+    let has_sealed = |headers: &BTreeMap<String, String>| headers.values().any(|value| is_sealed(value));
+    let sealed_list = payload.from.as_ref().is_some_and(|from| has_sealed(&from.http.headers));
+    sealed_target || sealed_list || is_sealed(&payload.json) || is_sealed(&payload.items)
 }
 
 impl Keys {
@@ -74,6 +88,18 @@ impl Keys {
             *text = self.open(schedule, field, text)?;
             Ok(())
         })
+    }
+
+    /// Opens the headers of the request for a list.
+    ///
+    /// # Errors
+    /// The first that cannot be opened.
+    pub fn open_list(&self, schedule: Uuid, from: &ItemsFrom) -> Result<ItemsFrom, SecretError> {
+        let mut opened = from.clone();
+        for (name, value) in &mut opened.http.headers {
+            *value = self.open(schedule, &list_header_field(name), value)?;
+        }
+        Ok(opened)
     }
 
     /// Seals every part, all of which are in clear. A part that is the same as in `before` keeps its envelope, under
@@ -154,12 +180,15 @@ mod tests {
         };
         let target = Target::Http { http, release: ReleaseMode::Explicit };
         let items = "acme\t{\"pin\":\"veiled\"}\n".into();
-        (target, Payload { json: r#"{"token":"hidden"}"#.to_owned(), items })
+        let mut from = ItemsFrom::http("https://l.example/".to_owned());
+        from.http.headers = [("X-Api-Key".to_owned(), "listed".to_owned())].into();
+        (target, Payload { json: r#"{"token":"hidden"}"#.to_owned(), items, from: Some(Arc::new(from)) })
     }
 
     fn text(target: &Target, payload: &Payload) -> String {
         let Target::Http { http, .. } = target else { panic!("not HTTP") };
-        format!("{:?} {:?} {} {}", http.secret, http.headers, payload.json, payload.items)
+        let list = &payload.from.as_ref().unwrap().http.headers;
+        format!("{:?} {:?} {list:?} {} {}", http.secret, http.headers, payload.json, payload.items)
     }
 
     #[test]
@@ -168,11 +197,13 @@ mod tests {
         let (mut target, mut payload) = parts();
         keys.seal_parts(UID, &mut target, &mut payload, None).unwrap();
         let sealed = text(&target, &payload);
-        assert_eq!(sealed.matches("enc:v1:k:").count(), 4, "{sealed}");
-        for secret in ["whsec", "Bearer", "hidden", "veiled", "acme"] {
+        assert_eq!(sealed.matches("enc:v1:k:").count(), 5, "{sealed}");
+        for secret in ["whsec", "Bearer", "hidden", "veiled", "acme", "listed"] {
             assert!(!sealed.contains(secret), "{sealed}");
         }
         assert!(has_sealed(&target, &payload) && !has_sealed(&parts().0, &parts().1));
+        let opened = keys.open_list(UID, payload.from.as_ref().unwrap()).unwrap();
+        assert_eq!(Some(&opened), parts().1.from.as_deref());
         keys.open_parts(UID, &mut target, &mut payload).unwrap();
         assert_eq!((target, payload), parts());
     }
@@ -201,7 +232,7 @@ mod tests {
         assert_eq!(old.reseal_parts(UID, &mut target, &mut payload), Ok(Resealed::Changed));
         assert_eq!(old.reseal_parts(UID, &mut target, &mut payload), Ok(Resealed::Unchanged));
         assert_eq!(new.reseal_parts(UID, &mut target, &mut payload), Ok(Resealed::Changed));
-        assert_eq!(text(&target, &payload).matches("enc:v1:two:").count(), 4);
+        assert_eq!(text(&target, &payload).matches("enc:v1:two:").count(), 5);
         assert_eq!(old.open_parts(UID, &mut target, &mut payload).unwrap_err().key(), Some("two"));
         new.open_parts(UID, &mut target, &mut payload).unwrap();
         assert_eq!((target, payload), parts());

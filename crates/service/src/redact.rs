@@ -47,6 +47,9 @@ pub fn schedule(access: &Access, mut schedule: v1::Schedule) -> v1::Schedule {
     if !access.reads() {
         schedule.payload = None;
         schedule.items.clear();
+        if let Some(headers) = schedule.items_from.as_mut().and_then(convert::list_headers) {
+            convert::hide_values(headers);
+        }
         if let Some(target) = &mut schedule.target {
             convert::hide_headers(target);
         }

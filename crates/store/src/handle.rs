@@ -11,6 +11,7 @@ pub use tollgate_core::own::{Lease, Member};
 use uuid::Uuid;
 
 use crate::items::ItemStore;
+use crate::listing::ListingStore;
 use crate::minutes::MinuteStore;
 use crate::{CommitError, StoreError};
 
@@ -76,7 +77,7 @@ pub struct Inbox {
 
 /// The handler's part of a store. All but [`HandleStore::post`] and the reads go through the fence.
 #[async_trait]
-pub trait HandleStore: MinuteStore + ItemStore + Send + Sync {
+pub trait HandleStore: MinuteStore + ItemStore + ListingStore + Send + Sync {
     /// All shards' rows, in order.
     async fn leases(&self) -> Result<Vec<Lease>, StoreError>;
     /// One shard's row. Not for heartbeats, nor in their way.

@@ -145,6 +145,8 @@ pub trait HistoryStore: Send + Sync {
     /// The schedules whose triggers were missed, of the latest `limit` triggers recorded at or after `since_us`; those that
     /// missed the most first.
     async fn missed_triggers(&self, since_us: i64, limit: u32) -> Result<Vec<Missed>, StoreError>;
+    /// As [`HistoryStore::missed_triggers`], of those whose items could not be fetched.
+    async fn not_listed_triggers(&self, since_us: i64, limit: u32) -> Result<Vec<Missed>, StoreError>;
     /// Which events of a run have not started, where it starts them key by key: in the order of their index, from the stretch on
     /// that holds `from_index`.
     async fn unstarted(

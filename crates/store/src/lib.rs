@@ -6,6 +6,7 @@
 //! - [`history`]: what has ended; retention.
 //! - [`minutes`]: what became of events by the minute.
 //! - [`items`]: what the events of submitted runs carry.
+//! - [`listing`]: runs whose items are fetched.
 //! - [`look_up`]: what the Event Handler answers people from; no schedules.
 //! - [`seal`]: rows that hold secrets; [`quota`]: counts.
 //! - [`keys`]: API keys.
@@ -38,6 +39,7 @@ pub mod handle;
 pub mod history;
 pub mod items;
 pub mod keys;
+pub mod listing;
 pub mod look_up;
 pub mod minutes;
 pub mod plan;

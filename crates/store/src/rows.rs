@@ -101,7 +101,7 @@ fn shard_of(column: &'static str, value: i32) -> Result<u16, (&'static str, Stri
 }
 
 /// Free text from outside: PostgreSQL keeps no NUL.
-fn text(value: &str) -> String {
+pub(crate) fn text(value: &str) -> String {
     value.replace('\0', "\u{fffd}")
 }
 

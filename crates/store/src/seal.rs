@@ -57,6 +57,7 @@ impl StoredSchedule {
         let mut payload = std::mem::take(&mut schedule.payload);
         let done = change(&mut schedule.target, &mut payload);
         let items = stored_items(schedule.generation, &payload);
+        schedule.payload.from = payload.from;
         Ok((Self { uid: self.uid, spec: rows::json(&schedule)?, payload: payload.json, items }, done))
     }
 }

@@ -31,7 +31,7 @@ use crate::{
     TargetError, TargetOptions, causes, chain, is_own, not_sent, refused, refused_for_good, span, unclear,
 };
 
-pub(crate) use answer::{HttpAnswer, is_gateway_doubt};
+pub(crate) use answer::{HttpAnswer, is_gateway_doubt, retry_after_ms};
 pub(crate) use connector::tls;
 pub(crate) use content::Content;
 

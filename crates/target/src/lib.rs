@@ -10,6 +10,7 @@ mod check;
 mod cloud_event;
 mod http;
 mod leave;
+mod list;
 mod look;
 mod names;
 mod opening;
@@ -32,6 +33,7 @@ pub use address::{Network, PrivateAddresses};
 pub use check::{DEADLINE_MAX_MS, check_header, check_target};
 pub use cloud_event::{CONTENT_TYPE, rfc3339};
 pub use leave::Leave;
+pub use list::{ListClient, NoPage, Page, PageAsk, next_url, with_parameter};
 pub use look::{Fault, Look};
 pub use names::Lookup;
 pub use parcel::Parcel;
@@ -128,8 +130,8 @@ pub enum TargetError {
         "no root certificates: install the system's ca-certificates, or name a file in SSL_CERT_FILE: {0}"
     )]
     Roots(#[source] io::Error),
-    /// The client for messages that are no events cannot be made.
-    #[error("no HTTP client for messages of alerts: {0}")]
+    /// The client for messages of alerts, or for lists, cannot be made.
+    #[error("no HTTP client for messages of alerts and lists: {0}")]
     Client(#[source] reqwest::Error),
 }
 

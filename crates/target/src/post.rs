@@ -82,26 +82,41 @@ impl fmt::Debug for Web {
     }
 }
 
-/// Where a message goes.
-struct Place {
-    url: Url,
+/// Where a message goes, or a list is.
+pub(crate) struct Place {
+    pub(crate) url: Url,
     /// What has to be looked up; none where the host is an address.
-    name: Option<String>,
+    pub(crate) name: Option<String>,
+}
+
+/// Where a URL leads, as the client will read it: it takes `0x7f.1` for an address, and names have another form.
+pub(crate) fn place(names: &GuardedNames, text: &str) -> Result<Place, String> {
+    parse_shown("url", "it", text)?;
+    let url = Url::parse(text).map_err(|error| format!("url: it cannot be used: {error}"))?;
+    let host = url.host_str().unwrap_or("");
+    names.guard.check_host(host).map_err(|refusal| refusal.to_string())?;
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let name = bare.parse::<IpAddr>().is_err().then(|| bare.to_owned());
+    Ok(Place { url, name })
+}
+
+/// A client that goes only where it is told to, and only to addresses that may be reached.
+pub(crate) fn client(options: &TargetOptions, names: GuardedNames) -> Result<Client, TargetError> {
+    let builder = Client::builder()
+        .tls_backend_preconfigured(tls()?)
+        .dns_resolver(Resolver(names))
+        .redirect(redirect::Policy::none())
+        .retry(retry::never())
+        .no_proxy()
+        .referer(false)
+        .pool_max_idle_per_host(0)
+        .connect_timeout(options.connect_timeout());
+    builder.build().map_err(TargetError::Client)
 }
 
 impl Web {
     fn new(options: &TargetOptions, names: GuardedNames) -> Result<Self, TargetError> {
-        let client = Client::builder()
-            .tls_backend_preconfigured(tls()?)
-            .dns_resolver(Resolver(names.clone()))
-            .redirect(redirect::Policy::none())
-            .retry(retry::never())
-            .no_proxy()
-            .referer(false)
-            .pool_max_idle_per_host(0)
-            .connect_timeout(options.connect_timeout())
-            .build()
-            .map_err(TargetError::Client)?;
+        let client = client(options, names.clone())?;
         let turns = Semaphore::new(options.connections_max.clamp(1, Semaphore::MAX_PERMITS));
         let (answer_max_bytes, retry_after_max_ms) = (options.answer_max_bytes, options.retry_after_max_ms);
         let clock = options.clock.clone();
@@ -109,7 +124,7 @@ impl Web {
     }
 
     async fn send(&self, parcel: &Parcel, target: &HttpTarget) -> Sent {
-        let place = match self.place(&target.url) {
+        let place = match place(&self.names, &target.url) {
             Ok(place) => place,
             Err(message) => return refused_for_good(message),
         };
@@ -122,17 +137,6 @@ impl Web {
         tokio::time::timeout_at(until, exchange)
             .await
             .unwrap_or_else(|_| unclear(format!("no complete answer within {deadline_ms} ms")))
-    }
-
-    /// Where a URL leads, as the client will read it: it takes `0x7f.1` for an address, and names have another form.
-    fn place(&self, text: &str) -> Result<Place, String> {
-        parse_shown("url", "it", text)?;
-        let url = Url::parse(text).map_err(|error| format!("url: it cannot be used: {error}"))?;
-        let host = url.host_str().unwrap_or("");
-        self.names.guard.check_host(host).map_err(|refusal| refusal.to_string())?;
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        let name = bare.parse::<IpAddr>().is_err().then(|| bare.to_owned());
-        Ok(Place { url, name })
     }
 
     async fn exchange(&self, parcel: &Parcel, target: &HttpTarget, place: Place) -> Sent {
@@ -191,7 +195,7 @@ fn verdict(error: reqwest::Error) -> Sent {
 }
 
 /// An error and what caused it, without the URL.
-fn words(error: reqwest::Error) -> String {
+pub(crate) fn words(error: reqwest::Error) -> String {
     let error = error.without_url();
     causes(&error).nth(1).map_or_else(|| error.to_string(), chain)
 }

@@ -48,12 +48,13 @@ impl EmitterStats {
         self.runs.load(Ordering::Relaxed)
     }
 
-    /// Triggers that it has recorded as skipped for this reason. (Overlaps are found by the handler.)
+    /// Triggers that it has recorded as skipped for this reason. (Overlaps, and lists that cannot be
+    /// fetched, are found by the handler.)
     pub fn skipped(&self, reason: SkipReason) -> u64 {
         match reason {
             SkipReason::Missed => self.missed.load(Ordering::Relaxed),
             SkipReason::Paused => self.paused.load(Ordering::Relaxed),
-            SkipReason::Overlap => 0,
+            SkipReason::Overlap | SkipReason::NotListed => 0,
         }
     }
 

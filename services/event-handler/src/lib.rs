@@ -14,6 +14,7 @@ mod attempts;
 mod by_key;
 mod bypass;
 mod items;
+mod lists;
 mod membership;
 mod minutes;
 mod news;
@@ -43,7 +44,7 @@ use tollgate_metrics::sample::HandlerSample;
 use tollgate_secrets::Keys;
 use tollgate_store::handle::HandleStore;
 use tollgate_store::look_up::LookUpStore;
-use tollgate_target::{Post, Targets};
+use tollgate_target::{ListClient, Post, Targets};
 
 pub use peer_service::{Admission, GuardedPeerService, PeerService};
 pub use peers::Peers;
@@ -53,6 +54,7 @@ pub use stores::Stores;
 use attempts::Witness;
 use bypass::Bypass;
 use items::Items;
+use lists::Lists;
 use minutes::MinuteBook;
 use payloads::Payloads;
 use queries::EndedBadly;
@@ -120,6 +122,8 @@ pub(crate) struct Shared {
     pub(crate) keyring: EventKeyring,
     pub(crate) payloads: Payloads,
     pub(crate) items: Items,
+    /// Lists that are being fetched, or cannot be.
+    pub(crate) lists: Lists,
     pub(crate) peers: Peers,
     pub(crate) options: Arc<Options>,
     /// This process, made anew at every start.
@@ -146,14 +150,16 @@ pub struct EventHandler {
     shared: Shared,
     /// What messages of alerts go through: nothing of theirs is shared with events.
     mail: alerts::Mail,
+    /// What fetches the items of runs.
+    client: ListClient,
 }
 
 impl EventHandler {
-    /// A handler over these parts of a store. Events go to the targets, messages of alerts by the post. Nothing happens
-    /// before [`EventHandler::run`].
+    /// A handler over these parts of a store. Events go to the targets, messages of alerts by the post; lists come by the client.
+    /// Nothing happens before [`EventHandler::run`].
     pub fn new(
         stores: &Stores,
-        (targets, post): (Targets, Post),
+        (targets, post, client): (Targets, Post, ListClient),
         clock: Clock,
         peers: Peers,
         options: Options,
@@ -171,6 +177,7 @@ impl EventHandler {
             keyring: EventKeyring::new(peers.secret()),
             payloads: Payloads::new(options.payload_bytes_max),
             items: Items::new(stores.roles.clone(), options.keys.clone(), options.item_bytes_max),
+            lists: Lists::default(),
             peers,
             options: Arc::new(options),
             process,
@@ -183,7 +190,7 @@ impl EventHandler {
             ended: EndedBadly::default(),
             turns: ReadTurns::new(Sizes::default()),
         };
-        Self { shared, mail: alerts::Mail::new(post) }
+        Self { shared, mail: alerts::Mail::new(post), client }
     }
 
     /// The gRPC service.
@@ -209,6 +216,7 @@ impl EventHandler {
             membership.run(stop.clone()),
             news::watch(news, stop.clone()),
             minutes::keep(minutes, stop.clone()),
+            lists::run(self.shared.clone(), self.client.clone(), stop.clone()),
             alerts::run(self.shared.clone(), self.mail.clone(), stop)
         );
         self.shared.write_minutes(None).await;

@@ -26,7 +26,7 @@ use tollgate_proto::v1::event_handler_service_client::EventHandlerServiceClient;
 use tollgate_proto::v1::event_handler_service_server::EventHandlerServiceServer;
 use tollgate_store::Store;
 use tollgate_store::plan::{Audit, PlanWrite};
-use tollgate_target::{Post, PrivateAddresses, TargetOptions, Targets};
+use tollgate_target::{ListClient, Post, PrivateAddresses, TargetOptions, Targets};
 use tonic::transport::{Channel, ClientTlsConfig, Server};
 use uuid::Uuid;
 
@@ -51,7 +51,11 @@ struct World {
 async fn start(store: Arc<dyn Store>) -> World {
     let reach =
         TargetOptions { allow_private_addresses: PrivateAddresses::Allow, ..TargetOptions::default() };
-    let ways = (Targets::new(reach.clone()).unwrap(), Post::new(reach).unwrap());
+    let ways = (
+        Targets::new(reach.clone()).unwrap(),
+        Post::new(reach.clone()).unwrap(),
+        ListClient::new(&reach).unwrap(),
+    );
     let options = Options { exclusive_store: true, poll_ms: 50, lease_ttl_ms: 600, ..Options::default() };
     let secret = store.installation().await.unwrap().secret.try_into().unwrap();
     let stores = Stores::of(store.clone()).await.unwrap();

@@ -5,6 +5,8 @@
 //! noted, also where both sides are the same, because the version before this one reads them when it starts; a list leaves
 //! such entries out.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use tollgate_core::model::{Alert, AlertTarget, Payload, Policy, Schedule, Target};
@@ -213,12 +215,17 @@ fn difference(before: Option<Side>, after: Option<Side>) -> Map<String, Value> {
 /// A schedule as JSON without what must not be kept in a log: credentials, and all that is sealed where anything is.
 fn schedule_json(schedule: &Schedule, hide: bool) -> Value {
     let mut message = convert::schedule::to_message(schedule);
-    let Payload { json, items } = &schedule.payload;
+    let Payload { json, items, .. } = &schedule.payload;
     if let Some(text) = instead_of(json, hide) {
         message.payload = Some(payload::from_json(&Value::from(text)));
     }
     if let Some(text) = instead_of(items, hide) {
         message.items = items::stand_in(text);
+    }
+    for (name, value) in message.items_from.as_mut().and_then(convert::list_headers).into_iter().flatten() {
+        if hide || convert::is_credential(name) {
+            REDACTED.clone_into(value);
+        }
     }
     if let Some(v1::target::Target::Http(http)) =
         message.target.as_mut().and_then(|target| target.target.as_mut())
@@ -259,6 +266,10 @@ fn note_secrets(before: &Schedule, after: &Schedule, difference: &mut Map<String
             difference.insert(field.to_owned(), both(old, new));
         }
     }
+    if let (Some(before), Some(after)) = (&before.payload.from, &after.payload.from) {
+        let headers = (&before.http.headers, &after.http.headers);
+        note_headers("items_from.http.headers", headers, both, difference);
+    }
     let (before, after) = (&before.target, &after.target);
     let (Target::Http { http: before, .. }, Target::Http { http: after, .. }) = (before, after) else {
         return;
@@ -268,10 +279,20 @@ fn note_secrets(before: &Schedule, after: &Schedule, difference: &mut Map<String
     {
         difference.insert("target.http.secret".to_owned(), both(old, new));
     }
-    for (name, new) in &after.headers {
+    note_headers("target.http.headers", (&before.headers, &after.headers), both, difference);
+}
+
+/// Says so of headers, where what they say is hidden.
+fn note_headers(
+    field: &str,
+    (before, after): (&BTreeMap<String, String>, &BTreeMap<String, String>),
+    both: impl Fn(&str, &str) -> Value,
+    difference: &mut Map<String, Value>,
+) {
+    for (name, new) in after {
         let hidden = convert::is_credential(name) || is_sealed(new);
-        if let Some(old) = before.headers.get(name).filter(|old| hidden && *old != new) {
-            difference.insert(format!("target.http.headers.{name}"), both(old, new));
+        if let Some(old) = before.get(name).filter(|old| hidden && *old != new) {
+            difference.insert(format!("{field}.{name}"), both(old, new));
         }
     }
 }

@@ -163,7 +163,8 @@ impl ScheduleMaster {
             return Ok(true);
         }
         self.admit_writes(&schedule.namespace, 1)?;
-        self.admit_events(&schedule.namespace, runs.iter().map(|run| u64::from(run.events)).sum()).await?;
+        self.admit_events(&schedule.namespace, runs.iter().map(|run| u64::from(run.events.max(1))).sum())
+            .await?;
         let mut audit = (from.is_none() && !runs.is_empty())
             .then(|| self.noted_backfill(schedule, deed, range, &runs, asked));
         let parts = runs.len().div_ceil(CHUNK).max(1);

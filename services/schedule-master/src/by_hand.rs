@@ -103,6 +103,10 @@ impl ScheduleMaster {
             let expected = format!("none, or {}: each event has an item of the schedule", schedule.events);
             return Err(FieldError::new("events", events, expected).into());
         }
+        if let Some(events) = wanted.events.filter(|_| schedule.payload.from.is_some()) {
+            let expected = "none: as many as its list has when it is fetched";
+            return Err(FieldError::new("events", events, expected).into());
+        }
         let launch_us = match wanted.launch_us {
             None => self.manual_launch_us(),
             Some(wanted_us) => place_after(wanted_us, self.new_id(now_us).as_u128()),

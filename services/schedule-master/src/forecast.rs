@@ -192,7 +192,8 @@ impl ScheduleMaster {
                         together.paused.push(schedule.uid);
                         continue;
                     }
-                    let (events, delay_us) = (u64::from(schedule.events), schedule.start_delay_us());
+                    // How many a list has is not known before it is fetched.
+                    let (events, delay_us) = (u64::from(schedule.events.max(1)), schedule.start_delay_us());
                     let share = together.shares.entry(schedule.policy).or_default();
                     let spread_us = schedule.spread_s.filter(|_| events > 1).unwrap_or(0) * SECOND_US;
                     if (delay_us, spread_us) == (0, 0) {

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tollgate_core::model::{Run, RunId, RunKind, RunState, SECOND_US, Schedule};
+use tollgate_core::model::{Run, RunId, RunKind, SECOND_US, Schedule};
 use tollgate_core::plan::home;
 use tollgate_proto::convert::{moment, names, run};
 use tollgate_proto::v1;
@@ -57,7 +57,7 @@ impl ScheduleMaster {
             let (made, spec) = self.wanted_run(&schedule, &wanted, now_us)?;
             if try_number == 1 {
                 self.admit_writes(&name.namespace, 1)?;
-                self.admit_events(&name.namespace, u64::from(made.events)).await?;
+                self.admit_events(&name.namespace, u64::from(made.events.max(1))).await?;
             }
             let triggered = Triggered { run: made.clone(), policy: schedule.policy.clone() };
             let deed = Deed { at_us: now_us, actor: actor.clone(), action: "trigger" };
@@ -137,7 +137,7 @@ impl ScheduleMaster {
             events: schedule.events,
             priority: schedule.priority,
             kind,
-            state: RunState::Emitted,
+            state: schedule.first_state(),
             emitted_us,
             ..Run::default()
         }

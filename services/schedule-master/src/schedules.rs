@@ -42,7 +42,9 @@ fn unseen_stays(
     message: &v1::Schedule,
     update_mask: Option<&FieldMask>,
 ) -> Result<(), FieldError> {
-    let target = mask::apply_mask(&convert::schedule::to_message(stored), message, update_mask)?.target;
+    let masked = mask::apply_mask(&convert::schedule::to_message(stored), message, update_mask)?;
+    unseen_list_stays(stored, &masked, update_mask)?;
+    let target = masked.target;
     if !target.is_some_and(|target| convert::is_elsewhere(&stored.target, &target)) {
         return Ok(());
     }
@@ -66,6 +68,27 @@ fn unseen_stays(
         }
     }
     Ok(())
+}
+
+/// As [`unseen_stays`], of what is sent where its list is.
+fn unseen_list_stays(
+    stored: &Schedule,
+    masked: &v1::Schedule,
+    update_mask: Option<&FieldMask>,
+) -> Result<(), FieldError> {
+    let (Some(before), Some(now)) = (&stored.payload.from, &masked.items_from) else { return Ok(()) };
+    if !convert::is_list_elsewhere(before, now) {
+        return Ok(());
+    }
+    let fields = before.http.headers.keys().map(|header| format!("items_from.http.headers.{header}"));
+    match fields.into_iter().find(|field| !mask::names(update_mask, field)) {
+        None => Ok(()),
+        Some(field) => {
+            let expected = "it again, among the fields of update_mask: the list is elsewhere, and a key without the scope read \
+                            sends nothing there that it has not given";
+            Err(FieldError::new(format!("schedule.{field}"), "", expected))
+        }
+    }
 }
 
 impl ScheduleMaster {

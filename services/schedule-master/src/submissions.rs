@@ -14,7 +14,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio_stream::{Stream, StreamExt as _};
 use tollgate_core::items::ItemsDigest;
-use tollgate_core::model::{Run, RunId, RunKind, Schedule};
+use tollgate_core::model::{Run, RunId, RunKind, RunState, Schedule};
 use tollgate_core::plan::home;
 use tollgate_metrics::Bound;
 use tollgate_proto::convert::{self, names, run};
@@ -170,6 +170,7 @@ impl ScheduleMaster {
             let made = Run {
                 shard: complete.shard,
                 events: complete.items,
+                state: RunState::Emitted,
                 priority: asked.priority.unwrap_or(schedule.priority),
                 ..self.run(&schedule, complete.launch_us, RunKind::Submitted, self.now_us())
             };

@@ -121,20 +121,23 @@ pub(crate) fn address(field: &str, fault: AddressFault) -> v1::Warning {
     }
 }
 
-/// Where a schedule's events go, and the field that says so.
-pub(crate) fn address_of(schedule: &Schedule) -> Option<(&'static str, Address)> {
+/// Where a schedule's events go and its lists are, with the fields that say so.
+pub(crate) fn addresses_of(schedule: &Schedule) -> Vec<(&'static str, Address)> {
     let address = |url: &str, is_sqs_endpoint: bool| Address {
         url: url.to_owned(),
         is_sqs_endpoint,
         namespace: schedule.namespace.clone(),
     };
-    match &schedule.target {
+    let target = match &schedule.target {
         Target::Http { http, .. } => Some(("schedule.target.http.url", address(&http.url, false))),
-        Target::Sqs { sqs, .. } => {
-            let endpoint = sqs.endpoint_url.as_ref()?;
-            Some(("schedule.target.sqs.endpoint_url", address(endpoint, true)))
-        }
-    }
+        Target::Sqs { sqs, .. } => sqs
+            .endpoint_url
+            .as_ref()
+            .map(|endpoint| ("schedule.target.sqs.endpoint_url", address(endpoint, true))),
+    };
+    let list = schedule.payload.from.as_ref();
+    let list = list.map(|from| ("schedule.items_from.http.url", address(&from.http.url, false)));
+    target.into_iter().chain(list).collect()
 }
 
 /// Where an alert's messages go, and the field that says so.
@@ -177,7 +180,9 @@ impl ScheduleMaster {
         let limits = limits.map(|policy| policy.limits);
         let latest = self.latest_runs(schedule).await;
         let mut warnings = of_draft(draft, (zone_given, limits.as_ref()), &latest, self.now_us());
-        warnings.extend(self.address_warning(address_of(schedule)).await);
+        for named in addresses_of(schedule) {
+            warnings.extend(self.address_warning(Some(named)).await);
+        }
         warnings
     }
 

@@ -37,7 +37,7 @@ use tollgate_schedule_master::ScheduleMaster;
 use tollgate_secrets::Keys;
 use tollgate_service::wake::Wake;
 use tollgate_store::Store;
-use tollgate_target::{Post, TargetOptions, Targets};
+use tollgate_target::{ListClient, Post, TargetOptions, Targets};
 use tonic::service::{Routes, RoutesBuilder};
 use tonic::transport::Server;
 
@@ -217,8 +217,7 @@ impl Parts {
                 ..targets.clone()
             };
             let options = handler_options(config, address, &metrics, &keys);
-            let handler =
-                EventHandler::new(&stores, targets_and_post(targets)?, clock.clone(), peers.clone(), options);
+            let handler = EventHandler::new(&stores, ways(targets)?, clock.clone(), peers.clone(), options);
             let service = EventHandlerServiceServer::new(handler.service());
             services.add_service(service.max_decoding_message_size(config.message_max));
             services.add_service(handler.peer_service());
@@ -359,11 +358,12 @@ fn target_options(config: &ServeConfig, auth: Auth, files: Files) -> TargetOptio
 /// Connections for messages of alerts.
 const ALERT_CONNECTIONS: usize = 64;
 
-/// Targets for events, and what messages of alerts go by: nothing that events use up is theirs.
-fn targets_and_post(options: TargetOptions) -> anyhow::Result<(Targets, Post)> {
+/// Targets for events, what messages of alerts go by, and what lists come by: nothing that events use up is theirs.
+fn ways(options: TargetOptions) -> anyhow::Result<(Targets, Post, ListClient)> {
     let of_alerts = TargetOptions { connections_max: ALERT_CONNECTIONS, lookups_max: 8, ..options.clone() };
+    let lists = ListClient::new(&of_alerts).context("cannot set up the fetching of lists")?;
     let post = Post::new(of_alerts).context("cannot set up messages of alerts")?;
-    Ok((Targets::new(options).context("cannot set up HTTP and SQS")?, post))
+    Ok((Targets::new(options).context("cannot set up HTTP and SQS")?, post, lists))
 }
 
 fn handler_options(

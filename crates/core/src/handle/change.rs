@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::batch::TokenBatch;
 use super::control::Message;
-use crate::model::{DAY_US, Pause, Policy, Run, RunId, Skipped};
+use crate::model::{DAY_US, Pause, Policy, Run, RunId, RunKind, Skipped};
 
 /// How many earlier generations of a schedule a shard remembers.
 const EARLIER_MAX: usize = 64;
@@ -152,6 +152,13 @@ pub struct ShardSchedule {
 }
 
 impl ShardSchedule {
+    /// Whether a run was emitted by a generation that had been replaced when it falls due.
+    pub fn is_stale(&self, run: &Run) -> bool {
+        run.kind == RunKind::Scheduled
+            && run.launch_us <= self.until_us
+            && self.replaced_us(run.generation).is_some_and(|changed_us| run.launch_us > changed_us)
+    }
+
     /// Of a schedule of which no change is known. No fence: the message that brings one may still come.
     pub(super) fn unknown(uid: Uuid) -> Self {
         Self { uid, events: 1, ..Self::default() }

@@ -20,12 +20,12 @@ impl Shard {
     /// Takes in one emitted run, unless its schedule has changed since it was emitted.
     pub(super) fn adopt_run(&mut self, mut run: Run, now: Now) {
         if let Some(row) = self.schedules.get(&run.schedule_uid).and_then(|s| s.row.as_ref()) {
-            let current = (row.generation, row.events, row.priority);
+            let current = (row.generation, self.events_now(&run, row), row.priority);
             if self.is_withdrawn(&run) {
                 self.record_withdrawn(run.id);
                 return;
             }
-            if self.is_stale(&run, row) {
+            if row.is_stale(&run) {
                 (run.generation, run.events, run.priority) = current;
             }
             if row.deleted {
@@ -33,7 +33,15 @@ impl Shard {
                 return;
             }
         }
-        let Some(spec) = self.specs.share(&(run.schedule_uid, run.generation)) else {
+        let key = (run.schedule_uid, run.generation);
+        if run.events == 0 {
+            match self.specs.get(&key) {
+                Some(spec) if spec.payload.from.is_some() => self.await_list(run),
+                _ => self.pass_over(run),
+            }
+            return;
+        }
+        let Some(spec) = self.specs.share(&key) else {
             self.pass_over(run);
             return;
         };
@@ -48,11 +56,28 @@ impl Shard {
         self.ledger.run_enters(run, now);
     }
 
-    /// Whether a run was emitted by a generation that had been replaced when it falls due.
-    fn is_stale(&self, run: &Run, row: &ShardSchedule) -> bool {
-        run.kind == RunKind::Scheduled
-            && run.launch_us <= row.until_us
-            && row.replaced_us(run.generation).is_some_and(|changed_us| run.launch_us > changed_us)
+    /// How many events a run of an earlier generation has in that of `row`: where both have the same list, what was fetched
+    /// for it holds.
+    pub(super) fn events_now(&self, run: &Run, row: &ShardSchedule) -> u32 {
+        let from =
+            |generation| self.specs.get(&(row.uid, generation)).and_then(|spec| spec.payload.from.as_ref());
+        match (from(run.generation), from(row.generation)) {
+            (Some(before), Some(now)) if before == now => run.events,
+            _ => row.events,
+        }
+    }
+
+    /// The items of a run are to be fetched first. Until they have been, no owner knows of it.
+    fn await_list(&mut self, mut run: Run) {
+        run.state = RunState::Listing;
+        run.reason.clear();
+        (run.next_index, run.sorted_to) = (0, None);
+        self.gone.insert(run.id, self.pending_commit(), false);
+        self.pending.urgent = true;
+        match self.pending.made.get_mut(&run.id) {
+            Some(made) => *made = run,
+            None => self.pending.changes.runs_changed.push(run),
+        }
     }
 
     /// Whether an untaken run is no run any more: its schedule has changed since, and does not fire here at that time.
@@ -60,7 +85,7 @@ impl Shard {
         let row = self.schedules.get(&run.schedule_uid).and_then(|schedule| schedule.row.as_ref());
         row.is_some_and(|row| {
             let fires = !row.deleted && row.launches_us.binary_search(&run.launch_us).is_ok();
-            self.is_stale(run, row) && !fires
+            row.is_stale(run) && !fires
         })
     }
 
@@ -93,10 +118,12 @@ impl Shard {
     pub(super) fn cancel_untaken(&mut self, mut run: Run, reason: String, now: Now) {
         run.state = RunState::Cancelled;
         run.reason = if reason.is_empty() { "cancelled".to_owned() } else { reason };
-        self.pending.changes.history.push(HistoryRow {
+        let events = run.events - run.next_index;
+        // Before its items have been fetched it has none.
+        let ended = (events > 0).then(|| HistoryRow {
             run: run.id,
             index: run.next_index,
-            count: run.events - run.next_index,
+            count: events,
             outcome: Outcome::Cancelled,
             attempt: 0,
             acquired_us: None,
@@ -104,7 +131,7 @@ impl Shard {
             finished_us: now.wall_us,
             message: run.reason.clone(),
         });
-        let events = run.events - run.next_index;
+        self.pending.changes.history.extend(ended);
         let (due, cancelled) = (events.into(), events.into());
         self.minutes.next(&run, MinuteCounts { due, cancelled, ..MinuteCounts::default() });
         run.counts.cancelled += events;

@@ -231,7 +231,8 @@ impl Shard {
             if let Some(&run) = known {
                 // One that a later generation's emitter handed over is that generation's.
                 if run.state.is_untaken() && run.generation <= row.generation {
-                    let (generation, events, priority) = (row.generation, row.events, row.priority);
+                    let events = self.events_now(run, row);
+                    let (generation, priority) = (row.generation, row.priority);
                     self.adopt_run(Run { generation, events, priority, ..run.clone() }, now);
                 }
                 continue;
@@ -261,7 +262,8 @@ impl Shard {
             if row.launches_us.binary_search(&run.row.launch_us).is_ok() {
                 let due = run.noted.due();
                 let mut run = Run { sorted_to: None, ..run.row };
-                (run.generation, run.events, run.priority) = (row.generation, row.events, row.priority);
+                run.events = self.events_now(&run, row);
+                (run.generation, run.priority) = (row.generation, row.priority);
                 self.adopt_run(run, now);
                 // What the history has of it as due is not due once more.
                 if let Some(run) = self.ledger.runs.get_mut(&id) {
@@ -283,6 +285,10 @@ impl Shard {
     fn is_outdated(&self, control: &Control) -> bool {
         match control {
             Control::RetryDead { run, .. } => self.gone.contains(run) || self.revived.contains(run),
+            // It may wait for its items.
+            Control::CancelRun { run, .. } => {
+                !self.ledger.runs.contains(run) && self.gone.get(run).is_some_and(|withdrawn| !withdrawn)
+            }
             _ => false,
         }
     }

@@ -58,6 +58,8 @@ pub enum RunState {
     /// Handed to the shard, not yet read by its owner.
     #[default]
     Emitted,
+    /// Its items are being fetched, or will be: how many events it has is not known, and no owner takes it in.
+    Listing,
     /// Known to the owner; not due, or due and nothing of it has started.
     Waiting,
     /// Some event has started.
@@ -66,7 +68,7 @@ pub enum RunState {
     Finished,
     /// Cancelled by a user or an overlap rule, and no event is in flight any more.
     Cancelled,
-    /// Not run at all by its schedule's overlap rule.
+    /// Not run at all: by its schedule's overlap rule, or because its items could not be fetched.
     Skipped,
     /// Passed over by the owner, which cannot read it or its spec; tried again now and then.
     Unreadable,
@@ -75,7 +77,7 @@ pub enum RunState {
 impl RunState {
     /// Whether no owner has taken the run in yet.
     pub fn is_untaken(self) -> bool {
-        matches!(self, Self::Emitted | Self::Unreadable)
+        matches!(self, Self::Emitted | Self::Listing | Self::Unreadable)
     }
 }
 
@@ -154,7 +156,7 @@ pub struct RunSpec {
 pub enum ItemsIn {
     /// They carry nothing of their own.
     Nothing,
-    /// The pages of the run, which was submitted.
+    /// The pages of the run, which was submitted, or whose list was fetched.
     Pages,
     /// Its spec.
     Spec,
@@ -168,7 +170,7 @@ impl RunSpec {
 
     /// Where the items of a run of this spec are.
     pub fn items_of(&self, kind: RunKind) -> ItemsIn {
-        if kind == RunKind::Submitted {
+        if kind == RunKind::Submitted || self.payload.from.is_some() {
             ItemsIn::Pages
         } else if self.payload.items.is_empty() {
             ItemsIn::Nothing
@@ -240,7 +242,7 @@ pub struct Run {
     pub policy_uid: Option<Uuid>,
     /// When it falls due.
     pub launch_us: i64,
-    /// How many events it has.
+    /// How many events it has; 0 before its items have been fetched.
     pub events: u32,
     /// 0 (last) to 9 (first).
     pub priority: u8,
@@ -281,6 +283,8 @@ pub enum SkipReason {
     Paused,
     /// An earlier run of the schedule was unfinished.
     Overlap,
+    /// Its items could not be fetched.
+    NotListed,
 }
 
 /// A trigger that made no run, recorded with its reason.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::ItemsFrom;
+
 /// When an event's token comes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -131,7 +133,7 @@ impl Target {
 }
 
 /// Scheme, host and port of a URL.
-fn origin(url: &str) -> &str {
+pub(super) fn origin(url: &str) -> &str {
     let host = url.find("://").map_or(0, |at| at + 3);
     let end = url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at);
     &url[..end]
@@ -146,6 +148,8 @@ pub struct Payload {
     /// What each event carries of its own, a line an event as in the pages of [`crate::items`]; empty means nothing. Shared, as
     /// the specs of deliveries are copied.
     pub items: Arc<str>,
+    /// Where a list of what each event carries of its own is fetched, anew for each run; then there are no `items`.
+    pub from: Option<Arc<ItemsFrom>>,
 }
 
 impl Payload {
@@ -166,8 +170,8 @@ impl fmt::Debug for Payload {
     }
 }
 
-/// A payload as it is stored. With items it has no `json`, so that a version that does not know items cannot take it for one
-/// without.
+/// A payload as it is stored. With items, or a list of them, it has no `json`, so that a version that does not know items cannot
+/// take it for one without.
 #[derive(Serialize, Deserialize)]
 struct PayloadForm {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -176,15 +180,19 @@ struct PayloadForm {
     under: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     items: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    from: Option<ItemsFrom>,
 }
 
 impl From<Payload> for PayloadForm {
     fn from(payload: Payload) -> Self {
-        let Payload { json, items } = payload;
-        if items.is_empty() {
-            Self { json: Some(json), under: None, items: None }
+        let Payload { json, items, from } = payload;
+        let from = from.map(Arc::unwrap_or_clone);
+        if items.is_empty() && from.is_none() {
+            Self { json: Some(json), under: None, items: None, from }
         } else {
-            Self { json: None, under: Some(json), items: Some(items.as_ref().to_owned()) }
+            let items = Some(items.as_ref().to_owned()).filter(|items| !items.is_empty());
+            Self { json: None, under: Some(json), items, from }
         }
     }
 }
@@ -194,11 +202,14 @@ impl TryFrom<PayloadForm> for Payload {
 
     fn try_from(form: PayloadForm) -> Result<Self, &'static str> {
         match form {
-            PayloadForm { json: Some(json), under: None, items: None } => Ok(Self::of(json)),
-            PayloadForm { json: None, under: Some(json), items: Some(items) } => {
-                Ok(Self { json, items: items.into() })
+            PayloadForm { json: Some(json), under: None, items: None, from: None } => Ok(Self::of(json)),
+            PayloadForm { json: None, under: Some(json), items: Some(items), from: None } => {
+                Ok(Self { json, items: items.into(), from: None })
             }
-            _ => Err("a payload is json, or under and items"),
+            PayloadForm { json: None, under: Some(json), items: None, from: Some(from) } => {
+                Ok(Self { json, from: Some(Arc::new(from)), ..Self::default() })
+            }
+            _ => Err("a payload is json, or under and items, or under and from"),
         }
     }
 }
@@ -219,12 +230,15 @@ mod tests {
         struct Before {
             json: String,
         }
-        let both = Payload { json: "{}".to_owned(), items: "k\t1\n".into() };
-        for payload in [Payload::default(), Payload::of("{}"), both] {
+        let both = Payload { items: "k\t1\n".into(), ..Payload::of("{}") };
+        let from = ItemsFrom::http("http://a/".to_owned());
+        let listed = Payload { from: Some(Arc::new(from)), ..Payload::of("{}") };
+        for payload in [Payload::default(), Payload::of("{}"), both, listed] {
             let text = serde_json::to_string(&payload).unwrap_or_default();
             assert_eq!(serde_json::from_str::<Payload>(&text).ok(), Some(payload.clone()), "{text}");
             let before = serde_json::from_str::<Before>(&text).map(|before| before.json);
-            assert_eq!(before.ok(), payload.items.is_empty().then_some(payload.json), "{text}");
+            let has_items = !payload.items.is_empty() || payload.from.is_some();
+            assert_eq!(before.ok(), (!has_items).then_some(payload.json), "{text}");
         }
         assert!(serde_json::from_str::<Payload>(r#"{"under": ""}"#).is_err());
         assert!(serde_json::from_str::<Payload>(r#"{"json": "", "items": "k\t1\n"}"#).is_err());

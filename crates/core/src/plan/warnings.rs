@@ -145,7 +145,8 @@ fn short(seen: &Seen<'_>) -> Option<Warning> {
         };
         return told(format!("{given}, and events that have not started after {by} expire: {whose}"));
     }
-    let limits = seen.limits?;
+    // How many events a list has is not known before it is fetched.
+    let limits = seen.limits.filter(|_| schedule.payload.from.is_none())?;
     let rate = Flow { rate_per_s: limits.rate_per_s, ..Flow::default() };
     #[expect(
         clippy::cast_possible_truncation,

@@ -2,7 +2,7 @@
 
 use super::{
     AtRisk, Bucket, Commits, Ended, Failing, Installation, Kind, Missed, Said, Severity, Sight, Subject,
-    Sufferer, Trouble,
+    Sufferer, Trouble, Unlisted,
 };
 use crate::expected_end::Expected;
 use crate::model::{MINUTE_US, SECOND_US};
@@ -78,6 +78,31 @@ pub fn of_missed(missed: &Missed) -> Option<Trouble> {
         count: *triggers,
         ..Trouble::new(Kind::TriggersMissed, subject(namespace, policy, schedule))
     })
+}
+
+/// A schedule of which runs could not be made, as their items could not be fetched: nobody makes up for them.
+pub fn of_not_listed(missed: &Missed) -> Option<Trouble> {
+    of_missed(missed).map(|trouble| Trouble {
+        kind: Kind::NotListed,
+        severity: Severity::Critical,
+        ..trouble
+    })
+}
+
+/// A run whose items cannot be fetched as yet: it is critical once it has fallen due.
+pub fn of_unlisted(unlisted: &Unlisted, now_us: i64) -> Trouble {
+    let Unlisted { namespace, schedule, policy, address, launch_us, since_us, words } = unlisted;
+    let subject = Subject { target: address.clone(), ..subject(namespace, policy, schedule) };
+    let severity = if *launch_us <= now_us { Severity::Critical } else { Severity::Warning };
+    Trouble {
+        severity,
+        since_us: Some(*since_us),
+        oldest_launch_us: Some(*launch_us),
+        count: 1,
+        runs: 1,
+        words: clipped(words),
+        ..Trouble::new(Kind::ListFails, subject)
+    }
 }
 
 /// A database is slow when a twentieth of a process's commits, and three at least, took longer than a second.

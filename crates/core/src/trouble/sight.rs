@@ -190,6 +190,25 @@ pub struct Missed {
     pub first_launch_us: i64,
 }
 
+/// A run whose items cannot be fetched as yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unlisted {
+    /// The namespace's id.
+    pub namespace: String,
+    /// The schedule's id.
+    pub schedule: String,
+    /// Its policy's id; empty where it has none.
+    pub policy: String,
+    /// Scheme, host and port of the list.
+    pub address: String,
+    /// When the run falls due, or did.
+    pub launch_us: i64,
+    /// Since when it cannot be fetched (wall clock).
+    pub since_us: i64,
+    /// Why, and what happens next.
+    pub words: String,
+}
+
 /// Commits of a process's queue shards in the last minute or so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commits {

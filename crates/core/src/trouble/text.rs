@@ -47,6 +47,11 @@ pub(super) fn summary(trouble: &Trouble) -> String {
         Kind::TriggersMissed => {
             format!("{schedule} missed {} in an outage", counted(*count, "trigger", "triggers"))
         }
+        Kind::ListFails => format!("the list of {schedule} cannot be fetched from {target}"),
+        Kind::NotListed => format!(
+            "{} of {schedule} made no events, as the list could not be fetched",
+            counted(*count, "trigger", "triggers")
+        ),
         Kind::StoreSlow => format!("the database is slow to commit for the process {process}"),
     };
     let waits = match trouble.waiting {
@@ -153,6 +158,14 @@ fn named(trouble: &Trouble) -> String {
         Kind::EventsExpired => format!(
             "Nobody makes up for them: `tollgate trigger {schedule}{n}` starts another run. What kept them waiting is \
              another trouble of this list, or a limit that is too low."
+        ),
+        Kind::ListFails => format!(
+            "Look at what serves the list, and at items_from of the schedule: url, headers, format. It is fetched again by itself, \
+             until give_up_after; `tollgate get runs --schedule {schedule}{n}` shows the run."
+        ),
+        Kind::NotListed => format!(
+            "Nobody makes up for them: when the list can be fetched again, `tollgate trigger {schedule}{n}` starts another run. \
+             `tollgate history {schedule}{n}` shows why."
         ),
         Kind::TriggersMissed => format!(
             "No emitter ran when they fell due, or none could reach the database. `tollgate history {schedule}{n}` \

@@ -15,6 +15,7 @@ mod handover;
 mod item_keys;
 mod keys;
 mod limits;
+mod lists;
 mod minutes;
 mod moves;
 mod overlap;

@@ -193,7 +193,7 @@ pub(crate) const BUGS: &[Planted] = &[
     Planted {
         name: "FenceIgnored",
         breaks: "Emissions of older generations are taken in.",
-        edits: &[edit("handle/dispatch.rs", "«run.kind == RunKind::Scheduled» && run.launch_us", "false")],
+        edits: &[edit("handle/change.rs", "«run.kind == RunKind::Scheduled» && run.launch_us", "false")],
     },
     Planted {
         name: "MessageTwice",

@@ -55,6 +55,7 @@ fn counts(counts: &Counts) -> v1::RunCounts {
 fn state(state: RunState, badly: bool) -> v1::RunState {
     match state {
         RunState::Emitted => v1::RunState::Emitted,
+        RunState::Listing => v1::RunState::Listing,
         RunState::Waiting => v1::RunState::Waiting,
         RunState::Running => v1::RunState::Running,
         RunState::Finished if badly => v1::RunState::FinishedWithFailures,
@@ -120,8 +121,9 @@ pub fn states_in_filter(text: &str) -> Result<(Vec<RunState>, Option<bool>), Fie
 /// # Errors
 /// Any other text, in `filter`.
 fn state_in_filter(text: &str) -> Result<(RunState, Option<bool>), FieldError> {
-    const ALL: [(RunState, Option<bool>); 8] = [
+    const ALL: [(RunState, Option<bool>); 9] = [
         (RunState::Emitted, None),
+        (RunState::Listing, None),
         (RunState::Waiting, None),
         (RunState::Running, None),
         (RunState::Finished, Some(false)),
@@ -136,8 +138,8 @@ fn state_in_filter(text: &str) -> Result<(RunState, Option<bool>), FieldError> {
         state(*found, *badly == Some(true)).as_str_name().strip_prefix("RUN_STATE_") == Some(name)
     };
     ALL.into_iter().find(named).ok_or_else(|| {
-        let expected = "state=EMITTED, WAITING, RUNNING, FINISHED, FINISHED_WITH_FAILURES, CANCELLED, SKIPPED or \
-                        UNREADABLE";
+        let expected = "state=EMITTED, LISTING, WAITING, RUNNING, FINISHED, FINISHED_WITH_FAILURES, CANCELLED, SKIPPED \
+                        or UNREADABLE";
         FieldError::new("filter", text, expected)
     })
 }

@@ -10,7 +10,9 @@ use tollgate_core::plan::{Child, done};
 use uuid::Uuid;
 
 use super::check::Check;
-use super::{Name, duration_of_ms, duration_of_s, items, names, pause, payload, target, timestamp, timing};
+use super::{
+    Name, duration_of_ms, duration_of_s, items, items_from, names, pause, payload, target, timestamp, timing,
+};
 use crate::field::FieldError;
 use crate::v1;
 
@@ -44,9 +46,11 @@ pub fn to_core(
     check.labels(&message.labels);
     let timing = timing::to_core(&mut check, message);
     let events = events(&mut check, message);
+    let stored_list = stored.and_then(|stored| stored.payload.from.as_deref());
+    let from = items_from::to_core(&mut check, message, stored_list);
     let priority = check.number("priority", message.priority, PRIORITY, &PRIORITIES);
     let target = target::to_core(&mut check, message.target.as_ref(), stored.map(|stored| &stored.target));
-    let payload = payload(&mut check, message);
+    let payload = Payload { from, ..payload(&mut check, message) };
     let policy = policy(&mut check, message, name);
     let key = key(&mut check, message);
     let retry = retry(&mut check, message.retry.as_ref());
@@ -156,10 +160,15 @@ fn start_within_s(check: &mut Check, message: &v1::Schedule, timing: &Timing) ->
     None
 }
 
-/// How many events a trigger makes: as many as there are items, where there are some.
+/// How many events a trigger makes: as many as there are items, where there are some; 0 where that is not known.
 fn events(check: &mut Check, message: &v1::Schedule) -> u32 {
     let items = u32::try_from(message.items.len()).unwrap_or(u32::MAX);
     match message.events {
+        Some(events) if message.items_from.is_some() => {
+            check.refuse("events", events, "none: as many as its list has when it is fetched");
+            0
+        }
+        _ if message.items_from.is_some() => 0,
         Some(events) if items > 0 && events != items => {
             let expected = format!("none, or {items}: with items there are as many events as items");
             check.refuse("events", events, expected);
@@ -299,10 +308,11 @@ pub fn to_message(schedule: &Schedule) -> v1::Schedule {
         name: names::of_schedule(&schedule.namespace, &schedule.id),
         uid: schedule.uid.to_string(),
         description: schedule.description.clone(),
-        events: Some(schedule.events),
+        events: Some(schedule.events).filter(|_| schedule.payload.from.is_none()),
         target: Some(target::to_message(&schedule.target)),
         payload: payload::to_message(&schedule.payload),
         items: items::to_message(&schedule.payload),
+        items_from: schedule.payload.from.as_deref().map(items_from::to_message),
         policy: policy.unwrap_or_default(),
         key: schedule.key.clone().filter(|_| schedule.key_label.is_none()).unwrap_or_default(),
         key_label: schedule.key_label.clone().unwrap_or_default(),
@@ -376,6 +386,7 @@ pub fn skipped_to_message(skipped: &Skipped, schedule: &Name) -> v1::SkippedTrig
             SkipReason::Missed => v1::SkipReason::Missed,
             SkipReason::Paused => v1::SkipReason::Paused,
             SkipReason::Overlap => v1::SkipReason::Overlap,
+            SkipReason::NotListed => v1::SkipReason::NotListed,
         }
         .into(),
         record_time: Some(timestamp(skipped.recorded_us)),

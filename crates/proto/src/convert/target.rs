@@ -1,6 +1,7 @@
 //! Decides where events may go. Whether an address may be reached is decided at every send, not here.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,8 +12,8 @@ use super::duration_of_ms;
 use crate::v1;
 use crate::v1::target::Target as Kind;
 
-const DEADLINE_MIN_MS: i64 = 1;
-const DEADLINE_MAX_MS: i64 = 15 * 60_000;
+/// How long a request may take, in milliseconds.
+pub(super) const DEADLINE_MS: RangeInclusive<i64> = 1..=15 * 60_000;
 const HTTP_DEADLINE_MS: i64 = 30_000;
 const SQS_DEADLINE_MS: i64 = 10_000;
 const URL_MAX_BYTES: usize = 2_048;
@@ -78,6 +79,9 @@ struct Stored<'s> {
     elsewhere: bool,
 }
 
+/// Where the headers of an HTTP target stand.
+const HEADERS: &str = "target.http.headers";
+
 /// Why a secret must be given again.
 const ELSEWHERE: &str =
     "because the target has another scheme, host or port than the one that it was stored for";
@@ -85,18 +89,23 @@ const ELSEWHERE: &str =
 /// An HTTP target, of a schedule or an alert.
 pub(super) fn http(check: &mut Check, message: &v1::HttpTarget, stored: Option<&HttpTarget>) -> HttpTarget {
     url(check, "target.http.url", &message.url);
-    headers(check, &message.headers);
+    headers(check, HEADERS, &message.headers);
     let elsewhere = stored.is_some_and(|stored| origin(&stored.url) != origin(&message.url));
     let stored = Stored { http: stored, elsewhere };
     HttpTarget {
         url: message.url.clone(),
-        headers: kept(check, &message.headers, stored),
+        headers: kept(
+            check,
+            HEADERS,
+            &message.headers,
+            (stored.http.map(|stored| &stored.headers), stored.elsewhere.then_some(ELSEWHERE)),
+        ),
         secret: secret(check, message, stored),
         deadline_ms: check.ms(
             "target.http.deadline",
             message.deadline.as_ref(),
             HTTP_DEADLINE_MS,
-            &(DEADLINE_MIN_MS..=DEADLINE_MAX_MS),
+            &DEADLINE_MS,
         ),
     }
 }
@@ -128,24 +137,25 @@ fn secret(check: &mut Check, message: &v1::HttpTarget, stored: Stored<'_>) -> Op
     Some(message.secret.clone())
 }
 
-fn headers(check: &mut Check, headers: &BTreeMap<String, String>) {
+/// Headers that a request may have, in `field`.
+pub(super) fn headers(check: &mut Check, field: &str, headers: &BTreeMap<String, String>) {
     if headers.len() > HEADERS_MAX {
-        check.refuse("target.http.headers", headers.len(), format!("at most {HEADERS_MAX} headers"));
+        check.refuse(field, headers.len(), format!("at most {HEADERS_MAX} headers"));
     }
     let mut seen = std::collections::BTreeSet::new();
     for (name, value) in headers {
         let lower = name.to_ascii_lowercase();
         if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
-            check.refuse("target.http.headers", name, "header names of letters, digits and !#$%&'*+-.^_`|~");
+            check.refuse(field, name, "header names of letters, digits and !#$%&'*+-.^_`|~");
         } else if HEADERS_OWN.contains(&lower.as_str()) || lower.starts_with("webhook-") {
-            check.refuse("target.http.headers", name, "other headers: this one is set by the service");
+            check.refuse(field, name, "other headers: this one is set by the service");
         } else if !seen.insert(lower) {
-            check.refuse("target.http.headers", name, "each header once; upper and lower case are the same");
+            check.refuse(field, name, "each header once; upper and lower case are the same");
         }
         if value.len() > HEADER_VALUE_MAX_BYTES || http::HeaderValue::from_str(value).is_err() {
             // The value may be a credential.
             check.refuse(
-                &format!("target.http.headers.{name}"),
+                &format!("{field}.{name}"),
                 "",
                 format!("at most {HEADER_VALUE_MAX_BYTES} bytes of visible ASCII and blanks"),
             );
@@ -153,20 +163,26 @@ fn headers(check: &mut Check, headers: &BTreeMap<String, String>) {
     }
 }
 
-/// The headers, with what is stored for those that were given as they are shown.
-fn kept(check: &mut Check, given: &BTreeMap<String, String>, stored: Stored<'_>) -> BTreeMap<String, String> {
+/// The headers, with what is stored for those that were given as they are shown. `elsewhere`: why what is stored does not go
+/// there.
+pub(super) fn kept(
+    check: &mut Check,
+    field: &str,
+    given: &BTreeMap<String, String>,
+    (stored, elsewhere): (Option<&BTreeMap<String, String>>, Option<&str>),
+) -> BTreeMap<String, String> {
     let mut headers = given.clone();
     for (name, value) in headers.iter_mut().filter(|(_, value)| *value == HIDDEN) {
-        let field = format!("target.http.headers.{name}");
-        match stored.http.and_then(|stored| stored.headers.get(name)) {
-            Some(before) if !stored.elsewhere => before.clone_into(value),
+        let field = format!("{field}.{name}");
+        match (stored.and_then(|stored| stored.get(name)), elsewhere) {
+            (Some(before), None) => before.clone_into(value),
             // Stored as it looks.
-            Some(before) if before == HIDDEN => {}
-            Some(_) => check.refuse(&field, HIDDEN, format!("the value itself, {ELSEWHERE}")),
-            None if is_credential(name) => {
+            (Some(before), Some(_)) if before == HIDDEN => {}
+            (Some(_), Some(why)) => check.refuse(&field, HIDDEN, format!("the value itself, {why}")),
+            (None, _) if is_credential(name) => {
                 check.refuse(&field, HIDDEN, "the value itself, because none is stored that this could keep");
             }
-            None => {}
+            (None, _) => {}
         }
     }
     headers
@@ -201,7 +217,12 @@ pub fn hide_headers(target: &mut v1::Target) {
 
 /// Hides the values of all headers of an HTTP target.
 pub fn hide_all_headers(http: &mut v1::HttpTarget) {
-    http.headers.values_mut().for_each(|value| HIDDEN.clone_into(value));
+    hide_values(&mut http.headers);
+}
+
+/// Hides what headers say.
+pub fn hide_values(headers: &mut BTreeMap<String, String>) {
+    headers.values_mut().for_each(|value| HIDDEN.clone_into(value));
 }
 
 /// Whether a header's value is likely to be a credential, by the header's name.
@@ -244,7 +265,7 @@ pub(super) fn sqs(check: &mut Check, message: &v1::SqsTarget) -> SqsTarget {
             "target.sqs.deadline",
             message.deadline.as_ref(),
             SQS_DEADLINE_MS,
-            &(DEADLINE_MIN_MS..=DEADLINE_MAX_MS),
+            &DEADLINE_MS,
         ),
     }
 }
@@ -253,7 +274,7 @@ pub(super) fn sqs(check: &mut Check, message: &v1::SqsTarget) -> SqsTarget {
 pub(super) const URL: &str = "http:// or https://, a host, no user name or password, at most 2048 bytes";
 
 /// Checks an address; says whether it is one.
-fn url(check: &mut Check, field: &str, text: &str) -> bool {
+pub(super) fn url(check: &mut Check, field: &str, text: &str) -> bool {
     let fits = is_url(text);
     if !fits {
         // User name and password, where there are some, are not repeated.
@@ -294,15 +315,20 @@ pub(super) fn to_message(target: &Target) -> v1::Target {
     v1::Target { target: Some(kind), release: release.into() }
 }
 
-/// An HTTP target as callers see it.
-pub(super) fn http_to_message(http: &HttpTarget) -> v1::HttpTarget {
+/// Headers as callers see them.
+pub(super) fn shown_headers(headers: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let shown = |(name, value): (&String, &String)| {
         let value = if is_credential(name) { HIDDEN } else { value };
         (name.clone(), value.to_owned())
     };
+    headers.iter().map(shown).collect()
+}
+
+/// An HTTP target as callers see it.
+pub(super) fn http_to_message(http: &HttpTarget) -> v1::HttpTarget {
     v1::HttpTarget {
         url: http.url.clone(),
-        headers: http.headers.iter().map(shown).collect(),
+        headers: shown_headers(&http.headers),
         secret: String::new(),
         has_secret: http.secret.is_some(),
         deadline: Some(duration_of_ms(http.deadline_ms)),

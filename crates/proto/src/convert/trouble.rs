@@ -7,7 +7,7 @@ use crate::field::FieldError;
 use crate::v1;
 
 /// Core and message, kind by kind.
-const KINDS: [(Kind, v1::TroubleKind); 19] = [
+const KINDS: [(Kind, v1::TroubleKind); 21] = [
     (Kind::StoreFails, v1::TroubleKind::StoreFails),
     (Kind::ShardsWithoutOwner, v1::TroubleKind::ShardsWithoutOwner),
     (Kind::HandlerSilent, v1::TroubleKind::HandlerSilent),
@@ -21,11 +21,13 @@ const KINDS: [(Kind, v1::TroubleKind); 19] = [
     (Kind::NotSent, v1::TroubleKind::NotSent),
     (Kind::TokensSilent, v1::TroubleKind::TokensSilent),
     (Kind::ConsumerFails, v1::TroubleKind::ConsumerFails),
+    (Kind::ListFails, v1::TroubleKind::ListFails),
     (Kind::PolicyPaused, v1::TroubleKind::PolicyPaused),
     (Kind::DeadlineAtRisk, v1::TroubleKind::DeadlineAtRisk),
     (Kind::EventsExpired, v1::TroubleKind::EventsExpired),
     (Kind::EventsFailed, v1::TroubleKind::EventsFailed),
     (Kind::TriggersMissed, v1::TroubleKind::TriggersMissed),
+    (Kind::NotListed, v1::TroubleKind::NotListed),
     (Kind::StoreSlow, v1::TroubleKind::StoreSlow),
 ];
 

@@ -200,17 +200,11 @@ impl<D: Driver> HistoryStore for D {
     }
 
     async fn missed_triggers(&self, since_us: i64, limit: u32) -> Result<Vec<Missed>, StoreError> {
-        let ask = Ask::new(sql!("skipped_missed")).bind(since_us).bind(i64::from(limit));
-        let rows: Vec<(String, String, String, i64, i64)> = self.rows(Whom::People, ask).await?;
-        let missed =
-            rows.into_iter().map(|(namespace, schedule, policy, triggers, first_launch_us)| Missed {
-                namespace,
-                schedule,
-                policy,
-                triggers: u64::try_from(triggers).unwrap_or_default(),
-                first_launch_us,
-            });
-        Ok(missed.collect())
+        skipped_by_schedule(self, sql!("skipped_missed"), (since_us, limit)).await
+    }
+
+    async fn not_listed_triggers(&self, since_us: i64, limit: u32) -> Result<Vec<Missed>, StoreError> {
+        skipped_by_schedule(self, sql!("skipped_not_listed"), (since_us, limit)).await
     }
 
     async fn unstarted(
@@ -267,6 +261,24 @@ impl<D: Driver> HistoryStore for D {
             .bind(i64::from(limit));
         all(self.rows::<HistoryRecord>(Whom::People, ask).await?)
     }
+}
+
+/// How many triggers of each schedule were skipped for the reason that the statement names.
+async fn skipped_by_schedule<D: Driver>(
+    driver: &D,
+    statement: Statement,
+    (since_us, limit): (i64, u32),
+) -> Result<Vec<Missed>, StoreError> {
+    let ask = Ask::new(statement).bind(since_us).bind(i64::from(limit));
+    let rows: Vec<(String, String, String, i64, i64)> = driver.rows(Whom::People, ask).await?;
+    let missed = rows.into_iter().map(|(namespace, schedule, policy, triggers, first_launch_us)| Missed {
+        namespace,
+        schedule,
+        policy,
+        triggers: u64::try_from(triggers).unwrap_or_default(),
+        first_launch_us,
+    });
+    Ok(missed.collect())
 }
 
 #[async_trait]

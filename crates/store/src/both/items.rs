@@ -16,7 +16,7 @@ use crate::items::{ItemRun, ItemStore, StoredSubmission, SubmissionStore};
 use crate::rows::{ItemPageRow, SubmissionRow, all};
 
 /// How many pages one transaction removes.
-const PAGES_AT_ONCE: i64 = 64;
+pub(super) const PAGES_AT_ONCE: i64 = 64;
 /// How many runs are looked for at once whose items nobody needs.
 const RUNS_AT_ONCE: i64 = 100;
 /// What nobody has added to for so long is given up.
@@ -88,16 +88,7 @@ impl<D: Driver> SubmissionStore for D {
                 if tx.execute(moved).await? == 0 {
                     return Ok(false);
                 }
-                for page in pages.iter() {
-                    let ask = Ask::new(sql!("item_pages_insert"))
-                        .bind(i32::from(seen.shard))
-                        .bind(seen.run.0)
-                        .bind(index(page.first_index))
-                        .bind(index(page.events))
-                        .bind(page.keys.clone())
-                        .bind(page.body.clone());
-                    tx.execute(ask).await?;
-                }
+                insert_pages(&mut tx, (seen.shard, seen.run), &pages).await?;
                 Ok(true)
             }
             .boxed()
@@ -151,6 +142,25 @@ impl<D: Driver> ItemStore for D {
     }
 }
 
+/// Adds pages of a run.
+pub(super) async fn insert_pages<DB: Engine>(
+    tx: &mut Tx<'_, DB>,
+    (shard, run): (u16, RunId),
+    pages: &[ItemPage],
+) -> Result<(), Failure> {
+    for page in pages {
+        let ask = Ask::new(sql!("item_pages_insert"))
+            .bind(i32::from(shard))
+            .bind(run.0)
+            .bind(index(page.first_index))
+            .bind(index(page.events))
+            .bind(page.keys.clone())
+            .bind(page.body.clone());
+        tx.execute(ask).await?;
+    }
+    Ok(())
+}
+
 /// Removes what belongs to no run and no submission any more: items of a shard whose run was pruned, or was never made. Answers
 /// how many rows that were.
 pub(super) async fn prune_items<D: Driver>(
@@ -195,7 +205,7 @@ async fn drop_items<D: Driver>(driver: &D, shard: u16, run: Uuid) -> Result<u64,
     }
 }
 
-async fn delete_of_run<DB: Engine>(
+pub(super) async fn delete_of_run<DB: Engine>(
     tx: &mut Tx<'_, DB>,
     statement: Statement,
     (shard, run): (u16, Uuid),
@@ -214,6 +224,6 @@ pub(super) async fn prune_submissions<D: Driver>(driver: &D, now_us: i64) -> Res
 }
 
 /// Indexes and counts end at ten million.
-fn index(index: u32) -> i32 {
+pub(super) fn index(index: u32) -> i32 {
     i32::try_from(index).unwrap_or(i32::MAX)
 }

@@ -12,6 +12,7 @@ mod emit;
 mod history;
 mod items;
 mod keys;
+mod listing;
 mod minutes;
 mod plan;
 mod prune;

@@ -2,6 +2,6 @@
 SELECT {runs}
 FROM runs
 WHERE shard_id = $1 AND state NOT IN ('EMITTED', 'WAITING', 'RUNNING', 'FINISHED', 'CANCELLED', 'SKIPPED')
-    AND state <> 'UNREADABLE'
+    AND state NOT IN ('UNREADABLE', 'LISTING')
 ORDER BY run_id
 LIMIT 1000

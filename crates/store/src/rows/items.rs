@@ -15,11 +15,11 @@ pub(crate) fn stored_items(generation: i64, payload: &Payload) -> String {
     if payload.items.is_empty() { String::new() } else { format!("{generation}\n{}", payload.items) }
 }
 
-/// A schedule of a `spec` column with what its `payload` and `items` columns hold.
+/// A schedule of a `spec` column, which says where a list is fetched, with what its `payload` and `items` columns hold.
 pub(crate) fn with_payload(mut schedule: Schedule, payload: String, items: &str) -> Schedule {
     let own = items.split_once('\n').filter(|(of, _)| of.parse() == Ok(schedule.generation));
-    schedule.payload =
-        Payload { json: payload, items: own.map(|(_, items)| items).unwrap_or_default().into() };
+    let items = own.map(|(_, items)| items).unwrap_or_default().into();
+    schedule.payload = Payload { json: payload, items, from: schedule.payload.from.take() };
     schedule
 }
 

@@ -47,7 +47,9 @@ impl ScheduleNew {
     /// The row of a schedule whose runs a shard owns.
     pub(crate) fn new(mut schedule: Schedule, shard: u16) -> Result<Self, StoreError> {
         let items = stored_items(schedule.generation, &schedule.payload);
-        let payload = std::mem::take(&mut schedule.payload).json;
+        let payload = std::mem::take(&mut schedule.payload);
+        schedule.payload.from = payload.from;
+        let payload = payload.json;
         Ok(Self {
             uid: schedule.uid,
             done_us: done_us(&schedule),

@@ -32,6 +32,7 @@ impl Word for RunKind {
 impl Word for RunState {
     const WORDS: &'static [(Self, &'static str)] = &[
         (Self::Emitted, "EMITTED"),
+        (Self::Listing, "LISTING"),
         (Self::Waiting, "WAITING"),
         (Self::Running, "RUNNING"),
         (Self::Finished, "FINISHED"),
@@ -42,8 +43,12 @@ impl Word for RunState {
 }
 
 impl Word for SkipReason {
-    const WORDS: &'static [(Self, &'static str)] =
-        &[(Self::Missed, "MISSED"), (Self::Paused, "PAUSED"), (Self::Overlap, "OVERLAP")];
+    const WORDS: &'static [(Self, &'static str)] = &[
+        (Self::Missed, "MISSED"),
+        (Self::Paused, "PAUSED"),
+        (Self::Overlap, "OVERLAP"),
+        (Self::NotListed, "NOT_LISTED"),
+    ];
 }
 
 impl Word for TokenState {
@@ -78,8 +83,8 @@ mod tests {
     #[test]
     fn words_are_those_of_json() {
         as_in_json::<RunKind>(4);
-        as_in_json::<RunState>(7);
-        as_in_json::<SkipReason>(3);
+        as_in_json::<RunState>(8);
+        as_in_json::<SkipReason>(4);
         as_in_json::<TokenState>(3);
         as_in_json::<Outcome>(6);
     }

@@ -26,6 +26,7 @@ mod history;
 mod inbox;
 mod items;
 mod keys;
+mod listing;
 mod minutes;
 mod neighbours;
 mod open;
@@ -120,6 +121,8 @@ conformance! {
         a_run_whose_unstarted_events_cannot_be_read_does_not_go_on batches_may_lie_between_each_others_events;
     items: items_are_read_page_by_page of_two_who_add_one_does what_belongs_to_no_run_goes
         texts_are_replaced_where_nobody_was_faster;
+    listing: runs_that_wait_for_items_are_found_fairly a_list_that_is_fetched_anew_takes_the_place_of_what_was_left
+        who_has_lost_a_shard_writes_nothing_of_its_lists a_list_that_is_given_up_ends_its_run_and_is_recorded;
     inbox: inbox_is_idempotent inbox_done_deletes_exactly forwards_are_posted_before
         forwards_survive_a_fenced_commit unreadable_messages_are_passed_over
         what_is_posted_under_a_lease_is_there_for_the_next_owner corrupt_message_is_left_out

@@ -55,7 +55,7 @@ pub(crate) fn is_gateway_doubt(status: u16) -> bool {
 }
 
 /// The pause that an answer asks for: `Retry-After` in seconds or as an HTTP date, at most `max_ms`.
-pub(super) fn retry_after_ms(headers: &HeaderMap, max_ms: i64, now_us: i64) -> Option<i64> {
+pub(crate) fn retry_after_ms(headers: &HeaderMap, max_ms: i64, now_us: i64) -> Option<i64> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let wish_ms = if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
         // More digits than fit are more than may be asked for, too.

@@ -14,7 +14,7 @@ use crate::requests::links::to;
 use crate::requests::problem::{Field, Problem};
 use crate::requests::visit::Visit;
 use crate::words::sentence::sentence;
-use crate::words::show::{count, counted, exact, short, us};
+use crate::words::show::{count, counted, events_said, exact, short, us};
 
 /// How many launch times a preview counts.
 const COUNT_MAX: i32 = 1_000;
@@ -192,7 +192,7 @@ fn drawn(schedule: &v1::Schedule, order: &Order, problem: Option<Problem>) -> Bo
     let content = html! {
         p.crumb { a href=(to(name)) { (short(name)) } }
         h1 { "Backfill " (short(name)) }
-        p.lead { (counted(schedule.events.unwrap_or(1), "event")) " " (sentence(schedule)) }
+        p.lead { (events_said(schedule)) " " (sentence(schedule)) }
         p { "Makes a run for each launch time that has passed and has none, at most " (count(10_000_u32)) " at once." }
         form.edit method="post" action={ (to(name)) "/backfill" } {
             @for (id, label, value, hint) in fields {

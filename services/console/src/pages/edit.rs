@@ -24,7 +24,7 @@ use crate::requests::links::to;
 use crate::requests::problem::{Field, Problem};
 use crate::requests::visit::Visit;
 use crate::words::sentence::sentence;
-use crate::words::show::{counted, events_of};
+use crate::words::show::{counted, events_of, events_said};
 
 /// How many of the next fires a check shows.
 const FIRES: i32 = 5;
@@ -251,7 +251,7 @@ fn drawn(visit: &Visit, what: What, stored: &Stored, texts: &Texts, said: Said) 
         }
         h1 { (title) }
         @if let Some(schedule) = &stored.schedule {
-            p.lead { (counted(schedule.events.unwrap_or(1), "event")) " " (sentence(schedule)) }
+            p.lead { (events_said(schedule)) " " (sentence(schedule)) }
         }
         form.whole-form method="post" action=(path) data-preview=(path) data-into="checked" {
             input type="hidden" name="form" value="fields";

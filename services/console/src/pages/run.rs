@@ -91,6 +91,9 @@ pub(crate) async fn body(
         p.id { code { (short(name)) } }
         div #live data-refresh=[open.then_some("5")] {
             @if !run.reason.is_empty() { p.notice.warn { (run.reason) } }
+            @if run.state() == v1::RunState::Listing && run.reason.is_empty() {
+                p.notice { "Its items are fetched before it falls due. How many events it has is not known until then." }
+            }
             div.big-gauge { (progress(&run)) }
             (numbers(&run))
             (end(visit.now_us, &run))

@@ -16,7 +16,7 @@ use crate::words::show::{count, dated, encode, exact, made_by, run_state, short,
 
 /// How many runs a page shows.
 const PAGE: i32 = 50;
-const STATES: [(&str, &str); 9] = [
+const STATES: [(&str, &str); 10] = [
     ("", "all"),
     ("WAITING", "waiting"),
     ("RUNNING", "running"),
@@ -25,6 +25,7 @@ const STATES: [(&str, &str); 9] = [
     ("CANCELLED", "cancelled"),
     ("SKIPPED", "skipped"),
     ("EMITTED", "emitted"),
+    ("LISTING", "waiting for its items"),
     ("UNREADABLE", "unreadable"),
 ];
 

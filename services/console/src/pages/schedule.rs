@@ -22,7 +22,7 @@ use crate::requests::visit::Visit;
 use crate::words::range::{DAY, Range};
 use crate::words::sentence::{follows_clocks, sentence, written};
 use crate::words::show::{
-    active, clock, counted, dated, duration, encode, exact, moment, seen, short, span, us,
+    active, clock, counted, dated, duration, encode, events_said, exact, moment, seen, short, span, us,
 };
 use crate::words::zone::{Change, next_change};
 
@@ -83,7 +83,7 @@ pub(crate) async fn body(
         p.crumb { a href=(visit.link("schedules")) { "Schedules" } }
         h1 { (short(name)) " " (active(schedule.pause.as_ref())) }
         p.lead {
-            (counted(schedule.events.unwrap_or(1), "event")) " " (sentence(&schedule))
+            (events_said(&schedule)) " " (sentence(&schedule))
             @for text in written(&schedule) { " " code { (text) } }
         }
         @if !schedule.description.is_empty() { p { (schedule.description) } }
@@ -253,6 +253,7 @@ fn actions(schedule: &v1::Schedule) -> Markup {
                 div {
                     label for="events" { "Events" }
                     input #events name="events" inputmode="numeric" autocomplete="off" size="8"
+                        disabled[schedule.items_from.is_some()]
                         placeholder=(schedule.events.unwrap_or(1));
                 }
                 div {
@@ -329,6 +330,7 @@ fn index_entries(schedule: &v1::Schedule, children: &[v1::ScheduleChild]) -> Mar
 
 fn facts(visit: &Visit, schedule: &v1::Schedule) -> Markup {
     let target = schedule.target.as_ref().and_then(|target| target.target.as_ref());
+    let list = schedule.items_from.as_ref().and_then(|from| from.source.as_ref());
     let retry = schedule.retry.unwrap_or_default();
     let overlap = match schedule.overlap() {
         v1::Overlap::Skip => "the new run is skipped",
@@ -358,6 +360,10 @@ fn facts(visit: &Visit, schedule: &v1::Schedule) -> Markup {
                         Some(v1::target::Target::Sqs(sqs)) => { code { (sqs.queue_url) } }
                         None => { "nowhere" }
                     }
+                }
+                @if let Some(v1::items_from::Source::Http(list)) = list {
+                    dt { "Its items come from" }
+                    dd { code { "GET " (list.url) } ", fetched ahead of each run" }
                 }
                 @if !schedule.items.is_empty() {
                     dt { "Each event has its own" }

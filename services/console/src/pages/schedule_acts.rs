@@ -257,7 +257,9 @@ async fn trigger(visit: &Visit, schedule: &v1::Schedule, wanted: &v1::TriggerSch
     };
     vec![
         html! {
-            "A run of " strong { (counted(events, "event")) }
+            "A run of "
+            @if schedule.items_from.is_some() { strong { "an event for each item of its list, which is fetched first," } }
+            @else { strong { (counted(events, "event")) } }
             @match &wanted.launch_time {
                 Some(at) => { " falls due " (moment(visit.now_us, Some(at))) }
                 None => { " is made now" }

@@ -89,7 +89,10 @@ fn table(visit: &Visit, schedules: &[v1::Schedule]) -> Markup {
                                     None => { span.mute { "never again" } }
                                 }
                             }
-                            td.n data-label="Events" { (count(schedule.events.unwrap_or(1))) }
+                            td.n data-label="Events" {
+                                @if schedule.items_from.is_some() { "a list" }
+                                @else { (count(schedule.events.unwrap_or(1))) }
+                            }
                             td data-label="Policy" {
                                 @if schedule.policy.is_empty() { span.mute { "none" } }
                                 @else { a href=(to(&schedule.policy)) { (short(&schedule.policy)) } }

@@ -54,6 +54,12 @@ const CATCH_UP: &[(&str, &str)] = &[
     ("CATCH_UP_MODE_LATEST", "the latest runs"),
     ("CATCH_UP_MODE_ALL", "each runs, back to the horizon"),
 ];
+const FORMATS: &[(&str, &str)] = &[
+    ("", "as the answer's Content-Type says (the default)"),
+    ("ITEMS_FORMAT_NDJSON", "NDJSON: a JSON value a line"),
+    ("ITEMS_FORMAT_JSON", "JSON: an array, or an object that has one"),
+    ("ITEMS_FORMAT_CSV", "CSV, with a header row"),
+];
 const RETRY_LOST: &[(&str, &str)] = &[("", "yes (the default)"), ("true", "yes"), ("false", "no")];
 
 /// The fields of a policy.
@@ -253,6 +259,39 @@ pub(crate) const SCHEDULE: &[Group] = &[
                  [{\"data\": {\"tenant\": 7}, \"key\": \"acme\"}]",
             ),
             of_kind(Kind::Pairs, "labels", "Labels", "name=value, one on each line: team=storage."),
+        ],
+    },
+    Group {
+        title: "Items from a list",
+        is_folded: true,
+        fields: &[
+            line(
+                "items_from.http.url",
+                "URL of the list",
+                "https://… It is fetched ahead of each run, which has an event for each item. Events per trigger stays empty then.",
+            ),
+            of_kind(
+                Kind::Pairs,
+                "items_from.http.headers",
+                "Headers",
+                "name=value, one on each line; *** keeps what is stored.",
+            ),
+            of_kind(Kind::Choice(FORMATS), "items_from.http.format", "Format", "How its items are written."),
+            line("items_from.http.key_field", "Key of an item", "The member or column that is its key."),
+            line(
+                "items_from.http.items_field",
+                "Member with the items",
+                "Where the answer is an object, such as items.",
+            ),
+            line("items_from.http.next_field", "Member with the next page", "Of that object, such as next."),
+            line(
+                "items_from.http.next_parameter",
+                "Parameter for the next page",
+                "Where it is a cursor and no URL.",
+            ),
+            line("items_from.http.deadline", "A page within", "30s by default."),
+            line("items_from.fetch_ahead", "Fetch ahead of a run", "5m by default."),
+            line("items_from.give_up_after", "Give up after its launch time", "15m by default."),
         ],
     },
     Group {

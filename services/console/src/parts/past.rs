@@ -40,7 +40,11 @@ pub(crate) fn past(now_us: i64, runs: &[v1::Run], skipped: &[v1::SkippedTrigger]
     for trigger in skipped {
         let Some(launch_us) = at(&trigger.launch_time) else { continue };
         let word = format!("no run: {}", skip_reason(trigger.reason()));
-        let class = if trigger.reason() == v1::SkipReason::Missed { "bad" } else { "warn" };
+        let class = if matches!(trigger.reason(), v1::SkipReason::Missed | v1::SkipReason::NotListed) {
+            "bad"
+        } else {
+            "warn"
+        };
         all.push(Past { launch_us, run: None, word, class, took_us: None });
     }
     all.sort_by_key(|past| past.launch_us);
@@ -55,6 +59,8 @@ fn verdict(run: &v1::Run, launch_us: i64, start_us: Option<i64>) -> (&'static st
         v1::RunState::Skipped => ("skipped", "warn"),
         v1::RunState::Unreadable => ("unreadable", "bad"),
         v1::RunState::Running => ("running", "go"),
+        v1::RunState::Listing if !run.reason.is_empty() => ("its list cannot be fetched", "bad"),
+        v1::RunState::Listing => ("waits for its list", "mute"),
         v1::RunState::FinishedWithFailures if counts.dead + counts.lost + counts.failed > 0 => {
             ("finished with failures", "bad")
         }

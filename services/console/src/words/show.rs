@@ -46,6 +46,14 @@ pub(crate) fn events_of(schedule: &Schedule) -> u32 {
     }
 }
 
+/// As [`events_of`], in words.
+pub(crate) fn events_said(schedule: &Schedule) -> String {
+    match schedule.items_from {
+        Some(_) => "An event for each item of a list".to_owned(),
+        None => counted(schedule.events.unwrap_or(1), "event"),
+    }
+}
+
 /// `1 event`, `2 events`.
 pub(crate) fn counted(n: impl Into<u64>, thing: &str) -> String {
     let n = n.into();
@@ -182,6 +190,7 @@ pub(crate) fn skip_reason(reason: SkipReason) -> String {
         SkipReason::Missed => "missed in an outage".to_owned(),
         SkipReason::Paused => "the schedule was paused".to_owned(),
         SkipReason::Overlap => "an earlier run was unfinished".to_owned(),
+        SkipReason::NotListed => "its items could not be fetched".to_owned(),
         SkipReason::Unspecified => "not known".to_owned(),
     }
 }

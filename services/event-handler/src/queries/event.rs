@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tollgate_core::handle::EventState;
 use tollgate_core::handle::change::{Outcome, TokenRow, Unstarted};
-use tollgate_core::model::{EventRef, ItemsIn, Run, RunKind, RunSpec, Stagger};
+use tollgate_core::model::{EventRef, ItemsIn, Run, RunKind, RunSpec, RunState, Stagger};
 use tollgate_proto::convert::event::{self, EventRecord};
 use tollgate_proto::v1;
 use tollgate_service::status::status as store_status;
@@ -81,7 +81,13 @@ impl Shared {
         let unknown = || Status::not_found(format!("name: there is no event {name:?}"));
         let runs = self.people.runs(event.shard, &[event.run]).await.map_err(store_status)?;
         let run = runs.into_iter().next().ok_or_else(unknown)?;
-        if event.index >= run.events || namespace.as_ref().is_some_and(|given| *given != run.namespace) {
+        let is_foreign = namespace.as_ref().is_some_and(|given| *given != run.namespace);
+        if run.state == RunState::Listing && !is_foreign {
+            let why =
+                if run.reason.is_empty() { "its items are fetched before it falls due" } else { &run.reason };
+            return Err(Status::failed_precondition(format!("name: its run has no events yet: {why}")));
+        }
+        if event.index >= run.events || is_foreign {
             return Err(unknown());
         }
         let view = self.view(run).await?;

@@ -11,7 +11,7 @@ use tollgate_clock::ClockState;
 use tollgate_core::model::DAY_US;
 use tollgate_core::trouble::{
     Commits, Installation, Kind, Severity, Sight, Subject, Trouble, of_commits, of_ended, of_installation,
-    of_missed, of_shard, worst_first,
+    of_missed, of_not_listed, of_shard, of_unlisted, worst_first,
 };
 use tollgate_proto::convert::{self, names, trouble};
 use tollgate_proto::{FieldError, filter, page, v1};
@@ -160,6 +160,7 @@ impl Shared {
             }
         }
         let all = &mut known.troubles;
+        all.extend(self.lists.unlisted().iter().map(|unlisted| of_unlisted(unlisted, now_us)));
         if not_loaded > 0 {
             all.push(of_process(Kind::ShardsNotLoaded, self.process.clone(), not_loaded));
         }
@@ -179,23 +180,26 @@ impl Shared {
         // A task of its own comes to its end, also where nobody waits any more.
         let asked = tokio::spawn(async move {
             let missed = people.missed_triggers(day_us, MISSED_MAX);
-            futures::future::try_join3(people.leases(), people.emitted_until_us(), missed).await
+            let not_listed = people.not_listed_triggers(day_us, MISSED_MAX);
+            futures::future::try_join4(people.leases(), people.emitted_until_us(), missed, not_listed).await
         });
         let fails = |words: String| {
             let trouble = of_process(Kind::StoreFails, self.process.clone(), 1);
             (vec![Trouble { words, ..trouble }], BTreeMap::new())
         };
-        let (leases, emitted_until_us, missed) = match tokio::time::timeout(STORE_MAX, asked).await {
-            Ok(Ok(Ok(known))) => known,
-            Ok(Ok(Err(error))) => return fails(store_status(error).message().to_owned()),
-            Ok(Err(_)) | Err(_) => return fails(String::new()),
-        };
+        let (leases, emitted_until_us, missed, not_listed) =
+            match tokio::time::timeout(STORE_MAX, asked).await {
+                Ok(Ok(Ok(known))) => known,
+                Ok(Ok(Err(error))) => return fails(store_status(error).message().to_owned()),
+                Ok(Err(_)) | Err(_) => return fails(String::new()),
+            };
         let mut owned: BTreeMap<String, u64> = BTreeMap::new();
         leases.into_iter().for_each(|lease| *owned.entry(lease.owner).or_default() += 1);
         let shards_without_owner = owned.remove("").unwrap_or_default();
         let known = Installation { shards_without_owner, emitted_until_us };
         let mut all = of_installation(&known, self.clock.wall_us());
         all.extend(missed.iter().filter_map(of_missed));
+        all.extend(not_listed.iter().filter_map(of_not_listed));
         (all, owned)
     }
 

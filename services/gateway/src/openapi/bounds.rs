@@ -98,11 +98,13 @@ fn of_resource(name: &str) -> Option<Value> {
         "Policy.burst" => json!({"minimum": 1, "maximum": 10_000_000}),
         "Policy.token_ttl" | "Policy.unstarted_ttl" => whole_ms(1, 30 * DAY_S),
         "Policy.suspect_period" => whole_ms(0, 30 * DAY_S),
-        "HttpTarget.url" | "SlackTarget.url" => json!({"maxLength": 2048}),
+        "HttpTarget.url" | "SlackTarget.url" | "HttpItems.url" => json!({"maxLength": 2048}),
         "Alert.schedules" | "Alert.policies" => json!({"maxItems": 100}),
         "Alert.schedule_labels" => json!({"maxProperties": 100}),
         "Alert.group_wait" => whole_ms(0, 3_600),
-        "HttpTarget.headers" => json!({"maxProperties": 64}),
+        "ItemsFrom.fetch_ahead" => json!({"pattern": format!("^({})s$", up_to(0, 3_600))}),
+        "ItemsFrom.give_up_after" => json!({"pattern": format!("^({})s$", up_to(1, DAY_S))}),
+        "HttpTarget.headers" | "HttpItems.headers" => json!({"maxProperties": 64}),
         _ => return None,
     })
 }

@@ -86,7 +86,7 @@ impl Notes {
         if let Some(policy) = &schedule.policy {
             self.used.insert((schedule.namespace.clone(), policy.clone()));
         }
-        if let Some((field, address)) = warnings::address_of(schedule) {
+        for (field, address) in warnings::addresses_of(schedule) {
             self.address(field, address, &named);
         }
         let stored = schedule.generation > 0;

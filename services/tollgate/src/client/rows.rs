@@ -34,6 +34,14 @@ pub(super) fn active(pause: Option<&v1::Pause>) -> String {
     if pause.is_some() { "PAUSED" } else { "ACTIVE" }.to_owned()
 }
 
+/// How many events each run has; a list says so when it is fetched.
+fn events_of(schedule: &v1::Schedule) -> String {
+    match schedule.items_from {
+        Some(_) => "a list".to_owned(),
+        None => schedule.events.unwrap_or(1).to_string(),
+    }
+}
+
 /// A schedule's triggers on one line.
 fn triggers(schedule: &v1::Schedule) -> String {
     if schedule.triggers.is_empty() {
@@ -80,7 +88,7 @@ pub(super) fn schedules(view: impl Into<View>, schedules: &[v1::Schedule]) -> St
             short(&schedule.name).into(),
             Cell::state(active(schedule.pause.as_ref())),
             short(&schedule.policy).into(),
-            schedule.events.unwrap_or(1).to_string().into(),
+            events_of(schedule).into(),
             triggers(schedule).into(),
             schedule.time_zone.as_str().into(),
             Cell::from(relative(view.now_us, schedule.next_launch_time.as_ref())),
