@@ -56,7 +56,7 @@ pub(super) struct JudgedBatch {
     pub(super) skipped: Vec<Skipped>,
     /// Somebody may have judged the same launches before, at a time when they were not late: a task was claimed before.
     again: bool,
-    /// Launches whose run may exist already, in this shard or another: their schedule has moved.
+    /// Launches whose run may exist already, in this shard or another: their schedule has moved or changed.
     doubtful: Vec<(Uuid, i64)>,
     /// Whom to ask about before they are handed over.
     pub(super) late: BTreeMap<Uuid, Late>,
@@ -132,7 +132,11 @@ impl JudgedBatch {
         now_us: i64,
     ) {
         self.note(task, child, launch_us, now_us);
-        let schedule_uid = child.schedule.uid;
+        let (schedule_uid, changed_us) = (child.schedule.uid, child.schedule.updated_us);
+        // The timing before the latest change may have had it, in another task.
+        if child.schedule.generation > 1 && launch_us <= changed_us {
+            self.doubtful.push((schedule_uid, launch_us));
+        }
         self.skipped.push(Skipped { schedule_uid, launch_us, reason, recorded_us: now_us });
     }
 
@@ -205,7 +209,7 @@ mod tests {
     /// A moved schedule's run may have been made by the shard where it lives now, which heard of the move: then its trigger was
     /// not missed, whoever reads it, and whether or not somebody has read it before.
     #[test]
-    fn of_a_schedule_that_has_moved_a_trigger_is_missed_only_without_a_run() {
+    fn of_a_schedule_that_has_moved_or_changed_a_trigger_is_missed_only_without_a_run() {
         let uid = child(vec![1]).schedule.uid;
         for (homes, again, asked) in [(vec![1], false, true), (vec![], false, false), (vec![], true, true)] {
             let mut batch = JudgedBatch::new(again);
@@ -214,6 +218,13 @@ mod tests {
             assert_eq!(doubt.get(&uid), asked.then_some(&(MINUTE_US, MINUTE_US)), "{homes:?}, {again}");
             batch.drop_known(&BTreeSet::from([(uid, MINUTE_US)]));
             assert!(batch.is_empty());
+        }
+        for (updated_us, asked) in [(MINUTE_US, true), (MINUTE_US - 1, false)] {
+            let mut changed = child(Vec::new());
+            (changed.schedule.generation, changed.schedule.updated_us) = (2, updated_us);
+            let mut batch = JudgedBatch::new(false);
+            batch.skip(0, &changed, MINUTE_US, SkipReason::Missed, 3 * MINUTE_US);
+            assert_eq!(batch.in_doubt().contains_key(&uid), asked, "the timing before may have had it");
         }
     }
 }

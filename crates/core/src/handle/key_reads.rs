@@ -278,6 +278,9 @@ impl Shard {
             self.park_in(policy, run.row.schedule_uid);
         } else if !token.in_flight() && token.row.due_us <= now.wall_us {
             self.retry_is_due(key.0, key.1);
+        } else if !token.in_flight() {
+            // It may have been due before: clocks are set back.
+            self.wall_timers.insert((token.row.due_us, WallTimer::Retry(key.0, key.1)));
         }
     }
 
