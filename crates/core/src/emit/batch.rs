@@ -132,9 +132,10 @@ impl JudgedBatch {
         now_us: i64,
     ) {
         self.note(task, child, launch_us, now_us);
-        let (schedule_uid, changed_us) = (child.schedule.uid, child.schedule.updated_us);
-        // The timing before the latest change may have had it, in another task.
-        if child.schedule.generation > 1 && launch_us <= changed_us {
+        let schedule = &child.schedule;
+        let (schedule_uid, triggers) = (schedule.uid, schedule.timing.triggers.len());
+        // The timing before the latest change may have had it, or another trigger, which was judged a moment ago.
+        if triggers > 1 || schedule.generation > 1 && launch_us <= schedule.updated_us {
             self.doubtful.push((schedule_uid, launch_us));
         }
         self.skipped.push(Skipped { schedule_uid, launch_us, reason, recorded_us: now_us });
@@ -161,8 +162,12 @@ impl JudgedBatch {
         spans
     }
 
-    /// Takes out what has a run.
+    /// Takes out what has a run, or is to have one.
     pub(super) fn drop_known(&mut self, known: &BTreeSet<(Uuid, i64)>) {
+        if !self.skipped.is_empty() && !self.runs.is_empty() {
+            let made: BTreeSet<_> = self.runs.iter().map(|run| (run.schedule_uid, run.launch_us)).collect();
+            self.skipped.retain(|skip| !made.contains(&(skip.schedule_uid, skip.launch_us)));
+        }
         if !known.is_empty() {
             self.skipped.retain(|skip| !known.contains(&(skip.schedule_uid, skip.launch_us)));
             self.runs.retain(|run| !known.contains(&(run.schedule_uid, run.launch_us)));

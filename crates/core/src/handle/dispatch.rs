@@ -73,6 +73,7 @@ impl Shard {
         run.reason.clear();
         (run.next_index, run.sorted_to) = (0, None);
         self.gone.insert(run.id, self.pending_commit(), false);
+        self.listing.insert(run.id, self.pending_commit(), ());
         self.pending.urgent = true;
         match self.pending.made.get_mut(&run.id) {
             Some(made) => *made = run,

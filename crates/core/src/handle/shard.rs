@@ -63,6 +63,8 @@ pub struct Shard {
     pub(super) gone: Outdated<RunId, bool>,
     /// Runs of which dead events were revived, by the commit that says so; kept as above.
     pub(super) revived: Outdated<RunId>,
+    /// Runs that wait for their items, by the commit that says so; kept as above.
+    pub(super) listing: Outdated<RunId>,
     /// Schedules to be handed over to other shards, in the order of the commits that they wait for.
     pub(super) moves: VecDeque<Move>,
     /// What the next commit says.
@@ -112,6 +114,7 @@ impl Shard {
             messages: Outdated::default(),
             gone: Outdated::default(),
             revived: Outdated::default(),
+            listing: Outdated::default(),
             moves: VecDeque::new(),
             pending: Pending::default(),
             minutes: Minutes::new(now),
@@ -139,6 +142,7 @@ impl Shard {
         self.messages.begin_read(self.commits);
         self.gone.begin_read(self.commits);
         self.revived.begin_read(self.commits);
+        self.listing.begin_read(self.commits);
         self.specs.begin_read();
     }
 

@@ -286,9 +286,7 @@ impl Shard {
         match control {
             Control::RetryDead { run, .. } => self.gone.contains(run) || self.revived.contains(run),
             // It may wait for its items.
-            Control::CancelRun { run, .. } => {
-                !self.ledger.runs.contains(run) && self.gone.get(run).is_some_and(|withdrawn| !withdrawn)
-            }
+            Control::CancelRun { run, .. } => !self.ledger.runs.contains(run) && self.listing.contains(run),
             _ => false,
         }
     }
