@@ -9,6 +9,7 @@ mod delivery;
 mod event;
 mod items_from;
 mod minute;
+mod origin;
 mod policy;
 mod run;
 mod schedule;

@@ -39,7 +39,7 @@ fn list(with: &Value) -> Value {
 fn a_list_takes_the_place_of_events() {
     let schedule = taken(&list(&json!({"format": "csv", "key_field": "id"})), None).unwrap();
     let from = schedule.payload.from.clone().unwrap();
-    assert_eq!((schedule.events, schedule.first_state()), (0, RunState::Listing));
+    assert_eq!((schedule.events, RunState::first(&schedule)), (0, RunState::Listing));
     assert_eq!((from.http.format, from.http.key_field.as_str()), (Some(ListFormat::Csv), "id"));
     assert_eq!((from.fetch_ahead_s, from.give_up_after_s, from.http.deadline_ms), (300, 900, 30_000));
     let shown = to_json(&schedule::to_message(&schedule));

@@ -121,7 +121,7 @@ async fn attempt(shared: &Shared, client: &ListClient, run: &Run) -> Result<Outc
     if is_outdated(known.as_ref(), run) {
         return to_owner(shared, &lease, run).await;
     }
-    let begin_us = from.begin_us(run);
+    let begin_us = run.list_begin_us(&from);
     if begin_us > shared.clock.wall_us() {
         return Ok(Outcome::Early(begin_us));
     }
@@ -135,7 +135,7 @@ async fn attempt(shared: &Shared, client: &ListClient, run: &Run) -> Result<Outc
         Err(fetch::Broken::ElsewhereNow) => Ok(Outcome::Elsewhere),
         Err(fetch::Broken::Store(error)) => Err(error),
         Err(fetch::Broken::NoPage(no_page)) => {
-            let give_up_us = from.give_up_us(run, spec.finish_by_s);
+            let give_up_us = run.list_give_up_us(&from, spec.finish_by_s);
             let (from, policy) = (Box::new(from.as_ref().clone()), spec.policy_id);
             Ok(Outcome::Failed { no_page, from, policy, give_up_us, lease })
         }

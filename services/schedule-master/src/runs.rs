@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tollgate_core::model::{Run, RunId, RunKind, SECOND_US, Schedule};
+use tollgate_core::model::{Run, RunId, RunKind, RunState, SECOND_US, Schedule};
 use tollgate_core::plan::home;
 use tollgate_proto::convert::{moment, names, run};
 use tollgate_proto::v1;
@@ -137,7 +137,7 @@ impl ScheduleMaster {
             events: schedule.events,
             priority: schedule.priority,
             kind,
-            state: schedule.first_state(),
+            state: RunState::first(schedule),
             emitted_us,
             ..Run::default()
         }

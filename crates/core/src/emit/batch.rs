@@ -11,7 +11,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::ScannedChild;
-use crate::model::{MINUTE_US, Run, RunId, RunKind, SECOND_US, SkipReason, Skipped};
+use crate::model::{MINUTE_US, Run, RunId, RunKind, RunState, SECOND_US, SkipReason, Skipped};
 
 /// The most rows that are handed over at once: on SQLite, everybody's commits wait for them.
 const ROWS_MAX: usize = 250;
@@ -116,7 +116,7 @@ impl JudgedBatch {
             events: schedule.events,
             priority: schedule.priority,
             kind: RunKind::Scheduled,
-            state: schedule.first_state(),
+            state: RunState::first(schedule),
             emitted_us: now_us,
             ..Run::default()
         });

@@ -1,14 +1,11 @@
-//! Where a list of items is fetched for each run of a schedule, and until when that is tried.
-//!
-//! In: what the schedule says, and a run. Out: when the first fetch may begin, and when it is given up. Not here: fetching.
+//! Where a list of items is fetched for each run of a schedule. Not here: when ([`super::Run`]), fetching.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::target::origin;
-use super::{Run, RunKind, SECOND_US};
+use super::origin::origin;
 
 /// How the items of a list are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,22 +96,6 @@ impl ItemsFrom {
     pub fn address(&self) -> &str {
         origin(&self.http.url)
     }
-
-    /// When the list of a run may be fetched first.
-    pub fn begin_us(&self, run: &Run) -> i64 {
-        run.launch_us.saturating_sub(self.fetch_ahead_s.saturating_mul(SECOND_US))
-    }
-
-    /// From when on a failure is the last: so long after the launch time, or after the run was made where that was later; and no
-    /// later than the end of the window within which its events must start.
-    pub fn give_up_us(&self, run: &Run, finish_by_s: Option<i64>) -> i64 {
-        let from_us = run.launch_us.max(run.emitted_us);
-        let until_us = from_us.saturating_add(self.give_up_after_s.saturating_mul(SECOND_US));
-        let window_us = finish_by_s
-            .filter(|_| run.kind != RunKind::Backfill)
-            .map(|finish_by_s| run.launch_us.saturating_add(finish_by_s.saturating_mul(SECOND_US)));
-        window_us.map_or(until_us, |window_us| window_us.min(until_us))
-    }
 }
 
 #[cfg(test)]
@@ -122,23 +103,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fetch_begins_ahead_of_the_launch_and_is_given_up_some_time_after() {
-        let from =
-            ItemsFrom { fetch_ahead_s: 60, give_up_after_s: 120, ..ItemsFrom::http("http://a/x".to_owned()) };
-        let run = Run { launch_us: 1_000 * SECOND_US, emitted_us: 700 * SECOND_US, ..Run::default() };
-        assert_eq!(from.begin_us(&run), 940 * SECOND_US);
-        assert_eq!(from.give_up_us(&run, None), 1_120 * SECOND_US);
-        assert_eq!(from.give_up_us(&run, Some(30)), 1_030 * SECOND_US);
-        assert_eq!(from.give_up_us(&run, Some(300)), 1_120 * SECOND_US);
-        let late = Run { kind: RunKind::Backfill, emitted_us: 9_000 * SECOND_US, ..run };
-        assert_eq!(from.give_up_us(&late, Some(30)), 9_120 * SECOND_US);
-        assert_eq!(from.address(), "http://a");
-    }
-
-    #[test]
     fn what_headers_say_is_not_shown() {
         let mut from = ItemsFrom::http("http://a/x".to_owned());
         from.http.headers = [("authorization".to_owned(), "Bearer abc".to_owned())].into();
+        assert_eq!(from.address(), "http://a");
         let shown = format!("{from:?}");
         assert!(shown.contains("authorization") && !shown.contains("Bearer"), "{shown}");
     }

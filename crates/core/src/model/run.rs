@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::{CheckAgain, OverlapRule, Payload, RetryPolicy, Schedule, Stagger, Target};
+use super::{CheckAgain, ItemsFrom, OverlapRule, Payload, RetryPolicy, SECOND_US, Schedule, Stagger, Target};
 
 /// Id of a run, derived from its schedule and launch time, so that emitting twice is harmless.
 ///
@@ -75,6 +75,11 @@ pub enum RunState {
 }
 
 impl RunState {
+    /// The state in which a run of a schedule is made.
+    pub fn first(schedule: &Schedule) -> Self {
+        if schedule.payload.from.is_some() { Self::Listing } else { Self::Emitted }
+    }
+
     /// Whether no owner has taken the run in yet.
     pub fn is_untaken(self) -> bool {
         matches!(self, Self::Emitted | Self::Listing | Self::Unreadable)
@@ -273,6 +278,24 @@ pub struct Run {
     pub finished_us: Option<i64>,
 }
 
+impl Run {
+    /// When its list may be fetched first.
+    pub fn list_begin_us(&self, from: &ItemsFrom) -> i64 {
+        self.launch_us.saturating_sub(from.fetch_ahead_s.saturating_mul(SECOND_US))
+    }
+
+    /// From when on a failure to fetch its list is the last: so long after the launch time, or after it was made where that was
+    /// later; and no later than the end of the window within which its events must start.
+    pub fn list_give_up_us(&self, from: &ItemsFrom, finish_by_s: Option<i64>) -> i64 {
+        let made_us = self.launch_us.max(self.emitted_us);
+        let until_us = made_us.saturating_add(from.give_up_after_s.saturating_mul(SECOND_US));
+        let window_us = finish_by_s
+            .filter(|_| self.kind != RunKind::Backfill)
+            .map(|finish_by_s| self.launch_us.saturating_add(finish_by_s.saturating_mul(SECOND_US)));
+        window_us.map_or(until_us, |window_us| window_us.min(until_us))
+    }
+}
+
 /// Why a trigger made no run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -298,4 +321,22 @@ pub struct Skipped {
     pub reason: SkipReason,
     /// When that was recorded.
     pub recorded_us: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_fetched_ahead_of_the_launch_and_given_up_some_time_after() {
+        let from = ItemsFrom::http("http://a/x".to_owned());
+        let from = ItemsFrom { fetch_ahead_s: 60, give_up_after_s: 120, ..from };
+        let run = Run { launch_us: 1_000 * SECOND_US, emitted_us: 700 * SECOND_US, ..Run::default() };
+        assert_eq!(run.list_begin_us(&from), 940 * SECOND_US);
+        assert_eq!(run.list_give_up_us(&from, None), 1_120 * SECOND_US);
+        assert_eq!(run.list_give_up_us(&from, Some(30)), 1_030 * SECOND_US);
+        assert_eq!(run.list_give_up_us(&from, Some(300)), 1_120 * SECOND_US);
+        let late = Run { kind: RunKind::Backfill, emitted_us: 9_000 * SECOND_US, ..run };
+        assert_eq!(late.list_give_up_us(&from, Some(30)), 9_120 * SECOND_US);
+    }
 }

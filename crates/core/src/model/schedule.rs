@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{DateRange, Payload, RunState, SECOND_US, Stagger, Target};
+use super::{DateRange, Payload, SECOND_US, Stagger, Target};
 
 /// One rule that says when a schedule fires; a schedule fires at the union of its triggers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -329,11 +329,6 @@ impl Schedule {
     pub fn stagger(&self) -> Stagger {
         let Self { start_within_s, spread_s, events, .. } = *self;
         Stagger { start_within_s, spread_s, events }
-    }
-
-    /// The state in which a run of it is made.
-    pub fn first_state(&self) -> RunState {
-        if self.payload.from.is_some() { RunState::Listing } else { RunState::Emitted }
     }
 
     /// How long after each launch time its first event falls due.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::ItemsFrom;
+use super::origin::origin;
 
 /// When an event's token comes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,13 +131,6 @@ impl Target {
             Self::Sqs { .. } => true,
         }
     }
-}
-
-/// Scheme, host and port of a URL.
-pub(super) fn origin(url: &str) -> &str {
-    let host = url.find("://").map_or(0, |at| at + 3);
-    let end = url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at);
-    &url[..end]
 }
 
 /// What the user's events carry: checked when the schedule was written. Its `Debug` text is its length.

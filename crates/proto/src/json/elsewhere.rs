@@ -123,6 +123,8 @@ fn below(descriptor: &MessageDescriptor, key: &str) -> Vec<Vec<FieldDescriptor>>
             }
         }
     }
+    // What was there first is what most people mean: a target, before a list.
+    found.sort_by_key(|way| way.first().map(FieldDescriptor::number));
     found.truncate(PLACES_MAX);
     found
 }

@@ -332,6 +332,7 @@ const BEFORE_BATCHES: &str =
     "DROP TABLE token_batches; DROP TABLE api_keys; DROP FUNCTION commit_events; DROP FUNCTION commit_shards;
     DROP FUNCTION commit_many; DROP FUNCTION commit_one_by_one; DROP FUNCTION commit_at_once;
     DROP TABLE plan_outbox; DROP TABLE pruning; DROP TABLE minute_counts; DROP INDEX skipped_triggers_missed;
+    DROP INDEX skipped_triggers_not_listed;
     DROP TABLE alerts; DROP TABLE alert_states; DROP TABLE alert_changes;
     DROP INDEX runs_not_well; DROP INDEX runs_failed; DROP INDEX event_history_failed; DROP TABLE closed_failures;
     DROP TABLE requests; ALTER TABLE schedules DROP COLUMN done_us;

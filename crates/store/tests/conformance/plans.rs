@@ -32,7 +32,7 @@ const SHORT: [&str; 18] = [
 ];
 
 /// Statements that read a whole shard, or a table in the order of an index, because that is what they are for.
-const WHOLE: [&str; 15] = [
+const WHOLE: [&str; 16] = [
     "alerts_count",
     "audit_list",
     "batches_load",
@@ -43,6 +43,7 @@ const WHOLE: [&str; 15] = [
     "prune_windows",
     "runs_list_open",
     "runs_list_open_rising",
+    "runs_listing",
     "schedules_count",
     "shard_policies_load",
     "shard_schedules_load",
