@@ -164,14 +164,15 @@ impl ShardSchedule {
         Self { uid, events: 1, ..Self::default() }
     }
 
-    /// Of two cursors the one that was left later counts, in whatever order, and however often, they come. True where
-    /// that is this one.
+    /// Of two cursors the one that was left later counts, in whatever order, and however often, they come; of two of one
+    /// microsecond, the same one everywhere. True where that is this one.
     pub(super) fn take_cursor(&mut self, cursor: String, left_us: i64) -> bool {
         let is_later = left_us >= self.cursor_us;
-        if is_later {
+        let is_behind = left_us == self.cursor_us && self.cursor.as_ref() > Some(&cursor);
+        if is_later && !is_behind {
             (self.cursor, self.cursor_us) = (Some(cursor), left_us);
         }
-        is_later
+        is_later && !is_behind
     }
 
     /// From when on a run of this generation is stale, if there is a later one.

@@ -161,7 +161,7 @@ fn named(trouble: &Trouble) -> String {
         ),
         Kind::ListFails => format!(
             "Look at what serves the list, and at items_from of the schedule: url, headers, format. It is fetched again by itself, \
-             until give_up_after; `tollgate get runs --schedule {schedule}{n}` shows the run."
+             until give_up_after; `tollgate history {schedule}{n}` shows the run."
         ),
         Kind::NotListed => format!(
             "Nobody makes up for them: when the list can be fetched again, `tollgate trigger {schedule}{n}` starts another run. \
