@@ -1,9 +1,7 @@
 //! A service with something of everything in it: held tokens, what waits, runs that ended in every way, pauses.
 
 use tollgate_harness::browser::Browser;
-use tollgate_harness::resources::{
-    PARENT, every, http, ms, next_january, once, policy, policy_name, schedule_name, soon,
-};
+use tollgate_harness::resources::{PARENT, every, http, ms, once, policy, policy_name, schedule_name, soon};
 use tollgate_harness::{Arrival, Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 use tollgate_proto::v1::alert_target::Target as To;
 use tollgate_proto::v1::trigger::Trigger as Rule;
@@ -166,7 +164,6 @@ fn nightly(consumer: &Consumer) -> Schedule {
     Schedule {
         triggers: cron("30 2 * * *"),
         time_zone: "Europe/Berlin".to_owned(),
-        start_time: Some(next_january()),
         description: "Nightly backups of all devices".to_owned(),
         ..once(soon(300), 500, "gentle", http(consumer))
     }

@@ -268,7 +268,7 @@ pub(crate) const SCHEDULE: &[Group] = &[
             line(
                 "items_from.http.url",
                 "URL of the list",
-                "https://… It is fetched ahead of each run, which has an event for each item. Events per trigger stays empty then.",
+                "Fetched ahead of each run, which has an event for each item. Events per trigger stays empty then.",
             ),
             of_kind(
                 Kind::Pairs,
