@@ -11,9 +11,7 @@ use hyper::{Method, Request, StatusCode, header};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use tollgate_harness::resources::{
-    PARENT, http, next_january, once, policy, policy_name, schedule_name, soon,
-};
+use tollgate_harness::resources::{self, PARENT, http, once, policy, policy_name, schedule_name, soon};
 use tollgate_harness::{Conduct, Consumer, Database, Kind, Releases, Service, wait_for};
 use tollgate_proto::v1::trigger::Trigger as Rule;
 use tollgate_proto::v1::{
@@ -142,7 +140,7 @@ async fn busy(database: &Database) -> (Service, Consumer) {
     let nightly = Schedule {
         triggers: vec![Trigger { trigger: Some(Rule::Cron("0 3 * * MON-FRI".to_owned())) }],
         time_zone: "Europe/Berlin".to_owned(),
-        start_time: Some(next_january()),
+        start_time: Some(resources::next_january()),
         ..once(soon(300), 100, "gentle", http(&consumer))
     };
     service.create_schedule("nightly", nightly).await.unwrap();
@@ -187,7 +185,6 @@ async fn pages_show_what_is_there() {
     page.shows(&["Schedules that wait", "In flight at most", "/n/default/schedules/batch", "2 / 2"]);
     let page = browser.page("/n/default/policies?state=PAUSED").await;
     page.shows(&["No policy fits this."]);
-
     let page = browser.page("/n/default/schedules").await;
     page.shows(&["every weekday at 03:00 in Berlin", "/n/default/schedules/nightly"]);
     let page = browser.page("/n/default/schedules?policy=gentle&state=ACTIVE").await;

@@ -14,6 +14,7 @@ pub mod batch;
 mod bucket;
 pub mod change;
 pub mod control;
+mod cursor;
 mod dispatch;
 mod early;
 mod exchange;

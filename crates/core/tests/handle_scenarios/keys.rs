@@ -1,4 +1,4 @@
-//! Limits by key: each key has its own, none holds up another, and keys take turns.
+//! Limits by the keys of schedules, and rates that are high.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -214,4 +214,24 @@ fn who_is_let_go_by_its_key_and_cancelled_leaves_its_turn_to_the_next() {
     world.tell(Control::CancelRun { run: runs[1], reason: String::new() });
     world.succeed(&first[1]);
     assert_eq!(world.accept_all().iter().map(|send| send.run).collect::<Vec<_>>(), [runs[2]]);
+}
+
+/// Owners look every few milliseconds; what the rate lets through in between starts with the next look.
+#[test]
+fn a_high_rate_without_a_burst_is_reached_and_rest_is_worth_one_second() {
+    let p = policy(1, Limits { max_in_flight: None, rate_per_s: Some(5_000.0), burst: None });
+    let mut world = World::with_policy(&p);
+    let s = spec(10, Some(&p));
+    world.emit(run(&s, START_US, 100_000), &s);
+    world.work_off();
+    let mut started = 0;
+    for _ in 0..100 {
+        world.pass(10_000);
+        world.settle();
+        started += world.work_off();
+    }
+    assert!((4_990..=5_010).contains(&started), "{started} in a second");
+    world.pass(60 * SECOND_US);
+    world.settle();
+    assert_eq!(world.work_off(), 5_000);
 }

@@ -97,26 +97,6 @@ fn a_rate_spaces_starts_and_a_burst_comes_after_rest() {
     assert_eq!(world.take_sends().len(), 1);
 }
 
-/// Owners look every few milliseconds; what the rate lets through in between starts with the next look.
-#[test]
-fn a_high_rate_without_a_burst_is_reached_and_rest_is_worth_one_second() {
-    let p = policy(1, Limits { max_in_flight: None, rate_per_s: Some(5_000.0), burst: None });
-    let mut world = World::with_policy(&p);
-    let s = spec(10, Some(&p));
-    world.emit(run(&s, START_US, 100_000), &s);
-    world.work_off();
-    let mut started = 0;
-    for _ in 0..100 {
-        world.pass(10_000);
-        world.settle();
-        started += world.work_off();
-    }
-    assert!((4_990..=5_010).contains(&started), "{started} in a second");
-    world.pass(60 * SECOND_US);
-    world.settle();
-    assert_eq!(world.work_off(), 5_000);
-}
-
 #[test]
 fn both_limits_hold_at_once() {
     let p = policy(1, Limits { max_in_flight: Some(3), rate_per_s: Some(1.0), burst: Some(10) });

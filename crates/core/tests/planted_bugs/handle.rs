@@ -150,13 +150,13 @@ pub(crate) const BUGS: &[Planted] = &[
     Planted {
         name: "CursorByTheClock",
         breaks: "A cursor that is left after the clock was set back does not count.",
-        edits: &[edit("handle/steer.rs", "now.wall_us.max(row.cursor_us + 1)", "now.wall_us")],
+        edits: &[edit("handle/cursor.rs", "now.wall_us.max(row.cursor_us + 1)", "now.wall_us")],
     },
     Planted {
         name: "CursorWithoutScheduleDropped",
         breaks: "A cursor that comes before the change that brings its schedule is dropped.",
         edits: &[edit(
-            "handle/steer.rs",
+            "handle/cursor.rs",
             "schedule.row.get_or_insert_with(|| ShardSchedule::unknown(uid))",
             "{
                 if schedule.row.is_none() && left_us.is_some() {
