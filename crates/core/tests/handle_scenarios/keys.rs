@@ -1,4 +1,4 @@
-//! Limits by the keys of schedules, and rates that are high.
+//! Limits by key: each key has its own, none holds up another, and keys take turns; a rate that is high.
 
 use std::collections::{BTreeMap, BTreeSet};
 
