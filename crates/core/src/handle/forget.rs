@@ -34,6 +34,10 @@ impl Shard {
             return;
         }
         if !schedule.active.is_empty() || schedule.buffered.is_some() {
+            // Where it rests after each run, each end brings the next timer.
+            if row.rest_until_us > 0 && !row.deleted {
+                return;
+            }
             self.wall_timers.insert((now.wall_us + DAY_US, WallTimer::Forget(uid)));
             return;
         }
