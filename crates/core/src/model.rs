@@ -22,7 +22,7 @@ pub use delivery::{Delivery, DeliveryItem, Sent};
 pub use event::{EventId, EventIdError, EventKeyring, EventRef};
 pub use items_from::{HttpItems, ItemsFrom, ListFormat};
 pub use minute::{MinuteCounts, MinuteRow};
-pub use policy::{KeyRule, KeyRules, Limits, Policy, Reclaim, TtlFrom};
+pub use policy::{KeyRule, KeyRules, Limits, Parent, Policy, Reclaim, TtlFrom};
 pub use run::{Counts, ItemsIn, Run, RunId, RunKind, RunSpec, RunState, SkipReason, Skipped};
 pub use schedule::{
     CatchUp, CheckAgain, GapRule, NotAgain, OnGuard, OverlapRule, PastPause, Pause, RepeatRule, RetryPolicy,

@@ -284,6 +284,7 @@ fn policies() -> impl Strategy<Value = Policy> {
                 description,
                 limits,
                 keys,
+                parent: None,
                 reclaim,
                 token_ttl_ms,
                 suspect_ms,

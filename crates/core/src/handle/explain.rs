@@ -169,9 +169,11 @@ pub struct Explanation {
 pub struct Gauge {
     /// The policy; none for runs without one.
     pub policy: Option<Policy>,
-    /// Tokens held.
+    /// Tokens held by its own events.
     pub held: u32,
-    /// Of those, silent for too long.
+    /// Tokens held by events of the policies below it.
+    pub below: u32,
+    /// Of its own, silent for too long.
     pub suspect: u32,
     /// Events that are due and wait for a token or for another attempt.
     pub waiting: u64,
@@ -303,6 +305,7 @@ impl Shard {
             gauges.push(Gauge {
                 policy: bucket.policy.clone(),
                 held: bucket.counts.held(),
+                below: 0,
                 suspect: bucket.counts.suspect(),
                 waiting: waiting.events,
                 oldest_wait_us: waiting.since_us.map_or(0, |since| (now.wall_us - since).max(0)),

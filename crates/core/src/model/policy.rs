@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::Pause;
 
-/// What a bucket lets through. At least one of the two is set.
+/// What a bucket lets through. At least one of the two is set, but where a bucket above it lets things through.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// Events in flight at once.
@@ -92,6 +92,26 @@ impl KeyRules {
     }
 }
 
+/// The policy above another one, and what that has of it. An event takes a token of its own policy, and of each one above it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    /// Which one; it lives in the same queue shard.
+    pub uid: Uuid,
+    /// Its namespace's id.
+    pub namespace: String,
+    /// Its id within that.
+    pub id: String,
+    /// So many of its tokens are for the events below this policy first, whenever they want them.
+    pub floor: u32,
+    /// Turns in a row, where policies of one parent take turns; at least 1.
+    pub weight: u32,
+}
+
+impl Parent {
+    /// The most policies from one to the root of its tree, both counted.
+    pub const LEVELS_MAX: usize = 4;
+}
+
 /// Whether a token comes back without its consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -133,6 +153,9 @@ pub struct Policy {
     /// What is said of the keys of its events.
     #[serde(default, skip_serializing_if = "KeyRules::is_empty")]
     pub keys: KeyRules,
+    /// The policy above it, which bounds it, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
     /// Whether tokens come back by themselves.
     pub reclaim: Reclaim,
     /// Silence after which a held token becomes suspect, in milliseconds.

@@ -21,6 +21,7 @@ pub(crate) fn policy(uid: u128, limits: Limits) -> Policy {
         description: String::new(),
         limits,
         keys: KeyRules::default(),
+        parent: None,
         reclaim: Reclaim::AfterTtl,
         token_ttl_ms: 60_000,
         suspect_ms: 10_000,

@@ -46,6 +46,7 @@ pub fn to_core(
         description: message.description.clone(),
         limits: limits(&mut check, message),
         keys: keys(&mut check, message),
+        parent: stored.and_then(|stored| stored.parent.clone()),
         reclaim: match reclaim {
             v1::Reclaim::Unspecified | v1::Reclaim::AfterTtl => Reclaim::AfterTtl,
             v1::Reclaim::Never => Reclaim::Never,
