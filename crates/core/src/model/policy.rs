@@ -155,7 +155,7 @@ pub struct Policy {
     pub keys: KeyRules,
     /// The policy above it, which bounds it, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<Parent>,
+    pub parent: Option<Box<Parent>>,
     /// Whether tokens come back by themselves.
     pub reclaim: Reclaim,
     /// Silence after which a held token becomes suspect, in milliseconds.
