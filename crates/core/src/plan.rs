@@ -19,6 +19,7 @@ mod notice;
 mod placement;
 mod sources;
 pub mod telling;
+pub mod tree;
 pub mod warnings;
 mod written;
 mod zone;

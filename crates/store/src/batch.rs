@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use tollgate_core::model::Schedule;
+use tollgate_core::model::{Policy, Schedule};
 use tollgate_core::plan::Child;
 use uuid::Uuid;
 
@@ -40,6 +40,8 @@ pub(crate) struct PutSchedules {
 #[derive(Debug)]
 pub(crate) struct PutPolicy {
     pub(crate) policy: PolicyNew,
+    /// The same.
+    pub(crate) wanted: Box<Policy>,
     pub(crate) expected: Option<Expected>,
 }
 
@@ -102,8 +104,8 @@ impl PlanBatch {
             PlanWrite::PutPolicy { policy, expected_generation, audit } => {
                 let expected = expected_generation
                     .map(|generation| Expected::new(policy.uid, generation, "policy", &policy.id));
-                self.steps
-                    .push(BatchStep::PutPolicy(PutPolicy { policy: PolicyNew::new(&policy)?, expected }));
+                let put = PutPolicy { policy: PolicyNew::new(&policy)?, wanted: policy, expected };
+                self.steps.push(BatchStep::PutPolicy(put));
                 audit
             }
             PlanWrite::DeletePolicy { uid, name, expected_generation, audit } => {
@@ -207,14 +209,13 @@ pub(crate) fn judge_policies(wanted: &BTreeMap<Uuid, String>, found: &[Uuid]) ->
 /// How many users of a policy an error names.
 pub(crate) const USERS_NAMED: usize = 3;
 
-/// Whether nothing uses a policy: `users` are the first schedules that do, one more than an error names.
-pub(crate) fn judge_users(policy: &Expected, users: &[String]) -> Result<(), StoreError> {
+/// Whether nothing uses a policy: `users` are the first schedules that do, or the first policies below it, one more than an error
+/// names.
+pub(crate) fn judge_users(policy: &Expected, kind: &str, users: &[String]) -> Result<(), StoreError> {
     if users.is_empty() {
         return Ok(());
     }
     let named: Vec<String> = users.iter().take(USERS_NAMED).map(|id| format!("{id:?}")).collect();
     let more = if users.len() > USERS_NAMED { " and others" } else { "" };
-    Err(StoreError::InUse {
-        what: format!("{} is used by schedules {}{more}", policy.what, named.join(", ")),
-    })
+    Err(StoreError::InUse { what: format!("{} {kind} {}{more}", policy.what, named.join(", ")) })
 }

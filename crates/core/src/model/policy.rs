@@ -153,6 +153,9 @@ pub struct Policy {
     /// What is said of the keys of its events.
     #[serde(default, skip_serializing_if = "KeyRules::is_empty")]
     pub keys: KeyRules,
+    /// New policies of its namespace that name no parent get this one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub adopts: bool,
     /// The policy above it, which bounds it, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Box<Parent>>,
