@@ -229,7 +229,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::model::{
-        CatchUp, CheckAgain, GapRule, HttpTarget, Payload, ReleaseMode, RepeatRule, RetryPolicy, Target,
+        CatchUp, CheckAgain, HttpTarget, Payload, ReleaseMode, RetryPolicy, Target,
         Timing,
     };
 
@@ -245,11 +245,7 @@ pub(crate) mod tests {
             timing: Timing {
                 triggers: vec![trigger],
                 time_zone: "UTC".to_owned(),
-                gap: GapRule::NextValid,
-                repeat: RepeatRule::First,
-                start_us: None,
-                end_us: None,
-                exclude: vec![],
+                ..Timing::default()
             },
             events: 1_000,
             target: Target::Http {
