@@ -373,6 +373,10 @@ fn facts(visit: &Visit, schedule: &v1::Schedule) -> Markup {
                 @if let Some(by) = &schedule.finish_by { dt { "Must start within" } dd { (duration(Some(by))) } }
                 @if let Some(spread) = &schedule.spread { dt { "Spread over" } dd { (duration(Some(spread))) } }
                 @if !schedule.exclude.is_empty() { dt { "Not on" } dd { (schedule.exclude.join(", ")) } }
+                @if !schedule.exclude_calendars.is_empty() {
+                    dt { "Not on the dates of" }
+                    dd { @for calendar in &schedule.exclude_calendars { a href=(to(calendar)) { (short(calendar)) } " " } }
+                }
                 @if let Some(percent) = schedule.start_within_percent {
                     dt { "Starts within" }
                     dd { (percent) " % of its interval: " (duration(schedule.start_delay.as_ref())) " after each launch time" }
