@@ -11,6 +11,7 @@
 
 mod again;
 pub mod batch;
+mod branch;
 mod bucket;
 pub mod change;
 pub mod control;
@@ -21,6 +22,7 @@ mod exchange;
 mod explain;
 mod finish;
 mod forget;
+mod hand_out;
 mod handover;
 mod key_counts;
 mod key_reads;
@@ -50,6 +52,7 @@ mod steps;
 mod targets;
 #[cfg(test)]
 pub(crate) mod testing;
+mod tree;
 mod unsent;
 mod waiting;
 

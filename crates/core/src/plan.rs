@@ -19,6 +19,7 @@ mod notice;
 mod placement;
 mod sources;
 pub mod telling;
+pub mod tree;
 pub mod warnings;
 mod written;
 mod zone;
@@ -34,7 +35,7 @@ pub use self::exclusion::Exclusion;
 pub use self::field::plain_list;
 pub use self::launch::LaunchClass;
 pub use self::notice::{News, Notice, ScheduleNews, message_id, message_ids};
-pub use self::placement::{home, shard_of, shards_to_tell};
+pub use self::placement::{home, put_under, shard_of, shards_to_tell};
 pub use self::sources::Fires;
 pub use self::written::{Dates, Shape, Weekday, Written};
 

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use tollgate_core::model::{Calendar, Schedule};
+use tollgate_core::model::{Calendar, Policy, Schedule};
 use tollgate_core::plan::Child;
 use uuid::Uuid;
 
@@ -45,6 +45,8 @@ pub(crate) struct PutSchedules {
 #[derive(Debug)]
 pub(crate) struct PutPolicy {
     pub(crate) policy: PolicyNew,
+    /// The same.
+    pub(crate) wanted: Box<Policy>,
     pub(crate) expected: Option<Expected>,
 }
 
@@ -123,8 +125,8 @@ impl PlanBatch {
             PlanWrite::PutPolicy { policy, expected_generation, audit } => {
                 let expected = expected_generation
                     .map(|generation| Expected::new(policy.uid, generation, "policy", &policy.id));
-                self.steps
-                    .push(BatchStep::PutPolicy(PutPolicy { policy: PolicyNew::new(&policy)?, expected }));
+                let put = PutPolicy { policy: PolicyNew::new(&policy)?, wanted: policy, expected };
+                self.steps.push(BatchStep::PutPolicy(put));
                 audit
             }
             PlanWrite::DeletePolicy { uid, name, expected_generation, audit } => {
@@ -303,14 +305,13 @@ pub(crate) fn judge_rewritten(step: &PutCalendar, found: &[(Uuid, i64)]) -> Resu
 /// How many users of a policy or a calendar an error names.
 pub(crate) const USERS_NAMED: usize = 3;
 
-/// Whether nothing uses a policy or a calendar: `users` are the first schedules that do, one more than an error names.
-pub(crate) fn judge_users(used: &Expected, users: &[String]) -> Result<(), StoreError> {
+/// Whether nothing uses a policy or a calendar: `users` are the first schedules that do, or the first policies below it, one more than an error
+/// names.
+pub(crate) fn judge_users(used: &Expected, kind: &str, users: &[String]) -> Result<(), StoreError> {
     if users.is_empty() {
         return Ok(());
     }
     let named: Vec<String> = users.iter().take(USERS_NAMED).map(|id| format!("{id:?}")).collect();
     let more = if users.len() > USERS_NAMED { " and others" } else { "" };
-    Err(StoreError::InUse {
-        what: format!("{} is used by schedules {}{more}", used.what, named.join(", ")),
-    })
+    Err(StoreError::InUse { what: format!("{} {kind} {}{more}", used.what, named.join(", ")) })
 }

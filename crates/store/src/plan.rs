@@ -289,6 +289,11 @@ pub trait PlanStore: Send + Sync {
     async fn policy(&self, namespace: &str, id: &str) -> Result<Option<Policy>, StoreError>;
     /// Many policies of a namespace by id; those that do not exist are left out.
     async fn policies(&self, namespace: &str, ids: &[String]) -> Result<Vec<Policy>, StoreError>;
+    /// The policy of a namespace that new ones get as their parent.
+    async fn policy_adopting(&self, namespace: &str) -> Result<Option<Policy>, StoreError>;
+    /// Whether a policy may be put where it stands in its tree; `is_stored`: it is there already, as it was. What
+    /// [`PlanWrite::PutPolicy`] asks, too.
+    async fn judge_policy(&self, policy: &Policy, is_stored: bool) -> Result<(), StoreError>;
     /// Policies in the order of their ids, from after `after_id` on.
     async fn list_policies(
         &self,

@@ -4,7 +4,7 @@
 //! Invariant: an interval's offset depends on the schedule's uid alone, so that it stays over updates.
 
 use tollgate_core::model::{Schedule, Timing};
-use tollgate_core::plan::Plan;
+use tollgate_core::plan::{Plan, put_under};
 use tollgate_proto::convert::{self, Name, names};
 use tollgate_proto::{FieldError, field, v1};
 use tonic::Status;
@@ -94,13 +94,13 @@ impl ScheduleMaster {
         let mut missing = None;
         if let Some(id) = asked {
             match self.store().policy(&name.namespace, &id).await.map_err(status)? {
-                Some(policy) => found = Some(policy.uid),
+                Some(policy) => found = Some((policy.uid, policy.shard)),
                 None => missing = Some(no_policy(&id)),
             }
         }
         match (drafted, missing) {
             (Ok(mut draft), None) => {
-                draft.schedule.policy_uid = found;
+                put_under(&mut draft.schedule, found, self.inner.shards);
                 Ok(draft)
             }
             (Ok(_), Some(missing)) => Err(missing.into()),

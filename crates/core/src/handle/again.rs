@@ -4,7 +4,6 @@
 //! held. Invariants: no token is freed here; an event that waits to be sent again has no place; nothing is sent again before
 //! the inbox has been read, as a release may be in it.
 
-use super::bucket::Bucket;
 use super::ledger::Phase;
 use super::live::{LiveSchedule, LiveToken};
 use super::shard::Shard;
@@ -64,11 +63,13 @@ impl Shard {
         let Some(run) = self.ledger.runs.get(&key.0) else { return };
         let parked = self.schedules.get(&run.row.schedule_uid).is_some_and(LiveSchedule::is_parked);
         let (cancelled, uid) = (run.cancelled, run.row.schedule_uid);
+        let Some(policy) = self.ledger.tokens.get(&key).map(|token| token.policy) else { return };
+        let is_bounded = self.ledger.is_bounded(policy);
+        let policy_paused = self.ledger.is_paused(policy);
         let Some(token) = self.ledger.tokens.get_mut(&key) else { return };
-        let bucket = self.ledger.buckets.get(&token.policy);
+        let bucket = self.ledger.buckets.get(&policy);
         let key_paused = bucket.is_some_and(|bucket| bucket.may_be_paused(run.key(&token.key), &token.key));
-        let paused =
-            parked || key_paused || bucket.is_some_and(Bucket::is_paused) || self.pause.pause.is_some();
+        let paused = parked || key_paused || policy_paused || self.pause.pause.is_some();
         if cancelled {
             self.hold(key, now);
         } else if paused || self.draining {
@@ -76,12 +77,12 @@ impl Shard {
         } else if token.again_us().is_some_and(|again_us| self.caught_up_us < again_us) {
             // A release that was acknowledged may wait in the inbox.
             self.unread.insert(key);
-        } else if bucket.is_some_and(Bucket::has_limit) {
+        } else if is_bounded {
             self.send_again(key);
             self.sync_lane(key.0, now);
         } else {
             token.queued = true;
-            let (policy, due_us) = (token.policy, token.row.due_us);
+            let due_us = token.row.due_us;
             self.queues.entry(policy).or_default().push_retry(run.lane(&token.key), due_us, key.0, key.1);
             self.ledger.ready.insert(policy);
             self.park_in(policy, uid);

@@ -3,6 +3,9 @@
 //! Two limits, either or both: tokens held at once, and a rate with a burst (a leaky bucket whose level grows with
 //! monotonic time, as in quinn's pacer). A bucket starts without burst, so that a restart is no way around the rate.
 
+use uuid::Uuid;
+
+use super::branch::Branch;
 use super::keys::BucketKeys;
 use super::ledger::BucketCounts;
 use super::pace::Pace;
@@ -75,6 +78,8 @@ pub(super) struct Bucket {
     pub counts: BucketCounts,
     /// Of the keys of its events.
     pub keys: Box<BucketKeys>,
+    /// Where it stands in a tree of policies, if it is in one.
+    pub branch: Option<Box<Branch>>,
     level: Level,
     /// How fast its events go, for people.
     pub pace: Pace,
@@ -88,6 +93,7 @@ impl Bucket {
             unknown: false,
             counts: BucketCounts::default(),
             keys: Box::default(),
+            branch: None,
             level: Level::new(now),
             pace: Pace::default(),
         }
@@ -96,6 +102,52 @@ impl Bucket {
     /// Of a policy that the shard has not been told of.
     pub(super) fn unknown(now: Now) -> Self {
         Self { unknown: true, ..Self::new(None, now) }
+    }
+
+    /// The policy above.
+    pub(super) fn parent(&self) -> Option<Uuid> {
+        self.branch.as_ref()?.parent
+    }
+
+    /// Tokens held by its events, and by those of all policies below.
+    pub(super) fn in_flight(&self) -> u32 {
+        self.counts.held() + self.branch.as_ref().map_or(0, |branch| branch.below)
+    }
+
+    /// Whether a run, a token or a policy below needs it.
+    pub(super) fn in_use(&self) -> bool {
+        self.counts.in_use() || self.branch.as_ref().is_some_and(|branch| !branch.children.is_empty())
+    }
+
+    /// Whether it has no fewer tokens than are for it first.
+    pub(super) fn has_floor(&self) -> bool {
+        self.in_flight() >= self.floor()
+    }
+
+    /// So many tokens of its parent are for it first.
+    pub(super) fn floor(&self) -> u32 {
+        self.policy.as_ref().and_then(|policy| policy.parent.as_ref()).map_or(0, |above| above.floor)
+    }
+
+    /// Turns in a row among the policies of its parent.
+    pub(super) fn weight(&self) -> u32 {
+        self.policy.as_ref().and_then(|policy| policy.parent.as_ref()).map_or(1, |above| above.weight)
+    }
+
+    /// How many events may start now, of its own and of those below, as far as it bounds them.
+    pub(super) fn room(&mut self, now: Now) -> u32 {
+        if self.is_paused() {
+            return 0;
+        }
+        let in_flight = self.in_flight();
+        let limits = self.policy.as_ref().map(|policy| &policy.limits);
+        let tokens = limits.and_then(|limits| limits.max_in_flight);
+        let tokens = tokens.map_or(u32::MAX, |limit| limit.saturating_sub(in_flight));
+        if self.rate().is_none() {
+            return tokens;
+        }
+        self.refill(now);
+        tokens.min(self.level.permits())
     }
 
     /// How many events may start now; `sends_max` bounds what no policy bounds.
@@ -151,17 +203,22 @@ impl Bucket {
 
     /// Whether nothing may start for now.
     pub(super) fn is_paused(&self) -> bool {
-        self.unknown || self.policy.as_ref().is_some_and(|policy| policy.pause.is_some())
+        self.unknown
+            || self.policy.as_ref().is_some_and(|policy| policy.pause.is_some())
+            || self.branch.as_ref().is_some_and(|branch| branch.is_tangled)
     }
 
     /// Whether `events` events may start before their time: half of the tokens stay free for events that are due. Where a rate
     /// is asked for, each starts in its time.
-    pub(super) fn allows_early(&self, events: u32, sends_max: u32) -> bool {
-        let (taken, limit) = match self.policy.as_ref().and_then(|policy| policy.limits.max_in_flight) {
-            Some(limit) => (self.counts.held(), limit),
-            None => (self.counts.places().taken(), sends_max),
-        };
-        !self.is_paused() && self.rate().is_none() && taken.saturating_add(events) <= limit / 2
+    pub(super) fn allows_early(&self, events: u32) -> bool {
+        let limit = self.policy.as_ref().and_then(|policy| policy.limits.max_in_flight);
+        let is_free = limit.is_none_or(|limit| self.in_flight().saturating_add(events) <= limit / 2);
+        is_free && !self.is_paused() && self.rate().is_none()
+    }
+
+    /// As [`Self::allows_early`], of the places where no tokens bound it.
+    pub(super) fn has_places_early(&self, events: u32, sends_max: u32) -> bool {
+        self.counts.places().taken().saturating_add(events) <= sends_max / 2
     }
 
     pub(super) fn rate(&self) -> Option<f64> {

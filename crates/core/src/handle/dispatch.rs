@@ -9,7 +9,7 @@ use super::change::{HistoryRow, Outcome, ShardSchedule, TokenRow};
 use super::exchange::{Effect, Send};
 use super::keys::KeyOf;
 use super::live::{LiveRun, LiveToken};
-use super::queue::{Queue, Work};
+use super::queue::Work;
 use super::shard::{Shard, WallTimer};
 use crate::model::{MinuteCounts, Now, OverlapRule, Run, RunId, RunKind, RunState, SkipReason, Skipped};
 
@@ -349,40 +349,8 @@ impl Shard {
         }
     }
 
-    /// Hands out tokens, bucket by bucket, until limits or work run out.
-    pub(super) fn dispatch(&mut self, now: Now) {
-        if self.pause.pause.is_some() || self.draining {
-            return;
-        }
-        for policy in std::mem::take(&mut self.ledger.ready) {
-            self.dispatch_from(policy, now);
-        }
-    }
-
-    /// Hands out the tokens of one bucket.
-    pub(super) fn dispatch_from(&mut self, policy: Option<Uuid>, now: Now) {
-        let sends_max = self.options.sends_max;
-        let mut capacity = self.ledger.bucket(policy, now).capacity(now, sends_max);
-        let mut is_open = true;
-        while capacity > 0 && is_open {
-            self.begin_round(policy, now);
-            while capacity > 0 {
-                let Some(work) = self.next_work(policy, now) else { break };
-                capacity -= u32::from(self.start(work, now));
-            }
-            is_open = self.queues.get(&policy).is_some_and(Queue::is_open);
-        }
-        if let Some(bucket) = self.ledger.buckets.get_mut(&policy) {
-            bucket.pace.hold(bucket.counts.held(), now);
-        }
-        if capacity > 0 || self.queues.get(&policy).is_none_or(Queue::is_empty) {
-            self.read_on(policy);
-        }
-        self.wake_for_rates(policy, capacity == 0, now);
-    }
-
     /// Acquires a token for one piece of work. False where the work has vanished.
-    fn start(&mut self, work: Work, now: Now) -> bool {
+    pub(super) fn start(&mut self, work: Work, now: Now) -> bool {
         let key = match work {
             Work::Retry(id, index) => {
                 let key = (id, index);
@@ -432,8 +400,12 @@ impl Shard {
     fn spend(&mut self, policy: Option<Uuid>, run: RunId, of: &KeyOf, now: Now) {
         let bucket = self.ledger.buckets.entry(policy).or_insert_with(|| Bucket::unknown(now));
         bucket.spend();
+        let parent = bucket.parent();
         if let Some(run) = self.ledger.runs.get(&run) {
             bucket.spend_of(run.key(of), &run.sharer.with(of), now);
+        }
+        if parent.is_some() {
+            self.spend_above(policy);
         }
     }
 

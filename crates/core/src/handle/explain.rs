@@ -128,6 +128,13 @@ pub enum Reason {
     },
     /// The shard has not heard of its policy.
     PolicyUnknown,
+    /// A policy above its own holds it back.
+    Above {
+        /// The id of that policy.
+        policy: String,
+        /// Why.
+        holds: Box<Reason>,
+    },
     /// Its turn has not come yet.
     Turn,
 }
@@ -299,13 +306,13 @@ impl Shard {
         for (policy, bucket) in &self.ledger.buckets {
             let waiting = by_policy.get(policy).copied().unwrap_or_default();
             let minute = bucket.pace.last_minute(now);
-            if busy_only && bucket.counts.held() == 0 && waiting.events == 0 && minute.tried() == 0 {
+            if busy_only && bucket.in_flight() == 0 && waiting.events == 0 && minute.tried() == 0 {
                 continue;
             }
             gauges.push(Gauge {
                 policy: bucket.policy.clone(),
                 held: bucket.counts.held(),
-                below: 0,
+                below: bucket.in_flight() - bucket.counts.held(),
                 suspect: bucket.counts.suspect(),
                 waiting: waiting.events,
                 oldest_wait_us: waiting.since_us.map_or(0, |since| (now.wall_us - since).max(0)),
@@ -356,9 +363,12 @@ impl Shard {
         let mut holders: Vec<_> = if state == EventState::Scheduled || run.row.policy_uid.is_none() {
             Vec::new()
         } else {
-            // Where its key has all that it may have, those of its key are who it waits for.
+            // Where its key has all that it may have, those of its key are who it waits for; where a policy above has, all below
+            // that.
             let of_key = reasons.iter().any(|reason| matches!(reason, Reason::KeyFull { .. }));
-            let runs = self.ledger.runs.under(run.row.policy_uid).filter_map(|id| self.ledger.runs.get(&id));
+            let policies = self.holding_policies(run, of_key);
+            let runs = policies.iter().flat_map(|policy| self.ledger.runs.under(*policy));
+            let runs = runs.filter_map(|id| self.ledger.runs.get(&id));
             let key = run.sharer.with(of).key();
             let held =
                 runs.flat_map(|other| self.ledger.tokens.of(other.row.id).map(move |held| (other, held)));
@@ -370,6 +380,23 @@ impl Shard {
         holders.sort_by_key(|h| std::cmp::Reverse(h.age_us));
         holders.truncate(HOLDERS_MAX);
         Explanation { state, attempt, reasons, holders, ahead }
+    }
+
+    /// The policies whose events hold what an event of a run waits for.
+    fn holding_policies(&self, run: &LiveRun, of_key: bool) -> Vec<Option<Uuid>> {
+        let own = run.row.policy_uid;
+        let is_full = |bucket: &Bucket| {
+            let limit = bucket.policy.as_ref().and_then(|policy| policy.limits.max_in_flight);
+            limit.is_some_and(|limit| bucket.in_flight() >= limit)
+        };
+        let own_is_full = self.ledger.buckets.get(&own).is_some_and(is_full);
+        let above = self.ledger.above(own).find(|(_, bucket)| is_full(bucket));
+        match above {
+            Some((uid, _)) if !of_key && !own_is_full => {
+                self.ledger.with_all_below(uid).into_iter().map(Some).collect()
+            }
+            _ => vec![own],
+        }
     }
 
     fn holder(&self, key: (RunId, u32), now: Now) -> Option<Holder> {
@@ -407,25 +434,21 @@ impl Shard {
             reasons.push(Reason::RunRetrying { retrying });
         }
         if let Some(bucket) = self.ledger.buckets.get(&run.row.policy_uid) {
-            if bucket.unknown {
-                reasons.push(Reason::PolicyUnknown);
-            }
-            let pause = bucket.policy.as_ref().and_then(|p| p.pause.clone());
-            reasons.extend(pause.map(Reason::PolicyPaused));
-            let limit = bucket.policy.as_ref().and_then(|p| p.limits.max_in_flight);
-            match limit {
-                Some(limit) if bucket.counts.held() >= limit => {
-                    reasons.push(Reason::PolicyFull { held: bucket.counts.held(), limit });
-                }
-                None if bucket.counts.places().holds(&run.sharer, self.options.sends_max).is_some() => {
-                    reasons.push(Reason::SendsFull { sending: bucket.counts.places().taken() });
-                }
-                _ => {}
+            reasons.extend(lasting(bucket));
+            let places = bucket.counts.places();
+            if !self.ledger.is_bounded(run.row.policy_uid)
+                && places.holds(&run.sharer, self.options.sends_max).is_some()
+            {
+                reasons.push(Reason::SendsFull { sending: places.taken() });
             }
             reasons.extend(key_holds((run, of), bucket, now));
-            if let Some(at_us) = bucket.next_permit_us(now) {
-                reasons.push(Reason::RateLimited { wait_us: at_us - now.mono_us });
-            }
+            reasons.extend(rate_holds(bucket, now));
+        }
+        for (_, above) in self.ledger.above(run.row.policy_uid) {
+            let policy = above.policy.as_ref().map(|policy| policy.id.clone()).unwrap_or_default();
+            let holds = lasting(above).into_iter().chain(rate_holds(above, now));
+            reasons
+                .extend(holds.map(|holds| Reason::Above { policy: policy.clone(), holds: Box::new(holds) }));
         }
         if reasons.is_empty() {
             reasons.push(Reason::Turn);
@@ -437,6 +460,26 @@ impl Shard {
     fn ahead(&self, run: &LiveRun, index: Option<u32>) -> u64 {
         self.line_of(run.row.policy_uid).before(run, self.own_before(run, index))
     }
+}
+
+/// What holds back all that would start under a policy, until somebody does something.
+fn lasting(bucket: &Bucket) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    if bucket.unknown || bucket.branch.as_ref().is_some_and(|branch| branch.is_tangled) {
+        reasons.push(Reason::PolicyUnknown);
+    }
+    let pause = bucket.policy.as_ref().and_then(|policy| policy.pause.clone());
+    reasons.extend(pause.map(Reason::PolicyPaused));
+    let limit = bucket.policy.as_ref().and_then(|policy| policy.limits.max_in_flight);
+    let held = bucket.in_flight();
+    reasons.extend(limit.filter(|limit| held >= *limit).map(|limit| Reason::PolicyFull { held, limit }));
+    reasons
+}
+
+/// Whether the rate of a policy lets nothing through for now.
+fn rate_holds(bucket: &Bucket, now: Now) -> Option<Reason> {
+    let at_us = bucket.next_permit_us(now)?;
+    Some(Reason::RateLimited { wait_us: at_us - now.mono_us })
 }
 
 /// What holds back the key of an event.

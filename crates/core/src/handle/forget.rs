@@ -59,11 +59,11 @@ impl Shard {
         let Some(bucket) = self.ledger.buckets.get(&Some(uid)).filter(|bucket| bucket.deleted) else {
             return;
         };
-        if bucket.counts.in_use() {
+        if bucket.in_use() {
             self.wall_timers.insert((now.wall_us + DAY_US, WallTimer::ForgetPolicy(uid)));
             return;
         }
-        self.ledger.buckets.remove(&Some(uid));
+        self.ledger.forget_bucket(uid);
         self.queues.remove(&Some(uid));
         self.pending.changes.policies_gone.push(uid);
     }

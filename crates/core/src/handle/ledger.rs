@@ -7,6 +7,7 @@
 
 mod counts;
 mod runs;
+mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -142,6 +143,8 @@ pub(super) struct Ledger {
     pub targets: Targets,
     /// Buckets in which something may start.
     pub ready: BTreeSet<Option<Uuid>>,
+    /// Policies whose way up to a root is not one.
+    tangled: BTreeSet<Uuid>,
     sending: usize,
     /// How many polls there are before the next check.
     #[cfg(debug_assertions)]
@@ -156,6 +159,7 @@ impl Ledger {
             tokens: Tokens::default(),
             targets: Targets::default(),
             ready: BTreeSet::new(),
+            tangled: BTreeSet::new(),
             sending: 0,
             #[cfg(debug_assertions)]
             check_after: 0,
@@ -210,7 +214,7 @@ impl Ledger {
         let policy = run.row.policy_uid;
         if let Some(bucket) = self.buckets.get_mut(&policy) {
             bucket.counts.run_leaves();
-            if bucket.unknown && !bucket.counts.in_use() {
+            if bucket.unknown && !bucket.in_use() {
                 self.buckets.remove(&policy);
             }
         }
@@ -219,7 +223,10 @@ impl Ledger {
 
     /// Tokens of runs that cannot be read. They are never freed.
     pub(super) fn unreadable(&mut self, policy: Option<Uuid>, tokens: u32, now: Now) {
-        self.bucket(policy, now).counts.unreadable(tokens);
+        let bucket = self.bucket(policy, now);
+        bucket.counts.unreadable(tokens);
+        let parent = bucket.parent();
+        self.moved_below(parent, tokens.into());
     }
 
     /// An event of a run that is here.
@@ -230,6 +237,8 @@ impl Ledger {
             self.sending += phase.is_sending();
             if let Some(bucket) = self.buckets.get_mut(&token.policy) {
                 bucket.counts.enter(phase, &run.sharer.with(&token.key));
+                let parent = bucket.parent().filter(|_| phase.in_flight());
+                self.moved_below(parent, 1);
             }
             self.tokens.0.insert(key, token);
         }
@@ -247,6 +256,8 @@ impl Ledger {
                 bucket.counts.leave(phase, &sharer);
                 bucket.freed(&sharer);
                 self.ready.insert(token.policy);
+                let parent = bucket.parent();
+                self.moved_below(parent, -1);
             }
         }
         Some(token)
@@ -275,6 +286,8 @@ impl Ledger {
             if before.in_flight() && !phase.in_flight() || before.has_place() {
                 self.ready.insert(token.policy);
             }
+            let parent = bucket.parent().filter(|_| before.in_flight() != phase.in_flight());
+            self.moved_below(parent, if phase.in_flight() { 1 } else { -1 });
         }
     }
 
@@ -294,7 +307,7 @@ impl Ledger {
 
     /// The phase of an event under this policy that is sent now.
     pub(super) fn sending_under(&self, policy: Option<Uuid>) -> Phase {
-        Phase::Sending { placed: self.buckets.get(&policy).is_some_and(|bucket| !bucket.has_limit()) }
+        Phase::Sending { placed: !self.is_bounded(policy) }
     }
 
     /// Whether every count is what the phases say. In builds with debug assertions it is counted anew, rarely enough that this
@@ -341,6 +354,7 @@ impl Ledger {
             assert_eq!(bucket.counts, counts, "the bucket {policy:?}");
         }
         assert!(buckets.is_empty(), "without a bucket: {buckets:?}");
+        self.recount_below();
         self.runs.len() + self.tokens.0.len() + self.buckets.len()
     }
 }

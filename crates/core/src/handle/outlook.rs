@@ -298,8 +298,11 @@ impl Shard {
         let limit = policy.limits.max_in_flight;
         let is_silent =
             policy.reclaim == Reclaim::Never && limit.is_some_and(|limit| bucket.counts.suspect() >= limit);
-        if policy.pause.is_some() {
-            Some(Never::PolicyPaused(policy.id.clone()))
+        let paused =
+            std::iter::once(bucket).chain(self.ledger.above(Some(policy.uid)).map(|(_, above)| above));
+        let mut paused = paused.filter_map(|bucket| bucket.policy.as_ref());
+        if let Some(paused) = paused.find(|policy| policy.pause.is_some()) {
+            Some(Never::PolicyPaused(paused.id.clone()))
         } else if limit == Some(0) || policy.limits.rate_per_s.is_some_and(|rate| rate <= 0.0) {
             Some(Never::NothingAllowed(policy.id.clone()))
         } else {
@@ -325,12 +328,33 @@ impl Shard {
         };
         // A token that is never reclaimed does not come back by itself.
         let lost = if policy.reclaim == Reclaim::Never { bucket.counts.suspect() } else { 0 };
+        let (tokens, rate_per_s) = self.share_of(bucket, policy.uid);
         Flow {
-            tokens: policy.limits.max_in_flight.map(|limit| limit.saturating_sub(lost)),
+            tokens: tokens.map(|limit| limit.saturating_sub(lost)),
             held: bucket.counts.held() - lost,
-            rate_per_s: policy.limits.rate_per_s,
+            rate_per_s,
             mean_us,
         }
+    }
+
+    /// How many tokens the events of a policy may have, and the highest rate: where others share them in a tree, what these leave
+    /// as things stand, or its floor.
+    fn share_of(&self, bucket: &Bucket, uid: Uuid) -> (Option<u32>, Option<f64>) {
+        let limits =
+            |bucket: &Bucket| bucket.policy.as_ref().map(|policy| policy.limits.clone()).unwrap_or_default();
+        let Limits { max_in_flight: mut tokens, rate_per_s: mut rate, .. } = limits(bucket);
+        let mut below = bucket;
+        for (_, above) in self.ledger.above(Some(uid)) {
+            let Limits { max_in_flight, rate_per_s, .. } = limits(above);
+            if let Some(limit) = max_in_flight {
+                let of_others = above.in_flight() - below.in_flight();
+                let share = limit.saturating_sub(of_others).max(below.floor()).max(1);
+                tokens = Some(tokens.map_or(share, |tokens| tokens.min(share)));
+            }
+            rate = rate.into_iter().chain(rate_per_s).reduce(f64::min);
+            below = above;
+        }
+        (tokens, rate)
     }
 
     /// The last to start may not be the last to end: of k that are at work at once, the slowest is.
@@ -338,7 +362,7 @@ impl Shard {
         let Expected::At(start_us) = last_start else { return last_start.clone() };
         let row = &run.row;
         let bucket = self.ledger.buckets.get(&row.policy_uid);
-        let limit = bucket.and_then(|bucket| bucket.policy.as_ref()?.limits.max_in_flight);
+        let limit = bucket.and_then(|bucket| self.share_of(bucket, row.policy_uid?).0);
         let waits = row.next_index < row.events || run.counts.coming_again() > 0;
         let unfinished = row.events - row.next_index + run.counts.outstanding();
         let at_once = unfinished.min(limit.unwrap_or(u32::MAX)).max(1);

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use super::batch::TokenBatch;
-use super::bucket::Bucket;
 use super::change::{TokenRow, TokenState, Unstarted};
 use super::exchange::ShardState;
 use super::ledger::Phase;
@@ -22,7 +21,7 @@ impl Shard {
     pub(super) fn restore(&mut self, state: ShardState, now: Now) {
         self.pause = state.pause;
         for policy in state.policies {
-            self.ledger.buckets.insert(Some(policy.uid), Bucket::new(Some(policy), now));
+            self.ledger.learn(policy, now);
         }
         for (uid, deleted_us) in state.policies_deleted {
             if let Some(bucket) = self.ledger.buckets.get_mut(&Some(uid)) {

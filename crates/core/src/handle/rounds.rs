@@ -31,6 +31,7 @@ impl Shard {
 
     /// Lets those take turns again that were held back and may start now.
     pub(super) fn begin_round(&mut self, policy: Option<Uuid>, now: Now) {
+        let is_bounded = self.ledger.is_bounded(policy);
         let (runs, tokens, sends_max) = (&self.ledger.runs, &self.ledger.tokens, self.options.sends_max);
         if let (Some(bucket), Some(queue)) =
             (self.ledger.buckets.get_mut(&policy), self.queues.get_mut(&policy))
@@ -39,7 +40,7 @@ impl Shard {
             let wakes = RefCell::new(Vec::new());
             let shared = &*bucket;
             queue.begin_round(freed, |work, group| match (group, runs.get(&work.run())) {
-                (Group::Places(places), Some(run)) if !shared.has_limit() => {
+                (Group::Places(places), Some(run)) if !is_bounded => {
                     shared.counts.places().left_to(places, &run.sharer, sends_max)
                 }
                 (Group::Key(key), Some(run)) => {
@@ -64,10 +65,11 @@ impl Shard {
     /// What may start next under a policy: no key has more than it may have, and where places bound it, nobody takes those of
     /// the others.
     pub(super) fn next_work(&mut self, policy: Option<Uuid>, now: Now) -> Option<Work> {
+        let is_bounded = self.ledger.is_bounded(policy);
         let (ledger, queue) = (&mut self.ledger, self.queues.get_mut(&policy)?);
         let (runs, tokens) = (&ledger.runs, &ledger.tokens);
         let bucket = ledger.buckets.get_mut(&policy)?;
-        let (sends_max, has_limit) = (self.options.sends_max, bucket.has_limit());
+        let sends_max = self.options.sends_max;
         let wakes = RefCell::new(Vec::new());
         let holds = |work: Work| {
             let run = runs.get(&work.run())?;
@@ -82,7 +84,7 @@ impl Shard {
                 return Some(Group::Key(group));
             }
             let places = bucket.counts.places();
-            if has_limit { None } else { places.holds(&run.sharer, sends_max).map(Group::Places) }
+            if is_bounded { None } else { places.holds(&run.sharer, sends_max).map(Group::Places) }
         };
         let weight = |circle: &str| bucket.rules().map_or(1, |rules| rules.weight_of(circle));
         let work = queue.next(holds, weight);

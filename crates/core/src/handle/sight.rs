@@ -15,6 +15,7 @@ use super::ledger::{Key, Phase};
 use super::live::{LiveRun, LiveToken};
 use super::outlook::{Budget, Lines};
 use super::shard::Shard;
+use super::waiting::WaitingEvents;
 use crate::alert::UNSURE_US;
 use crate::expected_end::Expected;
 use crate::model::{Now, SECOND_US};
@@ -260,7 +261,12 @@ impl Shard {
         for (uid, bucket) in all {
             let Some(policy) = &bucket.policy else { continue };
             let tokens = bucket.counts.suspect();
-            let waiting = waiting.get(uid).copied().unwrap_or_default();
+            // What waits below it waits for it, too.
+            let mut behind = WaitingEvents::default();
+            for below in self.ledger.with_all_below(policy.uid) {
+                waiting.get(&Some(below)).into_iter().for_each(|of| behind.add(*of));
+            }
+            let waiting = behind;
             if tokens == 0 && waiting.events == 0 {
                 continue;
             }

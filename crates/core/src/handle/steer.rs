@@ -130,8 +130,7 @@ impl Shard {
             return;
         }
         let counted_by_key = bucket.rules().is_some();
-        bucket.unknown = false;
-        bucket.change(policy.clone(), now);
+        self.ledger.learn(policy.clone(), now);
         self.pending.changes.policies.push(policy);
         if let Some(deleted_us) = self.policies_ended.remove(&uid)
             && let Some(bucket) = self.ledger.buckets.get_mut(&Some(uid))
@@ -143,9 +142,11 @@ impl Shard {
         if self.counts_by_key(Some(uid)) != counted_by_key {
             self.count_by_key(Some(uid), now);
         }
-        // What holds a token needs a place only as long as no limit bounds them.
-        for key in queued_again(self.ledger.tokens_under(Some(uid))) {
-            self.send_again_at(key, now.mono_us);
+        // What holds a token needs a place only as long as no limit bounds them, here or above.
+        for policy in self.ledger.with_all_below(uid) {
+            for key in queued_again(self.ledger.tokens_under(Some(policy))) {
+                self.send_again_at(key, now.mono_us);
+            }
         }
         // A time to live may have become shorter or longer, and a suspect token may be reclaimed from now on.
         let held =

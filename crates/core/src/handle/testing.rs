@@ -46,6 +46,7 @@ pub(crate) fn schedule() -> Schedule {
         payload: Payload::default(),
         policy: None,
         policy_uid: None,
+        policy_shard: None,
         key: None,
         key_label: None,
         priority: 5,

@@ -42,7 +42,7 @@ pub(super) struct Waiting {
 }
 
 impl WaitingEvents {
-    fn add(&mut self, other: Self) {
+    pub(super) fn add(&mut self, other: Self) {
         self.events += other.events;
         self.retrying += other.retrying;
         if let Some(since_us) = other.since_us {

@@ -153,9 +153,12 @@ pub struct Policy {
     /// What is said of the keys of its events.
     #[serde(default, skip_serializing_if = "KeyRules::is_empty")]
     pub keys: KeyRules,
+    /// New policies of its namespace that name no parent get this one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub adopts: bool,
     /// The policy above it, which bounds it, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<Parent>,
+    pub parent: Option<Box<Parent>>,
     /// Whether tokens come back by themselves.
     pub reclaim: Reclaim,
     /// Silence after which a held token becomes suspect, in milliseconds.

@@ -272,6 +272,9 @@ pub struct Schedule {
     pub policy: Option<String>,
     /// Uid of that policy.
     pub policy_uid: Option<Uuid>,
+    /// The queue shard of that policy, where it is another one than its uid says: that of the root of its tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_shard: Option<u16>,
     /// As what its events count where its policy counts by key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,

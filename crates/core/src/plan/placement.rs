@@ -14,7 +14,17 @@ pub fn shard_of(uid: Uuid, shards: u16) -> u16 {
 
 /// The queue shard that owns a schedule's runs: its policy's, else its own.
 pub fn home(schedule: &Schedule, shards: u16) -> u16 {
-    shard_of(schedule.policy_uid.unwrap_or(schedule.uid), shards)
+    match (schedule.policy_uid, schedule.policy_shard) {
+        (Some(_), Some(shard)) => shard,
+        (policy, _) => shard_of(policy.unwrap_or(schedule.uid), shards),
+    }
+}
+
+/// A schedule is under this policy from now on: its runs live where the policy's row says.
+pub fn put_under(schedule: &mut Schedule, policy: Option<(Uuid, u16)>, shards: u16) {
+    schedule.policy_uid = policy.map(|(uid, _)| uid);
+    let elsewhere = policy.filter(|(uid, shard)| *shard != shard_of(*uid, shards));
+    schedule.policy_shard = elsewhere.map(|(_, shard)| shard);
 }
 
 /// Every shard that must be told of a change, in this order: those in which the schedule lived before, as runs of it
@@ -28,6 +38,18 @@ pub fn shards_to_tell(schedule: &Schedule, shards: u16) -> Vec<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_schedule_lives_where_its_policy_does() {
+        let (uid, hashed) = (Uuid::from_u128(7), shard_of(Uuid::from_u128(7), 64));
+        let mut schedule = crate::plan::warnings::tests::schedule(crate::model::Trigger::At { at_us: 0 });
+        for (shard, stored) in [(hashed, None), (hashed ^ 1, Some(hashed ^ 1))] {
+            put_under(&mut schedule, Some((uid, shard)), 64);
+            assert_eq!((home(&schedule, 64), schedule.policy_shard), (shard, stored));
+        }
+        put_under(&mut schedule, None, 64);
+        assert_eq!(home(&schedule, 64), shard_of(schedule.uid, 64));
+    }
 
     #[test]
     fn shards_are_used_evenly_and_stay() {

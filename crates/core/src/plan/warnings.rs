@@ -255,6 +255,7 @@ pub(crate) mod tests {
             payload: Payload::default(),
             policy: None,
             policy_uid: None,
+            policy_shard: None,
             key: None,
             key_label: None,
             priority: 5,

@@ -28,6 +28,7 @@ mod sight;
 mod start;
 mod targets;
 mod tokens;
+mod tree;
 mod unreadable;
 mod unsent;
 mod world;

@@ -12,6 +12,7 @@ use crate::handle_world::Store;
 use crate::model::key_of;
 use crate::owner::Owner;
 use crate::totals::Seen;
+use crate::tree;
 use crate::world::{At, World};
 
 /// The keys that schedules have; those without one have the empty one.
@@ -29,8 +30,9 @@ impl World {
         let reclaimed = self.model.check_freed(store, shard, changes, decided_us);
         let model = &self.model;
         let limit_of = |policy: &Policy| policy.limits.max_in_flight.unwrap_or(u32::MAX);
+        let held_before = tree::held(store, model);
         let before: Vec<(Uuid, u32, u32)> =
-            store.policies.values().map(|p| (p.uid, limit_of(p), model.in_flight(Some(p.uid)))).collect();
+            store.policies.values().map(|p| (p.uid, limit_of(p), held_before[&p.uid])).collect();
         let by_key: Vec<_> = store
             .policies
             .values()
@@ -57,17 +59,24 @@ impl World {
         }
         self.model.committed(store, changes);
         self.model.check_recorded(store, changes);
+        let held = tree::held(store, &self.model);
         for policy in store.policies.values() {
-            let in_flight = self.model.in_flight(Some(policy.uid));
+            let own = self.model.in_flight(Some(policy.uid));
+            let in_flight = held[&policy.uid];
             let old = before.iter().find(|(uid, ..)| *uid == policy.uid);
             let (old_limit, old) = old.map_or((0, 0), |(_, limit, old)| (*limit, *old));
             let bound = limit_of(policy).max(old_limit).max(old);
             assert!(in_flight <= bound, "{in_flight} in flight of {policy:?}, before {old} of {old_limit}");
             let outside = self.model.at_consumers(Some(policy.uid));
-            assert!(
-                outside <= in_flight as usize,
-                "consumers have {outside}, {in_flight} are in flight: {policy:?}"
-            );
+            assert!(outside <= own as usize, "consumers have {outside}, {own} are in flight: {policy:?}");
+            if own < in_flight && in_flight == limit_of(policy) {
+                self.totals.count(Seen::TreeFull);
+                let children = store.policies.values().filter_map(|p| Some((p.uid, p.parent.as_ref()?)));
+                let mut children = children.filter(|(_, parent)| parent.uid == policy.uid);
+                if children.any(|(child, parent)| held[&child] < parent.floor) {
+                    self.totals.count(Seen::FloorUnmet);
+                }
+            }
             for key in KEYS {
                 let old = by_key.iter().find(|(of, _)| *of == (policy.uid, key));
                 let (old_limit, old) = old.map_or((0, 0), |(_, before)| *before);
@@ -236,6 +245,8 @@ impl World {
             if let Some(policy) = &gauge.policy {
                 let held = (self.model.in_flight(uid), store.in_flight(uid));
                 assert_eq!((gauge.held, gauge.held), held, "{gauge:?}");
+                let in_tree = tree::held(store, &self.model)[&policy.uid];
+                assert_eq!(gauge.held + gauge.below, in_tree, "{gauge:?}");
                 assert_eq!(
                     Some(policy),
                     store.policies.get(&policy.uid),
@@ -343,7 +354,8 @@ impl World {
             let Some(machine) = owner.machine().filter(|_| mine) else { continue };
             assert_eq!(machine.runs_held(), 0);
             for gauge in machine.status(self.now_at(slot)).gauges {
-                assert_eq!((gauge.held, gauge.suspect, gauge.waiting), (0, 0, 0), "{gauge:?}");
+                let left = (gauge.held, gauge.below, gauge.suspect, gauge.waiting);
+                assert_eq!(left, (0, 0, 0, 0), "{gauge:?}");
             }
         }
     }

@@ -35,6 +35,7 @@ mod read;
 mod runner;
 mod telling;
 mod totals;
+mod tree;
 mod windows;
 mod world;
 

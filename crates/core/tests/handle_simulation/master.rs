@@ -7,7 +7,7 @@ use tollgate_core::handle::change::Outcome;
 use tollgate_core::handle::control::{Control, Message};
 use tollgate_core::model::*;
 use tollgate_core::plan::telling::may_be_open_until_us;
-use tollgate_core::plan::{Change, Notice, Plan, home, shard_of};
+use tollgate_core::plan::{Change, Notice, Plan, home, put_under, shard_of};
 use uuid::Uuid;
 
 use crate::check::KEYS;
@@ -140,20 +140,28 @@ impl World {
     pub(crate) fn make_policies(&mut self) {
         for uid in policy_numbers() {
             let limits = self.limits();
-            let p = Policy {
-                shard: shard_of(Uuid::from_u128(uid), SHARDS),
-                token_ttl_ms: 10_000,
-                suspect_ms: 5_000,
-                unstarted_ttl_ms: 20_000,
-                reclaim: if self.random.percent(20) { Reclaim::Never } else { Reclaim::AfterTtl },
-                keys: self.key_rules(),
-                ..policy(uid, limits)
-            };
+            let shard = shard_of(Uuid::from_u128(uid), SHARDS);
+            let p = self.some_policy(uid, limits, shard);
             self.publish_policy(p);
+        }
+        if self.random.percent(60) {
+            self.make_tree();
         }
     }
 
-    fn limits(&mut self) -> Limits {
+    pub(crate) fn some_policy(&mut self, uid: u128, limits: Limits, shard: u16) -> Policy {
+        Policy {
+            shard,
+            token_ttl_ms: 10_000,
+            suspect_ms: 5_000,
+            unstarted_ttl_ms: 20_000,
+            reclaim: if self.random.percent(20) { Reclaim::Never } else { Reclaim::AfterTtl },
+            keys: self.key_rules(),
+            ..policy(uid, limits)
+        }
+    }
+
+    pub(crate) fn limits(&mut self) -> Limits {
         let rate = self.random.percent(25);
         Limits {
             max_in_flight: (!rate || self.random.percent(60)).then(|| self.random.within(1, 6) as u32),
@@ -193,11 +201,12 @@ impl World {
         let Some(mut p) = self.random.pick(&uids).map(|uid| self.master.policies[uid].clone()) else {
             return;
         };
-        match self.random.within(0, 10) {
-            0..4 => p.limits = limits,
+        match self.random.within(0, 12) {
+            0..4 => p.limits = self.limits_under(p.parent.is_some(), limits),
             4..6 => p.keys = keys,
             6..8 => p.pause = if p.pause.is_none() && self.troubles.pauses { Some(pause()) } else { None },
             8 => p.token_ttl_ms = self.random.within(2_000, 20_000),
+            9..11 => self.change_parent(&mut p),
             _ => p.reclaim = if p.reclaim == Reclaim::Never { Reclaim::AfterTtl } else { Reclaim::Never },
         }
         p.generation += 1;
@@ -205,7 +214,7 @@ impl World {
     }
 
     /// A policy that is made or changed, in one transaction.
-    fn publish_policy(&mut self, policy: Policy) {
+    pub(crate) fn publish_policy(&mut self, policy: Policy) {
         self.say(|| format!("~ publishes {policy:?}"));
         let policy = Policy { updated_us: self.now.wall_us, ..policy };
         let notice = Notice::of_policy(&policy);
@@ -300,7 +309,9 @@ impl World {
     /// Chooses a policy; the schedule lives where that does.
     fn settle_policy(&mut self, schedule: &mut Schedule) {
         let uids: Vec<_> = self.master.policies.keys().copied().collect();
-        schedule.policy_uid = self.random.percent(85).then(|| *self.random.pick(&uids).unwrap());
+        let policy = self.random.percent(85).then(|| *self.random.pick(&uids).unwrap());
+        let placed = policy.map(|uid| (uid, self.master.policies[&uid].shard));
+        put_under(schedule, placed, SHARDS);
         schedule.policy = schedule.policy_uid.map(|uid| self.master.policies[&uid].id.clone());
     }
 
@@ -455,6 +466,7 @@ fn schedule(number: u128) -> Schedule {
         payload,
         policy: None,
         policy_uid: None,
+        policy_shard: None,
         key: None,
         key_label: None,
         priority: 5,

@@ -29,7 +29,7 @@ states! {
     Succeeded, Failed, Dead, Expired, Cancelled, Lost, Skipped,
     // Schedules and policies.
     Moved, LongWay, Forwarded, ForwardedAgain, Withdrawn, Revived, CancelledByHand, Deleted, Buffered, LimitBelowHeld, KeyFull,
-    KeysRead, PassedOver, OutOfOrder,
+    KeysRead, PassedOver, OutOfOrder, TreeFull, FloorUnmet, ParentChanged,
     // Masters and emitters.
     MasterDied, Swept, ToldByAnother, ClockJump, EmitterFrozen, EmitterDied, TaskRedone, EmittedTwice, EmittedStale, DoubtSettled,
     WindowScannedAfterChange, ScannedAfterPause, PostedTwice, TaskLost, PutOff,

@@ -34,6 +34,36 @@ pub(crate) const BUGS: &[Planted] = &[
         )],
     },
     Planted {
+        name: "TreeOneTooMany",
+        breaks: "All policies below one hold one token more than it may have.",
+        edits: &[edit(
+            "handle/bucket.rs",
+            "limit.saturating_sub(«in_flight»)",
+            "in_flight.saturating_sub(u32::from(self.branch.as_ref().is_some_and(|branch| branch.below > 0)))",
+        )],
+    },
+    Planted {
+        name: "TreeNotFreed",
+        breaks: "A token that comes back below a policy still counts there.",
+        edits: &[edit(
+            "handle/ledger.rs",
+            "let parent = bucket.parent();
+                self.moved_below(parent, -1);",
+            "",
+        )],
+    },
+    Planted {
+        name: "TreeNotWoken",
+        breaks: "Who waits for a token of a policy above is not told that one has come back.",
+        edits: &[edit("handle/hand_out.rs", "self.take_turns(policy, now);
+                    roots.insert(root);", "roots.insert(root);")],
+    },
+    Planted {
+        name: "TreeForgottenAtTakeover",
+        breaks: "A new owner does not know which policies are above.",
+        edits: &[edit("handle/restore.rs", "self.ledger.learn(policy, now);", "self.ledger.learn(crate::model::Policy { parent: None, ..policy }, now);")],
+    },
+    Planted {
         name: "KeyNotFreed",
         breaks: "Who waits for its key is not told that something of it has come back.",
         edits: &[edit("handle/keys.rs", "self.freed.insert(key);", "")],

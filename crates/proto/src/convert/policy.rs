@@ -1,6 +1,6 @@
 //! Decides what a policy may be.
 
-use tollgate_core::model::{KeyRule, KeyRules, Limits, Policy, Reclaim, TtlFrom};
+use tollgate_core::model::{KeyRule, KeyRules, Limits, Parent, Policy, Reclaim, TtlFrom};
 use uuid::Uuid;
 
 use super::check::Check;
@@ -44,9 +44,10 @@ pub fn to_core(
         namespace: name.namespace.clone(),
         id: name.id.clone(),
         description: message.description.clone(),
-        limits: limits(&mut check, message),
+        limits: limits(&mut check, message, has_parent(message, stored)),
         keys: keys(&mut check, message),
-        parent: stored.and_then(|stored| stored.parent.clone()),
+        adopts: message.adopts,
+        parent: parent(&mut check, message, name, stored),
         reclaim: match reclaim {
             v1::Reclaim::Unspecified | v1::Reclaim::AfterTtl => Reclaim::AfterTtl,
             v1::Reclaim::Never => Reclaim::Never,
@@ -106,6 +107,58 @@ fn given_limits(check: &mut Check, path: &str, given: Limits, has_rate: bool) ->
     given
 }
 
+/// Whether a policy has one above it, as far as it says so itself.
+fn has_parent(message: &v1::Policy, stored: Option<&Policy>) -> bool {
+    match &message.parent {
+        Some(parent) => !parent.is_empty(),
+        None => stored.is_some_and(|stored| stored.parent.is_some()),
+    }
+}
+
+/// The policy above. Its uid is looked up where it is another one than before. Without an id: it is not named, and what is said
+/// of it waits for the one that new policies get.
+fn parent(
+    check: &mut Check,
+    message: &v1::Policy,
+    name: &Name,
+    stored: Option<&Policy>,
+) -> Option<Box<Parent>> {
+    let before = stored.and_then(|stored| stored.parent.as_deref());
+    let weight = message.weight.unwrap_or(1);
+    if !(1..=WEIGHT_MAX).contains(&weight) {
+        check.refuse("weight", weight, format!("1 to {WEIGHT_MAX}"));
+    }
+    let floor = message.floor.unwrap_or_default();
+    let says = message.floor.is_some() || message.weight.is_some();
+    let unknown =
+        |id: String| Parent { uid: Uuid::nil(), namespace: name.namespace.clone(), id, floor, weight };
+    let kept = |before: &Parent| Parent { floor, weight, ..before.clone() };
+    let is_kept = |before: &&Parent, text: &str| {
+        text == names::of_policy(&before.namespace, &before.id)
+            || before.namespace == name.namespace && text == before.id
+    };
+    let parent = match message.parent.as_deref() {
+        None if before.is_some() => before.map(kept),
+        None => (says && stored.is_none()).then(|| unknown(String::new())),
+        Some("") => None,
+        Some(text) => match before.filter(|before| is_kept(before, text)) {
+            Some(before) => Some(kept(before)),
+            None => {
+                let above = names::policy_within("policy.parent", &name.namespace, text);
+                Some(check.keep(above).map_or_else(|| unknown(text.to_owned()), |above| unknown(above.id)))
+            }
+        },
+    };
+    if parent.is_none() && says {
+        let (field, value) = match message.floor {
+            Some(floor) => ("floor", floor),
+            None => ("weight", weight),
+        };
+        check.refuse(field, value, "nothing of the kind without a parent");
+    }
+    parent.map(Box::new)
+}
+
 /// What is said of keys.
 fn keys(check: &mut Check, message: &v1::Policy) -> KeyRules {
     let each = message.per_key.as_ref().map(|given| {
@@ -143,18 +196,18 @@ fn keys(check: &mut Check, message: &v1::Policy) -> KeyRules {
     KeyRules { each, of: of.collect() }
 }
 
-fn limits(check: &mut Check, message: &v1::Policy) -> Limits {
+fn limits(check: &mut Check, message: &v1::Policy, has_parent: bool) -> Limits {
     let limits = Limits {
         max_in_flight: message.max_in_flight,
         rate_per_s: message.rate_per_second,
         burst: message.burst,
     };
     let limits = given_limits(check, "", limits, false);
-    if message.max_in_flight.is_none() && message.rate_per_second.is_none() {
+    if !has_parent && message.max_in_flight.is_none() && message.rate_per_second.is_none() {
         check.refuse(
             "max_in_flight",
             "",
-            "a limit, such as max_in_flight: 5, or rate_per_second: 10, or both",
+            "a limit, such as max_in_flight: 5, or rate_per_second: 10, or both, or a parent",
         );
     }
     limits
@@ -162,6 +215,7 @@ fn limits(check: &mut Check, message: &v1::Policy) -> Limits {
 
 /// A policy as callers see it.
 pub fn to_message(policy: &Policy) -> v1::Policy {
+    let above = policy.parent.as_deref();
     v1::Policy {
         name: names::of_policy(&policy.namespace, &policy.id),
         uid: policy.uid.to_string(),
@@ -196,6 +250,10 @@ pub fn to_message(policy: &Policy) -> v1::Policy {
             burst: each.burst,
         }),
         keys: policy.keys.of.iter().map(|(key, rule)| (key.clone(), key_rule(rule))).collect(),
+        parent: above.map(|above| names::of_policy(&above.namespace, &above.id)),
+        floor: above.map(|above| above.floor).filter(|floor| *floor > 0),
+        weight: above.map(|above| above.weight).filter(|weight| *weight > 1),
+        adopts: policy.adopts,
     }
 }
 

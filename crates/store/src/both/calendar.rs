@@ -159,7 +159,7 @@ pub(super) async fn drop_calendar<DB: Engine>(
     lock(tx, expected).await?;
     let found: Vec<(String,)> = tx.rows(users(expected.uid, None, USERS_NAMED as i64 + 1)).await?;
     let found: Vec<String> = found.into_iter().map(|(id,)| id).collect();
-    judge_users(expected, &found)?;
+    judge_users(expected, "is used by schedules", &found)?;
     tx.execute(Ask::new(sql!("calendar_users_forget")).bind(expected.uid)).await?;
     tx.execute(Ask::new(sql!("calendars_delete")).bind(expected.uid)).await?;
     Ok(())

@@ -19,6 +19,7 @@ mod plan;
 mod prune;
 mod quota;
 mod seal;
+mod tree;
 
 pub(crate) use ask::{Ask, Engine, Statement, TextPair, Tx, own_sql, sql, statement};
 pub(crate) use prune::prune_table;

@@ -16,7 +16,7 @@ use super::by_hand::ByHandRows;
 use super::calendar::{drop_calendar, hold_calendars, link, put_calendar};
 use super::{
     Ask, Driver, Engine, Tx, Whom, forget_skipped, hold_policies, insert_messages, insert_skipped, listed,
-    own_sql, sql,
+    own_sql, sql, tree,
 };
 use crate::StoreError;
 use crate::batch::{
@@ -79,6 +79,20 @@ impl<D: Driver> PlanStore for D {
     async fn policies(&self, namespace: &str, ids: &[String]) -> Result<Vec<Policy>, StoreError> {
         let ask = Ask::new(sql!("policies_by_ids")).bind(namespace).set(ids)?;
         all(self.rows::<PolicyRow>(Whom::People, ask).await?)
+    }
+
+    async fn policy_adopting(&self, namespace: &str) -> Result<Option<Policy>, StoreError> {
+        let ask = Ask::new(sql!("policies_adopting")).bind(namespace);
+        Ok(all(self.rows::<PolicyRow>(Whom::People, ask).await?)?.pop())
+    }
+
+    async fn judge_policy(&self, policy: &Policy, is_stored: bool) -> Result<(), StoreError> {
+        let policy = Arc::new(policy.clone());
+        self.run_tx(Whom::People, "judge_policy", move |mut tx| {
+            let policy = Arc::clone(&policy);
+            async move { tree::judge(&mut tx, &policy, is_stored).await }.boxed()
+        })
+        .await
     }
 
     async fn list_policies(
@@ -370,6 +384,7 @@ fn uids_of(rows: Vec<(Uuid,)>) -> Vec<Uuid> {
 
 async fn put_policy<DB: Engine>(tx: &mut Tx<'_, DB>, step: &PutPolicy) -> Result<(), Failure> {
     let policy = std::slice::from_ref(&step.policy);
+    tree::judge(tx, &step.wanted, step.expected.is_some()).await?;
     if let Some(expected) = &step.expected {
         hold_policy(tx, expected).await?;
         tx.execute(Ask::new(sql!("policies_update")).set(policy)?).await?;
@@ -385,7 +400,8 @@ async fn drop_policy<DB: Engine>(tx: &mut Tx<'_, DB>, expected: &Expected) -> Re
     let ask = Ask::new(sql!("policies_users")).bind(expected.uid).bind(USERS_NAMED as i64 + 1);
     let users: Vec<(String,)> = tx.rows(ask).await?;
     let users: Vec<String> = users.into_iter().map(|(user,)| user).collect();
-    judge_users(expected, &users)?;
+    judge_users(expected, "is used by schedules", &users)?;
+    judge_users(expected, "is the parent of policies", &tree::ids_below(tx, expected.uid).await?)?;
     tx.execute(Ask::new(sql!("policies_delete")).bind(expected.uid)).await?;
     Ok(())
 }

@@ -117,6 +117,8 @@ row! {
         }
         changing {
             spec: String,
+            parent_uid: Option<Uuid>,
+            adopts: bool,
             paused: bool,
             labels: JsonText,
             generation: i64,
@@ -134,6 +136,8 @@ impl PolicyNew {
             id: policy.id.clone(),
             spec: json(policy)?,
             shard: i32::from(policy.shard),
+            parent_uid: policy.parent.as_ref().map(|parent| parent.uid),
+            adopts: policy.adopts,
             paused: policy.pause.is_some(),
             labels: JsonText(json(&policy.labels)?),
             generation: policy.generation,

@@ -272,6 +272,10 @@ fn in_words(given: &Reason, now_us: i64) -> v1::Reason {
         Reason::PolicyUnknown => {
             reason(Code::NoOwner, "its queue shard has not been told of its policy".to_owned())
         }
+        Reason::Above { policy, holds } => {
+            let v1::Reason { code, message } = in_words(holds, now_us);
+            v1::Reason { code, message: format!("by {policy}, a policy above its own: {message}") }
+        }
         Reason::Turn => reason(Code::InLine, "its turn has not come".to_owned()),
     }
 }
@@ -329,7 +333,11 @@ fn freed_by(explained: &Explanation) -> String {
             refusal.target
         );
     }
-    match (explained.state, explained.reasons.first()) {
+    let (of, reason) = match explained.reasons.first() {
+        Some(Reason::Above { policy, holds }) => (format!(" of {policy}"), Some(&**holds)),
+        reason => (String::new(), reason),
+    };
+    match (explained.state, reason) {
         (EventState::Held | EventState::Suspect | EventState::Acquired, _) => {
             let what = match explained.state {
                 EventState::Held => "its token counts as suspect",
@@ -344,7 +352,7 @@ fn freed_by(explained: &Explanation) -> String {
             let by_itself = first.map_or(String::new(), |t| {
                 format!(" Without a release, the first token is looked at in {}.", seconds(t))
             });
-            format!("A release by one of the holders, or a higher max_in_flight.{by_itself}")
+            format!("A release by one of the holders, or a higher max_in_flight{of}.{by_itself}")
         }
         (_, Some(Reason::KeyFull { key, .. })) => {
             format!("A release by one of {}, or a higher limit of that key.", of_key(key))
@@ -357,7 +365,7 @@ fn freed_by(explained: &Explanation) -> String {
             "Resuming what is paused.".to_owned()
         }
         (_, Some(Reason::Buffered { .. })) => "The end of the earlier run, or its cancellation.".to_owned(),
-        (_, Some(Reason::RateLimited { .. })) => "Time, or a higher rate.".to_owned(),
+        (_, Some(Reason::RateLimited { .. })) => format!("Time, or a higher rate{of}."),
         (_, Some(Reason::TargetAskedToWait { .. })) => "Time, or another target of its schedule.".to_owned(),
         _ => "Time.".to_owned(),
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tollgate_core::model::{Alert, Limits, Policy, Schedule};
+use tollgate_core::plan::put_under;
 use tollgate_proto::convert::{self, names, policy};
 use tollgate_proto::v1::CallStage;
 use tollgate_proto::{FieldError, v1};
@@ -47,6 +48,7 @@ impl Planned {
 #[derive(Clone, Debug, Default)]
 struct Known {
     uid: Uuid,
+    shard: u16,
     limits: Option<Limits>,
 }
 
@@ -250,7 +252,7 @@ impl ScheduleMaster {
         let deed = Deed { at_us, actor: actor.clone(), action };
         let (made, change) = self.put_policy(stored, wanted, &deed);
         let planned = Planned::new(&given.reference, stored.is_none(), change);
-        Ok(Some((Known { uid: made.uid, limits: Some(made.limits) }, planned)))
+        Ok(Some((Known { uid: made.uid, shard: made.shard, limits: Some(made.limits) }, planned)))
     }
 
     fn judge_schedule(
@@ -288,7 +290,8 @@ impl ScheduleMaster {
             }
         };
         if draft.schedule.policy.is_some() {
-            draft.schedule.policy_uid = policy.map(|policy| policy.uid);
+            let policy = policy.map(|policy| (policy.uid, policy.shard));
+            put_under(&mut draft.schedule, policy, self.inner.shards);
         }
         let limits = policy.and_then(|policy| policy.limits.as_ref());
         notes.schedule(reference, &draft, (!message.time_zone.is_empty(), limits), self.now_us());
@@ -318,7 +321,7 @@ impl ScheduleMaster {
             for ids in ids.chunks(CHUNK) {
                 let policies = self.store().policies(namespace, ids).await.map_err(status)?;
                 found.extend(policies.into_iter().map(|policy| {
-                    let known = Known { uid: policy.uid, limits: Some(policy.limits) };
+                    let known = Known { uid: policy.uid, shard: policy.shard, limits: Some(policy.limits) };
                     ((policy.namespace, policy.id), known)
                 }));
             }

@@ -182,6 +182,7 @@ pub(crate) fn schedule(number: u128, zone: &str, triggers: Vec<Trigger>) -> Sche
         payload: Payload::default(),
         policy: None,
         policy_uid: None,
+        policy_shard: None,
         key: None,
         key_label: None,
         priority: 7,
