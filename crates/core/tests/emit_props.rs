@@ -10,7 +10,9 @@ use chrono::{DateTime, Offset as _, TimeZone as _};
 use chrono_tz::Tz;
 use proptest::prelude::*;
 use tollgate_core::emit::{Task, Window, eligible, launch_times, tasks};
-use tollgate_core::model::{Calendar, CalendarUse, DateRange, GapRule, RepeatRule, SECOND_US, Timing, Trigger};
+use tollgate_core::model::{
+    Calendar, CalendarUse, DateRange, GapRule, RepeatRule, SECOND_US, Timing, Trigger,
+};
 use tollgate_core::plan::{Child, Exclusion, Plan};
 
 /// Children by what a store's index has.

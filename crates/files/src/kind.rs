@@ -17,8 +17,8 @@ pub enum Kind {
 }
 
 /// What a document may be.
-pub(super) const EXPECTED: &str = "expected kind: Policy, kind: Schedule, kind: Calendar or kind: Alert with its fields, or lists \
-                                   under policies, schedules, calendars and alerts; `tollgate init` writes an example";
+pub(super) const EXPECTED: &str = "expected kind: Policy, kind: Schedule, kind: Calendar or kind: Alert with its fields, or \
+                                   lists under policies, schedules, calendars and alerts; `tollgate init` writes an example";
 
 /// What to make of a list.
 pub(super) const LIST: &str = "a list is not allowed as a document: separate its items by lines of ---, or write lists under \

@@ -106,7 +106,10 @@ impl Lines {
 
 /// A field's path inside the resource.
 fn in_resource(field: &str) -> &str {
-    ["schedule.", "policy.", "calendar.", "alert."].iter().find_map(|kind| field.strip_prefix(kind)).unwrap_or(field)
+    ["schedule.", "policy.", "calendar.", "alert."]
+        .iter()
+        .find_map(|kind| field.strip_prefix(kind))
+        .unwrap_or(field)
 }
 
 impl Location {

@@ -14,7 +14,8 @@ use crate::StoreError;
 use crate::calendar::CalendarUser;
 use crate::plan::PlanWrite;
 use crate::rows::{
-    AlertNew, AuditRow, CalendarNew, ChildRow, HeldRow, LinkRow, OutboxRow, PolicyNew, RewrittenRow, ScheduleNew, SpecRow,
+    AlertNew, AuditRow, CalendarNew, ChildRow, HeldRow, LinkRow, OutboxRow, PolicyNew, RewrittenRow,
+    ScheduleNew, SpecRow,
 };
 
 /// A generation that must still be there.
@@ -297,16 +298,15 @@ pub(crate) fn judge_rewritten(step: &PutCalendar, found: &[(Uuid, i64)]) -> Resu
     if wanted == found {
         return Ok(());
     }
-    let what =
-        format!("schedules that go by calendar {:?} were made or changed meanwhile", step.calendar.id);
+    let what = format!("schedules that go by calendar {:?} were made or changed meanwhile", step.calendar.id);
     Err(StoreError::Conflict { what })
 }
 
 /// How many users of a policy or a calendar an error names.
 pub(crate) const USERS_NAMED: usize = 3;
 
-/// Whether nothing uses a policy or a calendar: `users` are the first schedules that do, or the first policies below it, one more than an error
-/// names.
+/// Whether nothing uses a policy or a calendar: `users` are the first schedules that do, or the first policies below it, one more
+/// than an error names.
 pub(crate) fn judge_users(used: &Expected, kind: &str, users: &[String]) -> Result<(), StoreError> {
     if users.is_empty() {
         return Ok(());

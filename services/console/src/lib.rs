@@ -22,9 +22,9 @@ use tonic::transport::Channel;
 pub use requests::session::{Admit, Login, Visitor};
 
 use pages::{
-    alert, alerts, audit, backfill, calendar, calendars, edit, event, failures, go, history, live, login, namespaces,
-    now, one_calendar, policies, policy, policy_acts, run, run_acts, runs, schedule, schedule_acts, schedules,
-    schedules_acts, search, submit,
+    alert, alerts, audit, backfill, calendar, calendars, edit, event, failures, go, history, live, login,
+    namespaces, now, one_calendar, policies, policy, policy_acts, run, run_acts, runs, schedule,
+    schedule_acts, schedules, schedules_acts, search, submit,
 };
 use parts::assets;
 use requests::console::Console;

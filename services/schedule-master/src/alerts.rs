@@ -3,12 +3,12 @@
 //! Invariant: secrets are in clear in what a caller gives, and sealed in what is stored; what a caller may not see of the whole
 //! installation, it has no alert told of.
 
+use tollgate_auth::Access;
 use tollgate_core::model::Alert;
 use tollgate_proto::convert::{self, Name, alert, names};
 use tollgate_proto::page::{self, Token};
 use tollgate_proto::{FieldError, field, mask, v1};
 use tollgate_secrets::{ENVELOPE, SecretError, is_alert_sealed};
-use tollgate_auth::Access;
 use tollgate_service::actor::Caller;
 use tollgate_service::status::{status, status_of_create};
 use tollgate_store::alert::Remembered;

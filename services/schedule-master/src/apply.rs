@@ -1,7 +1,7 @@
 //! Decides what a stream of resources changes: all of them are read and checked before the first is written.
 //!
-//! In: policies, calendars, schedules and alerts as they shall be. Out: chunks of changes, policies first and calendars next, each
-//! chunk one transaction.
+//! In: policies, calendars, schedules and alerts as they shall be. Out: chunks of changes, policies first and calendars next,
+//! each chunk one transaction.
 //! Invariants: one refusal, and nothing is written (where nothing was to be written anyway, all
 //! refusals are reported); what is the same already is left alone, so that applying twice
 //! changes nothing the second time; a transaction that fails because others wrote meanwhile is made again one by

@@ -83,15 +83,16 @@ impl Users {
     fn refusal(&self) -> Option<String> {
         if self.bytes > BYTES_MAX {
             return Some(format!(
-                "the schedules that go by it have more than {BYTES_MAX} bytes together: too much for one transaction; let some of \
-                 them go by another calendar"
+                "the schedules that go by it have more than {BYTES_MAX} bytes together: too much for one transaction; let some \
+                 of them go by another calendar"
             ));
         }
         let named: Vec<&str> = self.refused.iter().take(NAMED_MAX).map(String::as_str).collect();
         let more = self.refused.len().saturating_sub(NAMED_MAX);
         let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
-        (!named.is_empty())
-            .then(|| format!("schedules that go by it would not be accepted any more: {}{more}", named.join("; ")))
+        (!named.is_empty()).then(|| {
+            format!("schedules that go by it would not be accepted any more: {}{more}", named.join("; "))
+        })
     }
 
     fn warnings(&self) -> Vec<v1::Warning> {
@@ -108,7 +109,10 @@ const DATE_BYTES: usize = 50;
 
 /// What is said of a schedule with more dates than it may have.
 pub(crate) fn too_many(dates: usize) -> String {
-    format!("{dates} dates and ranges of dates with those of its calendars; at most {} are allowed", Timing::DATES_MAX)
+    format!(
+        "{dates} dates and ranges of dates with those of its calendars; at most {} are allowed",
+        Timing::DATES_MAX
+    )
 }
 
 impl ScheduleMaster {

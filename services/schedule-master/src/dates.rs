@@ -66,7 +66,8 @@ impl Calendars {
             if self.find(namespace, &one.id).is_none() {
                 errors.push(self.none(field, namespace, &one.id));
             } else if is_full && joined(timing, before).any(|uid| uid == one.uid) {
-                let expected = format!("a calendar by which fewer than {} schedules go", Calendar::SCHEDULES_MAX);
+                let expected =
+                    format!("a calendar by which fewer than {} schedules go", Calendar::SCHEDULES_MAX);
                 errors.push(FieldError::new(field, &one.id, expected));
             }
         }
@@ -82,8 +83,9 @@ impl Calendars {
         let given = self.found.keys().filter(|(of, _)| of == namespace).map(|(_, id)| id);
         let near = nearest(id, ids.chain(given).map(String::as_str));
         let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-        let expected =
-            format!("a calendar of the same namespace that exists: apply it first, or with its schedule{near}");
+        let expected = format!(
+            "a calendar of the same namespace that exists: apply it first, or with its schedule{near}"
+        );
         FieldError::new(field, id, expected)
     }
 }

@@ -333,3 +333,31 @@ async fn schedules_that_are_made_while_their_calendar_changes_have_its_dates() {
     }
     assert_eq!(get(&mut world, "holidays").await.unwrap().used_by_count as usize, all.len());
 }
+
+/// As many as may go by one calendar, each with a hundred children and four kilobytes to send.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_calendar_of_many_schedules_changes_in_a_moment() {
+    let mut world = World::new().await;
+    make(&mut world, "holidays", &["2026-03-03"]).await;
+    let with = json!({"triggers": [{"cron": "*/15 0-23 * * *"}], "payload": "x".repeat(4_000),
+        "exclude_calendars": ["holidays"]});
+    let many = (0..2_000).map(|n| given_schedule(&format!("s{n:04}"), "", with.clone())).collect();
+    let done = world.apply(many).await.unwrap();
+    assert_eq!((done.created_count, done.failed_count), (2_000, 0), "{:?}", done.errors);
+    let full = world.create("more", json!({"exclude_calendars": ["holidays"]})).await.unwrap_err();
+    assert_eq!(fields(&full), ["schedule.exclude_calendars[0]"]);
+    assert!(full.message().contains("fewer than 2000 schedules"), "{full}");
+    world.update("s0001", json!({"description": "x"}), &["description"]).await.unwrap();
+    world.open_window(5).await;
+    let began = std::time::Instant::now();
+    let changed = change(&mut world, "holidays", &["2026-03-02..2026-03-04"]).await.unwrap();
+    let took = began.elapsed();
+    println!("2,000 schedules of one calendar changed in {took:?}");
+    assert_eq!((changed.used_by_count, changed.used_by.len()), (2_000, 100));
+    assert!(took.as_secs() < 20, "{took:?}");
+    assert_eq!(world.told(2).await.len() + world.told(3).await.len(), 2_000);
+    for id in ["s0000", "s1999"] {
+        // 2026-03-05T00:00:00Z.
+        assert_eq!(world.get(id).await.unwrap().next_launch_time.unwrap().seconds, NOW_S + 62 * 3_600);
+    }
+}

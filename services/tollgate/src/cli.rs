@@ -282,8 +282,6 @@ mod tests {
             "delete policy imports",
             "list alerts --filter state=DISABLED",
             "list calendars --filter label.team=a",
-            "describe calendar/holidays",
-            "delete calendar holidays --etag 3",
             "delete alert on-call --etag 3",
             "test-alert on-call -n team",
             "preview nightly",

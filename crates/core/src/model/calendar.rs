@@ -128,7 +128,11 @@ mod tests {
         assert_eq!(counts, [2, 0, 1]);
         let shorter = calendar("a", &["2026-04-01"]);
         timing.take_dates(|id| Some(&shorter).filter(|_| id == "a"));
-        assert_eq!(timing.exclude, dates(&["2026-01-01", "2026-04-01", "2026-03-01"]), "the others keep theirs");
+        assert_eq!(
+            timing.exclude,
+            dates(&["2026-01-01", "2026-04-01", "2026-03-01"]),
+            "the others keep theirs"
+        );
         assert_eq!(timing.own_exclude(), dates(&["2026-01-01"]));
     }
 

@@ -148,7 +148,8 @@ mod tests {
         let mut borrowed = given(&["2026-12-25"]);
         borrowed.calendars = vec![CalendarUse { id: "holidays".into(), count: 1, ..CalendarUse::default() }];
         let error = Plan::compile(&borrowed, b"").unwrap_err();
-        let expected = "a moment that the calendar holidays in exclude_calendars leaves, by the dates of Asia/Tokyo";
+        let expected =
+            "a moment that the calendar holidays in exclude_calendars leaves, by the dates of Asia/Tokyo";
         assert_eq!(error.expected, expected);
     }
 }

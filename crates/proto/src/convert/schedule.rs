@@ -111,7 +111,8 @@ pub fn timing_to_core(message: &v1::Schedule, namespace: &str) -> Result<Timing,
 /// The namespace of a schedule: that of its name, or where it has none, of the first calendar that has its full name.
 pub fn namespace(message: &v1::Schedule) -> Option<String> {
     let own = names::schedule("schedule.name", &message.name).ok();
-    let found = own.or_else(|| message.exclude_calendars.iter().find_map(|text| names::calendar("", text).ok()));
+    let found =
+        own.or_else(|| message.exclude_calendars.iter().find_map(|text| names::calendar("", text).ok()));
     found.map(|name| name.namespace)
 }
 

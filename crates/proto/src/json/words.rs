@@ -46,7 +46,11 @@ const WORDS: &[(&str, &[&str], Meant)] = &[
     ),
     ("Schedule", &["jitter", "splay", "randomizeddelaysec", "flexiblewindow"], Field("start_within")),
     ("Schedule", &["holidays", "blackout", "excludedates", "exceptdates", "skipdates"], Field("exclude")),
-    ("Schedule", &["calendar", "calendars", "excludecalendar", "holidaycalendar"], Field("exclude_calendars")),
+    (
+        "Schedule",
+        &["calendar", "calendars", "excludecalendar", "holidaycalendar"],
+        Field("exclude_calendars"),
+    ),
     ("Schedule", &["misfire", "misfirepolicy", "catchupwindow"], Field("catch_up")),
     ("Schedule", &["start", "startdate", "startat", "startsat", "notbefore"], Field("start_time")),
     ("Schedule", &["end", "enddate", "endat", "endsat", "until", "notafter"], Field("end_time")),

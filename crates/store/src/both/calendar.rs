@@ -111,10 +111,7 @@ pub(super) async fn link<DB: Engine>(
     Ok(())
 }
 
-pub(super) async fn put_calendar<DB: Engine>(
-    tx: &mut Tx<'_, DB>,
-    step: &PutCalendar,
-) -> Result<(), Failure> {
+pub(super) async fn put_calendar<DB: Engine>(tx: &mut Tx<'_, DB>, step: &PutCalendar) -> Result<(), Failure> {
     let calendar = std::slice::from_ref(&step.calendar);
     let Some(expected) = &step.expected else {
         if tx.rows::<(Uuid,)>(Ask::new(sql!("calendars_insert")).set(calendar)?).await?.is_empty() {
@@ -140,8 +137,7 @@ async fn rewrite<DB: Engine>(
 ) -> Result<(), Failure> {
     let uids: Vec<Uuid> = step.users.iter().map(|user| user.uid).collect();
     let _: Vec<(Uuid, i64)> = tx.rows(Ask::new(sql!("schedules_lock")).set(&uids)?).await?;
-    let found: Vec<(Uuid, i64)> =
-        tx.rows(Ask::new(sql!("calendar_users_now")).bind(expected.uid)).await?;
+    let found: Vec<(Uuid, i64)> = tx.rows(Ask::new(sql!("calendar_users_now")).bind(expected.uid)).await?;
     judge_rewritten(step, &found)?;
     if uids.is_empty() {
         return Ok(());

@@ -79,7 +79,8 @@ pub(crate) async fn a_calendar_is_read_as_written_listed_and_goes(place: &Place)
     assert!(store.list_namespaces(None, 9).await.unwrap().contains(&"default".to_owned()));
     let error = store.write_plan(vec![put_calendar(&a, vec![])]).await.expect_err("the name is taken");
     assert!(matches!(&error, StoreError::Conflict { what } if what.contains("already exists")), "{error}");
-    let list = async |filter: Filter, after| store.list_calendars("default", &filter, after, 9).await.unwrap();
+    let list =
+        async |filter: Filter, after| store.list_calendars("default", &filter, after, 9).await.unwrap();
     assert_eq!(list(Filter::default(), None).await, [a.clone(), b.clone()]);
     assert_eq!(list(Filter::default(), Some("a")).await, [b.clone()]);
     let labels = vec![("team".to_owned(), "a".to_owned())];
@@ -215,7 +216,10 @@ pub(crate) async fn whoever_is_first_schedules_have_the_dates_of_their_calendar(
         loop {
             let before = stored(&*store, &id).await;
             let calendar = current().await;
-            let next = given(Schedule { generation: before.generation + 1, priority: 9, ..before.clone() }, &[&calendar]);
+            let next = given(
+                Schedule { generation: before.generation + 1, priority: 9, ..before.clone() },
+                &[&calendar],
+            );
             match store.write_plan(vec![put(&next, Some(before.generation), vec![])]).await {
                 Ok(()) => return,
                 Err(StoreError::Conflict { .. }) => {}
@@ -240,4 +244,31 @@ pub(crate) async fn whoever_is_first_schedules_have_the_dates_of_their_calendar(
         assert_eq!(schedule.priority, 9);
     }
     assert_eq!(store.calendars_used(&[calendar.uid]).await.unwrap()[&calendar.uid], 12);
+}
+
+/// As many as may go by one calendar.
+pub(crate) async fn a_change_of_many_schedules_is_one_transaction(place: &Place) {
+    let store = place.open().await;
+    let first = calendar("a", 1, &["2026-12-24"]);
+    store.write_plan(vec![put_calendar(&first, vec![])]).await.unwrap();
+    let mut all: Vec<Schedule> =
+        (0..Calendar::SCHEDULES_MAX).map(|n| by(&format!("s{n:04}"), &[&first])).collect();
+    for schedule in &mut all {
+        schedule.payload.json = "x".repeat(4_000).into();
+    }
+    for chunk in all.chunks(100) {
+        let children = || (0..60).map(|minute| child("H.2", minute)).collect();
+        store.write_plan(chunk.iter().map(|one| put(one, None, children())).collect()).await.unwrap();
+    }
+    let second = calendar("a", 2, &["2026-12-24..2027-01-02"]);
+    let users = all.iter().map(|schedule| user(schedule, &second)).collect();
+    let began = std::time::Instant::now();
+    store.write_plan(vec![put_calendar(&second, users)]).await.unwrap();
+    let took = began.elapsed();
+    println!("{} schedules of one calendar written in {took:?}", all.len());
+    assert!(took.as_secs() < 10, "{took:?}");
+    assert_eq!(store.calendars_used(&[second.uid]).await.unwrap()[&second.uid], all.len() as u64);
+    let last = stored(&*store, "s1999").await;
+    assert_eq!((last.generation, &last.timing.exclude), (2, &second.dates));
+    assert_eq!(last.payload, all[1_999].payload);
 }

@@ -159,7 +159,9 @@ async fn calendar_effects(
     if !gone.is_empty() {
         effects.push(html! { "It fires again on: " strong { (gone) } "." });
     }
-    effects.push(html! { (counted(used_by, "schedule")) " named it when this page was made: all of them change." });
+    effects.push(
+        html! { (counted(used_by, "schedule")) " named it when this page was made: all of them change." },
+    );
     effects.push(html! { "Runs that are not due yet are corrected; what is due already stays as it was." });
     Ok(effects)
 }

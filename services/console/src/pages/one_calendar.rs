@@ -65,7 +65,8 @@ async fn carry_out(visit: &Visit, name: &str, order: &Order) -> Result<Response,
         effects: vec![html! {
             strong { "This cannot be undone." }
             @if calendar.used_by_count > 0 {
-                " " (counted(calendar.used_by_count, "schedule")) " named it when this page was made: it stays as long as any does."
+                " " (counted(calendar.used_by_count, "schedule")) " named it when this page was made: "
+                "it stays as long as any does."
             }
         }],
         path: to(name),

@@ -1,5 +1,5 @@
-//! A schedule, a policy, a calendar or an alert while it is made or changed: as it is stored, as the texts of a form, as what they make of
-//! it.
+//! A schedule, a policy, a calendar or an alert while it is made or changed: as it is stored, as the texts of a form, as what
+//! they make of it.
 //!
 //! Invariants: what a form does not show stays; a secret that is not shown stays, too.
 

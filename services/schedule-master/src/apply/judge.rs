@@ -118,7 +118,10 @@ pub(super) fn stale(path: &str, etag: &str, stored: Option<i64>) -> Result<(), F
 }
 
 /// What was read, unless it or its etag is refused: all refusals.
-pub(super) fn both<T>(read: Result<T, Vec<FieldError>>, stale: Result<(), FieldError>) -> Result<T, Vec<FieldError>> {
+pub(super) fn both<T>(
+    read: Result<T, Vec<FieldError>>,
+    stale: Result<(), FieldError>,
+) -> Result<T, Vec<FieldError>> {
     match (read, stale) {
         (read, Ok(())) => read,
         (Ok(_), Err(error)) => Err(vec![error]),

@@ -158,8 +158,10 @@ impl ScheduleMaster {
             .schedules
             .iter()
             .map(|one| (&one.reference, names::of_schedule as fn(&str, &str) -> String));
-        let calendars =
-            given.calendars.iter().map(|one| (&one.reference, names::of_calendar as fn(&str, &str) -> String));
+        let calendars = given
+            .calendars
+            .iter()
+            .map(|one| (&one.reference, names::of_calendar as fn(&str, &str) -> String));
         let alerts =
             given.alerts.iter().map(|one| (&one.reference, names::of_alert as fn(&str, &str) -> String));
         let mut first: BTreeMap<&str, Named> = BTreeMap::new();

@@ -114,10 +114,8 @@ fn sources(session: &Session, args: &PreviewArgs) -> anyhow::Result<Vec<(String,
         }
     }
     schedules.iter_mut().for_each(|schedule| take_dates(schedule, &calendars));
-    let schedules: Vec<_> = schedules
-        .into_iter()
-        .map(|schedule| (schedule.name.clone(), Source::Schedule(schedule)))
-        .collect();
+    let schedules: Vec<_> =
+        schedules.into_iter().map(|schedule| (schedule.name.clone(), Source::Schedule(schedule))).collect();
     if schedules.is_empty() { Err(anyhow!("{file}: no schedules in it")) } else { Ok(schedules) }
 }
 

@@ -1,4 +1,5 @@
-//! `tollgate apply` and `tollgate diff`: makes policies, calendars, schedules and alerts be as files say, or shows what that would change.
+//! `tollgate apply` and `tollgate diff`: makes policies, calendars, schedules and alerts be as files say, or shows what that
+//! would change.
 //!
 //! In: YAML files. Out: one stream of resources, policies first, each with the file and line where it was written; then
 //! what was done to which resource. Invariant: nothing is sent unless every file can be read to its end. Not here: whether

@@ -1,7 +1,7 @@
 //! `apply --prune`: deletes what carries a label and is not in the files.
 //!
-//! It covers schedules, alerts, calendars and policies of the namespaces that the files name. Calendars and policies come last, and
-//! only those go that no schedule uses. What has changed since it was listed is not deleted.
+//! It covers schedules, alerts, calendars and policies of the namespaces that the files name. Calendars and policies come last,
+//! and only those go that no schedule uses. What has changed since it was listed is not deleted.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
