@@ -8,6 +8,7 @@
 //! one, so that it costs only the resources that are to blame.
 
 mod calendars;
+mod changing;
 mod judge;
 mod results;
 mod warnings;

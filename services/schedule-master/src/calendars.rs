@@ -58,7 +58,12 @@ impl Users {
         after.timing.take_dates(|id| Some(wanted).filter(|calendar| calendar.id == id));
         let dates = after.timing.exclude.len();
         if dates > Timing::DATES_MAX {
-            self.refused.push(format!("schedule {}: {}", after.id, too_many(dates)));
+            let most = Timing::DATES_MAX;
+            let why = format!(
+                "schedule {}: {dates} dates and ranges of dates, at most {most} are allowed",
+                after.id
+            );
+            self.refused.push(why);
             return;
         }
         let compile = |schedule: &Schedule| Plan::forecast(&schedule.timing, schedule.uid.as_bytes());
@@ -106,14 +111,6 @@ impl Users {
 
 /// A stored date, in the schedule and in its notice.
 const DATE_BYTES: usize = 50;
-
-/// What is said of a schedule with more dates than it may have.
-pub(crate) fn too_many(dates: usize) -> String {
-    format!(
-        "{dates} dates and ranges of dates with those of its calendars; at most {} are allowed",
-        Timing::DATES_MAX
-    )
-}
 
 impl ScheduleMaster {
     pub(crate) async fn create_calendar(

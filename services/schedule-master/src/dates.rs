@@ -14,7 +14,6 @@ use tonic::Status;
 use uuid::Uuid;
 
 use crate::ScheduleMaster;
-use crate::calendars::too_many;
 
 /// How many ids are looked through for the one that somebody meant.
 const IDS_MAX: u32 = 1_000;
@@ -72,7 +71,9 @@ impl Calendars {
             }
         }
         if timing.exclude.len() > Timing::DATES_MAX {
-            errors.push(FieldError::new("schedule.exclude_calendars", "", too_many(timing.exclude.len())));
+            let given = format!("{} dates and ranges of dates", timing.exclude.len());
+            let expected = format!("at most {} with those of exclude", Timing::DATES_MAX);
+            errors.push(FieldError::new("schedule.exclude_calendars", given, expected));
         }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }

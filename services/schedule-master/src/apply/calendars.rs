@@ -4,45 +4,25 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use tollgate_core::model::{Calendar, Schedule};
+use tollgate_core::model::Calendar;
 use tollgate_proto::convert::{calendar, names};
 use tollgate_proto::{FieldError, v1};
 use tollgate_service::actor::Caller;
 use tollgate_service::status::status;
 use tonic::{Code, Status};
 
+use super::changing::Changing;
 use super::judge::{Planned, Planning, both, refuse, stale};
 use super::write::failed;
 use super::{Gathered, Given, Key, Refusal, ResourceRef, key};
 use crate::ScheduleMaster;
 use crate::audit::Deed;
 use crate::calendars::Made;
-use crate::dates::{self, Calendars};
+use crate::dates;
 use crate::progress::Progress;
 
 /// How many ids are looked up at once.
 const IDS: usize = 1_000;
-
-/// What is known of calendars, and which of them are about to change.
-#[derive(Debug, Default)]
-pub(super) struct Changing {
-    /// As they are, or shall be.
-    pub(super) known: Calendars,
-    changed: HashMap<Key, Calendar>,
-}
-
-impl Changing {
-    /// Gives a stored schedule the dates that calendars are about to give it. Answers whether any does.
-    pub(super) fn change(&self, schedule: &mut Schedule) -> bool {
-        let Schedule { namespace, timing, .. } = schedule;
-        let find = |id: &str| self.changed.get(&(namespace.clone(), id.to_owned()));
-        let changes = timing.calendars.iter().any(|one| find(&one.id).is_some());
-        if changes {
-            timing.take_dates(find);
-        }
-        changes
-    }
-}
 
 impl ScheduleMaster {
     /// What is stored of the calendars that schedules name.

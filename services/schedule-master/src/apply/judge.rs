@@ -11,7 +11,7 @@ use tollgate_secrets::SecretError;
 use tonic::Status;
 use uuid::Uuid;
 
-use super::calendars::Changing;
+use super::changing::Changing;
 use super::warnings::Notes;
 use super::{Gathered, Given, Key, Refusal, ResourceRef, chunks, key};
 use crate::ScheduleMaster;
