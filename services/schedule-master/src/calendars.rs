@@ -3,7 +3,7 @@
 //! Invariants: the dates of a calendar and those that its schedules have change in one transaction, each schedule by a generation
 //! and a notice of its own; a change that one of them could not be stored with is refused, and names it.
 
-use tollgate_core::model::{Calendar, DateRange, Schedule, Timing};
+use tollgate_core::model::{Calendar, Schedule, Timing};
 use tollgate_core::plan::{self, Plan};
 use tollgate_proto::convert::{self, Name, calendar, names};
 use tollgate_proto::page::{self, Token};
@@ -196,7 +196,8 @@ impl ScheduleMaster {
                 Err(failed) => Err(failed),
             };
             match changed {
-                Err(failed) if again(try_number, etag, &failed) => try_number += 1,
+                // Where the calendar has changed, the etag says so in the next try; schedules may have.
+                Err(failed) if again(try_number, None, &failed) => try_number += 1,
                 Err(failed) => return Err(failed),
                 Ok(made) => {
                     let shown = self.show_calendar(&made.calendar).await?;
@@ -244,9 +245,8 @@ impl ScheduleMaster {
         }
         calendar.generation = stored.map_or(1, |stored| stored.generation + 1);
         calendar.updated_us = deed.at_us;
-        let dates = |stored: &Calendar| -> Vec<DateRange> { stored.dates.clone() };
         let mut users = Users::default();
-        if stored.map(dates).as_ref() != Some(&calendar.dates) {
+        if stored.is_none_or(|stored| stored.dates != calendar.dates) {
             calendar.dates_generation = calendar.generation;
             if stored.is_some() {
                 users = self.users_of(&calendar, deed.at_us).await?;
