@@ -357,7 +357,8 @@ async fn a_calendar_of_many_schedules_changes_in_a_moment() {
     println!("2,000 schedules of one calendar changed in {took:?}");
     assert_eq!((changed.used_by_count, changed.used_by.len()), (2_000, 100));
     assert!(took.as_secs() < 20, "{took:?}");
-    assert_eq!(world.told(2).await.len() + world.told(3).await.len(), 2_000);
+    // One of them had been told before.
+    assert_eq!(world.told(2).await.len() + world.told(3).await.len(), 2_001);
     for id in ["s0000", "s1999"] {
         // 2026-03-05T00:00:00Z.
         assert_eq!(world.get(id).await.unwrap().next_launch_time.unwrap().seconds, NOW_S + 62 * 3_600);
