@@ -10,6 +10,7 @@
 mod calendars;
 mod changing;
 mod judge;
+mod policies;
 mod results;
 mod warnings;
 mod write;
@@ -247,12 +248,19 @@ impl ScheduleMaster {
                 self.admit_writes(namespace, count)?;
             }
             progress.begin(CallStage::Write, plan.changes());
-            self.write(plan.policies, self.options().apply_chunk, &mut response, progress).await?;
+            let most = self.options().apply_chunk;
+            // Those above stand before those below are written.
+            let levels = plan.policies.chunk_by(|one, next| one.level == next.level).map(<[_]>::len);
+            let levels: Vec<usize> = levels.collect();
+            let mut policies = plan.policies.into_iter();
+            for level in levels {
+                self.write(policies.by_ref().take(level).collect(), most, &mut response, progress).await?;
+            }
             // Each is a transaction over all schedules that go by it.
             self.write(plan.calendars, 1, &mut response, progress).await?;
             let schedules = self.judged_again(plan.schedules, &actor, &mut response).await?;
             for changes in [schedules, plan.alerts] {
-                self.write(changes, self.options().apply_chunk, &mut response, progress).await?;
+                self.write(changes, most, &mut response, progress).await?;
             }
         }
         results::count_unlisted(&mut response);
