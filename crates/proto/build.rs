@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::{env, error, fs};
 
-const FILES: [&str; 18] = [
+const FILES: [&str; 19] = [
     "tollgate/v1/corrupt_row.proto",
     "tollgate/v1/policy.proto",
     "tollgate/v1/schedule.proto",
@@ -14,6 +14,7 @@ const FILES: [&str; 18] = [
     "tollgate/v1/history.proto",
     "tollgate/v1/warning.proto",
     "tollgate/v1/alert.proto",
+    "tollgate/v1/calendar.proto",
     "tollgate/v1/failure.proto",
     "tollgate/v1/submission.proto",
     "tollgate/v1/many_schedules.proto",

@@ -135,7 +135,7 @@ async fn wrong_files_name_the_line_and_write_nothing(kind: Kind) {
         ("kind: Policy\nid: a\nmaxInFlight: [3\n", &["<stdin>:"][..]),
         ("kind: Policy\nid: a\nmaxInFlight: many\n", &["<stdin>:7", "maxInFlight"]),
         ("kind: Policy\nid: a\nlimit: 3\n", &["<stdin>:7", "limit"]),
-        ("kind: Throttle\nid: a\n", &["<stdin>:5", "Throttle", "Policy, Schedule or Alert"]),
+        ("kind: Throttle\nid: a\n", &["<stdin>:5", "Throttle", "Policy, Schedule, Calendar or Alert"]),
         ("- 1\n- 2\n", &["<stdin>:5", "a list is not allowed"]),
     ];
     for (document, parts) in cases {

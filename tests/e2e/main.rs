@@ -25,6 +25,7 @@ mod attacks;
 mod bad_input;
 mod browser;
 mod by_hand;
+mod calendars;
 mod change;
 mod churn;
 mod cli;

@@ -295,6 +295,7 @@ async fn operations(rest: &Rest, event: &Arrival) -> Vec<(String, String)> {
             .replace("{schedule}", "s")
             .replace("{policy}", "p")
             .replace("{alert}", "a")
+            .replace("{calendar}", "c")
             .replace("{run}", run)
             .replace("{submission}", "r")
             .replace("{event}", &event.event_id);
@@ -314,6 +315,7 @@ async fn every_documented_operation_reaches_its_method() {
     service.create_schedule("s", once(soon(500), 1, "p", http(&consumer))).await.unwrap();
     let alert = json!({"name": "a", "troubles": {}, "target": {"slack": {"url": consumer.url()}}});
     rest.json("POST", "/v1/namespaces/default/alerts", alert).await.ok();
+    rest.json("POST", "/v1/namespaces/default/calendars", json!({"name": "c"})).await.ok();
     let event = first_arrival(&consumer).await;
     rest.json("POST", "/v1/namespaces/default/schedules/s:submit?requestId=r", json!([1])).await.ok();
     let operations = operations(&rest, &event).await;
@@ -324,7 +326,7 @@ async fn every_documented_operation_reaches_its_method() {
     };
     for (verb, path) in operations {
         let body = match path.rsplit('/').next().unwrap() {
-            "s" | "p" | "a" if verb == "PATCH" => json!({"description": "x"}),
+            "s" | "p" | "a" | "c" if verb == "PATCH" => json!({"description": "x"}),
             "events:batchRelease" => json!({"releases": [{"name": event.event_id}]}),
             "schedules:preview" => json!({"schedule": {"triggers": [{"cron": "@daily"}]}}),
             "s:submit" => json!([1]),
@@ -336,6 +338,7 @@ async fn every_documented_operation_reaches_its_method() {
                 json!({"name": "t", "triggers": [{"cron": "@daily"}], "target": {"http": {"url": "http://127.0.0.1:9/"}}})
             }
             "policies" => json!({"name": "q", "maxInFlight": 1}),
+            "calendars" => json!({"name": "d", "dates": ["2030-12-25"]}),
             "alerts" => {
                 json!({"name": "b", "troubles": {}, "target": {"slack": {"url": "http://127.0.0.1:9/"}}})
             }

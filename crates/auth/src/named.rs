@@ -23,17 +23,26 @@ named_by! {
     name: GetScheduleRequest DeleteScheduleRequest PauseScheduleRequest ResumeScheduleRequest GetPolicyRequest
         DeletePolicyRequest PausePolicyRequest ResumePolicyRequest TriggerScheduleRequest BackfillScheduleRequest
         GetSubmissionRequest GetEventRequest GetRunRequest CancelRunRequest ExplainEventRequest GetPolicyQueueRequest
-        GetAlertRequest DeleteAlertRequest SendTestAlertRequest;
+        GetAlertRequest DeleteAlertRequest SendTestAlertRequest GetCalendarRequest DeleteCalendarRequest;
     parent: ListSchedulesRequest ListPoliciesRequest ListScheduleChildrenRequest ListSkippedTriggersRequest
         ListAuditEntriesRequest ListEventsRequest ListRunsRequest GetHandlerStatusRequest
         ListTroublesRequest ListHistoryRequest ListAlertsRequest ListFailuresRequest RetryFailuresRequest
-        CloseFailuresRequest PauseSchedulesRequest ResumeSchedulesRequest DeleteSchedulesRequest TriggerSchedulesRequest;
+        CloseFailuresRequest PauseSchedulesRequest ResumeSchedulesRequest DeleteSchedulesRequest TriggerSchedulesRequest
+        ListCalendarsRequest;
 }
 
 impl Named for v1::Schedule {
     fn named(&self, each: &mut dyn FnMut(&str)) {
         each(&self.name);
         each(&self.policy);
+        self.exclude_calendars.iter().for_each(|calendar| each(calendar));
+    }
+}
+
+impl Named for v1::Calendar {
+    fn named(&self, each: &mut dyn FnMut(&str)) {
+        each(&self.name);
+        self.used_by.iter().for_each(|schedule| each(schedule));
     }
 }
 
@@ -92,6 +101,19 @@ impl Named for v1::UpdatePolicyRequest {
     }
 }
 
+impl Named for v1::CreateCalendarRequest {
+    fn named(&self, each: &mut dyn FnMut(&str)) {
+        each(&self.parent);
+        self.calendar.named(each);
+    }
+}
+
+impl Named for v1::UpdateCalendarRequest {
+    fn named(&self, each: &mut dyn FnMut(&str)) {
+        self.calendar.named(each);
+    }
+}
+
 impl Named for v1::CreateAlertRequest {
     fn named(&self, each: &mut dyn FnMut(&str)) {
         each(&self.parent);
@@ -139,6 +161,7 @@ impl Named for v1::ApplyResourcesRequest {
         match &self.resource {
             Some(Resource::Policy(policy)) => policy.named(each),
             Some(Resource::Schedule(schedule)) => schedule.named(each),
+            Some(Resource::Calendar(calendar)) => calendar.named(each),
             Some(Resource::Alert(alert)) => alert.named(each),
             None => {}
         }
@@ -157,11 +180,13 @@ mod tests {
 
     /// Texts of requests that name no resource outside of what the request names otherwise. Filters may; what they name is
     /// looked for in the request's own namespace only.
-    const NO_NAMES: [&str; 41] = [
+    const NO_NAMES: [&str; 43] = [
         "alert_id",
+        "calendar_id",
         "cron",
         "cursor",
         "data",
+        "dates",
         "day_of_month",
         "day_of_week",
         "description",
@@ -229,6 +254,7 @@ mod tests {
         GetRunRequest ListRunsRequest CancelRunRequest RetryDeadEventsRequest ExplainEventRequest
         GetPolicyQueueRequest GetHandlerStatusRequest ListTroublesRequest ListHistoryRequest
         CreateAlertRequest GetAlertRequest ListAlertsRequest UpdateAlertRequest DeleteAlertRequest SendTestAlertRequest
+        CreateCalendarRequest GetCalendarRequest ListCalendarsRequest UpdateCalendarRequest DeleteCalendarRequest
         ListFailuresRequest RetryFailuresRequest CloseFailuresRequest
         PauseSchedulesRequest ResumeSchedulesRequest DeleteSchedulesRequest TriggerSchedulesRequest
     }

@@ -4,6 +4,7 @@
 //! their unit in the name. Everything that a store keeps as text derives `serde` here.
 
 mod alert;
+mod calendar;
 mod date;
 mod delivery;
 mod event;
@@ -17,6 +18,7 @@ mod stagger;
 mod target;
 
 pub use alert::{Alert, AlertRuns, AlertTarget, AlertTroubles, SlackTarget};
+pub use calendar::{Calendar, CalendarUse};
 pub use date::{DateRange, DateRangeError};
 pub use delivery::{Delivery, DeliveryItem, Sent};
 pub use event::{EventId, EventIdError, EventKeyring, EventRef};

@@ -50,7 +50,7 @@ pub(crate) use self::zone::Zone;
 use self::child::{Family, at_child, interval_child};
 use self::expression::Expression;
 use self::fires::{CronRule, FIRST_S, LIMIT_S};
-use crate::model::{CHILDREN_MAX, SECOND_US, Timing, Trigger};
+use crate::model::{CHILDREN_MAX, DateRange, SECOND_US, Timing, Trigger};
 
 /// The longest interval, in seconds: its phase is a child's slot.
 const EVERY_MAX_S: i64 = i32::MAX as i64;
@@ -329,11 +329,24 @@ impl<'a> Parser<'a> {
             return Err(PlanError::new(field, moment(at_us), expected));
         }
         if self.exclusion.as_ref().is_some_and(|exclusion| exclusion.passes_until_s(at_s).is_some()) {
-            let expected = format!("a moment that exclude leaves, by the dates of {}", self.timing.time_zone);
-            return Err(PlanError::new(field, moment(at_us), expected));
+            return Err(PlanError::new(field, moment(at_us), self.left(at_s)));
         }
         let entry = Entry::Single { class: LaunchClass::A, child: at_child(at_us) };
         Ok((Source::At { at_s }, Trigger::At { at_us }, vec![entry]))
+    }
+}
+
+impl Parser<'_> {
+    /// What a moment may be that is excluded, by whatever excludes it.
+    fn left(&self, at_s: i64) -> String {
+        let excludes = |dates: &[DateRange]| Exclusion::by(self.zone, dates).passes_until_s(at_s).is_some();
+        let mut calendars = self.timing.calendar_dates();
+        let calendar = calendars.find(|(_, dates)| excludes(dates)).map(|(calendar, _)| &calendar.id);
+        let what = match calendar.filter(|_| !excludes(self.timing.own_exclude())) {
+            Some(id) => format!("the calendar {id} in exclude_calendars"),
+            None => "exclude".to_owned(),
+        };
+        format!("a moment that {what} leaves, by the dates of {}", self.timing.time_zone)
     }
 }
 

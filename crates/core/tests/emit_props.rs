@@ -10,7 +10,9 @@ use chrono::{DateTime, Offset as _, TimeZone as _};
 use chrono_tz::Tz;
 use proptest::prelude::*;
 use tollgate_core::emit::{Task, Window, eligible, launch_times, tasks};
-use tollgate_core::model::{DateRange, GapRule, RepeatRule, SECOND_US, Timing, Trigger};
+use tollgate_core::model::{
+    Calendar, CalendarUse, DateRange, GapRule, RepeatRule, SECOND_US, Timing, Trigger,
+};
 use tollgate_core::plan::{Child, Exclusion, Plan};
 
 /// Children by what a store's index has.
@@ -129,6 +131,46 @@ fn triggers(instant: i64) -> impl Strategy<Value = Vec<Trigger>> {
     proptest::collection::vec(trigger, 1..3)
 }
 
+/// The same timing, with its dates in a calendar.
+fn borrowed(own: Timing) -> Timing {
+    let calendar = Calendar { id: "holidays".to_owned(), dates: own.exclude, ..Calendar::default() };
+    let calendars = vec![CalendarUse { id: "holidays".to_owned(), ..CalendarUse::default() }];
+    let mut timing = Timing { exclude: Vec::new(), calendars, ..own };
+    timing.take_dates(|id| Some(&calendar).filter(|calendar| calendar.id == id));
+    timing
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_calendars_exclude_is_what_the_same_dates_exclude(
+        ((zone, instant), triggers) in timing::place().prop_flat_map(|place| {
+            let triggers = triggers(place.1);
+            (Just(place), triggers)
+        }),
+        ranges in proptest::collection::vec((-3..4_i64, 0..3_i64), 1..5),
+        own in 0..5_usize,
+    ) {
+        let exclude: Vec<DateRange> = ranges.iter().map(|(late, more)| dates(instant, *late, *more)).collect();
+        let inline = Timing { triggers, time_zone: zone, exclude: exclude.clone(), ..Timing::default() };
+        let own = exclude[..own.min(exclude.len())].to_vec();
+        let rest = Timing { exclude: exclude[own.len()..].to_vec(), ..inline.clone() };
+        let mut mixed = borrowed(rest);
+        mixed.exclude.splice(0..0, own.iter().copied());
+        prop_assert_eq!(mixed.own_exclude(), &own[..]);
+        let stored: Timing = serde_json::from_str(&serde_json::to_string(&mixed).unwrap()).unwrap();
+        prop_assert_eq!(&stored, &mixed);
+        let fires = |timing: &Timing| {
+            let from_us = (instant - 4 * 86_400) * SECOND_US;
+            Plan::compile(timing, b"seed").map(|plan| plan.fires_after(from_us).take(200).collect::<Vec<_>>())
+        };
+        prop_assert_eq!(fires(&mixed).is_ok(), fires(&inline).is_ok());
+        prop_assert_eq!(fires(&mixed).ok(), fires(&inline).ok());
+        prop_assert_eq!(Exclusion::of(&stored), Exclusion::of(&inline));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1200, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -142,6 +184,7 @@ proptest! {
         both in any::<bool>(),
         bounds in proptest::option::weighted(0.2, (-10_000..0_i64, 1..100_000_000_000_i64)),
         excluded in proptest::option::weighted(0.3, (-2..3_i64, 0..3_i64)),
+        by_calendar in any::<bool>(),
         cuts in cuts(),
     ) {
         let start_us = instant * SECOND_US;
@@ -153,7 +196,9 @@ proptest! {
             start_us: bounds.map(|(early, _)| start_us + early),
             end_us: bounds.map(|(_, late)| start_us + late),
             exclude: excluded.map(|(late, more)| dates(instant, late, more)).into_iter().collect(),
+            ..Timing::default()
         };
+        let timing = if by_calendar { borrowed(timing) } else { timing };
         // What never fires, or not within start and end, is the plan's to refuse.
         if let Ok(plan) = Plan::compile(&timing, b"seed") && plan.children().len() <= 400 {
             check(&plan, Exclusion::of(&timing).as_ref(), start_us, &cuts)?;
@@ -253,7 +298,7 @@ fn fires_outlive_the_way_through_columns() {
         repeat: RepeatRule::Both,
         start_us: Some(1_000_000_000_000_000),
         end_us: Some(2_000_000_000_000_000),
-        exclude: vec![],
+        ..Timing::default()
     };
     let plan = Plan::compile(&timing, b"").unwrap();
     assert_eq!(plan.children().len(), 2 * 16 * 2 + 1);

@@ -10,20 +10,22 @@ pub enum Kind {
     Policy,
     /// A schedule.
     Schedule,
+    /// A calendar.
+    Calendar,
     /// An alert.
     Alert,
 }
 
 /// What a document may be.
-pub(super) const EXPECTED: &str = "expected kind: Policy, kind: Schedule or kind: Alert with its fields, or lists under \
-                                   policies, schedules and alerts; `tollgate init` writes an example";
+pub(super) const EXPECTED: &str = "expected kind: Policy, kind: Schedule, kind: Calendar or kind: Alert with its fields, or \
+                                   lists under policies, schedules, calendars and alerts; `tollgate init` writes an example";
 
 /// What to make of a list.
 pub(super) const LIST: &str = "a list is not allowed as a document: separate its items by lines of ---, or write lists under \
-                               policies, schedules and alerts";
+                               policies, schedules, calendars and alerts";
 
 impl Kind {
-    pub(super) const ALL: [Self; 3] = [Self::Policy, Self::Schedule, Self::Alert];
+    pub(super) const ALL: [Self; 4] = [Self::Policy, Self::Schedule, Self::Calendar, Self::Alert];
 
     /// The kind that `kind: …` names, in any case.
     pub(super) fn named(word: &str) -> Option<Self> {
@@ -35,6 +37,7 @@ impl Kind {
         match self {
             Self::Policy => "Policy",
             Self::Schedule => "Schedule",
+            Self::Calendar => "Calendar",
             Self::Alert => "Alert",
         }
     }
@@ -44,6 +47,7 @@ impl Kind {
         match self {
             Self::Policy => "policies",
             Self::Schedule => "schedules",
+            Self::Calendar => "calendars",
             Self::Alert => "alerts",
         }
     }
@@ -55,6 +59,7 @@ impl Kind {
             | "schedulejob" => Self::Schedule,
             "queue" | "limit" | "limits" | "ratelimit" | "bucket" | "policies" | "throttle"
             | "throttlingpolicy" | "concurrency" => Self::Policy,
+            "calendars" | "holidays" | "holiday" | "holidaycalendar" | "blackout" => Self::Calendar,
             "alerts" | "notification" | "alertrule" | "rule" | "receiver" => Self::Alert,
             _ => return None,
         })
@@ -66,14 +71,15 @@ pub(super) fn refused(kind: &Value) -> String {
     let word = kind.as_str().unwrap_or_default();
     let near = Kind::meant(word).map(Kind::word).or_else(|| nearest(word, Kind::ALL.map(Kind::word)));
     let meant = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-    format!("{kind} is not allowed, expected Policy, Schedule or Alert{meant}")
+    format!("{kind} is not allowed, expected Policy, Schedule, Calendar or Alert{meant}")
 }
 
 /// The refusal of a document without a kind.
 pub(super) fn missing(members: &Map<String, Value>) -> String {
-    const SIGNS: [(Kind, &[&str]); 3] = [
+    const SIGNS: [(Kind, &[&str]); 4] = [
         (Kind::Schedule, &["triggers", "cron", "schedule", "events", "timezone", "payload", "crontab"]),
         (Kind::Policy, &["maxinflight", "ratepersecond", "tokenttl", "burst", "reclaim"]),
+        (Kind::Calendar, &["dates"]),
         (Kind::Alert, &["troubles", "groupwait", "repeatinterval", "runs"]),
     ];
     let has = |words: &[&str]| members.keys().any(|key| words.contains(&plain(key).as_str()));

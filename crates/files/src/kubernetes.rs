@@ -30,11 +30,14 @@ pub(super) fn told(members: &Map<String, Value>) -> Option<String> {
         format!("{}; here the id and all fields stand beside kind", foreign(members))
     } else if kind.is_empty() {
         format!(
-            "{}; here a document has kind: Policy, kind: Schedule or kind: Alert, an id, and its fields beside them",
+            "{}; here a document has kind: Policy, kind: Schedule, kind: Calendar or kind: Alert, an id, and its fields beside \
+             them",
             foreign(members)
         )
     } else {
-        format!("{kind:?} is a kind of Kubernetes, and none of Tollgate; expected Policy, Schedule or Alert")
+        format!(
+            "{kind:?} is a kind of Kubernetes, and none of Tollgate; expected Policy, Schedule, Calendar or Alert"
+        )
     };
     if lines.is_empty() {
         return Some(what);

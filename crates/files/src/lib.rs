@@ -1,7 +1,8 @@
 //! Decides which resources a file describes, and how a resource stands in a file.
 //!
 //! In: a file's text. Out: messages with their locations, or all that is wrong, with file and line. A document is one resource
-//! (`kind: Policy`, `kind: Schedule` or `kind: Alert`), or lists of them under `policies`, `schedules` and `alerts`. A
+//! (`kind: Policy`, `kind: Schedule`, `kind: Calendar` or `kind: Alert`), or lists of them under `policies`, `schedules`,
+//! `calendars` and `alerts`. A
 //! resource has an `id` in the document's `namespace`, or a full `name`; its other keys are the fields of the API's message.
 
 mod crontab;
@@ -105,7 +106,10 @@ impl Lines {
 
 /// A field's path inside the resource.
 fn in_resource(field: &str) -> &str {
-    ["schedule.", "policy.", "alert."].iter().find_map(|kind| field.strip_prefix(kind)).unwrap_or(field)
+    ["schedule.", "policy.", "calendar.", "alert."]
+        .iter()
+        .find_map(|kind| field.strip_prefix(kind))
+        .unwrap_or(field)
 }
 
 impl Location {
@@ -121,7 +125,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// A policy, a schedule or an alert.
+/// A policy, a schedule, a calendar or an alert.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly all of many are schedules")]
 pub enum Resource {
@@ -129,6 +133,8 @@ pub enum Resource {
     Policy(v1::Policy),
     /// A schedule.
     Schedule(v1::Schedule),
+    /// A calendar.
+    Calendar(v1::Calendar),
     /// An alert.
     Alert(v1::Alert),
 }
@@ -151,6 +157,7 @@ impl FileEntry {
         let resource = match self.resource {
             Resource::Policy(policy) => Sent::Policy(policy),
             Resource::Schedule(schedule) => Sent::Schedule(schedule),
+            Resource::Calendar(calendar) => Sent::Calendar(calendar),
             Resource::Alert(alert) => Sent::Alert(alert),
         };
         v1::ApplyResourcesRequest {
@@ -166,6 +173,7 @@ impl FileEntry {
         match &self.resource {
             Resource::Policy(policy) => &policy.name,
             Resource::Schedule(schedule) => &schedule.name,
+            Resource::Calendar(calendar) => &calendar.name,
             Resource::Alert(alert) => &alert.name,
         }
     }
@@ -264,6 +272,8 @@ struct Lists {
     #[serde(default)]
     schedules: Vec<Spanned<Value>>,
     #[serde(default)]
+    calendars: Vec<Spanned<Value>>,
+    #[serde(default)]
     alerts: Vec<Spanned<Value>>,
 }
 
@@ -307,8 +317,12 @@ impl Reader<'_> {
             Ok(lists) => lists,
             Err(error) => return self.not_yaml(&error, location.clone()),
         };
-        let all =
-            [(Kind::Policy, lists.policies), (Kind::Schedule, lists.schedules), (Kind::Alert, lists.alerts)];
+        let all = [
+            (Kind::Policy, lists.policies),
+            (Kind::Schedule, lists.schedules),
+            (Kind::Calendar, lists.calendars),
+            (Kind::Alert, lists.alerts),
+        ];
         for (kind, items) in all {
             let collection = kind.collection();
             for (index, item) in items.into_iter().enumerate() {

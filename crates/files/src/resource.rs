@@ -64,12 +64,14 @@ fn judged(
     let full = match kind {
         Kind::Policy => names::of_policy,
         Kind::Schedule => names::of_schedule,
+        Kind::Calendar => names::of_calendar,
         Kind::Alert => names::of_alert,
     }(&name.namespace, &name.id);
     members.insert("name".to_owned(), Value::String(full));
     let resource = match kind {
         Kind::Policy => message::<v1::Policy>(members, faults).map(Resource::Policy),
         Kind::Schedule => message::<v1::Schedule>(members, faults).map(Resource::Schedule),
+        Kind::Calendar => message::<v1::Calendar>(members, faults).map(Resource::Calendar),
         Kind::Alert => message::<v1::Alert>(members, faults).map(Resource::Alert),
     }?;
     if !faults.is_empty() {
@@ -96,7 +98,7 @@ pub fn faults(
 /// Whether a value's fault does not only come of what has been said: of a field that was left out because of its own fault, of
 /// an item that was left out of a list, or of one that seems to be missing beside a misspelt one.
 fn is_news(fault: &Fault, said: &[Fault]) -> bool {
-    let kinds = ["schedule.", "policy.", "alert."];
+    let kinds = ["schedule.", "policy.", "calendar.", "alert."];
     let path = kinds.iter().find_map(|kind| fault.field.strip_prefix(kind)).unwrap_or(&fault.field);
     let is_missing = fault.message.starts_with("expected ");
     let within = |outer: &str, inner: &str| {
@@ -153,6 +155,8 @@ fn named(members: &mut Map<String, Value>, kind: Kind, namespace: &str) -> Resul
         (Kind::Policy, false) => names::policy_within(field, namespace, &text),
         (Kind::Schedule, true) => names::schedule(field, &text),
         (Kind::Schedule, false) => names::schedule_within(field, namespace, &text),
+        (Kind::Calendar, true) => names::calendar(field, &text),
+        (Kind::Calendar, false) => names::calendar_within(field, namespace, &text),
         (Kind::Alert, true) => names::alert(field, &text),
         (Kind::Alert, false) => names::alert_within(field, namespace, &text),
     };

@@ -128,7 +128,7 @@ schedules:
         ("batch.yaml:11: ", "text that begins with * must stand in quotes"),
         (
             "batch.yaml:13: kind: ",
-            "\"Job\" is not allowed, expected Policy, Schedule or Alert; did you mean Schedule?",
+            "\"Job\" is not allowed, expected Policy, Schedule, Calendar or Alert; did you mean Schedule?",
         ),
         // What seems to be missing beside a field that is not known may be meant by it.
         ("batch.yaml:18: colour: ", "no such field, expected catchUp"),

@@ -1,7 +1,7 @@
 //! Decides which values the service would refuse, as far as that can be known without it.
 //!
 //! Only asked when something is wrong with the files anyway: then all of it is said at once, and nothing is sent. What
-//! depends on what is stored (secrets that are kept, policies that exist) is not judged.
+//! depends on what is stored (secrets that are kept, policies and calendars that exist) is not judged.
 
 use tollgate_core::plan::Plan;
 use tollgate_proto::convert::{self, Name, names};
@@ -33,6 +33,9 @@ pub(super) fn wrong(resource: &Resource) -> Vec<FieldError> {
         Resource::Policy(policy) => named(names::policy("name", &policy.name), |name| {
             convert::policy::to_core(policy, name, None).err().unwrap_or_default()
         }),
+        Resource::Calendar(calendar) => named(names::calendar("name", &calendar.name), |name| {
+            convert::calendar::to_core(calendar, name, None).err().unwrap_or_default()
+        }),
         Resource::Alert(alert) => named(names::alert("name", &alert.name), |name| {
             convert::alert::to_core(alert, name, None).err().unwrap_or_default()
         }),
@@ -52,7 +55,7 @@ fn named(name: Result<Name, FieldError>, judge: impl FnOnce(&Name) -> Vec<FieldE
 
 fn of_schedule(schedule: &v1::Schedule, name: &Name) -> Vec<FieldError> {
     let mut errors = convert::schedule::to_core(schedule, name, None).err().unwrap_or_default();
-    if let Ok(timing) = convert::schedule::timing_to_core(schedule) {
+    if let Ok(timing) = convert::schedule::timing_to_core(schedule, &name.namespace) {
         let faults = Plan::faults(&timing, b"").into_iter();
         errors.extend(faults.map(|fault| convert::plan_refusal("schedule", fault)));
     }

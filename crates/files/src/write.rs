@@ -12,7 +12,7 @@ use tollgate_proto::json::to_file_json;
 use super::kind::Kind;
 
 /// What the service says of a resource and nobody may set.
-pub const OUTPUT_ONLY: [&str; 14] = [
+pub const OUTPUT_ONLY: [&str; 16] = [
     "name",
     "uid",
     "pause",
@@ -27,6 +27,8 @@ pub const OUTPUT_ONLY: [&str; 14] = [
     "shard",
     "status",
     "warnings",
+    "used_by",
+    "used_by_count",
 ];
 /// The namespace that need not be said.
 const DEFAULT: &str = "default";
@@ -58,7 +60,7 @@ pub fn document<M: Message + Name>(kind: Kind, resource: &M) -> String {
     text
 }
 
-/// Schedules and policies by their ids, which is enough in their own namespace.
+/// Schedules, policies and calendars by their ids, which is enough in their own namespace.
 pub fn with_ids(members: &mut Map<String, Value>, namespace: &str) {
     let own = format!("namespaces/{namespace}/");
     let by_id = |value: &mut Value| {
@@ -68,7 +70,7 @@ pub fn with_ids(members: &mut Map<String, Value>, namespace: &str) {
             *name = name.rsplit('/').next().unwrap_or_default().to_owned();
         }
     };
-    for name in ["policy", "policies", "schedules"] {
+    for name in ["policy", "policies", "schedules", "excludeCalendars"] {
         match members.get_mut(name) {
             Some(Value::Array(names)) => names.iter_mut().for_each(by_id),
             Some(value) => by_id(value),
@@ -149,6 +151,21 @@ mod tests {
         });
         let text = document(Kind::Alert, &from_json::<v1::Alert>(alert).unwrap());
         assert_eq!(text, "kind: Alert\nid: b\nnamespace: a\npolicies:\n- p\n- q\ntroubles: {}\n");
+    }
+
+    #[test]
+    fn a_calendar_is_a_document_without_those_who_use_it() {
+        let calendar = serde_json::json!({
+            "name": "namespaces/a/calendars/holidays", "dates": ["2026-12-24..2026-12-26"], "etag": "3",
+            "used_by": ["namespaces/a/schedules/s"], "used_by_count": 1,
+        });
+        let text = document(Kind::Calendar, &from_json::<v1::Calendar>(calendar).unwrap());
+        assert_eq!(text, "kind: Calendar\nid: holidays\nnamespace: a\ndates:\n- 2026-12-24..2026-12-26\n");
+        let schedule = serde_json::json!({
+            "name": "namespaces/a/schedules/s", "exclude_calendars": ["namespaces/a/calendars/holidays"],
+        });
+        let text = document(Kind::Schedule, &from_json::<v1::Schedule>(schedule).unwrap());
+        assert_eq!(text, "kind: Schedule\nid: s\nnamespace: a\nexcludeCalendars:\n- holidays\n");
     }
 
     #[test]

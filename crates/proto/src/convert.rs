@@ -6,6 +6,7 @@
 //! [`plan_refusal`]), whether names exist, JSON.
 
 pub mod alert;
+pub mod calendar;
 mod check;
 pub mod event;
 pub mod items;

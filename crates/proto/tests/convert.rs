@@ -406,7 +406,7 @@ fn the_planners_refusals_name_the_fields_of_the_message() {
             "schedule.triggers[0].at",
         ),
     ] {
-        let timing = schedule::timing_to_core(&given(&with)).unwrap();
+        let timing = schedule::timing_to_core(&given(&with), "default").unwrap();
         let refusal = Plan::compile(&timing, b"seed").unwrap_err();
         assert_eq!(convert::plan_refusal("schedule", refusal).field, field);
     }

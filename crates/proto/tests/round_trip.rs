@@ -76,6 +76,7 @@ fn timing() -> impl Strategy<Value = Timing> {
             start_us,
             end_us,
             exclude: exclude.into_iter().filter_map(|text| text.parse().ok()).collect(),
+            ..Timing::default()
         })
 }
 

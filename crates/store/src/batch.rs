@@ -6,13 +6,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use tollgate_core::model::{Policy, Schedule};
+use tollgate_core::model::{Calendar, Policy, Schedule};
 use tollgate_core::plan::Child;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::calendar::CalendarUser;
 use crate::plan::PlanWrite;
-use crate::rows::{AlertNew, AuditRow, ChildRow, OutboxRow, PolicyNew, ScheduleNew, SpecRow};
+use crate::rows::{
+    AlertNew, AuditRow, CalendarNew, ChildRow, HeldRow, LinkRow, OutboxRow, PolicyNew, RewrittenRow,
+    ScheduleNew, SpecRow,
+};
 
 /// A generation that must still be there.
 #[derive(Clone, Debug)]
@@ -33,6 +37,8 @@ pub(crate) struct PutSchedules {
     pub(crate) specs: Vec<SpecRow>,
     /// Which policies must exist, and their ids for the error.
     pub(crate) policies: BTreeMap<Uuid, String>,
+    /// By which calendars they go.
+    pub(crate) links: Vec<LinkRow>,
     seen: HashSet<Uuid>,
 }
 
@@ -52,6 +58,18 @@ pub(crate) struct PutAlert {
     pub(crate) expected: Option<Expected>,
 }
 
+/// A calendar that is created or replaced, and the schedules that get its new dates.
+#[derive(Debug)]
+pub(crate) struct PutCalendar {
+    pub(crate) calendar: CalendarNew,
+    pub(crate) expected: Option<Expected>,
+    /// Whether its dates are others: then the users are all that it has.
+    pub(crate) rewrites: bool,
+    pub(crate) users: Vec<Expected>,
+    pub(crate) rewritten: Vec<RewrittenRow>,
+    pub(crate) specs: Vec<SpecRow>,
+}
+
 /// A few statements' worth of plan writes.
 #[derive(Debug)]
 pub(crate) enum BatchStep {
@@ -59,6 +77,8 @@ pub(crate) enum BatchStep {
     DropSchedules(Vec<Expected>),
     PutPolicy(PutPolicy),
     DropPolicy(Expected),
+    PutCalendar(PutCalendar),
+    DropCalendar(Expected),
     PutAlert(PutAlert),
     DropAlert(Expected),
 }
@@ -69,6 +89,8 @@ pub(crate) struct PlanBatch {
     pub(crate) steps: Vec<BatchStep>,
     pub(crate) audit: Vec<AuditRow>,
     pub(crate) outbox: Vec<OutboxRow>,
+    /// The calendars whose dates schedules have, with what they must be.
+    pub(crate) calendars: BTreeSet<HeldRow>,
 }
 
 impl PlanBatch {
@@ -113,6 +135,15 @@ impl PlanBatch {
                 self.steps.push(BatchStep::DropPolicy(expected));
                 audit
             }
+            PlanWrite::PutCalendar { calendar, expected_generation, users, audit } => {
+                self.put_calendar(&calendar, expected_generation, users)?;
+                audit
+            }
+            PlanWrite::DeleteCalendar { uid, name, expected_generation, audit } => {
+                let expected = Expected::new(uid, expected_generation, "calendar", &name);
+                self.steps.push(BatchStep::DropCalendar(expected));
+                audit
+            }
             PlanWrite::PutAlert { alert, expected_generation, audit } => {
                 let expected = expected_generation
                     .map(|generation| Expected::new(alert.uid, generation, "alert", &alert.id));
@@ -133,6 +164,31 @@ impl PlanBatch {
         Ok(Some(audit))
     }
 
+    fn put_calendar(
+        &mut self,
+        calendar: &Calendar,
+        expected_generation: Option<i64>,
+        users: Vec<CalendarUser>,
+    ) -> Result<(), StoreError> {
+        let mut step = PutCalendar {
+            calendar: CalendarNew::new(calendar)?,
+            expected: expected_generation
+                .map(|generation| Expected::new(calendar.uid, generation, "calendar", &calendar.id)),
+            rewrites: calendar.dates_generation == calendar.generation,
+            users: Vec::with_capacity(users.len()),
+            rewritten: Vec::with_capacity(users.len()),
+            specs: Vec::with_capacity(users.len()),
+        };
+        for CalendarUser { schedule, expected_generation, shard, audit } in users {
+            step.users.push(Expected::new(schedule.uid, expected_generation, "schedule", &schedule.id));
+            step.specs.push(SpecRow::new(&schedule, shard)?);
+            step.rewritten.push(RewrittenRow::new(*schedule)?);
+            self.audit.push(AuditRow::new(&audit)?);
+        }
+        self.steps.push(BatchStep::PutCalendar(step));
+        Ok(())
+    }
+
     fn put_schedule(
         &mut self,
         schedule: Schedule,
@@ -148,6 +204,18 @@ impl PlanBatch {
         step.seen.insert(schedule.uid);
         if let Some(uid) = schedule.policy_uid {
             step.policies.insert(uid, schedule.policy.clone().unwrap_or_default());
+        }
+        for calendar in &schedule.timing.calendars {
+            self.calendars.insert(HeldRow {
+                uid: calendar.uid,
+                id: calendar.id.clone(),
+                dates_generation: calendar.dates_generation,
+            });
+            step.links.push(LinkRow {
+                calendar_uid: calendar.uid,
+                schedule_uid: schedule.uid,
+                generation: schedule.generation,
+            });
         }
         step.children.extend(ChildRow::of(schedule.uid, children));
         step.specs.push(SpecRow::new(&schedule, shard)?);
@@ -206,16 +274,44 @@ pub(crate) fn judge_policies(wanted: &BTreeMap<Uuid, String>, found: &[Uuid]) ->
     }
 }
 
-/// How many users of a policy an error names.
+/// Whether calendars are as the schedules have them: those `found` are there, each with the generation of its dates.
+pub(crate) fn judge_calendars(wanted: &BTreeSet<HeldRow>, found: &[(Uuid, i64)]) -> Result<(), StoreError> {
+    let found: BTreeMap<Uuid, i64> = found.iter().copied().collect();
+    for HeldRow { uid, id, dates_generation } in wanted {
+        match found.get(uid) {
+            None => return Err(StoreError::NotFound { what: format!("calendar {id:?}") }),
+            Some(now) if now != dates_generation => {
+                let what = format!("the dates of calendar {id:?} were changed meanwhile");
+                return Err(StoreError::Conflict { what });
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether the schedules that go by a calendar are those that get its new dates.
+pub(crate) fn judge_rewritten(step: &PutCalendar, found: &[(Uuid, i64)]) -> Result<(), StoreError> {
+    let wanted: BTreeMap<Uuid, i64> =
+        step.users.iter().map(|expected| (expected.uid, expected.generation)).collect();
+    let found: BTreeMap<Uuid, i64> = found.iter().copied().collect();
+    if wanted == found {
+        return Ok(());
+    }
+    let what = format!("schedules that go by calendar {:?} were made or changed meanwhile", step.calendar.id);
+    Err(StoreError::Conflict { what })
+}
+
+/// How many users of a policy or a calendar an error names.
 pub(crate) const USERS_NAMED: usize = 3;
 
-/// Whether nothing uses a policy: `users` are the first schedules that do, or the first policies below it, one more than an error
-/// names.
-pub(crate) fn judge_users(policy: &Expected, kind: &str, users: &[String]) -> Result<(), StoreError> {
+/// Whether nothing uses a policy or a calendar: `users` are the first schedules that do, or the first policies below it, one more
+/// than an error names.
+pub(crate) fn judge_users(used: &Expected, kind: &str, users: &[String]) -> Result<(), StoreError> {
     if users.is_empty() {
         return Ok(());
     }
     let named: Vec<String> = users.iter().take(USERS_NAMED).map(|id| format!("{id:?}")).collect();
     let more = if users.len() > USERS_NAMED { " and others" } else { "" };
-    Err(StoreError::InUse { what: format!("{} {kind} {}{more}", policy.what, named.join(", ")) })
+    Err(StoreError::InUse { what: format!("{} {kind} {}{more}", used.what, named.join(", ")) })
 }

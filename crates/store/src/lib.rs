@@ -11,6 +11,7 @@
 //! - [`seal`]: rows that hold secrets; [`quota`]: counts.
 //! - [`keys`]: API keys.
 //! - [`alert`]: who is told of what is wrong.
+//! - [`calendar`]: dates under a name, and which schedules go by them.
 //! - [`columns`]: a row said once, for both drivers.
 //!
 //! [`sqlite`] serves one process, [`postgres`] serves many. One conformance suite runs on both. No statement reads
@@ -26,6 +27,7 @@ macro_rules! both_text {
 pub mod alert;
 mod batch;
 mod both;
+pub mod calendar;
 mod corrupt;
 mod error;
 mod failure;
@@ -81,6 +83,7 @@ pub enum Asker {
 #[async_trait]
 pub trait Store:
     alert::AlertStore
+    + calendar::CalendarStore
     + plan::PlanStore
     + plan::MasterStore
     + emit::EmitStore

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use tollgate_core::model::{Alert, DAY_US, Policy, Run, RunSpec, Schedule};
+use tollgate_core::model::{Alert, Calendar, DAY_US, Policy, Run, RunSpec, Schedule};
 use tollgate_core::plan::done::RunsLeft;
 pub use tollgate_core::plan::telling::Told;
 use tollgate_core::plan::{Child, Notice};
@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::StoreError;
 use crate::alert::AlertStore;
+use crate::calendar::{CalendarStore, CalendarUser};
 use crate::emit::EmitStore;
 use crate::history::HistoryStore;
 use crate::items::SubmissionStore;
@@ -41,7 +42,8 @@ pub struct Audit {
 pub enum PlanWrite {
     /// Creates (`expected_generation` none: the name must be free) or replaces a schedule.
     PutSchedule {
-        /// As it shall be; its generation is the new one. Its policy must exist.
+        /// As it shall be; its generation is the new one. Its policy must exist, and its dates must be those of its
+        /// calendars.
         schedule: Box<Schedule>,
         /// The generation that it replaces.
         expected_generation: Option<i64>,
@@ -74,6 +76,28 @@ pub enum PlanWrite {
     },
     /// Deletes a policy that no schedule uses (else [`StoreError::InUse`] names some).
     DeletePolicy {
+        /// Which one.
+        uid: Uuid,
+        /// For the error.
+        name: String,
+        /// The generation that is deleted.
+        expected_generation: i64,
+        /// Who.
+        audit: Audit,
+    },
+    /// Creates (`expected_generation` none) or replaces a calendar.
+    PutCalendar {
+        /// As it shall be.
+        calendar: Box<Calendar>,
+        /// The generation that it replaces.
+        expected_generation: Option<i64>,
+        /// Where its dates change: all schedules that go by it, with the new dates.
+        users: Vec<CalendarUser>,
+        /// Who changed what.
+        audit: Audit,
+    },
+    /// Deletes a calendar that no schedule goes by (else [`StoreError::InUse`] names some).
+    DeleteCalendar {
         /// Which one.
         uid: Uuid,
         /// For the error.
@@ -231,11 +255,14 @@ pub struct DonePage {
 
 /// The part of a store for the Schedule Master. No message gets to a queue shard through it but by [`PlanStore::tell`].
 pub trait MasterStore:
-    PlanStore + EmitStore + HistoryStore + QuotaStore + AlertStore + SubmissionStore
+    PlanStore + EmitStore + HistoryStore + QuotaStore + AlertStore + CalendarStore + SubmissionStore
 {
 }
 
-impl<S: PlanStore + EmitStore + HistoryStore + QuotaStore + AlertStore + SubmissionStore> MasterStore for S {}
+impl<S> MasterStore for S where
+    S: PlanStore + EmitStore + HistoryStore + QuotaStore + AlertStore + CalendarStore + SubmissionStore
+{
+}
 
 /// The plan's part of a store.
 #[async_trait]
@@ -243,8 +270,8 @@ pub trait PlanStore: Send + Sync {
     /// Carries out all of `writes` in one transaction, or none.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] for a taken name or stale generation, [`StoreError::NotFound`] for a policy that does
-    /// not exist, [`StoreError::InUse`].
+    /// [`StoreError::Conflict`] for a taken name, a stale generation, or dates that a calendar has no longer;
+    /// [`StoreError::NotFound`] for a policy or a calendar that does not exist; [`StoreError::InUse`].
     async fn write_plan(&self, writes: Vec<PlanWrite>) -> Result<(), StoreError>;
     /// One schedule by namespace and id.
     async fn schedule(&self, namespace: &str, id: &str) -> Result<Option<Schedule>, StoreError>;
@@ -277,7 +304,7 @@ pub trait PlanStore: Send + Sync {
         after_id: Option<&str>,
         limit: u32,
     ) -> Result<Vec<Policy>, StoreError>;
-    /// Namespaces in which there is a schedule, a policy or an alert, in their order, from after `after` on.
+    /// Namespaces in which there is a schedule, a policy, a calendar or an alert, in their order, from after `after` on.
     async fn list_namespaces(&self, after: Option<&str>, limit: u32) -> Result<Vec<String>, StoreError>;
     /// A schedule's children, from after ordinal `after` on.
     async fn children(

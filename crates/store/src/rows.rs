@@ -5,6 +5,7 @@
 
 mod alert;
 mod batch;
+mod calendar;
 mod done;
 mod emit;
 mod handle;
@@ -24,6 +25,7 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use alert::{AlertNew, AlertRow, AlertStateRow};
 pub(crate) use batch::{BatchRecord, batches_from, batches_limit, tokens_of};
+pub(crate) use calendar::{CalendarNew, CalendarRow, HeldRow, LinkRow, RewrittenRow, UsersRow};
 pub(crate) use done::{DoneRow, done_page};
 pub(crate) use emit::{
     ClaimRow, FrontierRow, ScanRow, TaskKey, TaskRow, WindowRecord, in_task_order, range_rows, scan_ranges,
@@ -57,6 +59,8 @@ pub(crate) const TABLES: &[Table] = &[
     AlertRow::TABLE,
     AuditRow::TABLE,
     BatchRecord::TABLE,
+    CalendarNew::TABLE,
+    CalendarRow::TABLE,
     ChildRow::TABLE,
     CountRow::TABLE,
     DoneRow::TABLE,
@@ -64,6 +68,7 @@ pub(crate) const TABLES: &[Table] = &[
     HistoryRecord::TABLE,
     KeyRecord::TABLE,
     KeyRow::TABLE,
+    LinkRow::TABLE,
     MessageRow::TABLE,
     MinuteRecord::TABLE,
     NoticeKey::TABLE,
@@ -73,6 +78,7 @@ pub(crate) const TABLES: &[Table] = &[
     PolicyNew::TABLE,
     PolicyRow::TABLE,
     RequestRow::TABLE,
+    RewrittenRow::TABLE,
     RunRow::TABLE,
     ScheduleBody::TABLE,
     ScheduleNew::TABLE,

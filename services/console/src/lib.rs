@@ -22,9 +22,9 @@ use tonic::transport::Channel;
 pub use requests::session::{Admit, Login, Visitor};
 
 use pages::{
-    alert, alerts, audit, backfill, calendar, edit, event, failures, go, history, live, login, namespaces,
-    now, policies, policy, policy_acts, run, run_acts, runs, schedule, schedule_acts, schedules,
-    schedules_acts, search, submit,
+    alert, alerts, audit, backfill, calendar, calendars, edit, event, failures, go, history, live, login,
+    namespaces, now, one_calendar, policies, policy, policy_acts, run, run_acts, runs, schedule,
+    schedule_acts, schedules, schedules_acts, search, submit,
 };
 use parts::assets;
 use requests::console::Console;
@@ -93,6 +93,10 @@ pub fn router(channel: Channel, options: Options) -> Router {
         .route("/n/{ns}/alerts/{id}", get(alert::page).post(alert::act))
         .route("/n/{ns}/alerts/{id}/edit", get(edit::alert_page).post(edit::alert_act))
         .route("/n/{ns}/new/alert", get(edit::new_alert).post(edit::make_alert))
+        .route("/n/{ns}/calendars", get(calendars::page))
+        .route("/n/{ns}/calendars/{id}", get(one_calendar::page).post(one_calendar::act))
+        .route("/n/{ns}/calendars/{id}/edit", get(edit::calendar_page).post(edit::calendar_act))
+        .route("/n/{ns}/new/calendar", get(edit::new_calendar).post(edit::make_calendar))
         .route("/n/{ns}/failures", get(failures::page).post(failures::act))
         .route("/n/{ns}/calendar", get(calendar::page))
         .route("/n/{ns}/audit", get(audit::page))

@@ -3,6 +3,7 @@
 //! Invariant: secrets are in clear in what a caller gives, and sealed in what is stored; what a caller may not see of the whole
 //! installation, it has no alert told of.
 
+use tollgate_auth::Access;
 use tollgate_core::model::Alert;
 use tollgate_proto::convert::{self, Name, alert, names};
 use tollgate_proto::page::{self, Token};
@@ -224,8 +225,19 @@ fn may_have(wanted: &Alert, everywhere: bool) -> Result<(), Status> {
     if installation { of_installation(everywhere) } else { Ok(()) }
 }
 
+/// Refuses what only callers that reach all namespaces may have.
+pub(crate) fn may_apply(access: &Access, given: &v1::ApplyResourcesRequest) -> Result<(), Status> {
+    let installation = match &given.resource {
+        Some(v1::apply_resources_request::Resource::Alert(alert)) => {
+            alert.troubles.as_ref().is_some_and(|troubles| troubles.installation)
+        }
+        _ => false,
+    };
+    if installation { of_installation(access.namespace().is_none()) } else { Ok(()) }
+}
+
 /// Whether a caller may hear of the whole installation.
-pub(crate) fn of_installation(everywhere: bool) -> Result<(), Status> {
+fn of_installation(everywhere: bool) -> Result<(), Status> {
     if everywhere {
         return Ok(());
     }

@@ -1,11 +1,14 @@
 //! Decides what a stream of resources changes: all of them are read and checked before the first is written.
 //!
-//! In: policies, schedules and alerts as they shall be. Out: chunks of changes, policies first, each chunk one transaction.
+//! In: policies, calendars, schedules and alerts as they shall be. Out: chunks of changes, policies first and calendars next,
+//! each chunk one transaction.
 //! Invariants: one refusal, and nothing is written (where nothing was to be written anyway, all
 //! refusals are reported); what is the same already is left alone, so that applying twice
 //! changes nothing the second time; a transaction that fails because others wrote meanwhile is made again one by
 //! one, so that it costs only the resources that are to blame.
 
+mod calendars;
+mod changing;
 mod judge;
 mod policies;
 mod results;
@@ -58,6 +61,7 @@ struct Given<M> {
 pub(crate) struct Gathered {
     policies: Vec<Given<v1::Policy>>,
     schedules: Vec<Given<v1::Schedule>>,
+    calendars: Vec<Given<v1::Calendar>>,
     alerts: Vec<Given<v1::Alert>>,
     refusals: Vec<Refusal>,
     validate_only: bool,
@@ -117,7 +121,7 @@ fn report(refusals: Vec<Refusal>, response: &mut v1::ApplyResourcesResponse) {
 impl Gathered {
     /// How many resources there are.
     fn count(&self) -> usize {
-        self.policies.len() + self.schedules.len() + self.alerts.len()
+        self.policies.len() + self.calendars.len() + self.schedules.len() + self.alerts.len()
     }
 
     /// Takes one message in. Names that are given twice are refused with both places.
@@ -125,12 +129,15 @@ impl Gathered {
         let v1::ApplyResourcesRequest { namespace, resource, source, validate_only } = request;
         self.validate_only |= validate_only;
         let (given, found) = match &resource {
-            None => ("", Err(FieldError::new("resource", "", "policy, schedule or alert"))),
+            None => ("", Err(FieldError::new("resource", "", "policy, calendar, schedule or alert"))),
             Some(Resource::Policy(policy)) => {
                 (policy.name.as_str(), name(&namespace, &policy.name, &POLICIES))
             }
             Some(Resource::Schedule(schedule)) => {
                 (schedule.name.as_str(), name(&namespace, &schedule.name, &SCHEDULES))
+            }
+            Some(Resource::Calendar(calendar)) => {
+                (calendar.name.as_str(), name(&namespace, &calendar.name, &CALENDARS))
             }
             Some(Resource::Alert(alert)) => (alert.name.as_str(), name(&namespace, &alert.name, &ALERTS)),
         };
@@ -140,6 +147,7 @@ impl Gathered {
         };
         let (full, path) = match &resource {
             Some(Resource::Policy(_)) => (names::of_policy(&name.namespace, &name.id), POLICIES.path),
+            Some(Resource::Calendar(_)) => (names::of_calendar(&name.namespace, &name.id), CALENDARS.path),
             Some(Resource::Alert(_)) => (names::of_alert(&name.namespace, &name.id), ALERTS.path),
             _ => (names::of_schedule(&name.namespace, &name.id), SCHEDULES.path),
         };
@@ -152,6 +160,7 @@ impl Gathered {
         match resource {
             Some(Resource::Policy(message)) => self.policies.push(Given { reference, message }),
             Some(Resource::Schedule(message)) => self.schedules.push(Given { reference, message }),
+            Some(Resource::Calendar(message)) => self.calendars.push(Given { reference, message }),
             Some(Resource::Alert(message)) => self.alerts.push(Given { reference, message }),
             None => {}
         }
@@ -168,6 +177,8 @@ struct Naming {
 const POLICIES: Naming = Naming { path: "policy.name", full: names::policy, within: names::policy_within };
 const SCHEDULES: Naming =
     Naming { path: "schedule.name", full: names::schedule, within: names::schedule_within };
+const CALENDARS: Naming =
+    Naming { path: "calendar.name", full: names::calendar, within: names::calendar_within };
 const ALERTS: Naming = Naming { path: "alert.name", full: names::alert, within: names::alert_within };
 
 /// A full name, or an id in `namespace`.
@@ -237,15 +248,19 @@ impl ScheduleMaster {
                 self.admit_writes(namespace, count)?;
             }
             progress.begin(CallStage::Write, plan.changes());
+            let most = self.options().apply_chunk;
             // Those above stand before those below are written.
             let levels = plan.policies.chunk_by(|one, next| one.level == next.level).map(<[_]>::len);
             let levels: Vec<usize> = levels.collect();
             let mut policies = plan.policies.into_iter();
             for level in levels {
-                self.write(policies.by_ref().take(level).collect(), &mut response, progress).await?;
+                self.write(policies.by_ref().take(level).collect(), most, &mut response, progress).await?;
             }
-            for changes in [plan.schedules, plan.alerts] {
-                self.write(changes, &mut response, progress).await?;
+            // Each is a transaction over all schedules that go by it.
+            self.write(plan.calendars, 1, &mut response, progress).await?;
+            let schedules = self.judged_again(plan.schedules, &actor, &mut response).await?;
+            for changes in [schedules, plan.alerts] {
+                self.write(changes, most, &mut response, progress).await?;
             }
         }
         results::count_unlisted(&mut response);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
-use tollgate_core::model::{Alert, AlertTarget, Payload, Policy, Schedule, Target};
+use tollgate_core::model::{Alert, AlertTarget, Calendar, Payload, Policy, Schedule, Target};
 use tollgate_proto::convert::{self, items, names, payload};
 use tollgate_proto::{json as proto_json, mask, v1};
 use tollgate_secrets::{has_sealed, is_alert_sealed, is_sealed};
@@ -82,6 +82,33 @@ pub(crate) fn of_policy(
     };
     let difference = difference(before.map(side), after.map(side));
     entry(id, deed, named.0, names::of_policy(named.0, named.1), difference)
+}
+
+/// A change of a calendar.
+pub(crate) fn of_calendar(
+    id: Uuid,
+    deed: &Deed,
+    before: Option<&Calendar>,
+    after: Option<&Calendar>,
+    named: (&str, &str),
+) -> Audit {
+    let side = |calendar: &Calendar| Side {
+        json: proto_json::to_json(&convert::calendar::to_message(calendar)),
+        generation: calendar.generation,
+        uid: calendar.uid,
+        shards: Vec::new(),
+    };
+    let difference = difference(before.map(side), after.map(side));
+    entry(id, deed, named.0, names::of_calendar(named.0, named.1), difference)
+}
+
+/// Says of a change that a calendar made it.
+pub(crate) fn note_calendar(audit: &mut Audit, calendar: &Calendar) {
+    if let Some(difference) = audit.difference.as_object_mut() {
+        let name = names::of_calendar(&calendar.namespace, &calendar.id);
+        let dates = json!({ "old": "other dates", "new": format!("dates of generation {}", calendar.dates_generation) });
+        difference.insert(format!("exclude_calendars.{name}"), dates);
+    }
 }
 
 /// A change of an alert.

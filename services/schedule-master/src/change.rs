@@ -1,8 +1,9 @@
-//! One change of one schedule, policy or alert: what is written, and what is told of it.
+//! One change of one schedule, policy, calendar or alert: what is written, and what is told of it.
 
 use tollgate_core::model::Schedule;
 use tollgate_core::plan::{self, Notice, Plan, home, shards_to_tell};
 use tollgate_store::StoreError;
+use tollgate_store::calendar::CalendarUser;
 use tollgate_store::plan::{Audit, PlanWrite};
 use uuid::Uuid;
 
@@ -36,6 +37,17 @@ pub(crate) enum Change {
         /// What its shard must hear.
         notice: Box<Notice>,
     },
+    /// Of a calendar, and of the schedules that get its new dates.
+    Calendar {
+        /// The namespace's id.
+        namespace: String,
+        /// How it is written, without the schedules.
+        write: Box<PlanWrite>,
+        /// What it makes of the schedules.
+        users: Vec<plan::Change>,
+        /// Who, when, what.
+        deed: Deed,
+    },
     /// Of an alert, of which no shard hears.
     Alert {
         /// The namespace's id.
@@ -61,24 +73,29 @@ impl Change {
         match self {
             Self::Schedule { made, .. } => made.schedule().map(|schedule| schedule.namespace.as_str()),
             Self::Policy { notice, .. } => Some(&notice.namespace),
-            Self::Alert { namespace, .. } => Some(namespace),
+            Self::Calendar { namespace, .. } | Self::Alert { namespace, .. } => Some(namespace),
         }
     }
 
-    /// The schedule that it leaves behind, and its plan.
-    pub(crate) fn after(&self) -> Option<&(Schedule, Plan)> {
+    /// What it makes of schedules.
+    pub(crate) fn made(&self) -> &[plan::Change] {
         match self {
-            Self::Schedule { made, .. } => made.after.as_ref(),
-            Self::Policy { .. } | Self::Alert { .. } => None,
+            Self::Schedule { made, .. } => std::slice::from_ref(made.as_ref()),
+            Self::Calendar { users, .. } => users,
+            Self::Policy { .. } | Self::Alert { .. } => &[],
         }
+    }
+
+    /// The schedules that it leaves behind, and their plans.
+    pub(crate) fn after(&self) -> impl Iterator<Item = &(Schedule, Plan)> {
+        self.made().iter().filter_map(|made| made.after.as_ref())
     }
 
     /// What queue shards must hear of it, where no window that ends after `until_us` is open when it is committed.
-    pub(crate) fn notice(&self, until_us: i64, shards: u16) -> Option<Notice> {
+    pub(crate) fn notices(&self, until_us: i64, shards: u16) -> Vec<Notice> {
         match self {
-            Self::Schedule { made, .. } => made.notice(until_us, shards),
-            Self::Policy { notice, .. } => Some(Notice::clone(notice)),
-            Self::Alert { .. } => None,
+            Self::Policy { notice, .. } => vec![Notice::clone(notice)],
+            _ => self.made().iter().filter_map(|made| made.notice(until_us, shards)).collect(),
         }
     }
 
@@ -89,6 +106,8 @@ impl Change {
             | PlanWrite::DeleteSchedule { audit, .. }
             | PlanWrite::PutPolicy { audit, .. }
             | PlanWrite::DeletePolicy { audit, .. }
+            | PlanWrite::PutCalendar { audit, .. }
+            | PlanWrite::DeleteCalendar { audit, .. }
             | PlanWrite::PutAlert { audit, .. }
             | PlanWrite::DeleteAlert { audit, .. }
             | PlanWrite::Note { audit } => audit,
@@ -101,6 +120,9 @@ impl Change {
         let (made, deed) = match self {
             Self::Schedule { made, deed } => (made, deed),
             Self::Policy { write, .. } | Self::Alert { write, .. } => return Some(PlanWrite::clone(write)),
+            Self::Calendar { write, users, deed, .. } => {
+                return Some(with_users(PlanWrite::clone(write), users, deed, &audit_id, shards));
+            }
         };
         let plan::Change { before, after, .. } = made.as_ref();
         let schedule = made.schedule()?;
@@ -124,4 +146,33 @@ impl Change {
             },
         })
     }
+}
+
+/// The write of a calendar with those of the schedules that get its dates.
+fn with_users(
+    mut write: PlanWrite,
+    changes: &[plan::Change],
+    deed: &Deed,
+    audit_id: impl Fn(i64) -> Uuid,
+    shards: u16,
+) -> PlanWrite {
+    if let PlanWrite::PutCalendar { calendar, users, .. } = &mut write {
+        let of_change = |change: &plan::Change| {
+            let (before, (after, _)) = change.before.as_ref().zip(change.after.as_ref())?;
+            let placed = |schedule| Some((schedule, shards_to_tell(schedule, shards)));
+            let named = (after.namespace.as_str(), after.id.as_str());
+            let deed = Deed { at_us: change.at_us, ..deed.clone() };
+            let mut audit =
+                audit::of_schedule(audit_id(deed.at_us), &deed, placed(before), placed(after), named);
+            audit::note_calendar(&mut audit, calendar);
+            Some(CalendarUser {
+                schedule: Box::new(after.clone()),
+                expected_generation: before.generation,
+                shard: home(after, shards),
+                audit,
+            })
+        };
+        *users = changes.iter().filter_map(of_change).collect();
+    }
+    write
 }

@@ -11,6 +11,7 @@ use tonic::Status;
 use uuid::Uuid;
 
 use crate::ScheduleMaster;
+use crate::dates::{self, Calendars};
 use crate::secrets::refuse_envelopes;
 use tollgate_service::status::status;
 
@@ -21,25 +22,35 @@ pub(crate) struct Draft {
     pub(crate) plan: Plan,
 }
 
-/// What `message` describes; `uid` is for a schedule that is not stored yet. Its policy is not looked up. Secret parts
-/// are in clear, those of `stored` as well.
+/// What `message` describes, with the dates of its calendars; `uid` is for a schedule that is not stored yet. Its policy is not
+/// looked up. Secret parts are in clear, those of `stored` as well.
 pub(crate) fn draft(
     message: &v1::Schedule,
     name: &Name,
     stored: Option<&Schedule>,
     uid: Uuid,
+    calendars: &Calendars,
 ) -> Result<Draft, Vec<FieldError>> {
     let uid = stored.map_or(uid, |stored| stored.uid);
+    let before = stored.map(|stored| &stored.timing);
     let mut schedule = convert::schedule::to_core(message, name, stored).map_err(|mut errors| {
         // What the planner says of a timing that reads well belongs to the same answer.
-        if let Ok(timing) = convert::schedule::timing_to_core(message) {
+        if let Ok(mut timing) = convert::schedule::timing_to_core(message, &name.namespace) {
+            errors.extend(calendars.give(&mut timing, &name.namespace, before).err().into_iter().flatten());
             errors.extend(timing_faults(&timing, uid));
         }
         errors
     })?;
     refuse_envelopes(&schedule)?;
-    let plan =
-        Plan::compile(&schedule.timing, uid.as_bytes()).map_err(|_| timing_faults(&schedule.timing, uid))?;
+    let dates = calendars.give(&mut schedule.timing, &name.namespace, before);
+    let plan = match (Plan::compile(&schedule.timing, uid.as_bytes()), dates) {
+        (Ok(plan), Ok(())) => plan,
+        (plan, dates) => {
+            let mut errors = dates.err().unwrap_or_default();
+            errors.extend(plan.err().into_iter().flat_map(|_| timing_faults(&schedule.timing, uid)));
+            return Err(errors);
+        }
+    };
     schedule.uid = uid;
     schedule.timing.triggers = plan.resolved().to_vec();
     Ok(Draft { schedule, plan })
@@ -61,7 +72,7 @@ pub(crate) fn no_policy(id: &str) -> FieldError {
 }
 
 impl ScheduleMaster {
-    /// As [`draft`], with its policy looked up.
+    /// As [`draft`], with its calendars and its policy looked up.
     pub(crate) async fn drafted(
         &self,
         message: &v1::Schedule,
@@ -69,7 +80,10 @@ impl ScheduleMaster {
         stored: Option<&Schedule>,
         uid: Uuid,
     ) -> Result<Draft, Status> {
-        let drafted = draft(message, name, stored, uid);
+        let mut calendars = Calendars::default();
+        let named = dates::named(message, &name.namespace);
+        self.look_up_calendars(&mut calendars, &name.namespace, &named).await?;
+        let drafted = draft(message, name, stored, uid, &calendars);
         let asked = match &drafted {
             Ok(draft) => draft.schedule.policy.clone(),
             Err(_) => names::policy_within("schedule.policy", &name.namespace, &message.policy)

@@ -26,12 +26,12 @@ impl ScheduleMaster {
         let Some(namespace) = changes.iter().find_map(|change| change.namespace()) else { return Ok(()) };
         let _turn = self.turn(namespace).await;
         let mut until_us = self.now_us();
-        if changes.iter().any(|change| matches!(change, Change::Schedule { .. })) {
+        if changes.iter().any(|change| !change.made().is_empty()) {
             let opened_until_us = self.store().frontier().await?.opened_until_us;
             until_us = may_be_open_until_us(opened_until_us, self.now_us());
         }
         let notices: Vec<Notice> =
-            changes.iter().filter_map(|change| change.notice(until_us, shards)).collect();
+            changes.iter().flat_map(|change| change.notices(until_us, shards)).collect();
         let mut writes: Vec<PlanWrite> =
             changes.iter().filter_map(|change| change.write(|at_us| self.new_id(at_us), shards)).collect();
         let tell = |notice: &Notice| PlanWrite::Tell { notice: Box::new(notice.clone()) };
@@ -40,7 +40,7 @@ impl ScheduleMaster {
         // A commit whose outcome is not known has left its notices in the outbox, or has not been.
         self.store().write_plan(writes).await?;
         tollgate_fault_points::pass("master.commit.after");
-        let after = changes.iter().filter_map(|change| change.after());
+        let after = changes.iter().flat_map(|change| change.after());
         let plans = after.map(|(after, plan)| ((after.uid, after.generation), plan));
         if let Err(error) = self.deliver(notices, plans.collect(), Patience::AnswerSoon).await {
             tracing::warn!(%error, "not all queue shards have been told yet; the outbox holds what is to be told");

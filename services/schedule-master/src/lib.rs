@@ -1,4 +1,4 @@
-//! Decides what is planned: owns schedules, policies, alerts, their children and the audit log.
+//! Decides what is planned: owns schedules, policies, calendars, alerts, their children and the audit log.
 //!
 //! In: calls of `tollgate.v1.ScheduleMasterService`. Out: one transaction of the store for each change, and a
 //! [`ScheduleChanged`](tollgate_core::handle::control::Control::ScheduleChanged) message to the queue shard of the
@@ -14,7 +14,9 @@ mod apply;
 mod audit;
 mod backfill;
 mod by_hand;
+mod calendars;
 mod change;
+mod dates;
 mod done;
 mod draft;
 mod forecast;

@@ -49,8 +49,8 @@ impl ScheduleMaster {
         Ok(v1::Policy { warnings, ..policy::to_message(&made) })
     }
 
-    pub(crate) async fn get_policy(&self, name: &str) -> Result<v1::Policy, Status> {
-        Ok(policy::to_message(&self.stored_policy(&names::policy("name", name)?).await?))
+    pub(crate) async fn get_policy(&self, request: v1::GetPolicyRequest) -> Result<v1::Policy, Status> {
+        Ok(policy::to_message(&self.stored_policy(&names::policy("name", &request.name)?).await?))
     }
 
     pub(crate) async fn update_policy(

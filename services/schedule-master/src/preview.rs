@@ -10,6 +10,7 @@ use tonic::Status;
 use uuid::Uuid;
 
 use crate::ScheduleMaster;
+use crate::dates::{self, Calendars};
 use tollgate_service::status::status;
 
 const COUNT_DEFAULT: usize = 10;
@@ -54,8 +55,16 @@ impl ScheduleMaster {
                 Ok((stored.timing.clone(), stored.stagger(), Some(stored.uid)))
             }
             Some(Source::Schedule(message)) => {
-                let (timing, stagger) = convert::schedule::starts_to_core(&message)
+                let (mut timing, stagger) = convert::schedule::starts_to_core(&message)
                     .map_err(|errors| field::invalid_argument(&errors))?;
+                if let Some(namespace) = convert::schedule::namespace(&message) {
+                    let mut calendars = Calendars::default();
+                    let named = dates::named(&message, &namespace);
+                    self.look_up_calendars(&mut calendars, &namespace, &named).await?;
+                    calendars
+                        .give(&mut timing, &namespace, None)
+                        .map_err(|errors| field::invalid_argument(&errors))?;
+                }
                 let stored = match names::schedule("schedule.name", &message.name) {
                     Ok(name) => self.store().schedule(&name.namespace, &name.id).await.map_err(status)?,
                     Err(_) => None,

@@ -16,7 +16,7 @@ use crate::draft::{Draft, stored_plan};
 use crate::secrets::sealed_status;
 use crate::warnings::namespace_new;
 use tollgate_service::actor::Caller;
-use tollgate_service::status::{is_conflict, status, status_of_create};
+use tollgate_service::status::{is_conflict, status};
 
 /// How often a change is tried while others are faster.
 pub(crate) const TRIES: u32 = 5;
@@ -101,8 +101,25 @@ impl ScheduleMaster {
         let message = request.schedule.ok_or_else(|| FieldError::new("schedule", "", "a schedule"))?;
         let given = (("schedule_id", request.schedule_id.as_str()), ("schedule.name", message.name.as_str()));
         let name = names::to_create(&namespace, "schedules", given.0, given.1)?;
+        let mut try_number = 1;
+        loop {
+            // Somebody else was faster: with its name, which the next try says, or with the dates of a calendar.
+            match self.made_anew(&message, &name, actor.clone(), request.validate_only).await {
+                Err(failed) if again(try_number, None, &failed) => try_number += 1,
+                done => return done,
+            }
+        }
+    }
+
+    async fn made_anew(
+        &self,
+        message: &v1::Schedule,
+        name: &Name,
+        actor: Caller,
+        validate_only: bool,
+    ) -> Result<v1::Schedule, Status> {
         let at_us = self.now_us();
-        let mut draft = self.drafted(&message, &name, None, self.new_id(at_us)).await?;
+        let mut draft = self.drafted(message, name, None, self.new_id(at_us)).await?;
         let mut warnings = self.schedule_warnings(&draft, !message.time_zone.is_empty()).await;
         if self.is_new(&name.namespace).await {
             warnings.push(namespace_new(&name.namespace));
@@ -117,15 +134,15 @@ impl ScheduleMaster {
         let change = Change::to(None, draft.schedule, draft.plan, deed, self.inner.shards);
         let shown = self.show_change(&change)?;
         let _turn = self.admit_schedules(&[(name.namespace.as_str(), 1)].into()).await?;
-        if !request.validate_only {
+        if !validate_only {
             self.admit_writes(&name.namespace, 1)?;
-            self.commit(&[&change]).await.map_err(status_of_create)?;
+            self.commit(&[&change]).await.map_err(status)?;
         }
         Ok(v1::Schedule { warnings, ..shown })
     }
 
-    pub(crate) async fn get_schedule(&self, name: &str) -> Result<v1::Schedule, Status> {
-        let schedule = self.stored_schedule(&names::schedule("name", name)?).await?;
+    pub(crate) async fn get_schedule(&self, request: v1::GetScheduleRequest) -> Result<v1::Schedule, Status> {
+        let schedule = self.stored_schedule(&names::schedule("name", &request.name)?).await?;
         Ok(self.shown(&schedule, None))
     }
 
@@ -269,7 +286,7 @@ impl ScheduleMaster {
     }
 
     fn show_change(&self, change: &Change) -> Result<v1::Schedule, Status> {
-        let (after, plan) = change.after().ok_or_else(|| Status::internal("nothing to show"))?;
+        let (after, plan) = change.after().next().ok_or_else(|| Status::internal("nothing to show"))?;
         Ok(self.shown(after, Some(plan)))
     }
 

@@ -16,7 +16,7 @@ use tollgate_service::redact;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::ScheduleMaster;
-use crate::alerts::{Asking, of_installation};
+use crate::alerts::{Asking, may_apply};
 use crate::apply::Gathered;
 use crate::progress::{Progress, Step, Steps, watched};
 
@@ -45,17 +45,6 @@ async fn carried<T: Send + 'static>(
 /// Refuses a request that names what its caller's key does not reach, before anything is looked up.
 fn admit<T: Named>(request: &Request<T>) -> Result<(), Status> {
     Access::of(request.extensions()).admit(request.get_ref())
-}
-
-/// Refuses what only callers that reach all namespaces may have.
-fn may_apply(access: &Access, given: &v1::ApplyResourcesRequest) -> Result<(), Status> {
-    let installation = match &given.resource {
-        Some(v1::apply_resources_request::Resource::Alert(alert)) => {
-            alert.troubles.as_ref().is_some_and(|troubles| troubles.installation)
-        }
-        _ => false,
-    };
-    if installation { of_installation(access.namespace().is_none()) } else { Ok(()) }
 }
 
 /// A call that changes something: with its caller's name and reason.
@@ -120,12 +109,7 @@ impl ScheduleMasterService for ScheduleMaster {
         &self,
         request: Request<v1::GetScheduleRequest>,
     ) -> Result<Response<v1::Schedule>, Status> {
-        admit(&request)?;
-        let master = self.clone();
-        carried(master.options().metrics.clone(), async move {
-            master.get_schedule(&request.into_inner().name).await
-        })
-        .await
+        read!(self, request, get_schedule)
     }
 
     async fn list_schedules(
@@ -209,12 +193,7 @@ impl ScheduleMasterService for ScheduleMaster {
         &self,
         request: Request<v1::GetPolicyRequest>,
     ) -> Result<Response<v1::Policy>, Status> {
-        admit(&request)?;
-        let master = self.clone();
-        carried(master.options().metrics.clone(), async move {
-            master.get_policy(&request.into_inner().name).await
-        })
-        .await
+        read!(self, request, get_policy)
     }
 
     async fn list_policies(
@@ -258,6 +237,41 @@ impl ScheduleMasterService for ScheduleMaster {
         request: Request<v1::ResumePolicyRequest>,
     ) -> Result<Response<v1::Policy>, Status> {
         change!(self, request, resume_policy)
+    }
+
+    async fn create_calendar(
+        &self,
+        request: Request<v1::CreateCalendarRequest>,
+    ) -> Result<Response<v1::Calendar>, Status> {
+        change!(self, request, create_calendar)
+    }
+
+    async fn get_calendar(
+        &self,
+        request: Request<v1::GetCalendarRequest>,
+    ) -> Result<Response<v1::Calendar>, Status> {
+        read!(self, request, get_calendar)
+    }
+
+    async fn list_calendars(
+        &self,
+        request: Request<v1::ListCalendarsRequest>,
+    ) -> Result<Response<v1::ListCalendarsResponse>, Status> {
+        read!(self, request, list_calendars)
+    }
+
+    async fn update_calendar(
+        &self,
+        request: Request<v1::UpdateCalendarRequest>,
+    ) -> Result<Response<v1::Calendar>, Status> {
+        change!(self, request, update_calendar)
+    }
+
+    async fn delete_calendar(
+        &self,
+        request: Request<v1::DeleteCalendarRequest>,
+    ) -> Result<Response<()>, Status> {
+        change!(self, request, delete_calendar)
     }
 
     async fn create_alert(

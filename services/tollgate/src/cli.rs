@@ -51,7 +51,7 @@ enum Command {
     /// Answer questions about launch times from standard input, one JSON object a line
     Times,
 
-    /// Create and update policies, schedules and alerts from files
+    /// Create and update policies, schedules, calendars and alerts from files
     Apply(Remote<apply::ApplyArgs>),
     /// Show what applying files would change; the exit code is 1 where anything would be, and 0 else
     Diff(Remote<apply::DiffArgs>),
@@ -60,7 +60,7 @@ enum Command {
     Get(Remote<get::GetArgs>),
     /// Show everything about one resource
     Describe(Remote<describe::DescribeArgs>),
-    /// Delete a schedule, policy or alert, or all schedules with a label
+    /// Delete a schedule, policy, calendar or alert, or all schedules with a label
     Delete(Remote<delete::DeleteArgs>),
     /// Show the next launch times of a schedule
     Preview(Remote<preview::PreviewArgs>),
@@ -281,6 +281,7 @@ mod tests {
             "describe event 0a-x",
             "delete policy imports",
             "list alerts --filter state=DISABLED",
+            "list calendars --filter label.team=a",
             "delete alert on-call --etag 3",
             "test-alert on-call -n team",
             "preview nightly",

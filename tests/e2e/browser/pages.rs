@@ -53,6 +53,18 @@ async fn pages(world: &World) -> Vec<Page> {
         ),
         ("alert-edit", format!("{}/edit", of("alerts", "on-call")), vec!["Only these troubles", "As YAML"]),
         ("alert-new", "/n/default/new/alert".to_owned(), vec!["Whom it tells: one of the three", "Make it"]),
+        ("calendars", "/n/default/calendars".to_owned(), vec!["holidays", "Nobody works", "2031-01-02"]),
+        ("calendars-none", "/n/nowhere/calendars".to_owned(), vec!["There are no calendars."]),
+        (
+            "one-calendar",
+            of("calendars", "holidays"),
+            vec!["2030-12-31..2031-01-02", "nightly", "Edit this calendar"],
+        ),
+        (
+            "calendar-edit",
+            format!("{}/edit", of("calendars", "holidays")),
+            vec!["One on each line", "As YAML"],
+        ),
         ("policies", "/n/default/policies".to_owned(), vec!["gentle", "paused"]),
         ("schedules", "/n/default/schedules".to_owned(), vec!["every day at 02:30 in Berlin", "nightly"]),
         ("schedules-found", "/n/default/schedules?name=ni".to_owned(), vec!["nightly"]),

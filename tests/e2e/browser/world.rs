@@ -6,9 +6,9 @@ use tollgate_harness::{Arrival, Conduct, Consumer, Database, Kind, Releases, Ser
 use tollgate_proto::v1::alert_target::Target as To;
 use tollgate_proto::v1::trigger::Trigger as Rule;
 use tollgate_proto::v1::{
-    Alert, AlertTarget, AlertTroubles, CreateAlertRequest, Event, EventState, GetAlertRequest, HttpTarget,
-    PausePolicyRequest, PauseScheduleRequest, Policy, RetryPolicy, Run, RunState, Schedule, Trigger,
-    UpdatePolicyRequest,
+    Alert, AlertTarget, AlertTroubles, Calendar, CreateAlertRequest, CreateCalendarRequest, Event,
+    EventState, GetAlertRequest, HttpTarget, PausePolicyRequest, PauseScheduleRequest, Policy, RetryPolicy,
+    Run, RunState, Schedule, Trigger, UpdatePolicyRequest, UpdateScheduleRequest,
 };
 
 /// What runs while a test looks.
@@ -66,6 +66,7 @@ impl World {
             .await;
         }
         alert(&service).await;
+        calendar(&service).await;
         let browser = Browser::start(service.url()).await;
         Self { service, browser, consumer, _database: database }
     }
@@ -146,6 +147,30 @@ async fn alert(service: &Service) {
         status.filter(|status| !status.last_error.is_empty())
     })
     .await;
+}
+
+/// A calendar that a schedule names.
+async fn calendar(service: &Service) {
+    let dates = ["2030-12-25", "2030-12-31..2031-01-02"].map(str::to_owned).to_vec();
+    let calendar = Calendar { description: "Nobody works".to_owned(), dates, ..Calendar::default() };
+    let request = CreateCalendarRequest {
+        parent: PARENT.to_owned(),
+        calendar_id: "holidays".to_owned(),
+        calendar: Some(calendar),
+        ..CreateCalendarRequest::default()
+    };
+    service.master().create_calendar(request).await.unwrap();
+    let schedule = Schedule {
+        name: schedule_name("nightly"),
+        exclude_calendars: vec!["holidays".to_owned()],
+        ..Schedule::default()
+    };
+    let update = UpdateScheduleRequest {
+        schedule: Some(schedule),
+        update_mask: Some(prost_types::FieldMask { paths: vec!["exclude_calendars".to_owned()] }),
+        ..UpdateScheduleRequest::default()
+    };
+    service.master().update_schedule(update).await.unwrap();
 }
 
 async fn policies(service: &Service) {

@@ -299,4 +299,59 @@ async fn what_there_is_is_found(kind: Kind) {
     service.stop().await;
 }
 
-on_both_stores!(alerts_are_made_and_steered, what_is_written_as_json_is_asked_too, what_there_is_is_found);
+async fn calendars_are_made_and_changed(kind: Kind) {
+    const PATH: &str = "/n/default/calendars/holidays";
+    let database = Database::new(kind).await;
+    let service = Service::start(&database).await;
+    let browser = Browser::new(&service);
+    browser.page("/n/default/schedules").await.shows(&["href=\"/n/default/calendars\""]);
+    browser.page("/n/default/calendars").await.shows(&["There are no calendars."]);
+    browser.page("/n/default/new/calendar").await.shows(&["New calendar", "One on each line"]);
+    let new = [("form", "fields"), ("id", "holidays"), ("description", "for all")];
+    let with = |dates: &'static str| [&new[..], &[("action", "save"), ("dates", dates)]].concat();
+    let wrong = browser.post("/n/default/new/calendar", &with("25.12.2026")).await;
+    assert_eq!(wrong.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", wrong.text);
+    wrong.shows(&["25.12.2026"]);
+    let made = browser.post("/n/default/new/calendar", &with("2030-12-25\n2030-12-31..2031-01-02")).await;
+    assert_eq!(made.goes_to(), PATH);
+
+    let schedule = [("form", "fields"), ("id", "s"), ("cron", "0 3 * * *"), ("time_zone", "UTC")];
+    let target = [
+        ("target.http.url", "http://127.0.0.1:9/"),
+        ("events", "1"),
+        ("action", "save"),
+        ("exclude_calendars", "holidays"),
+    ];
+    let made = browser.post("/n/default/new/schedule", &[&schedule[..], &target[..]].concat()).await;
+    assert_eq!(made.goes_to(), "/n/default/schedules/s", "{}", made.text);
+    browser
+        .page("/n/default/schedules/s")
+        .await
+        .shows(&["Not on the dates of", "href=\"/n/default/calendars/holidays\""]);
+    browser.page("/n/default/schedules/s/edit").await.shows(&[">holidays</textarea>"]);
+    browser.page(PATH).await.shows(&["for all", "2030-12-31..2031-01-02", "href=\"/n/default/schedules/s\""]);
+    browser.page("/n/default/calendars").await.shows(&[">holidays</a>", "2031-01-02"]);
+
+    let edit = format!("{PATH}/edit");
+    let changed =
+        [("form", "fields"), ("action", "save"), ("etag", "1"), ("dates", "2030-12-25\n2030-12-24")];
+    browser.post(&edit, &changed).await.shows(&[
+        "Change the dates of holidays?",
+        "<strong>2030-12-24</strong>",
+        "<strong>2030-12-31..2031-01-02</strong>",
+        "1 schedule named it",
+    ]);
+    assert_eq!(browser.confirmed(&edit, &changed, "a new law").await.goes_to(), PATH);
+    browser.page(PATH).await.shows(&["2030-12-24", "a new law"]);
+    browser.page("/n/default/schedules/s").await.shows(&["calendars/holidays"]);
+    let used = browser.confirmed(PATH, &[("action", "delete")], "gone").await;
+    used.shows(&["is used by schedules"]);
+    service.stop().await;
+}
+
+on_both_stores!(
+    calendars_are_made_and_changed,
+    alerts_are_made_and_steered,
+    what_is_written_as_json_is_asked_too,
+    what_there_is_is_found
+);

@@ -58,7 +58,7 @@ pub(crate) fn target(data: &[u8]) {
             let Some(v1::preview_schedule_request::Source::Schedule(message)) = &m.source else {
                 return Ok(());
             };
-            schedule::timing_to_core(message).and_then(|timing| {
+            schedule::timing_to_core(message, "a").and_then(|timing| {
                 Plan::forecast(&timing, b"")
                     .map(|_| ())
                     .map_err(|e| vec![convert::plan_refusal("schedule", e)])
@@ -67,6 +67,7 @@ pub(crate) fn target(data: &[u8]) {
         12 => decoded(bytes, |m: v1::ApplyResourcesRequest| match &m.resource {
             Some(v1::apply_resources_request::Resource::Schedule(message)) => schedule_survives(message),
             Some(v1::apply_resources_request::Resource::Policy(message)) => policy_survives(message),
+            Some(v1::apply_resources_request::Resource::Calendar(message)) => calendar_survives(message),
             Some(v1::apply_resources_request::Resource::Alert(message)) => alert_survives(message),
             None => Ok(()),
         }),
@@ -149,6 +150,17 @@ fn alert_survives(message: &v1::Alert) -> Result<(), Vec<FieldError>> {
     let shown = convert::alert::to_message(&core, None);
     assert_eq!(from_json::<v1::Alert>(to_json(&shown)).as_ref(), Ok(&shown), "JSON changes an alert");
     match convert::alert::to_core(&shown, &own_name(), Some(&core)) {
+        Ok(again) => assert_eq!(again, core, "what is shown means something else"),
+        Err(errors) => panic!("what is shown is refused: {errors:?}"),
+    }
+    Ok(())
+}
+
+fn calendar_survives(message: &v1::Calendar) -> Result<(), Vec<FieldError>> {
+    let core = convert::calendar::to_core(message, &own_name(), None)?;
+    let shown = convert::calendar::to_message(&core);
+    assert_eq!(from_json::<v1::Calendar>(to_json(&shown)).as_ref(), Ok(&shown), "JSON changes a calendar");
+    match convert::calendar::to_core(&shown, &own_name(), Some(&core)) {
         Ok(again) => assert_eq!(again, core, "what is shown means something else"),
         Err(errors) => panic!("what is shown is refused: {errors:?}"),
     }

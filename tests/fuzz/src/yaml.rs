@@ -38,12 +38,16 @@ fn same_again(file: &Arc<str>, resource: &Resource) {
     let (word, mut json, name) = match resource {
         Resource::Policy(policy) => ("Policy", to_json(policy), &policy.name),
         Resource::Schedule(schedule) => ("Schedule", to_json(schedule), &schedule.name),
+        Resource::Calendar(calendar) => ("Calendar", to_json(calendar), &calendar.name),
         Resource::Alert(alert) => ("Alert", to_json(alert), &alert.name),
     };
     match resource {
         Resource::Policy(policy) => assert_eq!(from_json::<v1::Policy>(json.clone()).as_ref(), Ok(policy)),
         Resource::Schedule(schedule) => {
             assert_eq!(from_json::<v1::Schedule>(json.clone()).as_ref(), Ok(schedule));
+        }
+        Resource::Calendar(calendar) => {
+            assert_eq!(from_json::<v1::Calendar>(json.clone()).as_ref(), Ok(calendar));
         }
         Resource::Alert(alert) => assert_eq!(from_json::<v1::Alert>(json.clone()).as_ref(), Ok(alert)),
     }
@@ -53,6 +57,7 @@ fn same_again(file: &Arc<str>, resource: &Resource) {
     match (again.as_slice(), resource) {
         ([Resource::Policy(again)], Resource::Policy(first)) => assert_eq!(again, first),
         ([Resource::Schedule(again)], Resource::Schedule(first)) => assert_eq!(again, first),
+        ([Resource::Calendar(again)], Resource::Calendar(first)) => assert_eq!(again, first),
         ([Resource::Alert(again)], Resource::Alert(first)) => assert_eq!(again, first),
         other => panic!("{name} became another kind: {other:?}"),
     }

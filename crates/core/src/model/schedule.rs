@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{DateRange, Payload, SECOND_US, Stagger, Target};
+use super::{CalendarUse, DateRange, Payload, SECOND_US, Stagger, Target};
 
 /// One rule that says when a schedule fires; a schedule fires at the union of its triggers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,9 +82,12 @@ pub struct Timing {
     /// Nothing fires at or after this moment.
     #[serde(default)]
     pub end_us: Option<i64>,
-    /// On these local dates nothing fires.
+    /// On these local dates nothing fires: its own, and then those of its calendars ([`Self::own_exclude`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<DateRange>,
+    /// The calendars of which dates are among them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calendars: Vec<CalendarUse>,
 }
 
 /// What becomes of triggers that fell due while nothing could emit them.

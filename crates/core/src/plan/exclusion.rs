@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::zone::Zone;
-use crate::model::Timing;
+use crate::model::{DateRange, Timing};
 
 const DAY_S: i64 = 86_400;
 /// By how much a clock may change on the way to the end of excluded days, and be walked by steps: three hours.
@@ -27,7 +27,12 @@ impl Exclusion {
         if timing.exclude.is_empty() {
             return None;
         }
-        let mut given: Vec<(i64, i64)> = timing.exclude.iter().map(|range| range.days()).collect();
+        Some(Self::by(Zone::named(&timing.time_zone)?, &timing.exclude))
+    }
+
+    /// These dates, by the clocks of a zone.
+    pub(super) fn by(zone: Zone, dates: &[DateRange]) -> Self {
+        let mut given: Vec<(i64, i64)> = dates.iter().map(|range| range.days()).collect();
         given.sort_unstable();
         let mut days: Vec<(i64, i64)> = Vec::with_capacity(given.len());
         for (first, end) in given {
@@ -36,7 +41,7 @@ impl Exclusion {
                 None => days.push((first, end)),
             }
         }
-        Some(Self { zone: Zone::named(&timing.time_zone)?, days: days.into() })
+        Self { zone, days: days.into() }
     }
 
     /// The first day after those among which this one is excluded; none where it is not.
@@ -61,7 +66,7 @@ impl Exclusion {
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::model::{SECOND_US, Trigger};
+    use crate::model::{CalendarUse, SECOND_US, Trigger};
     use crate::plan::Plan;
 
     fn timing(zone: &str, trigger: Trigger, exclude: &[&str]) -> Timing {
@@ -140,5 +145,11 @@ mod tests {
         let error = Plan::compile(&given(&["2026-12-25"]), b"").unwrap_err();
         assert_eq!(error.field, "triggers[0].at.at_us");
         assert!(error.expected.contains("exclude"), "{error}");
+        let mut borrowed = given(&["2026-12-25"]);
+        borrowed.calendars = vec![CalendarUse { id: "holidays".into(), count: 1, ..CalendarUse::default() }];
+        let error = Plan::compile(&borrowed, b"").unwrap_err();
+        let expected =
+            "a moment that the calendar holidays in exclude_calendars leaves, by the dates of Asia/Tokyo";
+        assert_eq!(error.expected, expected);
     }
 }

@@ -228,10 +228,7 @@ pub(crate) mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-    use crate::model::{
-        CatchUp, CheckAgain, GapRule, HttpTarget, Payload, ReleaseMode, RepeatRule, RetryPolicy, Target,
-        Timing,
-    };
+    use crate::model::{CatchUp, CheckAgain, HttpTarget, Payload, ReleaseMode, RetryPolicy, Target, Timing};
 
     /// 2026-01-01T00:00:00Z.
     const NOW_US: i64 = 1_767_225_600 * SECOND_US;
@@ -242,15 +239,7 @@ pub(crate) mod tests {
             namespace: "default".to_owned(),
             id: "nightly".to_owned(),
             description: String::new(),
-            timing: Timing {
-                triggers: vec![trigger],
-                time_zone: "UTC".to_owned(),
-                gap: GapRule::NextValid,
-                repeat: RepeatRule::First,
-                start_us: None,
-                end_us: None,
-                exclude: vec![],
-            },
+            timing: Timing { triggers: vec![trigger], time_zone: "UTC".to_owned(), ..Timing::default() },
             events: 1_000,
             target: Target::Http {
                 http: HttpTarget::plain("http://a/".to_owned(), 1),

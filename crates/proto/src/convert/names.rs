@@ -12,7 +12,7 @@ const EVENT_ID_MAX_CHARS: usize = 80;
 const ID: &str =
     "an id of 1 to 63 characters of a-z, 0-9, ., _ and - that begins and ends with a letter or digit";
 
-/// A schedule, policy or alert within its namespace.
+/// A schedule, policy, calendar or alert within its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
     /// The namespace's id.
@@ -72,6 +72,22 @@ pub fn policy(field: &str, text: &str) -> Result<Name, FieldError> {
 /// Any other text.
 pub fn alert(field: &str, text: &str) -> Result<Name, FieldError> {
     full(field, text, "alerts")
+}
+
+/// `namespaces/{namespace}/calendars/{id}`.
+///
+/// # Errors
+/// Any other text.
+pub fn calendar(field: &str, text: &str) -> Result<Name, FieldError> {
+    full(field, text, "calendars")
+}
+
+/// A calendar by its id or its full name, in this namespace.
+///
+/// # Errors
+/// Any other text, and names of other namespaces.
+pub fn calendar_within(field: &str, namespace: &str, text: &str) -> Result<Name, FieldError> {
+    within(field, namespace, text, "calendars")
 }
 
 /// An alert by its id or its full name, in this namespace.
@@ -161,6 +177,11 @@ pub fn of_schedule(namespace: &str, id: &str) -> String {
 /// `namespaces/{namespace}/policies/{id}`.
 pub fn of_policy(namespace: &str, id: &str) -> String {
     format!("namespaces/{namespace}/policies/{id}")
+}
+
+/// `namespaces/{namespace}/calendars/{id}`.
+pub fn of_calendar(namespace: &str, id: &str) -> String {
+    format!("namespaces/{namespace}/calendars/{id}")
 }
 
 /// `namespaces/{namespace}/alerts/{id}`.

@@ -44,7 +44,7 @@ pub fn to_core(
     let mut check = Check::new("schedule");
     check.text("description", &message.description);
     check.labels(&message.labels);
-    let timing = timing::to_core(&mut check, message);
+    let timing = timing::to_core(&mut check, message, Some(&name.namespace));
     let events = events(&mut check, message);
     let stored_list = stored.and_then(|stored| stored.payload.from.as_deref());
     let from = items_from::to_core(&mut check, message, stored_list);
@@ -102,19 +102,28 @@ pub fn to_core(
 ///
 /// # Errors
 /// Every field of the timing that is wrong, as `schedule.…`.
-pub fn timing_to_core(message: &v1::Schedule) -> Result<Timing, Vec<FieldError>> {
+pub fn timing_to_core(message: &v1::Schedule, namespace: &str) -> Result<Timing, Vec<FieldError>> {
     let mut check = Check::new("schedule");
-    let timing = timing::to_core(&mut check, message);
+    let timing = timing::to_core(&mut check, message, Some(namespace));
     check.finish(Some(timing))
 }
 
-/// Only what says when a schedule fires and starts, for previews.
+/// The namespace of a schedule: that of its name, or where it has none, of the first calendar that has its full name.
+pub fn namespace(message: &v1::Schedule) -> Option<String> {
+    let own = names::schedule("schedule.name", &message.name).ok();
+    let found =
+        own.or_else(|| message.exclude_calendars.iter().find_map(|text| names::calendar("", text).ok()));
+    found.map(|name| name.namespace)
+}
+
+/// Only what says when a schedule fires and starts, for previews. The dates of its calendars are still to be taken.
 ///
 /// # Errors
 /// Every field of these that is wrong, as `schedule.…`.
 pub fn starts_to_core(message: &v1::Schedule) -> Result<(Timing, Stagger), Vec<FieldError>> {
     let mut check = Check::new("schedule");
-    let timing = timing::to_core(&mut check, message);
+    let namespace = namespace(message);
+    let timing = timing::to_core(&mut check, message, namespace.as_deref());
     let events = events(&mut check, message);
     let spread_s = check.s("spread", message.spread.as_ref(), &WINDOW_S);
     let start_within_s = start_within_s(&mut check, message, &timing);
@@ -362,7 +371,7 @@ pub fn to_message(schedule: &Schedule) -> v1::Schedule {
         update_time: Some(timestamp(schedule.updated_us)),
         ..v1::Schedule::default()
     };
-    timing::to_message(&schedule.timing, &mut message);
+    timing::to_message(&schedule.timing, &schedule.namespace, &mut message);
     message
 }
 

@@ -1,10 +1,10 @@
 //! Brings triggers, zone and bounds into the planner's form; whether they can fire is the planner's decision.
 
-use tollgate_core::model::{DateRange, DateRangeError, GapRule, RepeatRule, Timing, Trigger};
+use tollgate_core::model::{CalendarUse, DateRange, DateRangeError, GapRule, RepeatRule, Timing, Trigger};
 use tollgate_core::plan::plain_list;
 
 use super::check::Check;
-use super::{duration_of_s, timestamp};
+use super::{duration_of_s, names, timestamp};
 use crate::v1;
 use crate::v1::trigger::Trigger as Kind;
 
@@ -13,8 +13,8 @@ const TRIGGERS_MAX: usize = 100;
 /// The most dates and ranges of dates that one schedule may exclude.
 const EXCLUDE_MAX: usize = 500;
 
-/// The timing of a schedule.
-pub(super) fn to_core(check: &mut Check, message: &v1::Schedule) -> Timing {
+/// The timing of a schedule of this namespace, where that is known; the dates of its calendars are still to be taken.
+pub(super) fn to_core(check: &mut Check, message: &v1::Schedule, namespace: Option<&str>) -> Timing {
     let count = message.triggers.len();
     if count > TRIGGERS_MAX {
         check.refuse("triggers", count, format!("at most {TRIGGERS_MAX} triggers"));
@@ -40,7 +40,8 @@ pub(super) fn to_core(check: &mut Check, message: &v1::Schedule) -> Timing {
         },
         start_us: check.us("start_time", message.start_time.as_ref()),
         end_us: check.us("end_time", message.end_time.as_ref()),
-        exclude: exclude(check, &message.exclude),
+        exclude: dates(check, "exclude", &message.exclude, EXCLUDE_MAX),
+        calendars: calendars(check, namespace, &message.exclude_calendars),
     };
     if let (Some(start), Some(end)) = (timing.start_us, timing.end_us)
         && end <= start
@@ -51,18 +52,43 @@ pub(super) fn to_core(check: &mut Check, message: &v1::Schedule) -> Timing {
     timing
 }
 
-fn exclude(check: &mut Check, given: &[String]) -> Vec<DateRange> {
-    if given.len() > EXCLUDE_MAX {
-        check.refuse("exclude", given.len(), format!("at most {EXCLUDE_MAX} dates and ranges of dates"));
+/// Dates and ranges of dates, at most `most`.
+pub(super) fn dates(check: &mut Check, field: &str, given: &[String], most: usize) -> Vec<DateRange> {
+    if given.len() > most {
+        check.refuse(field, given.len(), format!("at most {most} dates and ranges of dates"));
     }
-    let mut ranges = Vec::with_capacity(given.len().min(EXCLUDE_MAX));
-    for (at, text) in given.iter().take(EXCLUDE_MAX).enumerate() {
+    let mut ranges = Vec::with_capacity(given.len().min(most));
+    for (at, text) in given.iter().take(most).enumerate() {
         match text.parse() {
             Ok(range) => ranges.push(range),
-            Err(DateRangeError) => check.refuse(&format!("exclude[{at}]"), text, DateRangeError.to_string()),
+            Err(DateRangeError) => check.refuse(&format!("{field}[{at}]"), text, DateRangeError.to_string()),
         }
     }
     ranges
+}
+
+/// The calendars that a schedule names. Which dates they have is not known here.
+fn calendars(check: &mut Check, namespace: Option<&str>, given: &[String]) -> Vec<CalendarUse> {
+    let most = Timing::CALENDARS_MAX;
+    if given.len() > most {
+        check.refuse("exclude_calendars", given.len(), format!("at most {most} calendars"));
+    }
+    let mut named: Vec<CalendarUse> = Vec::new();
+    for (at, text) in given.iter().take(most).enumerate() {
+        let field = format!("exclude_calendars[{at}]");
+        let path = check.path(&field);
+        let read = match namespace {
+            Some(namespace) => names::calendar_within(&path, namespace, text),
+            None => names::calendar(&path, text),
+        };
+        let Some(name) = check.keep(read) else { continue };
+        if named.iter().any(|one| one.id == name.id) {
+            check.refuse(&field, text, "each calendar once");
+            continue;
+        }
+        named.push(CalendarUse { id: name.id, ..CalendarUse::default() });
+    }
+    named
 }
 
 fn trigger(check: &mut Check, path: &str, message: &v1::Trigger) -> Option<Trigger> {
@@ -96,7 +122,7 @@ fn trigger(check: &mut Check, path: &str, message: &v1::Trigger) -> Option<Trigg
 }
 
 /// Writes the timing into a message.
-pub(super) fn to_message(timing: &Timing, message: &mut v1::Schedule) {
+pub(super) fn to_message(timing: &Timing, namespace: &str, message: &mut v1::Schedule) {
     message.triggers =
         timing.triggers.iter().map(|trigger| v1::Trigger { trigger: Some(kind(trigger)) }).collect();
     message.time_zone.clone_from(&timing.time_zone);
@@ -112,7 +138,9 @@ pub(super) fn to_message(timing: &Timing, message: &mut v1::Schedule) {
     .into();
     message.start_time = timing.start_us.map(timestamp);
     message.end_time = timing.end_us.map(timestamp);
-    message.exclude = timing.exclude.iter().map(ToString::to_string).collect();
+    message.exclude = timing.own_exclude().iter().map(ToString::to_string).collect();
+    let calendars = timing.calendars.iter().map(|one| names::of_calendar(namespace, &one.id));
+    message.exclude_calendars = calendars.collect();
 }
 
 fn kind(trigger: &Trigger) -> Kind {

@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 3;
 /// The most places that are named.
 const PLACES_MAX: usize = 3;
 /// What people write documents of.
-const KINDS: [&str; 3] = ["Schedule", "Policy", "Alert"];
+const KINDS: [&str; 4] = ["Schedule", "Policy", "Alert", "Calendar"];
 
 /// A message on the way to where a field stands.
 #[derive(Clone, Debug)]
@@ -64,6 +64,7 @@ fn of_another_kind(root: &MessageDescriptor, key: &str, spelling: Spelling) -> O
         let field = own(&other, key)?;
         let how = match (root.name(), *kind) {
             ("Schedule", "Policy") => ", which the schedule names in policy",
+            ("Schedule", "Calendar") => ", which the schedule names among its excluded calendars",
             _ => "",
         };
         let name = spelling.of(&field);

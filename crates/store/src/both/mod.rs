@@ -8,6 +8,7 @@
 mod alert;
 mod ask;
 mod by_hand;
+mod calendar;
 mod emit;
 mod history;
 mod items;

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::alert::{alerts_changed, drop_alert, put_alert};
 use super::by_hand::ByHandRows;
+use super::calendar::{drop_calendar, hold_calendars, link, put_calendar};
 use super::{
     Ask, Driver, Engine, Tx, Whom, forget_skipped, hold_policies, insert_messages, insert_skipped, listed,
     own_sql, sql, tree,
@@ -303,6 +304,7 @@ async fn write<DB: Engine>(
     if batch.steps.iter().any(is_of_alert) {
         alerts_changed(tx).await?;
     }
+    hold_calendars(tx, &batch.calendars).await?;
     for step in &batch.steps {
         match step {
             BatchStep::PutSchedules(step) => put_schedules(tx, step, &mut registry).await?,
@@ -313,6 +315,8 @@ async fn write<DB: Engine>(
                 placed.push(place);
             }
             BatchStep::DropPolicy(expected) => drop_policy(tx, expected).await?,
+            BatchStep::PutCalendar(step) => put_calendar(tx, step).await?,
+            BatchStep::DropCalendar(expected) => drop_calendar(tx, expected).await?,
             BatchStep::PutAlert(step) => put_alert(tx, step).await?,
             BatchStep::DropAlert(expected) => drop_alert(tx, expected).await?,
         }
@@ -354,7 +358,7 @@ async fn put_schedules<DB: Engine>(
     registry.add(&step.children);
     tx.execute(Ask::new(sql!("children_insert")).set(&step.children)?).await?;
     tx.execute(Ask::new(sql!("specs_insert")).set(&step.specs)?).await?;
-    Ok(())
+    link(tx, &uids, &step.links).await
 }
 
 async fn drop_schedules<DB: Engine>(
@@ -366,7 +370,7 @@ async fn drop_schedules<DB: Engine>(
     hold_schedules(tx, gone, &uids).await?;
     drop_children(tx, &uids, registry).await?;
     tx.execute(Ask::new(sql!("schedules_delete")).set(&uids)?).await?;
-    Ok(())
+    link(tx, &uids, &[]).await
 }
 
 async fn hold_schedules<DB: Engine>(

@@ -333,7 +333,7 @@ const BEFORE_BATCHES: &str =
     DROP FUNCTION commit_many; DROP FUNCTION commit_one_by_one; DROP FUNCTION commit_at_once;
     DROP TABLE plan_outbox; DROP TABLE pruning; DROP TABLE minute_counts; DROP INDEX skipped_triggers_missed;
     DROP INDEX skipped_triggers_not_listed;
-    DROP TABLE alerts; DROP TABLE alert_states; DROP TABLE alert_changes;
+    DROP TABLE alerts; DROP TABLE alert_states; DROP TABLE alert_changes; DROP TABLE calendars; DROP TABLE calendar_users;
     DROP INDEX runs_not_well; DROP INDEX runs_failed; DROP INDEX event_history_failed; DROP TABLE closed_failures;
     DROP TABLE requests; ALTER TABLE schedules DROP COLUMN done_us;
     ALTER TABLE schedules DROP COLUMN items; ALTER TABLE runs DROP COLUMN sorted_to; DROP TABLE unstarted_events;

@@ -10,6 +10,7 @@
 
 mod alerts;
 mod batches;
+mod calendars;
 mod claimed;
 mod corrupt;
 mod done;
@@ -139,6 +140,10 @@ conformance! {
         what_cannot_be_read_of_an_alert_begins_anew expired_events_are_failures
         an_alert_is_replaced_where_nobody_was_faster schedules_with_labels_are_found
         finished_runs_come_in_the_order_of_their_ends;
+    calendars: a_calendar_is_read_as_written_listed_and_goes
+        a_schedule_is_written_with_the_dates_of_its_calendars_or_not_at_all
+        dates_change_with_all_schedules_or_not_at_all a_link_counts_for_the_generation_that_it_names
+        whoever_is_first_schedules_have_the_dates_of_their_calendar a_change_of_many_schedules_is_one_transaction;
     minutes: what_is_written_again_counts_once owners_of_one_minute_are_added_up minutes_are_found_by_whose_they_are
         minutes_become_hours_and_nothing_is_lost several_sweeps_at_once_count_once old_minutes_go
         what_fell_due_is_known_by_shard;

@@ -126,6 +126,7 @@ fn full(visit: &Visit, text: &str) -> String {
     match text.split_once('/') {
         Some(("schedule" | "schedules", id)) => visit.full("schedules", id),
         Some(("policy" | "policies", id)) => visit.full("policies", id),
+        Some(("calendar" | "calendars", id)) => visit.full("calendars", id),
         Some(("alert" | "alerts", id)) => visit.full("alerts", id),
         Some(("run" | "runs", id)) => visit.full("runs", id),
         _ => text.to_owned(),

@@ -1,4 +1,4 @@
-//! Makes and changes schedules, policies and alerts: field by field, or all of it as JSON, tried before it is kept.
+//! Makes and changes schedules, policies, calendars and alerts: field by field, or all of it as JSON, tried before it is kept.
 //!
 //! In: a form. Out: a creation, or an update of exactly what the form shows, made to what its visitor saw (mask and etag).
 //! Invariants: what was refused is said at its field, and nothing that was typed is lost but a secret; a check changes nothing;
@@ -29,8 +29,16 @@ use crate::words::show::{counted, events_of, events_said};
 /// How many of the next fires a check shows.
 const FIRES: i32 = 5;
 /// As what the service names the id of what is made.
-const OWN_ID: [&str; 6] =
-    ["schedule_id", "policy_id", "alert_id", "schedule.name", "policy.name", "alert.name"];
+const OWN_ID: [&str; 8] = [
+    "schedule_id",
+    "policy_id",
+    "calendar_id",
+    "alert_id",
+    "schedule.name",
+    "policy.name",
+    "calendar.name",
+    "alert.name",
+];
 
 /// What a page says beside its forms.
 #[derive(Default)]
@@ -92,6 +100,30 @@ pub(crate) async fn new_policy(visit: Visit) -> Response {
 /// Checks or makes a policy.
 pub(crate) async fn make_policy(visit: Visit, Form(texts): Form<Texts>) -> Response {
     act(&visit, What::Policy, "", texts).await
+}
+
+/// The page that changes a calendar.
+pub(crate) async fn calendar_page(visit: Visit, Path(Id { id }): Path<Id>) -> Response {
+    page(&visit, What::Calendar, &id).await
+}
+
+/// Checks or saves a calendar.
+pub(crate) async fn calendar_act(
+    visit: Visit,
+    Path(Id { id }): Path<Id>,
+    Form(texts): Form<Texts>,
+) -> Response {
+    act(&visit, What::Calendar, &id, texts).await
+}
+
+/// The page that makes a calendar.
+pub(crate) async fn new_calendar(visit: Visit) -> Response {
+    page(&visit, What::Calendar, "").await
+}
+
+/// Checks or makes a calendar.
+pub(crate) async fn make_calendar(visit: Visit, Form(texts): Form<Texts>) -> Response {
+    act(&visit, What::Calendar, "", texts).await
 }
 
 /// The page that changes an alert.
@@ -167,6 +199,7 @@ async fn save(visit: &Visit, what: What, stored: &Stored, texts: &Texts) -> Resu
         _ if stored.id.is_empty() => "created",
         What::Schedule => "edited",
         What::Policy => "settings",
+        What::Calendar => "dates",
         What::Alert => "alert",
     };
     let keep = |reason: String| async move {

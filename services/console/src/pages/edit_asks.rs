@@ -1,5 +1,5 @@
 //! Decides which edits are asked once more, and what they come to: a policy's new limits; a schedule's new triggers, target or
-//! policy, or more events; an alert that tells others, or nobody.
+//! policy, or more events; a calendar's dates; an alert that tells others, or nobody.
 //!
 //! Not here: that what is edited can be kept at all, which the service has said before.
 
@@ -19,6 +19,9 @@ use crate::requests::visit::Visit;
 use crate::words::sentence::sentence;
 use crate::words::show::{counted, events_of, short};
 
+/// How many dates a question names.
+const DATES_NAMED: usize = 12;
+
 /// An edit that is asked once more.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Asks {
@@ -26,6 +29,8 @@ pub(crate) enum Asks {
     Limits(Limits),
     /// A schedule as it is, and as it would be.
     Schedule(Box<[v1::Schedule; 2]>),
+    /// A calendar as it is, and as it would be.
+    Calendar(Box<[v1::Calendar; 2]>),
     /// An alert as it is, and as it would be.
     Alert(Box<[v1::Alert; 2]>),
 }
@@ -43,6 +48,11 @@ pub(crate) fn asks(what: What, stored: &Stored, texts: &Texts) -> Result<Option<
             let same = triggers(old) == triggers(&new) && old.target == new.target;
             let same = same && short(&old.policy) == short(&new.policy) && !more;
             Ok((!same).then(|| Asks::Schedule(Box::new([old.clone(), new]))))
+        }
+        (What::Calendar, _) => {
+            let (old, new): (v1::Calendar, v1::Calendar) =
+                (read(stored.members.clone().into())?, read(members.into())?);
+            Ok((old.dates != new.dates).then(|| Asks::Calendar(Box::new([old, new]))))
         }
         (What::Alert, _) => {
             let (old, new): (v1::Alert, v1::Alert) =
@@ -79,6 +89,14 @@ impl Asks {
             Self::Schedule(pair) => Ok(Deed {
                 question: format!("Change {}?", short(name)),
                 effects: effects(&pair[0], &pair[1]),
+                path,
+                fields,
+                button: "Save all changes",
+                is_dangerous: true,
+            }),
+            Self::Calendar(pair) => Ok(Deed {
+                question: format!("Change the dates of {}?", short(name)),
+                effects: calendar_effects(visit, name, &pair[0], &pair[1]).await?,
                 path,
                 fields,
                 button: "Save all changes",
@@ -123,6 +141,36 @@ fn effects(old: &v1::Schedule, new: &v1::Schedule) -> Vec<Markup> {
     effects.push(html! { "Runs that are not due yet are corrected; what is due already stays as it was." });
     effects.push(html! { "Whatever else was changed in the form is saved with it." });
     effects
+}
+
+async fn calendar_effects(
+    visit: &Visit,
+    name: &str,
+    old: &v1::Calendar,
+    new: &v1::Calendar,
+) -> Result<Vec<Markup>, Problem> {
+    let request = v1::GetCalendarRequest { name: name.to_owned() };
+    let used_by = visit.api.master().get_calendar(request).await?.into_inner().used_by_count;
+    let mut effects = Vec::new();
+    let (gone, come) = (missing(&old.dates, &new.dates), missing(&new.dates, &old.dates));
+    if !come.is_empty() {
+        effects.push(html! { "From now on nothing fires on: " strong { (come) } "." });
+    }
+    if !gone.is_empty() {
+        effects.push(html! { "It fires again on: " strong { (gone) } "." });
+    }
+    effects.push(
+        html! { (counted(used_by, "schedule")) " named it when this page was made: all of them change." },
+    );
+    effects.push(html! { "Runs that are not due yet are corrected; what is due already stays as it was." });
+    Ok(effects)
+}
+
+/// The first of these dates that are not among the others.
+fn missing(dates: &[String], others: &[String]) -> String {
+    let found: Vec<&str> = dates.iter().filter(|date| !others.contains(date)).map(String::as_str).collect();
+    let more = if found.len() > DATES_NAMED { ", …" } else { "" };
+    format!("{}{more}", found[..found.len().min(DATES_NAMED)].join(", "))
 }
 
 fn alert_effects(old: &v1::Alert, new: &v1::Alert) -> Vec<Markup> {

@@ -26,6 +26,11 @@ pub(crate) async fn stored(visit: &Visit, what: What, id: &str) -> Result<Stored
             let policy = visit.api.master().get_policy(v1::GetPolicyRequest { name }).await?.into_inner();
             (to_json(&policy), document(what.kind(), &policy), policy.etag, None)
         }
+        What::Calendar => {
+            let request = v1::GetCalendarRequest { name };
+            let calendar = visit.api.master().get_calendar(request).await?.into_inner();
+            (to_json(&calendar), document(what.kind(), &calendar), calendar.etag, None)
+        }
         What::Alert => {
             let alert = visit.api.master().get_alert(v1::GetAlertRequest { name }).await?.into_inner();
             (to_json(&alert), document(what.kind(), &alert), alert.etag, None)
@@ -83,6 +88,7 @@ pub(crate) async fn put(
     let done = match what {
         What::Schedule => schedule(visit, sent, reason).await,
         What::Policy => policy(visit, sent, reason).await,
+        What::Calendar => calendar(visit, sent, reason).await,
         What::Alert => alert(visit, sent, reason).await,
     };
     done.map(|warnings| Put { name, warnings })
@@ -115,6 +121,21 @@ async fn policy(visit: &Visit, sent: Sent, reason: Option<&str>) -> Result<Vec<v
     } else {
         let policy = Some(v1::Policy { name, etag, ..read });
         master.update_policy(v1::UpdatePolicyRequest { policy, update_mask, validate_only }).await?
+    };
+    Ok(kept.into_inner().warnings)
+}
+
+async fn calendar(visit: &Visit, sent: Sent, reason: Option<&str>) -> Result<Vec<v1::Warning>, Problem> {
+    let Sent { name, parent, id, etag, update_mask, members, is_new, validate_only } = sent;
+    let mut master = visit.api.because(reason.unwrap_or_default()).master();
+    let read: v1::Calendar = read(members)?;
+    let kept = if is_new {
+        let calendar = Some(read);
+        let request = v1::CreateCalendarRequest { parent, calendar_id: id, calendar, validate_only };
+        master.create_calendar(request).await?
+    } else {
+        let calendar = Some(v1::Calendar { name, etag, ..read });
+        master.update_calendar(v1::UpdateCalendarRequest { calendar, update_mask, validate_only }).await?
     };
     Ok(kept.into_inner().warnings)
 }

@@ -372,7 +372,7 @@ fn facts(visit: &Visit, schedule: &v1::Schedule) -> Markup {
                 dt { "Time zone" } dd { (if schedule.time_zone.is_empty() { "UTC" } else { &schedule.time_zone }) }
                 @if let Some(by) = &schedule.finish_by { dt { "Must start within" } dd { (duration(Some(by))) } }
                 @if let Some(spread) = &schedule.spread { dt { "Spread over" } dd { (duration(Some(spread))) } }
-                @if !schedule.exclude.is_empty() { dt { "Not on" } dd { (schedule.exclude.join(", ")) } }
+                (excluded(schedule))
                 @if let Some(percent) = schedule.start_within_percent {
                     dt { "Starts within" }
                     dd { (percent) " % of its interval: " (duration(schedule.start_delay.as_ref())) " after each launch time" }
@@ -395,6 +395,17 @@ fn facts(visit: &Visit, schedule: &v1::Schedule) -> Markup {
                 dt { "Changed" } dd { (dated(visit.now_us, schedule.update_time.as_ref()))
                     " · " a href={ (visit.link("audit")) "?resource=" (encode(&schedule.name)) } { "history" } }
             }
+        }
+    }
+}
+
+/// On which dates it does not fire.
+fn excluded(schedule: &v1::Schedule) -> Markup {
+    html! {
+        @if !schedule.exclude.is_empty() { dt { "Not on" } dd { (schedule.exclude.join(", ")) } }
+        @if !schedule.exclude_calendars.is_empty() {
+            dt { "Not on the dates of" }
+            dd { @for calendar in &schedule.exclude_calendars { a href=(to(calendar)) { (short(calendar)) } " " } }
         }
     }
 }

@@ -34,7 +34,11 @@ pub(crate) async fn body(visit: &Visit, wanted: &Wanted, problem: Option<Problem
         Err(status) => (None, Some(status.into())),
     };
     let content = html! {
-        div.title { h1 { "Schedules" } a.button href=(visit.link("new/schedule")) { "New schedule" } }
+        div.title {
+            h1 { "Schedules" }
+            a.button href=(visit.link("calendars")) { "Calendars" }
+            a.button href=(visit.link("new/schedule")) { "New schedule" }
+        }
         (filters(&path, wanted, true))
         @if let Some(list) = list {
             @if list.schedules.is_empty() {

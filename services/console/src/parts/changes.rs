@@ -49,7 +49,7 @@ fn row(visit: &Visit, entry: &v1::AuditEntry, with_resource: bool) -> Markup {
             @if with_resource {
                 th scope="row" {
                     @match collection {
-                        "policies" | "schedules" | "runs" | "alerts" => {
+                        "policies" | "schedules" | "runs" | "alerts" | "calendars" => {
                             span.mute { (collection.trim_end_matches('s').replace("policie", "policy")) " " }
                             a href=(to(&entry.resource)) { (clipped_id(id)) }
                         }

@@ -1,5 +1,5 @@
-//! A schedule, a policy or an alert while it is made or changed: as it is stored, as the texts of a form, as what they make of
-//! it.
+//! A schedule, a policy, a calendar or an alert while it is made or changed: as it is stored, as the texts of a form, as what
+//! they make of it.
 //!
 //! Invariants: what a form does not show stays; a secret that is not shown stays, too.
 
@@ -9,7 +9,7 @@ use tollgate_files::{Kind, Lines, OUTPUT_ONLY, without_derived};
 use tollgate_proto::v1;
 
 use crate::parts::alert_fields::ALERT;
-use crate::parts::fields::{POLICY, SCHEDULE};
+use crate::parts::fields::{CALENDAR, POLICY, SCHEDULE};
 use crate::parts::forms::{self, Group, Texts};
 use crate::parts::rules;
 use crate::parts::shell::Section;
@@ -21,6 +21,7 @@ use crate::words::show::short;
 pub(crate) enum What {
     Schedule,
     Policy,
+    Calendar,
     Alert,
 }
 
@@ -29,6 +30,7 @@ impl What {
         match self {
             Self::Schedule => "schedules",
             Self::Policy => "policies",
+            Self::Calendar => "calendars",
             Self::Alert => "alerts",
         }
     }
@@ -37,6 +39,7 @@ impl What {
         match self {
             Self::Schedule => "schedule",
             Self::Policy => "policy",
+            Self::Calendar => "calendar",
             Self::Alert => "alert",
         }
     }
@@ -46,6 +49,7 @@ impl What {
         match self {
             Self::Schedule => "Schedules",
             Self::Policy => "Policies",
+            Self::Calendar => "Calendars",
             Self::Alert => "Alerts",
         }
     }
@@ -55,6 +59,7 @@ impl What {
         match self {
             Self::Schedule => Kind::Schedule,
             Self::Policy => Kind::Policy,
+            Self::Calendar => Kind::Calendar,
             Self::Alert => Kind::Alert,
         }
     }
@@ -63,6 +68,7 @@ impl What {
         match self {
             Self::Schedule => SCHEDULE,
             Self::Policy => POLICY,
+            Self::Calendar => CALENDAR,
             Self::Alert => ALERT,
         }
     }
@@ -71,6 +77,7 @@ impl What {
         match self {
             Self::Schedule => Section::Schedules,
             Self::Policy => Section::Policies,
+            Self::Calendar => Section::Schedules,
             Self::Alert => Section::Alerts,
         }
     }
@@ -83,6 +90,7 @@ impl What {
                 "target": {"http": {"url": "http://127.0.0.1:8080/"}},
             }),
             Self::Policy => json!({ "max_in_flight": 8 }),
+            Self::Calendar => json!({ "dates": ["2026-12-25", "2026-12-24..2027-01-01"] }),
             Self::Alert => json!({
                 "troubles": {}, "runs": "ALERT_RUNS_FINISHED_WITH_FAILURES",
                 "target": {"http": {"url": "http://127.0.0.1:8080/alerts"}},
@@ -116,6 +124,8 @@ pub(crate) fn filled(what: What, stored: &Stored) -> Texts {
     let mut texts = forms::texts(&stored.members, what.groups());
     if let Some(schedule) = &stored.schedule {
         texts.insert("policy".to_owned(), short(&schedule.policy).to_owned());
+        let calendars: Vec<&str> = schedule.exclude_calendars.iter().map(|name| short(name)).collect();
+        texts.insert("exclude_calendars".to_owned(), calendars.join("\n"));
         texts.extend(rules::texts(schedule, &stored.members));
     }
     if what == What::Alert && stored.id.is_empty() {

@@ -343,6 +343,12 @@ pub(crate) const SCHEDULE: &[Group] = &[
                 "Not on these dates",
                 "One on each line: 2026-12-25, or 2026-12-24..2027-01-01",
             ),
+            of_kind(
+                Kind::List,
+                "exclude_calendars",
+                "Nor on the dates of these calendars",
+                "The id of a calendar on each line, such as holidays",
+            ),
             number(
                 "check_again.max_checks",
                 "An event may ask to come again",
@@ -354,3 +360,14 @@ pub(crate) const SCHEDULE: &[Group] = &[
         ],
     },
 ];
+
+/// The fields of a calendar.
+pub(crate) const CALENDAR: &[Group] = &[Group {
+    title: "Dates",
+    is_folded: false,
+    fields: &[
+        of_kind(Kind::List, "dates", "Dates", "One on each line: 2026-12-25, or 2026-12-24..2027-01-01"),
+        of_kind(Kind::Text, "description", "Description", "For people: whose days these are."),
+        of_kind(Kind::Pairs, "labels", "Labels", "name=value, one on each line: team=storage."),
+    ],
+}];

@@ -87,6 +87,7 @@ pub(crate) fn done(code: &str) -> Option<&'static str> {
         "edited" => "The schedule has been changed.",
         "settings" => "The policy has been changed.",
         "alert" => "The alert has been changed.",
+        "dates" => "The calendar has been changed, and with its dates the schedules that name it.",
         "disabled" => "Disabled: nobody is told by it.",
         "enabled" => "Enabled.",
         "deleted" => "Deleted.",

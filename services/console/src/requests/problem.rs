@@ -19,7 +19,7 @@ pub(crate) struct Field {
 impl Field {
     /// Its path inside the resource.
     pub(crate) fn path(&self) -> &str {
-        ["schedule.", "policy.", "alert."]
+        ["schedule.", "policy.", "calendar.", "alert."]
             .iter()
             .find_map(|start| self.name.strip_prefix(start))
             .unwrap_or(&self.name)

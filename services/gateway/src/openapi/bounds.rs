@@ -67,6 +67,7 @@ pub(super) fn of(field: &FieldDescriptor) -> Option<Value> {
         }
         "CreateScheduleRequest.schedule_id"
         | "CreatePolicyRequest.policy_id"
+        | "CreateCalendarRequest.calendar_id"
         | "CreateAlertRequest.alert_id" => {
             json!({"pattern": format!("^({})?$", id())})
         }
@@ -78,6 +79,8 @@ pub(super) fn of(field: &FieldDescriptor) -> Option<Value> {
 fn of_resource(name: &str) -> Option<Value> {
     Some(match name {
         "Schedule.exclude" => json!({"maxItems": 500}),
+        "Schedule.exclude_calendars" => json!({"maxItems": 16}),
+        "Calendar.dates" => json!({"maxItems": 1000}),
         "Schedule.triggers" => json!({"maxItems": 100}),
         "Schedule.finish_by"
         | "Schedule.spread"

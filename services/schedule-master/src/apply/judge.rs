@@ -11,6 +11,7 @@ use tollgate_secrets::SecretError;
 use tonic::Status;
 use uuid::Uuid;
 
+use super::changing::Changing;
 use super::policies::Judged;
 use super::warnings::Notes;
 use super::{Gathered, Given, Key, Refusal, ResourceRef, chunks, key};
@@ -34,13 +35,15 @@ pub(super) struct Planned {
     pub(super) change: Change,
     /// What the answer says of it, where there is room.
     pub(super) result: Option<v1::ApplyResult>,
+    /// What was given, of a schedule that is to be judged again once its calendars are written: they change it, too.
+    pub(super) again: Option<Box<v1::Schedule>>,
     /// How many policies that are given stand above it.
     pub(super) level: usize,
 }
 
 impl Planned {
     pub(super) fn new(reference: &ResourceRef, is_new: bool, change: Change) -> Self {
-        Self { reference: reference.clone(), is_new, change, result: None, level: 0 }
+        Self { reference: reference.clone(), is_new, change, result: None, again: None, level: 0 }
     }
 }
 
@@ -57,6 +60,7 @@ pub(super) struct Known {
 pub(super) struct Planning {
     pub(super) unchanged: u32,
     pub(super) policies: Vec<Planned>,
+    pub(super) calendars: Vec<Planned>,
     pub(super) schedules: Vec<Planned>,
     pub(super) alerts: Vec<Planned>,
     /// What is worth a warning.
@@ -75,6 +79,7 @@ impl Planning {
             }
         };
         self.policies.iter().for_each(|planned| note(&planned.reference, false));
+        self.calendars.iter().for_each(|planned| note(&planned.reference, false));
         self.schedules.iter().for_each(|planned| note(&planned.reference, planned.is_new));
         self.alerts.iter().for_each(|planned| note(&planned.reference, false));
         (changed, new)
@@ -82,7 +87,7 @@ impl Planning {
 
     /// How many changes there are.
     pub(super) fn changes(&self) -> usize {
-        self.policies.len() + self.schedules.len() + self.alerts.len()
+        self.policies.len() + self.calendars.len() + self.schedules.len() + self.alerts.len()
     }
 
     /// How many new alerts there would be in each namespace.
@@ -96,7 +101,8 @@ impl Planning {
 
     /// Counts and lists what would be written.
     pub(super) fn count(self, response: &mut v1::ApplyResourcesResponse) {
-        for planned in self.policies.into_iter().chain(self.schedules).chain(self.alerts) {
+        let first = self.policies.into_iter().chain(self.calendars);
+        for planned in first.chain(self.schedules).chain(self.alerts) {
             planned.done(response);
         }
     }
@@ -115,7 +121,10 @@ pub(super) fn stale(path: &str, etag: &str, stored: Option<i64>) -> Result<(), F
 }
 
 /// What was read, unless it or its etag is refused: all refusals.
-pub(super) fn both<T>(read: Result<T, Vec<FieldError>>, stale: Result<(), FieldError>) -> Result<T, Vec<FieldError>> {
+pub(super) fn both<T>(
+    read: Result<T, Vec<FieldError>>,
+    stale: Result<(), FieldError>,
+) -> Result<T, Vec<FieldError>> {
     match (read, stale) {
         (read, Ok(())) => read,
         (Ok(_), Err(error)) => Err(vec![error]),
@@ -142,12 +151,18 @@ impl ScheduleMaster {
         let given_policies = std::mem::take(&mut given.policies);
         let mut judged = Judged { planning: &mut planning, policies: &mut policies, refusals };
         self.judge_policies(given_policies, given.validate_only, actor, &mut judged, progress).await?;
+        let mut calendars = self.known_calendars(&given.schedules).await?;
+        for given in std::mem::take(&mut given.calendars) {
+            progress.add(1);
+            self.judge_calendar(&given, &mut calendars, actor, (&mut planning, &mut *refusals)).await?;
+        }
         for chunk in chunks(given.schedules, CHUNK) {
             let stored = self.stored_schedules(&chunk).await?;
             progress.add(chunk.len());
             for given in chunk {
                 let known = stored.get(&key(&given.reference));
-                match self.judge_schedule(&given, known, &policies, actor, &mut planning.notes) {
+                let known = (known, &policies, &mut calendars);
+                match self.judge_schedule(&given, known, actor, &mut planning.notes) {
                     Ok(None) => planning.unchanged += 1,
                     Ok(Some(planned)) => planning.schedules.push(planned),
                     Err(errors) => refuse(refusals, &given.reference, errors),
@@ -208,8 +223,7 @@ impl ScheduleMaster {
     fn judge_schedule(
         &self,
         given: &Given<v1::Schedule>,
-        stored: Option<&Schedule>,
-        policies: &HashMap<Key, Known>,
+        (stored, policies, calendars): (Option<&Schedule>, &HashMap<Key, Known>, &mut Changing),
         actor: &Caller,
         notes: &mut Notes,
     ) -> Result<Option<Planned>, Vec<FieldError>> {
@@ -219,8 +233,9 @@ impl ScheduleMaster {
             None => (self.now_us(), "create"),
         };
         let sealed = |error: SecretError| vec![FieldError::new("schedule", "", error.to_string())];
-        let opened = stored.map(|stored| self.opened(stored)).transpose().map_err(sealed)?;
-        let drafted = draft(message, &reference.name, opened.as_ref(), self.new_id(at_us));
+        let mut opened = stored.map(|stored| self.opened(stored)).transpose().map_err(sealed)?;
+        let is_changing = opened.as_mut().is_some_and(|opened| calendars.change(opened));
+        let drafted = draft(message, &reference.name, opened.as_ref(), self.new_id(at_us), &calendars.known);
         let mut errors = Vec::new();
         errors.extend(stale("schedule.etag", &message.etag, stored.map(|stored| stored.generation)).err());
         let policy = names::policy_within("schedule.policy", &reference.name.namespace, &message.policy).ok();
@@ -245,13 +260,15 @@ impl ScheduleMaster {
         }
         let limits = policy.and_then(|policy| policy.limits.as_ref());
         notes.schedule(reference, &draft, (!message.time_zone.is_empty(), limits), self.now_us());
+        calendars.known.join(&draft.schedule.timing, stored.map(|stored| &stored.timing));
         if opened.as_ref() == Some(&draft.schedule) {
             return Ok(None);
         }
         self.seal(&mut draft.schedule, stored).map_err(sealed)?;
         let deed = Deed { at_us, actor: actor.clone(), action };
         let change = Change::to(stored.cloned(), draft.schedule, draft.plan, deed, self.inner.shards);
-        Ok(Some(Planned::new(reference, stored.is_none(), change)))
+        let again = is_changing.then(|| Box::new(message.clone()));
+        Ok(Some(Planned { again, ..Planned::new(reference, stored.is_none(), change) }))
     }
 
     /// The uids of the stored policies among those that the schedules use.

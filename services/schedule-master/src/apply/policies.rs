@@ -145,7 +145,8 @@ impl ScheduleMaster {
 
 /// Policies by how many of those that are given stand above them: each level can be written once those before it are.
 fn by_level(given: Vec<Given<v1::Policy>>) -> Vec<Vec<Given<v1::Policy>>> {
-    let above: HashMap<Key, Key> = given.iter().filter_map(|one| Some((key(&one.reference), above(one)?))).collect();
+    let above: HashMap<Key, Key> =
+        given.iter().filter_map(|one| Some((key(&one.reference), above(one)?))).collect();
     let adopting: HashMap<String, Key> = given
         .iter()
         .filter(|one| one.message.adopts)

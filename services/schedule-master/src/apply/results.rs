@@ -22,6 +22,7 @@ impl Planned {
         let named = match self.change {
             Change::Schedule { .. } => names::of_schedule,
             Change::Policy { .. } => names::of_policy,
+            Change::Calendar { .. } => names::of_calendar,
             Change::Alert { .. } => names::of_alert,
         };
         named(&self.reference.name.namespace, &self.reference.name.id)
@@ -49,7 +50,8 @@ impl Planning {
     /// Notes with as many changes as an answer has room for what it will say of them.
     pub(super) fn note_results(&mut self, shards: u16) {
         let mut room = RESULTS_MAX_BYTES;
-        let all = self.policies.iter_mut().chain(&mut self.schedules).chain(&mut self.alerts);
+        let all = self.policies.iter_mut().chain(&mut self.calendars);
+        let all = all.chain(&mut self.schedules).chain(&mut self.alerts);
         for planned in all.take(RESULTS_MAX) {
             let result = planned.outcome(shards);
             let Some(left) = room.checked_sub(result.encoded_len()) else { return };

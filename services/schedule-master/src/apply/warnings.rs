@@ -107,6 +107,12 @@ impl Notes {
         }
     }
 
+    /// A calendar that is given, with what it is worth a warning for.
+    pub(super) fn calendar(&mut self, reference: &ResourceRef, found: Vec<v1::Warning>) {
+        let name = names::of_calendar(&reference.name.namespace, &reference.name.id);
+        self.add(&Named::of(reference, name), found);
+    }
+
     /// An alert, as it shall be.
     pub(super) fn alert(&mut self, reference: &ResourceRef, alert: &Alert) {
         let named = Named::of(reference, names::of_alert(&alert.namespace, &alert.id));
@@ -152,10 +158,14 @@ impl ScheduleMaster {
             .schedules
             .iter()
             .map(|one| (&one.reference, names::of_schedule as fn(&str, &str) -> String));
+        let calendars = given
+            .calendars
+            .iter()
+            .map(|one| (&one.reference, names::of_calendar as fn(&str, &str) -> String));
         let alerts =
             given.alerts.iter().map(|one| (&one.reference, names::of_alert as fn(&str, &str) -> String));
         let mut first: BTreeMap<&str, Named> = BTreeMap::new();
-        for (reference, of) in policies.chain(schedules).chain(alerts) {
+        for (reference, of) in policies.chain(calendars).chain(schedules).chain(alerts) {
             let namespace = reference.name.namespace.as_str();
             if !first.contains_key(namespace) {
                 first.insert(namespace, Named::of(reference, of(namespace, &reference.name.id)));

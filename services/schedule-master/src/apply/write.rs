@@ -4,7 +4,6 @@ use futures::stream::FuturesOrdered;
 use futures::{FutureExt as _, StreamExt as _};
 use tollgate_proto::v1;
 use tollgate_service::status::status;
-use tollgate_store::StoreError;
 use tonic::Status;
 
 use super::judge::Planned;
@@ -25,11 +24,11 @@ impl Planned {
     }
 }
 
-fn failed(
+pub(super) fn failed(
     response: &mut v1::ApplyResourcesResponse,
     reference: ResourceRef,
     name: String,
-    error: &StoreError,
+    error: &impl std::fmt::Display,
 ) {
     response.failed_count += 1;
     if response.errors.len() < ERRORS_MAX {
@@ -53,14 +52,15 @@ fn add(response: &mut v1::ApplyResourcesResponse, chunk: v1::ApplyResourcesRespo
 }
 
 impl ScheduleMaster {
-    /// Two chunks are under way at once: one is worked out while the other is written.
+    /// Chunks of at most `most`. Two are under way at once: one is worked out while the other is written.
     pub(super) async fn write(
         &self,
         planned: Vec<Planned>,
+        most: usize,
         response: &mut v1::ApplyResourcesResponse,
         progress: &Progress,
     ) -> Result<(), Status> {
-        let mut chunks = chunks(planned, self.options().apply_chunk);
+        let mut chunks = chunks(planned, most);
         let mut under_way = FuturesOrdered::new();
         let mut outcome = Ok(());
         loop {

@@ -23,6 +23,7 @@ const FLAGS: [&str; 7] = ["-n", "--namespace", "--server", "--api-key", "--ca", 
 enum Kind {
     Schedule,
     Policy,
+    Calendar,
     Alert,
     Run,
 }
@@ -33,6 +34,7 @@ impl Kind {
         let said = words.iter().rev().find_map(|word| match word.as_str() {
             "schedule" | "schedules" | "skipped" | "child" | "children" => Some(Self::Schedule),
             "policy" | "policies" => Some(Self::Policy),
+            "calendar" | "calendars" => Some(Self::Calendar),
             "alert" | "alerts" | "test-alert" => Some(Self::Alert),
             "run" | "runs" | "event" | "events" | "cancel" | "retry" | "results" => Some(Self::Run),
             _ => None,
@@ -66,6 +68,10 @@ async fn offered(words: &[String], current: &str) -> anyhow::Result<Vec<String>>
         Kind::Policy => {
             let found = fetch::policies_of(&session, &parents, &filter, OFFERED_MAX).await?.0;
             found.into_iter().map(|policy| policy.name).collect()
+        }
+        Kind::Calendar => {
+            let found = fetch::calendars_of(&session, &parents, &filter, OFFERED_MAX).await?.0;
+            found.into_iter().map(|calendar| calendar.name).collect()
         }
         Kind::Alert => {
             let found = fetch::alerts_of(&session, &parents, &filter, OFFERED_MAX).await?.0;
@@ -109,6 +115,7 @@ mod tests {
     #[test]
     fn the_words_before_a_name_say_its_kind() {
         assert_eq!(Kind::said(&words("tollgate describe policy ")), Kind::Policy);
+        assert_eq!(Kind::said(&words("tollgate delete calendar ho")), Kind::Calendar);
         assert_eq!(Kind::said(&words("tollgate trigger ni")), Kind::Schedule);
         assert_eq!(Kind::said(&words("tollgate get skipped ni")), Kind::Schedule);
         assert_eq!(Kind::said(&words("tollgate wait run 0a")), Kind::Run);

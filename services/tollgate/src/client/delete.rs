@@ -18,6 +18,9 @@ pub(crate) enum Kind {
     /// A policy that no schedule uses.
     #[value(alias = "policies")]
     Policy,
+    /// A calendar that no schedule uses.
+    #[value(alias = "calendars")]
+    Calendar,
     /// An alert.
     #[value(alias = "alerts")]
     Alert,
@@ -42,7 +45,7 @@ pub(crate) struct DeleteArgs {
     many: ManyArgs,
 }
 
-/// Deletes a schedule, policy or alert.
+/// Deletes a schedule, policy, calendar or alert.
 ///
 /// # Errors
 /// What the service says, or those of writing.
@@ -67,6 +70,11 @@ pub(crate) async fn run(session: Session, args: DeleteArgs) -> anyhow::Result<()
             let name = names::policy(&session.namespace, &name);
             let request = v1::DeletePolicyRequest { name: name.clone(), etag };
             (session.master().delete_policy(request).await, name)
+        }
+        Kind::Calendar => {
+            let name = names::calendar(&session.namespace, &name);
+            let request = v1::DeleteCalendarRequest { name: name.clone(), etag };
+            (session.master().delete_calendar(request).await, name)
         }
         Kind::Alert => {
             let name = names::alert(&session.namespace, &name);

@@ -23,6 +23,9 @@ pub(crate) enum Kind {
     /// A policy and its tokens.
     #[value(alias = "policies")]
     Policy,
+    /// A calendar, and the schedules that use it.
+    #[value(alias = "calendars")]
+    Calendar,
     /// An alert, and what has become of its messages.
     #[value(alias = "alerts")]
     Alert,
@@ -69,6 +72,10 @@ pub(crate) async fn run(session: Session, args: DescribeArgs) -> anyhow::Result<
             let policy = fetch::policy(&session, &name).await?;
             show(&session, &policy, &policy.name)?;
             if !session.printer.is_text() { Ok(()) } else { around_policy(&session, &policy.name).await }
+        }
+        Kind::Calendar => {
+            let calendar = fetch::calendar(&session, &name).await?;
+            show(&session, &calendar, &calendar.name)
         }
         Kind::Alert => {
             let alert = fetch::alert(&session, &name).await?;

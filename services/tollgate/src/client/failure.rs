@@ -124,7 +124,13 @@ fn chain(status: &Status) -> String {
 
 /// What there are several of, of which one was asked for.
 fn listed(tried: &str) -> &'static str {
-    let kinds = [("policy", "policies"), ("policies", "policies"), ("alert", "alerts"), ("run", "runs")];
+    let kinds = [
+        ("policy", "policies"),
+        ("policies", "policies"),
+        ("calendar", "calendars"),
+        ("alert", "alerts"),
+        ("run", "runs"),
+    ];
     let mut words = tried.split(|c: char| !c.is_alphanumeric());
     let kind = words.find_map(|word| kinds.iter().find(|(one, _)| *one == word));
     kind.map_or("schedules", |(_, many)| many)

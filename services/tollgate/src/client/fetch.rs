@@ -13,6 +13,14 @@ pub(super) async fn policy(session: &Session, name: &str) -> anyhow::Result<v1::
     Ok(answer.map_err(|status| session.failure(tried, status))?.into_inner())
 }
 
+/// One calendar.
+pub(super) async fn calendar(session: &Session, name: &str) -> anyhow::Result<v1::Calendar> {
+    let name = names::calendar(&session.namespace, name);
+    let tried = format!("read calendar {name}");
+    let answer = session.master().get_calendar(v1::GetCalendarRequest { name }).await;
+    Ok(answer.map_err(|status| session.failure(tried, status))?.into_inner())
+}
+
 /// One alert.
 pub(super) async fn alert(session: &Session, name: &str) -> anyhow::Result<v1::Alert> {
     let name = names::alert(&session.namespace, name);
@@ -72,6 +80,22 @@ pub(super) async fn policies_of(
         let answer = session.master().list_policies(request).await;
         let page = answer.map_err(|status| session.failure("list policies", status))?.into_inner();
         Ok((page.policies, page.next_page_token))
+    })
+    .await
+}
+
+/// The calendars of these namespaces that a filter selects, and the token of what follows.
+pub(super) async fn calendars_of(
+    session: &Session,
+    parents: &[String],
+    filter: &str,
+    limit: u32,
+) -> anyhow::Result<(Vec<v1::Calendar>, String)> {
+    pages::collect_all(parents, limit, async |parent, page_size, page_token| {
+        let request = v1::ListCalendarsRequest { parent, page_size, page_token, filter: filter.to_owned() };
+        let answer = session.master().list_calendars(request).await;
+        let page = answer.map_err(|status| session.failure("list calendars", status))?.into_inner();
+        Ok((page.calendars, page.next_page_token))
     })
     .await
 }

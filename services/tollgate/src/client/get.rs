@@ -23,6 +23,9 @@ pub(crate) enum Kind {
     /// Schedules.
     #[value(alias = "schedule")]
     Schedules,
+    /// Calendars.
+    #[value(alias = "calendar")]
+    Calendars,
     /// Alerts.
     #[value(alias = "alert")]
     Alerts,
@@ -141,6 +144,15 @@ async fn one(session: &Session, kind: Kind, name: &str) -> anyhow::Result<()> {
                 rows::schedules(view, std::slice::from_ref(&schedule))
             })
         }
+        Kind::Calendars => {
+            let calendar = fetch::calendar(session, name).await?;
+            if documents(session, FileKind::Calendar, std::slice::from_ref(&calendar), "")? {
+                return Ok(());
+            }
+            session.show(&calendar, [calendar.name.as_str()], || {
+                rows::calendars(view, std::slice::from_ref(&calendar))
+            })
+        }
         Kind::Alerts => {
             let alert = fetch::alert(session, name).await?;
             if documents(session, FileKind::Alert, std::slice::from_ref(&alert), "")? {
@@ -166,6 +178,7 @@ async fn list(session: &Session, kind: Kind, filter: String, args: &GetArgs) -> 
     match kind {
         Kind::Policies => policies(session, &parents, filter, args, view).await,
         Kind::Schedules => schedules(session, &parents, filter, args.limit, view).await,
+        Kind::Calendars => calendars(session, &parents, filter, args.limit, view).await,
         Kind::Alerts => alerts(session, &parents, filter, args.limit, view).await,
         _ => {
             let answer =
@@ -213,6 +226,22 @@ async fn schedules(
     let answer = v1::ListSchedulesResponse { schedules, next_page_token };
     let names = answer.schedules.iter().map(|schedule| schedule.name.as_str());
     print(session, &answer, names, &answer.next_page_token, || rows::schedules(view, &answer.schedules))
+}
+
+async fn calendars(
+    session: &Session,
+    parents: &[String],
+    filter: String,
+    limit: u32,
+    view: View,
+) -> anyhow::Result<()> {
+    let (calendars, next_page_token) = fetch::calendars_of(session, parents, &filter, limit).await?;
+    if documents(session, FileKind::Calendar, &calendars, &next_page_token)? {
+        return Ok(());
+    }
+    let answer = v1::ListCalendarsResponse { calendars, next_page_token };
+    let names = answer.calendars.iter().map(|calendar| calendar.name.as_str());
+    print(session, &answer, names, &answer.next_page_token, || rows::calendars(view, &answer.calendars))
 }
 
 async fn alerts(

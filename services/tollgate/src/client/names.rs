@@ -20,6 +20,11 @@ pub(crate) fn policy(namespace: &str, text: &str) -> String {
     complete(text, ["policy/", "policies/"], |id| names::of_policy(namespace, id))
 }
 
+/// A calendar's full name.
+pub(crate) fn calendar(namespace: &str, text: &str) -> String {
+    complete(text, ["calendar/", "calendars/"], |id| names::of_calendar(namespace, id))
+}
+
 /// An alert's full name.
 pub(crate) fn alert(namespace: &str, text: &str) -> String {
     complete(text, ["alert/", "alerts/"], |id| names::of_alert(namespace, id))
@@ -45,6 +50,7 @@ pub(crate) fn resource(namespace: &str, text: &str) -> String {
     match text.split_once('/') {
         Some(("schedule" | "schedules", id)) => schedule(namespace, id),
         Some(("policy" | "policies", id)) => policy(namespace, id),
+        Some(("calendar" | "calendars", id)) => calendar(namespace, id),
         Some(("alert" | "alerts", id)) => alert(namespace, id),
         Some(("run" | "runs", id)) => run(namespace, id),
         _ => text.to_owned(),
@@ -113,6 +119,7 @@ mod tests {
         for (name, short) in [
             ("namespaces/a/schedules/s", "schedule/s"),
             ("namespaces/a/alerts/s", "alert/s"),
+            ("namespaces/a/calendars/s", "calendar/s"),
             ("namespaces/a/runs/0a-1", "run/0a-1"),
             ("namespaces/a/events/0a-1-2", "event/0a-1-2"),
         ] {

@@ -1,5 +1,7 @@
 //! `tollgate preview`: when a schedule fires, stored or not.
 
+use std::collections::BTreeMap;
+
 use anyhow::anyhow;
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
@@ -103,14 +105,30 @@ fn sources(session: &Session, args: &PreviewArgs) -> anyhow::Result<Vec<(String,
     }
     let Some(file) = &given.file else { return Ok(Vec::new()) };
     let documents = read_files(std::slice::from_ref(file), &session.namespace)?;
-    let schedules: Vec<_> = documents
-        .into_iter()
-        .filter_map(|entry| match entry.resource {
-            Resource::Schedule(schedule) => Some((schedule.name.clone(), Source::Schedule(schedule))),
-            Resource::Policy(_) | Resource::Alert(_) => None,
-        })
-        .collect();
+    let (mut schedules, mut calendars) = (Vec::new(), BTreeMap::new());
+    for entry in documents {
+        match entry.resource {
+            Resource::Schedule(schedule) => schedules.push(schedule),
+            Resource::Calendar(calendar) => drop(calendars.insert(calendar.name, calendar.dates)),
+            Resource::Policy(_) | Resource::Alert(_) => {}
+        }
+    }
+    schedules.iter_mut().for_each(|schedule| take_dates(schedule, &calendars));
+    let schedules: Vec<_> =
+        schedules.into_iter().map(|schedule| (schedule.name.clone(), Source::Schedule(schedule))).collect();
     if schedules.is_empty() { Err(anyhow!("{file}: no schedules in it")) } else { Ok(schedules) }
+}
+
+/// Gives a schedule the dates of calendars that stand in the same file, and need not be stored yet.
+fn take_dates(schedule: &mut v1::Schedule, calendars: &BTreeMap<String, Vec<String>>) {
+    let namespace = names::namespace_of(&schedule.name).to_owned();
+    let mut dates = Vec::new();
+    schedule.exclude_calendars.retain(|calendar| {
+        let found = calendars.get(&names::calendar(&namespace, calendar));
+        dates.extend(found.into_iter().flatten().cloned());
+        found.is_none()
+    });
+    schedule.exclude.extend(dates);
 }
 
 /// Launch times with what clocks in the zone show.

@@ -118,6 +118,33 @@ fn labels<'a>(labels: impl IntoIterator<Item = (&'a String, &'a String)>) -> Str
     texts.join(",")
 }
 
+/// Calendars.
+pub(super) fn calendars(view: impl Into<View>, calendars: &[v1::Calendar]) -> String {
+    let head = [
+        NAMESPACE,
+        always("CALENDAR"),
+        always("DATES"),
+        always("LAST"),
+        always("SCHEDULES"),
+        always("DESCRIPTION"),
+        wide("LABELS"),
+    ];
+    let mut table = Table::of(view.into(), head);
+    for calendar in calendars {
+        let last = calendar.dates.iter().filter_map(|range| range.rsplit("..").next()).max();
+        table.row([
+            namespace_of(&calendar.name).to_owned(),
+            short(&calendar.name).to_owned(),
+            calendar.dates.len().to_string(),
+            last.unwrap_or_default().to_owned(),
+            calendar.used_by_count.to_string(),
+            calendar.description.lines().next().unwrap_or_default().to_owned(),
+            labels(&calendar.labels),
+        ]);
+    }
+    or_none(&table, "no calendars")
+}
+
 /// Alerts.
 pub(super) fn alerts(view: impl Into<View>, alerts: &[v1::Alert]) -> String {
     use v1::alert_target::Target;

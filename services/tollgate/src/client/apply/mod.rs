@@ -1,4 +1,5 @@
-//! `tollgate apply` and `tollgate diff`: makes policies, schedules and alerts be as files say, or shows what that would change.
+//! `tollgate apply` and `tollgate diff`: makes policies, calendars, schedules and alerts be as files say, or shows what that
+//! would change.
 //!
 //! In: YAML files. Out: one stream of resources, policies first, each with the file and line where it was written; then
 //! what was done to which resource. Invariant: nothing is sent unless every file can be read to its end. Not here: whether
@@ -33,7 +34,7 @@ const ERRORS_MAX: usize = 100;
 /// Arguments of `apply`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ApplyArgs {
-    /// A YAML file with any number of policies, schedules and alerts; - means standard input
+    /// A YAML file with any number of policies, schedules, calendars and alerts; - means standard input
     #[arg(short, long = "file", value_name = "FILE", required = true)]
     files: Vec<String>,
 
@@ -48,7 +49,7 @@ pub(crate) struct ApplyArgs {
 /// Arguments of `diff`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DiffArgs {
-    /// A YAML file with any number of policies, schedules and alerts; - means standard input
+    /// A YAML file with any number of policies, schedules, calendars and alerts; - means standard input
     #[arg(short, long = "file", value_name = "FILE", required = true)]
     files: Vec<String>,
 }
@@ -177,11 +178,12 @@ fn name_of(entry: &FileEntry) -> &str {
     match &entry.resource {
         Resource::Policy(policy) => &policy.name,
         Resource::Schedule(schedule) => &schedule.name,
+        Resource::Calendar(calendar) => &calendar.name,
         Resource::Alert(alert) => &alert.name,
     }
 }
 
-/// The resources of files, policies before schedules, else in the order of the files.
+/// The resources of files, policies and calendars before schedules, else in the order of the files.
 ///
 /// # Errors
 /// Everything that is wrong with the files, one line each.
@@ -200,7 +202,7 @@ pub(crate) fn read_files(files: &[String], namespace: &str) -> anyhow::Result<Ve
     if entries.is_empty() {
         let files = files.join(", ");
         return Err(anyhow!(
-            "{files}: no policies, schedules or alerts in it; `tollgate init` writes an example"
+            "{files}: no policies, schedules, calendars or alerts in it; `tollgate init` writes an example"
         ));
     }
     entries.sort_by_key(|entry| matches!(entry.resource, Resource::Schedule(_)));

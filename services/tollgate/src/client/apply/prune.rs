@@ -1,7 +1,7 @@
 //! `apply --prune`: deletes what carries a label and is not in the files.
 //!
-//! It covers schedules, alerts and policies of the namespaces that the files name. Policies come last, and only those go that
-//! no schedule uses. What has changed since it was listed is not deleted.
+//! It covers schedules, alerts, calendars and policies of the namespaces that the files name. Calendars and policies come last,
+//! and only those go that no schedule uses. What has changed since it was listed is not deleted.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
@@ -22,7 +22,7 @@ const LISTED_MAX: usize = 20;
 /// Flags of what is deleted.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PruneArgs {
-    /// Delete schedules, alerts and unused policies that carry the label of -l and are not in the files, in the
+    /// Delete schedules, alerts and unused calendars and policies that carry the label of -l and are not in the files, in the
     /// namespaces of the files
     #[arg(long, requires = "label")]
     pub(super) prune: bool,
@@ -63,11 +63,13 @@ impl Pruned {
         let parents: Vec<String> = namespaces.iter().map(|namespace| parent(namespace)).collect();
         let schedules = fetch::schedules_of(session, &parents, &filter, 0).await?.0;
         let alerts = fetch::alerts_of(session, &parents, &filter, 0).await?.0;
+        let calendars = fetch::calendars_of(session, &parents, &filter, 0).await?.0;
         let policies = fetch::policies_of(session, &parents, &filter, 0).await?.0;
         let schedules = schedules.into_iter().map(|schedule| (schedule.name, schedule.etag));
         let alerts = alerts.into_iter().map(|alert| (alert.name, alert.etag));
         let policies = policies.into_iter().map(|policy| (policy.name, policy.etag));
-        let all = schedules.chain(alerts).chain(policies);
+        let calendars = calendars.into_iter().map(|calendar| (calendar.name, calendar.etag));
+        let all = schedules.chain(alerts).chain(calendars).chain(policies);
         Ok(Self { resources: all.filter(|(name, _)| !kept.contains(name)).collect() })
     }
 
@@ -117,6 +119,9 @@ impl Pruned {
             let answer = if name.contains("/schedules/") {
                 let request = v1::DeleteScheduleRequest { name: name.clone(), etag: etag.clone() };
                 session.master().delete_schedule(request).await
+            } else if name.contains("/calendars/") {
+                let request = v1::DeleteCalendarRequest { name: name.clone(), etag: etag.clone() };
+                session.master().delete_calendar(request).await
             } else if name.contains("/alerts/") {
                 let request = v1::DeleteAlertRequest { name: name.clone(), etag: etag.clone() };
                 session.master().delete_alert(request).await

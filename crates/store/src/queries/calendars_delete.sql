@@ -1,0 +1,2 @@
+-- calendars_delete: a calendar goes.
+DELETE FROM calendars WHERE uid = $1
