@@ -68,7 +68,7 @@ pub fn with_ids(members: &mut Map<String, Value>, namespace: &str) {
             *name = name.rsplit('/').next().unwrap_or_default().to_owned();
         }
     };
-    for name in ["policy", "policies", "schedules"] {
+    for name in ["policy", "parent", "policies", "schedules"] {
         match members.get_mut(name) {
             Some(Value::Array(names)) => names.iter_mut().for_each(by_id),
             Some(value) => by_id(value),
@@ -149,6 +149,25 @@ mod tests {
         });
         let text = document(Kind::Alert, &from_json::<v1::Alert>(alert).unwrap());
         assert_eq!(text, "kind: Alert\nid: b\nnamespace: a\npolicies:\n- p\n- q\ntroubles: {}\n");
+    }
+
+    #[test]
+    fn a_parent_of_the_same_namespace_is_an_id() {
+        let policy = |parent: &str| v1::Policy {
+            name: "namespaces/a/policies/p".to_owned(),
+            parent: Some(parent.to_owned()),
+            floor: Some(3),
+            weight: Some(2),
+            adopts: true,
+            ..v1::Policy::default()
+        };
+        let text = document(Kind::Policy, &policy("namespaces/a/policies/root"));
+        let (mut entries, mut wrong) = (Vec::new(), Vec::new());
+        crate::parse(&"a.yaml".into(), &text, "other", &mut entries, &mut wrong);
+        assert_eq!(wrong, [""; 0], "{text}");
+        let crate::Resource::Policy(read) = &entries[0].resource else { panic!("{entries:?}") };
+        assert_eq!(*read, policy("root"), "{text}");
+        assert!(document(Kind::Policy, &policy("namespaces/b/policies/root")).contains("namespaces/b/policies/root"));
     }
 
     #[test]
