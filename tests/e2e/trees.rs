@@ -24,7 +24,8 @@ async fn a_tree_is_applied_shown_and_deleted(kind: Kind) {
     let cli = Cli::new(service.url());
     let yaml = example();
     // Each policy stands before its parent.
-    let backwards = yaml.split("\n---\n").collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n---\n");
+    let backwards =
+        yaml.split("\n---\n").collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n---\n");
     let applied = cli.apply(&backwards);
     assert!(applied.code == 0 && applied.out.ends_with("4 created, 0 updated, 0 unchanged\n"), "{applied:?}");
     let again = cli.apply(&yaml);
@@ -37,7 +38,10 @@ async fn a_tree_is_applied_shown_and_deleted(kind: Kind) {
         assert_eq!(policy["parent"], format!("namespaces/default/policies/{parent}"), "{policy}");
         assert_eq!(policy["shard"], site["shard"], "a tree lives in one queue shard: {policy}");
     }
-    assert_eq!((&policy("imports")["floor"], &policy("imports")["weight"]), (&Value::from(30), &Value::from(2)));
+    assert_eq!(
+        (&policy("imports")["floor"], &policy("imports")["weight"]),
+        (&Value::from(30), &Value::from(2))
+    );
     let table = cli.ok(&["get", "policies"]);
     let row = table.lines().find(|line| line.starts_with("exports-slow")).unwrap();
     assert_eq!(row.split_whitespace().nth(2), Some("exports"), "{table}");
@@ -94,13 +98,20 @@ async fn on_its_pages(service: &Service) {
     list.shows(&["<tr class=\"in-1\"", "<tr class=\"in-2\""]);
     let edit = browser.page("/n/default/policies/imports/edit").await;
     edit.shows(&["Its place in a tree", "name=\"parent\"", "value=\"site\"", "name=\"floor\""]);
-    let etag = edit.text.split("name=\"etag\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let etag =
+        edit.text.split("name=\"etag\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
     let fields = |floor| [("action", "save"), ("etag", etag.as_str()), ("parent", "site"), ("floor", floor)];
     let saved = browser.post("/n/default/policies/imports/edit", &fields("40")).await;
     assert_eq!(saved.goes_to(), "/n/default/policies/imports");
     browser.page("/n/default/policies/imports").await.shows(&["40 tokens of site"]);
     // Nothing in the field means no parent, which a policy that may start something cannot be given.
-    let fields = [("action", "save"), ("parent", ""), ("max_in_flight", "3"), ("confirmed", "yes"), ("reason", "a test")];
+    let fields = [
+        ("action", "save"),
+        ("parent", ""),
+        ("max_in_flight", "3"),
+        ("confirmed", "yes"),
+        ("reason", "a test"),
+    ];
     browser.post("/n/default/policies/imports/edit", &fields).await.shows(&["pause it first"]);
 }
 

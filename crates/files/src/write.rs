@@ -167,7 +167,10 @@ mod tests {
         assert_eq!(wrong, [""; 0], "{text}");
         let crate::Resource::Policy(read) = &entries[0].resource else { panic!("{entries:?}") };
         assert_eq!(*read, policy("root"), "{text}");
-        assert!(document(Kind::Policy, &policy("namespaces/b/policies/root")).contains("namespaces/b/policies/root"));
+        assert!(
+            document(Kind::Policy, &policy("namespaces/b/policies/root"))
+                .contains("namespaces/b/policies/root")
+        );
     }
 
     #[test]

@@ -205,8 +205,19 @@ async fn schedules(service: &Service, consumer: &Consumer) {
         _ => nightly(consumer),
     };
     let all = [
-        "batch", "urgent", "done", "flaky", "hopeless", "hasty", "stuck", "nightly", "weekdays", "herd",
-        "resting", "kept", "kept-slow",
+        "batch",
+        "urgent",
+        "done",
+        "flaky",
+        "hopeless",
+        "hasty",
+        "stuck",
+        "nightly",
+        "weekdays",
+        "herd",
+        "resting",
+        "kept",
+        "kept-slow",
     ];
     for name in all {
         service.create_schedule(name, schedule_of(name)).await.unwrap();

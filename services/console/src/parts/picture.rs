@@ -25,8 +25,8 @@ pub(crate) fn gauge(held: u64, suspect: u64, limit: Option<u32>) -> Markup {
     }
 }
 
-/// A bucket of a tree: the tokens of its own events, those of the events below, and a mark at the floor. `of`: how many tokens the
-/// bar stands for.
+/// A bucket of a tree: the tokens of its own events, those of the events below, and a mark at the floor. `of`: how many tokens
+/// the bar stands for.
 pub(crate) fn tree_gauge(now: &v1::PolicyGauge, of: Option<u32>) -> Markup {
     let all = now.held_count.saturating_add(now.below_count);
     let whole = of.map_or(all.max(now.floor.into()).max(1), u64::from);
@@ -107,7 +107,10 @@ mod tests {
             assert!(drawn.contains(part), "{part}\n{drawn}");
         }
         let full = tree_gauge(&now, Some(5)).into_string();
-        assert!(full.contains(r#"class="below" x="400" width="600""#) && full.contains("fill full"), "{full}");
+        assert!(
+            full.contains(r#"class="below" x="400" width="600""#) && full.contains("fill full"),
+            "{full}"
+        );
         // Without a limit, the bar stands for what is held, or for the floor where that is more.
         let free = v1::PolicyGauge { held_count: 0, below_count: 0, ..now };
         assert!(tree_gauge(&free, None).into_string().contains(r#"x="994""#));

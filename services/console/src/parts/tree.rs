@@ -1,7 +1,7 @@
 //! Policies that stand in trees: in which order they are shown, and one policy's tree with its bars.
 //!
-//! In: policies, or their buckets. Out: places, rows. Invariant: each policy has one place; one whose parent is not among them has
-//! the place of a root.
+//! In: policies, or their buckets. Out: places, rows. Invariant: each policy has one place. One whose parent is not among them
+//! has the place of a root.
 
 use std::collections::BTreeMap;
 
@@ -60,8 +60,7 @@ pub(crate) fn places<'a>(policies: impl Iterator<Item = (&'a str, &'a str, Optio
 
 /// The tree that a policy stands in, from its root on; empty where nothing is above or below it.
 fn around<'a>(gauges: &'a [v1::PolicyGauge], name: &str) -> Vec<(Place, &'a v1::PolicyGauge)> {
-    let ends =
-        gauges.iter().map(|gauge| (gauge.policy.as_str(), gauge.parent.as_str(), gauge.max_in_flight));
+    let ends = gauges.iter().map(|gauge| (gauge.policy.as_str(), gauge.parent.as_str(), gauge.max_in_flight));
     let mut tree = Vec::new();
     for place in places(ends) {
         let Some(gauge) = gauges.get(place.index) else { continue };
@@ -182,7 +181,10 @@ mod tests {
         assert_eq!(ids("root"), ids("second"));
         assert_eq!((ids("alone"), ids("other"), ids("none")), (vec![], vec![], vec![]));
         let drawn = tree(&forest, "namespaces/a/policies/leaf").into_string();
-        assert!(drawn.contains(r#"id="t-leaf" class="in-2""#) && drawn.contains("none of its own"), "{drawn}");
+        assert!(
+            drawn.contains(r#"id="t-leaf" class="in-2""#) && drawn.contains("none of its own"),
+            "{drawn}"
+        );
         assert!(tree(&forest, "namespaces/a/policies/alone").into_string().is_empty());
     }
 }

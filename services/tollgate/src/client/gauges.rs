@@ -159,7 +159,11 @@ pub(super) fn policies(view: View, policies: &[v1::Policy], gauges: &Gauges) -> 
             now(&|gauge| gauge.waiting_count.to_string().into()),
             now(&|gauge| rate(gauge.refused_per_second, Tone::Bad)),
             floor(policy.floor()),
-            if policy.parent().is_empty() { Cell::default() } else { policy.weight.unwrap_or(1).to_string().into() },
+            if policy.parent().is_empty() {
+                Cell::default()
+            } else {
+                policy.weight.unwrap_or(1).to_string().into()
+            },
             policy.burst.map(|burst| burst.to_string()).unwrap_or_default().into(),
             rows::word(policy.reclaim().as_str_name(), "RECLAIM_").into(),
             duration(policy.token_ttl.as_ref()).into(),

@@ -179,7 +179,8 @@ mod tests {
             parent: Some(parent.to_owned()).filter(|parent| !parent.is_empty()),
             ..v1::Policy::default()
         };
-        let policies = vec![policy("root", ""), policy("leaf", "middle"), policy("alone", ""), policy("middle", "root")];
+        let policies =
+            vec![policy("root", ""), policy("leaf", "middle"), policy("alone", ""), policy("middle", "root")];
         let order: Vec<String> = leaves_first(policies).into_iter().map(|policy| policy.name).collect();
         assert_eq!(order, ["leaf", "middle", "root", "alone"]);
     }
