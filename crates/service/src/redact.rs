@@ -31,6 +31,11 @@ pub fn explanation(access: &Access, mut told: v1::Explanation) -> v1::Explanatio
     told.attempts.iter_mut().for_each(|attempt| quoted(&mut attempt.message, &sealed, shown));
     told.reasons.iter_mut().for_each(|reason| quoted(&mut reason.message, &sealed, shown));
     quoted(&mut told.summary, &sealed, shown);
+    // A policy above may be shared by several namespaces.
+    if let Some(namespace) = access.namespace() {
+        let own = format!("namespaces/{namespace}/");
+        told.holders.retain(|holder| holder.schedule.starts_with(&own));
+    }
     told.holders.iter_mut().for_each(|holder| access.shown_event(&mut holder.event));
     told
 }

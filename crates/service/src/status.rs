@@ -12,7 +12,7 @@ pub fn status(error: StoreError) -> Status {
         StoreError::NotFound { .. } => Status::not_found(error.to_string()),
         StoreError::Conflict { what } => Status::aborted(what),
         StoreError::InUse { what } => Status::failed_precondition(what),
-        StoreError::Invalid { field, message } => FieldError::new(field, "", message).into(),
+        StoreError::Invalid { field, message } => FieldError::said(field, message).into(),
         StoreError::Unreachable(private) => {
             tracing::warn!(error = %private, "the database is unreachable");
             Status::unavailable("the database is unreachable, try again later")

@@ -264,9 +264,11 @@ pub trait PlanStore: Send + Sync {
     async fn policies(&self, namespace: &str, ids: &[String]) -> Result<Vec<Policy>, StoreError>;
     /// The policy of a namespace that new ones get as their parent.
     async fn policy_adopting(&self, namespace: &str) -> Result<Option<Policy>, StoreError>;
-    /// Whether a policy may be put where it stands in its tree; `is_stored`: it is there already, as it was. What
-    /// [`PlanWrite::PutPolicy`] asks, too.
-    async fn judge_policy(&self, policy: &Policy, is_stored: bool) -> Result<(), StoreError>;
+    /// What is wrong with the places in their trees of policies that shall be written so, each with its uid. Writes nothing.
+    ///
+    /// # Errors
+    /// What would keep [`Self::write_plan`] from writing them, besides.
+    async fn rehearse(&self, writes: Vec<PlanWrite>) -> Result<Vec<(Uuid, StoreError)>, StoreError>;
     /// Policies in the order of their ids, from after `after_id` on.
     async fn list_policies(
         &self,

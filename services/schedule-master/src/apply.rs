@@ -7,6 +7,7 @@
 //! one, so that it costs only the resources that are to blame.
 
 mod judge;
+mod policies;
 mod results;
 mod warnings;
 mod write;
@@ -236,7 +237,14 @@ impl ScheduleMaster {
                 self.admit_writes(namespace, count)?;
             }
             progress.begin(CallStage::Write, plan.changes());
-            for changes in [plan.policies, plan.schedules, plan.alerts] {
+            // Those above stand before those below are written.
+            let levels = plan.policies.chunk_by(|one, next| one.level == next.level).map(<[_]>::len);
+            let levels: Vec<usize> = levels.collect();
+            let mut policies = plan.policies.into_iter();
+            for level in levels {
+                self.write(policies.by_ref().take(level).collect(), &mut response, progress).await?;
+            }
+            for changes in [plan.schedules, plan.alerts] {
                 self.write(changes, &mut response, progress).await?;
             }
         }

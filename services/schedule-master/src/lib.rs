@@ -23,6 +23,7 @@ mod ids;
 mod lists;
 mod many;
 mod outbox;
+mod parents;
 mod policies;
 mod preview;
 mod progress;
@@ -70,6 +71,8 @@ pub struct Options {
     pub metrics: Metrics,
     /// What tells whether deliveries to an address would be refused.
     pub addresses: AddressLook,
+    /// The policy that new ones of all namespaces get above them which name none, and whose namespace has none that adopts.
+    pub root_policy: Option<tollgate_proto::convert::Name>,
 }
 
 impl Default for Options {
@@ -82,6 +85,7 @@ impl Default for Options {
             quotas: Quotas::default(),
             metrics: Metrics::default(),
             addresses: AddressLook::default(),
+            root_policy: None,
         }
     }
 }

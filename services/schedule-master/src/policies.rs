@@ -1,6 +1,6 @@
 //! Decides how one policy is made, changed, paused and deleted.
 //!
-//! Invariant: a policy's queue shard is chosen with its uid and never changes.
+//! Invariant: a policy's queue shard is chosen with its uid, or is that of the policy above it, and never changes.
 
 use prost_types::FieldMask;
 use tollgate_core::model::{Pause, Policy};
@@ -13,6 +13,7 @@ use tonic::Status;
 use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
 use crate::change::Change;
+use crate::parents::Known;
 use crate::schedules::{again, check_etag};
 use crate::warnings::namespace_new;
 use tollgate_service::actor::Caller;
@@ -35,9 +36,12 @@ impl ScheduleMaster {
             return Err(Status::already_exists(format!("{taken} exists already")));
         }
         let is_new = self.is_new(&name.namespace).await;
+        let wanted = self.with_parent(wanted, &message, None, &mut Known::new()).await??;
         let deed = Deed { at_us: self.now_us(), actor, action: "create" };
         let (made, change) = self.put_policy(None, wanted, &deed);
-        if !request.validate_only {
+        if request.validate_only {
+            self.rehearse(&change).await?;
+        } else {
             self.admit_writes(&name.namespace, 1)?;
             self.commit(&[&change]).await.map_err(status_of_create)?;
         }
@@ -65,6 +69,7 @@ impl ScheduleMaster {
             let masked = mask::apply_mask(&policy::to_message(&stored), &message, update_mask)?;
             let wanted = policy::to_core(&masked, &name, Some(&stored))
                 .map_err(|errors| field::invalid_argument(&errors))?;
+            let wanted = self.with_parent(wanted, &masked, Some(&stored), &mut Known::new()).await??;
             if !request.validate_only && wanted != stored {
                 self.admit_writes(&name.namespace, 1)?;
             }
@@ -153,10 +158,19 @@ impl ScheduleMaster {
             return Ok(policy::to_message(stored));
         }
         let (made, change) = self.put_policy(Some(stored), wanted, deed);
-        if !validate_only {
+        if validate_only {
+            self.rehearse(&change).await?;
+        } else {
             self.commit(&[&change]).await.map_err(status)?;
         }
         Ok(policy::to_message(&made))
+    }
+
+    /// What the store would say of a change, which it does not make.
+    async fn rehearse(&self, change: &Change) -> Result<(), Status> {
+        let Change::Policy { write, .. } = change else { return Ok(()) };
+        let faults = self.store().rehearse(vec![PlanWrite::clone(write)]).await.map_err(status)?;
+        faults.into_iter().next().map_or(Ok(()), |(_, fault)| Err(status(fault)))
     }
 
     /// The policy with its new generation, and the change that makes it.
@@ -171,7 +185,9 @@ impl ScheduleMaster {
             if policy.uid.is_nil() {
                 policy.uid = self.new_id(deed.at_us);
             }
-            policy.shard = self.shard_of(policy.uid);
+            if policy.parent.is_none() {
+                policy.shard = self.shard_of(policy.uid);
+            }
             policy.created_us = deed.at_us;
         }
         policy.generation = stored.map_or(1, |stored| stored.generation + 1);

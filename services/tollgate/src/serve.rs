@@ -410,6 +410,7 @@ fn master_options(
         metrics: metrics.clone(),
         keys: keys.clone(),
         quotas: config.quotas.clone(),
+        root_policy: config.root_policy.clone(),
         ..tollgate_schedule_master::Options::default()
     }
 }

@@ -1,7 +1,7 @@
 //! Schedules, policies and children; the audit log and the outbox.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
@@ -38,7 +38,11 @@ impl<D: Driver> PlanStore for D {
         let batch = Arc::new(PlanBatch::new(writes)?);
         self.run_tx(Whom::People, "write_plan", move |mut tx| {
             let batch = Arc::clone(&batch);
-            async move { write(&mut tx, &batch).await }.boxed()
+            async move {
+                let faults = write(&mut tx, &batch).await?;
+                faults.into_iter().next().map_or(Ok(()), |(_, fault)| Err(fault.into()))
+            }
+            .boxed()
         })
         .await
     }
@@ -85,13 +89,24 @@ impl<D: Driver> PlanStore for D {
         Ok(all(self.rows::<PolicyRow>(Whom::People, ask).await?)?.pop())
     }
 
-    async fn judge_policy(&self, policy: &Policy, is_stored: bool) -> Result<(), StoreError> {
-        let policy = Arc::new(policy.clone());
-        self.run_tx(Whom::People, "judge_policy", move |mut tx| {
-            let policy = Arc::clone(&policy);
-            async move { tree::judge(&mut tx, &policy, is_stored).await }.boxed()
-        })
-        .await
+    async fn rehearse(&self, writes: Vec<PlanWrite>) -> Result<Vec<(Uuid, StoreError)>, StoreError> {
+        let batch = Arc::new(PlanBatch::new(writes)?);
+        let found = Arc::new(Mutex::new(None));
+        let told = Arc::clone(&found);
+        let outcome: Result<(), StoreError> = self
+            .run_tx(Whom::People, "rehearse", move |mut tx| {
+                let (batch, told) = (Arc::clone(&batch), Arc::clone(&told));
+                async move {
+                    let faults = write(&mut tx, &batch).await?;
+                    *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(faults);
+                    // Nothing of it stays.
+                    Err(StoreError::Internal("a rehearsal writes nothing".to_owned()).into())
+                }
+                .boxed()
+            })
+            .await;
+        let found = found.lock().unwrap_or_else(PoisonError::into_inner).take();
+        found.map_or_else(|| outcome.map(|()| Vec::new()), Ok)
     }
 
     async fn list_policies(
@@ -277,7 +292,12 @@ async fn tell<DB: Engine>(tx: &mut Tx<'_, DB>, told: &[Told]) -> Result<u64, Fai
     Ok(skips)
 }
 
-async fn write<DB: Engine>(tx: &mut Tx<'_, DB>, batch: &PlanBatch) -> Result<(), Failure> {
+/// Carries out writes. What is wrong with the places of policies in their trees, once all of them stand.
+async fn write<DB: Engine>(
+    tx: &mut Tx<'_, DB>,
+    batch: &PlanBatch,
+) -> Result<Vec<(Uuid, StoreError)>, Failure> {
+    let mut placed = Vec::new();
     let mut registry = Registry::default();
     let is_of_alert = |step: &BatchStep| matches!(step, BatchStep::PutAlert(_) | BatchStep::DropAlert(_));
     if batch.steps.iter().any(is_of_alert) {
@@ -287,7 +307,11 @@ async fn write<DB: Engine>(tx: &mut Tx<'_, DB>, batch: &PlanBatch) -> Result<(),
         match step {
             BatchStep::PutSchedules(step) => put_schedules(tx, step, &mut registry).await?,
             BatchStep::DropSchedules(gone) => drop_schedules(tx, gone, &mut registry).await?,
-            BatchStep::PutPolicy(step) => put_policy(tx, step).await?,
+            BatchStep::PutPolicy(step) => {
+                let place = tree::place_of(tx, &step.wanted, step.expected.is_some()).await?;
+                put_policy(tx, step).await?;
+                placed.push(place);
+            }
             BatchStep::DropPolicy(expected) => drop_policy(tx, expected).await?,
             BatchStep::PutAlert(step) => put_alert(tx, step).await?,
             BatchStep::DropAlert(expected) => drop_alert(tx, expected).await?,
@@ -300,7 +324,12 @@ async fn write<DB: Engine>(tx: &mut Tx<'_, DB>, batch: &PlanBatch) -> Result<(),
     if !batch.outbox.is_empty() {
         tx.execute(Ask::new(sql!("outbox_insert")).set(&batch.outbox)?).await?;
     }
-    Ok(())
+    let mut faults = Vec::new();
+    for place in placed {
+        let fault = tree::fault_of(tx, &place).await?;
+        faults.extend(fault.map(|fault| (place.policy.uid, fault)));
+    }
+    Ok(faults)
 }
 
 async fn put_schedules<DB: Engine>(
@@ -380,7 +409,6 @@ fn uids_of(rows: Vec<(Uuid,)>) -> Vec<Uuid> {
 
 async fn put_policy<DB: Engine>(tx: &mut Tx<'_, DB>, step: &PutPolicy) -> Result<(), Failure> {
     let policy = std::slice::from_ref(&step.policy);
-    tree::judge(tx, &step.wanted, step.expected.is_some()).await?;
     if let Some(expected) = &step.expected {
         hold_policy(tx, expected).await?;
         tx.execute(Ask::new(sql!("policies_update")).set(policy)?).await?;

@@ -14,48 +14,61 @@ use crate::batch::USERS_NAMED;
 use crate::failure::Failure;
 use crate::rows::{PolicyRow, ShardPolicyRow};
 
-/// What is wrong with a policy's place, if anything is.
-pub(super) async fn judge<DB: Engine>(
+/// Where a policy is put.
+#[derive(Debug)]
+pub(super) struct Place<'p> {
+    pub(super) policy: &'p Policy,
+    /// What keeps it from another parent, where it gets one.
+    stays: Option<StoreError>,
+}
+
+/// What a policy's place hangs on that its change changes: to be asked before it. The policy above is held.
+pub(super) async fn place_of<'p, DB: Engine>(
     tx: &mut Tx<'_, DB>,
-    policy: &Policy,
+    policy: &'p Policy,
     is_stored: bool,
-) -> Result<(), Failure> {
+) -> Result<Place<'p>, Failure> {
+    let above = policy.parent.as_deref();
+    if let Some(parent) = above {
+        let held: Vec<(Uuid, i64)> = tx.rows(Ask::new(sql!("policies_lock")).bind(parent.uid)).await?;
+        if held.is_empty() {
+            return Err(refused("parent", &parent.id, "a policy that exists").into());
+        }
+    }
+    let before = if is_stored { by_uid(tx, policy.uid).await? } else { None };
+    let parent = above.map(|above| above.uid);
+    let moves = before.is_some_and(|before| before.parent.as_ref().map(|above| above.uid) != parent);
+    Ok(Place { policy, stays: if moves { stays(tx, policy).await? } else { None } })
+}
+
+/// What is wrong with a place, once all that is written with it stands.
+pub(super) async fn fault_of<DB: Engine>(
+    tx: &mut Tx<'_, DB>,
+    place: &Place<'_>,
+) -> Result<Option<StoreError>, Failure> {
+    let policy = place.policy;
     if policy.adopts {
         let ask = Ask::new(sql!("policies_adopting")).bind(policy.namespace.clone());
         let others: Vec<PolicyRow> = tx.rows(ask).await?;
         if let Some(other) = others.iter().find(|other| other.uid != policy.uid) {
-            return Err(refused(
-                "adopts",
-                "true",
-                &format!("false, as {:?} adopts new policies already", other.id),
-            ));
+            let expected = format!("false, as {:?} adopts new policies already", other.id);
+            return Ok(Some(refused("adopts", "true", &expected)));
         }
     }
-    if !is_stored && policy.parent.is_none() {
-        return Ok(());
-    }
-    let parent = policy.parent.as_deref();
-    if let Some(parent) = parent {
-        let held: Vec<(Uuid, i64)> = tx.rows(Ask::new(sql!("policies_lock")).bind(parent.uid)).await?;
-        if held.is_empty() {
-            return Err(refused("parent", &parent.id, "a policy that exists"));
-        }
-    }
-    let before = if is_stored { by_uid(tx, policy.uid).await? } else { None };
     let around = around(tx, policy).await?;
     if let Some(fault) = faults(policy, &around).into_iter().next() {
-        return Err(refused(fault.field, &fault.value, &fault.expected));
+        return Ok(Some(refused(fault.field, &fault.value, &fault.expected)));
     }
-    let of = |policy: &Policy| policy.parent.as_ref().map(|parent| parent.uid);
-    if before.as_ref().is_some_and(|before| of(before) != of(policy)) {
-        may_move(tx, policy, &around).await?;
+    let elsewhere = around.above.last().is_some_and(|root| root.shard != policy.shard);
+    if let Some(parent) = policy.parent.as_deref().filter(|_| elsewhere) {
+        let expected = "a policy that lives in the same queue shard; \
+                        make a new policy below it, and have schedules use that one";
+        return Ok(Some(refused("parent", &parent.id, expected)));
     }
-    if around.above.last().is_some_and(|root| root.shard != policy.shard) {
-        let id = parent.map(|parent| parent.id.as_str()).unwrap_or_default();
-        let expected = "a policy that lives in the same queue shard; make a new policy below it, and have schedules use that one";
-        return Err(refused("parent", id, expected));
-    }
-    Ok(())
+    Ok(match &place.stays {
+        Some(StoreError::InUse { what }) => Some(StoreError::InUse { what: what.clone() }),
+        _ => None,
+    })
 }
 
 /// The ids of the first policies right below one, one more than an error names.
@@ -64,39 +77,35 @@ pub(super) async fn ids_below<DB: Engine>(tx: &mut Tx<'_, DB>, uid: Uuid) -> Res
     Ok(ids.take(USERS_NAMED + 1).collect())
 }
 
-/// Whether a policy may get another parent now: it is paused, its shard knows so, and nothing of it holds a token.
-async fn may_move<DB: Engine>(tx: &mut Tx<'_, DB>, policy: &Policy, around: &Around) -> Result<(), Failure> {
-    let refuse = |what: String| Err(StoreError::InUse { what }.into());
-    let id = &policy.id;
-    if let Some(child) = around.children.first() {
-        return refuse(format!("policy {id:?} gets no other parent while it is one: of {:?}", child.id));
+/// Why a policy gets no other parent now; none where it is paused, its shard knows so, and nothing of it holds a token.
+async fn stays<DB: Engine>(tx: &mut Tx<'_, DB>, policy: &Policy) -> Result<Option<StoreError>, Failure> {
+    let kept = |why: &str| {
+        let what = format!("policy {:?} gets no other parent {why}", policy.id);
+        Ok(Some(StoreError::InUse { what }))
+    };
+    if let Some(child) = ids_below(tx, policy.uid).await?.first() {
+        return kept(&format!("while it is the parent of {child:?}"));
     }
     if policy.pause.is_none() {
-        return refuse(format!("policy {id:?} gets no other parent while it is not paused: pause it first"));
+        return kept("while it is not paused: pause it first");
     }
     let shard = i32::from(policy.shard);
     let ask = Ask::new(sql!("shard_policy")).bind(shard).bind(policy.uid);
     let rows: Vec<ShardPolicyRow> = tx.rows(ask).await?;
     let known = rows.into_iter().next().map(Policy::try_from).transpose()?;
-    let is_told =
-        known.is_some_and(|known| known.generation + 1 == policy.generation && known.pause.is_some());
-    if !is_told {
-        return refuse(format!(
-            "policy {id:?} gets no other parent before its queue shard has heard of its pause"
-        ));
+    if known.is_none_or(|known| known.generation + 1 != policy.generation || known.pause.is_none()) {
+        return kept("before its queue shard has heard of its pause: try again in a moment");
     }
     let holds: Vec<(Uuid,)> = tx.rows(Ask::new(sql!("policy_holds")).bind(shard).bind(policy.uid)).await?;
     if !holds.is_empty() {
-        return refuse(format!(
-            "policy {id:?} gets no other parent while its events hold tokens: wait for their release"
-        ));
+        return kept("while its events hold tokens: wait until they are released");
     }
-    Ok(())
+    Ok(None)
 }
 
-fn refused(field: &str, value: &str, expected: &str) -> Failure {
+fn refused(field: &str, value: &str, expected: &str) -> StoreError {
     let message = format!("{value:?} is not allowed, expected {expected}");
-    StoreError::Invalid { field: format!("policy.{field}"), message }.into()
+    StoreError::Invalid { field: format!("policy.{field}"), message }
 }
 
 async fn around<DB: Engine>(tx: &mut Tx<'_, DB>, policy: &Policy) -> Result<Around, Failure> {

@@ -124,6 +124,7 @@ impl Shared {
     /// A bucket as callers see it; of what runs without a policy, no shard is named.
     fn show_gauge(&self, gauge: &Gauge, shard: u16) -> v1::PolicyGauge {
         let policy = gauge.policy.as_ref();
+        let above = policy.and_then(|policy| policy.parent.as_deref());
         let error = gauge.last_error.as_ref();
         let words = error.map(|error| self.without_seal(shard, error.event, error.words.clone()));
         let drained = gauge.drained.as_ref();
@@ -147,6 +148,9 @@ impl Shared {
             expected_drain_time: drained.and_then(Expected::at_us).map(convert::timestamp),
             no_expected_drain_reason: drained.and_then(Expected::why_not).unwrap_or_default(),
             at_risk_runs_count: gauge.runs_at_risk,
+            below_count: gauge.below.into(),
+            parent: above.map(|above| names::of_policy(&above.namespace, &above.id)).unwrap_or_default(),
+            floor: above.map_or(0, |above| above.floor),
         }
     }
 }

@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use tollgate_core::model::{Alert, Limits, Policy, Schedule};
+use tollgate_core::model::{Alert, Limits, Schedule};
 use tollgate_core::plan::put_under;
-use tollgate_proto::convert::{self, names, policy};
+use tollgate_proto::convert::{self, names};
 use tollgate_proto::v1::CallStage;
 use tollgate_proto::{FieldError, v1};
 use tollgate_secrets::SecretError;
 use tonic::Status;
 use uuid::Uuid;
 
+use super::policies::Judged;
 use super::warnings::Notes;
 use super::{Gathered, Given, Key, Refusal, ResourceRef, chunks, key};
 use crate::ScheduleMaster;
@@ -23,7 +24,7 @@ use tollgate_service::actor::Caller;
 use tollgate_service::status::status;
 
 /// How many resources are read from the store at once, and judged without a pause.
-const CHUNK: usize = 1000;
+pub(super) const CHUNK: usize = 1000;
 
 /// A change, and the resource that it is of.
 #[derive(Debug)]
@@ -33,20 +34,22 @@ pub(super) struct Planned {
     pub(super) change: Change,
     /// What the answer says of it, where there is room.
     pub(super) result: Option<v1::ApplyResult>,
+    /// How many policies that are given stand above it.
+    pub(super) level: usize,
 }
 
 impl Planned {
-    fn new(reference: &ResourceRef, is_new: bool, change: Change) -> Self {
-        Self { reference: reference.clone(), is_new, change, result: None }
+    pub(super) fn new(reference: &ResourceRef, is_new: bool, change: Change) -> Self {
+        Self { reference: reference.clone(), is_new, change, result: None, level: 0 }
     }
 }
 
 /// What is known of a policy that schedules use.
 #[derive(Clone, Debug, Default)]
-struct Known {
-    uid: Uuid,
-    shard: u16,
-    limits: Option<Limits>,
+pub(super) struct Known {
+    pub(super) uid: Uuid,
+    pub(super) shard: u16,
+    pub(super) limits: Option<Limits>,
 }
 
 /// All that is to be written.
@@ -100,7 +103,7 @@ impl Planning {
 }
 
 /// The refusal of an etag that is not that of what is stored.
-fn stale(path: &str, etag: &str, stored: Option<i64>) -> Result<(), FieldError> {
+pub(super) fn stale(path: &str, etag: &str, stored: Option<i64>) -> Result<(), FieldError> {
     match (convert::etag(path, etag)?, stored) {
         (None, _) => Ok(()),
         (Some(given), Some(stored)) if given == stored => Ok(()),
@@ -112,7 +115,7 @@ fn stale(path: &str, etag: &str, stored: Option<i64>) -> Result<(), FieldError> 
 }
 
 /// What was read, unless it or its etag is refused: all refusals.
-fn both<T>(read: Result<T, Vec<FieldError>>, stale: Result<(), FieldError>) -> Result<T, Vec<FieldError>> {
+pub(super) fn both<T>(read: Result<T, Vec<FieldError>>, stale: Result<(), FieldError>) -> Result<T, Vec<FieldError>> {
     match (read, stale) {
         (read, Ok(())) => read,
         (Ok(_), Err(error)) => Err(vec![error]),
@@ -127,7 +130,7 @@ impl ScheduleMaster {
     /// Works out every change, and notes everything that is wrong.
     pub(super) async fn judge(
         &self,
-        given: Gathered,
+        mut given: Gathered,
         actor: &Caller,
         refusals: &mut Vec<Refusal>,
         progress: &Progress,
@@ -136,26 +139,9 @@ impl ScheduleMaster {
         let mut planning = Planning::default();
         planning.notes.remember(&given);
         let mut policies = self.policy_uids(&given).await?;
-        for chunk in chunks(given.policies, CHUNK) {
-            let stored = self.stored_policies(&chunk).await?;
-            progress.add(chunk.len());
-            for given in chunk {
-                let key = key(&given.reference);
-                planning.notes.policy(&given.reference);
-                match self.judge_policy(&given, stored.get(&key), actor) {
-                    Ok(None) => planning.unchanged += 1,
-                    Ok(Some((known, planned))) => {
-                        policies.insert(key, known);
-                        planning.policies.push(planned);
-                    }
-                    Err(errors) => {
-                        // Its schedules have nothing wrong with them for that.
-                        policies.entry(key).or_default();
-                        refuse(refusals, &given.reference, errors);
-                    }
-                }
-            }
-        }
+        let given_policies = std::mem::take(&mut given.policies);
+        let mut judged = Judged { planning: &mut planning, policies: &mut policies, refusals };
+        self.judge_policies(given_policies, given.validate_only, actor, &mut judged, progress).await?;
         for chunk in chunks(given.schedules, CHUNK) {
             let stored = self.stored_schedules(&chunk).await?;
             progress.add(chunk.len());
@@ -217,30 +203,6 @@ impl ScheduleMaster {
             found.extend(alerts.into_iter().map(|row| ((row.namespace.clone(), row.id.clone()), row)));
         }
         Ok(found)
-    }
-
-    fn judge_policy(
-        &self,
-        given: &Given<v1::Policy>,
-        stored: Option<&Policy>,
-        actor: &Caller,
-    ) -> Result<Option<(Known, Planned)>, Vec<FieldError>> {
-        let stale = stale("policy.etag", &given.message.etag, stored.map(|stored| stored.generation));
-        let mut wanted = both(policy::to_core(&given.message, &given.reference.name, stored), stale)?;
-        if stored == Some(&wanted) {
-            return Ok(None);
-        }
-        let (at_us, action) = match stored {
-            Some(stored) => (self.change_us(stored.updated_us), "update"),
-            None => (self.now_us(), "create"),
-        };
-        if stored.is_none() {
-            wanted.uid = self.new_id(at_us);
-        }
-        let deed = Deed { at_us, actor: actor.clone(), action };
-        let (made, change) = self.put_policy(stored, wanted, &deed);
-        let planned = Planned::new(&given.reference, stored.is_none(), change);
-        Ok(Some((Known { uid: made.uid, shard: made.shard, limits: Some(made.limits) }, planned)))
     }
 
     fn judge_schedule(
@@ -315,15 +277,6 @@ impl ScheduleMaster {
         Ok(found)
     }
 
-    async fn stored_policies(&self, given: &[Given<v1::Policy>]) -> Result<HashMap<Key, Policy>, Status> {
-        let mut found = HashMap::new();
-        for (namespace, ids) in by_namespace(given) {
-            let policies = self.store().policies(namespace, &ids).await.map_err(status)?;
-            found.extend(policies.into_iter().map(|row| ((row.namespace.clone(), row.id.clone()), row)));
-        }
-        Ok(found)
-    }
-
     async fn stored_schedules(
         &self,
         given: &[Given<v1::Schedule>],
@@ -337,12 +290,12 @@ impl ScheduleMaster {
     }
 }
 
-fn refuse(refusals: &mut Vec<Refusal>, reference: &ResourceRef, errors: Vec<FieldError>) {
+pub(super) fn refuse(refusals: &mut Vec<Refusal>, reference: &ResourceRef, errors: Vec<FieldError>) {
     refusals
         .extend(errors.into_iter().map(|error| Refusal::new(&reference.source, &reference.name.id, error)));
 }
 
-fn by_namespace<M>(given: &[Given<M>]) -> BTreeMap<&str, Vec<String>> {
+pub(super) fn by_namespace<M>(given: &[Given<M>]) -> BTreeMap<&str, Vec<String>> {
     let mut found: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for Given { reference, .. } in given {
         found.entry(&reference.name.namespace).or_default().push(reference.name.id.clone());

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use tollgate_proto::convert::Name;
 use tollgate_schedule_master::{Quota, Quotas};
 use tollgate_secrets::Keys;
 use tollgate_target::{Network, PrivateAddresses};
@@ -125,6 +126,8 @@ pub(crate) struct ServeConfig {
     pub(crate) ahead_s: i64,
     /// How long finished events and runs are kept, in days.
     pub(crate) retention_days: u32,
+    /// The policy that stands above new ones of all namespaces.
+    pub(crate) root_policy: Option<Name>,
     /// Deliveries under way at once, per shard, where no `max_in_flight` bounds them.
     pub(crate) sends_max: u32,
     /// The most events of a run that wait for another attempt before it starts no new ones.
@@ -186,6 +189,7 @@ impl Default for ServeConfig {
             window_s: 60,
             ahead_s: 300,
             retention_days: 45,
+            root_policy: None,
             sends_max: 1_024,
             retrying_max: 1_000,
             lease_ttl_ms: 6_000,

@@ -9,12 +9,13 @@ mod words;
 
 use std::net::SocketAddr;
 
+use tollgate_proto::convert::names;
 use tollgate_target::PrivateAddresses;
 
 use super::{LogFormat, ServeConfig};
 use words::{
     advertise, auth, duration, endpoints, filter, joined, log_format, maybe, number, otlp_endpoint,
-    overrides, path, private, roles, shown, store, trace_ratio, whole,
+    overrides, path, policy, private, roles, shown, store, trace_ratio, whole,
 };
 
 pub(crate) use words::without_password;
@@ -63,7 +64,7 @@ impl Setting {
 }
 
 /// Every setting of `tollgate serve`.
-pub(crate) static SETTINGS: [Setting; 39] = [
+pub(crate) static SETTINGS: [Setting; 40] = [
     Setting {
         key: "store",
         flag: "store",
@@ -263,6 +264,18 @@ pub(crate) static SETTINGS: [Setting; 39] = [
         is_map: false,
         set: |config, text| whole(text, DAY_MS, 1..=3_650).map(|days| config.retention_days = days),
         show: |config| format!("{}days", config.retention_days),
+    },
+    Setting {
+        key: "root_policy",
+        flag: "root-policy",
+        placeholder: "NAME",
+        meaning: "The policy that stands above new policies of all namespaces which name no parent and have none that adopts them. Empty: none.",
+        expected: "namespaces/NAMESPACE/policies/POLICY or nothing",
+        is_map: false,
+        set: |config, text| policy(text).map(|name| config.root_policy = name),
+        show: |config| {
+            config.root_policy.as_ref().map(|name| names::of_policy(&name.namespace, &name.id)).unwrap_or_default()
+        },
     },
     Setting {
         key: "sends_max",

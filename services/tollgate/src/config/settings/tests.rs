@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 
 /// A value other than the default, and one that is refused.
-const CASES: [(&str, &str, &str); 39] = [
+const CASES: [(&str, &str, &str); 40] = [
     ("store", "postgres://me@db/tollgate", "mysql://db"),
     ("roles", "master,handler", "master,butler"),
     ("console_server", "http://node-2:7411", "node-2:7411"),
@@ -26,6 +26,7 @@ const CASES: [(&str, &str, &str); 39] = [
     ("window", "30s", "1500ms"),
     ("ahead", "10m", "5"),
     ("retention", "7days", "36h"),
+    ("root_policy", "namespaces/ops/policies/all", "policies/all"),
     ("sends_max", "7", "-1"),
     ("retrying_max", "8", "many"),
     ("lease_ttl", "2s", "10ms"),
@@ -71,6 +72,7 @@ fn every_field_is_in_the_table() {
         window_s: _,
         ahead_s: _,
         retention_days: _,
+        root_policy: _,
         sends_max: _,
         retrying_max: _,
         lease_ttl_ms: _,
@@ -90,7 +92,7 @@ fn every_field_is_in_the_table() {
         shutdown_grace_ms: _,
     } = ServeConfig::default();
     let keys: BTreeSet<&str> = SETTINGS.iter().map(|setting| setting.key).collect();
-    assert_eq!(keys.len(), 39);
+    assert_eq!(keys.len(), 40);
     assert_eq!(keys, CASES.iter().map(|(key, _, _)| *key).collect());
 }
 

@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
+use tollgate_proto::convert::{Name, names};
 use tollgate_schedule_master::QuotaOverride;
 use tollgate_target::PrivateAddresses;
 use tracing_subscriber::EnvFilter;
@@ -87,6 +88,10 @@ pub(super) fn auth(text: &str) -> Option<Option<Auth>> {
 
 pub(super) fn path(text: &str) -> Option<Option<String>> {
     (!text.contains('\0')).then(|| Some(text.to_owned()).filter(|text| !text.is_empty()))
+}
+
+pub(super) fn policy(text: &str) -> Option<Option<Name>> {
+    if text.is_empty() { Some(None) } else { names::policy("root_policy", text).ok().map(Some) }
 }
 
 pub(super) fn overrides(text: &str) -> Option<BTreeMap<String, QuotaOverride>> {
