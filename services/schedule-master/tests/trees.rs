@@ -51,7 +51,11 @@ async fn hear(world: &World) {
 
 fn refused<T: std::fmt::Debug>(result: Result<T, Status>, field: &str, said: &str) {
     let status = result.unwrap_err();
-    assert_eq!((status.code(), fields(&status)), (Code::InvalidArgument, vec![field.to_owned()]), "{status:?}");
+    assert_eq!(
+        (status.code(), fields(&status)),
+        (Code::InvalidArgument, vec![field.to_owned()]),
+        "{status:?}"
+    );
     assert!(status.message().contains(said), "{}", status.message());
 }
 
@@ -64,15 +68,20 @@ async fn a_tree_lives_in_the_queue_shard_of_its_root_with_all_that_is_under_it()
         let child = world.create_policy(&format!("c{number}"), given).await.unwrap();
         assert_eq!((child.shard, child.parent), (root.shard, Some(policy_name("root"))));
         assert_eq!((child.max_in_flight, child.floor, child.weight), (None, Some(1), Some(3)));
-        let under = world.create(&format!("s{number}"), json!({"policy": format!("c{number}")})).await.unwrap();
+        let under =
+            world.create(&format!("s{number}"), json!({"policy": format!("c{number}")})).await.unwrap();
         let stored = world.store.schedule("default", &format!("s{number}")).await.unwrap().unwrap();
-        let elsewhere = shard_of(stored.policy_uid.unwrap(), world.shards) != u16::try_from(root.shard).unwrap();
+        let elsewhere =
+            shard_of(stored.policy_uid.unwrap(), world.shards) != u16::try_from(root.shard).unwrap();
         assert_eq!(stored.policy_shard.is_some(), elsewhere, "{under:?}");
         assert_eq!(tollgate_core::plan::home(&stored, world.shards), u16::try_from(root.shard).unwrap());
     }
     let gone = delete(&mut world, "root").await.unwrap_err();
     assert_eq!(gone.code(), Code::FailedPrecondition);
-    assert!(gone.message().contains("is the parent of policies \"c0\", \"c1\", \"c2\" and others"), "{gone:?}");
+    assert!(
+        gone.message().contains("is the parent of policies \"c0\", \"c1\", \"c2\" and others"),
+        "{gone:?}"
+    );
     // The same once more, whole: it has the parent that it has.
     let same = json!({"floor": 1, "weight": 3});
     assert_eq!(update(&mut world, "c0", same, &[]).await.unwrap().etag, "1");
@@ -92,8 +101,16 @@ async fn what_makes_no_tree_is_refused() {
     refused(none, "policy.floor", "nothing of the kind without a parent");
     let none = world.create_policy("a", json!({"max_in_flight": 3, "parent": "", "weight": 2})).await;
     refused(none, "policy.weight", "nothing of the kind without a parent");
-    refused(world.create_policy("a", json!({"parent": "root", "weight": 0})).await, "policy.weight", "1 to 1000");
-    refused(world.create_policy("a", json!({"parent": "root", "floor": 11})).await, "policy.floor", "at most 10");
+    refused(
+        world.create_policy("a", json!({"parent": "root", "weight": 0})).await,
+        "policy.weight",
+        "1 to 1000",
+    );
+    refused(
+        world.create_policy("a", json!({"parent": "root", "floor": 11})).await,
+        "policy.floor",
+        "at most 10",
+    );
     let own = world.create_policy("a", json!({"parent": "root", "floor": 4, "max_in_flight": 3})).await;
     refused(own, "policy.floor", "at most 3, its own max_in_flight");
     world.create_policy("a", json!({"parent": "root", "floor": 7})).await.unwrap();
@@ -140,7 +157,10 @@ async fn another_parent_is_for_a_policy_that_rests() {
     said(update(&mut world, "b", up(), &["parent"]).await, "before its queue shard has heard of its pause");
     hear(&world).await;
     let alone = update(&mut world, "b", up(), &["parent"]).await.unwrap();
-    assert_eq!((alone.parent.clone(), alone.shard), (None, world.store.policy("default", "a").await.unwrap().unwrap().shard.into()));
+    assert_eq!(
+        (alone.parent.clone(), alone.shard),
+        (None, world.store.policy("default", "a").await.unwrap().unwrap().shard.into())
+    );
     said(update(&mut world, "b", down("a"), &["parent"]).await, "before its queue shard has heard");
     hear(&world).await;
     let below = update(&mut world, "b", down("a"), &["parent"]).await.unwrap();
@@ -160,7 +180,11 @@ async fn another_parent_is_for_a_policy_that_rests() {
         }
     }
     let other = other.unwrap();
-    refused(update(&mut world, "b", down(&other), &["parent"]).await, "policy.parent", "lives in the same queue shard");
+    refused(
+        update(&mut world, "b", down(&other), &["parent"]).await,
+        "policy.parent",
+        "lives in the same queue shard",
+    );
 }
 
 #[tokio::test]
@@ -183,8 +207,17 @@ async fn new_policies_get_a_parent_by_default() {
     let a = world.create_policy("a", json!({"max_in_flight": 3, "floor": 2})).await.unwrap();
     assert_eq!((a.parent.clone(), a.shard, a.floor), (Some(name.clone()), root.shard, Some(2)));
     // It can be read and written back.
-    assert_eq!(update(&mut world, "a", json!({"floor": 1, "parent": name}), &["floor", "parent"]).await.unwrap().floor, Some(1));
-    assert_eq!(world.create_policy("b", json!({"max_in_flight": 3, "parent": ""})).await.unwrap().parent, None);
+    assert_eq!(
+        update(&mut world, "a", json!({"floor": 1, "parent": name}), &["floor", "parent"])
+            .await
+            .unwrap()
+            .floor,
+        Some(1)
+    );
+    assert_eq!(
+        world.create_policy("b", json!({"max_in_flight": 3, "parent": ""})).await.unwrap().parent,
+        None
+    );
     let team = world.create_policy("team", json!({"max_in_flight": 30, "adopts": true})).await.unwrap();
     assert_eq!(team.parent, Some(name), "the namespace's own budget is below that of all");
     let c = world.create_policy("c", json!({"max_in_flight": 3})).await.unwrap();

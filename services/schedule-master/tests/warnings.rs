@@ -121,8 +121,5 @@ async fn limits_that_are_never_reached_are_warned_of() {
         .map(|warned| (warned.source.as_str(), warned.warning.as_ref().unwrap().kind()))
         .collect();
     // What others stand below is of use without schedules.
-    assert_eq!(
-        found,
-        [("a.yaml:4", WarningKind::LimitAboveParent), ("a.yaml:9", WarningKind::PolicyUnused)]
-    );
+    assert_eq!(found, [("a.yaml:4", WarningKind::LimitAboveParent), ("a.yaml:9", WarningKind::PolicyUnused)]);
 }
