@@ -70,6 +70,9 @@ impl Load<'_> {
         for number in 0..self.policies_count() {
             all.push(Resource::Policy(self.policy(number)));
         }
+        if self.variant.tree {
+            all.extend(self.below_the_root().map(Resource::Policy));
+        }
         all.extend(
             (0..self.schedules_count()).map(|number| Resource::Schedule(self.schedule(number, start_s))),
         );
@@ -103,6 +106,27 @@ impl Load<'_> {
         let of_key = |_| KeyLimits { max_in_flight: max_in_flight_per_key, ..KeyLimits::default() };
         let per_key = max_in_flight_per_key.map(of_key);
         Policy { name, max_in_flight, per_key, ..Policy::default() }
+    }
+
+    /// A policy for each schedule, by twos below others, which are below the variant's.
+    fn below_the_root(&self) -> impl Iterator<Item = Policy> {
+        let below = |id: String, parent: String| Policy {
+            name: format!("namespaces/{NAMESPACE}/policies/{id}"),
+            parent: Some(parent),
+            ..Policy::default()
+        };
+        let schedules = self.schedules_count();
+        let middle = move |pair: u64| below(self.middle_id(pair), self.policy_id(0));
+        let leaf = move |number: u64| below(self.leaf_id(number), self.middle_id(number / 2));
+        (0..schedules.div_ceil(2)).map(middle).chain((0..schedules).map(leaf))
+    }
+
+    fn middle_id(&self, pair: u64) -> String {
+        format!("{}-middle-{pair}", self.policy_id(0))
+    }
+
+    fn leaf_id(&self, number: u64) -> String {
+        format!("{}-leaf-{number}", self.policy_id(0))
     }
 
     /// How many runs are submitted.
@@ -181,6 +205,9 @@ impl Load<'_> {
         }
         if self.policies_count() > 0 {
             schedule.policy = self.policy_id(u32::try_from(group).unwrap_or(0));
+        }
+        if self.variant.tree {
+            schedule.policy = self.leaf_id(number);
         }
         schedule
     }

@@ -106,6 +106,9 @@ pub(crate) struct Variant {
     /// What the policy lets through of each key; absent means that it counts by no key.
     #[serde(default)]
     pub(crate) max_in_flight_per_key: Option<u32>,
+    /// Each schedule has a policy of its own, two levels below the variant's, which alone has a limit.
+    #[serde(default)]
+    pub(crate) tree: bool,
     /// Length of `data`.
     #[serde(default = "three_hundred")]
     pub(crate) payload_bytes: usize,
@@ -179,7 +182,10 @@ impl Scenario {
 
     fn check(&self) -> anyhow::Result<()> {
         ensure!(!self.variants.is_empty(), "variants: at least one is needed");
-        for Variant { name, kind, zones, every_s, seconds, per_second, items, .. } in &self.variants {
+        for Variant { name, kind, zones, every_s, seconds, per_second, items, tree, policies, .. } in
+            &self.variants
+        {
+            ensure!(!tree || *policies == 1, "{name}: tree: it has one root, so policies is 1");
             let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             ensure!(
                 !name.is_empty() && name.chars().all(fits),

@@ -51,6 +51,8 @@ pub(crate) struct Ordered {
     pub(crate) pauses: Vec<Pause>,
     pub(crate) due: Vec<Due>,
     pub(crate) limits: Vec<Limit>,
+    /// The policy above each that has one.
+    pub(crate) above: BTreeMap<String, String>,
     /// What each key of a policy may have.
     pub(crate) key_limits: BTreeMap<String, u32>,
     /// Schedules that make runs by hand: a call that was not answered may have made one.

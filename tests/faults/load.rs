@@ -49,20 +49,29 @@ struct Lane {
     strict: bool,
     /// What each key may have.
     of_key: Option<u32>,
+    /// The policy above.
+    below: Option<&'static str>,
 }
+
+/// Policies that are above others: what each is called, has, and is below.
+const ABOVE: [(&str, u32, Option<&str>); 2] = [("tree", 14, None), ("tree-middle", 8, Some("tree"))];
 
 /// The keys of schedules under policies that count by key; one has none.
 const KEYS: [&str; 3] = ["acme", "zeta", ""];
 
+fn always(policy: &str, max: u32) -> Limit {
+    Limit { policy: policy.to_owned(), max, from_us: 0, until_us: i64::MAX }
+}
+
 const fn strict(policy: &'static str, limit: u32) -> Lane {
-    Lane { policy, limit, sqs: false, on_response: false, strict: true, of_key: None }
+    Lane { policy, limit, sqs: false, on_response: false, strict: true, of_key: None, below: None }
 }
 
 const LANES: [Lane; 10] = [
     strict("strict-a", 6),
-    strict("strict-b", 6),
-    strict("strict-c", 4),
-    Lane { of_key: Some(3), ..strict("strict-d", 8) },
+    Lane { below: Some("tree-middle"), ..strict("strict-b", 6) },
+    Lane { below: Some("tree-middle"), ..strict("strict-c", 4) },
+    Lane { of_key: Some(3), below: Some("tree"), ..strict("strict-d", 8) },
     Lane { of_key: Some(1), ..strict("strict-e", 6) },
     strict("changing", CHANGING[0]),
     Lane { on_response: true, ..strict("sync", 8) },
@@ -89,6 +98,11 @@ impl Load {
     pub(crate) async fn start(doors: Doors, sink: SocketAddr, ports: Ports) -> Result<Self, Status> {
         let (ordered, healthy, clock) = (Arc::default(), Arc::default(), Arc::default());
         let load = Self { doors, sink, ports, ordered, healthy, clock };
+        for (id, limit, parent) in ABOVE {
+            let parent = parent.map(str::to_owned);
+            load.create(id, Policy { max_in_flight: Some(limit), parent, ..Policy::default() }).await?;
+            load.ordered().limits.push(always(id, limit));
+        }
         for lane in LANES.iter().filter(|lane| !lane.policy.is_empty()) {
             let reclaim = if lane.strict { Reclaim::Never } else { Reclaim::AfterTtl };
             let policy = Policy {
@@ -99,28 +113,35 @@ impl Load {
                 per_key: lane
                     .of_key
                     .map(|max| KeyLimits { max_in_flight: Some(max), ..KeyLimits::default() }),
+                parent: lane.below.map(str::to_owned),
+                floor: lane.below.map(|_| 2),
                 ..Policy::default()
             };
-            let request = CreatePolicyRequest {
-                parent: PARENT.to_owned(),
-                policy_id: lane.policy.to_owned(),
-                policy: Some(policy),
-                ..CreatePolicyRequest::default()
-            };
-            load.repeat(request, |channel, request| async {
-                ScheduleMasterServiceClient::new(channel).create_policy(request).await
-            })
-            .await?;
+            load.create(lane.policy, policy).await?;
             if let Some(max) = lane.of_key {
                 load.ordered().key_limits.insert(lane.policy.to_owned(), max);
             }
             if lane.strict {
-                let limit =
-                    Limit { policy: lane.policy.to_owned(), max: lane.limit, from_us: 0, until_us: i64::MAX };
-                load.ordered().limits.push(limit);
+                load.ordered().limits.push(always(lane.policy, lane.limit));
             }
         }
         Ok(load)
+    }
+
+    async fn create(&self, id: &str, policy: Policy) -> Result<(), Status> {
+        if let Some(parent) = &policy.parent {
+            self.ordered().above.insert(id.to_owned(), parent.clone());
+        }
+        let request = CreatePolicyRequest {
+            parent: PARENT.to_owned(),
+            policy_id: id.to_owned(),
+            policy: Some(policy),
+            ..CreatePolicyRequest::default()
+        };
+        let made = self.repeat(request, |channel, request| async {
+            ScheduleMasterServiceClient::new(channel).create_policy(request).await
+        });
+        made.await.map(drop)
     }
 
     /// What has been ordered.

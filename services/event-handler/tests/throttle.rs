@@ -163,6 +163,7 @@ fn schedule(policy: &Policy, address: SocketAddr) -> Schedule {
         payload: Payload::of("{\"x\":1}"),
         policy: Some(policy.id.clone()),
         policy_uid: Some(policy.uid),
+        policy_shard: None,
         key: None,
         key_label: None,
         priority: 5,

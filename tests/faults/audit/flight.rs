@@ -14,10 +14,9 @@ pub(super) fn check(evidence: &Evidence<'_>, verdict: &mut Verdict) {
     let mut of_keys: HashMap<(&str, &str), HashSet<u32>> = HashMap::new();
     for entry in &evidence.journal.entries {
         let event = &evidence.journal.events[entry.event as usize];
-        let flight = in_flight.entry(&event.policy).or_default();
         match entry.what {
             What::Arrived { enters: true, .. } => {
-                if !flight.insert(entry.event) {
+                if in_flight.get(event.policy.as_str()).is_some_and(|flight| flight.contains(&entry.event)) {
                     continue;
                 }
                 if let Some(limit) = evidence.ordered.key_limits.get(&event.policy) {
@@ -34,26 +33,30 @@ pub(super) fn check(evidence: &Evidence<'_>, verdict: &mut Verdict) {
                         });
                     }
                 }
-                let Some(limit) = limit_at(&evidence.ordered.limits, &event.policy, entry.at_us) else {
-                    continue;
-                };
-                let count = flight.len() as u64;
-                let most = verdict.in_flight_max.entry(event.policy.clone()).or_default();
-                if count > most.0 {
-                    *most = (count, limit);
-                }
-                if count > limit {
-                    verdict.above_m_max = verdict.above_m_max.max(count - limit);
-                    verdict.breach(Promise::AboveM, || {
-                        format!(
-                            "{count} in flight under {} of {limit} at {}: {}",
-                            event.policy, entry.at_us, event.id
-                        )
-                    });
+                for policy in with_above(evidence, &event.policy) {
+                    let flight = in_flight.entry(policy).or_default();
+                    flight.insert(entry.event);
+                    let Some(limit) = limit_at(&evidence.ordered.limits, policy, entry.at_us) else {
+                        continue;
+                    };
+                    let count = flight.len() as u64;
+                    let most = verdict.in_flight_max.entry(policy.to_owned()).or_default();
+                    if count > most.0 {
+                        *most = (count, limit);
+                    }
+                    if count > limit {
+                        verdict.above_m_max = verdict.above_m_max.max(count - limit);
+                        verdict.breach(Promise::AboveM, || {
+                            let (at_us, id) = (entry.at_us, &event.id);
+                            format!("{count} in flight under {policy} of {limit} at {at_us}: {id}")
+                        });
+                    }
                 }
             }
             What::Left => {
-                flight.remove(&entry.event);
+                for policy in with_above(evidence, &event.policy) {
+                    in_flight.entry(policy).or_default().remove(&entry.event);
+                }
                 if let Some(of_key) = of_keys.get_mut(&(event.policy.as_str(), event.key.as_str())) {
                     of_key.remove(&entry.event);
                 }
@@ -61,6 +64,11 @@ pub(super) fn check(evidence: &Evidence<'_>, verdict: &mut Verdict) {
             _ => {}
         }
     }
+}
+
+/// A policy, and those above it.
+fn with_above<'a>(evidence: &'a Evidence<'_>, policy: &'a str) -> impl Iterator<Item = &'a str> {
+    std::iter::successors(Some(policy), |policy| evidence.ordered.above.get(*policy).map(String::as_str))
 }
 
 /// The largest limit under which an event that comes now may have been acquired.

@@ -152,6 +152,20 @@ fn one_too_many_in_flight() {
 }
 
 #[test]
+fn one_too_many_in_flight_below_a_policy() {
+    let mut world = World::new();
+    world.journal = Journal::default();
+    world.ordered.limits[0].max = 4;
+    world.ordered.limits.push(Limit { policy: "root".to_owned(), max: 2, ..world.ordered.limits[0].clone() });
+    for index in 0..3 {
+        world.journal.arrived(&event(index), 1, Met::Taken, LAUNCH_US + i64::from(index));
+    }
+    assert!(!world.verdict().breaches.contains_key(&Promise::AboveM), "nothing is above it");
+    world.ordered.above.insert("p".to_owned(), "root".to_owned());
+    world.breaks(Promise::AboveM);
+}
+
+#[test]
 fn one_too_many_in_flight_of_a_key() {
     let mut world = World::new();
     world.journal = Journal::default();

@@ -87,6 +87,7 @@ fn read(text: &str) -> (Timing, i64) {
         start_us: None,
         end_us: None,
         exclude: vec![],
+        calendars: Vec::new(),
     };
     let mut after_us = 0;
     for option in options {
