@@ -162,7 +162,8 @@ mod tests {
         let text = document(Kind::Calendar, &from_json::<v1::Calendar>(calendar).unwrap());
         let read: Value = serde_saphyr::from_str(&text).unwrap();
         let dates = ["2026-12-24..2026-12-26"];
-        let expected = serde_json::json!({"kind": "Calendar", "id": "holidays", "namespace": "a", "dates": dates});
+        let expected =
+            serde_json::json!({"kind": "Calendar", "id": "holidays", "namespace": "a", "dates": dates});
         assert_eq!(read, expected, "{text}");
         let schedule = serde_json::json!({
             "name": "namespaces/a/schedules/s", "exclude_calendars": ["namespaces/a/calendars/holidays"],
