@@ -72,5 +72,6 @@ mod ten_million;
 mod throttle;
 mod times;
 mod traces;
+mod trees;
 mod troubles;
 mod wrong_clock;

@@ -70,7 +70,7 @@ pub fn with_ids(members: &mut Map<String, Value>, namespace: &str) {
             *name = name.rsplit('/').next().unwrap_or_default().to_owned();
         }
     };
-    for name in ["policy", "policies", "schedules", "excludeCalendars"] {
+    for name in ["policy", "parent", "policies", "schedules", "excludeCalendars"] {
         match members.get_mut(name) {
             Some(Value::Array(names)) => names.iter_mut().for_each(by_id),
             Some(value) => by_id(value),
@@ -170,6 +170,28 @@ mod tests {
         });
         let text = document(Kind::Schedule, &from_json::<v1::Schedule>(schedule).unwrap());
         assert_eq!(text, "kind: Schedule\nid: s\nnamespace: a\nexcludeCalendars:\n- holidays\n");
+    }
+
+    #[test]
+    fn a_parent_of_the_same_namespace_is_an_id() {
+        let policy = |parent: &str| v1::Policy {
+            name: "namespaces/a/policies/p".to_owned(),
+            parent: Some(parent.to_owned()),
+            floor: Some(3),
+            weight: Some(2),
+            adopts: true,
+            ..v1::Policy::default()
+        };
+        let text = document(Kind::Policy, &policy("namespaces/a/policies/root"));
+        let (mut entries, mut wrong) = (Vec::new(), Vec::new());
+        crate::parse(&"a.yaml".into(), &text, "other", &mut entries, &mut wrong);
+        assert_eq!(wrong, [""; 0], "{text}");
+        let crate::Resource::Policy(read) = &entries[0].resource else { panic!("{entries:?}") };
+        assert_eq!(*read, policy("root"), "{text}");
+        assert!(
+            document(Kind::Policy, &policy("namespaces/b/policies/root"))
+                .contains("namespaces/b/policies/root")
+        );
     }
 
     #[test]

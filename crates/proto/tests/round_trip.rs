@@ -286,6 +286,7 @@ fn policies() -> impl Strategy<Value = Policy> {
                 description,
                 limits,
                 keys,
+                adopts: false,
                 parent: None,
                 reclaim,
                 token_ttl_ms,

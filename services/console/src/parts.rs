@@ -24,6 +24,7 @@ pub(crate) mod rules;
 pub(crate) mod shell;
 pub(crate) mod targets;
 pub(crate) mod timeline;
+pub(crate) mod tree;
 pub(crate) mod troubles;
 pub(crate) mod waiting;
 pub(crate) mod warnings;

@@ -123,6 +123,7 @@ fn policy() -> Policy {
         description: String::new(),
         limits: Limits { max_in_flight: Some(TOKENS), rate_per_s: None, burst: None },
         keys: Default::default(),
+        adopts: false,
         parent: None,
         reclaim: Reclaim::AfterTtl,
         token_ttl_ms: 60_000,

@@ -80,12 +80,19 @@ impl ScheduleMaster {
         let root = self.known_policy(namespace, id, known).await?;
         let root = root.ok_or_else(|| {
             let name = names::of_policy(namespace, id);
-            Status::failed_precondition(format!("{name}, which the server's setting root_policy names, does not exist"))
+            Status::failed_precondition(format!(
+                "{name}, which the server's setting root_policy names, does not exist"
+            ))
         })?;
         Ok(Some(root))
     }
 
-    async fn known_policy(&self, namespace: &str, id: &str, known: &mut Known) -> Result<Option<Policy>, Status> {
+    async fn known_policy(
+        &self,
+        namespace: &str,
+        id: &str,
+        known: &mut Known,
+    ) -> Result<Option<Policy>, Status> {
         let key = (namespace.to_owned(), id.to_owned());
         if let Some(policy) = known.get(&key) {
             return Ok(Some(policy.clone()));

@@ -45,7 +45,9 @@ impl ScheduleMaster {
             self.admit_writes(&name.namespace, 1)?;
             self.commit(&[&change]).await.map_err(status_of_create)?;
         }
-        let warnings = is_new.then(|| namespace_new(&name.namespace)).into_iter().collect();
+        let mut warnings: Vec<v1::Warning> =
+            is_new.then(|| namespace_new(&name.namespace)).into_iter().collect();
+        warnings.extend(self.policy_warnings(&made).await);
         Ok(v1::Policy { warnings, ..policy::to_message(&made) })
     }
 
@@ -75,9 +77,11 @@ impl ScheduleMaster {
             }
             let deed =
                 Deed { at_us: self.change_us(stored.updated_us), actor: actor.clone(), action: "update" };
+            let of = wanted.clone();
             match self.change_policy(&stored, wanted, &deed, request.validate_only).await {
                 Err(failed) if again(try_number, etag, &failed) => try_number += 1,
-                done => return done,
+                Ok(done) => return Ok(v1::Policy { warnings: self.policy_warnings(&of).await, ..done }),
+                refused => return refused,
             }
         }
     }

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use tollgate_core::model::{Alert, AlertTarget, Limits, RunState, Schedule, Target};
+use tollgate_core::model::{Alert, AlertTarget, Limits, Parent, Policy, RunState, Schedule, Target};
 use tollgate_core::plan::warnings::{About, PastRun, Seen, Warning, warnings};
 use tollgate_proto::convert::names;
 use tollgate_proto::v1::{self, WarningKind};
@@ -101,6 +101,25 @@ pub(crate) fn policy_unused(id: &str) -> v1::Warning {
     told(WarningKind::PolicyUnused, "", message)
 }
 
+/// Limits of a policy that are higher than those of one above it.
+pub(crate) fn limits_above(policy: &Policy, above: &Policy) -> Vec<v1::Warning> {
+    let warned = |field: &str, own: String, most: String, thing: &str| {
+        let message = format!(
+            "{own} is never reached: {}, which stands above this policy, lets through {most} {thing} at most",
+            above.id
+        );
+        told(WarningKind::LimitAboveParent, format!("policy.{field}"), message)
+    };
+    let (own, most) = (&policy.limits, &above.limits);
+    let in_flight = own.max_in_flight.zip(most.max_in_flight).filter(|(own, most)| own > most);
+    let rate = own.rate_per_s.zip(most.rate_per_s).filter(|(own, most)| own > most);
+    let in_flight = in_flight
+        .map(|(own, most)| warned("max_in_flight", own.to_string(), most.to_string(), "events in flight"));
+    let rate = rate
+        .map(|(own, most)| warned("rate_per_second", own.to_string(), most.to_string(), "events per second"));
+    in_flight.into_iter().chain(rate).collect()
+}
+
 pub(crate) fn name_unknown(field: String, what: &str, id: &str) -> v1::Warning {
     let message =
         format!("there is no {what} {id} in this namespace: nothing is told of it until there is one");
@@ -182,6 +201,21 @@ impl ScheduleMaster {
         let mut warnings = of_draft(draft, (zone_given, limits.as_ref()), &latest, self.now_us());
         for named in addresses_of(schedule) {
             warnings.extend(self.address_warning(Some(named)).await);
+        }
+        warnings
+    }
+
+    /// What whoever gives one policy is warned of, by the nearest policy above it that has such a limit.
+    pub(crate) async fn policy_warnings(&self, policy: &Policy) -> Vec<v1::Warning> {
+        let mut warnings: Vec<v1::Warning> = Vec::new();
+        let mut next = policy.parent.clone();
+        for _ in 1..Parent::LEVELS_MAX {
+            let Some(parent) = next else { break };
+            let Ok(Some(above)) = self.store().policy(&parent.namespace, &parent.id).await else { break };
+            let is_new = |found: &v1::Warning| warnings.iter().all(|known| known.field != found.field);
+            let found: Vec<v1::Warning> = limits_above(policy, &above).into_iter().filter(is_new).collect();
+            warnings.extend(found);
+            next = above.parent;
         }
         warnings
     }

@@ -98,3 +98,28 @@ async fn a_namespace_is_new_until_something_is_in_it() {
     assert_eq!(create("b", "prodd").await.warnings, []);
     assert_eq!(create("a", "default").await.warnings, [], "everybody begins there");
 }
+
+#[tokio::test]
+async fn limits_that_are_never_reached_are_warned_of() {
+    let mut world = world().await;
+    world.create_policy("root", json!({"max_in_flight": 5})).await.unwrap();
+    let made = world.create_policy("wide", json!({"max_in_flight": 8, "parent": "root"})).await.unwrap();
+    assert_eq!(kinds(&made.warnings), [WarningKind::LimitAboveParent]);
+    assert_eq!(made.warnings[0].field, "policy.max_in_flight");
+    assert!(made.warnings[0].message.starts_with("8 is never reached: root"), "{made:?}");
+    let free = world.create_policy("free", json!({"parent": "wide"})).await.unwrap();
+    assert_eq!(free.warnings, []);
+    let given = vec![
+        given_policy("root", "a.yaml:1", json!({"max_in_flight": 5})),
+        given_policy("wide", "a.yaml:4", json!({"max_in_flight": 9})),
+        given_policy("free", "a.yaml:9", json!({})),
+    ];
+    let answer = world.apply(given).await.unwrap();
+    let found: Vec<(&str, WarningKind)> = answer
+        .warnings
+        .iter()
+        .map(|warned| (warned.source.as_str(), warned.warning.as_ref().unwrap().kind()))
+        .collect();
+    // What others stand below is of use without schedules.
+    assert_eq!(found, [("a.yaml:4", WarningKind::LimitAboveParent), ("a.yaml:9", WarningKind::PolicyUnused)]);
+}

@@ -146,6 +146,8 @@ async fn pages(world: &World) -> Vec<Page> {
         ),
         ("policy-quick", of("policies", "quick"), vec!["99 of 100", "Who holds tokens"]),
         ("policy-paused", of("policies", "stopped"), vec!["the disk of b7 is full", "Resume"]),
+        ("policy-tree", of("policies", "site-imports"), vec!["Its tree", "Held below", "5 tokens of site"]),
+        ("policy-tree-root", of("policies", "site"), vec!["Its tree", "site-imports-slow"]),
         ("not-there", of("policies", "none"), vec!["There is no such thing here."]),
     ]
 }

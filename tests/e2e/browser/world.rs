@@ -181,6 +181,12 @@ async fn policies(service: &Service) {
     service.create_policy("rated", rated).await.unwrap();
     service.create_policy("quick", policy(8)).await.unwrap();
     service.create_policy("stopped", policy(4)).await.unwrap();
+    service.create_policy("site", policy(12)).await.unwrap();
+    let below = |parent: &str| Policy { parent: Some(parent.to_owned()), ..Policy::default() };
+    let imports = Policy { floor: Some(5), weight: Some(2), ..below("site") };
+    service.create_policy("site-imports", imports).await.unwrap();
+    let slow = Policy { max_in_flight: Some(4), ..below("site-imports") };
+    service.create_policy("site-imports-slow", slow).await.unwrap();
     let reason = "the disk of b7 is full".to_owned();
     service.master().pause_policy(PausePolicyRequest { name: policy_name("stopped"), reason }).await.unwrap();
 }
@@ -215,6 +221,8 @@ async fn schedules(service: &Service, consumer: &Consumer) {
         "hopeless" => Schedule { retry: Some(retry(2)), ..once(now(), 3, "quick", target()) },
         // What it starts must start within a second, and cannot.
         "hasty" => Schedule { finish_by: Some(ms(1_000)), ..once(now(), 3, "stopped", target()) },
+        "kept" => once(now(), 3, "site-imports", target()),
+        "kept-slow" => once(now(), 2, "site-imports-slow", target()),
         "stuck" => once(now(), 6, "stopped", target()),
         "weekdays" => Schedule { triggers: cron("*/15 9-17 * * MON-FRI"), ..nightly(consumer) },
         "herd" => Schedule { triggers: cron("0 0 * * *"), events: Some(100_000), ..nightly(consumer) },
@@ -222,8 +230,19 @@ async fn schedules(service: &Service, consumer: &Consumer) {
         _ => nightly(consumer),
     };
     let all = [
-        "batch", "urgent", "done", "flaky", "hopeless", "hasty", "stuck", "nightly", "weekdays", "herd",
+        "batch",
+        "urgent",
+        "done",
+        "flaky",
+        "hopeless",
+        "hasty",
+        "stuck",
+        "nightly",
+        "weekdays",
+        "herd",
         "resting",
+        "kept",
+        "kept-slow",
     ];
     for name in all {
         service.create_schedule(name, schedule_of(name)).await.unwrap();

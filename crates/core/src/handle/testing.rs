@@ -16,6 +16,7 @@ pub(crate) fn policy(max_in_flight: u32) -> Policy {
         description: String::new(),
         limits: Limits { max_in_flight: Some(max_in_flight), rate_per_s: None, burst: None },
         keys: Default::default(),
+        adopts: false,
         parent: None,
         reclaim: Reclaim::AfterTtl,
         token_ttl_ms: 60_000,

@@ -21,6 +21,7 @@ pub(crate) fn policy(uid: u128, limits: Limits) -> Policy {
         description: String::new(),
         limits,
         keys: KeyRules::default(),
+        adopts: false,
         parent: None,
         reclaim: Reclaim::AfterTtl,
         token_ttl_ms: 60_000,

@@ -78,6 +78,7 @@ pub(crate) fn policy(id: &str) -> Policy {
         description: String::new(),
         limits: Limits { max_in_flight: Some(64), rate_per_s: Some(0.1), burst: None },
         keys: Default::default(),
+        adopts: false,
         parent: None,
         reclaim: Reclaim::AfterTtl,
         token_ttl_ms: Policy::TOKEN_TTL_MS,

@@ -37,7 +37,7 @@ pub(crate) async fn stored(visit: &Visit, what: What, id: &str) -> Result<Stored
         }
     };
     let mut members = editable(value);
-    if what == What::Alert {
+    if what != What::Schedule {
         with_ids(&mut members, &visit.ns);
     }
     Ok(Stored { id: id.to_owned(), etag, members, file, schedule })

@@ -8,8 +8,9 @@ use maud::{Markup, html};
 use tollgate_proto::v1;
 
 use crate::parts::filters::{PAGE, Wanted, filters};
-use crate::parts::picture::gauge;
+use crate::parts::picture::tree_gauge;
 use crate::parts::shell::{Body, Section, empty};
+use crate::parts::tree::{Place, places};
 use crate::requests::links::to;
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
@@ -76,7 +77,10 @@ fn ill(label: &str, n: u64, class: &str) -> Markup {
     html! { td.n data-label=(label) { @if n > 0 { span class=(class) { (count(n)) } } } }
 }
 
+/// The policies, those below another one beneath it.
 fn table(policies: &[v1::Policy], gauges: &BTreeMap<&str, &v1::PolicyGauge>) -> Markup {
+    let ends = policies.iter().map(|policy| (policy.name.as_str(), policy.parent(), policy.max_in_flight));
+    let rows = places(ends).into_iter().filter_map(|place| Some((place, policies.get(place.index)?)));
     html! {
         div.scroll role="group" aria-label="Policies" tabindex="0" {
             table.wide.cards.named {
@@ -96,42 +100,51 @@ fn table(policies: &[v1::Policy], gauges: &BTreeMap<&str, &v1::PolicyGauge>) -> 
                     }
                 }
                 tbody {
-                    @for policy in policies {
-                        @let now = gauges.get(policy.name.as_str());
-                        tr {
-                            th scope="row" { a href=(to(&policy.name)) { (short(&policy.name)) } }
-                            td { (active(policy.pause.as_ref())) }
-                            td.gauge-cell {
-                                @if let Some(now) = now.filter(|_| policy.max_in_flight.is_some()) {
-                                    (gauge(now.held_count, now.suspect_count, policy.max_in_flight))
-                                }
-                            }
-                            td.n data-label="Held / limit" {
-                                (known(now.map(|now| now.held_count))) span.mute { " / " }
-                                @match policy.max_in_flight {
-                                    Some(limit) => { (count(limit)) }
-                                    None => { span.mute { "no limit" } }
-                                }
-                            }
-                            td.n data-label="Waiting" { (known(now.map(|now| now.waiting_count))) }
-                            td.n data-label="Oldest wait" {
-                                @if let Some(now) = now.filter(|gauge| gauge.waiting_count > 0) {
-                                    (duration(now.oldest_wait.as_ref()))
-                                }
-                            }
-                            td.n data-label="Refused/s" {
-                                @if let Some(now) = now.filter(|gauge| gauge.refused_per_second > 0.0) {
-                                    span.bad title=(now.last_error) { (rate(now.refused_per_second)) }
-                                }
-                            }
-                            (ill("Suspect", now.map_or(0, |now| now.suspect_count), "warn"))
-                            (ill("At risk", now.map_or(0, |now| now.at_risk_runs_count), "bad"))
-                            td.n data-label="Rate limit/s" { @if let Some(limit) = policy.rate_per_second { (rate(limit)) } }
-                            td.text { (policy.description) }
-                        }
-                    }
+                    @for (place, policy) in rows { (row(place, policy, gauges.get(policy.name.as_str()).copied())) }
                 }
             }
+        }
+    }
+}
+
+fn row(place: Place, policy: &v1::Policy, now: Option<&v1::PolicyGauge>) -> Markup {
+    let is_elsewhere = place.depth == 0 && !policy.parent().is_empty();
+    html! {
+        tr class=[place.class()] {
+            th scope="row" {
+                a href=(to(&policy.name)) { (short(&policy.name)) }
+                @if is_elsewhere { " " span.mute { "below " (short(policy.parent())) } }
+            }
+            td { (active(policy.pause.as_ref())) }
+            td.gauge-cell {
+                @if let Some(now) = now.filter(|_| place.limit.is_some()) { (tree_gauge(now, place.limit)) }
+            }
+            td.n data-label="Held / limit" {
+                (known(now.map(|now| now.held_count)))
+                @if let Some(now) = now.filter(|now| now.below_count > 0) {
+                    span.mute title="held by events of the policies below" { " + " (count(now.below_count)) }
+                }
+                span.mute { " / " }
+                @match policy.max_in_flight {
+                    Some(limit) => { (count(limit)) }
+                    None => { span.mute { "no limit" } }
+                }
+            }
+            td.n data-label="Waiting" { (known(now.map(|now| now.waiting_count))) }
+            td.n data-label="Oldest wait" {
+                @if let Some(now) = now.filter(|gauge| gauge.waiting_count > 0) {
+                    (duration(now.oldest_wait.as_ref()))
+                }
+            }
+            td.n data-label="Refused/s" {
+                @if let Some(now) = now.filter(|gauge| gauge.refused_per_second > 0.0) {
+                    span.bad title=(now.last_error) { (rate(now.refused_per_second)) }
+                }
+            }
+            (ill("Suspect", now.map_or(0, |now| now.suspect_count), "warn"))
+            (ill("At risk", now.map_or(0, |now| now.at_risk_runs_count), "bad"))
+            td.n data-label="Rate limit/s" { @if let Some(limit) = policy.rate_per_second { (rate(limit)) } }
+            td.text { (policy.description) }
         }
     }
 }

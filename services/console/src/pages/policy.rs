@@ -17,11 +17,12 @@ use crate::parts::copy;
 use crate::parts::draft::What;
 use crate::parts::flow::bucket;
 use crate::parts::shell::{Body, Section};
+use crate::parts::tree::tree;
 use crate::requests::links::to;
 use crate::requests::problem::Problem;
 use crate::requests::visit::Visit;
 use crate::words::range::{HOUR, Range};
-use crate::words::show::{active, count, dated, duration, encode, moment, short};
+use crate::words::show::{active, count, counted, dated, duration, encode, moment, short};
 
 /// How many changes a page shows.
 const CHANGES: i32 = 8;
@@ -76,6 +77,7 @@ pub(crate) async fn body(
                     @if !pause.reason.is_empty() { ": " (pause.reason) } ". Nothing under it starts." }
             }
             (bucket(visit.now_us, &policy, now))
+            @if let Ok(status) = &status { (tree(&status.policies, name)) }
             (charts(visit, &policy, range, &history))
             @match queue {
                 Ok(queue) => {
@@ -142,7 +144,7 @@ fn actions(policy: &v1::Policy) -> Markup {
                         autocomplete="off" size="8";
                 }
                 button type="submit" name="action" value="limit" { "Change the limits…" }
-                p.hint { "At least one of them; empty means none. What it comes to is shown before it is done." }
+                p.hint { "At least one of them, but below another policy; empty means none. What it comes to is shown before it is done." }
             }
             div.row {
                 @if policy.pause.is_some() { (ask(&path, "resume", "Resume", false)) }
@@ -151,6 +153,24 @@ fn actions(policy: &v1::Policy) -> Markup {
                 (ask(&path, "delete", "Delete", true))
             }
         }
+    }
+}
+
+/// Where it stands in a tree.
+fn place(policy: &v1::Policy) -> Markup {
+    html! {
+        @if !policy.parent().is_empty() {
+            dt { "Stands below" } dd { a href=(to(policy.parent())) { (short(policy.parent())) } }
+            dt { "Floor" }
+            dd {
+                @match policy.floor() {
+                    0 => { "none" }
+                    floor => { (counted(floor, "token")) " of " (short(policy.parent())) }
+                }
+            }
+            dt { "Weight" } dd { (count(policy.weight.unwrap_or(1))) }
+        }
+        @if policy.adopts { dt { "Adopts" } dd { "new policies of the namespace that name no parent" } }
     }
 }
 
@@ -169,6 +189,7 @@ fn facts(visit: &Visit, policy: &v1::Policy) -> Markup {
             dl.facts {
                 dt { "Tokens come back" } dd { (reclaim) }
                 @if let Some(burst) = policy.burst { dt { "Burst" } dd { (count(burst)) } }
+                (place(policy))
                 @for (key, value) in &policy.labels { dt { "Label " (key) } dd { (value) } }
                 dt { "Made" } dd { (dated(visit.now_us, policy.create_time.as_ref())) }
                 dt { "Changed" } dd { (dated(visit.now_us, policy.update_time.as_ref())) }

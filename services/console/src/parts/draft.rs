@@ -151,6 +151,10 @@ pub(crate) fn would_be(
     let fields = what.groups().iter().flat_map(|group| group.fields);
     let mut paths: Vec<String> =
         fields.map(|spec| spec.path.split('.').next().unwrap_or(spec.path).to_owned()).collect();
+    if what == What::Policy && stored.members.contains_key("parent") {
+        // None, said so: what is left out stays.
+        members.entry("parent").or_insert_with(|| json!(""));
+    }
     if what != What::Policy {
         // A secret that is not shown stays.
         let of = |members: &Map<String, Value>| {
@@ -224,7 +228,7 @@ pub(crate) fn changes(old: &Map<String, Value>, new: &Map<String, Value>) -> Mar
     let changed: Vec<&String> = names
         .into_iter()
         .filter(|name| match (old.get(*name), new.get(*name)) {
-            (Some(old), Some(new)) if *name == "policy" => tail(old) != tail(new),
+            (Some(old), Some(new)) if ["policy", "parent"].contains(&name.as_str()) => tail(old) != tail(new),
             (old, new) => old != new,
         })
         .collect();

@@ -62,6 +62,8 @@ const FORMATS: &[(&str, &str)] = &[
 ];
 const RETRY_LOST: &[(&str, &str)] = &[("", "yes (the default)"), ("true", "yes"), ("false", "no")];
 
+const ADOPTS: &[(&str, &str)] = &[("", "no (the default)"), ("true", "yes")];
+
 /// The fields of a policy.
 pub(crate) const POLICY: &[Group] = &[
     Group {
@@ -71,7 +73,7 @@ pub(crate) const POLICY: &[Group] = &[
             number(
                 "max_in_flight",
                 "In flight at most",
-                "Events at once, over all schedules that use it: 8. At least one of the two limits.",
+                "Events at once, over all schedules that use it: 8. At least one of the two limits, or a parent.",
             ),
             of_kind(
                 Kind::Decimal,
@@ -89,6 +91,33 @@ pub(crate) const POLICY: &[Group] = &[
                 "description",
                 "Description",
                 "For people: what is protected, and who knows.",
+            ),
+        ],
+    },
+    Group {
+        title: "Its place in a tree",
+        is_folded: true,
+        fields: &[
+            line(
+                "parent",
+                "Stands below",
+                "The id of a policy: events take a token of that one, too. Empty in a new policy: the one that adopts, if there is any.",
+            ),
+            number(
+                "floor",
+                "Floor",
+                "How many of the parent's tokens its events get first. What they do not want is lent. Empty: none.",
+            ),
+            number(
+                "weight",
+                "Weight",
+                "How many turns in a row it has where the policies of one parent take turns. Empty: 1.",
+            ),
+            of_kind(
+                Kind::Choice(ADOPTS),
+                "adopts",
+                "Adopts new policies",
+                "New policies of this namespace that name no parent stand below it. One policy at most.",
             ),
         ],
     },

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use prost_types::Timestamp;
 use tollgate_proto::v1;
 
-use crate::parts::picture::{gauge, number};
+use crate::parts::picture::{number, tree_gauge};
 use crate::words::show::{count, duration, moment, rate};
 
 /// An expected end, or why there is none; none where neither is known.
@@ -44,13 +44,14 @@ pub(crate) fn bucket(now_us: i64, policy: &v1::Policy, now: Option<&v1::PolicyGa
     let ill = |n: u64, class: &'static str| if n > 0 { class } else { "" };
     html! {
         @if policy.max_in_flight.is_some() {
-            div.big-gauge { (gauge(now.held_count, now.suspect_count, policy.max_in_flight)) }
+            div.big-gauge { (tree_gauge(now, policy.max_in_flight)) }
         }
         dl.numbers {
             (number("Tokens held", text(match policy.max_in_flight {
                 Some(limit) => format!("{} / {}", count(now.held_count), count(limit)),
                 None => count(now.held_count),
             }), ""))
+            @if now.below_count > 0 { (number("Held below it", text(count(now.below_count)), "")) }
             (number("Events waiting", text(count(now.waiting_count)), ""))
             (number("Oldest wait", text(match now.waiting_count {
                 0 => "–".to_owned(),

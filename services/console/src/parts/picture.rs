@@ -25,6 +25,25 @@ pub(crate) fn gauge(held: u64, suspect: u64, limit: Option<u32>) -> Markup {
     }
 }
 
+/// A bucket of a tree: the tokens of its own events, those of the events below, and a mark at the floor. `of`: how many tokens
+/// the bar stands for.
+pub(crate) fn tree_gauge(now: &v1::PolicyGauge, of: Option<u32>) -> Markup {
+    let all = now.held_count.saturating_add(now.below_count);
+    let whole = of.map_or(all.max(now.floor.into()).max(1), u64::from);
+    let (own, odd) = (share(now.held_count, whole), share(now.suspect_count, whole));
+    let below = share(now.below_count, whole).min(1_000_u64.saturating_sub(own));
+    let class = if all >= whole { "fill full" } else { "fill" };
+    html! {
+        svg.gauge viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {
+            rect.track width="1000" height="10" {}
+            rect class=(class) width=(own) height="10" {}
+            @if odd > 0 { rect.odd x=(own.saturating_sub(odd)) width=(odd) height="10" {} }
+            @if below > 0 { rect.below x=(own) width=(below) height="10" {} }
+            @if now.floor > 0 { rect.floor x=(share(now.floor.into(), whole).min(994)) width="6" height="10" {} }
+        }
+    }
+}
+
 /// A bar of parts, each of a class, in proportion to `whole`.
 pub(crate) fn bar(parts: &[(u64, &str)], whole: u64) -> Markup {
     let mut from = 0;
@@ -74,5 +93,26 @@ mod tests {
         assert_eq!(share(1, 0), 0);
         let drawn = bar(&[(9, "a"), (9, "b")], 10).into_string();
         assert!(drawn.contains(r#"x="900" width="100""#), "{drawn}");
+    }
+
+    #[test]
+    fn a_bucket_of_a_tree_shows_what_is_below_and_its_floor() {
+        let now = v1::PolicyGauge { held_count: 2, below_count: 5, floor: 4, ..v1::PolicyGauge::default() };
+        let drawn = tree_gauge(&now, Some(10)).into_string();
+        for part in [
+            r#"<rect class="fill" width="200""#,
+            r#"<rect class="below" x="200" width="500""#,
+            r#"<rect class="floor" x="400""#,
+        ] {
+            assert!(drawn.contains(part), "{part}\n{drawn}");
+        }
+        let full = tree_gauge(&now, Some(5)).into_string();
+        assert!(
+            full.contains(r#"class="below" x="400" width="600""#) && full.contains("fill full"),
+            "{full}"
+        );
+        // Without a limit, the bar stands for what is held, or for the floor where that is more.
+        let free = v1::PolicyGauge { held_count: 0, below_count: 0, ..now };
+        assert!(tree_gauge(&free, None).into_string().contains(r#"x="994""#));
     }
 }

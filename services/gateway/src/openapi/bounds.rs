@@ -41,7 +41,7 @@ pub(super) fn of(field: &FieldDescriptor) -> Option<Value> {
             json!({"pattern": format!("^(namespaces/{}(/policies/{})?)?$", id(), id())})
         }
         "ListHistoryRequest.step" => json!({"pattern": format!("^({})s$", up_to(1, DAY_S))}),
-        "ForecastDemandRequest.policy" => {
+        "ForecastDemandRequest.policy" | "Policy.parent" => {
             json!({"pattern": format!("^((namespaces/{}/policies/)?{})?$", id(), id())})
         }
         "ForecastDemandRequest.slot" => {
@@ -98,6 +98,7 @@ fn of_resource(name: &str) -> Option<Value> {
         "RetryPolicy.max_attempts" => json!({"minimum": 1, "maximum": 1000}),
         "Policy.max_in_flight" => json!({"minimum": 1}),
         "Policy.rate_per_second" => json!({"exclusiveMinimum": 0, "maximum": 1_000_000}),
+        "Policy.weight" | "KeyRule.weight" => json!({"minimum": 1, "maximum": 1000}),
         "Policy.burst" => json!({"minimum": 1, "maximum": 10_000_000}),
         "Policy.token_ttl" | "Policy.unstarted_ttl" => whole_ms(1, 30 * DAY_S),
         "Policy.suspect_period" => whole_ms(0, 30 * DAY_S),
@@ -193,6 +194,8 @@ mod tests {
             "Policy.max_in_flight",
             "Policy.rate_per_second",
             "Policy.suspect_period",
+            "Policy.parent",
+            "Policy.weight",
             "HttpTarget.url",
             "ListRunsRequest.page_size",
             "ListRunsRequest.order_by",

@@ -15,6 +15,7 @@ use tollgate_store::plan::PlanWrite;
 use tonic::Status;
 
 use super::judge::{CHUNK, Known, Planned, Planning, both, by_namespace, refuse, stale};
+use super::warnings::Notes;
 use super::{Given, Key, Refusal, chunks, key};
 use crate::audit::Deed;
 use crate::change::Change;
@@ -49,8 +50,16 @@ impl ScheduleMaster {
                 progress.add(chunk.len());
                 for given in chunk {
                     let key = key(&given.reference);
-                    judged.planning.notes.policy(&given.reference);
-                    match self.judge_policy((&given, level), stored.get(&key), actor, &mut above).await? {
+                    judged.planning.notes.policy(&given.reference, &given.message);
+                    match self
+                        .judge_policy(
+                            (&given, level),
+                            stored.get(&key),
+                            actor,
+                            (&mut above, &mut judged.planning.notes),
+                        )
+                        .await?
+                    {
                         Ok(None) => judged.planning.unchanged += 1,
                         Ok(Some((known, planned))) => {
                             judged.policies.insert(key, known);
@@ -76,7 +85,7 @@ impl ScheduleMaster {
         (given, level): (&Given<v1::Policy>, usize),
         stored: Option<&Policy>,
         actor: &Caller,
-        above: &mut parents::Known,
+        (above, notes): (&mut parents::Known, &mut Notes),
     ) -> Result<Result<Option<(Known, Planned)>, Vec<FieldError>>, Status> {
         let Given { reference, message } = given;
         let stale = stale("policy.etag", &message.etag, stored.map(|stored| stored.generation));
@@ -88,6 +97,7 @@ impl ScheduleMaster {
             Ok(wanted) => wanted,
             Err(error) => return Ok(Err(vec![error])),
         };
+        notes.placed(&wanted);
         if stored == Some(&wanted) {
             return Ok(Ok(None));
         }

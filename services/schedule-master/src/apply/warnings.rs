@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use tollgate_core::model::{Alert, Limits, OverlapRule};
+use tollgate_core::model::{Alert, Limits, OverlapRule, Policy};
 use tollgate_proto::convert::names;
 use tollgate_proto::v1;
 use tollgate_store::plan::Filter;
@@ -24,6 +24,8 @@ use crate::warnings::{self, Address, AddressFault};
 const WARNINGS_MAX: usize = 1_000;
 /// The most resources of a kind for which the store is asked.
 const ASKED_MAX: usize = 100;
+/// How many stored policies of a namespace are looked at for those that stand above them.
+const STORED_SEEN: u32 = 1_000;
 /// The most addresses that are looked at.
 const ADDRESSES_MAX: usize = 200;
 /// For how long all addresses are waited for.
@@ -57,6 +59,8 @@ pub(super) struct Notes {
     /// Policies that are given, with whether a schedule that is given uses them.
     policies: BTreeMap<Key, Named>,
     used: BTreeSet<Key>,
+    /// Policies below others.
+    placed: Vec<Policy>,
     alerts: Vec<(Named, Alert)>,
     /// The full names of what is given, where alerts are given, too: in a dry run it is not stored.
     given: BTreeSet<String>,
@@ -99,8 +103,13 @@ impl Notes {
         self.add(&named, found);
     }
 
-    /// A policy that is given.
-    pub(super) fn policy(&mut self, reference: &ResourceRef) {
+    /// A policy that is given. One that others stand below, or that adopts new ones, is of use without schedules.
+    pub(super) fn policy(&mut self, reference: &ResourceRef, given: &v1::Policy) {
+        if given.adopts {
+            self.used.insert(key(reference));
+        }
+        let parent = names::policy_within("policy.parent", &reference.name.namespace, given.parent());
+        self.used.extend(parent.map(|parent| (parent.namespace, parent.id)).ok());
         if self.policies.len() < ASKED_MAX {
             let named = Named::of(reference, names::of_policy(&reference.name.namespace, &reference.name.id));
             self.policies.insert(key(reference), named);
@@ -111,6 +120,13 @@ impl Notes {
     pub(super) fn calendar(&mut self, reference: &ResourceRef, found: Vec<v1::Warning>) {
         let name = names::of_calendar(&reference.name.namespace, &reference.name.id);
         self.add(&Named::of(reference, name), found);
+    }
+
+    /// A policy, as it shall be.
+    pub(super) fn placed(&mut self, policy: &Policy) {
+        if policy.parent.is_some() && self.placed.len() < ASKED_MAX {
+            self.placed.push(policy.clone());
+        }
     }
 
     /// An alert, as it shall be.
@@ -188,26 +204,42 @@ impl ScheduleMaster {
             let found = warnings::of_draft(&draft, (zone_given, limits.as_ref()), &latest, self.now_us());
             notes.add(&named, found);
         }
-        for ((namespace, id), named) in std::mem::take(&mut notes.policies) {
-            if notes.used.contains(&(namespace.clone(), id.clone())) {
-                continue;
-            }
-            let filter = Filter { policy: Some(id.clone()), ..Filter::default() };
-            if self
-                .store()
-                .list_schedules(&namespace, &filter, None, 1)
-                .await
-                .is_ok_and(|found| found.is_empty())
-            {
-                notes.add(&named, vec![warnings::policy_unused(&id)]);
+        for policy in std::mem::take(&mut notes.placed) {
+            let named = notes.policies.get(&(policy.namespace.clone(), policy.id.clone())).cloned();
+            if let Some(named) = named {
+                let found = self.policy_warnings(&policy).await;
+                notes.add(&named, found);
             }
         }
+        self.unused(&mut notes).await;
         for (named, alert) in std::mem::take(&mut notes.alerts) {
             let found = self.names_unknown(&alert, &notes.given).await;
             notes.add(&named, found);
         }
         self.look_at(&mut notes).await;
         notes.warnings
+    }
+
+    /// Notes the policies that no schedule uses, and below which none stands.
+    async fn unused(&self, notes: &mut Notes) {
+        let mut policies = std::mem::take(&mut notes.policies);
+        policies.retain(|key, _| !notes.used.contains(key));
+        let namespaces: BTreeSet<&String> = policies.keys().map(|(namespace, _)| namespace).collect();
+        for namespace in namespaces {
+            let stored = self.store().list_policies(namespace, &Filter::default(), None, STORED_SEEN).await;
+            let parents = stored.unwrap_or_default().into_iter().filter_map(|policy| policy.parent);
+            notes.used.extend(parents.map(|parent| (parent.namespace, parent.id)));
+        }
+        for ((namespace, id), named) in policies {
+            if notes.used.contains(&(namespace.clone(), id.clone())) {
+                continue;
+            }
+            let filter = Filter { policy: Some(id.clone()), ..Filter::default() };
+            let users = self.store().list_schedules(&namespace, &filter, None, 1).await;
+            if users.is_ok_and(|found| found.is_empty()) {
+                notes.add(&named, vec![warnings::policy_unused(&id)]);
+            }
+        }
     }
 
     /// Looks at all addresses at once; those that are not known in time are not warned of.

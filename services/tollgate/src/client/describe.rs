@@ -129,8 +129,9 @@ async fn around_policy(session: &Session, name: &str) -> anyhow::Result<()> {
         return Ok(());
     };
     session.printer.text(&format!(
-        "\nnow: {} tokens held, {} of them suspect, {} events wait, the oldest for {}, {:.1} events/s started\n",
+        "\nnow: {} tokens held{}, {} of them suspect, {} events wait, the oldest for {}, {:.1} events/s started\n",
         gauge.held_count,
+        if gauge.below_count > 0 { format!(" and {} below it", gauge.below_count) } else { String::new() },
         gauge.suspect_count,
         gauge.waiting_count,
         duration(gauge.oldest_wait.as_ref().or(Some(&prost_types::Duration::default()))),

@@ -6,7 +6,7 @@ use prost_types::Timestamp;
 use tollgate_proto::v1;
 
 use super::style::Tone;
-use super::table::{Cell, NAMESPACE, Table, View, always, wide};
+use super::table::{Cell, NAMESPACE, Table, View, always, filled, wide};
 use super::when::{duration, relative};
 use super::{Session, names, rows};
 
@@ -56,14 +56,23 @@ fn last_error(now_us: i64, gauge: &v1::PolicyGauge) -> Cell {
     said(now_us, &gauge.last_error, gauge.last_error_time.as_ref())
 }
 
+/// How many of its parent's tokens go to a policy first.
+fn floor(floor: u32) -> Cell {
+    if floor > 0 { floor.to_string().into() } else { Cell::default() }
+}
+
 /// The buckets, a line each.
 pub(super) fn table(view: View, policies: &[v1::PolicyGauge]) -> String {
+    let in_tree = policies.iter().any(|gauge| !gauge.parent.is_empty());
     let head = [
         NAMESPACE,
         always("POLICY"),
         always("STATE"),
+        filled("PARENT", in_tree),
         always("HELD"),
+        filled("BELOW", in_tree),
         always("OF"),
+        wide("FLOOR"),
         always("SUSPECT"),
         always("WAITING"),
         always("OLDEST"),
@@ -85,8 +94,11 @@ pub(super) fn table(view: View, policies: &[v1::PolicyGauge]) -> String {
             names::namespace_of(&gauge.policy).into(),
             if is_named { names::short(&gauge.policy) } else { "(no policy)" }.into(),
             Cell::state(if gauge.paused { "PAUSED" } else { "ACTIVE" }),
+            names::short(&gauge.parent).into(),
             gauge.held_count.to_string().into(),
+            gauge.below_count.to_string().into(),
             gauge.max_in_flight.map(|max| max.to_string()).unwrap_or_default().into(),
+            floor(gauge.floor),
             Cell::count(gauge.suspect_count, Tone::Warning),
             gauge.waiting_count.to_string().into(),
             duration(gauge.oldest_wait.as_ref()).into(),
@@ -107,15 +119,20 @@ pub(super) fn table(view: View, policies: &[v1::PolicyGauge]) -> String {
 
 /// Policies, with what their buckets show now, where that is known.
 pub(super) fn policies(view: View, policies: &[v1::Policy], gauges: &Gauges) -> String {
+    let in_tree = policies.iter().any(|policy| !policy.parent().is_empty());
     let head = [
         NAMESPACE,
         always("POLICY"),
         always("STATE"),
+        filled("PARENT", in_tree),
         always("IN FLIGHT"),
         always("PER SECOND"),
         always("HELD"),
+        filled("BELOW", in_tree),
         always("WAITING"),
         always("REFUSED/S"),
+        wide("FLOOR"),
+        wide("WEIGHT"),
         wide("BURST"),
         wide("RECLAIM"),
         wide("TTL"),
@@ -134,11 +151,19 @@ pub(super) fn policies(view: View, policies: &[v1::Policy], gauges: &Gauges) -> 
             names::namespace_of(&policy.name).into(),
             names::short(&policy.name).into(),
             Cell::state(rows::active(policy.pause.as_ref())),
+            names::short(policy.parent()).into(),
             policy.max_in_flight.map(|max| max.to_string()).unwrap_or_default().into(),
             policy.rate_per_second.map(|rate| rate.to_string()).unwrap_or_default().into(),
             now(&|gauge| gauge.held_count.to_string().into()),
+            now(&|gauge| gauge.below_count.to_string().into()),
             now(&|gauge| gauge.waiting_count.to_string().into()),
             now(&|gauge| rate(gauge.refused_per_second, Tone::Bad)),
+            floor(policy.floor()),
+            if policy.parent().is_empty() {
+                Cell::default()
+            } else {
+                policy.weight.unwrap_or(1).to_string().into()
+            },
             policy.burst.map(|burst| burst.to_string()).unwrap_or_default().into(),
             rows::word(policy.reclaim().as_str_name(), "RECLAIM_").into(),
             duration(policy.token_ttl.as_ref()).into(),
@@ -185,5 +210,23 @@ mod tests {
             "{narrow}"
         );
         assert!(!narrow.contains("connection refused"), "{narrow}");
+    }
+
+    #[test]
+    fn a_tree_shows_who_stands_below_whom() {
+        let gauge = |id: &str, parent: &str, held_count, below_count| v1::PolicyGauge {
+            policy: format!("namespaces/default/policies/{id}"),
+            parent: parent.to_owned(),
+            max_in_flight: Some(9),
+            held_count,
+            below_count,
+            ..v1::PolicyGauge::default()
+        };
+        let below = gauge("below", "namespaces/default/policies/root", 3, 0);
+        let text = plain(&table(View::default(), &[below, gauge("root", "", 1, 3)]));
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[0][2..6], ["PARENT", "HELD", "BELOW", "OF"], "{text}");
+        assert_eq!(rows[1][2..6], ["root", "3", "0", "9"], "{text}");
+        assert_eq!(rows[2][2..6], ["-", "1", "3", "9"], "{text}");
     }
 }

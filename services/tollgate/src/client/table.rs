@@ -55,6 +55,11 @@ pub(crate) const fn always(name: &'static str) -> Column {
     Column(name, Shown::Always)
 }
 
+/// A column that is shown where there is something in it, or where more is asked for.
+pub(crate) const fn filled(name: &'static str, is_filled: bool) -> Column {
+    if is_filled { always(name) } else { wide(name) }
+}
+
 /// The column of namespaces, shown where there are several.
 pub(crate) const NAMESPACE: Column = Column("NAMESPACE", Shown::Everywhere);
 

@@ -274,7 +274,11 @@ pub(crate) static SETTINGS: [Setting; 40] = [
         is_map: false,
         set: |config, text| policy(text).map(|name| config.root_policy = name),
         show: |config| {
-            config.root_policy.as_ref().map(|name| names::of_policy(&name.namespace, &name.id)).unwrap_or_default()
+            config
+                .root_policy
+                .as_ref()
+                .map(|name| names::of_policy(&name.namespace, &name.id))
+                .unwrap_or_default()
         },
     },
     Setting {

@@ -1,13 +1,15 @@
 //! `apply --prune`: deletes what carries a label and is not in the files.
 //!
 //! It covers schedules, alerts, calendars and policies of the namespaces that the files name. Calendars and policies come last,
-//! and only those go that no schedule uses. What has changed since it was listed is not deleted.
+//! and only those go that no schedule uses, policies below another one before it. What has changed since it was listed is not
+//! deleted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
 use anyhow::ensure;
 use clap::Args;
+use tollgate_core::model::Parent;
 use tollgate_proto::v1;
 use tonic::Code;
 
@@ -67,7 +69,7 @@ impl Pruned {
         let policies = fetch::policies_of(session, &parents, &filter, 0).await?.0;
         let schedules = schedules.into_iter().map(|schedule| (schedule.name, schedule.etag));
         let alerts = alerts.into_iter().map(|alert| (alert.name, alert.etag));
-        let policies = policies.into_iter().map(|policy| (policy.name, policy.etag));
+        let policies = leaves_first(policies).into_iter().map(|policy| (policy.name, policy.etag));
         let calendars = calendars.into_iter().map(|calendar| (calendar.name, calendar.etag));
         let all = schedules.chain(alerts).chain(calendars).chain(policies);
         Ok(Self { resources: all.filter(|(name, _)| !kept.contains(name)).collect() })
@@ -142,6 +144,18 @@ impl Pruned {
     }
 }
 
+/// Policies in an order in which they can go: those below another one before it.
+fn leaves_first(mut policies: Vec<v1::Policy>) -> Vec<v1::Policy> {
+    let parents: BTreeMap<String, String> =
+        policies.iter().map(|policy| (policy.name.clone(), policy.parent().to_owned())).collect();
+    let level = |policy: &v1::Policy| {
+        let above = std::iter::successors(Some(&policy.name), |name| parents.get(*name));
+        above.take(Parent::LEVELS_MAX).filter(|name| !name.is_empty()).count()
+    };
+    policies.sort_by_key(|policy| std::cmp::Reverse(level(policy)));
+    policies
+}
+
 /// The filter that labels come to.
 fn filter(labels: &[String]) -> Result<String, Usage> {
     let term = |label: &String| match label.split_once('=') {
@@ -162,6 +176,19 @@ mod tests {
             |texts: &[&str]| filter(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
         assert_eq!(labels(&["app=backup", "team = a"]), Ok("label.app=backup AND label.team=a".to_owned()));
         assert!(labels(&["backup"]).is_err() && labels(&["=x"]).is_err());
+    }
+
+    #[test]
+    fn policies_go_from_the_leaves_on() {
+        let policy = |name: &str, parent: &str| v1::Policy {
+            name: name.to_owned(),
+            parent: Some(parent.to_owned()).filter(|parent| !parent.is_empty()),
+            ..v1::Policy::default()
+        };
+        let policies =
+            vec![policy("root", ""), policy("leaf", "middle"), policy("alone", ""), policy("middle", "root")];
+        let order: Vec<String> = leaves_first(policies).into_iter().map(|policy| policy.name).collect();
+        assert_eq!(order, ["leaf", "middle", "root", "alone"]);
     }
 
     #[test]
