@@ -73,6 +73,9 @@ async fn what_is_emitted_follows_a_calendar(kind: Kind) {
     assert_eq!(changed.etag, "3");
     service.kill9();
     let service = Service::start(&database).await;
+    let before = other.notes.arrivals_count();
+    wait_for("the next process", 60, async || (other.notes.arrivals_count() > before + 5).then_some(()))
+        .await;
     falls_silent(&consumer).await;
     let request = GetScheduleRequest { name: schedule_name("tick") };
     let schedule = service.master().get_schedule(request).await.unwrap().into_inner();

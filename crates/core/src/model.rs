@@ -4,6 +4,7 @@
 //! their unit in the name. Everything that a store keeps as text derives `serde` here.
 
 mod alert;
+mod borrowed;
 mod calendar;
 mod date;
 mod delivery;

@@ -160,7 +160,11 @@ mod tests {
             "used_by": ["namespaces/a/schedules/s"], "used_by_count": 1,
         });
         let text = document(Kind::Calendar, &from_json::<v1::Calendar>(calendar).unwrap());
-        assert_eq!(text, "kind: Calendar\nid: holidays\nnamespace: a\ndates:\n- 2026-12-24..2026-12-26\n");
+        let read: Value = serde_saphyr::from_str(&text).unwrap();
+        let dates = ["2026-12-24..2026-12-26"];
+        let expected =
+            serde_json::json!({"kind": "Calendar", "id": "holidays", "namespace": "a", "dates": dates});
+        assert_eq!(read, expected, "{text}");
         let schedule = serde_json::json!({
             "name": "namespaces/a/schedules/s", "exclude_calendars": ["namespaces/a/calendars/holidays"],
         });

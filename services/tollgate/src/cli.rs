@@ -281,7 +281,6 @@ mod tests {
             "describe event 0a-x",
             "delete policy imports",
             "list alerts --filter state=DISABLED",
-            "list calendars --filter label.team=a",
             "delete alert on-call --etag 3",
             "test-alert on-call -n team",
             "preview nightly",

@@ -45,6 +45,7 @@ fn delete_calendar(calendar: &Calendar) -> PlanWrite {
 /// A schedule that goes by these calendars.
 fn by(id: &str, calendars: &[&Calendar]) -> Schedule {
     let mut schedule = schedule(id);
+    schedule.timing.exclude.clear();
     let of = |calendar: &&Calendar| CalendarUse { id: calendar.id.clone(), ..CalendarUse::default() };
     schedule.timing.calendars = calendars.iter().map(of).collect();
     given(schedule, calendars)
