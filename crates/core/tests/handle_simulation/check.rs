@@ -9,9 +9,9 @@ use tollgate_core::model::*;
 use uuid::Uuid;
 
 use crate::handle_world::Store;
-use crate::model::key_of;
+use crate::model::{Model, key_of};
 use crate::owner::Owner;
-use crate::totals::Seen;
+use crate::totals::{Seen, Totals};
 use crate::tree;
 use crate::world::{At, World};
 
@@ -33,7 +33,7 @@ impl World {
         let held_before = tree::held(store, model);
         let before: Vec<(Uuid, u32, u32)> =
             store.policies.values().map(|p| (p.uid, limit_of(p), held_before[&p.uid])).collect();
-        let by_key: Vec<_> = store
+        let by_key: ByKey<'_> = store
             .policies
             .values()
             .flat_map(|p| {
@@ -69,27 +69,8 @@ impl World {
             assert!(in_flight <= bound, "{in_flight} in flight of {policy:?}, before {old} of {old_limit}");
             let outside = self.model.at_consumers(Some(policy.uid));
             assert!(outside <= own as usize, "consumers have {outside}, {own} are in flight: {policy:?}");
-            if own < in_flight && in_flight == limit_of(policy) {
-                self.totals.count(Seen::TreeFull);
-                let children = store.policies.values().filter_map(|p| Some((p.uid, p.parent.as_ref()?)));
-                let mut children = children.filter(|(_, parent)| parent.uid == policy.uid);
-                if children.any(|(child, parent)| held[&child] < parent.floor) {
-                    self.totals.count(Seen::FloorUnmet);
-                }
-            }
-            for key in KEYS {
-                let old = by_key.iter().find(|(of, _)| *of == (policy.uid, key));
-                let (old_limit, old) = old.map_or((0, 0), |(_, before)| *before);
-                let in_flight = self.model.in_flight_of(Some(policy.uid), key);
-                let bound = limit_of_key(policy, key).max(old_limit).max(old);
-                assert!(
-                    in_flight <= bound,
-                    "{in_flight} in flight of the key {key:?} of {policy:?}, before {old}"
-                );
-                if in_flight > 0 && in_flight == limit_of_key(policy, key) {
-                    self.totals.count(Seen::KeyFull);
-                }
-            }
+            tree::count_full(&mut self.totals, store, (policy, own), &held);
+            check_keys(&self.model, &mut self.totals, policy, &by_key);
             if in_flight > limit_of(policy) {
                 self.totals.count(Seen::LimitBelowHeld);
             }
@@ -357,6 +338,23 @@ impl World {
                 let left = (gauge.held, gauge.below, gauge.suspect, gauge.waiting);
                 assert_eq!(left, (0, 0, 0, 0), "{gauge:?}");
             }
+        }
+    }
+}
+
+/// What held, and was the limit, of each key of each policy before a commit.
+type ByKey<'a> = Vec<((Uuid, &'a str), (u32, u32))>;
+
+/// Of each key no more is in flight than may be.
+fn check_keys(model: &Model, totals: &mut Totals, policy: &Policy, by_key: &ByKey<'_>) {
+    for key in KEYS {
+        let old = by_key.iter().find(|(of, _)| *of == (policy.uid, key));
+        let (old_limit, old) = old.map_or((0, 0), |(_, before)| *before);
+        let in_flight = model.in_flight_of(Some(policy.uid), key);
+        let bound = limit_of_key(policy, key).max(old_limit).max(old);
+        assert!(in_flight <= bound, "{in_flight} in flight of the key {key:?} of {policy:?}, before {old}");
+        if in_flight > 0 && in_flight == limit_of_key(policy, key) {
+            totals.count(Seen::KeyFull);
         }
     }
 }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::handle_world::Store;
 use crate::model::Model;
-use crate::totals::Seen;
+use crate::totals::{Seen, Totals};
 use crate::world::World;
 
 /// The numbers of policies that stand below others.
@@ -23,6 +23,25 @@ pub(crate) fn held(store: &Store, model: &Model) -> BTreeMap<Uuid, u32> {
         }
     }
     held
+}
+
+/// Counts a policy whose tokens are all held, not all by its own events.
+pub(crate) fn count_full(
+    totals: &mut Totals,
+    store: &Store,
+    (policy, own): (&Policy, u32),
+    held: &BTreeMap<Uuid, u32>,
+) {
+    let in_flight = held[&policy.uid];
+    if own == in_flight || policy.limits.max_in_flight != Some(in_flight) {
+        return;
+    }
+    totals.count(Seen::TreeFull);
+    let children = store.policies.values().filter_map(|p| Some((p.uid, p.parent.as_ref()?)));
+    let mut children = children.filter(|(_, parent)| parent.uid == policy.uid);
+    if children.any(|(child, parent)| held[&child] < parent.floor) {
+        totals.count(Seen::FloorUnmet);
+    }
 }
 
 /// A policy and those above it. One that nobody has told of ends the way, and so does one that has been there.

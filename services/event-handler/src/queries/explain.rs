@@ -257,17 +257,9 @@ fn in_words(given: &Reason, now_us: i64) -> v1::Reason {
             format!("its target asked to be left alone for {} more", seconds(*wait_us)),
         ),
         Reason::BackOff { due_us, attempt, message } => {
-            let why = if message.is_empty() { String::new() } else { format!(": {message}") };
-            let wait = seconds(due_us - now_us);
-            reason(
-                Code::BackingOff,
-                format!("attempt {attempt} did not end it{why}; the next is due in {wait}"),
-            )
+            reason(Code::BackingOff, backs_off(*attempt, message, due_us - now_us))
         }
-        Reason::RunRetrying { retrying } => {
-            let events = if *retrying == 1 { "event of its run waits" } else { "events of its run wait" };
-            reason(Code::BackingOff, format!("{retrying} {events} for another attempt"))
-        }
+        Reason::RunRetrying { retrying } => reason(Code::BackingOff, retries(*retrying)),
         Reason::TargetRefuses(refusal) => reason(Code::TargetRefuses, refuses(refusal, now_us)),
         Reason::PolicyUnknown => {
             reason(Code::NoOwner, "its queue shard has not been told of its policy".to_owned())
@@ -278,6 +270,16 @@ fn in_words(given: &Reason, now_us: i64) -> v1::Reason {
         }
         Reason::Turn => reason(Code::InLine, "its turn has not come".to_owned()),
     }
+}
+
+fn backs_off(attempt: u32, message: &str, wait_us: i64) -> String {
+    let why = if message.is_empty() { String::new() } else { format!(": {message}") };
+    format!("attempt {attempt} did not end it{why}; the next is due in {}", seconds(wait_us))
+}
+
+fn retries(retrying: u32) -> String {
+    let events = if retrying == 1 { "event of its run waits" } else { "events of its run wait" };
+    format!("{retrying} {events} for another attempt")
 }
 
 fn of_key(key: &str) -> String {

@@ -12,7 +12,6 @@ use tonic::Status;
 use uuid::Uuid;
 
 use super::changing::Changing;
-use super::policies::Judged;
 use super::warnings::Notes;
 use super::{Gathered, Given, Key, Refusal, ResourceRef, chunks, key};
 use crate::ScheduleMaster;
@@ -53,6 +52,14 @@ pub(super) struct Known {
     pub(super) uid: Uuid,
     pub(super) shard: u16,
     pub(super) limits: Option<Limits>,
+}
+
+/// What the policies add to.
+pub(super) struct Judged<'a> {
+    pub(super) planning: &'a mut Planning,
+    /// What schedules may use.
+    pub(super) policies: &'a mut HashMap<Key, Known>,
+    pub(super) refusals: &'a mut Vec<Refusal>,
 }
 
 /// All that is to be written.

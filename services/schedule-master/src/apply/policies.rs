@@ -14,7 +14,7 @@ use tollgate_store::StoreError;
 use tollgate_store::plan::PlanWrite;
 use tonic::Status;
 
-use super::judge::{CHUNK, Known, Planned, Planning, both, by_namespace, refuse, stale};
+use super::judge::{CHUNK, Judged, Known, Planned, Planning, both, by_namespace, refuse, stale};
 use super::warnings::Notes;
 use super::{Given, Key, Refusal, chunks, key};
 use crate::audit::Deed;
@@ -24,14 +24,6 @@ use crate::{ScheduleMaster, parents};
 
 /// The most policies of which a dry run tells whether they may stand where they are put.
 const REHEARSED_MAX: usize = 1_000;
-
-/// What the policies add to.
-pub(super) struct Judged<'a> {
-    pub(super) planning: &'a mut Planning,
-    /// What schedules may use.
-    pub(super) policies: &'a mut HashMap<Key, Known>,
-    pub(super) refusals: &'a mut Vec<Refusal>,
-}
 
 impl ScheduleMaster {
     /// Works out every change of a policy, and notes everything that is wrong.
