@@ -24,8 +24,8 @@ fn no_parent(id: &str) -> FieldError {
 }
 
 impl ScheduleMaster {
-    /// A policy as it is wanted, with the one above it looked up: among `known` first, which remembers what is found. `Err` within:
-    /// what is wrong with it.
+    /// A policy as it is wanted, with the one above it looked up: among `known` first, which remembers what is found. `Err`
+    /// within: what is wrong with it.
     pub(crate) async fn with_parent(
         &self,
         mut wanted: Policy,

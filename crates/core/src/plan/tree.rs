@@ -1,7 +1,7 @@
 //! Decides which policy may stand below which, and with which floor.
 //!
-//! In: a policy, and those around it. Out: what is wrong with its place. Not here: whether it may be put there now, which hangs on
-//! what it holds.
+//! In: a policy, and those around it. Out: what is wrong with its place. Not here: whether it may be put there now, which hangs
+//! on what it holds.
 
 use crate::model::{Parent, Policy};
 

@@ -1,5 +1,5 @@
-//! Trees of policies: an event takes a token of its policy and of each one above, or none; floors, weights, what is lent; messages
-//! in any order.
+//! Trees of policies: an event takes a token of its policy and of each one above, or none; floors, weights, what is
+//! lent; messages in any order.
 
 use std::collections::BTreeMap;
 

@@ -90,7 +90,7 @@ impl World {
         Box::new(parent)
     }
 
-    /// Another floor and weight; or another parent, or none, where nothing is held below it and its shard knows that it is paused.
+    /// Another floor and weight; or another parent, or none, where it holds nothing and its shard knows that it is paused.
     pub(crate) fn change_parent(&mut self, policy: &mut Policy) {
         let store = &self.stores[usize::from(policy.shard)];
         let is_still = policy.pause.is_some()

@@ -1,7 +1,7 @@
 //! Whether a policy may stand where it is put in a tree: reads those around it, and holds what the answer hangs on.
 //!
 //! In: a policy that is about to be written. Out: what is wrong with its place. Invariants: the policy above stays as it was read
-//! until the commit; a policy gets another parent only while nothing of it can start or holds a token, so that no limit is passed.
+//! until the commit; a policy gets another parent only while nothing of it can start or holds a token: no limit is passed.
 //! Not here: the rules of a tree ([`tollgate_core::plan::tree`]).
 
 use tollgate_core::model::{Parent, Policy};

@@ -1,7 +1,7 @@
 //! Compares the policies that were given with those that are stored: those above others first.
 //!
-//! In: policies as they shall be, in any order. Out: what is to be written, by levels. Invariant: a policy is written once all that
-//! stand above it are. Not here: what a parent is looked up as ([`crate::parents`]).
+//! In: policies as they shall be, in any order. Out: what is to be written, by levels. Invariant: a policy is written once all
+//! that stand above it are. Not here: what a parent is looked up as ([`crate::parents`]).
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,7 @@ use tollgate_store::StoreError;
 use tollgate_store::plan::PlanWrite;
 use tonic::Status;
 
-use super::judge::{CHUNK, Judged, Known, Planned, Planning, both, by_namespace, refuse, stale};
+use super::judge::{CHUNK, Judged, Known, Planned, both, by_namespace, refuse, stale};
 use super::warnings::Notes;
 use super::{Given, Key, Refusal, chunks, key};
 use crate::audit::Deed;

@@ -1,8 +1,9 @@
 //! Trees of policies: which bucket is above which, and how many tokens are held below each.
 //!
 //! In: policies as messages tell of them, in any order; tokens that are taken and come back. Out: the way from a policy up to the
-//! root of its tree. Invariants: a token counts at each policy above its own; no way up ends where it began, or is longer than
-//! [`Parent::LEVELS_MAX`]: what would make one so is tangled, and lets nothing through, until the message that undoes it has come.
+//! root of its tree. Invariants: a token counts at each policy above its own; no way up ends where it began, or is longer
+//! than [`Parent::LEVELS_MAX`]: what would make one so is tangled, and lets nothing through, until the message that undoes it
+//! has come.
 
 use uuid::Uuid;
 
