@@ -4,7 +4,7 @@
 use sqlx::migrate::Migrator;
 
 /// The first 64 bits of each migration's checksum (SHA-384), in their order. A new migration adds a line here.
-const POSTGRES: [&str; 26] = [
+const POSTGRES: [&str; 27] = [
     "bf0570182c2de113",
     "2be0e4bd07895bbe",
     "c32db5868f17785e",
@@ -30,10 +30,11 @@ const POSTGRES: [&str; 26] = [
     "25a343276d5ee76a",
     "5132cd67d0bed8e8",
     "16d53352b4f23738",
+    "edde02c4e3fa12a7",
     "e9c61b7b4bcb33c6",
 ];
 /// As [`POSTGRES`].
-const SQLITE: [&str; 26] = [
+const SQLITE: [&str; 27] = [
     "b16b9ad3d625a4c3",
     "ea735384898d9ff7",
     "8f076406529b4447",
@@ -59,6 +60,7 @@ const SQLITE: [&str; 26] = [
     "e172f0a24a0b9c81",
     "e4fd8c8ab310aee1",
     "16d53352b4f23738",
+    "df12736f9ec39bb5",
     "69c6b6843d7648ae",
 ];
 

@@ -298,7 +298,7 @@ async fn write<DB: Engine>(
     tx: &mut Tx<'_, DB>,
     batch: &PlanBatch,
 ) -> Result<Vec<(Uuid, StoreError)>, Failure> {
-    let mut placed = Vec::new();
+    let (mut placed, mut faults) = (Vec::new(), Vec::new());
     let mut registry = Registry::default();
     let is_of_alert = |step: &BatchStep| matches!(step, BatchStep::PutAlert(_) | BatchStep::DropAlert(_));
     if batch.steps.iter().any(is_of_alert) {
@@ -310,9 +310,14 @@ async fn write<DB: Engine>(
             BatchStep::PutSchedules(step) => put_schedules(tx, step, &mut registry).await?,
             BatchStep::DropSchedules(gone) => drop_schedules(tx, gone, &mut registry).await?,
             BatchStep::PutPolicy(step) => {
-                let place = tree::place_of(tx, &step.wanted, step.expected.is_some()).await?;
-                put_policy(tx, step).await?;
-                placed.push(place);
+                let mut place = tree::place_of(tx, &step.wanted, step.expected.is_some()).await?;
+                match place.is_second.take() {
+                    Some(fault) => faults.push((step.wanted.uid, fault)),
+                    None => {
+                        put_policy(tx, step).await?;
+                        placed.push(place);
+                    }
+                }
             }
             BatchStep::DropPolicy(expected) => drop_policy(tx, expected).await?,
             BatchStep::PutCalendar(step) => put_calendar(tx, step).await?,
@@ -328,7 +333,6 @@ async fn write<DB: Engine>(
     if !batch.outbox.is_empty() {
         tx.execute(Ask::new(sql!("outbox_insert")).set(&batch.outbox)?).await?;
     }
-    let mut faults = Vec::new();
     for place in placed {
         let fault = tree::fault_of(tx, &place).await?;
         faults.extend(fault.map(|fault| (place.policy.uid, fault)));

@@ -20,6 +20,8 @@ pub(super) struct Place<'p> {
     pub(super) policy: &'p Policy,
     /// What keeps it from another parent, where it gets one.
     stays: Option<StoreError>,
+    /// Another policy of its namespace adopts new ones, as it would: it is not written.
+    pub(super) is_second: Option<StoreError>,
 }
 
 /// What a policy's place hangs on that its change changes: to be asked before it. The policy above is held.
@@ -38,7 +40,21 @@ pub(super) async fn place_of<'p, DB: Engine>(
     let before = if is_stored { by_uid(tx, policy.uid).await? } else { None };
     let parent = above.map(|above| above.uid);
     let moves = before.is_some_and(|before| before.parent.as_ref().map(|above| above.uid) != parent);
-    Ok(Place { policy, stays: if moves { stays(tx, policy).await? } else { None } })
+    let stays = if moves { stays(tx, policy).await? } else { None };
+    Ok(Place { policy, stays, is_second: is_second(tx, policy).await? })
+}
+
+async fn is_second<DB: Engine>(tx: &mut Tx<'_, DB>, policy: &Policy) -> Result<Option<StoreError>, Failure> {
+    if !policy.adopts {
+        return Ok(None);
+    }
+    let ask = Ask::new(sql!("policies_adopting")).bind(policy.namespace.clone());
+    let others: Vec<PolicyRow> = tx.rows(ask).await?;
+    let other = others.iter().find(|other| other.uid != policy.uid);
+    Ok(other.map(|other| {
+        let expected = format!("false, as {:?} adopts new policies already", other.id);
+        refused("adopts", "true", &expected)
+    }))
 }
 
 /// What is wrong with a place, once all that is written with it stands.
@@ -47,14 +63,6 @@ pub(super) async fn fault_of<DB: Engine>(
     place: &Place<'_>,
 ) -> Result<Option<StoreError>, Failure> {
     let policy = place.policy;
-    if policy.adopts {
-        let ask = Ask::new(sql!("policies_adopting")).bind(policy.namespace.clone());
-        let others: Vec<PolicyRow> = tx.rows(ask).await?;
-        if let Some(other) = others.iter().find(|other| other.uid != policy.uid) {
-            let expected = format!("false, as {:?} adopts new policies already", other.id);
-            return Ok(Some(refused("adopts", "true", &expected)));
-        }
-    }
     let around = around(tx, policy).await?;
     if let Some(fault) = faults(policy, &around).into_iter().next() {
         return Ok(Some(refused(fault.field, &fault.value, &fault.expected)));

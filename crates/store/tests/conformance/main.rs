@@ -43,6 +43,7 @@ mod requests;
 mod samples;
 mod seal;
 mod shard;
+mod trees;
 mod unstarted;
 
 /// Makes a test of each behaviour for each store.
@@ -118,6 +119,8 @@ conformance! {
         unreadable_runs_are_set_aside_and_found_again corrupt_run_is_left_out
         corrupt_emitted_run_is_left_out corrupt_policy_is_left_out corrupt_rows_are_named_and_count
         shards_do_not_see_each_other dropped_commit_is_whole;
+    trees: a_parent_stays_as_long_as_it_is_one a_rehearsal_tells_of_each_and_writes_nothing
+        another_parent_waits_for_every_token;
     unstarted: unstarted_round_trip a_sorted_run_is_unreadable_without_its_column
         a_run_whose_unstarted_events_cannot_be_read_does_not_go_on batches_may_lie_between_each_others_events;
     items: items_are_read_page_by_page of_two_who_add_one_does what_belongs_to_no_run_goes
