@@ -157,7 +157,7 @@ impl ScheduleMaster {
         let mut policies = self.policy_uids(&given).await?;
         let given_policies = std::mem::take(&mut given.policies);
         let mut judged = Judged { planning: &mut planning, policies: &mut policies, refusals };
-        self.judge_policies(given_policies, given.validate_only, actor, &mut judged, progress).await?;
+        self.judge_policies(given_policies, actor, &mut judged, progress).await?;
         let mut calendars = self.known_calendars(&given.schedules).await?;
         for given in std::mem::take(&mut given.calendars) {
             progress.add(1);

@@ -22,7 +22,7 @@ use crate::change::Change;
 use crate::progress::Progress;
 use crate::{ScheduleMaster, parents};
 
-/// The most policies of which a dry run tells whether they may stand where they are put.
+/// The most policies of which it is told before anything is written whether they may stand where they are put.
 const REHEARSED_MAX: usize = 1_000;
 
 impl ScheduleMaster {
@@ -30,7 +30,6 @@ impl ScheduleMaster {
     pub(super) async fn judge_policies(
         &self,
         given: Vec<Given<v1::Policy>>,
-        validate_only: bool,
         actor: &Caller,
         judged: &mut Judged<'_>,
         progress: &Progress,
@@ -66,9 +65,7 @@ impl ScheduleMaster {
                 }
             }
         }
-        if validate_only {
-            self.rehearse_policies(&judged.planning.policies, judged.refusals).await?;
-        }
+        self.rehearse_policies(&judged.planning.policies, judged.refusals).await?;
         Ok(())
     }
 
@@ -119,10 +116,18 @@ impl ScheduleMaster {
             _ => None,
         };
         let writes: Vec<PlanWrite> = planned.iter().filter_map(written).take(REHEARSED_MAX).collect();
-        if writes.is_empty() {
+        // A change of a policy may concern those below it.
+        let in_tree = |write: &PlanWrite| match write {
+            PlanWrite::PutPolicy { policy, expected_generation, .. } => {
+                policy.parent.is_some() || policy.adopts || expected_generation.is_some()
+            }
+            _ => false,
+        };
+        if !writes.iter().any(in_tree) {
             return Ok(());
         }
-        for (uid, fault) in self.store().rehearse(writes).await.map_err(status)? {
+        // What else keeps them from being written is told when they are.
+        for (uid, fault) in self.store().rehearse(writes).await.unwrap_or_default() {
             let is_its = |planned: &&Planned| matches!(&planned.change, Change::Policy { notice, .. } if notice.uid == uid);
             if let Some(planned) = planned.iter().find(is_its) {
                 let (field, why) = match fault {
