@@ -72,6 +72,7 @@ mod ten_million;
 mod throttle;
 mod times;
 mod traces;
+mod tree_limits;
 mod trees;
 mod troubles;
 mod wrong_clock;

@@ -49,6 +49,7 @@ impl Named for v1::Calendar {
 impl Named for v1::Policy {
     fn named(&self, each: &mut dyn FnMut(&str)) {
         each(&self.name);
+        self.parent.iter().for_each(|parent| each(parent));
     }
 }
 
