@@ -238,7 +238,7 @@ pub(crate) const BUGS: &[Planted] = &[
     Planted {
         name: "PauseIgnored",
         breaks: "Events start though their shard is paused.",
-        edits: &[edit("handle/dispatch.rs", "self.pause.pause.is_some()", "false")],
+        edits: &[edit("handle/hand_out.rs", "self.pause.pause.is_some()", "false")],
     },
     Planted {
         name: "HeartbeatIgnored",

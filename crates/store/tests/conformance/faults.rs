@@ -336,6 +336,7 @@ const BEFORE_BATCHES: &str =
     DROP TABLE alerts; DROP TABLE alert_states; DROP TABLE alert_changes; DROP TABLE calendars; DROP TABLE calendar_users;
     DROP INDEX runs_not_well; DROP INDEX runs_failed; DROP INDEX event_history_failed; DROP TABLE closed_failures;
     DROP TABLE requests; ALTER TABLE schedules DROP COLUMN done_us;
+    ALTER TABLE policies DROP COLUMN parent_uid; ALTER TABLE policies DROP COLUMN adopts;
     ALTER TABLE schedules DROP COLUMN items; ALTER TABLE runs DROP COLUMN sorted_to; DROP TABLE unstarted_events;
     DROP TABLE item_pages; DROP TABLE item_runs; DROP TABLE submissions;
     ALTER TABLE shard_policies DROP COLUMN deleted_us;
