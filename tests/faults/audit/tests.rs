@@ -156,8 +156,8 @@ fn one_too_many_in_flight_below_a_policy() {
     let mut world = World::new();
     world.journal = Journal::default();
     world.ordered.limits[0].max = 4;
-    world.ordered.limits.push(Limit { policy: "root".to_owned(), max: 2, ..world.ordered.limits[0].clone() });
-    for index in 0..3 {
+    world.ordered.limits.push(Limit { policy: "root".to_owned(), max: 3, ..world.ordered.limits[0].clone() });
+    for index in 0..4 {
         world.journal.arrived(&event(index), 1, Met::Taken, LAUNCH_US + i64::from(index));
     }
     assert!(!world.verdict().breaches.contains_key(&Promise::AboveM), "nothing is above it");
