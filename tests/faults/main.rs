@@ -133,7 +133,7 @@ async fn judge(
     (began, commit): (Instant, &str),
     output: &Path,
 ) -> Result<bool> {
-    campaign.run().await?;
+    Box::pin(campaign.run()).await?;
     campaign.heal().await?;
     progress("no more faults; draining");
     // So that what fell due last has been fired.

