@@ -16,6 +16,8 @@ use crate::model::PAYLOAD_MAX_BYTES;
 pub const ITEM_MAX_BYTES: usize = PAYLOAD_MAX_BYTES;
 /// The most bytes of a key.
 pub const KEY_MAX_BYTES: usize = 128;
+/// The most tokens that an event takes.
+pub const UNITS_MAX: u32 = 1_000;
 /// The most items of a schedule.
 pub const LISTED_MAX: usize = 1_000;
 /// The most bytes of a page that holds more than one item.
@@ -26,8 +28,33 @@ const PAGE_BYTES: usize = 128 * 1024;
 pub struct Item {
     /// Whose it is; may be empty.
     pub key: String,
+    /// How many tokens its event takes, at most [`UNITS_MAX`]; 0 for as many as its schedule says.
+    pub units: u32,
     /// JSON text in one line.
     pub data: String,
+}
+
+/// An item as it stands in its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ItemLine<'a> {
+    /// As [`Item::key`].
+    pub key: &'a str,
+    /// As [`Item::units`].
+    pub units: u32,
+    /// As [`Item::data`].
+    pub data: &'a str,
+}
+
+impl<'a> ItemLine<'a> {
+    /// Reads a line; none where it is no item's.
+    fn of(line: &'a str) -> Option<Self> {
+        let (key, rest) = line.split_once('\t')?;
+        // No tab is in JSON in one line.
+        let Some((units, data)) = rest.split_once('\t') else {
+            return Some(Self { key, units: 0, data: rest });
+        };
+        Some(Self { key, units: units.parse().ok().filter(|units| *units <= UNITS_MAX)?, data })
+    }
 }
 
 /// A digest of the pages of a run so far; all zeros before the first.
@@ -42,7 +69,7 @@ pub struct ItemPage {
     pub events: u32,
     /// The hashes of their keys, ascending, four bytes each: where a key's is missing, no item has it.
     pub keys: Vec<u8>,
-    /// A line an item: its key, a tab, its data.
+    /// A line an item: its key, a tab, its units and another tab where it says them, its data.
     pub body: String,
 }
 
@@ -52,6 +79,7 @@ pub struct Pager {
     page: ItemPage,
     keys: BTreeSet<u32>,
     digest: ItemsDigest,
+    units_max: u32,
 }
 
 impl Pager {
@@ -70,9 +98,16 @@ impl Pager {
         self.digest
     }
 
+    /// The most [`Item::units`] of what has been pushed.
+    pub fn units_max(&self) -> u32 {
+        self.units_max
+    }
+
     /// Takes the next item. The page before it, where that is whole.
     pub fn push(&mut self, item: &Item) -> Option<ItemPage> {
-        let line_bytes = item.key.len() + item.data.len() + 2;
+        let units_bytes = item.units.checked_ilog10().map_or(0, |tens| tens as usize + 2);
+        let line_bytes = item.key.len() + item.data.len() + 2 + units_bytes;
+        self.units_max = self.units_max.max(item.units);
         let whole = if self.page.events > 0 && self.page.body.len() + line_bytes > PAGE_BYTES {
             Some(self.cut())
         } else {
@@ -112,6 +147,10 @@ impl ItemPage {
 fn push_line(body: &mut String, item: &Item) {
     body.push_str(&item.key);
     body.push('\t');
+    if item.units > 0 {
+        body.push_str(&item.units.to_string());
+        body.push('\t');
+    }
     body.push_str(&item.data);
     body.push('\n');
 }
@@ -123,9 +162,14 @@ pub fn to_lines<'i>(items: impl IntoIterator<Item = &'i Item>) -> String {
     body
 }
 
-/// The key and the data of each item of some lines; those that are no items are left out.
-pub fn of_lines(body: &str) -> impl Iterator<Item = (&str, &str)> {
-    body.lines().filter_map(|line| line.split_once('\t'))
+/// The items of some lines; those that are no items are left out.
+pub fn of_lines(body: &str) -> impl Iterator<Item = ItemLine<'_>> {
+    body.lines().filter_map(ItemLine::of)
+}
+
+/// The most [`Item::units`] of some lines.
+pub fn units_max(body: &str) -> u32 {
+    of_lines(body).map(|item| item.units).max().unwrap_or_default()
 }
 
 /// The first 32 bits of a key's SHA-256.
@@ -155,8 +199,8 @@ impl ReadPage {
         if ends.len() != events as usize || !body.ends_with('\n') {
             return Err(format!("{} lines, where {events} items are", ends.len()));
         }
-        if let Some(line) = body.lines().position(|line| !line.contains('\t')) {
-            return Err(format!("line {} has no tab", line + 1));
+        if let Some(at) = body.lines().position(|line| ItemLine::of(line).is_none()) {
+            return Err(format!("line {} is no item's", at + 1));
         }
         Ok(Self { first_index, body, ends })
     }
@@ -171,12 +215,12 @@ impl ReadPage {
         self.body.len() + self.ends.len() * size_of::<u32>()
     }
 
-    /// The key and the data of an item.
-    pub fn item(&self, index: u32) -> Option<(&str, &str)> {
+    /// An item.
+    pub fn item(&self, index: u32) -> Option<ItemLine<'_>> {
         let place = index.checked_sub(self.first_index)? as usize;
         let end = *self.ends.get(place)? as usize;
         let start = if place == 0 { 0 } else { *self.ends.get(place - 1)? as usize + 1 };
-        self.body.get(start..end)?.split_once('\t')
+        ItemLine::of(self.body.get(start..end)?)
     }
 }
 
@@ -211,8 +255,14 @@ mod tests {
     use super::*;
 
     fn items() -> impl Strategy<Value = Vec<Item>> {
-        let item = ("[a-z]{0,3}", prop_oneof![9 => 0_usize..60, 1 => 20_000_usize..150_000]);
-        let item = item.prop_map(|(key, length)| Item { key, data: format!("\"{}\"", "x".repeat(length)) });
+        let length = prop_oneof![9 => 0_usize..60, 1 => 20_000_usize..150_000];
+        let units = prop_oneof![Just(0), 1..=UNITS_MAX];
+        let item = ("[a-z]{0,3}", units, length);
+        let item = item.prop_map(|(key, units, length)| Item {
+            key,
+            units,
+            data: format!("\"{}\"", "x".repeat(length)),
+        });
         prop::collection::vec(item, 0..60)
     }
 
@@ -228,6 +278,9 @@ mod tests {
             let mut pager = Pager::default();
             let pages = paged(&mut pager, &items);
             prop_assert_eq!(pager.items() as usize, items.len());
+            let lines = to_lines(&items);
+            prop_assert_eq!(pager.units_max(), units_max(&lines));
+            prop_assert_eq!(pages.iter().map(|page| page.body.as_str()).collect::<String>(), lines);
             let mut next = 0;
             for page in pages {
                 prop_assert!(page.events == 1 || page.body.len() <= PAGE_BYTES);
@@ -238,8 +291,8 @@ mod tests {
                 prop_assert!(!page.may_have("ABSENT"));
                 let read = ReadPage::of(page).unwrap();
                 for index in read.range() {
-                    let Item { key, data } = &items[index as usize];
-                    prop_assert_eq!(read.item(index), Some((key.as_str(), data.as_str())));
+                    let Item { key, units, data } = &items[index as usize];
+                    prop_assert_eq!(read.item(index), Some(ItemLine { key, units: *units, data }));
                 }
                 prop_assert_eq!(read.item(read.range().end), None);
                 next = read.range().end;
@@ -282,12 +335,15 @@ mod tests {
     #[test]
     fn a_page_that_was_damaged_is_told() {
         let mut pager = Pager::default();
-        let page = paged(&mut pager, &[Item::default(), Item { key: "k".to_owned(), data: "7".to_owned() }]);
+        let second = Item { key: "k".to_owned(), units: 12, data: "7".to_owned() };
+        let page = paged(&mut pager, &[Item::default(), second]);
         let [page] = &page[..] else { panic!("{page:?}") };
-        assert_eq!(page.body, "\t\nk\t7\n");
+        assert_eq!(page.body, "\t\nk\t12\t7\n");
         let damaged = |body: &str| ReadPage::of(ItemPage { body: body.to_owned(), ..page.clone() });
         assert_eq!(damaged("\t\n").unwrap_err(), "1 lines, where 2 items are");
-        assert_eq!(damaged("\t\nk7\n").unwrap_err(), "line 2 has no tab");
+        assert_eq!(damaged("\t\nk7\n").unwrap_err(), "line 2 is no item's");
+        assert_eq!(damaged("\t\nk\tx\t7\n").unwrap_err(), "line 2 is no item's");
+        assert_eq!(damaged("\t\nk\t1001\t7\n").unwrap_err(), "line 2 is no item's");
         assert!(damaged("\t\nk\t7").is_err() && damaged("\t\nk\t7\n").is_ok());
     }
 }

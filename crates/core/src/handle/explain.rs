@@ -62,12 +62,30 @@ pub enum Reason {
     PolicyPaused(Pause),
     /// Everything is paused.
     AllPaused(Pause),
-    /// Every token is held.
+    /// Every token is held, or so many that fewer are left than it takes.
     PolicyFull {
         /// Tokens held.
         held: u32,
         /// The limit.
         limit: u32,
+        /// How many it takes.
+        units: u32,
+    },
+    /// It takes more tokens than there are: until a limit is raised, it does not start.
+    AboveLimit {
+        /// How many it takes.
+        units: u32,
+        /// The limit.
+        limit: u32,
+        /// The key whose limit that is; empty for that of events without one. None where it is the policy's.
+        key: Option<String>,
+    },
+    /// Tokens that come back are kept for an event before it that takes many.
+    TokensKept {
+        /// That event's run.
+        run: RunId,
+        /// How many it takes.
+        units: u32,
     },
     /// Its policy lets nothing of its key start.
     KeyPaused {
@@ -76,7 +94,7 @@ pub enum Reason {
         /// Why, in the words of whoever paused it.
         reason: String,
     },
-    /// Events of its key hold as many tokens as they may have.
+    /// Events of its key hold as many tokens as they may have, or so many that fewer are left than it takes.
     KeyFull {
         /// The key; empty for events without one.
         key: String,
@@ -84,6 +102,8 @@ pub enum Reason {
         held: u32,
         /// The limit.
         limit: u32,
+        /// How many it takes.
+        units: u32,
     },
     /// The rate of its key lets nothing through before then.
     KeyRateLimited {
@@ -472,7 +492,11 @@ fn lasting(bucket: &Bucket) -> Vec<Reason> {
     reasons.extend(pause.map(Reason::PolicyPaused));
     let limit = bucket.policy.as_ref().and_then(|policy| policy.limits.max_in_flight);
     let held = bucket.in_flight();
-    reasons.extend(limit.filter(|limit| held >= *limit).map(|limit| Reason::PolicyFull { held, limit }));
+    reasons.extend(limit.filter(|limit| held >= *limit).map(|limit| Reason::PolicyFull {
+        held,
+        limit,
+        units: 1,
+    }));
     reasons
 }
 
@@ -493,7 +517,9 @@ fn key_holds((run, of): (&LiveRun, &KeyOf), bucket: &Bucket, now: Now) -> Option
             let reason = bucket.rules().and_then(|rules| rules.pause_of(&key)).unwrap_or_default().to_owned();
             Reason::KeyPaused { key, reason }
         }
-        KeyHolds::Full { limit } => Reason::KeyFull { key, held: bucket.counts.held_of(sharer.key()), limit },
+        KeyHolds::Full { limit } => {
+            Reason::KeyFull { key, held: bucket.counts.held_of(sharer.key()), limit, units: 1 }
+        }
         KeyHolds::Rate { at_us } => Reason::KeyRateLimited { key, wait_us: at_us - now.mono_us },
     })
 }

@@ -204,11 +204,12 @@ impl Shard {
         }
     }
 
-    /// The keys of the items of a page, from this index on, one each; empty for an item without one. `of`: the run, and the
+    /// The keys and the units of the items of a page, from this index on, one each: empty for an item without a key, 0 for one
+    /// that does not say its units. `of`: the run, and the
     /// generation of the spec by which they were asked for: those of another one are not its any more.
-    pub fn keys_read(&mut self, of: (RunId, i64), first_index: u32, keys: Vec<String>, now: Now) {
+    pub fn keys_read(&mut self, of: (RunId, i64), first_index: u32, items: Vec<(String, u32)>, now: Now) {
         let mut known: BTreeMap<String, KeyOf> = BTreeMap::new();
-        let key_of = |name: String| match known.get(&name) {
+        let mut key_of = |name: String| match known.get(&name) {
             Some(key) => key.clone(),
             None => {
                 let key = match stand_in(&name) {
@@ -219,7 +220,7 @@ impl Shard {
                 key
             }
         };
-        let keys: Vec<KeyOf> = keys.into_iter().map(key_of).collect();
+        let keys: Vec<KeyOf> = items.into_iter().map(|(key, _)| key_of(key)).collect();
         self.keys_known(of, first_index, &keys, now);
     }
 
@@ -350,7 +351,7 @@ mod tests {
     use super::super::testing::{live_run, policy};
     use super::super::{Effect, Options, Send, ShardState};
     use super::*;
-    use crate::model::{KeyRules, Limits, Policy, Run, RunSpec, SECOND_US, Sent};
+    use crate::model::{KeyRules, Limits, Payload, Policy, Run, RunSpec, SECOND_US, Sent};
 
     const NOW: Now = Now { wall_us: 1_795_262_400 * SECOND_US, mono_us: SECOND_US };
 
@@ -361,14 +362,15 @@ mod tests {
         let run = live_run(Uuid::from_u128(2), NOW.wall_us);
         let mut spec = RunSpec { policy_uid: Some(policy.uid), ..(*run.spec).clone() };
         let names: Vec<String> = (0..2 * keys).map(|index| format!("k{}", index % keys)).collect();
-        spec.payload.items = names.iter().map(|name| format!("{name}\t0\n")).collect::<String>().into();
+        spec.payload = Payload::default()
+            .with_items(names.iter().map(|name| format!("{name}\t0\n")).collect::<String>());
         let run = Run { policy_uid: spec.policy_uid, events: 2 * keys, ..run.row };
         let state = ShardState { policies: vec![policy], ..ShardState::default() };
         let mut shard = Shard::new(0, Options::default(), state, 7, NOW);
         shard.adopt(vec![run.clone()], vec![spec.clone()], NOW);
         let mut sends = commit(&mut shard);
         assert_eq!(shard.keys_wanted().len(), 1);
-        shard.keys_read((run.id, spec.generation), 0, names, NOW);
+        shard.keys_read((run.id, spec.generation), 0, names.into_iter().map(|name| (name, 0)).collect(), NOW);
         sends.extend(commit(&mut shard));
         (shard, sends)
     }
@@ -395,7 +397,7 @@ mod tests {
         for number in 0..10 {
             let run = live_run(Uuid::from_u128(100 - number), NOW.wall_us);
             let mut spec = RunSpec { policy_uid: Some(policy.uid), ..(*run.spec).clone() };
-            spec.payload.items = "k\t0\n".repeat(9).into();
+            spec.payload = Payload::default().with_items("k\t0\n".repeat(9));
             let run = Run { policy_uid: spec.policy_uid, events: 9, ..run.row };
             shard.adopt(vec![run], vec![spec], NOW);
             commit(&mut shard);
@@ -405,7 +407,7 @@ mod tests {
         while let Some(KeysWanted { run, index, spec, .. }) = asked.pop_front() {
             seen.push((run, index));
             // A page of one event, so that each run asks again.
-            shard.keys_read((run, spec.generation), index, vec!["k".to_owned()], NOW);
+            shard.keys_read((run, spec.generation), index, vec![("k".to_owned(), 0)], NOW);
             asked.extend(shard.keys_wanted());
             assert!(asked.len() <= ASKED_MAX);
             commit(&mut shard);

@@ -115,6 +115,15 @@ impl Counts {
     }
 }
 
+pub(super) fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
+pub(super) fn is_one(units: &u32) -> bool {
+    *units == 1
+}
+
 /// What every run of one generation of a schedule shares; kept once per shard and generation, so that an event
 /// can be fired without its schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,6 +143,9 @@ pub struct RunSpec {
     /// As what its events count where the policy counts by key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// How many tokens each event takes whose item does not say.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub units: u32,
     /// Where events go.
     pub target: Target,
     /// What they carry.
@@ -184,6 +196,16 @@ impl RunSpec {
         }
     }
 
+    /// The most tokens that an event of a run takes.
+    pub fn units_max(&self, run: &Run) -> u32 {
+        let by_items = match self.items_of(run.kind) {
+            ItemsIn::Nothing => 0,
+            ItemsIn::Pages => run.units_max,
+            ItemsIn::Spec => self.payload.units_max,
+        };
+        by_items.max(self.units)
+    }
+
     /// The part of a schedule that its runs need.
     pub fn of(schedule: &Schedule) -> Self {
         Self {
@@ -194,6 +216,7 @@ impl RunSpec {
             policy_uid: schedule.policy_uid,
             policy_id: schedule.policy.clone(),
             key: schedule.key.clone(),
+            units: schedule.units,
             target: schedule.target.clone(),
             payload: schedule.payload.clone(),
             retry: schedule.retry.clone(),
@@ -251,6 +274,9 @@ pub struct Run {
     pub events: u32,
     /// 0 (last) to 9 (first).
     pub priority: u8,
+    /// The most tokens that one of the items in its pages says that its event takes; 0 where none says so.
+    #[serde(default)]
+    pub units_max: u32,
     /// What made it.
     pub kind: RunKind,
     /// Where it stands.

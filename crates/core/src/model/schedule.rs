@@ -281,6 +281,9 @@ pub struct Schedule {
     /// The label of which `key` is the value, where it follows one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_label: Option<String>,
+    /// How many tokens each of its events takes whose item does not say, 1 to [`crate::items::UNITS_MAX`].
+    #[serde(default = "super::run::one", skip_serializing_if = "super::run::is_one")]
+    pub units: u32,
     /// 0 (last) to 9 (first); 5 by default.
     pub priority: u8,
     /// How failures are retried.

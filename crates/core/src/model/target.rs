@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ItemsFrom;
 use super::origin::origin;
+use crate::items::units_max;
 
 /// When an event's token comes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,12 +145,21 @@ pub struct Payload {
     pub items: Arc<str>,
     /// Where a list of what each event carries of its own is fetched, anew for each run; then there are no `items`.
     pub from: Option<Arc<ItemsFrom>>,
+    /// The most tokens that one of `items` says that its event takes; 0 where none says so.
+    pub units_max: u32,
 }
 
 impl Payload {
     /// Without items.
     pub fn of(json: impl Into<String>) -> Self {
         Self { json: json.into(), ..Self::default() }
+    }
+
+    /// With these items.
+    #[must_use]
+    pub fn with_items(self, items: impl Into<Arc<str>>) -> Self {
+        let items = items.into();
+        Self { units_max: units_max(&items), items, ..self }
     }
 
     /// How much there is.
@@ -176,17 +186,25 @@ struct PayloadForm {
     items: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     from: Option<ItemsFrom>,
+    // Items that are sealed do not say it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    units_max: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
+fn is_zero(units: &u32) -> bool {
+    *units == 0
 }
 
 impl From<Payload> for PayloadForm {
     fn from(payload: Payload) -> Self {
-        let Payload { json, items, from } = payload;
+        let Payload { json, items, from, units_max } = payload;
         let from = from.map(Arc::unwrap_or_clone);
         if items.is_empty() && from.is_none() {
-            Self { json: Some(json), under: None, items: None, from }
+            Self { json: Some(json), under: None, items: None, from, units_max }
         } else {
             let items = Some(items.as_ref().to_owned()).filter(|items| !items.is_empty());
-            Self { json: None, under: Some(json), items, from }
+            Self { json: None, under: Some(json), items, from, units_max }
         }
     }
 }
@@ -195,13 +213,14 @@ impl TryFrom<PayloadForm> for Payload {
     type Error = &'static str;
 
     fn try_from(form: PayloadForm) -> Result<Self, &'static str> {
-        match form {
-            PayloadForm { json: Some(json), under: None, items: None, from: None } => Ok(Self::of(json)),
-            PayloadForm { json: None, under: Some(json), items: Some(items), from: None } => {
-                Ok(Self { json, items: items.into(), from: None })
+        let PayloadForm { json, under, items, from, units_max } = form;
+        match (json, under, items, from) {
+            (Some(json), None, None, None) => Ok(Self { units_max, ..Self::of(json) }),
+            (None, Some(json), Some(items), None) => {
+                Ok(Self { items: items.into(), units_max, ..Self::of(json) })
             }
-            PayloadForm { json: None, under: Some(json), items: None, from: Some(from) } => {
-                Ok(Self { json, from: Some(Arc::new(from)), ..Self::default() })
+            (None, Some(json), None, Some(from)) => {
+                Ok(Self { from: Some(Arc::new(from)), units_max, ..Self::of(json) })
             }
             _ => Err("a payload is json, or under and items, or under and from"),
         }
@@ -224,7 +243,7 @@ mod tests {
         struct Before {
             json: String,
         }
-        let both = Payload { items: "k\t1\n".into(), ..Payload::of("{}") };
+        let both = Payload::of("{}").with_items("k\t3\t1\n");
         let from = ItemsFrom::http("http://a/".to_owned());
         let listed = Payload { from: Some(Arc::new(from)), ..Payload::of("{}") };
         for payload in [Payload::default(), Payload::of("{}"), both, listed] {

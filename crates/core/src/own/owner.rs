@@ -338,9 +338,9 @@ impl<C> Owner<C> {
         if self.is_ready { self.machine.keys_wanted() } else { Vec::new() }
     }
 
-    /// The keys of the items of a page: see [`Shard::keys_read`].
-    pub fn keys_read(&mut self, of: (RunId, i64), first_index: u32, keys: Vec<String>, now: Now) {
-        self.machine.keys_read(of, first_index, keys, now);
+    /// The keys and the units of the items of a page: see [`Shard::keys_read`].
+    pub fn keys_read(&mut self, of: (RunId, i64), first_index: u32, items: Vec<(String, u32)>, now: Now) {
+        self.machine.keys_read(of, first_index, items, now);
     }
 
     /// The page that holds an index cannot be read.

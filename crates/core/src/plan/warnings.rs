@@ -251,6 +251,7 @@ pub(crate) mod tests {
             policy_shard: None,
             key: None,
             key_label: None,
+            units: 1,
             priority: 5,
             retry: RetryPolicy::default(),
             catch_up: CatchUp::default(),

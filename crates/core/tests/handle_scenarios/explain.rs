@@ -25,7 +25,7 @@ fn not_due_then_full_with_holders_then_its_turn() {
     world.sleep_s(7);
     let full = explain(&world, id, 5);
     assert_eq!((full.state, full.attempt, full.ahead), (EventState::Waiting, 0, Some(3)));
-    assert_eq!(full.reasons, [Reason::PolicyFull { held: 2, limit: 2 }]);
+    assert_eq!(full.reasons, [Reason::PolicyFull { held: 2, limit: 2, units: 1 }]);
     assert_eq!(full.holders.len(), 2);
     assert_eq!((full.holders[0].age_us, full.holders[0].state), (7 * SECOND_US, EventState::Held));
     assert_eq!(full.holders[0].timer_us, Some(53 * SECOND_US));

@@ -23,12 +23,12 @@ fn by_key(limit: u32, of_each: u32) -> Policy {
 fn listed(policy: &Policy, keys: &[(&str, usize)]) -> (RunSpec, u32) {
     let keys: Vec<&str> = keys.iter().flat_map(|(key, count)| std::iter::repeat_n(*key, *count)).collect();
     let mut spec = RunSpec { key: Some("house".to_owned()), ..spec(10, Some(policy)) };
-    spec.payload.items = items(keys.iter().copied()).into();
+    spec.payload = Payload::default().with_items(items(keys.iter().copied()));
     (spec, u32::try_from(keys.len()).unwrap())
 }
 
 fn key_of(send: &Send) -> String {
-    let key = keys_of(&send.spec).remove(send.index as usize);
+    let (key, _) = loads_of(&send.spec).remove(send.index as usize);
     if key.is_empty() { send.spec.key().to_owned() } else { key }
 }
 
@@ -55,8 +55,8 @@ impl World {
             }
             for KeysWanted { run, index, spec, .. } in wanted {
                 let first = index - index % page;
-                let keys = keys_of(&spec).into_iter().skip(first as usize).take(page as usize).collect();
-                self.shard.keys_read((run, spec.generation), first, keys, self.now);
+                let items = loads_of(&spec).into_iter().skip(first as usize).take(page as usize).collect();
+                self.shard.keys_read((run, spec.generation), first, items, self.now);
                 pages += 1;
             }
         }
@@ -94,7 +94,7 @@ fn a_full_key_is_passed_over_in_its_own_run() {
     let mut sends = world.accept_all();
     assert_eq!(counted(&sends), counts([("acme", 2), ("zeta", 2), ("house", 2)]));
     let why = world.shard.explain(id, 400, world.now).unwrap();
-    assert_eq!(why.reasons[0], Reason::KeyFull { key: "acme".into(), held: 2, limit: 2 });
+    assert_eq!(why.reasons[0], Reason::KeyFull { key: "acme".into(), held: 2, limit: 2, units: 1 });
     assert!(why.holders.iter().all(|holder| holder.index < 2) && why.holders.len() == 2, "{why:?}");
     assert!(world.shard.explain(id, 500, world.now).is_some_and(|why| why.reasons.is_empty()), "it is held");
     let zeta = sends.iter().position(|send| key_of(send) == "zeta").unwrap();
@@ -257,7 +257,7 @@ fn an_item_that_cannot_be_read_counts_as_its_schedules_key() {
     }
     assert_eq!(world.accept_all().len(), 2);
     let why = world.shard.explain(id, 4, world.now).unwrap();
-    assert_eq!(why.reasons[0], Reason::KeyFull { key: "house".into(), held: 2, limit: 2 });
+    assert_eq!(why.reasons[0], Reason::KeyFull { key: "house".into(), held: 2, limit: 2, units: 1 });
 }
 
 #[test]
@@ -310,10 +310,10 @@ fn a_page_of_an_earlier_generation_is_not_taken() {
     let (spec, events) = listed(&p, &[("acme", 5)]);
     let id = world.emit(run(&spec, START_US, events), &spec);
     assert_eq!(world.shard.keys_wanted().len(), 1);
-    world.shard.keys_read((id, spec.generation + 1), 0, vec!["zeta".into(); 5], world.now);
+    world.shard.keys_read((id, spec.generation + 1), 0, vec![("zeta".into(), 0); 5], world.now);
     world.flush();
     assert!(world.take_sends().is_empty());
-    world.shard.keys_read((id, spec.generation), 0, vec!["acme".into(); 5], world.now);
+    world.shard.keys_read((id, spec.generation), 0, vec![("acme".into(), 0); 5], world.now);
     world.flush();
     assert_eq!(world.take_sends().len(), 2);
 }

@@ -171,7 +171,7 @@ fn who_asks_why_is_told_the_key_and_its_holders() {
     world.accept_all();
     let why = world.shard.explain(id, 3, world.now).unwrap();
     assert_eq!(why.state, EventState::Waiting);
-    assert_eq!(why.reasons, [Reason::KeyFull { key: "acme".into(), held: 1, limit: 1 }]);
+    assert_eq!(why.reasons, [Reason::KeyFull { key: "acme".into(), held: 1, limit: 1, units: 1 }]);
     assert_eq!(why.holders.iter().map(|holder| (holder.run, holder.index)).collect::<Vec<_>>(), [(id, 0)]);
     world.change_policy(&mut p, |p| {
         p.keys.of = rule(KeyRule { paused: true, reason: "they asked".into(), ..KeyRule::default() });

@@ -226,7 +226,7 @@ fn why_names_the_policy_above_and_who_holds_its_tokens() {
     world.accept_all();
     let of_b = due(&mut world, 11, &b, 5);
     let why = world.shard.explain(of_b, 0, world.now).unwrap();
-    let full = Reason::PolicyFull { held: 2, limit: 2 };
+    let full = Reason::PolicyFull { held: 2, limit: 2, units: 1 };
     assert_eq!(why.reasons, [Reason::Above { policy: "p1".into(), holds: Box::new(full.clone()) }]);
     assert_eq!(why.holders.iter().map(|holder| holder.run).collect::<Vec<_>>(), [of_a, of_a]);
     let why = world.shard.explain(of_a, 4, world.now).unwrap();

@@ -287,7 +287,7 @@ impl World {
         schedule.key = random.pick(&KEYS).filter(|key| !key.is_empty()).map(|key| (*key).to_owned());
         let has_items = random.percent(40);
         let keys = (0..schedule.events).filter(|_| has_items).filter_map(|_| random.pick(&KEYS).copied());
-        schedule.payload.items = items(keys).into();
+        schedule.payload = Payload::of(schedule.payload.json.clone()).with_items(items(keys));
         let rules = [OverlapRule::Allow, OverlapRule::Skip, OverlapRule::BufferOne, OverlapRule::CancelOther];
         schedule.overlap = *random.pick(&rules).unwrap();
         let may_rest = matches!(schedule.overlap, OverlapRule::Skip | OverlapRule::BufferOne);
@@ -469,6 +469,7 @@ fn schedule(number: u128) -> Schedule {
         policy_shard: None,
         key: None,
         key_label: None,
+        units: 1,
         priority: 5,
         retry: RetryPolicy { backoff_min_ms: 500, ..retry },
         catch_up: CatchUp::default(),

@@ -11,7 +11,7 @@ use tollgate_core::model::*;
 use uuid::Uuid;
 
 use crate::cursors::Replaced;
-use crate::handle_world::{Store, keys_of};
+use crate::handle_world::{Store, loads_of};
 use crate::totals::{Seen, Totals};
 use crate::world::SHARDS;
 
@@ -40,7 +40,8 @@ pub(crate) fn key_of(store: &Store, (run, index): Key) -> String {
     let Some(spec) = run.and_then(|run| store.specs.get(&(run.schedule_uid, run.generation))) else {
         return String::new();
     };
-    let own = keys_of(spec).into_iter().nth(index as usize).filter(|key| !key.is_empty());
+    let own =
+        loads_of(spec).into_iter().nth(index as usize).map(|(key, _)| key).filter(|key| !key.is_empty());
     own.unwrap_or_else(|| spec.key().to_owned())
 }
 

@@ -12,7 +12,7 @@ use tollgate_core::own::{self, DeliveryKey, Kept, Left, Next, PollTime, Report, 
 
 use crate::bug::Bug;
 use crate::fence::Lease;
-use crate::handle_world::keys_of;
+use crate::handle_world::loads_of;
 use crate::read::Read;
 use crate::totals::Seen;
 use crate::world::{At, Event, World};
@@ -259,21 +259,21 @@ impl World {
         for KeysWanted { run, index, spec, .. } in wanted {
             let wait_us = self.wait_us(&[0, 1_000, 200_000, 3 * SECOND_US]);
             // Pages of five.
-            let (first, keys) = (index - index % 5, keys_of(&spec));
-            let keys = keys.into_iter().skip(first as usize).take(5).collect();
-            self.after(wait_us, Event::Keys(at, (run, spec.generation), first, keys));
+            let (first, items) = (index - index % 5, loads_of(&spec));
+            let items = items.into_iter().skip(first as usize).take(5).collect();
+            self.after(wait_us, Event::Keys(at, (run, spec.generation), first, items));
         }
     }
 
     /// The keys of some items have been read. Whatever life of the owner asked for them, they are the same.
-    pub(crate) fn keys_read(&mut self, at: At, of: (RunId, i64), first: u32, keys: Vec<String>) {
+    pub(crate) fn keys_read(&mut self, at: At, of: (RunId, i64), first: u32, items: Vec<(String, u32)>) {
         if self.is_cut(at.slot) {
-            self.after(300_000, Event::Keys(at, of, first, keys));
+            self.after(300_000, Event::Keys(at, of, first, items));
             return;
         }
         let now = self.now_at(at.slot);
         if let Some(core) = self.owner(at).and_then(Owner::open) {
-            core.keys_read(of, first, keys, now);
+            core.keys_read(of, first, items, now);
             self.count(Seen::KeysRead);
             self.touch(at);
         }

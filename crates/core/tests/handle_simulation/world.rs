@@ -136,7 +136,7 @@ pub(crate) enum Event {
     Heard(At, u64, Heard),
     Retake(At),
     /// Keys of items have been read.
-    Keys(At, (RunId, i64), u32, Vec<String>),
+    Keys(At, (RunId, i64), u32, Vec<(String, u32)>),
     GiveUp(At, Vec<UnderWay>),
     /// A process waits no longer for the answers of a shard that it gave up.
     ReportEnds(At),
@@ -425,7 +425,7 @@ impl World {
             Event::Read(at) => self.go_on_reading(at),
             Event::Heard(at, number, heard) => self.hear(at, number, heard),
             Event::Retake(at) => self.retake(at),
-            Event::Keys(at, of, first, keys) => self.keys_read(at, of, first, keys),
+            Event::Keys(at, of, first, items) => self.keys_read(at, of, first, items),
             Event::GiveUp(at, own) => self.give_up(at, own),
             Event::ReportEnds(at) => self.report_ends(at),
             Event::Watch(slot, id) => self.watch(slot, id),

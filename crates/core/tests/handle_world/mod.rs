@@ -47,6 +47,7 @@ pub(crate) fn spec(schedule: u128, policy: Option<&Policy>) -> RunSpec {
         policy_uid: policy.map(|p| p.uid),
         policy_id: policy.map(|p| p.id.clone()),
         key: None,
+        units: 1,
         target: Target::Http {
             http: HttpTarget {
                 url: "http://127.0.0.1/".into(),
@@ -89,14 +90,19 @@ pub(crate) fn run(spec: &RunSpec, launch_us: i64, events: u32) -> Run {
 
 /// Items of these keys, one each, as a spec has them.
 pub(crate) fn items<'k>(keys: impl IntoIterator<Item = &'k str>) -> String {
-    let items: Vec<Item> =
-        keys.into_iter().map(|key| Item { key: key.to_owned(), data: "{}".to_owned() }).collect();
+    weighed_items(keys.into_iter().map(|key| (key, 0)))
+}
+
+/// Items of these keys that take so many tokens, one each, as a spec has them.
+pub(crate) fn weighed_items<'k>(loads: impl IntoIterator<Item = (&'k str, u32)>) -> String {
+    let item = |(key, units): (&str, u32)| Item { key: key.to_owned(), units, data: "{}".to_owned() };
+    let items: Vec<Item> = loads.into_iter().map(item).collect();
     to_lines(&items)
 }
 
-/// The keys of a spec's items.
-pub(crate) fn keys_of(spec: &RunSpec) -> Vec<String> {
-    of_lines(&spec.payload.items).map(|(key, _)| key.to_owned()).collect()
+/// The keys and the units of a spec's items.
+pub(crate) fn loads_of(spec: &RunSpec) -> Vec<(String, u32)> {
+    of_lines(&spec.payload.items).map(|item| (item.key.to_owned(), item.units)).collect()
 }
 
 /// A pause.
