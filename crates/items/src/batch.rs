@@ -6,7 +6,7 @@ use crate::Item;
 const FULL_BYTES: usize = 128 * 1024;
 /// The items with which it is full.
 const FULL_ITEMS: usize = 4_096;
-/// What an item has beside its data and key where it travels.
+/// What an item has beside its data and key where it travels; its units are in it.
 const AROUND_BYTES: usize = 16;
 
 /// Gathers items.
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     fn item(bytes: usize) -> Item {
-        Item { data: "1".repeat(bytes), key: String::new() }
+        Item { data: "1".repeat(bytes), key: String::new(), units: 0 }
     }
 
     #[test]

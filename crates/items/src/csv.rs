@@ -5,7 +5,7 @@
 
 use crate::lines::MARK;
 use crate::problem::{Problem, shortened, text, too_blank, too_large};
-use crate::{BLANK_MAX_BYTES, RECORD_MAX_BYTES};
+use crate::{BLANK_MAX_BYTES, Item, Options, RECORD_MAX_BYTES, member};
 
 /// The most columns.
 const COLUMNS_MAX: usize = 1_024;
@@ -46,6 +46,8 @@ struct Header {
     names: Vec<String>,
     /// The key's column.
     key: Option<usize>,
+    /// The column of the units.
+    units: Option<usize>,
 }
 
 impl Csv {
@@ -218,10 +220,10 @@ impl Csv {
         begins.zip(&self.ends).map(|(from, to)| &self.fields[from..*to])
     }
 
-    /// The row as an object, with its key; none where it is the header.
-    pub(crate) fn item(&mut self, key_field: Option<&str>) -> Result<Option<(String, String)>, Problem> {
+    /// The row as an item, whose data is an object; none where it is the header.
+    pub(crate) fn item(&mut self, options: &Options) -> Result<Option<Item>, Problem> {
         let Some(header) = &self.header else {
-            self.header = Some(self.read_header(key_field)?);
+            self.header = Some(self.read_header(options)?);
             return Ok(None);
         };
         let (given, expected) = (self.ends.len(), header.names.len());
@@ -231,20 +233,26 @@ impl Csv {
             )));
         }
         let (mut data, mut key) = (String::with_capacity(self.fields.len() * 2), String::new());
+        let mut units = 0;
         for (at, (name, field)) in header.names.iter().zip(self.fields()).enumerate() {
             data.push(if at == 0 { '{' } else { ',' });
             let field = text(field).map_err(|problem| Problem { field: plain(name), ..problem })?;
             data.push_str(name);
             data.push_str(&quoted(field));
             if header.key == Some(at) {
+                member::check_key(options.key_field.as_deref().unwrap_or_default(), field)?;
                 field.clone_into(&mut key);
+            }
+            if header.units == Some(at) && !field.is_empty() {
+                units = member::units_of(field)
+                    .ok_or_else(|| member::no_units(&plain(name), &format!("{field:?}")))?;
             }
         }
         data.push('}');
-        Ok(Some((data, key)))
+        Ok(Some(Item { data, key, units }))
     }
 
-    fn read_header(&self, key_field: Option<&str>) -> Result<Header, Problem> {
+    fn read_header(&self, options: &Options) -> Result<Header, Problem> {
         let mut names: Vec<&str> = Vec::with_capacity(self.ends.len());
         for (at, field) in self.fields().enumerate() {
             let field = if at == 0 { field.strip_prefix(MARK).unwrap_or(field) } else { field };
@@ -265,18 +273,17 @@ impl Csv {
         {
             return Err(Problem::new(name, "the header has one column, expected commas between the columns"));
         }
-        let key = match key_field {
-            None => None,
-            Some(field) => Some(names.iter().position(|name| *name == field).ok_or_else(|| {
+        let column = |field: &Option<String>, whose: &str| match field {
+            None => Ok(None),
+            Some(field) => names.iter().position(|name| name == field).map(Some).ok_or_else(|| {
                 let known = shortened(&names.join(", "));
-                Problem::new(
-                    field,
-                    format!("no column of the header has the key's name, expected one of {known}"),
-                )
-            })?),
+                let said = format!("no column of the header has the {whose} name, expected one of {known}");
+                Problem::new(field, said)
+            }),
         };
+        let (key, units) = (column(&options.key_field, "key's")?, column(&options.units_field, "units'")?);
         let names = names.into_iter().map(|name| quoted(name) + ":").collect();
-        Ok(Header { names, key })
+        Ok(Header { names, key, units })
     }
 
     /// The line on which the row begins.

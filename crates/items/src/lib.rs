@@ -5,7 +5,7 @@
 //!
 //! - `packing`: gzip, where there is any.
 //! - `lines`, `array`, `csv`: where one item ends and the next begins; of CSV, what a row is as JSON.
-//! - `member`: whether an item is JSON, and what is its key.
+//! - `member`: whether an item is JSON, what is its key, and how many tokens it says that its event takes.
 //! - [`Batch`]: how many items travel together.
 //!
 //! Invariants: memory does not grow with the number of items, with their sizes beyond the largest that is allowed, or with
@@ -32,6 +32,8 @@ pub use reader::{Item, Next, Reader};
 pub const DATA_MAX_BYTES: usize = 256 * 1024;
 /// The most bytes of a key.
 pub const KEY_MAX_BYTES: usize = 128;
+/// The most tokens that an item says that its event takes.
+pub const UNITS_MAX: u32 = 1_000;
 /// The most items.
 pub const ITEMS_MAX: u64 = 10_000_000;
 /// The deepest nesting of an item's data.

@@ -1,4 +1,4 @@
-//! Decides whether an item is JSON, what of it is data, and what is its key.
+//! Decides whether an item is JSON, what of it is data, what is its key, and how many tokens its event takes.
 
 use std::fmt;
 
@@ -7,37 +7,43 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::problem::{Problem, shortened};
-use crate::{DEPTH_MAX, KEY_MAX_BYTES};
+use crate::{DEPTH_MAX, Item, KEY_MAX_BYTES, Options, UNITS_MAX};
 
-/// The data of an item, as it is written, and its key; which is empty where it has none.
-pub(crate) fn read<'a>(
-    text: &'a str,
-    key_field: Option<&str>,
-    wrapped: bool,
-) -> Result<(&'a str, String), Problem> {
+/// What a key is.
+const KEY: &str = "a text or a number, which is the key";
+
+/// An item: its data, as they are written, its key, and its units.
+pub(crate) fn read(text: &str, options: &Options) -> Result<Item, Problem> {
     if text.is_empty() {
         return Err(Problem::said("expected a JSON value"));
     }
     scan(text)?;
-    if wrapped {
+    if options.wrapped {
         return of_wrapped(text);
     }
-    let Some(field) = key_field else {
+    let (key_field, units_field) = (options.key_field.as_deref(), options.units_field.as_deref());
+    let plain = || Item { data: text.to_owned(), key: String::new(), units: 0 };
+    let Some(field) = key_field.or(units_field) else {
         serde_json::from_str::<IgnoredAny>(text).map_err(|error| not_json(&error))?;
-        return Ok((text, String::new()));
+        return Ok(plain());
     };
-    let member = members(text, Wanted { name: field })?;
+    let Some(found) = members(text, Wanted { key: key_field, units: units_field })? else {
+        return Err(Problem::said(format!("the item is no object, expected one with {field:?}")));
+    };
     let wrong =
-        |said: &str| Problem::new(field, format!("{said}, expected a text or a number, which is the key"));
-    let member = match member {
-        Members::None => {
-            return Err(Problem::said(format!("the item is no object, expected one with {field:?}")));
-        }
-        Members::Without => return Err(wrong("missing")),
-        Members::Twice => return Err(wrong("given twice")),
-        Members::With(member) => member,
+        |field: &str, said: &str, what: &str| Err(Problem::new(field, format!("{said}, expected {what}")));
+    let key = match (key_field, found.key) {
+        (None, _) => String::new(),
+        (Some(field), Member::Without) => return wrong(field, "missing", KEY),
+        (Some(field), Member::Twice) => return wrong(field, "given twice", KEY),
+        (Some(field), Member::With(member)) => key_of(field, member)?,
     };
-    Ok((text, key_of(field, member)?))
+    let units = match (units_field, found.units) {
+        (None, _) | (Some(_), Member::Without) => 0,
+        (Some(field), Member::Twice) => return wrong(field, "given twice", "it once"),
+        (Some(field), Member::With(member)) => units_member(field, member)?,
+    };
+    Ok(Item { key, units, ..plain() })
 }
 
 fn not_json(error: &serde_json::Error) -> Problem {
@@ -60,10 +66,7 @@ fn key_of(field: &str, member: &RawValue) -> Result<String, Problem> {
         Some(b'-' | b'0'..=b'9') => raw.to_owned(),
         _ => {
             let given = shortened(raw);
-            return Err(Problem::new(
-                field,
-                format!("{given} is not allowed, expected a text or a number, which is the key"),
-            ));
+            return Err(Problem::new(field, format!("{given} is not allowed, expected {KEY}")));
         }
     };
     check_key(field, &key)?;
@@ -80,7 +83,31 @@ pub(crate) fn check_key(field: &str, key: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// An item that is an object of its data and its key.
+/// Units that stand in an item as a number, or as a text of digits.
+fn units_member(field: &str, member: &RawValue) -> Result<u32, Problem> {
+    let raw = member.get();
+    let units = if raw.starts_with('"') {
+        let text: String = serde_json::from_str(raw).map_err(|error| not_json(&error))?;
+        units_of(&text)
+    } else {
+        units_of(raw)
+    };
+    units.ok_or_else(|| no_units(field, raw))
+}
+
+/// The units that a text of digits says.
+pub(crate) fn units_of(text: &str) -> Option<u32> {
+    let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|units| is_digits && (1..=UNITS_MAX).contains(units))
+}
+
+/// What is no number of tokens.
+pub(crate) fn no_units(field: &str, given: &str) -> Problem {
+    let given = shortened(given);
+    Problem::new(field, format!("{given} is not allowed, expected a whole number from 1 to {UNITS_MAX}"))
+}
+
+/// An item that is an object of its data, its key and its units.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wrapped<'a> {
@@ -88,11 +115,13 @@ struct Wrapped<'a> {
     data: &'a RawValue,
     #[serde(borrow, default)]
     key: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    units: Option<&'a RawValue>,
 }
 
-fn of_wrapped(text: &str) -> Result<(&str, String), Problem> {
+fn of_wrapped(text: &str) -> Result<Item, Problem> {
     const EXPECTED: &str =
-        "expected an object of \"data\", and of \"key\" where it has one, and of nothing else";
+        "expected an object of \"data\", of \"key\" and \"units\" where it has them, and of nothing else";
     if !text.starts_with('{') {
         serde_json::from_str::<IgnoredAny>(text).map_err(|error| not_json(&error))?;
         return Err(Problem::said(format!("the item is no object, {EXPECTED}")));
@@ -105,79 +134,104 @@ fn of_wrapped(text: &str) -> Result<(&str, String), Problem> {
         let said = said.split(" at line ").next().unwrap_or_default();
         Problem::said(format!("{}, {EXPECTED}", said.split(',').next().unwrap_or_default()))
     })?;
-    let key = match wrapped.key {
-        None => String::new(),
-        Some(key) => key_of("key", key)?,
-    };
-    Ok((wrapped.data.get(), key))
+    let key = wrapped.key.map(|key| key_of("key", key)).transpose()?.unwrap_or_default();
+    let units = wrapped.units.map(|units| units_member("units", units)).transpose()?.unwrap_or_default();
+    Ok(Item { data: wrapped.data.get().to_owned(), key, units })
 }
 
 /// What an item has under a name.
-enum Members<'a> {
-    /// It has no names.
-    None,
+#[derive(Default)]
+enum Member<'a> {
+    #[default]
     Without,
     With(&'a RawValue),
     Twice,
 }
 
-struct Wanted<'n> {
-    name: &'n str,
+impl<'a> Member<'a> {
+    fn add(&mut self, value: &'a RawValue) {
+        *self = if matches!(self, Self::Without) { Self::With(value) } else { Self::Twice };
+    }
 }
 
-fn members<'a>(text: &'a str, wanted: Wanted<'_>) -> Result<Members<'a>, Problem> {
+/// What an item has of what is wanted.
+#[derive(Default)]
+struct Found<'a> {
+    key: Member<'a>,
+    units: Member<'a>,
+}
+
+/// The names of members.
+#[derive(Clone, Copy)]
+struct Wanted<'n> {
+    key: Option<&'n str>,
+    units: Option<&'n str>,
+}
+
+/// The members of an object that are wanted, in one pass; none where it is no object.
+fn members<'a>(text: &'a str, wanted: Wanted<'_>) -> Result<Option<Found<'a>>, Problem> {
     let mut reader = serde_json::Deserializer::from_str(text);
     if !text.starts_with('{') {
         IgnoredAny::deserialize(&mut reader).and_then(|_| reader.end()).map_err(|error| not_json(&error))?;
-        return Ok(Members::None);
+        return Ok(None);
     }
     let found = reader.deserialize_map(wanted).map_err(|error| not_json(&error))?;
     reader.end().map_err(|error| not_json(&error))?;
-    Ok(found)
+    Ok(Some(found))
 }
 
 impl<'de> Visitor<'de> for Wanted<'_> {
-    type Value = Members<'de>;
+    type Value = Found<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-        let mut found = Members::Without;
-        while let Some(is_wanted) = map.next_key_seed(Is(self.name))? {
-            if is_wanted {
-                let member: &'de RawValue = map.next_value()?;
-                found =
-                    if matches!(found, Members::Without) { Members::With(member) } else { Members::Twice };
-            } else {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found<'de>, A::Error> {
+        let mut found = Found::default();
+        while let Some(is) = map.next_key_seed(Which(self))? {
+            if !is.key && !is.units {
                 map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let value: &'de RawValue = map.next_value()?;
+            if is.key {
+                found.key.add(value);
+            }
+            if is.units {
+                found.units.add(value);
             }
         }
         Ok(found)
     }
 }
 
-/// Whether a member's name is this one.
-struct Is<'n>(&'n str);
+/// Which of the names that are wanted a member has: one name may be wanted as both.
+struct Which<'n>(Wanted<'n>);
 
-impl<'de> DeserializeSeed<'de> for Is<'_> {
-    type Value = bool;
+/// What a member is.
+struct Role {
+    key: bool,
+    units: bool,
+}
 
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<bool, D::Error> {
+impl<'de> DeserializeSeed<'de> for Which<'_> {
+    type Value = Role;
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Role, D::Error> {
         reader.deserialize_str(self)
     }
 }
 
-impl Visitor<'_> for Is<'_> {
-    type Value = bool;
+impl Visitor<'_> for Which<'_> {
+    type Value = Role;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a name")
     }
 
-    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<bool, E> {
-        Ok(name == self.0)
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Role, E> {
+        Ok(Role { key: self.0.key == Some(name), units: self.0.units == Some(name) })
     }
 }
 

@@ -33,33 +33,41 @@ pub struct Options {
     pub packing: Packing,
     /// The member of each item, or the column, whose text or number is the key. Each item must have it then.
     pub key_field: Option<String>,
-    /// Whether each item is an object of `data`, and of `key` where it has one, and of nothing else. Otherwise an item is
-    /// data as a whole, whatever its members are called.
+    /// The member of each item, or the column, whose number says how many tokens the event takes. An item may lack the
+    /// member, and the field of a row may be empty; the header must have the column.
+    pub units_field: Option<String>,
+    /// Whether each item is an object of `data`, of `key` and `units` where it has them, and of nothing else. Otherwise an
+    /// item is data as a whole, whatever its members are called.
     pub wrapped: bool,
     /// Whether there may be none: of a list in pages, some may be empty.
     pub may_be_empty: bool,
 }
 
 impl Options {
-    /// Items of this format, not packed, without keys.
+    /// Items of this format, not packed, without keys and units.
     pub fn new(format: Format) -> Self {
-        Self { format, packing: Packing::Plain, key_field: None, wrapped: false, may_be_empty: false }
+        let packing = Packing::Plain;
+        Self { format, packing, key_field: None, units_field: None, wrapped: false, may_be_empty: false }
     }
 
     pub(crate) fn check(&self) -> Result<(), ItemsError> {
         let wrong = |field: &str, said: &str| Err(ItemsError::nowhere(Problem::new(field, said)));
-        if self.wrapped && self.key_field.is_some() {
-            return wrong(
-                "key_field",
-                "not beside wrapped, where the key of each item is its member \"key\"",
-            );
+        let fields =
+            [("key_field", "key is", &self.key_field), ("units_field", "units are", &self.units_field)];
+        for (field, what, name) in fields {
+            let Some(name) = name else { continue };
+            if self.wrapped {
+                let member = field.trim_end_matches("_field");
+                let said = format!("not beside wrapped, where an item's {what} its member {member:?}");
+                return wrong(field, &said);
+            }
+            if name.is_empty() {
+                return wrong(field, "expected the name of a member of each item");
+            }
         }
         if self.wrapped && self.format == Format::Csv {
             return wrong("wrapped", "not with CSV, of which each row is the data of an item");
         }
-        match &self.key_field {
-            Some(name) if name.is_empty() => wrong("key_field", "expected the name of a member of each item"),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 }

@@ -20,6 +20,8 @@ pub struct Item {
     pub data: String,
     /// Empty where it has none.
     pub key: String,
+    /// How many tokens its event takes; 0 where it does not say.
+    pub units: u32,
 }
 
 /// What comes next.
@@ -138,14 +140,10 @@ impl Reader {
 
     /// The item that is whole; none where it is no item.
     fn item(&mut self) -> Result<Option<Item>, Problem> {
-        let key_field = self.options.key_field.as_deref();
         let record = match &mut self.split {
             Split::Csv(csv) => {
-                let Some((data, key)) = csv.item(key_field)? else { return Ok(None) };
-                if let Some(field) = key_field {
-                    member::check_key(field, &key)?;
-                }
-                return self.counted(Item { data, key }).map(Some);
+                let Some(item) = csv.item(&self.options)? else { return Ok(None) };
+                return self.counted(item).map(Some);
             }
             Split::Lines(lines) if lines.is_blank() => return Ok(None),
             Split::Lines(lines) => lines.record(),
@@ -158,8 +156,7 @@ impl Reader {
                 "not JSON by itself, expected a value a line; an array is the format JSON",
             ));
         }
-        let (data, key) = member::read(record, key_field, self.options.wrapped)?;
-        let item = Item { data: data.to_owned(), key };
+        let item = member::read(record, &self.options)?;
         self.counted(item).map(Some)
     }
 

@@ -8,7 +8,7 @@ use std::io::Write as _;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use shared::{gzip, pairs, read};
+use shared::{gzip, pairs, read, units};
 use tollgate_items::{DATA_MAX_BYTES, Format, Next, Options, Packing, Reader};
 
 fn with(format: Format) -> Options {
@@ -112,7 +112,8 @@ fn wrapped_items_have_data_and_key_and_nothing_else() {
         read(with(Format::Ndjson), text.as_bytes(), 4).unwrap()[0].data,
         "{\"data\": {\"n\": 1.0}, \"key\": \"a\"}"
     );
-    let expected = "expected an object of \"data\", and of \"key\" where it has one, and of nothing else";
+    let expected =
+        "expected an object of \"data\", of \"key\" and \"units\" where it has them, and of nothing else";
     for (text, said) in [
         ("{\"data\": 1, \"kee\": \"a\"}", "unknown field `kee`"),
         ("{\"key\": \"a\"}", "missing field `data`"),
@@ -126,12 +127,78 @@ fn wrapped_items_have_data_and_key_and_nothing_else() {
     );
 }
 
+fn with_units(format: Format, field: &str) -> Options {
+    Options { units_field: Some(field.to_owned()), ..with(format) }
+}
+
+#[test]
+fn units_are_whole_numbers_of_a_member() {
+    let text = "{\"n\": 4}\n{\"a\": {\"n\": 9}}\n{\"\\u006e\": \"0\\u00310\"}\n{\"n\": 1000}\n";
+    let items = read(with_units(Format::Ndjson, "n"), text.as_bytes(), 5).unwrap();
+    assert_eq!(units(&items), [4, 0, 10, 1_000]);
+    assert_eq!(items[1].data, "{\"a\": {\"n\": 9}}");
+    let items = read(with_units(Format::Csv, "n"), b"t,n\na,7\nb,\nc,\"012\"\n", 4).unwrap();
+    assert_eq!(units(&items), [7, 0, 12]);
+    // Key and units at once, in any order, and under one name.
+    let both = Options { key_field: Some("t".to_owned()), ..with_units(Format::Json, "n") };
+    let items = read(both, b"[{\"n\": 2, \"t\": 5}, {\"t\": \"b\"}, {\"t\": \"c\", \"n\": 3}]", 100).unwrap();
+    assert_eq!(units(&items), [2, 0, 3]);
+    assert_eq!(items.iter().map(|item| item.key.as_str()).collect::<Vec<_>>(), ["5", "b", "c"]);
+    let one = Options { key_field: Some("n".to_owned()), ..with_units(Format::Ndjson, "n") };
+    let items = read(one, b"{\"n\": 2}", 100).unwrap();
+    assert_eq!((items[0].key.as_str(), items[0].units), ("2", 2));
+    let items = read(wrapped(Format::Ndjson), b"{\"data\": 1, \"units\": 12}\n{\"data\": {\"units\": 3}}", 9);
+    assert_eq!(units(&items.unwrap()), [12, 0]);
+}
+
+#[test]
+fn what_is_no_number_of_tokens_is_told_with_its_line() {
+    let expected = "is not allowed, expected a whole number from 1 to 1000";
+    let of = |item: &str| refused(with_units(Format::Ndjson, "n"), format!("{{\"n\":1}}\n{item}\n"));
+    for value in [
+        "0",
+        "1001",
+        "-1",
+        "1.0",
+        "1e2",
+        "99999999999",
+        "null",
+        "true",
+        "[1]",
+        "\"\"",
+        "\"x\"",
+        "\"+5\"",
+        "\" 5\"",
+    ] {
+        assert_eq!(of(&format!("{{\"n\": {value}}}")), format!("line 2: n: {value} {expected}"));
+        let item = format!("[{{\"data\": 1, \"units\": {value}}}]");
+        // As with a key, null of a wrapped item is none.
+        if value == "null" {
+            assert_eq!(units(&read(wrapped(Format::Json), item.as_bytes(), 9).unwrap()), [0]);
+        } else {
+            let said = format!("item 1 (line 1): units: {value} {expected}");
+            assert_eq!(refused(wrapped(Format::Json), item), said);
+        }
+    }
+    assert_eq!(of("{\"n\": 1, \"n\": 1}"), "line 2: n: given twice, expected it once");
+    assert_eq!(of("[1]"), "line 2: the item is no object, expected one with \"n\"");
+    let csv = |text: &str| refused(with_units(Format::Csv, "n"), text);
+    assert_eq!(csv("n,b\n1,2\n1001,2\n"), format!("line 3: n: \"1001\" {expected}"));
+    assert_eq!(csv("n,b\n1,2\n 1,2\n"), format!("line 3: n: \" 1\" {expected}"));
+    assert_eq!(
+        csv("a,b\n1,2\n"),
+        "line 1: n: no column of the header has the units' name, expected one of a, b"
+    );
+}
+
 #[test]
 fn options_that_exclude_one_another_are_refused() {
     for (options, field) in [
         (Options { wrapped: true, ..keyed(Format::Json, "a") }, "key_field: "),
         (wrapped(Format::Csv), "wrapped: "),
         (keyed(Format::Json, ""), "key_field: "),
+        (Options { wrapped: true, ..with_units(Format::Json, "a") }, "units_field: not beside wrapped"),
+        (with_units(Format::Csv, ""), "units_field: "),
     ] {
         let Err(error) = Reader::new(options) else { panic!("{field} is taken") };
         assert!(error.to_string().starts_with(field), "{error}");

@@ -5,8 +5,8 @@ mod shared;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use shared::{gzip, in_pieces, pairs, read};
-use tollgate_items::{Format, KEY_MAX_BYTES, Options, Packing};
+use shared::{gzip, in_pieces, pairs, read, units};
+use tollgate_items::{Format, KEY_MAX_BYTES, Options, Packing, UNITS_MAX};
 
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
@@ -71,11 +71,34 @@ proptest! {
     }
 
     #[test]
+    fn units_are_those_that_were_said_in_any_pieces(
+        said in prop::collection::vec(prop::option::of(1..=UNITS_MAX), 1..8),
+        sizes in prop::collection::vec(1..20_usize, 1..8),
+    ) {
+        let with = |format| Options { units_field: Some("n".to_owned()), ..Options::new(format) };
+        let item = |units: &Option<u32>| units.map_or(json!({"t": 1}), |units| json!({"t": 1, "n": units}));
+        let lines: String = said.iter().map(|units| format!("{}\n", item(units))).collect();
+        let wrapped = |units: &Option<u32>| units.map_or(json!({"data": 1}), |units| json!({"data": 1, "units": units}));
+        let wrapped: String = said.iter().map(|units| format!("{}\n", wrapped(units))).collect();
+        let rows = said.iter().map(|units| format!("1,{}\n", units.map(|n| n.to_string()).unwrap_or_default()));
+        let rows = format!("t,n\n{}", rows.collect::<String>());
+        let expected: Vec<u32> = said.iter().map(|units| units.unwrap_or_default()).collect();
+        for (options, text) in [
+            (with(Format::Ndjson), lines),
+            (Options { wrapped: true, ..Options::new(Format::Ndjson) }, wrapped),
+            (with(Format::Csv), rows),
+        ] {
+            let items = in_pieces(options, text.as_bytes(), sizes.clone()).unwrap();
+            prop_assert_eq!(units(&items), expected.clone());
+        }
+    }
+
+    #[test]
     fn any_bytes_give_the_same_in_any_pieces(
         text in "[\\[\\]{}\",:\\\\ \r\nabt0-9.]{0,40}",
         raw in prop::collection::vec(any::<u8>(), 0..12),
         sizes in prop::collection::vec(1..9_usize, 1..6),
-        kind in 0..6_usize,
+        kind in 0..8_usize,
     ) {
         let options = match kind {
             0 => Options::new(Format::Ndjson),
@@ -83,14 +106,20 @@ proptest! {
             2 => Options::new(Format::Csv),
             3 => Options { wrapped: true, ..Options::new(Format::Ndjson) },
             4 => Options { key_field: Some("t".to_owned()), ..Options::new(Format::Json) },
-            _ => Options { key_field: Some("a".to_owned()), ..Options::new(Format::Csv) },
+            5 => Options { key_field: Some("a".to_owned()), ..Options::new(Format::Csv) },
+            6 => Options { units_field: Some("a".to_owned()), ..Options::new(Format::Csv) },
+            _ => Options {
+                key_field: Some("t".to_owned()),
+                units_field: Some("a".to_owned()),
+                ..Options::new(Format::Ndjson)
+            },
         };
         for bytes in [text.as_bytes().to_vec(), [text.as_bytes(), &raw].concat()] {
             let whole = read(options.clone(), &bytes, 1 << 20);
             prop_assert_eq!(&in_pieces(options.clone(), &bytes, sizes.clone()), &whole);
             for item in whole.unwrap_or_default() {
                 prop_assert!(serde_json::from_str::<Value>(&item.data).is_ok() || item.data.contains(['e', 'E']), "{:?}", item);
-                prop_assert!(item.key.len() <= KEY_MAX_BYTES);
+                prop_assert!(item.key.len() <= KEY_MAX_BYTES && item.units <= UNITS_MAX);
             }
         }
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 use tollgate_items::{
-    DATA_MAX_BYTES, Format, Item, ItemsError, KEY_MAX_BYTES, Next, Options, Packing, Reader,
+    DATA_MAX_BYTES, Format, Item, ItemsError, KEY_MAX_BYTES, Next, Options, Packing, Reader, UNITS_MAX,
 };
 
 use super::quick;
@@ -15,11 +15,13 @@ pub(crate) fn target(data: &[u8]) {
     let packing = if how & 64 == 0 { Packing::Detect } else { Packing::Gzip };
     let wrapped = how & 32 != 0 && format != Format::Csv;
     let key_field = (how & 16 != 0 && !wrapped).then(|| "k".to_owned());
-    let options = Options { packing, key_field, wrapped, ..Options::new(format) };
+    let units_field = (how & 128 != 0 && !wrapped).then(|| "n".to_owned());
+    let options = Options { packing, key_field, units_field, wrapped, ..Options::new(format) };
     let whole = quick("reading items", || read(&options, bytes, bytes.len().max(1)));
     for item in whole.iter().flatten() {
         assert!(serde_json::from_str::<IgnoredAny>(&item.data).is_ok(), "{item:?}");
         assert!(item.data.len() <= DATA_MAX_BYTES && item.key.len() <= KEY_MAX_BYTES, "{item:?}");
+        assert!(item.units <= UNITS_MAX, "{item:?}");
         assert!(options.key_field.is_none() || !item.key.is_empty(), "{item:?}");
     }
     let pieces = read(&options, bytes, usize::from(*size).max(1));

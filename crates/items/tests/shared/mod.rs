@@ -49,3 +49,8 @@ pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
 pub(crate) fn pairs(items: &[Item]) -> Vec<(&str, &str)> {
     items.iter().map(|item| (item.data.as_str(), item.key.as_str())).collect()
 }
+
+/// Units.
+pub(crate) fn units(items: &[Item]) -> Vec<u32> {
+    items.iter().map(|item| item.units).collect()
+}
