@@ -13,7 +13,7 @@ results=${2:-results.ndjson}
 # Named by its night: started again, it goes on with the same run, and makes no second one.
 night=${NIGHT:-$(date -u +%F)}
 
-run=$(tollgate submit nightly "$tenants" --key-field tenant --request-id "nightly-$night" -o name)
+run=$(tollgate submit nightly "$tenants" --key-field tenant --units-field units --request-id "nightly-$night" -o name)
 status=0
 tollgate wait "$run" -o name >/dev/null || status=$?
 tollgate results "$run" >"$results" || status=$?
