@@ -8,7 +8,7 @@ use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
-use tollgate_core::items::{Item, to_lines};
+use tollgate_core::items::{Item, UNITS_MAX, to_lines};
 use tollgate_core::model::{
     CatchUp, CheckAgain, GapRule, HttpItems, HttpTarget, ItemsFrom, KeyRule, KeyRules, Limits, ListFormat,
     OnGuard, OverlapRule, PastPause, Pause, Payload, Policy, Reclaim, ReleaseMode, RepeatRule, RetryPolicy,
@@ -155,6 +155,7 @@ fn items_from() -> impl Strategy<Value = ItemsFrom> {
                 let http = HttpItems {
                     headers: [("x-team".to_owned(), key_field.clone())].into(),
                     format: format.filter(|format| items.is_empty() || *format == ListFormat::Json),
+                    units_field: key_field.chars().rev().collect(),
                     key_field,
                     items_field: items.to_owned(),
                     next_field: next.to_owned(),
@@ -175,11 +176,15 @@ fn payload_with_items() -> impl Strategy<Value = (Payload, Option<u32>)> {
 }
 
 fn payload_with_own_items() -> impl Strategy<Value = (Payload, Option<u32>)> {
-    let item = ("[a-z é]{0,4}", payload()).prop_map(|(key, data)| Item { key, data: data.json });
+    let item = ("[a-z é]{0,4}", 0..=UNITS_MAX, payload()).prop_map(|(key, units, data)| Item {
+        key,
+        units,
+        data: data.json,
+    });
     let item = item.prop_filter("data is required", |item| !item.data.is_empty());
     (payload(), vec(item, 0..4)).prop_map(|(payload, items)| {
         let events = u32::try_from(items.len()).ok().filter(|events| *events > 0);
-        (Payload { items: to_lines(&items).into(), ..payload }, events)
+        (payload.with_items(to_lines(&items)), events)
     })
 }
 
@@ -229,6 +234,7 @@ fn schedules() -> impl Strategy<Value = Schedule> {
                     policy_shard: None,
                     key: (uid % 2 == 0).then(|| "acmé".to_owned()),
                     key_label: None,
+                    units: 1 + u32::from(priority) * 111,
                     priority,
                     retry,
                     catch_up,

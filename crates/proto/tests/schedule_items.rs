@@ -24,13 +24,12 @@ fn refused(with: Value) -> Vec<(String, String)> {
 
 #[test]
 fn there_are_as_many_events_as_items() {
-    let items =
-        json!([{"data": {"b": [1, "x\ty\nz"], "a": 2.5}, "key": "acme"}, {"data": null}, {"data": "7"}]);
+    let items = json!([{"data": {"b": [1, "x\ty\nz"], "a": 2.5}, "key": "acme"}, {"data": null, "units": 7}, {"data": "7"}]);
     for events in [json!(null), json!(3)] {
         let schedule = taken(json!({"items": items, "events": events, "payload": {"p": 1}})).unwrap();
         assert_eq!((schedule.events, schedule.payload.json.as_str()), (3, r#"{"p":1}"#));
-        let lines = "acme\t{\"a\":2.5,\"b\":[1,\"x\\ty\\nz\"]}\n\tnull\n\t\"7\"\n";
-        assert_eq!(&*schedule.payload.items, lines);
+        let lines = "acme\t{\"a\":2.5,\"b\":[1,\"x\\ty\\nz\"]}\n\t7\tnull\n\t\"7\"\n";
+        assert_eq!((&*schedule.payload.items, schedule.payload.units_max), (lines, 7));
     }
     let told = refused(json!({"items": items, "events": 5}));
     let expected = "none, or 3: with items there are as many events as items";
@@ -45,12 +44,24 @@ fn there_are_as_many_events_as_items() {
 fn what_is_wrong_with_an_item_names_it() {
     let long = "k".repeat(129);
     let told = refused(
-        json!({"items": [{"data": 1}, {"key": "a"}, {"data": 1, "key": long}, {"data": 1, "key": "a\tb"}]}),
+        json!({"items": [{"data": 1}, {"key": "a"}, {"data": 1, "key": long}, {"data": 1, "key": "a\tb"},
+            {"data": 1, "units": 1_001}], "units": 0}),
     );
     let fields: Vec<&str> = told.iter().map(|(field, _)| field.as_str()).collect();
-    assert_eq!(fields, ["schedule.items[1].data", "schedule.items[2].key", "schedule.items[3].key"]);
+    assert_eq!(
+        fields,
+        [
+            "schedule.items[1].data",
+            "schedule.items[2].key",
+            "schedule.items[3].key",
+            "schedule.items[4].units",
+            "schedule.units",
+        ]
+    );
     assert_eq!(told[0].1, "a JSON value, which the event carries");
     assert_eq!(told[1].1, "at most 128 bytes, without control characters");
+    assert_eq!(told[3].1, "0 to 1000 tokens; 0 for as many as the schedule says");
+    assert_eq!(told[4].1, "1 to 1000");
     let many = json!(vec![json!({"data": 1}); 1_001]);
     let told = refused(json!({ "items": many }));
     assert!(

@@ -33,6 +33,9 @@ pub struct HttpItems {
     /// The member of each item, or the column, that is its key; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub key_field: String,
+    /// The member of each item, or the column, that says how many tokens its event takes; may be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub units_field: String,
     /// The member of the answer, one JSON object, that has the array of items; empty where the answer is the list.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub items_field: String,
@@ -84,6 +87,7 @@ impl ItemsFrom {
             headers: BTreeMap::new(),
             format: None,
             key_field: String::new(),
+            units_field: String::new(),
             items_field: String::new(),
             next_field: String::new(),
             next_parameter: String::new(),

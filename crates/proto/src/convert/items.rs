@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use prost_types::Value;
 use prost_types::value::Kind;
-use tollgate_core::items::{Item, KEY_MAX_BYTES, LISTED_MAX, of_lines, to_lines};
+use tollgate_core::items::{Item, ItemLine, KEY_MAX_BYTES, LISTED_MAX, UNITS_MAX, of_lines, to_lines};
 use tollgate_core::model::{PAYLOAD_MAX_BYTES, Payload};
 
 use super::check::Check;
@@ -25,7 +25,9 @@ pub(super) fn to_core(check: &mut Check, given: &[v1::ScheduleItem], under: &Pay
         let path = check.path(&format!("items[{at}]"));
         let data = data(&format!("{path}.data"), item.data.as_ref());
         check.keep(key(&format!("{path}.key"), &item.key));
-        items.extend(check.keep(data).map(|data| Item { key: item.key.clone(), data }));
+        let units = item.units;
+        check.keep(self::units(&format!("{path}.units"), units));
+        items.extend(check.keep(data).map(|data| Item { key: item.key.clone(), units, data }));
     }
     let lines = to_lines(&items);
     if lines.len() + under.bytes() > PAYLOAD_MAX_BYTES {
@@ -53,17 +55,35 @@ pub fn key(field: &str, key: &str) -> Result<(), FieldError> {
     Ok(())
 }
 
+/// Whether an event may take so many tokens; 0 for as many as its schedule says.
+///
+/// # Errors
+/// More than [`UNITS_MAX`].
+pub fn units(field: &str, units: u32) -> Result<(), FieldError> {
+    if units > UNITS_MAX {
+        return Err(FieldError::new(field, units, "0 to 1000 tokens; 0 for as many as the schedule says"));
+    }
+    Ok(())
+}
+
 /// The items of a payload as callers see them. Lines that are sealed are shown as they are.
 pub(super) fn to_message(of: &Payload) -> Vec<v1::ScheduleItem> {
     let shown = |text: &str| payload::to_message(&Payload::of(text));
     if !of.items.is_empty() && !of.items.contains('\t') {
-        return vec![v1::ScheduleItem { data: shown(&of.items), key: String::new() }];
+        return vec![v1::ScheduleItem { data: shown(&of.items), ..v1::ScheduleItem::default() }];
     }
     let items = of_lines(&of.items);
-    items.map(|(key, data)| v1::ScheduleItem { data: shown(data), key: key.to_owned() }).collect()
+    items
+        .map(|ItemLine { key, units, data }| v1::ScheduleItem {
+            data: shown(data),
+            key: key.to_owned(),
+            units,
+        })
+        .collect()
 }
 
 /// An item that stands for items that are not shown.
 pub fn stand_in(text: String) -> Vec<v1::ScheduleItem> {
-    vec![v1::ScheduleItem { data: Some(Value { kind: Some(Kind::StringValue(text)) }), key: String::new() }]
+    let data = Some(Value { kind: Some(Kind::StringValue(text)) });
+    vec![v1::ScheduleItem { data, ..v1::ScheduleItem::default() }]
 }

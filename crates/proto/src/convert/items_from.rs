@@ -60,6 +60,7 @@ fn http_to_core(check: &mut Check, given: &v1::HttpItems, stored: Option<&HttpIt
     };
     for (name, value) in [
         ("key_field", &given.key_field),
+        ("units_field", &given.units_field),
         ("items_field", &given.items_field),
         ("next_field", &given.next_field),
         ("next_parameter", &given.next_parameter),
@@ -86,6 +87,7 @@ fn http_to_core(check: &mut Check, given: &v1::HttpItems, stored: Option<&HttpIt
         headers,
         format,
         key_field: given.key_field.clone(),
+        units_field: given.units_field.clone(),
         items_field: given.items_field.clone(),
         next_field: given.next_field.clone(),
         next_parameter: given.next_parameter.clone(),
@@ -100,8 +102,17 @@ fn http_to_core(check: &mut Check, given: &v1::HttpItems, stored: Option<&HttpIt
 
 /// Where items come from, as callers see it.
 pub(super) fn to_message(from: &ItemsFrom) -> v1::ItemsFrom {
-    let HttpItems { url, headers, format, key_field, items_field, next_field, next_parameter, deadline_ms } =
-        &from.http;
+    let HttpItems {
+        url,
+        headers,
+        format,
+        key_field,
+        units_field,
+        items_field,
+        next_field,
+        next_parameter,
+        deadline_ms,
+    } = &from.http;
     let format = match format {
         None => v1::ItemsFormat::Unspecified,
         Some(ListFormat::Ndjson) => v1::ItemsFormat::Ndjson,
@@ -113,6 +124,7 @@ pub(super) fn to_message(from: &ItemsFrom) -> v1::ItemsFrom {
         headers: shown_headers(headers),
         format: format.into(),
         key_field: key_field.clone(),
+        units_field: units_field.clone(),
         items_field: items_field.clone(),
         next_field: next_field.clone(),
         next_parameter: next_parameter.clone(),

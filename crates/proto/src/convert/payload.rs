@@ -36,7 +36,8 @@ pub fn merged(field: &str, base: &Payload, patch: &Value) -> Result<Payload, Fie
     let mut whole = serde_json::from_str(&base.json).unwrap_or(serde_json::Value::Null);
     merge(&mut whole, patch);
     let checked = checked(field, whole.to_string())?;
-    let merged = Payload { items: base.items.clone(), from: base.from.clone(), ..checked };
+    let merged =
+        Payload { items: base.items.clone(), from: base.from.clone(), units_max: base.units_max, ..checked };
     if merged.bytes() > PAYLOAD_MAX_BYTES {
         let expected =
             format!("at most {PAYLOAD_MAX_BYTES} bytes of JSON together with the schedule's items");

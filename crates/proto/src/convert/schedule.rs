@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use tollgate_core::items::UNITS_MAX;
 use tollgate_core::model::{
     CatchUp, CheckAgain, EVENTS_MAX, OnGuard, OverlapRule, Payload, RetryPolicy, Schedule, SkipReason,
     Skipped, Stagger, Timing, Trigger, WhenDone,
@@ -48,6 +49,7 @@ pub fn to_core(
     let events = events(&mut check, message);
     let stored_list = stored.and_then(|stored| stored.payload.from.as_deref());
     let from = items_from::to_core(&mut check, message, stored_list);
+    let units = check.number("units", message.units, 1, &(1..=UNITS_MAX));
     let priority = check.number("priority", message.priority, PRIORITY, &PRIORITIES);
     let target = target::to_core(&mut check, message.target.as_ref(), stored.map(|stored| &stored.target));
     let payload = Payload { from, ..payload(&mut check, message) };
@@ -76,6 +78,7 @@ pub fn to_core(
         policy,
         key: Some(key).filter(|key| !key.is_empty()),
         key_label: Some(message.key_label.clone()).filter(|label| !label.is_empty()),
+        units,
         priority: u8::try_from(priority).unwrap_or_default(),
         retry,
         catch_up,
@@ -192,7 +195,8 @@ fn events(check: &mut Check, message: &v1::Schedule) -> u32 {
 fn payload(check: &mut Check, message: &v1::Schedule) -> Payload {
     let path = check.path("payload");
     let payload = check.keep(payload::to_core(&path, message.payload.as_ref())).unwrap_or_default();
-    Payload { items: items::to_core(check, &message.items, &payload), ..payload }
+    let items = items::to_core(check, &message.items, &payload);
+    payload.with_items(items)
 }
 
 fn policy(check: &mut Check, message: &v1::Schedule, name: &Name) -> Option<String> {
@@ -326,6 +330,7 @@ pub fn to_message(schedule: &Schedule) -> v1::Schedule {
         policy: policy.unwrap_or_default(),
         key: schedule.key.clone().filter(|_| schedule.key_label.is_none()).unwrap_or_default(),
         key_label: schedule.key_label.clone().unwrap_or_default(),
+        units: Some(schedule.units).filter(|units| *units > 1),
         priority: Some(u32::from(schedule.priority)),
         retry: Some(v1::RetryPolicy {
             max_attempts: Some(schedule.retry.attempts_max),
