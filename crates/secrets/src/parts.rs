@@ -182,7 +182,7 @@ mod tests {
         let items = "acme\t{\"pin\":\"veiled\"}\n".into();
         let mut from = ItemsFrom::http("https://l.example/".to_owned());
         from.http.headers = [("X-Api-Key".to_owned(), "listed".to_owned())].into();
-        (target, Payload { json: r#"{"token":"hidden"}"#.to_owned(), items, from: Some(Arc::new(from)) })
+        (target, Payload { items, from: Some(Arc::new(from)), ..Payload::of(r#"{"token":"hidden"}"#) })
     }
 
     fn text(target: &Target, payload: &Payload) -> String {

@@ -31,6 +31,8 @@ pub struct StoredSubmission {
     pub items: u32,
     /// Of those pages.
     pub digest: ItemsDigest,
+    /// The most units that one of those items says.
+    pub units_max: u32,
     /// When its run was made.
     pub made_us: Option<i64>,
 }
@@ -56,13 +58,13 @@ pub trait SubmissionStore: Send + Sync {
     /// Begins a submission without items, whose run carries this payload. Answers false, and writes nothing, where there is one
     /// of this request id, or of this run.
     async fn begin_submission(&self, begun: &StoredSubmission, payload: &str) -> Result<bool, StoreError>;
-    /// Adds pages whose texts are as they are to be stored. `to`: how many items there are with these, and their digest. Answers
-    /// false, and writes nothing, where the submission is not as `seen` any more.
+    /// Adds pages whose texts are as they are to be stored. `to`: how many items there are with these, their digest, and the most
+    /// units that one of them says. Answers false, and writes nothing, where the submission is not as `seen` any more.
     async fn add_item_pages(
         &self,
         seen: &StoredSubmission,
         pages: Vec<ItemPage>,
-        to: (u32, ItemsDigest),
+        to: (u32, ItemsDigest, u32),
         now_us: i64,
     ) -> Result<bool, StoreError>;
     /// Its run has been made.

@@ -62,9 +62,15 @@ pub trait ListingStore: Send + Sync {
         run: &Run,
         pages: Vec<ItemPage>,
     ) -> Result<Written, StoreError>;
-    /// Hands a run over to its owner with so many events, whose items are all in pages; with none it is for the owner to judge
-    /// whether it is a run.
-    async fn hand_over_listed(&self, lease: &Lease, run: &Run, events: u32) -> Result<Written, StoreError>;
+    /// Hands a run over to its owner with so many events, whose items are all in pages, and with the most units that one of these
+    /// says; with none it is for the owner to judge whether it is a run.
+    async fn hand_over_listed(
+        &self,
+        lease: &Lease,
+        run: &Run,
+        events: u32,
+        units_max: u32,
+    ) -> Result<Written, StoreError>;
     /// Notes why its items could not be fetched as yet.
     async fn list_failed(&self, lease: &Lease, run: &Run, reason: &str) -> Result<Written, StoreError>;
     /// Its items are not fetched any more: the run ends, and the trigger is recorded as skipped.

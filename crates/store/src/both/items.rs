@@ -70,7 +70,7 @@ impl<D: Driver> SubmissionStore for D {
         &self,
         seen: &StoredSubmission,
         pages: Vec<ItemPage>,
-        to: (u32, ItemsDigest),
+        to: (u32, ItemsDigest, u32),
         now_us: i64,
     ) -> Result<bool, StoreError> {
         let (seen, pages) = (Arc::new(seen.clone()), Arc::new(pages));
@@ -84,7 +84,8 @@ impl<D: Driver> SubmissionStore for D {
                     .bind(to.1.to_vec())
                     .bind(now_us)
                     .bind(index(seen.items))
-                    .bind(seen.digest.to_vec());
+                    .bind(seen.digest.to_vec())
+                    .bind(index(to.2));
                 if tx.execute(moved).await? == 0 {
                     return Ok(false);
                 }

@@ -89,7 +89,13 @@ impl<D: Driver> ListingStore for D {
         .await
     }
 
-    async fn hand_over_listed(&self, lease: &Lease, run: &Run, events: u32) -> Result<Written, StoreError> {
+    async fn hand_over_listed(
+        &self,
+        lease: &Lease,
+        run: &Run,
+        events: u32,
+        units_max: u32,
+    ) -> Result<Written, StoreError> {
         under(self, (Whom::Roles, "hand_over_listed"), lease, run, move |tx, run| {
             let (listed, shard, id) = (of_run(Ask::new(sql!("runs_listed")), &run), run.shard, run.id.0);
             async move {
@@ -97,7 +103,7 @@ impl<D: Driver> ListingStore for D {
                     let made = Ask::new(sql!("item_runs_made")).bind(i32::from(shard)).bind(id);
                     tx.execute(made).await?;
                 }
-                tx.execute(listed.bind(index(events))).await
+                tx.execute(listed.bind(index(events)).bind(index(units_max))).await
             }
             .boxed()
         })

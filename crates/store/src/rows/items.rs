@@ -15,11 +15,12 @@ pub(crate) fn stored_items(generation: i64, payload: &Payload) -> String {
     if payload.items.is_empty() { String::new() } else { format!("{generation}\n{}", payload.items) }
 }
 
-/// A schedule of a `spec` column, which says where a list is fetched, with what its `payload` and `items` columns hold.
+/// A schedule of a `spec` column, which says where a list is fetched and how many units its items say, with what its `payload` and `items` columns hold.
 pub(crate) fn with_payload(mut schedule: Schedule, payload: String, items: &str) -> Schedule {
     let own = items.split_once('\n').filter(|(of, _)| of.parse() == Ok(schedule.generation));
+    let units_max = own.map_or(0, |_| schedule.payload.units_max);
     let items = own.map(|(_, items)| items).unwrap_or_default().into();
-    schedule.payload = Payload { json: payload, items, from: schedule.payload.from.take() };
+    schedule.payload = Payload { json: payload, items, from: schedule.payload.from.take(), units_max };
     schedule
 }
 
@@ -58,6 +59,7 @@ pub(crate) struct SubmissionRow {
     created_us: i64,
     items: i32,
     digest: Vec<u8>,
+    units_max: i32,
     made_us: Option<i64>,
 }
 
@@ -79,6 +81,7 @@ impl TryFrom<SubmissionRow> for StoredSubmission {
                 created_us: row.created_us,
                 items: count("items", row.items)?,
                 digest: digest?,
+                units_max: count("units_max", row.units_max)?,
                 made_us: row.made_us,
             })
         };

@@ -48,7 +48,7 @@ impl ScheduleNew {
     pub(crate) fn new(mut schedule: Schedule, shard: u16) -> Result<Self, StoreError> {
         let items = stored_items(schedule.generation, &schedule.payload);
         let payload = std::mem::take(&mut schedule.payload);
-        schedule.payload.from = payload.from;
+        (schedule.payload.from, schedule.payload.units_max) = (payload.from, payload.units_max);
         let payload = payload.json;
         Ok(Self {
             uid: schedule.uid,

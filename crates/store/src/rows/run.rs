@@ -21,6 +21,7 @@ row! {
             launch_us: i64,
             kind: String,
             emitted_us: i64,
+            units_max: i32,
         }
         changing {
             generation: i64,
@@ -77,6 +78,7 @@ impl From<&Run> for RunRow {
             cursor_in: run.cursor_in.as_deref().map(text),
             cursor_out: run.cursor_out.as_deref().map(text),
             emitted_us: run.emitted_us,
+            units_max: int(run.units_max),
             started_us: run.started_us,
             finished_us: run.finished_us,
         }
@@ -131,6 +133,7 @@ fn read_run(row: RunRow) -> Result<Run, (&'static str, String)> {
         cursor_in: row.cursor_in,
         cursor_out: row.cursor_out,
         emitted_us: row.emitted_us,
+        units_max: count("units_max", row.units_max)?,
         started_us: row.started_us,
         finished_us: row.finished_us,
     })

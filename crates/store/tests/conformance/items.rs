@@ -1,6 +1,6 @@
 //! Items of submitted runs, and the submissions that bring them.
 
-use tollgate_core::items::{Item, ItemPage, ItemsDigest, Pager, ReadPage};
+use tollgate_core::items::{Item, ItemLine, ItemPage, ItemsDigest, Pager, ReadPage};
 use tollgate_core::model::{DAY_US, Run, RunId, RunKind, SECOND_US};
 use tollgate_store::Store;
 use tollgate_store::items::StoredSubmission;
@@ -22,29 +22,31 @@ fn submission(schedule_uid: Uuid, request_id: &str, at_us: i64) -> StoredSubmiss
         created_us: at_us,
         items: 0,
         digest: ItemsDigest::default(),
+        units_max: 0,
         made_us: None,
     }
 }
 
-/// Pages of items whose keys are `k0` to `k2` in turn, the last without; and the digest.
-fn pages(from: u32, items: u32, digest: ItemsDigest) -> (Vec<ItemPage>, ItemsDigest) {
+/// Pages of items whose keys are `k0` to `k2` in turn, the last without; the digest, and the most units that one says.
+fn pages(from: u32, items: u32, digest: ItemsDigest) -> (Vec<ItemPage>, ItemsDigest, u32) {
     let mut pager = Pager::resume(from, digest);
     let item = |index: u32| Item {
         key: if index % 4 == 3 { String::new() } else { format!("k{}", index % 4) },
+        units: if index == 7 { 40 } else { index % 2 },
         data: format!("\"{index}{}\"", "é".repeat(20_000)),
     };
     let mut pages: Vec<ItemPage> =
         (from..from + items).filter_map(|index| pager.push(&item(index))).collect();
     pages.extend(pager.finish());
-    (pages, pager.digest())
+    (pages, pager.digest(), pager.units_max())
 }
 
 async fn add(store: &dyn Store, seen: &mut StoredSubmission, items: u32) -> bool {
-    let (pages, digest) = pages(seen.items, items, seen.digest);
-    let to = (seen.items + items, digest);
+    let (pages, digest, units_max) = pages(seen.items, items, seen.digest);
+    let to = (seen.items + items, digest, seen.units_max.max(units_max));
     let is_added = store.add_item_pages(seen, pages, to, NOON_US).await.unwrap();
     if is_added {
-        (seen.items, seen.digest) = to;
+        (seen.items, seen.digest, seen.units_max) = to;
     }
     is_added
 }
@@ -55,13 +57,15 @@ pub(crate) async fn items_are_read_page_by_page(place: &Place) {
     assert!(store.begin_submission(&seen, r#"{"a":"é"}"#).await.unwrap());
     assert!(add(&*store, &mut seen, 10).await && add(&*store, &mut seen, 1).await);
     assert_eq!(store.submission(seen.schedule_uid, "r").await.unwrap().as_ref(), Some(&seen));
+    assert_eq!(seen.units_max, 40);
     let of_run = store.item_run(5, seen.run).await.unwrap().unwrap();
     assert_eq!((of_run.schedule_uid, of_run.payload.as_str()), (seen.schedule_uid, r#"{"a":"é"}"#));
     assert_eq!(store.item_run(6, seen.run).await.unwrap(), None);
     let mut starts = Vec::new();
     for index in 0..11 {
         let page = ReadPage::of(store.item_page(5, seen.run, index).await.unwrap().unwrap()).unwrap();
-        let (key, data) = page.item(index).unwrap();
+        let ItemLine { key, units, data } = page.item(index).unwrap();
+        assert_eq!(units, if index == 7 { 40 } else { index % 2 });
         assert!(data.starts_with(&format!("\"{index}é")), "{index}");
         assert_eq!(key, ["k0", "k1", "k2", ""][index as usize % 4]);
         starts.push(page.range().start);
@@ -128,8 +132,8 @@ pub(crate) async fn what_belongs_to_no_run_goes(place: &Place) {
     }
     // One goes on in time.
     let mut open = left[1].clone();
-    let (pages, digest) = pages(open.items, 1, open.digest);
-    let to = (open.items + 1, digest);
+    let (pages, digest, _) = pages(open.items, 1, open.digest);
+    let to = (open.items + 1, digest, 0);
     assert!(store.add_item_pages(&open, pages, to, NOON_US + HOUR_US).await.unwrap());
     open.items += 1;
     store.prune(NOON_US - 10 * DAY_US, NOON_US + HOUR_US + 10 * SECOND_US).await.unwrap();

@@ -31,7 +31,7 @@ fn carries(run: &Run) -> ItemRun {
 fn pages(items: u32, what: &str) -> Vec<ItemPage> {
     let mut pager = Pager::default();
     let item =
-        |index: u32| Item { key: String::new(), data: format!("\"{what} {index}{}\"", "x".repeat(40_000)) };
+        |index: u32| Item { key: String::new(), units: 0, data: format!("\"{what} {index}{}\"", "x".repeat(40_000)) };
     let mut pages: Vec<ItemPage> = (0..items).filter_map(|index| pager.push(&item(index))).collect();
     pages.extend(pager.finish());
     pages
@@ -93,15 +93,15 @@ pub(crate) async fn a_list_that_is_fetched_anew_takes_the_place_of_what_was_left
     assert_eq!(begin().await, Written::Done);
     assert_eq!(store.item_page(5, one.id, 0).await.unwrap(), None);
     assert_eq!(store.add_list_pages(&lease, &one, pages(4, "new")).await.unwrap(), Written::Done);
-    assert_eq!(store.hand_over_listed(&lease, &one, 4).await.unwrap(), Written::Done);
+    assert_eq!(store.hand_over_listed(&lease, &one, 4, 9).await.unwrap(), Written::Done);
     let handed = store.emitted_runs(5, i64::MIN..i64::MAX, 10).await.unwrap().runs;
-    assert_eq!(handed, [Run { state: RunState::Emitted, events: 4, ..one.clone() }]);
+    assert_eq!(handed, [Run { state: RunState::Emitted, events: 4, units_max: 9, ..one.clone() }]);
     let page = store.item_page(5, one.id, 3).await.unwrap().unwrap();
     assert!(page.body.contains("new 3") && !page.body.contains("old"), "{page:?}");
     assert_eq!(store.item_run(5, one.id).await.unwrap().unwrap(), carries(&one));
     assert_eq!(store.item_page(5, one.id, 4).await.unwrap(), None);
     assert_eq!(
-        store.hand_over_listed(&lease, &one, 9).await.unwrap(),
+        store.hand_over_listed(&lease, &one, 9, 0).await.unwrap(),
         Written::NotWaiting,
         "it is handed over"
     );
@@ -123,7 +123,7 @@ pub(crate) async fn who_has_lost_a_shard_writes_nothing_of_its_lists(place: &Pla
         [
             store.begin_list(lease, &one, carries(&one), NOON_US).await.unwrap(),
             store.add_list_pages(lease, &one, pages(1, "late")).await.unwrap(),
-            store.hand_over_listed(lease, &one, 3).await.unwrap(),
+            store.hand_over_listed(lease, &one, 3, 0).await.unwrap(),
             store.list_failed(lease, &one, "HTTP 503").await.unwrap(),
             store.give_up_list(lease, &one, &skipped, "HTTP 503").await.unwrap(),
             store.drop_list(lease, &one).await.unwrap(),
@@ -137,7 +137,7 @@ pub(crate) async fn who_has_lost_a_shard_writes_nothing_of_its_lists(place: &Pla
     store.begin_list(&new, &one, carries(&one), NOON_US).await.unwrap();
     store.commit(&new, &Changes::default()).await.unwrap();
     store.add_list_pages(&new, &one, pages(2, "new")).await.unwrap();
-    assert_eq!(store.hand_over_listed(&new, &one, 2).await.unwrap(), Written::Done);
+    assert_eq!(store.hand_over_listed(&new, &one, 2, 0).await.unwrap(), Written::Done);
     assert_eq!(row(&*store, &one).await.events, 2);
     assert_eq!(store.item_page(5, one.id, 2).await.unwrap(), None);
 }

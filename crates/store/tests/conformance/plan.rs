@@ -39,13 +39,14 @@ pub(crate) async fn schedule_is_read_as_written(place: &Place) {
 /// What a version does that knows no items: it leaves their column as it is, and writes the rest.
 pub(crate) async fn items_go_with_their_generation(place: &Place) {
     let store = place.open().await;
-    let items = "acme\t{\"a\":\"é\\n\"}\n\t7\n";
+    let items = "acme\t{\"a\":\"é\\n\"}\n\t12\t7\n";
     let mut one = schedule("one");
-    one.payload.items = items.into();
+    one.payload = one.payload.with_items(items);
+    one.units = 3;
     write(&*store, vec![put(&one, None, vec![child("H.2", 30)])]).await;
     assert_eq!(store.schedule("default", "one").await.unwrap(), Some(one.clone()));
     let specs = store.specs(0, &[(one.uid, 1)]).await.unwrap();
-    assert!(specs.iter().all(|spec| &*spec.payload.items == items), "{specs:?}");
+    assert!(specs.iter().all(|spec| (&*spec.payload.items, spec.payload.units_max, spec.units) == (items, 12, 3)), "{specs:?}");
     let changed = Schedule { generation: 2, priority: 9, ..one.clone() };
     write(&*store, vec![put(&changed, Some(1), vec![])]).await;
     assert_eq!(store.schedule("default", "one").await.unwrap(), Some(changed.clone()));
@@ -54,9 +55,9 @@ pub(crate) async fn items_go_with_their_generation(place: &Place) {
     let update = format!("UPDATE schedules SET generation = 3, spec = '{}' WHERE id = 'one'", spec.unwrap());
     place.sql(&update).await;
     let read = store.schedule("default", "one").await.unwrap().unwrap();
-    assert_eq!((&*read.payload.items, read.generation), ("", 3));
+    assert_eq!((&*read.payload.items, read.payload.units_max, read.generation), ("", 0, 3));
     let with_others =
-        Schedule { generation: 4, payload: Payload { items: "\t8\n".into(), ..one.payload }, ..changed };
+        Schedule { generation: 4, payload: one.payload.with_items("\t8\n"), ..changed };
     write(&*store, vec![put(&with_others, Some(3), vec![])]).await;
     assert_eq!(store.schedule("default", "one").await.unwrap(), Some(with_others));
 }

@@ -72,10 +72,10 @@ pub(crate) async fn secrets_are_replaced_where_nobody_was_faster(place: &Place) 
 pub(crate) async fn items_of_schedules_are_replaced_with_the_rest(place: &Place) {
     let store = place.open().await;
     let mut one = schedule("one");
-    one.payload.items = "acme\t1\n".into();
+    one.payload = one.payload.with_items("acme\t5\t1\n");
     store.write_plan(vec![put(&one, None, vec![])]).await.unwrap();
     let change = |_: &mut Target, payload: &mut Payload| {
-        assert_eq!(&*payload.items, "acme\t1\n");
+        assert_eq!((&*payload.items, payload.units_max), ("acme\t5\t1\n", 5));
         payload.items = "sealed".into();
     };
     let old = store.stored_schedules(None, 10).await.unwrap().remove(0);
@@ -84,6 +84,7 @@ pub(crate) async fn items_of_schedules_are_replaced_with_the_rest(place: &Place)
     assert_eq!(store.replace_schedules(vec![(old, new)]).await.unwrap(), 0, "it is not as it was read");
     let read = store.schedule("default", "one").await.unwrap().unwrap();
     assert_eq!((&*read.payload.items, &read.payload.json), ("sealed", &one.payload.json));
+    assert_eq!(read.payload.units_max, 5);
     let old = all_specs(&*store).await.remove(0);
     let (new, ()) = old.with(change).unwrap();
     assert_eq!(store.replace_specs(old.shard, vec![(old, new.clone())]).await.unwrap(), 1);

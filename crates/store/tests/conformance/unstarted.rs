@@ -16,6 +16,7 @@ fn sorted() -> (Run, [Unstarted; 2]) {
         events: EVENTS,
         next_index: 5,
         sorted_to: Some(2 * UNSTARTED_EVENTS),
+        units_max: 17,
         ..waiting(&schedule("sorted"), 5, NOON_US)
     };
     let stretch = |first: u32, bits: &[u8]| Unstarted { run: run.id, first, bits: bits.to_vec() };
