@@ -405,11 +405,6 @@ impl ChangeRows {
             && (self.skipped.is_empty() && self.pause.is_none() && self.policies_deleted.is_empty());
         !is_all
     }
-
-    /// Whether it says what has not started, of runs that start their events key by key.
-    pub(crate) fn has_unstarted(&self) -> bool {
-        !(self.unstarted_put.is_empty() && self.unstarted_gone.is_empty())
-    }
 }
 
 /// An upsert takes each key once: sorts by key, and keeps the last row of each.

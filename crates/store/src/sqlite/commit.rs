@@ -1,8 +1,8 @@
 //! What commits of shards' owners write, in one transaction.
 //!
 //! In: commits, each with its fence. Out: all of them written and committed, or an error, and a transaction that may be open.
-//! Runs that change, batches and the done queue, of which nearly every commit consists, go by one command for all
-//! (`plain`); what is rarer goes before it, a statement for each kind of row. Not here: what becomes of the others when
+//! Runs that change, batches, the done queue, and which events of a run have not started, of which nearly every commit consists,
+//! go by one command for all (`plain`); what is rarer goes before it, a statement for each kind of row. Not here: what becomes of the others when
 //! one fails (`line`).
 
 use serde::Serialize;
@@ -21,7 +21,7 @@ pub(super) async fn write(
     commits: &[FencedCommit],
 ) -> Result<(), Failure> {
     tollgate_fault_points::pass("store.fence.before");
-    let has_rest = commits.iter().any(|commit| commit.rows.has_rest() || commit.rows.has_unstarted());
+    let has_rest = commits.iter().any(|commit| commit.rows.has_rest());
     if has_rest {
         plain::begin(connection, commits).await?;
         tollgate_fault_points::pass("store.fence.after");
@@ -41,8 +41,6 @@ async fn write_rest(connection: &mut SqliteConnection, shard: i32, rows: &Change
     insert_runs(&mut tx(connection), &rows.runs_new).await?;
     carry_out(connection, sql!("tokens_delete"), shard, &rows.tokens_gone).await?;
     carry_out(connection, sql!("tokens_put"), shard, &rows.tokens_put).await?;
-    carry_out(connection, sql!("unstarted_delete"), shard, &rows.unstarted_gone).await?;
-    carry_out(connection, sql!("unstarted_put"), shard, &rows.unstarted_put).await?;
     carry_out(connection, sql!("history_delete"), shard, &rows.history_gone).await?;
     write_plan(connection, shard, rows).await?;
     insert_skipped(&mut tx(connection), &rows.skipped).await?;

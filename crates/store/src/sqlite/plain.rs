@@ -1,6 +1,6 @@
 //! What nearly every commit of an owner consists of, for several owners in one command to the thread that has the connection.
 //!
-//! In: runs, batches and the done queue as they are now. Out: one text of several statements with one list of values, begin,
+//! In: runs, batches, the done queue, and which events have not started, as they are now. Out: one text of several statements with one list of values, begin,
 //! fences and commit among them; the first that does not find what it must fails, and nothing after it is carried out. Few
 //! different texts are prepared: there are as many places for rows as the next size has, and NULLs in those that are left over,
 //! which find and insert nothing. More rows than a command has room for go by several. Not here: what is rarer (`commit`), what
@@ -13,7 +13,7 @@ use sqlx::{AssertSqlSafe, SqliteConnection};
 use crate::columns::{Part, Row, SqliteQuery};
 use crate::failure::Failure;
 use crate::line::{Fence, FencedCommit, no_such_run};
-use crate::rows::{BatchRecord, ChangeRows, EventKey, HistoryRecord, RunRow};
+use crate::rows::{BatchRecord, ChangeRows, EventKey, HistoryRecord, RunRow, UnstartedRow};
 
 const BEGIN: &str = "BEGIN IMMEDIATE;";
 const COMMIT: &str = "COMMIT;";
@@ -43,6 +43,13 @@ static BATCH_CHANGED: LazyLock<String> = LazyLock::new(|| {
 static BATCH_NEW: LazyLock<String> = LazyLock::new(|| {
     let set = BatchRecord::TABLE.set("excluded");
     insert::<BatchRecord>(1, &format!("(shard_id, run_id, first_idx) DO UPDATE SET {set}"))
+});
+
+const UNSTARTED_GONE: &str =
+    "DELETE FROM unstarted_events WHERE shard_id = ? AND run_id = ? AND first_idx = ?;";
+static UNSTARTED_PUT: LazyLock<String> = LazyLock::new(|| {
+    let set = UnstartedRow::TABLE.set("excluded");
+    insert::<UnstartedRow>(1, &format!("(shard_id, run_id, first_idx) DO UPDATE SET {set}"))
 });
 
 /// Inserts `places` rows of a shard.
@@ -92,6 +99,8 @@ pub(super) async fn write(
     let (runs, gone) = (rows(commits, |rows| &rows.runs_changed), rows(commits, |rows| &rows.batches_gone));
     let changed = rows(commits, |rows| &rows.batches_changed);
     let new = rows(commits, |rows| &rows.batches_new);
+    let unstarted_gone = rows(commits, |rows| &rows.unstarted_gone);
+    let unstarted_put = rows(commits, |rows| &rows.unstarted_put);
     let history = rows(commits, |rows| &rows.history);
     let mut left = Rows {
         fences: if has_begun { &[] } else { commits },
@@ -99,6 +108,8 @@ pub(super) async fn write(
         gone: &gone,
         changed: &changed,
         new: &new,
+        unstarted_gone: &unstarted_gone,
+        unstarted_put: &unstarted_put,
         history: &history,
     };
     loop {
@@ -140,6 +151,8 @@ struct Rows<'a> {
     gone: &'a [(i32, &'a EventKey)],
     changed: &'a [(i32, &'a BatchRecord)],
     new: &'a [(i32, &'a BatchRecord)],
+    unstarted_gone: &'a [(i32, &'a EventKey)],
+    unstarted_put: &'a [(i32, &'a UnstartedRow)],
     history: &'a [(i32, &'a HistoryRecord)],
 }
 
@@ -153,6 +166,8 @@ impl Rows<'_> {
             gone: take(&mut self.gone, FEW_MAX, &mut goes_on),
             changed: take(&mut self.changed, FEW_MAX, &mut goes_on),
             new: take(&mut self.new, FEW_MAX, &mut goes_on),
+            unstarted_gone: take(&mut self.unstarted_gone, FEW_MAX, &mut goes_on),
+            unstarted_put: take(&mut self.unstarted_put, FEW_MAX, &mut goes_on),
             history: take(&mut self.history, HISTORY_MAX, &mut goes_on),
         }
     }
@@ -161,13 +176,23 @@ impl Rows<'_> {
         [self.fences.len(), self.runs.len(), self.gone.len(), self.changed.len(), self.new.len()]
     }
 
+    /// How many places there are for stretches of events: most commits have none.
+    fn stretches(&self) -> usize {
+        match self.unstarted_gone.len().max(self.unstarted_put.len()) {
+            0 => 0,
+            rows => size_of_few(rows),
+        }
+    }
+
     fn count(&self) -> usize {
-        self.few().iter().sum::<usize>() + self.history.len()
+        let stretches = self.unstarted_gone.len() + self.unstarted_put.len();
+        self.few().iter().sum::<usize>() + stretches + self.history.len()
     }
 
     fn command(&self, commits: bool) -> SqliteQuery {
         let few = size_of_few(self.few().into_iter().max().unwrap_or_default());
         let fences = if self.fences.is_empty() { 0 } else { few };
+        let stretches = self.stretches();
         let ended = insert_history(size(self.history.len()));
         let text = [
             if fences > 0 { BEGIN } else { "" },
@@ -176,6 +201,8 @@ impl Rows<'_> {
             &BATCH_GONE.repeat(few),
             &BATCH_CHANGED.repeat(few),
             &BATCH_NEW.repeat(few),
+            &UNSTARTED_GONE.repeat(stretches),
+            &UNSTARTED_PUT.repeat(stretches),
             &ended,
             if commits { COMMIT } else { "" },
         ]
@@ -185,6 +212,8 @@ impl Rows<'_> {
         command = bind(command, few, self.gone, (Part::None, Part::All), None);
         command = bind(command, few, self.changed, (Part::Changing, Part::Key), None);
         command = bind(command, few, self.new, (Part::None, Part::All), None);
+        command = bind(command, stretches, self.unstarted_gone, (Part::None, Part::All), None);
+        command = bind(command, stretches, self.unstarted_put, (Part::None, Part::All), None);
         bind(command, size(self.history.len()), self.history, (Part::None, Part::All), None)
     }
 }
@@ -276,9 +305,20 @@ mod tests {
     fn what_has_no_room_goes_by_the_next_command_and_what_comes_after_it_too() {
         let key = EventKey { run_id: uuid::Uuid::nil(), idx: 0 };
         let gone = vec![(0, &key); FEW_MAX + 1];
-        let mut left = Rows { fences: &[], runs: &[], gone: &gone, changed: &[], new: &[], history: &[] };
-        assert_eq!((left.next().gone.len(), left.count()), (FEW_MAX, 1));
-        assert_eq!((left.next().gone.len(), left.count()), (1, 0));
+        let mut left = Rows {
+            fences: &[],
+            runs: &[],
+            gone: &gone,
+            changed: &[],
+            new: &[],
+            unstarted_gone: &gone,
+            unstarted_put: &[],
+            history: &[],
+        };
+        let lens = |rows: Rows<'_>| (rows.gone.len(), rows.unstarted_gone.len());
+        assert_eq!((lens(left.next()), left.count()), ((FEW_MAX, 0), FEW_MAX + 2));
+        assert_eq!((lens(left.next()), left.count()), ((1, FEW_MAX), 1));
+        assert_eq!((lens(left.next()), left.count()), ((0, 1), 0));
         let (mut first, mut second, mut goes_on) = (&[1, 2, 3][..], &[4][..], true);
         assert_eq!(take(&mut first, 2, &mut goes_on), [1, 2]);
         assert!(take(&mut second, 2, &mut goes_on).is_empty() && second == [4]);
