@@ -42,6 +42,7 @@ fn delivery(run: RunId) -> Delivery {
             policy_uid: Some(Uuid::nil()),
             policy_id: Some("p".to_owned()),
             key: None,
+            units: 1,
             target: Target::Http { http, release: ReleaseMode::TargetDefault },
             payload: Payload::default(),
             retry: RetryPolicy::default(),

@@ -20,6 +20,7 @@ mod placement;
 mod sources;
 pub mod telling;
 pub mod tree;
+pub mod units;
 pub mod warnings;
 mod written;
 mod zone;

@@ -172,6 +172,7 @@ fn delivery(policy: Option<Uuid>, explicit_release: bool) -> Delivery {
             policy_uid: policy,
             policy_id: policy.map(|policy| policy.to_string()),
             key: None,
+            units: 1,
             target: Target::Http { http, release: ReleaseMode::TargetDefault },
             payload: Payload::default(),
             retry: RetryPolicy::default(),

@@ -82,6 +82,7 @@ pub(crate) fn spec(policy: &Policy) -> RunSpec {
         policy_uid: Some(policy.uid),
         policy_id: Some(policy.id.clone()),
         key: None,
+        units: 1,
         target: Target::Http {
             http: HttpTarget {
                 url: "http://127.0.0.1/".into(),

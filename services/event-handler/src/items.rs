@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tollgate_core::items::{ItemPage, ReadPage};
+use tollgate_core::items::{ItemLine, ItemPage, ReadPage};
 use tollgate_core::model::{DeliveryItem, Run, RunId, RunSpec, Sent, Target};
 use tollgate_secrets::{ITEMS, Keys};
 use tollgate_service::room::Rooms;
@@ -64,7 +64,7 @@ struct Page {
 
 impl Page {
     fn item(&self, index: u32) -> Option<DeliveryItem> {
-        let (key, data) = self.items.item(index)?;
+        let ItemLine { key, data, .. } = self.items.item(index)?;
         Some(DeliveryItem { key: key.to_owned(), payload: self.payload.clone(), data: data.to_owned() })
     }
 
@@ -186,16 +186,16 @@ impl Items {
         });
     }
 
-    /// The keys of the items of a page, the one that holds this index, and the index of its first item.
+    /// The keys and the units of the items of a page, the one that holds this index, and the index of its first item.
     ///
     /// # Errors
     /// Why they cannot be had.
-    pub(crate) async fn keys_of_page(&self, of: &ItemRef) -> Result<(u32, Vec<String>), Unread> {
+    pub(crate) async fn loads_of_page(&self, of: &ItemRef) -> Result<(u32, Vec<(String, u32)>), Unread> {
         let kept = self.kept().at(of.run, of.index);
         let page = if let Some(page) = kept { page } else { self.read(of).await? };
-        let keys =
-            page.items.range().filter_map(|index| page.items.item(index)).map(|(key, _)| key.to_owned());
-        Ok((page.items.range().start, keys.collect()))
+        let items = page.items.range().filter_map(|index| page.items.item(index));
+        let loads = items.map(|ItemLine { key, units, .. }| (key.to_owned(), units));
+        Ok((page.items.range().start, loads.collect()))
     }
 
     /// The items of some events of a run, by ascending index, for people. `spec`: what has them, where that is not the store.

@@ -131,7 +131,7 @@ async fn attempt(shared: &Shared, client: &ListClient, run: &Run) -> Result<Outc
         () = no_longer_wanted(shared, run) => return Ok(Outcome::Elsewhere),
     };
     match fetched {
-        Ok(events) => hand_over(shared, &lease, run, events).await,
+        Ok(fetched) => hand_over(shared, &lease, run, fetched).await,
         Err(fetch::Broken::ElsewhereNow) => Ok(Outcome::Elsewhere),
         Err(fetch::Broken::Store(error)) => Err(error),
         Err(fetch::Broken::NoPage(no_page)) => {
@@ -164,16 +164,21 @@ fn is_outdated(known: Option<&ShardSchedule>, run: &Run) -> bool {
 
 /// Its schedule has changed, or its spec cannot be read: the owner knows what that means for the run.
 async fn to_owner(shared: &Shared, lease: &Lease, run: &Run) -> Result<Outcome, StoreError> {
-    if shared.store.hand_over_listed(lease, run, 0).await? == Written::Done {
+    if shared.store.hand_over_listed(lease, run, 0, 0).await? == Written::Done {
         shared.peers.routes().wake(run.shard);
     }
     Ok(Outcome::Elsewhere)
 }
 
 /// All items are in pages.
-async fn hand_over(shared: &Shared, lease: &Lease, run: &Run, events: u32) -> Result<Outcome, StoreError> {
+async fn hand_over(
+    shared: &Shared,
+    lease: &Lease,
+    run: &Run,
+    fetch::Fetched { events, units_max }: fetch::Fetched,
+) -> Result<Outcome, StoreError> {
     tollgate_fault_points::pass("handler.list.fetched");
-    match shared.store.hand_over_listed(lease, run, events).await? {
+    match shared.store.hand_over_listed(lease, run, events, units_max).await? {
         Written::Done => {
             shared.peers.routes().wake(run.shard);
             Ok(Outcome::Listed(events))

@@ -77,6 +77,7 @@ mod tests {
             policy_uid: None,
             policy_id: None,
             key: None,
+            units: 1,
             target: Target::Http { http, release: ReleaseMode::TargetDefault },
             payload: Payload::of("7".repeat(8 * 1024)),
             retry: RetryPolicy::default(),

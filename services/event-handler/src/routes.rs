@@ -36,7 +36,7 @@ pub(crate) enum Input {
     /// A delivery was not made after all: the lease could no longer be trusted.
     Unsent { run: RunId, index: u32, attempt: u32 },
     /// The keys of the items of a page, from that index on. `of`: the run, and the generation of its spec.
-    KeysRead { of: (RunId, i64), first_index: u32, keys: Vec<String> },
+    KeysRead { of: (RunId, i64), first_index: u32, items: Vec<(String, u32)> },
     /// The page that holds an index cannot be read.
     KeysUnreadable { of: (RunId, i64), index: u32 },
     /// Why does an event wait?

@@ -166,6 +166,7 @@ fn schedule(policy: &Policy, address: SocketAddr) -> Schedule {
         policy_shard: None,
         key: None,
         key_label: None,
+        units: 1,
         priority: 5,
         retry: RetryPolicy::default(),
         catch_up: CatchUp::Latest,

@@ -4,15 +4,16 @@
 //! Invariant: an interval's offset depends on the schedule's uid alone, so that it stays over updates.
 
 use tollgate_core::model::{Schedule, Timing};
+use tollgate_core::plan::units::PolicyLimits;
 use tollgate_core::plan::{Plan, put_under};
 use tollgate_proto::convert::{self, Name, names};
 use tollgate_proto::{FieldError, field, v1};
 use tonic::Status;
 use uuid::Uuid;
 
-use crate::ScheduleMaster;
 use crate::dates::{self, Calendars};
 use crate::secrets::refuse_envelopes;
+use crate::{ScheduleMaster, parents};
 use tollgate_service::status::status;
 
 /// A schedule as it shall be, with what its timing means.
@@ -71,6 +72,23 @@ pub(crate) fn no_policy(id: &str) -> FieldError {
     )
 }
 
+/// What is refused of the units of a schedule and of its items. What is as it was stored stays: a limit was lowered since, of
+/// which a warning tells.
+pub(crate) fn too_many_units(
+    schedule: &Schedule,
+    stored: Option<&Schedule>,
+    limits: &PolicyLimits,
+) -> Vec<FieldError> {
+    let asked = |of: &Schedule| (of.units, of.key.clone(), of.policy.clone(), of.payload.items.clone());
+    if stored.is_some_and(|stored| asked(stored) == asked(schedule)) {
+        return Vec::new();
+    }
+    let faults = limits.faults(schedule).into_iter();
+    faults
+        .map(|fault| FieldError::new(format!("schedule.{}", fault.field), fault.units, fault.expected))
+        .collect()
+}
+
 impl ScheduleMaster {
     /// As [`draft`], with its calendars and its policy looked up.
     pub(crate) async fn drafted(
@@ -94,12 +112,20 @@ impl ScheduleMaster {
         let mut missing = None;
         if let Some(id) = asked {
             match self.store().policy(&name.namespace, &id).await.map_err(status)? {
-                Some(policy) => found = Some((policy.uid, policy.shard)),
+                Some(policy) => found = Some(policy),
                 None => missing = Some(no_policy(&id)),
             }
         }
         match (drafted, missing) {
             (Ok(mut draft), None) => {
+                if let Some(policy) = &found {
+                    let limits = self.limits_of(policy, &mut parents::Known::new()).await?;
+                    let errors = too_many_units(&draft.schedule, stored, &limits);
+                    if !errors.is_empty() {
+                        return Err(field::invalid_argument(&errors));
+                    }
+                }
+                let found = found.map(|policy| (policy.uid, policy.shard));
                 put_under(&mut draft.schedule, found, self.inner.shards);
                 Ok(draft)
             }

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use tollgate_core::model::{Parent, Policy};
+use tollgate_core::plan::units::PolicyLimits;
 use tollgate_proto::convert::{Name, names};
 use tollgate_proto::{FieldError, v1};
 use tollgate_service::status::status;
@@ -85,6 +86,18 @@ impl ScheduleMaster {
             ))
         })?;
         Ok(Some(root))
+    }
+
+    /// What a policy and those above it let one event take.
+    pub(crate) async fn limits_of(&self, policy: &Policy, known: &mut Known) -> Result<PolicyLimits, Status> {
+        let mut above: Vec<Policy> = Vec::new();
+        while let Some(parent) = above.last().unwrap_or(policy).parent.clone()
+            && above.len() < Parent::LEVELS_MAX
+        {
+            let Some(found) = self.known_policy(&parent.namespace, &parent.id, known).await? else { break };
+            above.push(found);
+        }
+        Ok(PolicyLimits::of(policy, &above))
     }
 
     async fn known_policy(

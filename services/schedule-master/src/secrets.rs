@@ -235,7 +235,8 @@ async fn reseal_texts(
 /// Refuses what a caller gives in clear and would be taken for an envelope.
 pub(crate) fn refuse_envelopes(schedule: &Schedule) -> Result<(), Vec<FieldError>> {
     let keys = of_lines(&schedule.payload.items).enumerate();
-    let keys = keys.filter(|(_, (key, _))| is_sealed(key)).map(|(at, _)| format!("schedule.items[{at}].key"));
+    let keys =
+        keys.filter(|(_, item)| is_sealed(item.key)).map(|(at, _)| format!("schedule.items[{at}].key"));
     let headers = match &schedule.target {
         Target::Http { http, .. } => Some(&http.headers),
         Target::Sqs { .. } => None,

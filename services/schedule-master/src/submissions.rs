@@ -16,6 +16,7 @@ use tokio_stream::{Stream, StreamExt as _};
 use tollgate_core::items::ItemsDigest;
 use tollgate_core::model::{Run, RunId, RunKind, RunState, Schedule};
 use tollgate_core::plan::home;
+use tollgate_core::plan::units::PolicyLimits;
 use tollgate_metrics::Bound;
 use tollgate_proto::convert::{self, names, run};
 use tollgate_proto::v1::submit_items_request::Part;
@@ -32,6 +33,7 @@ use tonic::Status;
 
 use crate::ScheduleMaster;
 use crate::audit::{self, Deed};
+use crate::parents::Known;
 use crate::runs::{not_handed_over, refuse_paused};
 use asked::Asked;
 use upload::Upload;
@@ -62,7 +64,8 @@ impl ScheduleMaster {
         refuse_paused(&schedule)?;
         let asked = Asked::of(header, self.now_us())?;
         let begun = self.begin(&schedule, &asked).await?;
-        let mut upload = Upload::new(self, &schedule, begun, asked.resume_from)?;
+        let limits = self.limits_of_items(&schedule).await?;
+        let mut upload = Upload::new(self, &schedule, begun, asked.resume_from, limits)?;
         while let Some(part) = next_part(&mut parts).await? {
             match part {
                 Part::Items(items) => upload.take(items).await?,
@@ -92,6 +95,17 @@ impl ScheduleMaster {
             Status::not_found(format!("name: there is no submission {name:?}, or it was made too long ago"))
         })?;
         self.show(&schedule, found).await
+    }
+
+    /// What one item of a schedule may take.
+    async fn limits_of_items(&self, schedule: &Schedule) -> Result<PolicyLimits, Status> {
+        let Some(id) = &schedule.policy else { return Ok(PolicyLimits::default()) };
+        let policy = self.store().policy(&schedule.namespace, id).await.map_err(status)?;
+        let limits = match policy {
+            Some(policy) => self.limits_of(&policy, &mut Known::new()).await?,
+            None => PolicyLimits::default(),
+        };
+        Ok(limits.with_defaults(schedule.key.as_deref().unwrap_or_default(), schedule.units))
     }
 
     async fn room_to_submit(&self, namespace: &str) -> Result<Room, Status> {
@@ -134,6 +148,7 @@ impl ScheduleMaster {
                 created_us: self.now_us(),
                 items: 0,
                 digest: ItemsDigest::default(),
+                units_max: 0,
                 made_us: None,
             };
             let _turn = self.turn(&schedule.namespace).await;
@@ -170,6 +185,7 @@ impl ScheduleMaster {
             let made = Run {
                 shard: complete.shard,
                 events: complete.items,
+                units_max: complete.units_max,
                 state: RunState::Emitted,
                 priority: asked.priority.unwrap_or(schedule.priority),
                 ..self.run(&schedule, complete.launch_us, RunKind::Submitted, self.now_us())

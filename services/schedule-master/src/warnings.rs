@@ -9,15 +9,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use tollgate_core::model::{Alert, AlertTarget, Limits, Parent, Policy, RunState, Schedule, Target};
+use tollgate_core::model::{Alert, AlertTarget, Parent, Policy, RunState, Schedule, Target};
+use tollgate_core::plan::units::PolicyLimits;
 use tollgate_core::plan::warnings::{About, PastRun, Seen, Warning, warnings};
 use tollgate_proto::convert::names;
 use tollgate_proto::v1::{self, WarningKind};
 use tollgate_store::history::RunFilter;
 use tollgate_store::plan::AuditFilter;
 
-use crate::ScheduleMaster;
 use crate::draft::Draft;
+use crate::{ScheduleMaster, parents};
 
 /// How many of a schedule's latest runs are looked at.
 const RUNS_SEEN: u32 = 3;
@@ -86,6 +87,7 @@ fn of_schedule(warning: Warning) -> v1::Warning {
         About::NoTimeZone => WarningKind::NoTimeZone,
         About::FinishByShort => WarningKind::FinishByShort,
         About::RunsOverlap => WarningKind::RunsOverlap,
+        About::UnitsAboveLimit => WarningKind::UnitsAboveLimit,
     };
     told(kind, format!("schedule.{}", warning.field), warning.message)
 }
@@ -179,7 +181,7 @@ pub(crate) fn address_of_alert(alert: &Alert) -> Option<(&'static str, Address)>
 /// What a schedule alone tells, and its latest runs.
 pub(crate) fn of_draft(
     draft: &Draft,
-    (zone_given, limits): (bool, Option<&Limits>),
+    (zone_given, limits): (bool, Option<&PolicyLimits>),
     latest: &[PastRun],
     now_us: i64,
 ) -> Vec<v1::Warning> {
@@ -196,7 +198,10 @@ impl ScheduleMaster {
             Some(policy) => self.store().policy(&schedule.namespace, policy).await.ok().flatten(),
             None => None,
         };
-        let limits = limits.map(|policy| policy.limits);
+        let limits = match &limits {
+            Some(policy) => self.limits_of(policy, &mut parents::Known::new()).await.ok(),
+            None => None,
+        };
         let latest = self.latest_runs(schedule).await;
         let mut warnings = of_draft(draft, (zone_given, limits.as_ref()), &latest, self.now_us());
         for named in addresses_of(schedule) {

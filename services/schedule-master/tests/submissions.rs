@@ -21,7 +21,7 @@ fn header(request_id: &str) -> SubmissionHeader {
 }
 
 fn item(data: impl Into<String>) -> v1::Item {
-    v1::Item { data: data.into(), key: String::new() }
+    v1::Item { data: data.into(), ..v1::Item::default() }
 }
 
 /// Items that fill several pages.
@@ -29,6 +29,7 @@ fn many(count: usize) -> Vec<v1::Item> {
     let of = |n: usize| v1::Item {
         data: format!(r#"{{"n": {n}, "x": "{}"}}"#, "y".repeat(900)),
         key: format!("k{}", n % 3),
+        units: 0,
     };
     (0..count).map(of).collect()
 }
@@ -81,7 +82,7 @@ async fn stored(world: &World, run: &Run) -> Vec<(String, String)> {
             ReadPage::of(world.store.item_page(run.shard, run.id, index).await.unwrap().unwrap()).unwrap();
         assert_eq!(page.range().start, index);
         let items = page.range().map(|index| page.item(index).unwrap());
-        all.extend(items.map(|(key, data)| (key.to_owned(), data.to_owned())));
+        all.extend(items.map(|item| (item.key.to_owned(), item.data.to_owned())));
     }
     all
 }
@@ -91,7 +92,11 @@ async fn items_become_one_run() {
     let mut world = World::new().await;
     world.create("a", json!({"events": 3, "priority": 2})).await.unwrap();
     let items = [
-        v1::Item { data: "{\n \"tenant\": \"acme\",\t\"n\": 1.10 }".to_owned(), key: "acme".to_owned() },
+        v1::Item {
+            data: "{\n \"tenant\": \"acme\",\t\"n\": 1.10 }".to_owned(),
+            key: "acme".to_owned(),
+            units: 3,
+        },
         item("7"),
     ];
     let launch_time = Some(Timestamp { seconds: NOW_S + 3_600, nanos: 0 });
@@ -219,7 +224,7 @@ async fn what_is_wrong_is_named_and_makes_nothing() {
     let mut world = World::new().await;
     world.create("a", json!({})).await.unwrap();
     let good = item("1");
-    let key = |key: &str| v1::Item { data: "1".to_owned(), key: key.to_owned() };
+    let key = |key: &str| v1::Item { data: "1".to_owned(), key: key.to_owned(), units: 0 };
     let large = format!("\"{}\"", "x".repeat(256 * 1024));
     for (items, field, told) in [
         (vec![], "items", "1 to 10,000,000 items"),

@@ -141,6 +141,7 @@ fn delivery(address: &str) -> Delivery {
         policy_uid: None,
         policy_id: None,
         key: None,
+        units: 1,
         target: Target::Http { http, release: ReleaseMode::TargetDefault },
         payload: Payload::of("\"end\""),
         retry: Default::default(),

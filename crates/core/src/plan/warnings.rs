@@ -8,8 +8,9 @@ use chrono::DateTime;
 
 use super::Plan;
 use super::expression::five_fields;
+use super::units::{PolicyLimits, UnitFault};
 use crate::expected_end::Flow;
-use crate::model::{Limits, OverlapRule, SECOND_US, Schedule, Trigger};
+use crate::model::{OverlapRule, SECOND_US, Schedule, Trigger};
 
 /// For how long a token is taken to be held where nothing is known.
 const ASSUMED_HOLD_US: f64 = SECOND_US as f64;
@@ -27,6 +28,8 @@ pub enum About {
     FinishByShort,
     /// Runs that will go on beside each other.
     RunsOverlap,
+    /// Events that take more tokens than there are.
+    UnitsAboveLimit,
 }
 
 /// One warning.
@@ -59,7 +62,7 @@ pub struct Seen<'s> {
     /// Whether somebody named its time zone, UTC among them.
     pub zone_given: bool,
     /// What its policy allows, where that is known.
-    pub limits: Option<&'s Limits>,
+    pub limits: Option<&'s PolicyLimits>,
     /// Its latest runs that ended by themselves.
     pub latest: &'s [PastRun],
     /// When it is looked at.
@@ -72,7 +75,19 @@ pub fn warnings(seen: &Seen<'_>) -> Vec<Warning> {
     warnings.extend(no_zone(seen));
     warnings.extend(short(seen));
     warnings.extend(beside(seen));
+    warnings.extend(too_many_units(seen));
     warnings
+}
+
+/// Refused where it is asked for; a limit may have been lowered since.
+fn too_many_units(seen: &Seen<'_>) -> Vec<Warning> {
+    let faults = seen.limits.map(|limits| limits.faults(seen.schedule)).unwrap_or_default();
+    let told = faults.into_iter().map(|UnitFault { field, units, expected }| {
+        let message =
+            format!("{units} tokens are more than there are ({expected}): such events do not start");
+        warning(About::UnitsAboveLimit, field, message)
+    });
+    told.collect()
 }
 
 fn warning(about: About, field: impl Into<String>, message: impl Into<String>) -> Warning {
@@ -146,7 +161,7 @@ fn short(seen: &Seen<'_>) -> Option<Warning> {
         return told(format!("{given}, and events that have not started after {by} expire: {whose}"));
     }
     // How many events a list has is not known before it is fetched.
-    let limits = seen.limits.filter(|_| schedule.payload.from.is_none())?;
+    let limits = &seen.limits.filter(|_| schedule.payload.from.is_none())?.own;
     let rate = Flow { rate_per_s: limits.rate_per_s, ..Flow::default() };
     #[expect(
         clippy::cast_possible_truncation,
@@ -228,7 +243,10 @@ pub(crate) mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-    use crate::model::{CatchUp, CheckAgain, HttpTarget, Payload, ReleaseMode, RetryPolicy, Target, Timing};
+    use crate::handle::testing::policy;
+    use crate::model::{
+        CatchUp, CheckAgain, HttpTarget, Limits, Payload, Policy, ReleaseMode, RetryPolicy, Target, Timing,
+    };
 
     /// 2026-01-01T00:00:00Z.
     const NOW_US: i64 = 1_767_225_600 * SECOND_US;
@@ -284,6 +302,8 @@ pub(crate) mod tests {
         latest: &[PastRun],
     ) -> Vec<String> {
         let plan = Plan::compile(&schedule.timing, b"").unwrap();
+        let limits = limits.map(|own| PolicyLimits::of(&Policy { limits: own.clone(), ..policy(1) }, []));
+        let limits = limits.as_ref();
         let seen = Seen { schedule, plan: &plan, zone_given, limits, latest, now_us: NOW_US };
         warnings(&seen).into_iter().map(|warning| format!("{}: {}", warning.field, warning.message)).collect()
     }

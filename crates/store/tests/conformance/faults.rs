@@ -337,7 +337,8 @@ const BEFORE_BATCHES: &str =
     DROP INDEX runs_not_well; DROP INDEX runs_failed; DROP INDEX event_history_failed; DROP TABLE closed_failures;
     DROP TABLE requests; ALTER TABLE schedules DROP COLUMN done_us;
     ALTER TABLE policies DROP COLUMN parent_uid; ALTER TABLE policies DROP COLUMN adopts;
-    ALTER TABLE schedules DROP COLUMN items; ALTER TABLE runs DROP COLUMN sorted_to; ALTER TABLE runs DROP COLUMN units_max; DROP TABLE unstarted_events;
+    ALTER TABLE schedules DROP COLUMN items; ALTER TABLE runs DROP COLUMN sorted_to; DROP TABLE unstarted_events;
+    ALTER TABLE runs DROP COLUMN units_max;
     DROP TABLE item_pages; DROP TABLE item_runs; DROP TABLE submissions;
     ALTER TABLE shard_policies DROP COLUMN deleted_us;
     UPDATE schema_compatibility SET oldest = 6; DELETE FROM _sqlx_migrations WHERE version > 6";

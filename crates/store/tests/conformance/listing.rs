@@ -30,8 +30,11 @@ fn carries(run: &Run) -> ItemRun {
 
 fn pages(items: u32, what: &str) -> Vec<ItemPage> {
     let mut pager = Pager::default();
-    let item =
-        |index: u32| Item { key: String::new(), units: 0, data: format!("\"{what} {index}{}\"", "x".repeat(40_000)) };
+    let item = |index: u32| Item {
+        key: String::new(),
+        units: 0,
+        data: format!("\"{what} {index}{}\"", "x".repeat(40_000)),
+    };
     let mut pages: Vec<ItemPage> = (0..items).filter_map(|index| pager.push(&item(index))).collect();
     pages.extend(pager.finish());
     pages

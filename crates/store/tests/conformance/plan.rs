@@ -46,7 +46,10 @@ pub(crate) async fn items_go_with_their_generation(place: &Place) {
     write(&*store, vec![put(&one, None, vec![child("H.2", 30)])]).await;
     assert_eq!(store.schedule("default", "one").await.unwrap(), Some(one.clone()));
     let specs = store.specs(0, &[(one.uid, 1)]).await.unwrap();
-    assert!(specs.iter().all(|spec| (&*spec.payload.items, spec.payload.units_max, spec.units) == (items, 12, 3)), "{specs:?}");
+    assert!(
+        specs.iter().all(|spec| (&*spec.payload.items, spec.payload.units_max, spec.units) == (items, 12, 3)),
+        "{specs:?}"
+    );
     let changed = Schedule { generation: 2, priority: 9, ..one.clone() };
     write(&*store, vec![put(&changed, Some(1), vec![])]).await;
     assert_eq!(store.schedule("default", "one").await.unwrap(), Some(changed.clone()));
@@ -56,8 +59,7 @@ pub(crate) async fn items_go_with_their_generation(place: &Place) {
     place.sql(&update).await;
     let read = store.schedule("default", "one").await.unwrap().unwrap();
     assert_eq!((&*read.payload.items, read.payload.units_max, read.generation), ("", 0, 3));
-    let with_others =
-        Schedule { generation: 4, payload: one.payload.with_items("\t8\n"), ..changed };
+    let with_others = Schedule { generation: 4, payload: one.payload.with_items("\t8\n"), ..changed };
     write(&*store, vec![put(&with_others, Some(3), vec![])]).await;
     assert_eq!(store.schedule("default", "one").await.unwrap(), Some(with_others));
 }

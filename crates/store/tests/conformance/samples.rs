@@ -49,6 +49,7 @@ pub(crate) fn schedule(id: &str) -> Schedule {
         policy_shard: None,
         key: Some("acme".to_owned()),
         key_label: Some("tenant".to_owned()),
+        units: 2,
         priority: 5,
         retry: RetryPolicy::default(),
         catch_up: CatchUp::default(),

@@ -54,6 +54,7 @@ pub(crate) fn event(target: impl Into<AnyTarget>, index: u32) -> Delivery {
         policy_uid: None,
         policy_id: None,
         key: None,
+        units: 1,
         target: target.into().0,
         payload: Payload::of(r#"{"order":17}"#),
         retry: Default::default(),

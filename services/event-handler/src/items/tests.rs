@@ -25,7 +25,11 @@ const BROKEN: u128 = 9;
 impl Fake {
     fn new() -> Arc<Self> {
         let mut pager = Pager::default();
-        let item = |index: u32| Item { key: format!("k{index}"), data: format!("\"{}\"", "x".repeat(1_024)) };
+        let item = |index: u32| Item {
+            key: format!("k{index}"),
+            units: 0,
+            data: format!("\"{}\"", "x".repeat(1_024)),
+        };
         let mut pages: Vec<ItemPage> = (0..ITEMS).filter_map(|index| pager.push(&item(index))).collect();
         pages.extend(pager.finish());
         Arc::new(Self { pages, reads: AtomicUsize::new(0) })
@@ -143,8 +147,9 @@ fn spec(items: &str) -> RunSpec {
         policy_uid: None,
         policy_id: None,
         key: None,
+        units: 1,
         target: Target::Http { http, release: ReleaseMode::default() },
-        payload: Payload { items: items.into(), ..Payload::of("{}") },
+        payload: Payload::of("{}").with_items(items),
         retry: RetryPolicy::default(),
         overlap: OverlapRule::Allow,
         delay_after_finish_s: None,

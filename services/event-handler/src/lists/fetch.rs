@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use tollgate_core::items::{ItemPage, Pager};
-use tollgate_core::model::{EVENTS_MAX, HttpItems, ItemsFrom, Run, RunSpec};
+use tollgate_core::model::{EVENTS_MAX, HttpItems, ItemsFrom, Parent, Policy, Run, RunSpec};
+use tollgate_core::plan::units::PolicyLimits;
 use tollgate_secrets::item_field;
 use tollgate_store::StoreError;
 use tollgate_store::handle::Lease;
@@ -49,11 +50,19 @@ impl From<StoreError> for Broken {
     }
 }
 
+/// What has been fetched, all of it.
+pub(super) struct Fetched {
+    pub(super) events: u32,
+    /// The most units that an item says.
+    pub(super) units_max: u32,
+}
+
 /// Where items of a run go.
 struct Writer<'w> {
     shared: &'w Shared,
     lease: &'w Lease,
     run: &'w Run,
+    limits: PolicyLimits,
     pager: Pager,
     /// Whole pages that are not written.
     pages: Vec<ItemPage>,
@@ -67,7 +76,7 @@ pub(super) async fn fetch(
     (lease, run): (&Lease, &Run),
     spec: &RunSpec,
     from: &ItemsFrom,
-) -> Result<u32, Broken> {
+) -> Result<Fetched, Broken> {
     let keys = &shared.options.keys;
     let unopened = |error| NoPage::yet(format!("its settings cannot be opened: {error}"));
     let opened = keys.open_list(spec.schedule_uid, from).map_err(unopened)?;
@@ -78,7 +87,8 @@ pub(super) async fn fetch(
     };
     let carries = ItemRun { schedule_uid: spec.schedule_uid, payload };
     written(shared.store.begin_list(lease, run, carries, shared.clock.wall_us()).await?)?;
-    let writer = Writer { shared, lease, run, pager: Pager::default(), pages: Vec::new(), bytes: 0 };
+    let limits = limits_of(shared, spec).await?;
+    let writer = Writer { shared, lease, run, limits, pager: Pager::default(), pages: Vec::new(), bytes: 0 };
     let all = Box::pin(pages(client, &opened.http, writer));
     tokio::time::timeout(TIME_MAX, all).await.unwrap_or_else(|_| {
         let minutes = TIME_MAX.as_secs() / 60;
@@ -86,7 +96,7 @@ pub(super) async fn fetch(
     })
 }
 
-async fn pages(client: &ListClient, list: &HttpItems, mut writer: Writer<'_>) -> Result<u32, Broken> {
+async fn pages(client: &ListClient, list: &HttpItems, mut writer: Writer<'_>) -> Result<Fetched, Broken> {
     let deadline = Duration::from_millis(u64::try_from(list.deadline_ms).unwrap_or_default());
     let (mut url, mut bytes) = (list.url.clone(), 0);
     for number in 1.. {
@@ -160,6 +170,12 @@ impl Writer<'_> {
                     NoPage::ever(format!("it has more than {EVENTS_MAX} items, the most of a list")).into()
                 );
             }
+            if let Some(above) = self.limits.exceeded(&item.key, item.units) {
+                let at = self.pager.items() + 1;
+                return Err(
+                    NoPage::yet(format!("item {at} takes {} tokens, expected {above}", item.units)).into()
+                );
+            }
             let whole = self.pager.push(&item);
             self.page(whole).await?;
         }
@@ -167,14 +183,14 @@ impl Writer<'_> {
     }
 
     /// All items have come, and are durable.
-    async fn finish(mut self) -> Result<u32, Broken> {
+    async fn finish(mut self) -> Result<Fetched, Broken> {
         if self.pager.items() == 0 {
             return Err(NoPage::yet("it has no items").into());
         }
         let last = self.pager.finish();
         self.page(last).await?;
         self.write().await?;
-        Ok(self.pager.items())
+        Ok(Fetched { events: self.pager.items(), units_max: self.pager.units_max() })
     }
 
     async fn page(&mut self, whole: Option<ItemPage>) -> Result<(), Broken> {
@@ -200,6 +216,19 @@ impl Writer<'_> {
         tollgate_fault_points::pass("handler.list.pages");
         written(self.shared.store.add_list_pages(self.lease, self.run, pages).await?)
     }
+}
+
+/// What the policy of a run and those above it let one event take.
+async fn limits_of(shared: &Shared, spec: &RunSpec) -> Result<PolicyLimits, StoreError> {
+    let mut policies: Vec<Policy> = Vec::new();
+    let mut next = spec.policy_id.clone().map(|id| (spec.namespace.clone(), id));
+    while let Some((namespace, id)) = next.filter(|_| policies.len() < Parent::LEVELS_MAX) {
+        let Some(policy) = shared.people.policy_by_name(&namespace, &id).await? else { break };
+        next = policy.parent.as_ref().map(|parent| (parent.namespace.clone(), parent.id.clone()));
+        policies.push(policy);
+    }
+    let limits = policies.split_first().map(|(own, above)| PolicyLimits::of(own, above));
+    Ok(limits.unwrap_or_default().with_defaults(spec.key(), spec.units))
 }
 
 fn written(written: Written) -> Result<(), Broken> {

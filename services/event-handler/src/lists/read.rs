@@ -67,9 +67,14 @@ impl PageReader {
     /// # Errors
     /// What the list's settings cannot be.
     pub(super) fn new(list: &HttpItems, format: Format) -> Result<Self, NoPage> {
-        let key_field = Some(list.key_field.clone()).filter(|name| !name.is_empty());
-        let options =
-            Options { key_field, packing: Packing::Detect, may_be_empty: true, ..Options::new(format) };
+        let named = |name: &String| Some(name.clone()).filter(|name| !name.is_empty());
+        let options = Options {
+            key_field: named(&list.key_field),
+            units_field: named(&list.units_field),
+            packing: Packing::Detect,
+            may_be_empty: true,
+            ..Options::new(format)
+        };
         let reader = Reader::new(options).map_err(|error| wrong(&error))?;
         let object = (!list.items_field.is_empty()).then(Vec::new);
         Ok(Self { reader, object, next: None })
@@ -133,7 +138,7 @@ fn wrong(error: &ItemsError) -> NoPage {
 
 /// An item as it is stored.
 fn checked(item: tollgate_items::Item) -> Result<Item, NoPage> {
-    let tollgate_items::Item { data, key } = item;
+    let tollgate_items::Item { data, key, units } = item;
     if is_sealed(&key) {
         let expected = format!("a text that does not begin with {ENVELOPE}, which stands for a sealed one");
         return Err(NoPage::yet(format!("the list is not one: a key is not allowed, expected {expected}")));
@@ -142,7 +147,7 @@ fn checked(item: tollgate_items::Item) -> Result<Item, NoPage> {
         std::borrow::Cow::Borrowed(line) if line.len() == data.len() => data,
         line => line.into_owned(),
     };
-    Ok(Item { key, data })
+    Ok(Item { key, units, data })
 }
 
 /// The array of items in an object, and what it says of the next page.
@@ -202,7 +207,7 @@ mod tests {
     }
 
     fn item(key: &str, data: &str) -> Item {
-        Item { key: key.to_owned(), data: data.to_owned() }
+        Item { key: key.to_owned(), units: 0, data: data.to_owned() }
     }
 
     #[tokio::test]
@@ -222,6 +227,9 @@ mod tests {
         assert!(unknown.message.contains("\"text/html\"") && !unknown.is_final, "{unknown:?}");
         let csv = HttpItems { format: Some(ListFormat::Csv), key_field: "id".to_owned(), ..plain.clone() };
         assert_eq!(read(&csv, "text/plain", "id\n7\n").await.unwrap().0, [item("7", "{\"id\":\"7\"}")]);
+        let units = HttpItems { units_field: "n".to_owned(), ..plain.clone() };
+        let weighed = read(&units, "application/json", "[{\"n\":12}]").await.unwrap().0;
+        assert_eq!(weighed, [Item { units: 12, ..item("", "{\"n\":12}") }]);
         assert_eq!(read(&plain, "application/json", "[]").await.unwrap(), (Vec::new(), None), "of a page");
     }
 

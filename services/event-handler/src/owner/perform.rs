@@ -67,7 +67,7 @@ impl Owner {
                 self.begun.remove(&(run, index, attempt));
                 life.unsent(run, index, attempt, now);
             }
-            Input::KeysRead { of, first_index, keys } => life.keys_read(of, first_index, keys, now),
+            Input::KeysRead { of, first_index, items } => life.keys_read(of, first_index, items, now),
             Input::KeysUnreadable { of, index } => life.keys_unreadable(of, index, now),
             Input::Release { release, namespace, reply } => {
                 self.release(life, release, namespace, reply, now);
@@ -172,10 +172,10 @@ impl Owner {
         tokio::spawn(async move {
             let mut failures = 0;
             let input = loop {
-                match items.keys_of_page(&of).await {
-                    Ok((first_index, keys)) => break Input::KeysRead { of: asked, first_index, keys },
+                match items.loads_of_page(&of).await {
+                    Ok((first_index, items)) => break Input::KeysRead { of: asked, first_index, items },
                     Err(Unread::Ever(why)) => {
-                        tracing::warn!(%run, index, why, "an event counts as one without a key");
+                        tracing::warn!(%run, index, why, "an event counts as one whose item says nothing");
                         break Input::KeysUnreadable { of: asked, index };
                     }
                     Err(Unread::Yet(why)) => {

@@ -222,12 +222,28 @@ fn in_words(given: &Reason, now_us: i64) -> v1::Reason {
         Reason::SchedulePaused(pause) => reason(Code::SchedulePaused, paused("its schedule", pause)),
         Reason::PolicyPaused(pause) => reason(Code::PolicyPaused, paused("its policy", pause)),
         Reason::AllPaused(pause) => reason(Code::DispatchPaused, paused("dispatch", pause)),
-        Reason::PolicyFull { held, limit } => {
+        Reason::PolicyFull { held, limit, .. } if held >= limit => {
             reason(Code::LimitReached, format!("all tokens of its policy are held ({held} of {limit})"))
         }
-        Reason::KeyFull { key, held, limit } => reason(
+        Reason::PolicyFull { held, limit, units } => reason(
+            Code::LimitReached,
+            format!("it takes {units} tokens of its policy, and {held} of {limit} are held"),
+        ),
+        Reason::KeyFull { key, held, limit, .. } if held >= limit => reason(
             Code::KeyLimitReached,
             format!("{} hold all tokens that they may have ({held} of {limit})", of_key(key)),
+        ),
+        Reason::KeyFull { key, held, limit, units } => reason(
+            Code::KeyLimitReached,
+            format!("it takes {units} tokens, and {} hold {held} of {limit} that they may have", of_key(key)),
+        ),
+        Reason::AboveLimit { units, limit, key } => {
+            let whose = key.as_ref().map_or("its policy has".to_owned(), |key| format!("{} may have", of_key(key)));
+            reason(Code::AboveLimit, format!("it takes {units} tokens, and {whose} {limit}: it does not start"))
+        }
+        Reason::TokensKept { run, units } => reason(
+            Code::TokensKept,
+            format!("tokens that come back are kept for an event of the run {run}, which takes {units} and is before it"),
         ),
         Reason::KeyRateLimited { key, wait_us } => reason(
             Code::KeyRateExhausted,
@@ -358,6 +374,14 @@ fn freed_by(explained: &Explanation) -> String {
         }
         (_, Some(Reason::KeyFull { key, .. })) => {
             format!("A release by one of {}, or a higher limit of that key.", of_key(key))
+        }
+        (_, Some(Reason::AboveLimit { key, .. })) => {
+            let whose = key.as_ref().map_or(of, |key| format!(" of {}", of_key(key)));
+            format!("A higher max_in_flight{whose}, or its cancellation.")
+        }
+        (_, Some(Reason::TokensKept { .. })) => {
+            "Releases, until the event before it has its tokens; or the cancellation of that one's run."
+                .to_owned()
         }
         (_, Some(Reason::KeyPaused { key, .. })) => {
             format!("An end of the pause of {}, in `keys` of the policy.", of_key(key))

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use tollgate_core::model::{Alert, Limits, Schedule};
+use tollgate_core::model::{Alert, Schedule};
 use tollgate_core::plan::put_under;
+use tollgate_core::plan::units::PolicyLimits;
 use tollgate_proto::convert::{self, names};
 use tollgate_proto::v1::CallStage;
 use tollgate_proto::{FieldError, v1};
@@ -14,12 +15,12 @@ use uuid::Uuid;
 use super::changing::Changing;
 use super::warnings::Notes;
 use super::{Gathered, Given, Key, Refusal, ResourceRef, chunks, key};
-use crate::ScheduleMaster;
 use crate::alerts::drafted;
 use crate::audit::Deed;
 use crate::change::Change;
-use crate::draft::{draft, no_policy};
+use crate::draft::{draft, no_policy, too_many_units};
 use crate::progress::Progress;
+use crate::{ScheduleMaster, parents};
 use tollgate_service::actor::Caller;
 use tollgate_service::status::status;
 
@@ -51,7 +52,7 @@ impl Planned {
 pub(super) struct Known {
     pub(super) uid: Uuid,
     pub(super) shard: u16,
-    pub(super) limits: Option<Limits>,
+    pub(super) limits: Option<PolicyLimits>,
 }
 
 /// What the policies add to.
@@ -266,6 +267,10 @@ impl ScheduleMaster {
             put_under(&mut draft.schedule, policy, self.inner.shards);
         }
         let limits = policy.and_then(|policy| policy.limits.as_ref());
+        let too_many = limits.map(|limits| too_many_units(&draft.schedule, opened.as_ref(), limits));
+        if let Some(errors) = too_many.filter(|errors| !errors.is_empty()) {
+            return Err(errors);
+        }
         notes.schedule(reference, &draft, (!message.time_zone.is_empty(), limits), self.now_us());
         calendars.known.join(&draft.schedule.timing, stored.map(|stored| &stored.timing));
         if opened.as_ref() == Some(&draft.schedule) {
@@ -287,15 +292,15 @@ impl ScheduleMaster {
                 wanted.entry(namespace).or_default().insert(policy.id);
             }
         }
-        let mut found = HashMap::new();
+        let (mut found, mut above) = (HashMap::new(), parents::Known::new());
         for (namespace, ids) in wanted {
             let ids: Vec<String> = ids.into_iter().collect();
             for ids in ids.chunks(CHUNK) {
-                let policies = self.store().policies(namespace, ids).await.map_err(status)?;
-                found.extend(policies.into_iter().map(|policy| {
-                    let known = Known { uid: policy.uid, shard: policy.shard, limits: Some(policy.limits) };
-                    ((policy.namespace, policy.id), known)
-                }));
+                for policy in self.store().policies(namespace, ids).await.map_err(status)? {
+                    let limits = Some(self.limits_of(&policy, &mut above).await?);
+                    let known = Known { uid: policy.uid, shard: policy.shard, limits };
+                    found.insert((policy.namespace, policy.id), known);
+                }
             }
         }
         Ok(found)

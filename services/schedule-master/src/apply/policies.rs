@@ -101,7 +101,8 @@ impl ScheduleMaster {
         let (made, change) = self.put_policy(stored, wanted, &deed);
         let planned = Planned { level, ..Planned::new(reference, stored.is_none(), change) };
         above.insert(key(reference), made.clone());
-        let known = Known { uid: made.uid, shard: made.shard, limits: Some(made.limits) };
+        let limits = Some(self.limits_of(&made, above).await?);
+        let known = Known { uid: made.uid, shard: made.shard, limits };
         Ok(Ok(Some((known, planned))))
     }
 

@@ -10,7 +10,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use tollgate_core::model::{Alert, Limits, OverlapRule, Policy};
+use tollgate_core::model::{Alert, OverlapRule, Policy};
+use tollgate_core::plan::units::PolicyLimits;
 use tollgate_proto::convert::names;
 use tollgate_proto::v1;
 use tollgate_store::plan::Filter;
@@ -47,7 +48,7 @@ struct Later {
     named: Named,
     draft: Draft,
     zone_given: bool,
-    limits: Option<Limits>,
+    limits: Option<PolicyLimits>,
 }
 
 /// What has been seen of the resources.
@@ -82,7 +83,7 @@ impl Notes {
         &mut self,
         reference: &ResourceRef,
         draft: &Draft,
-        (zone_given, limits): (bool, Option<&Limits>),
+        (zone_given, limits): (bool, Option<&PolicyLimits>),
         now_us: i64,
     ) {
         let schedule = &draft.schedule;

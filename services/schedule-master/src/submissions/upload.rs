@@ -6,6 +6,7 @@
 use serde::de::IgnoredAny;
 use tollgate_core::items::{ITEM_MAX_BYTES, Item, ItemPage, ItemsDigest, Pager, in_one_line};
 use tollgate_core::model::{EVENTS_MAX, Schedule};
+use tollgate_core::plan::units::PolicyLimits;
 use tollgate_proto::convert::items;
 use tollgate_proto::{FieldError, v1};
 use tollgate_secrets::{ENVELOPE, is_sealed, item_field};
@@ -31,7 +32,8 @@ pub(super) struct Upload<'m> {
     /// Whole pages that are not stored, with the digest after the last of them.
     pages: Vec<ItemPage>,
     bytes: usize,
-    to: (u32, ItemsDigest),
+    to: (u32, ItemsDigest, u32),
+    limits: PolicyLimits,
 }
 
 impl<'m> Upload<'m> {
@@ -41,6 +43,7 @@ impl<'m> Upload<'m> {
         schedule: &'m Schedule,
         stored: StoredSubmission,
         resume_from: u32,
+        limits: PolicyLimits,
     ) -> Result<Self, Status> {
         let pager = match resume_from {
             0 => Pager::default(),
@@ -50,8 +53,9 @@ impl<'m> Upload<'m> {
                 return Err(FieldError::new("header.resume_from", from, expected).into());
             }
         };
-        let to = (stored.items, stored.digest);
-        Ok(Self { master, namespace: &schedule.namespace, stored, pager, pages: Vec::new(), bytes: 0, to })
+        let to = (stored.items, stored.digest, stored.units_max);
+        let (namespace, pages) = (schedule.namespace.as_str(), Vec::new());
+        Ok(Self { master, namespace, stored, pager, pages, bytes: 0, to, limits })
     }
 
     /// Takes items in.
@@ -67,7 +71,16 @@ impl<'m> Upload<'m> {
             if number > 0 && number.is_multiple_of(ASK_EVERY) {
                 self.master.admit_events(self.namespace, number.into()).await?;
             }
-            let whole = self.pager.push(&checked(item, number)?);
+            let item = checked(item, number)?;
+            if let Some(expected) = self.limits.exceeded(&item.key, item.units) {
+                let units = if item.units == 0 {
+                    "as many as the schedule says".to_owned()
+                } else {
+                    item.units.to_string()
+                };
+                return Err(FieldError::new(format!("items[{number}].units"), units, expected).into());
+            }
+            let whole = self.pager.push(&item);
             self.page(whole).await?;
         }
         Ok(())
@@ -109,7 +122,7 @@ impl<'m> Upload<'m> {
         }
         self.bytes += page.body.len();
         self.pages.push(page);
-        self.to = (end, self.pager.digest());
+        self.to = (end, self.pager.digest(), self.stored.units_max.max(self.pager.units_max()));
         if self.bytes >= WRITTEN_BYTES { self.write().await } else { Ok(()) }
     }
 
@@ -139,14 +152,14 @@ impl<'m> Upload<'m> {
                  go on from there",
             ));
         }
-        (self.stored.items, self.stored.digest) = to;
+        (self.stored.items, self.stored.digest, self.stored.units_max) = to;
         Ok(())
     }
 }
 
 /// Checks an item: the one of this number.
 fn checked(item: v1::Item, number: u32) -> Result<Item, FieldError> {
-    let v1::Item { data, key } = item;
+    let v1::Item { data, key, units } = item;
     let field = |name: &str| format!("items[{number}].{name}");
     if data.len() > ITEM_MAX_BYTES {
         let expected = format!("at most {ITEM_MAX_BYTES} bytes of JSON");
@@ -156,6 +169,7 @@ fn checked(item: v1::Item, number: u32) -> Result<Item, FieldError> {
         return Err(FieldError::new(field("data"), data, format!("JSON text: {error}")));
     }
     items::key(&field("key"), &key)?;
+    items::units(&field("units"), units)?;
     if is_sealed(&key) {
         let expected = format!("a text that does not begin with {ENVELOPE}, which stands for a sealed one");
         return Err(FieldError::new(field("key"), key, expected));
@@ -164,5 +178,5 @@ fn checked(item: v1::Item, number: u32) -> Result<Item, FieldError> {
         std::borrow::Cow::Borrowed(line) if line.len() == data.len() => data,
         line => line.into_owned(),
     };
-    Ok(Item { key, data })
+    Ok(Item { key, units, data })
 }

@@ -185,6 +185,7 @@ pub(crate) fn schedule(number: u128, zone: &str, triggers: Vec<Trigger>) -> Sche
         policy_shard: None,
         key: None,
         key_label: None,
+        units: 1,
         priority: 7,
         retry: RetryPolicy::default(),
         catch_up: CatchUp::default(),
