@@ -11,8 +11,9 @@ use uuid::Uuid;
 
 use super::keys::KeyOf;
 use super::live::LiveRun;
-use super::queue::Lane;
+use super::queue::{LAST, Lane};
 use super::shard::Shard;
+use super::turns::Turn;
 use crate::model::RunId;
 
 /// A lane: what one schedule has waiting at one priority.
@@ -22,7 +23,7 @@ struct Stand<'a> {
     circle: &'a str,
     schedule: Uuid,
     /// Its circle's turn, and its own within that.
-    turn: (i64, i64),
+    turn: (Turn, i64),
     events: u64,
 }
 
@@ -37,9 +38,9 @@ impl Line<'_> {
         let is_own =
             |stand: &&Stand<'_>| stand.schedule == row.schedule_uid && stand.priority == row.priority;
         // Whoever does not take turns now is behind all that do.
-        let (turn_of_all, turn) = self.0.iter().find(is_own).map_or((i64::MAX, i64::MAX), |stand| stand.turn);
+        let (turn_of_all, turn) = self.0.iter().find(is_own).map_or(LAST, |stand| stand.turn);
         let (mut before, mut within) = (0, mine);
-        let mut foreign: BTreeMap<&str, (i64, u64)> = BTreeMap::new();
+        let mut foreign: BTreeMap<&str, (Turn, u64)> = BTreeMap::new();
         for stand in self.0.iter().filter(|stand| !is_own(stand)) {
             match stand.priority.cmp(&row.priority) {
                 Ordering::Greater => before += stand.events,
@@ -53,7 +54,7 @@ impl Line<'_> {
                 Ordering::Less => {}
             }
         }
-        let turns = |(of, events): (i64, u64)| events.min(within + u64::from(of < turn_of_all));
+        let turns = |(of, events): (Turn, u64)| events.min(within + u64::from(of < turn_of_all));
         before + within + foreign.into_values().map(turns).sum::<u64>()
     }
 
