@@ -155,7 +155,7 @@ impl Shard {
         let first = run.front();
         while sorted.has_ahead() && run.launch_of(run.front()) <= now.wall_us {
             let index = run.front();
-            new.extend(sorted.sort(index, |key| run.lane(key).key));
+            new.extend(sorted.sort(index, |key| run.lane(key).circle));
             run.row.sorted_to = Some(index + 1);
         }
         let sorted_to = run.front();
@@ -250,7 +250,7 @@ impl Shard {
         let loads: Vec<Load> = items.into_iter().map(|(key, units)| run.load(key, units)).collect();
         if let Some(mut sorted) = run.sorted.take() {
             let before = sorted.ranges();
-            new = sorted.read(first, &loads, front, |key| run.lane(key).key);
+            new = sorted.read(first, &loads, front, |key| run.lane(key).circle);
             self.key_reads.ranges += sorted.ranges() - before;
             run.sorted = Some(sorted);
         }
@@ -272,7 +272,7 @@ impl Shard {
 
     /// The item of a token is known: it counts as that says, and waits there.
     fn name_token(&mut self, key: (RunId, u32), load: Load, now: Now) {
-        let moved = |shard: &mut Self, edit: &dyn Fn(&mut Queue, Of<'_>, i64)| {
+        let moved = |shard: &mut Self, edit: &dyn Fn(&mut Queue, Of, i64)| {
             let (Some(run), Some(token)) = (shard.ledger.runs.get(&key.0), shard.ledger.tokens.get(&key))
             else {
                 return;

@@ -109,22 +109,21 @@ impl LiveRun {
     }
 
     /// Where an event of it waits.
-    pub(super) fn lane<'a>(&'a self, of: &'a KeyOf) -> Of<'a> {
-        let Run { priority, schedule_uid, .. } = self.row;
-        let key = if self.row.policy_uid.is_some() { keys::group(&self.sharer.with(of)) } else { 0 };
-        Of { circle: self.circle(of), priority, schedule: schedule_uid, key }
+    pub(super) fn lane(&self, of: &KeyOf) -> Of {
+        let Run { priority, schedule_uid: schedule, .. } = self.row;
+        let circle = if self.row.policy_uid.is_some() {
+            keys::group(&self.sharer.with(of))
+        } else {
+            self.sharer.namespace()
+        };
+        Of { circle, priority, schedule }
     }
 
     /// Where all of it waits that may start: of each key of which events are known, where it starts them key by key.
-    pub(super) fn lanes(&self) -> impl Iterator<Item = Of<'_>> {
+    pub(super) fn lanes(&self) -> impl Iterator<Item = Of> {
         let alone = self.sorted.is_none().then_some(&KeyOf::Schedule);
         let keys = alone.into_iter().chain(self.sorted.iter().flat_map(|sorted| sorted.keys()));
         keys.map(|key| self.lane(key))
-    }
-
-    /// With whom an event of it takes turns: those of its key, or of its namespace where no policy bounds them.
-    pub(super) fn circle<'a>(&'a self, of: &'a KeyOf) -> &'a str {
-        if self.row.policy_uid.is_some() { self.key(of) } else { &self.row.namespace }
     }
 
     /// The index of an event that has not started, with all after it: where it starts them key by key, of those that have not

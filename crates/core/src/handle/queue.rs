@@ -30,22 +30,20 @@ pub(super) enum Work {
 
 /// Whose work it is, and how urgent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Of<'a> {
-    /// The circle in which its schedule takes turns: its key or its namespace.
-    pub circle: &'a str,
+pub(super) struct Of {
+    /// What stands for the circle in which its schedule takes turns: for its key, or for its namespace where no policy bounds it.
+    pub circle: u128,
     pub priority: u8,
     pub schedule: Uuid,
-    /// What stands for its key.
-    pub key: u128,
 }
 
-impl Of<'_> {
+impl Of {
     fn lane(&self) -> LaneId {
-        (self.schedule, self.key)
+        (self.schedule, self.circle)
     }
 }
 
-/// A lane of a level: its schedule, and what stands for its key.
+/// A lane of a level: its schedule, and its circle.
 pub(super) type LaneId = (Uuid, u128);
 
 /// Of whoever takes no turns: behind all that do.
@@ -54,7 +52,6 @@ pub(super) const LAST: (Turn, i64) = ((i64::MAX, i64::MAX), i64::MAX);
 /// What one schedule has waiting of one key at one priority.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    pub circle: String,
     stand: Stand,
     /// The key that let it go last, as long as it has not made use of that.
     let_go: Option<u128>,
@@ -134,14 +131,15 @@ struct Ring {
     turn: Turn,
     /// What it has had in a row.
     had: u32,
-    lanes: TurnOrder<LaneId>,
+    /// By their schedules.
+    lanes: TurnOrder<Uuid>,
 }
 
 #[derive(Debug, Default)]
 struct Level {
     /// The circles that take turns: those with a ring.
-    turns: RoundOrder,
-    rings: BTreeMap<String, Ring>,
+    turns: RoundOrder<u128>,
+    rings: BTreeMap<u128, Ring>,
     lanes: BTreeMap<LaneId, Lane>,
 }
 
@@ -149,11 +147,12 @@ impl Level {
     /// A lane takes turns from now on, before those that do or behind them.
     fn enter(&mut self, id: LaneId, first: bool) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
-        let ring = self.rings.entry(lane.circle.clone()).or_default();
+        let (schedule, circle) = id;
+        let ring = self.rings.entry(circle).or_default();
         if ring.lanes.is_empty() {
-            ring.turn = self.turns.push(lane.circle.clone(), first);
+            ring.turn = self.turns.push(circle, first);
         }
-        lane.stand = Stand::Turn(ring.lanes.push(id, first));
+        lane.stand = Stand::Turn(ring.lanes.push(schedule, first));
     }
 }
 
@@ -176,27 +175,27 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn push_retry(&mut self, of: Of<'_>, due_us: i64, run: RunId, index: u32) {
+    pub(super) fn push_retry(&mut self, of: Of, due_us: i64, run: RunId, index: u32) {
         self.make_lane(of);
         self.edit(of, |lane| {
             lane.retries.insert((due_us, run, index));
         });
     }
 
-    pub(super) fn push_run(&mut self, of: Of<'_>, launch_us: i64, run: RunId) {
+    pub(super) fn push_run(&mut self, of: Of, launch_us: i64, run: RunId) {
         self.make_lane(of);
         self.edit(of, |lane| {
             lane.runs.insert((launch_us, run));
         });
     }
 
-    pub(super) fn remove_run(&mut self, of: Of<'_>, launch_us: i64, run: RunId) {
+    pub(super) fn remove_run(&mut self, of: Of, launch_us: i64, run: RunId) {
         self.edit(of, |lane| {
             lane.runs.remove(&(launch_us, run));
         });
     }
 
-    pub(super) fn remove_retry(&mut self, of: Of<'_>, due_us: i64, run: RunId, index: u32) {
+    pub(super) fn remove_retry(&mut self, of: Of, due_us: i64, run: RunId, index: u32) {
         self.edit(of, |lane| {
             lane.retries.remove(&(due_us, run, index));
         });
@@ -224,11 +223,11 @@ impl Queue {
     /// Takes the next piece of work that may start, where `tokens` are free. A retry leaves its lane; a run stays until
     /// [`Queue::remove_run`]. `look`: whether a group holds a piece of work back. Its lane takes no turns then until
     /// [`Queue::begin_round`] finds that the group may have more, and it uses up none of its circle's. `weight`: how many turns in
-    /// a row a circle has.
+    /// a row its circle has.
     pub(super) fn next(
         &mut self,
         look: impl Fn(Work) -> Look,
-        weight: impl Fn(&str) -> u32,
+        weight: impl Fn(Work) -> u32,
         tokens: u32,
     ) -> Option<Next> {
         self.halted = None;
@@ -237,7 +236,8 @@ impl Queue {
             let (&priority, level) = self.levels.iter_mut().counted().find(has_turns)?;
             let (turn, circle) = level.turns.pop()?;
             let ring = level.rings.get_mut(&circle)?;
-            let (place, id) = ring.lanes.pop()?;
+            let (place, schedule) = ring.lanes.pop()?;
+            let id = (schedule, circle);
             let lane = level.lanes.get_mut(&id)?;
             let work = lane.first(id.1)?;
             let (held, units) = match look(work) {
@@ -255,7 +255,7 @@ impl Queue {
                 }
             };
             if held.is_none() && units > tokens {
-                ring.lanes.put_back(place, id);
+                ring.lanes.put_back(place, schedule);
                 level.turns.put_back(turn, circle);
                 self.halted = Some(false);
                 return Some(Next::Short(work, units));
@@ -282,7 +282,7 @@ impl Queue {
                     self.open.extend(lane.let_go.take());
                     level.lanes.remove(&id);
                 }
-                None => lane.stand = Stand::Turn(ring.lanes.push(id, false)),
+                None => lane.stand = Stand::Turn(ring.lanes.push(schedule, false)),
             }
             if ring.lanes.is_empty() {
                 level.rings.remove(&circle);
@@ -290,7 +290,7 @@ impl Queue {
                 ring.turn = level.turns.put_back(turn, circle);
             } else {
                 ring.had += units.max(1);
-                let weight = weight(&circle).max(1);
+                let weight = weight(work).max(1);
                 let rounds = ring.had / weight;
                 ring.had %= weight;
                 ring.turn = match rounds {
@@ -404,29 +404,29 @@ impl Queue {
     }
 
     /// What a schedule has waiting of one key at one priority.
-    pub(super) fn lane_of(&self, of: Of<'_>) -> Option<&Lane> {
+    pub(super) fn lane_of(&self, of: Of) -> Option<&Lane> {
         self.levels.get(&Reverse(of.priority))?.lanes.get(&of.lane())
     }
 
     /// When a lane's turn comes, to be compared with others of its priority: its circle's turn among the circles, and its own
     /// within that. One that takes none comes last.
-    pub(super) fn turn_of(&self, priority: u8, lane: &Lane) -> (Turn, i64) {
+    pub(super) fn turn_of(&self, priority: u8, (_, circle): LaneId, lane: &Lane) -> (Turn, i64) {
         let Stand::Turn(turn) = lane.stand else { return LAST };
-        let ring = self.levels.get(&Reverse(priority)).and_then(|level| level.rings.get(&lane.circle));
+        let ring = self.levels.get(&Reverse(priority)).and_then(|level| level.rings.get(&circle));
         (ring.map_or(LAST.0, |ring| ring.turn), turn)
     }
 
-    fn make_lane(&mut self, of: Of<'_>) {
+    fn make_lane(&mut self, of: Of) {
         let level = self.levels.entry(Reverse(of.priority)).or_default();
         if let Entry::Vacant(free) = level.lanes.entry(of.lane()) {
-            free.insert(Lane { circle: of.circle.to_owned(), ..Lane::default() });
+            free.insert(Lane::default());
             level.enter(of.lane(), false);
         }
     }
 
     /// Changes what a lane has waiting. What a key holds back is looked at anew where something else comes first then: that
     /// may be of another key, or hold its token already.
-    fn edit(&mut self, of: Of<'_>, edit: impl FnOnce(&mut Lane)) {
+    fn edit(&mut self, of: Of, edit: impl FnOnce(&mut Lane)) {
         let (priority, id) = (Reverse(of.priority), of.lane());
         let Some(level) = self.levels.get_mut(&priority) else { return };
         let Some(lane) = level.lanes.get_mut(&id) else { return };
@@ -480,11 +480,11 @@ fn leave(
             }
         }
         Stand::Turn(place) => {
-            let ring = level.rings.get_mut(&lane.circle)?;
+            let ring = level.rings.get_mut(&id.1)?;
             ring.lanes.remove(place);
             if ring.lanes.is_empty() {
                 level.turns.remove(ring.turn);
-                level.rings.remove(&lane.circle);
+                level.rings.remove(&id.1);
             }
         }
     }

@@ -60,7 +60,7 @@ impl Shard {
 
     /// Whether what is left to the key of an event is kept for one before it.
     fn kept_of_key(&self, run: &LiveRun, of: &Load) -> Option<Reason> {
-        let work = self.queues.get(&run.row.policy_uid)?.kept_of(run.lane(&of.key).key)?;
+        let work = self.queues.get(&run.row.policy_uid)?.kept_of(run.lane(&of.key).circle)?;
         let first = self.ledger.runs.get(&work.run())?;
         let (_, units) = load_of(first, &self.ledger.tokens, work);
         let is_other = first.row.id != run.row.id || units > of.units;

@@ -90,7 +90,7 @@ impl Shard {
                     return Look::Held(Group::AboveLimit);
                 }
                 if let Some(holds) = bucket.key_holds(run.key(of), &run.sharer.with(of), units, now) {
-                    let group = run.lane(of).key;
+                    let group = run.lane(of).circle;
                     if let KeyHolds::Rate { at_us } = holds {
                         wakes.borrow_mut().push((group, at_us));
                     }
@@ -107,7 +107,13 @@ impl Shard {
             let shared = if is_bounded { None } else { places.holds(&run.sharer, sends_max) };
             shared.map_or(Look::Takes(units), |group| Look::Held(Group::Places(group)))
         };
-        let weight = |circle: &str| bucket.rules().map_or(1, |rules| rules.weight_of(circle));
+        let weight = |work: Work| {
+            let rules = bucket.rules().filter(|rules| !rules.of.is_empty());
+            rules.zip(runs.get(&work.run())).map_or(1, |(rules, run)| {
+                let (of, _) = load_of(run, tokens, work);
+                rules.weight_of(run.key(of))
+            })
+        };
         let next = queue.next(look, weight, free);
         if let Some(bucket) = self.ledger.buckets.get_mut(&policy) {
             wakes.into_inner().into_iter().for_each(|(group, at_us)| bucket.keys.wake(group, at_us));

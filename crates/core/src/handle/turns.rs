@@ -49,9 +49,9 @@ impl<T> TurnOrder<T> {
 pub(super) type Turn = (i64, i64);
 
 /// An order in which whoever has taken much sits rounds out.
-#[derive(Debug, Default)]
-pub(super) struct RoundOrder {
-    turns: BTreeMap<Turn, String>,
+#[derive(Debug)]
+pub(super) struct RoundOrder<T> {
+    turns: BTreeMap<Turn, T>,
     /// That of the latest turn.
     round: i64,
     /// Places that were ever taken behind others, and before them.
@@ -59,38 +59,44 @@ pub(super) struct RoundOrder {
     pushed_first: i64,
 }
 
-impl RoundOrder {
+impl<T> Default for RoundOrder<T> {
+    fn default() -> Self {
+        Self { turns: BTreeMap::new(), round: 0, pushed: 0, pushed_first: 0 }
+    }
+}
+
+impl<T> RoundOrder<T> {
     /// It takes turns from now on: before all others, or behind them.
-    pub(super) fn push(&mut self, name: String, first: bool) -> Turn {
+    pub(super) fn push(&mut self, item: T, first: bool) -> Turn {
         if first {
             let round = self.turns.first_key_value().map_or(self.round, |((round, _), _)| *round);
             self.pushed_first -= 1;
-            self.insert((round, self.pushed_first), name)
+            self.insert((round, self.pushed_first), item)
         } else {
-            self.push_after(name, 1)
+            self.push_after(item, 1)
         }
     }
 
     /// It has had its turn, which was worth so many.
-    pub(super) fn push_after(&mut self, name: String, rounds: u32) -> Turn {
+    pub(super) fn push_after(&mut self, item: T, rounds: u32) -> Turn {
         self.pushed += 1;
-        self.insert((self.round + i64::from(rounds), self.pushed), name)
+        self.insert((self.round + i64::from(rounds), self.pushed), item)
     }
 
-    fn insert(&mut self, turn: Turn, name: String) -> Turn {
-        self.turns.insert(turn, name);
+    fn insert(&mut self, turn: Turn, item: T) -> Turn {
+        self.turns.insert(turn, item);
         turn
     }
 
-    pub(super) fn pop(&mut self) -> Option<(Turn, String)> {
-        let (turn, name) = self.turns.pop_first()?;
+    pub(super) fn pop(&mut self) -> Option<(Turn, T)> {
+        let (turn, item) = self.turns.pop_first()?;
         self.round = turn.0;
-        Some((turn, name))
+        Some((turn, item))
     }
 
     /// What was popped has its place again.
-    pub(super) fn put_back(&mut self, turn: Turn, name: String) -> Turn {
-        self.insert(turn, name)
+    pub(super) fn put_back(&mut self, turn: Turn, item: T) -> Turn {
+        self.insert(turn, item)
     }
 
     pub(super) fn remove(&mut self, turn: Turn) {
@@ -107,7 +113,7 @@ mod tests {
     use super::*;
 
     /// Who has the next turns, where each takes so many in one.
-    fn turns(order: &mut RoundOrder, takes: impl Fn(&str) -> u32, count: usize) -> String {
+    fn turns(order: &mut RoundOrder<String>, takes: impl Fn(&str) -> u32, count: usize) -> String {
         let turn = |_| {
             let (_, name) = order.pop()?;
             let rounds = takes(&name);

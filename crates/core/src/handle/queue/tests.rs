@@ -21,34 +21,35 @@ fn run(n: u128) -> RunId {
     RunId(Uuid::from_u128(n))
 }
 
-fn of(priority: u8, schedule: Uuid) -> Of<'static> {
-    Of { circle: "team", priority, schedule, key: 0 }
+fn of(priority: u8, schedule: Uuid) -> Of {
+    Of { circle: 0, priority, schedule }
 }
 
 #[test]
 fn many_schedules_of_one_namespace_take_turns_with_the_one_of_another() {
     let mut queue = Queue::default();
     for schedule in 1..=300 {
-        let of = Of { circle: "many", priority: 5, schedule: Uuid::from_u128(schedule), key: 0 };
+        let of = Of { circle: 0, priority: 5, schedule: Uuid::from_u128(schedule) };
         queue.push_run(of, 0, run(schedule));
     }
     let (one, two) = (Uuid::from_u128(1_001), Uuid::from_u128(1_002));
-    let single = |schedule| Of { circle: "one", priority: 5, schedule, key: 0 };
+    let single = |schedule| Of { circle: 1, priority: 5, schedule };
     queue.push_run(single(one), 0, run(1_001));
     queue.push_retry(single(two), 0, run(1_002), 3);
     queue.push_run(single(two), 0, run(1_002));
     let order: Vec<_> = (0..8).filter_map(|_| next(&mut queue, |_| None)).collect();
-    let expected = [1, 1_001, 2, 1_002, 3, 1_001, 4, 1_002].map(|n| Work::Next(run(n), 0));
+    let expected =
+        [1, 1_001, 2, 1_002, 3, 1_001, 4, 1_002].map(|n| Work::Next(run(n), u128::from(n > 1_000)));
     assert_eq!(order[3], Work::Retry(run(1_002), 3));
     assert_eq!((&order[..3], &order[4..]), (&expected[..3], &expected[4..]));
     // One of them parks, the other ends: the namespace has no turns until it has something again.
     queue.park(one, true);
-    queue.remove_run(of(5, two), 0, run(1_002));
+    queue.remove_run(single(two), 0, run(1_002));
     let order: Vec<_> = (0..4).filter_map(|_| next(&mut queue, |_| None)).collect();
     assert_eq!(order, [5, 6, 7, 8].map(|n| Work::Next(run(n), 0)));
     queue.park(one, false);
     let order: Vec<_> = (0..300).filter_map(|_| next(&mut queue, |_| None)).collect();
-    assert!(order.contains(&Work::Next(run(1_001), 0)));
+    assert!(order.contains(&Work::Next(run(1_001), 1)));
     assert_eq!(order.iter().filter(|work| **work == Work::Next(run(9), 0)).count(), 1);
 }
 
@@ -147,12 +148,15 @@ fn a_parked_schedule_is_passed_over_and_comes_back() {
 #[test]
 fn a_circle_has_as_many_turns_in_a_row_as_its_weight() {
     let mut queue = Queue::default();
-    for (n, circle) in [(1, "heavy"), (2, "heavy"), (3, "light")] {
-        queue.push_run(Of { circle, priority: 5, schedule: Uuid::from_u128(n), key: 0 }, 0, run(n));
+    for (n, circle) in [(1, 0), (2, 0), (3, 1)] {
+        queue.push_run(Of { circle, priority: 5, schedule: Uuid::from_u128(n) }, 0, run(n));
     }
-    let weight = |circle: &str| if circle == "heavy" { 3 } else { 1 };
+    let weight = |work: Work| if work.run() == run(3) { 1 } else { 3 };
     let order: Vec<_> = (0..8).filter_map(|_| queue.next(|_| Look::Takes(1), weight, u32::MAX)).collect();
-    assert_eq!(order, [1, 2, 1, 3, 2, 1, 2, 3].map(|n| Next::Start(Work::Next(run(n), 0), 1)));
+    assert_eq!(
+        order,
+        [1, 2, 1, 3, 2, 1, 2, 3].map(|n| Next::Start(Work::Next(run(n), u128::from(n == 3)), 1))
+    );
 }
 
 #[test]
@@ -225,11 +229,11 @@ fn who_is_let_go_and_leaves_has_another_go_instead() {
 #[test]
 fn a_turn_is_worth_as_many_as_it_takes() {
     let mut queue = Queue::default();
-    for (n, circle) in [(1, "large"), (2, "small"), (3, "heavy")] {
-        queue.push_run(Of { circle, priority: 5, schedule: Uuid::from_u128(n), key: 0 }, 0, run(n));
+    for n in [1, 2, 3] {
+        queue.push_run(Of { circle: n, priority: 5, schedule: Uuid::from_u128(n) }, 0, run(n));
     }
     let takes = |work: Work| if work.run() == run(2) { 1 } else { 4 };
-    let weight = |circle: &str| if circle == "heavy" { 2 } else { 1 };
+    let weight = |work: Work| if work.run() == run(3) { 2 } else { 1 };
     let mut had = [0; 4];
     for _ in 0..70 {
         let next = queue.next(|work| Look::Takes(takes(work)), weight, 10);
@@ -276,7 +280,7 @@ fn nobody_starts_before_whoever_waits_for_more_tokens() {
 
 #[test]
 fn what_is_left_of_a_key_is_kept_for_the_first_that_waits_for_it() {
-    let lane = |n: u128| Of { circle: "team", priority: 5, schedule: Uuid::from_u128(n), key: 7 };
+    let lane = |n: u128| Of { circle: 7, priority: 5, schedule: Uuid::from_u128(n) };
     let takes = |work: Work| if work.run() == run(1) { 5 } else { 1 };
     let key = |left: u32| {
         move |work: Work| if takes(work) > left { Look::Short(7) } else { Look::Takes(takes(work)) }
