@@ -39,6 +39,7 @@ mod pace;
 mod pending;
 mod places;
 mod queue;
+mod reasons;
 pub mod release;
 mod restore;
 mod rounds;
@@ -53,6 +54,7 @@ mod targets;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tree;
+mod turns;
 mod unsent;
 mod waiting;
 

@@ -68,7 +68,8 @@ impl Shard {
         let policy_paused = self.ledger.is_paused(policy);
         let Some(token) = self.ledger.tokens.get_mut(&key) else { return };
         let bucket = self.ledger.buckets.get(&policy);
-        let key_paused = bucket.is_some_and(|bucket| bucket.may_be_paused(run.key(&token.key), &token.key));
+        let key_paused =
+            bucket.is_some_and(|bucket| bucket.may_be_paused(run.key(&token.load.key), &token.load.key));
         let paused = parked || key_paused || policy_paused || self.pause.pause.is_some();
         if cancelled {
             self.hold(key, now);
@@ -83,7 +84,12 @@ impl Shard {
         } else {
             token.queued = true;
             let due_us = token.row.due_us;
-            self.queues.entry(policy).or_default().push_retry(run.lane(&token.key), due_us, key.0, key.1);
+            self.queues.entry(policy).or_default().push_retry(
+                run.lane(&token.load.key),
+                due_us,
+                key.0,
+                key.1,
+            );
             self.ledger.ready.insert(policy);
             self.park_in(policy, uid);
         }

@@ -1,7 +1,7 @@
 //! Where a bucket stands in a tree of policies: what is above it and below it, and which policy beneath it goes next.
 //!
 //! In: policies that may have something to start, and each start. Out: the next one. Those that have fewer tokens than their
-//! floors go first. The others take turns by weight: a start moves a policy on by a stride, the shorter the more it weighs, and
+//! floors go first. The others take turns by weight: a token moves a policy on by a stride, the shorter the more it weighs, and
 //! the one that is furthest behind is next (Waldspurger and Weihl, "Stride Scheduling", 1995). Who comes anew begins where the
 //! others are, and nobody is far ahead of them, so that neither a rest nor a floor is paid for later. Invariant: nobody walks
 //! those that take no turns. Not here: what a policy lets through ([`super::bucket`]), what its runs have ([`super::queue`]).
@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 
-/// How far a start moves a policy of weight 1.
+/// How far a token moves a policy of weight 1.
 const STRIDE: u64 = 1 << 20;
-/// How far ahead of the others a policy may be.
+/// How far ahead of the others a policy may be, unless by one event.
 const AHEAD_MAX: u64 = 4 * STRIDE;
 
 /// See the head of this file.
@@ -24,6 +24,8 @@ pub(super) struct Branch {
     pub is_tangled: bool,
     /// The policies right below.
     pub children: BTreeSet<Uuid>,
+    /// A number of tokens bounds some policy above it.
+    pub is_bounded: bool,
     /// Tokens held by the events of all policies below.
     pub below: u32,
     /// Those right below, and itself for its own events, that may have something to start.
@@ -50,6 +52,8 @@ struct Turn {
 #[derive(Debug, Default)]
 struct Place {
     pass: u64,
+    /// How far its latest start has moved it.
+    step: u64,
     turn: Option<Turn>,
 }
 
@@ -69,7 +73,7 @@ impl Turns {
         let time = self.time();
         let place = self.places.entry(uid).or_default();
         if place.turn.is_none() {
-            place.pass = place.pass.clamp(time, time + AHEAD_MAX);
+            place.pass = place.pass.clamp(time, time + AHEAD_MAX.max(place.step));
         }
         self.stand(uid, has_floor);
     }
@@ -82,12 +86,13 @@ impl Turns {
         }
     }
 
-    /// It has started an event, and goes on to take turns.
-    pub(super) fn went(&mut self, uid: Uuid, weight: u32, has_floor: bool) {
+    /// It has started an event that takes so many tokens, and goes on to take turns.
+    pub(super) fn went(&mut self, uid: Uuid, (units, weight): (u32, u32), has_floor: bool) {
         let time = self.time();
         self.time = time;
         if let Some(place) = self.places.get_mut(&uid) {
-            place.pass = (place.pass + STRIDE / u64::from(weight.max(1))).min(time + AHEAD_MAX);
+            place.step = STRIDE * u64::from(units) / u64::from(weight.max(1));
+            place.pass = (place.pass + place.step).min(time + AHEAD_MAX.max(place.step));
             self.stand(uid, has_floor);
         }
     }
@@ -131,7 +136,7 @@ mod tests {
             let Some(next) = turns.first() else { break };
             let Some(at) = weights.iter().position(|(uid, _)| *uid == next) else { break };
             had[at] += 1;
-            turns.went(next, weights[at].1, true);
+            turns.went(next, (1, weights[at].1), true);
         }
         had
     }
@@ -151,9 +156,9 @@ mod tests {
         turns.enter(B, false);
         for _ in 0..10 {
             assert_eq!(turns.first(), Some(B));
-            turns.went(B, 1, false);
+            turns.went(B, (1, 1), false);
         }
-        turns.went(B, 1, true);
+        turns.went(B, (1, 1), true);
         // What it had by its floor is not held against it for long.
         let had = starts(&mut turns, [(A, 1), (B, 1), (C, 1)], 20);
         assert!(had[0] <= 12 && had[1] >= 8, "{had:?}");
@@ -185,7 +190,7 @@ mod tests {
         turns.leave(A);
         turns.leave(A);
         assert!(turns.is_empty());
-        turns.went(B, 1, true);
+        turns.went(B, (1, 1), true);
         assert!(turns.is_empty(), "who has never entered does not by going");
     }
 }

@@ -9,7 +9,7 @@ use super::branch::Branch;
 use super::keys::BucketKeys;
 use super::ledger::BucketCounts;
 use super::pace::Pace;
-use crate::model::{Now, Policy, SECOND_US};
+use crate::model::{Now, Policy, RunId, SECOND_US};
 
 /// How many events a rate lets through.
 #[derive(Clone, Debug)]
@@ -65,6 +65,42 @@ impl Level {
     }
 }
 
+/// What may start now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Room {
+    /// How many tokens are free.
+    pub tokens: u32,
+    /// How many events may start.
+    pub starts: u32,
+}
+
+impl Room {
+    pub(super) const NONE: Self = Self { tokens: 0, starts: 0 };
+    pub(super) const ALL: Self = Self { tokens: u32::MAX, starts: u32::MAX };
+
+    /// So many events, whatever they take.
+    pub(super) fn of_starts(starts: u32) -> Self {
+        Self { starts, ..Self::ALL }
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.tokens == 0 || self.starts == 0
+    }
+
+    /// One event that takes so many tokens has started.
+    pub(super) fn take(&mut self, units: u32) {
+        *self = Self { tokens: self.tokens.saturating_sub(units), starts: self.starts.saturating_sub(1) };
+    }
+}
+
+/// An event for which the tokens that come back are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub run: RunId,
+    /// How many it takes.
+    pub units: u32,
+}
+
 /// Counters of one policy, or of all runs without one.
 #[derive(Debug)]
 pub(super) struct Bucket {
@@ -80,6 +116,8 @@ pub(super) struct Bucket {
     pub keys: Box<BucketKeys>,
     /// Where it stands in a tree of policies, if it is in one.
     pub branch: Option<Box<Branch>>,
+    /// The event that is first in line, and for which too few tokens are free, as far as that has been seen.
+    pub kept: Option<Kept>,
     level: Level,
     /// How fast its events go, for people.
     pub pace: Pace,
@@ -94,6 +132,7 @@ impl Bucket {
             counts: BucketCounts::default(),
             keys: Box::default(),
             branch: None,
+            kept: None,
             level: Level::new(now),
             pace: Pace::default(),
         }
@@ -134,42 +173,41 @@ impl Bucket {
         self.policy.as_ref().and_then(|policy| policy.parent.as_ref()).map_or(1, |above| above.weight)
     }
 
-    /// How many events may start now, of its own and of those below, as far as it bounds them.
-    pub(super) fn room(&mut self, now: Now) -> u32 {
+    /// What may start now, of its own events and of those below, as far as it bounds them.
+    pub(super) fn room(&mut self, now: Now) -> Room {
         if self.is_paused() {
-            return 0;
+            return Room::NONE;
         }
         let in_flight = self.in_flight();
         let limits = self.policy.as_ref().map(|policy| &policy.limits);
         let tokens = limits.and_then(|limits| limits.max_in_flight);
         let tokens = tokens.map_or(u32::MAX, |limit| limit.saturating_sub(in_flight));
         if self.rate().is_none() {
-            return tokens;
+            return Room { tokens, ..Room::ALL };
         }
         self.refill(now);
-        tokens.min(self.level.permits())
+        Room { tokens, starts: self.level.permits() }
     }
 
-    /// How many events may start now; `sends_max` bounds what no policy bounds.
-    pub(super) fn capacity(&mut self, now: Now, sends_max: u32) -> u32 {
+    /// What may start now; `sends_max` bounds what no policy bounds.
+    pub(super) fn capacity(&mut self, now: Now, sends_max: u32) -> Room {
         if self.unknown || self.is_unread() {
-            return 0;
+            return Room::NONE;
         }
-        let Some(policy) = &self.policy else {
-            return sends_max.saturating_sub(self.counts.places().taken());
-        };
+        let places = sends_max.saturating_sub(self.counts.places().taken());
+        let Some(policy) = &self.policy else { return Room::of_starts(places) };
         if policy.pause.is_some() {
-            return 0;
+            return Room::NONE;
         }
-        let in_flight = match policy.limits.max_in_flight {
-            Some(limit) => limit.saturating_sub(self.counts.held()),
-            None => sends_max.saturating_sub(self.counts.places().taken()),
+        let mut room = match policy.limits.max_in_flight {
+            Some(limit) => Room { tokens: limit.saturating_sub(self.counts.held()), ..Room::ALL },
+            None => Room::of_starts(places),
         };
-        if policy.limits.rate_per_s.is_none() {
-            return in_flight;
+        if policy.limits.rate_per_s.is_some() {
+            self.refill(now);
+            room.starts = room.starts.min(self.level.permits());
         }
-        self.refill(now);
-        in_flight.min(self.level.permits())
+        room
     }
 
     /// One event is sent.
@@ -179,7 +217,12 @@ impl Bucket {
         }
     }
 
-    /// Whether a number of tokens bounds it, and no places.
+    /// Whether a number of tokens bounds it, its own or that of a policy above it, and no places.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.has_limit() || self.branch.as_ref().is_some_and(|branch| branch.is_bounded)
+    }
+
+    /// Whether it has a number of tokens of its own.
     pub(super) fn has_limit(&self) -> bool {
         self.policy.as_ref().is_some_and(|policy| policy.limits.max_in_flight.is_some())
     }
@@ -190,7 +233,10 @@ impl Bucket {
         if self.rate().is_none() {
             self.level = Level::new(now);
         }
-        if self.policy.as_ref().is_none_or(|old| old.keys != policy.keys) {
+        let is_same = |old: &Policy| {
+            (&old.keys, old.limits.max_in_flight) == (&policy.keys, policy.limits.max_in_flight)
+        };
+        if !self.policy.as_ref().is_some_and(is_same) {
             self.keys.free_all();
         }
         self.policy = Some(policy);
@@ -208,11 +254,11 @@ impl Bucket {
             || self.branch.as_ref().is_some_and(|branch| branch.is_tangled)
     }
 
-    /// Whether `events` events may start before their time: half of the tokens stay free for events that are due. Where a rate
-    /// is asked for, each starts in its time.
-    pub(super) fn allows_early(&self, events: u32) -> bool {
+    /// Whether so many tokens may be taken before their time: half of them stay free for events that are due. Where a rate is
+    /// asked for, each starts in its time.
+    pub(super) fn allows_early(&self, tokens: u32) -> bool {
         let limit = self.policy.as_ref().and_then(|policy| policy.limits.max_in_flight);
-        let is_free = limit.is_none_or(|limit| self.in_flight().saturating_add(events) <= limit / 2);
+        let is_free = limit.is_none_or(|limit| self.in_flight().saturating_add(tokens) <= limit / 2);
         is_free && !self.is_paused() && self.rate().is_none()
     }
 
@@ -250,12 +296,13 @@ mod tests {
         p.limits.rate_per_s = Some(10.0);
         p.limits.burst = Some(3);
         let mut bucket = Bucket::new(Some(p), at(0));
-        assert_eq!(bucket.capacity(at(0), 100), 1);
+        let starts = |bucket: &mut Bucket, us| bucket.capacity(at(us), 100).starts;
+        assert_eq!(starts(&mut bucket, 0), 1);
         bucket.spend();
-        assert_eq!(bucket.capacity(at(0), 100), 0);
+        assert_eq!(starts(&mut bucket, 0), 0);
         assert_eq!(bucket.next_permit_us(at(0)), Some(100_000));
-        assert_eq!(bucket.capacity(at(99_999), 100), 0);
-        assert_eq!(bucket.capacity(at(100_000), 100), 1);
-        assert_eq!(bucket.capacity(at(60_000_000), 100), 3, "never above the burst");
+        assert_eq!(starts(&mut bucket, 99_999), 0);
+        assert_eq!(starts(&mut bucket, 100_000), 1);
+        assert_eq!(starts(&mut bucket, 60_000_000), 3, "never above the burst");
     }
 }

@@ -267,17 +267,22 @@ impl Shard {
     /// A waiting event's time has come: it joins its queue.
     pub(super) fn retry_is_due(&mut self, id: RunId, index: u32) {
         let Some(run) = self.ledger.runs.get(&id) else { return };
-        let Some(token) = self.ledger.tokens.get_mut(&(id, index)) else { return };
+        let Some(token) = self.ledger.tokens.get(&(id, index)) else { return };
         if token.in_flight() || token.queued {
             return;
         }
         let (policy, uid) = (token.policy, run.row.schedule_uid);
-        if token.key == KeyOf::Unread && self.ledger.buckets.get(&policy).is_some_and(|b| b.rules().is_some())
-        {
+        if token.load.key == KeyOf::Unread && self.needs_items(run) {
             return self.needs_key(id);
         }
+        let Some(token) = self.ledger.tokens.get_mut(&(id, index)) else { return };
         token.queued = true;
-        self.queues.entry(policy).or_default().push_retry(run.lane(&token.key), token.row.due_us, id, index);
+        self.queues.entry(policy).or_default().push_retry(
+            run.lane(&token.load.key),
+            token.row.due_us,
+            id,
+            index,
+        );
         self.ledger.ready.insert(policy);
         self.park_in(policy, uid);
     }
@@ -362,7 +367,7 @@ impl Shard {
                 token.row.attempt += 1;
                 token.row.delivered_us = None;
                 token.row.heartbeat_ttl_ms = None;
-                let (policy, of) = (token.policy, token.key.clone());
+                let (policy, of) = (token.policy, token.load.key.clone());
                 self.ledger.turn(key, self.ledger.sending_under(policy));
                 self.spend(policy, id, &of, now);
                 key
@@ -370,10 +375,10 @@ impl Shard {
             Work::Next(id, group) => {
                 let of_key = self.take_of_key(id, group);
                 let Some(run) = self.ledger.runs.get_mut(&id) else { return false };
-                let (index, of) = match of_key {
+                let (index, load) = match of_key {
                     Some(taken) => taken,
                     None if run.sorted.is_some() => return false,
-                    None => (run.row.next_index, run.key_at_first()),
+                    None => (run.row.next_index, run.load_at_first()),
                 };
                 run.row.next_index += 1;
                 if run.row.started_us.is_none() {
@@ -385,9 +390,9 @@ impl Shard {
                 self.pending.runs.insert(id);
                 let (key, policy) = ((id, index), run.row.policy_uid);
                 let row = TokenRow::acquired(key, now.wall_us.max(run.launch_of(index)));
-                self.spend(policy, id, &of, now);
+                self.spend(policy, id, &load.key, now);
                 let phase = self.ledger.sending_under(policy);
-                self.ledger.enter(key, LiveToken::new(row, policy, of, (phase, now.mono_us)));
+                self.ledger.enter(key, LiveToken::new(row, policy, load, (phase, now.mono_us)));
                 key
             }
         };
@@ -421,7 +426,7 @@ impl Shard {
             self.hold(key, now);
             return false;
         }
-        let (policy, of) = (token.policy, token.key.clone());
+        let (policy, of) = (token.policy, token.load.key.clone());
         self.spend(policy, key.0, &of, now);
         self.send_again(key);
         self.sync_lane(key.0, now);

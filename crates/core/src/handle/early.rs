@@ -43,13 +43,14 @@ impl Shard {
             return false;
         }
         let events = if run.spec.spread_s.is_some() { 1 } else { run.row.events - next_index };
+        let tokens = events.saturating_mul(run.load_at_first().units);
         let (is_bounded, sends_max) = (self.ledger.is_bounded(policy), self.options.sends_max);
         let own = self.ledger.buckets.get(&policy).is_some_and(|bucket| {
-            bucket.allows_early(events)
+            bucket.allows_early(tokens)
                 && (is_bounded || bucket.has_places_early(events, sends_max))
-                && bucket.allows_key_early(run.spec.key(), &run.sharer, events)
+                && bucket.allows_key_early(run.spec.key(), &run.sharer, tokens)
         });
-        own && self.ledger.above(policy).all(|(_, above)| above.allows_early(events))
+        own && self.ledger.above(policy).all(|(_, above)| above.allows_early(tokens))
     }
 
     /// Starts what falls due within a moment, as far as it may; the rest waits for its time. To be called when all that is
@@ -98,7 +99,8 @@ impl Shard {
         };
         let parked = self.schedules.get(&run.row.schedule_uid).is_some_and(LiveSchedule::is_parked);
         let bucket = self.ledger.buckets.get(&token.policy);
-        let key_paused = bucket.is_some_and(|bucket| bucket.may_be_paused(run.key(&token.key), &token.key));
+        let key_paused =
+            bucket.is_some_and(|bucket| bucket.may_be_paused(run.key(&token.load.key), &token.load.key));
         let policy_paused = key_paused || self.ledger.is_paused(token.policy);
         if !(run.cancelled || parked || policy_paused || self.pause.pause.is_some()) {
             return false;

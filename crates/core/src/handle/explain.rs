@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::bucket::Bucket;
-use super::keys::{KeyHolds, KeyOf};
+use super::keys::{KeyOf, Load};
 use super::ledger::Phase;
 use super::live::LiveRun;
 use super::outlook::{Budget, Lines};
@@ -259,8 +259,8 @@ impl Shard {
     pub fn explain(&self, id: RunId, index: u32, now: Now) -> Option<Explanation> {
         let run = self.ledger.runs.get(&id)?;
         let of = match self.ledger.tokens.get(&(id, index)) {
-            Some(token) => token.key.clone(),
-            None => run.key_of_unstarted(index),
+            Some(token) => token.load.clone(),
+            None => run.load_of_unstarted(index),
         };
         if let Some(token) = self.ledger.tokens.get(&(id, index)) {
             let state = self.event_state(id, index)?;
@@ -285,7 +285,7 @@ impl Shard {
             let reasons = vec![Reason::NotDue { launch_us }];
             return Some(self.waiting((run, &of), (EventState::Scheduled, 0), reasons, None, now));
         }
-        let is_in_line = run.in_lane && (of != KeyOf::Unread || run.sorted.is_none());
+        let is_in_line = run.in_lane && (of.key != KeyOf::Unread || run.sorted.is_none());
         let ahead = is_in_line.then(|| self.ahead(run, Some(index)));
         let reasons = self.reasons(run, &of, now);
         Some(self.waiting((run, &of), (EventState::Waiting, 0), reasons, ahead, now))
@@ -374,7 +374,7 @@ impl Shard {
 
     fn waiting(
         &self,
-        (run, of): (&LiveRun, &KeyOf),
+        (run, of): (&LiveRun, &Load),
         (state, attempt): (EventState, u32),
         reasons: Vec<Reason>,
         ahead: Option<u64>,
@@ -386,14 +386,14 @@ impl Shard {
             // Where its key has all that it may have, those of its key are who it waits for; where a policy above has, all below
             // that.
             let of_key = reasons.iter().any(|reason| matches!(reason, Reason::KeyFull { .. }));
-            let policies = self.holding_policies(run, of_key);
+            let policies = self.holding_policies((run, of), of_key);
             let runs = policies.iter().flat_map(|policy| self.ledger.runs.under(*policy));
             let runs = runs.filter_map(|id| self.ledger.runs.get(&id));
-            let key = run.sharer.with(of).key();
+            let key = run.sharer.with(&of.key).key();
             let held =
                 runs.flat_map(|other| self.ledger.tokens.of(other.row.id).map(move |held| (other, held)));
             let held = held.filter(|(other, (_, token))| {
-                token.in_flight() && (!of_key || other.sharer.with(&token.key).key() == key)
+                token.in_flight() && (!of_key || other.sharer.with(&token.load.key).key() == key)
             });
             held.filter_map(|(_, (key, _))| self.holder(key, now)).collect()
         };
@@ -403,11 +403,11 @@ impl Shard {
     }
 
     /// The policies whose events hold what an event of a run waits for.
-    fn holding_policies(&self, run: &LiveRun, of_key: bool) -> Vec<Option<Uuid>> {
+    fn holding_policies(&self, (run, of): (&LiveRun, &Load), of_key: bool) -> Vec<Option<Uuid>> {
         let own = run.row.policy_uid;
         let is_full = |bucket: &Bucket| {
             let limit = bucket.policy.as_ref().and_then(|policy| policy.limits.max_in_flight);
-            limit.is_some_and(|limit| bucket.in_flight() >= limit)
+            limit.is_some_and(|limit| bucket.in_flight().saturating_add(of.units) > limit)
         };
         let own_is_full = self.ledger.buckets.get(&own).is_some_and(is_full);
         let above = self.ledger.above(own).find(|(_, bucket)| is_full(bucket));
@@ -431,95 +431,8 @@ impl Shard {
         })
     }
 
-    fn reasons(&self, run: &LiveRun, of: &KeyOf, now: Now) -> Vec<Reason> {
-        let mut reasons = Vec::new();
-        reasons.extend(self.pause.pause.clone().map(Reason::AllPaused));
-        let schedule = self.schedules.get(&run.row.schedule_uid);
-        if let Some(schedule) = schedule {
-            let pause = schedule.row.as_ref().and_then(|r| r.pause.clone());
-            reasons.extend(pause.map(Reason::SchedulePaused));
-            let wait_us = schedule.blocked_us.map(|b| (b - now.mono_us).max(0));
-            reasons.extend(wait_us.map(|wait_us| Reason::TargetAskedToWait { wait_us }));
-            if schedule.buffered == Some(run.row.id) {
-                let until_us = schedule.rest_until_us();
-                reasons.push(match schedule.active.first() {
-                    Some(behind) => Reason::Buffered { behind },
-                    None => Reason::Resting { until_us },
-                });
-            }
-        }
-        reasons.extend(self.refusal(run, now).map(Reason::TargetRefuses));
-        let retrying = run.counts.coming_again();
-        if retrying >= self.options.retrying_max {
-            reasons.push(Reason::RunRetrying { retrying });
-        }
-        if let Some(bucket) = self.ledger.buckets.get(&run.row.policy_uid) {
-            reasons.extend(lasting(bucket));
-            let places = bucket.counts.places();
-            if !self.ledger.is_bounded(run.row.policy_uid)
-                && places.holds(&run.sharer, self.options.sends_max).is_some()
-            {
-                reasons.push(Reason::SendsFull { sending: places.taken() });
-            }
-            reasons.extend(key_holds((run, of), bucket, now));
-            reasons.extend(rate_holds(bucket, now));
-        }
-        for (_, above) in self.ledger.above(run.row.policy_uid) {
-            let policy = above.policy.as_ref().map(|policy| policy.id.clone()).unwrap_or_default();
-            let holds = lasting(above).into_iter().chain(rate_holds(above, now));
-            reasons
-                .extend(holds.map(|holds| Reason::Above { policy: policy.clone(), holds: Box::new(holds) }));
-        }
-        if reasons.is_empty() {
-            reasons.push(Reason::Turn);
-        }
-        reasons
-    }
-
     /// How many events go before event `index` of a run (`None`: before its retries).
     fn ahead(&self, run: &LiveRun, index: Option<u32>) -> u64 {
         self.line_of(run.row.policy_uid).before(run, self.own_before(run, index))
     }
-}
-
-/// What holds back all that would start under a policy, until somebody does something.
-fn lasting(bucket: &Bucket) -> Vec<Reason> {
-    let mut reasons = Vec::new();
-    if bucket.unknown || bucket.branch.as_ref().is_some_and(|branch| branch.is_tangled) {
-        reasons.push(Reason::PolicyUnknown);
-    }
-    let pause = bucket.policy.as_ref().and_then(|policy| policy.pause.clone());
-    reasons.extend(pause.map(Reason::PolicyPaused));
-    let limit = bucket.policy.as_ref().and_then(|policy| policy.limits.max_in_flight);
-    let held = bucket.in_flight();
-    reasons.extend(limit.filter(|limit| held >= *limit).map(|limit| Reason::PolicyFull {
-        held,
-        limit,
-        units: 1,
-    }));
-    reasons
-}
-
-/// Whether the rate of a policy lets nothing through for now.
-fn rate_holds(bucket: &Bucket, now: Now) -> Option<Reason> {
-    let at_us = bucket.next_permit_us(now)?;
-    Some(Reason::RateLimited { wait_us: at_us - now.mono_us })
-}
-
-/// What holds back the key of an event.
-fn key_holds((run, of): (&LiveRun, &KeyOf), bucket: &Bucket, now: Now) -> Option<Reason> {
-    if bucket.is_unread() || *of == KeyOf::Unread && run.sorted.is_some() {
-        return Some(Reason::KeysUnread);
-    }
-    let (key, sharer) = (run.key(of).to_owned(), run.sharer.with(of));
-    Some(match bucket.key_holds(&key, &sharer, now)? {
-        KeyHolds::Paused => {
-            let reason = bucket.rules().and_then(|rules| rules.pause_of(&key)).unwrap_or_default().to_owned();
-            Reason::KeyPaused { key, reason }
-        }
-        KeyHolds::Full { limit } => {
-            Reason::KeyFull { key, held: bucket.counts.held_of(sharer.key()), limit, units: 1 }
-        }
-        KeyHolds::Rate { at_us } => Reason::KeyRateLimited { key, wait_us: at_us - now.mono_us },
-    })
 }

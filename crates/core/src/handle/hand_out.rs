@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use super::queue::Queue;
+use super::bucket::{Kept, Room};
+use super::queue::{Next, Queue};
 use super::shard::Shard;
 use crate::model::Now;
 
@@ -48,21 +49,34 @@ impl Shard {
     /// Hands out the tokens of a bucket that is in no tree.
     fn dispatch_alone(&mut self, policy: Option<Uuid>, now: Now) {
         let sends_max = self.options.sends_max;
-        let mut capacity = self.ledger.bucket(policy, now).capacity(now, sends_max);
-        let mut is_open = true;
-        while capacity > 0 && is_open {
+        let mut room = self.ledger.bucket(policy, now).capacity(now, sends_max);
+        let (mut kept, mut is_open) = (None, true);
+        while !room.is_empty() && is_open {
             self.begin_round(policy, now);
-            while capacity > 0 {
-                let Some(work) = self.next_work(policy, now) else { break };
-                capacity -= u32::from(self.start(work, now));
-            }
+            kept = self.start_next(policy, &mut room, now);
             is_open = self.queues.get(&policy).is_some_and(Queue::is_open);
         }
+        let is_full = room.is_empty() || kept.is_some();
+        if let Some(bucket) = self.ledger.buckets.get_mut(&policy) {
+            bucket.kept = kept;
+        }
         self.note_held(policy, now);
-        if capacity > 0 || self.queues.get(&policy).is_none_or(Queue::is_empty) {
+        if !is_full || self.queues.get(&policy).is_none_or(Queue::is_empty) {
             self.read_on(policy);
         }
-        self.wake_for_rates(policy, capacity == 0, now);
+        self.wake_for_rates(policy, is_full, now);
+    }
+
+    /// Starts what is next, until room or work run out. The event that waits for more tokens than are free, if one does.
+    fn start_next(&mut self, policy: Option<Uuid>, room: &mut Room, now: Now) -> Option<Kept> {
+        while !room.is_empty() {
+            match self.next_work(policy, room.tokens, now)? {
+                Next::Start(work, units) if self.start(work, now) => room.take(units),
+                Next::Start(..) => {}
+                Next::Short(work, units) => return Some(Kept { run: work.run(), units }),
+            }
+        }
+        None
     }
 
     /// How many tokens are held from now on, for how long they are.

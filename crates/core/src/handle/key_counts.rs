@@ -43,8 +43,8 @@ impl Shard {
         let mut unread = 0;
         for run in self.ledger.runs.under(Some(policy)).filter_map(|id| self.ledger.runs.get(&id)) {
             for (_, token) in self.ledger.tokens.of(run.row.id) {
-                let of = keys.entry(run.key(&token.key).to_owned()).or_default();
-                of.held += u32::from(token.in_flight());
+                let of = keys.entry(run.key(&token.load.key).to_owned()).or_default();
+                of.held += if token.in_flight() { token.load.units } else { 0 };
                 of.waiting += u64::from(!token.in_flight() && token.row.due_us <= now.wall_us);
             }
             if !run.launched || run.cancelled {

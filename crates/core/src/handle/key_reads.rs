@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::change::UNSTARTED_EVENTS;
 use super::exchange::KeysWanted;
-use super::keys::{ItemKey, KeyOf};
+use super::keys::{ItemKey, KeyOf, Load};
 use super::live::LiveRun;
 use super::places::stand_in;
 use super::queue::{Of, Queue};
@@ -72,8 +72,8 @@ impl Shard {
 
     fn key_wanted(&mut self, id: RunId) -> Option<KeysWanted> {
         let run = self.ledger.runs.get(&id).filter(|run| !run.keys_asked)?;
-        let unread = (run.counts.unread() > 0 && self.counts_by_key(run.row.policy_uid))
-            .then(|| self.ledger.tokens.of(id).find(|(_, token)| token.key == KeyOf::Unread))
+        let unread = (run.counts.unread() > 0 && self.needs_items(run))
+            .then(|| self.ledger.tokens.of(id).find(|(_, token)| token.load.key == KeyOf::Unread))
             .flatten();
         let next = || run.sorted.as_ref()?.next_unread(run.front(), run.row.events);
         let index = unread.map(|((_, index), _)| index).or_else(next)?;
@@ -89,9 +89,14 @@ impl Shard {
         self.ledger.buckets.get(&policy).is_some_and(|bucket| bucket.rules().is_some())
     }
 
+    /// Whether what is held of the events of a run follows from its items.
+    pub(super) fn needs_items(&self, run: &LiveRun) -> bool {
+        run.counts_by_item() && (self.counts_by_key(run.row.policy_uid) || run.has_weighed_items())
+    }
+
     /// Whether a run starts its events key by key.
     pub(super) fn is_by_key(&self, run: &LiveRun) -> bool {
-        run.sorted.is_some() || run.counts_by_item() && self.counts_by_key(run.row.policy_uid)
+        run.sorted.is_some() || self.needs_items(run)
     }
 
     /// A token of a run has a key that is not known, and needs it.
@@ -150,7 +155,7 @@ impl Shard {
         let first = run.front();
         while sorted.has_ahead() && run.launch_of(run.front()) <= now.wall_us {
             let index = run.front();
-            new.extend(sorted.sort(index, |key| run.lane(key).key));
+            new.extend(sorted.sort(index, |key| run.lane(key).circle));
             run.row.sorted_to = Some(index + 1);
         }
         let sorted_to = run.front();
@@ -220,34 +225,41 @@ impl Shard {
                 key
             }
         };
-        let keys: Vec<KeyOf> = items.into_iter().map(|(key, _)| key_of(key)).collect();
-        self.keys_known(of, first_index, &keys, now);
+        let items: Vec<(KeyOf, u32)> = items.into_iter().map(|(key, units)| (key_of(key), units)).collect();
+        self.items_known(of, first_index, items, now);
     }
 
-    /// The page that holds an index cannot be read: that event counts as one without a key.
+    /// The page that holds an index cannot be read: that event counts as one whose item says nothing.
     pub fn keys_unreadable(&mut self, of: (RunId, i64), index: u32, now: Now) {
-        self.keys_known(of, index, &[KeyOf::Schedule], now);
+        self.items_known(of, index, vec![(KeyOf::Schedule, 0)], now);
     }
 
-    fn keys_known(&mut self, (id, generation): (RunId, i64), first: u32, keys: &[KeyOf], now: Now) {
-        let end = first.saturating_add(u32::try_from(keys.len()).unwrap_or(u32::MAX));
+    fn items_known(
+        &mut self,
+        (id, generation): (RunId, i64),
+        first: u32,
+        items: Vec<(KeyOf, u32)>,
+        now: Now,
+    ) {
+        let end = first.saturating_add(u32::try_from(items.len()).unwrap_or(u32::MAX));
         let Some(run) = self.ledger.runs.get_mut(&id).filter(|run| run.row.generation == generation) else {
             return;
         };
         self.key_reads.asked -= usize::from(std::mem::take(&mut run.keys_asked));
         let (front, mut new) = (run.front(), Vec::new());
+        let loads: Vec<Load> = items.into_iter().map(|(key, units)| run.load(key, units)).collect();
         if let Some(mut sorted) = run.sorted.take() {
             let before = sorted.ranges();
-            new = sorted.read(first, keys, front, |key| run.lane(key).key);
+            new = sorted.read(first, &loads, front, |key| run.lane(key).circle);
             self.key_reads.ranges += sorted.ranges() - before;
             run.sorted = Some(sorted);
         }
         let policy = run.row.policy_uid;
         let within = self.ledger.tokens.within(id, first..end);
-        let unread = within.filter(|(_, token)| token.key == KeyOf::Unread).map(|(key, _)| key);
+        let unread = within.filter(|(_, token)| token.load.key == KeyOf::Unread).map(|(key, _)| key);
         for key in unread.collect::<Vec<_>>() {
-            if let Some(of) = keys.get((key.1 - first) as usize) {
-                self.name_token(key, of.clone(), now);
+            if let Some(load) = loads.get((key.1 - first) as usize) {
+                self.name_token(key, load.clone(), now);
             }
         }
         self.stand_in_lanes(id, &new);
@@ -258,20 +270,20 @@ impl Shard {
         self.sync_lane(id, now);
     }
 
-    /// The key of a token is known: it counts there, and waits there.
-    fn name_token(&mut self, key: (RunId, u32), of: KeyOf, now: Now) {
-        let moved = |shard: &mut Self, edit: &dyn Fn(&mut Queue, Of<'_>, i64)| {
+    /// The item of a token is known: it counts as that says, and waits there.
+    fn name_token(&mut self, key: (RunId, u32), load: Load, now: Now) {
+        let moved = |shard: &mut Self, edit: &dyn Fn(&mut Queue, Of, i64)| {
             let (Some(run), Some(token)) = (shard.ledger.runs.get(&key.0), shard.ledger.tokens.get(&key))
             else {
                 return;
             };
             if token.queued {
                 let queue = shard.queues.entry(token.policy).or_default();
-                edit(queue, run.lane(&token.key), token.row.due_us);
+                edit(queue, run.lane(&token.load.key), token.row.due_us);
             }
         };
         moved(self, &|queue, of, due_us| queue.remove_retry(of, due_us, key.0, key.1));
-        self.ledger.name(key, of);
+        self.ledger.name(key, load);
         moved(self, &|queue, of, due_us| queue.push_retry(of, due_us, key.0, key.1));
         let Some(token) = self.ledger.tokens.get(&key) else { return };
         let (is_queued, policy) = (token.queued, token.policy);
@@ -293,11 +305,10 @@ impl Shard {
             if !self.ledger.runs.get(&id).is_some_and(LiveRun::counts_by_item) {
                 continue;
             }
-            let waits = self
-                .ledger
-                .tokens
-                .of(id)
-                .filter(|(_, token)| token.queued && token.key == KeyOf::Unread && !token.in_flight());
+            let waits =
+                self.ledger.tokens.of(id).filter(|(_, token)| {
+                    token.queued && token.load.key == KeyOf::Unread && !token.in_flight()
+                });
             for key in waits.map(|(key, _)| key).collect::<Vec<_>>() {
                 self.leave_queue(key);
             }
@@ -306,8 +317,8 @@ impl Shard {
         }
     }
 
-    /// The next event of a key of a run starts: its index, and as whose it counts.
-    pub(super) fn take_of_key(&mut self, id: RunId, group: u128) -> Option<(u32, KeyOf)> {
+    /// The next event of a key of a run starts: its index, and as what it counts.
+    pub(super) fn take_of_key(&mut self, id: RunId, group: u128) -> Option<(u32, Load)> {
         let run = self.ledger.runs.get_mut(&id)?;
         let sorted = run.sorted.as_mut()?;
         let before = sorted.ranges();
@@ -317,10 +328,10 @@ impl Shard {
         if taken.is_last
             && let Some(queue) = self.queues.get_mut(&run.row.policy_uid)
         {
-            queue.remove_run(run.lane(&taken.key), run.row.launch_us, id);
+            queue.remove_run(run.lane(&taken.load.key), run.row.launch_us, id);
         }
         self.give_ranges_back(gone);
-        Some((taken.index, taken.key))
+        Some((taken.index, taken.load))
     }
 
     /// A run leaves memory: nobody waits for its keys.

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::bucket::{Bucket, Level};
+use super::bucket::{Bucket, Level, Room};
 use super::places::Sharer;
 use super::steps::Counted as _;
 use crate::model::{DAY_US, KeyRules, Limits, Now, RunId};
@@ -36,13 +36,28 @@ pub(super) enum KeyOf {
     Unread,
 }
 
+/// As what an event counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Load {
+    pub key: KeyOf,
+    /// How many tokens it takes. Of one whose item has not been read, the most that it may.
+    pub units: u32,
+}
+
 /// What holds the events of a key back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyHolds {
     /// It is paused.
     Paused,
-    /// Its events hold as many tokens as it may have.
+    /// Its events hold as many tokens as it may have, or so many that fewer are left than the next one takes.
     Full {
+        /// How many it may have.
+        limit: u32,
+        /// Some are left: they are kept for it.
+        is_short: bool,
+    },
+    /// The next event takes more tokens than it may ever have.
+    Above {
         /// How many it may have.
         limit: u32,
     },
@@ -153,17 +168,21 @@ impl Bucket {
         self.counts.unread() > 0 && self.rules().is_some()
     }
 
-    /// What holds back the next event of a key.
-    pub(super) fn key_holds(&self, key: &str, sharer: &Sharer, now: Now) -> Option<KeyHolds> {
+    /// What holds back the next event of a key, which takes so many tokens.
+    pub(super) fn key_holds(&self, key: &str, sharer: &Sharer, units: u32, now: Now) -> Option<KeyHolds> {
         let rules = self.rules()?;
         if rules.pause_of(key).is_some() {
             return Some(KeyHolds::Paused);
         }
         let limits = rules.limits_of(key);
-        if let Some(limit) = limits.max_in_flight
-            && self.counts.held_of(sharer.key()) >= limit
-        {
-            return Some(KeyHolds::Full { limit });
+        if let Some(limit) = limits.max_in_flight {
+            if units > limit.max(1) {
+                return Some(KeyHolds::Above { limit });
+            }
+            let held = self.counts.held_of(sharer.key());
+            if held.saturating_add(units) > limit {
+                return Some(KeyHolds::Full { limit, is_short: held < limit });
+            }
         }
         let rate = limits.rate_per_s?;
         let level = self.keys.level(group(sharer), &limits, rate, now);
@@ -175,11 +194,11 @@ impl Bucket {
         self.rules().is_some_and(|rules| *of == KeyOf::Unread || rules.pause_of(key).is_some())
     }
 
-    /// Whether `events` events of a key may start before their time: as [`Bucket::allows_early`] for all of the bucket.
-    pub(super) fn allows_key_early(&self, key: &str, sharer: &Sharer, events: u32) -> bool {
+    /// Whether so many tokens of a key may be taken before their time: as [`Bucket::allows_early`] for all of the bucket.
+    pub(super) fn allows_key_early(&self, key: &str, sharer: &Sharer, tokens: u32) -> bool {
         let Some(rules) = self.rules() else { return true };
         let limits = rules.limits_of(key);
-        let held = self.counts.held_of(sharer.key()).saturating_add(events);
+        let held = self.counts.held_of(sharer.key()).saturating_add(tokens);
         rules.pause_of(key).is_none()
             && limits.rate_per_s.is_none()
             && limits.max_in_flight.is_none_or(|limit| held <= limit / 2)
@@ -192,13 +211,15 @@ impl Bucket {
         }
     }
 
-    /// How many events of a key may start now that nothing holds back.
-    pub(super) fn left_to_key(&self, key: &str, sharer: &Sharer, now: Now) -> u32 {
+    /// What is left to the events of a key that nothing holds back.
+    pub(super) fn left_to_key(&self, key: &str, sharer: &Sharer, now: Now) -> Room {
         let limits = self.rules().map(|rules| rules.limits_of(key)).unwrap_or_default();
         let held = self.counts.held_of(sharer.key());
         let tokens = limits.max_in_flight.map_or(u32::MAX, |limit| limit.saturating_sub(held));
-        let Some(rate) = limits.rate_per_s else { return tokens };
-        tokens.min(self.keys.level(group(sharer), &limits, rate, now).permits())
+        let starts = limits
+            .rate_per_s
+            .map_or(u32::MAX, |rate| self.keys.level(group(sharer), &limits, rate, now).permits());
+        Room { tokens, starts }
     }
 
     /// When the rate of a key lets an event through once those have started that it lets through now (monotonic).

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::bucket::Bucket;
 use super::change::TokenState;
-use super::keys::KeyOf;
+use super::keys::Load;
 use super::live::{LiveRun, LiveToken};
 use super::pace::Answers;
 use super::steps::Counted as _;
@@ -233,12 +233,13 @@ impl Ledger {
     pub(super) fn enter(&mut self, key: Key, token: LiveToken) {
         let phase = token.phase();
         if let Some(run) = self.runs.stir(&key.0) {
-            run.counts.enter(phase, &token.key);
+            run.counts.enter(phase, &token.load);
             self.sending += phase.is_sending();
             if let Some(bucket) = self.buckets.get_mut(&token.policy) {
-                bucket.counts.enter(phase, &run.sharer.with(&token.key));
+                let units = token.load.units;
+                bucket.counts.enter(phase, &run.sharer.with(&token.load.key), units);
                 let parent = bucket.parent().filter(|_| phase.in_flight());
-                self.moved_below(parent, 1);
+                self.moved_below(parent, units.into());
             }
             self.tokens.0.insert(key, token);
         }
@@ -249,15 +250,15 @@ impl Ledger {
         let token = self.tokens.0.remove(&key)?;
         let phase = token.phase();
         if let Some(run) = self.runs.stir(&key.0) {
-            run.counts.leave(phase, &token.key);
+            run.counts.leave(phase, &token.load);
             self.sending -= phase.is_sending();
-            let sharer = run.sharer.with(&token.key);
+            let (sharer, units) = (run.sharer.with(&token.load.key), token.load.units);
             if let Some(bucket) = self.buckets.get_mut(&token.policy).filter(|_| phase.in_flight()) {
-                bucket.counts.leave(phase, &sharer);
+                bucket.counts.leave(phase, &sharer, units);
                 bucket.freed(&sharer);
                 self.ready.insert(token.policy);
                 let parent = bucket.parent();
-                self.moved_below(parent, -1);
+                self.moved_below(parent, -i64::from(units));
             }
         }
         Some(token)
@@ -274,12 +275,12 @@ impl Ledger {
             return;
         }
         let Some(run) = self.runs.stir(&key.0) else { return };
-        run.counts.leave(before, &token.key);
-        run.counts.enter(phase, &token.key);
-        let sharer = run.sharer.with(&token.key);
+        run.counts.leave(before, &token.load);
+        run.counts.enter(phase, &token.load);
+        let (sharer, units) = (run.sharer.with(&token.load.key), token.load.units);
         if let Some(bucket) = self.buckets.get_mut(&token.policy) {
-            bucket.counts.leave(before, &sharer);
-            bucket.counts.enter(phase, &sharer);
+            bucket.counts.leave(before, &sharer, units);
+            bucket.counts.enter(phase, &sharer, units);
             if before.in_flight() && !phase.in_flight() {
                 bucket.freed(&sharer);
             }
@@ -287,21 +288,24 @@ impl Ledger {
                 self.ready.insert(token.policy);
             }
             let parent = bucket.parent().filter(|_| before.in_flight() != phase.in_flight());
-            self.moved_below(parent, if phase.in_flight() { 1 } else { -1 });
+            self.moved_below(parent, if phase.in_flight() { units.into() } else { -i64::from(units) });
         }
     }
 
-    /// The key of an event has been read.
-    pub(super) fn name(&mut self, key: Key, of: KeyOf) {
+    /// The item of an event has been read.
+    pub(super) fn name(&mut self, key: Key, load: Load) {
         let Some(token) = self.tokens.0.get_mut(&key) else { return };
-        let (phase, before) = (token.phase(), std::mem::replace(&mut token.key, of));
+        let (phase, before) = (token.phase(), std::mem::replace(&mut token.load, load));
         let Some(run) = self.runs.get_mut(&key.0) else { return };
         run.counts.leave(phase, &before);
-        run.counts.enter(phase, &token.key);
+        run.counts.enter(phase, &token.load);
         if let Some(bucket) = self.buckets.get_mut(&token.policy) {
-            bucket.counts.leave(phase, &run.sharer.with(&before));
-            bucket.counts.enter(phase, &run.sharer.with(&token.key));
+            let units = token.load.units;
+            bucket.counts.leave(phase, &run.sharer.with(&before.key), before.units);
+            bucket.counts.enter(phase, &run.sharer.with(&token.load.key), units);
             self.ready.insert(token.policy);
+            let parent = bucket.parent().filter(|_| phase.in_flight());
+            self.moved_below(parent, i64::from(units) - i64::from(before.units));
         }
     }
 
@@ -340,8 +344,9 @@ impl Ledger {
             assert_eq!((phase.state(), (row.run, row.index)), (row.state, *key), "{token:?}");
             let Some(run) = self.runs.get(&key.0) else { panic!("{key:?} is of no run: {token:?}") };
             assert_eq!(token.policy, run.row.policy_uid, "{token:?} of {run:?}");
-            runs.entry(key.0).or_default().enter(phase, &token.key);
-            buckets.entry(token.policy).or_default().enter(phase, &run.sharer.with(&token.key));
+            runs.entry(key.0).or_default().enter(phase, &token.load);
+            let sharer = run.sharer.with(&token.load.key);
+            buckets.entry(token.policy).or_default().enter(phase, &sharer, token.load.units);
             sending += phase.is_sending();
         }
         assert_eq!(self.sending, sending, "deliveries under way");
@@ -377,7 +382,8 @@ mod tests {
         let key = (run.row.id, 0);
         ledger.run_enters(run, NOW);
         let row = TokenRow::acquired(key, 0);
-        ledger.enter(key, LiveToken::new(row, policy_uid, KeyOf::Schedule, (phase, NOW.mono_us)));
+        let load = ledger.runs.get(&key.0).unwrap().load_at_first();
+        ledger.enter(key, LiveToken::new(row, policy_uid, load, (phase, NOW.mono_us)));
         (ledger, key)
     }
 
@@ -419,8 +425,10 @@ mod tests {
         let (mut ledger, key) = ledger(None, Phase::Waiting);
         ledger.tokens.get_mut(&key).unwrap().phase = GuardedPhase::new(Phase::Held { suspect: false });
         ledger.tokens.get_mut(&key).unwrap().row.state = TokenState::Held;
-        ledger.runs.get_mut(&key.0).unwrap().counts = RunCounts::default();
-        ledger.runs.get_mut(&key.0).unwrap().counts.enter(Phase::Held { suspect: false }, &KeyOf::Schedule);
+        let run = ledger.runs.get_mut(&key.0).unwrap();
+        run.counts = RunCounts::default();
+        let load = run.load_at_first();
+        run.counts.enter(Phase::Held { suspect: false }, &load);
         ledger.recount();
     }
 
@@ -447,9 +455,9 @@ mod tests {
         let mut ledger = Ledger::new(NOW);
         ledger.buckets.insert(uid, Bucket::new(Some(p), NOW));
         let later = Now { wall_us: 2_000_000, mono_us: 2_000_000 };
-        assert_eq!(ledger.bucket(uid, NOW).capacity(later, 100), 2);
+        assert_eq!(ledger.bucket(uid, NOW).capacity(later, 100).tokens, 2);
         ledger.unreadable(uid, 2, NOW);
-        assert_eq!(ledger.bucket(uid, NOW).capacity(later, 100), 0);
+        assert_eq!(ledger.bucket(uid, NOW).capacity(later, 100).tokens, 0);
         assert_eq!(ledger.sending_under(uid), Phase::Sending { placed: false });
     }
 }

@@ -11,35 +11,35 @@ use uuid::Uuid;
 
 use super::keys::KeyOf;
 use super::live::LiveRun;
-use super::queue::Lane;
+use super::queue::{LAST, Lane};
 use super::shard::Shard;
+use super::turns::Turn;
 use crate::model::RunId;
 
 /// A lane: what one schedule has waiting at one priority.
 #[derive(Clone, Copy, Debug)]
-struct Stand<'a> {
+struct Stand {
     priority: u8,
-    circle: &'a str,
+    circle: u128,
     schedule: Uuid,
     /// Its circle's turn, and its own within that.
-    turn: (i64, i64),
+    turn: (Turn, i64),
     events: u64,
 }
 
 /// All that waits under one policy.
 #[derive(Debug)]
-pub(super) struct Line<'a>(Vec<Stand<'a>>);
+pub(super) struct Line(Vec<Stand>);
 
-impl Line<'_> {
+impl Line {
     /// How many events go before the one that `mine` of its own lane go before, if each circle has one turn after the other.
     pub(super) fn before(&self, run: &LiveRun, mine: u64) -> u64 {
-        let (row, circle) = (&run.row, run.circle(&KeyOf::Schedule));
-        let is_own =
-            |stand: &&Stand<'_>| stand.schedule == row.schedule_uid && stand.priority == row.priority;
+        let (row, circle) = (&run.row, run.lane(&KeyOf::Schedule).circle);
+        let is_own = |stand: &&Stand| stand.schedule == row.schedule_uid && stand.priority == row.priority;
         // Whoever does not take turns now is behind all that do.
-        let (turn_of_all, turn) = self.0.iter().find(is_own).map_or((i64::MAX, i64::MAX), |stand| stand.turn);
+        let (turn_of_all, turn) = self.0.iter().find(is_own).map_or(LAST, |stand| stand.turn);
         let (mut before, mut within) = (0, mine);
-        let mut foreign: BTreeMap<&str, (i64, u64)> = BTreeMap::new();
+        let mut foreign: BTreeMap<u128, (Turn, u64)> = BTreeMap::new();
         for stand in self.0.iter().filter(|stand| !is_own(stand)) {
             match stand.priority.cmp(&row.priority) {
                 Ordering::Greater => before += stand.events,
@@ -53,13 +53,13 @@ impl Line<'_> {
                 Ordering::Less => {}
             }
         }
-        let turns = |(of, events): (i64, u64)| events.min(within + u64::from(of < turn_of_all));
+        let turns = |(of, events): (Turn, u64)| events.min(within + u64::from(of < turn_of_all));
         before + within + foreign.into_values().map(turns).sum::<u64>()
     }
 
     /// As [`Self::before`], of the events of its own circle alone.
     fn in_circle(&self, run: &LiveRun, mine: u64) -> u64 {
-        let (row, circle) = (&run.row, run.circle(&KeyOf::Schedule));
+        let (row, circle) = (&run.row, run.lane(&KeyOf::Schedule).circle);
         let others =
             self.0.iter().filter(|stand| stand.circle == circle && stand.schedule != row.schedule_uid);
         let before = others.map(|stand| match stand.priority.cmp(&row.priority) {
@@ -78,12 +78,12 @@ impl Line<'_> {
 
 /// A line, and how many events of its own lane go before the next one of each run that stands in it.
 #[derive(Debug)]
-pub(super) struct Places<'a> {
-    pub line: Line<'a>,
+pub(super) struct Places {
+    pub line: Line,
     runs: BTreeMap<RunId, u64>,
 }
 
-impl Places<'_> {
+impl Places {
     /// How many events go before event `index` of a run, or before the last of its retries where it has no such event.
     pub(super) fn before(&self, run: &LiveRun, index: u32) -> u64 {
         self.line.before(run, self.own_before(run, index))
@@ -102,23 +102,23 @@ impl Places<'_> {
 
 impl Shard {
     /// What waits under a policy and takes turns.
-    pub(super) fn line_of(&self, policy: Option<Uuid>) -> Line<'_> {
+    pub(super) fn line_of(&self, policy: Option<Uuid>) -> Line {
         let Some(queue) = self.queues.get(&policy) else { return Line(Vec::new()) };
         let is_parked =
             |schedule: &Uuid| self.schedules.get(schedule).is_some_and(super::live::LiveSchedule::is_parked);
         let lanes = queue.lanes().filter(|(_, (schedule, _), _)| !is_parked(schedule));
-        let stands = lanes.map(|(priority, (schedule, key), lane)| Stand {
+        let stands = lanes.map(|(priority, id, lane)| Stand {
             priority,
-            circle: &lane.circle,
-            schedule,
-            turn: queue.turn_of(priority, lane),
-            events: self.lane_len(lane, key),
+            circle: id.1,
+            schedule: id.0,
+            turn: queue.turn_of(priority, id, lane),
+            events: self.lane_len(lane, id.1),
         });
         Line(stands.collect())
     }
 
     /// As [`Self::line_of`], with the places of its runs: for those who ask about many of them.
-    pub(super) fn places_of(&self, policy: Option<Uuid>) -> Places<'_> {
+    pub(super) fn places_of(&self, policy: Option<Uuid>) -> Places {
         let mut runs = BTreeMap::new();
         for (_, (_, key), lane) in self.queues.get(&policy).into_iter().flat_map(|queue| queue.lanes()) {
             let mut before = lane.retries.len() as u64;
@@ -135,7 +135,7 @@ impl Shard {
         let (of, row) = (run.lane(&KeyOf::Schedule), &run.row);
         let lane = self.queues.get(&row.policy_uid).and_then(|queue| queue.lane_of(of));
         let (Some(lane), Some(index)) = (lane, index) else { return 0 };
-        let older = lane.runs.range(..(row.launch_us, row.id)).map(|(_, id)| self.due_of(*id, of.key));
+        let older = lane.runs.range(..(row.launch_us, row.id)).map(|(_, id)| self.due_of(*id, of.circle));
         lane.retries.len() as u64 + older.sum::<u64>() + u64::from(index.saturating_sub(row.next_index))
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::change::{ShardSchedule, TokenRow};
-use super::keys::{self, KeyOf};
+use super::keys::{self, KeyOf, Load};
 use super::ledger::{GuardedPhase, Phase, RunCounts};
 use super::minutes::Noted;
 use super::places::Sharer;
@@ -75,9 +75,29 @@ impl LiveRun {
         self.row.policy_uid.is_some() && self.spec.items_of(self.row.kind) != ItemsIn::Nothing
     }
 
-    /// As whose its events count before anything is known of their items.
-    pub(super) fn key_at_first(&self) -> KeyOf {
-        if self.counts_by_item() { KeyOf::Unread } else { KeyOf::Schedule }
+    /// As what its events count before anything is known of their items: none of them takes more tokens.
+    pub(super) fn load_at_first(&self) -> Load {
+        if self.counts_by_item() {
+            Load { key: KeyOf::Unread, units: self.units_max() }
+        } else {
+            self.load(KeyOf::Schedule, 0)
+        }
+    }
+
+    /// As what an event of it counts whose item says so many units.
+    pub(super) fn load(&self, key: KeyOf, units: u32) -> Load {
+        let said = if units == 0 { self.spec.units } else { units };
+        Load { key, units: if self.row.policy_uid.is_some() { said.max(1) } else { 1 } }
+    }
+
+    /// The most tokens that one of its events takes.
+    pub(super) fn units_max(&self) -> u32 {
+        if self.row.policy_uid.is_some() { self.spec.units_max(&self.row).max(1) } else { 1 }
+    }
+
+    /// Whether its items say how many tokens their events take.
+    pub(super) fn has_weighed_items(&self) -> bool {
+        self.counts_by_item() && self.spec.items_units_max(&self.row) > 0
     }
 
     /// The key as which an event of it counts.
@@ -89,22 +109,21 @@ impl LiveRun {
     }
 
     /// Where an event of it waits.
-    pub(super) fn lane<'a>(&'a self, of: &'a KeyOf) -> Of<'a> {
-        let Run { priority, schedule_uid, .. } = self.row;
-        let key = if self.row.policy_uid.is_some() { keys::group(&self.sharer.with(of)) } else { 0 };
-        Of { circle: self.circle(of), priority, schedule: schedule_uid, key }
+    pub(super) fn lane(&self, of: &KeyOf) -> Of {
+        let Run { priority, schedule_uid: schedule, .. } = self.row;
+        let circle = if self.row.policy_uid.is_some() {
+            keys::group(&self.sharer.with(of))
+        } else {
+            self.sharer.namespace()
+        };
+        Of { circle, priority, schedule }
     }
 
     /// Where all of it waits that may start: of each key of which events are known, where it starts them key by key.
-    pub(super) fn lanes(&self) -> impl Iterator<Item = Of<'_>> {
+    pub(super) fn lanes(&self) -> impl Iterator<Item = Of> {
         let alone = self.sorted.is_none().then_some(&KeyOf::Schedule);
         let keys = alone.into_iter().chain(self.sorted.iter().flat_map(|sorted| sorted.keys()));
         keys.map(|key| self.lane(key))
-    }
-
-    /// With whom an event of it takes turns: those of its key, or of its namespace where no policy bounds them.
-    pub(super) fn circle<'a>(&'a self, of: &'a KeyOf) -> &'a str {
-        if self.row.policy_uid.is_some() { self.key(of) } else { &self.row.namespace }
     }
 
     /// The index of an event that has not started, with all after it: where it starts them key by key, of those that have not
@@ -175,8 +194,8 @@ pub(super) struct LiveToken {
     pub row: TokenRow,
     /// The bucket that it counts in.
     pub policy: Option<uuid::Uuid>,
-    /// As whose it counts there.
-    pub key: KeyOf,
+    /// As what it counts there.
+    pub load: Load,
     pub phase: GuardedPhase,
     /// An earlier delivery of it is unclear, so that a refusal of a later one proves nothing.
     pub doubtful: bool,
@@ -204,13 +223,13 @@ impl LiveToken {
     pub(super) fn new(
         row: TokenRow,
         policy: Option<uuid::Uuid>,
-        key: KeyOf,
+        load: Load,
         (phase, mono_us): (Phase, i64),
     ) -> Self {
         Self {
             row,
             policy,
-            key,
+            load,
             phase: GuardedPhase::new(phase),
             doubtful: false,
             said: None,

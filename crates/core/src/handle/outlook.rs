@@ -51,7 +51,7 @@ pub struct Outlook {
 }
 
 /// What waits under each policy.
-pub(super) type Lines<'a> = BTreeMap<Option<Uuid>, Places<'a>>;
+pub(super) type Lines = BTreeMap<Option<Uuid>, Places>;
 
 /// How much more is looked at of runs with a deadline.
 pub(super) struct Budget {
@@ -103,17 +103,17 @@ impl Shard {
             .sum()
     }
 
-    fn outlook_of(&self, run: &LiveRun, places: &Places<'_>, now: Now) -> Outlook {
+    fn outlook_of(&self, run: &LiveRun, places: &Places, now: Now) -> Outlook {
         let last_start = self.last_start(run, places, now);
         Outlook { end: self.end(run, &last_start, now), late: self.late(run, places, &last_start, now) }
     }
 
     /// By when the events of a run must start, how many are not expected to in time, and when the last is. The lines are
     /// made as they are needed.
-    pub(super) fn late_of<'a>(
-        &'a self,
+    pub(super) fn late_of(
+        &self,
         run: &LiveRun,
-        lines: &mut Lines<'a>,
+        lines: &mut Lines,
         budget: &mut Budget,
         now: Now,
     ) -> Option<(i64, u64, Expected)> {
@@ -174,7 +174,7 @@ impl Shard {
         Some(never_by(first.said, first.target))
     }
 
-    fn last_start(&self, run: &LiveRun, places: &Places<'_>, now: Now) -> Expected {
+    fn last_start(&self, run: &LiveRun, places: &Places, now: Now) -> Expected {
         let row = &run.row;
         if row.next_index == row.events && run.counts.coming_again() == 0 {
             return Expected::At(now.wall_us);
@@ -196,13 +196,7 @@ impl Shard {
     }
 
     /// When event `index` of a run starts, as far as its policy and its key let it.
-    fn starts(
-        &self,
-        run: &LiveRun,
-        bucket: &Bucket,
-        (places, index): (&Places<'_>, u32),
-        now: Now,
-    ) -> Expected {
+    fn starts(&self, run: &LiveRun, bucket: &Bucket, (places, index): (&Places, u32), now: Now) -> Expected {
         let flow = self.flow(bucket, now);
         let start = starts(&flow, places.before(run, index), now);
         match flow_of_key(run, bucket, &flow) {
@@ -222,7 +216,7 @@ impl Shard {
     }
 
     /// When the last event of a run starts that waits for the unfinished runs of its schedule: these end first.
-    fn behind(&self, run: &LiveRun, places: &Places<'_>, now: Now) -> Expected {
+    fn behind(&self, run: &LiveRun, places: &Places, now: Now) -> Expected {
         let row = &run.row;
         let schedule = self.schedules.get(&row.schedule_uid);
         let active = schedule.map(|schedule| &schedule.active);
@@ -380,13 +374,7 @@ impl Shard {
     }
 
     /// By when the events of a run must have started, and how many are not expected to have.
-    fn late(
-        &self,
-        run: &LiveRun,
-        places: &Places<'_>,
-        last_start: &Expected,
-        now: Now,
-    ) -> Option<(i64, u64)> {
+    fn late(&self, run: &LiveRun, places: &Places, last_start: &Expected, now: Now) -> Option<(i64, u64)> {
         let deadline_us = run.window_end_us()?;
         let row = &run.row;
         let left = u64::from(row.events - row.next_index);

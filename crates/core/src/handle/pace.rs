@@ -5,7 +5,7 @@
 //! second, the latest failure, holds. Invariants: an event that its target refused has not started; one that is sent again
 //! because its delivery was unclear starts once; nothing here decides what starts.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -105,12 +105,37 @@ struct Ends {
     hold_us: Option<i64>,
 }
 
-/// What has not been added to its bucket yet. It is of one bucket at a time, so that counting an event looks nothing up.
-#[derive(Debug, Default)]
-pub(super) struct Tally {
-    policy: Option<Uuid>,
+/// What has not been added to one bucket yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tally {
     answers: Answers,
     ends: Ends,
+}
+
+/// What has not been added to the buckets yet. That of the latest one is at hand, so that counting one event after the other under
+/// one policy looks nothing up.
+#[derive(Debug, Default)]
+pub(super) struct Tallies {
+    policy: Option<Uuid>,
+    latest: Tally,
+    others: BTreeMap<Option<Uuid>, Tally>,
+}
+
+impl Tallies {
+    fn of(&mut self, policy: Option<Uuid>) -> &mut Tally {
+        if self.policy != policy {
+            let next = self.others.remove(&policy).unwrap_or_default();
+            let before = std::mem::replace(&mut self.latest, next);
+            self.others.insert(std::mem::replace(&mut self.policy, policy), before);
+        }
+        &mut self.latest
+    }
+
+    fn take(&mut self) -> impl Iterator<Item = (Option<Uuid>, Tally)> {
+        let latest = (self.policy, std::mem::take(&mut self.latest));
+        let all = std::mem::take(&mut self.others).into_iter().chain(std::iter::once(latest));
+        all.filter(|(_, tally)| *tally != Tally::default())
+    }
 }
 
 /// The latest delivery that failed.
@@ -175,7 +200,7 @@ impl Shard {
         is_again: bool,
         now: Now,
     ) {
-        self.tally_of(policy, now).answers.count(sent, is_again);
+        self.tally.of(policy).answers.count(sent, is_again);
         if let Some(counts) = self.ledger.answers_of_target(key.0, now) {
             counts.count(sent, is_again);
         }
@@ -199,7 +224,7 @@ impl Shard {
     /// An event has ended; its token is free.
     pub(super) fn tally_end(&mut self, token: &LiveToken, now: Now) {
         if token.in_flight() {
-            let ends = &mut self.tally_of(token.policy, now).ends;
+            let ends = &mut self.tally.of(token.policy).ends;
             ends.ended += 1;
             if token.row.attempt == 1 {
                 ends.hold_us = Some(now.wall_us - token.row.acquired_us);
@@ -207,26 +232,13 @@ impl Shard {
         }
     }
 
-    fn tally_of(&mut self, policy: Option<Uuid>, now: Now) -> &mut Tally {
-        if self.tally.policy != policy {
-            self.add_own_tally(now);
-            self.tally.policy = policy;
-        }
-        &mut self.tally
-    }
-
-    /// Adds what has been counted to its bucket and its target, and forgets the targets that nobody asks for any more.
+    /// Adds what has been counted to the buckets and the targets, and forgets the targets that nobody asks for any more.
     pub(super) fn add_tally(&mut self, now: Now) {
-        self.add_own_tally(now);
-        self.ledger.targets.advance(now);
-    }
-
-    fn add_own_tally(&mut self, now: Now) {
-        let (answers, ends) = (std::mem::take(&mut self.tally.answers), std::mem::take(&mut self.tally.ends));
-        if (answers, ends) != (Answers::default(), Ends::default())
-            && let Some(bucket) = self.ledger.buckets.get_mut(&self.tally.policy)
-        {
-            bucket.pace.take(answers, ends, bucket.counts.held(), now);
+        for (policy, Tally { answers, ends }) in self.tally.take() {
+            if let Some(bucket) = self.ledger.buckets.get_mut(&policy) {
+                bucket.pace.take(answers, ends, bucket.counts.held(), now);
+            }
         }
+        self.ledger.targets.advance(now);
     }
 }

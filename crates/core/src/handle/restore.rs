@@ -41,10 +41,11 @@ impl Shard {
             unstarted.entry(stretch.run).or_default().push(stretch);
         }
         for run in state.runs {
-            let (id, policy) = (run.id, run.policy_uid);
+            // What its schedule says of units is in the spec that cannot be read.
+            let (id, counts_as) = (run.id, (run.policy_uid, run.units_max.max(1)));
             self.restore_run(run, unstarted.remove(&id).unwrap_or_default(), now);
             if !self.ledger.runs.contains(&id) {
-                unfit.insert(id, policy);
+                unfit.insert(id, counts_as);
             }
         }
         // Rows of their own first: they say more than a batch.
@@ -82,7 +83,12 @@ impl Shard {
 
     /// What a batch says of an event that is elsewhere already does not count; the next commit puts it right, and drops a
     /// batch of which nothing is left.
-    fn restore_batch(&mut self, mut batch: TokenBatch, unfit: &BTreeMap<RunId, Option<Uuid>>, now: Now) {
+    fn restore_batch(
+        &mut self,
+        mut batch: TokenBatch,
+        unfit: &BTreeMap<RunId, (Option<Uuid>, u32)>,
+        now: Now,
+    ) {
         let key = batch.key();
         for row in batch.rows().collect::<Vec<_>>() {
             if self.ledger.tokens.contains(&(row.run, row.index)) {
@@ -104,12 +110,14 @@ impl Shard {
         &mut self,
         token: TokenRow,
         batch: Option<u32>,
-        unfit: &BTreeMap<RunId, Option<Uuid>>,
+        unfit: &BTreeMap<RunId, (Option<Uuid>, u32)>,
         now: Now,
     ) {
         match unfit.get(&token.run) {
             // Nobody can work on the run, and the consumer may well have the event.
-            Some(policy) if token.state != TokenState::Waiting => self.ledger.unreadable(*policy, 1, now),
+            Some((policy, units)) if token.state != TokenState::Waiting => {
+                self.ledger.unreadable(*policy, *units, now);
+            }
             Some(_) => {}
             None => self.restore_token(token, batch, now),
         }
@@ -120,7 +128,7 @@ impl Shard {
         let Some(run) = self.ledger.runs.get(&row.run) else { return };
         let (policy, state, due_us) = (run.row.policy_uid, row.state, row.due_us);
         let mut token =
-            LiveToken::new(row, policy, run.key_at_first(), (Phase::restored(state), now.mono_us));
+            LiveToken::new(row, policy, run.load_at_first(), (Phase::restored(state), now.mono_us));
         (token.stored, token.batch) = (true, batch);
         token.doubtful = state == TokenState::Acquired;
         self.ledger.enter(key, token);

@@ -7,10 +7,11 @@ use std::cell::RefCell;
 
 use uuid::Uuid;
 
+use super::bucket::Room;
 use super::keys::{KeyHolds, KeyOf};
 use super::ledger::Tokens;
-use super::live::{LiveRun, LiveToken};
-use super::queue::{Group, Queue, Work};
+use super::live::LiveRun;
+use super::queue::{Group, Look, Next, Queue, Work};
 use super::shard::{MonoTimer, Shard};
 use crate::model::Now;
 
@@ -39,75 +40,99 @@ impl Shard {
             let freed = bucket.keys.take_freed(now);
             let wakes = RefCell::new(Vec::new());
             let shared = &*bucket;
-            queue.begin_round(freed, |work, group| match (group, runs.get(&work.run())) {
+            let left = |work: Work, group| match (group, runs.get(&work.run())) {
                 (Group::Places(places), Some(run)) if !is_bounded => {
-                    shared.counts.places().left_to(places, &run.sharer, sends_max)
+                    Room::of_starts(shared.counts.places().left_to(places, &run.sharer, sends_max))
                 }
                 (Group::Key(key), Some(run)) => {
-                    let of = key_of(run, tokens, work);
+                    let (of, units) = load_of(run, tokens, work);
                     let (name, sharer) = (run.key(of), &run.sharer.with(of));
-                    let holds = shared.key_holds(name, sharer, now);
+                    let holds = shared.key_holds(name, sharer, units, now);
                     // A token lets those go that stay behind when it comes back. A rate has to be waited for.
                     let at_us = match holds {
                         None => shared.next_but_one_us(name, sharer, now),
                         Some(KeyHolds::Rate { at_us }) => Some(at_us),
-                        Some(KeyHolds::Paused | KeyHolds::Full { .. }) => None,
+                        Some(KeyHolds::Paused | KeyHolds::Full { .. } | KeyHolds::Above { .. }) => None,
                     };
                     wakes.borrow_mut().extend(at_us.map(|at_us| (key, at_us)));
-                    if holds.is_none() { shared.left_to_key(name, sharer, now) } else { 0 }
+                    match holds {
+                        None => shared.left_to_key(name, sharer, now),
+                        // What is left is kept for it.
+                        Some(KeyHolds::Full { is_short: true, .. }) => shared.left_to_key(name, sharer, now),
+                        // It stands aside, and holds up nobody.
+                        Some(KeyHolds::Above { .. }) => Room::ALL,
+                        Some(_) => Room::NONE,
+                    }
                 }
-                _ => u32::MAX,
+                _ => Room::ALL,
+            };
+            queue.begin_round(freed, left, |work| {
+                runs.get(&work.run()).map_or(1, |run| load_of(run, tokens, work).1)
             });
             wakes.into_inner().into_iter().for_each(|(key, at_us)| bucket.keys.wake(key, at_us));
         }
     }
 
-    /// What may start next under a policy: no key has more than it may have, and where places bound it, nobody takes those of
-    /// the others.
-    pub(super) fn next_work(&mut self, policy: Option<Uuid>, now: Now) -> Option<Work> {
+    /// What is next under a policy, where so many tokens are free: no key has more than it may have, and where places bound it,
+    /// nobody takes those of the others.
+    pub(super) fn next_work(&mut self, policy: Option<Uuid>, free: u32, now: Now) -> Option<Next> {
         let is_bounded = self.ledger.is_bounded(policy);
-        let (ledger, queue) = (&mut self.ledger, self.queues.get_mut(&policy)?);
+        let (ledger, queue) = (&self.ledger, self.queues.get_mut(&policy)?);
         let (runs, tokens) = (&ledger.runs, &ledger.tokens);
-        let bucket = ledger.buckets.get_mut(&policy)?;
+        let bucket = ledger.buckets.get(&policy)?;
         let sends_max = self.options.sends_max;
         let wakes = RefCell::new(Vec::new());
-        let holds = |work: Work| {
-            let run = runs.get(&work.run())?;
-            let of = key_of(run, tokens, work);
-            if !holds_token(tokens, work)
-                && let Some(holds) = bucket.key_holds(run.key(of), &run.sharer.with(of), now)
-            {
-                let group = run.lane(of).key;
-                if let KeyHolds::Rate { at_us } = holds {
-                    wakes.borrow_mut().push((group, at_us));
+        let look = |work: Work| {
+            let Some(run) = runs.get(&work.run()) else { return Look::Takes(0) };
+            let (of, units) = load_of(run, tokens, work);
+            if units > 0 {
+                if units > 1 && ledger.limit_of(policy).is_some_and(|limit| units > limit) {
+                    return Look::Held(Group::AboveLimit);
                 }
-                return Some(Group::Key(group));
+                if let Some(holds) = bucket.key_holds(run.key(of), &run.sharer.with(of), units, now) {
+                    let group = run.lane(of).circle;
+                    if let KeyHolds::Rate { at_us } = holds {
+                        wakes.borrow_mut().push((group, at_us));
+                    }
+                    return match holds {
+                        KeyHolds::Above { .. } => Look::Held(Group::AboveLimit),
+                        KeyHolds::Full { is_short: true, .. } => Look::Short(group),
+                        KeyHolds::Full { .. } | KeyHolds::Paused | KeyHolds::Rate { .. } => {
+                            Look::Held(Group::Key(group))
+                        }
+                    };
+                }
             }
             let places = bucket.counts.places();
-            if is_bounded { None } else { places.holds(&run.sharer, sends_max).map(Group::Places) }
+            let shared = if is_bounded { None } else { places.holds(&run.sharer, sends_max) };
+            shared.map_or(Look::Takes(units), |group| Look::Held(Group::Places(group)))
         };
-        let weight = |circle: &str| bucket.rules().map_or(1, |rules| rules.weight_of(circle));
-        let work = queue.next(holds, weight);
-        wakes.into_inner().into_iter().for_each(|(group, at_us)| bucket.keys.wake(group, at_us));
-        work
-    }
-}
-
-/// Whether a piece of work holds its token already: it is to be sent again.
-fn holds_token(tokens: &Tokens, work: Work) -> bool {
-    match work {
-        Work::Retry(run, index) => tokens.get(&(run, index)).is_some_and(LiveToken::in_flight),
-        Work::Next(..) => false,
-    }
-}
-
-/// As whose a piece of work counts.
-fn key_of<'a>(run: &'a LiveRun, tokens: &'a Tokens, work: Work) -> &'a KeyOf {
-    match work {
-        Work::Retry(run, index) => tokens.get(&(run, index)).map_or(&KeyOf::Schedule, |token| &token.key),
-        Work::Next(_, key) => {
-            let line = run.sorted.as_ref().and_then(|sorted| sorted.line(key));
-            line.map_or(&KeyOf::Schedule, |(key, _)| key)
+        let weight = |work: Work| {
+            let rules = bucket.rules().filter(|rules| !rules.of.is_empty());
+            rules.zip(runs.get(&work.run())).map_or(1, |(rules, run)| {
+                let (of, _) = load_of(run, tokens, work);
+                rules.weight_of(run.key(of))
+            })
+        };
+        let next = queue.next(look, weight, free);
+        if let Some(bucket) = self.ledger.buckets.get_mut(&policy) {
+            wakes.into_inner().into_iter().for_each(|(group, at_us)| bucket.keys.wake(group, at_us));
         }
+        next
+    }
+}
+
+/// As whose a piece of work counts, and how many tokens it takes: none where it holds them already, and is to be sent again.
+pub(super) fn load_of<'a>(run: &'a LiveRun, tokens: &'a Tokens, work: Work) -> (&'a KeyOf, u32) {
+    match work {
+        Work::Retry(id, index) => match tokens.get(&(id, index)) {
+            Some(token) if token.in_flight() => (&token.load.key, 0),
+            Some(token) => (&token.load.key, token.load.units),
+            None => (&KeyOf::Schedule, 0),
+        },
+        Work::Next(_, key) => match &run.sorted {
+            Some(sorted) => sorted.next_of(key).unwrap_or((&KeyOf::Schedule, 1)),
+            None => (&KeyOf::Schedule, run.units_max()),
+        },
     }
 }

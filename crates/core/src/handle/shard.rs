@@ -11,7 +11,7 @@ use super::ledger::Ledger;
 use super::live::LiveSchedule;
 use super::minutes::Minutes;
 use super::outdated::Outdated;
-use super::pace::Tally;
+use super::pace::Tallies;
 use super::pending::{Batches, Pending};
 use super::queue::Queue;
 use super::specs::Specs;
@@ -84,7 +84,7 @@ pub struct Shard {
     /// When the last read began that left nothing in the inbox (monotonic).
     pub(super) caught_up_us: i64,
     /// Answers and ends that have not been added to their bucket.
-    pub(super) tally: Tally,
+    pub(super) tally: Tallies,
     lazy_until_us: Option<i64>,
     pub(super) committing: Option<Vec<Effect>>,
     /// Runs of which something falls due within a moment.
@@ -124,7 +124,7 @@ impl Shard {
             passed_over: 0,
             unread: BTreeSet::new(),
             caught_up_us: i64::MIN,
-            tally: Tally::default(),
+            tally: Tallies::default(),
             lazy_until_us: None,
             committing: None,
             near: BTreeSet::new(),

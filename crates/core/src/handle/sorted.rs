@@ -1,6 +1,7 @@
-//! Runs whose items have keys, under a policy that counts by key: their events start key by key.
+//! Runs whose items have keys, under a policy that counts by key, or say how many tokens their events take: their events start
+//! key by key.
 //!
-//! In: the keys of items, page by page. Out: which page is needed next; of each key, the next event. Invariants: what a key holds
+//! In: the keys and the units of items, page by page. Out: which page is needed next; of each key, the next event. Invariants: what a key holds
 //! back holds back no other key of the same run; an event whose key has been read stands in the line of that key until it starts;
 //! what has not started of what has been sorted is told by bits, which are stored with each commit.
 //!
@@ -11,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use super::change::{UNSTARTED_EVENTS, Unstarted};
-use super::keys::KeyOf;
+use super::keys::{KeyOf, Load};
 use super::live::LiveRun;
 use super::steps::Counted as _;
 use crate::model::RunId;
@@ -32,7 +33,7 @@ pub(super) struct Sorted {
     /// Below it, the keys of all events that have not started are known.
     read_to: u32,
     /// Keys of events that have not been sorted, from the first of these on: they are not due.
-    ahead: VecDeque<KeyOf>,
+    ahead: VecDeque<Load>,
 }
 
 /// A bit an event, and how many are set.
@@ -46,16 +47,23 @@ struct Stretch {
 #[derive(Debug)]
 struct KeyLine {
     key: KeyOf,
-    /// Ascending, and apart from each other.
-    ranges: VecDeque<Range<u32>>,
+    /// Ascending.
+    ranges: VecDeque<Alike>,
     events: u32,
+}
+
+/// Events of one key that follow one another, and take as many tokens each.
+#[derive(Debug)]
+struct Alike {
+    indexes: Range<u32>,
+    units: u32,
 }
 
 /// The next event of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Taken {
     pub index: u32,
-    pub key: KeyOf,
+    pub load: Load,
     /// The last that is known of its key.
     pub is_last: bool,
 }
@@ -140,7 +148,7 @@ impl Sorted {
 
     /// Each key with its known events, and the first of them.
     pub(super) fn lines(&self) -> impl Iterator<Item = (&KeyOf, u32, u32)> {
-        let first = |line: &KeyLine| line.ranges.front().map_or(0, |range| range.start);
+        let first = |line: &KeyLine| line.ranges.front().map_or(0, |alike| alike.indexes.start);
         self.lines.values().counted().map(move |line| (&line.key, line.events, first(line)))
     }
 
@@ -149,13 +157,19 @@ impl Sorted {
         self.lines.get(&key).map(|line| (&line.key, line.events))
     }
 
-    /// The key of an event that stands in a line. Looks at all lines: for people.
-    pub(super) fn key_of(&self, index: u32) -> Option<&KeyOf> {
-        let has = |line: &&KeyLine| {
-            let at = line.ranges.partition_point(|range| range.end <= index);
-            line.ranges.get(at).is_some_and(|range| range.contains(&index))
-        };
-        self.lines.values().counted().find(has).map(|line| &line.key)
+    /// The key that this stands for, where events of it are known, and how many tokens the next of them takes.
+    pub(super) fn next_of(&self, key: u128) -> Option<(&KeyOf, u32)> {
+        let line = self.lines.get(&key)?;
+        Some((&line.key, line.ranges.front()?.units))
+    }
+
+    /// As what an event counts that stands in a line. Looks at all lines: for people.
+    pub(super) fn load_of(&self, index: u32) -> Option<Load> {
+        self.lines.values().counted().find_map(|line| {
+            let at = line.ranges.partition_point(|alike| alike.indexes.end <= index);
+            let alike = line.ranges.get(at).filter(|alike| alike.indexes.contains(&index))?;
+            Some(Load { key: line.key.clone(), units: alike.units })
+        })
     }
 
     /// The first event whose key is to be read; none where there is none, or what has been read is not due.
@@ -176,22 +190,22 @@ impl Sorted {
     pub(super) fn read(
         &mut self,
         first: u32,
-        keys: &[KeyOf],
+        loads: &[Load],
         sorted_to: u32,
         group: impl Fn(&KeyOf) -> u128,
     ) -> Vec<KeyOf> {
-        let end = first.saturating_add(u32::try_from(keys.len()).unwrap_or(u32::MAX));
-        let key_at = |index: u32| keys.get((index - first) as usize);
+        let end = first.saturating_add(u32::try_from(loads.len()).unwrap_or(u32::MAX));
+        let load_at = |index: u32| loads.get((index - first) as usize);
         let mut new = Vec::new();
         while (first..end.min(sorted_to)).contains(&self.read_to) {
             let index = self.read_to;
-            if let Some(key) = key_at(index) {
-                new.extend(self.stand(index, key.clone(), group(key)));
+            if let Some(load) = load_at(index) {
+                new.extend(self.stand(index, load, group(&load.key)));
             }
             self.read_to = self.next_left(index + 1, sorted_to);
         }
         if self.read_to >= sorted_to && self.ahead.is_empty() && (first..end).contains(&sorted_to) {
-            self.ahead.extend((sorted_to..end).filter_map(key_at).cloned());
+            self.ahead.extend((sorted_to..end).filter_map(load_at).cloned());
         }
         new
     }
@@ -199,12 +213,12 @@ impl Sorted {
     /// The next event that is read and has not been sorted has fallen due: it has this index. Its key, if no event of it was
     /// known before.
     pub(super) fn sort(&mut self, index: u32, group: impl Fn(&KeyOf) -> u128) -> Option<KeyOf> {
-        let key = self.ahead.pop_front()?;
-        let group = group(&key);
+        let load = self.ahead.pop_front()?;
+        let group = group(&load.key);
         let bits = || Stretch { bits: vec![0; Stretch::BYTES], set: 0 };
         self.stretches.entry(stretch_of(index)).or_insert_with(bits).turn(index, true);
         self.read_to = index + 1;
-        self.stand(index, key, group)
+        self.stand(index, &load, group)
     }
 
     /// Whether a key has been read that waits to be sorted.
@@ -213,41 +227,45 @@ impl Sorted {
     }
 
     /// An event goes to the end of its line. Its key, where the line is new.
-    fn stand(&mut self, index: u32, key: KeyOf, group: u128) -> Option<KeyOf> {
+    fn stand(&mut self, index: u32, load: &Load, group: u128) -> Option<KeyOf> {
         self.known += 1;
+        let alike = Alike { indexes: index..index + 1, units: load.units };
         if let Some(line) = self.lines.get_mut(&group) {
             line.events += 1;
-            if let Some(last) = line.ranges.back_mut().filter(|last| last.end == index) {
-                last.end += 1;
+            let goes_on = |last: &&mut Alike| last.indexes.end == index && last.units == load.units;
+            if let Some(last) = line.ranges.back_mut().filter(goes_on) {
+                last.indexes.end += 1;
             } else {
-                line.ranges.push_back(index..index + 1);
+                line.ranges.push_back(alike);
                 self.ranges += 1;
             }
             return None;
         }
         self.ranges += 1;
         let mut ranges = VecDeque::with_capacity(1);
-        ranges.push_back(index..index + 1);
-        self.lines.insert(group, KeyLine { key: key.clone(), ranges, events: 1 });
-        Some(key)
+        ranges.push_back(alike);
+        self.lines.insert(group, KeyLine { key: load.key.clone(), ranges, events: 1 });
+        Some(load.key.clone())
     }
 
     /// Takes the next event of a key.
     pub(super) fn take(&mut self, group: u128) -> Option<Taken> {
         let line = self.lines.get_mut(&group)?;
-        let range = line.ranges.front_mut()?;
-        let index = range.start;
-        range.start += 1;
-        if range.start == range.end {
+        let Alike { indexes, units } = line.ranges.front_mut()?;
+        let (index, units) = (indexes.start, *units);
+        indexes.start += 1;
+        if indexes.start == indexes.end {
             line.ranges.pop_front();
             self.ranges -= 1;
         }
         line.events -= 1;
         self.known -= 1;
-        let (key, is_last) = (line.key.clone(), line.events == 0);
-        if is_last {
-            self.lines.remove(&group);
-        }
+        let is_last = line.events == 0;
+        let gone = if is_last { self.lines.remove(&group) } else { None };
+        let key = match gone {
+            Some(gone) => gone.key,
+            None => self.lines.get(&group)?.key.clone(),
+        };
         let first = stretch_of(index);
         if let Some(stretch) = self.stretches.get_mut(&first) {
             stretch.turn(index, false);
@@ -255,7 +273,7 @@ impl Sorted {
                 self.stretches.remove(&first);
             }
         }
-        Some(Taken { index, key, is_last })
+        Some(Taken { index, load: Load { key, units }, is_last })
     }
 
     /// What is stored of a stretch: none where all of it has started.
@@ -304,11 +322,11 @@ impl LiveRun {
         all
     }
 
-    /// As whose an event that has not started counts, as far as that is known.
-    pub(super) fn key_of_unstarted(&self, index: u32) -> KeyOf {
+    /// As what an event that has not started counts, as far as that is known.
+    pub(super) fn load_of_unstarted(&self, index: u32) -> Load {
         match &self.sorted {
-            Some(sorted) => sorted.key_of(index).cloned().unwrap_or(KeyOf::Unread),
-            None => KeyOf::Schedule,
+            Some(sorted) => sorted.load_of(index).unwrap_or_else(|| self.load_at_first()),
+            None => Load { key: KeyOf::Schedule, units: self.load_at_first().units },
         }
     }
 }
@@ -326,6 +344,10 @@ mod tests {
 
     fn key(n: u128) -> KeyOf {
         KeyOf::Item(Arc::new(ItemKey { name: n.to_string(), stand_in: n }))
+    }
+
+    fn units(at: usize) -> u32 {
+        [1, 1, 1, 7, 2][at % 5]
     }
 
     fn group(key: &KeyOf) -> u128 {
@@ -360,7 +382,8 @@ mod tests {
                     // A page holds the index, and does not begin with it.
                     let size = *sizes.next().unwrap();
                     let first = next as usize / size * size;
-                    let page: Vec<KeyOf> = keys[first..keys.len().min(first + size)].iter().map(|n| key(*n)).collect();
+                    let load = |at: usize| Load { key: key(keys[at]), units: units(at) };
+                    let page: Vec<Load> = (first..keys.len().min(first + size)).map(load).collect();
                     sorted.read(u32::try_from(first).unwrap(), &page, sorted_to, group);
                     while sorted.has_ahead() {
                         sorted.sort(sorted_to, group);
@@ -368,9 +391,12 @@ mod tests {
                     }
                 }
                 for _ in 0..count {
-                    let Some(Taken { index, key, .. }) = sorted.take(of) else { break };
+                    let next = sorted.next_of(of).map(|(key, units)| (key.clone(), units));
+                    let Some(Taken { index, load, .. }) = sorted.take(of) else { break };
                     let at = index as usize;
-                    prop_assert!(!taken[at] && group(&key) == keys[at] && keys[at] == of);
+                    prop_assert_eq!(next, Some((load.key.clone(), load.units)));
+                    prop_assert!(!taken[at] && group(&load.key) == keys[at] && keys[at] == of);
+                    prop_assert_eq!(load.units, units(at));
                     prop_assert!(latest[of as usize].replace(index) < Some(index), "in their order");
                     taken[at] = true;
                 }

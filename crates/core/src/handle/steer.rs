@@ -416,8 +416,8 @@ impl Shard {
             ..TokenRow::acquired(key, dead.acquired_us.unwrap_or(now.wall_us))
         };
         self.pending.changes.history_gone.push(key);
-        let of = run.key_at_first();
-        self.ledger.enter(key, LiveToken::new(row, policy, of, (Phase::Waiting, now.mono_us)));
+        let load = run.load_at_first();
+        self.ledger.enter(key, LiveToken::new(row, policy, load, (Phase::Waiting, now.mono_us)));
         self.pending.tokens.insert(key);
         self.wall_timers.insert((now.wall_us, WallTimer::Retry(key.0, key.1)));
     }

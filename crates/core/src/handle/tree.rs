@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use super::queue::{Queue, Work};
+use super::bucket::Kept;
+use super::queue::{Next, Queue};
 use super::shard::{MonoTimer, Shard};
 use crate::model::Now;
 
@@ -73,14 +74,19 @@ impl Shard {
     /// Hands out the tokens of a tree, until limits or work run out.
     pub(super) fn dispatch_tree(&mut self, root: Uuid, now: Now) {
         let mut seen = Seen::default();
-        while let Some(way) = self.way_down(root, now) {
+        while let Some((way, free)) = self.way_down(root, now) {
             let Some(&uid) = way.last() else { break };
-            match self.next_of(uid, &mut seen, now) {
-                Some(work) if self.start(work, now) => {
+            match self.next_of(uid, free, &mut seen, now) {
+                Some(Next::Start(work, units)) if self.start(work, now) => {
                     seen.started.insert(uid);
-                    self.went(&way);
+                    self.went(&way, units);
                 }
-                Some(_) => {}
+                Some(Next::Start(..)) => {}
+                Some(Next::Short(work, units)) => {
+                    if !self.keep_for(&way, Kept { run: work.run(), units }, now) {
+                        break;
+                    }
+                }
                 None => {
                     self.leave(uid, uid);
                     self.read_on(Some(uid));
@@ -93,29 +99,47 @@ impl Shard {
         }
     }
 
-    /// From the root down to the policy whose own events are next; none where nothing may start. Who cannot go on, for want of
-    /// tokens or of work, takes no turns from now on.
-    fn way_down(&mut self, root: Uuid, now: Now) -> Option<Vec<Uuid>> {
+    /// From the root down to the policy whose own events are next, and how many tokens are free at each of them; none where nothing
+    /// may start. Who cannot go on, for want of tokens or of work, takes no turns from now on.
+    fn way_down(&mut self, root: Uuid, now: Now) -> Option<(Vec<Uuid>, u32)> {
         let mut way: Vec<Uuid> = Vec::with_capacity(4);
-        let mut uid = root;
+        let (mut uid, mut free) = (root, u32::MAX);
         loop {
             let bucket = self.ledger.buckets.get_mut(&Some(uid))?;
-            let next = if bucket.room(now) > 0 { bucket.branch.as_ref()?.turns.first() } else { None };
+            let room = bucket.room(now);
+            let next = if room.is_empty() { None } else { bucket.branch.as_ref()?.turns.first() };
             match next {
                 Some(next) => {
                     way.push(uid);
+                    free = free.min(room.tokens);
                     if next == uid {
-                        return Some(way);
+                        return Some((way, free));
                     }
                     uid = next;
                 }
                 None => {
                     self.wake_for_rate(uid, now);
                     self.leave(way.last().copied()?, uid);
-                    (uid, way) = (root, Vec::with_capacity(4));
+                    way.clear();
+                    (uid, free) = (root, u32::MAX);
                 }
             }
         }
+    }
+
+    /// The first in line takes more tokens than are free: those that come back to the lowest policy on its way that is short of
+    /// them are kept for it. That takes no turns until one does; whoever is beside it goes on. Whether anybody is.
+    fn keep_for(&mut self, way: &[Uuid], kept: Kept, now: Now) -> bool {
+        let is_short = |shard: &mut Self, uid: Uuid| {
+            let bucket = shard.ledger.buckets.get_mut(&Some(uid));
+            bucket.is_some_and(|bucket| bucket.room(now).tokens < kept.units)
+        };
+        let Some(at) = (0..way.len()).rev().find(|at| is_short(self, way[*at])) else { return false };
+        if let Some(bucket) = self.ledger.buckets.get_mut(&Some(way[at])) {
+            bucket.kept = Some(kept);
+        }
+        let above = at.checked_sub(1).map(|above| way[above]);
+        above.inspect(|above| self.leave(*above, way[at])).is_some()
     }
 
     /// Sees to it that a policy that its own rate holds back takes turns again.
@@ -127,7 +151,7 @@ impl Shard {
     }
 
     /// The next piece of work of a policy's own, where something bounds it and nothing above does not.
-    fn next_of(&mut self, uid: Uuid, seen: &mut Seen, now: Now) -> Option<Work> {
+    fn next_of(&mut self, uid: Uuid, free: u32, seen: &mut Seen, now: Now) -> Option<Next> {
         let (policy, sends_max) = (Some(uid), self.options.sends_max);
         let is_bounded = self.ledger.is_bounded(policy);
         let bucket = self.ledger.buckets.get(&policy)?;
@@ -139,8 +163,8 @@ impl Shard {
             if is_open {
                 self.begin_round(policy, now);
             }
-            if let Some(work) = self.next_work(policy, now) {
-                return Some(work);
+            if let Some(next) = self.next_work(policy, free, now) {
+                return Some(next);
             }
             is_open = self.queues.get(&policy).is_some_and(Queue::is_open);
             if !is_open {
@@ -149,15 +173,16 @@ impl Shard {
         }
     }
 
-    /// Each policy on the way down has had its turn.
-    fn went(&mut self, way: &[Uuid]) {
+    /// Each policy on the way down has had its turn, which took so many tokens.
+    fn went(&mut self, way: &[Uuid], units: u32) {
         let mut below: Option<(Uuid, u32, bool)> = None;
         for uid in way.iter().rev() {
             let Some(bucket) = self.ledger.buckets.get_mut(&Some(*uid)) else { return };
             let (weight, has_floor) = (bucket.weight(), bucket.has_floor());
+            bucket.kept = None;
             if let Some(branch) = &mut bucket.branch {
                 let (child, weight, has_floor) = below.unwrap_or((*uid, 1, true));
-                branch.turns.went(child, weight, has_floor);
+                branch.turns.went(child, (units, weight), has_floor);
             }
             below = Some((*uid, weight, has_floor));
         }

@@ -198,12 +198,16 @@ impl RunSpec {
 
     /// The most tokens that an event of a run takes.
     pub fn units_max(&self, run: &Run) -> u32 {
-        let by_items = match self.items_of(run.kind) {
+        self.items_units_max(run).max(self.units)
+    }
+
+    /// The most tokens that one of the items of a run says that its event takes; 0 where none says so.
+    pub fn items_units_max(&self, run: &Run) -> u32 {
+        match self.items_of(run.kind) {
             ItemsIn::Nothing => 0,
             ItemsIn::Pages => run.units_max,
             ItemsIn::Spec => self.payload.units_max,
-        };
-        by_items.max(self.units)
+        }
     }
 
     /// The part of a schedule that its runs need.

@@ -45,7 +45,7 @@ fn counts<const N: usize>(of: [(&str, usize); N]) -> BTreeMap<String, usize> {
 
 impl World {
     /// Reads the keys that the machine wants, in pages of so many, until it wants no more. How many pages that were.
-    fn read_keys(&mut self, page: u32) -> usize {
+    pub(crate) fn read_keys(&mut self, page: u32) -> usize {
         let mut pages = 0;
         loop {
             self.flush();

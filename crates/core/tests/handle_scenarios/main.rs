@@ -29,6 +29,7 @@ mod start;
 mod targets;
 mod tokens;
 mod tree;
+mod units;
 mod unreadable;
 mod unsent;
 mod world;

@@ -5,36 +5,16 @@ use std::collections::BTreeMap;
 
 use tollgate_core::expected_end::{Expected, Never};
 use tollgate_core::handle::control::Control;
-use tollgate_core::handle::{Options, Reason, Send};
+use tollgate_core::handle::{Reason, Send};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
 use crate::handle_world::*;
 use crate::world::*;
 
-/// A policy below this one.
-fn below(parent: &Policy, uid: u128, limits: Limits) -> Policy {
-    let above = Parent {
-        uid: parent.uid,
-        namespace: parent.namespace.clone(),
-        id: parent.id.clone(),
-        floor: 0,
-        weight: 1,
-    };
-    Policy { parent: Some(Box::new(above)), ..policy(uid, limits) }
-}
-
 fn with_floor(floor: u32, weight: u32, mut policy: Policy) -> Policy {
     policy.parent.iter_mut().for_each(|parent| (parent.floor, parent.weight) = (floor, weight));
     policy
-}
-
-fn no_limit() -> Limits {
-    Limits::default()
-}
-
-fn world(policies: &[&Policy]) -> World {
-    World::with(Options::default(), policies.iter().map(|policy| (*policy).clone()).collect())
 }
 
 /// A run of so many events under a policy.
@@ -68,7 +48,7 @@ fn an_event_takes_a_token_of_each_policy_above_or_none() {
     let root = policy(1, at_most(5));
     let middle = below(&root, 2, at_most(4));
     let (a, b) = (below(&middle, 3, at_most(3)), below(&middle, 4, no_limit()));
-    let mut world = world(&[&root, &middle, &a, &b]);
+    let mut world = World::with_policies(&[&root, &middle, &a, &b]);
     due(&mut world, 10, &a, 50);
     assert_eq!(world.accept_all().len(), 3, "its own limit");
     due(&mut world, 11, &b, 50);
@@ -92,7 +72,7 @@ fn an_event_takes_a_token_of_each_policy_above_or_none() {
 fn an_owner_that_takes_over_counts_what_is_held_below() {
     let root = policy(1, at_most(4));
     let (a, b) = (below(&root, 2, no_limit()), below(&root, 3, no_limit()));
-    let mut world = world(&[&root, &a, &b]);
+    let mut world = World::with_policies(&[&root, &a, &b]);
     due(&mut world, 10, &a, 3);
     let sends = world.accept_all();
     world.restart_after_s(3);
@@ -108,7 +88,7 @@ fn a_floor_is_lent_and_met_as_tokens_come_back() {
     let root = policy(1, at_most(10));
     let big = below(&root, 2, no_limit());
     let small = with_floor(4, 1, below(&root, 3, no_limit()));
-    let mut world = world(&[&root, &big, &small]);
+    let mut world = World::with_policies(&[&root, &big, &small]);
     due(&mut world, 10, &big, 1_000);
     let lent = world.accept_all();
     assert_eq!(lent.len(), 10, "nothing lies idle");
@@ -137,7 +117,7 @@ fn turns_go_by_weight_and_by_policy_not_by_schedule() {
     let root = policy(1, at_most(8));
     let one = below(&root, 2, no_limit());
     let three = with_floor(0, 3, below(&root, 3, no_limit()));
-    let mut world = world(&[&root, &one, &three]);
+    let mut world = World::with_policies(&[&root, &one, &three]);
     // Many schedules of one weigh no more than one of another.
     for schedule in 10..30 {
         due(&mut world, schedule, &one, 100);
@@ -161,7 +141,7 @@ fn a_policy_at_its_own_limit_holds_up_no_other() {
     let root = policy(1, at_most(10));
     let narrow = with_floor(5, 10, below(&root, 2, at_most(1)));
     let wide = below(&root, 3, no_limit());
-    let mut world = world(&[&root, &narrow, &wide]);
+    let mut world = World::with_policies(&[&root, &narrow, &wide]);
     due(&mut world, 10, &narrow, 50);
     due(&mut world, 11, &wide, 50);
     let sends = world.accept_all();
@@ -176,7 +156,7 @@ fn the_rate_of_a_policy_above_spaces_what_starts_below() {
     let rate = Limits { max_in_flight: None, rate_per_s: Some(2.0), burst: Some(1) };
     let root = policy(1, rate);
     let (a, b) = (below(&root, 2, at_most(100)), below(&root, 3, at_most(100)));
-    let mut world = world(&[&root, &a, &b]);
+    let mut world = World::with_policies(&[&root, &a, &b]);
     due(&mut world, 10, &a, 50);
     due(&mut world, 11, &b, 50);
     assert_eq!(world.accept_all().len(), 1);
@@ -196,7 +176,7 @@ fn the_rate_of_a_policy_above_spaces_what_starts_below() {
 fn a_pause_above_stops_what_has_been_taken_ahead_and_says_so() {
     let mut root = policy(1, at_most(100));
     let a = below(&root, 2, no_limit());
-    let mut world = world(&[&root, &a]);
+    let mut world = World::with_policies(&[&root, &a]);
     let spec = spec(10, Some(&a));
     let launch_us = START_US + 10 * SECOND_US;
     let id = world.emit(run(&spec, launch_us, 3), &spec);
@@ -221,7 +201,7 @@ fn a_pause_above_stops_what_has_been_taken_ahead_and_says_so() {
 fn why_names_the_policy_above_and_who_holds_its_tokens() {
     let root = policy(1, at_most(2));
     let (a, b) = (below(&root, 2, at_most(2)), below(&root, 3, no_limit()));
-    let mut world = world(&[&root, &a, &b]);
+    let mut world = World::with_policies(&[&root, &a, &b]);
     let of_a = due(&mut world, 10, &a, 5);
     world.accept_all();
     let of_b = due(&mut world, 11, &b, 5);
@@ -254,7 +234,7 @@ fn another_parent_takes_its_tokens_with_it() {
     let (one, two) = (policy(1, at_most(2)), policy(2, at_most(3)));
     let mut a = below(&one, 3, no_limit());
     let b = below(&two, 4, no_limit());
-    let mut world = world(&[&one, &two, &a, &b]);
+    let mut world = World::with_policies(&[&one, &two, &a, &b]);
     due(&mut world, 10, &a, 50);
     let sends = world.accept_all();
     let parent = b.parent.clone();
@@ -274,7 +254,7 @@ fn another_parent_takes_its_tokens_with_it() {
 fn a_parent_goes_after_what_is_below_it() {
     let root = policy(1, at_most(2));
     let leaf = below(&root, 2, no_limit());
-    let mut world = world(&[&root, &leaf]);
+    let mut world = World::with_policies(&[&root, &leaf]);
     due(&mut world, 10, &leaf, 9);
     let sends = world.accept_all();
     for uid in [1, 2] {

@@ -7,7 +7,7 @@ use tollgate_core::handle::{Effect, MessageNeeds, Options, Send, Shard};
 use tollgate_core::model::*;
 use uuid::Uuid;
 
-use crate::handle_world::{START_US, Store};
+use crate::handle_world::{START_US, Store, policy};
 
 /// One shard and its owner.
 pub(crate) struct World {
@@ -43,6 +43,10 @@ impl World {
 
     pub(crate) fn with_policy(policy: &Policy) -> Self {
         Self::with(Options::default(), vec![policy.clone()])
+    }
+
+    pub(crate) fn with_policies(policies: &[&Policy]) -> Self {
+        Self::with(Options::default(), policies.iter().map(|policy| (*policy).clone()).collect())
     }
 
     /// Commits and performs until nothing is left that cannot wait.
@@ -301,6 +305,30 @@ impl World {
         let gauge = status.gauges.iter().find(|g| g.policy.as_ref().is_some_and(|p| p.uid == policy.uid));
         gauge.map_or(0, |g| g.held)
     }
+
+    /// Tokens held by the events of all policies below.
+    pub(crate) fn below(&self, policy: &Policy) -> u32 {
+        let status = self.shard.status(self.now);
+        let gauge = status.gauges.iter().find(|g| g.policy.as_ref().is_some_and(|p| p.uid == policy.uid));
+        gauge.map_or(0, |g| g.below)
+    }
+}
+
+/// No limits.
+pub(crate) fn no_limit() -> Limits {
+    Limits::default()
+}
+
+/// A policy below this one.
+pub(crate) fn below(parent: &Policy, uid: u128, limits: Limits) -> Policy {
+    let above = Parent {
+        uid: parent.uid,
+        namespace: parent.namespace.clone(),
+        id: parent.id.clone(),
+        floor: 0,
+        weight: 1,
+    };
+    Policy { parent: Some(Box::new(above)), ..policy(uid, limits) }
 }
 
 /// Limits with only `max_in_flight` set.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::Phase;
-use crate::handle::keys::KeyOf;
+use crate::handle::keys::{KeyOf, Load};
 use crate::handle::places::{BucketPlaces, Sharer};
 
 /// Of the acquired, unfinished events of one run.
@@ -37,9 +37,9 @@ impl RunCounts {
         self.unread
     }
 
-    pub(super) fn enter(&mut self, phase: Phase, key: &KeyOf) {
+    pub(super) fn enter(&mut self, phase: Phase, load: &Load) {
         self.outstanding += 1;
-        self.unread += u32::from(*key == KeyOf::Unread);
+        self.unread += u32::from(load.key == KeyOf::Unread);
         match phase {
             Phase::Waiting => self.retrying += 1,
             Phase::Again { .. } => self.unclear += 1,
@@ -47,9 +47,9 @@ impl RunCounts {
         }
     }
 
-    pub(super) fn leave(&mut self, phase: Phase, key: &KeyOf) {
+    pub(super) fn leave(&mut self, phase: Phase, load: &Load) {
         self.outstanding -= 1;
-        self.unread -= u32::from(*key == KeyOf::Unread);
+        self.unread -= u32::from(load.key == KeyOf::Unread);
         match phase {
             Phase::Waiting => self.retrying -= 1,
             Phase::Again { .. } => self.unclear -= 1,
@@ -126,37 +126,41 @@ impl BucketCounts {
         self.runs -= 1;
     }
 
-    pub(super) fn enter(&mut self, phase: Phase, sharer: &Sharer) {
-        self.held += u32::from(phase.in_flight());
-        if phase.in_flight() && sharer.is_unread() {
-            self.unread += 1;
-        } else if let Some(key) = sharer.key().filter(|_| phase.in_flight()) {
-            self.keyed += 1;
-            *self.by_key.entry(key).or_default() += 1;
+    pub(super) fn enter(&mut self, phase: Phase, sharer: &Sharer, units: u32) {
+        if phase.in_flight() {
+            self.held += units;
+            if sharer.is_unread() {
+                self.unread += units;
+            } else if let Some(key) = sharer.key() {
+                self.keyed += units;
+                *self.by_key.entry(key).or_default() += units;
+            }
         }
         match phase {
             Phase::Sending { placed: true } => self.places.take(sharer),
-            Phase::Held { suspect: true } => self.suspect += 1,
+            Phase::Held { suspect: true } => self.suspect += units,
             _ => {}
         }
     }
 
-    pub(super) fn leave(&mut self, phase: Phase, sharer: &Sharer) {
-        self.held -= u32::from(phase.in_flight());
-        if phase.in_flight() && sharer.is_unread() {
-            self.unread -= 1;
-        } else if let Some(key) = sharer.key().filter(|_| phase.in_flight()) {
-            self.keyed -= 1;
-            if let Entry::Occupied(mut held) = self.by_key.entry(key) {
-                *held.get_mut() -= 1;
-                if *held.get() == 0 {
-                    held.remove();
+    pub(super) fn leave(&mut self, phase: Phase, sharer: &Sharer, units: u32) {
+        if phase.in_flight() {
+            self.held -= units;
+            if sharer.is_unread() {
+                self.unread -= units;
+            } else if let Some(key) = sharer.key() {
+                self.keyed -= units;
+                if let Entry::Occupied(mut held) = self.by_key.entry(key) {
+                    *held.get_mut() -= units;
+                    if *held.get() == 0 {
+                        held.remove();
+                    }
                 }
             }
         }
         match phase {
             Phase::Sending { placed: true } => self.places.give_back(sharer),
-            Phase::Held { suspect: true } => self.suspect -= 1,
+            Phase::Held { suspect: true } => self.suspect -= units,
             _ => {}
         }
     }

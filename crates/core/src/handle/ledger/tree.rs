@@ -18,7 +18,10 @@ impl Ledger {
         let (uid, parent) = (policy.uid, policy.parent.as_ref().map(|parent| parent.uid));
         let bucket = self.bucket(Some(uid), now);
         bucket.unknown = false;
+        let limit = |bucket: &Bucket| bucket.policy.as_ref().and_then(|policy| policy.limits.max_in_flight);
+        let before = limit(bucket);
         bucket.change(policy, now);
+        let is_same = before == limit(bucket);
         if self.wanted_parent(uid) != self.parent_of(uid) || self.tangled.contains(&uid) {
             self.take_off(uid);
             self.put_below(uid, parent, now);
@@ -27,13 +30,21 @@ impl Ledger {
             self.take_off(tangled);
             self.put_below(tangled, self.wanted_parent(tangled), now);
         }
+        if !is_same {
+            self.tell_bounds(uid);
+        }
     }
 
     /// A bucket goes.
     pub(in crate::handle) fn forget_bucket(&mut self, uid: Uuid) {
         self.take_off(uid);
         self.tangled.remove(&uid);
+        self.drop_bucket(uid);
+    }
+
+    fn drop_bucket(&mut self, uid: Uuid) {
         self.buckets.remove(&Some(uid));
+        self.ready.remove(&Some(uid));
     }
 
     /// The policy above a policy.
@@ -69,8 +80,33 @@ impl Ledger {
 
     /// Whether a number of tokens bounds what starts under a policy, its own or that of one above: then no places do.
     pub(in crate::handle) fn is_bounded(&self, policy: Option<Uuid>) -> bool {
-        let own = self.buckets.get(&policy).is_some_and(Bucket::has_limit);
-        own || self.above(policy).any(|(_, bucket)| bucket.has_limit())
+        self.buckets.get(&policy).is_some_and(Bucket::is_bounded)
+    }
+
+    /// What a policy is bounded by may have changed: all below it are told.
+    fn tell_bounds(&mut self, uid: Uuid) {
+        for uid in self.with_all_below(uid) {
+            let is_bounded = self.above_is_bounded(uid);
+            if let Some(branch) = self.branch_mut(uid) {
+                branch.is_bounded = is_bounded;
+            }
+            // What took more tokens than there were may take fewer now.
+            if let Some(bucket) = self.buckets.get_mut(&Some(uid)) {
+                bucket.keys.free_all();
+            }
+            self.ready.insert(Some(uid));
+        }
+    }
+
+    fn above_is_bounded(&self, uid: Uuid) -> bool {
+        let parent = self.parent_of(uid).and_then(|parent| self.buckets.get(&Some(parent)));
+        parent.is_some_and(Bucket::is_bounded)
+    }
+
+    /// The most tokens that an event under a policy may take: as many as the least of its limits and of those above it.
+    pub(in crate::handle) fn limit_of(&self, policy: Option<Uuid>) -> Option<u32> {
+        let buckets = policy.into_iter().flat_map(|uid| self.way_up(uid));
+        buckets.filter_map(|(_, bucket)| bucket.policy.as_ref()?.limits.max_in_flight).min()
     }
 
     /// Whether nothing may start under a policy for now, because it is paused, or one above it is.
@@ -110,10 +146,11 @@ impl Ledger {
             above.children.remove(&uid);
             above.turns.forget(uid);
         }
+        self.tell_bounds(uid);
         self.ready.insert(Some(parent));
         // It may have been made for this one alone.
         if self.buckets.get(&Some(parent)).is_some_and(|above| above.unknown && !above.in_use()) {
-            self.buckets.remove(&Some(parent));
+            self.drop_bucket(parent);
         }
     }
 
@@ -134,7 +171,7 @@ impl Ledger {
             above.children.insert(uid);
         }
         self.moved_below(Some(parent), self.tokens_of(uid));
-        self.ready.insert(Some(uid));
+        self.tell_bounds(uid);
     }
 
     /// Tokens held by the events of a policy and of all below it.
@@ -158,6 +195,8 @@ impl Ledger {
             let (Some(uid), Some(branch)) = (policy, &bucket.branch) else { continue };
             let below: u32 = branch.children.iter().map(|child| self.tokens_of(*child)).sum::<i64>() as u32;
             assert_eq!(branch.below, below, "below the policy {uid}");
+            let bounds = self.above(*policy).any(|(_, bucket)| bucket.has_limit());
+            assert_eq!(branch.is_bounded, bounds, "above the policy {uid}");
             for child in &branch.children {
                 assert_eq!(self.parent_of(*child), Some(*uid), "above the policy {child}");
             }
@@ -169,7 +208,7 @@ impl Ledger {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
-    use super::super::{KeyOf, LiveToken, Phase};
+    use super::super::{LiveToken, Phase};
     use super::*;
     use crate::handle::change::TokenRow;
     use crate::handle::testing::{live_run, policy};
@@ -201,7 +240,8 @@ mod tests {
         }
         let token = TokenRow::acquired(key, 0);
         let phase = (Phase::Sending { placed: false }, 0);
-        ledger.enter(key, LiveToken::new(token, Some(uid(n)), KeyOf::Schedule, phase));
+        let load = ledger.runs.get(&key.0).unwrap().load_at_first();
+        ledger.enter(key, LiveToken::new(token, Some(uid(n)), load, phase));
     }
 
     fn in_flight(ledger: &Ledger) -> Vec<u32> {
