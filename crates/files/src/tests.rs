@@ -196,6 +196,41 @@ fn values_are_judged_without_the_service() {
 }
 
 #[test]
+fn units_are_said_by_schedules_items_and_lists() {
+    let text = "kind: Schedule\nid: a\nunits: 5\nitems: [{data: 1, units: 3}, {data: 2}]\ntarget: {http: {url: 'http://a/'}}\n---\n\
+                kind: Schedule\nid: b\nitemsFrom: {http: {url: 'http://l/', unitsField: n}}\ntarget: {http: {url: 'http://a/'}}\n";
+    let (entries, wrong) = parse(text);
+    assert_eq!(wrong, [] as [&str; 0]);
+    assert_eq!(wrong_values(&entries, 100), [] as [String; 0]);
+    let schedule = |entry: &FileEntry| match &entry.resource {
+        Resource::Schedule(schedule) => schedule.clone(),
+        other => panic!("{other:?}"),
+    };
+    let schedules: Vec<_> = entries.iter().map(schedule).collect();
+    let units: Vec<u32> = schedules[0].items.iter().map(|item| item.units).collect();
+    assert_eq!((schedules[0].units, units), (Some(5), vec![3, 0]));
+    // What is exported says the same.
+    for said in &schedules {
+        let (again, wrong) = parse(&document(Kind::Schedule, said));
+        assert_eq!(wrong, [] as [&str; 0]);
+        let again = schedule(&again[0]);
+        assert_eq!(
+            (again.units, &again.items, &again.items_from),
+            (said.units, &said.items, &said.items_from)
+        );
+    }
+    let text = text.replace("units: 5", "units: 0").replace("units: 3", "units: 1001");
+    let (entries, _) = parse(&text);
+    let expected = [
+        ("batch.yaml:3: units: ", "\"0\" is not allowed, expected 1 to 1000"),
+        ("batch.yaml:4: items[0].units: ", "\"1001\" is not allowed, expected 0 to 1000"),
+    ];
+    let mut wrong = wrong_values(&entries, 100);
+    wrong.sort();
+    assert_like(&wrong, &expected);
+}
+
+#[test]
 fn other_shapes_are_answered_with_what_to_write() {
     for (text, start, part) in [
         (

@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_number_of_events_is_left_to_items() {
-        let items = serde_json::json!([{"data": {"two_words": 1}, "key": "acme"}, {"data": [1]}]);
+        let items = serde_json::json!([{"data": {"two_words": 1}, "key": "acme", "units": 3}, {"data": [1]}]);
         let members = serde_json::json!({"name": "namespaces/a/schedules/b", "events": 2, "items": items});
         let text = document(Kind::Schedule, &from_json::<v1::Schedule>(members).unwrap());
         let read: Value = serde_saphyr::from_str(&text).unwrap();

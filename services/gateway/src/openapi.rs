@@ -162,13 +162,16 @@ fn parameters(route: &Route, comments: &Comments, schemas: &mut Schemas<'_>) -> 
 }
 
 /// What is said of a body of items beside it.
-fn about_items() -> [Value; 3] {
+fn about_items() -> [Value; 4] {
     let key_field = "The member of each item, or the column, whose text or number is the event's key. Each item must have it then.";
-    let wrapped = "Whether each item is an object of `data`, and of `key` where it has one, and of nothing else. Otherwise an item \
-                   is data as a whole. Not with CSV, nor beside `keyField`.";
+    let units_field = "The member of each item, or the column, that says how many tokens the event takes: a whole number from 1 to \
+                       1,000. Where an item lacks it, or a field is empty, it is as the schedule says.";
+    let wrapped = "Whether each item is an object of `data`, of `key` and `units` where it has them, and of nothing else. Otherwise \
+                   an item is data as a whole. Not with CSV, nor beside `keyField` or `unitsField`.";
     let parameter = |name: &str, place: &str, description: &str, schema: Value| json!({"name": name, "in": place, "description": description, "schema": schema});
     [
         parameter("keyField", "query", key_field, json!({"type": "string", "minLength": 1})),
+        parameter("unitsField", "query", units_field, json!({"type": "string", "minLength": 1})),
         parameter("wrapped", "query", wrapped, json!({"type": "boolean"})),
         parameter(
             "content-encoding",
@@ -279,6 +282,10 @@ mod tests {
             (&schedule["events"]["minimum"], &schedule["events"]["maximum"]),
             (&json!(1), &json!(10_000_000))
         );
+        let item = &made["components"]["schemas"]["ScheduleItem"]["properties"];
+        for (units, fewest) in [(&schedule["units"], 1), (&item["units"], 0)] {
+            assert_eq!((&units["minimum"], &units["maximum"]), (&json!(fewest), &json!(1_000)));
+        }
         let batch = &made["paths"]["/v1/events:batchRelease"]["post"]["requestBody"];
         let releases = &batch["content"]["application/json"]["schema"]["properties"]["releases"];
         assert_eq!((&releases["type"], &releases["maxItems"]), (&json!("array"), &json!(1000)), "not null");
@@ -293,7 +300,9 @@ mod tests {
         assert_eq!(kinds, ["application/json", "application/x-ndjson", "text/csv"]);
         let names = submit["parameters"].as_array().unwrap().iter().filter_map(|one| one["name"].as_str());
         assert!(
-            ["requestId", "keyField", "wrapped"].iter().all(|name| names.clone().any(|one| one == *name))
+            ["requestId", "keyField", "unitsField", "wrapped"]
+                .iter()
+                .all(|name| names.clone().any(|one| one == *name))
         );
         let release = &made["paths"]["/v1/events/{event}:release"]["post"]["requestBody"];
         assert_eq!(release["required"], false);

@@ -48,6 +48,7 @@ const END_MAX: Duration = Duration::from_secs(1);
 
 /// Query parameters that are about the body alone.
 const KEY_FIELD: [&str; 2] = ["keyField", "key_field"];
+const UNITS_FIELD: [&str; 2] = ["unitsField", "units_field"];
 const WRAPPED: &str = "wrapped";
 
 /// What bodies of items share, and how long each is waited for.
@@ -148,7 +149,7 @@ fn header(
         let name = name.rsplit('.').next().unwrap_or(name);
         fields.insert(name.to_owned(), Value::from(value.as_str()));
     }
-    let others = [KEY_FIELD[0], KEY_FIELD[1], WRAPPED];
+    let others = [KEY_FIELD[0], KEY_FIELD[1], UNITS_FIELD[0], UNITS_FIELD[1], WRAPPED];
     request::add_query(&route.query, &others, query, &mut fields).map_err(|error| vec![error])?;
     let missing = || vec![FieldError::new("header", "", "a message")];
     let kind = route.rpc.input().get_field_by_name("header").map(|field| field.kind());
@@ -164,16 +165,22 @@ fn options(query: &str, headers: &HeaderMap) -> Result<Options, Box<Response<Bod
     let mut options = Options::new(format(headers)?);
     options.packing = packing(headers)?;
     for (key, value) in form_urlencoded::parse(query.as_bytes()) {
-        if KEY_FIELD.contains(&&*key) {
-            if options.key_field.replace(value.into_owned()).is_some() {
-                return Err(wrong(FieldError::new("key_field", "", "one query parameter of this name")));
-            }
+        let (field, name) = if KEY_FIELD.contains(&&*key) {
+            ("key_field", &mut options.key_field)
+        } else if UNITS_FIELD.contains(&&*key) {
+            ("units_field", &mut options.units_field)
         } else if key == WRAPPED {
             options.wrapped = match &*value {
                 "true" => true,
                 "false" => false,
                 other => return Err(wrong(FieldError::new(WRAPPED, other, "true or false"))),
             };
+            continue;
+        } else {
+            continue;
+        };
+        if name.replace(value.into_owned()).is_some() {
+            return Err(wrong(FieldError::new(field, "", "one query parameter of this name")));
         }
     }
     Ok(options)
@@ -320,7 +327,7 @@ async fn feed(reader: &mut Reader, body: &mut Body, silence_max: Duration) -> Re
 }
 
 fn message(items: Vec<Item>) -> v1::SubmitItemsRequest {
-    let items = items.into_iter().map(|Item { data, key }| v1::Item { data, key }).collect();
+    let items = items.into_iter().map(|Item { data, key, units }| v1::Item { data, key, units }).collect();
     v1::SubmitItemsRequest { part: Some(MessagePart::Items(v1::Items { items })) }
 }
 

@@ -93,6 +93,8 @@ fn of_resource(name: &str) -> Option<Value> {
         "Schedule.start_within" | "CheckAgain.slot" => {
             json!({"pattern": format!("^({})s$", up_to(1, DAY_S))})
         }
+        "Schedule.units" => json!({"minimum": 1, "maximum": 1000}),
+        "ScheduleItem.units" | "Item.units" => json!({"minimum": 0, "maximum": 1000}),
         "Schedule.start_within_percent" => json!({"minimum": 1, "maximum": 100}),
         "CheckAgain.max_checks" => json!({"maximum": 1_000_000}),
         "RetryPolicy.max_attempts" => json!({"minimum": 1, "maximum": 1000}),

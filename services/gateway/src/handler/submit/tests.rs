@@ -27,7 +27,7 @@ use crate::table::{Found, Table};
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Seen {
     header: Option<v1::SubmissionHeader>,
-    items: Vec<(String, String)>,
+    items: Vec<(String, String, u32)>,
     messages: usize,
     /// Whether it came to its end; none while it goes on.
     ended: Option<bool>,
@@ -73,7 +73,7 @@ impl Fake {
                 MessagePart::Header(header) => seen.header = Some(header),
                 MessagePart::Items(items) => {
                     seen.messages += 1;
-                    seen.items.extend(items.items.into_iter().map(|item| (item.data, item.key)));
+                    seen.items.extend(items.items.into_iter().map(|item| (item.data, item.key, item.units)));
                 }
             });
             if self.is_deaf {
@@ -174,7 +174,7 @@ async fn each_format_becomes_a_header_and_items() {
     let mut packer = GzEncoder::new(Vec::new(), Compression::default());
     packer.write_all(b"t,n\nx,1\n").unwrap();
     let packed = packer.finish().unwrap();
-    let query = "?requestId=r1&launch_time=2026-03-01T00:00:00Z&priority=3&payload=%7B%22a%22:1%7D&keyField=t&resumeFrom=4";
+    let query = "?requestId=r1&launch_time=2026-03-01T00:00:00Z&priority=3&payload=%7B%22a%22:1%7D&keyField=t&unitsField=n&resumeFrom=4";
     for (kind, body) in [
         ("application/x-ndjson", b"{\"t\":\"x\",\"n\":\"1\"}\n".to_vec()),
         ("application/jsonl; charset=utf-8", b"{\"t\":\"x\",\"n\":\"1\"}".to_vec()),
@@ -192,12 +192,12 @@ async fn each_format_becomes_a_header_and_items() {
         assert_eq!((header.priority, header.resume_from), (Some(3), 4));
         assert_eq!(header.launch_time.unwrap().seconds, 1_772_323_200);
         assert!(header.payload.is_some());
-        assert_eq!(seen.items, [("{\"t\":\"x\",\"n\":\"1\"}".to_owned(), "x".to_owned())], "{kind}");
+        assert_eq!(seen.items, [("{\"t\":\"x\",\"n\":\"1\"}".to_owned(), "x".to_owned(), 1)], "{kind}");
         assert_eq!(seen.ended, Some(true));
     }
-    let body = Body::from("{\"data\": 1.50, \"key\": \"k\"}");
+    let body = Body::from("{\"data\": 1.50, \"key\": \"k\", \"units\": 12}");
     assert_eq!(post(&gateway, "?wrapped=true", &[NDJSON], body, "a").await.0, 200);
-    assert_eq!(fake.seen().pop().unwrap().items, [("1.50".to_owned(), "k".to_owned())]);
+    assert_eq!(fake.seen().pop().unwrap().items, [("1.50".to_owned(), "k".to_owned(), 12)]);
 }
 
 #[tokio::test]
@@ -226,6 +226,14 @@ async fn what_is_not_allowed_is_named_before_anything_is_sent() {
         ("?launchTime=now", &[NDJSON][..], 400, "launch_time: "),
         ("?payload={", &[NDJSON][..], 400, "payload: "),
         ("?keyField=a&key_field=b", &[NDJSON][..], 400, "key_field: expected one"),
+        ("?unitsField=a&units_field=b", &[NDJSON][..], 400, "units_field: expected one"),
+        (
+            "?unitsField=n",
+            &[NDJSON][..],
+            400,
+            "line 1: n: 0 is not allowed, expected a whole number from 1 to 1000",
+        ),
+        ("?wrapped=true&unitsField=n", &[NDJSON][..], 400, "units_field: not beside wrapped"),
         ("?wrapped=1", &[NDJSON][..], 400, "wrapped: \"1\" is not allowed, expected true or false"),
         ("?wrapped=true", &kind("text/csv")[..], 400, "wrapped: not with CSV"),
     ] {
